@@ -1,0 +1,269 @@
+//! The three quantities that every part of Lockstep exchanges: a moment on the session's clock, a bit rate and a
+//! number of bytes. They are types so that no function takes a bare number whose unit must be guessed.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A moment on a session's clock: nanoseconds since an origin that the driver chose (the simulator starts at zero; the
+/// live driver counts from the Unix epoch, so that two processes on one machine agree).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The clock's origin.
+    pub const ZERO: Self = Self(0);
+    /// Later than any moment a session reaches.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The moment `nanoseconds` after the origin.
+    #[must_use]
+    pub const fn from_nanos(nanoseconds: u64) -> Self {
+        Self(nanoseconds)
+    }
+
+    /// The moment `microseconds` after the origin; saturates.
+    #[must_use]
+    pub const fn from_micros(microseconds: u64) -> Self {
+        Self(microseconds.saturating_mul(1_000))
+    }
+
+    /// The moment `milliseconds` after the origin; saturates.
+    #[must_use]
+    pub const fn from_millis(milliseconds: u64) -> Self {
+        Self(milliseconds.saturating_mul(1_000_000))
+    }
+
+    /// Nanoseconds since the origin.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Whole microseconds since the origin.
+    #[must_use]
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
+    }
+
+    /// Seconds since the origin.
+    #[must_use]
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 * 1e-9
+    }
+
+    /// The time from `earlier` to this moment, zero if this moment is the earlier one.
+    #[must_use]
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+    /// Saturates at [`Timestamp::MAX`].
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(duration)))
+    }
+}
+
+impl AddAssign<Duration> for Timestamp {
+    fn add_assign(&mut self, duration: Duration) {
+        *self = *self + duration;
+    }
+}
+
+impl Sub<Duration> for Timestamp {
+    type Output = Self;
+    /// Saturates at [`Timestamp::ZERO`].
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(duration)))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:.6} s", self.as_secs_f64())
+    }
+}
+
+/// A number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ByteCount(u64);
+
+impl ByteCount {
+    /// No bytes.
+    pub const ZERO: Self = Self(0);
+
+    /// `bytes` bytes.
+    #[must_use]
+    pub const fn new(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// The length of `slice`.
+    #[must_use]
+    pub const fn of(slice: &[u8]) -> Self {
+        Self(slice.len() as u64)
+    }
+
+    /// The number as an integer.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The number as a floating-point value.
+    #[must_use]
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64
+    }
+
+    /// `self - other`, zero if that would be negative.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for ByteCount {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for ByteCount {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl SubAssign for ByteCount {
+    /// Saturates at zero.
+    fn sub_assign(&mut self, other: Self) {
+        *self = self.saturating_sub(other);
+    }
+}
+
+impl std::iter::Sum for ByteCount {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::ZERO, Add::add)
+    }
+}
+
+impl fmt::Display for ByteCount {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} B", self.0)
+    }
+}
+
+/// A bit rate, in bits per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bitrate(u64);
+
+impl Bitrate {
+    /// Nothing passes.
+    pub const ZERO: Self = Self(0);
+
+    /// `bits_per_second` bit/s.
+    #[must_use]
+    pub const fn from_bps(bits_per_second: u64) -> Self {
+        Self(bits_per_second)
+    }
+
+    /// `kilobits_per_second` times 1000 bit/s; saturates.
+    #[must_use]
+    pub const fn from_kbps(kilobits_per_second: u64) -> Self {
+        Self(kilobits_per_second.saturating_mul(1_000))
+    }
+
+    /// The mean rate of `bytes` in `time`; zero for an empty time.
+    #[must_use]
+    pub fn mean(bytes: ByteCount, time: Duration) -> Self {
+        let span = nanos(time);
+        if span == 0 {
+            return Self::ZERO;
+        }
+        let bits = u128::from(bytes.get()) * 8 * 1_000_000_000;
+        Self(u64::try_from(bits / u128::from(span)).unwrap_or(u64::MAX))
+    }
+
+    /// Bits per second.
+    #[must_use]
+    pub const fn as_bps(self) -> u64 {
+        self.0
+    }
+
+    /// Megabits per second.
+    #[must_use]
+    pub fn as_mbps(self) -> f64 {
+        self.0 as f64 * 1e-6
+    }
+
+    /// How many whole bytes pass in `time`.
+    #[must_use]
+    pub fn bytes_in(self, time: Duration) -> ByteCount {
+        let bits = u128::from(self.0) * u128::from(nanos(time)) / 1_000_000_000;
+        ByteCount::new(u64::try_from(bits / 8).unwrap_or(u64::MAX))
+    }
+
+    /// How long `bytes` take, rounded up to a nanosecond; [`Duration::MAX`] at rate zero.
+    #[must_use]
+    pub fn time_for(self, bytes: ByteCount) -> Duration {
+        if self.0 == 0 {
+            return Duration::MAX;
+        }
+        let span = (u128::from(bytes.get()) * 8 * 1_000_000_000).div_ceil(u128::from(self.0));
+        Duration::from_nanos(u64::try_from(span).unwrap_or(u64::MAX))
+    }
+}
+
+impl fmt::Display for Bitrate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 >= 1_000_000 {
+            write!(formatter, "{:.2} Mb/s", self.as_mbps())
+        } else {
+            write!(formatter, "{:.0} kb/s", self.0 as f64 * 1e-3)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_rate_needs_the_time_it_says(rate in 1u64..1 << 40, bytes in 0u64..1 << 30) {
+            let rate = Bitrate::from_bps(rate);
+            let time = rate.time_for(ByteCount::new(bytes));
+            prop_assert!(rate.bytes_in(time).get() >= bytes);
+        }
+
+        #[test]
+        fn moments_saturate_instead_of_wrapping(at in any::<u64>(), span in any::<u64>()) {
+            let moment = Timestamp::from_nanos(at);
+            let span = Duration::from_nanos(span);
+            prop_assert!(moment + span >= moment);
+            prop_assert!(moment - span <= moment);
+        }
+    }
+
+    #[test]
+    fn nothing_ever_passes_at_rate_zero() {
+        assert_eq!(Bitrate::ZERO.time_for(ByteCount::new(1)), Duration::MAX);
+        assert_eq!(Bitrate::mean(ByteCount::new(5), Duration::ZERO), Bitrate::ZERO);
+    }
+}

@@ -1,0 +1,207 @@
+//! An uncompressed picture in planar YUV 4:2:0, eight bits a sample.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The largest width or height, in luma samples, that VP8's 14-bit size fields can carry (RFC 6386, section 9.1).
+pub const MAXIMUM_DIMENSION: u16 = 16_383;
+
+/// Why a [`Picture`] could not be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PictureError {
+    /// A side is zero or longer than [`MAXIMUM_DIMENSION`].
+    #[error("picture size {width}x{height} is outside 1x1 to 16383x16383")]
+    Size {
+        /// Asked width, luma samples.
+        width: usize,
+        /// Asked height, luma samples.
+        height: usize,
+    },
+    /// The samples are too few or too many for the size.
+    #[error("picture of {width}x{height} needs {expected} bytes of I420, got {actual}")]
+    Length {
+        /// Width, luma samples.
+        width: u16,
+        /// Height, luma samples.
+        height: u16,
+        /// Bytes that a picture of that size has.
+        expected: usize,
+        /// Bytes that were given.
+        actual: usize,
+    },
+}
+
+/// One plane of a picture: a rectangle inside a shared, immutable buffer. Cloning it copies no samples.
+#[derive(Clone)]
+pub struct Plane {
+    buffer: Arc<[u8]>,
+    origin: usize,
+    stride: usize,
+    width: usize,
+    height: usize,
+}
+
+impl Plane {
+    /// The rectangle of `width` x `height` samples that starts at index `origin` of `buffer`, rows `stride` apart.
+    ///
+    /// # Panics
+    /// If the rectangle does not lie inside the buffer: that is a fault of this crate, never of an input.
+    pub(crate) fn view(buffer: Arc<[u8]>, origin: usize, stride: usize, width: usize, height: usize) -> Self {
+        assert!(width <= stride && (height == 0 || origin + (height - 1) * stride + width <= buffer.len()));
+        Self { buffer, origin, stride, width, height }
+    }
+
+    /// Samples in a row.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Rows.
+    #[must_use]
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Row `y`, `width()` samples.
+    ///
+    /// # Panics
+    /// If `y` is not below `height()`.
+    #[must_use]
+    pub fn row(&self, y: usize) -> &[u8] {
+        assert!(y < self.height, "row {y} of {}", self.height);
+        let start = self.origin + y * self.stride;
+        &self.buffer[start..start + self.width]
+    }
+
+    /// All rows from the top.
+    pub fn rows(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.height).map(|y| self.row(y))
+    }
+
+    /// The samples from the plane's first one on, and the distance between rows. Rows are `width()` long; what lies
+    /// between them (a reference's border, another plane) is not part of the plane.
+    #[must_use]
+    pub fn samples(&self) -> (&[u8], usize) {
+        (&self.buffer[self.origin..], self.stride)
+    }
+}
+
+impl PartialEq for Plane {
+    fn eq(&self, other: &Self) -> bool {
+        self.width == other.width && self.height == other.height && self.rows().eq(other.rows())
+    }
+}
+
+impl Eq for Plane {}
+
+impl fmt::Debug for Plane {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Plane({}x{})", self.width, self.height)
+    }
+}
+
+/// A picture in planar YUV 4:2:0 (I420): luma at full size, both chroma planes at half of it, rounded up.
+///
+/// Pictures share their samples: cloning one costs O(1), and a decoded picture is a view of the reference frame that
+/// the decoder's state keeps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picture {
+    planes: [Plane; 3],
+}
+
+impl Picture {
+    /// A picture from tightly packed I420 samples: all luma rows, then U, then V.
+    ///
+    /// # Errors
+    /// If a side is zero or over [`MAXIMUM_DIMENSION`], or `samples` has another length than
+    /// [`Picture::i420_length`].
+    pub fn from_i420(width: usize, height: usize, samples: Vec<u8>) -> Result<Self, PictureError> {
+        let limit = usize::from(MAXIMUM_DIMENSION);
+        if width == 0 || height == 0 || width > limit || height > limit {
+            return Err(PictureError::Size { width, height });
+        }
+        let expected = Self::i420_length(width, height);
+        if samples.len() != expected {
+            let (width, height) = (width as u16, height as u16);
+            return Err(PictureError::Length { width, height, expected, actual: samples.len() });
+        }
+        let (chroma_width, chroma_height) = (width.div_ceil(2), height.div_ceil(2));
+        let (luma, chroma) = (width * height, chroma_width * chroma_height);
+        let buffer: Arc<[u8]> = samples.into();
+        Ok(Self::from_planes([
+            Plane::view(buffer.clone(), 0, width, width, height),
+            Plane::view(buffer.clone(), luma, chroma_width, chroma_width, chroma_height),
+            Plane::view(buffer, luma + chroma, chroma_width, chroma_width, chroma_height),
+        ]))
+    }
+
+    /// A picture of three planes whose sizes already fit each other.
+    pub(crate) fn from_planes(planes: [Plane; 3]) -> Self {
+        let [y, u, v] = &planes;
+        debug_assert!(u.width == y.width.div_ceil(2) && u.height == y.height.div_ceil(2));
+        debug_assert!(u.width == v.width && u.height == v.height);
+        Self { planes }
+    }
+
+    /// Bytes of a tightly packed I420 picture of this size.
+    #[must_use]
+    pub const fn i420_length(width: usize, height: usize) -> usize {
+        width * height + 2 * (width.div_ceil(2) * height.div_ceil(2))
+    }
+
+    /// Luma samples in a row.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.planes[0].width
+    }
+
+    /// Luma rows.
+    #[must_use]
+    pub fn height(&self) -> usize {
+        self.planes[0].height
+    }
+
+    /// The planes Y, U and V.
+    #[must_use]
+    pub fn planes(&self) -> &[Plane; 3] {
+        &self.planes
+    }
+
+    /// The luma plane.
+    #[must_use]
+    pub fn luma(&self) -> &Plane {
+        &self.planes[0]
+    }
+
+    /// The samples as tightly packed I420.
+    #[must_use]
+    pub fn to_i420(&self) -> Vec<u8> {
+        let mut samples = Vec::with_capacity(Self::i420_length(self.width(), self.height()));
+        for row in self.planes.iter().flat_map(Plane::rows) {
+            samples.extend_from_slice(row);
+        }
+        samples
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_sizes_round_chroma_up_and_survive_a_round_trip() {
+        let samples: Vec<u8> = (0..Picture::i420_length(5, 3)).map(|i| i as u8).collect();
+        let picture = Picture::from_i420(5, 3, samples.clone()).unwrap();
+        assert_eq!((picture.planes()[1].width(), picture.planes()[1].height()), (3, 2));
+        assert_eq!(picture.to_i420(), samples);
+    }
+
+    #[test]
+    fn wrong_lengths_and_sizes_are_refused() {
+        assert!(matches!(Picture::from_i420(0, 3, vec![]), Err(PictureError::Size { .. })));
+        assert!(matches!(Picture::from_i420(16_384, 1, vec![]), Err(PictureError::Size { .. })));
+        assert!(matches!(Picture::from_i420(4, 4, vec![0; 23]), Err(PictureError::Length { expected: 24, .. })));
+    }
+}
