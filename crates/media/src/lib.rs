@@ -1,1 +1,27 @@
+//! Where pictures come from, where they go, and how good they are: video files (y4m, IVF), generated clips, cameras and
+//! windows, SSIM and PSNR.
+//!
+//! A [`Source`] gives pictures one after the other, a [`Sink`] takes them; [`open_source`] and [`open_sink`] make
+//! either from what a person typed. Neither reads a clock: whoever drives them paces them, see [`Source::is_live`].
 #![forbid(unsafe_code)]
+
+mod clip;
+mod colour;
+mod format;
+mod ivf;
+mod quality;
+mod sink;
+mod source;
+mod y4m;
+
+pub use clip::{ClipError, GeneratedClip};
+pub use format::{FormatError, FrameRate, VideoFormat};
+pub use ivf::{IvfError, IvfFrame, IvfHeader, IvfReader, IvfWriter};
+pub use quality::{MAXIMUM_PSNR_DB, MAXIMUM_SSIM_DB, QualityError, psnr, psnr_yuv, ssim, ssim_db, ssim_yuv};
+pub use sink::window::WindowSink;
+pub use sink::{DiscardSink, IvfSink, Sink, SinkError, Y4mSink, open_sink};
+#[cfg(target_os = "linux")]
+pub use source::camera::CameraSource;
+pub use source::ffmpeg::FfmpegSource;
+pub use source::{GeneratedSource, Source, SourceError, SourceOptions, Y4mSource, open_source};
+pub use y4m::{Y4mError, Y4mReader, Y4mWriter};

@@ -1,0 +1,113 @@
+//! Conversions between I420 and what cameras and windows speak. All of it is BT.601 in limited range, what VP8's colour
+//! space 0 means (RFC 6386, section 9.2).
+
+use lockstep_vp8::{Picture, PictureError};
+
+/// Converts one picture to `0x00RRGGBB` words, row after row, in `pixels`, which is resized to fit.
+pub(crate) fn to_rgb(picture: &Picture, pixels: &mut Vec<u32>) {
+    let (width, height) = (picture.width(), picture.height());
+    pixels.resize(width * height, 0);
+    let [luma, blue, red] = picture.planes();
+    for (y, row) in pixels.chunks_exact_mut(width).enumerate() {
+        let (luma, blue, red) = (luma.row(y), blue.row(y / 2), red.row(y / 2));
+        for (x, (pixel, &luma)) in row.iter_mut().zip(luma).enumerate() {
+            let luma = (i32::from(luma) - 16) * 298 + 128;
+            let (u, v) = (i32::from(blue[x / 2]) - 128, i32::from(red[x / 2]) - 128);
+            let byte = |value: i32| (value >> 8).clamp(0, 255) as u32;
+            *pixel = byte(luma + 409 * v) << 16 | byte(luma - 100 * u - 208 * v) << 8 | byte(luma + 516 * u);
+        }
+    }
+}
+
+/// Converts packed YUYV 4:2:2 with rows `stride` bytes apart; pairs of chroma rows are averaged. Bytes that are missing
+/// (a short buffer) become grey: a camera that delivers too little has said so already.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+pub(crate) fn from_yuyv(width: usize, height: usize, stride: usize, bytes: &[u8]) -> Result<Picture, PictureError> {
+    let (chroma_width, chroma_height) = (width.div_ceil(2), height.div_ceil(2));
+    let byte = |y: usize, at: usize| bytes.get(y * stride + at).copied().unwrap_or(128);
+    let mut samples = Vec::with_capacity(Picture::i420_length(width, height));
+    for y in 0..height {
+        samples.extend((0..width).map(|x| byte(y, 2 * x)));
+    }
+    for offset in [1, 3] {
+        for y in 0..chroma_height {
+            let next = (2 * y + 1).min(height - 1);
+            samples.extend((0..chroma_width).map(|x| {
+                let at = 4 * x + offset;
+                ((u16::from(byte(2 * y, at)) + u16::from(byte(next, at)) + 1) / 2) as u8
+            }));
+        }
+    }
+    Picture::from_i420(width, height, samples)
+}
+
+/// Converts packed full-range YCbCr 4:4:4, as JPEG decoders give it; chroma of each four pixels is averaged.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+pub(crate) fn from_full_range_ycbcr(width: usize, height: usize, bytes: &[u8]) -> Result<Picture, PictureError> {
+    let expected = Picture::i420_length(width, height);
+    if bytes.len() != 3 * width * height {
+        return Picture::from_i420(width, height, Vec::new());
+    }
+    let mut samples = Vec::with_capacity(expected);
+    // 219/255 and 224/255 in 16-bit fixed point.
+    samples.extend(bytes.iter().step_by(3).map(|&luma| (16 + ((u32::from(luma) * 56_283 + 32_768) >> 16)) as u8));
+    for plane in [1, 2] {
+        for y in (0..height).step_by(2) {
+            let rows = [y * width, (y + 1).min(height - 1) * width];
+            samples.extend((0..width).step_by(2).map(|x| {
+                let columns = [x, (x + 1).min(width - 1)];
+                let sum: i32 = rows
+                    .iter()
+                    .flat_map(|row| columns.iter().map(move |column| i32::from(bytes[3 * (row + column) + plane])))
+                    .sum();
+                (128 + (((sum - 512) * 57_569 + (1 << 17)) >> 18)) as u8
+            }));
+        }
+    }
+    Picture::from_i420(width, height, samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn primary_colours_come_out_as_themselves() {
+        for ((y, u, v), expected) in [
+            ((16, 128, 128), 0x00_00_00),
+            ((235, 128, 128), 0xff_ff_ff),
+            ((81, 90, 240), 0xff_00_00),
+            ((145, 54, 34), 0x00_ff_00),
+            ((41, 240, 110), 0x00_00_ff),
+        ] {
+            let mut pixels = Vec::new();
+            to_rgb(&Picture::from_i420(1, 1, vec![y, u, v]).unwrap(), &mut pixels);
+            for shift in [0, 8, 16] {
+                let (got, expected) = ((pixels[0] >> shift & 255) as i32, (expected >> shift & 255) as i32);
+                assert!((got - expected).abs() <= 2, "{:06x} for {expected:06x}", pixels[0]);
+            }
+        }
+    }
+
+    #[test]
+    fn yuyv_of_odd_size_with_padded_rows_keeps_every_luma_sample() {
+        let bytes: Vec<u8> = (0..3 * 10).collect();
+        let picture = from_yuyv(3, 3, 10, &bytes).unwrap();
+        assert_eq!(picture.luma().row(1), [10, 12, 14]);
+        assert_eq!(picture.planes()[1].row(0), [6, 10]);
+        assert_eq!(picture.planes()[2].row(1), [23, 27]);
+        assert!(from_yuyv(3, 3, 10, &[]).is_ok());
+    }
+
+    #[test]
+    fn full_range_shrinks_to_limited_range() {
+        let bytes = [[0, 128, 255], [255, 128, 0]].concat();
+        let picture = from_full_range_ycbcr(2, 1, &bytes).unwrap();
+        assert_eq!(picture.luma().row(0), [16, 235]);
+        assert_eq!(picture.planes()[1].row(0), [128]);
+        assert!((127..=128).contains(&picture.planes()[2].row(0)[0]));
+        let white = from_full_range_ycbcr(1, 1, &[255, 255, 0]).unwrap().to_i420();
+        assert_eq!(white, [235, 240, 16]);
+        assert!(from_full_range_ycbcr(2, 2, &bytes).is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! The size and the frame rate of a video.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use lockstep_vp8::MAXIMUM_DIMENSION;
+
+/// Why a size or a frame rate was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// Not `N`, `N/D` or a plain decimal, or zero.
+    #[error("frame rate \"{0}\" is not a positive number or ratio such as 30 or 30000/1001")]
+    FrameRate(String),
+    /// Not `WIDTHxHEIGHT`, or a side outside what VP8 can carry.
+    #[error("size \"{0}\" is not WIDTHxHEIGHT with sides from 1 to 16383, such as 1280x720")]
+    Size(String),
+}
+
+/// Pictures a second, as a ratio of whole numbers, so that 29.97 (30000/1001) does not drift.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FrameRate {
+    numerator: u32,
+    denominator: u32,
+}
+
+impl FrameRate {
+    /// `numerator / denominator` pictures a second, kept as given. None if either is zero.
+    #[must_use]
+    pub const fn new(numerator: u32, denominator: u32) -> Option<Self> {
+        if numerator == 0 || denominator == 0 { None } else { Some(Self { numerator, denominator }) }
+    }
+
+    /// Pictures in [`FrameRate::denominator`] seconds.
+    #[must_use]
+    pub const fn numerator(self) -> u32 {
+        self.numerator
+    }
+
+    /// Seconds in which [`FrameRate::numerator`] pictures are shown.
+    #[must_use]
+    pub const fn denominator(self) -> u32 {
+        self.denominator
+    }
+
+    /// Pictures a second.
+    #[must_use]
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.numerator) / f64::from(self.denominator)
+    }
+
+    /// Time from the first picture to picture `index`, rounded down to a nanosecond; saturates after 584 years.
+    #[must_use]
+    pub fn time_of(self, index: u64) -> Duration {
+        let nanoseconds = u128::from(index) * u128::from(self.denominator) * 1_000_000_000 / u128::from(self.numerator);
+        Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+    }
+}
+
+impl Default for FrameRate {
+    /// 30 pictures a second.
+    fn default() -> Self {
+        Self { numerator: 30, denominator: 1 }
+    }
+}
+
+impl fmt::Display for FrameRate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.denominator {
+            1 => write!(formatter, "{}", self.numerator),
+            denominator => write!(formatter, "{}/{denominator}", self.numerator),
+        }
+    }
+}
+
+impl FromStr for FrameRate {
+    type Err = FormatError;
+
+    /// Reads `30`, `30000/1001` or `12.5` (three decimals at most).
+    fn from_str(text: &str) -> Result<Self, FormatError> {
+        let ratio = || -> Option<Self> {
+            if let Some((numerator, denominator)) = text.split_once('/') {
+                return Self::new(numerator.parse().ok()?, denominator.parse().ok()?);
+            }
+            if let Some((whole, decimals)) = text.split_once('.') {
+                if decimals.is_empty() || decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
+                    return None;
+                }
+                let scale = 10_u32.pow(decimals.len() as u32);
+                let whole: u32 = whole.parse().ok()?;
+                return Self::new(whole.checked_mul(scale)?.checked_add(decimals.parse().ok()?)?, scale);
+            }
+            Self::new(text.parse().ok()?, 1)
+        };
+        ratio().ok_or_else(|| FormatError::FrameRate(text.to_owned()))
+    }
+}
+
+/// What all pictures of a video have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct VideoFormat {
+    /// Luma samples in a row.
+    pub width: usize,
+    /// Luma rows.
+    pub height: usize,
+    /// Pictures a second.
+    pub frame_rate: FrameRate,
+}
+
+impl VideoFormat {
+    /// Time from one picture to the next, rounded down to a nanosecond. Sums of it drift: use
+    /// [`VideoFormat::time_of`].
+    #[must_use]
+    pub fn frame_interval(&self) -> Duration {
+        self.frame_rate.time_of(1)
+    }
+
+    /// Time from the first picture to picture `index`.
+    #[must_use]
+    pub fn time_of(&self, index: u64) -> Duration {
+        self.frame_rate.time_of(index)
+    }
+}
+
+impl Default for VideoFormat {
+    /// 1280x720 at 30 pictures a second.
+    fn default() -> Self {
+        Self { width: 1280, height: 720, frame_rate: FrameRate::default() }
+    }
+}
+
+impl fmt::Display for VideoFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}x{}@{}", self.width, self.height, self.frame_rate)
+    }
+}
+
+/// Reads `WIDTHxHEIGHT`.
+pub(crate) fn parse_size(text: &str) -> Result<(usize, usize), FormatError> {
+    let side =
+        |side: &str| side.parse::<usize>().ok().filter(|side| (1..=usize::from(MAXIMUM_DIMENSION)).contains(side));
+    text.split_once('x')
+        .and_then(|(width, height)| Some((side(width)?, side(height)?)))
+        .ok_or_else(|| FormatError::Size(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frame_rates_are_read_in_every_common_spelling() {
+        assert_eq!("30".parse(), Ok(FrameRate::new(30, 1).unwrap()));
+        assert_eq!("30000/1001".parse(), Ok(FrameRate::new(30_000, 1001).unwrap()));
+        assert_eq!("12.5".parse(), Ok(FrameRate::new(125, 10).unwrap()));
+        for wrong in ["", "0", "0/1", "1/0", "-3", "1.", "1.2345", "a", "1/2/3", "9999999999", "4294967.2960"] {
+            assert!(wrong.parse::<FrameRate>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_of_a_fractional_rate_do_not_drift() {
+        let rate = FrameRate::new(30_000, 1001).unwrap();
+        assert_eq!(rate.time_of(30_000), Duration::from_secs(1001));
+        assert!(rate.time_of(1) * 30_000 < Duration::from_secs(1001));
+    }
+
+    #[test]
+    fn sizes_outside_vp8_are_refused() {
+        assert_eq!(parse_size("640x360"), Ok((640, 360)));
+        for wrong in ["640", "0x3", "3x0", "16384x2", "x", "3x", "1x2x3", "-1x2"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! How much a shown picture is like its original: SSIM and PSNR.
+//!
+//! SSIM (Wang et al., "Image Quality Assessment: From Error Visibility to Structural Similarity", 2004) is computed as
+//! video coders do: windows of 8x8 samples, every fourth sample in both directions, each weighing the same, with the
+//! unbiased estimate of variance and covariance; the constants are (0.01 * 255)^2 and (0.03 * 255)^2, rounded at the
+//! scale of the window's sums. These are the windows of x264 and of ffmpeg's `ssim` filter, whose Y value this equals
+//! to within the precision of its single-precision arithmetic. Columns and rows beyond the last whole block of four are
+//! not looked at. A plane with a side below eight samples is one window.
+//!
+//! Results are the same on every platform: sums are integers, the rest is IEEE arithmetic in a fixed order, and
+//! logarithms come from the `libm` crate instead of the platform's library.
+
+use lockstep_vp8::{Picture, Plane};
+
+/// What [`ssim_db`] gives for identical pictures and at most: SSIM of 0.999 999.
+pub const MAXIMUM_SSIM_DB: f64 = 60.0;
+/// What [`psnr`] gives for identical pictures and at most.
+pub const MAXIMUM_PSNR_DB: f64 = 100.0;
+
+/// Samples a side of a block; a window is two blocks a side.
+const BLOCK: usize = 4;
+
+/// Why two pictures cannot be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum QualityError {
+    /// The sizes differ.
+    #[error("pictures of {first_width}x{first_height} and {second_width}x{second_height} cannot be compared")]
+    Size {
+        /// Width of the first picture.
+        first_width: usize,
+        /// Height of the first picture.
+        first_height: usize,
+        /// Width of the second picture.
+        second_width: usize,
+        /// Height of the second picture.
+        second_height: usize,
+    },
+}
+
+fn same_size(first: &Picture, second: &Picture) -> Result<(), QualityError> {
+    let (first_width, first_height) = (first.width(), first.height());
+    let (second_width, second_height) = (second.width(), second.height());
+    if (first_width, first_height) == (second_width, second_height) {
+        Ok(())
+    } else {
+        Err(QualityError::Size { first_width, first_height, second_width, second_height })
+    }
+}
+
+/// The mean SSIM of the luma planes, at most 1 (identical); see the module's text for the windows.
+///
+/// # Errors
+/// If the sizes differ.
+pub fn ssim(first: &Picture, second: &Picture) -> Result<f64, QualityError> {
+    same_size(first, second)?;
+    Ok(plane_ssim(first.luma(), second.luma()))
+}
+
+/// The SSIM of all three planes, each weighed by its number of samples: ffmpeg's `All`.
+///
+/// # Errors
+/// If the sizes differ.
+pub fn ssim_yuv(first: &Picture, second: &Picture) -> Result<f64, QualityError> {
+    same_size(first, second)?;
+    let (mut sum, mut samples) = (0.0, 0.0);
+    for (first, second) in first.planes().iter().zip(second.planes()) {
+        let weight = (first.width() * first.height()) as f64;
+        sum += weight * plane_ssim(first, second);
+        samples += weight;
+    }
+    Ok(sum / samples)
+}
+
+/// SSIM in decibels, -10 log10(1 - ssim) (as Salsify and Puffer report it), at most [`MAXIMUM_SSIM_DB`]. Not a number
+/// for what is not a number.
+#[must_use]
+pub fn ssim_db(ssim: f64) -> f64 {
+    let distance = 1.0 - ssim;
+    if distance <= 1e-6 { MAXIMUM_SSIM_DB } else { -10.0 * libm::log10(distance) }
+}
+
+/// The PSNR of the luma planes in decibels, 10 log10(255^2 / mean squared error), at most [`MAXIMUM_PSNR_DB`].
+///
+/// # Errors
+/// If the sizes differ.
+pub fn psnr(first: &Picture, second: &Picture) -> Result<f64, QualityError> {
+    same_size(first, second)?;
+    let (error, samples) = squared_error(first.luma(), second.luma());
+    Ok(decibels(error, samples))
+}
+
+/// The PSNR of the samples of all three planes together: ffmpeg's `average`.
+///
+/// # Errors
+/// If the sizes differ.
+pub fn psnr_yuv(first: &Picture, second: &Picture) -> Result<f64, QualityError> {
+    same_size(first, second)?;
+    let (mut error, mut samples) = (0, 0);
+    for (first, second) in first.planes().iter().zip(second.planes()) {
+        let (plane_error, plane_samples) = squared_error(first, second);
+        error += plane_error;
+        samples += plane_samples;
+    }
+    Ok(decibels(error, samples))
+}
+
+fn decibels(error: u64, samples: u64) -> f64 {
+    if error == 0 {
+        return MAXIMUM_PSNR_DB;
+    }
+    (10.0 * libm::log10(255.0 * 255.0 * samples as f64 / error as f64)).min(MAXIMUM_PSNR_DB)
+}
+
+/// Sum of squared differences, and number of samples.
+fn squared_error(first: &Plane, second: &Plane) -> (u64, u64) {
+    let mut error = 0;
+    for (first, second) in first.rows().zip(second.rows()) {
+        // A row has at most 16383 samples: the sum stays below 2^30.
+        let row: u32 = first
+            .iter()
+            .zip(second)
+            .map(|(&a, &b)| {
+                let difference = i32::from(a) - i32::from(b);
+                (difference * difference) as u32
+            })
+            .sum();
+        error += u64::from(row);
+    }
+    (error, (first.width() * first.height()) as u64)
+}
+
+/// Sums over a rectangle: of either plane's samples, of the squares of both, of products.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    first: u32,
+    second: u32,
+    squares: u32,
+    products: u32,
+}
+
+impl Sums {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            first: self.first + other.first,
+            second: self.second + other.second,
+            squares: self.squares + other.squares,
+            products: self.products + other.products,
+        }
+    }
+
+    /// SSIM of a window of `samples` samples, at most 2^14 of them.
+    fn ssim(self, samples: u32) -> f64 {
+        let count = i64::from(samples);
+        // 0.5 is added for rounding, as x264 does; all sums are then whole numbers.
+        let scale = 255.0 * 255.0 * f64::from(samples);
+        let c1 = (0.01 * 0.01 * scale + 0.5) as i64;
+        let c2 = (0.03 * 0.03 * scale * f64::from(samples.max(2) - 1) + 0.5) as i64;
+        let (first, second) = (i64::from(self.first), i64::from(self.second));
+        let variances = i64::from(self.squares) * count - first * first - second * second;
+        let covariance = i64::from(self.products) * count - first * second;
+        let numerator = (2 * first * second + c1) as f64 * (2 * covariance + c2) as f64;
+        let denominator = (first * first + second * second + c1) as f64 * (variances + c2) as f64;
+        numerator / denominator
+    }
+}
+
+fn plane_ssim(first: &Plane, second: &Plane) -> f64 {
+    let (across, down) = (first.width() / BLOCK, first.height() / BLOCK);
+    if across < 2 || down < 2 {
+        return single_window(first, second);
+    }
+    let mut columns = Columns::new(across * BLOCK);
+    let mut above = vec![Sums::default(); across];
+    let mut below = above.clone();
+    let mut total = 0.0;
+    for y in 0..down {
+        std::mem::swap(&mut above, &mut below);
+        columns.sum_blocks(first, second, y * BLOCK, &mut below);
+        if y == 0 {
+            continue;
+        }
+        let mut left = above[0].plus(below[0]);
+        for (upper, lower) in above[1..].iter().zip(&below[1..]) {
+            let right = upper.plus(*lower);
+            total += left.plus(right).ssim((4 * BLOCK * BLOCK) as u32);
+            left = right;
+        }
+    }
+    total / ((across - 1) * (down - 1)) as f64
+}
+
+/// SSIM of planes that are too narrow or too low for a window of 8x8: the mean over strips of at most 16384 samples.
+fn single_window(first: &Plane, second: &Plane) -> f64 {
+    let (mut total, mut windows) = (0.0, 0.0);
+    let rows_a_window = (16_384 / first.width()).max(1);
+    let mut y = 0;
+    while y < first.height() {
+        let end = (y + rows_a_window).min(first.height());
+        let mut sums = Sums::default();
+        for row in y..end {
+            for (&a, &b) in first.row(row).iter().zip(second.row(row)) {
+                let (a, b) = (u32::from(a), u32::from(b));
+                sums = sums.plus(Sums { first: a, second: b, squares: a * a + b * b, products: a * b });
+            }
+        }
+        total += sums.ssim(((end - y) * first.width()) as u32);
+        windows += 1.0;
+        y = end;
+    }
+    total / windows
+}
+
+/// Sums down the columns of one row of blocks: the form that compilers turn into vector instructions.
+struct Columns {
+    first: Vec<u16>,
+    second: Vec<u16>,
+    squares: Vec<u32>,
+    products: Vec<u32>,
+}
+
+impl Columns {
+    fn new(width: usize) -> Self {
+        Self { first: vec![0; width], second: vec![0; width], squares: vec![0; width], products: vec![0; width] }
+    }
+
+    fn sum_blocks(&mut self, first: &Plane, second: &Plane, top: usize, blocks: &mut [Sums]) {
+        let width = self.first.len();
+        let a: [&[u8]; BLOCK] = std::array::from_fn(|y| &first.row(top + y)[..width]);
+        let b: [&[u8]; BLOCK] = std::array::from_fn(|y| &second.row(top + y)[..width]);
+        let (sum_a, sum_b) = (&mut self.first[..width], &mut self.second[..width]);
+        let (squares, products) = (&mut self.squares[..width], &mut self.products[..width]);
+        for x in 0..width {
+            let (mut of_a, mut of_b, mut of_squares, mut of_products) = (0, 0, 0, 0);
+            for y in 0..BLOCK {
+                let (a, b) = (u16::from(a[y][x]), u16::from(b[y][x]));
+                of_a += a;
+                of_b += b;
+                of_squares += u32::from(a * a) + u32::from(b * b);
+                of_products += u32::from(a * b);
+            }
+            sum_a[x] = of_a;
+            sum_b[x] = of_b;
+            squares[x] = of_squares;
+            products[x] = of_products;
+        }
+        let narrow = sum_a.as_chunks::<BLOCK>().0.iter().zip(sum_b.as_chunks::<BLOCK>().0);
+        let wide = squares.as_chunks::<BLOCK>().0.iter().zip(products.as_chunks::<BLOCK>().0);
+        for (block, ((a, b), (squares, products))) in blocks.iter_mut().zip(narrow.zip(wide)) {
+            *block = Sums {
+                first: a.iter().map(|&sum| u32::from(sum)).sum(),
+                second: b.iter().map(|&sum| u32::from(sum)).sum(),
+                squares: squares.iter().sum(),
+                products: products.iter().sum(),
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn picture(width: usize, height: usize, sample: impl Fn(usize) -> u8) -> Picture {
+        Picture::from_i420(width, height, (0..Picture::i420_length(width, height)).map(sample).collect()).unwrap()
+    }
+
+    /// The definition, window by window, in floating point.
+    fn slow_ssim(first: &Plane, second: &Plane) -> f64 {
+        let (mut total, mut windows) = (0.0, 0.0);
+        for y in (0..=first.height() / 4 * 4 - 8).step_by(4) {
+            for x in (0..=first.width() / 4 * 4 - 8).step_by(4) {
+                let samples = |plane: &Plane| -> Vec<f64> {
+                    (0..64).map(|i| f64::from(plane.row(y + i / 8)[x + i % 8])).collect()
+                };
+                let (a, b) = (samples(first), samples(second));
+                let mean = |values: &[f64]| values.iter().sum::<f64>() / 64.0;
+                let (mean_a, mean_b) = (mean(&a), mean(&b));
+                let covariance = |p: &[f64], mean_p: f64, q: &[f64], mean_q: f64| {
+                    p.iter().zip(q).map(|(p, q)| (p - mean_p) * (q - mean_q)).sum::<f64>() / 63.0
+                };
+                let variances = covariance(&a, mean_a, &a, mean_a) + covariance(&b, mean_b, &b, mean_b);
+                let (c1, c2) = (6.5025, 58.5225);
+                total += (2.0 * mean_a * mean_b + c1) * (2.0 * covariance(&a, mean_a, &b, mean_b) + c2)
+                    / ((mean_a * mean_a + mean_b * mean_b + c1) * (variances + c2));
+                windows += 1.0;
+            }
+        }
+        total / windows
+    }
+
+    proptest! {
+        #[test]
+        fn ssim_is_its_definition(width in 8..70_usize, height in 8..40_usize, seed: u32, noise in 0..90_u32) {
+            let random = |i: usize, salt: u32| {
+                let mut x = (i as u32 ^ seed).wrapping_mul(0x9e37_79b9) ^ salt;
+                x ^= x >> 15;
+                x.wrapping_mul(0x85eb_ca6b) >> 8
+            };
+            let first = picture(width, height, |i| random(i, 1) as u8);
+            let second = picture(width, height, |i| (random(i, 1) as u8).wrapping_add((random(i, 2) % (noise + 1)) as u8));
+            let expected = slow_ssim(first.luma(), second.luma());
+            prop_assert!((ssim(&first, &second).unwrap() - expected).abs() < 1e-5);
+            prop_assert_eq!(ssim(&first, &first).unwrap(), 1.0);
+        }
+
+        #[test]
+        fn every_size_has_a_finite_score(width in 1..20_usize, height in 1..20_usize, salt: u8) {
+            let (first, second) = (picture(width, height, |i| i as u8), picture(width, height, |i| i as u8 ^ salt));
+            for score in [ssim, ssim_yuv] {
+                let score = score(&first, &second).unwrap();
+                prop_assert!((-1.0..=1.0).contains(&score), "{}", score);
+            }
+            prop_assert!(psnr_yuv(&first, &second).unwrap().is_finite());
+        }
+    }
+
+    #[test]
+    fn extreme_pictures_do_not_overflow() {
+        for (a, b) in [(0, 255), (255, 255), (255, 0)] {
+            let (first, second) = (picture(16_383, 9, |_| a), picture(16_383, 9, |_| b));
+            assert!(ssim_yuv(&first, &second).unwrap().is_finite());
+        }
+        for (width, height) in [(16_383, 2), (2, 16_383), (7, 16_383)] {
+            let (first, second) = (picture(width, height, |_| 255), picture(width, height, |_| 0));
+            assert!(ssim(&first, &second).unwrap().is_finite());
+        }
+        let (first, second) = (picture(64, 64, |_| 0), picture(64, 64, |_| 255));
+        assert_eq!(psnr(&first, &second).unwrap(), 0.0);
+    }
+
+    #[test]
+    fn decibels_are_capped_for_identical_pictures() {
+        assert_eq!(ssim_db(1.0), MAXIMUM_SSIM_DB);
+        assert!((ssim_db(0.9) - 10.0).abs() < 1e-9);
+        assert_eq!(ssim_db(0.0), 0.0);
+        assert!(ssim_db(f64::NAN).is_nan());
+        let picture = picture(16, 16, |i| i as u8);
+        assert_eq!(psnr(&picture, &picture).unwrap(), MAXIMUM_PSNR_DB);
+        assert_eq!(psnr_yuv(&picture, &picture).unwrap(), MAXIMUM_PSNR_DB);
+    }
+
+    #[test]
+    fn pictures_of_different_sizes_are_not_compared() {
+        let (first, second) = (picture(16, 16, |_| 0), picture(16, 15, |_| 0));
+        for score in [ssim, ssim_yuv, psnr, psnr_yuv] {
+            assert!(score(&first, &second).is_err());
+        }
+    }
+}

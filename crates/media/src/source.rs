@@ -1,0 +1,247 @@
+//! Where pictures come from.
+
+pub(crate) mod camera;
+pub(crate) mod ffmpeg;
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+
+use lockstep_vp8::{Picture, PictureError};
+
+use crate::clip::{ClipError, GeneratedClip};
+use crate::format::{FormatError, FrameRate, VideoFormat, parse_size};
+use crate::y4m::{Y4mError, Y4mReader};
+
+/// Gives pictures one after the other.
+pub trait Source: Send {
+    /// Size and frame rate of its pictures. It does not change.
+    fn format(&self) -> VideoFormat;
+
+    /// The next picture, or None after the last. A camera waits until it has one.
+    ///
+    /// # Errors
+    /// If there is no next picture for another reason than the end.
+    fn next(&mut self) -> Result<Option<Picture>, SourceError>;
+
+    /// Whether the source keeps time by itself, as a camera does. Any other source gives pictures as fast as it is
+    /// asked.
+    fn is_live(&self) -> bool {
+        false
+    }
+}
+
+/// Why a source has no next picture.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// A file cannot be opened.
+    #[error("cannot open {path}: {error}")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// A y4m file or stream is damaged.
+    #[error("{path}: {error}")]
+    Y4m {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: Y4mError,
+    },
+    /// What was asked for is not a size or a rate.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The clip cannot be generated.
+    #[error(transparent)]
+    Clip(#[from] ClipError),
+    /// What was read makes no picture.
+    #[error(transparent)]
+    Picture(#[from] PictureError),
+    /// The ffmpeg command is not installed.
+    #[error("cannot run ffmpeg to read {input}: it is not installed (Debian, Ubuntu: apt install ffmpeg)")]
+    FfmpegMissing {
+        /// What it should have read.
+        input: String,
+    },
+    /// The ffmpeg command cannot be started or waited for.
+    #[error("cannot run ffmpeg to read {input}: {error}")]
+    FfmpegStart {
+        /// What it should have read.
+        input: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The ffmpeg command failed.
+    #[error("ffmpeg cannot read {input}: {reason}")]
+    Ffmpeg {
+        /// What it should have read.
+        input: String,
+        /// The last lines of its own words.
+        reason: String,
+    },
+    /// No camera, or one that does not work.
+    #[error("no camera at {device}: {reason}; plug one in or choose --source generated")]
+    Camera {
+        /// The device file.
+        device: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// What a caller may ask of any source beside its name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SourceOptions {
+    /// Width and height. Files are scaled to it; a camera is asked for it and may give another.
+    pub size: Option<(usize, usize)>,
+    /// Files are resampled to it; a camera is asked for it and may give another.
+    pub frame_rate: Option<FrameRate>,
+    /// Seed of a generated clip.
+    pub seed: u64,
+}
+
+/// Opens the source that `specification` names:
+/// - `generated`, `generated:640x360`, `generated:@25` or `generated:640x360@25`: a clip without end, see
+///   [`GeneratedClip`]; what is not said comes from `options`, else 1280x720 at 30 pictures a second;
+/// - `camera` or a device such as `/dev/video0` (`camera` is that one);
+/// - a file that ends in `.y4m`, read here unless `options` want another size or rate;
+/// - anything else is what ffmpeg can read.
+///
+/// # Errors
+/// If the source cannot be opened.
+pub fn open_source(specification: &str, options: &SourceOptions) -> Result<Box<dyn Source>, SourceError> {
+    if specification == "generated" || specification.starts_with("generated:") {
+        let wanted = specification.strip_prefix("generated:").unwrap_or_default();
+        return Ok(Box::new(GeneratedSource::new(generated_clip(wanted, options)?)));
+    }
+    if specification == "camera" || specification.starts_with("/dev/video") {
+        let device = if specification == "camera" { "/dev/video0" } else { specification };
+        return camera::open(Path::new(device), options);
+    }
+    let as_it_is = options.size.is_none() && options.frame_rate.is_none();
+    if as_it_is && specification.to_ascii_lowercase().ends_with(".y4m") {
+        return Ok(Box::new(Y4mSource::open(Path::new(specification))?));
+    }
+    Ok(Box::new(ffmpeg::FfmpegSource::open(specification, options)?))
+}
+
+/// Reads `640x360@25`, either part of which may be missing.
+fn generated_clip(wanted: &str, options: &SourceOptions) -> Result<GeneratedClip, SourceError> {
+    let default = VideoFormat::default();
+    let (size, rate) = wanted.split_once('@').map_or((wanted, None), |(size, rate)| (size, Some(rate)));
+    let (width, height) =
+        if size.is_empty() { options.size.unwrap_or((default.width, default.height)) } else { parse_size(size)? };
+    let frame_rate = match rate {
+        Some(rate) => rate.parse()?,
+        None => options.frame_rate.unwrap_or(default.frame_rate),
+    };
+    Ok(GeneratedClip::new(VideoFormat { width, height, frame_rate }, options.seed)?)
+}
+
+/// The pictures of a generated clip, from the first one on, without end.
+#[derive(Debug)]
+pub struct GeneratedSource {
+    clip: GeneratedClip,
+    index: u64,
+}
+
+impl GeneratedSource {
+    /// Starts at the clip's first picture. All of its scenes are painted now, so that no picture is late for it.
+    #[must_use]
+    pub fn new(clip: GeneratedClip) -> Self {
+        clip.prepare();
+        Self { clip, index: 0 }
+    }
+}
+
+impl Source for GeneratedSource {
+    fn format(&self) -> VideoFormat {
+        self.clip.format()
+    }
+
+    fn next(&mut self) -> Result<Option<Picture>, SourceError> {
+        let picture = self.clip.picture(self.index);
+        self.index += 1;
+        Ok(Some(picture))
+    }
+}
+
+/// The pictures of a y4m file.
+#[derive(Debug)]
+pub struct Y4mSource {
+    path: PathBuf,
+    reader: Y4mReader<BufReader<File>>,
+}
+
+impl Y4mSource {
+    /// Opens a file and reads its header.
+    ///
+    /// # Errors
+    /// If the file cannot be opened or is not y4m of 8-bit 4:2:0.
+    pub fn open(path: &Path) -> Result<Self, SourceError> {
+        let file = File::open(path).map_err(|error| SourceError::Open { path: path.to_owned(), error })?;
+        let reader =
+            Y4mReader::new(BufReader::new(file)).map_err(|error| SourceError::Y4m { path: path.to_owned(), error })?;
+        Ok(Self { path: path.to_owned(), reader })
+    }
+}
+
+impl Source for Y4mSource {
+    fn format(&self) -> VideoFormat {
+        self.reader.format()
+    }
+
+    fn next(&mut self) -> Result<Option<Picture>, SourceError> {
+        self.reader.read_picture().map_err(|error| SourceError::Y4m { path: self.path.clone(), error })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn format_of(specification: &str) -> String {
+        open_source(specification, &SourceOptions::default()).unwrap().format().to_string()
+    }
+
+    #[test]
+    fn generated_clips_take_size_and_rate_from_their_name() {
+        assert_eq!(format_of("generated:64x36@25"), "64x36@25");
+        assert_eq!(format_of("generated:64x36"), "64x36@30");
+        let options = SourceOptions { size: Some((32, 18)), frame_rate: FrameRate::new(15, 1), seed: 0 };
+        assert_eq!(open_source("generated", &options).unwrap().format().to_string(), "32x18@15");
+        assert_eq!(open_source("generated:@10", &options).unwrap().format().to_string(), "32x18@10");
+    }
+
+    #[test]
+    fn what_is_no_size_is_said_to_be_none() {
+        for wrong in ["generated:64", "generated:64x36@0", "generated:0x0", "generated:16383x16383"] {
+            assert!(open_source(wrong, &SourceOptions::default()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_missing_camera_says_what_else_to_choose() {
+        let Err(error) = open_source("/dev/video97", &SourceOptions::default()) else { panic!("a camera?") };
+        let text = error.to_string();
+        assert!(text.starts_with("no camera at /dev/video97: "), "{text}");
+        assert!(text.ends_with("; plug one in or choose --source generated"), "{text}");
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let Err(error) = open_source("/nowhere/at/all.y4m", &SourceOptions::default()) else { panic!() };
+        assert!(error.to_string().contains("/nowhere/at/all.y4m"), "{error}");
+    }
+
+    #[test]
+    fn a_generated_source_goes_on_and_moves() {
+        let mut source = open_source("generated:64x48", &SourceOptions::default()).unwrap();
+        let first = source.next().unwrap().unwrap();
+        assert_ne!(first, source.next().unwrap().unwrap());
+        assert!(!source.is_live());
+    }
+}

@@ -1,0 +1,198 @@
+//! A camera behind Video4Linux2, through the `linuxvideo` crate: pure Rust, no libclang and no libv4l to build with.
+
+use std::path::Path;
+
+use super::{Source, SourceError, SourceOptions};
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn open(device: &Path, _: &SourceOptions) -> Result<Box<dyn Source>, SourceError> {
+    let reason = "cameras are read through Video4Linux2, which only Linux has".to_owned();
+    Err(SourceError::Camera { device: device.to_owned(), reason })
+}
+
+#[cfg(target_os = "linux")]
+pub(super) fn open(device: &Path, options: &SourceOptions) -> Result<Box<dyn Source>, SourceError> {
+    Ok(Box::new(CameraSource::open(device, options)?))
+}
+
+#[cfg(target_os = "linux")]
+pub use linux::CameraSource;
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::io::{self, Cursor};
+    use std::path::PathBuf;
+
+    use linuxvideo::format::{PixFormat, PixelFormat};
+    use linuxvideo::stream::ReadStream;
+    use linuxvideo::{BufType, Device, Fract};
+    use lockstep_vp8::Picture;
+    use zune_core::colorspace::ColorSpace;
+    use zune_core::options::DecoderOptions;
+    use zune_jpeg::JpegDecoder;
+
+    use super::{Path, Source, SourceError, SourceOptions};
+    use crate::colour;
+    use crate::format::{FrameRate, VideoFormat};
+
+    /// Damaged pictures in a row after which a camera counts as broken. Many deliver a few when they start.
+    const DAMAGED_LIMIT: u32 = 60;
+    /// Above this many samples, USB 2 cannot carry raw pictures at 30 a second, and cameras offer a lower rate instead.
+    const RAW_SAMPLES: usize = 640 * 480;
+
+    /// The pictures of a camera. Live: it waits for each.
+    pub struct CameraSource {
+        device: PathBuf,
+        stream: ReadStream,
+        format: VideoFormat,
+        coding: Coding,
+    }
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Coding {
+        /// Packed 4:2:2, rows so many bytes apart.
+        Yuyv { stride: usize },
+        /// One JPEG image a picture.
+        MotionJpeg,
+    }
+
+    impl CameraSource {
+        /// Opens a device such as `/dev/video0` and starts it. It is asked for the size and rate of `options`, else
+        /// 1280x720 at 30; the driver may choose others, see [`Source::format`]. Motion JPEG is preferred above
+        /// 640x480, where most cameras are slow at raw pictures; else YUYV.
+        ///
+        /// # Errors
+        /// If there is no such camera, or it has neither YUYV nor Motion JPEG.
+        pub fn open(device: &Path, options: &SourceOptions) -> Result<Self, SourceError> {
+            let fault = |reason: String| SourceError::Camera { device: device.to_owned(), reason };
+            let failed = |error: io::Error| fault(error.to_string());
+            let default = VideoFormat::default();
+            let (width, height) = options.size.unwrap_or((default.width, default.height));
+            let rate = options.frame_rate.unwrap_or(default.frame_rate);
+
+            let camera = Device::open(device).map_err(failed)?;
+            let offered: Vec<PixelFormat> = camera
+                .formats(BufType::VIDEO_CAPTURE)
+                .filter_map(|format| format.ok().map(|format| format.pixel_format()))
+                .collect();
+            let mut preferred = [PixelFormat::YUYV, PixelFormat::MJPG];
+            if width * height > RAW_SAMPLES {
+                preferred.reverse();
+            }
+            let chosen = preferred
+                .into_iter()
+                .find(|format| offered.contains(format))
+                .ok_or_else(|| fault(format!("it offers {offered:?}, but neither YUYV nor MJPG")))?;
+            let capture = camera.video_capture(PixFormat::new(width as u32, height as u32, chosen)).map_err(failed)?;
+            let given = capture.format();
+            let coding = match given.pixel_format() {
+                PixelFormat::YUYV => Coding::Yuyv { stride: given.bytes_per_line() as usize },
+                PixelFormat::MJPG => Coding::MotionJpeg,
+                other => return Err(fault(format!("it was asked for {chosen} and gives {other}"))),
+            };
+            let (width, height) = (given.width() as usize, given.height() as usize);
+            // A driver that cannot set a rate runs at its own; what it will be is then anyone's guess.
+            let interval = capture.set_frame_interval(Fract::new(rate.denominator(), rate.numerator())).ok();
+            let frame_rate = interval
+                .and_then(|interval| FrameRate::new(interval.denominator(), interval.numerator()))
+                .unwrap_or(rate);
+            let stream = capture.into_stream().map_err(failed)?;
+            Ok(Self { device: device.to_owned(), stream, format: VideoFormat { width, height, frame_rate }, coding })
+        }
+    }
+
+    impl Source for CameraSource {
+        fn format(&self) -> VideoFormat {
+            self.format
+        }
+
+        fn next(&mut self) -> Result<Option<Picture>, SourceError> {
+            let VideoFormat { width, height, .. } = self.format;
+            let fault = |reason: String| SourceError::Camera { device: self.device.clone(), reason };
+            let mut reason = String::new();
+            for _ in 0..DAMAGED_LIMIT {
+                let taken = self.stream.dequeue(|buffer| {
+                    if buffer.is_error() {
+                        return Ok(Err("the driver marks its pictures as damaged".to_owned()));
+                    }
+                    Ok(picture(width, height, self.coding, &buffer))
+                });
+                match taken.map_err(|error| fault(error.to_string()))? {
+                    Ok(picture) => return Ok(Some(picture)),
+                    Err(damage) => reason = damage,
+                }
+            }
+            Err(fault(format!("{DAMAGED_LIMIT} damaged pictures in a row: {reason}")))
+        }
+
+        fn is_live(&self) -> bool {
+            true
+        }
+    }
+
+    /// Makes a picture of one buffer of a camera; the error says what is wrong with the buffer.
+    fn picture(width: usize, height: usize, coding: Coding, bytes: &[u8]) -> Result<Picture, String> {
+        match coding {
+            Coding::Yuyv { stride } => {
+                let stride = stride.max(4 * width.div_ceil(2));
+                if bytes.len() < (height - 1) * stride + 2 * width {
+                    return Err(format!("{} bytes are too few for {width}x{height} in YUYV", bytes.len()));
+                }
+                colour::from_yuyv(width, height, stride, bytes).map_err(|error| error.to_string())
+            }
+            Coding::MotionJpeg => {
+                let options = DecoderOptions::default()
+                    .set_max_width(width)
+                    .set_max_height(height)
+                    .jpeg_set_out_colorspace(ColorSpace::YCbCr);
+                let mut decoder = JpegDecoder::new_with_options(Cursor::new(bytes), options);
+                let samples = decoder.decode().map_err(|error| format!("{error:?}"))?;
+                if decoder.dimensions() != Some((width, height)) {
+                    return Err(format!("a JPEG image of {:?} for {width}x{height}", decoder.dimensions()));
+                }
+                colour::from_full_range_ycbcr(width, height, &samples).map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use std::process::Command;
+
+        #[test]
+        fn motion_jpeg_becomes_the_picture_that_was_coded() {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("red.jpg");
+            let made = Command::new("ffmpeg")
+                .args(["-loglevel", "error", "-f", "lavfi", "-i", "color=red:size=34x18:rate=1:duration=1"])
+                .args(["-frames:v", "1"])
+                .arg(&path)
+                .status();
+            if !made.is_ok_and(|status| status.success()) {
+                eprintln!("skipped: ffmpeg is not installed");
+                return;
+            }
+            let jpeg = std::fs::read(&path).unwrap();
+            let red = picture(34, 18, Coding::MotionJpeg, &jpeg).unwrap();
+            let [y, u, v] = red.planes().each_ref().map(|plane| i32::from(plane.row(3)[5]));
+            assert!((y - 81).abs() < 4 && (u - 90).abs() < 4 && (v - 240).abs() < 4, "{y} {u} {v}");
+            assert!(picture(16, 16, Coding::MotionJpeg, &jpeg).is_err());
+            for cut in 0..jpeg.len().min(300) {
+                let _ = picture(34, 18, Coding::MotionJpeg, &jpeg[..cut]);
+            }
+        }
+
+        #[test]
+        fn a_short_raw_buffer_is_damage_and_not_a_picture() {
+            let coding = Coding::Yuyv { stride: 0 };
+            assert!(picture(4, 2, coding, &[0; 15]).is_err());
+            assert!(picture(4, 2, coding, &[0; 16]).is_ok());
+        }
+
+        #[test]
+        fn a_file_that_is_no_camera_is_an_error() {
+            assert!(CameraSource::open(Path::new("/dev/null"), &SourceOptions::default()).is_err());
+        }
+    }
+}

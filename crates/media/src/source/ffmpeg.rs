@@ -1,0 +1,212 @@
+//! Whatever the ffmpeg command can read: it decodes and scales, its pictures come through a pipe as y4m.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use lockstep_vp8::Picture;
+
+use super::{Source, SourceError, SourceOptions};
+use crate::format::VideoFormat;
+use crate::y4m::{Y4mError, Y4mReader};
+
+/// Bytes of ffmpeg's own words that an error repeats at most, from the end.
+const REASON_BYTES: u64 = 1000;
+
+/// The pictures that an ffmpeg process decodes. The process is ended when the source is dropped.
+#[derive(Debug)]
+pub struct FfmpegSource {
+    reader: Y4mReader<BufReader<ChildStdout>>,
+    process: Process,
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    input: String,
+    /// What it writes to standard error. A file and not a pipe: nobody must empty a file while pictures are read.
+    words: File,
+}
+
+impl FfmpegSource {
+    /// Starts `ffmpeg` on `input`, a file or anything else that its `-i` takes. Scaled and resampled to the size and
+    /// rate of `options`, where it has them.
+    ///
+    /// # Errors
+    /// If ffmpeg is not installed or cannot read the input.
+    pub fn open(input: &str, options: &SourceOptions) -> Result<Self, SourceError> {
+        Self::open_with("ffmpeg", input, options)
+    }
+
+    fn open_with(program: &str, input: &str, options: &SourceOptions) -> Result<Self, SourceError> {
+        let start = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => SourceError::FfmpegMissing { input: input.to_owned() },
+            _ => SourceError::FfmpegStart { input: input.to_owned(), error },
+        };
+        let words = tempfile::tempfile().map_err(start)?;
+        let mut command = Command::new(program);
+        command.args(["-nostdin", "-hide_banner", "-loglevel", "error", "-i", input]);
+        // Filters and not `-s` and `-r`: the latter repeats pictures at the end.
+        let mut filters = Vec::new();
+        filters.extend(options.size.map(|(width, height)| format!("scale={width}:{height}")));
+        filters.extend(options.frame_rate.map(|rate| format!("fps={rate}")));
+        if !filters.is_empty() {
+            command.args(["-vf", &filters.join(",")]);
+        }
+        command.args(["-an", "-sn", "-dn", "-f", "yuv4mpegpipe", "-pix_fmt", "yuv420p", "-"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(words.try_clone().map_err(start)?);
+        let mut child = command.spawn().map_err(start)?;
+        let pictures = child.stdout.take();
+        let mut process = Process { child, input: input.to_owned(), words };
+        let Some(pictures) = pictures else { return Err(process.failure(None)) };
+        match Y4mReader::new(BufReader::new(pictures)) {
+            Ok(reader) => Ok(Self { reader, process, ended: false }),
+            Err(error) => Err(process.failure(Some(error))),
+        }
+    }
+}
+
+impl Process {
+    /// Waits for the process; an error if it failed.
+    fn end(&mut self) -> Result<(), SourceError> {
+        match self.child.wait() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(self.said(&format!("it ended with {status}"))),
+            Err(error) => Err(SourceError::FfmpegStart { input: self.input.clone(), error }),
+        }
+    }
+
+    /// Why its output is not what it should be: because it failed, else because of what was wrong with the output.
+    fn failure(&mut self, error: Option<Y4mError>) -> SourceError {
+        let at_end = matches!(error, None | Some(Y4mError::Truncated { .. } | Y4mError::Magic));
+        if !at_end {
+            let _ = self.child.kill(); // it may write for hours
+        }
+        match (self.end(), error) {
+            (Err(failure), _) if at_end => failure,
+            (_, Some(error)) => SourceError::Y4m { path: PathBuf::from(&self.input), error },
+            (_, None) => self.said("it wrote nothing"),
+        }
+    }
+
+    fn said(&mut self, otherwise: &str) -> SourceError {
+        let mut words = Vec::new();
+        // A file that cannot be read says nothing, which `otherwise` covers.
+        let length = self.words.seek(SeekFrom::End(0)).unwrap_or(0);
+        let _ = self.words.seek(SeekFrom::Start(length.saturating_sub(REASON_BYTES)));
+        let _ = self.words.by_ref().take(REASON_BYTES).read_to_end(&mut words);
+        let text = String::from_utf8_lossy(&words);
+        let mut lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        lines.drain(..lines.len().saturating_sub(3));
+        let reason = if lines.is_empty() { otherwise.to_owned() } else { lines.join("; ") };
+        SourceError::Ffmpeg { input: self.input.clone(), reason }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Source for FfmpegSource {
+    fn format(&self) -> VideoFormat {
+        self.reader.format()
+    }
+
+    fn next(&mut self) -> Result<Option<Picture>, SourceError> {
+        if self.ended {
+            return Ok(None);
+        }
+        match self.reader.read_picture() {
+            Ok(Some(picture)) => Ok(Some(picture)),
+            Ok(None) => {
+                self.ended = true;
+                self.process.end().map(|()| None)
+            }
+            Err(error) => {
+                self.ended = true;
+                Err(self.process.failure(Some(error)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn installed() -> bool {
+        let installed = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).status().is_ok();
+        if !installed {
+            eprintln!("skipped: ffmpeg is not installed");
+        }
+        installed
+    }
+
+    #[test]
+    fn a_missing_ffmpeg_says_what_to_install() {
+        let error = FfmpegSource::open_with("no-such-ffmpeg", "clip.mp4", &SourceOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("apt install ffmpeg"), "{error}");
+    }
+
+    #[test]
+    fn ffmpegs_own_words_are_in_the_error() {
+        if !installed() {
+            return;
+        }
+        let error = FfmpegSource::open("/nowhere/clip.mp4", &SourceOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("No such file"), "{error}");
+    }
+
+    #[test]
+    fn a_clip_is_scaled_and_resampled_as_asked_and_then_ends() {
+        if !installed() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("clip.mkv");
+        let made = Command::new("ffmpeg")
+            .args(["-loglevel", "error", "-f", "lavfi", "-i", "testsrc=size=64x48:rate=10:duration=1", "-c:v", "ffv1"])
+            .arg(&path)
+            .status()
+            .unwrap();
+        assert!(made.success());
+        let options = SourceOptions { size: Some((32, 20)), frame_rate: "5".parse().ok(), seed: 0 };
+        let mut source = FfmpegSource::open(path.to_str().unwrap(), &options).unwrap();
+        assert_eq!(source.format().to_string(), "32x20@5");
+        let mut pictures = 0;
+        while let Some(picture) = source.next().unwrap() {
+            assert_eq!((picture.width(), picture.height()), (32, 20));
+            pictures += 1;
+        }
+        assert_eq!(pictures, 5);
+        assert!(source.next().unwrap().is_none());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn dropping_the_source_ends_the_process() {
+        if !installed() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("clip.y4m");
+        let made = Command::new("ffmpeg")
+            .args(["-loglevel", "error", "-f", "lavfi", "-i", "testsrc=size=640x480:rate=30:duration=2"])
+            .args(["-pix_fmt", "yuv420p"])
+            .arg(&path)
+            .status()
+            .unwrap();
+        assert!(made.success());
+        let mut source = FfmpegSource::open(path.to_str().unwrap(), &SourceOptions::default()).unwrap();
+        source.next().unwrap().unwrap();
+        let process = format!("/proc/{}", source.process.child.id());
+        assert!(std::path::Path::new(&process).exists());
+        drop(source);
+        assert!(!std::path::Path::new(&process).exists());
+    }
+}

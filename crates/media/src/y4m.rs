@@ -1,0 +1,331 @@
+//! YUV4MPEG2 files (`.y4m`): one line of text, then for each picture the line `FRAME` and its samples. The format is
+//! described in the manual page yuv4mpeg(5) of mjpegtools; only what VP8 can carry is read: progressive 4:2:0 of eight
+//! bits.
+//!
+//! Own code and not the `y4m` crate (0.8): that one multiplies sizes from the header unchecked, allocates what they say
+//! before it saw a sample, and takes a picture that breaks off for the end of the file.
+
+use std::io::{self, BufRead, Read, Write};
+
+use lockstep_vp8::{MAXIMUM_DIMENSION, Picture, PictureError};
+
+use crate::format::{FrameRate, VideoFormat};
+
+/// The longest header line that is read, bytes. ffmpeg writes about 60.
+const MAXIMUM_LINE: usize = 1024;
+/// Room taken for a picture before its samples arrive, bytes; larger pictures grow as they are read.
+const INITIAL_CAPACITY: usize = 4 << 20;
+/// The rate of a file that does not say one, as ffmpeg assumes.
+const UNSAID_RATE: (u32, u32) = (25, 1);
+
+/// What is wrong with a y4m file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Y4mError {
+    /// Reading or writing failed.
+    #[error("y4m: {0}")]
+    Io(#[from] io::Error),
+    /// The file does not start as y4m files do.
+    #[error("not a y4m file: it does not start with \"YUV4MPEG2\"")]
+    Magic,
+    /// A header line does not end.
+    #[error("y4m header at byte {offset} is longer than {MAXIMUM_LINE} bytes")]
+    Line {
+        /// Where the line starts.
+        offset: u64,
+    },
+    /// A field of the file header is not what it should be.
+    #[error("y4m header field \"{field}\" is not valid")]
+    Field {
+        /// The field as it stands in the file.
+        field: String,
+    },
+    /// The header does not say the size.
+    #[error("y4m header has no width or no height")]
+    Size,
+    /// Not 4:2:0 of eight bits.
+    #[error(
+        "y4m colour format {format} is not 8-bit 4:2:0; convert it with: ffmpeg -i IN.y4m -pix_fmt yuv420p OUT.y4m"
+    )]
+    Colour {
+        /// What the file says.
+        format: String,
+    },
+    /// Interlaced.
+    #[error("y4m video is interlaced; convert it with: ffmpeg -i IN.y4m -vf yadif -pix_fmt yuv420p OUT.y4m")]
+    Interlaced,
+    /// No `FRAME` line where a picture must start.
+    #[error("y4m picture {picture} at byte {offset} does not start with \"FRAME\"")]
+    Frame {
+        /// Number of the picture, from zero.
+        picture: u64,
+        /// Where it starts.
+        offset: u64,
+    },
+    /// The file ends inside a picture.
+    #[error("y4m picture {picture} breaks off at byte {offset}")]
+    Truncated {
+        /// Number of the picture, from zero.
+        picture: u64,
+        /// Where the file ends.
+        offset: u64,
+    },
+    /// The picture to be written has another size than the file.
+    #[error("picture of {width}x{height} does not fit a y4m file of {format}")]
+    Mismatch {
+        /// The picture's width.
+        width: usize,
+        /// The picture's height.
+        height: usize,
+        /// The file's format.
+        format: VideoFormat,
+    },
+    /// The samples do not make a picture.
+    #[error("y4m: {0}")]
+    Picture(#[from] PictureError),
+}
+
+/// Reads a y4m file from its start to its end.
+#[derive(Debug)]
+pub struct Y4mReader<R> {
+    reader: R,
+    format: VideoFormat,
+    offset: u64,
+    pictures: u64,
+}
+
+/// Reads a line up to its newline, which is not part of it. None at the end of the input.
+fn read_line(reader: &mut impl BufRead, offset: &mut u64) -> Result<Option<Vec<u8>>, Y4mError> {
+    let start = *offset;
+    let mut line = Vec::new();
+    reader.take(MAXIMUM_LINE as u64 + 1).read_until(b'\n', &mut line)?;
+    *offset += line.len() as u64;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    if line.pop() == Some(b'\n') {
+        return Ok(Some(line));
+    }
+    if line.len() >= MAXIMUM_LINE { Err(Y4mError::Line { offset: start }) } else { Ok(Some(line)) }
+}
+
+fn ratio(value: &str) -> Option<(u32, u32)> {
+    let (numerator, denominator) = value.split_once(':')?;
+    Some((numerator.parse().ok()?, denominator.parse().ok()?))
+}
+
+impl<R: BufRead> Y4mReader<R> {
+    /// Reads the header. A header without a rate, or with the rate 0:0, is taken for 25 pictures a second, and one
+    /// without a colour format for 4:2:0, both as ffmpeg does. The position of chroma samples (`420jpeg`, `420mpeg2`,
+    /// `420paldv`) is not kept: VP8 does not carry it.
+    ///
+    /// # Errors
+    /// If this is not y4m, or not progressive 4:2:0 of eight bits.
+    pub fn new(mut reader: R) -> Result<Self, Y4mError> {
+        let mut offset = 0;
+        let mut magic = Vec::new();
+        reader.by_ref().take(10).read_to_end(&mut magic)?;
+        offset += magic.len() as u64;
+        if magic != b"YUV4MPEG2 " {
+            return Err(Y4mError::Magic);
+        }
+        let line = read_line(&mut reader, &mut offset)?.unwrap_or_default();
+        let (mut width, mut height, mut rate) = (None, None, UNSAID_RATE);
+        for field in line.split(|&byte| byte == b' ').filter(|field| !field.is_empty()) {
+            let field = String::from_utf8_lossy(field);
+            let invalid = || Y4mError::Field { field: field.clone().into_owned() };
+            let mut rest = field.chars();
+            let name = rest.next();
+            let value = rest.as_str();
+            let side = || {
+                let side = value.parse::<usize>().map_err(|_| invalid())?;
+                if (1..=usize::from(MAXIMUM_DIMENSION)).contains(&side) { Ok(side) } else { Err(invalid()) }
+            };
+            match name {
+                Some('W') => width = Some(side()?),
+                Some('H') => height = Some(side()?),
+                Some('F') => rate = ratio(value).ok_or_else(invalid)?,
+                Some('C') if !matches!(value, "420" | "420jpeg" | "420mpeg2" | "420paldv") => {
+                    return Err(Y4mError::Colour { format: value.to_owned() });
+                }
+                Some('I') if !matches!(value, "p" | "?") => return Err(Y4mError::Interlaced),
+                _ => {} // aspect, comments, extensions, and what later versions may add
+            }
+        }
+        let (Some(width), Some(height)) = (width, height) else { return Err(Y4mError::Size) };
+        if rate == (0, 0) {
+            rate = UNSAID_RATE;
+        }
+        let frame_rate = FrameRate::new(rate.0, rate.1)
+            .ok_or_else(|| Y4mError::Field { field: format!("F{}:{}", rate.0, rate.1) })?;
+        Ok(Self { reader, format: VideoFormat { width, height, frame_rate }, offset, pictures: 0 })
+    }
+
+    /// Size and rate, from the header.
+    #[must_use]
+    pub fn format(&self) -> VideoFormat {
+        self.format
+    }
+
+    /// Reads the next picture; None at the end.
+    ///
+    /// # Errors
+    /// If reading fails or the file breaks off inside a picture.
+    pub fn read_picture(&mut self) -> Result<Option<Picture>, Y4mError> {
+        let (start, picture) = (self.offset, self.pictures);
+        let Some(line) = read_line(&mut self.reader, &mut self.offset)? else { return Ok(None) };
+        if line != b"FRAME" && !line.starts_with(b"FRAME ") {
+            return Err(Y4mError::Frame { picture, offset: start });
+        }
+        let length = Picture::i420_length(self.format.width, self.format.height);
+        let mut samples = Vec::with_capacity(length.min(INITIAL_CAPACITY));
+        self.reader.by_ref().take(length as u64).read_to_end(&mut samples)?;
+        self.offset += samples.len() as u64;
+        if samples.len() < length {
+            return Err(Y4mError::Truncated { picture, offset: self.offset });
+        }
+        self.pictures += 1;
+        Ok(Some(Picture::from_i420(self.format.width, self.format.height, samples)?))
+    }
+}
+
+/// Writes a y4m file.
+#[derive(Debug)]
+pub struct Y4mWriter<W> {
+    writer: W,
+    format: VideoFormat,
+}
+
+impl<W: Write> Y4mWriter<W> {
+    /// Writes the header, with the colour format `420mpeg2`. Give it a buffered writer.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn new(mut writer: W, format: VideoFormat) -> Result<Self, Y4mError> {
+        let VideoFormat { width, height, frame_rate } = format;
+        let (numerator, denominator) = (frame_rate.numerator(), frame_rate.denominator());
+        writeln!(writer, "YUV4MPEG2 W{width} H{height} F{numerator}:{denominator} Ip A1:1 C420mpeg2")?;
+        Ok(Self { writer, format })
+    }
+
+    /// Appends a picture.
+    ///
+    /// # Errors
+    /// If writing fails or the picture has another size.
+    pub fn write_picture(&mut self, picture: &Picture) -> Result<(), Y4mError> {
+        let (width, height) = (picture.width(), picture.height());
+        if (width, height) != (self.format.width, self.format.height) {
+            return Err(Y4mError::Mismatch { width, height, format: self.format });
+        }
+        self.writer.write_all(b"FRAME\n")?;
+        for plane in picture.planes() {
+            for row in plane.rows() {
+                self.writer.write_all(row)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushes, and gives back what was written to.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn finish(mut self) -> Result<W, Y4mError> {
+        self.writer.flush()?;
+        Ok(self.writer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read_all(bytes: &[u8]) -> Result<(VideoFormat, Vec<Picture>), Y4mError> {
+        let mut reader = Y4mReader::new(bytes)?;
+        let mut pictures = Vec::new();
+        while let Some(picture) = reader.read_picture()? {
+            pictures.push(picture);
+        }
+        Ok((reader.format(), pictures))
+    }
+
+    fn header(fields: &str) -> Result<VideoFormat, Y4mError> {
+        Ok(Y4mReader::new(format!("YUV4MPEG2 {fields}\n").as_bytes())?.format())
+    }
+
+    #[test]
+    fn every_position_of_8_bit_chroma_is_accepted_and_nothing_else() {
+        for colour in ["", " C420", " C420jpeg", " C420mpeg2", " C420paldv"] {
+            assert!(header(&format!("W4 H2 F30:1{colour}")).is_ok(), "{colour}");
+        }
+        for colour in ["420p10", "422", "444", "mono", "411", "444alpha"] {
+            let error = header(&format!("W4 H2 C{colour}")).unwrap_err();
+            assert!(error.to_string().contains("ffmpeg -i"), "{error}");
+        }
+        assert!(matches!(header("W4 H2 It"), Err(Y4mError::Interlaced)));
+    }
+
+    #[test]
+    fn headers_that_lie_about_the_size_cost_no_memory() {
+        assert!(matches!(header("W18446744073709551615 H2"), Err(Y4mError::Field { .. })));
+        assert!(matches!(header("W0 H2"), Err(Y4mError::Field { .. })));
+        assert!(matches!(header("W4"), Err(Y4mError::Size)));
+        assert!(matches!(read_all(b"YUV4MPEG2 W16383 H16383\nFRAME\nabc"), Err(Y4mError::Truncated { .. })));
+        let endless = [b"YUV4MPEG2 ".as_slice(), &[b'X'; 4096]].concat();
+        assert!(matches!(Y4mReader::new(&endless[..]), Err(Y4mError::Line { offset: 10 })));
+    }
+
+    #[test]
+    fn a_rate_that_is_not_said_is_25_and_one_that_is_nonsense_an_error() {
+        assert_eq!(header("W4 H2").unwrap().frame_rate, FrameRate::new(25, 1).unwrap());
+        assert_eq!(header("W4 H2 F0:0").unwrap().frame_rate, FrameRate::new(25, 1).unwrap());
+        assert_eq!(header("W4 H2 F30000:1001").unwrap().frame_rate, FrameRate::new(30_000, 1001).unwrap());
+        assert!(header("W4 H2 F30:0").is_err());
+        assert!(header("W4 H2 F30").is_err());
+    }
+
+    #[test]
+    fn a_file_that_breaks_off_is_an_error_with_its_place() {
+        let bytes = b"YUV4MPEG2 W2 H2 F30:1\nFRAME\n123456FRAME Ip\n1234";
+        let Err(Y4mError::Truncated { picture: 1, offset }) = read_all(bytes) else { panic!() };
+        assert_eq!(offset, bytes.len() as u64);
+        let bytes = b"YUV4MPEG2 W2 H2\nFRAME\n123456FRAMX\n123456";
+        assert!(matches!(read_all(bytes), Err(Y4mError::Frame { picture: 1, offset: 28 })));
+    }
+
+    proptest! {
+        #[test]
+        fn pictures_of_any_size_survive_a_round_trip(
+            width in 1..40_usize, height in 1..40_usize, count in 0..4_usize, seed: u8, rate in 1..100_000_u32,
+        ) {
+            let format = VideoFormat { width, height, frame_rate: FrameRate::new(rate, 1001).unwrap() };
+            let pictures: Vec<_> = (0..count).map(|number| {
+                let length = Picture::i420_length(width, height);
+                let samples = (0..length).map(|i| (i * 7 + number * 31) as u8 ^ seed).collect();
+                Picture::from_i420(width, height, samples).unwrap()
+            }).collect();
+            let mut writer = Y4mWriter::new(Vec::new(), format).unwrap();
+            for picture in &pictures {
+                writer.write_picture(picture).unwrap();
+            }
+            prop_assert_eq!(read_all(&writer.finish().unwrap()).unwrap(), (format, pictures));
+        }
+
+        #[test]
+        fn garbage_is_an_error_or_pictures_but_never_a_panic(
+            fields in "[WHFCIAX0-9:p ?]{0,40}", body in proptest::collection::vec(any::<u8>(), 0..200), magic: bool,
+        ) {
+            let start = if magic { format!("YUV4MPEG2 {fields}\nFRAME\n") } else { fields };
+            let _ = read_all(&[start.as_bytes(), &body].concat());
+            let _ = read_all(&body);
+        }
+    }
+
+    #[test]
+    fn a_picture_of_another_size_is_not_written() {
+        let mut writer = Y4mWriter::new(Vec::new(), VideoFormat::default()).unwrap();
+        let picture = Picture::from_i420(2, 2, vec![0; 6]).unwrap();
+        assert!(matches!(writer.write_picture(&picture), Err(Y4mError::Mismatch { .. })));
+    }
+}

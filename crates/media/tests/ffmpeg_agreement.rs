@@ -1,0 +1,66 @@
+//! Our quality numbers are ffmpeg's, where ffmpeg is installed.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use lockstep_media::{FrameRate, GeneratedClip, VideoFormat, Y4mWriter, psnr, psnr_yuv, ssim, ssim_yuv};
+use lockstep_vp8::Picture;
+
+fn write(path: &Path, format: VideoFormat, picture: &Picture) {
+    let mut writer = Y4mWriter::new(BufWriter::new(File::create(path).unwrap()), format).unwrap();
+    writer.write_picture(picture).unwrap();
+    writer.finish().unwrap();
+}
+
+/// What ffmpeg's filter prints after each of `names`, None where ffmpeg is not installed.
+fn ffmpeg_says<const N: usize>(filter: &str, files: [&Path; 2], names: [&str; N]) -> Option<[f64; N]> {
+    let output = Command::new("ffmpeg")
+        .args(["-nostdin", "-hide_banner", "-i"])
+        .arg(files[0])
+        .arg("-i")
+        .arg(files[1])
+        .args(["-lavfi", filter, "-f", "null", "-"])
+        .stdout(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    Some(names.map(|name| {
+        let start = text.rfind(name).unwrap_or_else(|| panic!("no {name} in {text}")) + name.len();
+        text[start..].split_whitespace().next().unwrap().parse().unwrap()
+    }))
+}
+
+#[test]
+fn ssim_and_psnr_are_those_of_ffmpegs_filters() {
+    let directory = tempfile::tempdir().unwrap();
+    for (width, height, strength) in [(320, 180, 3), (322, 182, 20), (176, 144, 60), (101, 67, 8)] {
+        let format = VideoFormat { width, height, frame_rate: FrameRate::default() };
+        let clip = GeneratedClip::new(format, 1).unwrap();
+        let first = clip.picture(0);
+        let mut state = 1_u32;
+        let samples = first.to_i420().into_iter().map(|sample| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            sample.saturating_add((state >> 24) as u8 % strength)
+        });
+        let second = Picture::from_i420(width, height, samples.collect()).unwrap();
+        let paths = [directory.path().join("first.y4m"), directory.path().join("second.y4m")];
+        let files = [paths[0].as_path(), paths[1].as_path()];
+        write(files[0], format, &first);
+        write(files[1], format, &second);
+        let Some(ssims) = ffmpeg_says("ssim", files, ["SSIM Y:", " All:"]) else {
+            eprintln!("skipped: ffmpeg is not installed");
+            return;
+        };
+        let psnrs = ffmpeg_says("psnr", files, ["PSNR y:", " average:"]).unwrap();
+        let ours = [ssim(&first, &second).unwrap(), ssim_yuv(&first, &second).unwrap()];
+        for (ours, theirs) in ours.into_iter().zip(ssims) {
+            assert!((ours - theirs).abs() < 1e-4, "{width}x{height}: ssim {ours}, ffmpeg {theirs}");
+        }
+        let ours = [psnr(&first, &second).unwrap(), psnr_yuv(&first, &second).unwrap()];
+        for (ours, theirs) in ours.into_iter().zip(psnrs) {
+            assert!((ours - theirs).abs() < 1e-4, "{width}x{height}: psnr {ours} dB, ffmpeg {theirs}");
+        }
+    }
+}
