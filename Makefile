@@ -1,0 +1,76 @@
+# Needs Rust, Python 3.11 or later, a C compiler, git and make; everything else comes from PyPI and crates.io, from
+# wherever pip, uv and cargo are configured to get it. `make help` lists what there is to make.
+
+PYTHON ?= python3
+CARGO ?= cargo
+VENV := .venv
+BIN := $(VENV)/bin
+# The interpreter is the one that made the environment: uv shall not fetch another.
+UV := UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv
+
+# The demo: `make demo SECONDS=10 SIZE=640x360 RATE=25 TRACE=constant:1mbps`.
+DEMO := out/demo
+SECONDS ?= 30
+SIZE ?=
+RATE ?= 30
+TRACE ?=
+ARGUMENTS ?=
+CALL_ARGUMENTS = --seconds $(SECONDS) $(if $(SIZE),--clip generated:$(SIZE)@$(RATE)) $(if $(TRACE),--trace "$(TRACE)") $(ARGUMENTS)
+
+RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
+
+.DEFAULT_GOAL := all
+.PHONY: all help setup build demo test test-rust test-python lock bench clean
+
+all: setup build ## Set up Python and build the lockstep command
+
+help: ## Say what can be made
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
+
+setup: $(VENV)/.installed ## The Python environment in .venv, with the lockstep package in it
+
+$(VENV)/.uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet "uv>=0.9,<1"
+	@touch $@
+
+# Where uv cannot reach what the lock file names but pip is configured for a mirror, pip installs the same versions,
+# checked against the same hashes.
+$(VENV)/.installed: $(VENV)/.uv pyproject.toml uv.lock $(RUST_SOURCES)
+	$(UV) sync --quiet --frozen --inexact || { \
+		echo "uv sync did not work; trying pip" >&2 && \
+		$(UV) export --quiet --frozen --no-emit-project --output-file $(VENV)/requirements.txt && \
+		$(BIN)/pip install --quiet --require-hashes --requirement $(VENV)/requirements.txt && \
+		$(BIN)/pip install --quiet --no-deps --editable . ; }
+	@touch $@
+
+lock: $(VENV)/.uv ## Bring uv.lock up to date with pyproject.toml
+	$(UV) lock
+
+build: ## The lockstep command, target/release/lockstep
+	$(CARGO) build --release --package lockstep-cli
+
+demo: setup build ## A live call over an emulated cellular link, and its report in out/demo/report.html
+	@mkdir -p $(DEMO)
+	target/release/lockstep call $(CALL_ARGUMENTS) --json $(DEMO)/call.json --frames $(DEMO)/frames.csv
+	@$(BIN)/lockstep-report $(DEMO)/call.json --frames $(DEMO)/frames.csv --output $(DEMO)/report.html
+
+test: test-rust test-python ## Everything that a change must pass
+
+test-rust: ## The Rust half of the tests
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) test --workspace
+
+test-python: setup ## The Python half of the tests
+	$(BIN)/ruff check python
+	$(BIN)/ruff format --check python
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+bench: ## The benchmarks
+	$(CARGO) bench --workspace
+
+clean: ## Remove everything that was made
+	rm -rf $(VENV) target out

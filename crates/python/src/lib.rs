@@ -1,0 +1,16 @@
+//! `lockstep._lockstep`: the part of the Python package that is written in Rust.
+#![deny(unsafe_code)]
+
+use pyo3::prelude::*;
+
+/// Lockstep's Rust half. Use it through the `lockstep` package.
+#[pymodule]
+mod _lockstep {
+    use pyo3::prelude::*;
+
+    /// Version of Lockstep that the extension was built from.
+    #[pyfunction]
+    fn version() -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+}

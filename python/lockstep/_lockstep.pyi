@@ -1,0 +1,2 @@
+def version() -> str:
+    """Version of Lockstep that the extension was built from."""
