@@ -1,1 +1,81 @@
+//! Datagrams for video whose codec is a pure function: each frame is decoded from a named *source state* and yields a
+//! *target state*. Nothing is ever sent twice; a loss is repaired by encoding the next frame from a state that the
+//! receiver is known to hold.
+//!
+//! Two machines without clock or socket: [`Sender`] cuts frames into fragments, paces them, reads acknowledgements,
+//! notices losses and says from which state the next frame must be encoded; [`Receiver`] puts frames together, hands
+//! out those whose source state is held, and acknowledges. Both are used alike: give them datagrams
+//! (`handle_datagram`) and the time (`handle_timeout`, no later than `poll_timeout` asked), and after each call drain
+//! `poll_event` and then `poll_transmit` until they return nothing.
+//!
+//! [`wire`] has the layout of every datagram.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod catalogue;
+mod loss;
+mod pacer;
+mod reassembly;
+mod receiver;
+mod repeat;
+mod round_trip;
+mod sender;
+mod states;
+pub mod wire;
+
+use std::fmt;
+use std::time::Duration;
+
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+pub use receiver::{DropReason, Receiver, ReceiverConfig, ReceiverEvent, ReceiverStatistics};
+pub use round_trip::RoundTripTime;
+pub use sender::{
+    AcknowledgedFragment, Feedback, InFlight, LostFragment, OutgoingFrame, SendError, Sender, SenderConfig,
+    SenderEvent, SenderStatistics,
+};
+pub use wire::{CloseReason, Datagram, VideoFormat, WireError};
+
+/// The name of a codec state: its hash. The transport compares names and nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct StateId(pub u64);
+
+impl StateId {
+    /// The initial state, which every codec holds at all times. A frame with this source is decoded from nothing.
+    pub const EMPTY: Self = Self(0);
+}
+
+impl fmt::Display for StateId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:016x}", self.0)
+    }
+}
+
+/// What the receiver's estimator says of the path; acknowledgements carry it to the sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Estimate {
+    /// The smoothed time between arriving fragments less the grace periods (Salsify, section 3.2), if known.
+    pub inter_arrival: Option<Duration>,
+    /// What the path can carry, if known.
+    pub capacity: Option<Bitrate>,
+}
+
+/// One fragment that arrived for the first time: what an estimator sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// When it arrived, on the receiver's clock.
+    pub arrived_at: Timestamp,
+    /// When it was transmitted, on the sender's clock, in whole microseconds.
+    pub sent_at: Timestamp,
+    /// The whole datagram, header and payload, without the headers of IP and UDP.
+    pub size: ByteCount,
+    /// The datagram's place in the order of transmission; a number that never arrives was lost.
+    pub sequence: u64,
+    /// The frame that it belongs to.
+    pub frame: u32,
+    /// Its place in the frame.
+    pub fragment: u16,
+    /// How long the sender chose to be idle between transmitting the newest fragment that had arrived before and this
+    /// one, those between that were lost included; zero for a fragment that was overtaken.
+    pub grace: Duration,
+}

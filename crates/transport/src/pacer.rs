@@ -1,0 +1,74 @@
+//! When the next fragment may leave.
+
+use std::time::Duration;
+
+use lockstep_units::Timestamp;
+
+/// One fragment an interval, and up to `burst` at once after a pause. It keeps one moment: when the path would be free
+/// had every fragment taken an interval; a fragment may leave up to `burst - 1` intervals before it.
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    interval: Duration,
+    burst: u32,
+    free_at: Timestamp,
+    last: Option<Timestamp>,
+}
+
+impl Pacer {
+    pub(crate) fn new(interval: Duration, burst: u32) -> Self {
+        Self { interval, burst: burst.max(1), free_at: Timestamp::ZERO, last: None }
+    }
+
+    /// Changes the pace; what an earlier, slower pace still asked for is forgotten.
+    pub(crate) fn set_interval(&mut self, interval: Duration) {
+        self.interval = interval;
+        if let Some(last) = self.last {
+            self.free_at = self.free_at.min(last + interval.saturating_mul(self.burst));
+        }
+    }
+
+    pub(crate) fn set_burst(&mut self, burst: u32) {
+        self.burst = burst.max(1);
+    }
+
+    /// When the next fragment may leave.
+    pub(crate) fn next(&self) -> Timestamp {
+        self.free_at - self.interval.saturating_mul(self.burst - 1)
+    }
+
+    /// A fragment leaves.
+    pub(crate) fn transmitted(&mut self, now: Timestamp) {
+        self.free_at = self.free_at.max(now) + self.interval;
+        self.last = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn departures(pacer: &mut Pacer, from: u64, count: usize) -> Vec<u64> {
+        let mut now = Timestamp::from_millis(from);
+        let leave = |_| {
+            now = now.max(pacer.next());
+            pacer.transmitted(now);
+            now.as_micros() / 1000
+        };
+        (0..count).map(leave).collect()
+    }
+
+    #[test]
+    fn a_burst_leaves_at_once_and_the_rest_at_the_pace() {
+        let mut pacer = Pacer::new(Duration::from_millis(10), 3);
+        assert_eq!(departures(&mut pacer, 100, 5), [100, 100, 100, 110, 120]);
+        assert_eq!(departures(&mut pacer, 500, 4), [500, 500, 500, 510], "a longer pause earns no longer burst");
+    }
+
+    #[test]
+    fn a_quicker_pace_holds_at_once() {
+        let mut pacer = Pacer::new(Duration::from_secs(10), 1);
+        pacer.transmitted(Timestamp::from_millis(5));
+        pacer.set_interval(Duration::from_millis(1));
+        assert_eq!(pacer.next(), Timestamp::from_millis(6));
+    }
+}

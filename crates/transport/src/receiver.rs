@@ -1,0 +1,487 @@
+//! The receiving side: puts frames together, hands out those that can be decoded, acknowledges.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use lockstep_units::{ByteCount, Timestamp};
+
+use crate::catalogue::{Catalogue, Keep};
+use crate::reassembly::{Arrived, Stage, Window};
+use crate::repeat::Repeat;
+use crate::wire::{
+    Acknowledgement, Close, CloseReason, Data, Datagram, HelloReply, ReceivedFragment, VideoFormat, expand,
+};
+use crate::{Arrival, Estimate, StateId};
+
+/// A frame number further ahead than this, or a sequence number further than 256 times this, is not believed.
+const FURTHEST_FRAME: u32 = 1 << 16;
+/// The arrivals remembered for acknowledgements that the owner has not asked for yet.
+const LONGEST_HISTORY: usize = 1024;
+/// How many refused frames each acknowledgement names.
+const REFUSED_LISTED: usize = 4;
+/// The close datagram is sent this often, the first pause being [`CLOSE_INTERVAL`].
+const CLOSE_COPIES: u32 = 3;
+const CLOSE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How a [`Receiver`] is set up.
+#[derive(Debug, Clone)]
+pub struct ReceiverConfig {
+    /// The connection, if both sides agreed on it before. Then data is accepted even before the hello. Without it the
+    /// receiver learns the connection from the first hello and ignores data until then: data alone, perhaps a
+    /// straggler of an earlier call, cannot choose the connection.
+    pub connection: Option<u32>,
+    /// Over how many frame numbers, the newest included, fragments may arrive in any order.
+    pub window: u32,
+    /// About how many bytes of frames in the making are held.
+    pub window_bytes: usize,
+    /// The most fragments that a frame may have.
+    pub frame_fragments: u16,
+    /// How many states the decoder holds at most; at least 4, at most 255.
+    pub retained_states: usize,
+    /// How many of the latest arrivals each acknowledgement lists; at least 1, at most 255.
+    pub repeated_fragments: usize,
+}
+
+impl Default for ReceiverConfig {
+    fn default() -> Self {
+        Self {
+            connection: None,
+            window: 64,
+            window_bytes: 8 << 20,
+            frame_fragments: 8192,
+            retained_states: 32,
+            repeated_fragments: 12,
+        }
+    }
+}
+
+/// Why a frame of which something arrived is not handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropReason {
+    /// It was complete but waited for its source state until a newer frame was decoded, and no newer frame needs it.
+    Superseded,
+    /// It was complete and waited until the window passed it.
+    Expired,
+    /// The window passed it before it was complete.
+    Incomplete,
+    /// The window's bytes were needed for newer frames.
+    NoRoom,
+}
+
+/// What the owner of a [`Receiver`] must know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReceiverEvent {
+    /// The sender told the video's format; comes once.
+    Hello(VideoFormat),
+    /// A fragment arrived for the first time.
+    Arrival(Arrival),
+    /// A frame is complete and its source state is held: decode it, then call [`Receiver::frame_decoded`] or
+    /// [`Receiver::frame_failed`]. A frame older than one that was shown is not to be shown: a newer one needs its
+    /// target state.
+    Frame {
+        /// Its number.
+        frame: u32,
+        /// The state to decode from.
+        source: StateId,
+        /// The state that decoding must yield.
+        target: StateId,
+        /// When it was captured, sender's clock.
+        captured: Timestamp,
+        /// Whether it is a key frame.
+        key_frame: bool,
+        /// The compressed frame.
+        payload: Vec<u8>,
+    },
+    /// A frame will not be handed out.
+    Dropped {
+        /// Its number.
+        frame: u32,
+        /// Why.
+        reason: DropReason,
+    },
+    /// No frame will name this state again: forget it.
+    Release(StateId),
+    /// The sender ended the connection.
+    PeerClosed(CloseReason),
+}
+
+/// What a [`Receiver`] counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReceiverStatistics {
+    /// Datagrams of any kind and quality.
+    pub datagrams: u64,
+    /// Those that were no datagram of this version.
+    pub malformed: u64,
+    /// Those of another connection.
+    pub foreign: u64,
+    /// Data before the connection was known.
+    pub before_hello: u64,
+    /// Those of a kind that only senders take, and all after the end.
+    pub unexpected: u64,
+    /// Data that no sender would send: captured after transmission, a frame or sequence number far ahead, and so on.
+    pub absurd: u64,
+    /// Fragments that contradict an earlier one of their frame.
+    pub inconsistent: u64,
+    /// Fragments that had arrived before.
+    pub duplicates: u64,
+    /// Fragments of frames that the window had passed.
+    pub late: u64,
+    /// Fragments that arrived for the first time.
+    pub fragments: u64,
+    /// Frames handed out.
+    pub frames: u64,
+    /// Frames decoded into the state that they named.
+    pub decoded: u64,
+    /// Frames that did not decode, or into another state.
+    pub failed: u64,
+    /// Complete frames dropped.
+    pub refused: u64,
+    /// Frames that never became complete.
+    pub incomplete: u64,
+    /// Verdicts of the owner on frames that were not handed out.
+    pub unknown_verdicts: u64,
+    /// States let go for want of room.
+    pub evicted_states: u64,
+    /// Acknowledgements sent.
+    pub acknowledgements: u64,
+}
+
+/// The receiving side of a connection. See the crate's documentation for how to drive it.
+#[derive(Debug)]
+pub struct Receiver {
+    config: ReceiverConfig,
+    connection: Option<u32>,
+    greeted: bool,
+    reply_due: bool,
+    close: Repeat,
+    closed: Option<CloseReason>,
+    window: Window,
+    catalogue: Catalogue,
+    keep: Keep,
+    /// Frames handed out and not yet judged: source and target.
+    pending: BTreeMap<u32, (StateId, StateId)>,
+    decoded: Option<u32>,
+    refused: VecDeque<u32>,
+    history: VecDeque<ReceivedFragment>,
+    unreported: usize,
+    acknowledge: bool,
+    highest: Option<Highest>,
+    estimate: Estimate,
+    events: VecDeque<ReceiverEvent>,
+    statistics: ReceiverStatistics,
+}
+
+/// The datagram with the highest sequence number that arrived.
+#[derive(Debug, Clone, Copy)]
+struct Highest {
+    sequence: u64,
+    sent_at: Timestamp,
+    arrived_at: Timestamp,
+    idle: u32,
+}
+
+impl Receiver {
+    /// A receiver to which nothing has come.
+    #[must_use]
+    pub fn new(config: ReceiverConfig) -> Self {
+        Self {
+            connection: config.connection,
+            greeted: false,
+            reply_due: false,
+            close: Repeat::never(),
+            closed: None,
+            window: Window::new(config.window, config.window_bytes),
+            catalogue: Catalogue::new(config.retained_states.min(255)),
+            keep: Keep::default(),
+            pending: BTreeMap::new(),
+            decoded: None,
+            refused: VecDeque::new(),
+            history: VecDeque::new(),
+            unreported: 0,
+            acknowledge: false,
+            highest: None,
+            estimate: Estimate::default(),
+            events: VecDeque::new(),
+            statistics: ReceiverStatistics::default(),
+            config,
+        }
+    }
+
+    /// Takes a datagram that arrived at `now`. Whatever it holds, nothing but a counter changes unless it is a proper
+    /// datagram of this connection.
+    pub fn handle_datagram(&mut self, now: Timestamp, bytes: &[u8]) {
+        self.statistics.datagrams += 1;
+        let Ok(datagram) = Datagram::decode(bytes) else {
+            self.statistics.malformed += 1;
+            return;
+        };
+        if self.closed.is_some() {
+            self.statistics.unexpected += 1;
+            return;
+        }
+        if self.connection.is_some_and(|connection| connection != datagram.connection()) {
+            self.statistics.foreign += 1;
+            return;
+        }
+        match datagram {
+            Datagram::Hello(hello) => {
+                self.connection = Some(hello.connection);
+                self.reply_due = true;
+                if !std::mem::replace(&mut self.greeted, true) {
+                    self.events.push_back(ReceiverEvent::Hello(hello.format));
+                }
+            }
+            _ if self.connection.is_none() => self.statistics.before_hello += 1,
+            Datagram::Data(data) => self.handle_data(now, data, bytes.len()),
+            Datagram::Close(close) => {
+                self.closed = Some(close.reason);
+                self.acknowledge = false;
+                self.reply_due = false;
+                self.events.push_back(ReceiverEvent::PeerClosed(close.reason));
+            }
+            Datagram::Acknowledgement(_) | Datagram::HelloReply(_) => self.statistics.unexpected += 1,
+        }
+    }
+
+    fn handle_data(&mut self, now: Timestamp, mut data: Data, size: usize) {
+        let sequence = expand(data.sequence, self.highest.map_or(0, |highest| highest.sequence));
+        let furthest = self.highest.map_or(0, |highest| highest.sequence) + u64::from(FURTHEST_FRAME) * 256;
+        if data.captured > data.sent_at
+            || data.fragments > self.config.frame_fragments
+            || data.frame > self.window.newest().saturating_add(FURTHEST_FRAME)
+            || sequence > furthest
+            || data.keep_from > data.anchor
+            || data.anchor > data.frame
+            || data.target == StateId::EMPTY
+        {
+            self.statistics.absurd += 1;
+            return;
+        }
+        match self.window.insert(&mut data) {
+            Arrived::New => {}
+            Arrived::Duplicate => return self.statistics.duplicates += 1,
+            Arrived::Late => return self.statistics.late += 1,
+            Arrived::Inconsistent => return self.statistics.inconsistent += 1,
+        }
+        self.statistics.fragments += 1;
+        let grace = match self.highest {
+            Some(highest) if sequence > highest.sequence => data.idle.wrapping_sub(highest.idle),
+            _ => 0,
+        };
+        if self.highest.is_none_or(|highest| sequence > highest.sequence) {
+            let Data { sent_at, idle, .. } = data;
+            self.highest = Some(Highest { sequence, sent_at, arrived_at: now, idle });
+            self.keep = Keep { from: data.keep_from, anchor: data.anchor, pinned: data.pinned };
+        }
+        self.history.push_back(ReceivedFragment { frame: data.frame, fragment: data.fragment, arrived_at: now });
+        if self.history.len() > LONGEST_HISTORY {
+            self.history.pop_front();
+        }
+        self.unreported = (self.unreported + 1).min(self.history.len());
+        self.acknowledge = true;
+        self.events.push_back(ReceiverEvent::Arrival(Arrival {
+            arrived_at: now,
+            sent_at: data.sent_at,
+            size: ByteCount::new(size as u64),
+            sequence,
+            frame: data.frame,
+            fragment: data.fragment,
+            grace: Duration::from_micros(u64::from(grace)),
+        }));
+        for (frame, stage) in self.window.pass() {
+            let reason = if stage == Stage::Complete { DropReason::Expired } else { DropReason::Incomplete };
+            self.drop_frame(frame, stage, reason);
+        }
+        while let Some((frame, stage)) = self.window.too_big() {
+            self.window.settle(frame);
+            self.drop_frame(frame, stage, DropReason::NoRoom);
+        }
+        self.advance();
+        self.sweep();
+    }
+
+    /// Hands out the frames that can be decoded now, drops those that are not needed any more.
+    fn advance(&mut self) {
+        let needed = self.window.needed(self.decoded);
+        for number in self.window.waiting() {
+            let Some(frame) = self.window.get(number) else { continue };
+            let is_needed = needed.contains(&frame.target);
+            if !is_needed && self.decoded.is_some_and(|decoded| number < decoded) {
+                self.window.settle(number);
+                self.drop_frame(number, Stage::Complete, DropReason::Superseded);
+                continue;
+            }
+            let last = self.pending.keys().next_back().copied();
+            let in_turn = is_needed || last.is_none_or(|last| number > last);
+            let room = self.pending.len() < self.config.window as usize;
+            if !(in_turn && room && self.catalogue.holds(frame.source)) {
+                continue;
+            }
+            let (source, target, captured, key_frame) = (frame.source, frame.target, frame.captured, frame.key_frame);
+            let payload = self.window.settle(number).unwrap_or_default();
+            self.pending.insert(number, (source, target));
+            self.statistics.frames += 1;
+            let frame = number;
+            self.events.push_back(ReceiverEvent::Frame { frame, source, target, captured, key_frame, payload });
+        }
+    }
+
+    fn drop_frame(&mut self, frame: u32, stage: Stage, reason: DropReason) {
+        if stage == Stage::Complete {
+            self.statistics.refused += 1;
+        } else {
+            self.statistics.incomplete += 1;
+        }
+        // The sender notices by itself that an incomplete frame lost fragments, but not that there was no room.
+        if reason != DropReason::Incomplete {
+            self.refuse(frame);
+        }
+        self.events.push_back(ReceiverEvent::Dropped { frame, reason });
+    }
+
+    fn refuse(&mut self, frame: u32) {
+        self.refused.push_front(frame);
+        self.refused.truncate(REFUSED_LISTED);
+        self.acknowledge = true;
+    }
+
+    fn sweep(&mut self) {
+        let mut in_use: BTreeSet<StateId> = self.pending.values().map(|&(source, _)| source).collect();
+        in_use.extend(self.window.needed(self.decoded));
+        let (released, evicted) = self.catalogue.sweep(self.keep, &in_use);
+        self.statistics.evicted_states += evicted;
+        self.events.extend(released.into_iter().map(ReceiverEvent::Release));
+    }
+
+    /// The owner has decoded a frame that was handed out, and it yielded `state`. If that is not the state that the
+    /// frame named, the frame counts as failed and `state` is released.
+    pub fn frame_decoded(&mut self, frame: u32, state: StateId) {
+        let Some((_, target)) = self.pending.remove(&frame) else {
+            self.statistics.unknown_verdicts += 1;
+            return;
+        };
+        if state == target {
+            self.statistics.decoded += 1;
+            self.catalogue.insert(frame, state);
+            self.decoded = self.decoded.max(Some(frame));
+        } else {
+            self.statistics.failed += 1;
+            self.refuse(frame);
+            if !self.catalogue.holds(state) {
+                self.events.push_back(ReceiverEvent::Release(state));
+            }
+        }
+        self.acknowledge = true;
+        self.advance();
+        self.sweep();
+    }
+
+    /// The owner could not decode a frame that was handed out.
+    pub fn frame_failed(&mut self, frame: u32) {
+        if self.pending.remove(&frame).is_none() {
+            self.statistics.unknown_verdicts += 1;
+            return;
+        }
+        self.statistics.failed += 1;
+        self.refuse(frame);
+        self.advance();
+        self.sweep();
+    }
+
+    /// What acknowledgements say from now on.
+    pub fn set_estimate(&mut self, estimate: Estimate) {
+        self.estimate = estimate;
+    }
+
+    /// Ends the connection; the sender is told a few times.
+    pub fn close(&mut self, now: Timestamp, reason: CloseReason) {
+        if self.closed.is_none() {
+            self.closed = Some(reason);
+            self.acknowledge = false;
+            self.reply_due = false;
+            self.close = Repeat::from(now, CLOSE_INTERVAL, CLOSE_INTERVAL * 2, Some(CLOSE_COPIES));
+        }
+    }
+
+    /// What has happened and was not polled yet.
+    pub fn poll_event(&mut self) -> Option<ReceiverEvent> {
+        self.events.pop_front()
+    }
+
+    /// The next datagram to send to the sender at `now`. Arrivals that came since the last call share one
+    /// acknowledgement as long as it can list them all, so an owner that polls after each datagram acknowledges each
+    /// one, and one that first takes all that arrived at one moment saves datagrams. A verdict is acknowledged too.
+    pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Vec<u8>> {
+        let connection = self.connection?;
+        let mut out = Vec::new();
+        if let Some(reason) = self.closed {
+            return self.close.take(now).then(|| {
+                Datagram::Close(Close { connection, reason }).encode(&mut out);
+                out
+            });
+        }
+        if std::mem::take(&mut self.reply_due) {
+            let retained_states = self.catalogue.bound() as u16;
+            Datagram::HelloReply(HelloReply { connection, retained_states }).encode(&mut out);
+            return Some(out);
+        }
+        if !self.acknowledge {
+            return None;
+        }
+        let highest = self.highest?;
+        let most = self.config.repeated_fragments.clamp(1, 255);
+        let end = self.history.len() - self.unreported.saturating_sub(most);
+        let fragments = self.history.range(end.saturating_sub(most)..end).copied().collect();
+        self.unreported = self.unreported.saturating_sub(most);
+        self.acknowledge = self.unreported > 0;
+        let acknowledgement = Acknowledgement {
+            connection,
+            sequence: self.statistics.acknowledgements as u32,
+            sent_at: now,
+            highest: highest.sequence as u32,
+            echo: highest.sent_at,
+            hold: now.saturating_since(highest.arrived_at),
+            received: self.statistics.fragments as u32,
+            estimate: self.estimate,
+            fragments,
+            catalogue: self.catalogue.list().collect(),
+            refused: self.refused.iter().copied().collect(),
+        };
+        self.statistics.acknowledgements += 1;
+        Datagram::Acknowledgement(acknowledgement).encode(&mut out);
+        Some(out)
+    }
+
+    /// When [`Self::handle_timeout`] and [`Self::poll_transmit`] are to be called if nothing happens before.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        self.close.next()
+    }
+
+    /// Tells the time. All that waits for a time is a datagram, which [`Self::poll_transmit`] gives.
+    pub fn handle_timeout(&mut self, _now: Timestamp) {}
+
+    /// Whether the connection has ended, and the copies of the close datagram are sent.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.closed.is_some() && self.close.next().is_none()
+    }
+
+    /// Whether the decoder holds `state`, according to the owner's verdicts and the releases so far.
+    #[must_use]
+    pub fn holds(&self, state: StateId) -> bool {
+        self.catalogue.holds(state)
+    }
+
+    /// How many frames' states the decoder holds.
+    #[must_use]
+    pub fn held_states(&self) -> usize {
+        self.catalogue.len()
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn statistics(&self) -> ReceiverStatistics {
+        self.statistics
+    }
+}

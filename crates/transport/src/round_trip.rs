@@ -1,0 +1,51 @@
+//! The round-trip time and what it says of losses.
+
+use std::time::Duration;
+
+/// The round-trip time without the time that the receiver held the acknowledgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoundTripTime {
+    /// The last sample.
+    pub latest: Duration,
+    /// The exponential average, weight 1/8 (RFC 9002, section 5.3).
+    pub smoothed: Duration,
+    /// The exponential average of the distance from it, weight 1/4 (RFC 9002, section 5.3).
+    pub variation: Duration,
+    /// The smallest sample.
+    pub minimum: Duration,
+}
+
+impl RoundTripTime {
+    /// What is assumed before the first sample: the variation is half of it (RFC 9002, section 6.2.2).
+    pub(crate) fn assumed(initial: Duration) -> Self {
+        Self { latest: initial, smoothed: initial, variation: initial / 2, minimum: initial }
+    }
+
+    /// The first sample.
+    pub(crate) fn first(sample: Duration) -> Self {
+        Self::assumed(sample)
+    }
+
+    /// A further sample (RFC 9002, section 5.3).
+    pub(crate) fn update(&mut self, sample: Duration) {
+        self.latest = sample;
+        self.minimum = self.minimum.min(sample);
+        self.variation = (self.variation * 3 + self.smoothed.abs_diff(sample)) / 4;
+        self.smoothed = (self.smoothed * 7 + sample) / 8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_average_follows_and_the_minimum_stays() {
+        let mut time = RoundTripTime::first(Duration::from_millis(100));
+        assert_eq!(time.variation, Duration::from_millis(50));
+        (0..100).for_each(|_| time.update(Duration::from_millis(200)));
+        assert_eq!(time.minimum, Duration::from_millis(100));
+        assert_eq!(time.smoothed.as_millis(), 199);
+        assert!(time.variation < Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,639 @@
+//! The sending side: cuts frames into fragments, paces them, learns what arrived, says what to encode from.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use lockstep_units::{ByteCount, Timestamp};
+
+use crate::loss::{LossDetection, Named, SentFragment};
+use crate::pacer::Pacer;
+use crate::repeat::Repeat;
+use crate::round_trip::RoundTripTime;
+use crate::states::{SentStates, Verdict};
+use crate::wire::{Acknowledgement, Close, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, VideoFormat, expand};
+use crate::{Estimate, StateId};
+
+/// The hello is repeated ever more seldom, up to this interval.
+const LONGEST_HELLO: Duration = Duration::from_secs(2);
+/// The close datagram is sent this often, the first pause being [`CLOSE_INTERVAL`].
+const CLOSE_COPIES: u32 = 3;
+const CLOSE_INTERVAL: Duration = Duration::from_millis(50);
+/// Fragments that wait for the pacer beyond this number are refused.
+const LONGEST_QUEUE: usize = 65_536;
+
+/// How a [`Sender`] is set up.
+#[derive(Debug, Clone)]
+pub struct SenderConfig {
+    /// The connection's name, best drawn at random for each call.
+    pub connection: u32,
+    /// What will be sent.
+    pub format: VideoFormat,
+    /// The most bytes of a frame that a fragment carries; 1 to [`MAX_PAYLOAD`].
+    pub payload: usize,
+    /// How many states are known at most; at least 5. The receiver's bound counts if it is less.
+    pub retained_states: usize,
+    /// The round-trip time assumed before one was measured.
+    pub initial_round_trip: Duration,
+    /// The first pause between two hellos.
+    pub hello_interval: Duration,
+}
+
+impl SenderConfig {
+    /// The usual setting.
+    #[must_use]
+    pub fn new(connection: u32, format: VideoFormat) -> Self {
+        Self {
+            connection,
+            format,
+            payload: 1200,
+            retained_states: 32,
+            initial_round_trip: Duration::from_millis(200),
+            hello_interval: Duration::from_millis(100),
+        }
+    }
+}
+
+/// A frame to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutgoingFrame {
+    /// The state that it was encoded from.
+    pub source: StateId,
+    /// The state that it yields; not [`StateId::EMPTY`].
+    pub target: StateId,
+    /// When it was captured.
+    pub captured: Timestamp,
+    /// Whether it is a key frame.
+    pub key_frame: bool,
+    /// The compressed frame; may be empty.
+    pub payload: Vec<u8>,
+}
+
+/// Why a frame is not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The connection has ended.
+    #[error("frame after the end of the connection")]
+    Closed,
+    /// Its source is none of the states that the transport still keeps.
+    #[error("frame from state {0}, which is no longer kept")]
+    UnknownSource(StateId),
+    /// It yields the empty state.
+    #[error("frame that yields the empty state")]
+    EmptyTarget,
+    /// It needs more fragments than can be numbered.
+    #[error("frame of {0} bytes needs too many fragments")]
+    TooLong(usize),
+    /// Too many fragments wait for the pacer.
+    #[error("{0} fragments wait already")]
+    QueueFull(usize),
+    /// Every frame number was used.
+    #[error("no frame number is left")]
+    NumbersExhausted,
+}
+
+/// A fragment that the receiver has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcknowledgedFragment {
+    /// Its frame's number.
+    pub frame: u32,
+    /// Its place in the frame.
+    pub fragment: u16,
+    /// The whole datagram.
+    pub size: ByteCount,
+    /// When it was transmitted.
+    pub sent_at: Timestamp,
+    /// When it arrived, receiver's clock.
+    pub arrived_at: Timestamp,
+    /// When the sender learned it.
+    pub acknowledged_at: Timestamp,
+}
+
+/// A fragment that counts as lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostFragment {
+    /// Its frame's number.
+    pub frame: u32,
+    /// Its place in the frame.
+    pub fragment: u16,
+    /// The whole datagram.
+    pub size: ByteCount,
+    /// When it was transmitted.
+    pub sent_at: Timestamp,
+}
+
+impl From<SentFragment> for LostFragment {
+    fn from(sent: SentFragment) -> Self {
+        Self { frame: sent.frame, fragment: sent.fragment, size: sent.size, sent_at: sent.sent_at }
+    }
+}
+
+/// What one acknowledgement taught.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Feedback {
+    /// The fragments that were not acknowledged before, in the order of arrival.
+    pub acknowledged: Vec<AcknowledgedFragment>,
+    /// The receiver's newest estimate.
+    pub estimate: Estimate,
+    /// The round-trip time measured with this acknowledgement, if it brought news of the newest fragment.
+    pub round_trip_time: Option<Duration>,
+    /// The highest sequence number that arrived, according to this acknowledgement.
+    pub highest_sequence: u64,
+    /// How many distinct data datagrams arrived, according to this acknowledgement: with `highest_sequence + 1` it
+    /// gives the share that was lost, even if other acknowledgements were lost too.
+    pub received: u64,
+}
+
+/// What the owner of a [`Sender`] must know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SenderEvent {
+    /// The receiver has answered the hello.
+    Connected,
+    /// An acknowledgement came.
+    Feedback(Feedback),
+    /// Fragments count as lost. One that is acknowledged later shows up in a [`Feedback`] all the same.
+    FragmentsLost(Vec<LostFragment>),
+    /// A frame will not be decoded: fragments of it were lost, or the receiver refused it. Told once; if the loss was
+    /// none, [`Self::FrameAcknowledged`] may follow.
+    FrameLost(u32),
+    /// The receiver has decoded a frame and holds its state.
+    FrameAcknowledged {
+        /// The frame's number.
+        frame: u32,
+        /// The state that it yielded.
+        state: StateId,
+    },
+    /// No frame will be encoded from this state again: forget it.
+    Release(StateId),
+    /// The receiver ended the connection.
+    PeerClosed(CloseReason),
+}
+
+/// What is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InFlight {
+    /// Fragments transmitted, neither acknowledged nor lost.
+    pub fragments: usize,
+    /// Their datagrams' sizes.
+    pub bytes: ByteCount,
+}
+
+/// What a [`Sender`] counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SenderStatistics {
+    /// Datagrams of any kind and quality that came.
+    pub datagrams: u64,
+    /// Those that were no datagram of this version.
+    pub malformed: u64,
+    /// Those of another connection.
+    pub foreign: u64,
+    /// Those of a kind that only receivers take, and all after the end.
+    pub unexpected: u64,
+    /// Acknowledgements of what was never sent, or with times or counts that cannot be.
+    pub absurd: u64,
+    /// Proper acknowledgements.
+    pub acknowledgements: u64,
+    /// Those that a newer one had overtaken.
+    pub overtaken_acknowledgements: u64,
+    /// Frames given to the sender.
+    pub frames: u64,
+    /// Frames that the receiver decoded.
+    pub frames_acknowledged: u64,
+    /// Frames lost or refused.
+    pub frames_lost: u64,
+    /// Fragments transmitted.
+    pub fragments: u64,
+    /// Their datagrams' bytes.
+    pub bytes: u64,
+    /// Fragments acknowledged one by one.
+    pub fragments_acknowledged: u64,
+    /// Fragments known to have arrived only because their frame was decoded.
+    pub fragments_implied: u64,
+    /// Fragments declared lost.
+    pub fragments_lost: u64,
+    /// Fragments declared lost that had arrived.
+    pub spurious: u64,
+    /// States let go for want of room.
+    pub evicted_states: u64,
+}
+
+#[derive(Debug)]
+struct QueuedFrame {
+    number: u32,
+    frame: OutgoingFrame,
+    queued_at: Timestamp,
+    next: u16,
+    fragments: u16,
+}
+
+/// The sending side of a connection. See the crate's documentation for how to drive it.
+#[derive(Debug)]
+pub struct Sender {
+    config: SenderConfig,
+    hello: Repeat,
+    connected: bool,
+    close: Repeat,
+    closed: Option<CloseReason>,
+    next_frame: u32,
+    queue: VecDeque<QueuedFrame>,
+    queued: usize,
+    pacer: Pacer,
+    transmitted_at: Option<Timestamp>,
+    idle: Duration,
+    loss: LossDetection,
+    states: SentStates,
+    newest_acknowledgement: Option<u64>,
+    estimate: Estimate,
+    events: VecDeque<SenderEvent>,
+    statistics: SenderStatistics,
+}
+
+impl Sender {
+    /// A sender that has sent nothing. Its first datagram is the hello; frames may follow at once.
+    #[must_use]
+    pub fn new(mut config: SenderConfig) -> Self {
+        config.payload = config.payload.clamp(1, MAX_PAYLOAD);
+        Self {
+            hello: Repeat::from(Timestamp::ZERO, config.hello_interval, LONGEST_HELLO, None),
+            connected: false,
+            close: Repeat::never(),
+            closed: None,
+            next_frame: 0,
+            queue: VecDeque::new(),
+            queued: 0,
+            pacer: Pacer::new(Duration::ZERO, 1),
+            transmitted_at: None,
+            idle: Duration::ZERO,
+            loss: LossDetection::new(config.initial_round_trip),
+            states: SentStates::new(config.retained_states),
+            newest_acknowledgement: None,
+            estimate: Estimate::default(),
+            events: VecDeque::new(),
+            statistics: SenderStatistics::default(),
+            config,
+        }
+    }
+
+    /// The state that the next frame must be encoded from: the target of the last frame as long as it may arrive,
+    /// otherwise the newest that the receiver is known to hold, otherwise [`StateId::EMPTY`] (a key frame). The state
+    /// is kept until the next frame is sent or this is asked again, however long encoding takes.
+    pub fn next_source(&mut self) -> StateId {
+        self.states.reserve()
+    }
+
+    /// Whether the receiver holds `state`, by its newest acknowledgement.
+    #[must_use]
+    pub fn is_held(&self, state: StateId) -> bool {
+        self.states.is_held(state)
+    }
+
+    /// Keeps a state (a golden one) on both sides until [`Self::unpin`] or another is pinned. Says whether it is still
+    /// known. Before a frame is encoded from it, [`Self::is_held`] must say that it arrived.
+    pub fn pin(&mut self, state: StateId) -> bool {
+        let known = self.states.pin(state);
+        self.tell();
+        known
+    }
+
+    /// Keeps the pinned state no longer.
+    pub fn unpin(&mut self) {
+        self.states.unpin();
+        self.tell();
+    }
+
+    /// Puts a frame into the pacer's queue; returns its number, which counts frames from 0.
+    ///
+    /// # Errors
+    /// [`SendError`] says why the frame is not sent; nothing has changed then.
+    pub fn send_frame(&mut self, now: Timestamp, frame: OutgoingFrame) -> Result<u32, SendError> {
+        let length = frame.payload.len();
+        let fragments = u16::try_from(length.div_ceil(self.config.payload).max(1));
+        let fragments = fragments.map_err(|_| SendError::TooLong(length))?;
+        if self.closed.is_some() {
+            return Err(SendError::Closed);
+        }
+        if frame.target == StateId::EMPTY {
+            return Err(SendError::EmptyTarget);
+        }
+        if !self.states.knows(frame.source) {
+            return Err(SendError::UnknownSource(frame.source));
+        }
+        if self.queued + usize::from(fragments) > LONGEST_QUEUE {
+            return Err(SendError::QueueFull(self.queued));
+        }
+        let number = self.next_frame;
+        self.next_frame = number.checked_add(1).ok_or(SendError::NumbersExhausted)?;
+        self.states.sent(number, frame.source, frame.target);
+        self.queued += usize::from(fragments);
+        self.queue.push_back(QueuedFrame { number, frame, queued_at: now, next: 0, fragments });
+        self.statistics.frames += 1;
+        self.tell();
+        Ok(number)
+    }
+
+    /// Sets the least time between two fragments; zero, as at first, sends them at once.
+    pub fn set_pacing_interval(&mut self, interval: Duration) {
+        self.pacer.set_interval(interval);
+    }
+
+    /// Sets how many fragments may leave at once after a pause; 1 at first and at least.
+    pub fn set_pacing_burst(&mut self, fragments: u32) {
+        self.pacer.set_burst(fragments);
+    }
+
+    /// The next datagram to send to the receiver at `now`.
+    pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Vec<u8>> {
+        let connection = self.config.connection;
+        let mut out = Vec::new();
+        if let Some(reason) = self.closed {
+            return self.close.take(now).then(|| {
+                Datagram::Close(Close { connection, reason }).encode(&mut out);
+                out
+            });
+        }
+        if self.hello.take(now) {
+            Datagram::Hello(Hello { connection, format: self.config.format }).encode(&mut out);
+            return Some(out);
+        }
+        let free_at = self.pacer.next();
+        if free_at > now {
+            return None;
+        }
+        let sequence = self.loss.next_sequence();
+        let queued = self.queue.front_mut()?;
+        if let Some(last) = self.transmitted_at {
+            // The gap was chosen if there was nothing to send or the pacer held it; a late host's is not.
+            if queued.queued_at.max(free_at) > last {
+                self.idle += now.saturating_since(last);
+            }
+        }
+        let fragment = queued.next;
+        let start = usize::from(fragment) * self.config.payload;
+        let end = (start + self.config.payload).min(queued.frame.payload.len());
+        let number = queued.number;
+        Datagram::Data(Data {
+            connection,
+            sequence: sequence as u32,
+            frame: number,
+            fragment,
+            fragments: queued.fragments,
+            source: queued.frame.source,
+            target: queued.frame.target,
+            sent_at: now,
+            captured: queued.frame.captured.min(now),
+            idle: self.idle.as_micros() as u32,
+            keep_from: self.states.keep_from(),
+            anchor: self.states.anchor(),
+            pinned: self.states.pinned(),
+            key_frame: queued.frame.key_frame,
+            payload: queued.frame.payload[start..end].to_vec(),
+        })
+        .encode(&mut out);
+        queued.next += 1;
+        if queued.next == queued.fragments {
+            self.queue.pop_front();
+        }
+        self.queued -= 1;
+        self.pacer.transmitted(now);
+        self.transmitted_at = Some(now);
+        let size = ByteCount::of(&out);
+        self.loss.transmitted(SentFragment { frame: number, fragment, size, sent_at: now });
+        self.statistics.fragments += 1;
+        self.statistics.bytes += size.get();
+        Some(out)
+    }
+
+    /// Takes a datagram that arrived at `now`. Whatever it holds, nothing but a counter changes unless it is a proper
+    /// datagram of this connection.
+    pub fn handle_datagram(&mut self, now: Timestamp, bytes: &[u8]) {
+        self.statistics.datagrams += 1;
+        let Ok(datagram) = Datagram::decode(bytes) else {
+            self.statistics.malformed += 1;
+            return;
+        };
+        if self.closed.is_some() {
+            self.statistics.unexpected += 1;
+            return;
+        }
+        if datagram.connection() != self.config.connection {
+            self.statistics.foreign += 1;
+            return;
+        }
+        match datagram {
+            Datagram::Acknowledgement(acknowledgement) => self.handle_acknowledgement(now, &acknowledgement),
+            Datagram::HelloReply(reply) => {
+                self.hello.stop();
+                if !std::mem::replace(&mut self.connected, true) {
+                    self.states.limit(usize::from(reply.retained_states));
+                    self.events.push_back(SenderEvent::Connected);
+                    self.tell();
+                }
+            }
+            Datagram::Close(close) => {
+                self.end(close.reason);
+                self.events.push_back(SenderEvent::PeerClosed(close.reason));
+            }
+            Datagram::Data(_) | Datagram::Hello(_) => self.statistics.unexpected += 1,
+        }
+    }
+
+    /// The sequence numbers of the listed fragments that are still remembered, the highest sequence number, the count
+    /// of arrivals and the acknowledgement's own number, if everything in it can be true.
+    fn believe(&self, now: Timestamp, acknowledgement: &Acknowledgement) -> Option<(Vec<Option<u64>>, [u64; 3])> {
+        let transmitted = self.loss.next_sequence();
+        let highest = expand(acknowledgement.highest, transmitted);
+        let received = expand(acknowledgement.received, transmitted);
+        let number = expand(acknowledgement.sequence, self.newest_acknowledgement.unwrap_or(0));
+        // A receiver acknowledges arrivals and verdicts, of which there are no more than arrivals.
+        let possible = highest < transmitted && received <= transmitted && number <= 2 * transmitted;
+        let echoed = self.loss.get(highest).is_none_or(|s| s.sent_at.as_micros() == acknowledgement.echo.as_micros());
+        let in_time = acknowledgement.echo + acknowledgement.hold <= now;
+        let states = acknowledgement.catalogue.iter().all(|&(frame, state)| {
+            self.loss.find(frame, 0) != Named::Never && self.states.target(frame).is_none_or(|target| target == state)
+        });
+        let refused = acknowledgement.refused.iter().all(|&frame| self.loss.find(frame, 0) != Named::Never);
+        if !(possible && echoed && in_time && states && refused) {
+            return None;
+        }
+        let named = |&fragment: &crate::wire::ReceivedFragment| match self.loss.find(fragment.frame, fragment.fragment)
+        {
+            Named::Forgotten => Some(None),
+            Named::Sequence(sequence) if sequence <= highest => Some(Some(sequence)),
+            Named::Sequence(_) | Named::Never => None,
+        };
+        let sequences = acknowledgement.fragments.iter().map(named).collect::<Option<Vec<_>>>()?;
+        Some((sequences, [highest, received, number]))
+    }
+
+    fn handle_acknowledgement(&mut self, now: Timestamp, acknowledgement: &Acknowledgement) {
+        let Some((sequences, [highest, received, number])) = self.believe(now, acknowledgement) else {
+            self.statistics.absurd += 1;
+            return;
+        };
+        self.statistics.acknowledgements += 1;
+        let mut acknowledged = Vec::new();
+        let mut sample = None;
+        for (sequence, listed) in sequences.iter().zip(&acknowledgement.fragments) {
+            let Some(sequence) = *sequence else { continue };
+            let Some((sent, spurious)) = self.loss.acknowledge(now, sequence) else { continue };
+            self.statistics.fragments_acknowledged += 1;
+            self.found(sent.frame, spurious);
+            if sequence == highest {
+                sample = Some(now.saturating_since(sent.sent_at).saturating_sub(acknowledgement.hold));
+            }
+            acknowledged.push(AcknowledgedFragment {
+                frame: sent.frame,
+                fragment: sent.fragment,
+                size: sent.size,
+                sent_at: sent.sent_at,
+                arrived_at: listed.arrived_at,
+                acknowledged_at: now,
+            });
+        }
+        if let Some(sample) = sample {
+            self.loss.sample(sample);
+        }
+        let newer = self.newest_acknowledgement.is_none_or(|newest| number > newest);
+        if newer {
+            self.newest_acknowledgement = Some(number);
+            self.estimate = acknowledgement.estimate;
+            for &(frame, _) in &acknowledgement.catalogue {
+                for (sent, spurious) in self.loss.frame_arrived(frame) {
+                    self.statistics.fragments_implied += 1;
+                    self.found(sent.frame, spurious);
+                }
+            }
+            self.states.catalogue(&acknowledgement.catalogue);
+        } else {
+            self.statistics.overtaken_acknowledgements += 1;
+        }
+        acknowledgement.refused.iter().for_each(|&frame| self.states.refused(frame));
+        if newer || !acknowledged.is_empty() {
+            self.events.push_back(SenderEvent::Feedback(Feedback {
+                acknowledged,
+                estimate: self.estimate,
+                round_trip_time: sample,
+                highest_sequence: highest,
+                received,
+            }));
+        }
+        self.detect(now);
+    }
+
+    fn found(&mut self, frame: u32, spurious: bool) {
+        if spurious {
+            self.statistics.spurious += 1;
+            self.states.fragment_found(frame);
+        }
+    }
+
+    fn detect(&mut self, now: Timestamp) {
+        let lost = self.loss.detect(now);
+        if !lost.is_empty() {
+            self.statistics.fragments_lost += lost.len() as u64;
+            lost.iter().for_each(|sent| self.states.fragment_lost(sent.frame));
+            self.events.push_back(SenderEvent::FragmentsLost(lost.into_iter().map(LostFragment::from).collect()));
+        }
+        self.states.settle();
+        self.tell();
+    }
+
+    /// Turns what the states concluded into events.
+    fn tell(&mut self) {
+        for verdict in self.states.take_verdicts() {
+            self.events.push_back(match verdict {
+                Verdict::Held(frame, state) => {
+                    self.statistics.frames_acknowledged += 1;
+                    SenderEvent::FrameAcknowledged { frame, state }
+                }
+                Verdict::Lost(frame) => {
+                    self.statistics.frames_lost += 1;
+                    SenderEvent::FrameLost(frame)
+                }
+            });
+        }
+        let released: BTreeSet<StateId> = self.states.take_released().into_iter().collect();
+        self.events.extend(released.into_iter().map(SenderEvent::Release));
+        self.statistics.evicted_states = self.states.evicted();
+    }
+
+    /// What has happened and was not polled yet.
+    pub fn poll_event(&mut self) -> Option<SenderEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] and [`Self::poll_transmit`] are to be called if nothing happens before. A moment
+    /// that has passed means now.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        if self.closed.is_some() {
+            return self.close.next();
+        }
+        let paced = (!self.queue.is_empty()).then(|| self.pacer.next());
+        [self.hello.next(), paced, self.loss.timeout()].into_iter().flatten().min()
+    }
+
+    /// Tells the time: fragments of which nothing was heard may be lost now.
+    pub fn handle_timeout(&mut self, now: Timestamp) {
+        if self.closed.is_none() {
+            self.detect(now);
+        }
+    }
+
+    /// Ends the connection; the receiver is told a few times. What was queued is not sent.
+    pub fn close(&mut self, now: Timestamp, reason: CloseReason) {
+        if self.closed.is_none() {
+            self.end(reason);
+            self.close = Repeat::from(now, CLOSE_INTERVAL, CLOSE_INTERVAL * 2, Some(CLOSE_COPIES));
+        }
+    }
+
+    fn end(&mut self, reason: CloseReason) {
+        self.closed = Some(reason);
+        self.hello.stop();
+        self.queue.clear();
+        self.queued = 0;
+    }
+
+    /// Whether the connection has ended, and the copies of the close datagram are sent.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.closed.is_some() && self.close.next().is_none()
+    }
+
+    /// What was transmitted and is neither acknowledged nor lost.
+    #[must_use]
+    pub fn in_flight(&self) -> InFlight {
+        let (fragments, bytes) = self.loss.in_flight();
+        InFlight { fragments, bytes }
+    }
+
+    /// How many fragments wait for the pacer.
+    #[must_use]
+    pub fn queued_fragments(&self) -> usize {
+        self.queued
+    }
+
+    /// The round-trip time, once measured.
+    #[must_use]
+    pub fn round_trip_time(&self) -> Option<RoundTripTime> {
+        self.loss.round_trip_time()
+    }
+
+    /// The receiver's newest estimate.
+    #[must_use]
+    pub fn estimate(&self) -> Estimate {
+        self.estimate
+    }
+
+    /// How many frames' states are kept.
+    #[must_use]
+    pub fn held_states(&self) -> usize {
+        self.states.len()
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn statistics(&self) -> SenderStatistics {
+        self.statistics
+    }
+}

@@ -1,0 +1,591 @@
+//! The datagrams. Every number is in network byte order; every time is in microseconds. A datagram has exactly the
+//! length that its fields say.
+//!
+//! | bytes | all datagrams |
+//! |---|---|
+//! | 0 | version (upper four bits, 1) and kind (lower four bits) |
+//! | 1 | flags; those that a kind does not name are zero |
+//! | 2..6 | connection |
+//!
+//! | bytes | data, kind 1; flags: 1 key frame, 2 a frame is pinned |
+//! |---|---|
+//! | 6..10 | sequence: the lower 32 bits of the count of data datagrams transmitted before |
+//! | 10..14 | frame |
+//! | 14..16 | fragment, from 0 |
+//! | 16..18 | number of fragments of the frame, at least 1 |
+//! | 18..26 | source state |
+//! | 26..34 | target state |
+//! | 34..42 | time of transmission, sender's clock |
+//! | 42..50 | time of capture, sender's clock |
+//! | 50..54 | idle: the lower 32 bits of all grace periods so far, this fragment's included |
+//! | 54..58 | keep from: states of older frames may be let go |
+//! | 58..62 | anchor: the frame whose state must stay even if the receiver runs out of room |
+//! | 62..66 | the pinned frame, whose state stays though it is older than `keep from`; 0 without flag 2 |
+//! | 66..68 | length of the payload |
+//! | 68.. | payload |
+//!
+//! | bytes | acknowledgement, kind 2; flags: 1 inter-arrival time known, 2 capacity known |
+//! |---|---|
+//! | 6..10 | sequence of the acknowledgement |
+//! | 10..18 | time of transmission, receiver's clock |
+//! | 18..22 | the highest data sequence that arrived |
+//! | 22..30 | that datagram's time of transmission, sender's clock |
+//! | 30..34 | hold: from that datagram's arrival to this transmission |
+//! | 34..38 | how many distinct data datagrams arrived so far (lower 32 bits) |
+//! | 38..42 | smoothed inter-arrival time; 0 without flag 1 |
+//! | 42..50 | estimated capacity, bit/s; 0 without flag 2 |
+//! | 50 | n, number of fragments listed |
+//! | 51 | m, number of states listed |
+//! | 52 | r, number of frames refused |
+//! | 10 n | frame (4), fragment (2), age: from arrival to this transmission (4); oldest first |
+//! | 12 m | frame (4), state (8): what the decoder holds, newest first |
+//! | 4 r | frame (4): complete, but not decodable; newest first |
+//!
+//! | bytes | hello, kind 3 |
+//! |---|---|
+//! | 6..8, 8..10 | width and height in pixels |
+//! | 10..14, 14..18 | frame rate: numerator and denominator |
+//!
+//! | bytes | reply to hello, kind 4 |
+//! |---|---|
+//! | 6..8 | how many states the receiver can hold |
+//!
+//! | bytes | close, kind 5 |
+//! |---|---|
+//! | 6..8 | reason |
+//!
+//! Kind 15 is kept for sealed datagrams: bytes 0..6 as in all datagrams, 6..14 a counter that is the nonce, then one of
+//! the datagrams above encrypted, then 16 bytes of authentication tag over all of it. This version refuses them
+//! ([`WireError::Sealed`]).
+
+use std::time::Duration;
+
+use lockstep_units::{Bitrate, Timestamp};
+use thiserror::Error;
+
+use crate::{Estimate, StateId};
+
+/// The version of the wire format that this crate speaks.
+pub const VERSION: u8 = 1;
+/// Bytes of a data datagram before its payload.
+pub const DATA_HEADER: usize = 68;
+/// The longest payload that a fragment may carry: with header, UDP and IPv4 or IPv6 it fits 1,500 and 1,516 bytes.
+pub const MAX_PAYLOAD: usize = 1400;
+/// Bytes of an acknowledgement before its lists.
+pub const ACKNOWLEDGEMENT_HEADER: usize = 53;
+
+const DATA: u8 = 1;
+const ACKNOWLEDGEMENT: u8 = 2;
+const HELLO: u8 = 3;
+const HELLO_REPLY: u8 = 4;
+const CLOSE: u8 = 5;
+const SEALED: u8 = 15;
+
+const FLAG_KEY_FRAME: u8 = 1;
+const FLAG_PINNED: u8 = 2;
+const FLAG_INTER_ARRIVAL: u8 = 1;
+const FLAG_CAPACITY: u8 = 2;
+
+/// Why bytes are not a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum WireError {
+    /// The bytes end before the field at `offset` does.
+    #[error("datagram ends inside the {needed} bytes at offset {offset}")]
+    Truncated {
+        /// Where the field begins.
+        offset: usize,
+        /// How many bytes the field has.
+        needed: usize,
+    },
+    /// Bytes follow the last field.
+    #[error("{0} bytes after the end of the datagram")]
+    Trailing(usize),
+    /// Another version of the format.
+    #[error("datagram of unknown version {0}")]
+    Version(u8),
+    /// No kind of datagram has this number.
+    #[error("datagram of unknown kind {0}")]
+    Kind(u8),
+    /// A sealed datagram, and there is no key.
+    #[error("sealed datagram without a key to open it")]
+    Sealed,
+    /// A flag that has no meaning is set, or a field whose flag is not set is not zero.
+    #[error("flags {0:#04x} have no meaning or contradict their fields")]
+    Flags(u8),
+    /// A frame has no fragments or this is not one of them.
+    #[error("fragment {fragment} of a frame of {fragments}")]
+    Fragment {
+        /// The fragment's place.
+        fragment: u16,
+        /// The number of fragments.
+        fragments: u16,
+    },
+    /// A payload is longer than [`MAX_PAYLOAD`].
+    #[error("payload of {0} bytes is too long")]
+    Payload(usize),
+    /// A time before the clock's origin or after its end.
+    #[error("time at offset {0} is outside the clock's range")]
+    Time(usize),
+    /// A width, height or frame rate of zero.
+    #[error("video format without width, height or frame rate")]
+    Format,
+}
+
+/// A fragment of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Data {
+    /// The connection.
+    pub connection: u32,
+    /// The lower 32 bits of the datagram's sequence number.
+    pub sequence: u32,
+    /// The frame's number.
+    pub frame: u32,
+    /// The fragment's place in the frame.
+    pub fragment: u16,
+    /// The number of fragments of the frame.
+    pub fragments: u16,
+    /// The state that the frame is decoded from.
+    pub source: StateId,
+    /// The state that decoding the frame yields.
+    pub target: StateId,
+    /// When the datagram was transmitted, sender's clock.
+    pub sent_at: Timestamp,
+    /// When the frame was captured, sender's clock.
+    pub captured: Timestamp,
+    /// The lower 32 bits, in microseconds, of the time that the sender chose to be idle so far, the gap before this
+    /// fragment included. Differences of it are grace periods, and survive the loss of the fragments between.
+    pub idle: u32,
+    /// States of frames older than this may be let go.
+    pub keep_from: u32,
+    /// The frame whose state must outlive a shortage of room.
+    pub anchor: u32,
+    /// The frame whose state stays though it is older than `keep_from`.
+    pub pinned: Option<u32>,
+    /// Whether the frame is a key frame.
+    pub key_frame: bool,
+    /// The fragment's bytes, at most [`MAX_PAYLOAD`].
+    pub payload: Vec<u8>,
+}
+
+/// One fragment that an acknowledgement lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceivedFragment {
+    /// The frame's number.
+    pub frame: u32,
+    /// The fragment's place in the frame.
+    pub fragment: u16,
+    /// When it arrived, receiver's clock; on the wire at most 2^32 - 1 microseconds before the acknowledgement.
+    pub arrived_at: Timestamp,
+}
+
+/// What arrived lately, what the decoder holds and what the estimator says. Each one repeats the ones before, so that
+/// the loss of some does no harm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Acknowledgement {
+    /// The connection.
+    pub connection: u32,
+    /// The lower 32 bits of the number of acknowledgements before this one.
+    pub sequence: u32,
+    /// When it was transmitted, receiver's clock.
+    pub sent_at: Timestamp,
+    /// The lower 32 bits of the highest data sequence that arrived.
+    pub highest: u32,
+    /// That datagram's time of transmission, sender's clock.
+    pub echo: Timestamp,
+    /// The time from that datagram's arrival to this transmission; saturates at 2^32 - 1 microseconds.
+    pub hold: Duration,
+    /// The lower 32 bits of the number of distinct data datagrams that arrived.
+    pub received: u32,
+    /// What the estimator says; the inter-arrival time saturates at 2^32 - 1 microseconds.
+    pub estimate: Estimate,
+    /// The fragments that arrived last, oldest first, at most 255.
+    pub fragments: Vec<ReceivedFragment>,
+    /// The states that the decoder holds, by the frames that yielded them, newest first, at most 255.
+    pub catalogue: Vec<(u32, StateId)>,
+    /// The frames that were complete and could not be decoded, newest first, at most 255.
+    pub refused: Vec<u32>,
+}
+
+/// The video's format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VideoFormat {
+    /// Pixels in a row, not zero.
+    pub width: u16,
+    /// Rows, not zero.
+    pub height: u16,
+    /// Frames ...
+    pub frame_rate_numerator: u32,
+    /// ... in so many seconds; neither is zero.
+    pub frame_rate_denominator: u32,
+}
+
+/// The sender names the connection and the video's format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hello {
+    /// The connection.
+    pub connection: u32,
+    /// What will be sent.
+    pub format: VideoFormat,
+}
+
+/// The receiver has seen the [`Hello`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HelloReply {
+    /// The connection.
+    pub connection: u32,
+    /// How many states the receiver can hold.
+    pub retained_states: u16,
+}
+
+/// Why a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The call is over (0 on the wire).
+    Done,
+    /// This side cannot go on (1 on the wire).
+    Failed,
+    /// A reason of the application's own, or one that this version does not know.
+    Other(u16),
+}
+
+impl CloseReason {
+    fn number(self) -> u16 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Other(number) => number,
+        }
+    }
+
+    fn from_number(number: u16) -> Self {
+        match number {
+            0 => Self::Done,
+            1 => Self::Failed,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// The connection is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Close {
+    /// The connection.
+    pub connection: u32,
+    /// Why.
+    pub reason: CloseReason,
+}
+
+/// Any datagram.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Datagram {
+    /// A fragment of a frame.
+    Data(Data),
+    /// What arrived, what is held, what is estimated.
+    Acknowledgement(Acknowledgement),
+    /// The connection begins.
+    Hello(Hello),
+    /// The receiver agrees.
+    HelloReply(HelloReply),
+    /// The connection ends.
+    Close(Close),
+}
+
+fn short_micros(span: Duration) -> u32 {
+    u32::try_from(span.as_micros()).unwrap_or(u32::MAX)
+}
+
+/// The full number whose lower 32 bits are `low` and that lies nearest to `near`.
+pub(crate) fn expand(low: u32, near: u64) -> u64 {
+    let step = i64::from(low.wrapping_sub(near as u32) as i32);
+    near.checked_add_signed(step).unwrap_or(u64::from(low))
+}
+
+impl Datagram {
+    /// The connection that it names.
+    #[must_use]
+    pub fn connection(&self) -> u32 {
+        match self {
+            Self::Data(data) => data.connection,
+            Self::Acknowledgement(acknowledgement) => acknowledgement.connection,
+            Self::Hello(hello) => hello.connection,
+            Self::HelloReply(reply) => reply.connection,
+            Self::Close(close) => close.connection,
+        }
+    }
+
+    /// Appends the datagram to `out`. Times lose what is below a microsecond; of lists only the first 255 entries, and
+    /// of a payload only the first [`MAX_PAYLOAD`] bytes, are written.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let (kind, flags) = match self {
+            Self::Data(data) => {
+                let pinned = if data.pinned.is_some() { FLAG_PINNED } else { 0 };
+                (DATA, pinned | if data.key_frame { FLAG_KEY_FRAME } else { 0 })
+            }
+            Self::Acknowledgement(acknowledgement) => {
+                let estimate = &acknowledgement.estimate;
+                let capacity = if estimate.capacity.is_some() { FLAG_CAPACITY } else { 0 };
+                (ACKNOWLEDGEMENT, capacity | if estimate.inter_arrival.is_some() { FLAG_INTER_ARRIVAL } else { 0 })
+            }
+            Self::Hello(_) => (HELLO, 0),
+            Self::HelloReply(_) => (HELLO_REPLY, 0),
+            Self::Close(_) => (CLOSE, 0),
+        };
+        out.extend([VERSION << 4 | kind, flags]);
+        out.extend(self.connection().to_be_bytes());
+        match self {
+            Self::Data(data) => data.encode(out),
+            Self::Acknowledgement(acknowledgement) => acknowledgement.encode(out),
+            Self::Hello(Hello { format, .. }) => {
+                out.extend(format.width.to_be_bytes());
+                out.extend(format.height.to_be_bytes());
+                out.extend(format.frame_rate_numerator.to_be_bytes());
+                out.extend(format.frame_rate_denominator.to_be_bytes());
+            }
+            Self::HelloReply(reply) => out.extend(reply.retained_states.to_be_bytes()),
+            Self::Close(close) => out.extend(close.reason.number().to_be_bytes()),
+        }
+    }
+
+    /// The datagram that `bytes` are, if they are one; allocates no more than a small multiple of `bytes`.
+    ///
+    /// # Errors
+    /// [`WireError`] names what is wrong with the bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        let mut reader = Reader { bytes, offset: 0 };
+        let first = reader.u8()?;
+        if first >> 4 != VERSION {
+            return Err(WireError::Version(first >> 4));
+        }
+        let kind = first & 15;
+        let known_flags = match kind {
+            DATA => FLAG_KEY_FRAME | FLAG_PINNED,
+            ACKNOWLEDGEMENT => FLAG_INTER_ARRIVAL | FLAG_CAPACITY,
+            HELLO | HELLO_REPLY | CLOSE => 0,
+            SEALED => return Err(WireError::Sealed),
+            other => return Err(WireError::Kind(other)),
+        };
+        let flags = reader.u8()?;
+        if flags & !known_flags != 0 {
+            return Err(WireError::Flags(flags));
+        }
+        let connection = reader.u32()?;
+        let datagram = match kind {
+            DATA => Self::Data(Data::decode(connection, flags, &mut reader)?),
+            ACKNOWLEDGEMENT => Self::Acknowledgement(Acknowledgement::decode(connection, flags, &mut reader)?),
+            HELLO => {
+                let format = VideoFormat {
+                    width: reader.u16()?,
+                    height: reader.u16()?,
+                    frame_rate_numerator: reader.u32()?,
+                    frame_rate_denominator: reader.u32()?,
+                };
+                if [format.width, format.height].contains(&0)
+                    || [format.frame_rate_numerator, format.frame_rate_denominator].contains(&0)
+                {
+                    return Err(WireError::Format);
+                }
+                Self::Hello(Hello { connection, format })
+            }
+            HELLO_REPLY => Self::HelloReply(HelloReply { connection, retained_states: reader.u16()? }),
+            _ => Self::Close(Close { connection, reason: CloseReason::from_number(reader.u16()?) }),
+        };
+        match bytes.len() - reader.offset {
+            0 => Ok(datagram),
+            extra => Err(WireError::Trailing(extra)),
+        }
+    }
+}
+
+impl Data {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let payload = &self.payload[..self.payload.len().min(MAX_PAYLOAD)];
+        out.extend(self.sequence.to_be_bytes());
+        out.extend(self.frame.to_be_bytes());
+        out.extend(self.fragment.to_be_bytes());
+        out.extend(self.fragments.to_be_bytes());
+        out.extend(self.source.0.to_be_bytes());
+        out.extend(self.target.0.to_be_bytes());
+        out.extend(self.sent_at.as_micros().to_be_bytes());
+        out.extend(self.captured.as_micros().to_be_bytes());
+        out.extend(self.idle.to_be_bytes());
+        out.extend(self.keep_from.to_be_bytes());
+        out.extend(self.anchor.to_be_bytes());
+        out.extend(self.pinned.unwrap_or(0).to_be_bytes());
+        out.extend((payload.len() as u16).to_be_bytes());
+        out.extend_from_slice(payload);
+    }
+
+    fn decode(connection: u32, flags: u8, reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let sequence = reader.u32()?;
+        let frame = reader.u32()?;
+        let fragment = reader.u16()?;
+        let fragments = reader.u16()?;
+        if fragment >= fragments {
+            return Err(WireError::Fragment { fragment, fragments });
+        }
+        let source = StateId(reader.u64()?);
+        let target = StateId(reader.u64()?);
+        let sent_at = reader.time()?;
+        let captured = reader.time()?;
+        let idle = reader.u32()?;
+        let keep_from = reader.u32()?;
+        let anchor = reader.u32()?;
+        let pinned = reader.u32()?;
+        let length = usize::from(reader.u16()?);
+        if flags & FLAG_PINNED == 0 && pinned != 0 {
+            return Err(WireError::Flags(flags));
+        }
+        if length > MAX_PAYLOAD {
+            return Err(WireError::Payload(length));
+        }
+        Ok(Self {
+            connection,
+            sequence,
+            frame,
+            fragment,
+            fragments,
+            source,
+            target,
+            sent_at,
+            captured,
+            idle,
+            keep_from,
+            anchor,
+            pinned: (flags & FLAG_PINNED != 0).then_some(pinned),
+            key_frame: flags & FLAG_KEY_FRAME != 0,
+            payload: reader.take(length)?.to_vec(),
+        })
+    }
+}
+
+impl Acknowledgement {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let listed = |length: usize| length.min(usize::from(u8::MAX));
+        let (fragments, states, refused) =
+            (listed(self.fragments.len()), listed(self.catalogue.len()), listed(self.refused.len()));
+        out.extend(self.sequence.to_be_bytes());
+        out.extend(self.sent_at.as_micros().to_be_bytes());
+        out.extend(self.highest.to_be_bytes());
+        out.extend(self.echo.as_micros().to_be_bytes());
+        out.extend(short_micros(self.hold).to_be_bytes());
+        out.extend(self.received.to_be_bytes());
+        out.extend(self.estimate.inter_arrival.map_or(0, short_micros).to_be_bytes());
+        out.extend(self.estimate.capacity.map_or(0, Bitrate::as_bps).to_be_bytes());
+        out.extend([fragments as u8, states as u8, refused as u8]);
+        for received in &self.fragments[..fragments] {
+            let age = self.sent_at.as_micros().saturating_sub(received.arrived_at.as_micros());
+            out.extend(received.frame.to_be_bytes());
+            out.extend(received.fragment.to_be_bytes());
+            out.extend(u32::try_from(age).unwrap_or(u32::MAX).to_be_bytes());
+        }
+        for (frame, state) in &self.catalogue[..states] {
+            out.extend(frame.to_be_bytes());
+            out.extend(state.0.to_be_bytes());
+        }
+        for frame in &self.refused[..refused] {
+            out.extend(frame.to_be_bytes());
+        }
+    }
+
+    fn decode(connection: u32, flags: u8, reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let sequence = reader.u32()?;
+        let sent_at = reader.time()?;
+        let highest = reader.u32()?;
+        let echo = reader.time()?;
+        let hold = Duration::from_micros(u64::from(reader.u32()?));
+        let received = reader.u32()?;
+        let inter_arrival = reader.u32()?;
+        let capacity = reader.u64()?;
+        let contradicts = |flag: u8, value: u64| flags & flag == 0 && value != 0;
+        if contradicts(FLAG_INTER_ARRIVAL, u64::from(inter_arrival)) || contradicts(FLAG_CAPACITY, capacity) {
+            return Err(WireError::Flags(flags));
+        }
+        let estimate = Estimate {
+            inter_arrival: (flags & FLAG_INTER_ARRIVAL != 0)
+                .then_some(Duration::from_micros(u64::from(inter_arrival))),
+            capacity: (flags & FLAG_CAPACITY != 0).then_some(Bitrate::from_bps(capacity)),
+        };
+        let (fragments, states, refused) = (reader.u8()?, reader.u8()?, reader.u8()?);
+        let fragments = (0..fragments)
+            .map(|_| {
+                let (frame, fragment, at) = (reader.u32()?, reader.u16()?, reader.offset);
+                let age = u64::from(reader.u32()?);
+                let arrived_at = sent_at.as_micros().checked_sub(age).ok_or(WireError::Time(at))?;
+                Ok(ReceivedFragment { frame, fragment, arrived_at: Timestamp::from_micros(arrived_at) })
+            })
+            .collect::<Result<_, WireError>>()?;
+        let catalogue = (0..states)
+            .map(|_| Ok((reader.u32()?, StateId(reader.u64()?))))
+            .collect::<Result<_, WireError>>()?;
+        let refused = (0..refused).map(|_| reader.u32()).collect::<Result<_, WireError>>()?;
+        Ok(Self {
+            connection,
+            sequence,
+            sent_at,
+            highest,
+            echo,
+            hold,
+            received,
+            estimate,
+            fragments,
+            catalogue,
+            refused,
+        })
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, needed: usize) -> Result<&'a [u8], WireError> {
+        let rest = &self.bytes[self.offset..];
+        let field = rest.get(..needed).ok_or(WireError::Truncated { offset: self.offset, needed })?;
+        self.offset += needed;
+        Ok(field)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        let field = self.take(N)?;
+        Ok(std::array::from_fn(|at| field[at]))
+    }
+
+    fn u8(&mut self) -> Result<u8, WireError> {
+        Ok(u8::from_be_bytes(self.array()?))
+    }
+
+    fn u16(&mut self) -> Result<u16, WireError> {
+        Ok(u16::from_be_bytes(self.array()?))
+    }
+
+    fn u32(&mut self) -> Result<u32, WireError> {
+        Ok(u32::from_be_bytes(self.array()?))
+    }
+
+    fn u64(&mut self) -> Result<u64, WireError> {
+        Ok(u64::from_be_bytes(self.array()?))
+    }
+
+    /// A moment in microseconds that the clock, which counts nanoseconds, can tell.
+    fn time(&mut self) -> Result<Timestamp, WireError> {
+        let at = self.offset;
+        let micros = self.u64()?;
+        if micros > Timestamp::MAX.as_micros() { Err(WireError::Time(at)) } else { Ok(Timestamp::from_micros(micros)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expand;
+
+    #[test]
+    fn a_sequence_number_is_extended_towards_the_nearest() {
+        assert_eq!(expand(5, 0), 5);
+        assert_eq!(expand(5, 0xffff_fff0), 0x1_0000_0005);
+        assert_eq!(expand(0xffff_fff0, 0x1_0000_0005), 0xffff_fff0);
+        assert_eq!(expand(0xffff_fff0, 3), 0xffff_fff0);
+        assert_eq!(expand(7, u64::MAX - 1) as u32, 7);
+    }
+}
