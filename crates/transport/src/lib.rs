@@ -14,6 +14,7 @@
 
 mod catalogue;
 mod loss;
+mod outgoing;
 mod pacer;
 mod reassembly;
 mod receiver;
@@ -28,12 +29,13 @@ use std::time::Duration;
 
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
+pub use outgoing::{
+    AcknowledgedFragment, Feedback, InFlight, LostFragment, OutgoingFrame, SendError, SenderConfig, SenderEvent,
+    SenderStatistics,
+};
 pub use receiver::{DropReason, Receiver, ReceiverConfig, ReceiverEvent, ReceiverStatistics};
 pub use round_trip::RoundTripTime;
-pub use sender::{
-    AcknowledgedFragment, Feedback, InFlight, LostFragment, OutgoingFrame, SendError, Sender, SenderConfig,
-    SenderEvent, SenderStatistics,
-};
+pub use sender::Sender;
 pub use wire::{CloseReason, Datagram, VideoFormat, WireError};
 
 /// The name of a codec state: its hash. The transport compares names and nothing else.

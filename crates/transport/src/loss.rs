@@ -23,8 +23,10 @@ const MOST_TIME_EIGHTHS: u32 = 16;
 const CALM: u32 = 512;
 /// An overtaken fragment is given at least this long after its transmission.
 const LEAST_TIME: Duration = Duration::from_millis(2);
-/// The tail timer waits so much longer than round trip and variation say: a sleep of the operating system.
+/// The tail timer waits so much longer than round trip and variation say, at first: a sleep of the operating system.
 const TAIL_MARGIN: Duration = Duration::from_millis(10);
+/// The same after it was wrong, as when acknowledgements are lost and the next frame's bring the news.
+const MOST_TAIL_MARGIN: Duration = Duration::from_millis(100);
 /// The tail timer never waits less.
 const LEAST_TAIL: Duration = Duration::from_millis(20);
 /// The tail timer does not back off beyond this.
@@ -66,6 +68,7 @@ pub(crate) struct LossDetection {
     heard_at: Timestamp,
     packet_threshold: u64,
     time_eighths: u32,
+    tail_margin: Duration,
     calm: u32,
     backoff: u32,
     initial: RoundTripTime,
@@ -84,6 +87,7 @@ impl LossDetection {
             heard_at: Timestamp::ZERO,
             packet_threshold: PACKET_THRESHOLD,
             time_eighths: TIME_EIGHTHS,
+            tail_margin: TAIL_MARGIN,
             calm: 0,
             backoff: 0,
             initial: RoundTripTime::assumed(initial_round_trip),
@@ -130,7 +134,14 @@ impl LossDetection {
     /// The receiver has it. Returns the fragment, and whether it had been declared lost, unless this was known.
     pub(crate) fn acknowledge(&mut self, now: Timestamp, sequence: u64) -> Option<(SentFragment, bool)> {
         let taken = self.take(sequence);
-        let Some((_, spurious)) = taken else { return taken };
+        let Some((sent, spurious)) = taken else { return taken };
+        if spurious {
+            let round_trip = self.round_trip.unwrap_or(self.initial);
+            let expected = sent.sent_at + round_trip.smoothed + round_trip.variation * 4;
+            let late = now.saturating_since(expected) * 5 / 4;
+            self.tail_margin = self.tail_margin.max(late.min(MOST_TAIL_MARGIN));
+            self.calm = 0;
+        }
         self.heard_at = now;
         self.backoff = 0;
         match self.largest_acknowledged {
@@ -139,7 +150,6 @@ impl LossDetection {
                     let overtaken_by = largest - sequence + 1;
                     self.packet_threshold = self.packet_threshold.max(overtaken_by).min(MOST_PACKET_THRESHOLD);
                     self.time_eighths = (self.time_eighths + 1).min(MOST_TIME_EIGHTHS);
-                    self.calm = 0;
                 }
             }
             _ => self.largest_acknowledged = Some(sequence),
@@ -149,6 +159,7 @@ impl LossDetection {
             self.calm = 0;
             self.packet_threshold = (self.packet_threshold - 1).max(PACKET_THRESHOLD);
             self.time_eighths = (self.time_eighths - 1).max(TIME_EIGHTHS);
+            self.tail_margin = (self.tail_margin * 3 / 4).max(TAIL_MARGIN);
         }
         taken
     }
@@ -181,7 +192,7 @@ impl LossDetection {
             let patience = round_trip.smoothed.max(round_trip.latest) * self.time_eighths / 8;
             return sent.sent_at + patience.max(LEAST_TIME);
         }
-        let slack = round_trip.variation * 4 + TAIL_MARGIN;
+        let slack = round_trip.variation * 4 + self.tail_margin;
         let tail = (round_trip.smoothed + slack).max(LEAST_TAIL);
         let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MOST_TAIL.max(tail));
         // As long as acknowledgements keep coming, a queue that grows is likelier than a loss.

@@ -51,8 +51,7 @@ mod tests {
 
     #[test]
     fn copies_come_ever_more_seldom_and_end() {
-        let mut repeat =
-            Repeat::from(Timestamp::ZERO, Duration::from_millis(10), Duration::from_millis(20), Some(4));
+        let mut repeat = Repeat::from(Timestamp::ZERO, Duration::from_millis(10), Duration::from_millis(20), Some(4));
         let mut at = Vec::new();
         while let Some(next) = repeat.next() {
             assert!(repeat.take(next));

@@ -10,8 +10,11 @@ use crate::pacer::Pacer;
 use crate::repeat::Repeat;
 use crate::round_trip::RoundTripTime;
 use crate::states::{SentStates, Verdict};
-use crate::wire::{Acknowledgement, Close, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, VideoFormat, expand};
-use crate::{Estimate, StateId};
+use crate::wire::{Acknowledgement, Close, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, ReceivedFragment, expand};
+use crate::{
+    AcknowledgedFragment, Estimate, Feedback, InFlight, LostFragment, OutgoingFrame, SendError, SenderConfig,
+    SenderEvent, SenderStatistics, StateId,
+};
 
 /// The hello is repeated ever more seldom, up to this interval.
 const LONGEST_HELLO: Duration = Duration::from_secs(2);
@@ -20,201 +23,6 @@ const CLOSE_COPIES: u32 = 3;
 const CLOSE_INTERVAL: Duration = Duration::from_millis(50);
 /// Fragments that wait for the pacer beyond this number are refused.
 const LONGEST_QUEUE: usize = 65_536;
-
-/// How a [`Sender`] is set up.
-#[derive(Debug, Clone)]
-pub struct SenderConfig {
-    /// The connection's name, best drawn at random for each call.
-    pub connection: u32,
-    /// What will be sent.
-    pub format: VideoFormat,
-    /// The most bytes of a frame that a fragment carries; 1 to [`MAX_PAYLOAD`].
-    pub payload: usize,
-    /// How many states are known at most; at least 5. The receiver's bound counts if it is less.
-    pub retained_states: usize,
-    /// The round-trip time assumed before one was measured.
-    pub initial_round_trip: Duration,
-    /// The first pause between two hellos.
-    pub hello_interval: Duration,
-}
-
-impl SenderConfig {
-    /// The usual setting.
-    #[must_use]
-    pub fn new(connection: u32, format: VideoFormat) -> Self {
-        Self {
-            connection,
-            format,
-            payload: 1200,
-            retained_states: 32,
-            initial_round_trip: Duration::from_millis(200),
-            hello_interval: Duration::from_millis(100),
-        }
-    }
-}
-
-/// A frame to send.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutgoingFrame {
-    /// The state that it was encoded from.
-    pub source: StateId,
-    /// The state that it yields; not [`StateId::EMPTY`].
-    pub target: StateId,
-    /// When it was captured.
-    pub captured: Timestamp,
-    /// Whether it is a key frame.
-    pub key_frame: bool,
-    /// The compressed frame; may be empty.
-    pub payload: Vec<u8>,
-}
-
-/// Why a frame is not sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SendError {
-    /// The connection has ended.
-    #[error("frame after the end of the connection")]
-    Closed,
-    /// Its source is none of the states that the transport still keeps.
-    #[error("frame from state {0}, which is no longer kept")]
-    UnknownSource(StateId),
-    /// It yields the empty state.
-    #[error("frame that yields the empty state")]
-    EmptyTarget,
-    /// It needs more fragments than can be numbered.
-    #[error("frame of {0} bytes needs too many fragments")]
-    TooLong(usize),
-    /// Too many fragments wait for the pacer.
-    #[error("{0} fragments wait already")]
-    QueueFull(usize),
-    /// Every frame number was used.
-    #[error("no frame number is left")]
-    NumbersExhausted,
-}
-
-/// A fragment that the receiver has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AcknowledgedFragment {
-    /// Its frame's number.
-    pub frame: u32,
-    /// Its place in the frame.
-    pub fragment: u16,
-    /// The whole datagram.
-    pub size: ByteCount,
-    /// When it was transmitted.
-    pub sent_at: Timestamp,
-    /// When it arrived, receiver's clock.
-    pub arrived_at: Timestamp,
-    /// When the sender learned it.
-    pub acknowledged_at: Timestamp,
-}
-
-/// A fragment that counts as lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LostFragment {
-    /// Its frame's number.
-    pub frame: u32,
-    /// Its place in the frame.
-    pub fragment: u16,
-    /// The whole datagram.
-    pub size: ByteCount,
-    /// When it was transmitted.
-    pub sent_at: Timestamp,
-}
-
-impl From<SentFragment> for LostFragment {
-    fn from(sent: SentFragment) -> Self {
-        Self { frame: sent.frame, fragment: sent.fragment, size: sent.size, sent_at: sent.sent_at }
-    }
-}
-
-/// What one acknowledgement taught.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Feedback {
-    /// The fragments that were not acknowledged before, in the order of arrival.
-    pub acknowledged: Vec<AcknowledgedFragment>,
-    /// The receiver's newest estimate.
-    pub estimate: Estimate,
-    /// The round-trip time measured with this acknowledgement, if it brought news of the newest fragment.
-    pub round_trip_time: Option<Duration>,
-    /// The highest sequence number that arrived, according to this acknowledgement.
-    pub highest_sequence: u64,
-    /// How many distinct data datagrams arrived, according to this acknowledgement: with `highest_sequence + 1` it
-    /// gives the share that was lost, even if other acknowledgements were lost too.
-    pub received: u64,
-}
-
-/// What the owner of a [`Sender`] must know.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SenderEvent {
-    /// The receiver has answered the hello.
-    Connected,
-    /// An acknowledgement came.
-    Feedback(Feedback),
-    /// Fragments count as lost. One that is acknowledged later shows up in a [`Feedback`] all the same.
-    FragmentsLost(Vec<LostFragment>),
-    /// A frame will not be decoded: fragments of it were lost, or the receiver refused it. Told once; if the loss was
-    /// none, [`Self::FrameAcknowledged`] may follow.
-    FrameLost(u32),
-    /// The receiver has decoded a frame and holds its state.
-    FrameAcknowledged {
-        /// The frame's number.
-        frame: u32,
-        /// The state that it yielded.
-        state: StateId,
-    },
-    /// No frame will be encoded from this state again: forget it.
-    Release(StateId),
-    /// The receiver ended the connection.
-    PeerClosed(CloseReason),
-}
-
-/// What is under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct InFlight {
-    /// Fragments transmitted, neither acknowledged nor lost.
-    pub fragments: usize,
-    /// Their datagrams' sizes.
-    pub bytes: ByteCount,
-}
-
-/// What a [`Sender`] counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SenderStatistics {
-    /// Datagrams of any kind and quality that came.
-    pub datagrams: u64,
-    /// Those that were no datagram of this version.
-    pub malformed: u64,
-    /// Those of another connection.
-    pub foreign: u64,
-    /// Those of a kind that only receivers take, and all after the end.
-    pub unexpected: u64,
-    /// Acknowledgements of what was never sent, or with times or counts that cannot be.
-    pub absurd: u64,
-    /// Proper acknowledgements.
-    pub acknowledgements: u64,
-    /// Those that a newer one had overtaken.
-    pub overtaken_acknowledgements: u64,
-    /// Frames given to the sender.
-    pub frames: u64,
-    /// Frames that the receiver decoded.
-    pub frames_acknowledged: u64,
-    /// Frames lost or refused.
-    pub frames_lost: u64,
-    /// Fragments transmitted.
-    pub fragments: u64,
-    /// Their datagrams' bytes.
-    pub bytes: u64,
-    /// Fragments acknowledged one by one.
-    pub fragments_acknowledged: u64,
-    /// Fragments known to have arrived only because their frame was decoded.
-    pub fragments_implied: u64,
-    /// Fragments declared lost.
-    pub fragments_lost: u64,
-    /// Fragments declared lost that had arrived.
-    pub spurious: u64,
-    /// States let go for want of room.
-    pub evicted_states: u64,
-}
 
 #[derive(Debug)]
 struct QueuedFrame {
@@ -454,8 +262,7 @@ impl Sender {
         if !(possible && echoed && in_time && states && refused) {
             return None;
         }
-        let named = |&fragment: &crate::wire::ReceivedFragment| match self.loss.find(fragment.frame, fragment.fragment)
-        {
+        let named = |&fragment: &ReceivedFragment| match self.loss.find(fragment.frame, fragment.fragment) {
             Named::Forgotten => Some(None),
             Named::Sequence(sequence) if sequence <= highest => Some(Some(sequence)),
             Named::Sequence(_) | Named::Never => None,

@@ -501,8 +501,7 @@ impl Acknowledgement {
             return Err(WireError::Flags(flags));
         }
         let estimate = Estimate {
-            inter_arrival: (flags & FLAG_INTER_ARRIVAL != 0)
-                .then_some(Duration::from_micros(u64::from(inter_arrival))),
+            inter_arrival: (flags & FLAG_INTER_ARRIVAL != 0).then_some(Duration::from_micros(u64::from(inter_arrival))),
             capacity: (flags & FLAG_CAPACITY != 0).then_some(Bitrate::from_bps(capacity)),
         };
         let (fragments, states, refused) = (reader.u8()?, reader.u8()?, reader.u8()?);
@@ -514,9 +513,8 @@ impl Acknowledgement {
                 Ok(ReceivedFragment { frame, fragment, arrived_at: Timestamp::from_micros(arrived_at) })
             })
             .collect::<Result<_, WireError>>()?;
-        let catalogue = (0..states)
-            .map(|_| Ok((reader.u32()?, StateId(reader.u64()?))))
-            .collect::<Result<_, WireError>>()?;
+        let catalogue =
+            (0..states).map(|_| Ok((reader.u32()?, StateId(reader.u64()?)))).collect::<Result<_, WireError>>()?;
         let refused = (0..refused).map(|_| reader.u32()).collect::<Result<_, WireError>>()?;
         Ok(Self {
             connection,

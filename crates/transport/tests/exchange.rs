@@ -1,0 +1,451 @@
+//! A sender and a receiver over pipes with a plan: tests that own the clock.
+
+mod world;
+
+use std::time::Duration;
+
+use lockstep_transport::wire::{Acknowledgement, Data};
+use lockstep_transport::{CloseReason, Datagram, DropReason, ReceiverEvent, SenderEvent, StateId};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use proptest::prelude::*;
+use world::{World, at, ms};
+
+fn losses(world: &World) -> usize {
+    world.sender_events.iter().filter(|(_, event)| matches!(event, SenderEvent::FragmentsLost(_))).count()
+}
+
+fn lost_frames(world: &World) -> Vec<u32> {
+    let lost = world.sender_events.iter().filter_map(|(_, event)| match event {
+        SenderEvent::FrameLost(frame) => Some(*frame),
+        _ => None,
+    });
+    lost.collect()
+}
+
+#[test]
+fn without_loss_every_frame_is_decoded_once_in_order_from_the_one_before() {
+    let mut world = World::new(1);
+    world.run(at(3_000));
+    world.capture_at = Timestamp::MAX;
+    world.run(at(4_000));
+    assert_eq!(world.order, (0..world.sources.len() as u32).collect::<Vec<_>>());
+    assert_eq!((losses(&world), world.recovered.len()), (0, 0));
+    assert!(world.idle());
+    let statistics = world.sender.statistics();
+    assert_eq!(statistics.fragments_acknowledged, statistics.fragments);
+    assert_eq!(statistics.frames_acknowledged, statistics.frames);
+    let round_trip = world.sender.round_trip_time().expect("acknowledgements came");
+    assert_eq!((round_trip.minimum, round_trip.smoothed), (ms(100), ms(100)));
+    assert!(world.sender.held_states() <= 6, "a round trip's frames and no more, {}", world.sender.held_states());
+}
+
+#[test]
+fn one_lost_fragment_costs_about_a_round_trip() {
+    let mut world = World::new(2);
+    world.forward.lose = |frame, fragment| (frame, fragment) == (20, 2);
+    world.run(at(3_000));
+    let sent = world.transmitted.iter().find(|sent| sent.1 == 20).expect("frame 20 was sent").0;
+    let (next, decoded) = world.next_decoded(19);
+    assert!(world.recovered.contains(&next) && next <= 25, "frame {next}");
+    assert_eq!(lost_frames(&world), (20..next).collect::<Vec<_>>(), "the frames that depended on it are refused");
+    // Its acknowledgement, the wait for the next capture, and the way of the frame that repairs it.
+    assert!(decoded.saturating_since(sent) <= ms(100 + 33 * 2 + 50), "{:?}", decoded.saturating_since(sent));
+    assert_eq!(world.recovered.len(), 1, "one frame repairs it");
+}
+
+#[test]
+fn a_frame_lost_whole_and_a_burst_are_repaired_as_quickly() {
+    for (last, plan) in [(20, (|frame, _| frame == 20) as fn(u32, u16) -> bool), (22, |f, _| (20..=22).contains(&f))] {
+        let mut world = World::new(3);
+        world.forward.lose = plan;
+        world.run(at(3_000));
+        let sent = world.transmitted.iter().find(|sent| sent.1 == last).expect("it was sent").0;
+        let (next, decoded) = world.next_decoded(last);
+        assert!(world.recovered.contains(&next));
+        assert!(decoded.saturating_since(sent) <= ms(100 + 33 * 2 + 50), "{:?}", decoded.saturating_since(sent));
+        let missed = world.sources.len() - world.decoded.len() - world.unfinished();
+        assert!(missed <= last as usize - 20 + 6, "{missed} frames missed");
+    }
+}
+
+#[test]
+fn a_lost_tail_is_noticed_without_another_frame() {
+    let mut world = World::new(4);
+    world.forward.lose = |frame, fragment| frame == 30 && fragment == 4;
+    world.run(at(10 + 33 * 30));
+    world.capture_at = Timestamp::MAX;
+    let sent = world.now;
+    world.run(at(3_000));
+    assert_eq!(lost_frames(&world), [30]);
+    let noticed = world.sender_events.iter().find(|(_, event)| *event == SenderEvent::FrameLost(30));
+    let after = noticed.expect("it was noticed").0.saturating_since(sent);
+    assert!(after <= ms(150), "{after:?}");
+    assert!(world.idle());
+    assert_eq!(world.sender.next_source(), StateId(30 << 20 | 1), "the state of frame 29");
+}
+
+#[test]
+fn half_of_the_acknowledgements_lost_do_no_harm() {
+    let mut world = World::new(5);
+    world.backward.loss = 0.5;
+    world.run(at(10_000));
+    world.capture_at = Timestamp::MAX;
+    world.run(at(11_000));
+    assert_eq!(world.decoded.len(), world.sources.len());
+    let statistics = world.sender.statistics();
+    assert_eq!(statistics.fragments_lost, statistics.spurious);
+    assert!(world.recovered.len() * 33 < world.sources.len(), "{} needless recoveries", world.recovered.len());
+    assert_eq!(statistics.frames_acknowledged, world.sources.len() as u64);
+    assert!(world.idle());
+}
+
+#[test]
+fn reordering_loses_no_frame() {
+    let mut world = World::new(6);
+    world.forward.jitter = ms(30);
+    world.sender.set_pacing_interval(ms(2));
+    world.run(at(10_000));
+    world.capture_at = Timestamp::MAX;
+    world.run(at(11_000));
+    let statistics = world.sender.statistics();
+    assert!(world.receiver.statistics().late == 0 && statistics.fragments_lost == statistics.spurious);
+    let (frames, decoded) = (world.sources.len(), world.decoded.len());
+    assert!(decoded * 100 >= frames * 97, "{decoded} of {frames}: the threshold adapts");
+    assert!(statistics.spurious * 50 < statistics.fragments, "{} spurious", statistics.spurious);
+    assert!(world.idle());
+}
+
+#[test]
+fn slight_reordering_is_no_loss() {
+    let mut world = World::new(7);
+    world.forward.jitter = ms(3);
+    world.sender.set_pacing_interval(ms(2));
+    world.run(at(5_000));
+    assert_eq!((losses(&world), world.recovered.len()), (0, 0));
+}
+
+#[test]
+fn after_an_outage_the_call_goes_on_from_a_held_state() {
+    for both in [false, true] {
+        let mut world = World::new(8);
+        world.forward.outage = Some((at(2_000), at(3_000)));
+        world.backward.outage = both.then_some((at(2_000), at(3_000)));
+        world.run(at(5_000));
+        let resumed = *world.decoded.values().find(|&&moment| moment > at(3_000)).expect("the call goes on");
+        assert!(resumed <= at(3_000 + 33 + 100 + 33 + 50), "{resumed}");
+        let late = world.decoded.values().filter(|&&moment| moment > at(3_300)).count();
+        assert!(late >= 1_700 / 33 - 1, "{late} frames in the last 1.7 s");
+        assert!(world.sources.range(1..).all(|(_, source)| *source != StateId::EMPTY), "no second key frame");
+        assert!(world.timeouts < 1_000, "{} timeouts", world.timeouts);
+    }
+}
+
+#[test]
+fn silence_after_an_outage_wakes_nobody_for_ever() {
+    let mut world = World::new(9);
+    world.forward.outage = Some((at(1_000), Timestamp::MAX));
+    world.backward.outage = Some((at(1_000), Timestamp::MAX));
+    world.run(at(2_000));
+    world.capture_at = Timestamp::MAX;
+    world.run(at(60_000));
+    assert!(world.idle() && world.sender.poll_timeout().is_none());
+}
+
+#[test]
+fn garbage_copies_and_parts_change_only_counters() {
+    let mut plain = World::new(10);
+    let mut dirty = World::new(10);
+    for step in 1..60u64 {
+        plain.run(at(step * 50));
+        dirty.run(at(step * 50));
+        let random = step.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        for first in [0x11, 0x12, 0x13, 0x14, 0x15, 0x1f, 0x77] {
+            let junk: Vec<u8> = [first, 0].into_iter().chain(random.iter().copied().cycle().take(120)).collect();
+            dirty.sender.handle_datagram(dirty.now, &junk);
+            dirty.receiver.handle_datagram(dirty.now, &junk);
+            let mut near = junk.clone();
+            near[2..6].copy_from_slice(&world::CONNECTION.to_be_bytes());
+            dirty.sender.handle_datagram(dirty.now, &near);
+        }
+        for pipe in [&dirty.forward, &dirty.backward] {
+            for bytes in pipe.seen() {
+                // Copies of what came and parts of it, at both ends.
+                dirty.receiver.handle_datagram(dirty.now, &bytes[..bytes.len() / 2]);
+                dirty.sender.handle_datagram(dirty.now, &bytes[..bytes.len() - 1]);
+            }
+        }
+        for bytes in dirty.forward.seen().iter().chain(dirty.backward.seen()) {
+            let mut foreign = bytes.clone();
+            foreign[5] ^= 1;
+            dirty.receiver.handle_datagram(dirty.now, &foreign);
+            dirty.sender.handle_datagram(dirty.now, &foreign);
+        }
+        for bytes in dirty.forward.seen() {
+            dirty.receiver.handle_datagram(dirty.now, bytes);
+        }
+        for bytes in dirty.backward.seen().iter().filter(|bytes| bytes[0] == 0x12) {
+            dirty.sender.handle_datagram(dirty.now, bytes);
+        }
+    }
+    assert_eq!((plain.order, plain.transmitted), (dirty.order, dirty.transmitted));
+    assert_eq!(plain.sender_events, dirty.sender_events);
+    assert_eq!(plain.receiver_events, dirty.receiver_events);
+    let (sender, receiver) = (dirty.sender.statistics(), dirty.receiver.statistics());
+    assert!(sender.malformed > 0 && sender.foreign > 0 && sender.overtaken_acknowledgements > 0);
+    assert!(receiver.malformed > 0 && receiver.foreign > 0 && receiver.duplicates > 0);
+}
+
+#[test]
+fn claims_that_cannot_be_true_change_only_a_counter() {
+    let mut plain = World::new(17);
+    let mut dirty = World::new(17);
+    plain.run(at(500));
+    dirty.run(at(500));
+    let find = |world: &World, data: bool| {
+        let all = world.forward.seen().iter().chain(world.backward.seen()).rev();
+        let mut decoded = all.filter_map(|bytes| Datagram::decode(bytes).ok());
+        decoded.find(|datagram| matches!(datagram, Datagram::Data(_)) == data).expect("both kinds passed")
+    };
+    let (Datagram::Acknowledgement(true_one), Datagram::Data(fragment)) = (find(&dirty, false), find(&dirty, true))
+    else {
+        panic!("both kinds passed")
+    };
+    let lies: [fn(&mut Acknowledgement); 9] = [
+        |lie| lie.fragments[0].frame += 1_000,
+        |lie| lie.fragments[0].fragment += 1_000,
+        |lie| lie.highest += 1_000,
+        |lie| lie.received += 1_000,
+        |lie| lie.sequence += 1_000,
+        |lie| lie.catalogue[0].0 += 1_000,
+        |lie| lie.catalogue[0].1 = StateId(5),
+        |lie| lie.refused.push(1_000),
+        |lie| lie.hold = Duration::from_secs(1_000),
+    ];
+    for lie in lies {
+        let mut acknowledgement = true_one.clone();
+        lie(&mut acknowledgement);
+        let mut bytes = Vec::new();
+        Datagram::Acknowledgement(acknowledgement).encode(&mut bytes);
+        dirty.sender.handle_datagram(dirty.now, &bytes);
+    }
+    let lies: [fn(&mut Data); 8] = [
+        |lie| lie.frame += 1_000_000,
+        |lie| lie.sequence += 1 << 30,
+        |lie| lie.captured = lie.sent_at + ms(1),
+        |lie| lie.anchor = lie.frame + 1,
+        |lie| lie.keep_from = lie.anchor + 1,
+        |lie| lie.fragments = u16::MAX,
+        |lie| lie.target = StateId::EMPTY,
+        |lie| lie.source = StateId(5),
+    ];
+    for lie in lies {
+        let mut data = fragment.clone();
+        lie(&mut data);
+        let mut bytes = Vec::new();
+        Datagram::Data(data).encode(&mut bytes);
+        dirty.receiver.handle_datagram(dirty.now, &bytes);
+    }
+    assert_eq!((dirty.sender.statistics().absurd, dirty.receiver.statistics().absurd), (9, 7));
+    assert_eq!(dirty.receiver.statistics().inconsistent, 1);
+    plain.run(at(1_500));
+    dirty.run(at(1_500));
+    assert_eq!((plain.order, plain.transmitted), (dirty.order, dirty.transmitted));
+    assert_eq!((plain.sender_events, plain.receiver_events), (dirty.sender_events, dirty.receiver_events));
+}
+
+#[test]
+fn fragments_leave_at_the_pace_and_every_one_tells_the_grace() {
+    let mut world = World::new(11);
+    world.sender.set_pacing_interval(ms(2));
+    world.forward.lose = |frame, fragment| frame == 10 && fragment == 0;
+    world.run(at(1_000));
+    for pair in world.transmitted.windows(2) {
+        assert!(pair[1].0.saturating_since(pair[0].0) >= ms(2));
+    }
+    let arrivals: Vec<_> = world
+        .receiver_events
+        .iter()
+        .filter_map(|(_, event)| match event {
+            ReceiverEvent::Arrival(arrival) => Some(*arrival),
+            _ => None,
+        })
+        .collect();
+    // Here every gap is the sender's choice, so what arrives less its grace arrives without a gap, even where the
+    // fragment that began a frame was lost.
+    for pair in arrivals.windows(2) {
+        assert_eq!(pair[1].arrived_at.saturating_since(pair[0].arrived_at), pair[1].grace);
+    }
+    let after_loss = arrivals.iter().find(|arrival| (arrival.frame, arrival.fragment) == (10, 1)).expect("it arrived");
+    assert_eq!(after_loss.grace, ms(33 - 4 * 2 + 2), "the pause between the frames and the pacer's");
+}
+
+#[test]
+fn a_host_that_wakes_late_does_not_count_as_grace() {
+    let mut world = World::new(12);
+    world.capture_at = Timestamp::MAX;
+    world.run(at(100));
+    let source = world.sender.next_source();
+    let frame = lockstep_transport::OutgoingFrame {
+        source,
+        target: StateId(7),
+        captured: at(100),
+        key_frame: true,
+        payload: vec![1; 2_400],
+    };
+    world.sender.send_frame(at(100), frame).expect("the connection is open");
+    let first = world.sender.poll_transmit(at(100)).expect("a fragment");
+    let second = world.sender.poll_transmit(at(105)).expect("another, 5 ms after it might have left");
+    for bytes in [first, second] {
+        world.receiver.handle_datagram(at(200), &bytes);
+    }
+    let mut graces = Vec::new();
+    while let Some(event) = world.receiver.poll_event() {
+        if let ReceiverEvent::Arrival(arrival) = event {
+            graces.push(arrival.grace);
+        }
+    }
+    assert_eq!(graces, [Duration::ZERO, Duration::ZERO]);
+}
+
+#[test]
+fn the_estimate_and_the_arrivals_reach_the_sender() {
+    let mut world = World::new(13);
+    world.receiver.set_estimate(lockstep_transport::Estimate {
+        inter_arrival: Some(Duration::from_micros(1_234)),
+        capacity: Some(Bitrate::from_kbps(2_000)),
+    });
+    world.run(at(500));
+    assert_eq!(world.sender.estimate().capacity, Some(Bitrate::from_kbps(2_000)));
+    assert_eq!(world.sender.estimate().inter_arrival, Some(Duration::from_micros(1_234)));
+    let mut acknowledged = Vec::new();
+    for (now, event) in &world.sender_events {
+        if let SenderEvent::Feedback(feedback) = event {
+            assert!(feedback.acknowledged.iter().all(|fragment| fragment.acknowledged_at == *now));
+            acknowledged.extend(feedback.acknowledged.iter().copied());
+        }
+    }
+    assert!(acknowledged.len() > 40);
+    assert!(acknowledged.iter().all(|fragment| fragment.arrived_at == fragment.sent_at + ms(50)));
+    let total: ByteCount = acknowledged.iter().map(|fragment| fragment.size).sum();
+    assert!(total.get() > 5_000 * 9);
+}
+
+#[test]
+fn the_hello_is_repeated_until_it_is_answered_and_the_end_is_told() {
+    let mut world = World::new(14);
+    world.capture_at = Timestamp::MAX;
+    world.forward.outage = Some((at(0), at(150)));
+    world.run(at(250));
+    assert!(!world.sender_events.iter().any(|(_, event)| *event == SenderEvent::Connected));
+    world.run(at(1_000));
+    assert!(world.sender_events.iter().any(|(_, event)| *event == SenderEvent::Connected));
+    let hellos = world.receiver_events.iter().filter(|(_, event)| matches!(event, ReceiverEvent::Hello(_)));
+    assert_eq!(hellos.count(), 1);
+    assert_eq!(world.sender.poll_timeout(), None, "nothing is left to say");
+    world.forward.outage = Some((at(1_000), at(1_001)));
+    world.sender.close(at(1_000), CloseReason::Done);
+    world.run(at(2_000));
+    let ended = |(_, event): &&(Timestamp, ReceiverEvent)| *event == ReceiverEvent::PeerClosed(CloseReason::Done);
+    assert_eq!(world.receiver_events.iter().filter(ended).count(), 1);
+    assert!(world.sender.is_finished() && world.receiver.is_finished());
+    let frame = lockstep_transport::OutgoingFrame {
+        source: StateId::EMPTY,
+        target: StateId(1),
+        captured: at(0),
+        key_frame: true,
+        payload: Vec::new(),
+    };
+    assert_eq!(world.sender.send_frame(at(2_000), frame), Err(lockstep_transport::SendError::Closed));
+}
+
+#[test]
+fn a_pinned_state_outlives_the_frames_around_it() {
+    let mut world = World::new(15);
+    world.run(at(200));
+    let golden = StateId(3 << 20 | 1);
+    assert!(world.sender.pin(golden));
+    world.run(at(3_000));
+    assert!(world.sender.is_held(golden) && world.receiver.holds(golden) && world.encoder.contains(&golden));
+    world.sender.unpin();
+    world.run(at(3_500));
+    assert!(!world.sender.is_held(golden) && !world.receiver.holds(golden) && !world.encoder.contains(&golden));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// The world itself checks at each step that frames are handed out only with their source held, that a source
+    /// other than the last frame's target is held by the receiver at that moment, and that both sides' states are
+    /// bounded.
+    #[test]
+    fn whatever_the_pipes_do_only_held_states_are_used(
+        seed in any::<u64>(),
+        loss in 0.0..0.3f64,
+        back in 0.0..0.3f64,
+        jitter in 0u64..60,
+        duplication in 0.0..0.2f64,
+        pace in 0u64..6,
+        bytes in 1usize..9_000,
+    ) {
+        let mut world = World::new(seed);
+        world.frame_bytes = bytes;
+        (world.forward.loss, world.backward.loss) = (loss, back);
+        (world.forward.jitter, world.backward.jitter) = (ms(jitter), ms(jitter / 2));
+        world.forward.duplication = duplication;
+        world.backward.duplication = duplication;
+        world.sender.set_pacing_interval(ms(pace));
+        world.run(at(10_000));
+        world.forward.loss = 0.0;
+        world.backward.loss = 0.0;
+        world.run(at(12_000));
+        world.capture_at = Timestamp::MAX;
+        world.run(at(20_000));
+        prop_assert!(world.idle());
+        let late = world.decoded.values().filter(|&&moment| moment > at(11_000)).count();
+        prop_assert!(jitter > 15 || late >= 20, "{} frames in the second after the losses end", late);
+        let statistics = world.sender.statistics();
+        prop_assert!(statistics.absurd == 0 && statistics.malformed == 0, "{:?}", statistics);
+        let receiver = world.receiver.statistics();
+        prop_assert!(receiver.absurd == 0 && receiver.inconsistent == 0 && receiver.failed == 0, "{:?}", receiver);
+    }
+
+    #[test]
+    fn a_third_lost_leaves_a_call(seed in any::<u64>()) {
+        let mut world = World::new(seed);
+        world.frame_bytes = 1_000;
+        (world.forward.loss, world.backward.loss) = (0.3, 0.3);
+        world.run(at(20_000));
+        // One frame in three breaks the chain for about a round trip, four frames.
+        let share = world.decoded.len() as f64 / world.sources.len() as f64;
+        prop_assert!(share > 0.2, "{} of the frames decoded", share);
+        prop_assert!(world.sources.range(20..).all(|(_, source)| *source != StateId::EMPTY));
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_call(seed in any::<u64>()) {
+        let run = || {
+            let mut world = World::new(seed);
+            (world.forward.loss, world.forward.jitter, world.backward.loss) = (0.1, ms(20), 0.1);
+            world.run(at(2_000));
+            (world.sender_events, world.receiver_events, world.transmitted)
+        };
+        prop_assert_eq!(run(), run());
+    }
+}
+
+#[test]
+fn frames_that_wait_are_dropped_once_a_newer_one_is_decoded() {
+    let mut world = World::new(16);
+    world.forward.lose = |frame, fragment| (frame, fragment) == (20, 0);
+    world.run(at(2_000));
+    let dropped: Vec<u32> = world
+        .receiver_events
+        .iter()
+        .filter_map(|(_, event)| match event {
+            ReceiverEvent::Dropped { frame, reason: DropReason::Superseded } => Some(*frame),
+            _ => None,
+        })
+        .collect();
+    let (repair, _) = world.next_decoded(20);
+    assert_eq!(dropped, (21..repair).collect::<Vec<_>>());
+}

@@ -1,0 +1,169 @@
+//! What is encoded is decoded again, and nothing else is.
+
+use std::time::Duration;
+
+use lockstep_transport::wire::{
+    Acknowledgement, Close, CloseReason, Data, Datagram, Hello, HelloReply, MAX_PAYLOAD, ReceivedFragment, VideoFormat,
+    WireError,
+};
+use lockstep_transport::{Estimate, StateId};
+use lockstep_units::{Bitrate, Timestamp};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+fn moment() -> impl Strategy<Value = Timestamp> {
+    (0..=Timestamp::MAX.as_micros()).prop_map(Timestamp::from_micros)
+}
+
+fn span() -> impl Strategy<Value = Duration> {
+    any::<u32>().prop_map(|micros| Duration::from_micros(u64::from(micros)))
+}
+
+prop_compose! {
+    fn data()(
+        (connection, sequence, frame) in any::<(u32, u32, u32)>(),
+        (last, fragment) in (0..u16::MAX).prop_flat_map(|last| (Just(last), 0..=last)),
+        (source, target) in any::<(u64, u64)>(),
+        (sent_at, captured) in (moment(), moment()),
+        (idle, keep_from, anchor, pinned, key_frame) in any::<(u32, u32, u32, Option<u32>, bool)>(),
+        payload in vec(any::<u8>(), 0..MAX_PAYLOAD),
+    ) -> Datagram {
+        Datagram::Data(Data {
+            connection, sequence, frame, fragment, fragments: last + 1, source: StateId(source),
+            target: StateId(target), sent_at, captured, idle, keep_from, anchor, pinned, key_frame, payload,
+        })
+    }
+}
+
+prop_compose! {
+    fn acknowledgement()(
+        (connection, sequence, highest, received) in any::<(u32, u32, u32, u32)>(),
+        (sent_at, echo, hold) in (moment(), moment(), span()),
+        (inter_arrival, capacity) in (option::of(span()), option::of(any::<u64>().prop_map(Bitrate::from_bps))),
+        arrivals in vec(any::<(u32, u16, u32)>(), 0..=255),
+        catalogue in vec((any::<u32>(), any::<u64>().prop_map(StateId)), 0..=255),
+        refused in vec(any::<u32>(), 0..=255),
+    ) -> Datagram {
+        let arrived_at = |age: u32| Timestamp::from_micros(sent_at.as_micros().saturating_sub(u64::from(age)));
+        let fragments = arrivals.into_iter()
+            .map(|(frame, fragment, age)| ReceivedFragment { frame, fragment, arrived_at: arrived_at(age) })
+            .collect();
+        let estimate = Estimate { inter_arrival, capacity };
+        Datagram::Acknowledgement(Acknowledgement {
+            connection, sequence, sent_at, highest, echo, hold, received, estimate, fragments, catalogue, refused,
+        })
+    }
+}
+
+fn small() -> impl Strategy<Value = Datagram> {
+    let hello = (any::<u32>(), 1u16.., 1u16.., 1u32.., 1u32..).prop_map(
+        |(connection, width, height, frame_rate_numerator, frame_rate_denominator)| {
+            let format = VideoFormat { width, height, frame_rate_numerator, frame_rate_denominator };
+            Datagram::Hello(Hello { connection, format })
+        },
+    );
+    let reply = any::<(u32, u16)>()
+        .prop_map(|(connection, retained_states)| Datagram::HelloReply(HelloReply { connection, retained_states }));
+    let reason = prop_oneof![Just(CloseReason::Done), Just(CloseReason::Failed), (2u16..).prop_map(CloseReason::Other)];
+    let close = (any::<u32>(), reason).prop_map(|(connection, reason)| Datagram::Close(Close { connection, reason }));
+    prop_oneof![hello, reply, close]
+}
+
+fn datagram() -> impl Strategy<Value = Datagram> {
+    prop_oneof![data(), acknowledgement(), small()]
+}
+
+fn encoded(datagram: &Datagram) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    datagram.encode(&mut bytes);
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn what_is_encoded_is_decoded(datagram in datagram()) {
+        prop_assert_eq!(Datagram::decode(&encoded(&datagram)), Ok(datagram));
+    }
+
+    #[test]
+    fn no_part_of_a_datagram_is_a_datagram(datagram in datagram()) {
+        let bytes = encoded(&datagram);
+        for length in 0..bytes.len() {
+            let refused = matches!(Datagram::decode(&bytes[..length]), Err(WireError::Truncated { .. }));
+            prop_assert!(refused, "the first {} of {} bytes", length, bytes.len());
+        }
+    }
+
+    #[test]
+    fn nothing_may_follow(datagram in datagram(), extra in vec(any::<u8>(), 1..50)) {
+        let mut bytes = encoded(&datagram);
+        bytes.extend(&extra);
+        prop_assert_eq!(Datagram::decode(&bytes), Err(WireError::Trailing(extra.len())));
+    }
+
+    #[test]
+    fn bytes_that_are_decoded_are_what_would_be_encoded(
+        mut bytes in vec(any::<u8>(), 0..1500), kind in 0u8..16, flags in 0u8..4,
+    ) {
+        let _ = Datagram::decode(&bytes);
+        if bytes.len() > 2 {
+            bytes[0] = 1 << 4 | kind;
+            bytes[1] = flags;
+        }
+        if let Ok(datagram) = Datagram::decode(&bytes) {
+            prop_assert_eq!(encoded(&datagram), bytes);
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_is_refused_or_means_something_else(
+        datagram in datagram(), at in any::<prop::sample::Index>(), change in 1u8..,
+    ) {
+        let mut bytes = encoded(&datagram);
+        let at = at.index(bytes.len());
+        bytes[at] ^= change;
+        prop_assert_ne!(Datagram::decode(&bytes), Ok(datagram));
+    }
+}
+
+#[test]
+fn the_layout_is_the_documented_one() {
+    let data = Datagram::Data(Data {
+        connection: 0x0102_0304,
+        sequence: 5,
+        frame: 6,
+        fragment: 7,
+        fragments: 8,
+        source: StateId(9),
+        target: StateId(10),
+        sent_at: Timestamp::from_micros(11),
+        captured: Timestamp::from_micros(12),
+        idle: 13,
+        keep_from: 14,
+        anchor: 15,
+        pinned: Some(16),
+        key_frame: true,
+        payload: vec![0xaa, 0xbb],
+    });
+    let bytes = encoded(&data);
+    assert_eq!(bytes[..6], [0x11, 3, 1, 2, 3, 4]);
+    let ends = [(10, 5), (14, 6), (16, 7), (18, 8), (26, 9), (34, 10), (42, 11), (50, 12), (54, 13), (58, 14)];
+    for (end, value) in ends.into_iter().chain([(62, 15), (66, 16), (68, 2)]) {
+        assert_eq!(bytes[end - 1], value);
+    }
+    assert_eq!(bytes[68..], [0xaa, 0xbb]);
+}
+
+#[test]
+fn other_versions_sealed_datagrams_and_impossible_fields_are_refused() {
+    assert_eq!(Datagram::decode(&[0x21, 0]), Err(WireError::Version(2)));
+    assert_eq!(Datagram::decode(&[0x1f, 0]), Err(WireError::Sealed));
+    assert_eq!(Datagram::decode(&[0x1e, 0]), Err(WireError::Kind(14)));
+    assert_eq!(Datagram::decode(&[0x13, 1]), Err(WireError::Flags(1)));
+    assert_eq!(Datagram::decode(&[]), Err(WireError::Truncated { offset: 0, needed: 1 }));
+    let format = VideoFormat { width: 1, height: 1, frame_rate_numerator: 1, frame_rate_denominator: 1 };
+    let mut hello = encoded(&Datagram::Hello(Hello { connection: 1, format }));
+    hello[17] = 0;
+    assert_eq!(Datagram::decode(&hello), Err(WireError::Format));
+}

@@ -1,0 +1,270 @@
+//! A call between a sender and a receiver over two pipes that lose, delay, reorder and duplicate by a seeded plan, with
+//! a clock of its own. The world's codec is a number: decoding a frame of source state s yields the state that the
+//! frame names, provided that s is among the states that the decoder was not told to forget.
+#![allow(dead_code)]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use lockstep_transport::{
+    Datagram, InFlight, OutgoingFrame, Receiver, ReceiverConfig, ReceiverEvent, Sender, SenderConfig, SenderEvent,
+    StateId, VideoFormat,
+};
+use lockstep_units::Timestamp;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+pub const CONNECTION: u32 = 0xc0ffee;
+pub const FORMAT: VideoFormat =
+    VideoFormat { width: 1280, height: 720, frame_rate_numerator: 30, frame_rate_denominator: 1 };
+
+pub fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+pub fn at(milliseconds: u64) -> Timestamp {
+    Timestamp::from_millis(milliseconds)
+}
+
+/// One direction.
+pub struct Pipe {
+    pub delay: Duration,
+    /// Up to so much more delay, drawn for each datagram.
+    pub jitter: Duration,
+    pub loss: f64,
+    pub duplication: f64,
+    /// Nothing passes between these moments.
+    pub outage: Option<(Timestamp, Timestamp)>,
+    /// Of the data datagrams, those for which it is true are lost: frame, fragment.
+    pub lose: fn(u32, u16) -> bool,
+    random: Pcg64,
+    under_way: BTreeMap<(Timestamp, u64), Vec<u8>>,
+    put: u64,
+    /// What has come out lately.
+    seen: VecDeque<Vec<u8>>,
+}
+
+impl Pipe {
+    fn new(seed: u64) -> Self {
+        Self {
+            delay: ms(50),
+            jitter: Duration::ZERO,
+            loss: 0.0,
+            duplication: 0.0,
+            outage: None,
+            lose: |_, _| false,
+            random: Pcg64::seed_from_u64(seed),
+            under_way: BTreeMap::new(),
+            put: 0,
+            seen: VecDeque::new(),
+        }
+    }
+
+    fn put(&mut self, now: Timestamp, bytes: Vec<u8>) {
+        let dark = self.outage.is_some_and(|(from, to)| (from..to).contains(&now));
+        let chosen = match Datagram::decode(&bytes) {
+            Ok(Datagram::Data(data)) => (self.lose)(data.frame, data.fragment),
+            _ => false,
+        };
+        let copies = if self.random.random_bool(self.duplication) { 2 } else { 1 };
+        for _ in 0..copies {
+            let lost = self.random.random_bool(self.loss);
+            let extra = self.random.random_range(0..=self.jitter.as_micros() as u64);
+            self.put += 1;
+            if !(lost || dark || chosen) {
+                let arrival = now + self.delay + Duration::from_micros(extra);
+                self.under_way.insert((arrival, self.put), bytes.clone());
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Timestamp> {
+        self.under_way.keys().next().map(|&(arrival, _)| arrival)
+    }
+
+    fn take(&mut self, now: Timestamp) -> Option<Vec<u8>> {
+        if self.next()? > now {
+            return None;
+        }
+        let (_, bytes) = self.under_way.pop_first()?;
+        self.seen.push_back(bytes.clone());
+        if self.seen.len() > 30 {
+            self.seen.pop_front();
+        }
+        Some(bytes)
+    }
+
+    pub fn seen(&self) -> &VecDeque<Vec<u8>> {
+        &self.seen
+    }
+}
+
+pub struct World {
+    pub now: Timestamp,
+    pub sender: Sender,
+    pub receiver: Receiver,
+    pub forward: Pipe,
+    pub backward: Pipe,
+    /// Bytes of each frame.
+    pub frame_bytes: usize,
+    pub frame_interval: Duration,
+    /// The next capture; [`Timestamp::MAX`] for none.
+    pub capture_at: Timestamp,
+    /// What the encoder may still encode from.
+    pub encoder: BTreeSet<StateId>,
+    /// What the decoder holds.
+    pub decoder: BTreeSet<StateId>,
+    /// Every frame sent: its source.
+    pub sources: BTreeMap<u32, StateId>,
+    /// Which sources were the newest held one rather than the last frame's target.
+    pub recovered: BTreeSet<u32>,
+    /// When each frame was decoded.
+    pub decoded: BTreeMap<u32, Timestamp>,
+    /// In the order of decoding.
+    pub order: Vec<u32>,
+    pub sender_events: Vec<(Timestamp, SenderEvent)>,
+    pub receiver_events: Vec<(Timestamp, ReceiverEvent)>,
+    /// When each data datagram was transmitted: frame, fragment.
+    pub transmitted: Vec<(Timestamp, u32, u16)>,
+    pub timeouts: u64,
+    last_target: StateId,
+    frames: u64,
+}
+
+impl World {
+    pub fn new(seed: u64) -> Self {
+        Self {
+            now: Timestamp::ZERO,
+            sender: Sender::new(SenderConfig::new(CONNECTION, FORMAT)),
+            receiver: Receiver::new(ReceiverConfig::default()),
+            forward: Pipe::new(seed),
+            backward: Pipe::new(seed ^ 0x5eed),
+            frame_bytes: 5_000,
+            frame_interval: ms(33),
+            capture_at: at(10),
+            encoder: [StateId::EMPTY].into(),
+            decoder: [StateId::EMPTY].into(),
+            sources: BTreeMap::new(),
+            recovered: BTreeSet::new(),
+            decoded: BTreeMap::new(),
+            order: Vec::new(),
+            sender_events: Vec::new(),
+            receiver_events: Vec::new(),
+            transmitted: Vec::new(),
+            timeouts: 0,
+            last_target: StateId::EMPTY,
+            frames: 0,
+        }
+    }
+
+    fn capture(&mut self) {
+        let source = self.sender.next_source();
+        assert!(self.encoder.contains(&source), "{}: frame from a state that was released", self.now);
+        self.frames += 1;
+        let target = StateId(self.frames << 20 | 1);
+        let frame = OutgoingFrame {
+            source,
+            target,
+            captured: self.now,
+            key_frame: source == StateId::EMPTY,
+            payload: vec![self.frames as u8; self.frame_bytes],
+        };
+        let number = self.sender.send_frame(self.now, frame).expect("the source is known");
+        self.encoder.insert(target);
+        self.sources.insert(number, source);
+        if source != self.last_target {
+            self.recovered.insert(number);
+            assert!(self.decoder.contains(&source), "{}: {source} is not held by the receiver", self.now);
+        }
+        self.last_target = target;
+        self.capture_at += self.frame_interval;
+    }
+
+    /// Lets both ends say what they have to say.
+    fn drain(&mut self) {
+        while let Some(event) = self.receiver.poll_event() {
+            match &event {
+                ReceiverEvent::Frame { frame, source, target, payload, .. } => {
+                    assert!(self.decoder.contains(source), "{}: frame {frame} from a state not held", self.now);
+                    assert!(payload.len() == self.frame_bytes && payload.windows(2).all(|pair| pair[0] == pair[1]));
+                    self.decoder.insert(*target);
+                    assert_eq!(self.decoded.insert(*frame, self.now), None, "frame {frame} handed out twice");
+                    self.order.push(*frame);
+                    self.receiver.frame_decoded(*frame, *target);
+                }
+                ReceiverEvent::Release(state) => {
+                    assert!(*state != StateId::EMPTY && self.decoder.remove(state), "released {state} twice");
+                }
+                _ => {}
+            }
+            self.receiver_events.push((self.now, event));
+        }
+        while let Some(event) = self.sender.poll_event() {
+            if let SenderEvent::Release(state) = &event {
+                assert!(*state != StateId::EMPTY && self.encoder.remove(state), "released {state} twice");
+            }
+            self.sender_events.push((self.now, event));
+        }
+        while let Some(bytes) = self.sender.poll_transmit(self.now) {
+            if let Ok(Datagram::Data(data)) = Datagram::decode(&bytes) {
+                self.transmitted.push((self.now, data.frame, data.fragment));
+            }
+            self.forward.put(self.now, bytes);
+        }
+        while let Some(bytes) = self.receiver.poll_transmit(self.now) {
+            self.backward.put(self.now, bytes);
+        }
+        assert_eq!(self.sender.held_states() + 1, self.encoder.len());
+        assert_eq!(self.receiver.held_states() + 1, self.decoder.len());
+        assert!(self.sender.held_states() <= 32 && self.receiver.held_states() <= 32);
+    }
+
+    /// Runs until `end`, that moment included.
+    pub fn run(&mut self, end: Timestamp) {
+        self.drain();
+        let mut quiet = 0;
+        loop {
+            let timers = [self.sender.poll_timeout(), self.receiver.poll_timeout()];
+            let arrivals = [self.forward.next(), self.backward.next()];
+            let next = timers.into_iter().chain(arrivals).flatten().fold(self.capture_at, Timestamp::min);
+            if next > end {
+                self.now = end;
+                return;
+            }
+            quiet = if next <= self.now { quiet + 1 } else { 0 };
+            assert!(quiet < 2_000, "{}: a timer spins", self.now);
+            self.now = self.now.max(next);
+            if timers.into_iter().flatten().any(|timer| timer <= self.now) {
+                self.timeouts += 1;
+                self.sender.handle_timeout(self.now);
+                self.receiver.handle_timeout(self.now);
+            }
+            if let Some(bytes) = self.forward.take(self.now) {
+                self.receiver.handle_datagram(self.now, &bytes);
+            }
+            if let Some(bytes) = self.backward.take(self.now) {
+                self.sender.handle_datagram(self.now, &bytes);
+            }
+            if self.capture_at <= self.now {
+                self.capture();
+            }
+            self.drain();
+        }
+    }
+
+    /// How many frames are on their way or waiting to be, the last one of them at least in part.
+    pub fn unfinished(&self) -> usize {
+        let newest = self.decoded.keys().next_back().copied().unwrap_or(0);
+        self.sources.range(newest + 1..).count()
+    }
+
+    pub fn idle(&self) -> bool {
+        self.sender.in_flight() == InFlight::default() && self.sender.queued_fragments() == 0
+    }
+
+    /// The first frame after `frame` that was decoded, and when.
+    pub fn next_decoded(&self, frame: u32) -> (u32, Timestamp) {
+        let (&frame, &at) = self.decoded.range(frame + 1..).next().expect("some later frame is decoded");
+        (frame, at)
+    }
+}
