@@ -1,45 +1,154 @@
-//! stub
-use crate::format::VideoFormat;
+//! The generated clip: a person who speaks, nods and sways before a still background, seen by a camera with sensor noise
+//! and cut to another scene every ten to twelve seconds. It stands in for the conversational footage that
+//! video-conference codecs are measured with, needs no file, and is the same on every platform: integers, IEEE addition
+//! to square root, and a sine of our own are all it is made of.
+
+mod background;
+mod motion;
+mod person;
+mod random;
+mod sensor;
+mod sprite;
+
+use std::fmt;
+use std::sync::OnceLock;
+
 use lockstep_vp8::Picture;
-/// e
+
+use crate::format::VideoFormat;
+use motion::Pose;
+use person::{Look, Person};
+use random::{hash, pair};
+use sensor::SensorNoise;
+use sprite::Canvas;
+
+/// Samples that a generated picture may have at most: 4096x2304.
+const MAXIMUM_SAMPLES: usize = 4096 * 2304;
+/// Different scenes of one clip. After the last, all come again.
+const SCENES: u64 = 5;
+/// Mean time from cut to cut, nanoseconds.
+const SHOT_NANOS: u64 = 11_000_000_000;
+/// A cut comes at most half of this before or after its mean time, nanoseconds.
+const CUT_JITTER_NANOS: u64 = 1_000_000_000;
+
+/// Why a clip cannot be generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClipError {
-    /// s
-    #[error("generated clip of {width}x{height} is outside 1x1 to 4096x2304 samples")]
+    /// A side is zero or over VP8's limit, or the picture too large.
+    #[error("no clip of {width}x{height} can be generated: sides are 1 to 16383, samples at most 4096x2304")]
     Size {
-        /// w
+        /// Asked width.
         width: usize,
-        /// h
+        /// Asked height.
         height: usize,
     },
 }
-/// c
-#[derive(Debug)]
+
+/// A generated clip without end; see the module's text. Any picture can be had at any time: the same format, seed and
+/// index give the same samples.
+///
+/// Scenes are painted once, when their first picture is asked for, and kept: about 5 bytes a sample for each of five
+/// scenes.
 pub struct GeneratedClip {
     format: VideoFormat,
+    seed: u64,
+    noise: SensorNoise,
+    scenes: [OnceLock<Scene>; SCENES as usize],
 }
+
+/// What is painted once for all shots of a scene.
+struct Scene {
+    background: Canvas,
+    person: Person,
+}
+
 impl GeneratedClip {
-    /// n
-    pub fn new(format: VideoFormat, _seed: u64) -> Result<Self, ClipError> {
-        if format.width * format.height > 4096 * 2304 {
-            return Err(ClipError::Size { width: format.width, height: format.height });
+    /// A clip of this format. Clips of different seeds differ in people, rooms, movement and noise.
+    ///
+    /// # Errors
+    /// If the size is not between 1x1 and 4096x2304 samples.
+    pub fn new(format: VideoFormat, seed: u64) -> Result<Self, ClipError> {
+        let VideoFormat { width, height, .. } = format;
+        let sides = 1..=usize::from(lockstep_vp8::MAXIMUM_DIMENSION);
+        if !sides.contains(&width) || !sides.contains(&height) || width * height > MAXIMUM_SAMPLES {
+            return Err(ClipError::Size { width, height });
         }
-        Ok(Self { format })
+        Ok(Self { format, seed, noise: SensorNoise::new(seed, width), scenes: [const { OnceLock::new() }; _] })
     }
-    /// f
+
+    /// Size and frame rate.
+    #[must_use]
     pub fn format(&self) -> VideoFormat {
         self.format
     }
-    /// p
-    pub fn prepare(&self) {}
-    /// p
+
+    /// Seed.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Paints all scenes now, so that no later picture takes longer for it.
+    pub fn prepare(&self) {
+        for scene in 0..SCENES {
+            self.scene(scene);
+        }
+    }
+
+    /// The picture that the camera takes at [`VideoFormat::time_of`] `index`.
+    #[must_use]
     pub fn picture(&self, index: u64) -> Picture {
-        Picture::from_i420(
-            self.format.width,
-            self.format.height,
-            vec![index as u8; Picture::i420_length(self.format.width, self.format.height)],
-        )
-        .unwrap()
+        let nanoseconds = self.format.time_of(index).as_nanos() as u64; // saturates below 2^64
+        let shot = self.shot(nanoseconds);
+        let number = self.scene_of(shot);
+        let scene = self.scene(number);
+        let mut canvas = scene.background.clone();
+        let pose = Pose::at(nanoseconds as f64 * 1e-9, pair(self.seed, number));
+        scene.person.draw(&mut canvas, &pose);
+        self.noise.add(&mut canvas, index);
+        canvas.into_picture()
+    }
+
+    /// The shot that is on at a moment; shots are numbered from zero.
+    fn shot(&self, nanoseconds: u64) -> u64 {
+        let near = nanoseconds / SHOT_NANOS;
+        if nanoseconds >= self.cut(near + 1) {
+            near + 1
+        } else if near > 0 && nanoseconds < self.cut(near) {
+            near - 1
+        } else {
+            near
+        }
+    }
+
+    /// When a shot after the first starts, nanoseconds.
+    fn cut(&self, shot: u64) -> u64 {
+        let jitter = pair(self.seed ^ 0xc075, shot) % CUT_JITTER_NANOS;
+        shot.saturating_mul(SHOT_NANOS).saturating_add(jitter).saturating_sub(CUT_JITTER_NANOS / 2)
+    }
+
+    /// Scenes come in turn, with a first one and a step that the seed says: neighbours always differ.
+    fn scene_of(&self, shot: u64) -> u64 {
+        let (first, step) = (hash(self.seed) % SCENES, 1 + hash(self.seed ^ 0x57e9) % (SCENES - 1));
+        (first + shot % SCENES * step) % SCENES
+    }
+
+    fn scene(&self, number: u64) -> &Scene {
+        self.scenes[number as usize].get_or_init(|| {
+            let VideoFormat { width, height, .. } = self.format;
+            let seed = pair(self.seed ^ 0x5ce4e, number);
+            let look = Look::new(number, seed);
+            Scene {
+                background: background::paint(width, height, number, seed),
+                person: Person::paint(width, height, &look, seed),
+            }
+        })
+    }
+}
+
+impl fmt::Debug for GeneratedClip {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "GeneratedClip({}, seed {})", self.format, self.seed)
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn from_yuyv(width: usize, height: usize, stride: usize, bytes: &[u8]
             let next = (2 * y + 1).min(height - 1);
             samples.extend((0..chroma_width).map(|x| {
                 let at = 4 * x + offset;
-                ((u16::from(byte(2 * y, at)) + u16::from(byte(next, at)) + 1) / 2) as u8
+                (u16::from(byte(2 * y, at)) + u16::from(byte(next, at))).div_ceil(2) as u8
             }));
         }
     }
@@ -83,7 +83,7 @@ mod tests {
             let mut pixels = Vec::new();
             to_rgb(&Picture::from_i420(1, 1, vec![y, u, v]).unwrap(), &mut pixels);
             for shift in [0, 8, 16] {
-                let (got, expected) = ((pixels[0] >> shift & 255) as i32, (expected >> shift & 255) as i32);
+                let (got, expected) = ((pixels[0] >> shift & 255) as i32, expected >> shift & 255);
                 assert!((got - expected).abs() <= 2, "{:06x} for {expected:06x}", pixels[0]);
             }
         }

@@ -1,0 +1,81 @@
+//! What a camera's sensor adds to each picture.
+
+use super::random::{hash, pair};
+use super::sprite::Canvas;
+
+/// Offsets at which a row of noise may start: a power of two.
+const OFFSETS: usize = 1 << 16;
+/// Standard deviation of the samples in the tile.
+const TILE_SIGMA: f32 = 32.0;
+/// Binary digits after the point of gains, tile sigma included: sigma = gain * 32 / 2^10.
+const GAIN_BITS: u32 = 10;
+
+/// Noise that is new in each picture: about Gaussian, a little correlated along rows as demosaicing leaves it. Its
+/// standard deviation is 2.1 in luma's lower mid-tones and falls to about 1.1 in highlights, where gamma compresses it,
+/// and to 1.8 in black; 1.2 in chroma.
+pub(super) struct SensorNoise {
+    seed: u64,
+    tile: Vec<i8>,
+}
+
+impl SensorNoise {
+    /// Noise for pictures of up to `width` columns.
+    pub(super) fn new(seed: u64, width: usize) -> Self {
+        // The sum of eight random bytes is near enough to Gaussian; its variance is 8 (2^16 - 1) / 12.
+        let white = |at: usize| {
+            let sum: i32 = pair(seed ^ 0x4015e, at as u64).to_le_bytes().into_iter().map(i32::from).sum();
+            (sum - 1020) as f32 * (TILE_SIGMA / 209.02)
+        };
+        let samples: Vec<f32> = (0..OFFSETS + width + 2).map(white).collect();
+        // 0.9^2 + 2 * 0.308^2 = 1.
+        let tile = samples.windows(3).map(|w| (0.9 * w[1] + 0.308 * (w[0] + w[2])).clamp(-127.0, 127.0) as i8);
+        Self { seed, tile: tile.collect() }
+    }
+
+    /// Adds the noise of picture `index`.
+    pub(super) fn add(&self, canvas: &mut Canvas, index: u64) {
+        let picture = hash(self.seed ^ index.wrapping_mul(0x9e37_79b9));
+        for (number, (plane, width)) in canvas.planes().into_iter().enumerate() {
+            for (y, row) in plane.chunks_exact_mut(width).enumerate() {
+                let offset = pair(picture, (y * 3 + number) as u64) as usize % OFFSETS;
+                let noise = &self.tile[offset..offset + width];
+                if number == 0 { add_to_luma(row, noise) } else { add_to_chroma(row, noise) }
+            }
+        }
+    }
+}
+
+fn add_to_luma(row: &mut [u8], noise: &[i8]) {
+    for (sample, &noise) in row.iter_mut().zip(noise) {
+        let value = i16::from(*sample);
+        let from_mid = value - 96;
+        let gain = 68 - ((from_mid * from_mid) >> 9);
+        let noise = (i16::from(noise) * gain + (1 << (GAIN_BITS - 1))) >> GAIN_BITS;
+        *sample = (value + noise).clamp(0, 255) as u8;
+    }
+}
+
+fn add_to_chroma(row: &mut [u8], noise: &[i8]) {
+    for (sample, &noise) in row.iter_mut().zip(noise) {
+        let noise = (i16::from(noise) * 38 + (1 << (GAIN_BITS - 1))) >> GAIN_BITS;
+        *sample = (i16::from(*sample) + noise).clamp(0, 255) as u8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sigma_depends_on_brightness_as_documented() {
+        let noise = SensorNoise::new(3, 4000);
+        for (level, expected) in [(16, 1.75), (96, 2.12), (235, 1.0)] {
+            let mut row = vec![level; 4000];
+            add_to_luma(&mut row, &noise.tile[..4000]);
+            let mean = row.iter().map(|&s| f64::from(s)).sum::<f64>() / 4000.0;
+            let variance = row.iter().map(|&s| (f64::from(s) - mean) * (f64::from(s) - mean)).sum::<f64>() / 4000.0;
+            assert!((mean - f64::from(level)).abs() < 0.2, "{level}: {mean}");
+            assert!((variance.sqrt() - expected).abs() < 0.25, "{level}: {}", variance.sqrt());
+        }
+    }
+}
