@@ -97,3 +97,19 @@ impl Drop for WindowSink {
         let _ = self.finish();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn without_a_display_the_error_says_what_to_do() {
+        if std::env::var_os("DISPLAY").is_some() {
+            eprintln!("skipped: there is a display");
+            return;
+        }
+        let error = WindowSink::open("test", VideoFormat::default()).unwrap_err().to_string();
+        assert!(error.starts_with("no display: ") && error.ends_with("; set DISPLAY or use --sink none"), "{error}");
+    }
+}
