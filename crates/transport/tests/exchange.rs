@@ -393,7 +393,8 @@ proptest! {
         (world.forward.jitter, world.backward.jitter) = (ms(jitter), ms(jitter / 2));
         world.forward.duplication = duplication;
         world.backward.duplication = duplication;
-        world.sender.set_pacing_interval(ms(pace));
+        // The pacer must keep up with the frames, or its queue grows without end.
+        world.sender.set_pacing_interval(ms(pace.min(24 / bytes.div_ceil(1_200) as u64)));
         world.run(at(10_000));
         world.forward.loss = 0.0;
         world.backward.loss = 0.0;
@@ -417,8 +418,12 @@ proptest! {
         world.run(at(20_000));
         // One frame in three breaks the chain for about a round trip, four frames.
         let share = world.decoded.len() as f64 / world.sources.len() as f64;
-        prop_assert!(share > 0.2, "{} of the frames decoded", share);
-        prop_assert!(world.sources.range(20..).all(|(_, source)| *source != StateId::EMPTY));
+        prop_assert!(share > 0.15, "{} of the frames decoded", share);
+        let acknowledged = |event: &SenderEvent| matches!(event, SenderEvent::FrameAcknowledged { .. });
+        let first = world.sender_events.iter().find(|(_, event)| acknowledged(event)).expect("something arrives").0;
+        for (moment, frame, _) in &world.transmitted {
+            prop_assert!(*moment <= first || world.sources[frame] != StateId::EMPTY, "frame {} is a key frame", frame);
+        }
     }
 
     #[test]
