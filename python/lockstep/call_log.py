@@ -1,0 +1,180 @@
+"""What `lockstep simulate` and `lockstep call` write: the JSON document of a call, and its per-frame log.
+
+The types here mirror `CallReport` and `FrameRecord` of the Rust crate `call`. Keys that are not known here are ignored,
+and what a later or an earlier version does not write is missing: `None`, or empty.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars
+
+FRAME_COLUMNS: dict[str, type[polars.DataType]] = {
+    "capture": polars.Int64,
+    "captured_at": polars.Float64,
+    "outcome": polars.String,
+    "frame": polars.Int64,
+    "key_frame": polars.Boolean,
+    "recovery": polars.Boolean,
+    "quantizer": polars.Int64,
+    "budget": polars.Int64,
+    "size": polars.Int64,
+    "candidates": polars.String,
+    "fragments": polars.Int64,
+    "encode_started_at": polars.Float64,
+    "sent_at": polars.Float64,
+    "completed_at": polars.Float64,
+    "displayed_at": polars.Float64,
+    "video_delay": polars.Float64,
+    "ssim": polars.Float64,
+    "psnr_db": polars.Float64,
+}
+"""The columns of a frame log. Times are seconds since the call's start, sizes and budgets bytes, SSIM 0-1."""
+
+REQUIRED_COLUMNS = ("capture", "captured_at", "outcome")
+"""The columns without which a frame log says nothing."""
+
+MAXIMUM_SSIM_DB = 60.0
+"""The dB that an SSIM of one counts as, as in the crate `media`."""
+
+
+class CallLogError(Exception):
+    """A file of a call that cannot be read; the message says which and why."""
+
+
+class DelayScores(msgspec.Struct, frozen=True):
+    """Video delay over all captured frames, milliseconds."""
+
+    p50: float | None = None
+    mean: float | None = None
+    p95: float | None = None
+
+
+class SsimScores(msgspec.Struct, frozen=True):
+    """SSIM of the displayed frames, dB."""
+
+    p25: float | None = None
+    mean: float | None = None
+
+
+class PsnrScores(msgspec.Struct, frozen=True):
+    """Luma PSNR of the displayed frames, dB."""
+
+    mean: float | None = None
+
+
+class FrameCounts(msgspec.Struct, frozen=True):
+    """Frames by what became of them."""
+
+    captured: int = 0
+    sent: int = 0
+    skipped: int = 0
+    displayed: int = 0
+    key: int = 0
+    recovery: int = 0
+
+
+class Series(msgspec.Struct, frozen=True):
+    """Rates (bit/s) and delays (milliseconds) over time, one point each `interval_ms`."""
+
+    interval_ms: float = 100.0
+    capacity_bps: list[float | None] = []
+    sent_bps: list[float | None] = []
+    received_bps: list[float | None] = []
+    queueing_delay_ms: list[float | None] = []
+
+    def __post_init__(self) -> None:
+        """Refuses an interval that no time axis can be made of."""
+        if not (math.isfinite(self.interval_ms) and self.interval_ms > 0):
+            raise ValueError(f"interval_ms is {self.interval_ms}, not a positive time")
+
+
+class CallReport(msgspec.Struct, frozen=True):
+    """The JSON document of a call: what was run, its scores, counters and series."""
+
+    lockstep: str
+    kind: str
+    seed: int = 0
+    config: dict[str, Any] = {}
+    video_delay_ms: DelayScores | None = None
+    ssim_db: SsimScores | None = None
+    psnr_db: PsnrScores | None = None
+    throughput_bps: float | None = None
+    link_utilisation: float | None = None
+    frames: FrameCounts = FrameCounts()
+    fill: float | None = None
+    overshoot_ratio: float | None = None
+    stall_minutes_per_hour: float | None = None
+    qoe_p: float | None = None
+    qoe_d: float | None = None
+    counters: dict[str, dict[str, float]] = {}
+    series: Series = Series()
+
+
+def load_call(path: Path) -> CallReport:
+    """Reads the JSON document of a call.
+
+    Raises:
+        CallLogError: if the file cannot be read or is no such document.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=CallReport)
+    except OSError as error:
+        raise CallLogError(f"{path}: {error.strerror or error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CallLogError(f"{path} is not the JSON document of a call: {error}") from error
+
+
+def load_frames(path: Path) -> polars.DataFrame:
+    """Reads a frame log, CSV or Parquet by its name, with all of `FRAME_COLUMNS`, in order of capture.
+
+    Columns that the file lacks are null throughout; columns not known here are left out.
+
+    Raises:
+        CallLogError: if the file cannot be read or is no frame log.
+    """
+    try:
+        match path.suffix:
+            case ".parquet":
+                table = polars.read_parquet(path)
+            case ".csv":
+                table = polars.read_csv(path, infer_schema=False)
+            case _:
+                raise CallLogError(f"{path}: a frame log's name ends in .csv or .parquet")
+    except OSError as error:
+        raise CallLogError(f"{path}: {error.strerror or error}") from error
+    except polars.exceptions.PolarsError as error:
+        raise CallLogError(f"{path} is not a frame log: {_first_line(error)}") from error
+    missing = [name for name in REQUIRED_COLUMNS if name not in table.columns]
+    if missing:
+        raise CallLogError(f"{path} is not a frame log: column {missing[0]} is missing")
+    try:
+        frames = table.select(_column(table, name, dtype) for name, dtype in FRAME_COLUMNS.items())
+    except polars.exceptions.PolarsError as error:
+        raise CallLogError(f"{path} is not a frame log: {_first_line(error)}") from error
+    if frames["captured_at"].null_count() > 0:
+        raise CallLogError(f"{path} is not a frame log: a frame has no captured_at")
+    return frames.sort("captured_at", maintain_order=True)
+
+
+def ssim_db(ssim: polars.Expr) -> polars.Expr:
+    """SSIM in decibels, -10 log10(1 - SSIM), at most `MAXIMUM_SSIM_DB` (NSDI 2018, section 5.1)."""
+    return -10.0 * (1.0 - ssim).clip(lower_bound=10.0 ** (-MAXIMUM_SSIM_DB / 10.0)).log(10.0)
+
+
+def _column(table: polars.DataFrame, name: str, dtype: type[polars.DataType]) -> polars.Expr:
+    """The column `name` as `dtype`: converted from text if it came from CSV, null where the table has none."""
+    if name not in table.columns:
+        return polars.lit(None, dtype=dtype).alias(name)
+    column = polars.col(name)
+    if table.schema[name] == polars.String and dtype == polars.Boolean:
+        return column.replace_strict({"true": True, "false": False}, default=None, return_dtype=polars.Boolean)
+    column = column.cast(dtype)
+    # JSON has no word for these, and no chart a place.
+    return polars.when(column.is_finite()).then(column).alias(name) if dtype == polars.Float64 else column
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,196 @@
+"""A call in words and numbers: what was run, the headline numbers, and every score with its definition."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.call_log import CallReport, DelayScores, PsnrScores, SsimScores
+from lockstep.quantities import (
+    bit_rate,
+    count,
+    decibels,
+    milliseconds,
+    minutes_per_hour,
+    number,
+    percent,
+)
+
+_KINDS = {"call": "Live call", "simulate": "Simulated call"}
+_MENUS = {"serial": "one after the other", "parallel": "both at once"}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One of the numbers at the top of a report."""
+
+    label: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Score:
+    """One number of a call, and one sentence on what it is."""
+
+    name: str
+    value: str
+    definition: str
+
+
+def title(report: CallReport) -> str:
+    """What kind of call it was, how long, and over what."""
+    parts = [_KINDS.get(report.kind, report.kind or "Call")]
+    if (seconds := _number(report.config, "seconds")) is not None:
+        parts.append(f"of {seconds:g} s")
+    if trace := report.config.get("trace"):
+        parts.append(f"over {_trace(str(trace))}")
+    return " ".join(parts)
+
+
+def description(report: CallReport) -> str:
+    """What was run, in plain words, as far as the configuration says it."""
+    config = report.config
+    where = {
+        "call": "Sender and receiver ran in real time, with an emulated link between them",
+        "simulate": "Sender, link and receiver ran in virtual time, with the real codec",
+    }
+    sentences = [where.get(report.kind, "A call was run") + "."]
+    if clip := config.get("clip"):
+        sentences.append(f"{_clip(str(clip))} was sent.")
+    sentences.append(_link(config))
+    codec = []
+    if preset := config.get("preset"):
+        codec.append(f"the {str(preset).replace('-', ' ')} preset")
+    if menu := config.get("menu"):
+        codec.append(f"candidates coded {_MENUS.get(str(menu), str(menu))}")
+    if codec:
+        sentences.append(f"The encoder ran with {', '.join(codec)}.")
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def headlines(report: CallReport) -> list[Headline]:
+    """The numbers that a reader looks at first."""
+    delay = report.video_delay_ms or DelayScores()
+    ssim = report.ssim_db or SsimScores()
+    frames = report.frames
+    return [
+        Headline("Video delay", milliseconds(delay.p50), f"median; p95 {milliseconds(delay.p95)}"),
+        Headline("SSIM", decibels(ssim.mean), f"mean; p25 {decibels(ssim.p25)}"),
+        Headline("Throughput", bit_rate(report.throughput_bps), f"{percent(report.link_utilisation)} of the link"),
+        Headline("Frames shown", count(frames.displayed), f"of {count(frames.captured)}; {count(frames.skipped)} skipped"),
+        Headline("Fill", percent(report.fill), f"of the budget; {percent(report.overshoot_ratio)} over it"),
+        Headline("Stalls", minutes_per_hour(report.stall_minutes_per_hour), "of frozen picture"),
+        Headline("Recovery frames", count(frames.recovery), f"after a loss; key frames: {count(frames.key)}"),
+        Headline("QoE", number(report.qoe_d), f"weighing delay; {number(report.qoe_p)} weighing quality"),
+    ]
+
+
+def scores(report: CallReport) -> list[Score]:
+    """Every score of the call, each with what it means."""
+    delay = report.video_delay_ms or DelayScores()
+    ssim = report.ssim_db or SsimScores()
+    psnr = report.psnr_db or PsnrScores()
+    frames = report.frames
+    return [
+        Score(
+            "Video delay, median",
+            milliseconds(delay.p50),
+            "For every captured frame the time until it or a later one is displayed; half of the frames take longer.",
+        ),
+        Score("Video delay, mean", milliseconds(delay.mean), "The mean of the same time over all captured frames."),
+        Score("Video delay, 95th percentile", milliseconds(delay.p95), "One frame in twenty takes longer than this."),
+        Score(
+            "SSIM, mean",
+            decibels(ssim.mean),
+            "Structural similarity of displayed to captured luma, as −10 log₁₀(1 − SSIM) of the mean over the "
+            "displayed frames.",
+        ),
+        Score("SSIM, first quartile", decibels(ssim.p25), "One displayed frame in four looks worse than this."),
+        Score("PSNR, mean", decibels(psnr.mean), "Peak signal-to-noise ratio of the displayed frames' luma."),
+        Score("Throughput", bit_rate(report.throughput_bps), "Bytes of all datagrams that reached the receiver."),
+        Score("Link utilisation", percent(report.link_utilisation), "Those bytes over what the link could have carried."),
+        Score("Frames captured", count(frames.captured), "Pictures that the source gave."),
+        Score("Frames sent", count(frames.sent), "Pictures of which a candidate was sent."),
+        Score(
+            "Frames skipped",
+            count(frames.skipped),
+            "Pictures of which nothing was sent: no candidate fitted the budget, the state it was coded from was lost "
+            "meanwhile, or a newer picture came before the encoder was free.",
+        ),
+        Score("Frames displayed", count(frames.displayed), "Frames shown at the receiver."),
+        Score("Key frames", count(frames.key), "Frames sent that need no earlier state."),
+        Score(
+            "Recovery frames", count(frames.recovery), "Frames coded from an acknowledged state because of a loss."
+        ),
+        Score("Fill", percent(report.fill), "Mean of size over budget of the frames sent within their budget."),
+        Score("Overshoot", percent(report.overshoot_ratio), "Share of the frames sent that were over their budget."),
+        Score(
+            "Stalls",
+            minutes_per_hour(report.stall_minutes_per_hour),
+            "Minutes of frozen picture in an hour of call; a freeze is a gap between displays longer than three frame "
+            "intervals and than one frame interval plus 150 ms (W3C webrtc-stats).",
+        ),
+        Score(
+            "QoE weighing quality",
+            number(report.qoe_p),
+            "Concerto's linear model of mean delay and mean SSIM for applications that weigh quality (MobiCom 2019, "
+            "Table 2).",
+        ),
+        Score("QoE weighing delay", number(report.qoe_d), "The same for applications that weigh delay."),
+    ]
+
+
+def configuration(report: CallReport) -> list[tuple[str, str]]:
+    """The whole configuration, flat: dotted names and plain values."""
+    return [("seed", str(report.seed)), *_flat(report.config)]
+
+
+def counters(report: CallReport) -> dict[str, list[tuple[str, str]]]:
+    """The counters of each end and of the link, by name."""
+    return {
+        part: [(name.replace("_", " "), count(value)) for name, value in values.items()]
+        for part, values in report.counters.items()
+        if values
+    }
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            rows += _flat(value, f"{prefix}{name}.")
+        elif not (prefix == "" and name == "seed"):
+            rows.append((prefix + name, "not given" if value is None else str(value)))
+    return rows
+
+
+def _number(config: dict[str, Any], name: str) -> float | None:
+    value = config.get(name)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _trace(trace: str) -> str:
+    """`cellular:mean=4mbps,seed=1` as `a generated cellular trace (...)`, a file by its name."""
+    kind, colon, details = trace.partition(":")
+    if not colon or "/" in kind or "\\" in kind:
+        return trace.replace("\\", "/").rsplit("/", 1)[-1]
+    return f"a constant {details}" if kind == "constant" else f"a generated {kind} trace ({details})"
+
+
+def _clip(clip: str) -> str:
+    kind, colon, size = clip.partition(":")
+    if kind != "generated":
+        return clip
+    return f"The generated clip at {size.replace('@', ', ')} frames a second" if colon else "The generated clip"
+
+
+def _link(config: dict[str, Any]) -> str:
+    parts = []
+    if (delay := _number(config, "delay_ms")) is not None:
+        parts.append(f"{delay:g} ms of propagation delay each way")
+    if (queue := _number(config, "queue_packets")) is not None:
+        parts.append(f"a queue of {queue:g} packets")
+    if (jitter := _number(config, "jitter_ms")) is not None and jitter > 0:
+        parts.append(f"{jitter:g} ms of mean jitter")
+    if (loss := _number(config, "loss")) is not None:
+        parts.append(f"{percent(loss)} random loss" if loss > 0 else "no random loss")
+    return f"The link had {', '.join(parts)}." if parts else ""

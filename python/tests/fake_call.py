@@ -1,0 +1,147 @@
+"""A call that never happened, but could have: for tests of what reads call logs, and to look at reports."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy
+import polars
+
+OUTCOMES = ("skipped_over_budget", "skipped_stale_source", "skipped_busy")
+
+
+def fake_frames(seconds: float = 30.0, rate: float = 30.0, seed: int = 1) -> tuple[polars.DataFrame, dict[str, Any]]:
+    """The frame log of a call of `seconds` at `rate` frames a second, and the series of its link."""
+    random = numpy.random.default_rng(seed)
+    bins = int(seconds * 10)
+    walk = numpy.cumsum(random.normal(0.0, 0.09, bins))
+    capacity = 4.0e6 * numpy.exp(walk - walk.mean()) + 2.0e5
+    if bins > 120:
+        capacity[100:112] *= 0.12
+    rows: list[dict[str, Any]] = []
+    estimate, queue_free, last_display, sent_number = capacity[0] * 0.5, 0.0, 0.0, 0
+    for capture in range(int(seconds * rate)):
+        captured = capture / rate
+        now = capacity[min(int(captured * 10), bins - 1)]
+        estimate += 0.15 * (now - estimate)
+        queueing = max(queue_free - captured, 0.0)
+        budget = max(estimate * (0.1 - queueing) / 8.0, 0.0)
+        row: dict[str, Any] = dict.fromkeys(
+            ("frame", "quantizer", "budget", "size", "fragments", "encode_started_at", "sent_at", "completed_at",
+             "displayed_at", "video_delay", "ssim", "psnr_db")
+        )  # fmt: skip
+        row |= {"capture": capture, "captured_at": captured, "outcome": "sent", "key_frame": capture == 0}
+        row |= {"recovery": False, "candidates": "", "encode_started_at": captured + 0.0004, "budget": int(budget)}
+        want = estimate / rate / 8.0 * random.normal(0.92, 0.12)
+        size = max(int(want), 300)
+        quantizer = int(numpy.clip(150.0 - 12.0 * numpy.log(size), 4, 127))
+        row["candidates"] = f"{int(size * 1.2)};{size}"
+        if size > budget:
+            row["outcome"] = OUTCOMES[0]
+        elif random.random() < 0.01:
+            row["outcome"] = OUTCOMES[1 + capture % 2]
+        else:
+            row |= {"size": size, "quantizer": quantizer, "frame": sent_number, "fragments": size // 1200 + 1}
+            sent_number += 1
+            row["sent_at"] = captured + 0.018 + 0.006 * random.random()
+            queue_free = max(queue_free, row["sent_at"]) + 8.0 * size / now
+            if random.random() > 0.006:
+                completed = queue_free + 0.020
+                last_display = max(last_display, completed + 0.005)
+                decibels = 6.0 + 1.35 * numpy.log(size) - 3.0 * (capture < 10) + random.normal(0.0, 0.25)
+                row |= {"completed_at": completed, "displayed_at": last_display}
+                row |= {"ssim": 1.0 - 10.0 ** (-decibels / 10.0), "psnr_db": decibels * 2.4}
+            else:
+                row["recovery"] = False
+        rows.append(row)
+        if len(rows) > 4 and rows[-4]["outcome"] == "sent" and rows[-4]["displayed_at"] is None:
+            row["recovery"] = row["outcome"] == "sent"
+    next_display = seconds + 0.5
+    for row in reversed(rows):
+        next_display = row["displayed_at"] or next_display
+        row["video_delay"] = next_display - row["captured_at"]
+    sent, received = numpy.zeros(bins), numpy.zeros(bins)
+    queueing_delays: list[float | None] = [None] * bins
+    for row in rows:
+        for moments, total in ((row["sent_at"], sent), (row["completed_at"], received)):
+            if moments is not None and int(moments * 10) < bins:
+                total[int(moments * 10)] += row["size"] * 80.0
+        if row["completed_at"] is not None and int(row["completed_at"] * 10) < bins:
+            queueing_delays[int(row["completed_at"] * 10)] = max(row["completed_at"] - row["sent_at"] - 0.02, 0.0) * 1e3
+    series = {
+        "interval_ms": 100,
+        "capacity_bps": capacity.astype(int).tolist(),
+        "sent_bps": sent.astype(int).tolist(),
+        "received_bps": received.astype(int).tolist(),
+        "queueing_delay_ms": queueing_delays,
+    }
+    return polars.DataFrame(rows, infer_schema_length=None), series
+
+
+def fake_report(frames: polars.DataFrame, series: dict[str, Any], seconds: float = 30.0) -> dict[str, Any]:
+    """The JSON document of the call whose log and series are given."""
+    delays = frames["video_delay"].to_numpy() * 1e3
+    shown = frames.filter(polars.col("displayed_at").is_not_null())
+    sent = frames.filter(polars.col("outcome") == "sent")
+    ssim = shown["ssim"].to_numpy()
+    throughput = float(numpy.mean(series["received_bps"]))
+    return {
+        "lockstep": "0.1.0",
+        "kind": "call",
+        "seed": 1,
+        "config": {
+            "clip": "generated:1280x720@30",
+            "trace": "cellular:mean=4mbps,seed=1",
+            "reverse": None,
+            "queue_packets": 256,
+            "delay_ms": 20.0,
+            "loss": 0.005,
+            "menu": "serial",
+            "preset": "real-time",
+            "grace_period": "link-idle",
+            "seconds": seconds,
+        },
+        "video_delay_ms": {
+            "p50": float(numpy.quantile(delays, 0.5)),
+            "mean": float(delays.mean()),
+            "p95": float(numpy.quantile(delays, 0.95)),
+        },
+        "ssim_db": {
+            "p25": float(numpy.quantile(-10.0 * numpy.log10(1.0 - ssim), 0.25)),
+            "mean": float(-10.0 * numpy.log10(1.0 - ssim.mean())),
+        },
+        "psnr_db": {"mean": 36.1},
+        "throughput_bps": int(throughput),
+        "link_utilisation": throughput / float(numpy.mean(series["capacity_bps"])),
+        "frames": {
+            "captured": len(frames),
+            "sent": len(sent),
+            "skipped": len(frames) - len(sent),
+            "displayed": len(shown),
+            "key": int(sent["key_frame"].sum()),
+            "recovery": int(sent["recovery"].sum()),
+        },
+        "fill": 0.91,
+        "overshoot_ratio": 0.004,
+        "stall_minutes_per_hour": 0.84,
+        "qoe_p": 4.12,
+        "qoe_d": 3.87,
+        "counters": {
+            "sender": {"frames_sent": len(sent), "datagrams_sent": 9120, "acknowledgements": 9001},
+            "receiver": {"datagrams": 9050, "frames_complete": len(shown), "decode_errors": 0},
+            "link": {"delivered": 9050, "dropped_queue": 12, "lost_random": 58},
+        },
+        "series": series,
+    }
+
+
+def write_fake_call(folder: Path, seconds: float = 30.0, frames_name: str = "frames.csv") -> tuple[Path, Path]:
+    """Writes `call.json` and a frame log to `folder`; returns where they are."""
+    frames, series = fake_frames(seconds)
+    call_path, frames_path = folder / "call.json", folder / frames_name
+    call_path.write_text(json.dumps(fake_report(frames, series, seconds)))
+    if frames_path.suffix == ".parquet":
+        frames.write_parquet(frames_path)
+    else:
+        frames.write_csv(frames_path, float_precision=6)
+    return call_path, frames_path
