@@ -76,7 +76,9 @@ def headlines(report: CallReport) -> list[Headline]:
         Headline("Video delay", milliseconds(delay.p50), f"median; p95 {milliseconds(delay.p95)}"),
         Headline("SSIM", decibels(ssim.mean), f"mean; p25 {decibels(ssim.p25)}"),
         Headline("Throughput", bit_rate(report.throughput_bps), f"{percent(report.link_utilisation)} of the link"),
-        Headline("Frames shown", count(frames.displayed), f"of {count(frames.captured)}; {count(frames.skipped)} skipped"),
+        Headline(
+            "Frames shown", count(frames.displayed), f"of {count(frames.captured)}; {count(frames.skipped)} skipped"
+        ),
         Headline("Fill", percent(report.fill), f"of the budget; {percent(report.overshoot_ratio)} over it"),
         Headline("Stalls", minutes_per_hour(report.stall_minutes_per_hour), "of frozen picture"),
         Headline("Recovery frames", count(frames.recovery), f"after a loss; key frames: {count(frames.key)}"),
@@ -107,7 +109,9 @@ def scores(report: CallReport) -> list[Score]:
         Score("SSIM, first quartile", decibels(ssim.p25), "One displayed frame in four looks worse than this."),
         Score("PSNR, mean", decibels(psnr.mean), "Peak signal-to-noise ratio of the displayed frames' luma."),
         Score("Throughput", bit_rate(report.throughput_bps), "Bytes of all datagrams that reached the receiver."),
-        Score("Link utilisation", percent(report.link_utilisation), "Those bytes over what the link could have carried."),
+        Score(
+            "Link utilisation", percent(report.link_utilisation), "Those bytes over what the link could have carried."
+        ),
         Score("Frames captured", count(frames.captured), "Pictures that the source gave."),
         Score("Frames sent", count(frames.sent), "Pictures of which a candidate was sent."),
         Score(
@@ -118,9 +122,7 @@ def scores(report: CallReport) -> list[Score]:
         ),
         Score("Frames displayed", count(frames.displayed), "Frames shown at the receiver."),
         Score("Key frames", count(frames.key), "Frames sent that need no earlier state."),
-        Score(
-            "Recovery frames", count(frames.recovery), "Frames coded from an acknowledged state because of a loss."
-        ),
+        Score("Recovery frames", count(frames.recovery), "Frames coded from an acknowledged state because of a loss."),
         Score("Fill", percent(report.fill), "Mean of size over budget of the frames sent within their budget."),
         Score("Overshoot", percent(report.overshoot_ratio), "Share of the frames sent that were over their budget."),
         Score(

@@ -1,0 +1,355 @@
+"""The charts of a call, as Vega-Lite specifications: a timeline whose time axes are linked, and distributions.
+
+Both refer to two named data sets, `frames` and `series`, which `datasets` makes, so that a report holds the data once.
+"""
+
+from typing import Any
+
+import altair
+import polars
+
+from lockstep.call_log import CallReport, Series, ssim_db
+
+PLOT_WIDTH = 1000
+"""Width of a plot where nothing says how wide the page is, pixels."""
+MARGIN_LEFT = 52
+"""Room for the labels of a vertical axis, the same for all so that the time axes stand below each other, pixels."""
+MOST_BINS = 600
+"""A series of more points is drawn as means over several: a screen has no more columns to tell apart."""
+
+CAPACITY, SENT, RECEIVED = "#8fa3bf", "#e0902f", "#2f7fe0"
+FATES = {"Displayed": "#2f7fe0", "Skipped": "#e5484d", "Sent, never displayed": "#a855c7"}
+KINDS = {"Frame": "#2f7fe0", "Recovery frame": "#12a594", "Key frame": "#a855c7", "Over budget": "#e5484d"}
+BUDGET, QUEUEING, QUANTIZER, QUALITY = "#8a94a3", "#e0902f", "#7c66dc", "#12a594"
+
+OUTCOMES = {
+    "sent": "sent",
+    "skipped_over_budget": "skipped: no candidate within the budget",
+    "skipped_stale_source": "skipped: its source state was lost",
+    "skipped_busy": "skipped: the encoder was busy",
+    "unfinished": "undecided when the call ended",
+}
+"""What the outcomes of a frame log mean."""
+
+
+def datasets(report: CallReport, frames: polars.DataFrame | None) -> dict[str, polars.DataFrame]:
+    """The data that the charts show: `series`, and `frames` where there is a frame log."""
+    data = {"series": _series(report.series)}
+    if frames is not None:
+        data["frames"] = _frames(frames)
+    return data
+
+
+def duration(data: dict[str, polars.DataFrame]) -> float:
+    """How long a time the charts cover, seconds; at least a tenth."""
+    ends = [table["end"].max() for table in data.values() if len(table) > 0]
+    return max([0.1, *(float(end) for end in ends if isinstance(end, int | float))])
+
+
+def timeline(data: dict[str, polars.DataFrame]) -> altair.VConcatChart:
+    """The charts over time, below each other. A brush over the first one says what time the others show."""
+    charts: list[Any] = []
+    brush = altair.selection_interval(name="brush", encodings=["x"], zoom=False)
+    end = duration(data)
+    parameters = [
+        brush,
+        altair.param(name="from", expr="isValid(brush.time) ? brush.time[0] : 0"),
+        altair.param(name="to", expr=f"isValid(brush.time) ? brush.time[1] : {end}"),
+    ]
+    series = data["series"]
+    if len(series) > 0:
+        charts += [_overview(end, parameters[0]), _link()]
+    frames = data.get("frames")
+    if frames is not None and len(frames) > 0:
+        if len(series) == 0:
+            charts.append(_frame_overview(end, parameters[0]))
+        charts.append(_delay(frames))
+    if len(series) > 0 and series["queueing"].null_count() < len(series):
+        charts.append(_queueing())
+    if frames is not None and len(frames) > 0:
+        charts += [_size(frames), _quantizer()]
+        if frames["ssim_db"].null_count() < len(frames):
+            charts.append(_ssim())
+    chart = altair.vconcat(*charts, spacing=22).resolve_scale(color="independent")
+    return chart.add_params(*parameters[1:]) if charts else chart
+
+
+def distributions(data: dict[str, polars.DataFrame]) -> altair.HConcatChart:
+    """The cumulative distributions of video delay and SSIM over the frames captured between `from` and `to`."""
+    frames = data.get("frames")
+    charts: list[Any] = []
+    if frames is not None and frames["delay_ms"].null_count() < len(frames):
+        scale = altair.Scale(type="log", nice=False)
+        charts.append(_distribution("delay_ms", "Video delay, ms", "all captured frames", FATES["Displayed"], scale))
+    if frames is not None and frames["ssim_db"].null_count() < len(frames):
+        scale = altair.Scale(zero=False, nice=False)
+        charts.append(_distribution("ssim_db", "SSIM, dB", "the displayed frames", QUALITY, scale))
+    chart = altair.hconcat(*charts, spacing=24)
+    if not charts:
+        return chart
+    return chart.add_params(altair.param(name="from", value=0), altair.param(name="to", value=duration(data)))
+
+
+def _series(series: Series) -> polars.DataFrame:
+    columns = {
+        "capacity": series.capacity_bps,
+        "sent": series.sent_bps,
+        "received": series.received_bps,
+        "queueing": series.queueing_delay_ms,
+    }
+    length = max(len(values) for values in columns.values())
+    padded = {name: [*values, *[None] * (length - len(values))] for name, values in columns.items()}
+    table = polars.DataFrame(padded, schema=dict.fromkeys(columns, polars.Float64)).with_row_index("bin")
+    together = -(-length // MOST_BINS) or 1
+    interval = series.interval_ms / 1000.0
+    return (
+        table.group_by(polars.col("bin") // together, maintain_order=True)
+        .agg(
+            *((polars.col(name).mean() / 1e6).round(4) for name in ("capacity", "sent", "received")),
+            polars.col("queueing").mean().round(2),
+        )
+        .select(
+            (polars.col("bin") * together * interval).round(4).alias("time"),
+            ((polars.col("bin") + 1) * together * interval).clip(upper_bound=length * interval).round(4).alias("end"),
+            *columns,
+        )
+    )
+
+
+def _frames(frames: polars.DataFrame) -> polars.DataFrame:
+    size, budget = polars.col("size"), polars.col("budget")
+    kind = (
+        polars.when(size > budget)
+        .then(polars.lit("Over budget"))
+        .when("key_frame")
+        .then(polars.lit("Key frame"))
+        .when("recovery")
+        .then(polars.lit("Recovery frame"))
+        .otherwise(polars.lit("Frame"))
+    )
+    fate = (
+        polars.when(polars.col("outcome") != "sent")
+        .then(polars.lit("Skipped"))
+        .when(polars.col("displayed_at").is_not_null())
+        .then(polars.lit("Displayed"))
+        .otherwise(polars.lit("Sent, never displayed"))
+    )
+    time = polars.col("captured_at")
+    following = time.shift(-1).fill_null(time + (time - time.shift(1)).fill_null(0.033))
+    # A log axis has no place for a delay of nothing.
+    delay = (polars.col("video_delay") * 1000.0).clip(lower_bound=0.1)
+    return frames.select(
+        time.round(4).alias("time"),
+        following.round(4).alias("end"),
+        "capture",
+        polars.col("outcome").replace(OUTCOMES),
+        fate.alias("fate"),
+        kind.alias("kind"),
+        delay.round(2).alias("delay_ms"),
+        "quantizer",
+        (size / 1000.0).alias("size_kb"),
+        (budget / 1000.0).alias("budget_kb"),
+        ssim_db(polars.col("ssim")).round(2).alias("ssim_db"),
+    )
+
+
+def _time_axis(*, labels: bool = True) -> altair.X:
+    scale = altair.Scale(domainMin=altair.ExprRef("from"), domainMax=altair.ExprRef("to"), nice=False)
+    return altair.X(
+        "time:Q", scale=scale, axis=altair.Axis(title=None, labels=labels, format="~g", labelExpr="datum.label + ' s'")
+    )
+
+
+def _upwards(field: str, **scale: Any) -> altair.Y:
+    return altair.Y(f"{field}:Q", scale=altair.Scale(**scale), axis=altair.Axis(title=None))
+
+
+def _legend(colours: dict[str, str], **legend: Any) -> dict[str, Any]:
+    return {
+        "scale": altair.Scale(domain=list(colours), range=list(colours.values())),
+        "legend": altair.Legend(title=None, orient="top", **legend),
+    }
+
+
+def _named(mark: altair.Chart, name: str, colours: dict[str, str], y: altair.Y, **legend: Any) -> altair.Chart:
+    """`mark` over time, in the legend as `name`."""
+    colour = altair.Color("kind:N", **_legend(colours, **legend))
+    return mark.transform_calculate(kind=f"'{name}'").encode(x=_time_axis(), y=y, color=colour)
+
+
+def _titled(chart: Any, title: str, subtitle: str, height: int) -> Any:
+    """`chart` with a title in place of the title of its vertical axis, which would have to be read sideways."""
+    return chart.properties(width=PLOT_WIDTH, height=height, title=altair.TitleParams(title, subtitle=subtitle))
+
+
+def _data(name: str) -> altair.Chart:
+    return altair.Chart(altair.NamedData(name))
+
+
+def _column_tooltip(base: altair.Chart, tooltip: list[altair.Tooltip]) -> altair.Chart:
+    """Unseen columns as high as the chart, so that all that is known of a moment is told wherever one points."""
+    return base.mark_bar(opacity=0, clip=True).encode(
+        x=_time_axis(), x2="end:Q", y=altair.value(0), y2=altair.value("height"), tooltip=tooltip
+    )
+
+
+def _tooltip(field: str, title: str, form: str = ".1f") -> altair.Tooltip:
+    return altair.Tooltip(f"{field}:Q", title=title, format=form)
+
+
+def _series_tooltip() -> list[altair.Tooltip]:
+    return [
+        _tooltip("time", "Time, s", ".1f"),
+        _tooltip("capacity", "Capacity, Mb/s", ".2f"),
+        _tooltip("sent", "Sent, Mb/s", ".2f"),
+        _tooltip("received", "Received, Mb/s", ".2f"),
+        _tooltip("queueing", "Queueing delay, ms"),
+    ]
+
+
+def _frame_tooltip() -> list[altair.Tooltip]:
+    return [
+        _tooltip("time", "Captured, s", ".3f"),
+        _tooltip("capture", "Capture", "d"),
+        altair.Tooltip("outcome:N", title="Outcome"),
+        altair.Tooltip("kind:N", title="Kind"),
+        _tooltip("delay_ms", "Video delay, ms"),
+        _tooltip("size_kb", "Size, kB"),
+        _tooltip("budget_kb", "Budget, kB"),
+        _tooltip("quantizer", "Quantizer", "d"),
+        _tooltip("ssim_db", "SSIM, dB"),
+    ]
+
+
+def _overview(end: float, brush: altair.Parameter) -> Any:
+    x = altair.X("time:Q", scale=altair.Scale(domain=[0, end], nice=False), axis=None)
+    y = altair.Y("capacity:Q", axis=None)
+    base = _data("series")
+    area = base.mark_area(interpolate="step-after", color=CAPACITY, opacity=0.35).encode(x=x, y=y).add_params(brush)
+    line = base.mark_line(color=RECEIVED, strokeWidth=1).encode(x=x, y=altair.Y("received:Q", axis=None))
+    return altair.layer(area, line).properties(width=PLOT_WIDTH, height=38)
+
+
+def _frame_overview(end: float, brush: altair.Parameter) -> Any:
+    x = altair.X("time:Q", scale=altair.Scale(domain=[0, end], nice=False), axis=None)
+    base = _data("frames").mark_tick(color=CAPACITY, opacity=0.5)
+    return base.encode(x=x).add_params(brush).properties(width=PLOT_WIDTH, height=38)
+
+
+def _link() -> Any:
+    colours = {"Capacity": CAPACITY, "Sent": SENT, "Received": RECEIVED}
+    base = _data("series")
+    area = base.mark_area(interpolate="step-after", opacity=0.28, clip=True)
+    line = base.mark_line(interpolate="step-after", strokeWidth=1.3, clip=True)
+    layers = altair.layer(
+        _named(area, "Capacity", colours, _upwards("capacity"), symbolType="square", symbolOpacity=1),
+        _named(line, "Sent", colours, _upwards("sent"), symbolType="square", symbolOpacity=1),
+        _named(line, "Received", colours, _upwards("received"), symbolType="square", symbolOpacity=1),
+        _column_tooltip(_data("series"), _series_tooltip()),
+    )
+    return _titled(layers, "Link", "Mb/s: what it could have carried, what entered it, what came out of it", 170)
+
+
+def _delay(frames: polars.DataFrame) -> Any:
+    base = _data("frames")
+    colour = altair.Color("fate:N", **_legend(FATES))
+    y = _upwards("delay_ms", type="log", nice=False, padding=8)
+    line = base.mark_line(color=FATES["Displayed"], opacity=0.3, strokeWidth=1, clip=True)
+    points = base.mark_point(filled=True, clip=True, opacity=0.9)
+    skipped = altair.datum.fate != "Displayed"
+    larger = altair.condition(skipped, altair.value(30), altair.value(9))
+    layers = [
+        line.encode(x=_time_axis(), y=y),
+        points.encode(x=_time_axis(), y=y, color=colour, size=larger),
+        points.transform_filter(skipped).encode(x=_time_axis(), y=y, color=colour, size=larger),
+    ]
+    if frames["delay_ms"].null_count() < len(frames):
+        for share, name in ((0.5, "median"), (0.95, "p95")):
+            value = frames["delay_ms"].quantile(share, "linear")
+            rule = altair.Chart(altair.InlineData([{"label": name}]))
+            at = rule.encode(y=altair.YDatum(value))
+            layers.append(at.mark_rule(strokeDash=[3, 3], color=BUDGET, opacity=0.8))
+            text = at.mark_text(align="right", baseline="bottom", dx=-4, dy=-2, color=BUDGET, fontSize=10)
+            layers.append(text.encode(x=altair.value("width"), text="label:N"))
+    layers.append(_column_tooltip(base, _frame_tooltip()))
+    return _titled(
+        altair.layer(*layers),
+        "Video delay",
+        "ms from each frame's capture until it or a later one is displayed",
+        190,
+    )
+
+
+def _queueing() -> Any:
+    base = _data("series")
+    area = base.mark_area(
+        interpolate="step-after", color=QUEUEING, opacity=0.45, clip=True, invalid="break-paths-show-domains"
+    )
+    layers = altair.layer(area.encode(x=_time_axis(), y=_upwards("queueing")), _column_tooltip(base, _series_tooltip()))
+    return _titled(
+        layers, "Queueing delay", "ms that datagrams spent in the link's queue, mean of those that came out", 80
+    )
+
+
+def _size(frames: polars.DataFrame) -> Any:
+    base = _data("frames")
+    colours = {**KINDS, "Budget": BUDGET}
+    largest = frames["size_kb"].max()
+    budgets = frames["budget_kb"].max()
+    # A budget far above all frames would press them flat: it leaves the chart at its upper edge.
+    limits = [limit for limit in (_times(largest, 2.0), _times(budgets, 1.05)) if limit]
+    y_scale: dict[str, Any] = {"domain": [0, min(limits)], "nice": False} if limits else {}
+    budget_line = base.mark_line(interpolate="step-after", strokeWidth=1.2, clip=True)
+    budget = _named(budget_line, "Budget", colours, _upwards("budget_kb", **y_scale))
+    points = base.mark_point(filled=True, size=11, opacity=0.85, clip=True).encode(
+        x=_time_axis(), y=_upwards("size_kb", **y_scale), color=altair.Color("kind:N", **_legend(colours))
+    )
+    layers = altair.layer(budget, points, _column_tooltip(base, _frame_tooltip()))
+    return _titled(layers, "Frame size and budget", "kB that each frame had, and that it might have had", 150)
+
+
+def _quantizer() -> Any:
+    base = _data("frames")
+    line = base.transform_filter("isValid(datum.quantizer)").mark_line(
+        interpolate="step-after", color=QUANTIZER, strokeWidth=1.2, clip=True
+    )
+    layers = altair.layer(
+        line.encode(
+            x=_time_axis(), y=_upwards("quantizer", domain=[0, 127], nice=False).axis(title=None, values=[0, 64, 127])
+        ),
+        _column_tooltip(base, _frame_tooltip()),
+    )
+    return _titled(layers, "Quantizer", "index of the frames sent: 0 is finest, 127 coarsest", 90)
+
+
+def _ssim() -> Any:
+    base = _data("frames")
+    shown = base.transform_filter("isValid(datum.ssim_db)")
+    y = _upwards("ssim_db", zero=False)
+    layers = altair.layer(
+        shown.mark_line(color=QUALITY, strokeWidth=1.2, clip=True).encode(x=_time_axis(), y=y),
+        _column_tooltip(base, _frame_tooltip()),
+    )
+    return _titled(layers, "SSIM", "dB of the frames displayed, against the frames captured", 110)
+
+
+def _distribution(field: str, name: str, whose: str, colour: str, scale: altair.Scale) -> Any:
+    base = (
+        _data("frames")
+        .transform_filter(f"isValid(datum.{field}) && datum.time >= from && datum.time <= to")
+        .transform_window(sort=[altair.SortField(field)], frame=[None, None], share="cume_dist()")
+    )
+    share = altair.Y("share:Q", scale=altair.Scale(domain=[0, 1]), axis=altair.Axis(title=None, format="%"))
+    x = altair.X(f"{field}:Q", scale=scale, axis=altair.Axis(title=None, format="~g"))
+    tooltip = [_tooltip(field, name), _tooltip("share", "Share of frames", ".1%")]
+    line = base.mark_line(interpolate="step-after", color=colour, strokeWidth=1.8).encode(x=x, y=share)
+    points = base.mark_point(opacity=0, size=60).encode(x=x, y=share, tooltip=tooltip)
+    return altair.layer(line, points).properties(
+        width=PLOT_WIDTH // 2 - 60,
+        height=220,
+        title=altair.TitleParams(name, subtitle=f"share of {whose} at most this"),
+    )
+
+
+def _times(value: Any, factor: float) -> float | None:
+    return float(value) * factor if isinstance(value, int | float) and value > 0 else None

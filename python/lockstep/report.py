@@ -1,0 +1,132 @@
+"""`lockstep-report`: one self-contained HTML page on a call, from its JSON document and its per-frame log."""
+
+import argparse
+import json
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import altair
+import jinja2
+import polars
+import vl_convert
+
+from lockstep import __version__, charts, summary, theme
+from lockstep.call_log import CallLogError, CallReport, load_call, load_frames
+
+VEGA_LITE_VERSION = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+"""The Vega-Lite that Altair writes for, and that the page brings along."""
+
+_BUNDLE = "window.vegaEmbed = vegaEmbed;"
+
+
+def render_html(report: CallReport, frames: polars.DataFrame | None) -> str:
+    """The report as one HTML page that loads nothing from elsewhere. Without `frames` it has the link's charts only."""
+    data = charts.datasets(report, frames)
+    payload = {
+        "timeline": _specification(charts.timeline(data)),
+        "distributions": _specification(charts.distributions(data)),
+        "datasets": {name: table.to_dict(as_series=False) for name, table in data.items()},
+        "end": charts.duration(data),
+        "marginLeft": charts.MARGIN_LEFT,
+        "configs": {"light": theme.configuration(dark=False), "dark": theme.configuration(dark=True)},
+    }
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_template), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    return environment.get_template("report.html.jinja").render(
+        title=summary.title(report),
+        description=summary.description(report),
+        headlines=summary.headlines(report),
+        scores=summary.scores(report),
+        configuration=summary.configuration(report),
+        counters=summary.counters(report),
+        has_timeline=bool(payload["timeline"]),
+        has_distributions=bool(payload["distributions"]),
+        has_frames=frames is not None,
+        lockstep=report.lockstep,
+        version=__version__,
+        payload=_script_json(payload),
+        vega=vl_convert.javascript_bundle(_BUNDLE, vl_version=VEGA_LITE_VERSION).replace("</script", "<\\/script"),
+    )
+
+
+def render_png(report: CallReport, frames: polars.DataFrame | None, scale: float = 2.0) -> bytes:
+    """The charts of the report as one picture, `scale` pixels to a point of the page. Needs no browser."""
+    data = charts.datasets(report, frames)
+    timeline = _specification(charts.timeline(data))
+    distributions = _specification(charts.distributions(data))
+    parts = [part for part in (timeline, distributions) if part]
+    if not parts:
+        raise CallLogError("there is nothing to draw: the call has neither a series nor frames")
+    tables: dict[str, Any] = {name: table.to_dicts() for name, table in data.items()}
+    for part in parts:
+        tables |= part.pop("datasets", {})
+    parameters = {parameter["name"]: parameter for part in reversed(parts) for parameter in part.pop("params", [])}
+    whole = {
+        "$schema": altair.SCHEMA_URL,
+        "title": {"text": summary.title(report), "fontSize": 18, "offset": 18},
+        "params": list(parameters.values()),
+        "vconcat": parts,
+        "spacing": 30,
+        "padding": 20,
+        "datasets": tables,
+        "config": theme.configuration(dark=False) | {"background": "white"},
+    }
+    return vl_convert.vegalite_to_png(whole, vl_version=VEGA_LITE_VERSION, scale=scale)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="lockstep-report", description=__doc__.partition(": ")[2])
+    parser.add_argument("call", type=Path, help="what `lockstep simulate --json` or `lockstep call --json` wrote")
+    parser.add_argument("--frames", type=Path, metavar="FRAMES", help="its per-frame log, .csv or .parquet")
+    parser.add_argument("--output", type=Path, default=Path("report.html"), help="the page (default: %(default)s)")
+    parser.add_argument("--png", type=Path, help="the charts as a picture, too")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    options = parser.parse_args(arguments)
+    try:
+        report = load_call(options.call)
+        frames = None if options.frames is None else load_frames(options.frames)
+        _write(options.output, render_html(report, frames).encode())
+        print(f"report: {options.output.resolve().as_uri()}")
+        if options.png is not None:
+            _write(options.png, render_png(report, frames))
+            print(f"picture: {options.png}")
+    except CallLogError as error:
+        print(f"lockstep-report: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise CallLogError(f"{path}: {error.strerror or error}") from error
+
+
+def _specification(chart: altair.VConcatChart | altair.HConcatChart) -> dict[str, Any]:
+    """The chart without what a page says once for all; empty where there is nothing to draw."""
+    if not (chart.vconcat if isinstance(chart, altair.VConcatChart) else chart.hconcat):
+        return {}
+    specification: dict[str, Any] = chart.to_dict()
+    for key in ("$schema", "config"):
+        specification.pop(key, None)
+    return specification
+
+
+def _script_json(value: Any) -> str:
+    """JSON that may stand in a script element, whatever texts are in it."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _template(name: str) -> str:
+    return (resources.files("lockstep") / "templates" / name).read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
