@@ -1,0 +1,281 @@
+//! Each end alone, against datagrams made by hand.
+
+use std::time::Duration;
+
+use lockstep_transport::wire::{Acknowledgement, Data, Datagram, Hello, ReceivedFragment, VideoFormat};
+use lockstep_transport::{
+    DropReason, Estimate, OutgoingFrame, Receiver, ReceiverConfig, ReceiverEvent, Sender, SenderConfig, SenderEvent,
+    StateId,
+};
+use lockstep_units::Timestamp;
+
+const FORMAT: VideoFormat = VideoFormat { width: 64, height: 48, frame_rate_numerator: 30, frame_rate_denominator: 1 };
+
+fn at(milliseconds: u64) -> Timestamp {
+    Timestamp::from_millis(milliseconds)
+}
+
+fn state(frame: u32) -> StateId {
+    StateId(u64::from(frame) + 100)
+}
+
+fn encoded(datagram: Datagram) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    datagram.encode(&mut bytes);
+    bytes
+}
+
+/// A frame of one fragment, the sequence number being the frame's.
+fn frame(number: u32, source: StateId) -> Data {
+    Data {
+        connection: 1,
+        sequence: number,
+        frame: number,
+        fragment: 0,
+        fragments: 1,
+        source,
+        target: state(number),
+        sent_at: at(u64::from(number)),
+        captured: at(0),
+        idle: 0,
+        keep_from: 0,
+        anchor: 0,
+        pinned: None,
+        key_frame: false,
+        payload: vec![number as u8],
+    }
+}
+
+fn receiver() -> Receiver {
+    Receiver::new(ReceiverConfig { connection: Some(1), ..ReceiverConfig::default() })
+}
+
+/// Gives a fragment to the receiver and decodes what it hands out, except `bad`; returns the frames handed out.
+fn give(receiver: &mut Receiver, data: Data, bad: Option<u32>) -> Vec<u32> {
+    receiver.handle_datagram(at(100), &encoded(Datagram::Data(data)));
+    let mut frames = Vec::new();
+    while let Some(event) = receiver.poll_event() {
+        if let ReceiverEvent::Frame { frame, target, .. } = event {
+            frames.push(frame);
+            if bad == Some(frame) { receiver.frame_failed(frame) } else { receiver.frame_decoded(frame, target) }
+        }
+    }
+    frames
+}
+
+fn acknowledgement(receiver: &mut Receiver, now: Timestamp) -> Acknowledgement {
+    let bytes = receiver.poll_transmit(now).expect("an acknowledgement is due");
+    match Datagram::decode(&bytes) {
+        Ok(Datagram::Acknowledgement(acknowledgement)) => acknowledgement,
+        other => panic!("not an acknowledgement: {other:?}"),
+    }
+}
+
+#[test]
+fn frames_that_arrive_backwards_are_handed_out_forwards() {
+    let mut receiver = receiver();
+    for number in (1..10).rev() {
+        assert_eq!(give(&mut receiver, frame(number, state(number - 1)), None), [] as [u32; 0]);
+    }
+    assert_eq!(give(&mut receiver, frame(0, StateId::EMPTY), None), (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_older_frame_is_decoded_after_a_newer_one_only_if_a_waiting_one_needs_it() {
+    for needed in [true, false] {
+        let mut receiver = receiver();
+        assert_eq!(give(&mut receiver, frame(0, StateId::EMPTY), None), [0]);
+        if needed {
+            give(&mut receiver, frame(4, state(1)), None);
+        }
+        assert_eq!(give(&mut receiver, frame(3, state(0)), None), [3]);
+        let late = give(&mut receiver, frame(1, state(0)), None);
+        assert_eq!(late, if needed { vec![1, 4] } else { vec![] });
+        assert_eq!(receiver.statistics().refused, u64::from(!needed));
+    }
+}
+
+#[test]
+fn a_state_that_a_waiting_frame_needs_outlives_the_senders_leave() {
+    let mut receiver = receiver();
+    give(&mut receiver, frame(0, StateId::EMPTY), None);
+    let fragments = |fragment, sequence| Data { fragment, fragments: 2, sequence, ..frame(2, state(0)) };
+    give(&mut receiver, fragments(0, 2), None);
+    let leave = Data { keep_from: 1, anchor: 1, ..frame(1, StateId::EMPTY) };
+    let leave = Data { sequence: 3, ..leave };
+    give(&mut receiver, leave, None);
+    assert!(receiver.holds(state(0)));
+    assert_eq!(give(&mut receiver, Data { keep_from: 1, anchor: 1, ..fragments(1, 4) }, None), [2]);
+    assert!(!receiver.holds(state(0)) && receiver.holds(state(1)) && receiver.holds(state(2)));
+}
+
+#[test]
+fn a_frame_that_fails_or_yields_another_state_is_refused_and_not_held() {
+    let mut receiver = receiver();
+    assert_eq!(give(&mut receiver, frame(0, StateId::EMPTY), Some(0)), [0]);
+    receiver.handle_datagram(at(100), &encoded(Datagram::Data(frame(1, StateId::EMPTY))));
+    receiver.frame_decoded(1, StateId(55));
+    let acknowledgement = acknowledgement(&mut receiver, at(100));
+    assert_eq!((acknowledgement.refused, acknowledgement.catalogue), (vec![1, 0], vec![]));
+    let events: Vec<_> = std::iter::from_fn(|| receiver.poll_event()).collect();
+    assert!(events.contains(&ReceiverEvent::Release(StateId(55))));
+    receiver.frame_decoded(1, state(1));
+    assert_eq!((receiver.statistics().failed, receiver.statistics().unknown_verdicts), (2, 1));
+}
+
+#[test]
+fn a_verdict_is_acknowledged_like_an_arrival() {
+    let mut receiver = receiver();
+    receiver.handle_datagram(at(100), &encoded(Datagram::Data(frame(0, StateId::EMPTY))));
+    let first = acknowledgement(&mut receiver, at(100));
+    assert_eq!((first.fragments.len(), first.catalogue.len(), first.hold), (1, 0, Duration::ZERO));
+    assert_eq!(receiver.poll_transmit(at(100)), None);
+    receiver.frame_decoded(0, state(0));
+    let second = acknowledgement(&mut receiver, at(112));
+    assert_eq!((second.catalogue, second.hold), (vec![(0, state(0))], Duration::from_millis(12)));
+}
+
+#[test]
+fn many_arrivals_between_two_polls_are_all_acknowledged() {
+    let mut receiver = receiver();
+    for number in 0..40 {
+        receiver.handle_datagram(at(100), &encoded(Datagram::Data(frame(number, state(90)))));
+    }
+    let mut listed = Vec::new();
+    while let Some(bytes) = receiver.poll_transmit(at(100)) {
+        let Ok(Datagram::Acknowledgement(acknowledgement)) = Datagram::decode(&bytes) else { continue };
+        assert!(acknowledgement.fragments.len() <= 12);
+        listed.extend(acknowledgement.fragments.iter().map(|fragment| fragment.frame));
+    }
+    listed.sort_unstable();
+    listed.dedup();
+    assert_eq!(listed, (0..40).collect::<Vec<_>>());
+    assert_eq!(receiver.statistics().acknowledgements, 4);
+}
+
+#[test]
+fn the_window_forgets_old_frames_and_its_bytes_are_bounded() {
+    let mut receiver = Receiver::new(ReceiverConfig {
+        connection: Some(1),
+        window_bytes: 10_000,
+        window: 8,
+        ..ReceiverConfig::default()
+    });
+    let mut dropped = Vec::new();
+    for number in 0..30 {
+        let data = Data { payload: vec![0; 1_000], ..frame(number, StateId(7)) };
+        receiver.handle_datagram(at(1), &encoded(Datagram::Data(Data { fragments: 2, ..data.clone() })));
+        receiver.handle_datagram(at(1), &encoded(Datagram::Data(Data { fragments: 2, fragment: 1, ..data })));
+        while let Some(event) = receiver.poll_event() {
+            if let ReceiverEvent::Dropped { frame, reason } = event {
+                assert_eq!(reason, DropReason::NoRoom);
+                dropped.push(frame);
+            }
+        }
+    }
+    assert_eq!(dropped, (0..26).collect::<Vec<_>>(), "four frames of 2,128 bytes fit");
+    receiver.handle_datagram(at(1), &encoded(Datagram::Data(Data { fragments: 2, ..frame(21, StateId(7)) })));
+    assert_eq!(receiver.statistics().late, 1);
+}
+
+#[test]
+fn data_cannot_choose_the_connection_and_the_first_hello_does() {
+    let mut receiver = Receiver::new(ReceiverConfig::default());
+    assert_eq!(give(&mut receiver, frame(0, StateId::EMPTY), None), [] as [u32; 0]);
+    assert_eq!(receiver.statistics().before_hello, 1);
+    for connection in [1, 2] {
+        receiver.handle_datagram(at(1), &encoded(Datagram::Hello(Hello { connection, format: FORMAT })));
+    }
+    assert_eq!(receiver.statistics().foreign, 1);
+    assert_eq!(give(&mut receiver, frame(0, StateId::EMPTY), None), [0]);
+}
+
+/// A sender after its hello, and frames of one fragment, each from `next_source`, sent a millisecond apart.
+fn sender(frames: u32) -> Sender {
+    let mut sender = Sender::new(SenderConfig::new(1, FORMAT));
+    assert!(sender.poll_transmit(at(0)).is_some(), "the hello");
+    (0..frames).for_each(|number| send(&mut sender, number));
+    sender
+}
+
+fn send(sender: &mut Sender, number: u32) {
+    let source = sender.next_source();
+    let now = at(u64::from(number));
+    let frame = OutgoingFrame { source, target: state(number), captured: now, key_frame: false, payload: vec![1] };
+    assert_eq!(sender.send_frame(now, frame), Ok(number));
+    assert!(sender.poll_transmit(now).is_some());
+}
+
+/// An acknowledgement of the fragments of `frames`, the newest last, that says that `held` are held.
+fn acknowledge(sequence: u32, frames: &[u32], held: &[u32]) -> Acknowledgement {
+    let newest = frames.last().copied().unwrap_or(0);
+    let fragments = frames.iter().map(|&frame| ReceivedFragment { frame, fragment: 0, arrived_at: at(5_000) });
+    Acknowledgement {
+        connection: 1,
+        sequence,
+        sent_at: at(5_000),
+        highest: newest,
+        echo: at(u64::from(newest)),
+        hold: Duration::ZERO,
+        received: frames.len() as u32,
+        estimate: Estimate::default(),
+        fragments: fragments.collect(),
+        catalogue: held.iter().map(|&frame| (frame, state(frame))).collect(),
+        refused: Vec::new(),
+    }
+}
+
+fn hear(sender: &mut Sender, now: u64, acknowledgement: Acknowledgement) {
+    sender.handle_datagram(at(now), &encoded(Datagram::Acknowledgement(acknowledgement)));
+    assert_eq!(sender.statistics().absurd, 0);
+}
+
+#[test]
+fn a_frame_that_the_receiver_refuses_is_no_source() {
+    let mut sender = sender(3);
+    hear(&mut sender, 100, acknowledge(0, &[0, 1], &[0]));
+    assert_eq!(sender.next_source(), state(2));
+    hear(&mut sender, 101, Acknowledgement { refused: vec![1], ..acknowledge(1, &[0, 1], &[0]) });
+    assert_eq!(sender.next_source(), state(0));
+    let events: Vec<_> = std::iter::from_fn(|| sender.poll_event()).collect();
+    assert!(events.contains(&SenderEvent::FrameLost(1)));
+}
+
+#[test]
+fn a_loss_that_was_none_is_taken_back() {
+    let mut sender = sender(6);
+    hear(&mut sender, 100, acknowledge(0, &[0, 2, 3, 4, 5], &[0]));
+    assert_eq!((sender.next_source(), sender.in_flight().fragments), (state(0), 0));
+    hear(&mut sender, 101, Acknowledgement { received: 6, highest: 5, echo: at(5), ..acknowledge(1, &[1], &[0]) });
+    assert_eq!(sender.next_source(), state(5), "the chain is whole");
+    assert_eq!((sender.statistics().fragments_lost, sender.statistics().spurious), (1, 1));
+}
+
+#[test]
+fn what_the_receiver_held_back_is_not_the_paths_time() {
+    let mut sender = sender(1);
+    hear(&mut sender, 100, Acknowledgement { hold: Duration::from_millis(30), ..acknowledge(0, &[0], &[]) });
+    assert_eq!(sender.round_trip_time().expect("measured").latest, Duration::from_millis(70));
+}
+
+#[test]
+fn a_state_that_the_receiver_lost_is_no_source() {
+    let mut sender = sender(2);
+    hear(&mut sender, 100, acknowledge(0, &[0, 1], &[1, 0]));
+    assert_eq!(sender.next_source(), state(1));
+    hear(&mut sender, 101, acknowledge(1, &[0, 1], &[]));
+    assert_eq!(sender.next_source(), StateId::EMPTY);
+}
+
+#[test]
+fn as_long_as_news_comes_a_growing_queue_is_no_loss() {
+    let mut sender = sender(40);
+    // The queue grows by 8 ms a frame, the smoothed round-trip time lags behind.
+    for number in 0..40u32 {
+        let frames: Vec<u32> = (number.saturating_sub(5)..=number).collect();
+        let now = 50 + 9 * u64::from(number);
+        sender.handle_timeout(at(now));
+        hear(&mut sender, now, Acknowledgement { received: number + 1, ..acknowledge(number, &frames, &[]) });
+    }
+    assert_eq!((sender.statistics().fragments_lost, sender.in_flight().fragments), (0, 0));
+}
