@@ -301,6 +301,15 @@ mod tests {
     }
 
     #[test]
+    fn news_that_comes_late_gives_the_rest_time() {
+        let mut loss = ten();
+        (0..100).for_each(|_| loss.sample(ROUND_TRIP));
+        assert_eq!(loss.timeout(), Some(at(110)));
+        loss.acknowledge(at(109), 0);
+        assert_eq!(loss.timeout(), Some(at(119)), "the margin from the last news on");
+    }
+
+    #[test]
     fn a_late_acknowledgement_widens_the_threshold_and_calm_narrows_it() {
         let mut loss = ten();
         loss.acknowledge(at(101), 6);
