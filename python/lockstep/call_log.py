@@ -118,6 +118,7 @@ def load_call(path: Path) -> CallReport:
 
     Raises:
         CallLogError: if the file cannot be read or is no such document.
+
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=CallReport)
@@ -134,6 +135,7 @@ def load_frames(path: Path) -> polars.DataFrame:
 
     Raises:
         CallLogError: if the file cannot be read or is no frame log.
+
     """
     try:
         match path.suffix:

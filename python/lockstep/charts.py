@@ -14,6 +14,8 @@ PLOT_WIDTH = 1000
 """Width of a plot where nothing says how wide the page is, pixels."""
 MARGIN_LEFT = 52
 """Room for the labels of a vertical axis, the same for all so that the time axes stand below each other, pixels."""
+MARGIN_RIGHT = 48
+"""Room for what is written beside a line, pixels."""
 MOST_BINS = 600
 """A series of more points is drawn as means over several: a screen has no more columns to tell apart."""
 
@@ -269,7 +271,7 @@ def _delay(frames: polars.DataFrame) -> Any:
             rule = altair.Chart(altair.InlineData([{"label": name}]))
             at = rule.encode(y=altair.YDatum(value))
             layers.append(at.mark_rule(strokeDash=[3, 3], color=BUDGET, opacity=0.8))
-            text = at.mark_text(align="right", baseline="bottom", dx=-4, dy=-2, color=BUDGET, fontSize=10)
+            text = at.mark_text(align="left", baseline="middle", dx=6, color=BUDGET, fontSize=10)
             layers.append(text.encode(x=altair.value("width"), text="label:N"))
     layers.append(_column_tooltip(base, _frame_tooltip()))
     return _titled(
@@ -301,8 +303,13 @@ def _size(frames: polars.DataFrame) -> Any:
     y_scale: dict[str, Any] = {"domain": [0, min(limits)], "nice": False} if limits else {}
     budget_line = base.mark_line(interpolate="step-after", strokeWidth=1.2, clip=True)
     budget = _named(budget_line, "Budget", colours, _upwards("budget_kb", **y_scale))
-    points = base.mark_point(filled=True, size=11, opacity=0.85, clip=True).encode(
-        x=_time_axis(), y=_upwards("size_kb", **y_scale), color=altair.Color("kind:N", **_legend(colours))
+    ordinary = altair.datum.kind == "Frame"
+    size = altair.condition(ordinary, altair.value(11), altair.value(36))
+    points = base.mark_point(filled=True, opacity=0.85, clip=True).encode(
+        x=_time_axis(),
+        y=_upwards("size_kb", **y_scale),
+        color=altair.Color("kind:N", **_legend(colours)),
+        size=size,
     )
     layers = altair.layer(budget, points, _column_tooltip(base, _frame_tooltip()))
     return _titled(layers, "Frame size and budget", "kB that each frame had, and that it might have had", 150)

@@ -30,6 +30,7 @@ def render_html(report: CallReport, frames: polars.DataFrame | None) -> str:
         "datasets": {name: table.to_dict(as_series=False) for name, table in data.items()},
         "end": charts.duration(data),
         "marginLeft": charts.MARGIN_LEFT,
+        "marginRight": charts.MARGIN_RIGHT,
         "configs": {"light": theme.configuration(dark=False), "dark": theme.configuration(dark=True)},
     }
     environment = jinja2.Environment(

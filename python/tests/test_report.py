@@ -1,0 +1,144 @@
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+
+from lockstep import __version__, charts, summary, version
+from lockstep.call_log import CallReport, load_call, load_frames
+from lockstep.report import main, render_html, render_png
+
+NOTHING = CallReport(lockstep="0.1.0", kind="simulate")
+
+
+class References(HTMLParser):
+    """Collects what a page would load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [f"{tag} {value}" for name, value in attrs if name in ("src", "href") and value]
+
+
+def payload(page: str) -> dict[str, Any]:
+    match = re.search(r"^const report = (.*);$", page, re.MULTILINE)
+    assert match is not None
+    value: dict[str, Any] = json.loads(match[1])
+    return value
+
+
+def test_the_page_loads_nothing_from_elsewhere(call: tuple[Path, Path]) -> None:
+    page = render_html(load_call(call[0]), load_frames(call[1]))
+    references = References()
+    references.feed(page)
+    assert references.found == []
+    assert "@import" not in page
+    assert len(page) < 1_500_000
+
+
+def test_the_page_shows_every_score_with_its_definition(call: tuple[Path, Path]) -> None:
+    report = load_call(call[0])
+    page = render_html(report, load_frames(call[1]))
+    scores = summary.scores(report)
+    assert len(scores) == 19
+    for score in scores:
+        assert score.name in page
+        assert score.value in page
+        assert score.value != "–"
+        assert score.definition.endswith(".")
+
+
+def test_the_data_of_every_frame_is_in_the_page_once(call: tuple[Path, Path]) -> None:
+    frames = load_frames(call[1])
+    data = payload(render_html(load_call(call[0]), frames))["datasets"]
+    assert data["frames"]["capture"] == frames["capture"].to_list()
+    assert len(data["series"]["time"]) == 60
+
+
+def test_a_call_without_a_frame_log_has_the_charts_of_its_link(call: tuple[Path, Path]) -> None:
+    page = render_html(load_call(call[0]), None)
+    assert payload(page)["distributions"] == {}
+    assert payload(page)["timeline"] != {}
+    assert "No frame log" in page
+
+
+@pytest.mark.parametrize("dropped", [["ssim", "psnr_db"], ["displayed_at", "ssim"], ["budget"], ["video_delay"]])
+def test_columns_that_are_null_throughout_leave_their_charts_out(call: tuple[Path, Path], dropped: list[str]) -> None:
+    frames = load_frames(call[1]).with_columns(polars.lit(None, dtype=polars.Float64).alias(name) for name in dropped)
+    report = load_call(call[0])
+    assert render_html(report, frames)
+    assert render_png(report, frames).startswith(b"\x89PNG")
+
+
+def test_a_call_of_nothing_has_a_page() -> None:
+    page = render_html(NOTHING, None)
+    assert payload(page)["timeline"] == {}
+    assert "Simulated call" in page
+
+
+def test_an_empty_frame_log_has_a_page(call: tuple[Path, Path]) -> None:
+    empty = load_frames(call[1]).clear()
+    assert payload(render_html(NOTHING, empty))["timeline"] == {}
+    assert payload(render_html(load_call(call[0]), empty))["distributions"] == {}
+
+
+def test_texts_of_the_call_cannot_leave_their_place_in_the_page(call: tuple[Path, Path]) -> None:
+    evil = "</script><script>alert(1)</script>"
+    document = json.loads(call[0].read_text())
+    document["config"]["trace"] = evil
+    document["counters"] = {evil: {evil: 1}}
+    call[0].write_text(json.dumps(document))
+    frames = load_frames(call[1]).with_columns(polars.lit(evil).alias("outcome"))
+    assert "<script>alert" not in render_html(load_call(call[0]), frames)
+
+
+def test_the_same_call_makes_the_same_page(call: tuple[Path, Path]) -> None:
+    report, frames = load_call(call[0]), load_frames(call[1])
+    assert render_html(report, frames) == render_html(report, frames)
+
+
+def test_a_long_series_is_drawn_as_means_that_keep_its_total() -> None:
+    from lockstep.call_log import Series
+
+    series = Series(capacity_bps=[float(1_000_000 * (index % 10)) for index in range(6000)])
+    table = charts.datasets(CallReport(lockstep="", kind="call", series=series), None)["series"]
+    assert len(table) == charts.MOST_BINS
+    assert table["capacity"].to_list() == [4.5] * charts.MOST_BINS
+    assert table["end"].item(-1) == 600.0
+
+
+def test_the_title_says_what_was_run(call: tuple[Path, Path]) -> None:
+    report = load_call(call[0])
+    assert summary.title(report) == "Live call of 6 s over a generated cellular trace (mean=4mbps,seed=1)"
+    assert "20 ms of propagation delay each way, a queue of 256 packets" in summary.description(report)
+
+
+def test_the_command_writes_page_and_picture(
+    call: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, picture = tmp_path / "new" / "report.html", tmp_path / "report.png"
+    arguments = [str(call[0]), "--frames", str(call[1]), "--output", str(page), "--png", str(picture)]
+    assert main(arguments) == 0
+    assert page.read_text().startswith("<!doctype html>")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert page.as_uri() in capsys.readouterr().out
+
+
+def test_the_command_says_in_one_line_what_is_wrong(
+    call: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nowhere = str(tmp_path / "call.json" / "report.html")
+    for arguments in ([str(tmp_path / "none.json")], [str(call[1])], [str(call[0]), "--output", nowhere]):
+        assert main(arguments) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("lockstep-report: ")
+        assert error.count("\n") == 1
+
+
+def test_the_extension_and_the_package_have_one_version() -> None:
+    assert __version__ == version() == "0.1.0"
