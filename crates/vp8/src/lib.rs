@@ -1,5 +1,20 @@
 //! A purely functional VP8 codec (RFC 6386): state in, frame and state out.
+#![deny(unsafe_code)]
 
+mod bool_decoder;
+mod decoder;
+mod frame;
+mod header;
+mod loop_filter;
+mod macroblock;
 mod picture;
+mod predict;
+mod probabilities;
+mod quantization;
+mod state;
+mod tables;
+mod transform;
 
+pub use decoder::{DecodeError, decode};
 pub use picture::{MAXIMUM_DIMENSION, Picture, PictureError, Plane};
+pub use state::State;

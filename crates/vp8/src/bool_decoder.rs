@@ -1,0 +1,102 @@
+//! The boolean entropy decoder (RFC 6386, section 7).
+
+/// Reads booleans from a partition; past its end it reads zeros, as the reference decoder does.
+#[derive(Debug, Clone)]
+pub(crate) struct BoolDecoder<'a> {
+    input: &'a [u8],
+    /// Bits not yet decided, the next one at the top.
+    value: u64,
+    /// How many bits of `value` below the top eight are there; negative when bytes must be read.
+    bits: i32,
+    range: u32,
+}
+
+impl<'a> BoolDecoder<'a> {
+    /// A decoder at the start of `input`.
+    pub(crate) fn new(input: &'a [u8]) -> Self {
+        let mut decoder = Self { input, value: 0, bits: -8, range: 255 };
+        decoder.fill();
+        decoder
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fill_slowly(&mut self) {
+        while self.bits < 0 {
+            let byte = match self.input.split_first() {
+                Some((&byte, rest)) => {
+                    self.input = rest;
+                    byte
+                }
+                None => 0,
+            };
+            self.value = self.value << 8 | u64::from(byte);
+            self.bits += 8;
+        }
+    }
+
+    #[inline(always)]
+    fn fill(&mut self) {
+        if let Some((bytes, rest)) = self.input.split_first_chunk::<4>() {
+            self.value = self.value << 32 | u64::from(u32::from_be_bytes(*bytes));
+            self.bits += 32;
+            self.input = rest;
+        } else {
+            self.fill_slowly();
+        }
+    }
+
+    /// One boolean whose probability of being false is `probability / 256`.
+    #[inline(always)]
+    pub(crate) fn read_bool(&mut self, probability: u8) -> bool {
+        if self.bits < 0 {
+            self.fill();
+        }
+        let split = 1 + (((self.range - 1) * u32::from(probability)) >> 8);
+        let top = (self.value >> self.bits) as u32;
+        let bit = top >= split;
+        let range = if bit { self.range - split } else { split };
+        if bit {
+            self.value -= u64::from(split) << self.bits;
+        }
+        let shift = range.leading_zeros() - 24;
+        self.range = range << shift;
+        self.bits -= shift as i32;
+        bit
+    }
+
+    /// A boolean that is as likely true as false.
+    #[inline]
+    pub(crate) fn read_flag(&mut self) -> bool {
+        self.read_bool(128)
+    }
+
+    /// `bits` bits, the most significant first.
+    pub(crate) fn read_literal(&mut self, bits: u32) -> u32 {
+        (0..bits).fold(0, |value, _| value << 1 | u32::from(self.read_flag()))
+    }
+
+    /// A magnitude of `bits` bits and its sign.
+    pub(crate) fn read_signed(&mut self, bits: u32) -> i32 {
+        let magnitude = self.read_literal(bits) as i32;
+        if self.read_flag() { -magnitude } else { magnitude }
+    }
+
+    /// A flag, and if it is set a signed value (section 9.3 and elsewhere).
+    pub(crate) fn read_optional_signed(&mut self, bits: u32) -> Option<i32> {
+        self.read_flag().then(|| self.read_signed(bits))
+    }
+
+    /// A leaf of `tree` (section 8.1); the probability of node `n` is `probabilities[n / 2]`.
+    #[inline]
+    pub(crate) fn read_tree(&mut self, tree: &[i8], probabilities: &[u8]) -> u8 {
+        let mut node = 0usize;
+        loop {
+            let next = tree[node + usize::from(self.read_bool(probabilities[node >> 1]))];
+            if next <= 0 {
+                return -next as u8;
+            }
+            node = next as usize;
+        }
+    }
+}

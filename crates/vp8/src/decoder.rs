@@ -1,0 +1,250 @@
+//! Decoding of one frame (RFC 6386, sections 5 and 9 to 15).
+
+mod modes;
+mod reconstruct;
+mod residual;
+
+use std::sync::Arc;
+
+use crate::bool_decoder::BoolDecoder;
+use crate::frame::{Frame, FrameBuffer, FrameLayout};
+use crate::header::{BufferCopy, FrameHeader, FrameSize, FrameTag, Inherited, ReferenceUpdates, Segmentation};
+use crate::loop_filter::filter_frame;
+use crate::picture::Picture;
+use crate::predict::inter::Interpolation;
+use crate::probabilities::Probabilities;
+use crate::quantization::Steps;
+use crate::state::{Contents, References, State};
+
+/// Why a frame could not be decoded. The state that it was to be decoded from is as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The frame ends within its own header.
+    #[error("frame of {actual} bytes is shorter than its header of {expected}")]
+    Truncated {
+        /// Bytes that the header needs.
+        expected: usize,
+        /// Bytes that are there.
+        actual: usize,
+    },
+    /// A key frame does not begin with 9d 01 2a.
+    #[error("key frame begins with {0:02x?} instead of the start code 9d 01 2a")]
+    StartCode([u8; 3]),
+    /// A key frame of no size.
+    #[error("key frame says its size is {width}x{height}")]
+    EmptySize {
+        /// Width, luma samples.
+        width: u16,
+        /// Height, luma samples.
+        height: u16,
+    },
+    /// The first partition or the table of partitions reaches beyond the frame.
+    #[error("partition of {expected} bytes reaches beyond the {actual} bytes that are left")]
+    Partition {
+        /// Bytes that the frame says.
+        expected: usize,
+        /// Bytes that are there.
+        actual: usize,
+    },
+    /// A key frame is too short for its size: less than one bit for each 8 macroblocks.
+    #[error("key frame of {bytes} bytes is too short for {macroblocks} macroblocks")]
+    ImplausibleSize {
+        /// Bytes of the frame.
+        bytes: usize,
+        /// Macroblocks of its size.
+        macroblocks: usize,
+    },
+    /// An inter frame came before any key frame.
+    #[error("inter frame without a key frame before it")]
+    NoReference,
+}
+
+/// A key frame must have at least one byte for so many macroblocks. The least that a macroblock can cost is its skip
+/// flag and modes at probabilities near one, a few hundredths of a bit each; real encoders need a bit at least.
+const MACROBLOCKS_PER_BYTE: usize = 256;
+
+/// Decodes `frame` from `state`: gives the state behind it and the picture.
+///
+/// A pure function: nothing but the arguments matters, and `state` can be decoded from again. A frame without bytes
+/// repeats the last picture, as in the reference decoder. Partitions that end early read as zeros. Where a frame is not
+/// to be shown ([`State::is_shown`]) its picture is given all the same.
+///
+/// # Errors
+/// If the frame's header cannot be, or the frame needs a reference that the state does not have. Memory is bounded by the
+/// frame's length: a key frame's size must be plausible for it.
+pub fn decode(state: &State, frame: &[u8]) -> Result<(State, Picture), DecodeError> {
+    if frame.is_empty() {
+        let picture = state.last_picture().ok_or(DecodeError::NoReference)?;
+        return Ok((state.clone(), picture));
+    }
+    let (tag, rest) = FrameTag::parse(frame)?;
+    if tag.first_partition > rest.len() {
+        return Err(DecodeError::Partition { expected: tag.first_partition, actual: rest.len() });
+    }
+    let contents = state.contents();
+    let size = match tag.size {
+        Some(size) => {
+            let macroblocks = usize::from(size.width).div_ceil(16) * usize::from(size.height).div_ceil(16);
+            if frame.len() * MACROBLOCKS_PER_BYTE < macroblocks {
+                return Err(DecodeError::ImplausibleSize { bytes: frame.len(), macroblocks });
+            }
+            size
+        }
+        None => contents.size,
+    };
+    if !tag.key_frame && contents.references.is_none() {
+        return Err(DecodeError::NoReference);
+    }
+    let inherited = inherit(contents, tag.key_frame);
+    let (first, rest) = rest.split_at(tag.first_partition);
+    let mut modes_reader = BoolDecoder::new(first);
+    let header = FrameHeader::parse(tag.key_frame, &mut modes_reader, &inherited);
+    let mut partitions = split_partitions(rest, 1 << header.partitions_log2)?;
+
+    let layout = FrameLayout::new(usize::from(size.width), usize::from(size.height));
+    let same_size = (contents.size.width, contents.size.height) == (size.width, size.height);
+    let segments = if same_size { contents.segment_map.clone() } else { Arc::default() };
+    let macroblocks = modes::read_modes(&mut modes_reader, &header, tag.key_frame, &layout, &segments);
+    let mut macroblocks = macroblocks;
+    let steps = Steps::of_segments(&header.quantizer, &header.segmentation);
+    let mut buffer = FrameBuffer::new(layout);
+    let interpolation = if tag.version == 0 { Interpolation::SixTap } else { Interpolation::Bilinear };
+    let mut reconstruction = reconstruct::Reconstruction {
+        layout,
+        references: contents.references.as_ref(),
+        interpolation,
+        full_sample_chroma: tag.version >= 3,
+    };
+    let mut residuals = residual::ResidualReader::new(layout.columns);
+    for row in 0..layout.rows {
+        let partition = row & (partitions.len() - 1);
+        residuals.begin_row();
+        for column in 0..layout.columns {
+            let info = &mut macroblocks[row * layout.columns + column];
+            let residual = residuals.read(
+                &mut partitions[partition],
+                column,
+                info,
+                &header.probabilities.coefficients,
+                &steps[usize::from(info.segment)],
+            );
+            reconstruction.macroblock(buffer.samples_mut(), column, row, info, residual);
+        }
+    }
+    filter_frame(
+        buffer.samples_mut(),
+        &layout,
+        &macroblocks,
+        tag.key_frame,
+        &header.loop_filter,
+        &header.loop_filter_deltas,
+        &header.segmentation,
+    );
+    let decoded = buffer.finish();
+    let picture = decoded.picture(usize::from(size.width), usize::from(size.height));
+    let map = segment_map(&header.segmentation, segments, || macroblocks.iter().map(|info| info.segment).collect());
+    let next = succeed(contents, &tag, size, header, decoded, map);
+    Ok((next, picture))
+}
+
+/// What the frame's header builds on: a key frame begins anew (section 9.3, 9.6, 9.11).
+pub(crate) fn inherit(contents: &Contents, key_frame: bool) -> Inherited {
+    if key_frame {
+        return Inherited {
+            segmentation: Segmentation::default(),
+            loop_filter_deltas: Default::default(),
+            probabilities: Probabilities::default(),
+            golden_sign_bias: false,
+            altref_sign_bias: false,
+        };
+    }
+    Inherited {
+        segmentation: contents.segmentation,
+        loop_filter_deltas: contents.loop_filter_deltas,
+        probabilities: contents.probabilities.clone(),
+        golden_sign_bias: contents.golden_sign_bias,
+        altref_sign_bias: contents.altref_sign_bias,
+    }
+}
+
+/// The segment map after a frame: what it wrote, or what was there.
+pub(crate) fn segment_map(
+    segmentation: &Segmentation,
+    before: Arc<[u8]>,
+    written: impl FnOnce() -> Arc<[u8]>,
+) -> Arc<[u8]> {
+    if segmentation.enabled && segmentation.update_map { written() } else { before }
+}
+
+/// The state behind a frame. `header` is what it said, `decoded` what it shows.
+pub(crate) fn succeed(
+    before: &Contents,
+    tag: &FrameTag,
+    size: FrameSize,
+    header: FrameHeader,
+    decoded: Frame,
+    segment_map: Arc<[u8]>,
+) -> State {
+    let references = update_references(before.references.as_ref(), &header.references, &decoded);
+    let probabilities = if header.refresh_entropy {
+        header.probabilities
+    } else {
+        inherit(before, tag.key_frame).probabilities
+    };
+    let unreferenced = (!references.all().iter().any(|reference| reference.is(&decoded))).then_some(decoded);
+    State::new(Contents {
+        size,
+        version: tag.version,
+        references: Some(references),
+        probabilities,
+        segmentation: Segmentation { update_map: false, update_data: false, ..header.segmentation },
+        segment_map,
+        loop_filter_deltas: header.loop_filter_deltas,
+        golden_sign_bias: header.references.golden_sign_bias,
+        altref_sign_bias: header.references.altref_sign_bias,
+        shown: tag.shown,
+        unreferenced,
+        hash: Default::default(),
+    })
+}
+
+/// The references after a frame (section 9.7): copies take what was there before the frame.
+fn update_references(before: Option<&References>, updates: &ReferenceUpdates, decoded: &Frame) -> References {
+    let Some(before) = before else {
+        return References { last: decoded.clone(), golden: decoded.clone(), altref: decoded.clone() };
+    };
+    let choose = |refresh: bool, copy: BufferCopy, own: &Frame, other: &Frame| {
+        match (refresh, copy) {
+            (true, _) => decoded,
+            (_, BufferCopy::Last) => &before.last,
+            (_, BufferCopy::Other) => other,
+            (_, BufferCopy::None) => own,
+        }
+        .clone()
+    };
+    References {
+        last: if updates.refresh_last { decoded.clone() } else { before.last.clone() },
+        golden: choose(updates.refresh_golden, updates.copy_to_golden, &before.golden, &before.altref),
+        altref: choose(updates.refresh_altref, updates.copy_to_altref, &before.altref, &before.golden),
+    }
+}
+
+/// The coefficient partitions behind the first one (section 9.5). The last takes what is left; one that reaches beyond
+/// the frame is cut there, as in the reference decoder.
+fn split_partitions(rest: &[u8], count: usize) -> Result<Vec<BoolDecoder<'_>>, DecodeError> {
+    let table = 3 * (count - 1);
+    if table > rest.len() {
+        return Err(DecodeError::Partition { expected: table, actual: rest.len() });
+    }
+    let (sizes, mut rest) = rest.split_at(table);
+    let mut partitions = Vec::with_capacity(count);
+    for size in sizes.chunks_exact(3) {
+        let size = usize::from(size[0]) | usize::from(size[1]) << 8 | usize::from(size[2]) << 16;
+        let (partition, behind) = rest.split_at(size.min(rest.len()));
+        partitions.push(BoolDecoder::new(partition));
+        rest = behind;
+    }
+    partitions.push(BoolDecoder::new(rest));
+    Ok(partitions)
+}

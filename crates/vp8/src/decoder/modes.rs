@@ -1,0 +1,195 @@
+//! Reading the modes and motion vectors of all macroblocks (RFC 6386, sections 10, 11, 16 and 17).
+
+use crate::bool_decoder::BoolDecoder;
+use crate::frame::FrameLayout;
+use crate::header::FrameHeader;
+use crate::macroblock::{
+    LumaMode, MacroblockInfo, MotionVector, NearVectors, ReferenceFrame, SignBiases, SubblockMode, VectorBounds,
+    find_near_vectors, partition_vector_context,
+};
+use crate::tables::{
+    CHROMA_MODE_TREE, DEFAULT_SUBBLOCK_MODE_PROBABILITIES, KEY_FRAME_CHROMA_MODE_PROBABILITIES,
+    KEY_FRAME_LUMA_MODE_PROBABILITIES, KEY_FRAME_LUMA_MODE_TREE, KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES,
+    LUMA_MODE_TREE, PARTITION_COUNTS, PARTITION_LAYOUTS, PARTITION_VECTOR_PROBABILITIES, PARTITION_VECTOR_TREE,
+    PARTITIONING_PROBABILITIES, PARTITIONING_TREE, SEGMENT_TREE, SHORT_VECTOR_TREE, SUBBLOCK_MODE_TREE,
+};
+
+struct ModeReader<'a, 'b> {
+    reader: &'a mut BoolDecoder<'b>,
+    header: &'a FrameHeader,
+    sign_biases: SignBiases,
+}
+
+/// Reads what every macroblock says of itself, row by row. `segments` is the map that persists from earlier frames, or
+/// empty.
+pub(super) fn read_modes(
+    reader: &mut BoolDecoder<'_>,
+    header: &FrameHeader,
+    key_frame: bool,
+    layout: &FrameLayout,
+    segments: &[u8],
+) -> Vec<MacroblockInfo> {
+    let sign_biases = [false, false, header.references.golden_sign_bias, header.references.altref_sign_bias];
+    let mut modes = ModeReader { reader, header, sign_biases };
+    let columns = layout.columns;
+    let outside = MacroblockInfo::default();
+    let mut macroblocks = vec![outside; columns * layout.rows];
+    for index in 0..macroblocks.len() {
+        let (column, row) = (index % columns, index / columns);
+        let neighbour = |inside: bool, distance: usize| {
+            if inside { macroblocks[index - distance] } else { outside }
+        };
+        let above = neighbour(row > 0, columns);
+        let left = neighbour(column > 0, 1);
+        let mut info = MacroblockInfo::default();
+        if header.segmentation.enabled {
+            info.segment = if header.segmentation.update_map {
+                modes.reader.read_tree(&SEGMENT_TREE, &header.segmentation.tree_probabilities)
+            } else {
+                segments.get(index).copied().unwrap_or(0)
+            };
+        }
+        info.skip = header.skip_probability.is_some_and(|probability| modes.reader.read_bool(probability));
+        if key_frame {
+            modes.key_frame_modes(&mut info, &above, &left);
+        } else if modes.reader.read_bool(header.intra_probability) {
+            let above_left = neighbour(row > 0 && column > 0, columns + 1);
+            let bounds = VectorBounds::at(column, row, columns, layout.rows);
+            modes.inter_modes(&mut info, &above, &left, &above_left, &bounds);
+        } else {
+            modes.intra_modes(&mut info);
+        }
+        macroblocks[index] = info;
+    }
+    macroblocks
+}
+
+impl ModeReader<'_, '_> {
+    fn key_frame_modes(&mut self, info: &mut MacroblockInfo, above: &MacroblockInfo, left: &MacroblockInfo) {
+        let mode = self.reader.read_tree(&KEY_FRAME_LUMA_MODE_TREE, &KEY_FRAME_LUMA_MODE_PROBABILITIES);
+        info.luma_mode = LumaMode::from_intra(mode);
+        info.subblock_modes = [SubblockMode::implied_by(info.luma_mode); 16];
+        if info.luma_mode == LumaMode::Subblocks {
+            for block in 0..16 {
+                let above = if block < 4 { above.subblock_modes[block + 12] } else { info.subblock_modes[block - 4] };
+                let left = if block & 3 == 0 { left.subblock_modes[block + 3] } else { info.subblock_modes[block - 1] };
+                let probabilities = &KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES[above as usize][left as usize];
+                info.subblock_modes[block] = self.subblock_mode(probabilities);
+            }
+        }
+        info.chroma_mode =
+            LumaMode::from_intra(self.reader.read_tree(&CHROMA_MODE_TREE, &KEY_FRAME_CHROMA_MODE_PROBABILITIES));
+    }
+
+    fn intra_modes(&mut self, info: &mut MacroblockInfo) {
+        let mode = self.reader.read_tree(&LUMA_MODE_TREE, &self.header.probabilities.luma_modes);
+        info.luma_mode = LumaMode::from_intra(mode);
+        if info.luma_mode == LumaMode::Subblocks {
+            for block in 0..16 {
+                info.subblock_modes[block] = self.subblock_mode(&DEFAULT_SUBBLOCK_MODE_PROBABILITIES);
+            }
+        }
+        info.chroma_mode =
+            LumaMode::from_intra(self.reader.read_tree(&CHROMA_MODE_TREE, &self.header.probabilities.chroma_modes));
+    }
+
+    fn subblock_mode(&mut self, probabilities: &[u8; 9]) -> SubblockMode {
+        SubblockMode::ALL[usize::from(self.reader.read_tree(&SUBBLOCK_MODE_TREE, probabilities))]
+    }
+
+    fn inter_modes(
+        &mut self,
+        info: &mut MacroblockInfo,
+        above: &MacroblockInfo,
+        left: &MacroblockInfo,
+        above_left: &MacroblockInfo,
+        bounds: &VectorBounds,
+    ) {
+        info.reference = if !self.reader.read_bool(self.header.last_probability) {
+            ReferenceFrame::Last
+        } else if !self.reader.read_bool(self.header.golden_probability) {
+            ReferenceFrame::Golden
+        } else {
+            ReferenceFrame::AltRef
+        };
+        let near = find_near_vectors(above, left, above_left, info.reference, &self.sign_biases, bounds);
+        let [zero, nearest, near_or, new] = near.mode_probabilities;
+        let (mode, vector) = if !self.reader.read_bool(zero) {
+            (LumaMode::Zero, MotionVector::ZERO)
+        } else if !self.reader.read_bool(nearest) {
+            (LumaMode::Nearest, near.nearest)
+        } else if !self.reader.read_bool(near_or) {
+            (LumaMode::Near, near.near)
+        } else if !self.reader.read_bool(new) {
+            (LumaMode::New, near.best + self.motion_vector())
+        } else {
+            self.split_vectors(info, above, left, &near);
+            (LumaMode::Split, info.subblock_vectors[15])
+        };
+        info.luma_mode = mode;
+        info.motion_vector = vector;
+        if mode != LumaMode::Split {
+            info.subblock_vectors = [vector; 16];
+        }
+    }
+
+    fn split_vectors(
+        &mut self,
+        info: &mut MacroblockInfo,
+        above: &MacroblockInfo,
+        left: &MacroblockInfo,
+        near: &NearVectors,
+    ) {
+        info.partitioning = self.reader.read_tree(&PARTITIONING_TREE, &PARTITIONING_PROBABILITIES);
+        let layout = &PARTITION_LAYOUTS[usize::from(info.partitioning)];
+        for partition in 0..PARTITION_COUNTS[usize::from(info.partitioning)] {
+            let first = layout.iter().position(|&of| usize::from(of) == partition).unwrap_or(0);
+            let left_vector =
+                if first & 3 == 0 { left.subblock_vectors[first + 3] } else { info.subblock_vectors[first - 1] };
+            let above_vector =
+                if first < 4 { above.subblock_vectors[first + 12] } else { info.subblock_vectors[first - 4] };
+            let context = partition_vector_context(left_vector, above_vector);
+            let vector = match self.reader.read_tree(&PARTITION_VECTOR_TREE, &PARTITION_VECTOR_PROBABILITIES[context])
+            {
+                0 => left_vector,
+                1 => above_vector,
+                2 => MotionVector::ZERO,
+                _ => near.best + self.motion_vector(),
+            };
+            for (block, &of) in layout.iter().enumerate() {
+                if usize::from(of) == partition {
+                    info.subblock_vectors[block] = vector;
+                }
+            }
+        }
+    }
+
+    fn motion_vector(&mut self) -> MotionVector {
+        let y = self.vector_component(0);
+        let x = self.vector_component(1);
+        MotionVector { x, y }
+    }
+
+    /// One component of a motion vector difference, in quarter samples (section 17.2).
+    fn vector_component(&mut self, component: usize) -> i16 {
+        /// Places in a component's probabilities.
+        const LONG: usize = 0;
+        const SIGN: usize = 1;
+        const SHORT: usize = 2;
+        const BITS: usize = 9;
+        let p = &self.header.probabilities.motion_vectors[component];
+        let mut magnitude = 0i16;
+        if self.reader.read_bool(p[LONG]) {
+            for bit in [0, 1, 2, 9, 8, 7, 6, 5, 4] {
+                magnitude |= i16::from(self.reader.read_bool(p[BITS + bit])) << bit;
+            }
+            // Were bit 3 not set, a number this small would have been short.
+            if magnitude & 0x7ff0 == 0 || self.reader.read_bool(p[BITS + 3]) {
+                magnitude |= 8;
+            }
+        } else {
+            magnitude = i16::from(self.reader.read_tree(&SHORT_VECTOR_TREE, &p[SHORT..BITS]));
+        }
+        if magnitude != 0 && self.reader.read_bool(p[SIGN]) { -magnitude } else { magnitude }
+    }
+}

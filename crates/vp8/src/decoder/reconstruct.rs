@@ -1,0 +1,197 @@
+//! Prediction plus residual, macroblock by macroblock.
+
+use super::residual::{BlockContent, Residual};
+use crate::frame::FrameLayout;
+use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
+use crate::predict::inter::{Interpolation, predict};
+use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block, predict_subblock};
+use crate::state::References;
+use crate::transform::{inverse_dct_add, inverse_dct_add_dc};
+
+/// What a frame is reconstructed from.
+pub(crate) struct Reconstruction<'a> {
+    pub(crate) layout: FrameLayout,
+    pub(crate) references: Option<&'a References>,
+    pub(crate) interpolation: Interpolation,
+    pub(crate) full_sample_chroma: bool,
+}
+
+impl Reconstruction<'_> {
+    /// Predicts a macroblock into `samples` and adds its residual.
+    pub(crate) fn macroblock(
+        &mut self,
+        samples: &mut [u8],
+        column: usize,
+        row: usize,
+        info: &MacroblockInfo,
+        residual: Option<&Residual>,
+    ) {
+        if info.reference == ReferenceFrame::Intra {
+            self.predict_chroma(samples, column, row, info.chroma_mode);
+            if info.luma_mode == LumaMode::Subblocks {
+                self.subblocks(samples, column, row, info, residual);
+                self.add(samples, column, row, residual, 16..24);
+                return;
+            }
+            let plane = self.layout.planes[0];
+            let at = plane.origin + 16 * row * plane.stride + 16 * column;
+            let edges = Edges::<16>::gather(samples, plane.stride, at, row > 0, column > 0);
+            predict_block(info.luma_mode, &edges, &mut samples[at..], plane.stride);
+        } else {
+            self.predict_inter(samples, column, row, info);
+        }
+        self.add(samples, column, row, residual, 0..24);
+    }
+
+    fn add(
+        &self,
+        samples: &mut [u8],
+        column: usize,
+        row: usize,
+        residual: Option<&Residual>,
+        blocks: std::ops::Range<usize>,
+    ) {
+        let Some(residual) = residual else { return };
+        for block in blocks {
+            let (plane, size, x, y) = match block {
+                0..16 => (0, 16, block & 3, block >> 2),
+                16..20 => (1, 8, block & 1, block >> 1 & 1),
+                _ => (2, 8, block & 1, block >> 1 & 1),
+            };
+            let plane = &self.layout.planes[plane];
+            let at = plane.origin + (size * row + 4 * y) * plane.stride + size * column + 4 * x;
+            add_block(residual, block, &mut samples[at..], plane.stride);
+        }
+    }
+
+    fn predict_chroma(&self, samples: &mut [u8], column: usize, row: usize, mode: LumaMode) {
+        for plane in &self.layout.planes[1..] {
+            let at = plane.origin + 8 * row * plane.stride + 8 * column;
+            let edges = Edges::<8>::gather(samples, plane.stride, at, row > 0, column > 0);
+            predict_block(mode, &edges, &mut samples[at..], plane.stride);
+        }
+    }
+
+    /// Subblocks are predicted from each other, so each gets its residual before the next is predicted.
+    fn subblocks(
+        &self,
+        samples: &mut [u8],
+        column: usize,
+        row: usize,
+        info: &MacroblockInfo,
+        residual: Option<&Residual>,
+    ) {
+        let plane = &self.layout.planes[0];
+        let stride = plane.stride;
+        let start = plane.origin + 16 * row * stride + 16 * column;
+        // What stands above to the right of the macroblock serves the right column of all four rows of subblocks.
+        let above_right: [u8; 4] = match (row > 0, column + 1 < self.layout.columns) {
+            (false, _) => [ABOVE_FRAME; 4],
+            (true, true) => *samples[start - stride + 16..].first_chunk().expect("a row lies above"),
+            (true, false) => [samples[start - stride + 15]; 4],
+        };
+        for block in 0..16 {
+            let (x, y) = (block & 3, block >> 2);
+            let at = start + 4 * y * stride + 4 * x;
+            let has_above = row > 0 || y > 0;
+            let has_left = column > 0 || x > 0;
+            let edges = Edges::<4>::gather(samples, stride, at, has_above, has_left);
+            let right = match (x, y) {
+                (3, _) => above_right,
+                (_, 0) if row == 0 => [ABOVE_FRAME; 4],
+                _ => *samples[at - stride + 4..].first_chunk().expect("a row lies above"),
+            };
+            let mut above = [0; 8];
+            above[..4].copy_from_slice(&edges.above);
+            above[4..].copy_from_slice(&right);
+            let corner = match (has_above, has_left) {
+                (false, _) => ABOVE_FRAME,
+                (true, false) => LEFT_OF_FRAME,
+                _ => edges.corner,
+            };
+            predict_subblock(info.subblock_modes[block], &above, &edges.left, corner, &mut samples[at..], stride);
+            if let Some(residual) = residual {
+                add_block(residual, block, &mut samples[at..], stride);
+            }
+        }
+    }
+
+    fn predict_inter(&self, samples: &mut [u8], column: usize, row: usize, info: &MacroblockInfo) {
+        let Some(references) = self.references else { return };
+        let reference = match info.reference {
+            ReferenceFrame::Golden => &references.golden,
+            ReferenceFrame::AltRef => &references.altref,
+            _ => &references.last,
+        };
+        let reference = reference.samples();
+        predict_inter(
+            samples,
+            &self.layout,
+            reference,
+            (column, row),
+            info,
+            self.interpolation,
+            self.full_sample_chroma,
+        );
+    }
+}
+
+/// Predicts a macroblock's three planes from `reference`, whose layout is that of `samples`.
+pub(crate) fn predict_inter(
+    samples: &mut [u8],
+    layout: &FrameLayout,
+    reference: &[u8],
+    (column, row): (usize, usize),
+    info: &MacroblockInfo,
+    interpolation: Interpolation,
+    full_sample_chroma: bool,
+) {
+    let luma = &layout.planes[0];
+    let (x, y) = (16 * column, 16 * row);
+    let chroma_vector = |x: i32, y: i32| if full_sample_chroma { (x & !7, y & !7) } else { (x, y) };
+    if info.luma_mode != LumaMode::Split {
+        let (vector_x, vector_y) = (i32::from(info.motion_vector.x), i32::from(info.motion_vector.y));
+        let out = &mut samples[luma.origin + y * luma.stride + x..];
+        let vector = (2 * vector_x, 2 * vector_y);
+        predict::<16, 16>(reference, luma, (x as i32, y as i32), vector, interpolation, out, luma.stride);
+        let (x, y) = (8 * column, 8 * row);
+        for plane in &layout.planes[1..] {
+            let out = &mut samples[plane.origin + y * plane.stride + x..];
+            let vector = chroma_vector(vector_x, vector_y);
+            predict::<8, 8>(reference, plane, (x as i32, y as i32), vector, interpolation, out, plane.stride);
+        }
+        return;
+    }
+    for block in 0..16 {
+        let vector = info.subblock_vectors[block];
+        let (x, y) = (x + 4 * (block & 3), y + 4 * (block >> 2));
+        let out = &mut samples[luma.origin + y * luma.stride + x..];
+        let vector = (2 * i32::from(vector.x), 2 * i32::from(vector.y));
+        predict::<4, 4>(reference, luma, (x as i32, y as i32), vector, interpolation, out, luma.stride);
+    }
+    for block in 0..4 {
+        let first = 8 * (block >> 1) + 2 * (block & 1);
+        let four = [first, first + 1, first + 4, first + 5].map(|index| info.subblock_vectors[index]);
+        let sum = |component: fn(&crate::macroblock::MotionVector) -> i16| {
+            let sum: i32 = four.iter().map(|vector| i32::from(component(vector))).sum();
+            // A quarter of the sum, rounded to the nearest, halves away from zero.
+            if sum < 0 { -((2 - sum) >> 2) } else { (sum + 2) >> 2 }
+        };
+        let (vector_x, vector_y) = chroma_vector(sum(|vector| vector.x), sum(|vector| vector.y));
+        let (x, y) = (8 * column + 4 * (block & 1), 8 * row + 4 * (block >> 1));
+        for plane in &layout.planes[1..] {
+            let out = &mut samples[plane.origin + y * plane.stride + x..];
+            let vector = (vector_x, vector_y);
+            predict::<4, 4>(reference, plane, (x as i32, y as i32), vector, interpolation, out, plane.stride);
+        }
+    }
+}
+
+#[inline]
+fn add_block(residual: &Residual, block: usize, samples: &mut [u8], stride: usize) {
+    match residual.content[block] {
+        BlockContent::Empty => {}
+        BlockContent::OnlyDc => inverse_dct_add_dc(residual.coefficients[block][0], samples, stride),
+        BlockContent::Full => inverse_dct_add(&residual.coefficients[block], samples, stride),
+    }
+}

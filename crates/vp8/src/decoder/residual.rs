@@ -1,0 +1,181 @@
+//! Reading coefficients (RFC 6386, section 13) and scaling them back (section 14.1).
+
+use crate::bool_decoder::BoolDecoder;
+use crate::macroblock::MacroblockInfo;
+use crate::quantization::Steps;
+use crate::tables::{CATEGORY_BASES, CATEGORY_PROBABILITIES, COEFFICIENT_BANDS, CoefficientProbabilities, ZIGZAG};
+use crate::transform::inverse_wht;
+
+/// What a subblock's coefficients are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum BlockContent {
+    #[default]
+    Empty,
+    OnlyDc,
+    Full,
+}
+
+/// The scaled coefficients of a macroblock's 24 subblocks: 16 of luma, 4 of each chroma plane.
+#[derive(Debug)]
+pub(crate) struct Residual {
+    pub(crate) coefficients: [[i16; 16]; 24],
+    pub(crate) content: [BlockContent; 24],
+}
+
+/// Kinds of blocks, which have probabilities of their own (section 13.3).
+const LUMA_WITHOUT_DC: usize = 0;
+const SECOND_ORDER: usize = 1;
+const CHROMA: usize = 2;
+const LUMA_WITH_DC: usize = 3;
+
+/// Whether the neighbouring blocks had coefficients: four of luma, two of each chroma plane, one second-order.
+type Contexts = [u8; 9];
+const SECOND_ORDER_CONTEXT: usize = 8;
+
+/// Reads macroblocks' coefficients in order.
+pub(super) struct ResidualReader {
+    above: Vec<Contexts>,
+    left: Contexts,
+    residual: Residual,
+}
+
+impl ResidualReader {
+    pub(super) fn new(columns: usize) -> Self {
+        let residual = Residual { coefficients: [[0; 16]; 24], content: [BlockContent::Empty; 24] };
+        Self { above: vec![[0; 9]; columns], left: [0; 9], residual }
+    }
+
+    pub(super) fn begin_row(&mut self) {
+        self.left = [0; 9];
+    }
+
+    /// The coefficients of the next macroblock; none where it has none.
+    pub(super) fn read(
+        &mut self,
+        reader: &mut BoolDecoder<'_>,
+        column: usize,
+        info: &mut MacroblockInfo,
+        probabilities: &CoefficientProbabilities,
+        steps: &Steps,
+    ) -> Option<&Residual> {
+        let (above, left) = (&mut self.above[column], &mut self.left);
+        let second_order = info.luma_mode.has_second_order();
+        if info.skip {
+            // A macroblock without a second-order block leaves that block's context alone.
+            let kept = (above[SECOND_ORDER_CONTEXT], left[SECOND_ORDER_CONTEXT]);
+            *above = [0; 9];
+            *left = [0; 9];
+            if !second_order {
+                (above[SECOND_ORDER_CONTEXT], left[SECOND_ORDER_CONTEXT]) = kept;
+            }
+            return None;
+        }
+        let residual = &mut self.residual;
+        for (block, content) in residual.coefficients.iter_mut().zip(&mut residual.content) {
+            if *content != BlockContent::Empty {
+                *block = [0; 16];
+                *content = BlockContent::Empty;
+            }
+        }
+        let mut any = false;
+        let (first, kind) = if second_order {
+            let mut block = [0i16; 16];
+            let context = above[SECOND_ORDER_CONTEXT] + left[SECOND_ORDER_CONTEXT];
+            let end =
+                read_block(reader, &probabilities[SECOND_ORDER], context, 0, &steps.second_order, &mut block);
+            above[SECOND_ORDER_CONTEXT] = u8::from(end > 0);
+            left[SECOND_ORDER_CONTEXT] = u8::from(end > 0);
+            if end > 0 {
+                any = true;
+                for (index, dc) in inverse_wht(&block).into_iter().enumerate() {
+                    residual.coefficients[index][0] = dc;
+                    if dc != 0 {
+                        residual.content[index] = BlockContent::OnlyDc;
+                    }
+                }
+            }
+            (1, LUMA_WITHOUT_DC)
+        } else {
+            (0, LUMA_WITH_DC)
+        };
+        for index in 0..24 {
+            let (x, y, kind, first, steps) = if index < 16 {
+                (index & 3, index >> 2, kind, first, &steps.luma)
+            } else {
+                let plane = (index - 16) >> 2;
+                (4 + 2 * plane + (index & 1), 4 + 2 * plane + (index >> 1 & 1), CHROMA, 0, &steps.chroma)
+            };
+            let context = above[x] + left[y];
+            let end =
+                read_block(reader, &probabilities[kind], context, first, steps, &mut residual.coefficients[index]);
+            let has_coefficients = u8::from(end > first);
+            above[x] = has_coefficients;
+            left[y] = has_coefficients;
+            if end > first {
+                any = true;
+                residual.content[index] = if end > 1 { BlockContent::Full } else { BlockContent::OnlyDc };
+            }
+        }
+        info.has_coefficients = any;
+        any.then_some(&self.residual)
+    }
+}
+
+/// Reads one block from coefficient `first` on; gives the place behind its last coefficient, `first` if there is none.
+#[inline]
+fn read_block(
+    reader: &mut BoolDecoder<'_>,
+    probabilities: &[[[u8; 11]; 3]; 8],
+    context: u8,
+    first: usize,
+    steps: &[i32; 2],
+    block: &mut [i16; 16],
+) -> usize {
+    let mut position = first;
+    let mut p = &probabilities[usize::from(COEFFICIENT_BANDS[position])][usize::from(context)];
+    if !reader.read_bool(p[0]) {
+        return position;
+    }
+    loop {
+        // A zero is never followed by the end of the block, so that decision is not coded there.
+        while !reader.read_bool(p[1]) {
+            position += 1;
+            if position == 16 {
+                return 16;
+            }
+            p = &probabilities[usize::from(COEFFICIENT_BANDS[position])][0];
+        }
+        let (magnitude, context) = read_magnitude(reader, p);
+        let value = if reader.read_flag() { -magnitude } else { magnitude };
+        block[usize::from(ZIGZAG[position])] = (value * steps[usize::from(position > 0)]) as i16;
+        position += 1;
+        if position == 16 {
+            return 16;
+        }
+        p = &probabilities[usize::from(COEFFICIENT_BANDS[position])][context];
+        if !reader.read_bool(p[0]) {
+            return position;
+        }
+    }
+}
+
+/// The magnitude of a coefficient that is not zero, and the context that it makes for the next.
+#[inline]
+fn read_magnitude(reader: &mut BoolDecoder<'_>, p: &[u8; 11]) -> (i32, usize) {
+    if !reader.read_bool(p[2]) {
+        return (1, 1);
+    }
+    if !reader.read_bool(p[3]) {
+        let magnitude = if !reader.read_bool(p[4]) { 2 } else { 3 + i32::from(reader.read_bool(p[5])) };
+        return (magnitude, 2);
+    }
+    let category = if !reader.read_bool(p[6]) {
+        usize::from(reader.read_bool(p[7]))
+    } else {
+        let high = usize::from(reader.read_bool(p[8]));
+        2 + 2 * high + usize::from(reader.read_bool(p[9 + high]))
+    };
+    let extra =
+        CATEGORY_PROBABILITIES[category].iter().fold(0, |value, &p| value << 1 | i32::from(reader.read_bool(p)));
+    (CATEGORY_BASES[category] + extra, 2)
+}

@@ -1,0 +1,351 @@
+//! What is found out about a picture before any quantizer is chosen.
+
+use super::distortion::satd;
+use super::frame_encoder::FrameEncoder;
+use super::inter_prediction::predict_luma;
+use super::intra_estimate::intra_estimate;
+use super::motion::{Bounds, Displacement, WholeSampleSearch, refine};
+use super::source::Source;
+use super::tokens::TokenCosts;
+use super::vector_coding::VectorCosts;
+use super::{Encoded, FrameKind, GoldenPolicy, Parameters, Preset};
+use crate::frame::{Frame, FrameLayout};
+use crate::macroblock::{MotionVector, ReferenceFrame};
+use crate::picture::Picture;
+use crate::probabilities::Probabilities;
+use crate::state::State;
+
+/// A picture analysed against a state: all that candidates of different quantizers have in common.
+///
+/// It is immutable, so candidates may be encoded from it in parallel.
+#[derive(Debug, Clone)]
+pub struct Analysis {
+    pub(super) state: State,
+    pub(super) source: Source,
+    pub(super) layout: FrameLayout,
+    pub(super) preset: Preset,
+    pub(super) key_frame: bool,
+    /// Whether the frame becomes the golden reference, and the old golden one altref.
+    pub(super) refresh_golden: bool,
+    /// The different references, the last frame first; empty for a key frame.
+    pub(super) references: Vec<(ReferenceFrame, Frame)>,
+    /// For each macroblock; empty for a key frame.
+    pub(super) motion: Vec<MacroblockMotion>,
+    /// The probabilities that the frame begins with.
+    pub(super) probabilities: Probabilities,
+    pub(super) token_costs: TokenCosts,
+    pub(super) vector_costs: VectorCosts,
+    /// Transformed error that prediction leaves, over all macroblocks.
+    residual: u64,
+}
+
+/// Where a macroblock is found again in one reference.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ReferenceMotion {
+    pub(super) vector: MotionVector,
+    /// Transformed error at that vector, and without motion.
+    pub(super) satd: u32,
+    pub(super) zero_satd: u32,
+}
+
+/// What was found for one macroblock.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct MacroblockMotion {
+    /// In each of the analysis's references.
+    pub(super) references: [ReferenceMotion; 3],
+    /// The vectors of the four quarters in the last frame, where they were looked for.
+    pub(super) quarters: Option<[MotionVector; 4]>,
+    /// An estimate of the transformed error of intra prediction.
+    pub(super) intra: u32,
+}
+
+/// The weight of a bit of motion vector in the searches, which serve all quantizers: that of the middle ones.
+const BIT_WEIGHT: u32 = 4;
+/// A mean absolute difference of one per sample: no search will find much better.
+const STILL_ENOUGH: u32 = 256;
+/// Transformed error below which intra prediction need not be looked at.
+const WELL_PREDICTED: u32 = 800;
+/// Transformed error above which the quarters are searched on their own, in real time.
+const SPLIT_WORTHY: u32 = 2600;
+/// Golden is renewed where fewer than one macroblock in this many is clearly better found in it.
+const GOLDEN_USERS: usize = 40;
+
+impl Analysis {
+    /// Analyses `picture` against `state`. The quantizer in `parameters` plays no part.
+    #[must_use]
+    pub fn new(state: &State, picture: &Picture, parameters: &Parameters) -> Self {
+        let source = Source::new(picture);
+        let layout = FrameLayout::new(source.width, source.height);
+        let mut analysis = Self {
+            state: state.clone(),
+            layout,
+            preset: parameters.preset,
+            key_frame: true,
+            refresh_golden: true,
+            references: Vec::new(),
+            motion: Vec::new(),
+            probabilities: Probabilities::default(),
+            token_costs: TokenCosts::new(&Probabilities::default().coefficients),
+            vector_costs: VectorCosts::new(&Probabilities::default().motion_vectors),
+            residual: 0,
+            source,
+        };
+        if parameters.frame_kind == FrameKind::Auto {
+            analysis.try_inter(parameters);
+        }
+        if analysis.key_frame {
+            analysis.residual = analysis.intra_residual();
+        }
+        analysis
+    }
+
+    /// Encodes the picture with this quantizer (above 127 it is taken as 127).
+    #[must_use]
+    pub fn encode(&self, quantizer: u8) -> Encoded {
+        FrameEncoder::new(self, quantizer.min(super::MAXIMUM_QUANTIZER)).encode()
+    }
+
+    /// About how many bytes [`Analysis::encode`] would need, from the error that prediction leaves: much cheaper than
+    /// encoding, right to within a factor of two or so.
+    #[must_use]
+    pub fn predict_size(&self, quantizer: u8) -> usize {
+        super::size_model::predict(
+            self.residual,
+            self.layout.columns * self.layout.rows,
+            quantizer.min(super::MAXIMUM_QUANTIZER),
+            self.key_frame,
+        )
+    }
+
+    /// Whether the frame will be a key frame.
+    #[must_use]
+    pub fn key_frame(&self) -> bool {
+        self.key_frame
+    }
+
+    /// Turns to an inter frame, where the state has references of the picture's size and the scene is still the same.
+    fn try_inter(&mut self, parameters: &Parameters) {
+        let Some([last, golden, altref]) = self.state.references_of_size(self.source.width, self.source.height) else {
+            return;
+        };
+        let mut references = vec![(ReferenceFrame::Last, last)];
+        for (kind, frame) in [(ReferenceFrame::Golden, golden), (ReferenceFrame::AltRef, altref)] {
+            if references.iter().all(|(_, other)| !other.is(&frame)) {
+                references.push((kind, frame));
+            }
+        }
+        self.references = references;
+        self.search_all();
+        let intra: u64 = self.motion.iter().map(|motion| u64::from(motion.intra)).sum();
+        let inter: u64 = self.motion.iter().map(|motion| u64::from(motion.best())).sum();
+        if scene_has_changed(&self.motion, intra, inter) {
+            self.references.clear();
+            self.motion.clear();
+            return;
+        }
+        self.key_frame = false;
+        self.residual = self.motion.iter().map(|motion| u64::from(motion.best().min(motion.intra))).sum();
+        self.probabilities = self.state.probabilities().clone();
+        self.token_costs = TokenCosts::new(&self.probabilities.coefficients);
+        self.vector_costs = VectorCosts::new(&self.probabilities.motion_vectors);
+        self.refresh_golden = match parameters.golden {
+            GoldenPolicy::Refresh => true,
+            GoldenPolicy::Keep => false,
+            GoldenPolicy::Auto => self.golden_has_worn_out(),
+        };
+    }
+
+    /// Whether hardly any macroblock is better found in the golden reference than in the last frame.
+    fn golden_has_worn_out(&self) -> bool {
+        let Some(golden) = self.references.iter().position(|(kind, _)| *kind == ReferenceFrame::Golden) else {
+            return false;
+        };
+        let users = self
+            .motion
+            .iter()
+            .filter(|motion| {
+                let (last, golden) = (motion.references[0].satd, motion.references[golden].satd);
+                golden + golden / 16 + 32 < last
+            })
+            .count();
+        users * GOLDEN_USERS < self.motion.len()
+    }
+
+    fn search_all(&mut self) {
+        let (columns, rows) = (self.layout.columns, self.layout.rows);
+        let mut all: Vec<MacroblockMotion> = Vec::with_capacity(columns * rows);
+        for row in 0..rows {
+            for column in 0..columns {
+                let mut motion = MacroblockMotion::default();
+                for index in 0..self.references.len() {
+                    motion.references[index] = self.search(index, column, row, &all, &motion);
+                }
+                let best = motion.best();
+                let split_above = if self.preset == Preset::Quality { WELL_PREDICTED } else { SPLIT_WORTHY };
+                if motion.references[0].satd > split_above {
+                    motion.quarters = Some(self.search_quarters(column, row, motion.references[0].vector));
+                }
+                motion.intra = if best > WELL_PREDICTED {
+                    intra_estimate(&self.source.planes[0], 16 * column, 16 * row)
+                } else {
+                    u32::MAX / 2
+                };
+                all.push(motion);
+            }
+        }
+        self.motion = all;
+    }
+
+    /// The search for `W` x `H` samples at (`x`, `y`) in a reference; vectors are expected near `expected`.
+    fn whole_samples<'a, const W: usize, const H: usize>(
+        &'a self,
+        reference: &'a Frame,
+        x: usize,
+        y: usize,
+        expected: Displacement,
+    ) -> WholeSampleSearch<'a, W, H> {
+        let plane = self.layout.planes[0];
+        let (left, top) = (x as i32, y as i32);
+        WholeSampleSearch {
+            source: self.source.planes[0].at(x, y),
+            source_stride: self.source.planes[0].stride,
+            reference: reference.samples(),
+            reference_stride: plane.stride,
+            origin: plane.origin + y * plane.stride + x,
+            // At most a whole macroblock outside, which the border covers with all that the filter reads.
+            bounds: Bounds {
+                left: -left - 15,
+                right: plane.width as i32 - left - W as i32 + 15,
+                top: -top - 15,
+                bottom: plane.height as i32 - top - H as i32 + 15,
+            },
+            expected,
+            bit_weight: BIT_WEIGHT,
+        }
+    }
+
+    /// Finds a macroblock in one reference, starting from what was found for its neighbours and in other references.
+    fn search(
+        &self,
+        index: usize,
+        column: usize,
+        row: usize,
+        done: &[MacroblockMotion],
+        current: &MacroblockMotion,
+    ) -> ReferenceMotion {
+        let (x, y) = (16 * column, 16 * row);
+        let (_, reference) = &self.references[index];
+        let columns = self.layout.columns;
+        let at = row * columns + column;
+        let neighbour = |exists: bool, back: usize| {
+            if exists { done[at - back].references[index].vector } else { MotionVector::ZERO }
+        };
+        let left = neighbour(column > 0, 1);
+        let above = neighbour(row > 0, columns);
+        let above_right = neighbour(row > 0 && column + 1 < columns, columns.saturating_sub(1));
+        let other = if index > 0 { current.references[0].vector } else { MotionVector::ZERO };
+        let expected = whole(median(left, above, above_right));
+        let search = self.whole_samples::<16, 16>(reference, x, y, expected);
+
+        let zero_sad = search.sad_at(Displacement::default());
+        let source = self.source.planes[0].at(x, y);
+        let stride = self.source.planes[0].stride;
+        let mut prediction = [0u8; 256];
+        let mut satd_at = |vector: MotionVector| {
+            predict_luma::<16, 16>(reference, x, y, vector, &mut prediction, 16);
+            satd::<16, 16>(source, stride, &prediction, 16)
+        };
+        let zero_satd = satd_at(MotionVector::ZERO);
+        let still = ReferenceMotion { vector: MotionVector::ZERO, satd: zero_satd, zero_satd };
+        if zero_sad < STILL_ENOUGH {
+            return still;
+        }
+        let starts = [Displacement::default(), whole(left), whole(above), whole(above_right), whole(other), expected];
+        let steps = if index == 0 { 16 } else { 4 };
+        let found = search.search(&starts, steps, STILL_ENOUGH);
+        // The other references are for what the last frame hides: no fraction will make up for a wrong place.
+        if index > 0 && found.sad > 2 * current.references[0].satd {
+            return still;
+        }
+        let expected = median(left, above, above_right);
+        let weigh = |x: i32, y: i32| BIT_WEIGHT * bits_between((x, y), expected);
+        let start = (4 * found.displacement.x, 4 * found.displacement.y);
+        let start_satd = satd_at(vector(start));
+        let ((x, y), cost) = refine(start, start_satd + weigh(start.0, start.1), |candidate| {
+            satd_at(vector(candidate)) + weigh(candidate.0, candidate.1)
+        });
+        let satd = cost - weigh(x, y);
+        if zero_satd <= satd + 4 * BIT_WEIGHT { still } else { ReferenceMotion { vector: vector((x, y)), satd, zero_satd } }
+    }
+
+    /// Finds the four quarters of a macroblock in the last frame, near the vector of the whole.
+    fn search_quarters(&self, column: usize, row: usize, whole_vector: MotionVector) -> [MotionVector; 4] {
+        let (_, reference) = &self.references[0];
+        let stride = self.source.planes[0].stride;
+        let mut vectors = [whole_vector; 4];
+        for quarter in 0..4 {
+            let (x, y) = (16 * column + 8 * (quarter % 2), 16 * row + 8 * (quarter / 2));
+            let expected = whole(whole_vector);
+            let search = self.whole_samples::<8, 8>(reference, x, y, expected);
+            let starts = [expected, Displacement::default(), whole(vectors[quarter.saturating_sub(1)])];
+            let found = search.search(&starts, 8, 0);
+            let source = self.source.planes[0].at(x, y);
+            let mut prediction = [0u8; 64];
+            let mut cost_at = |candidate: (i32, i32)| {
+                predict_luma::<8, 8>(reference, x, y, vector(candidate), &mut prediction, 8);
+                satd::<8, 8>(source, stride, &prediction, 8) + BIT_WEIGHT * bits_between(candidate, whole_vector)
+            };
+            let unsplit = (i32::from(whole_vector.x), i32::from(whole_vector.y));
+            let unsplit_cost = cost_at(unsplit);
+            let start = (4 * found.displacement.x, 4 * found.displacement.y);
+            let start_cost = cost_at(start);
+            let (best, cost) = refine(start, start_cost, cost_at);
+            vectors[quarter] = if unsplit_cost <= cost { whole_vector } else { vector(best) };
+        }
+        vectors
+    }
+
+    /// An estimate of the transformed error that intra prediction leaves, over all macroblocks.
+    fn intra_residual(&self) -> u64 {
+        let mut total = 0;
+        for row in 0..self.layout.rows {
+            for column in 0..self.layout.columns {
+                total += u64::from(intra_estimate(&self.source.planes[0], 16 * column, 16 * row));
+            }
+        }
+        total
+    }
+}
+
+impl MacroblockMotion {
+    /// The smallest transformed error of all references.
+    pub(super) fn best(&self) -> u32 {
+        self.references.iter().filter(|r| r.zero_satd > 0 || r.satd > 0).map(|r| r.satd).min().unwrap_or(0)
+    }
+}
+
+/// Whether most macroblocks are better predicted from their neighbours than from any reference.
+fn scene_has_changed(motion: &[MacroblockMotion], intra: u64, inter: u64) -> bool {
+    let better_intra = motion.iter().filter(|motion| motion.intra < motion.best()).count();
+    10 * better_intra > 6 * motion.len() && intra < inter
+}
+
+fn vector((x, y): (i32, i32)) -> MotionVector {
+    MotionVector { x: x as i16, y: y as i16 }
+}
+
+/// The nearest displacement by whole samples.
+fn whole(vector: MotionVector) -> Displacement {
+    Displacement { x: (i32::from(vector.x) + 2) >> 2, y: (i32::from(vector.y) + 2) >> 2 }
+}
+
+fn median(a: MotionVector, b: MotionVector, c: MotionVector) -> MotionVector {
+    let middle = |a: i16, b: i16, c: i16| a.max(b).min(a.min(b).max(c));
+    MotionVector { x: middle(a.x, b.x, c.x), y: middle(a.y, b.y, c.y) }
+}
+
+/// Roughly the bits that a vector's difference from another takes.
+fn bits_between((x, y): (i32, i32), from: MotionVector) -> u32 {
+    let bits = |difference: i32| 2 * (32 - difference.unsigned_abs().leading_zeros());
+    2 + bits(x - i32::from(from.x)) + bits(y - i32::from(from.y))
+}

@@ -1,0 +1,104 @@
+//! The boolean entropy encoder (RFC 6386, section 7).
+
+/// Writes booleans of given probability into a byte vector.
+///
+/// The interval's lower bound is kept as one growing binary number: the bits that can still change through the
+/// interval's own width stay in `low`, the settled ones move to `bytes`, and a carry out of `low` is added to them.
+#[derive(Debug)]
+pub(crate) struct BoolEncoder {
+    bytes: Vec<u8>,
+    /// The lower bound: the lowest eight bits line up with `range`, `settled` bits lie above them, then one for a carry.
+    low: u64,
+    range: u32,
+    settled: u32,
+}
+
+/// Settled bits at which `low` is emptied: one write adds at most seven, and 8 + 47 + 1 bits fit easily.
+const FLUSH_AT: u32 = 40;
+
+impl BoolEncoder {
+    /// An empty encoder that expects about `capacity` bytes.
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        Self { bytes: Vec::with_capacity(capacity), low: 0, range: 255, settled: 0 }
+    }
+
+    /// Writes one boolean that is false with probability `probability / 256`.
+    #[inline]
+    pub(crate) fn write(&mut self, bit: bool, probability: u8) {
+        let split = 1 + (((self.range - 1) * u32::from(probability)) >> 8);
+        if bit {
+            self.low += u64::from(split);
+            self.range -= split;
+        } else {
+            self.range = split;
+        }
+        let shift = self.range.leading_zeros() - 24;
+        self.range <<= shift;
+        self.low <<= shift;
+        self.settled += shift;
+        if self.settled >= FLUSH_AT {
+            self.flush();
+        }
+    }
+
+    /// Writes one boolean that is as likely true as false.
+    #[inline]
+    pub(crate) fn write_flag(&mut self, bit: bool) {
+        self.write(bit, 128);
+    }
+
+    /// Writes the `bits` lowest bits of `value`, highest first, each as likely set as not.
+    pub(crate) fn write_literal(&mut self, value: u32, bits: u32) {
+        for bit in (0..bits).rev() {
+            self.write_flag((value >> bit) & 1 == 1);
+        }
+    }
+
+    /// Writes a flag and, where there is a value, its magnitude in `bits` bits and its sign (RFC 6386, section 9.2).
+    pub(crate) fn write_optional_signed(&mut self, value: Option<i32>, bits: u32) {
+        self.write_flag(value.is_some());
+        if let Some(value) = value {
+            self.write_literal(value.unsigned_abs(), bits);
+            self.write_flag(value < 0);
+        }
+    }
+
+    /// Moves the whole settled bytes out of `low`.
+    fn flush(&mut self) {
+        let bits = self.settled & !7;
+        let kept = 8 + self.settled - bits;
+        let out = self.low >> kept;
+        self.low &= (1 << kept) - 1;
+        self.settled -= bits;
+        if out >> bits != 0 {
+            self.carry();
+        }
+        for byte in (0..bits / 8).rev() {
+            self.bytes.push((out >> (8 * byte)) as u8);
+        }
+    }
+
+    /// Adds one to the number that the bytes written so far spell.
+    fn carry(&mut self) {
+        for byte in self.bytes.iter_mut().rev() {
+            *byte = byte.wrapping_add(1);
+            if *byte != 0 {
+                return;
+            }
+        }
+    }
+
+    /// The bytes, with what the decoder needs to resolve the last boolean.
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        let padding = (8 - self.settled % 8) % 8 + 8;
+        self.low <<= padding;
+        self.settled += padding;
+        self.flush();
+        self.bytes
+    }
+
+    /// Bytes written so far, to within the few that are still open.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() + (self.settled as usize).div_ceil(8) + 1
+    }
+}

@@ -1,0 +1,50 @@
+//! Quantization: dividing coefficients by their step, with a rounding that prefers what is cheap to code.
+
+/// The largest level that the last token category can carry within VP8's coefficient range (RFC 6386, section 13.2).
+const LARGEST_LEVEL: u16 = 2047;
+
+/// How coefficients of one block kind are quantized: the division by the step is a multiplication by its reciprocal.
+/// The first of each array is for the DC, the others for the other coefficients, laid out so that a block is one loop.
+#[derive(Debug, Clone)]
+pub(crate) struct ForwardQuantizer {
+    /// The step between levels.
+    pub(crate) step: [i16; 16],
+    reciprocal: [u16; 16],
+    rounding: [u16; 16],
+}
+
+/// What is added before the division, in 1/128 of a step. Half a step (64) would be the nearest level; less leaves
+/// more coefficients at the smaller, cheaper one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rounding {
+    pub(crate) dc: u16,
+    pub(crate) ac: u16,
+}
+
+impl ForwardQuantizer {
+    /// A quantizer of these steps (DC, others).
+    pub(crate) fn new(dc: i32, ac: i32, rounding: Rounding) -> Self {
+        let each = |at_dc: u16, at_ac: u16| std::array::from_fn(|i| if i == 0 { at_dc } else { at_ac });
+        // Rounded up, so that a whole multiple of the step does not fall short of its level.
+        let reciprocal = |step: i32| (65_536 / step + 1) as u16;
+        Self {
+            step: each(dc as u16, ac as u16).map(|step| step as i16),
+            reciprocal: each(reciprocal(dc), reciprocal(ac)),
+            rounding: each((dc as u16 * rounding.dc) >> 7, (ac as u16 * rounding.ac) >> 7),
+        }
+    }
+
+    /// Quantizes `coefficients` to `levels` and puts back what the decoder will read from those.
+    #[inline]
+    pub(crate) fn quantize(&self, coefficients: &[i16; 16], levels: &mut [i16; 16], restored: &mut [i16; 16]) {
+        for i in 0..16 {
+            let coefficient = coefficients[i];
+            let rounded = u32::from(coefficient.unsigned_abs().saturating_add(self.rounding[i]));
+            let magnitude = (((rounded * u32::from(self.reciprocal[i])) >> 16) as u16).min(LARGEST_LEVEL) as i16;
+            let sign = coefficient >> 15;
+            let level = (magnitude ^ sign) - sign;
+            levels[i] = level;
+            restored[i] = level.wrapping_mul(self.step[i]);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The trees of prediction modes (RFC 6386, sections 8.1, 11 and 16), as the ways from the root to each leaf.
+
+use super::bit_cost::bit_cost;
+use super::bool_encoder::BoolEncoder;
+use crate::macroblock::{ChromaMode, LumaMode, SubblockMode};
+
+/// A way through a tree: at each node, which probability tells the branches apart and which one is taken.
+pub(crate) type Path = &'static [(usize, bool)];
+
+const F: bool = false;
+const T: bool = true;
+
+/// Luma modes in inter frames.
+#[inline]
+pub(crate) fn luma_path(mode: LumaMode) -> Path {
+    match mode {
+        LumaMode::Dc => &[(0, F)],
+        LumaMode::Vertical => &[(0, T), (1, F), (2, F)],
+        LumaMode::Horizontal => &[(0, T), (1, F), (2, T)],
+        LumaMode::TrueMotion => &[(0, T), (1, T), (3, F)],
+        LumaMode::Subblocks => &[(0, T), (1, T), (3, T)],
+        _ => unreachable!("not an intra mode"),
+    }
+}
+
+/// Luma modes in key frames.
+#[inline]
+pub(crate) fn key_luma_path(mode: LumaMode) -> Path {
+    match mode {
+        LumaMode::Subblocks => &[(0, F)],
+        LumaMode::Dc => &[(0, T), (1, F), (2, F)],
+        LumaMode::Vertical => &[(0, T), (1, F), (2, T)],
+        LumaMode::Horizontal => &[(0, T), (1, T), (3, F)],
+        LumaMode::TrueMotion => &[(0, T), (1, T), (3, T)],
+        _ => unreachable!("not an intra mode"),
+    }
+}
+
+/// Chroma modes.
+#[inline]
+pub(crate) fn chroma_path(mode: ChromaMode) -> Path {
+    match mode {
+        ChromaMode::Dc => &[(0, F)],
+        ChromaMode::Vertical => &[(0, T), (1, F)],
+        ChromaMode::Horizontal => &[(0, T), (1, T), (2, F)],
+        ChromaMode::TrueMotion => &[(0, T), (1, T), (2, T)],
+    }
+}
+
+/// Subblock modes.
+#[inline]
+pub(crate) fn subblock_path(mode: SubblockMode) -> Path {
+    match mode {
+        SubblockMode::Dc => &[(0, F)],
+        SubblockMode::TrueMotion => &[(0, T), (1, F)],
+        SubblockMode::Vertical => &[(0, T), (1, T), (2, F)],
+        SubblockMode::Horizontal => &[(0, T), (1, T), (2, T), (3, F), (4, F)],
+        SubblockMode::RightDown => &[(0, T), (1, T), (2, T), (3, F), (4, T), (5, F)],
+        SubblockMode::VerticalRight => &[(0, T), (1, T), (2, T), (3, F), (4, T), (5, T)],
+        SubblockMode::LeftDown => &[(0, T), (1, T), (2, T), (3, T), (6, F)],
+        SubblockMode::VerticalLeft => &[(0, T), (1, T), (2, T), (3, T), (6, T), (7, F)],
+        SubblockMode::HorizontalDown => &[(0, T), (1, T), (2, T), (3, T), (6, T), (7, T), (8, F)],
+        SubblockMode::HorizontalUp => &[(0, T), (1, T), (2, T), (3, T), (6, T), (7, T), (8, T)],
+    }
+}
+
+/// How the vector of an inter macroblock is coded, in the order of the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum VectorMode {
+    Zero,
+    Nearest,
+    Near,
+    New,
+    Split,
+}
+
+/// Vector modes; all nodes have their own probability, one after the other.
+#[inline]
+pub(crate) fn vector_path(mode: VectorMode) -> Path {
+    const PATH: [(usize, bool); 4] = [(0, T), (1, T), (2, T), (3, T)];
+    match mode {
+        VectorMode::Zero => &[(0, F)],
+        VectorMode::Nearest => &[(0, T), (1, F)],
+        VectorMode::Near => &[(0, T), (1, T), (2, F)],
+        VectorMode::New => &[(0, T), (1, T), (2, T), (3, F)],
+        VectorMode::Split => &PATH,
+    }
+}
+
+/// How a macroblock is split into partitions of one vector each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Split {
+    TopBottom,
+    LeftRight,
+    Quarters,
+    Sixteenths,
+}
+
+/// Ways to split.
+#[inline]
+pub(crate) fn split_path(split: Split) -> Path {
+    match split {
+        Split::Sixteenths => &[(0, F)],
+        Split::Quarters => &[(0, T), (1, F)],
+        Split::TopBottom => &[(0, T), (1, T), (2, F)],
+        Split::LeftRight => &[(0, T), (1, T), (2, T)],
+    }
+}
+
+/// Where a partition's vector comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PartitionVector {
+    Left,
+    Above,
+    Zero,
+    New,
+}
+
+/// Sources of a partition's vector.
+#[inline]
+pub(crate) fn partition_path(vector: PartitionVector) -> Path {
+    match vector {
+        PartitionVector::Left => &[(0, F)],
+        PartitionVector::Above => &[(0, T), (1, F)],
+        PartitionVector::Zero => &[(0, T), (1, T), (2, F)],
+        PartitionVector::New => &[(0, T), (1, T), (2, T)],
+    }
+}
+
+/// The cost of going a way, in 1/256 bit.
+#[inline]
+pub(crate) fn path_cost(path: Path, probabilities: &[u8]) -> u32 {
+    path.iter().map(|&(node, bit)| bit_cost(bit, probabilities[node])).sum()
+}
+
+/// Writes a way.
+#[inline]
+pub(crate) fn write_path(writer: &mut BoolEncoder, path: Path, probabilities: &[u8]) {
+    for &(node, bit) in path {
+        writer.write(bit, probabilities[node]);
+    }
+}
+
+/// Counts a way.
+#[inline]
+pub(crate) fn count_path(path: Path, counts: &mut [[u32; 2]]) {
+    for &(node, bit) in path {
+        counts[node][usize::from(bit)] += 1;
+    }
+}

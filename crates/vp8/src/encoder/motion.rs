@@ -1,0 +1,170 @@
+//! Motion search: where in a reference a block of the picture is found again.
+
+use super::distortion::sad;
+
+/// Whole samples to the right and down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Displacement {
+    pub(crate) x: i32,
+    pub(crate) y: i32,
+}
+
+/// The displacements that a search may try.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) left: i32,
+    pub(crate) right: i32,
+    pub(crate) top: i32,
+    pub(crate) bottom: i32,
+}
+
+impl Bounds {
+    /// Whether a displacement lies inside.
+    #[inline]
+    pub(crate) fn contain(&self, d: Displacement) -> bool {
+        d.x >= self.left && d.x <= self.right && d.y >= self.top && d.y <= self.bottom
+    }
+
+    /// The nearest displacement inside.
+    #[inline]
+    pub(crate) fn clamp(&self, d: Displacement) -> Displacement {
+        Displacement { x: d.x.clamp(self.left, self.right), y: d.y.clamp(self.top, self.bottom) }
+    }
+}
+
+/// A `W` x `H` block of the picture, and the plane of a reference to find it in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WholeSampleSearch<'a, const W: usize, const H: usize> {
+    /// The picture from the block's first sample on.
+    pub(crate) source: &'a [u8],
+    pub(crate) source_stride: usize,
+    /// The reference plane with its border.
+    pub(crate) reference: &'a [u8],
+    pub(crate) reference_stride: usize,
+    /// The index in `reference` of the block at displacement zero.
+    pub(crate) origin: usize,
+    pub(crate) bounds: Bounds,
+    /// What a quarter sample's coding costs is roughly logarithmic in its distance from this expectation.
+    pub(crate) expected: Displacement,
+    /// The weight of a bit, in units of SAD.
+    pub(crate) bit_weight: u32,
+}
+
+/// Where a search ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) displacement: Displacement,
+    /// Sum of absolute differences there.
+    pub(crate) sad: u32,
+    /// The same with the weighted cost of the vector.
+    pub(crate) cost: u32,
+}
+
+/// The corners of the hexagon, in order around it.
+const HEXAGON: [(i32, i32); 6] = [(-2, 0), (-1, -2), (1, -2), (2, 0), (1, 2), (-1, 2)];
+/// The neighbours of a sample, the nearer four first.
+const SQUARE: [(i32, i32); 8] = [(0, -1), (-1, 0), (1, 0), (0, 1), (-1, -1), (1, -1), (-1, 1), (1, 1)];
+
+impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
+    /// The sum of absolute differences at a displacement inside the bounds.
+    #[inline]
+    pub(crate) fn sad_at(&self, d: Displacement) -> u32 {
+        let start = self.origin as isize + d.y as isize * self.reference_stride as isize + d.x as isize;
+        sad::<W, H>(self.source, self.source_stride, &self.reference[start as usize..], self.reference_stride)
+    }
+
+    /// Roughly the cost of coding a displacement, in units of SAD: the length of the two components' codes.
+    #[inline]
+    fn vector_cost(&self, d: Displacement) -> u32 {
+        let bits = |difference: i32| 2 * (32 - (4 * difference.unsigned_abs()).leading_zeros());
+        self.bit_weight * (2 + bits(d.x - self.expected.x) + bits(d.y - self.expected.y))
+    }
+
+    #[inline]
+    fn try_at(&self, d: Displacement) -> Found {
+        let sad = self.sad_at(d);
+        Found { displacement: d, sad, cost: sad + self.vector_cost(d) }
+    }
+
+    /// The best of the starting points, and from there downhill: a hexagon's corners until none is better (at most
+    /// `steps` times), then the neighbours. Stops early where the difference falls below `good_enough`.
+    pub(crate) fn search(&self, starts: &[Displacement], steps: usize, good_enough: u32) -> Found {
+        let mut best = self.try_at(self.bounds.clamp(starts[0]));
+        for (index, &start) in starts.iter().enumerate().skip(1) {
+            let start = self.bounds.clamp(start);
+            if starts[..index].contains(&start) {
+                continue;
+            }
+            let found = self.try_at(start);
+            if found.cost < best.cost {
+                best = found;
+            }
+        }
+        if best.sad < good_enough {
+            return best;
+        }
+        // After a step only the three corners ahead are new.
+        let mut corners = 0..6;
+        for _ in 0..steps {
+            let center = best.displacement;
+            let mut direction = None;
+            for corner in corners.clone() {
+                let (x, y) = HEXAGON[corner % 6];
+                let d = Displacement { x: center.x + x, y: center.y + y };
+                if self.bounds.contain(d) {
+                    let found = self.try_at(d);
+                    if found.cost < best.cost {
+                        best = found;
+                        direction = Some(corner % 6);
+                    }
+                }
+            }
+            match direction {
+                Some(corner) => corners = corner + 5..corner + 8,
+                None => break,
+            }
+        }
+        self.neighbours(best)
+    }
+
+    /// The best among a displacement and its eight neighbours; the diagonal ones only beside a better near one.
+    fn neighbours(&self, from: Found) -> Found {
+        let mut best = from;
+        for (x, y) in SQUARE {
+            let d = Displacement { x: from.displacement.x + x, y: from.displacement.y + y };
+            if self.bounds.contain(d) {
+                let found = self.try_at(d);
+                if found.cost < best.cost {
+                    best = found;
+                }
+            }
+        }
+        best
+    }
+}
+
+/// Moves a vector (quarter samples; horizontal, vertical) downhill by half, then by quarter samples: at each step the
+/// four nearest, then the diagonal one between the better two. `cost` judges a vector; `best` is what the start costs.
+pub(crate) fn refine(start: (i32, i32), best: u32, mut cost: impl FnMut((i32, i32)) -> u32) -> ((i32, i32), u32) {
+    let (mut center, mut best) = (start, best);
+    for step in [2, 1] {
+        let (x, y) = center;
+        let [left, right] = [x - step, x + step].map(|x| cost((x, y)));
+        let [up, down] = [y - step, y + step].map(|y| cost((x, y)));
+        let diagonal = (if left < right { x - step } else { x + step }, if up < down { y - step } else { y + step });
+        let diagonal_cost = cost(diagonal);
+        let candidates = [
+            ((x - step, y), left),
+            ((x + step, y), right),
+            ((x, y - step), up),
+            ((x, y + step), down),
+            (diagonal, diagonal_cost),
+        ];
+        for (vector, cost) in candidates {
+            if cost < best {
+                (center, best) = (vector, cost);
+            }
+        }
+    }
+    (center, best)
+}

@@ -1,0 +1,41 @@
+//! How many bits a smaller error is worth.
+
+/// The weights of bits against errors at one quantizer. All costs are in units of error times 256, so that a bit
+/// cost (1/256 bit) is only multiplied.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lagrangian {
+    /// Squared error that one bit is worth, times 256.
+    squared: u64,
+    /// Hadamard-transformed error (`distortion::satd`) that one bit is worth, times 256.
+    transformed: u32,
+}
+
+impl Lagrangian {
+    /// The weights where coefficients are quantized in steps of `step` (VP8's scale: twice the orthonormal one).
+    ///
+    /// At high rate a uniform quantizer of step D errs by D^2 / 12, a sixth of which is lost or won fourfold with
+    /// each bit: the slope is ln 2 / 6 * D^2 = 0.116 D^2, with D half of VP8's step.
+    pub(crate) fn new(step: i32) -> Self {
+        let step = step as u64;
+        // 0.116 / 4 = 0.029 = 7.4 / 256; a little more, since most coefficients fall into the dead zone.
+        let squared = (step * step * SQUARED_WEIGHT).max(64);
+        Self { squared, transformed: (step as u32 * TRANSFORMED_WEIGHT).max(128) }
+    }
+
+    /// Squared error and bits as one cost.
+    #[inline]
+    pub(crate) fn squared(&self, error: u32, bits: u32) -> u64 {
+        u64::from(error) * 256 + ((u64::from(bits) * self.squared) >> 8)
+    }
+
+    /// Hadamard-transformed error and bits as one cost.
+    #[inline]
+    pub(crate) fn transformed(&self, error: u32, bits: u32) -> u32 {
+        error * 256 + ((u64::from(bits) * u64::from(self.transformed)) >> 8) as u32
+    }
+}
+
+/// Squared error per bit and squared step, in 1/256.
+const SQUARED_WEIGHT: u64 = 8;
+/// Transformed error per bit and step, in 1/256.
+const TRANSFORMED_WEIGHT: u32 = 46;

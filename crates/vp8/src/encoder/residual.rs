@@ -1,0 +1,279 @@
+//! The residual of one macroblock: transformed, quantized, costed, and put back.
+
+use super::forward_quantizer::ForwardQuantizer;
+use super::forward_transform::{forward_dct, forward_wht};
+use super::tokens::{BlockKind, TokenBuffer, TokenCosts, end_of};
+use crate::transform::{inverse_dct_add, inverse_wht};
+
+/// Which of the neighbouring blocks on one side of a macroblock have coefficients (RFC 6386, section 13.3).
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct EdgeContext {
+    /// Four of luma, two of U, two of V, one of the second order.
+    has_coefficients: [u8; 9],
+}
+
+const SECOND_ORDER_EDGE: usize = 8;
+
+impl EdgeContext {
+    /// What remains after a macroblock without coefficients.
+    pub(crate) fn clear(&mut self, has_second_order: bool) {
+        let kept = if has_second_order { 0 } else { self.has_coefficients[SECOND_ORDER_EDGE] };
+        self.has_coefficients = [0; 9];
+        self.has_coefficients[SECOND_ORDER_EDGE] = kept;
+    }
+}
+
+/// The index of the second-order block; luma is 0 to 15, U 16 to 19, V 20 to 23.
+pub(crate) const SECOND_ORDER: usize = 24;
+
+/// The quantizers of one frame.
+#[derive(Debug, Clone)]
+pub(crate) struct ForwardQuantizers {
+    pub(crate) luma: ForwardQuantizer,
+    pub(crate) second_order: ForwardQuantizer,
+    pub(crate) chroma: ForwardQuantizer,
+}
+
+/// Levels of one macroblock, and what the decoder makes of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Residual {
+    pub(crate) levels: [[i16; 16]; 25],
+    restored: [[i16; 16]; 25],
+    /// For each block the zigzag position after its last level that is not zero.
+    pub(crate) ends: [u8; 25],
+}
+
+impl Default for Residual {
+    fn default() -> Self {
+        Self { levels: [[0; 16]; 25], restored: [[0; 16]; 25], ends: [0; 25] }
+    }
+}
+
+impl Residual {
+    /// Transforms and quantizes a 16x16 luma residual with its second-order block.
+    pub(crate) fn code_luma(
+        &mut self,
+        source: &[u8],
+        source_stride: usize,
+        prediction: &[u8; 256],
+        quantizers: &ForwardQuantizers,
+    ) {
+        let mut dcs = [0i16; 16];
+        for block in 0..16 {
+            let (x, y) = (4 * (block % 4), 4 * (block / 4));
+            let mut coefficients = [0; 16];
+            let source = &source[y * source_stride + x..];
+            forward_dct(source, source_stride, &prediction[16 * y + x..], 16, &mut coefficients);
+            dcs[block] = coefficients[0];
+            coefficients[0] = 0;
+            quantizers.luma.quantize(&coefficients, &mut self.levels[block], &mut self.restored[block]);
+            self.ends[block] = end_of(&self.levels[block]) as u8;
+        }
+        let mut coefficients = [0; 16];
+        forward_wht(&dcs, &mut coefficients);
+        let (levels, restored) = (&mut self.levels[SECOND_ORDER], &mut self.restored[SECOND_ORDER]);
+        quantizers.second_order.quantize(&coefficients, levels, restored);
+        self.ends[SECOND_ORDER] = end_of(levels) as u8;
+        self.drop_lonely_luma();
+        if self.ends[SECOND_ORDER] > 0 {
+            let dcs = inverse_wht(&self.restored[SECOND_ORDER]);
+            for (restored, dc) in self.restored.iter_mut().zip(dcs) {
+                restored[0] = dc;
+            }
+        }
+    }
+
+    /// Drops what is left of an almost empty luma residual: a few lone ones cost more bits than they mend.
+    fn drop_lonely_luma(&mut self) {
+        let mut weight = 0u32;
+        for block in 0..16 {
+            for position in 1..usize::from(self.ends[block]) {
+                let magnitude = self.levels[block][crate::tables::ZIGZAG[position] as usize].unsigned_abs();
+                weight += match magnitude {
+                    0 => 0,
+                    1 => 1 + u32::from(position < 6),
+                    _ => return,
+                };
+                if weight > 2 {
+                    return;
+                }
+            }
+        }
+        if weight > 0 {
+            for block in 0..16 {
+                self.levels[block] = [0; 16];
+                self.restored[block] = [0; 16];
+                self.ends[block] = 0;
+            }
+        }
+    }
+
+    /// Adds the luma residual to the prediction, in place.
+    pub(crate) fn restore_luma(&self, samples: &mut [u8; 256]) {
+        let without_dc = self.ends[SECOND_ORDER] == 0;
+        for block in 0..16 {
+            if without_dc && self.ends[block] == 0 {
+                continue;
+            }
+            let at = 64 * (block / 4) + 4 * (block % 4);
+            inverse_dct_add(&self.restored[block], &mut samples[at..], 16);
+        }
+    }
+
+    /// Transforms and quantizes the residual of one luma subblock with its own DC, and adds it to the `prediction`.
+    #[inline]
+    pub(crate) fn code_subblock(
+        &mut self,
+        block: usize,
+        source: &[u8],
+        source_stride: usize,
+        samples: &mut [u8],
+        stride: usize,
+        quantizer: &ForwardQuantizer,
+    ) {
+        let mut coefficients = [0; 16];
+        forward_dct(source, source_stride, samples, stride, &mut coefficients);
+        quantizer.quantize(&coefficients, &mut self.levels[block], &mut self.restored[block]);
+        self.ends[block] = end_of(&self.levels[block]) as u8;
+        if self.ends[block] > 0 {
+            inverse_dct_add(&self.restored[block], samples, stride);
+        }
+    }
+
+    /// Codes all luma subblocks with their own DCs against a whole prediction, which becomes the reconstruction.
+    pub(crate) fn code_luma_subblocks(
+        &mut self,
+        source: &[u8],
+        source_stride: usize,
+        samples: &mut [u8; 256],
+        quantizer: &ForwardQuantizer,
+    ) {
+        for block in 0..16 {
+            let (x, y) = (4 * (block % 4), 4 * (block / 4));
+            let source = &source[y * source_stride + x..];
+            self.code_subblock(block, source, source_stride, &mut samples[16 * y + x..], 16, quantizer);
+        }
+        self.levels[SECOND_ORDER] = [0; 16];
+        self.ends[SECOND_ORDER] = 0;
+    }
+
+    /// Codes one chroma plane (0 is U, 1 is V) against its prediction, which becomes the reconstruction.
+    pub(crate) fn code_chroma(
+        &mut self,
+        plane: usize,
+        source: &[u8],
+        source_stride: usize,
+        samples: &mut [u8; 64],
+        quantizer: &ForwardQuantizer,
+    ) {
+        for block in 0..4 {
+            let (x, y) = (4 * (block % 2), 4 * (block / 2));
+            let index = 16 + 4 * plane + block;
+            let source = &source[y * source_stride + x..];
+            self.code_subblock(index, source, source_stride, &mut samples[8 * y + x..], 8, quantizer);
+        }
+    }
+
+    /// Whether no block has a coefficient.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends == [0; 25]
+    }
+
+    /// Takes the luma levels and their second-order block from another residual.
+    pub(crate) fn take_luma(&mut self, other: &Self) {
+        self.levels[..16].copy_from_slice(&other.levels[..16]);
+        self.ends[..16].copy_from_slice(&other.ends[..16]);
+        self.levels[SECOND_ORDER] = other.levels[SECOND_ORDER];
+        self.ends[SECOND_ORDER] = other.ends[SECOND_ORDER];
+    }
+
+    /// The cost of the luma tokens (and those of the second order), in 1/256 bit.
+    pub(crate) fn luma_cost(
+        &self,
+        second_order: bool,
+        above: &EdgeContext,
+        left: &EdgeContext,
+        costs: &TokenCosts,
+    ) -> u32 {
+        let (mut above, mut left) = (*above, *left);
+        let mut total = 0;
+        self.visit_luma(second_order, &mut above, &mut left, |kind, context, levels, end| {
+            total += costs.block(kind, context, levels, end);
+        });
+        total
+    }
+
+    /// The cost of the chroma tokens, in 1/256 bit.
+    pub(crate) fn chroma_cost(&self, above: &EdgeContext, left: &EdgeContext, costs: &TokenCosts) -> u32 {
+        let (mut above, mut left) = (*above, *left);
+        let mut total = 0;
+        self.visit_chroma(&mut above, &mut left, |kind, context, levels, end| {
+            total += costs.block(kind, context, levels, end);
+        });
+        total
+    }
+
+    /// Appends all tokens of the macroblock.
+    pub(crate) fn push_tokens(
+        &self,
+        second_order: bool,
+        above: &mut EdgeContext,
+        left: &mut EdgeContext,
+        tokens: &mut TokenBuffer,
+    ) {
+        self.visit_luma(second_order, above, left, |kind, context, levels, end| {
+            tokens.push_block(kind, context, levels, end);
+        });
+        self.visit_chroma(above, left, |kind, context, levels, end| {
+            tokens.push_block(kind, context, levels, end);
+        });
+    }
+
+    #[inline]
+    fn visit_luma(
+        &self,
+        second_order: bool,
+        above: &mut EdgeContext,
+        left: &mut EdgeContext,
+        mut visit: impl FnMut(BlockKind, usize, &[i16; 16], usize),
+    ) {
+        let kind = if second_order { BlockKind::LumaWithoutDc } else { BlockKind::Luma };
+        if second_order {
+            self.visit_block(BlockKind::SecondOrder, SECOND_ORDER, (above, 8), (left, 8), &mut visit);
+        }
+        for block in 0..16 {
+            self.visit_block(kind, block, (above, block % 4), (left, block / 4), &mut visit);
+        }
+    }
+
+    #[inline]
+    fn visit_chroma(
+        &self,
+        above: &mut EdgeContext,
+        left: &mut EdgeContext,
+        mut visit: impl FnMut(BlockKind, usize, &[i16; 16], usize),
+    ) {
+        for block in 0..8 {
+            let edge = 4 + 2 * (block / 4);
+            let (x, y) = (edge + block % 2, edge + block % 4 / 2);
+            self.visit_block(BlockKind::Chroma, 16 + block, (above, x), (left, y), &mut visit);
+        }
+    }
+
+    #[inline]
+    fn visit_block(
+        &self,
+        kind: BlockKind,
+        block: usize,
+        (above, x): (&mut EdgeContext, usize),
+        (left, y): (&mut EdgeContext, usize),
+        visit: &mut impl FnMut(BlockKind, usize, &[i16; 16], usize),
+    ) {
+        let context = above.has_coefficients[x] + left.has_coefficients[y];
+        let end = self.ends[block];
+        visit(kind, usize::from(context), &self.levels[block], usize::from(end));
+        let flag = u8::from(end > 0);
+        above.has_coefficients[x] = flag;
+        left.has_coefficients[y] = flag;
+    }
+}

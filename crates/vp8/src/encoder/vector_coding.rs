@@ -1,0 +1,124 @@
+//! Motion vector differences as booleans (RFC 6386, section 17): costing, counting and writing them.
+
+use super::bit_cost::{BIT, bit_cost, branch_cost, fitting_probability};
+use super::bool_encoder::BoolEncoder;
+use crate::tables::MOTION_VECTOR_UPDATE_PROBABILITIES;
+
+/// Probabilities of both components, vertical first.
+pub(crate) type VectorProbabilities = [[u8; 19]; 2];
+
+/// The largest magnitude, in quarter samples, that a component's difference can have.
+pub(crate) const LARGEST_COMPONENT: i32 = 1023;
+
+const IS_LONG: usize = 0;
+const SIGN: usize = 1;
+const SHORT: usize = 2;
+const LONG: usize = 9;
+const LONG_BITS: usize = 10;
+
+/// Visits the booleans of one component: index of the probability, and value.
+#[inline]
+fn component(value: i32, mut visit: impl FnMut(usize, bool)) {
+    let magnitude = value.unsigned_abs() as usize;
+    let bit = |n: usize| magnitude >> n & 1 == 1;
+    if magnitude < 8 {
+        visit(IS_LONG, false);
+        visit(SHORT, bit(2));
+        visit(SHORT + 1 + 3 * (magnitude >> 2), bit(1));
+        visit(SHORT + 2 + 3 * (magnitude >> 2) + (magnitude >> 1 & 1), bit(0));
+    } else {
+        visit(IS_LONG, true);
+        for n in (0..3).chain((4..LONG_BITS).rev()) {
+            visit(LONG + n, bit(n));
+        }
+        // Below sixteen this bit is always set, and not written.
+        if magnitude > 15 {
+            visit(LONG + 3, bit(3));
+        }
+    }
+    if magnitude != 0 {
+        visit(SIGN, value < 0);
+    }
+}
+
+/// What a difference costs: for each component, by magnitude.
+#[derive(Debug, Clone)]
+pub(crate) struct VectorCosts {
+    costs: [Vec<u16>; 2],
+}
+
+impl VectorCosts {
+    /// The costs under these probabilities. Both signs are taken to cost the same.
+    pub(crate) fn new(probabilities: &VectorProbabilities) -> Self {
+        let costs = |p: &[u8; 19]| {
+            (0..=LARGEST_COMPONENT)
+                .map(|value| {
+                    let mut cost = 0;
+                    component(value, |index, bit| {
+                        cost += if index == SIGN { BIT } else { bit_cost(bit, p[index]) };
+                    });
+                    cost as u16
+                })
+                .collect()
+        };
+        Self { costs: [costs(&probabilities[0]), costs(&probabilities[1])] }
+    }
+
+    /// The cost of a difference, in quarter samples; what cannot be coded costs as much as the longest that can.
+    #[inline]
+    pub(crate) fn of(&self, vertical: i32, horizontal: i32) -> u32 {
+        let index = |value: i32| value.abs().min(LARGEST_COMPONENT) as usize;
+        u32::from(self.costs[0][index(vertical)]) + u32::from(self.costs[1][index(horizontal)])
+    }
+}
+
+/// Whether a difference can be coded at all.
+#[inline]
+pub(crate) fn is_codable(vertical: i32, horizontal: i32) -> bool {
+    vertical.abs() <= LARGEST_COMPONENT && horizontal.abs() <= LARGEST_COMPONENT
+}
+
+/// Writes a difference.
+pub(crate) fn write(writer: &mut BoolEncoder, vertical: i32, horizontal: i32, probabilities: &VectorProbabilities) {
+    for (value, p) in [vertical, horizontal].into_iter().zip(probabilities) {
+        component(value, |index, bit| writer.write(bit, p[index]));
+    }
+}
+
+/// How often each boolean of vector differences was false and true.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct VectorCounts {
+    counts: [[[u32; 2]; 19]; 2],
+}
+
+impl VectorCounts {
+    /// Counts one difference.
+    pub(crate) fn add(&mut self, vertical: i32, horizontal: i32) {
+        for (value, counts) in [vertical, horizontal].into_iter().zip(&mut self.counts) {
+            component(value, |index, bit| counts[index][usize::from(bit)] += 1);
+        }
+    }
+
+    /// Writes the probability updates that save more than they cost (RFC 6386, section 17.2).
+    pub(crate) fn write_updates(&self, writer: &mut BoolEncoder, probabilities: &mut VectorProbabilities) {
+        for (component, counts) in self.counts.iter().enumerate() {
+            for (index, &[falses, trues]) in counts.iter().enumerate() {
+                let flag = MOTION_VECTOR_UPDATE_PROBABILITIES[component][index];
+                let old = probabilities[component][index];
+                // Seven bits are sent: even probabilities, and one in place of zero.
+                let sent = fitting_probability(falses, trues) >> 1;
+                let new = if sent == 0 { 1 } else { sent << 1 };
+                let change = u64::from(bit_cost(true, flag) + 7 * BIT);
+                let update = falses + trues > 0
+                    && new != old
+                    && branch_cost(falses, trues, new) + change
+                        < branch_cost(falses, trues, old) + u64::from(bit_cost(false, flag));
+                writer.write(update, flag);
+                if update {
+                    writer.write_literal(u32::from(sent), 7);
+                    probabilities[component][index] = new;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Reference frames: three planes with a border, in one buffer that never changes once it is a reference.
+
+use std::fmt;
+use std::hash::Hasher;
+use std::sync::{Arc, OnceLock};
+
+use twox_hash::XxHash3_64;
+
+use crate::picture::{Picture, Plane};
+
+/// Samples around the luma plane that repeat its edge; the chroma planes have as many, so that all reads of a block that
+/// begins at most `BORDER - 16 - 3` outside stay in the buffer.
+pub(crate) const BORDER: usize = 32;
+
+/// Where a plane lies in the buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PlaneLayout {
+    /// Index of the plane's first sample.
+    pub(crate) origin: usize,
+    /// Distance between rows.
+    pub(crate) stride: usize,
+    /// Macroblock-aligned width.
+    pub(crate) width: usize,
+    /// Macroblock-aligned height.
+    pub(crate) height: usize,
+}
+
+impl PlaneLayout {
+    fn after(start: usize, width: usize, height: usize) -> (Self, usize) {
+        let stride = width + 2 * BORDER;
+        let layout = Self { origin: start + BORDER * stride + BORDER, stride, width, height };
+        (layout, start + stride * (height + 2 * BORDER))
+    }
+}
+
+/// The layout of all planes of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FrameLayout {
+    pub(crate) planes: [PlaneLayout; 3],
+    pub(crate) columns: usize,
+    pub(crate) rows: usize,
+    length: usize,
+}
+
+impl FrameLayout {
+    /// The layout for pictures of `width` x `height`.
+    pub(crate) fn new(width: usize, height: usize) -> Self {
+        let (columns, rows) = (width.div_ceil(16), height.div_ceil(16));
+        let (luma, end) = PlaneLayout::after(0, 16 * columns, 16 * rows);
+        let (u, end) = PlaneLayout::after(end, 8 * columns, 8 * rows);
+        let (v, length) = PlaneLayout::after(end, 8 * columns, 8 * rows);
+        Self { planes: [luma, u, v], columns, rows, length }
+    }
+}
+
+/// A frame in the making.
+#[derive(Clone)]
+pub(crate) struct FrameBuffer {
+    samples: Arc<[u8]>,
+    layout: FrameLayout,
+}
+
+impl FrameBuffer {
+    /// A frame whose samples are all zero.
+    pub(crate) fn new(layout: FrameLayout) -> Self {
+        Self { samples: std::iter::repeat_n(0, layout.length).collect(), layout }
+    }
+
+    pub(crate) fn layout(&self) -> FrameLayout {
+        self.layout
+    }
+
+    /// All samples, borders included.
+    pub(crate) fn samples_mut(&mut self) -> &mut [u8] {
+        Arc::get_mut(&mut self.samples).expect("a frame in the making has one owner")
+    }
+
+    /// Repeats the edges into the borders and ends the making.
+    pub(crate) fn finish(mut self) -> Frame {
+        let layout = self.layout;
+        let samples = self.samples_mut();
+        for plane in layout.planes {
+            extend(samples, plane);
+        }
+        Frame(Arc::new(Finished { samples: self.samples, layout, hash: OnceLock::new() }))
+    }
+}
+
+fn extend(samples: &mut [u8], plane: PlaneLayout) {
+    let PlaneLayout { origin, stride, width, height } = plane;
+    for y in 0..height {
+        let row = origin + y * stride;
+        let (first, last) = (samples[row], samples[row + width - 1]);
+        samples[row - BORDER..row].fill(first);
+        samples[row + width..row + width + BORDER].fill(last);
+    }
+    let (top, bottom) = (origin - BORDER, origin - BORDER + (height - 1) * stride);
+    for y in 1..=BORDER {
+        samples.copy_within(top..top + stride, top - y * stride);
+        samples.copy_within(bottom..bottom + stride, bottom + y * stride);
+    }
+}
+
+struct Finished {
+    samples: Arc<[u8]>,
+    layout: FrameLayout,
+    hash: OnceLock<u64>,
+}
+
+/// A reference frame. Cloning it copies nothing.
+#[derive(Clone)]
+pub(crate) struct Frame(Arc<Finished>);
+
+impl Frame {
+    pub(crate) fn layout(&self) -> FrameLayout {
+        self.0.layout
+    }
+
+    /// All samples, borders included.
+    pub(crate) fn samples(&self) -> &[u8] {
+        &self.0.samples
+    }
+
+    /// Whether both are the same buffer.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The visible part.
+    pub(crate) fn picture(&self, width: usize, height: usize) -> Picture {
+        let view = |plane: PlaneLayout, width, height| {
+            Plane::view(self.0.samples.clone(), plane.origin, plane.stride, width, height)
+        };
+        let [y, u, v] = self.0.layout.planes;
+        let (chroma_width, chroma_height) = (width.div_ceil(2), height.div_ceil(2));
+        Picture::from_planes([
+            view(y, width, height),
+            view(u, chroma_width, chroma_height),
+            view(v, chroma_width, chroma_height),
+        ])
+    }
+
+    /// The hash of the samples that decoding depends on: the macroblock-aligned planes. Computed once.
+    pub(crate) fn hash(&self) -> u64 {
+        *self.0.hash.get_or_init(|| {
+            let mut hasher = XxHash3_64::with_seed(0);
+            for plane in self.0.layout.planes {
+                for row in self.0.samples[plane.origin..].chunks(plane.stride).take(plane.height) {
+                    hasher.write(&row[..plane.width]);
+                }
+            }
+            hasher.finish()
+        })
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Frame({}x{} macroblocks)", self.0.layout.columns, self.0.layout.rows)
+    }
+}

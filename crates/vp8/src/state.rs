@@ -1,0 +1,144 @@
+//! Everything that decoding the next frame depends on, as a value.
+
+use std::fmt;
+use std::hash::Hasher;
+use std::sync::{Arc, OnceLock};
+
+use twox_hash::XxHash3_64;
+
+use crate::frame::Frame;
+use crate::header::{FrameSize, LoopFilterDeltas, Segmentation};
+use crate::picture::Picture;
+use crate::probabilities::Probabilities;
+
+/// The state between two frames: references, probabilities, segmentation and loop-filter deltas.
+///
+/// A state is a value: it never changes, cloning and keeping one costs O(1), and it holds at most one reference frame
+/// that the state before it does not. [`State::default`] is the state before any frame; only a key frame decodes from
+/// it.
+#[derive(Clone, Default)]
+pub struct State(Arc<Contents>);
+
+/// What a state consists of.
+#[derive(Clone, Default)]
+pub(crate) struct Contents {
+    pub(crate) size: FrameSize,
+    pub(crate) version: u8,
+    pub(crate) references: Option<References>,
+    pub(crate) probabilities: Probabilities,
+    pub(crate) segmentation: Segmentation,
+    /// Segment of each macroblock, row by row; empty while all are 0.
+    pub(crate) segment_map: Arc<[u8]>,
+    pub(crate) loop_filter_deltas: LoopFilterDeltas,
+    pub(crate) golden_sign_bias: bool,
+    pub(crate) altref_sign_bias: bool,
+    /// Whether the frame that led here is to be shown. It is no part of the state's name.
+    pub(crate) shown: bool,
+    /// What the frame that led here shows, where it is no reference.
+    pub(crate) unreferenced: Option<Frame>,
+    pub(crate) hash: OnceLock<u64>,
+}
+
+/// The three reference frames; several may be the same.
+#[derive(Debug, Clone)]
+pub(crate) struct References {
+    pub(crate) last: Frame,
+    pub(crate) golden: Frame,
+    pub(crate) altref: Frame,
+}
+
+impl State {
+    pub(crate) fn new(contents: Contents) -> Self {
+        Self(Arc::new(contents))
+    }
+
+    pub(crate) fn contents(&self) -> &Contents {
+        &self.0
+    }
+
+    /// The name of the state: a hash of all that decoding depends on, the same on every platform and however the state
+    /// was reached. Computed at most once; each reference frame is hashed at most once, whatever states hold it.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        *self.0.hash.get_or_init(|| {
+            let mut hasher = XxHash3_64::with_seed(0);
+            for reference in self.0.references.iter().flat_map(References::all) {
+                hasher.write(&reference.hash().to_le_bytes());
+            }
+            hasher.write(&self.0.parameters());
+            hasher.write(&self.0.probabilities.to_bytes());
+            if self.0.segmentation.enabled {
+                hasher.write(&self.0.segment_map);
+            }
+            hasher.finish()
+        })
+    }
+
+    /// Width and height of the pictures, luma samples; none before the first key frame.
+    #[must_use]
+    pub fn size(&self) -> Option<(usize, usize)> {
+        self.0.references.as_ref().map(|_| (usize::from(self.0.size.width), usize::from(self.0.size.height)))
+    }
+
+    /// The codes of the scaling that the stream asks of its display, across and down: 0 none, 1 by 5/4, 2 by 5/3, 3 by 2
+    /// (RFC 6386, section 9.1). Decoding ignores it.
+    #[must_use]
+    pub fn scaling(&self) -> (u8, u8) {
+        (self.0.size.horizontal_scale, self.0.size.vertical_scale)
+    }
+
+    /// Whether the frame that led here is meant to be shown (RFC 6386, section 9.1, `show_frame`).
+    #[must_use]
+    pub fn is_shown(&self) -> bool {
+        self.0.shown
+    }
+
+    /// The picture of the last reference frame; none before the first key frame.
+    #[must_use]
+    pub fn last_picture(&self) -> Option<Picture> {
+        let references = self.0.references.as_ref()?;
+        let (width, height) = self.size()?;
+        Some(references.last.picture(width, height))
+    }
+}
+
+impl References {
+    pub(crate) fn all(&self) -> [&Frame; 3] {
+        [&self.last, &self.golden, &self.altref]
+    }
+}
+
+impl Contents {
+    /// The small parts of the state, in a fixed order.
+    fn parameters(&self) -> Vec<u8> {
+        let segmentation = &self.segmentation;
+        let mut bytes = Vec::with_capacity(64);
+        bytes.extend(self.size.width.to_le_bytes());
+        bytes.extend(self.size.height.to_le_bytes());
+        bytes.extend([self.size.horizontal_scale, self.size.vertical_scale, self.version]);
+        bytes.extend([segmentation.enabled, segmentation.absolute].map(u8::from));
+        bytes.extend(segmentation.quantizers.map(|value| value as u8));
+        bytes.extend(segmentation.filter_levels.map(|value| value as u8));
+        bytes.extend(segmentation.tree_probabilities);
+        bytes.push(u8::from(self.loop_filter_deltas.enabled));
+        bytes.extend(self.loop_filter_deltas.references.map(|value| value as u8));
+        bytes.extend(self.loop_filter_deltas.modes.map(|value| value as u8));
+        bytes.extend([self.golden_sign_bias, self.altref_sign_bias].map(u8::from));
+        bytes
+    }
+}
+
+impl PartialEq for State {
+    /// Whether decoding from either gives the same, judged by [`State::hash`].
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.hash() == other.hash()
+    }
+}
+
+impl Eq for State {}
+
+impl fmt::Debug for State {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "State({:016x})", self.hash())
+    }
+}
