@@ -3,12 +3,15 @@
 Both refer to two named data sets, `frames` and `series`, which `datasets` makes, so that a report holds the data once.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import altair
 import polars
 
 from lockstep.call_log import CallReport, Series, ssim_db
+
+Plot: TypeAlias = altair.LayerChart | altair.FacetChart | altair.Chart
+"""One chart, whatever Altair makes of it."""
 
 PLOT_WIDTH = 1000
 """Width of a plot where nothing says how wide the page is, pixels."""
@@ -50,36 +53,34 @@ def duration(data: dict[str, polars.DataFrame]) -> float:
 
 def timeline(data: dict[str, polars.DataFrame]) -> altair.VConcatChart:
     """The charts over time, below each other. A brush over the first one says what time the others show."""
-    charts: list[Any] = []
-    brush = altair.selection_interval(name="brush", encodings=["x"], zoom=False)
     end = duration(data)
-    parameters = [
-        brush,
+    brush = altair.selection_interval(name="brush", encodings=["x"], zoom=False)
+    limits = (
         altair.param(name="from", expr="isValid(brush.time) ? brush.time[0] : 0"),
         altair.param(name="to", expr=f"isValid(brush.time) ? brush.time[1] : {end}"),
-    ]
-    series = data["series"]
+    )
+    series, frames = data["series"], data.get("frames", polars.DataFrame())
+    charts: list[Plot] = []
     if len(series) > 0:
-        charts += [_overview(end, parameters[0]), _link()]
-    frames = data.get("frames")
-    if frames is not None and len(frames) > 0:
-        if len(series) == 0:
-            charts.append(_frame_overview(end, parameters[0]))
+        charts += [_overview(end, brush), _link()]
+    elif len(frames) > 0:
+        charts.append(_frame_overview(end, brush))
+    if len(frames) > 0:
         charts.append(_delay(frames))
-    if len(series) > 0 and series["queueing"].null_count() < len(series):
+    if series["queueing"].null_count() < len(series):
         charts.append(_queueing())
-    if frames is not None and len(frames) > 0:
+    if len(frames) > 0:
         charts += [_size(frames), _quantizer()]
         if frames["ssim_db"].null_count() < len(frames):
             charts.append(_ssim())
-    chart = altair.vconcat(*charts, spacing=22).resolve_scale(color="independent")
-    return chart.add_params(*parameters[1:]) if charts else chart
+    chart: altair.VConcatChart = altair.vconcat(*charts, spacing=22).resolve_scale(color="independent")
+    return chart.add_params(*limits) if charts else chart
 
 
 def distributions(data: dict[str, polars.DataFrame]) -> altair.HConcatChart:
     """The cumulative distributions of video delay and SSIM over the frames captured between `from` and `to`."""
     frames = data.get("frames")
-    charts: list[Any] = []
+    charts: list[Plot] = []
     if frames is not None and frames["delay_ms"].null_count() < len(frames):
         scale = altair.Scale(type="log", nice=False)
         charts.append(_distribution("delay_ms", "Video delay, ms", "all captured frames", FATES["Displayed"], scale))
@@ -155,11 +156,9 @@ def _frames(frames: polars.DataFrame) -> polars.DataFrame:
     )
 
 
-def _time_axis(*, labels: bool = True) -> altair.X:
+def _time_axis() -> altair.X:
     scale = altair.Scale(domainMin=altair.ExprRef("from"), domainMax=altair.ExprRef("to"), nice=False)
-    return altair.X(
-        "time:Q", scale=scale, axis=altair.Axis(title=None, labels=labels, format="~g", labelExpr="datum.label + ' s'")
-    )
+    return altair.X("time:Q", scale=scale, axis=altair.Axis(title=None, labelExpr="datum.label + ' s'"))
 
 
 def _upwards(field: str, **scale: Any) -> altair.Y:
@@ -179,7 +178,7 @@ def _named(mark: altair.Chart, name: str, colours: dict[str, str], y: altair.Y, 
     return mark.transform_calculate(kind=f"'{name}'").encode(x=_time_axis(), y=y, color=colour)
 
 
-def _titled(chart: Any, title: str, subtitle: str, height: int) -> Any:
+def _titled(chart: Plot, title: str, subtitle: str, height: int) -> Plot:
     """`chart` with a title in place of the title of its vertical axis, which would have to be read sideways."""
     return chart.properties(width=PLOT_WIDTH, height=height, title=altair.TitleParams(title, subtitle=subtitle))
 
@@ -190,9 +189,10 @@ def _data(name: str) -> altair.Chart:
 
 def _column_tooltip(base: altair.Chart, tooltip: list[altair.Tooltip]) -> altair.Chart:
     """Unseen columns as high as the chart, so that all that is known of a moment is told wherever one points."""
-    return base.mark_bar(opacity=0, clip=True).encode(
+    columns: altair.Chart = base.mark_bar(opacity=0, clip=True).encode(
         x=_time_axis(), x2="end:Q", y=altair.value(0), y2=altair.value("height"), tooltip=tooltip
     )
+    return columns
 
 
 def _tooltip(field: str, title: str, form: str = ".1f") -> altair.Tooltip:
@@ -223,7 +223,7 @@ def _frame_tooltip() -> list[altair.Tooltip]:
     ]
 
 
-def _overview(end: float, brush: altair.Parameter) -> Any:
+def _overview(end: float, brush: altair.Parameter) -> Plot:
     x = altair.X("time:Q", scale=altair.Scale(domain=[0, end], nice=False), axis=None)
     y = altair.Y("capacity:Q", axis=None)
     base = _data("series")
@@ -232,13 +232,14 @@ def _overview(end: float, brush: altair.Parameter) -> Any:
     return altair.layer(area, line).properties(width=PLOT_WIDTH, height=38)
 
 
-def _frame_overview(end: float, brush: altair.Parameter) -> Any:
+def _frame_overview(end: float, brush: altair.Parameter) -> Plot:
     x = altair.X("time:Q", scale=altair.Scale(domain=[0, end], nice=False), axis=None)
     base = _data("frames").mark_tick(color=CAPACITY, opacity=0.5)
-    return base.encode(x=x).add_params(brush).properties(width=PLOT_WIDTH, height=38)
+    ticks: altair.Chart = base.encode(x=x).add_params(brush).properties(width=PLOT_WIDTH, height=38)
+    return ticks
 
 
-def _link() -> Any:
+def _link() -> Plot:
     colours = {"Capacity": CAPACITY, "Sent": SENT, "Received": RECEIVED}
     base = _data("series")
     area = base.mark_area(interpolate="step-after", opacity=0.28, clip=True)
@@ -252,7 +253,7 @@ def _link() -> Any:
     return _titled(layers, "Link", "Mb/s: what it could have carried, what entered it, what came out of it", 170)
 
 
-def _delay(frames: polars.DataFrame) -> Any:
+def _delay(frames: polars.DataFrame) -> Plot:
     base = _data("frames")
     colour = altair.Color("fate:N", **_legend(FATES))
     y = _upwards("delay_ms", type="log", nice=False, padding=8)
@@ -282,7 +283,7 @@ def _delay(frames: polars.DataFrame) -> Any:
     )
 
 
-def _queueing() -> Any:
+def _queueing() -> Plot:
     base = _data("series")
     area = base.mark_area(
         interpolate="step-after", color=QUEUEING, opacity=0.45, clip=True, invalid="break-paths-show-domains"
@@ -293,7 +294,7 @@ def _queueing() -> Any:
     )
 
 
-def _size(frames: polars.DataFrame) -> Any:
+def _size(frames: polars.DataFrame) -> Plot:
     base = _data("frames")
     colours = {**KINDS, "Budget": BUDGET}
     largest = frames["size_kb"].max()
@@ -315,7 +316,7 @@ def _size(frames: polars.DataFrame) -> Any:
     return _titled(layers, "Frame size and budget", "kB that each frame had, and that it might have had", 150)
 
 
-def _quantizer() -> Any:
+def _quantizer() -> Plot:
     base = _data("frames")
     line = base.transform_filter("isValid(datum.quantizer)").mark_line(
         interpolate="step-after", color=QUANTIZER, strokeWidth=1.2, clip=True
@@ -329,7 +330,7 @@ def _quantizer() -> Any:
     return _titled(layers, "Quantizer", "index of the frames sent: 0 is finest, 127 coarsest", 90)
 
 
-def _ssim() -> Any:
+def _ssim() -> Plot:
     base = _data("frames")
     shown = base.transform_filter("isValid(datum.ssim_db)")
     y = _upwards("ssim_db", zero=False)
@@ -340,14 +341,14 @@ def _ssim() -> Any:
     return _titled(layers, "SSIM", "dB of the frames displayed, against the frames captured", 110)
 
 
-def _distribution(field: str, name: str, whose: str, colour: str, scale: altair.Scale) -> Any:
+def _distribution(field: str, name: str, whose: str, colour: str, scale: altair.Scale) -> Plot:
     base = (
         _data("frames")
         .transform_filter(f"isValid(datum.{field}) && datum.time >= from && datum.time <= to")
         .transform_window(sort=[altair.SortField(field)], frame=[None, None], share="cume_dist()")
     )
     share = altair.Y("share:Q", scale=altair.Scale(domain=[0, 1]), axis=altair.Axis(title=None, format="%"))
-    x = altair.X(f"{field}:Q", scale=scale, axis=altair.Axis(title=None, format="~g"))
+    x = altair.X(f"{field}:Q", scale=scale, axis=altair.Axis(title=None))
     tooltip = [_tooltip(field, name), _tooltip("share", "Share of frames", ".1%")]
     line = base.mark_line(interpolate="step-after", color=colour, strokeWidth=1.8).encode(x=x, y=share)
     points = base.mark_point(opacity=0, size=60).encode(x=x, y=share, tooltip=tooltip)

@@ -1,6 +1,7 @@
 """`lockstep-report`: one self-contained HTML page on a call, from its JSON document and its per-frame log."""
 
 import argparse
+import functools
 import json
 import sys
 from importlib import resources
@@ -17,8 +18,6 @@ from lockstep.call_log import CallLogError, CallReport, load_call, load_frames
 
 VEGA_LITE_VERSION = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """The Vega-Lite that Altair writes for, and that the page brings along."""
-
-_BUNDLE = "window.vegaEmbed = vegaEmbed;"
 
 
 def render_html(report: CallReport, frames: polars.DataFrame | None) -> str:
@@ -49,7 +48,7 @@ def render_html(report: CallReport, frames: polars.DataFrame | None) -> str:
         lockstep=report.lockstep,
         version=__version__,
         payload=_script_json(payload),
-        vega=vl_convert.javascript_bundle(_BUNDLE, vl_version=VEGA_LITE_VERSION).replace("</script", "<\\/script"),
+        vega=_vega(),
     )
 
 
@@ -123,6 +122,13 @@ def _script_json(value: Any) -> str:
     """JSON that may stand in a script element, whatever texts are in it."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+@functools.cache
+def _vega() -> str:
+    """Vega, Vega-Lite and their embedding, as a script that may stand in a page."""
+    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE_VERSION)
+    return bundle.replace("</script", "<\\/script")
 
 
 def _template(name: str) -> str:

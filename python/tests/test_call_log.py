@@ -94,7 +94,7 @@ def test_what_is_no_frame_log_is_refused_with_the_reason(
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CallLogError, match="nothing.json: No such file"):
+    with pytest.raises(CallLogError, match=r"nothing\.json: No such file"):
         load_call(tmp_path / "nothing.json")
-    with pytest.raises(CallLogError, match="nothing.csv: No such file"):
+    with pytest.raises(CallLogError, match=r"nothing\.csv: No such file"):
         load_frames(tmp_path / "nothing.csv")

@@ -8,7 +8,7 @@ import polars
 import pytest
 
 from lockstep import __version__, charts, summary, version
-from lockstep.call_log import CallReport, load_call, load_frames
+from lockstep.call_log import CallReport, Series, load_call, load_frames
 from lockstep.report import main, render_html, render_png
 
 NOTHING = CallReport(lockstep="0.1.0", kind="simulate")
@@ -81,6 +81,12 @@ def test_a_call_of_nothing_has_a_page() -> None:
     assert "Simulated call" in page
 
 
+def test_a_call_without_a_series_has_the_charts_of_its_frames(call: tuple[Path, Path]) -> None:
+    frames = load_frames(call[1])
+    assert len(payload(render_html(NOTHING, frames))["timeline"]["vconcat"]) == 5
+    assert render_png(NOTHING, frames).startswith(b"\x89PNG")
+
+
 def test_an_empty_frame_log_has_a_page(call: tuple[Path, Path]) -> None:
     empty = load_frames(call[1]).clear()
     assert payload(render_html(NOTHING, empty))["timeline"] == {}
@@ -103,8 +109,6 @@ def test_the_same_call_makes_the_same_page(call: tuple[Path, Path]) -> None:
 
 
 def test_a_long_series_is_drawn_as_means_that_keep_its_total() -> None:
-    from lockstep.call_log import Series
-
     series = Series(capacity_bps=[float(1_000_000 * (index % 10)) for index in range(6000)])
     table = charts.datasets(CallReport(lockstep="", kind="call", series=series), None)["series"]
     assert len(table) == charts.MOST_BINS
