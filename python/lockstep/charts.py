@@ -234,7 +234,7 @@ def _overview(end: float, brush: altair.Parameter) -> Plot:
 
 def _frame_overview(end: float, brush: altair.Parameter) -> Plot:
     x = altair.X("time:Q", scale=altair.Scale(domain=[0, end], nice=False), axis=None)
-    base = _data("frames").mark_tick(color=CAPACITY, opacity=0.5)
+    base = _data("frames").mark_rule(color=CAPACITY, opacity=0.25)
     ticks: altair.Chart = base.encode(x=x).add_params(brush).properties(width=PLOT_WIDTH, height=38)
     return ticks
 
