@@ -1,1 +1,21 @@
+//! One call: the sending end and the receiving end, built from codec, media, transport and control; its per-frame log
+//! and its scores. Clock-free: the simulator and the live driver run the same objects.
 #![forbid(unsafe_code)]
+
+mod encoder;
+mod functional;
+mod receiving;
+mod record;
+mod report;
+mod scores;
+mod sending;
+
+pub use encoder::{Candidate, EncodeJob, FrameEncoder, Menu, MenuRunner, SerialMenu};
+pub use functional::{FunctionalEncoder, MenuMode};
+pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};
+pub use record::{FrameRecord, Outcome};
+pub use report::{CallReport, DisplayRecord, SERIES_INTERVAL, Series, SeriesRecorder, merge_displays};
+pub use scores::{
+    DelayScores, FrameCounts, LinkUse, PsnrScores, Scores, SsimScores, mean, quantile, score, video_delays,
+};
+pub use sending::{Committed, SendingEnd, SendingStatus};

@@ -1,2 +1,62 @@
+//! The `lockstep` command: real-time video whose codec and transport are one control loop.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod commands;
+mod configuration;
+mod frame_log;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Real-time video in which codec and transport are one control loop, and its laboratory.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Code a y4m file as VP8 in an IVF file.
+    Encode(commands::codec::EncodeArguments),
+    /// Decode VP8 in an IVF file to y4m, or to one MD5 a frame.
+    Decode(commands::codec::DecodeArguments),
+    /// Run a call in virtual time, with the real codec, over an emulated link.
+    Simulate(commands::simulate::SimulateArguments),
+    /// Run a call in real time: sender and receiver as two processes, an emulated link between them.
+    Call(commands::call::CallArguments),
+    /// Run the same call simulated and live, and compare the two.
+    Compare(commands::compare::CompareArguments),
+    /// Send live video to a receiver or a relay.
+    Send(commands::live::SendArguments),
+    /// Receive live video.
+    Receive(commands::live::ReceiveArguments),
+    /// Emulate a link between a sender and a receiver.
+    Relay(commands::live::RelayArguments),
+    /// Describe a capacity trace, or convert it to another format.
+    Trace(commands::trace::TraceArguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Encode(arguments) => commands::codec::encode(&arguments),
+        Command::Decode(arguments) => commands::codec::decode(&arguments),
+        Command::Simulate(arguments) => commands::simulate::run(&arguments),
+        Command::Call(arguments) => commands::call::run(&arguments),
+        Command::Compare(arguments) => commands::compare::run(&arguments),
+        Command::Send(arguments) => commands::live::send(&arguments),
+        Command::Receive(arguments) => commands::live::receive(&arguments),
+        Command::Relay(arguments) => commands::live::relay(&arguments),
+        Command::Trace(arguments) => commands::trace::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lockstep: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

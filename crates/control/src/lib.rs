@@ -1,1 +1,53 @@
+//! What decides how much is sent: estimators at the receiver, controllers at the sender, one file each.
+//!
+//! An [`Estimator`] sees every datagram that arrives and says what goes into the feedback. A [`Controller`] sees every
+//! feedback and says how many bytes the next frame may have and how far apart its fragments are sent. Both are
+//! clock-free: they are told the time.
 #![forbid(unsafe_code)]
+
+mod inter_arrival;
+mod salsify;
+
+use std::time::Duration;
+
+use lockstep_transport::{Arrival, Estimate, Feedback};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+pub use inter_arrival::{GracePeriod, InterArrival};
+pub use salsify::SalsifyWindow;
+
+/// What the receiving end makes of the datagrams that arrive.
+pub trait Estimator: Send {
+    /// A data datagram arrived.
+    fn on_arrival(&mut self, arrival: &Arrival);
+    /// What goes into the next feedback.
+    fn estimate(&mut self, now: Timestamp) -> Estimate;
+}
+
+/// What the sender has on the way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct InFlight {
+    /// Fragments sent or waiting in the pacer, less those acknowledged and those declared lost.
+    pub fragments: u64,
+    /// Their bytes, headers included.
+    pub bytes: ByteCount,
+}
+
+/// What the sender may do now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowance {
+    /// Bytes that the next frame may have, all its fragments' payloads together.
+    pub budget: ByteCount,
+    /// Time between two fragments' transmissions.
+    pub pacing_interval: Duration,
+    /// Bit rate at which the controller expects the video to be sent in the long run.
+    pub target: Bitrate,
+}
+
+/// What the sending end decides by.
+pub trait Controller: Send {
+    /// Feedback arrived.
+    fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback);
+    /// What may be sent at this moment, with `in_flight` on the way. May be asked at any time and any number of times.
+    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance;
+}

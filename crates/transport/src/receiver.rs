@@ -106,7 +106,7 @@ pub enum ReceiverEvent {
 }
 
 /// What a [`Receiver`] counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct ReceiverStatistics {
     /// Datagrams of any kind and quality.
     pub datagrams: u64,

@@ -1,0 +1,102 @@
+//! The seam between a call and whatever codes its pictures.
+
+use lockstep_transport::StateId;
+use lockstep_units::ByteCount;
+use lockstep_vp8::{Analysis, Encoded, Picture, State};
+
+/// Runs the candidates of one menu. The serial runner does so one after another; a driver that owns threads may hand in
+/// one that uses several cores.
+pub trait MenuRunner {
+    /// One candidate for each of `quantizers`, in their order.
+    fn run(&self, analysis: &Analysis, quantizers: &[u8]) -> Vec<Encoded>;
+}
+
+/// One candidate after another, on the calling thread.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SerialMenu;
+
+impl MenuRunner for SerialMenu {
+    fn run(&self, analysis: &Analysis, quantizers: &[u8]) -> Vec<Encoded> {
+        quantizers.iter().map(|&quantizer| analysis.encode(quantizer)).collect()
+    }
+}
+
+/// A coded version of a picture that may be sent.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// The frame as it goes to the packetiser.
+    pub frame: Vec<u8>,
+    /// Quantizer index, 0-127.
+    pub quantizer: u8,
+    /// Whether it decodes from nothing.
+    pub key_frame: bool,
+    /// What a decoder that holds the source state has afterwards.
+    pub state: State,
+}
+
+impl Candidate {
+    /// Size of the frame.
+    #[must_use]
+    pub fn size(&self) -> ByteCount {
+        ByteCount::of(&self.frame)
+    }
+
+    /// The picture that the receiver will show.
+    #[must_use]
+    pub fn picture(&self) -> Option<Picture> {
+        self.state.last_picture()
+    }
+}
+
+/// The candidates of one picture.
+#[derive(Debug, Clone, Default)]
+pub struct Menu {
+    /// In the order in which they were coded.
+    pub candidates: Vec<Candidate>,
+    /// What the encoder predicted for each of them, bytes.
+    pub predictions: Vec<f64>,
+}
+
+impl Menu {
+    /// The largest candidate that `budget` holds.
+    #[must_use]
+    pub fn largest_within(&self, budget: ByteCount) -> Option<usize> {
+        let fitting = (0..self.candidates.len()).filter(|&index| self.candidates[index].size() <= budget);
+        fitting.max_by_key(|&index| self.candidates[index].size())
+    }
+
+    /// The smallest candidate.
+    #[must_use]
+    pub fn smallest(&self) -> Option<usize> {
+        (0..self.candidates.len()).min_by_key(|&index| self.candidates[index].size())
+    }
+}
+
+/// Work that makes a menu; it may run on another thread than the call's.
+pub struct EncodeJob(Box<dyn FnOnce(&dyn MenuRunner) -> Menu + Send>);
+
+impl EncodeJob {
+    /// A job that does `work`.
+    pub fn new(work: impl FnOnce(&dyn MenuRunner) -> Menu + Send + 'static) -> Self {
+        Self(Box::new(work))
+    }
+
+    /// Codes the menu.
+    #[must_use]
+    pub fn run(self, runner: &dyn MenuRunner) -> Menu {
+        (self.0)(runner)
+    }
+}
+
+/// Given a picture and a budget, offers candidates, and commits to the one that was sent.
+pub trait FrameEncoder: Send {
+    /// The job that codes `picture` from `source` in versions around `budget` bytes.
+    fn begin(&mut self, picture: &Picture, source: StateId, budget: ByteCount) -> EncodeJob;
+    /// Takes the finished menu back; `choice` is the candidate that is sent, if any. Gives that candidate and the name
+    /// of the state that it leads to.
+    fn commit(&mut self, menu: Menu, choice: Option<usize>) -> Option<(StateId, Candidate)>;
+    /// No frame will be coded from this state any more.
+    fn forget(&mut self, state: StateId);
+    /// States held.
+    fn held_states(&self) -> usize;
+}

@@ -1,0 +1,258 @@
+//! The receiving end of a call: a clock-free state machine from datagrams to pictures.
+//!
+//! As at the sending end, the driver does the long work: [`ReceivingEnd::poll_decode`] gives a job to run on any thread
+//! and [`ReceivingEnd::decoded`] takes its result, so that acknowledgements never wait for the decoder.
+
+use std::collections::BTreeMap;
+
+use lockstep_control::Estimator;
+use lockstep_transport::{Receiver, ReceiverConfig, ReceiverEvent, StateId, VideoFormat};
+use lockstep_units::Timestamp;
+use lockstep_vp8::{DecodeError, Picture, State, decode};
+
+use std::collections::VecDeque;
+
+/// A complete frame whose source state is held.
+#[derive(Debug)]
+struct ReceivedFrame {
+    frame: u32,
+    source: StateId,
+    target: StateId,
+    captured_at: Timestamp,
+    completed_at: Timestamp,
+    payload: Vec<u8>,
+}
+
+/// Decoding of one frame; may run on another thread than the call's.
+#[derive(Debug)]
+pub struct DecodeJob {
+    source: State,
+    frame: ReceivedFrame,
+}
+
+/// What a [`DecodeJob`] gave.
+#[derive(Debug)]
+pub struct DecodeOutcome {
+    frame: ReceivedFrame,
+    result: Result<(State, Picture), DecodeError>,
+    /// Name of the state reached.
+    reached: Option<StateId>,
+}
+
+impl DecodeJob {
+    /// Decodes the frame and names the state that it leads to.
+    #[must_use]
+    pub fn run(self) -> DecodeOutcome {
+        let result = decode(&self.source, &self.frame.payload);
+        let reached = result.as_ref().ok().map(|(state, _)| StateId(state.hash()));
+        DecodeOutcome { frame: self.frame, result, reached }
+    }
+}
+
+/// A picture to be shown now.
+#[derive(Debug, Clone)]
+pub struct Display {
+    /// Frame number on the wire.
+    pub frame: u32,
+    /// When the sender captured it, on the sender's clock.
+    pub captured_at: Timestamp,
+    /// When its last fragment arrived.
+    pub completed_at: Timestamp,
+    /// When it is shown.
+    pub displayed_at: Timestamp,
+    /// What is shown.
+    pub picture: Picture,
+    /// The frame itself, for a sink that stores coded video.
+    pub payload: Vec<u8>,
+}
+
+/// Counts of the receiving end beyond the transport's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct DecodeCounts {
+    /// Frames decoded into the state that the sender named.
+    pub decoded: u64,
+    /// Frames that the decoder refused.
+    pub undecodable: u64,
+    /// Frames that decoded into another state than the sender named; they are not shown.
+    pub mismatched: u64,
+    /// Frames decoded, but older than one already shown.
+    pub late: u64,
+}
+
+/// The receiving end.
+pub struct ReceivingEnd {
+    transport: Receiver,
+    estimator: Box<dyn Estimator>,
+    states: BTreeMap<StateId, State>,
+    ready: VecDeque<ReceivedFrame>,
+    decoding: bool,
+    format: Option<VideoFormat>,
+    newest_shown: Option<u32>,
+    display: Option<Display>,
+    counts: DecodeCounts,
+    closed: bool,
+}
+
+impl ReceivingEnd {
+    /// A receiving end that has seen nothing yet.
+    #[must_use]
+    pub fn new(transport: ReceiverConfig, estimator: Box<dyn Estimator>) -> Self {
+        Self {
+            transport: Receiver::new(transport),
+            estimator,
+            states: BTreeMap::from([(StateId::EMPTY, State::default())]),
+            ready: VecDeque::new(),
+            decoding: false,
+            format: None,
+            newest_shown: None,
+            display: None,
+            counts: DecodeCounts::default(),
+            closed: false,
+        }
+    }
+
+    /// A datagram came from the sender, or garbage from anybody.
+    pub fn handle_datagram(&mut self, now: Timestamp, datagram: &[u8]) {
+        self.transport.handle_datagram(now, datagram);
+        self.drain_events(now);
+    }
+
+    /// The next frame to be decoded, unless one is being decoded already.
+    pub fn poll_decode(&mut self) -> Option<DecodeJob> {
+        if self.decoding {
+            return None;
+        }
+        while let Some(frame) = self.ready.pop_front() {
+            let Some(source) = self.states.get(&frame.source).cloned() else {
+                self.transport.frame_failed(frame.frame);
+                continue;
+            };
+            self.decoding = true;
+            return Some(DecodeJob { source, frame });
+        }
+        None
+    }
+
+    /// The job is done.
+    pub fn decoded(&mut self, now: Timestamp, outcome: DecodeOutcome) {
+        self.decoding = false;
+        let DecodeOutcome { frame, result, reached } = outcome;
+        match result {
+            Ok((state, picture)) if reached == Some(frame.target) => {
+                self.counts.decoded += 1;
+                self.states.insert(frame.target, state);
+                self.transport.frame_decoded(frame.frame, frame.target);
+                if self.newest_shown.is_none_or(|newest| frame.frame > newest) {
+                    self.newest_shown = Some(frame.frame);
+                    self.display = Some(Display {
+                        frame: frame.frame,
+                        captured_at: frame.captured_at,
+                        completed_at: frame.completed_at,
+                        displayed_at: now,
+                        picture,
+                        payload: frame.payload,
+                    });
+                } else {
+                    self.counts.late += 1;
+                }
+            }
+            Ok(_) => {
+                self.counts.mismatched += 1;
+                self.transport.frame_failed(frame.frame);
+            }
+            Err(_) => {
+                self.counts.undecodable += 1;
+                self.transport.frame_failed(frame.frame);
+            }
+        }
+        self.drain_events(now);
+    }
+
+    /// The picture to be shown, once.
+    pub fn poll_display(&mut self) -> Option<Display> {
+        self.display.take()
+    }
+
+    /// The next datagram for the sender.
+    pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Vec<u8>> {
+        let estimate = self.estimator.estimate(now);
+        self.transport.set_estimate(estimate);
+        self.transport.poll_transmit(now)
+    }
+
+    /// When [`ReceivingEnd::handle_timeout`] wants to be called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        self.transport.poll_timeout()
+    }
+
+    /// The time that [`ReceivingEnd::poll_timeout`] gave has come.
+    pub fn handle_timeout(&mut self, now: Timestamp) {
+        self.transport.handle_timeout(now);
+        self.drain_events(now);
+    }
+
+    /// Whether the sender ended the call.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// States held for frames to be decoded from.
+    #[must_use]
+    pub fn held_states(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Counts of decoded frames.
+    #[must_use]
+    pub fn counts(&self) -> DecodeCounts {
+        self.counts
+    }
+
+    /// What the sender said of its video, once it has.
+    #[must_use]
+    pub fn format(&self) -> Option<VideoFormat> {
+        self.format
+    }
+
+    /// Datagrams that made sense so far.
+    #[must_use]
+    pub fn accepted_datagrams(&self) -> u64 {
+        let counts = self.transport.statistics();
+        let refused = counts.malformed + counts.foreign + counts.before_hello + counts.unexpected + counts.absurd;
+        counts.datagrams - refused
+    }
+
+    /// The transport's counters.
+    #[must_use]
+    pub fn statistics(&self) -> lockstep_transport::ReceiverStatistics {
+        self.transport.statistics()
+    }
+
+    fn drain_events(&mut self, now: Timestamp) {
+        while let Some(event) = self.transport.poll_event() {
+            match event {
+                ReceiverEvent::Arrival(arrival) => self.estimator.on_arrival(&arrival),
+                ReceiverEvent::Frame { frame, source, target, captured: captured_at, payload, .. } => {
+                    self.ready.push_back(ReceivedFrame {
+                        frame,
+                        source,
+                        target,
+                        captured_at,
+                        completed_at: now,
+                        payload,
+                    });
+                }
+                ReceiverEvent::Hello(format) => self.format = Some(format),
+                ReceiverEvent::Release(state) => {
+                    if state != StateId::EMPTY {
+                        self.states.remove(&state);
+                    }
+                }
+                ReceiverEvent::PeerClosed(_) => self.closed = true,
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The scores of a call, computed from its per-frame log.
+//!
+//! Video delay is Salsify's (NSDI 2018, section 5.1): for every captured frame the time until it or a later one is on
+//! the screen. SSIM in dB is -10 log10(1 - SSIM) of the pictures that were shown. QoE is Concerto's (MobiCom 2019,
+//! Table 2): a linear function of the mean delay and of the mean quality.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use lockstep_media::ssim_db;
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use crate::record::{FrameRecord, Outcome};
+
+/// Linear QoE model of Concerto, Table 2: `delay * milliseconds + quality * SSIM dB + constant`.
+struct QualityOfExperience {
+    delay: f64,
+    quality: f64,
+    constant: f64,
+}
+
+/// Concerto's model for applications that weigh quality, QoE_p.
+const QOE_P: QualityOfExperience = QualityOfExperience { delay: -6.39e-4, quality: 6.22e-2, constant: 3.30 };
+/// Concerto's model for applications that weigh delay, QoE_d.
+const QOE_D: QualityOfExperience = QualityOfExperience { delay: -1.92e-3, quality: 1.01e-1, constant: 2.67 };
+
+impl QualityOfExperience {
+    fn score(&self, delay_ms: f64, ssim_db: f64) -> f64 {
+        self.delay * delay_ms + self.quality * ssim_db + self.constant
+    }
+}
+
+/// Video delay over all captured frames, milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct DelayScores {
+    /// Median.
+    pub p50: f64,
+    /// Mean.
+    pub mean: f64,
+    /// 95th percentile.
+    pub p95: f64,
+}
+
+/// SSIM of the displayed frames, dB.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SsimScores {
+    /// First quartile.
+    pub p25: f64,
+    /// dB of the mean SSIM.
+    pub mean: f64,
+}
+
+/// PSNR of the displayed frames, dB.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PsnrScores {
+    /// Mean of the frames' PSNR.
+    pub mean: f64,
+}
+
+/// Frames by what became of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameCounts {
+    /// Pictures that the source gave.
+    pub captured: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Pictures for which nothing was sent.
+    pub skipped: u64,
+    /// Frames shown at the receiver.
+    pub displayed: u64,
+    /// Frames sent as key frames.
+    pub key: u64,
+    /// Frames encoded from an acknowledged state after a loss.
+    pub recovery: u64,
+}
+
+/// What the link did during the scored time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkUse {
+    /// Bytes of all datagrams that the receiver got.
+    pub delivered: ByteCount,
+    /// Bytes that the link could have carried.
+    pub capacity: ByteCount,
+}
+
+/// The scores of one call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Scores {
+    /// Capture to display of this or a later frame.
+    pub video_delay_ms: Option<DelayScores>,
+    /// Quality of what was shown.
+    pub ssim_db: Option<SsimScores>,
+    /// Quality of what was shown.
+    pub psnr_db: Option<PsnrScores>,
+    /// Datagram bytes that reached the receiver, over the scored time.
+    pub throughput_bps: u64,
+    /// Those bytes over the bytes that the link could have carried.
+    pub link_utilisation: f64,
+    /// Frames by what became of them.
+    pub frames: FrameCounts,
+    /// Mean of size over budget of the frames sent within their budget.
+    pub fill: Option<f64>,
+    /// Share of the frames sent that were larger than their budget.
+    pub overshoot_ratio: Option<f64>,
+    /// Minutes of frozen picture in an hour of call. A freeze is a gap between displays longer than the larger of three
+    /// frame intervals and one frame interval plus 150 ms (W3C webrtc-stats, `freezeCount`).
+    pub stall_minutes_per_hour: f64,
+    /// Concerto's QoE_p.
+    pub qoe_p: Option<f64>,
+    /// Concerto's QoE_d.
+    pub qoe_d: Option<f64>,
+}
+
+/// The quantile `share` (0-1) of `sorted`, interpolated between neighbours; none of nothing.
+#[must_use]
+pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    let position = share.clamp(0.0, 1.0) * last as f64;
+    let (low, high) = (position.floor() as usize, position.ceil() as usize);
+    Some(sorted[low] + (sorted[high] - sorted[low]) * (position - low as f64))
+}
+
+/// The mean of `values`; none of nothing.
+#[must_use]
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// For each record the time from its capture until it or a later frame is shown, seconds. A frame that nothing ever
+/// followed on the screen counts until `end`.
+#[must_use]
+pub fn video_delays(records: &[FrameRecord], end: Timestamp) -> Vec<f64> {
+    let mut delays = vec![0.0; records.len()];
+    let mut first_display = end;
+    for (record, delay) in records.iter().zip(&mut delays).rev() {
+        if let Some(displayed) = record.displayed_at {
+            first_display = first_display.min(displayed);
+        }
+        *delay = first_display.saturating_since(record.captured_at).as_secs_f64();
+    }
+    delays
+}
+
+/// Time without a new picture that counts as frozen, within `start` to `end`.
+fn frozen(records: &[FrameRecord], start: Timestamp, end: Timestamp, frame_interval: Duration) -> Duration {
+    let threshold = (3 * frame_interval).max(frame_interval + Duration::from_millis(150));
+    let mut displays: Vec<Timestamp> = records.iter().filter_map(|record| record.displayed_at).collect();
+    displays.sort_unstable();
+    let mut total = Duration::ZERO;
+    let mut previous = start;
+    for moment in displays.into_iter().filter(|&moment| moment < end).chain([end]) {
+        let gap = moment.saturating_since(previous);
+        if gap > threshold {
+            total += gap;
+        }
+        previous = previous.max(moment);
+    }
+    total
+}
+
+/// Scores the call that ran from `start` for `length`. `records` may go on after that, so that the last scored frames
+/// have later ones to be followed by; those are not scored themselves.
+#[must_use]
+pub fn score(
+    records: &[FrameRecord],
+    start: Timestamp,
+    length: Duration,
+    frame_interval: Duration,
+    link: LinkUse,
+) -> Scores {
+    let end = start + length;
+    let log_end = records.iter().flat_map(|record| [Some(record.captured_at), record.displayed_at]).flatten().max();
+    let delays = video_delays(records, log_end.unwrap_or(end).max(end));
+    let scored = records.iter().take_while(|record| record.captured_at < end).count();
+    let records = &records[..scored];
+
+    let mut delays_ms: Vec<f64> = delays[..scored].iter().map(|delay| delay * 1e3).collect();
+    delays_ms.sort_unstable_by(f64::total_cmp);
+    let video_delay_ms = quantile(&delays_ms, 0.5)
+        .zip(mean(&delays_ms))
+        .zip(quantile(&delays_ms, 0.95))
+        .map(|((p50, mean), p95)| DelayScores { p50, mean, p95 });
+
+    let shown = || records.iter().filter(|record| record.displayed_at.is_some());
+    let ssim: Vec<f64> = shown().filter_map(|record| record.ssim).collect();
+    let mut ssim_decibels: Vec<f64> = ssim.iter().map(|&value| ssim_db(value)).collect();
+    ssim_decibels.sort_unstable_by(f64::total_cmp);
+    let ssim_scores = quantile(&ssim_decibels, 0.25)
+        .zip(mean(&ssim))
+        .map(|(p25, mean_ssim)| SsimScores { p25, mean: ssim_db(mean_ssim) });
+    let psnr: Vec<f64> = shown().filter_map(|record| record.psnr_db).collect();
+
+    let sent = || records.iter().filter(|record| record.outcome == Outcome::Sent);
+    let count = |number: usize| number as u64;
+    let frames = FrameCounts {
+        captured: count(records.len()),
+        sent: count(sent().count()),
+        skipped: count(records.len() - sent().count()),
+        displayed: count(shown().count()),
+        key: count(sent().filter(|record| record.key_frame).count()),
+        recovery: count(sent().filter(|record| record.recovery).count()),
+    };
+    let fills: Vec<f64> = sent().filter_map(FrameRecord::fill).filter(|&fill| fill <= 1.0).collect();
+    let over = sent().filter(|record| record.size > record.budget).count();
+    let qoe = |model: QualityOfExperience| Some(model.score(video_delay_ms?.mean, ssim_scores?.mean));
+    let stalled = frozen(records, start, end, frame_interval);
+
+    Scores {
+        video_delay_ms,
+        ssim_db: ssim_scores,
+        psnr_db: mean(&psnr).map(|mean| PsnrScores { mean }),
+        throughput_bps: Bitrate::mean(link.delivered, length).as_bps(),
+        link_utilisation: if link.capacity == ByteCount::ZERO {
+            0.0
+        } else {
+            link.delivered.as_f64() / link.capacity.as_f64()
+        },
+        frames,
+        fill: mean(&fills),
+        overshoot_ratio: (frames.sent > 0).then(|| over as f64 / frames.sent as f64),
+        stall_minutes_per_hour: 60.0 * stalled.as_secs_f64() / length.as_secs_f64().max(1e-9),
+        qoe_p: qoe(QOE_P),
+        qoe_d: qoe(QOE_D),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(capture: u64, displayed_ms: Option<u64>) -> FrameRecord {
+        let mut record = FrameRecord::captured(capture, Timestamp::from_millis(capture * 100));
+        record.displayed_at = displayed_ms.map(Timestamp::from_millis);
+        record.outcome = if displayed_ms.is_some() { Outcome::Sent } else { Outcome::SkippedOverBudget };
+        record
+    }
+
+    #[test]
+    fn a_frame_never_shown_waits_for_the_next_one_that_is() {
+        let records = [record(0, Some(50)), record(1, None), record(2, Some(260))];
+        let delays = video_delays(&records, Timestamp::from_millis(1_000));
+        assert_eq!(delays, [0.05, 0.16, 0.06]);
+    }
+
+    #[test]
+    fn frames_after_the_last_display_wait_until_the_end() {
+        let delays = video_delays(&[record(0, Some(50)), record(1, None)], Timestamp::from_millis(500));
+        assert_eq!(delays, [0.05, 0.4]);
+    }
+
+    #[test]
+    fn a_freeze_is_the_whole_gap_and_short_gaps_are_none() {
+        let records: Vec<_> = [Some(0), None, None, None, None, Some(510), Some(610)]
+            .into_iter()
+            .enumerate()
+            .map(|(index, displayed)| record(index as u64, displayed))
+            .collect();
+        let total =
+            frozen(&records, Timestamp::ZERO, Timestamp::from_millis(700), Duration::from_millis(100));
+        assert_eq!(total, Duration::from_millis(510));
+    }
+
+    #[test]
+    fn the_quality_of_experience_is_concertos_table_two() {
+        assert!((QOE_P.score(200.0, 16.0) - (3.30 - 0.1278 + 0.9952)).abs() < 1e-9);
+        assert!((QOE_D.score(200.0, 16.0) - (2.67 - 0.384 + 1.616)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_call_of_nothing_scores_without_dividing_by_zero() {
+        let link = LinkUse { delivered: ByteCount::ZERO, capacity: ByteCount::ZERO };
+        let scores = score(&[], Timestamp::ZERO, Duration::ZERO, Duration::from_millis(33), link);
+        assert_eq!(scores.video_delay_ms, None);
+        assert_eq!(scores.frames, FrameCounts::default());
+    }
+}

@@ -1,0 +1,296 @@
+//! The sending end of a call: a clock-free state machine from captured pictures to datagrams.
+//!
+//! A driver gives it pictures ([`SendingEnd::capture`]), does the work it asks for ([`SendingEnd::poll_encode`], on any
+//! thread, for as long as it takes), hands the result back ([`SendingEnd::encoded`]), and moves datagrams. While a
+//! picture is being coded, feedback and pacing go on; of the pictures that come meanwhile only the newest is kept.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lockstep_control::{Allowance, Controller, InFlight};
+use lockstep_transport::{CloseReason, OutgoingFrame, Sender, SenderConfig, SenderEvent, StateId};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_vp8::Picture;
+
+use crate::encoder::{EncodeJob, FrameEncoder, Menu};
+use crate::record::{FrameRecord, Outcome};
+
+/// After this many pictures in a row for which no candidate fitted, the smallest is sent all the same, so that the
+/// receiver's average gets a sample (Salsify, section 3.4).
+const MOST_SKIPS: u32 = 3;
+
+/// Weight of a new frame in the smoothed coding time.
+const ENCODE_TIME_WEIGHT: f64 = 0.2;
+
+/// A frame that was handed to the transport, with what its quality is measured from.
+#[derive(Debug, Clone)]
+pub struct Committed {
+    /// Number of the captured picture.
+    pub capture: u64,
+    /// The picture as captured.
+    pub original: Picture,
+    /// The picture as the receiver will show it.
+    pub reconstruction: Picture,
+}
+
+#[derive(Debug)]
+struct Encoding {
+    capture: u64,
+    picture: Picture,
+    source: StateId,
+    started_at: Timestamp,
+}
+
+/// What the sending end knows of itself at this moment, for a progress line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendingStatus {
+    /// Target of the controller.
+    pub target: Bitrate,
+    /// Quantizer of the last frame sent.
+    pub quantizer: Option<u8>,
+    /// Smoothed round-trip time.
+    pub round_trip_time: Option<Duration>,
+    /// On the way.
+    pub in_flight: InFlight,
+    /// States held for frames to be coded from.
+    pub held_states: usize,
+}
+
+/// The sending end.
+pub struct SendingEnd {
+    transport: Sender,
+    payload: ByteCount,
+    controller: Box<dyn Controller>,
+    encoder: Box<dyn FrameEncoder>,
+    waiting: Option<(u64, Picture)>,
+    encoding: Option<Encoding>,
+    skips: u32,
+    encode_time: Duration,
+    last_target: StateId,
+    last_quantizer: Option<u8>,
+    captures_by_frame: BTreeMap<u32, u64>,
+    records: Vec<FrameRecord>,
+    committed: Option<Committed>,
+    closed: bool,
+}
+
+impl SendingEnd {
+    /// A sending end that has captured nothing yet.
+    #[must_use]
+    pub fn new(transport: SenderConfig, controller: Box<dyn Controller>, encoder: Box<dyn FrameEncoder>) -> Self {
+        Self {
+            payload: ByteCount::new(transport.payload as u64),
+            transport: Sender::new(transport),
+            controller,
+            encoder,
+            waiting: None,
+            encoding: None,
+            skips: 0,
+            encode_time: Duration::ZERO,
+            last_target: StateId::EMPTY,
+            last_quantizer: None,
+            captures_by_frame: BTreeMap::new(),
+            records: Vec::new(),
+            committed: None,
+            closed: false,
+        }
+    }
+
+    /// The source gave `picture`. It replaces one that still waits for the encoder.
+    pub fn capture(&mut self, now: Timestamp, picture: Picture) {
+        let capture = self.records.len() as u64;
+        self.records.push(FrameRecord::captured(capture, now));
+        if let Some((older, _)) = self.waiting.replace((capture, picture)) {
+            self.record(older).outcome = Outcome::SkippedBusy;
+        }
+    }
+
+    /// The next picture to be coded, unless one is being coded already. The driver runs the job and gives its menu to
+    /// [`SendingEnd::encoded`].
+    pub fn poll_encode(&mut self, now: Timestamp) -> Option<EncodeJob> {
+        if self.encoding.is_some() || self.closed {
+            return None;
+        }
+        let (capture, picture) = self.waiting.take()?;
+        let source = self.transport.next_source();
+        let job = self.encoder.begin(&picture, source, self.expected_budget(now));
+        self.record(capture).encode_started_at = Some(now);
+        self.encoding = Some(Encoding { capture, picture, source, started_at: now });
+        Some(job)
+    }
+
+    /// The job's menu is ready. Decides, on the newest feedback, which candidate is sent.
+    pub fn encoded(&mut self, now: Timestamp, menu: Menu) {
+        let Some(encoding) = self.encoding.take() else { return };
+        let spent = now.saturating_since(encoding.started_at);
+        self.encode_time = self.encode_time.mul_f64(1.0 - ENCODE_TIME_WEIGHT) + spent.mul_f64(ENCODE_TIME_WEIGHT);
+
+        let budget = self.allowance(now).budget;
+        let recovery = encoding.source != self.last_target && encoding.source != StateId::EMPTY;
+        let record = &mut self.records[encoding.capture as usize];
+        record.budget = Some(budget);
+        record.candidates = menu.candidates.iter().map(crate::encoder::Candidate::size).collect();
+
+        // A source that was lost while the menu was being coded would only waste the link.
+        let still_good = self.transport.next_source() == encoding.source;
+        let fitting = menu.largest_within(budget);
+        let forced = (self.skips >= MOST_SKIPS).then(|| menu.smallest()).flatten();
+        let choice = if still_good { fitting.or(forced) } else { None };
+        let Some((target, candidate)) = self.encoder.commit(menu, choice) else {
+            if still_good {
+                self.skips += 1;
+            }
+            record.outcome = if still_good { Outcome::SkippedOverBudget } else { Outcome::SkippedStaleSource };
+            return;
+        };
+        let frame = OutgoingFrame {
+            source: encoding.source,
+            target,
+            captured: record.captured_at,
+            key_frame: candidate.key_frame,
+            payload: candidate.frame.clone(),
+        };
+        let frame = match self.transport.send_frame(now, frame) {
+            Ok(frame) => frame,
+            Err(_) => {
+                // The transport's queue is full or it was closed: the frame is dropped as if it had not fitted.
+                self.encoder.forget(target);
+                record.outcome = Outcome::SkippedOverBudget;
+                return;
+            }
+        };
+        self.skips = 0;
+        record.outcome = Outcome::Sent;
+        record.frame = Some(frame);
+        record.key_frame = candidate.key_frame;
+        record.recovery = recovery;
+        record.quantizer = Some(candidate.quantizer);
+        record.size = Some(candidate.size());
+        record.fragments = u16::try_from(candidate.size().get().div_ceil(self.payload.get())).ok();
+        record.sent_at = Some(now);
+        self.last_quantizer = Some(candidate.quantizer);
+        self.last_target = target;
+        self.captures_by_frame.insert(frame, encoding.capture);
+        if let Some(reconstruction) = candidate.picture() {
+            let Encoding { capture, picture: original, .. } = encoding;
+            self.committed = Some(Committed { capture, original, reconstruction });
+        }
+        self.drain_events(now);
+    }
+
+    /// The frame last handed to the transport, once.
+    pub fn poll_committed(&mut self) -> Option<Committed> {
+        self.committed.take()
+    }
+
+    /// The quality of what the receiver shows for picture `capture`, as the driver measured it.
+    pub fn record_quality(&mut self, capture: u64, ssim: f64, psnr_db: f64) {
+        if let Some(record) = self.records.get_mut(capture as usize) {
+            record.ssim = Some(ssim);
+            record.psnr_db = Some(psnr_db);
+        }
+    }
+
+    /// A datagram came from the receiver, or garbage from anybody.
+    pub fn handle_datagram(&mut self, now: Timestamp, datagram: &[u8]) {
+        self.transport.handle_datagram(now, datagram);
+        self.drain_events(now);
+    }
+
+    /// The next datagram that may leave now.
+    pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Vec<u8>> {
+        let interval = self.allowance(now).pacing_interval;
+        self.transport.set_pacing_interval(interval);
+        self.transport.poll_transmit(now)
+    }
+
+    /// When [`SendingEnd::handle_timeout`] and [`SendingEnd::poll_transmit`] want to be called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        self.transport.poll_timeout()
+    }
+
+    /// The time that [`SendingEnd::poll_timeout`] gave has come.
+    pub fn handle_timeout(&mut self, now: Timestamp) {
+        self.transport.handle_timeout(now);
+        self.drain_events(now);
+    }
+
+    /// Ends the call; the close datagrams come out of [`SendingEnd::poll_transmit`].
+    pub fn close(&mut self, now: Timestamp) {
+        self.closed = true;
+        self.transport.close(now, CloseReason::Done);
+    }
+
+    /// Whether the receiver ended the call.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// The log so far: one record a captured picture, in order.
+    #[must_use]
+    pub fn records(&self) -> &[FrameRecord] {
+        &self.records
+    }
+
+    /// The captured picture that frame `frame` on the wire shows.
+    #[must_use]
+    pub fn capture_of(&self, frame: u32) -> Option<u64> {
+        self.captures_by_frame.get(&frame).copied()
+    }
+
+    /// The state of affairs, for a progress line.
+    #[must_use]
+    pub fn status(&self, now: Timestamp) -> SendingStatus {
+        SendingStatus {
+            target: self.allowance(now).target,
+            quantizer: self.last_quantizer,
+            round_trip_time: self.transport.round_trip_time().map(|time| time.smoothed),
+            in_flight: self.in_flight(),
+            held_states: self.encoder.held_states(),
+        }
+    }
+
+    /// The transport's counters.
+    #[must_use]
+    pub fn statistics(&self) -> lockstep_transport::SenderStatistics {
+        self.transport.statistics()
+    }
+
+    fn record(&mut self, capture: u64) -> &mut FrameRecord {
+        &mut self.records[capture as usize]
+    }
+
+    fn in_flight(&self) -> InFlight {
+        let sent = self.transport.in_flight();
+        let queued = self.transport.queued_fragments() as u64;
+        InFlight {
+            fragments: sent.fragments as u64 + queued,
+            bytes: sent.bytes + ByteCount::new(queued * self.payload.get()),
+        }
+    }
+
+    fn allowance(&self, now: Timestamp) -> Allowance {
+        self.controller.allowance(now, self.in_flight())
+    }
+
+    /// The budget that is to be expected when the menu will be ready: what is free now and what the link drains while
+    /// the menu is coded.
+    fn expected_budget(&self, now: Timestamp) -> ByteCount {
+        let allowance = self.allowance(now);
+        let drained = allowance.target.bytes_in(self.encode_time).min(self.in_flight().bytes);
+        allowance.budget + drained
+    }
+
+    fn drain_events(&mut self, now: Timestamp) {
+        while let Some(event) = self.transport.poll_event() {
+            match event {
+                SenderEvent::Feedback(feedback) => self.controller.on_feedback(now, &feedback),
+                SenderEvent::Release(state) => self.encoder.forget(state),
+                SenderEvent::PeerClosed(_) => self.closed = true,
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! `lockstep call`: sender and receiver as two processes over UDP on loopback, and between them, in this process, the
+//! emulator.
+
+use std::collections::VecDeque;
+use std::env;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use lockstep_call::{CallReport, FrameRecord, LinkUse, Scores, merge_displays, score};
+use lockstep_live::{Relay, RelayOptions, RelayStatus};
+use lockstep_media::{SourceOptions, open_source};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use crate::commands::counters;
+use crate::commands::live::{ReceiverLog, SenderLog, StatusLine, bind};
+use crate::configuration::{ControlArguments, LinkArguments, seconds};
+use crate::frame_log;
+use crate::progress::{Progress, print_scores, write_json};
+
+/// What `lockstep call` is told.
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
+pub struct CallArguments {
+    /// The pictures: `generated`, `generated:640x360@25`, a y4m file, `camera`, or anything else that ffmpeg reads.
+    #[arg(long, default_value = "generated")]
+    pub clip: String,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub link: LinkArguments,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub control: ControlArguments,
+    /// Scored length of the call.
+    #[arg(long, default_value_t = 30.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Where the receiver shows the pictures: `window`, `none`, a .y4m or an .ivf file.
+    #[arg(long, default_value = "none")]
+    pub sink: String,
+    /// Where the scores go, as JSON.
+    #[arg(long)]
+    #[serde(skip)]
+    pub json: Option<PathBuf>,
+    /// Where the per-frame log goes, as .csv or .parquet.
+    #[arg(long)]
+    #[serde(skip)]
+    pub frames: Option<PathBuf>,
+}
+
+impl CallArguments {
+    fn frame_interval(&self) -> Result<Duration> {
+        let options = SourceOptions { seed: self.link.seed, ..SourceOptions::default() };
+        Ok(open_source(&self.clip, &options)?.format().frame_interval())
+    }
+}
+
+/// A finished live call.
+pub struct CallResult {
+    /// One record a captured frame.
+    pub records: Vec<FrameRecord>,
+    /// When the call began.
+    pub started_at: Timestamp,
+    /// Scores, counters and series.
+    pub report: CallReport<CallArguments>,
+}
+
+/// How long the call goes on after the scored time, as in the simulator.
+const DRAIN: Duration = Duration::from_secs(1);
+/// How long the receiver may take to come up.
+const START_LIMIT: Duration = Duration::from_secs(10);
+/// How long a process may take to end by itself.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// A process of this program that is killed if it is still there when this is dropped.
+struct Process {
+    name: &'static str,
+    child: Child,
+    status: Receiver<StatusLine>,
+}
+
+impl Process {
+    /// Starts `lockstep` with `arguments`; its standard output is read as status lines.
+    fn start(name: &'static str, arguments: &[String]) -> Result<Self> {
+        let program = env::current_exe().context("cannot find the lockstep program")?;
+        let mut child = Command::new(program)
+            .arg(name)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start the {name} process"))?;
+        let output = child.stdout.take().context("the process has no output")?;
+        let (lines, status) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if let Ok(line) = serde_json::from_str(&line) {
+                    if lines.send(line).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        Ok(Self { name, child, status })
+    }
+
+    fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for the process to end by itself.
+    fn finish(mut self) -> Result<()> {
+        let mut waited = Duration::ZERO;
+        while self.is_running() {
+            if waited >= END_LIMIT {
+                bail!("the {} process did not end within {} s", self.name, END_LIMIT.as_secs());
+            }
+            thread::sleep(Duration::from_millis(20));
+            waited += Duration::from_millis(20);
+        }
+        let status = self.child.wait()?;
+        if !status.success() {
+            bail!("the {} process failed ({status}); its message is above", self.name);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the progress line shows.
+#[derive(Default)]
+struct Display {
+    quantizer: Option<u8>,
+    delays_ms: VecDeque<f64>,
+    delivered: ByteCount,
+    at: Duration,
+    rate: Bitrate,
+}
+
+impl Display {
+    fn hear(&mut self, sender: &Process, receiver: &Process) {
+        for line in sender.status.try_iter().chain(receiver.status.try_iter()) {
+            match line {
+                StatusLine::Sending { quantizer, .. } => self.quantizer = quantizer,
+                StatusLine::Showing { delay_ms, .. } => {
+                    self.delays_ms.push_back(delay_ms);
+                    if self.delays_ms.len() > 30 {
+                        self.delays_ms.pop_front();
+                    }
+                }
+                StatusLine::Listening(_) => {}
+            }
+        }
+    }
+
+    fn line(&mut self, status: &RelayStatus, capacity: Bitrate) -> String {
+        let elapsed = status.elapsed.saturating_sub(self.at);
+        if elapsed >= Duration::from_millis(150) {
+            self.rate = Bitrate::mean(status.forward.delivered_bytes.saturating_sub(self.delivered), elapsed);
+            (self.delivered, self.at) = (status.forward.delivered_bytes, status.elapsed);
+        }
+        let delay = lockstep_call::mean(self.delays_ms.make_contiguous());
+        format!(
+            "{:>4.0} s   capacity {capacity:>10}   rate {:>10}   q {:>3}   delay {:>5}",
+            status.elapsed.as_secs_f64(),
+            self.rate,
+            self.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string()),
+            delay.map_or_else(|| "-".to_owned(), |delay| format!("{delay:.0} ms")),
+        )
+    }
+}
+
+fn read_log<Log: DeserializeOwned>(path: &Path, of: &str) -> Result<Log> {
+    let file = File::open(path).with_context(|| format!("the {of} left no log"))?;
+    serde_json::from_reader(BufReader::new(file)).with_context(|| format!("the {of}'s log is unreadable"))
+}
+
+/// The command-line name of a value.
+fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+impl ControlArguments {
+    fn to_arguments(&self) -> Vec<String> {
+        [("--menu", name(&self.menu)), ("--preset", name(&self.preset)), ("--grace-period", name(&self.grace_period))]
+            .into_iter()
+            .flat_map(|(flag, value)| [flag.to_owned(), value])
+            .collect()
+    }
+}
+
+/// Runs the live call that `arguments` describes.
+pub fn call(arguments: &CallArguments) -> Result<CallResult> {
+    let trace = arguments.link.forward_trace()?;
+    let (forward, reverse) = arguments.link.links()?;
+    let folder = tempfile::tempdir().context("cannot make a folder for the logs")?;
+    let (send_log, receive_log) = (folder.path().join("send.json"), folder.path().join("receive.json"));
+    let path = |path: &Path| path.to_string_lossy().into_owned();
+    let length = Duration::from_secs_f64(arguments.seconds);
+
+    let relay_socket = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    let relay_address = relay_socket.local_addr().context("the relay's socket has no address")?;
+    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    let mut receive = words(&["--listen", "127.0.0.1:0", "--status", "json", "--sink", &arguments.sink]);
+    receive.extend(words(&["--idle-seconds", "20", "--log", &path(&receive_log)]));
+    receive.extend(arguments.control.to_arguments());
+    let receiver = Process::start("receive", &receive)?;
+    let Ok(StatusLine::Listening(receiver_address)) = receiver.status.recv_timeout(START_LIMIT) else {
+        bail!("the receiver did not come up within {} s", START_LIMIT.as_secs());
+    };
+    let sent_for = (length + DRAIN).as_secs_f64().to_string();
+    let mut send = words(&["--to", &relay_address.to_string(), "--source", &arguments.clip, "--status", "json"]);
+    send.extend(words(&["--seconds", &sent_for, "--seed", &arguments.link.seed.to_string()]));
+    send.extend(words(&["--log", &path(&send_log)]));
+    send.extend(arguments.control.to_arguments());
+    let mut sender = Process::start("send", &send)?;
+
+    let mut progress = Progress::new("call", length.as_millis() as u64);
+    let mut display = Display::default();
+    let options = RelayOptions { receiver: receiver_address, forward, reverse, length: None };
+    let relay = Relay::run(&relay_socket, options, |status| {
+        display.hear(&sender, &receiver);
+        let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);
+        let line = display.line(status, capacity);
+        progress.update(status.elapsed.min(length).as_millis() as u64, &line);
+        sender.is_running()
+    })?;
+    progress.finish();
+    sender.finish()?;
+    receiver.finish()?;
+
+    let sent: SenderLog = read_log(&send_log, "sender")?;
+    let received: ReceiverLog = read_log(&receive_log, "receiver")?;
+    let mut records = sent.records;
+    merge_displays(&mut records, &received.displays);
+    let started_at = records.first().map_or(Timestamp::ZERO, |record| record.captured_at);
+    let link = LinkUse {
+        delivered: relay.series.received_within(length),
+        capacity: trace.bytes_between(Timestamp::ZERO, Timestamp::ZERO + length),
+    };
+    let frame_interval = arguments.frame_interval()?;
+    let scores: Scores = score(&records, started_at, length, frame_interval, link);
+    let report = CallReport {
+        lockstep: env!("CARGO_PKG_VERSION").to_owned(),
+        kind: "call".to_owned(),
+        seed: arguments.link.seed,
+        config: arguments.clone(),
+        scores,
+        counters: [
+            ("sender".to_owned(), sent.counters),
+            ("receiver".to_owned(), received.counters),
+            ("decoder".to_owned(), received.decoder),
+            ("link".to_owned(), counters(&relay.forward)),
+            ("reverse_link".to_owned(), counters(&relay.reverse)),
+        ]
+        .into(),
+        series: relay.series.finish(length, |from, to| trace.bytes_between(from, to)),
+    };
+    Ok(CallResult { records, started_at, report })
+}
+
+/// `lockstep call`.
+pub fn run(arguments: &CallArguments) -> Result<()> {
+    let result = call(arguments)?;
+    print_scores(&result.report.scores);
+    if let Some(path) = &arguments.json {
+        write_json(path, &result.report)?;
+        println!("scores        {}", path.display());
+    }
+    if let Some(path) = &arguments.frames {
+        frame_log::write(path, &result.records, result.started_at)?;
+        println!("frames        {}", path.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! `lockstep encode` and `lockstep decode`.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write, stdout};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use md5::{Digest, Md5};
+
+use lockstep_media::{FrameRate, IvfReader, IvfWriter, VideoFormat, Y4mReader, Y4mWriter};
+use lockstep_vp8::{Parameters, State, decode as decode_frame, encode as encode_picture};
+
+use crate::configuration::PresetArgument;
+use crate::progress::{Progress, make_parent};
+
+/// What `lockstep encode` is told.
+#[derive(Args)]
+pub struct EncodeArguments {
+    /// The pictures, a y4m file of 4:2:0.
+    input: PathBuf,
+    /// The IVF file to write.
+    output: PathBuf,
+    /// Quantizer index: 0 is the finest, 127 the coarsest.
+    #[arg(long, short, value_parser = clap::value_parser!(u8).range(0..=127))]
+    quantizer: u8,
+    /// How hard the encoder works.
+    #[arg(long, value_enum, default_value_t = PresetArgument::RealTime)]
+    preset: PresetArgument,
+}
+
+/// What `lockstep decode` is told.
+#[derive(Args)]
+pub struct DecodeArguments {
+    /// The frames, VP8 in IVF.
+    input: PathBuf,
+    /// The y4m file to write; not needed with --md5.
+    #[arg(required_unless_present = "md5")]
+    output: Option<PathBuf>,
+    /// Print the MD5 of each frame's I420 samples instead.
+    #[arg(long)]
+    md5: bool,
+}
+
+fn open(path: &PathBuf) -> Result<BufReader<File>> {
+    Ok(BufReader::new(File::open(path).with_context(|| format!("cannot open {}", path.display()))?))
+}
+
+fn create(path: &PathBuf) -> Result<BufWriter<File>> {
+    make_parent(path)?;
+    Ok(BufWriter::new(File::create(path).with_context(|| format!("cannot create {}", path.display()))?))
+}
+
+/// Codes a y4m file.
+pub fn encode(arguments: &EncodeArguments) -> Result<()> {
+    let input = || format!("{}", arguments.input.display());
+    let mut source = Y4mReader::new(open(&arguments.input)?).with_context(input)?;
+    let format = source.format();
+    let mut output = IvfWriter::new(create(&arguments.output)?, format)?;
+    let parameters =
+        Parameters { quantizer: arguments.quantizer, preset: arguments.preset.into(), ..Parameters::default() };
+    let mut state = State::default();
+    let mut progress = Progress::new("encode", 0);
+    let (mut frames, mut bytes) = (0, 0);
+    while let Some(picture) = source.read_picture().with_context(input)? {
+        let encoded = encode_picture(&state, &picture, &parameters);
+        output.write_frame(frames, &encoded.frame)?;
+        frames += 1;
+        bytes += encoded.frame.len() as u64;
+        state = encoded.state;
+        progress.update(frames, &format!("{frames} frames, {bytes} bytes"));
+    }
+    output.finish().with_context(|| format!("cannot write {}", arguments.output.display()))?;
+    progress.finish();
+    let seconds = format.time_of(frames).as_secs_f64().max(1e-9);
+    eprintln!("{frames} frames, {bytes} bytes, {:.1} kb/s", bytes as f64 * 8e-3 / seconds);
+    Ok(())
+}
+
+/// Decodes an IVF file.
+pub fn decode(arguments: &DecodeArguments) -> Result<()> {
+    let input = || format!("{}", arguments.input.display());
+    let mut frames = IvfReader::new(open(&arguments.input)?).with_context(input)?;
+    let rate = FrameRate { numerator: frames.header().rate, denominator: frames.header().scale };
+    let stem = arguments.input.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    let mut output: Option<Y4mWriter<BufWriter<File>>> = None;
+    let mut printed = BufWriter::new(stdout().lock());
+    let mut state = State::default();
+    let (mut number, mut failed) = (0u64, 0u64);
+    while let Some(frame) = frames.read_frame().with_context(input)? {
+        number += 1;
+        let picture = match decode_frame(&state, &frame.data) {
+            Ok((next, picture)) => {
+                state = next;
+                picture
+            }
+            Err(error) => {
+                failed += 1;
+                eprintln!("frame {number}: {error}");
+                // The picture before it stays on the screen, as with any decoder.
+                match state.last_picture() {
+                    Some(picture) => picture,
+                    None => continue,
+                }
+            }
+        };
+        if !state.is_shown() {
+            continue;
+        }
+        if arguments.md5 {
+            let mut digest = Md5::new();
+            for row in picture.planes().iter().flat_map(|plane| plane.rows()) {
+                digest.update(row);
+            }
+            let (width, height) = (picture.width(), picture.height());
+            writeln!(printed, "{:x}  {stem}-{width}x{height}-{number:04}.i420", digest.finalize())?;
+            continue;
+        }
+        let Some(path) = &arguments.output else { continue };
+        let writer = match &mut output {
+            Some(writer) => writer,
+            None => {
+                let format = VideoFormat { width: picture.width(), height: picture.height(), frame_rate: rate };
+                output.insert(Y4mWriter::new(create(path)?, format)?)
+            }
+        };
+        writer
+            .write_picture(&picture)
+            .with_context(|| format!("frame {number}: y4m holds one picture size only; use --md5 for such a stream"))?;
+    }
+    printed.flush()?;
+    if let Some(writer) = output {
+        writer.finish()?;
+    }
+    if number == 0 {
+        bail!("{}: no frames", arguments.input.display());
+    }
+    if failed > 0 {
+        bail!("{failed} of {number} frames could not be decoded");
+    }
+    Ok(())
+}

@@ -1,0 +1,268 @@
+//! `lockstep send`, `lockstep receive` and `lockstep relay`.
+
+use std::collections::BTreeMap;
+use std::io::{Write, stdout};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use lockstep_call::{DisplayRecord, FrameRecord, SendingEnd, SerialMenu};
+use lockstep_live::{LiveError, ReceiverOptions, Relay, RelayOptions, SenderOptions, ThreadedMenu};
+use lockstep_media::{SourceOptions, open_sink, open_source};
+use lockstep_units::Timestamp;
+
+use crate::commands::counters;
+use crate::configuration::{ControlArguments, LinkArguments, MenuArgument, seconds};
+use crate::progress::write_json;
+
+/// What a process prints of a running call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StatusArgument {
+    /// One line that is written over.
+    Line,
+    /// A line of JSON a few times a second, for another program.
+    Json,
+    /// Nothing.
+    None,
+}
+
+/// What `lockstep send` is told.
+#[derive(Debug, Clone, Args)]
+pub struct SendArguments {
+    /// Where to: the receiver's address, or a relay's.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    to: SocketAddr,
+    /// The pictures: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, or anything else that
+    /// ffmpeg reads.
+    #[arg(long, default_value = "generated")]
+    source: String,
+    /// Stop after this long; without it the call lasts until the source ends or the receiver leaves.
+    #[arg(long, value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Seed of the generated clip.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    control: ControlArguments,
+    /// Where the sender's part of the per-frame log goes, as JSON.
+    #[arg(long)]
+    log: Option<PathBuf>,
+    /// What is printed while the call runs.
+    #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
+    status: StatusArgument,
+}
+
+/// What `lockstep receive` is told.
+#[derive(Debug, Clone, Args)]
+pub struct ReceiveArguments {
+    /// Address to listen on; port 0 takes a free one and prints it.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4600")]
+    listen: SocketAddr,
+    /// Where the pictures go: `window`, `none`, a .y4m file, or an .ivf file for the coded frames.
+    #[arg(long, default_value = "none")]
+    sink: String,
+    /// Give up after this long without a datagram.
+    #[arg(long, value_parser = seconds)]
+    idle_seconds: Option<f64>,
+    #[command(flatten)]
+    control: ControlArguments,
+    /// Where the receiver's part of the per-frame log goes, as JSON.
+    #[arg(long)]
+    log: Option<PathBuf>,
+    /// What is printed while the call runs.
+    #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
+    status: StatusArgument,
+}
+
+/// What `lockstep relay` is told.
+#[derive(Debug, Clone, Args)]
+pub struct RelayArguments {
+    /// Address that the sender sends to.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4500")]
+    listen: SocketAddr,
+    /// Address that the receiver listens on.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4600")]
+    to: SocketAddr,
+    #[command(flatten)]
+    link: LinkArguments,
+    /// Stop this long after the first datagram; without it the relay runs until it is interrupted.
+    #[arg(long, value_parser = seconds)]
+    seconds: Option<f64>,
+}
+
+/// The sender's part of a live call's log.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct SenderLog {
+    /// One record a captured frame, without what only the receiver knows.
+    pub records: Vec<FrameRecord>,
+    /// Counters of the transport.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// The receiver's part of a live call's log.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct ReceiverLog {
+    /// One record a picture shown.
+    pub displays: Vec<DisplayRecord>,
+    /// Counters of the transport.
+    pub counters: BTreeMap<String, u64>,
+    /// Counts of decoded frames.
+    pub decoder: BTreeMap<String, u64>,
+}
+
+/// What a process says of itself on a line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StatusLine {
+    /// The receiver is ready at this address.
+    Listening(SocketAddr),
+    /// The sender's state.
+    Sending {
+        /// The controller's target, bit/s.
+        target_bps: u64,
+        /// Quantizer of the last frame.
+        quantizer: Option<u8>,
+        /// Pictures captured so far.
+        captured: usize,
+    },
+    /// A picture was shown.
+    Showing {
+        /// Frame number on the wire.
+        frame: u32,
+        /// Capture to display, milliseconds.
+        delay_ms: f64,
+    },
+}
+
+/// Prints a line of JSON at once; a reader that went away is no reason to stop a call.
+fn say(line: &StatusLine) {
+    if let Ok(text) = serde_json::to_string(line) {
+        let mut out = stdout().lock();
+        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    }
+}
+
+/// Writes a line over the one before.
+fn rewrite(line: &str) {
+    let mut out = stdout().lock();
+    let _ = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());
+}
+
+fn send_status(format: StatusArgument, now: Timestamp, status: &lockstep_call::SendingStatus, call: &SendingEnd) {
+    let captured = call.records().len();
+    match format {
+        StatusArgument::None => {}
+        StatusArgument::Json => {
+            let (target_bps, quantizer) = (status.target.as_bps(), status.quantizer);
+            say(&StatusLine::Sending { target_bps, quantizer, captured });
+        }
+        StatusArgument::Line => {
+            let _ = now;
+            let quantizer = status.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string());
+            let round_trip =
+                status.round_trip_time.map_or_else(|| "-".to_owned(), |time| format!("{} ms", time.as_millis()));
+            rewrite(&format!(
+                "{captured} captured   target {}   q {quantizer}   round trip {round_trip}",
+                status.target
+            ));
+        }
+    }
+}
+
+/// `lockstep send`.
+pub fn send(arguments: &SendArguments) -> Result<()> {
+    let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
+    let connection = connection_id();
+    let call = arguments.control.sending_end(&source.format(), connection);
+    let options = SenderOptions {
+        peer: arguments.to,
+        length: arguments.seconds.map(Duration::from_secs_f64),
+        runner: match arguments.control.menu {
+            MenuArgument::Serial => Box::new(SerialMenu),
+            MenuArgument::Parallel => Box::new(ThreadedMenu),
+        },
+    };
+    let call = lockstep_live::send(call, source, options, |now, status, call| {
+        send_status(arguments.status, now, status, call);
+    })?;
+    if arguments.status == StatusArgument::Line {
+        println!();
+    }
+    if let Some(path) = &arguments.log {
+        write_json(path, &SenderLog { records: call.records().to_vec(), counters: counters(call.statistics()) })?;
+    }
+    Ok(())
+}
+
+/// A connection number that another call on this machine will hardly have.
+fn connection_id() -> u32 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish() as u32
+}
+
+/// Binds a UDP socket, or says why not.
+pub fn bind(address: SocketAddr) -> Result<UdpSocket> {
+    Ok(UdpSocket::bind(address).map_err(|error| LiveError::Bind { address, error })?)
+}
+
+/// `lockstep receive`.
+pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
+    let socket = bind(arguments.listen)?;
+    let address = socket.local_addr().context("the socket has no address")?;
+    match arguments.status {
+        StatusArgument::Json => say(&StatusLine::Listening(address)),
+        StatusArgument::Line => println!("listening on {address}"),
+        StatusArgument::None => {}
+    }
+    let options = ReceiverOptions { idle_limit: arguments.idle_seconds.map(Duration::from_secs_f64) };
+    let mut log = ReceiverLog::default();
+    let call =
+        lockstep_live::receive(arguments.control.receiving_end(), &socket, open_sink(&arguments.sink)?, &options, |shown| {
+            if arguments.log.is_some() {
+                log.displays.push(shown.record);
+            }
+            let frame = shown.record.frame;
+            let delay_ms = shown.record.displayed_at.saturating_since(shown.captured_at).as_secs_f64() * 1e3;
+            match arguments.status {
+                StatusArgument::None => {}
+                StatusArgument::Json => say(&StatusLine::Showing { frame, delay_ms }),
+                StatusArgument::Line => rewrite(&format!("frame {frame}   delay {delay_ms:.0} ms")),
+            }
+        })?;
+    if arguments.status == StatusArgument::Line {
+        println!();
+    }
+    if let Some(path) = &arguments.log {
+        log.counters = counters(call.statistics());
+        log.decoder = counters(&call.counts());
+        write_json(path, &log)?;
+    }
+    Ok(())
+}
+
+/// `lockstep relay`.
+pub fn relay(arguments: &RelayArguments) -> Result<()> {
+    let socket = bind(arguments.listen)?;
+    let address = socket.local_addr().context("the socket has no address")?;
+    println!("relaying {address} -> {}", arguments.to);
+    let trace = arguments.link.forward_trace()?;
+    let (forward, reverse) = arguments.link.links()?;
+    let length = arguments.seconds.map(Duration::from_secs_f64);
+    let options = RelayOptions { receiver: arguments.to, forward, reverse, length };
+    Relay::run(&socket, options, |status| {
+        let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);
+        rewrite(&format!(
+            "{:.0} s   capacity {capacity}   {} delivered   {} dropped",
+            status.elapsed.as_secs_f64(),
+            status.forward.delivered_packets,
+            status.forward.dropped_packets()
+        ));
+        true
+    })?;
+    println!();
+    Ok(())
+}

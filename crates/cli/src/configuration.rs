@@ -1,0 +1,201 @@
+//! What the commands that run a call are told in common: the link, the codec and the control.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd};
+use lockstep_control::{GracePeriod, InterArrival, SalsifyWindow};
+use lockstep_link::{Link, LinkConfig, QueueLimit, Trace};
+use lockstep_media::VideoFormat;
+use lockstep_transport::{ReceiverConfig, SenderConfig};
+use lockstep_units::{Bitrate, ByteCount};
+use lockstep_vp8::{Parameters, Preset};
+
+/// The reverse path's capacity where no trace is given for it: ample for acknowledgements.
+const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
+
+/// The emulated link.
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
+pub struct LinkArguments {
+    /// Capacity from sender to receiver: a trace file (mahimahi, AlphaRTC JSON, BoB's text, CSV of seconds and Mb/s) or
+    /// a generated one such as `constant:500kbps` or `cellular:mean=3mbps,seed=7` (see `lockstep trace --help`).
+    #[arg(long, default_value = "cellular:mean=4mbps,seed=1")]
+    pub trace: String,
+    /// Capacity from receiver to sender, in the same forms; 100 Mb/s if not given.
+    #[arg(long)]
+    pub reverse: Option<String>,
+    /// Packets that the queue of each direction holds; more are dropped.
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    pub queue_packets: u32,
+    /// Propagation delay each way, milliseconds.
+    #[arg(long, default_value_t = 20.0, value_parser = milliseconds)]
+    pub delay_ms: f64,
+    /// Share of packets lost at random on the forward link: `0.05` or `5%`.
+    #[arg(long, default_value = "0", value_parser = share)]
+    pub loss: f64,
+    /// Share of packets lost at random on the reverse link.
+    #[arg(long, default_value = "0", value_parser = share)]
+    pub reverse_loss: f64,
+    /// Mean of an additional random delay, milliseconds.
+    #[arg(long, default_value_t = 0.0, value_parser = milliseconds)]
+    pub jitter_ms: f64,
+    /// Seed of everything random in the run.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// The codec and its control.
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
+pub struct ControlArguments {
+    /// How the candidates of a menu are coded: one after the other, or both at once on two cores.
+    #[arg(long, value_enum, default_value_t = MenuArgument::Serial)]
+    pub menu: MenuArgument,
+    /// How hard the encoder works.
+    #[arg(long, value_enum, default_value_t = PresetArgument::RealTime)]
+    pub preset: PresetArgument,
+    /// What is taken out of the time between two arrivals: the time in which the link idled, or nothing.
+    #[arg(long, value_enum, default_value_t = GraceArgument::LinkIdle)]
+    pub grace_period: GraceArgument,
+}
+
+/// How the candidates of a menu are coded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MenuArgument {
+    /// One after the other, for one core.
+    Serial,
+    /// Both at once, for two cores.
+    Parallel,
+}
+
+/// How hard the encoder works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PresetArgument {
+    /// For calls.
+    RealTime,
+    /// Slower and smaller.
+    Quality,
+}
+
+/// What is taken out of the time between two arrivals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GraceArgument {
+    /// Nothing.
+    None,
+    /// The time in which the link idled.
+    LinkIdle,
+}
+
+impl From<PresetArgument> for Preset {
+    fn from(preset: PresetArgument) -> Self {
+        match preset {
+            PresetArgument::RealTime => Self::RealTime,
+            PresetArgument::Quality => Self::Quality,
+        }
+    }
+}
+
+/// Reads `0.05` or `5%` as a share of one.
+fn share(text: &str) -> Result<f64, String> {
+    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    let value = number.trim().parse::<f64>().map_err(|_| format!("`{text}` is neither a share nor a percentage"))?;
+    let share = value / unit;
+    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(format!("`{text}` is not between 0 and 100 %")) }
+}
+
+/// Reads a time of up to a minute in milliseconds.
+pub fn milliseconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=60_000.0).contains(&value) => Ok(value),
+        _ => Err(format!("`{text}` is not a time between 0 and 60000 ms")),
+    }
+}
+
+/// Reads a length of up to a day in seconds.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value <= 86_400.0 => Ok(value),
+        _ => Err(format!("`{text}` is not a time of more than 0 and at most 86400 s")),
+    }
+}
+
+/// The trace that `text` names: a file, or a generated one.
+pub fn open_trace(text: &str) -> Result<Trace> {
+    if Path::new(text).exists() {
+        Trace::open(text).with_context(|| format!("trace {text}"))
+    } else if text.contains(':') {
+        Trace::from_spec(text).with_context(|| format!("trace {text}"))
+    } else {
+        bail!("trace {text}: no such file, and no generated trace such as constant:500kbps or cellular:mean=3mbps")
+    }
+}
+
+impl LinkArguments {
+    /// The forward trace.
+    pub fn forward_trace(&self) -> Result<Trace> {
+        open_trace(&self.trace)
+    }
+
+    /// The forward and the reverse link.
+    pub fn links(&self) -> Result<(Link<Vec<u8>>, Link<Vec<u8>>)> {
+        let reverse = match &self.reverse {
+            Some(text) => open_trace(text)?,
+            None => Trace::constant(REVERSE_CAPACITY),
+        };
+        let link = |trace, loss, seed| {
+            let mut config = LinkConfig::new(trace);
+            config.queue = QueueLimit::Packets(self.queue_packets as usize);
+            config.propagation_delay = Duration::from_secs_f64(self.delay_ms / 1e3);
+            config.random_loss = loss;
+            config.jitter = Duration::from_secs_f64(self.jitter_ms / 1e3);
+            Link::new(config, seed)
+        };
+        Ok((
+            link(self.forward_trace()?, self.loss, self.seed),
+            link(reverse, self.reverse_loss, self.seed.wrapping_add(1)),
+        ))
+    }
+}
+
+/// What the sender tells of its video in its hello.
+fn announced(format: &VideoFormat) -> lockstep_transport::VideoFormat {
+    lockstep_transport::VideoFormat {
+        width: format.width as u16,
+        height: format.height as u16,
+        frame_rate_numerator: format.frame_rate.numerator(),
+        frame_rate_denominator: format.frame_rate.denominator(),
+    }
+}
+
+impl ControlArguments {
+    /// A sending end for pictures of `format`.
+    pub fn sending_end(&self, format: &VideoFormat, connection: u32) -> SendingEnd {
+        let transport = SenderConfig::new(connection, announced(format));
+        let payload = ByteCount::new(transport.payload as u64);
+        let mode = match self.menu {
+            MenuArgument::Serial => MenuMode::Serial,
+            MenuArgument::Parallel => MenuMode::Parallel,
+        };
+        let parameters = Parameters { preset: self.preset.into(), ..Parameters::default() };
+        SendingEnd::new(
+            transport,
+            Box::new(SalsifyWindow::new(payload)),
+            Box::new(FunctionalEncoder::new(parameters, mode)),
+        )
+    }
+
+    /// A receiving end.
+    pub fn receiving_end(&self) -> ReceivingEnd {
+        let grace_period = match self.grace_period {
+            GraceArgument::None => GracePeriod::None,
+            GraceArgument::LinkIdle => GracePeriod::LinkIdle,
+        };
+        ReceivingEnd::new(ReceiverConfig::default(), Box::new(InterArrival::new(grace_period)))
+    }
+}

@@ -1,0 +1,116 @@
+//! What a person sees: progress while a command runs, a summary when it is done, and the files it leaves.
+
+use std::fs;
+use std::io::{IsTerminal, stderr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use lockstep_call::Scores;
+use lockstep_units::Bitrate;
+
+/// A bar over `length` steps with room for a message; a plain line every few seconds where standard error is no
+/// terminal.
+pub struct Progress {
+    bar: ProgressBar,
+    plain: Option<(Instant, String)>,
+}
+
+/// How often a line is printed where there is no terminal.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
+
+impl Progress {
+    /// A bar for work called `what`.
+    pub fn new(what: &str, length: u64) -> Self {
+        let terminal = stderr().is_terminal();
+        let bar = if terminal { ProgressBar::new(length) } else { ProgressBar::hidden() };
+        bar.set_length(length);
+        let style = ProgressStyle::with_template("{prefix:.bold} {bar:24.cyan/238} {percent:>3} % {msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .progress_chars("━━─");
+        bar.set_style(style);
+        bar.set_prefix(what.to_owned());
+        Self { bar, plain: (!terminal).then(|| (Instant::now(), what.to_owned())) }
+    }
+
+    /// `done` steps are done, and `message` says how it goes.
+    pub fn update(&mut self, done: u64, message: &str) {
+        self.bar.set_position(done);
+        self.bar.set_message(message.to_owned());
+        if let Some((last, what)) = &mut self.plain {
+            if last.elapsed() >= PLAIN_INTERVAL {
+                *last = Instant::now();
+                let percent = 100 * done / self.bar.length().unwrap_or(1).max(1);
+                eprintln!("{what} {percent:>3} % {message}");
+            }
+        }
+    }
+
+    /// The work is done.
+    pub fn finish(self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Makes the folder that `path` lies in.
+pub fn make_parent(path: &Path) -> Result<()> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => {
+            fs::create_dir_all(parent).with_context(|| format!("cannot make the folder {}", parent.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes `value` to `path` as JSON.
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    make_parent(path)?;
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn shown(value: Option<f64>, digits: usize, unit: &str) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$} {unit}"))
+}
+
+/// Prints the scores of a call.
+pub fn print_scores(scores: &Scores) {
+    let delay = scores.video_delay_ms;
+    let frames = scores.frames;
+    println!(
+        "video delay   p50 {}   mean {}   p95 {}",
+        shown(delay.map(|delay| delay.p50), 0, "ms"),
+        shown(delay.map(|delay| delay.mean), 0, "ms"),
+        shown(delay.map(|delay| delay.p95), 0, "ms"),
+    );
+    println!(
+        "quality       SSIM mean {}   p25 {}   PSNR {}",
+        shown(scores.ssim_db.map(|ssim| ssim.mean), 2, "dB"),
+        shown(scores.ssim_db.map(|ssim| ssim.p25), 2, "dB"),
+        shown(scores.psnr_db.map(|psnr| psnr.mean), 2, "dB"),
+    );
+    println!(
+        "rate          {}   {:.0} % of the link",
+        Bitrate::from_bps(scores.throughput_bps),
+        100.0 * scores.link_utilisation
+    );
+    println!(
+        "frames        {} captured   {} sent   {} skipped   {} displayed   {} key   {} recovery",
+        frames.captured, frames.sent, frames.skipped, frames.displayed, frames.key, frames.recovery
+    );
+    println!(
+        "budget        fill {}   overshoot {}",
+        shown(scores.fill.map(|fill| 100.0 * fill), 0, "%"),
+        shown(scores.overshoot_ratio.map(|ratio| 100.0 * ratio), 1, "%"),
+    );
+    println!(
+        "experience    QoE_p {}   QoE_d {}   stalled {:.2} min/h",
+        shown(scores.qoe_p, 2, ""),
+        shown(scores.qoe_d, 2, ""),
+        scores.stall_minutes_per_hour
+    );
+}

@@ -1,0 +1,99 @@
+//! Salsify's estimate: the smoothed time between the arrivals of two fragments, less the time for which the sender
+//! left the link idle (NSDI 2018, section 3.3).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockstep_transport::{Arrival, Estimate};
+use lockstep_units::Timestamp;
+
+use crate::Estimator;
+
+/// Weight of a new sample in the average (Salsify, section 3.3).
+const ALPHA: f64 = 0.1;
+
+/// How long a smallest one-way delay is believed. Clocks that drift by 50 millionths are then wrong by 0.5 ms at most.
+const DELAY_MEMORY: Duration = Duration::from_secs(10);
+
+/// How the time for which the sender did not send is taken out of the time between two arrivals.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum GracePeriod {
+    /// Not at all: a sender that pauses looks like a slow link. Exists to show why the others are needed.
+    None,
+    /// The time for which the link had nothing to carry: from the moment the fragment before arrived until this one
+    /// could have, had the link been empty. Both ends of that interval come from timestamps that every fragment
+    /// carries, so a lost fragment takes no grace period with it, and the pacer's gaps count exactly as far as the
+    /// link waited for them.
+    #[default]
+    LinkIdle,
+}
+
+/// The smallest of recent one-way delays, in nanoseconds of unsynchronised clocks (so possibly negative).
+#[derive(Debug, Default)]
+struct SmallestDelay {
+    /// Candidates, oldest first, delays rising: each is smaller than all that came after it.
+    window: VecDeque<(Timestamp, i128)>,
+}
+
+impl SmallestDelay {
+    fn update(&mut self, now: Timestamp, delay: i128) -> i128 {
+        while self.window.back().is_some_and(|&(_, known)| known >= delay) {
+            self.window.pop_back();
+        }
+        self.window.push_back((now, delay));
+        while self.window.front().is_some_and(|&(at, _)| now.saturating_since(at) > DELAY_MEMORY) {
+            self.window.pop_front();
+        }
+        self.window.front().map_or(delay, |&(_, smallest)| smallest)
+    }
+}
+
+/// The inter-arrival average: `tau <- alpha (T_i - T_(i-1) - grace) + (1 - alpha) tau`, alpha = 0.1.
+#[derive(Debug, Default)]
+pub struct InterArrival {
+    grace_period: GracePeriod,
+    smallest_delay: SmallestDelay,
+    previous: Option<Arrival>,
+    average_seconds: Option<f64>,
+}
+
+impl InterArrival {
+    /// An average that has seen nothing yet.
+    #[must_use]
+    pub fn new(grace_period: GracePeriod) -> Self {
+        Self { grace_period, ..Self::default() }
+    }
+
+    fn grace(&self, arrival: &Arrival, previous: &Arrival, smallest_delay: i128) -> Duration {
+        match self.grace_period {
+            GracePeriod::None => Duration::ZERO,
+            GracePeriod::LinkIdle => {
+                let earliest = i128::from(arrival.sent_at.as_nanos()) + smallest_delay;
+                let idle = earliest - i128::from(previous.arrived_at.as_nanos());
+                Duration::from_nanos(u64::try_from(idle.max(0)).unwrap_or(u64::MAX))
+            }
+        }
+    }
+}
+
+impl Estimator for InterArrival {
+    fn on_arrival(&mut self, arrival: &Arrival) {
+        let delay = i128::from(arrival.arrived_at.as_nanos()) - i128::from(arrival.sent_at.as_nanos());
+        let smallest_delay = self.smallest_delay.update(arrival.arrived_at, delay);
+        if let Some(previous) = &self.previous {
+            if arrival.sequence <= previous.sequence {
+                return; // overtaken by a later fragment, whose sample already covered this one's time
+            }
+            let grace = self.grace(arrival, previous, smallest_delay);
+            let sample =
+                arrival.arrived_at.saturating_since(previous.arrived_at).saturating_sub(grace).as_secs_f64();
+            self.average_seconds =
+                Some(self.average_seconds.map_or(sample, |average| ALPHA * sample + (1.0 - ALPHA) * average));
+        }
+        self.previous = Some(*arrival);
+    }
+
+    fn estimate(&mut self, _now: Timestamp) -> Estimate {
+        Estimate { inter_arrival: self.average_seconds.map(Duration::from_secs_f64), capacity: None }
+    }
+}

@@ -1,0 +1,58 @@
+//! Salsify's controller: the window of fragments that drains in the delay that the sender tolerates (NSDI 2018,
+//! section 3.3): `(d / tau - N)` fragments.
+
+use std::time::Duration;
+
+use lockstep_transport::Feedback;
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use crate::{Allowance, Controller, InFlight};
+
+/// Queueing delay that the sender tolerates, d (Salsify, section 3.3).
+const TOLERATED_DELAY: Duration = Duration::from_millis(100);
+
+/// Inter-arrival time assumed before the first feedback: ten fragments in the tolerated delay, as many as TCP starts
+/// with (RFC 6928).
+const INITIAL_INTER_ARRIVAL: Duration = Duration::from_millis(10);
+
+/// Bounds of the time between two transmissions, which is a fifth of the inter-arrival time between them (Salsify's
+/// published code).
+const PACING_BOUNDS: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(2));
+const PACING_SHARE: u32 = 5;
+
+/// Below this an inter-arrival average says only that the link is faster than the sender: at 50 us a window holds 2,000
+/// fragments, 240 Mb/s.
+const SHORTEST_INTER_ARRIVAL: Duration = Duration::from_micros(50);
+
+/// Salsify's window.
+#[derive(Debug)]
+pub struct SalsifyWindow {
+    payload: ByteCount,
+    inter_arrival: Duration,
+}
+
+impl SalsifyWindow {
+    /// A window of fragments that carry up to `payload` bytes each.
+    #[must_use]
+    pub fn new(payload: ByteCount) -> Self {
+        Self { payload, inter_arrival: INITIAL_INTER_ARRIVAL }
+    }
+}
+
+impl Controller for SalsifyWindow {
+    fn on_feedback(&mut self, _now: Timestamp, feedback: &Feedback) {
+        if let Some(inter_arrival) = feedback.estimate.inter_arrival {
+            self.inter_arrival = inter_arrival.max(SHORTEST_INTER_ARRIVAL);
+        }
+    }
+
+    fn allowance(&self, _now: Timestamp, in_flight: InFlight) -> Allowance {
+        let window = TOLERATED_DELAY.as_secs_f64() / self.inter_arrival.as_secs_f64();
+        let fragments = (window - in_flight.fragments as f64).max(0.0).floor() as u64;
+        Allowance {
+            budget: ByteCount::new(fragments.saturating_mul(self.payload.get())),
+            pacing_interval: (self.inter_arrival / PACING_SHARE).clamp(PACING_BOUNDS.0, PACING_BOUNDS.1),
+            target: Bitrate::mean(self.payload, self.inter_arrival),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Pictures at their time: a source that is a file or a generator is paced to its frame rate on a thread of its own; a
+//! camera paces itself.
+
+use std::sync::mpsc::SyncSender;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use lockstep_media::Source;
+use lockstep_vp8::Picture;
+
+/// What the capture thread tells the call.
+#[derive(Debug)]
+pub(crate) enum Captured {
+    /// A picture, just taken.
+    Picture(Picture),
+    /// The source has no more pictures.
+    Ended,
+    /// The source failed.
+    Failed(String),
+}
+
+/// Reads `source` until it ends, fails, or nobody listens any more. The thread may block in the source for as long as it
+/// likes: sending, pacing and acknowledgements run elsewhere.
+pub(crate) fn spawn<Event: Send + 'static>(
+    mut source: Box<dyn Source>,
+    frame_interval: Duration,
+    events: SyncSender<Event>,
+    wrap: impl Fn(Captured) -> Event + Send + 'static,
+) -> JoinHandle<()> {
+    thread::spawn(move || {
+        let started = Instant::now();
+        let mut next = started;
+        loop {
+            let captured = match source.next() {
+                Ok(Some(picture)) => Captured::Picture(picture),
+                Ok(None) => Captured::Ended,
+                Err(error) => Captured::Failed(error.to_string()),
+            };
+            let more = matches!(captured, Captured::Picture(_));
+            if !source.is_live() {
+                thread::sleep(next.saturating_duration_since(Instant::now()));
+                // A source that cannot keep up falls behind for good; it must not be made up for in a burst.
+                next = (next + frame_interval).max(Instant::now());
+            }
+            if events.send(wrap(captured)).is_err() || !more {
+                return;
+            }
+        }
+    })
+}

@@ -1,0 +1,26 @@
+//! A menu whose candidates are coded at the same time.
+
+use std::thread;
+
+use lockstep_call::MenuRunner;
+use lockstep_vp8::{Analysis, Encoded};
+
+/// Codes the first candidate on the calling thread and each other one on a thread of its own.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ThreadedMenu;
+
+impl MenuRunner for ThreadedMenu {
+    fn run(&self, analysis: &Analysis, quantizers: &[u8]) -> Vec<Encoded> {
+        let Some((&first, others)) = quantizers.split_first() else { return Vec::new() };
+        thread::scope(|scope| {
+            let others: Vec<_> =
+                others.iter().map(|&quantizer| scope.spawn(move || analysis.encode(quantizer))).collect();
+            let mut candidates = vec![analysis.encode(first)];
+            candidates.extend(others.into_iter().map(|other| match other.join() {
+                Ok(candidate) => candidate,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }));
+            candidates
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! The receiving process of a live call.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use lockstep_call::{DecodeJob, DecodeOutcome, Display, DisplayRecord, ReceivingEnd};
+use lockstep_media::Sink;
+use lockstep_units::Timestamp;
+
+use crate::LiveError;
+use crate::clock::Clock;
+use crate::datagrams::{Incoming, Reader};
+use crate::sender::is_loss;
+
+const EVENT_QUEUE: usize = 1024;
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+enum Event {
+    Datagram(Incoming),
+    Decoded(DecodeOutcome),
+    SinkFailed(String),
+}
+
+/// What a receiver tells its caller of each picture.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown {
+    /// The picture's place in the receiver's log.
+    pub record: DisplayRecord,
+    /// When the sender captured it.
+    pub captured_at: Timestamp,
+}
+
+/// What one live receiver is told.
+pub struct ReceiverOptions {
+    /// Give up when nothing at all came for this long; none means wait for ever.
+    pub idle_limit: Option<Duration>,
+}
+
+/// Receives one call on `socket` and shows it on `sink` until the sender closes it. `shown` hears of each picture as it
+/// is displayed; a picture counts as displayed when it is handed to the sink.
+///
+/// # Errors
+/// If the socket or the sink fails, or nothing came within the idle limit.
+pub fn receive(
+    mut call: ReceivingEnd,
+    socket: &UdpSocket,
+    mut sink: Box<dyn Sink>,
+    options: &ReceiverOptions,
+    mut shown: impl FnMut(&Shown),
+) -> Result<ReceivingEnd, LiveError> {
+    let clock = Clock::start();
+    let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
+    let (jobs, to_decode) = mpsc::channel::<DecodeJob>();
+    let (pictures, to_show) = mpsc::sync_channel::<Display>(4);
+    let _reader = Reader::spawn(socket, clock, events.clone(), Event::Datagram).map_err(LiveError::Socket)?;
+    let from_decoder = events.clone();
+    let _decoder = thread::spawn(move || {
+        for job in to_decode {
+            if from_decoder.send(Event::Decoded(job.run())).is_err() {
+                return;
+            }
+        }
+    });
+    let from_sink = events;
+    let sink_thread = thread::spawn(move || {
+        for display in to_show {
+            if let Err(error) = sink.show(&display.picture, &display.payload) {
+                let _ = from_sink.send(Event::SinkFailed(error.to_string()));
+                return;
+            }
+        }
+        if let Err(error) = sink.finish() {
+            let _ = from_sink.try_send(Event::SinkFailed(error.to_string()));
+        }
+    });
+
+    let mut peer: Option<SocketAddr> = None;
+    let mut last_heard = clock.now();
+    let result = loop {
+        let now = clock.now();
+        if call.poll_timeout().is_some_and(|at| at <= now) {
+            call.handle_timeout(now);
+        }
+        while let Some(job) = call.poll_decode() {
+            let _ = jobs.send(job); // a decoder that is gone panicked; nothing is shown any more
+        }
+        while let Some(datagram) = call.poll_transmit(clock.now()) {
+            let Some(peer) = peer else { continue };
+            match socket.send_to(&datagram, peer) {
+                Err(error) if !is_loss(&error) => return Err(LiveError::Socket(error)),
+                _ => {}
+            }
+        }
+        if call.is_closed() {
+            break Ok(());
+        }
+        if options.idle_limit.is_some_and(|limit| now.saturating_since(last_heard) > limit) {
+            break Err(LiveError::Silent { seconds: options.idle_limit.unwrap_or_default().as_secs() });
+        }
+        let wake = call.poll_timeout().unwrap_or(Timestamp::MAX);
+        match incoming.recv_timeout(clock.until(wake).min(LONGEST_WAIT)) {
+            Ok(Event::Datagram(Incoming { at, from, datagram })) => {
+                let accepted = call.accepted_datagrams();
+                call.handle_datagram(at.max(now), &datagram);
+                // Only a sender whose datagrams make sense is answered, wherever it now sends from.
+                if call.accepted_datagrams() > accepted {
+                    peer = Some(from);
+                    last_heard = now;
+                }
+            }
+            Ok(Event::Decoded(outcome)) => {
+                call.decoded(clock.now(), outcome);
+                if let Some(display) = call.poll_display() {
+                    shown(&Shown {
+                        record: DisplayRecord {
+                            frame: display.frame,
+                            completed_at: display.completed_at,
+                            displayed_at: display.displayed_at,
+                        },
+                        captured_at: display.captured_at,
+                    });
+                    let _ = pictures.send(display); // a sink that is gone has said why
+                }
+            }
+            Ok(Event::SinkFailed(reason)) => break Err(LiveError::Sink(reason)),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break Ok(()),
+        }
+    };
+    drop(pictures);
+    let _ = sink_thread.join();
+    result.map(|()| call)
+}

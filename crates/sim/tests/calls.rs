@@ -1,0 +1,146 @@
+//! Whole calls by plan: a seed, a link that changes at given times, and what must hold.
+
+use std::time::Duration;
+
+use lockstep_call::{FunctionalEncoder, MenuMode, Outcome, ReceivingEnd, SendingEnd};
+use lockstep_control::{GracePeriod, InterArrival, SalsifyWindow};
+use lockstep_link::{Link, LinkConfig, QueueLimit, Trace};
+use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
+use lockstep_sim::{Simulation, SimulationOptions, SimulationResult};
+use lockstep_transport::{ReceiverConfig, SenderConfig};
+use lockstep_units::{ByteCount, Timestamp};
+use lockstep_vp8::Parameters;
+
+/// What the sender says of its video.
+const FORMAT: lockstep_transport::VideoFormat =
+    lockstep_transport::VideoFormat { width: 320, height: 180, frame_rate_numerator: 30, frame_rate_denominator: 1 };
+
+/// A call of 320x180 at 30 pictures a second over 20 ms each way.
+struct Plan {
+    trace: &'static str,
+    loss: f64,
+    reverse_loss: f64,
+    jitter: Duration,
+    seconds: u64,
+    seed: u64,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self { trace: "constant:500kbps", loss: 0.0, reverse_loss: 0.0, jitter: Duration::ZERO, seconds: 8, seed: 1 }
+    }
+}
+
+impl Plan {
+    fn ends(&self) -> (SendingEnd, ReceivingEnd) {
+        let transport = SenderConfig::new(7, FORMAT);
+        let payload = ByteCount::new(transport.payload as u64);
+        let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::Serial);
+        (
+            SendingEnd::new(transport, Box::new(SalsifyWindow::new(payload)), Box::new(encoder)),
+            ReceivingEnd::new(ReceiverConfig::default(), Box::new(InterArrival::new(GracePeriod::LinkIdle))),
+        )
+    }
+
+    fn link(&self, trace: &str, loss: f64, seed: u64) -> Link<Vec<u8>> {
+        let mut config = LinkConfig::new(Trace::from_spec(trace).expect("the plan's trace is valid"));
+        config.queue = QueueLimit::Packets(256);
+        config.propagation_delay = Duration::from_millis(20);
+        config.random_loss = loss;
+        config.jitter = self.jitter;
+        Link::new(config, seed)
+    }
+
+    fn run(&self) -> SimulationResult {
+        let (sender, receiver) = self.ends();
+        let options = SimulationOptions {
+            length: Duration::from_secs(self.seconds),
+            encode_time: Duration::from_millis(8),
+            decode_time: Duration::from_millis(2),
+        };
+        let forward = self.link(self.trace, self.loss, self.seed);
+        let reverse = self.link("constant:100mbps", self.reverse_loss, self.seed + 1);
+        let clip = GeneratedClip::new(VideoFormat { width: 320, height: 180, ..VideoFormat::default() }, self.seed);
+        let mut source = GeneratedSource::new(clip.expect("the plan's clip is valid"));
+        Simulation::new(sender, receiver, forward, reverse, options)
+            .run(&mut source, |_, _| {})
+            .expect("a generated source does not fail")
+    }
+}
+
+fn displays(result: &SimulationResult) -> Vec<Timestamp> {
+    result.records.iter().filter_map(|record| record.displayed_at).collect()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_log_to_the_byte() {
+    let plan = Plan { trace: "cellular:mean=1mbps,seed=3", loss: 0.02, seconds: 4, ..Plan::default() };
+    let (first, second) = (plan.run(), plan.run());
+    assert_eq!(first.records, second.records);
+    assert_eq!(first.scores, second.scores);
+    assert_eq!(first.series, second.series);
+}
+
+#[test]
+fn a_call_on_a_steady_link_fills_it_with_little_delay() {
+    let result = Plan::default().run();
+    let delay = result.scores.video_delay_ms.expect("frames were shown");
+    assert!(delay.p95 < 250.0, "p95 {delay:?}");
+    assert!(result.scores.link_utilisation > 0.6, "utilisation {}", result.scores.link_utilisation);
+    assert!(result.scores.fill.expect("frames were sent") > 0.7, "fill {:?}", result.scores.fill);
+}
+
+#[test]
+fn after_an_outage_of_a_second_video_moves_within_300_ms_of_the_links_return() {
+    let result = Plan { trace: "constant:500kbps,outage=4s+1s", ..Plan::default() }.run();
+    let back = Timestamp::from_millis(5_000);
+    let shown = displays(&result);
+    let first = shown.iter().find(|&&at| at >= back).expect("video came back");
+    let wait = first.saturating_since(back);
+    assert!(wait <= Duration::from_millis(300), "video moved {wait:?} after the link");
+    let second_later = back + Duration::from_secs(1);
+    let moving = shown.iter().filter(|&&at| at >= back && at < second_later).count();
+    assert!(moving >= 10, "only {moving} pictures in the second after");
+}
+
+#[test]
+fn losses_are_survived_without_retransmission_and_every_picture_shown_is_the_senders_own() {
+    let result = Plan { trace: "constant:1mbps", loss: 0.05, ..Plan::default() }.run();
+    assert_eq!(result.receiver.counts().mismatched, 0);
+    assert_eq!(result.receiver.counts().undecodable, 0);
+    assert!(result.scores.frames.recovery > 0, "no recovery frame: {:?}", result.scores.frames);
+    assert!(result.scores.frames.key < 5, "recovery by key frames: {:?}", result.scores.frames);
+    let delay = result.scores.video_delay_ms.expect("frames were shown");
+    assert!(delay.p95 < 600.0, "{delay:?}");
+}
+
+#[test]
+fn losing_half_of_the_acknowledgements_costs_little() {
+    let whole = Plan { trace: "constant:1mbps", ..Plan::default() }.run();
+    let half = Plan { trace: "constant:1mbps", reverse_loss: 0.5, ..Plan::default() }.run();
+    assert_eq!(half.receiver.counts().mismatched, 0);
+    assert!(2 * half.scores.throughput_bps > whole.scores.throughput_bps);
+}
+
+#[test]
+fn both_ends_hold_a_bounded_number_of_states() {
+    for loss in [0.0, 0.3] {
+        let result = Plan { loss, seconds: 5, ..Plan::default() }.run();
+        let (sender, receiver) =
+            (result.sender.status(Timestamp::from_millis(6_000)).held_states, result.receiver.held_states());
+        assert!(sender <= 64 && receiver <= 64, "sender {sender}, receiver {receiver}");
+    }
+}
+
+#[test]
+fn every_captured_frame_is_accounted_for_once() {
+    let result = Plan { trace: "constant:300kbps", loss: 0.1, seconds: 4, ..Plan::default() }.run();
+    for (index, record) in result.records.iter().enumerate() {
+        assert_eq!(record.capture, index as u64);
+        assert_eq!(record.outcome == Outcome::Sent, record.frame.is_some(), "{record:?}");
+        assert!(record.displayed_at.is_none() || record.completed_at <= record.displayed_at, "{record:?}");
+        assert!(record.displayed_at.is_none() || record.outcome == Outcome::Sent, "{record:?}");
+    }
+    let frames = result.scores.frames;
+    assert_eq!(frames.captured, frames.sent + frames.skipped);
+}

@@ -1,0 +1,90 @@
+//! What comes from outside the call changes nothing but a counter.
+
+use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, SerialMenu};
+use lockstep_control::{GracePeriod, InterArrival, SalsifyWindow};
+use lockstep_media::{GeneratedClip, VideoFormat};
+use lockstep_transport::{ReceiverConfig, SenderConfig};
+use lockstep_units::{ByteCount, Timestamp};
+use lockstep_vp8::Parameters;
+use proptest::prelude::*;
+
+/// What the sender says of its video.
+const FORMAT: lockstep_transport::VideoFormat =
+    lockstep_transport::VideoFormat { width: 64, height: 48, frame_rate_numerator: 30, frame_rate_denominator: 1 };
+
+/// Runs twelve frames over a perfect link of 10 ms, with `disturb` called at every step, and gives the sender's log and
+/// the displayed frame numbers.
+fn run(mut disturb: impl FnMut(Timestamp, &mut SendingEnd, &mut ReceivingEnd, &[u8])) -> (String, Vec<u32>) {
+    let transport = SenderConfig::new(7, FORMAT);
+    let payload = ByteCount::new(transport.payload as u64);
+    let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::Serial);
+    let mut sender = SendingEnd::new(transport, Box::new(SalsifyWindow::new(payload)), Box::new(encoder));
+    let mut receiver =
+        ReceivingEnd::new(ReceiverConfig::default(), Box::new(InterArrival::new(GracePeriod::LinkIdle)));
+    let clip = GeneratedClip::new(VideoFormat { width: 64, height: 48, ..VideoFormat::default() }, 1).expect("valid");
+    let mut shown = Vec::new();
+    let (mut to_receiver, mut to_sender) = (Vec::new(), Vec::new());
+    for step in 0..400u64 {
+        let now = Timestamp::from_millis(step);
+        if step % 33 == 0 {
+            sender.capture(now, clip.picture(step / 33));
+        }
+        if let Some(job) = sender.poll_encode(now) {
+            let menu = job.run(&SerialMenu);
+            sender.encoded(now, menu);
+        }
+        sender.handle_timeout(now);
+        receiver.handle_timeout(now);
+        while let Some(datagram) = sender.poll_transmit(now) {
+            disturb(now, &mut sender, &mut receiver, &datagram);
+            to_receiver.push((step + 10, datagram));
+        }
+        for (_, datagram) in to_receiver.extract_if(.., |(due, _)| *due <= step) {
+            receiver.handle_datagram(now, &datagram);
+            disturb(now, &mut sender, &mut receiver, &datagram);
+            while let Some(reply) = receiver.poll_transmit(now) {
+                to_sender.push((step + 10, reply));
+            }
+        }
+        while let Some(job) = receiver.poll_decode() {
+            receiver.decoded(now, job.run());
+            shown.extend(receiver.poll_display().map(|display| display.frame));
+        }
+        while let Some(reply) = receiver.poll_transmit(now) {
+            to_sender.push((step + 10, reply));
+        }
+        for (_, reply) in to_sender.extract_if(.., |(due, _)| *due <= step) {
+            disturb(now, &mut sender, &mut receiver, &reply);
+            sender.handle_datagram(now, &reply);
+        }
+    }
+    (format!("{:?}", sender.records()), shown)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn garbage_and_truncated_datagrams_to_either_end_change_nothing(
+        garbage in proptest::collection::vec(any::<u8>(), 0..200),
+        cut in 0.0f64..1.0,
+    ) {
+        let calm = run(|_, _, _, _| {});
+        let disturbed = run(|now, sender, receiver, datagram| {
+            let truncated = &datagram[..(datagram.len() as f64 * cut) as usize];
+            for bytes in [&garbage[..], truncated] {
+                sender.handle_datagram(now, bytes);
+                receiver.handle_datagram(now, bytes);
+            }
+        });
+        prop_assert_eq!(calm, disturbed);
+    }
+}
+
+#[test]
+fn duplicated_datagrams_to_the_receiver_show_nothing_twice() {
+    let calm = run(|_, _, _, _| {});
+    let disturbed = run(|now, _, receiver, datagram| receiver.handle_datagram(now, datagram));
+    assert_eq!(calm.1, disturbed.1);
+    assert!(calm.1.len() >= 10, "shown: {:?}", calm.1);
+}
