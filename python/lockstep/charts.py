@@ -23,9 +23,13 @@ MOST_BINS = 600
 """A series of more points is drawn as means over several: a screen has no more columns to tell apart."""
 
 CAPACITY, SENT, RECEIVED = "#8fa3bf", "#e0902f", "#2f7fe0"
+"""Colours of the link's rates. All colours here are ones that stand out from light and from dark."""
 FATES = {"Displayed": "#2f7fe0", "Skipped": "#e5484d", "Sent, never displayed": "#a855c7"}
+"""Colours of what became of a frame."""
 KINDS = {"Frame": "#2f7fe0", "Recovery frame": "#12a594", "Key frame": "#a855c7", "Over budget": "#e5484d"}
+"""Colours of the kinds of frames sent."""
 BUDGET, QUEUEING, QUANTIZER, QUALITY = "#8a94a3", "#e0902f", "#7c66dc", "#12a594"
+"""Colours of the other curves."""
 
 OUTCOMES = {
     "sent": "sent",

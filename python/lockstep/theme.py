@@ -5,6 +5,7 @@ from typing import Any
 from lockstep.charts import MARGIN_LEFT
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
+"""The system's own font, as on the page."""
 
 
 def configuration(*, dark: bool) -> dict[str, Any]:
