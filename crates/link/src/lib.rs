@@ -1,1 +1,58 @@
+//! Capacity traces in every format, and the link model.
+//!
+//! A [`Trace`] says what one direction of a path lets through over time: either single delivery opportunities (as
+//! mahimahi records them) or a piecewise-constant rate, with loss, delay and jitter that may change over time too. A
+//! [`Link`] takes a packet at a time and gives it back at a later time or never. It reads no clock: simulator and
+//! emulator drive the same object, and equal seeds and equal calls give equal results on every platform.
+//!
+//! ```
+//! use lockstep_link::{Link, LinkConfig, Trace, Verdict};
+//! use lockstep_units::{ByteCount, Timestamp};
+//!
+//! let config = LinkConfig::new(Trace::from_spec("constant:1mbps")?);
+//! let mut link = Link::new(config, 7)?;
+//! assert_eq!(link.send(Timestamp::ZERO, ByteCount::new(1250), "hello"), Verdict::Queued);
+//! let wake = link.poll_timeout().expect("something is under way");
+//! let delivered = link.poll(wake).expect("it is there");
+//! assert_eq!((delivered.packet, delivered.at), ("hello", Timestamp::from_millis(10)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
+
+mod alphartc;
+mod columns;
+mod config;
+mod convert;
+mod error;
+mod generate;
+mod link;
+mod loss;
+mod parse;
+mod profile;
+mod quantity;
+mod queue;
+mod random;
+mod service;
+mod spec;
+mod statistics;
+mod stored;
+mod timeline;
+mod trace;
+
+pub use alphartc::{AlphaRtcTraces, parse_alphartc};
+pub use columns::{ColumnUnits, RateUnit, TimeUnit};
+pub use config::{
+    ConfigError, GilbertElliott, Jitter, JitterDistribution, LinkConfig, LossConfig, LossInterval, LossPlace,
+    OnOffLoss, PathConfig, Reordering,
+};
+pub use error::{Problem, TraceError};
+pub use generate::{Cellular, OnOff, Poisson, Ramp};
+pub use link::{Delivered, Link, Verdict};
+pub use parse::TraceFormat;
+pub use quantity::{parse_rate, parse_share, parse_time};
+pub use queue::{QueueConfig, QueueDiscipline, Queued};
+pub use statistics::{DropReason, LinkStatistics, Tally};
+pub use trace::{
+    CAPACITY_WINDOW, Conditions, End, MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, MAXIMUM_PERIOD, MAXIMUM_RATE,
+    MAXIMUM_SEGMENTS, OPPORTUNITY, Segment, Trace, TraceSummary,
+};

@@ -1,0 +1,61 @@
+//! Delivery opportunities from any trace.
+
+use std::fmt::Write;
+
+use crate::error::TraceError;
+use crate::timeline::{MILLISECOND, WORK_OF_BYTE};
+use crate::trace::{Capacity, MAXIMUM_OPPORTUNITIES, OPPORTUNITY, Trace, nanos};
+
+impl Trace {
+    /// The same capacity as delivery opportunities: one at the first whole millisecond by which another 1500 bytes have
+    /// passed. What passes at the end of the period without filling one is lost. Loss, delay and jitter stay.
+    ///
+    /// # Errors
+    /// [`TraceError::NoOpportunities`] if less than 1500 bytes pass in a period, [`TraceError::TooManyOpportunities`].
+    pub fn to_opportunities(&self) -> Result<Self, TraceError> {
+        let Capacity::Rates(rates) = self.capacity() else {
+            return Ok(self.clone());
+        };
+        let work = u128::from(OPPORTUNITY.get()) * WORK_OF_BYTE;
+        let count = rates.total() / work;
+        if count == 0 {
+            return Err(TraceError::NoOpportunities);
+        }
+        if count > MAXIMUM_OPPORTUNITIES as u128 {
+            return Err(TraceError::TooManyOpportunities);
+        }
+        let period = u32::try_from(rates.period().div_ceil(MILLISECOND)).map_err(|_| TraceError::TooLong)?;
+        let time = |index| rates.time_of(work * index).unwrap_or(rates.period()).div_ceil(MILLISECOND);
+        let times = (1..=count).map(|index| (time(index) as u32).min(period)).collect();
+        let changes: Vec<_> = self
+            .condition_changes()
+            .iter()
+            .scan(0, |start, &(end, conditions)| {
+                let duration = std::time::Duration::from_nanos(end - *start);
+                *start = end;
+                Some((duration, conditions))
+            })
+            .collect();
+        Self::from_opportunities(times, period)?.with_conditions(&changes)
+    }
+
+    /// The trace as a mahimahi file: exactly if it is made of opportunities, else as [`Trace::to_opportunities`]. Since
+    /// such a file repeats at its last opportunity, that one is put at the end of the period. Loss, delay and jitter
+    /// cannot be said in this format.
+    ///
+    /// # Errors
+    /// As [`Trace::to_opportunities`].
+    pub fn to_mahimahi(&self) -> Result<String, TraceError> {
+        let trace = self.to_opportunities()?;
+        let end = nanos(trace.period()) / MILLISECOND;
+        let mut text = String::new();
+        if let Capacity::Opportunities(opportunities) = trace.capacity() {
+            let before = &opportunities.times[..opportunities.times.len() - 1];
+            for time in before.iter().map(|&time| u64::from(time)).chain([end]) {
+                // Writing to a string cannot fail.
+                let _ = writeln!(text, "{time}");
+            }
+        }
+        Ok(text)
+    }
+}

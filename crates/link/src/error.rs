@@ -1,0 +1,158 @@
+//! What can be wrong with a trace.
+
+use crate::trace::{MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, MAXIMUM_SEGMENTS};
+
+/// What is wrong at one place of a trace.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// A mahimahi line that is not a whole number of milliseconds below 2^32.
+    #[error("\"{0}\" is not a whole number of milliseconds")]
+    Milliseconds(String),
+    /// A time before (mahimahi) or not after (columns) the one above it.
+    #[error("time {found} does not come after {previous}")]
+    TimeOrder {
+        /// The time above, as read.
+        previous: String,
+        /// The time here, as read.
+        found: String,
+    },
+    /// Text where a number belongs.
+    #[error("{field} \"{text}\" is not a number")]
+    Number {
+        /// What the number would have been.
+        field: &'static str,
+        /// What stands there.
+        text: String,
+    },
+    /// A negative, infinite or too large number.
+    #[error("{field} {text} is out of range, which is {range}")]
+    Range {
+        /// What the number is.
+        field: &'static str,
+        /// What stands there.
+        text: String,
+        /// What may stand there.
+        range: &'static str,
+    },
+    /// A quantity with an unknown unit or none.
+    #[error("{field} \"{text}\" needs a number and a unit such as {example}")]
+    Unit {
+        /// What the quantity is.
+        field: &'static str,
+        /// What stands there.
+        text: String,
+        /// A good one.
+        example: &'static str,
+    },
+    /// A field that has to be there and is not.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// A line of a profile that starts with none of its words.
+    #[error("\"{0}\" is none of rate, delay, loss, wait")]
+    Word(String),
+    /// More on a line than belongs there.
+    #[error("\"{0}\" is one field too many")]
+    Extra(String),
+    /// Changes at the end of a profile that no `wait` follows, so that they would never hold.
+    #[error("the changes at the end hold for no time: a wait is missing")]
+    NoWait,
+}
+
+/// Why a trace was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// Something is wrong on a line of the text, counted from one.
+    #[error("line {line}: {problem}")]
+    Line {
+        /// The line, counted from one.
+        line: usize,
+        /// What is wrong there.
+        problem: Problem,
+    },
+    /// Something is wrong with a segment, counted from one.
+    #[error("segment {segment}: {problem}")]
+    Segment {
+        /// The segment, counted from one.
+        segment: usize,
+        /// What is wrong there.
+        problem: Problem,
+    },
+    /// The JSON cannot be read, or is not of AlphaRTC's shape.
+    #[error("not an AlphaRTC trace: {message} (line {line}, column {column})")]
+    Json {
+        /// The line, counted from one.
+        line: usize,
+        /// The column, counted from one.
+        column: usize,
+        /// What the JSON reader says.
+        message: String,
+    },
+    /// Bytes that are not UTF-8.
+    #[error("line {line}: not text")]
+    NotText {
+        /// The line, counted from one.
+        line: usize,
+    },
+    /// A text in none of the known formats.
+    #[error("none of the known trace formats: line {line} reads \"{text}\"")]
+    UnknownFormat {
+        /// The first line that says something.
+        line: usize,
+        /// What it says, shortened.
+        text: String,
+    },
+    /// Nothing in it.
+    #[error("the trace is empty")]
+    Empty,
+    /// More input than [`MAXIMUM_INPUT`].
+    #[error("the trace is larger than {MAXIMUM_INPUT} bytes")]
+    InputTooLarge,
+    /// More delivery opportunities than [`MAXIMUM_OPPORTUNITIES`].
+    #[error("more than {MAXIMUM_OPPORTUNITIES} delivery opportunities")]
+    TooManyOpportunities,
+    /// More segments than [`MAXIMUM_SEGMENTS`].
+    #[error("more than {MAXIMUM_SEGMENTS} segments")]
+    TooManySegments,
+    /// A trace that lasts no time, so that it could not be repeated.
+    #[error("the trace lasts no time")]
+    NoTime,
+    /// A trace longer than [`crate::MAXIMUM_PERIOD`].
+    #[error("the trace lasts longer than 49 days")]
+    TooLong,
+    /// Delivery opportunities can only be repeated.
+    #[error("delivery opportunities have no last value to hold: they repeat")]
+    CannotHold,
+    /// A trace without capacity has no delivery opportunities.
+    #[error("less than one packet of 1500 bytes passes in the trace: it has no delivery opportunities")]
+    NoOpportunities,
+    /// A bin that would not divide the trace into a bounded number of bins.
+    #[error("bins have to last at least a millisecond and be at most {MAXIMUM_SEGMENTS}")]
+    Bin,
+    /// The file could not be read.
+    #[error("{path}: {message}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system says.
+        message: String,
+    },
+    /// A generated trace was asked for in words that mean nothing.
+    #[error("trace \"{spec}\": {message}")]
+    Spec {
+        /// What was asked for, shortened.
+        spec: String,
+        /// What is wrong with it, and what would be right.
+        message: String,
+    },
+}
+
+/// `text`, shortened to what an error message can show.
+pub(crate) fn excerpt(text: &str) -> String {
+    const SHOWN: usize = 40;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,354 @@
+//! The link: a packet goes in at a time and comes out at a later time or never.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use rand_pcg::Pcg64;
+
+use crate::config::{ConfigError, LinkConfig, LossPlace};
+use crate::loss::{Delays, Losses};
+use crate::queue::{Queue, QueueDiscipline, Queued};
+use crate::random::{Purpose, generator, happens};
+use crate::service::Service;
+use crate::statistics::{DropReason, LinkStatistics, Tally};
+use crate::trace::{Conditions, nanos};
+
+/// What [`Link::send`] did with a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// It is on its way. It may yet be lost.
+    Queued,
+    /// It was dropped.
+    Dropped(DropReason),
+}
+
+/// A packet that has come out of a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivered<T> {
+    /// When it came out. [`Link::poll`] may have been asked later.
+    pub at: Timestamp,
+    /// When it was given to the link.
+    pub sent_at: Timestamp,
+    /// Its size, as its sender gave it.
+    pub size: ByteCount,
+    /// How long it waited until the bottleneck began to serve it.
+    pub queueing_delay: Duration,
+    /// How long the bottleneck then took for it. An outage that it met there counts here.
+    pub service_time: Duration,
+    /// Whether it is a copy that the link made.
+    pub duplicate: bool,
+    /// The packet.
+    pub packet: T,
+}
+
+/// A packet behind the bottleneck. Ordered such that the first to come out is the greatest, for the heap.
+#[derive(Debug, Clone)]
+struct Flight<T> {
+    delivered: Delivered<T>,
+    /// Breaks ties: of two that come at once, the first to have left the bottleneck.
+    order: u64,
+}
+
+impl<T> Flight<T> {
+    fn key(&self) -> (Timestamp, u64) {
+        (self.delivered.at, self.order)
+    }
+}
+
+impl<T> PartialEq for Flight<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<T> Eq for Flight<T> {}
+
+impl<T> PartialOrd for Flight<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Flight<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key().cmp(&self.key())
+    }
+}
+
+/// What the bottleneck does.
+#[derive(Debug, Clone, Copy)]
+enum Bottleneck {
+    /// Nothing; the queue is empty.
+    Idle,
+    /// It serves a packet until then.
+    Busy(Timestamp),
+    /// It takes the next packet from the queue then.
+    Waiting(Timestamp),
+}
+
+/// One direction of a path, without a clock: it is told the time with every call, says when it wants to be asked next,
+/// and does the same whenever it is asked in between.
+///
+/// Time only goes forward: a call with an earlier time than one before counts as at that one. Where a packet is sent at
+/// the moment at which another leaves the bottleneck, the other leaves first.
+///
+/// Each packet costs a time logarithmic in the length of the trace and in the number of packets that are late by
+/// reordering; idle time costs nothing.
+#[derive(Debug, Clone)]
+pub struct Link<T> {
+    config: LinkConfig,
+    /// Where the trace begins; the configured offset is apart.
+    origin: Timestamp,
+    now: Timestamp,
+    queue: Queue<T>,
+    service: Service,
+    bottleneck: Bottleneck,
+    losses: Losses,
+    delays: Delays,
+    reordering: Pcg64,
+    duplication: Pcg64,
+    /// Packets that come in the order in which they left the bottleneck.
+    ordered: VecDeque<Flight<T>>,
+    /// The others.
+    late: BinaryHeap<Flight<T>>,
+    /// How many packets have left the bottleneck.
+    order: u64,
+    /// No packet that may not overtake comes before this.
+    floor: Timestamp,
+    under_way: Tally,
+    statistics: LinkStatistics,
+}
+
+impl<T: Clone> Link<T> {
+    /// A link whose time starts at zero. Equal configurations, seeds and calls give equal results.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration.
+    pub fn new(config: LinkConfig, seed: u64) -> Result<Self, ConfigError> {
+        Self::starting_at(config, seed, Timestamp::ZERO)
+    }
+
+    /// A link whose trace and schedules start at `origin`, for drivers whose clock does not start at zero.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration.
+    pub fn starting_at(config: LinkConfig, seed: u64, origin: Timestamp) -> Result<Self, ConfigError> {
+        config.validate()?;
+        Ok(Self {
+            origin,
+            now: origin,
+            queue: Queue::new(config.queue),
+            service: Service::new(config.trace.clone()),
+            bottleneck: Bottleneck::Idle,
+            losses: Losses::new(&config.loss, seed, origin),
+            delays: Delays::new(config.jitter, seed),
+            reordering: generator(seed, Purpose::Reordering),
+            duplication: generator(seed, Purpose::Duplication),
+            ordered: VecDeque::new(),
+            late: BinaryHeap::new(),
+            order: 0,
+            floor: origin,
+            under_way: Tally::default(),
+            statistics: LinkStatistics::default(),
+            config,
+        })
+    }
+
+    /// Gives the link a packet at `now`. Its size is used as it is given, see [`LinkConfig`].
+    pub fn send(&mut self, now: Timestamp, size: ByteCount, packet: T) -> Verdict {
+        self.advance(now);
+        let now = self.now;
+        self.statistics.sent += size;
+        if self.config.loss.place == LossPlace::BeforeBottleneck {
+            let conditions = self.conditions_at(now);
+            if let Some(reason) = self.losses.decide(now, &conditions) {
+                *self.statistics.dropped_for(reason) += size;
+                return Verdict::Dropped(reason);
+            }
+        }
+        if self.queue.enqueue(Queued { sent_at: now, size, packet }).is_err() {
+            self.statistics.dropped_by_queue += size;
+            return Verdict::Dropped(DropReason::Queue);
+        }
+        if matches!(self.bottleneck, Bottleneck::Idle) {
+            let start = self.service.first_start(self.trace_time(now));
+            self.bottleneck = Bottleneck::Waiting(self.moment(start));
+            self.advance(now);
+        }
+        Verdict::Queued
+    }
+
+    /// The next packet that has come out by `now`, in the order of their times; none if there is none.
+    pub fn poll(&mut self, now: Timestamp) -> Option<Delivered<T>> {
+        self.advance(now);
+        let late = match (self.ordered.front(), self.late.peek()) {
+            (Some(ordered), Some(late)) => late.key() < ordered.key(),
+            (ordered, _) => ordered.is_none(),
+        };
+        let next = if late { self.late.peek() } else { self.ordered.front() };
+        // Packets that never come are kept at the end of time.
+        next.filter(|flight| flight.delivered.at <= self.now && flight.delivered.at < Timestamp::MAX)?;
+        let delivered = if late { self.late.pop() } else { self.ordered.pop_front() }?.delivered;
+        self.under_way.packets -= 1;
+        self.under_way.bytes -= delivered.size;
+        self.statistics.delivered += delivered.size;
+        Some(delivered)
+    }
+
+    /// No packet comes out before this, so that [`Link::poll`] need not be asked before; none if nothing ever comes
+    /// until something is sent. It may be that nothing comes at this moment yet (what was queued may be lost).
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        let heads = [self.ordered.front(), self.late.peek()];
+        let flying = heads.into_iter().flatten().map(|flight| flight.delivered.at).min();
+        let start = match self.bottleneck {
+            Bottleneck::Waiting(start) => Some(start),
+            Bottleneck::Busy(until) if self.queue.packets() > 0 => Some(until),
+            Bottleneck::Busy(_) | Bottleneck::Idle => None,
+        };
+        // What is still queued comes after what flies, unless a packet may be overtaken.
+        let queued =
+            start.filter(|_| flying.is_none() || self.config.reorders()).map(|start| start + self.config.delay);
+        flying.into_iter().chain(queued).min().filter(|&at| at < Timestamp::MAX)
+    }
+
+    /// What became of the packets so far.
+    #[must_use]
+    pub fn statistics(&self) -> &LinkStatistics {
+        &self.statistics
+    }
+
+    /// What waits in the queue, as of the last call that told the time.
+    #[must_use]
+    pub fn queued(&self) -> Tally {
+        Tally { packets: self.queue.packets() as u64, bytes: self.queue.bytes() }
+    }
+
+    /// What the bottleneck serves or the delay holds, and what has come out but was not polled.
+    #[must_use]
+    pub fn under_way(&self) -> Tally {
+        self.under_way
+    }
+
+    /// What the link is like.
+    #[must_use]
+    pub fn config(&self) -> &LinkConfig {
+        &self.config
+    }
+
+    /// The capacity at `at` on the link's clock, see [`crate::Trace::capacity_at`].
+    #[must_use]
+    pub fn capacity_at(&self, at: Timestamp) -> Bitrate {
+        self.config.trace.capacity_at(Timestamp::from_nanos(self.trace_time(at)))
+    }
+
+    /// The bytes that the bottleneck can pass after `from` and up to and with `to` on the link's clock, see
+    /// [`crate::Trace::bytes_between`].
+    #[must_use]
+    pub fn capacity_between(&self, from: Timestamp, to: Timestamp) -> ByteCount {
+        let moment = |at| Timestamp::from_nanos(self.trace_time(at));
+        self.config.trace.bytes_between(moment(from), moment(to))
+    }
+
+    /// The moment of the trace at `at`.
+    fn trace_time(&self, at: Timestamp) -> u64 {
+        nanos(at.saturating_since(self.origin)).saturating_add(nanos(self.config.trace_offset))
+    }
+
+    /// The moment at which the trace is at `at`; the end of time for none. Never before what has already been told.
+    fn moment(&self, at: Option<u64>) -> Timestamp {
+        at.map_or(Timestamp::MAX, |at| {
+            self.origin + Duration::from_nanos(at.saturating_sub(nanos(self.config.trace_offset)))
+        })
+    }
+
+    fn conditions_at(&self, at: Timestamp) -> Conditions {
+        if self.service.trace().condition_changes().is_empty() {
+            return Conditions::NONE;
+        }
+        self.service.trace().conditions_at(Timestamp::from_nanos(self.trace_time(at)))
+    }
+
+    /// Lets the bottleneck work until `now`.
+    fn advance(&mut self, now: Timestamp) {
+        self.now = self.now.max(now);
+        loop {
+            match self.bottleneck {
+                Bottleneck::Busy(until) if until <= self.now && until < Timestamp::MAX => {
+                    self.bottleneck = match self.queue.packets() {
+                        0 => Bottleneck::Idle,
+                        _ => {
+                            let start = self.service.next_start(self.trace_time(until));
+                            Bottleneck::Waiting(self.moment(start).max(until))
+                        }
+                    };
+                }
+                Bottleneck::Waiting(start) if start <= self.now && start < Timestamp::MAX => self.begin(start),
+                _ => return,
+            }
+        }
+    }
+
+    /// Takes the next packet from the queue at `start`. Since nothing interrupts its service, all that will happen to it
+    /// is decided here.
+    fn begin(&mut self, start: Timestamp) {
+        let dropped = &mut self.statistics.dropped_by_queue;
+        let Some(Queued { sent_at, size, packet }) = self.queue.dequeue(start, &mut |packet| *dropped += packet.size)
+        else {
+            self.bottleneck = Bottleneck::Idle;
+            return;
+        };
+        let left = self.service.serve(self.trace_time(start), size);
+        let left = self.moment(left).max(start);
+        self.bottleneck = Bottleneck::Busy(left);
+        let queueing_delay = start.saturating_since(sent_at);
+        self.statistics.served += size;
+        self.statistics.total_queueing_delay = self.statistics.total_queueing_delay.saturating_add(queueing_delay);
+        self.statistics.longest_queueing_delay = self.statistics.longest_queueing_delay.max(queueing_delay);
+        let conditions = self.conditions_at(left);
+        if self.config.loss.place == LossPlace::AfterBottleneck
+            && let Some(reason) = self.losses.decide(left, &conditions)
+        {
+            *self.statistics.dropped_for(reason) += size;
+            return;
+        }
+        let mut at = left + self.config.delay + self.delays.draw(&conditions);
+        let mut late = self.config.jitter.is_some_and(|jitter| jitter.reorders);
+        if !late {
+            at = at.max(self.floor);
+        }
+        if let Some(reordering) = self.config.reordering
+            && happens(&mut self.reordering, reordering.probability)
+        {
+            at += reordering.extra_delay;
+            late = true;
+        }
+        if !late {
+            self.floor = at;
+        }
+        let service_time = left.saturating_since(start);
+        let delivered = Delivered { at, sent_at, size, queueing_delay, service_time, duplicate: false, packet };
+        if self.config.duplication > 0.0 && happens(&mut self.duplication, self.config.duplication) {
+            self.statistics.duplicated += size;
+            let copy = Delivered { duplicate: true, ..delivered.clone() };
+            self.fly(delivered, late);
+            self.fly(copy, late);
+        } else {
+            self.fly(delivered, late);
+        }
+    }
+
+    fn fly(&mut self, delivered: Delivered<T>, late: bool) {
+        self.under_way += delivered.size;
+        let flight = Flight { delivered, order: self.order };
+        self.order += 1;
+        if late {
+            self.late.push(flight);
+        } else {
+            self.ordered.push_back(flight);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Which packets are lost, and how much later than others they come.
+
+use std::time::Duration;
+
+use lockstep_units::Timestamp;
+use rand_pcg::Pcg64;
+
+use crate::config::{GilbertElliott, Jitter, JitterDistribution, LossConfig, LossInterval, OnOffLoss};
+use crate::random::{Purpose, exponential, generator, happens, normal, times};
+use crate::statistics::DropReason;
+use crate::trace::Conditions;
+use rand::Rng;
+
+/// All kinds of loss of one link.
+#[derive(Debug, Clone)]
+pub(crate) struct Losses {
+    random: Option<(f64, Pcg64)>,
+    burst: Option<Burst>,
+    on_off: Option<OnOff>,
+    scheduled: Scheduled,
+    trace: Pcg64,
+}
+
+#[derive(Debug, Clone)]
+struct Burst {
+    model: GilbertElliott,
+    bad: bool,
+    generator: Pcg64,
+}
+
+#[derive(Debug, Clone)]
+struct OnOff {
+    model: OnOffLoss,
+    on: bool,
+    /// When it changes next.
+    until: Timestamp,
+    generator: Pcg64,
+}
+
+#[derive(Debug, Clone)]
+struct Scheduled {
+    intervals: Vec<LossInterval>,
+    origin: Timestamp,
+    generator: Pcg64,
+}
+
+impl Losses {
+    /// Packets come from `origin` on.
+    pub(crate) fn new(config: &LossConfig, seed: u64, origin: Timestamp) -> Self {
+        let on_off = config.on_off.map(|model| {
+            let mut generator = generator(seed, Purpose::OnOffLoss);
+            let until = origin + times(model.mean_off, exponential(&mut generator));
+            OnOff { model, on: false, until, generator }
+        });
+        Self {
+            random: (config.random > 0.0).then(|| (config.random, generator(seed, Purpose::RandomLoss))),
+            burst: config.burst.map(|model| Burst {
+                model,
+                bad: false,
+                generator: generator(seed, Purpose::BurstLoss),
+            }),
+            on_off,
+            scheduled: Scheduled {
+                intervals: config.scheduled.clone(),
+                origin,
+                generator: generator(seed, Purpose::ScheduledLoss),
+            },
+            trace: generator(seed, Purpose::TraceLoss),
+        }
+    }
+
+    /// Whether the packet at `now` is lost, and to what. Every kind is asked for every packet, so that none moves the
+    /// draws of another. Calls come in order of time.
+    pub(crate) fn decide(&mut self, now: Timestamp, conditions: &Conditions) -> Option<DropReason> {
+        let random = self.random.as_mut().is_some_and(|(share, generator)| happens(generator, *share));
+        let burst = self.burst.as_mut().is_some_and(Burst::decide);
+        let on_off = self.on_off.as_mut().is_some_and(|on_off| on_off.decide(now));
+        let scheduled = self.scheduled.decide(now);
+        let trace = conditions.loss > 0.0 && happens(&mut self.trace, conditions.loss);
+        [
+            (random, DropReason::RandomLoss),
+            (burst, DropReason::BurstLoss),
+            (on_off, DropReason::OnOffLoss),
+            (scheduled, DropReason::ScheduledLoss),
+            (trace, DropReason::TraceLoss),
+        ]
+        .into_iter()
+        .find_map(|(lost, reason)| lost.then_some(reason))
+    }
+}
+
+impl Burst {
+    fn decide(&mut self) -> bool {
+        let (loss, change) = match self.bad {
+            true => (self.model.loss_in_bad, self.model.to_good),
+            false => (self.model.loss_in_good, self.model.to_bad),
+        };
+        let lost = happens(&mut self.generator, loss);
+        self.bad ^= happens(&mut self.generator, change);
+        lost
+    }
+}
+
+impl OnOff {
+    fn decide(&mut self, now: Timestamp) -> bool {
+        // A link may sleep for long. Memory of the process fades within a few times, so that a long sleep is passed
+        // over: stepping through it would take as long as it is.
+        let cycle = self.model.mean_on.saturating_add(self.model.mean_off);
+        let horizon = now - cycle.saturating_mul(64);
+        if self.until < horizon {
+            let share = self.model.mean_on.as_nanos() as f64 / cycle.as_nanos() as f64;
+            self.on = happens(&mut self.generator, share);
+            self.until = horizon + self.length();
+        }
+        while self.until <= now && self.until < Timestamp::MAX {
+            self.on = !self.on;
+            // Not less than a nanosecond, so that it ends.
+            self.until = self.until + self.length().max(Duration::from_nanos(1));
+        }
+        let lost = happens(&mut self.generator, self.model.loss);
+        self.on && lost
+    }
+
+    fn length(&mut self) -> Duration {
+        let mean = if self.on { self.model.mean_on } else { self.model.mean_off };
+        times(mean, exponential(&mut self.generator))
+    }
+}
+
+impl Scheduled {
+    fn decide(&mut self, now: Timestamp) -> bool {
+        if self.intervals.is_empty() {
+            return false;
+        }
+        let since = now.saturating_since(self.origin);
+        let index = self.intervals.partition_point(|interval| interval.to <= since);
+        let lost = self.intervals.get(index).filter(|interval| interval.from <= since);
+        lost.is_some_and(|interval| happens(&mut self.generator, interval.loss))
+    }
+}
+
+/// The further delays of one link.
+#[derive(Debug, Clone)]
+pub(crate) struct Delays {
+    jitter: Option<(JitterDistribution, Pcg64)>,
+    trace: Pcg64,
+}
+
+impl Delays {
+    pub(crate) fn new(jitter: Option<Jitter>, seed: u64) -> Self {
+        let jitter = jitter.map(|jitter| (jitter.distribution, generator(seed, Purpose::Jitter)));
+        Self { jitter, trace: generator(seed, Purpose::TraceJitter) }
+    }
+
+    /// How much later than by propagation the next packet comes: jitter of link and trace, and delay of the trace.
+    pub(crate) fn draw(&mut self, conditions: &Conditions) -> Duration {
+        let own = self.jitter.as_mut().map_or(Duration::ZERO, |(distribution, generator)| match *distribution {
+            JitterDistribution::Uniform { most } => times(most, generator.random()),
+            JitterDistribution::Exponential { mean } => times(mean, exponential(generator)),
+            JitterDistribution::Normal { mean, deviation } => {
+                let nanoseconds = mean.as_nanos() as f64 + deviation.as_nanos() as f64 * normal(generator);
+                Duration::from_nanos(nanoseconds as u64)
+            }
+        });
+        let trace = match conditions.jitter.is_zero() {
+            true => Duration::ZERO,
+            false => times(conditions.jitter, self.trace.random()),
+        };
+        own + trace + conditions.delay
+    }
+}

@@ -1,0 +1,129 @@
+//! Reading traces: which format a text is in, and the simplest of them.
+
+use std::io::Read;
+use std::path::Path;
+
+use crate::alphartc::parse_alphartc;
+use crate::columns::{ColumnUnits, parse_columns};
+use crate::error::{Problem, TraceError, excerpt};
+use crate::profile::{WORDS, parse_profile};
+use crate::trace::{MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, Trace};
+
+/// The formats a trace can be read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TraceFormat {
+    /// One line for each opportunity to deliver 1500 bytes: the whole millisecond at which it comes. Repeats at the
+    /// last one.
+    Mahimahi,
+    /// The JSON of AlphaRTC's gym; its `uplink` (see [`parse_alphartc`] for both directions).
+    AlphaRtc,
+    /// Lines of `rate`, `delay`, `loss` and `wait`, as in BoB's evaluation: each `wait` lets time pass under what was
+    /// last said.
+    Profile,
+    /// Columns of time and rate, and perhaps of duration, loss, delay and jitter, see [`ColumnUnits`].
+    Columns(ColumnUnits),
+}
+
+/// The lines that say something, with their numbers: neither blank nor starting with `#`.
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// The text of `bytes`, without a byte-order mark.
+fn text(bytes: &[u8]) -> Result<&str, TraceError> {
+    if bytes.len() > MAXIMUM_INPUT {
+        return Err(TraceError::InputTooLarge);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let good = &bytes[..error.valid_up_to()];
+        TraceError::NotText { line: good.iter().filter(|&&byte| byte == b'\n').count() + 1 }
+    })?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+impl TraceFormat {
+    /// The format of `text`, from its first line that says something: an opening brace is AlphaRTC's; a first word
+    /// `rate`, `delay`, `loss` or `wait` without more than one value is a profile; a single whole number is mahimahi's;
+    /// two or more fields are columns.
+    ///
+    /// # Errors
+    /// [`TraceError::Empty`] and [`TraceError::UnknownFormat`].
+    pub fn detect(text: &str) -> Result<Self, TraceError> {
+        let (line, first) = lines(text).next().ok_or(TraceError::Empty)?;
+        let mut words = first.split_whitespace();
+        let (word, values) = (words.next().unwrap_or_default(), words.count());
+        if first.starts_with('{') {
+            Ok(Self::AlphaRtc)
+        } else if WORDS.contains(&word) && values == 1 {
+            Ok(Self::Profile)
+        } else if first.bytes().all(|byte| byte.is_ascii_digit()) {
+            Ok(Self::Mahimahi)
+        } else if crate::columns::fields(first).count() >= 2 {
+            Ok(Self::Columns(ColumnUnits::default()))
+        } else {
+            Err(TraceError::UnknownFormat { line, text: excerpt(first) })
+        }
+    }
+}
+
+impl Trace {
+    /// Reads a trace in a known format. Memory is bounded by the `MAXIMUM_*` constants of this crate. What is read
+    /// repeats; see [`Trace::with_end`].
+    ///
+    /// # Errors
+    /// [`TraceError`], with the line or the segment that is wrong.
+    pub fn parse(format: TraceFormat, bytes: &[u8]) -> Result<Self, TraceError> {
+        let text = text(bytes)?;
+        match format {
+            TraceFormat::Mahimahi => parse_mahimahi(text),
+            TraceFormat::AlphaRtc => Ok(parse_alphartc(text)?.uplink),
+            TraceFormat::Profile => parse_profile(text),
+            TraceFormat::Columns(units) => parse_columns(text, units),
+        }
+    }
+
+    /// Reads a trace in whatever format it is in, see [`TraceFormat::detect`].
+    ///
+    /// # Errors
+    /// As [`Trace::parse`] and [`TraceFormat::detect`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, TraceError> {
+        Self::parse(TraceFormat::detect(text(bytes)?)?, bytes)
+    }
+
+    /// Reads a trace from a file in whatever format it is in. No more than [`MAXIMUM_INPUT`] bytes are read.
+    ///
+    /// # Errors
+    /// [`TraceError::Read`], and as [`Trace::from_bytes`].
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let failed =
+            |error: std::io::Error| TraceError::Read { path: path.display().to_string(), message: error.to_string() };
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path).map_err(failed)?;
+        file.take(MAXIMUM_INPUT as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+        Self::from_bytes(&bytes)
+    }
+}
+
+fn parse_mahimahi(text: &str) -> Result<Trace, TraceError> {
+    let mut times = Vec::<u32>::new();
+    for (line, text) in lines(text) {
+        let at = |problem| TraceError::Line { line, problem };
+        let time: u32 = match text.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => text.parse().map_err(|_| at(Problem::Milliseconds(excerpt(text))))?,
+            false => return Err(at(Problem::Milliseconds(excerpt(text)))),
+        };
+        if let Some(&previous) = times.last()
+            && previous > time
+        {
+            return Err(at(Problem::TimeOrder { previous: previous.to_string(), found: time.to_string() }));
+        }
+        if times.len() == MAXIMUM_OPPORTUNITIES {
+            return Err(TraceError::TooManyOpportunities);
+        }
+        times.push(time);
+    }
+    let period = times.last().copied().ok_or(TraceError::Empty)?;
+    Trace::from_opportunities(times, period)
+}

@@ -1,0 +1,49 @@
+//! BoB's profiles: `rate 1418kbit`, `delay 50ms`, `loss 0.08%`, `wait 1s`, a line each.
+
+use std::time::Duration;
+
+use lockstep_units::Bitrate;
+
+use crate::error::{Problem, TraceError, excerpt};
+use crate::parse::lines;
+use crate::quantity::{parse_rate, parse_share, parse_time};
+use crate::trace::{Conditions, End, MAXIMUM_SEGMENTS, Segment, Trace};
+
+/// The first words of a profile's lines.
+pub(crate) const WORDS: [&str; 4] = ["rate", "delay", "loss", "wait"];
+
+/// Reads a profile. Rate and times carry units; a loss is a percentage with the sign and a share without it (the
+/// published files write the same loss both ways). `delay` is one-way.
+pub(crate) fn parse_profile(text: &str) -> Result<Trace, TraceError> {
+    let mut segments = Vec::new();
+    let (mut rate, mut conditions): (Option<Bitrate>, _) = (None, Conditions::NONE);
+    let mut unused = None;
+    for (line, text) in lines(text) {
+        let at = |problem| TraceError::Line { line, problem };
+        let (word, value) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        let value = value.trim();
+        if value.is_empty() && WORDS.contains(&word) {
+            return Err(at(Problem::Missing("the value")));
+        }
+        unused = Some(line);
+        match word {
+            "rate" => rate = Some(parse_rate(value).map_err(at)?),
+            "delay" => conditions.delay = parse_time(value).map_err(at)?,
+            "loss" => conditions.loss = parse_share(value).map_err(at)?,
+            "wait" => {
+                let duration: Duration = parse_time(value).map_err(at)?;
+                let rate = rate.ok_or_else(|| at(Problem::Missing("a rate before the first wait")))?;
+                if segments.len() == MAXIMUM_SEGMENTS {
+                    return Err(TraceError::TooManySegments);
+                }
+                segments.push(Segment { duration, rate, conditions });
+                unused = None;
+            }
+            other => return Err(at(Problem::Word(excerpt(other)))),
+        }
+    }
+    if let Some(line) = unused {
+        return Err(TraceError::Line { line, problem: Problem::NoWait });
+    }
+    Trace::from_segments(&segments, End::Repeat)
+}

@@ -1,0 +1,290 @@
+//! Generated traces in words, for command lines and configurations.
+
+use std::time::Duration;
+
+use lockstep_units::Bitrate;
+
+use crate::error::{Problem, TraceError, excerpt};
+use crate::generate::{Cellular, OnOff, Poisson, Ramp};
+use crate::quantity::{parse_rate, parse_share, parse_time};
+use crate::trace::{Conditions, End, Segment, Trace};
+
+/// The kinds of generated traces, with an example of each for error messages.
+const KINDS: [(&str, &str); 6] = [
+    ("constant", "constant:500kbps"),
+    ("steps", "steps:1mbps@40s/2.5mbps@20s"),
+    ("ramp", "ramp:100kbps-5mbps,duration=30s"),
+    ("onoff", "onoff:500kbps,on=1s,off=5s,loss=100%"),
+    ("poisson", "poisson:570kbps,seed=7"),
+    ("cellular", "cellular:mean=3mbps,seed=7"),
+];
+
+/// The fields after the kind, taken one by one so that what is left over can be refused.
+struct Fields<'a> {
+    value: Option<&'a str>,
+    named: Vec<(&'a str, &'a str)>,
+}
+
+/// What is wrong with a field.
+fn wrong(name: &str, problem: &Problem) -> String {
+    format!("{name}: {problem}")
+}
+
+impl<'a> Fields<'a> {
+    fn read(text: &'a str) -> Result<Self, String> {
+        let mut fields = Self { value: None, named: Vec::new() };
+        for (index, field) in text.split(',').map(str::trim).enumerate() {
+            match field.split_once('=') {
+                Some((name, value)) => {
+                    let name = name.trim();
+                    if name != "outage" && fields.named.iter().any(|&(other, _)| other == name) {
+                        return Err(format!("{} is given twice", excerpt(name)));
+                    }
+                    fields.named.push((name, value.trim()));
+                }
+                None if index == 0 => fields.value = Some(field).filter(|field| !field.is_empty()),
+                None => return Err(format!("\"{}\" is not of the form name=value", excerpt(field))),
+            }
+        }
+        Ok(fields)
+    }
+
+    fn take(&mut self, name: &str) -> Option<&'a str> {
+        let index = self.named.iter().position(|&(other, _)| other == name)?;
+        Some(self.named.remove(index).1)
+    }
+
+    /// The first value, which may also be given by `name`.
+    fn main(&mut self, name: &str) -> Result<&'a str, String> {
+        let named = self.take(name);
+        self.value.take().or(named).ok_or_else(|| format!("{name} is missing"))
+    }
+
+    fn rate(&mut self, name: &str) -> Result<Bitrate, String> {
+        parse_rate(self.main(name)?).map_err(|problem| wrong(name, &problem))
+    }
+
+    fn time(&mut self, name: &str) -> Result<Option<Duration>, String> {
+        self.take(name).map(|text| parse_time(text).map_err(|problem| wrong(name, &problem))).transpose()
+    }
+
+    fn share(&mut self, name: &str) -> Result<Option<f64>, String> {
+        self.take(name).map(|text| parse_share(text).map_err(|problem| wrong(name, &problem))).transpose()
+    }
+
+    fn number<T: std::str::FromStr>(&mut self, name: &str) -> Result<Option<T>, String> {
+        let parse = |text: &str| text.parse().map_err(|_| format!("{name}: \"{}\" is not a number", excerpt(text)));
+        self.take(name).map(parse).transpose()
+    }
+}
+
+/// `1mbps@40s/2.5mbps@20s`
+fn steps(text: &str) -> Result<Vec<Segment>, String> {
+    text.split('/')
+        .map(|step| {
+            let (rate, time) =
+                step.split_once('@').ok_or_else(|| format!("\"{}\" is not of the form rate@time", excerpt(step)))?;
+            let rate = parse_rate(rate).map_err(|problem| wrong("steps", &problem))?;
+            let duration = parse_time(time).map_err(|problem| wrong("steps", &problem))?;
+            Ok(Segment { duration, rate, conditions: Conditions::NONE })
+        })
+        .collect()
+}
+
+fn generate(kind: &str, fields: &mut Fields<'_>) -> Result<Trace, String> {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let refused = |error: TraceError| error.to_string();
+    let trace = match kind {
+        "constant" => {
+            let (rate, duration) = (fields.rate("rate")?, fields.time("duration")?);
+            let end = if duration.is_some() { End::Repeat } else { End::Hold };
+            let duration = duration.unwrap_or(MINUTE);
+            Trace::from_segments(&[Segment { duration, rate, conditions: Conditions::NONE }], end)
+        }
+        "steps" => Trace::from_segments(&steps(fields.main("steps")?)?, End::Repeat),
+        "ramp" => {
+            let text = fields.main("rates")?;
+            let (from, to) = text.split_once('-').ok_or_else(|| "rates are not of the form from-to".to_owned())?;
+            let rate = |text| parse_rate(text).map_err(|problem| wrong("rates", &problem));
+            let (from, to) = (rate(from)?, rate(to)?);
+            let duration = fields.time("duration")?.unwrap_or(MINUTE);
+            Ramp { from, to, duration, step: fields.time("step")?.unwrap_or(Duration::from_millis(100)) }.trace()
+        }
+        "onoff" => OnOff {
+            rate: fields.rate("rate")?,
+            on: fields.time("on")?.unwrap_or(Duration::from_secs(1)),
+            off: fields.time("off")?.unwrap_or(Duration::from_secs(5)),
+            loss: fields.share("loss")?.unwrap_or(1.0),
+            duration: fields.time("duration")?.unwrap_or(10 * MINUTE),
+            seed: fields.number("seed")?.unwrap_or(1),
+        }
+        .trace(),
+        "poisson" => Poisson {
+            rate: fields.rate("rate")?,
+            duration: fields.time("duration")?.unwrap_or(MINUTE),
+            seed: fields.number("seed")?.unwrap_or(1),
+        }
+        .trace(),
+        "cellular" => {
+            let default = Cellular::new(fields.rate("mean")?);
+            Cellular {
+                mean: default.mean,
+                deviation: fields.number("deviation")?.unwrap_or(default.deviation),
+                states: fields.number("states")?.unwrap_or(default.states),
+                dwell: fields.time("dwell")?.unwrap_or(default.dwell),
+                step: fields.time("step")?.unwrap_or(default.step),
+                noise: fields.number("noise")?.unwrap_or(default.noise),
+                outage_every: fields.time("outage-every")?.unwrap_or(default.outage_every),
+                outage: fields.time("outage-length")?.unwrap_or(default.outage),
+                duration: fields.time("duration")?.unwrap_or(default.duration),
+                seed: fields.number("seed")?.unwrap_or(default.seed),
+            }
+            .trace()
+        }
+        other => {
+            let examples = KINDS.map(|(_, example)| example).join(", ");
+            return Err(format!("\"{}\" is no kind of trace; there are {examples}", excerpt(other)));
+        }
+    };
+    trace.map_err(refused)
+}
+
+/// What every kind takes: outages, conditions, an end.
+fn compose(mut trace: Trace, fields: &mut Fields<'_>) -> Result<Trace, String> {
+    let refused = |error: TraceError| error.to_string();
+    while let Some(text) = fields.take("outage") {
+        let (start, length) =
+            text.split_once('+').ok_or_else(|| "outage is not of the form start+length, such as 10s+1s".to_owned())?;
+        let time = |text| parse_time(text).map_err(|problem| wrong("outage", &problem));
+        trace = trace.with_outage(time(start)?, time(length)?).map_err(refused)?;
+    }
+    let (loss, delay, jitter) = (fields.share("loss")?, fields.time("delay")?, fields.time("jitter")?);
+    if loss.is_some() || delay.is_some() || jitter.is_some() {
+        let bin = trace.period();
+        let parts = trace.to_segments(bin).map_err(refused)?;
+        let changed = |old: Conditions| Conditions {
+            loss: loss.unwrap_or(old.loss),
+            delay: delay.unwrap_or(old.delay),
+            jitter: jitter.unwrap_or(old.jitter),
+        };
+        let parts: Vec<_> = parts.iter().map(|part| (part.duration, changed(part.conditions))).collect();
+        trace = trace.with_conditions(&parts).map_err(refused)?;
+    }
+    match fields.take("end") {
+        None => Ok(trace),
+        Some("repeat") => trace.with_end(End::Repeat).map_err(refused),
+        Some("hold") => trace.with_end(End::Hold).map_err(refused),
+        Some(other) => Err(format!("end: \"{}\" is neither repeat nor hold", excerpt(other))),
+    }
+}
+
+impl Trace {
+    /// Whether `text` starts like the words of a generated trace, so that a command line can tell them from a file.
+    #[must_use]
+    pub fn is_spec(text: &str) -> bool {
+        text.split_once(':').is_some_and(|(kind, _)| KINDS.iter().any(|&(known, _)| known == kind.trim()))
+    }
+
+    /// A trace from words: a kind, a colon, its main value, and further values by name, with commas between.
+    ///
+    /// - `constant:500kbps` holds; with `duration=20s` it repeats, which matters for outages.
+    /// - `steps:1mbps@40s/2.5mbps@20s` repeats.
+    /// - `ramp:100kbps-5mbps,duration=60s,step=100ms` then holds.
+    /// - `onoff:500kbps,on=1s,off=5s,loss=100%,duration=600s,seed=1` (see [`OnOff`]) repeats.
+    /// - `poisson:570kbps,duration=60s,seed=1` (see [`Poisson`]) repeats.
+    /// - `cellular:3mbps,seed=1` or `cellular:mean=3mbps` (see [`Cellular`]), with `deviation`, `states`, `dwell`, `step`,
+    ///   `noise`, `outage-every`, `outage-length`, `duration`, repeats.
+    ///
+    /// Values shown beside the main one are the defaults. All kinds also take `outage=10s+1s` (nothing passes from 10 s
+    /// on for 1 s; more than once), `loss=1%`, `delay=20ms` (one-way), `jitter=5ms`, and `end=repeat` or `end=hold`.
+    ///
+    /// # Errors
+    /// [`TraceError::Spec`], saying what is wrong.
+    pub fn from_spec(spec: &str) -> Result<Self, TraceError> {
+        let parse = || {
+            let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
+            let mut fields = Fields::read(rest)?;
+            let trace = generate(kind.trim(), &mut fields)?;
+            let trace = compose(trace, &mut fields)?;
+            match (fields.value, fields.named.first()) {
+                (None, None) => Ok(trace),
+                (Some(value), _) => Err(format!("\"{}\" is given beside its name", excerpt(value))),
+                (_, Some((name, _))) => Err(format!("{} has no \"{}\"", kind.trim(), excerpt(name))),
+            }
+        };
+        let mut trace: Self = parse().map_err(|message: String| TraceError::Spec { spec: excerpt(spec), message })?;
+        trace.spec = Some(spec.into());
+        Ok(trace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockstep_units::Timestamp;
+    use proptest::prelude::*;
+
+    fn at(trace: &Trace, seconds: f64) -> u64 {
+        trace.capacity_at(Timestamp::from_nanos((seconds * 1e9) as u64)).as_bps()
+    }
+
+    #[test]
+    fn every_kind_can_be_asked_for() {
+        for (kind, example) in KINDS {
+            assert!(Trace::is_spec(example));
+            let trace = Trace::from_spec(example).unwrap_or_else(|error| panic!("{kind}: {error}"));
+            assert_eq!(trace.spec(), Some(example));
+        }
+        assert!(!Trace::is_spec("traces/Verizon-LTE-short.up") && !Trace::is_spec("c:\\constant"));
+    }
+
+    #[test]
+    fn words_mean_what_they_say() {
+        let trace = Trace::from_spec("constant:500kbps, outage=10s+1s").unwrap();
+        assert_eq!([at(&trace, 9.9), at(&trace, 10.0), at(&trace, 10.9), at(&trace, 11.0)], [500_000, 0, 0, 500_000]);
+        assert_eq!(at(&trace, 70.5), 500_000, "one outage only");
+        let trace = Trace::from_spec("constant:500kbps,duration=20s,outage=10s+1s,outage=15s+1s").unwrap();
+        assert_eq!([at(&trace, 30.5), at(&trace, 35.5), at(&trace, 36.0)], [0, 0, 500_000]);
+        let trace = Trace::from_spec("ramp:1mbps-2mbps,duration=11s,step=1s").unwrap();
+        assert_eq!(
+            [at(&trace, 0.5), at(&trace, 5.5), at(&trace, 10.5), at(&trace, 99.0)],
+            [1_000_000, 1_500_000, 2_000_000, 2_000_000]
+        );
+        let trace = Trace::from_spec("constant:1mbps,loss=2%,delay=30ms").unwrap();
+        let conditions = trace.conditions_at(Timestamp::from_millis(500_000));
+        assert_eq!(conditions, Conditions { loss: 0.02, delay: Duration::from_millis(30), jitter: Duration::ZERO });
+        let trace = Trace::from_spec("constant:1mbps,outage=59500ms+1s").unwrap();
+        assert_eq!([at(&trace, 59.4), at(&trace, 60.4), at(&trace, 60.6)], [1_000_000, 0, 1_000_000]);
+    }
+
+    #[test]
+    fn words_without_sense_are_refused_and_told_why() {
+        for (spec, why) in [
+            ("", "no kind of trace"),
+            ("constant", "rate is missing"),
+            ("constant:fast", "needs a number and a unit"),
+            ("constant:1mbps,2mbps", "name=value"),
+            ("constant:1mbps,sed=7", "no \"sed\""),
+            ("constant:1mbps,rate=2mbps,loss=1%,loss=2%", "given twice"),
+            ("constant:1mbps,outage=10s", "start+length"),
+            ("constant:0bps,duration=0s", "lasts no time"),
+            ("poisson:570kbps,end=hold", "no last value"),
+            ("cellular:3mbps,states=1", "2 to 64"),
+            ("poisson:900gbps", "opportunities"),
+            ("cellular:3mbps,outage-every=1", "needs a number and a unit"),
+        ] {
+            let error = Trace::from_spec(spec).expect_err(spec).to_string();
+            assert!(error.contains(why), "{spec}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_words_make_it_panic(
+            kind in prop::sample::select(vec!["constant", "steps", "ramp", "onoff", "poisson", "cellular", "x"]),
+            rest in "[0-9a-z=+,@/.%-]{0,30}",
+        ) {
+            let _ = Trace::from_spec(&format!("{kind}:{rest}"));
+        }
+    }
+}
