@@ -3,6 +3,7 @@
 
 mod bool_decoder;
 mod decoder;
+mod encoder;
 mod frame;
 mod header;
 mod loop_filter;
@@ -16,5 +17,8 @@ mod tables;
 mod transform;
 
 pub use decoder::{DecodeError, decode};
+pub use encoder::{
+    Analysis, EncodeStatistics, Encoded, FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters, Preset, encode, menu,
+};
 pub use picture::{MAXIMUM_DIMENSION, Picture, PictureError, Plane};
 pub use state::State;

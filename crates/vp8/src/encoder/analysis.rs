@@ -13,7 +13,7 @@ use crate::frame::{Frame, FrameLayout};
 use crate::macroblock::{MotionVector, ReferenceFrame};
 use crate::picture::Picture;
 use crate::probabilities::Probabilities;
-use crate::state::State;
+use crate::state::{References, State};
 
 /// A picture analysed against a state: all that candidates of different quantizers have in common.
 ///
@@ -40,13 +40,23 @@ pub struct Analysis {
 }
 
 /// Where a macroblock is found again in one reference.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct ReferenceMotion {
     pub(super) vector: MotionVector,
     /// Transformed error at that vector, and without motion.
     pub(super) satd: u32,
     pub(super) zero_satd: u32,
 }
+
+impl Default for ReferenceMotion {
+    /// Not found at all.
+    fn default() -> Self {
+        Self { vector: MotionVector::ZERO, satd: NOT_FOUND, zero_satd: NOT_FOUND }
+    }
+}
+
+/// More than any transformed error.
+const NOT_FOUND: u32 = 1 << 24;
 
 /// What was found for one macroblock.
 #[derive(Debug, Clone, Copy, Default)]
@@ -125,9 +135,10 @@ impl Analysis {
 
     /// Turns to an inter frame, where the state has references of the picture's size and the scene is still the same.
     fn try_inter(&mut self, parameters: &Parameters) {
-        let Some([last, golden, altref]) = self.state.references_of_size(self.source.width, self.source.height) else {
+        if self.state.size() != Some((self.source.width, self.source.height)) || self.state.contents().version != 0 {
             return;
-        };
+        }
+        let Some(References { last, golden, altref }) = self.state.contents().references.clone() else { return };
         let mut references = vec![(ReferenceFrame::Last, last)];
         for (kind, frame) in [(ReferenceFrame::Golden, golden), (ReferenceFrame::AltRef, altref)] {
             if references.iter().all(|(_, other)| !other.is(&frame)) {
@@ -145,7 +156,7 @@ impl Analysis {
         }
         self.key_frame = false;
         self.residual = self.motion.iter().map(|motion| u64::from(motion.best().min(motion.intra))).sum();
-        self.probabilities = self.state.probabilities().clone();
+        self.probabilities = self.state.contents().probabilities.clone();
         self.token_costs = TokenCosts::new(&self.probabilities.coefficients);
         self.vector_costs = VectorCosts::new(&self.probabilities.motion_vectors);
         self.refresh_golden = match parameters.golden {
@@ -188,7 +199,7 @@ impl Analysis {
                 motion.intra = if best > WELL_PREDICTED {
                     intra_estimate(&self.source.planes[0], 16 * column, 16 * row)
                 } else {
-                    u32::MAX / 2
+                    NOT_FOUND
                 };
                 all.push(motion);
             }
@@ -275,7 +286,11 @@ impl Analysis {
             satd_at(vector(candidate)) + weigh(candidate.0, candidate.1)
         });
         let satd = cost - weigh(x, y);
-        if zero_satd <= satd + 4 * BIT_WEIGHT { still } else { ReferenceMotion { vector: vector((x, y)), satd, zero_satd } }
+        if zero_satd <= satd + 4 * BIT_WEIGHT {
+            still
+        } else {
+            ReferenceMotion { vector: vector((x, y)), satd, zero_satd }
+        }
     }
 
     /// Finds the four quarters of a macroblock in the last frame, near the vector of the whole.
@@ -320,7 +335,7 @@ impl Analysis {
 impl MacroblockMotion {
     /// The smallest transformed error of all references.
     pub(super) fn best(&self) -> u32 {
-        self.references.iter().filter(|r| r.zero_satd > 0 || r.satd > 0).map(|r| r.satd).min().unwrap_or(0)
+        self.references.iter().map(|reference| reference.satd).min().unwrap_or(NOT_FOUND)
     }
 }
 

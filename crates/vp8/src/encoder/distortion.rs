@@ -1,6 +1,9 @@
 //! Distances between two blocks of samples. Free functions over slices and strides: what calls them needs no more, and
 //! a kernel for another instruction set can stand beside each.
 
+use super::source::Source;
+use crate::frame::FrameLayout;
+
 /// Sum of absolute differences over a `W` x `H` block.
 #[inline]
 pub(crate) fn sad<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> u32 {
@@ -113,4 +116,34 @@ fn satd_8x4(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> u32 {
         }
     }
     total
+}
+
+/// Sum of squared differences between the picture and its reconstruction, over the visible part of each plane.
+pub(crate) fn squared_error(source: &Source, layout: &FrameLayout, samples: &[u8]) -> [u64; 3] {
+    let chroma = (source.width.div_ceil(2), source.height.div_ceil(2));
+    let sizes = [(source.width, source.height), chroma, chroma];
+    std::array::from_fn(|index| {
+        let (plane, layout, (width, height)) = (&source.planes[index], &layout.planes[index], sizes[index]);
+        (0..height)
+            .map(|y| {
+                let a = &plane.samples[y * plane.stride..][..width];
+                let b = &samples[layout.origin + y * layout.stride..][..width];
+                row_squared_error(a, b)
+            })
+            .sum()
+    })
+}
+
+/// Sum of squared differences of two rows. A row has at most 16383 samples: their sum fits.
+#[inline]
+pub(crate) fn row_squared_error(a: &[u8], b: &[u8]) -> u64 {
+    let sum: u32 = a
+        .iter()
+        .zip(b)
+        .map(|(a, b)| {
+            let difference = i16::from(*a) - i16::from(*b);
+            (i32::from(difference) * i32::from(difference)) as u32
+        })
+        .sum();
+    u64::from(sum)
 }

@@ -21,13 +21,7 @@ pub(crate) fn predict_luma<const W: usize, const H: usize>(
 }
 
 /// Predicts both chroma planes of the macroblock at (`x`, `y`) luma samples, which has one vector.
-pub(crate) fn predict_chroma(
-    reference: &Frame,
-    x: usize,
-    y: usize,
-    vector: MotionVector,
-    out: &mut [[u8; 64]; 2],
-) {
+pub(crate) fn predict_chroma(reference: &Frame, x: usize, y: usize, vector: MotionVector, out: &mut [[u8; 64]; 2]) {
     let layout = reference.layout();
     let place = (x as i32 / 2, y as i32 / 2);
     // A quarter of a luma sample is an eighth of a chroma sample.

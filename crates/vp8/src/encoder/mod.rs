@@ -14,16 +14,20 @@ mod forward_quantizer;
 mod forward_transform;
 mod frame_encoder;
 mod header_writer;
+mod inter_prediction;
+mod intra_decision;
 mod intra_estimate;
 mod loop_filter_level;
-mod macroblock_coder;
 mod mode_costs;
 mod mode_decision;
 mod motion;
 mod rate_distortion;
 mod residual;
+mod size_model;
 mod source;
+mod split_decision;
 mod tokens;
+mod trial;
 mod vector_coding;
 
 pub use analysis::Analysis;
@@ -112,7 +116,7 @@ impl Encoded {
     /// The picture that a receiver will see. O(1): a view of the new last reference.
     #[must_use]
     pub fn picture(&self) -> Picture {
-        self.state.picture().expect("an encoded frame leaves a reference")
+        self.state.last_picture().expect("an encoded frame leaves a reference")
     }
 }
 

@@ -44,6 +44,7 @@ pub(crate) fn chroma_path(mode: ChromaMode) -> Path {
         ChromaMode::Vertical => &[(0, T), (1, F)],
         ChromaMode::Horizontal => &[(0, T), (1, T), (2, F)],
         ChromaMode::TrueMotion => &[(0, T), (1, T), (2, T)],
+        _ => unreachable!("not a chroma mode"),
     }
 }
 
@@ -64,48 +65,22 @@ pub(crate) fn subblock_path(mode: SubblockMode) -> Path {
     }
 }
 
-/// How the vector of an inter macroblock is coded, in the order of the tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum VectorMode {
-    Zero,
-    Nearest,
-    Near,
-    New,
-    Split,
-}
-
-/// Vector modes; all nodes have their own probability, one after the other.
+/// Inter modes; all nodes have their own probability, one after the other.
 #[inline]
-pub(crate) fn vector_path(mode: VectorMode) -> Path {
-    const PATH: [(usize, bool); 4] = [(0, T), (1, T), (2, T), (3, T)];
+pub(crate) fn inter_path(mode: LumaMode) -> Path {
     match mode {
-        VectorMode::Zero => &[(0, F)],
-        VectorMode::Nearest => &[(0, T), (1, F)],
-        VectorMode::Near => &[(0, T), (1, T), (2, F)],
-        VectorMode::New => &[(0, T), (1, T), (2, T), (3, F)],
-        VectorMode::Split => &PATH,
+        LumaMode::Zero => &[(0, F)],
+        LumaMode::Nearest => &[(0, T), (1, F)],
+        LumaMode::Near => &[(0, T), (1, T), (2, F)],
+        LumaMode::New => &[(0, T), (1, T), (2, T), (3, F)],
+        LumaMode::Split => &[(0, T), (1, T), (2, T), (3, T)],
+        _ => unreachable!("not an inter mode"),
     }
 }
 
-/// How a macroblock is split into partitions of one vector each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Split {
-    TopBottom,
-    LeftRight,
-    Quarters,
-    Sixteenths,
-}
-
-/// Ways to split.
-#[inline]
-pub(crate) fn split_path(split: Split) -> Path {
-    match split {
-        Split::Sixteenths => &[(0, F)],
-        Split::Quarters => &[(0, T), (1, F)],
-        Split::TopBottom => &[(0, T), (1, T), (2, F)],
-        Split::LeftRight => &[(0, T), (1, T), (2, T)],
-    }
-}
+/// Halves one above the other, halves side by side, quarters, sixteenths.
+pub(crate) const PARTITIONING_PATHS: [Path; 4] =
+    [&[(0, T), (1, T), (2, F)], &[(0, T), (1, T), (2, T)], &[(0, T), (1, F)], &[(0, F)]];
 
 /// Where a partition's vector comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

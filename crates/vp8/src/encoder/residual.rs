@@ -179,12 +179,10 @@ impl Residual {
         self.ends == [0; 25]
     }
 
-    /// Takes the luma levels and their second-order block from another residual.
-    pub(crate) fn take_luma(&mut self, other: &Self) {
-        self.levels[..16].copy_from_slice(&other.levels[..16]);
-        self.ends[..16].copy_from_slice(&other.ends[..16]);
-        self.levels[SECOND_ORDER] = other.levels[SECOND_ORDER];
-        self.ends[SECOND_ORDER] = other.ends[SECOND_ORDER];
+    /// Drops everything.
+    pub(crate) fn clear(&mut self) {
+        self.levels = [[0; 16]; 25];
+        self.ends = [0; 25];
     }
 
     /// The cost of the luma tokens (and those of the second order), in 1/256 bit.

@@ -1,0 +1,366 @@
+//! Writing a frame: tag, header and modes into the first partition, tokens into the second (RFC 6386, sections 9, 19).
+
+use super::bit_cost::{BIT, bit_cost, branch_cost, fitting_probability};
+use super::bool_encoder::BoolEncoder;
+use super::frame_encoder::Macroblocks;
+use super::mode_costs::{
+    PARTITIONING_PATHS, PartitionVector, chroma_path, count_path, inter_path, key_luma_path, luma_path, partition_path,
+    subblock_path, write_path,
+};
+use super::tokens::TokenBuffer;
+use super::vector_coding::{self, VectorCounts};
+use crate::header::{FrameHeader, FrameTag, Inherited, LoopFilterDeltas, START_CODE};
+use crate::macroblock::{
+    LumaMode, MacroblockInfo, MotionVector, NearVectors, ReferenceFrame, partition_vector_context,
+};
+use crate::tables::{
+    DEFAULT_SUBBLOCK_MODE_PROBABILITIES, KEY_FRAME_CHROMA_MODE_PROBABILITIES, KEY_FRAME_LUMA_MODE_PROBABILITIES,
+    KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES, PARTITION_COUNTS, PARTITION_LAYOUTS, PARTITION_VECTOR_PROBABILITIES,
+    PARTITIONING_PROBABILITIES,
+};
+
+/// What macroblocks turned out to be.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ModeCounts {
+    /// With coefficients and without.
+    skip: [u32; 2],
+    /// Intra and inter; last and others; golden and altref.
+    references: [[u32; 2]; 3],
+    luma: [[u32; 2]; 4],
+    chroma: [[u32; 2]; 3],
+}
+
+impl ModeCounts {
+    /// Counts one macroblock.
+    pub(super) fn add(&mut self, info: &MacroblockInfo, key_frame: bool) {
+        self.skip[usize::from(info.skip)] += 1;
+        if key_frame {
+            return;
+        }
+        if info.reference == ReferenceFrame::Intra {
+            self.references[0][0] += 1;
+            count_path(luma_path(info.luma_mode), &mut self.luma);
+            count_path(chroma_path(info.chroma_mode), &mut self.chroma);
+        } else {
+            count_path(reference_path(info.reference), &mut self.references);
+        }
+    }
+
+    /// The probability that a macroblock has coefficients.
+    pub(super) fn skip_probability(&self) -> u8 {
+        fitting_probability(self.skip[0], self.skip[1])
+    }
+
+    /// Probabilities of intra among all, last among inter, golden among the others.
+    pub(super) fn reference_probabilities(&self) -> [u8; 3] {
+        self.references.map(|[falses, trues]| fitting_probability(falses, trues))
+    }
+
+    /// What a macroblock's skip flag will cost, as far as is known: without and with it.
+    pub(super) fn skip_costs(&self) -> [u32; 2] {
+        let probability = fitting_probability(self.skip[0] + 4, self.skip[1] + 4);
+        [false, true].map(|skip| bit_cost(skip, probability))
+    }
+
+    /// What saying each reference will cost, as far as is known.
+    pub(super) fn reference_costs(&self) -> [u32; 4] {
+        const PRIOR: [[u32; 2]; 3] = [[1, 8], [8, 1], [1, 1]];
+        let probability: [u8; 3] = std::array::from_fn(|node| {
+            let [falses, trues] = self.references[node];
+            fitting_probability(falses + PRIOR[node][0], trues + PRIOR[node][1])
+        });
+        [ReferenceFrame::Intra, ReferenceFrame::Last, ReferenceFrame::Golden, ReferenceFrame::AltRef].map(|reference| {
+            reference_path(reference).iter().map(|&(node, bit)| bit_cost(bit, probability[node])).sum()
+        })
+    }
+}
+
+/// The booleans that say a reference.
+fn reference_path(reference: ReferenceFrame) -> &'static [(usize, bool)] {
+    match reference {
+        ReferenceFrame::Intra => &[(0, false)],
+        ReferenceFrame::Last => &[(0, true), (1, false)],
+        ReferenceFrame::Golden => &[(0, true), (1, true), (2, false)],
+        ReferenceFrame::AltRef => &[(0, true), (1, true), (2, true)],
+    }
+}
+
+/// A frame and the sizes of its parts.
+pub(super) struct Written {
+    pub(super) frame: Vec<u8>,
+    pub(super) mode_bytes: usize,
+    pub(super) coefficient_bytes: usize,
+}
+
+/// Chooses the probabilities that `header` does not have yet, and writes everything.
+pub(super) fn write_frame(
+    tag: &mut FrameTag,
+    header: &mut FrameHeader,
+    inherited: &Inherited,
+    macroblocks: &Macroblocks,
+    counts: &ModeCounts,
+    tokens: &TokenBuffer,
+) -> Written {
+    let mut first = BoolEncoder::with_capacity(macroblocks.infos.len() * 4 + 256);
+    write_header(&mut first, tag.key_frame, header, inherited, macroblocks, counts, tokens);
+    write_modes(&mut first, tag.key_frame, header, macroblocks);
+    let first = first.finish();
+    let mut second = BoolEncoder::with_capacity(tokens.len() / 2 + 64);
+    tokens.write(&mut second, &header.probabilities.coefficients);
+    let second = second.finish();
+
+    tag.first_partition = first.len();
+    let mut frame = Vec::with_capacity(10 + first.len() + second.len());
+    let bits = u32::from(!tag.key_frame)
+        | u32::from(tag.version) << 1
+        | u32::from(tag.shown) << 4
+        | (tag.first_partition as u32) << 5;
+    frame.extend_from_slice(&bits.to_le_bytes()[..3]);
+    if let Some(size) = tag.size {
+        frame.extend_from_slice(&START_CODE);
+        frame.extend_from_slice(&(size.width | u16::from(size.horizontal_scale) << 14).to_le_bytes());
+        frame.extend_from_slice(&(size.height | u16::from(size.vertical_scale) << 14).to_le_bytes());
+    }
+    frame.extend_from_slice(&first);
+    frame.extend_from_slice(&second);
+    Written { frame, mode_bytes: first.len(), coefficient_bytes: second.len() }
+}
+
+fn write_header(
+    writer: &mut BoolEncoder,
+    key_frame: bool,
+    header: &mut FrameHeader,
+    inherited: &Inherited,
+    macroblocks: &Macroblocks,
+    counts: &ModeCounts,
+    tokens: &TokenBuffer,
+) {
+    if key_frame {
+        writer.write_flag(header.color_space);
+        writer.write_flag(header.clamping_unneeded);
+    }
+    debug_assert!(!header.segmentation.enabled, "segments are never written");
+    writer.write_flag(false);
+    writer.write_flag(header.loop_filter.simple);
+    writer.write_literal(u32::from(header.loop_filter.level), 6);
+    writer.write_literal(u32::from(header.loop_filter.sharpness), 3);
+    write_deltas(writer, &header.loop_filter_deltas, &inherited.loop_filter_deltas);
+    writer.write_literal(u32::from(header.partitions_log2), 2);
+    let quantizer = &header.quantizer;
+    writer.write_literal(u32::from(quantizer.base), 7);
+    let deltas = [
+        quantizer.luma_dc,
+        quantizer.second_order_dc,
+        quantizer.second_order_ac,
+        quantizer.chroma_dc,
+        quantizer.chroma_ac,
+    ];
+    for delta in deltas {
+        writer.write_optional_signed((delta != 0).then_some(i32::from(delta)), 4);
+    }
+    if !key_frame {
+        let references = &header.references;
+        writer.write_flag(references.refresh_golden);
+        writer.write_flag(references.refresh_altref);
+        if !references.refresh_golden {
+            writer.write_literal(references.copy_to_golden.bits(), 2);
+        }
+        if !references.refresh_altref {
+            writer.write_literal(references.copy_to_altref.bits(), 2);
+        }
+        writer.write_flag(references.golden_sign_bias);
+        writer.write_flag(references.altref_sign_bias);
+    }
+    writer.write_flag(header.refresh_entropy);
+    if !key_frame {
+        writer.write_flag(header.references.refresh_last);
+    }
+    tokens.write_updates(writer, &mut header.probabilities.coefficients);
+    writer.write_flag(header.skip_probability.is_some());
+    if let Some(probability) = header.skip_probability {
+        writer.write_literal(u32::from(probability), 8);
+    }
+    if !key_frame {
+        for probability in [header.intra_probability, header.last_probability, header.golden_probability] {
+            writer.write_literal(u32::from(probability), 8);
+        }
+        write_mode_update(writer, &counts.luma, &mut header.probabilities.luma_modes);
+        write_mode_update(writer, &counts.chroma, &mut header.probabilities.chroma_modes);
+        count_vectors(macroblocks).write_updates(writer, &mut header.probabilities.motion_vectors);
+    }
+}
+
+fn write_deltas(writer: &mut BoolEncoder, deltas: &LoopFilterDeltas, inherited: &LoopFilterDeltas) {
+    writer.write_flag(deltas.enabled);
+    if !deltas.enabled {
+        return;
+    }
+    let new = deltas.references.iter().chain(&deltas.modes);
+    let old = inherited.references.iter().chain(&inherited.modes);
+    let changes: Vec<Option<i32>> = new.zip(old).map(|(new, old)| (new != old).then_some(i32::from(*new))).collect();
+    let update = changes.iter().any(Option::is_some);
+    writer.write_flag(update);
+    if update {
+        for change in changes {
+            writer.write_optional_signed(change, 6);
+        }
+    }
+}
+
+/// Replaces the probabilities of a mode tree where this frame's modes save more than that costs.
+fn write_mode_update<const N: usize>(writer: &mut BoolEncoder, counts: &[[u32; 2]; N], probabilities: &mut [u8; N]) {
+    let fitting: [u8; N] = std::array::from_fn(|node| match counts[node] {
+        [0, 0] => probabilities[node],
+        [falses, trues] => fitting_probability(falses, trues),
+    });
+    let cost = |probabilities: &[u8; N]| -> u64 {
+        counts.iter().zip(probabilities).map(|(&[falses, trues], &p)| branch_cost(falses, trues, p)).sum()
+    };
+    let update = cost(&fitting) + u64::from(8 * BIT) * (N as u64) < cost(probabilities);
+    writer.write_flag(update);
+    if update {
+        for probability in fitting {
+            writer.write_literal(u32::from(probability), 8);
+        }
+        *probabilities = fitting;
+    }
+}
+
+/// Visits the vectors that are written: where a new vector is, and what it differs from.
+fn visit_new_vectors(info: &MacroblockInfo, sources: &[PartitionVector; 16], mut visit: impl FnMut(MotionVector)) {
+    match info.luma_mode {
+        LumaMode::New => visit(info.motion_vector),
+        LumaMode::Split => {
+            for partition in 0..PARTITION_COUNTS[usize::from(info.partitioning)] {
+                if sources[partition] == PartitionVector::New {
+                    visit(info.subblock_vectors[first_subblock(info.partitioning, partition)]);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn count_vectors(macroblocks: &Macroblocks) -> VectorCounts {
+    let mut counts = VectorCounts::default();
+    for (at, info) in macroblocks.infos.iter().enumerate() {
+        if matches!(info.luma_mode, LumaMode::New | LumaMode::Split) {
+            let near = macroblocks.near_vectors(at % macroblocks.columns, at / macroblocks.columns);
+            visit_new_vectors(info, &macroblocks.partition_vectors[at], |vector| {
+                let (y, x) = difference(vector, near.best);
+                counts.add(y, x);
+            });
+        }
+    }
+    counts
+}
+
+/// The vertical and horizontal difference.
+#[inline]
+pub(super) fn difference(vector: MotionVector, from: MotionVector) -> (i32, i32) {
+    (i32::from(vector.y) - i32::from(from.y), i32::from(vector.x) - i32::from(from.x))
+}
+
+/// The first subblock, in raster order, of a partition.
+#[inline]
+pub(super) fn first_subblock(partitioning: u8, partition: usize) -> usize {
+    let layout = &PARTITION_LAYOUTS[usize::from(partitioning)];
+    layout.iter().position(|&p| usize::from(p) == partition).expect("every partition has subblocks")
+}
+
+/// The vectors to the left of a subblock and above it, inside its macroblock or outside.
+#[inline]
+pub(super) fn beside(
+    block: usize,
+    own: &[MotionVector; 16],
+    above: &MacroblockInfo,
+    left: &MacroblockInfo,
+) -> [MotionVector; 2] {
+    [
+        if block % 4 == 0 { left.subblock_vectors[block + 3] } else { own[block - 1] },
+        if block < 4 { above.subblock_vectors[block + 12] } else { own[block - 4] },
+    ]
+}
+
+fn write_modes(writer: &mut BoolEncoder, key_frame: bool, header: &FrameHeader, macroblocks: &Macroblocks) {
+    let references = [header.intra_probability, header.last_probability, header.golden_probability];
+    for (at, info) in macroblocks.infos.iter().enumerate() {
+        let (column, row) = (at % macroblocks.columns, at / macroblocks.columns);
+        if let Some(probability) = header.skip_probability {
+            writer.write(info.skip, probability);
+        }
+        if key_frame {
+            write_path(writer, key_luma_path(info.luma_mode), &KEY_FRAME_LUMA_MODE_PROBABILITIES);
+            if info.luma_mode == LumaMode::Subblocks {
+                let [above, left, _] = macroblocks.neighbours(column, row);
+                for block in 0..16 {
+                    let probabilities = key_subblock_probabilities(block, info, above, left);
+                    write_path(writer, subblock_path(info.subblock_modes[block]), probabilities);
+                }
+            }
+            write_path(writer, chroma_path(info.chroma_mode), &KEY_FRAME_CHROMA_MODE_PROBABILITIES);
+            continue;
+        }
+        write_path(writer, reference_path(info.reference), &references);
+        if info.reference == ReferenceFrame::Intra {
+            write_path(writer, luma_path(info.luma_mode), &header.probabilities.luma_modes);
+            if info.luma_mode == LumaMode::Subblocks {
+                for mode in info.subblock_modes {
+                    write_path(writer, subblock_path(mode), &DEFAULT_SUBBLOCK_MODE_PROBABILITIES);
+                }
+            }
+            write_path(writer, chroma_path(info.chroma_mode), &header.probabilities.chroma_modes);
+            continue;
+        }
+        let near = macroblocks.near_vectors(column, row);
+        write_path(writer, inter_path(info.luma_mode), &near.mode_probabilities);
+        match info.luma_mode {
+            LumaMode::New => {
+                let (y, x) = difference(info.motion_vector, near.best);
+                vector_coding::write(writer, y, x, &header.probabilities.motion_vectors);
+            }
+            LumaMode::Split => {
+                let [above, left, _] = macroblocks.neighbours(column, row);
+                let sources = &macroblocks.partition_vectors[at];
+                write_split(writer, info, sources, above, left, &near, &header.probabilities.motion_vectors);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn write_split(
+    writer: &mut BoolEncoder,
+    info: &MacroblockInfo,
+    sources: &[PartitionVector; 16],
+    above: &MacroblockInfo,
+    left: &MacroblockInfo,
+    near: &NearVectors,
+    probabilities: &[[u8; 19]; 2],
+) {
+    let partitioning = usize::from(info.partitioning);
+    write_path(writer, PARTITIONING_PATHS[partitioning], &PARTITIONING_PROBABILITIES);
+    for (partition, &source) in sources.iter().enumerate().take(PARTITION_COUNTS[partitioning]) {
+        let block = first_subblock(info.partitioning, partition);
+        let [left, above] = beside(block, &info.subblock_vectors, above, left);
+        let context = partition_vector_context(left, above);
+        write_path(writer, partition_path(source), &PARTITION_VECTOR_PROBABILITIES[context]);
+        if source == PartitionVector::New {
+            let (y, x) = difference(info.subblock_vectors[block], near.best);
+            vector_coding::write(writer, y, x, probabilities);
+        }
+    }
+}
+
+/// The probabilities of a subblock's mode in a key frame, from the modes above and to the left.
+#[inline]
+pub(super) fn key_subblock_probabilities<'a>(
+    block: usize,
+    info: &MacroblockInfo,
+    above: &MacroblockInfo,
+    left: &MacroblockInfo,
+) -> &'a [u8; 9] {
+    let above_mode = if block < 4 { above.subblock_modes[block + 12] } else { info.subblock_modes[block - 4] };
+    let left_mode = if block % 4 == 0 { left.subblock_modes[block + 3] } else { info.subblock_modes[block - 1] };
+    &KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES[above_mode as usize][left_mode as usize]
+}

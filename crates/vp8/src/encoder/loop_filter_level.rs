@@ -1,0 +1,87 @@
+//! How strongly to filter the reconstruction.
+
+use super::Preset;
+use super::analysis::Analysis;
+use super::distortion::row_squared_error;
+use crate::frame::{FrameBuffer, FrameLayout};
+use crate::header::{FrameHeader, LoopFilterHeader};
+use crate::loop_filter::filter_frame;
+use crate::macroblock::MacroblockInfo;
+
+/// The filter's level for a frame that is reconstructed but not filtered: by rule in real time, by trial for quality.
+pub(super) fn choose_level(
+    analysis: &Analysis,
+    quantizer: u8,
+    buffer: &mut FrameBuffer,
+    infos: &[MacroblockInfo],
+    header: &FrameHeader,
+) -> u8 {
+    let start = usual_level(quantizer, analysis.key_frame);
+    if analysis.preset == Preset::RealTime {
+        return start;
+    }
+    let strip = Strip::new(analysis, infos, buffer.samples_mut());
+    let mut scratch = strip.samples.clone();
+    let mut error_at = |level: u8| strip.error(level, analysis, header, &mut scratch);
+    let (mut best, mut best_error) = (start, error_at(start));
+    for step in [8, 4, 2, 1] {
+        let from = best;
+        for level in [from.saturating_sub(step), (from + step).min(63)] {
+            let error = error_at(level);
+            if error < best_error {
+                (best, best_error) = (level, error);
+            }
+        }
+    }
+    best
+}
+
+/// The level that suits a quantizer in most pictures: about what trials find.
+fn usual_level(quantizer: u8, key_frame: bool) -> u8 {
+    let level = u32::from(quantizer) * u32::from(quantizer) / 400 + u32::from(quantizer) / 8;
+    (if key_frame { level } else { level * 7 / 8 }).min(63) as u8
+}
+
+/// The middle third of a frame's rows: enough to judge the filter by.
+struct Strip<'a> {
+    layout: FrameLayout,
+    first: usize,
+    infos: &'a [MacroblockInfo],
+    samples: Vec<u8>,
+}
+
+impl<'a> Strip<'a> {
+    fn new(analysis: &Analysis, infos: &'a [MacroblockInfo], samples: &[u8]) -> Self {
+        let mut layout = analysis.layout;
+        let rows = layout.rows.div_ceil(3);
+        let first = (layout.rows - rows) / 2;
+        layout.rows = rows;
+        let mut strip = Vec::new();
+        for (index, plane) in layout.planes.iter_mut().enumerate() {
+            let size = if index == 0 { 16 } else { 8 };
+            let start = plane.origin + first * size * plane.stride;
+            // Behind the last row its stride may lack: the filter never reads there.
+            let length = (rows * size - 1) * plane.stride + plane.width;
+            plane.origin = strip.len();
+            plane.height = rows * size;
+            strip.extend_from_slice(&samples[start..start + length]);
+        }
+        Self { layout, first, infos: &infos[first * layout.columns..], samples: strip }
+    }
+
+    /// Squared luma error of the strip filtered at `level`.
+    fn error(&self, level: u8, analysis: &Analysis, header: &FrameHeader, scratch: &mut [u8]) -> u64 {
+        scratch.copy_from_slice(&self.samples);
+        let filter = LoopFilterHeader { level, ..header.loop_filter };
+        let (deltas, segmentation) = (&header.loop_filter_deltas, &header.segmentation);
+        filter_frame(scratch, &self.layout, self.infos, analysis.key_frame, &filter, deltas, segmentation);
+        let source = &analysis.source.planes[0];
+        let plane = &self.layout.planes[0];
+        (0..plane.height)
+            .map(|y| {
+                let original = &source.at(0, 16 * self.first + y)[..plane.width];
+                row_squared_error(original, &scratch[plane.origin + y * plane.stride..][..plane.width])
+            })
+            .sum()
+    }
+}

@@ -1,0 +1,148 @@
+//! Which of the many ways to code an inter macroblock is taken.
+
+use super::Preset;
+use super::distortion::satd;
+use super::frame_encoder::FrameEncoder;
+use super::header_writer::difference;
+use super::inter_prediction::predict_luma;
+use super::trial::Place;
+use super::vector_coding::is_codable;
+use crate::macroblock::{LumaMode, MacroblockInfo, MotionVector, NearVectors, SubblockMode};
+
+/// One vector in one reference for the whole macroblock.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    /// Index among the analysis's references.
+    reference: usize,
+    mode: LumaMode,
+    vector: MotionVector,
+    bits: u32,
+    satd: u32,
+    /// Transformed error and bits together.
+    cost: u32,
+}
+
+/// The cheapest candidates, cheapest first.
+#[derive(Debug, Default)]
+struct Shortlist {
+    candidates: [Option<Candidate>; 4],
+}
+
+impl Shortlist {
+    fn offer(&mut self, candidate: Candidate) {
+        let same = |other: &Candidate| other.reference == candidate.reference && other.vector == candidate.vector;
+        if let Some(known) = self.candidates.iter_mut().flatten().find(|other| same(other)) {
+            // Near vectors may be equal to each other or to zero: the mode that costs less stays.
+            if candidate.cost < known.cost {
+                *known = candidate;
+                self.candidates.sort_by_key(|entry| entry.map_or(u32::MAX, |entry| entry.cost));
+            }
+            return;
+        }
+        let mut carried = Some(candidate);
+        for entry in &mut self.candidates {
+            let Some(waiting) = carried else { return };
+            if entry.is_none_or(|entry| waiting.cost < entry.cost) {
+                carried = entry.replace(waiting);
+            }
+        }
+    }
+}
+
+impl FrameEncoder<'_> {
+    /// Decides a macroblock of an inter frame.
+    pub(super) fn decide_inter(&mut self, place: &Place) {
+        let near = self.macroblocks.near_vectors(place.column, place.row);
+        let analysis = self.analysis;
+        let motion = &analysis.motion[place.row * self.macroblocks.columns + place.column];
+
+        // Where nothing has changed there is most often nothing to code: then that is all.
+        if motion.references[0].zero_satd < 16 * self.step {
+            let bits = self.inter_mode_cost(LumaMode::Zero, analysis.references[0].0, &near);
+            self.try_whole(place, 0, LumaMode::Zero, MotionVector::ZERO, bits);
+            if self.best.residual.is_empty() {
+                return;
+            }
+        }
+        let shortlist = self.shortlist(place, &near);
+        let quality = analysis.preset == Preset::Quality;
+        let tried = if quality { 3 } else { 1 };
+        for candidate in shortlist.candidates.iter().flatten().take(tried) {
+            self.try_whole(place, candidate.reference, candidate.mode, candidate.vector, candidate.bits);
+        }
+        let Some(cheapest) = shortlist.candidates[0] else {
+            self.decide_intra(place);
+            return;
+        };
+        if let Some(quarters) = &motion.quarters {
+            self.try_splits(place, &near, quarters, cheapest.cost);
+        }
+        let intra_worthy =
+            if quality { motion.intra < 2 * cheapest.satd } else { 4 * motion.intra < 5 * cheapest.satd };
+        if intra_worthy {
+            self.decide_intra(place);
+        }
+    }
+
+    /// Costs the vectors that there are reasons for, by transformed error.
+    fn shortlist(&self, place: &Place, near: &NearVectors) -> Shortlist {
+        let analysis = self.analysis;
+        let motion = &analysis.motion[place.row * self.macroblocks.columns + place.column];
+        let source = &analysis.source.planes[0];
+        let (x, y) = (16 * place.column, 16 * place.row);
+        let mut shortlist = Shortlist::default();
+        for (index, (kind, frame)) in analysis.references.iter().enumerate() {
+            let found = &motion.references[index];
+            let mut offer = |mode: LumaMode, vector: MotionVector, satd: u32, vector_bits: u32| {
+                let bits = self.inter_mode_cost(mode, *kind, near) + vector_bits;
+                let cost = self.lagrangian.transformed(satd, bits);
+                shortlist.offer(Candidate { reference: index, mode, vector, bits, satd, cost });
+            };
+            offer(LumaMode::Zero, MotionVector::ZERO, found.zero_satd, 0);
+            if found.vector != MotionVector::ZERO && found.vector != near.nearest && found.vector != near.near {
+                let (dy, dx) = difference(found.vector, near.best);
+                if is_codable(dy, dx) {
+                    offer(LumaMode::New, found.vector, found.satd, analysis.vector_costs.of(dy, dx));
+                }
+            }
+            // In the other references only where they look promising at all.
+            if index > 0 && found.satd > motion.references[0].satd + motion.references[0].satd / 8 {
+                continue;
+            }
+            for (mode, vector) in [(LumaMode::Nearest, near.nearest), (LumaMode::Near, near.near)] {
+                let satd = if vector.is_zero() {
+                    found.zero_satd
+                } else if vector == found.vector {
+                    found.satd
+                } else {
+                    let mut prediction = [0u8; 256];
+                    predict_luma::<16, 16>(frame, x, y, vector, &mut prediction, 16);
+                    satd::<16, 16>(source.at(x, y), source.stride, &prediction, 16)
+                };
+                offer(mode, vector, satd, 0);
+            }
+        }
+        shortlist
+    }
+
+    /// Tries one vector for the whole macroblock.
+    fn try_whole(&mut self, place: &Place, reference: usize, mode: LumaMode, vector: MotionVector, bits: u32) {
+        let analysis = self.analysis;
+        let (kind, frame) = &analysis.references[reference];
+        self.trial.info = MacroblockInfo {
+            luma_mode: mode,
+            chroma_mode: LumaMode::Dc,
+            reference: *kind,
+            motion_vector: vector,
+            segment: 0,
+            partitioning: 0,
+            skip: false,
+            has_coefficients: false,
+            subblock_modes: [SubblockMode::Dc; 16],
+            subblock_vectors: [vector; 16],
+        };
+        self.trial.mode_bits = bits;
+        self.trial.predict_inter(frame, place);
+        self.code_trial(place);
+    }
+}

@@ -1,0 +1,235 @@
+//! The encoder against the decoder: what it says a receiver will have is what the receiver gets.
+
+mod clips;
+
+use clips::{CONTENTS, Content, picture, psnr};
+use lockstep_vp8::{
+    Analysis, Encoded, FrameKind, GoldenPolicy, Parameters, Picture, Preset, State, decode, encode, menu,
+};
+use proptest::prelude::*;
+
+fn parameters(quantizer: u8, preset: Preset) -> Parameters {
+    Parameters { quantizer, preset, ..Parameters::default() }
+}
+
+/// Encodes, and insists that decoding leads to the encoder's picture and state.
+fn checked(state: &State, picture: &Picture, parameters: &Parameters) -> Encoded {
+    let encoded = encode(state, picture, parameters);
+    let (decoded_state, decoded) = decode(state, &encoded.frame).unwrap();
+    assert!(decoded == encoded.picture(), "another picture at {parameters:?}");
+    assert_eq!(decoded_state.hash(), encoded.state.hash(), "another state at {parameters:?}");
+    assert_eq!((decoded.width(), decoded.height()), (picture.width(), picture.height()));
+    encoded
+}
+
+#[test]
+fn every_quantizer_decodes_to_the_encoders_reconstruction() {
+    let clip: Vec<Picture> = (0..3).map(|i| picture(Content::Camera, 80, 64, i, 1)).collect();
+    for preset in [Preset::RealTime, Preset::Quality] {
+        let mut sizes = Vec::new();
+        for quantizer in 0..=127 {
+            let mut state = State::default();
+            let mut bytes = 0;
+            for (index, picture) in clip.iter().enumerate() {
+                let encoded = checked(&state, picture, &parameters(quantizer, preset));
+                assert_eq!(encoded.key_frame, index == 0);
+                assert_eq!(encoded.quantizer, quantizer);
+                if quantizer == 0 {
+                    assert!(encoded.statistics.luma_psnr() > 44.0, "{}", encoded.statistics.luma_psnr());
+                }
+                let measured = psnr(picture, &encoded.picture());
+                assert!((measured - encoded.statistics.luma_psnr()).abs() < 1e-9);
+                bytes += encoded.frame.len();
+                state = encoded.state;
+            }
+            sizes.push(bytes);
+        }
+        for step in sizes.windows(9) {
+            assert!(step[8] < step[0] + step[0] / 20, "{sizes:?}");
+        }
+        assert!(sizes[127] * 10 < sizes[0]);
+    }
+}
+
+#[test]
+fn every_size_and_content_decodes_to_the_encoders_reconstruction() {
+    for (width, height) in [(1, 1), (2, 17), (17, 33), (33, 15), (64, 64), (175, 143), (176, 144)] {
+        for content in CONTENTS {
+            for (quantizer, preset) in [(4, Preset::RealTime), (40, Preset::Quality), (100, Preset::RealTime)] {
+                let mut state = State::default();
+                for index in 0..6 {
+                    let picture = picture(content, width, height, index, 7);
+                    state = checked(&state, &picture, &parameters(quantizer, preset)).state;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn large_pictures_decode_to_the_encoders_reconstruction() {
+    for content in [Content::Pan, Content::Objects, Content::Camera] {
+        let mut state = State::default();
+        for (index, quantizer) in [20, 60, 110, 3].into_iter().enumerate() {
+            let picture = picture(content, 640, 360, 2 * index, 3);
+            state = checked(&state, &picture, &parameters(quantizer, Preset::RealTime)).state;
+        }
+    }
+}
+
+#[test]
+fn a_menu_holds_what_encoding_one_by_one_gives() {
+    let first = picture(Content::Objects, 176, 144, 0, 1);
+    let second = picture(Content::Objects, 176, 144, 1, 1);
+    let state = encode(&State::default(), &first, &Parameters::default()).state;
+    for state in [State::default(), state] {
+        let candidates = menu(&state, &second, &[20, 50, 90]);
+        for candidate in candidates {
+            let alone = encode(&state, &second, &parameters(candidate.quantizer, Preset::RealTime));
+            assert_eq!(candidate.frame, alone.frame);
+            assert_eq!(candidate.state.hash(), alone.state.hash());
+            let again = Analysis::new(&state, &second, &Parameters::default()).encode(candidate.quantizer);
+            assert_eq!(again.frame, alone.frame);
+        }
+    }
+}
+
+#[test]
+fn any_earlier_state_can_be_encoded_from() {
+    let mut states = vec![State::default()];
+    for index in 0..12 {
+        let picture = picture(Content::Pan, 96, 80, index, 2);
+        let from = &states[states.len() - 1 - index % 3 * (states.len() / 4)];
+        let encoded = checked(from, &picture, &parameters(30 + index as u8, Preset::RealTime));
+        states.push(encoded.state);
+    }
+    for state in &states {
+        checked(state, &picture(Content::Pan, 96, 80, 13, 2), &parameters(30, Preset::Quality));
+    }
+}
+
+#[test]
+fn key_frames_come_where_they_must_and_only_there() {
+    let first = picture(Content::Cuts, 176, 144, 0, 1);
+    let encoded = checked(&State::default(), &first, &Parameters::default());
+    assert!(encoded.key_frame);
+    assert_eq!(encoded.statistics.inter_macroblocks, 0);
+    let state = encoded.state;
+    let next = checked(&state, &picture(Content::Cuts, 176, 144, 1, 1), &Parameters::default());
+    assert!(!next.key_frame);
+    assert!(next.statistics.inter_macroblocks > 90);
+    let cut = checked(&state, &picture(Content::Cuts, 176, 144, 4, 1), &Parameters::default());
+    assert!(cut.key_frame, "the scene has changed");
+    let asked = Parameters { frame_kind: FrameKind::Key, ..Parameters::default() };
+    assert!(checked(&state, &first, &asked).key_frame);
+    let other_size = picture(Content::Cuts, 160, 144, 1, 1);
+    assert!(checked(&state, &other_size, &Parameters::default()).key_frame);
+}
+
+#[test]
+fn a_repeated_picture_costs_next_to_nothing() {
+    let still = picture(Content::Static, 320, 240, 0, 1);
+    let mut state = State::default();
+    let mut last = None;
+    for _ in 0..4 {
+        let encoded = checked(&state, &still, &parameters(60, Preset::RealTime));
+        state = encoded.state.clone();
+        last = Some(encoded);
+    }
+    let last = last.unwrap();
+    assert!(last.frame.len() < 300, "{} bytes", last.frame.len());
+    assert!(last.statistics.skipped_macroblocks > 280);
+}
+
+#[test]
+fn what_was_hidden_is_found_in_the_golden_reference() {
+    let scene = picture(Content::Static, 176, 144, 0, 1);
+    let hidden = picture(Content::Noise, 176, 144, 0, 1);
+    let keep = Parameters { quantizer: 30, golden: GoldenPolicy::Keep, ..Parameters::default() };
+    let start = checked(&State::default(), &scene, &keep).state;
+    // Half of the scene is hidden, then seen again.
+    let mut samples = scene.to_i420();
+    let noise = hidden.to_i420();
+    for row in samples.chunks_exact_mut(176).zip(noise.chunks_exact(176)).take(144) {
+        row.0[..60].copy_from_slice(&row.1[..60]);
+    }
+    let partly = Picture::from_i420(176, 144, samples).unwrap();
+    let covered = checked(&start, &partly, &keep);
+    assert!(!covered.key_frame);
+    let seen = checked(&covered.state, &scene, &keep);
+    assert!(seen.frame.len() * 10 < covered.frame.len(), "{} of {}", seen.frame.len(), covered.frame.len());
+}
+
+#[test]
+fn every_golden_policy_decodes() {
+    for golden in [GoldenPolicy::Auto, GoldenPolicy::Refresh, GoldenPolicy::Keep] {
+        let mut state = State::default();
+        for index in 0..6 {
+            let parameters = Parameters { quantizer: 50, golden, ..Parameters::default() };
+            state = checked(&state, &picture(Content::Objects, 96, 96, index, 4), &parameters).state;
+        }
+    }
+}
+
+#[test]
+fn predicted_sizes_follow_the_real_ones() {
+    let mut state = State::default();
+    for index in 0..3 {
+        let picture = picture(Content::Camera, 320, 240, index, 1);
+        let analysis = Analysis::new(&state, &picture, &Parameters::default());
+        for quantizer in [20, 50, 80] {
+            let real = analysis.encode(quantizer).frame.len() as f64;
+            let predicted = analysis.predict_size(quantizer) as f64;
+            eprintln!("picture {index}, quantizer {quantizer}: {real} bytes, predicted {predicted}");
+            assert!((0.4..2.5).contains(&(predicted / real)), "{predicted} for {real}");
+        }
+        state = analysis.encode(40).state;
+    }
+}
+
+#[test]
+fn quality_costs_fewer_bits_than_real_time() {
+    let mut results = Vec::new();
+    for preset in [Preset::RealTime, Preset::Quality] {
+        let mut state = State::default();
+        let (mut bytes, mut quality) = (0, 0.0);
+        for index in 0..8 {
+            let picture = picture(Content::Objects, 176, 144, index, 1);
+            let encoded = checked(&state, &picture, &parameters(40, preset));
+            bytes += encoded.frame.len();
+            quality += encoded.statistics.luma_psnr() / 8.0;
+            state = encoded.state;
+        }
+        results.push(quality - 6.0 * (bytes as f64).log2());
+    }
+    assert!(results[1] > results[0], "{results:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn anything_decodes_to_the_encoders_reconstruction(
+        width in 1usize..70,
+        height in 1usize..70,
+        seed in any::<u64>(),
+        steps in proptest::collection::vec(
+            (0u8..=140, 0usize..7, 0usize..9, any::<bool>(), 0usize..3, any::<bool>()),
+            1..6,
+        ),
+    ) {
+        let mut states = vec![State::default()];
+        for (quantizer, content, index, quality, golden, key) in steps {
+            let picture = picture(CONTENTS[content], width, height, index, seed);
+            let parameters = Parameters {
+                quantizer,
+                preset: if quality { Preset::Quality } else { Preset::RealTime },
+                frame_kind: if key && index == 0 { FrameKind::Key } else { FrameKind::Auto },
+                golden: [GoldenPolicy::Auto, GoldenPolicy::Refresh, GoldenPolicy::Keep][golden],
+            };
+            let from = &states[index % states.len()];
+            let encoded = checked(from, &picture, &parameters);
+            states.push(encoded.state);
+        }
+    }
+}
