@@ -34,7 +34,9 @@ struct OnOff {
     on: bool,
     /// When it changes next.
     until: Timestamp,
-    generator: Pcg64,
+    /// Apart from the draws for packets, so that the times are the same whatever is sent.
+    times: Pcg64,
+    packets: Pcg64,
 }
 
 #[derive(Debug, Clone)]
@@ -48,9 +50,9 @@ impl Losses {
     /// Packets come from `origin` on.
     pub(crate) fn new(config: &LossConfig, seed: u64, origin: Timestamp) -> Self {
         let on_off = config.on_off.map(|model| {
-            let mut generator = generator(seed, Purpose::OnOffLoss);
-            let until = origin + times(model.mean_off, exponential(&mut generator));
-            OnOff { model, on: false, until, generator }
+            let (mut lengths, packets) = (generator(seed, Purpose::OnOffTimes), generator(seed, Purpose::OnOffLoss));
+            let until = origin + times(model.mean_off, exponential(&mut lengths));
+            OnOff { model, on: false, until, times: lengths, packets }
         });
         Self {
             random: (config.random > 0.0).then(|| (config.random, generator(seed, Purpose::RandomLoss))),
@@ -109,21 +111,22 @@ impl OnOff {
         let horizon = now - cycle.saturating_mul(64);
         if self.until < horizon {
             let share = self.model.mean_on.as_nanos() as f64 / cycle.as_nanos() as f64;
-            self.on = happens(&mut self.generator, share);
+            self.on = happens(&mut self.times, share);
             self.until = horizon + self.length();
         }
         while self.until <= now && self.until < Timestamp::MAX {
             self.on = !self.on;
             // Not less than a nanosecond, so that it ends.
-            self.until = self.until + self.length().max(Duration::from_nanos(1));
+            let length = self.length().max(Duration::from_nanos(1));
+            self.until += length;
         }
-        let lost = happens(&mut self.generator, self.model.loss);
+        let lost = happens(&mut self.packets, self.model.loss);
         self.on && lost
     }
 
     fn length(&mut self) -> Duration {
         let mean = if self.on { self.model.mean_on } else { self.model.mean_off };
-        times(mean, exponential(&mut self.generator))
+        times(mean, exponential(&mut self.times))
     }
 }
 

@@ -19,6 +19,10 @@ const KINDS: [(&str, &str); 6] = [
     ("cellular", "cellular:mean=3mbps,seed=7"),
 ];
 
+/// The longest words that are read, in bytes, and the most outages among them: each takes a walk over the trace.
+const MAXIMUM_SPEC: usize = 1 << 16;
+const MAXIMUM_OUTAGES: usize = 256;
+
 /// The fields after the kind, taken one by one so that what is left over can be refused.
 struct Fields<'a> {
     value: Option<&'a str>,
@@ -152,6 +156,9 @@ fn generate(kind: &str, fields: &mut Fields<'_>) -> Result<Trace, String> {
 /// What every kind takes: outages, conditions, an end.
 fn compose(mut trace: Trace, fields: &mut Fields<'_>) -> Result<Trace, String> {
     let refused = |error: TraceError| error.to_string();
+    if fields.named.iter().filter(|(name, _)| *name == "outage").count() > MAXIMUM_OUTAGES {
+        return Err(format!("more than {MAXIMUM_OUTAGES} outages"));
+    }
     while let Some(text) = fields.take("outage") {
         let (start, length) =
             text.split_once('+').ok_or_else(|| "outage is not of the form start+length, such as 10s+1s".to_owned())?;
@@ -199,9 +206,12 @@ impl Trace {
     /// on for 1 s; more than once), `loss=1%`, `delay=20ms` (one-way), `jitter=5ms`, and `end=repeat` or `end=hold`.
     ///
     /// # Errors
-    /// [`TraceError::Spec`], saying what is wrong.
+    /// [`TraceError::Spec`], saying what is wrong; also for words of more than 64 KiB or 256 outages.
     pub fn from_spec(spec: &str) -> Result<Self, TraceError> {
         let parse = || {
+            if spec.len() > MAXIMUM_SPEC {
+                return Err(format!("longer than {MAXIMUM_SPEC} bytes"));
+            }
             let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
             let mut fields = Fields::read(rest)?;
             let trace = generate(kind.trim(), &mut fields)?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_link::{
     Delivered, DropReason, End, GilbertElliott, Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval,
-    LossPlace, OnOffLoss, QueueConfig, Reordering, Segment, Trace, Verdict,
+    LossPlace, OnOffLoss, PathConfig, QueueConfig, Reordering, Segment, Trace, Verdict,
 };
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use proptest::prelude::*;
@@ -304,6 +304,57 @@ fn asking_for_one_kind_of_chance_does_not_move_another() {
     config.jitter = Some(Jitter { distribution: JitterDistribution::Exponential { mean: span(9) }, reorders: true });
     (config.duplication, config.reordering) = (0.3, Some(Reordering { probability: 0.3, extra_delay: span(9) }));
     assert_eq!(alone, survivors(&config));
+}
+
+#[test]
+fn on_off_times_are_the_same_whatever_is_sent() {
+    let mut config = constant(100_000);
+    config.loss.on_off = Some(OnOffLoss { mean_on: span(300), mean_off: span(700), loss: 1.0 });
+    let survivors = |gap| -> Vec<Timestamp> {
+        let (_, came) = stream(config.clone(), 5, 20_000 / gap, span(gap), 125);
+        came.iter().map(|d| d.sent_at).filter(|sent_at| sent_at.as_micros() % 10_000 == 0).collect()
+    };
+    assert_eq!(survivors(1), survivors(10));
+}
+
+#[test]
+fn the_way_back_of_a_path_limits_nothing_and_is_as_long() {
+    let mut forward = LinkConfig::new(Trace::from_spec("constant:1mbps,delay=30ms,loss=5%").unwrap());
+    forward.delay = span(10);
+    let path = PathConfig::new(forward.clone());
+    let mirrored = PathConfig::with_mirrored_delay(forward).unwrap();
+    for reverse in [path.reverse, mirrored.reverse] {
+        let (link, came) = stream(reverse, 1, 1_000, span(1), 1_250);
+        assert_eq!(link.statistics().lost().packets, 0);
+        assert!(came.iter().all(|d| d.at == d.sent_at + span(40) + Duration::from_micros(10)));
+    }
+}
+
+#[test]
+fn configurations_without_sense_are_refused() {
+    let refused = |change: &dyn Fn(&mut LinkConfig)| {
+        let mut config = constant(1);
+        change(&mut config);
+        Link::<()>::new(config, 1).expect_err("must be refused").to_string()
+    };
+    assert_eq!(refused(&|c| c.loss.random = 1.5), "loss.random is 1.5, which is no probability from 0 to 1");
+    assert_eq!(refused(&|c| c.duplication = f64::NAN), "duplication is NaN, which is no probability from 0 to 1");
+    assert_eq!(refused(&|c| c.delay = Duration::MAX), "delay is longer than 49 days");
+    let model = OnOffLoss { mean_on: Duration::ZERO, mean_off: span(1), loss: 1.0 };
+    assert_eq!(refused(&|c| c.loss.on_off = Some(model)), "loss.on_off.mean_on is shorter than a microsecond");
+    let interval = |from, to| LossInterval { from: span(from), to: span(to), loss: 1.0 };
+    let overlap = "interval 2 of the scheduled loss does not begin after the one before it and before its own end";
+    assert_eq!(refused(&|c| c.loss.scheduled = vec![interval(1, 5), interval(4, 6)]), overlap);
+}
+
+#[test]
+fn a_configuration_file_needs_no_more_than_a_trace() {
+    let text = r#"{"trace": "constant:500kbps", "delay_ms": 20.5, "queue": {"drop_tail": {"packets": 64}}}"#;
+    let config: LinkConfig = serde_json::from_str(text).unwrap();
+    assert_eq!((config.delay, config.queue), (Duration::from_micros(20_500), QueueConfig::drop_tail(64)));
+    assert_eq!(config.trace.spec(), Some("constant:500kbps"));
+    assert!(serde_json::from_str::<LinkConfig>(r#"{"trace": "constant:fast"}"#).is_err());
+    assert!(serde_json::from_str::<LinkConfig>(r#"{"trace": "constant:1mbps", "dellay_ms": 1}"#).is_err());
 }
 
 #[test]
