@@ -10,6 +10,7 @@ use crate::bool_decoder::BoolDecoder;
 use crate::frame::{Frame, FrameBuffer, FrameLayout};
 use crate::header::{BufferCopy, FrameHeader, FrameSize, FrameTag, Inherited, ReferenceUpdates, Segmentation};
 use crate::loop_filter::filter_frame;
+use crate::macroblock::MacroblockInfo;
 use crate::picture::Picture;
 use crate::predict::inter::Interpolation;
 use crate::probabilities::Probabilities;
@@ -47,7 +48,7 @@ pub enum DecodeError {
         /// Bytes that are there.
         actual: usize,
     },
-    /// A key frame is too short for its size: less than one bit for each 8 macroblocks.
+    /// A key frame is too short for its size: fewer than one byte for 16 macroblocks.
     #[error("key frame of {bytes} bytes is too short for {macroblocks} macroblocks")]
     ImplausibleSize {
         /// Bytes of the frame.
@@ -55,24 +56,30 @@ pub enum DecodeError {
         /// Macroblocks of its size.
         macroblocks: usize,
     },
+    /// The header says 3 where it says what is copied to the golden or altref frame, which means nothing.
+    #[error("header copies an unknown reference to the golden or altref frame")]
+    ReferenceCopy,
     /// An inter frame came before any key frame.
     #[error("inter frame without a key frame before it")]
     NoReference,
 }
 
-/// A key frame must have at least one byte for so many macroblocks. The least that a macroblock can cost is its skip
-/// flag and modes at probabilities near one, a few hundredths of a bit each; real encoders need a bit at least.
-const MACROBLOCKS_PER_BYTE: usize = 256;
+/// A key frame must have at least one byte for so many macroblocks, else it is refused before anything is allocated.
+/// The luma and chroma modes of a key frame's macroblock cost at least 3 bits by the fixed probabilities of RFC 6386,
+/// section 11, so a whole key frame has at most 3 macroblocks to the byte; the rest is allowance.
+const MACROBLOCKS_PER_BYTE: usize = 16;
 
 /// Decodes `frame` from `state`: gives the state behind it and the picture.
 ///
 /// A pure function: nothing but the arguments matters, and `state` can be decoded from again. A frame without bytes
-/// repeats the last picture, as in the reference decoder. Partitions that end early read as zeros. Where a frame is not
-/// to be shown ([`State::is_shown`]) its picture is given all the same.
+/// repeats the last picture and leaves the state as it is. The first partition and the last read as zeros beyond their
+/// end, as in the reference decoder (libvpx). Where a frame is not to be shown ([`State::is_shown`], [`is_shown`]) its
+/// picture is given all the same.
 ///
 /// # Errors
-/// If the frame's header cannot be, or the frame needs a reference that the state does not have. Memory is bounded by the
-/// frame's length: a key frame's size must be plausible for it.
+/// If the frame's header cannot be, a partition reaches beyond the frame, or the frame needs a reference that the state
+/// does not have. Memory is bounded by the frame's length (a key frame's size must be plausible for it) or by the size
+/// that the state already has.
 pub fn decode(state: &State, frame: &[u8]) -> Result<(State, Picture), DecodeError> {
     if frame.is_empty() {
         let picture = state.last_picture().ok_or(DecodeError::NoReference)?;
@@ -99,14 +106,12 @@ pub fn decode(state: &State, frame: &[u8]) -> Result<(State, Picture), DecodeErr
     let inherited = inherit(contents, tag.key_frame);
     let (first, rest) = rest.split_at(tag.first_partition);
     let mut modes_reader = BoolDecoder::new(first);
-    let header = FrameHeader::parse(tag.key_frame, &mut modes_reader, &inherited);
+    let header = FrameHeader::parse(tag.key_frame, &mut modes_reader, &inherited)?;
     let mut partitions = split_partitions(rest, 1 << header.partitions_log2)?;
 
     let layout = FrameLayout::new(usize::from(size.width), usize::from(size.height));
-    let same_size = (contents.size.width, contents.size.height) == (size.width, size.height);
-    let segments = if same_size { contents.segment_map.clone() } else { Arc::default() };
-    let macroblocks = modes::read_modes(&mut modes_reader, &header, tag.key_frame, &layout, &segments);
-    let mut macroblocks = macroblocks;
+    let segments = if tag.key_frame { Arc::default() } else { contents.segment_map.clone() };
+    let mut macroblocks = modes::read_modes(&mut modes_reader, &header, tag.key_frame, &layout, &segments);
     let steps = Steps::of_segments(&header.quantizer, &header.segmentation);
     let mut buffer = FrameBuffer::new(layout);
     let interpolation = if tag.version == 0 { Interpolation::SixTap } else { Interpolation::Bilinear };
@@ -143,7 +148,7 @@ pub fn decode(state: &State, frame: &[u8]) -> Result<(State, Picture), DecodeErr
     );
     let decoded = buffer.finish();
     let picture = decoded.picture(usize::from(size.width), usize::from(size.height));
-    let map = segment_map(&header.segmentation, segments, || macroblocks.iter().map(|info| info.segment).collect());
+    let map = segment_map(&header.segmentation, segments, &macroblocks);
     let next = succeed(contents, &tag, size, header, decoded, map);
     Ok((next, picture))
 }
@@ -168,16 +173,19 @@ pub(crate) fn inherit(contents: &Contents, key_frame: bool) -> Inherited {
     }
 }
 
-/// The segment map after a frame: what it wrote, or what was there.
-pub(crate) fn segment_map(
-    segmentation: &Segmentation,
-    before: Arc<[u8]>,
-    written: impl FnOnce() -> Arc<[u8]>,
-) -> Arc<[u8]> {
-    if segmentation.enabled && segmentation.update_map { written() } else { before }
+/// The segment map after a frame: what it wrote, or what was there. Empty where all macroblocks are in segment 0.
+fn segment_map(segmentation: &Segmentation, before: Arc<[u8]>, macroblocks: &[MacroblockInfo]) -> Arc<[u8]> {
+    if !(segmentation.enabled && segmentation.update_map) {
+        before
+    } else if macroblocks.iter().all(|info| info.segment == 0) {
+        Arc::default()
+    } else {
+        macroblocks.iter().map(|info| info.segment).collect()
+    }
 }
 
-/// The state behind a frame. `header` is what it said, `decoded` what it shows.
+/// The state behind a frame. `header` is what it said, `decoded` what it shows, `segment_map` the map behind it; a key
+/// frame that writes no map puts all macroblocks into segment 0.
 pub(crate) fn succeed(
     before: &Contents,
     tag: &FrameTag,
@@ -192,46 +200,54 @@ pub(crate) fn succeed(
     } else {
         inherit(before, tag.key_frame).probabilities
     };
-    let unreferenced = (!references.all().iter().any(|reference| reference.is(&decoded))).then_some(decoded);
+    let writes_map = header.segmentation.enabled && header.segmentation.update_map;
+    let segment_map = if tag.key_frame && !writes_map { Arc::default() } else { segment_map };
     State::new(Contents {
         size,
         version: tag.version,
         references: Some(references),
         probabilities,
-        segmentation: Segmentation { update_map: false, update_data: false, ..header.segmentation },
+        segmentation: header.segmentation.inheritable(),
         segment_map,
         loop_filter_deltas: header.loop_filter_deltas,
         golden_sign_bias: header.references.golden_sign_bias,
         altref_sign_bias: header.references.altref_sign_bias,
         shown: tag.shown,
-        unreferenced,
         hash: Default::default(),
     })
 }
 
-/// The references after a frame (section 9.7): copies take what was there before the frame.
+/// The references after a frame (section 9.7). Copies come before what this frame replaces, and the altref frame before
+/// the golden frame: where each is to become the other, both are what the golden frame was. That is the order of libvpx.
 fn update_references(before: Option<&References>, updates: &ReferenceUpdates, decoded: &Frame) -> References {
     let Some(before) = before else {
         return References { last: decoded.clone(), golden: decoded.clone(), altref: decoded.clone() };
     };
-    let choose = |refresh: bool, copy: BufferCopy, own: &Frame, other: &Frame| {
-        match (refresh, copy) {
-            (true, _) => decoded,
-            (_, BufferCopy::Last) => &before.last,
-            (_, BufferCopy::Other) => other,
-            (_, BufferCopy::None) => own,
-        }
-        .clone()
+    let altref = match updates.copy_to_altref {
+        BufferCopy::None => &before.altref,
+        BufferCopy::Last => &before.last,
+        BufferCopy::Other => &before.golden,
     };
+    let golden = match updates.copy_to_golden {
+        BufferCopy::None => &before.golden,
+        BufferCopy::Last => &before.last,
+        BufferCopy::Other => altref,
+    };
+    let choose = |refresh: bool, kept: &Frame| if refresh { decoded.clone() } else { kept.clone() };
     References {
-        last: if updates.refresh_last { decoded.clone() } else { before.last.clone() },
-        golden: choose(updates.refresh_golden, updates.copy_to_golden, &before.golden, &before.altref),
-        altref: choose(updates.refresh_altref, updates.copy_to_altref, &before.altref, &before.golden),
+        last: choose(updates.refresh_last, &before.last),
+        golden: choose(updates.refresh_golden, golden),
+        altref: choose(updates.refresh_altref, altref),
     }
 }
 
-/// The coefficient partitions behind the first one (section 9.5). The last takes what is left; one that reaches beyond
-/// the frame is cut there, as in the reference decoder.
+/// Whether `frame` is meant to be shown (section 9.1, `show_frame`), from its first byte; a frame without bytes is not.
+#[must_use]
+pub fn is_shown(frame: &[u8]) -> bool {
+    frame.first().is_some_and(|byte| byte >> 4 & 1 == 1)
+}
+
+/// The coefficient partitions behind the first one (section 9.5). The last takes what is left.
 fn split_partitions(rest: &[u8], count: usize) -> Result<Vec<BoolDecoder<'_>>, DecodeError> {
     let table = 3 * (count - 1);
     if table > rest.len() {
@@ -241,7 +257,9 @@ fn split_partitions(rest: &[u8], count: usize) -> Result<Vec<BoolDecoder<'_>>, D
     let mut partitions = Vec::with_capacity(count);
     for size in sizes.chunks_exact(3) {
         let size = usize::from(size[0]) | usize::from(size[1]) << 8 | usize::from(size[2]) << 16;
-        let (partition, behind) = rest.split_at(size.min(rest.len()));
+        let Some((partition, behind)) = rest.split_at_checked(size) else {
+            return Err(DecodeError::Partition { expected: size, actual: rest.len() });
+        };
         partitions.push(BoolDecoder::new(partition));
         rest = behind;
     }

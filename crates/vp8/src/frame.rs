@@ -144,12 +144,17 @@ impl Frame {
     pub(crate) fn hash(&self) -> u64 {
         *self.0.hash.get_or_init(|| {
             let mut hasher = XxHash3_64::with_seed(0);
-            for plane in self.0.layout.planes {
-                for row in self.0.samples[plane.origin..].chunks(plane.stride).take(plane.height) {
-                    hasher.write(&row[..plane.width]);
-                }
+            for row in self.rows() {
+                hasher.write(row);
             }
             hasher.finish()
+        })
+    }
+
+    /// The rows of the macroblock-aligned planes, one plane after the other.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.layout.planes.into_iter().flat_map(|plane| {
+            self.0.samples[plane.origin..].chunks(plane.stride).take(plane.height).map(move |row| &row[..plane.width])
         })
     }
 }

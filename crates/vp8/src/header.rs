@@ -87,6 +87,13 @@ pub(crate) struct Segmentation {
     pub(crate) tree_probabilities: [u8; 3],
 }
 
+impl Segmentation {
+    /// What later frames can inherit: all but what concerns one frame's map.
+    pub(crate) fn inheritable(self) -> Self {
+        Self { update_map: false, update_data: false, tree_probabilities: [0; 3], ..self }
+    }
+}
+
 /// Changes of the filter level by reference and mode (section 9.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LoopFilterDeltas {
@@ -125,11 +132,12 @@ pub(crate) enum BufferCopy {
 }
 
 impl BufferCopy {
-    fn from_bits(bits: u32) -> Self {
+    fn from_bits(bits: u32) -> Result<Self, DecodeError> {
         match bits {
-            1 => Self::Last,
-            2 => Self::Other,
-            _ => Self::None,
+            0 => Ok(Self::None),
+            1 => Ok(Self::Last),
+            2 => Ok(Self::Other),
+            _ => Err(DecodeError::ReferenceCopy),
         }
     }
 
@@ -189,7 +197,11 @@ pub(crate) struct Inherited {
 
 impl FrameHeader {
     /// Reads the header from the first partition.
-    pub(crate) fn parse(key_frame: bool, reader: &mut BoolDecoder<'_>, inherited: &Inherited) -> Self {
+    pub(crate) fn parse(
+        key_frame: bool,
+        reader: &mut BoolDecoder<'_>,
+        inherited: &Inherited,
+    ) -> Result<Self, DecodeError> {
         let (color_space, clamping_unneeded) =
             if key_frame { (reader.read_flag(), reader.read_flag()) } else { (false, false) };
         let segmentation = parse_segmentation(reader, &inherited.segmentation);
@@ -216,10 +228,10 @@ impl FrameHeader {
             references.refresh_golden = reader.read_flag();
             references.refresh_altref = reader.read_flag();
             if !references.refresh_golden {
-                references.copy_to_golden = BufferCopy::from_bits(reader.read_literal(2));
+                references.copy_to_golden = BufferCopy::from_bits(reader.read_literal(2))?;
             }
             if !references.refresh_altref {
-                references.copy_to_altref = BufferCopy::from_bits(reader.read_literal(2));
+                references.copy_to_altref = BufferCopy::from_bits(reader.read_literal(2))?;
             }
             references.golden_sign_bias = reader.read_flag();
             references.altref_sign_bias = reader.read_flag();
@@ -242,7 +254,7 @@ impl FrameHeader {
             }
             update_motion_vectors(reader, &mut probabilities);
         }
-        Self {
+        Ok(Self {
             color_space,
             clamping_unneeded,
             segmentation,
@@ -257,7 +269,7 @@ impl FrameHeader {
             intra_probability,
             last_probability,
             golden_probability,
-        }
+        })
     }
 }
 

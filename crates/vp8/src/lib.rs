@@ -16,9 +16,9 @@ mod state;
 mod tables;
 mod transform;
 
-pub use decoder::{DecodeError, decode};
+pub use decoder::{DecodeError, decode, is_shown};
 pub use encoder::{
     Analysis, EncodeStatistics, Encoded, FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters, Preset, encode, menu,
 };
 pub use picture::{MAXIMUM_DIMENSION, Picture, PictureError, Plane};
-pub use state::State;
+pub use state::{State, StateError};

@@ -1,5 +1,7 @@
 //! Everything that decoding the next frame depends on, as a value.
 
+mod bytes;
+
 use std::fmt;
 use std::hash::Hasher;
 use std::sync::{Arc, OnceLock};
@@ -10,6 +12,7 @@ use crate::frame::Frame;
 use crate::header::{FrameSize, LoopFilterDeltas, Segmentation};
 use crate::picture::Picture;
 use crate::probabilities::Probabilities;
+pub use bytes::StateError;
 
 /// The state between two frames: references, probabilities, segmentation and loop-filter deltas.
 ///
@@ -34,8 +37,6 @@ pub(crate) struct Contents {
     pub(crate) altref_sign_bias: bool,
     /// Whether the frame that led here is to be shown. It is no part of the state's name.
     pub(crate) shown: bool,
-    /// What the frame that led here shows, where it is no reference.
-    pub(crate) unreferenced: Option<Frame>,
     pub(crate) hash: OnceLock<u64>,
 }
 
@@ -67,9 +68,7 @@ impl State {
             }
             hasher.write(&self.0.parameters());
             hasher.write(&self.0.probabilities.to_bytes());
-            if self.0.segmentation.enabled {
-                hasher.write(&self.0.segment_map);
-            }
+            hasher.write(&self.0.segment_map);
             hasher.finish()
         })
     }
@@ -119,7 +118,6 @@ impl Contents {
         bytes.extend([segmentation.enabled, segmentation.absolute].map(u8::from));
         bytes.extend(segmentation.quantizers.map(|value| value as u8));
         bytes.extend(segmentation.filter_levels.map(|value| value as u8));
-        bytes.extend(segmentation.tree_probabilities);
         bytes.push(u8::from(self.loop_filter_deltas.enabled));
         bytes.extend(self.loop_filter_deltas.references.map(|value| value as u8));
         bytes.extend(self.loop_filter_deltas.modes.map(|value| value as u8));

@@ -1,0 +1,228 @@
+//! States as bytes, to be kept and restored.
+//!
+//! The form, all numbers little-endian: `LSV8`, the form's version (1), whether the frame is shown, whether there are
+//! references; the parameters; the probabilities; the number of macroblocks in the segment map (32 bits) and the map;
+//! the place of the last, golden and altref frame in the list of frames; the number of frames, and of each frame the
+//! macroblock-aligned planes; the state's hash (64 bits).
+
+use std::sync::Arc;
+
+use super::{Contents, References, State};
+use crate::frame::{Frame, FrameBuffer, FrameLayout};
+use crate::header::{FrameSize, LoopFilterDeltas, Segmentation};
+use crate::picture::MAXIMUM_DIMENSION;
+use crate::probabilities::Probabilities;
+
+/// Why bytes are no state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// The bytes do not begin as a state of this form does.
+    #[error("bytes do not begin as a saved state of this version")]
+    Form,
+    /// The bytes end too early.
+    #[error("saved state ends after {0} bytes")]
+    Truncated(usize),
+    /// There are bytes behind the end.
+    #[error("saved state has {0} bytes behind its end")]
+    Excess(usize),
+    /// A field has a value that it cannot have.
+    #[error("saved state has an impossible {0}")]
+    Field(&'static str),
+    /// The content is not what it was when it was saved.
+    #[error("saved state has hash {actual:016x}, not {expected:016x}")]
+    Hash {
+        /// The hash that was saved.
+        expected: u64,
+        /// The hash of what was restored.
+        actual: u64,
+    },
+}
+
+const FORM: [u8; 5] = *b"LSV8\x01";
+
+struct Reader<'a> {
+    rest: &'a [u8],
+    length: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], StateError> {
+        let (bytes, rest) = self.rest.split_at_checked(count).ok_or(StateError::Truncated(self.length))?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], StateError> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(StateError::Truncated(self.length))?;
+        self.rest = rest;
+        Ok(*bytes)
+    }
+
+    fn byte(&mut self) -> Result<u8, StateError> {
+        self.array().map(|[byte]| byte)
+    }
+
+    fn flag(&mut self, field: &'static str) -> Result<bool, StateError> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(StateError::Field(field)),
+        }
+    }
+
+    fn signed<const N: usize>(&mut self) -> Result<[i8; N], StateError> {
+        self.array::<N>().map(|bytes| bytes.map(|byte| byte as i8))
+    }
+}
+
+impl State {
+    /// The state as bytes, about as many as its different reference frames have samples. [`State::from_bytes`] gives it
+    /// back.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let contents = self.contents();
+        let mut frames: Vec<&Frame> = Vec::new();
+        let mut places = [0u8; 3];
+        if let Some(references) = &contents.references {
+            for (place, reference) in places.iter_mut().zip(references.all()) {
+                let known = frames.iter().position(|frame| frame.is(reference));
+                *place = known.unwrap_or(frames.len()) as u8;
+                if known.is_none() {
+                    frames.push(reference);
+                }
+            }
+        }
+        let mut bytes = FORM.to_vec();
+        bytes.extend([contents.shown, contents.references.is_some()].map(u8::from));
+        bytes.extend(contents.parameters());
+        bytes.extend(contents.probabilities.to_bytes());
+        bytes.extend((contents.segment_map.len() as u32).to_le_bytes());
+        bytes.extend(&*contents.segment_map);
+        bytes.extend(places);
+        bytes.push(frames.len() as u8);
+        for frame in frames {
+            for row in frame.rows() {
+                bytes.extend_from_slice(row);
+            }
+        }
+        bytes.extend(self.hash().to_le_bytes());
+        bytes
+    }
+
+    /// The state that [`State::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// If the bytes are not such a state, complete and unchanged. Nothing is allocated beyond a small multiple of their
+    /// length.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, StateError> {
+        let mut reader = Reader { rest: bytes, length: bytes.len() };
+        if reader.array::<5>()? != FORM {
+            return Err(StateError::Form);
+        }
+        let shown = reader.flag("shown flag")?;
+        let has_references = reader.flag("references flag")?;
+        let mut contents = read_parameters(&mut reader)?;
+        contents.shown = shown;
+        contents.probabilities =
+            Probabilities::from_bytes(reader.take(Probabilities::LENGTH)?).ok_or(StateError::Field("probability"))?;
+        let (width, height) = (usize::from(contents.size.width), usize::from(contents.size.height));
+        let macroblocks = width.div_ceil(16) * height.div_ceil(16);
+        let count = u32::from_le_bytes(reader.array()?) as usize;
+        if count != 0 && count != macroblocks {
+            return Err(StateError::Field("segment map size"));
+        }
+        let map = reader.take(count)?;
+        if map.iter().any(|&segment| segment > 3) {
+            return Err(StateError::Field("segment"));
+        }
+        contents.segment_map = Arc::from(map);
+        contents.references = read_references(&mut reader, has_references, width, height)?;
+        let expected = u64::from_le_bytes(reader.array()?);
+        if !reader.rest.is_empty() {
+            return Err(StateError::Excess(reader.rest.len()));
+        }
+        let state = Self::new(contents);
+        let actual = state.hash();
+        if actual == expected { Ok(state) } else { Err(StateError::Hash { expected, actual }) }
+    }
+}
+
+/// The counterpart of [`Contents::parameters`].
+fn read_parameters(reader: &mut Reader<'_>) -> Result<Contents, StateError> {
+    let size = FrameSize {
+        width: u16::from_le_bytes(reader.array()?),
+        height: u16::from_le_bytes(reader.array()?),
+        horizontal_scale: reader.byte()?,
+        vertical_scale: reader.byte()?,
+    };
+    if size.width > MAXIMUM_DIMENSION || size.height > MAXIMUM_DIMENSION {
+        return Err(StateError::Field("size"));
+    }
+    if size.horizontal_scale > 3 || size.vertical_scale > 3 {
+        return Err(StateError::Field("scaling"));
+    }
+    let version = reader.byte()?;
+    if version > 7 {
+        return Err(StateError::Field("version"));
+    }
+    let segmentation = Segmentation {
+        enabled: reader.flag("segmentation flag")?,
+        absolute: reader.flag("segmentation flag")?,
+        quantizers: reader.signed()?,
+        filter_levels: reader.signed()?,
+        ..Segmentation::default()
+    };
+    let loop_filter_deltas = LoopFilterDeltas {
+        enabled: reader.flag("loop filter flag")?,
+        references: reader.signed()?,
+        modes: reader.signed()?,
+    };
+    Ok(Contents {
+        size,
+        version,
+        segmentation,
+        loop_filter_deltas,
+        golden_sign_bias: reader.flag("sign bias")?,
+        altref_sign_bias: reader.flag("sign bias")?,
+        ..Contents::default()
+    })
+}
+
+fn read_references(
+    reader: &mut Reader<'_>,
+    expected: bool,
+    width: usize,
+    height: usize,
+) -> Result<Option<References>, StateError> {
+    let places: [u8; 3] = reader.array()?;
+    let count = reader.byte()?;
+    if !expected {
+        return if count == 0 && places == [0; 3] { Ok(None) } else { Err(StateError::Field("frame count")) };
+    }
+    if !(1..=3).contains(&count) || places.iter().any(|&place| place >= count) {
+        return Err(StateError::Field("frame count"));
+    }
+    if width == 0 || height == 0 {
+        return Err(StateError::Field("size"));
+    }
+    let layout = FrameLayout::new(width, height);
+    let samples = layout.planes.iter().map(|plane| plane.width * plane.height).sum();
+    let frames = (0..count)
+        .map(|_| {
+            // Taken before the buffer is made, so that a buffer is only made for samples that are there.
+            let mut samples = reader.take(samples)?;
+            let mut buffer = FrameBuffer::new(layout);
+            for plane in layout.planes {
+                for row in buffer.samples_mut()[plane.origin..].chunks_mut(plane.stride).take(plane.height) {
+                    let (from, rest) = samples.split_at(plane.width);
+                    row[..plane.width].copy_from_slice(from);
+                    samples = rest;
+                }
+            }
+            Ok(buffer.finish())
+        })
+        .collect::<Result<Vec<_>, StateError>>()?;
+    let [last, golden, altref] = places.map(|place| frames[usize::from(place)].clone());
+    Ok(Some(References { last, golden, altref }))
+}
