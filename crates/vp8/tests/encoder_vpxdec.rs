@@ -65,7 +65,10 @@ fn other_decoders_see_what_the_encoder_reconstructed() {
                     match decoded {
                         Some(decoded) => assert!(
                             decoded == expected,
-                            "{name} differs: {width}x{height}, {content:?}, quantizer {quantizer}, {preset:?}"
+                            "{name} differs: {width}x{height}, {content:?}, quantizer {quantizer}, {preset:?}: {} of {} bytes, the first at {:?}",
+                            decoded.len(),
+                            expected.len(),
+                            decoded.iter().zip(&expected).position(|(a, b)| a != b)
                         ),
                         None => eprintln!("{name} is not installed: not compared"),
                     }

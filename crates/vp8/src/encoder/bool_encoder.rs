@@ -90,7 +90,9 @@ impl BoolEncoder {
 
     /// The bytes, with what the decoder needs to resolve the last boolean.
     pub(crate) fn finish(mut self) -> Vec<u8> {
-        let padding = (8 - self.settled % 8) % 8 + 8;
+        // At least one bit more than the decoder's window holds: ffmpeg takes a partition that is used up to its very
+        // end for one that was cut off.
+        let padding = 16 - self.settled % 8;
         self.low <<= padding;
         self.settled += padding;
         self.flush();
