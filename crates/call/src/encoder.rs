@@ -53,8 +53,6 @@ impl Candidate {
 pub struct Menu {
     /// In the order in which they were coded.
     pub candidates: Vec<Candidate>,
-    /// What the encoder predicted for each of them, bytes.
-    pub predictions: Vec<f64>,
 }
 
 impl Menu {
@@ -72,8 +70,10 @@ impl Menu {
     }
 }
 
+type MenuWork = dyn FnOnce(&dyn MenuRunner) -> Menu + Send;
+
 /// Work that makes a menu; it may run on another thread than the call's.
-pub struct EncodeJob(Box<dyn FnOnce(&dyn MenuRunner) -> Menu + Send>);
+pub struct EncodeJob(Box<MenuWork>);
 
 impl EncodeJob {
     /// A job that does `work`.

@@ -1,33 +1,33 @@
 //! The functional encoder behind the [`FrameEncoder`] seam: a menu of candidates from one named state.
 //!
 //! Salsify's published code offers the quantizers q-17 and q+23 around the last one sent, so that its frames fill a
-//! third to a half of the budget. Here the analysis of the picture predicts the size at each quantizer, a running
-//! correction takes out what the prediction gets wrong, and the menu is centred on the quantizer that fits.
+//! third to a half of the budget. Here a curve of size over quantizer is learned from every candidate coded, and the
+//! menu is centred on the quantizer that should fit.
 
 use std::collections::BTreeMap;
 
 use lockstep_transport::StateId;
 use lockstep_units::ByteCount;
-use lockstep_vp8::{Analysis, Encoded, Parameters, Picture, State};
+use lockstep_vp8::{Analysis, Encoded, MAXIMUM_QUANTIZER, Parameters, Picture, State};
 
 use crate::encoder::{Candidate, EncodeJob, FrameEncoder, Menu, MenuRunner};
+use crate::size_curve::SizeCurve;
 
-/// Share of the budget that the main candidate aims at. Predictions scatter by a few per cent; a frame over the budget
-/// is not sent at all, so aiming at 1 would lose half of them.
-const AIM: f64 = 0.93;
+/// Share of the budget that the main candidate aims at. Predictions scatter; a frame over the budget is not sent at
+/// all, so aiming at 1 would lose half of them.
+const AIM: f64 = 0.9;
 /// A first candidate that fills this share of the budget is good; the second is then a smaller one, for a budget that
 /// shrinks before the decision.
-const GOOD_FILL: f64 = 0.85;
+const GOOD_FILL: f64 = 0.8;
 /// What the smaller candidate aims at.
-const SAFE_AIM: f64 = 0.7;
-/// With both candidates coded at once, the second aims here: what the first overshoots by, it makes up for.
-const PARALLEL_AIM: f64 = 0.8;
-/// Weight of a new frame in the running correction.
-const CORRECTION_WEIGHT: f64 = 0.3;
-/// Bounds of the running correction; a prediction that is off by more says nothing.
-const CORRECTION_BOUNDS: (f64, f64) = (0.2, 5.0);
-/// The largest quantizer index (RFC 6386, section 9.6).
-const LARGEST_QUANTIZER: u8 = 127;
+const SAFE_AIM: f64 = 0.65;
+/// With both candidates coded at once, the first can aim close to the budget, because the second is safely below.
+const PARALLEL_AIMS: (f64, f64) = (0.95, 0.7);
+/// The first key frame of a call is expected to cost so many bits a luma sample at the middle quantizer.
+const FIRST_KEY_FRAME_BITS: f64 = 0.2;
+/// An inter frame is expected to have this share of a key frame's size, until one has been seen.
+const FIRST_INTER_SHARE: f64 = 0.25;
+const MIDDLE_QUANTIZER: u8 = 64;
 
 /// How the two candidates of a menu are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,15 +39,23 @@ pub enum MenuMode {
     Parallel,
 }
 
-/// Real over predicted size, kept apart for key and inter frames.
-#[derive(Debug, Clone, Copy)]
-struct Correction {
-    key: f64,
-    inter: f64,
+/// Sizes over quantizers, kept apart for key and inter frames.
+#[derive(Debug, Clone)]
+struct SizeCurves {
+    key: SizeCurve,
+    inter: SizeCurve,
 }
 
-impl Correction {
-    fn of(&mut self, key_frame: bool) -> &mut f64 {
+impl SizeCurves {
+    fn new(picture: &Picture) -> Self {
+        let size = (picture.width() * picture.height()) as f64 * FIRST_KEY_FRAME_BITS / 8.0;
+        Self {
+            key: SizeCurve::new(MIDDLE_QUANTIZER, size),
+            inter: SizeCurve::new(MIDDLE_QUANTIZER, FIRST_INTER_SHARE * size),
+        }
+    }
+
+    fn of(&mut self, key_frame: bool) -> &mut SizeCurve {
         if key_frame { &mut self.key } else { &mut self.inter }
     }
 }
@@ -58,7 +66,7 @@ pub struct FunctionalEncoder {
     parameters: Parameters,
     mode: MenuMode,
     states: BTreeMap<StateId, State>,
-    correction: Correction,
+    curves: Option<SizeCurves>,
 }
 
 impl FunctionalEncoder {
@@ -66,42 +74,31 @@ impl FunctionalEncoder {
     #[must_use]
     pub fn new(parameters: Parameters, mode: MenuMode) -> Self {
         let states = BTreeMap::from([(StateId::EMPTY, State::default())]);
-        Self { parameters, mode, states, correction: Correction { key: 1.0, inter: 1.0 } }
+        Self { parameters, mode, states, curves: None }
     }
-}
-
-/// The smallest quantizer whose predicted size, corrected, is within `size`; the largest there is if none is.
-fn quantizer_for(analysis: &Analysis, correction: f64, size: f64) -> u8 {
-    let fits = |quantizer: u8| correction * analysis.predict_size(quantizer) as f64 <= size;
-    let (mut low, mut high) = (0, LARGEST_QUANTIZER);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if fits(middle) { high = middle } else { low = middle + 1 }
-    }
-    low
 }
 
 /// Both candidates at once, one at the budget and one safely below.
-fn parallel_menu(analysis: &Analysis, correction: f64, budget: f64, runner: &dyn MenuRunner) -> Vec<Encoded> {
-    let main = quantizer_for(analysis, correction, AIM * budget);
-    let safe = quantizer_for(analysis, correction, PARALLEL_AIM * budget).max((main + 1).min(LARGEST_QUANTIZER));
+fn parallel_menu(analysis: &Analysis, curve: &SizeCurve, budget: f64, runner: &dyn MenuRunner) -> Vec<Encoded> {
+    let main = curve.quantizer_for(PARALLEL_AIMS.0 * budget);
+    let safe = curve.quantizer_for(PARALLEL_AIMS.1 * budget).max(main.saturating_add(1)).min(MAXIMUM_QUANTIZER);
     if safe == main { runner.run(analysis, &[main]) } else { runner.run(analysis, &[main, safe]) }
 }
 
 /// One candidate at the budget, then one that makes up for what it missed.
-fn serial_menu(analysis: &Analysis, correction: f64, budget: f64, runner: &dyn MenuRunner) -> Vec<Encoded> {
-    let main = quantizer_for(analysis, correction, AIM * budget);
+fn serial_menu(analysis: &Analysis, mut curve: SizeCurve, budget: f64, runner: &dyn MenuRunner) -> Vec<Encoded> {
+    let main = curve.quantizer_for(AIM * budget);
     let mut candidates = runner.run(analysis, &[main]);
     let Some(size) = candidates.first().map(|first| first.frame.len() as f64) else { return candidates };
-    let seen = size / (analysis.predict_size(main) as f64).max(1.0);
+    curve.pass_through(main, size);
     let second = if size > budget {
-        quantizer_for(analysis, seen, AIM * budget).max(main.saturating_add(1))
+        curve.quantizer_for(AIM * budget).max(main.saturating_add(1))
     } else if size < GOOD_FILL * budget {
-        quantizer_for(analysis, seen, AIM * budget).min(main.saturating_sub(1))
+        curve.quantizer_for(AIM * budget).min(main.saturating_sub(1))
     } else {
-        quantizer_for(analysis, seen, SAFE_AIM * budget).max(main.saturating_add(1))
+        curve.quantizer_for(SAFE_AIM * budget).max(main.saturating_add(1))
     };
-    if second != main && second <= LARGEST_QUANTIZER {
+    if second != main && second <= MAXIMUM_QUANTIZER {
         candidates.extend(runner.run(analysis, &[second]));
     }
     candidates
@@ -110,36 +107,27 @@ fn serial_menu(analysis: &Analysis, correction: f64, budget: f64, runner: &dyn M
 impl FrameEncoder for FunctionalEncoder {
     fn begin(&mut self, picture: &Picture, source: StateId, budget: ByteCount) -> EncodeJob {
         let state = self.states.get(&source).cloned().unwrap_or_default();
+        let (parameters, mode) = (self.parameters.clone(), self.mode);
+        let mut curves = self.curves.get_or_insert_with(|| SizeCurves::new(picture)).clone();
         let picture = picture.clone();
-        let (parameters, mode, mut correction) = (self.parameters.clone(), self.mode, self.correction);
         EncodeJob::new(move |runner| {
             let analysis = Analysis::new(&state, &picture, &parameters);
-            let correction = *correction.of(analysis.key_frame());
+            let curve = curves.of(analysis.key_frame());
             let encoded = match mode {
-                MenuMode::Serial => serial_menu(&analysis, correction, budget.as_f64(), runner),
-                MenuMode::Parallel => parallel_menu(&analysis, correction, budget.as_f64(), runner),
+                MenuMode::Serial => serial_menu(&analysis, curve.clone(), budget.as_f64(), runner),
+                MenuMode::Parallel => parallel_menu(&analysis, curve, budget.as_f64(), runner),
             };
-            let predictions = encoded.iter().map(|candidate| analysis.predict_size(candidate.quantizer) as f64);
-            let predictions = predictions.collect();
-            let candidates = encoded
-                .into_iter()
-                .map(|Encoded { frame, state, quantizer, key_frame, .. }| Candidate {
-                    frame,
-                    quantizer,
-                    key_frame,
-                    state,
-                })
-                .collect();
-            Menu { candidates, predictions }
+            let candidate =
+                |Encoded { frame, state, quantizer, key_frame, .. }| Candidate { frame, quantizer, key_frame, state };
+            Menu { candidates: encoded.into_iter().map(candidate).collect() }
         })
     }
 
     fn commit(&mut self, mut menu: Menu, choice: Option<usize>) -> Option<(StateId, Candidate)> {
-        for (candidate, &predicted) in menu.candidates.iter().zip(&menu.predictions) {
-            let seen = candidate.size().as_f64() / predicted.max(1.0);
-            let correction = self.correction.of(candidate.key_frame);
-            *correction = (*correction + CORRECTION_WEIGHT * (seen - *correction))
-                .clamp(CORRECTION_BOUNDS.0, CORRECTION_BOUNDS.1);
+        for candidate in &menu.candidates {
+            if let Some(curves) = &mut self.curves {
+                curves.of(candidate.key_frame).learn(candidate.quantizer, candidate.size().as_f64());
+            }
         }
         let chosen = menu.candidates.swap_remove(choice?);
         let name = StateId(chosen.state.hash());

@@ -9,6 +9,7 @@ mod record;
 mod report;
 mod scores;
 mod sending;
+mod size_curve;
 
 pub use encoder::{Candidate, EncodeJob, FrameEncoder, Menu, MenuRunner, SerialMenu};
 pub use functional::{FunctionalEncoder, MenuMode};

@@ -245,10 +245,8 @@ impl ReceivingEnd {
                     });
                 }
                 ReceiverEvent::Hello(format) => self.format = Some(format),
-                ReceiverEvent::Release(state) => {
-                    if state != StateId::EMPTY {
-                        self.states.remove(&state);
-                    }
+                ReceiverEvent::Release(state) if state != StateId::EMPTY => {
+                    self.states.remove(&state);
                 }
                 ReceiverEvent::PeerClosed(_) => self.closed = true,
                 _ => {}

@@ -256,8 +256,7 @@ mod tests {
             .enumerate()
             .map(|(index, displayed)| record(index as u64, displayed))
             .collect();
-        let total =
-            frozen(&records, Timestamp::ZERO, Timestamp::from_millis(700), Duration::from_millis(100));
+        let total = frozen(&records, Timestamp::ZERO, Timestamp::from_millis(700), Duration::from_millis(100));
         assert_eq!(total, Duration::from_millis(510));
     }
 

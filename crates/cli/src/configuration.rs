@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd};
 use lockstep_control::{GracePeriod, InterArrival, SalsifyWindow};
-use lockstep_link::{Link, LinkConfig, QueueLimit, Trace};
+use lockstep_link::{Jitter, JitterDistribution, Link, LinkConfig, LossConfig, QueueConfig, Trace, parse_share};
 use lockstep_media::VideoFormat;
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount};
@@ -31,6 +31,9 @@ pub struct LinkArguments {
     /// Packets that the queue of each direction holds; more are dropped.
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub queue_packets: u32,
+    /// Bytes that each queue holds, instead of packets.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub queue_bytes: Option<u64>,
     /// Propagation delay each way, milliseconds.
     #[arg(long, default_value_t = 20.0, value_parser = milliseconds)]
     pub delay_ms: f64,
@@ -40,7 +43,7 @@ pub struct LinkArguments {
     /// Share of packets lost at random on the reverse link.
     #[arg(long, default_value = "0", value_parser = share)]
     pub reverse_loss: f64,
-    /// Mean of an additional random delay, milliseconds.
+    /// Mean of an additional, exponentially distributed delay, milliseconds; packets stay in order.
     #[arg(long, default_value_t = 0.0, value_parser = milliseconds)]
     pub jitter_ms: f64,
     /// Seed of everything random in the run.
@@ -92,6 +95,16 @@ pub enum GraceArgument {
     LinkIdle,
 }
 
+impl PresetArgument {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RealTime => "real-time",
+            Self::Quality => "quality",
+        }
+    }
+}
+
 impl From<PresetArgument> for Preset {
     fn from(preset: PresetArgument) -> Self {
         match preset {
@@ -103,10 +116,7 @@ impl From<PresetArgument> for Preset {
 
 /// Reads `0.05` or `5%` as a share of one.
 fn share(text: &str) -> Result<f64, String> {
-    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
-    let value = number.trim().parse::<f64>().map_err(|_| format!("`{text}` is neither a share nor a percentage"))?;
-    let share = value / unit;
-    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(format!("`{text}` is not between 0 and 100 %")) }
+    parse_share(text).map_err(|problem| problem.to_string())
 }
 
 /// Reads a time of up to a minute in milliseconds.
@@ -128,9 +138,9 @@ pub fn seconds(text: &str) -> Result<f64, String> {
 /// The trace that `text` names: a file, or a generated one.
 pub fn open_trace(text: &str) -> Result<Trace> {
     if Path::new(text).exists() {
-        Trace::open(text).with_context(|| format!("trace {text}"))
-    } else if text.contains(':') {
-        Trace::from_spec(text).with_context(|| format!("trace {text}"))
+        Trace::open(Path::new(text)).with_context(|| format!("trace {text}"))
+    } else if Trace::is_spec(text) {
+        Ok(Trace::from_spec(text)?)
     } else {
         bail!("trace {text}: no such file, and no generated trace such as constant:500kbps or cellular:mean=3mbps")
     }
@@ -149,16 +159,23 @@ impl LinkArguments {
             None => Trace::constant(REVERSE_CAPACITY),
         };
         let link = |trace, loss, seed| {
-            let mut config = LinkConfig::new(trace);
-            config.queue = QueueLimit::Packets(self.queue_packets as usize);
-            config.propagation_delay = Duration::from_secs_f64(self.delay_ms / 1e3);
-            config.random_loss = loss;
-            config.jitter = Duration::from_secs_f64(self.jitter_ms / 1e3);
-            Link::new(config, seed)
+            let mean = Duration::from_secs_f64(self.jitter_ms / 1e3);
+            let distribution = JitterDistribution::Exponential { mean };
+            let config = LinkConfig {
+                queue: match self.queue_bytes {
+                    Some(bytes) => QueueConfig::drop_tail_bytes(ByteCount::new(bytes)),
+                    None => QueueConfig::drop_tail(self.queue_packets as usize),
+                },
+                delay: Duration::from_secs_f64(self.delay_ms / 1e3),
+                loss: LossConfig { random: loss, ..LossConfig::default() },
+                jitter: (!mean.is_zero()).then_some(Jitter { distribution, reorders: false }),
+                ..LinkConfig::new(trace)
+            };
+            Link::new(config, seed).context("the link")
         };
         Ok((
-            link(self.forward_trace()?, self.loss, self.seed),
-            link(reverse, self.reverse_loss, self.seed.wrapping_add(1)),
+            link(self.forward_trace()?, self.loss, self.seed)?,
+            link(reverse, self.reverse_loss, self.seed.wrapping_add(1))?,
         ))
     }
 }

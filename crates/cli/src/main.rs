@@ -36,6 +36,8 @@ enum Command {
     Receive(commands::live::ReceiveArguments),
     /// Emulate a link between a sender and a receiver.
     Relay(commands::live::RelayArguments),
+    /// Measure the codec beside libvpx.
+    Bench(commands::bench::BenchArguments),
     /// Describe a capacity trace, or convert it to another format.
     Trace(commands::trace::TraceArguments),
 }
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Send(arguments) => commands::live::send(&arguments),
         Command::Receive(arguments) => commands::live::receive(&arguments),
         Command::Relay(arguments) => commands::live::relay(&arguments),
+        Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Trace(arguments) => commands::trace::run(&arguments),
     };
     match result {

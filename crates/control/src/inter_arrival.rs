@@ -85,8 +85,7 @@ impl Estimator for InterArrival {
                 return; // overtaken by a later fragment, whose sample already covered this one's time
             }
             let grace = self.grace(arrival, previous, smallest_delay);
-            let sample =
-                arrival.arrived_at.saturating_since(previous.arrived_at).saturating_sub(grace).as_secs_f64();
+            let sample = arrival.arrived_at.saturating_since(previous.arrived_at).saturating_sub(grace).as_secs_f64();
             self.average_seconds =
                 Some(self.average_seconds.map_or(sample, |average| ALPHA * sample + (1.0 - ALPHA) * average));
         }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use lockstep_call::{DecodeJob, DecodeOutcome, Display, DisplayRecord, ReceivingEnd};
-use lockstep_media::Sink;
+use lockstep_media::{FrameRate, Sink, SinkError, VideoFormat};
 use lockstep_units::Timestamp;
 
 use crate::LiveError;
@@ -32,13 +32,36 @@ pub struct Shown {
     pub captured_at: Timestamp,
 }
 
+/// Shows what comes until the call is over.
+fn show(
+    displays: &mpsc::Receiver<(Display, VideoFormat)>,
+    open_sink: impl FnOnce(VideoFormat) -> Result<Box<dyn Sink>, SinkError>,
+) -> Result<(), SinkError> {
+    let Ok((first, format)) = displays.recv() else { return Ok(()) };
+    let mut sink = open_sink(format)?;
+    sink.show(&first.picture, &first.payload)?;
+    for (display, _) in displays {
+        sink.show(&display.picture, &display.payload)?;
+    }
+    sink.finish()
+}
+
 /// What one live receiver is told.
 pub struct ReceiverOptions {
     /// Give up when nothing at all came for this long; none means wait for ever.
     pub idle_limit: Option<Duration>,
 }
 
-/// Receives one call on `socket` and shows it on `sink` until the sender closes it. `shown` hears of each picture as it
+/// The format of a picture that a call shows, with the frame rate that its sender announced.
+fn format_of(display: &Display, announced: Option<lockstep_transport::VideoFormat>) -> VideoFormat {
+    let frame_rate = announced
+        .and_then(|format| FrameRate::new(format.frame_rate_numerator, format.frame_rate_denominator))
+        .unwrap_or_default();
+    VideoFormat { width: display.picture.width(), height: display.picture.height(), frame_rate }
+}
+
+/// Receives one call on `socket` and shows it until the sender closes it, on the sink that `open_sink` opens once the
+/// first picture tells its size. `shown` hears of each picture as it
 /// is displayed; a picture counts as displayed when it is handed to the sink.
 ///
 /// # Errors
@@ -46,14 +69,14 @@ pub struct ReceiverOptions {
 pub fn receive(
     mut call: ReceivingEnd,
     socket: &UdpSocket,
-    mut sink: Box<dyn Sink>,
+    open_sink: impl FnOnce(VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send + 'static,
     options: &ReceiverOptions,
     mut shown: impl FnMut(&Shown),
 ) -> Result<ReceivingEnd, LiveError> {
     let clock = Clock::start();
     let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
     let (jobs, to_decode) = mpsc::channel::<DecodeJob>();
-    let (pictures, to_show) = mpsc::sync_channel::<Display>(4);
+    let (pictures, to_show) = mpsc::sync_channel::<(Display, VideoFormat)>(4);
     let _reader = Reader::spawn(socket, clock, events.clone(), Event::Datagram).map_err(LiveError::Socket)?;
     let from_decoder = events.clone();
     let _decoder = thread::spawn(move || {
@@ -65,13 +88,7 @@ pub fn receive(
     });
     let from_sink = events;
     let sink_thread = thread::spawn(move || {
-        for display in to_show {
-            if let Err(error) = sink.show(&display.picture, &display.payload) {
-                let _ = from_sink.send(Event::SinkFailed(error.to_string()));
-                return;
-            }
-        }
-        if let Err(error) = sink.finish() {
+        if let Err(error) = show(&to_show, open_sink) {
             let _ = from_sink.try_send(Event::SinkFailed(error.to_string()));
         }
     });
@@ -121,7 +138,8 @@ pub fn receive(
                         },
                         captured_at: display.captured_at,
                     });
-                    let _ = pictures.send(display); // a sink that is gone has said why
+                    let format = format_of(&display, call.format());
+                    let _ = pictures.send((display, format)); // a sink that is gone has said why
                 }
             }
             Ok(Event::SinkFailed(reason)) => break Err(LiveError::Sink(reason)),

@@ -91,8 +91,7 @@ impl Relay {
         let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
         let _from_sender =
             Reader::spawn(listen, clock, events.clone(), Event::FromSender).map_err(LiveError::Socket)?;
-        let _from_receiver =
-            Reader::spawn(&outward, clock, events, Event::FromReceiver).map_err(LiveError::Socket)?;
+        let _from_receiver = Reader::spawn(&outward, clock, events, Event::FromReceiver).map_err(LiveError::Socket)?;
 
         let mut sender: Option<SocketAddr> = None;
         let mut started_at: Option<Timestamp> = None;
@@ -117,7 +116,7 @@ impl Relay {
             if wall >= next_status {
                 next_status = wall + STATUS_INTERVAL;
                 let elapsed = now.saturating_since(Timestamp::ZERO);
-                if !keep_going(&RelayStatus { elapsed, forward: forward.statistics().clone() }) {
+                if !keep_going(&RelayStatus { elapsed, forward: *forward.statistics() }) {
                     break;
                 }
             }
@@ -144,11 +143,6 @@ impl Relay {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        Ok(Self {
-            started_at,
-            series,
-            forward: forward.statistics().clone(),
-            reverse: reverse.statistics().clone(),
-        })
+        Ok(Self { started_at, series, forward: *forward.statistics(), reverse: *reverse.statistics() })
     }
 }

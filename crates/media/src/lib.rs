@@ -5,6 +5,7 @@
 //! either from what a person typed. Neither reads a clock: whoever drives them paces them, see [`Source::is_live`].
 #![forbid(unsafe_code)]
 
+mod bjontegaard;
 mod clip;
 mod colour;
 mod format;
@@ -14,6 +15,7 @@ mod sink;
 mod source;
 mod y4m;
 
+pub use bjontegaard::{RateCurveError, RatePoint, bjontegaard_delta_rate};
 pub use clip::{ClipError, GeneratedClip};
 pub use format::{FormatError, FrameRate, VideoFormat};
 pub use ivf::{IvfError, IvfFrame, IvfHeader, IvfReader, IvfWriter};

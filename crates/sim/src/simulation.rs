@@ -42,7 +42,6 @@ pub struct SimulationOptions {
 }
 
 /// A finished simulation.
-#[derive(Debug)]
 pub struct SimulationResult {
     /// One record a captured frame.
     pub records: Vec<FrameRecord>,
@@ -151,9 +150,8 @@ impl Simulation {
             }
             self.step()?;
         }
-        let length = source_end.map_or(self.options.length, |at| {
-            self.options.length.min(at.saturating_since(Timestamp::ZERO))
-        });
+        let length =
+            source_end.map_or(self.options.length, |at| self.options.length.min(at.saturating_since(Timestamp::ZERO)));
         Ok(self.finish(length, frame_interval))
     }
 
@@ -182,15 +180,12 @@ impl Simulation {
         if self.receiver.poll_timeout().is_some_and(|at| at <= now) {
             self.receiver.handle_timeout(now);
         }
-        if self.encoding.is_none() {
-            if let Some(job) = self.sender.poll_encode(now) {
-                self.encoding = Some((now + self.options.encode_time, job.run(&SerialMenu)));
-            }
+        // Either gives no job while one is under way.
+        if let Some(job) = self.sender.poll_encode(now) {
+            self.encoding = Some((now + self.options.encode_time, job.run(&SerialMenu)));
         }
-        if self.decoding.is_none() {
-            if let Some(job) = self.receiver.poll_decode() {
-                self.decoding = Some((now + self.options.decode_time, job.run()));
-            }
+        if let Some(job) = self.receiver.poll_decode() {
+            self.decoding = Some((now + self.options.decode_time, job.run()));
         }
         while let Some(datagram) = self.sender.poll_transmit(now) {
             self.recorder.sent(now, carried(&datagram));
@@ -228,19 +223,18 @@ impl Simulation {
     fn finish(self, length: Duration, frame_interval: Duration) -> SimulationResult {
         let mut records = self.sender.records().to_vec();
         merge_displays(&mut records, &self.displays);
-        let trace = self.forward.trace();
         let link = LinkUse {
             delivered: self.recorder.received_within(length),
-            capacity: trace.bytes_between(Timestamp::ZERO, Timestamp::ZERO + length),
+            capacity: self.forward.capacity_between(Timestamp::ZERO, Timestamp::ZERO + length),
         };
         let scores = score(&records, Timestamp::ZERO, length, frame_interval, link);
-        let series = self.recorder.finish(length, |from, to| trace.bytes_between(from, to));
+        let series = self.recorder.finish(length, |from, to| self.forward.capacity_between(from, to));
         SimulationResult {
             records,
             scores,
             series,
-            forward: self.forward.statistics().clone(),
-            reverse: self.reverse.statistics().clone(),
+            forward: *self.forward.statistics(),
+            reverse: *self.reverse.statistics(),
             sender: self.sender,
             receiver: self.receiver,
         }

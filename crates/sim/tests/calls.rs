@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_call::{FunctionalEncoder, MenuMode, Outcome, ReceivingEnd, SendingEnd};
 use lockstep_control::{GracePeriod, InterArrival, SalsifyWindow};
-use lockstep_link::{Link, LinkConfig, QueueLimit, Trace};
+use lockstep_link::{Jitter, JitterDistribution, Link, LinkConfig, LossConfig, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
 use lockstep_sim::{Simulation, SimulationOptions, SimulationResult};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
@@ -43,12 +43,14 @@ impl Plan {
     }
 
     fn link(&self, trace: &str, loss: f64, seed: u64) -> Link<Vec<u8>> {
-        let mut config = LinkConfig::new(Trace::from_spec(trace).expect("the plan's trace is valid"));
-        config.queue = QueueLimit::Packets(256);
-        config.propagation_delay = Duration::from_millis(20);
-        config.random_loss = loss;
-        config.jitter = self.jitter;
-        Link::new(config, seed)
+        let config = LinkConfig {
+            delay: Duration::from_millis(20),
+            loss: LossConfig { random: loss, ..LossConfig::default() },
+            jitter: (!self.jitter.is_zero())
+                .then_some(Jitter { distribution: JitterDistribution::Uniform { most: self.jitter }, reorders: true }),
+            ..LinkConfig::new(Trace::from_spec(trace).expect("the plan's trace is valid"))
+        };
+        Link::new(config, seed).expect("the plan's link is valid")
     }
 
     fn run(&self) -> SimulationResult {

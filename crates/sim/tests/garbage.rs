@@ -19,8 +19,7 @@ fn run(mut disturb: impl FnMut(Timestamp, &mut SendingEnd, &mut ReceivingEnd, &[
     let payload = ByteCount::new(transport.payload as u64);
     let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::Serial);
     let mut sender = SendingEnd::new(transport, Box::new(SalsifyWindow::new(payload)), Box::new(encoder));
-    let mut receiver =
-        ReceivingEnd::new(ReceiverConfig::default(), Box::new(InterArrival::new(GracePeriod::LinkIdle)));
+    let mut receiver = ReceivingEnd::new(ReceiverConfig::default(), Box::new(InterArrival::new(GracePeriod::LinkIdle)));
     let clip = GeneratedClip::new(VideoFormat { width: 64, height: 48, ..VideoFormat::default() }, 1).expect("valid");
     let mut shown = Vec::new();
     let (mut to_receiver, mut to_sender) = (Vec::new(), Vec::new());

@@ -165,7 +165,7 @@ pub struct InFlight {
 }
 
 /// What a [`Sender`](crate::Sender) counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct SenderStatistics {
     /// Datagrams of any kind and quality that came.
     pub datagrams: u64,

@@ -11,7 +11,10 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use lockstep_call::{mean, quantile};
-use lockstep_media::{IvfReader, RatePoint, SourceOptions, VideoFormat, Y4mWriter, bjontegaard_delta_rate, open_source, psnr, ssim, ssim_db};
+use lockstep_media::{
+    IvfReader, RatePoint, SourceOptions, VideoFormat, Y4mWriter, bjontegaard_delta_rate, open_source, psnr, ssim,
+    ssim_db,
+};
 use lockstep_vp8::{Analysis, Parameters, Picture, State, decode, encode};
 
 use crate::configuration::PresetArgument;
@@ -166,7 +169,8 @@ fn encode_ours(clip: &Clip, parameters: &Parameters) -> (Vec<Vec<u8>>, f64) {
 /// The figure in front of `unit` in the last of libvpx's progress lines.
 fn figure_before(text: &str, unit: &str) -> Option<f64> {
     let at = text.rfind(unit)?;
-    let number = text[..at].trim_end().rsplit(|character: char| character.is_whitespace() || character == '(').next()?;
+    let number =
+        text[..at].trim_end().rsplit(|character: char| character.is_whitespace() || character == '(').next()?;
     number.parse().ok()
 }
 
@@ -321,9 +325,8 @@ impl EncoderResult {
     }
 
     fn compare(&self, anchor: &Self, speed_ratio: f64) -> Comparison {
-        let delta = |theirs: &[f64], ours: &[f64]| {
-            bjontegaard_delta_rate(&anchor.points(theirs), &self.points(ours)).ok()
-        };
+        let delta =
+            |theirs: &[f64], ours: &[f64]| bjontegaard_delta_rate(&anchor.points(theirs), &self.points(ours)).ok();
         Comparison {
             against: anchor.name.clone(),
             bd_rate_psnr: delta(&anchor.psnr_db, &self.psnr_db),

@@ -170,8 +170,8 @@ impl Display {
     fn line(&mut self, status: &RelayStatus, capacity: Bitrate) -> String {
         let elapsed = status.elapsed.saturating_sub(self.at);
         if elapsed >= Duration::from_millis(150) {
-            self.rate = Bitrate::mean(status.forward.delivered_bytes.saturating_sub(self.delivered), elapsed);
-            (self.delivered, self.at) = (status.forward.delivered_bytes, status.elapsed);
+            self.rate = Bitrate::mean(status.forward.delivered.bytes.saturating_sub(self.delivered), elapsed);
+            (self.delivered, self.at) = (status.forward.delivered.bytes, status.elapsed);
         }
         let delay = lockstep_call::mean(self.delays_ms.make_contiguous());
         format!(

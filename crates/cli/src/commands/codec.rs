@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use md5::{Digest, Md5};
 
-use lockstep_media::{FrameRate, IvfReader, IvfWriter, VideoFormat, Y4mReader, Y4mWriter};
+use lockstep_media::{IvfReader, IvfWriter, VideoFormat, Y4mReader, Y4mWriter};
 use lockstep_vp8::{Parameters, State, decode as decode_frame, encode as encode_picture};
 
 use crate::configuration::PresetArgument;
@@ -81,7 +81,7 @@ pub fn encode(arguments: &EncodeArguments) -> Result<()> {
 pub fn decode(arguments: &DecodeArguments) -> Result<()> {
     let input = || format!("{}", arguments.input.display());
     let mut frames = IvfReader::new(open(&arguments.input)?).with_context(input)?;
-    let rate = FrameRate { numerator: frames.header().rate, denominator: frames.header().scale };
+    let frame_rate = frames.header().format.frame_rate;
     let stem = arguments.input.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let mut output: Option<Y4mWriter<BufWriter<File>>> = None;
     let mut printed = BufWriter::new(stdout().lock());
@@ -120,7 +120,7 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
         let writer = match &mut output {
             Some(writer) => writer,
             None => {
-                let format = VideoFormat { width: picture.width(), height: picture.height(), frame_rate: rate };
+                let format = VideoFormat { width: picture.width(), height: picture.height(), frame_rate };
                 output.insert(Y4mWriter::new(create(path)?, format)?)
             }
         };

@@ -193,7 +193,7 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
         println!();
     }
     if let Some(path) = &arguments.log {
-        write_json(path, &SenderLog { records: call.records().to_vec(), counters: counters(call.statistics()) })?;
+        write_json(path, &SenderLog { records: call.records().to_vec(), counters: counters(&call.statistics()) })?;
     }
     Ok(())
 }
@@ -220,24 +220,25 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     }
     let options = ReceiverOptions { idle_limit: arguments.idle_seconds.map(Duration::from_secs_f64) };
     let mut log = ReceiverLog::default();
-    let call =
-        lockstep_live::receive(arguments.control.receiving_end(), &socket, open_sink(&arguments.sink)?, &options, |shown| {
-            if arguments.log.is_some() {
-                log.displays.push(shown.record);
-            }
-            let frame = shown.record.frame;
-            let delay_ms = shown.record.displayed_at.saturating_since(shown.captured_at).as_secs_f64() * 1e3;
-            match arguments.status {
-                StatusArgument::None => {}
-                StatusArgument::Json => say(&StatusLine::Showing { frame, delay_ms }),
-                StatusArgument::Line => rewrite(&format!("frame {frame}   delay {delay_ms:.0} ms")),
-            }
-        })?;
+    let sink = arguments.sink.clone();
+    let open = move |format| open_sink(&sink, format);
+    let call = lockstep_live::receive(arguments.control.receiving_end(), &socket, open, &options, |shown| {
+        if arguments.log.is_some() {
+            log.displays.push(shown.record);
+        }
+        let frame = shown.record.frame;
+        let delay_ms = shown.record.displayed_at.saturating_since(shown.captured_at).as_secs_f64() * 1e3;
+        match arguments.status {
+            StatusArgument::None => {}
+            StatusArgument::Json => say(&StatusLine::Showing { frame, delay_ms }),
+            StatusArgument::Line => rewrite(&format!("frame {frame}   delay {delay_ms:.0} ms")),
+        }
+    })?;
     if arguments.status == StatusArgument::Line {
         println!();
     }
     if let Some(path) = &arguments.log {
-        log.counters = counters(call.statistics());
+        log.counters = counters(&call.statistics());
         log.decoder = counters(&call.counts());
         write_json(path, &log)?;
     }
@@ -258,8 +259,8 @@ pub fn relay(arguments: &RelayArguments) -> Result<()> {
         rewrite(&format!(
             "{:.0} s   capacity {capacity}   {} delivered   {} dropped",
             status.elapsed.as_secs_f64(),
-            status.forward.delivered_packets,
-            status.forward.dropped_packets()
+            status.forward.delivered.packets,
+            status.forward.dropped_by_queue.packets + status.forward.lost().packets
         ));
         true
     })?;

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub mod bench;
 pub mod call;
 pub mod codec;
 pub mod compare;
@@ -12,12 +13,21 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The whole-number fields of a structure of counters, by name.
+/// The whole-number fields of a structure of counters, by name; those of a structure within it as `outer_inner`.
 pub fn counters(counters: &impl Serialize) -> BTreeMap<String, u64> {
-    match serde_json::to_value(counters) {
-        Ok(Value::Object(fields)) => {
-            fields.into_iter().filter_map(|(name, value)| Some((name, value.as_u64()?))).collect()
+    fn collect(prefix: &str, value: Value, into: &mut BTreeMap<String, u64>) {
+        if let Value::Object(fields) = value {
+            for (name, value) in fields {
+                let name = if prefix.is_empty() { name } else { format!("{prefix}_{name}") };
+                collect(&name, value, into);
+            }
+        } else if let Some(count) = value.as_u64() {
+            into.insert(prefix.to_owned(), count);
         }
-        _ => BTreeMap::new(),
     }
+    let mut named = BTreeMap::new();
+    if let Ok(value) = serde_json::to_value(counters) {
+        collect("", value, &mut named);
+    }
+    named
 }

@@ -49,7 +49,8 @@ pub struct SimulateArguments {
 
 /// Runs the simulation that `arguments` describes.
 pub fn simulate(arguments: &SimulateArguments) -> Result<SimulationResult> {
-    let mut source = open_source(&arguments.clip, &SourceOptions { seed: arguments.link.seed, ..SourceOptions::default() })?;
+    let mut source =
+        open_source(&arguments.clip, &SourceOptions { seed: arguments.link.seed, ..SourceOptions::default() })?;
     let (forward, reverse) = arguments.link.links()?;
     let length = Duration::from_secs_f64(arguments.seconds);
     let options = SimulationOptions {
@@ -80,8 +81,8 @@ pub fn report(arguments: &SimulateArguments, result: &SimulationResult) -> CallR
         config: arguments.clone(),
         scores: result.scores.clone(),
         counters: [
-            ("sender".to_owned(), counters(result.sender.statistics())),
-            ("receiver".to_owned(), counters(result.receiver.statistics())),
+            ("sender".to_owned(), counters(&result.sender.statistics())),
+            ("receiver".to_owned(), counters(&result.receiver.statistics())),
             ("decoder".to_owned(), counters(&result.receiver.counts())),
             ("link".to_owned(), counters(&result.forward)),
             ("reverse_link".to_owned(), counters(&result.reverse)),

@@ -15,19 +15,21 @@ use crate::progress::make_parent;
 /// What `lockstep trace` is told.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Generated traces:
-  constant:500kbps                         always the same
-  constant:500kbps,outage=10s+1s           nothing passes from 10 s on for 1 s
-  ramp:from=500kbps,to=5mbps,time=30s      from one rate to another
-  on-off:rate=2mbps,on=5s,off=1s,seed=1    exponential times on and off
-  poisson:570kbps,seed=1                   delivery opportunities of a Poisson process
-  cellular:mean=4mbps,seed=1               a Markov chain of rates, like a cellular link")]
+  constant:500kbps                    always the same
+  constant:500kbps,outage=10s+1s      nothing passes from 10 s on for 1 s
+  steps:1mbps@40s/2.5mbps@20s         one rate after another
+  ramp:100kbps-5mbps,duration=30s     from one rate to another
+  onoff:500kbps,on=1s,off=5s          exponential times on and off
+  poisson:570kbps,seed=1              delivery opportunities of a Poisson process
+  cellular:mean=4mbps,seed=1          a Markov chain of rates, like a cellular link
+All take outage=START+LENGTH, loss=, delay=, jitter= and end=repeat|hold.")]
 pub struct TraceArguments {
     /// A trace file, or a generated trace.
     trace: String,
     /// Write it to this file: mahimahi for .up, .down and .trace, AlphaRTC for .json, seconds and Mb/s for .csv.
     #[arg(long)]
     output: Option<PathBuf>,
-    /// How much of the trace is described and written; one period of it if not given.
+    /// How much of the trace is described; one period of it if not given.
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
     /// Width of the intervals of .json and .csv, milliseconds.
@@ -43,16 +45,11 @@ const COLUMNS: u32 = 72;
 /// `lockstep trace`.
 pub fn run(arguments: &TraceArguments) -> Result<()> {
     let trace = open_trace(&arguments.trace)?;
-    let length = arguments
-        .seconds
-        .map(Duration::from_secs_f64)
-        .or_else(|| trace.period())
-        .unwrap_or(Duration::from_secs(60));
+    let length = arguments.seconds.map_or_else(|| trace.period(), Duration::from_secs_f64);
     let start = Timestamp::ZERO;
     let column = length / COLUMNS;
-    let rates: Vec<Bitrate> = (0..COLUMNS)
-        .map(|index| trace.mean_capacity(start + column * index, start + column * (index + 1)))
-        .collect();
+    let rates: Vec<Bitrate> =
+        (0..COLUMNS).map(|index| trace.mean_capacity(start + column * index, start + column * (index + 1))).collect();
     let most = rates.iter().copied().max().unwrap_or(Bitrate::ZERO);
     let drawing: String = rates
         .iter()
@@ -74,9 +71,9 @@ pub fn run(arguments: &TraceArguments) -> Result<()> {
     let Some(path) = &arguments.output else { return Ok(()) };
     let interval = Duration::from_secs_f64(arguments.interval_ms / 1e3);
     let text = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("up" | "down" | "trace") => trace.to_mahimahi(length)?,
-        Some("json") => trace.to_alphartc_json(length, interval)?,
-        Some("csv") => trace.to_csv(length, interval)?,
+        Some("up" | "down" | "trace") => trace.to_mahimahi()?,
+        Some("json") => trace.to_alphartc_json(interval)?,
+        Some("csv") => trace.to_csv(interval)?,
         _ => bail!("{}: the name must end in .up, .down, .trace, .json or .csv", path.display()),
     };
     make_parent(path)?;

@@ -1,0 +1,119 @@
+//! How large a frame becomes at each quantizer, learned from the frames that were coded.
+//!
+//! Frame size falls with the quantizer, but by no fixed law: where the step passes the camera's noise a frame shrinks
+//! tenfold within a few indices. The curve is therefore kept point by point and bent to what is seen; two candidates a
+//! picture show both its height and its slope where they matter.
+
+use lockstep_vp8::MAXIMUM_QUANTIZER;
+
+const POINTS: usize = MAXIMUM_QUANTIZER as usize + 1;
+
+/// Share of an error that moves the whole curve: a picture with more motion is larger at every quantizer.
+const COMMON_SHARE: f64 = 0.5;
+/// Share of an error that bends the curve around the point seen, falling off over [`REACH`] indices.
+const LOCAL_SHARE: f64 = 0.4;
+/// Distance at which the bend has fallen to three fifths.
+const REACH: f64 = 6.0;
+/// A curve falls by at least this much from one quantizer to the next, as a natural logarithm: it stays invertible.
+const LEAST_FALL: f64 = 0.002;
+/// Sizes below this are all headers and say nothing of the curve, bytes.
+const LEAST_SIZE: f64 = 64.0;
+
+/// Natural logarithm of the expected size, bytes, by quantizer.
+#[derive(Debug, Clone)]
+pub(crate) struct SizeCurve {
+    logarithms: [f64; POINTS],
+}
+
+impl SizeCurve {
+    /// A curve through `size` bytes at `quantizer` that falls by `per_octave` when the step doubles. The step doubles
+    /// about every 20 indices of VP8's table (RFC 6386, section 14.1).
+    pub(crate) fn new(quantizer: u8, size: f64) -> Self {
+        const FALL: f64 = 0.04;
+        let height = libm::log(size.max(LEAST_SIZE));
+        let logarithms = std::array::from_fn(|index| height - FALL * (index as f64 - f64::from(quantizer)));
+        Self { logarithms }
+    }
+
+    /// Expected size at `quantizer`, bytes.
+    pub(crate) fn size_at(&self, quantizer: u8) -> f64 {
+        libm::exp(self.logarithms[usize::from(quantizer.min(MAXIMUM_QUANTIZER))])
+    }
+
+    /// The smallest quantizer whose expected size is within `size` bytes; the largest there is if none is.
+    pub(crate) fn quantizer_for(&self, size: f64) -> u8 {
+        let wanted = libm::log(size.max(1.0));
+        let index = self.logarithms.partition_point(|&logarithm| logarithm > wanted);
+        index.min(POINTS - 1) as u8
+    }
+
+    /// A frame at `quantizer` turned out to have `size` bytes.
+    pub(crate) fn learn(&mut self, quantizer: u8, size: f64) {
+        self.bend(quantizer, size, COMMON_SHARE, LOCAL_SHARE);
+    }
+
+    /// The same where the frame is of the very picture that comes next: the curve passes through the point.
+    pub(crate) fn pass_through(&mut self, quantizer: u8, size: f64) {
+        self.bend(quantizer, size, COMMON_SHARE, 1.0 - COMMON_SHARE);
+    }
+
+    fn bend(&mut self, quantizer: u8, size: f64, common: f64, local: f64) {
+        let seen = usize::from(quantizer.min(MAXIMUM_QUANTIZER));
+        let error = libm::log(size.max(LEAST_SIZE)) - self.logarithms[seen];
+        for (index, logarithm) in self.logarithms.iter_mut().enumerate() {
+            let distance = (index as f64 - seen as f64) / REACH;
+            *logarithm += error * (common + local * libm::exp(-0.5 * distance * distance));
+        }
+        // What was just seen stays; its neighbours give way.
+        for index in seen + 1..POINTS {
+            self.logarithms[index] = self.logarithms[index].min(self.logarithms[index - 1] - LEAST_FALL);
+        }
+        for index in (0..seen).rev() {
+            self.logarithms[index] = self.logarithms[index].max(self.logarithms[index + 1] + LEAST_FALL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Size of a picture with noise: a cliff around quantizer 12, gentle on both sides.
+    fn noisy(quantizer: u8) -> f64 {
+        let quantizer = f64::from(quantizer);
+        let cliff = 1.0 / (1.0 + libm::exp((quantizer - 12.0) / 1.5));
+        60_000.0 * libm::exp(-0.03 * quantizer) * (0.04 + 0.96 * cliff)
+    }
+
+    #[test]
+    fn it_finds_the_quantizer_for_a_size_beside_a_cliff() {
+        let mut curve = SizeCurve::new(40, 5_000.0);
+        let wanted = 6_000.0;
+        for _ in 0..20 {
+            let quantizer = curve.quantizer_for(wanted);
+            curve.learn(quantizer, noisy(quantizer));
+            let second = (quantizer + 3).min(127);
+            curve.learn(second, noisy(second));
+        }
+        let size = noisy(curve.quantizer_for(wanted));
+        assert!(size <= 1.15 * wanted && size >= 0.5 * wanted, "{size}");
+    }
+
+    proptest! {
+        #[test]
+        fn it_always_falls_and_passes_through_what_was_seen(
+            seen in proptest::collection::vec((0u8..128, 1.0f64..1e7), 1..40),
+        ) {
+            let mut curve = SizeCurve::new(64, 10_000.0);
+            for (quantizer, size) in seen {
+                curve.pass_through(quantizer, size);
+                let there = curve.size_at(quantizer);
+                prop_assert!((there / size.max(LEAST_SIZE) - 1.0).abs() < 1e-6, "{there} {size}");
+                for pair in curve.logarithms.windows(2) {
+                    prop_assert!(pair[0] > pair[1]);
+                }
+            }
+        }
+    }
+}
