@@ -279,17 +279,23 @@ impl Analysis {
             return still;
         }
         let expected = median(left, above, above_right);
-        let weigh = |x: i32, y: i32| BIT_WEIGHT * bits_between((x, y), expected);
+        let weigh = |(x, y): (i32, i32)| BIT_WEIGHT * bits_between((x, y), expected);
         let start = (4 * found.displacement.x, 4 * found.displacement.y);
-        let start_satd = satd_at(vector(start));
-        let ((x, y), cost) = refine(start, start_satd + weigh(start.0, start.1), |candidate| {
-            satd_at(vector(candidate)) + weigh(candidate.0, candidate.1)
-        });
-        let satd = cost - weigh(x, y);
+        let (best, satd) = if self.preset == Preset::Quality {
+            let start_cost = satd_at(vector(start)) + weigh(start);
+            let (best, cost) =
+                refine(start, start_cost, |candidate| satd_at(vector(candidate)) + weigh(candidate));
+            (best, cost - weigh(best))
+        } else {
+            let (best, _) = refine(start, found.sad + weigh(start), |candidate| {
+                search.sad_between(candidate) + weigh(candidate)
+            });
+            (best, satd_at(vector(best)))
+        };
         if zero_satd <= satd + 4 * BIT_WEIGHT {
             still
         } else {
-            ReferenceMotion { vector: vector((x, y)), satd, zero_satd }
+            ReferenceMotion { vector: vector(best), satd, zero_satd }
         }
     }
 
@@ -307,8 +313,13 @@ impl Analysis {
             let source = self.source.planes[0].at(x, y);
             let mut prediction = [0u8; 64];
             let mut cost_at = |candidate: (i32, i32)| {
-                predict_luma::<8, 8>(reference, x, y, vector(candidate), &mut prediction, 8);
-                satd::<8, 8>(source, stride, &prediction, 8) + BIT_WEIGHT * bits_between(candidate, whole_vector)
+                let error = if self.preset == Preset::Quality {
+                    predict_luma::<8, 8>(reference, x, y, vector(candidate), &mut prediction, 8);
+                    satd::<8, 8>(source, stride, &prediction, 8)
+                } else {
+                    search.sad_between(candidate)
+                };
+                error + BIT_WEIGHT * bits_between(candidate, whole_vector)
             };
             let unsplit = (i32::from(whole_vector.x), i32::from(whole_vector.y));
             let unsplit_cost = cost_at(unsplit);

@@ -1,6 +1,7 @@
 //! Motion search: where in a reference a block of the picture is found again.
 
 use super::distortion::sad;
+use super::inter_prediction::interpolate_roughly;
 
 /// Whole samples to the right and down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -71,6 +72,17 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
     pub(crate) fn sad_at(&self, d: Displacement) -> u32 {
         let start = self.origin as isize + d.y as isize * self.reference_stride as isize + d.x as isize;
         sad::<W, H>(self.source, self.source_stride, &self.reference[start as usize..], self.reference_stride)
+    }
+
+    /// Roughly the sum of absolute differences at a vector in quarter samples, a sample or less outside the bounds.
+    #[inline]
+    pub(crate) fn sad_between(&self, (x, y): (i32, i32)) -> u32 {
+        let mut block = [0u8; 256];
+        let start = self.origin as isize + (y >> 2) as isize * self.reference_stride as isize + (x >> 2) as isize;
+        let fractions = ((x & 3) as u16, (y & 3) as u16);
+        let (reference, stride) = (self.reference, self.reference_stride);
+        interpolate_roughly::<W, H>(reference, stride, start as usize, fractions, &mut block);
+        sad::<W, H>(self.source, self.source_stride, &block, W)
     }
 
     /// Roughly the cost of coding a displacement, in units of SAD: the length of the two components' codes.
