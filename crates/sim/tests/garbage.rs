@@ -35,7 +35,6 @@ fn run(mut disturb: impl FnMut(Timestamp, &mut SendingEnd, &mut ReceivingEnd, &[
         sender.handle_timeout(now);
         receiver.handle_timeout(now);
         while let Some(datagram) = sender.poll_transmit(now) {
-            disturb(now, &mut sender, &mut receiver, &datagram);
             to_receiver.push((step + 10, datagram));
         }
         for (_, datagram) in to_receiver.extract_if(.., |(due, _)| *due <= step) {
