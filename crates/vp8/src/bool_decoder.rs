@@ -19,9 +19,11 @@ impl<'a> BoolDecoder<'a> {
         decoder
     }
 
+    /// A decoder with at least one byte more, be it a zero. By value, so that a decoder on the stack can live in
+    /// registers.
     #[cold]
     #[inline(never)]
-    fn fill_slowly(&mut self) {
+    fn filled_slowly(mut self) -> Self {
         while self.bits < 0 {
             let byte = match self.input.split_first() {
                 Some((&byte, rest)) => {
@@ -33,6 +35,7 @@ impl<'a> BoolDecoder<'a> {
             self.value = self.value << 8 | u64::from(byte);
             self.bits += 8;
         }
+        self
     }
 
     #[inline(always)]
@@ -42,7 +45,7 @@ impl<'a> BoolDecoder<'a> {
             self.bits += 32;
             self.input = rest;
         } else {
-            self.fill_slowly();
+            *self = self.clone().filled_slowly();
         }
     }
 

@@ -195,11 +195,8 @@ pub(crate) fn succeed(
     segment_map: Arc<[u8]>,
 ) -> State {
     let references = update_references(before.references.as_ref(), &header.references, &decoded);
-    let probabilities = if header.refresh_entropy {
-        header.probabilities
-    } else {
-        inherit(before, tag.key_frame).probabilities
-    };
+    let probabilities =
+        if header.refresh_entropy { header.probabilities } else { inherit(before, tag.key_frame).probabilities };
     let writes_map = header.segmentation.enabled && header.segmentation.update_map;
     let segment_map = if tag.key_frame && !writes_map { Arc::default() } else { segment_map };
     State::new(Contents {

@@ -1,5 +1,8 @@
 //! The loop filter (RFC 6386, section 15): applied to the whole frame once all of it is reconstructed.
 
+mod edges;
+mod transpose;
+
 use crate::frame::FrameLayout;
 use crate::header::{LoopFilterDeltas, LoopFilterHeader, Segmentation};
 use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
@@ -8,13 +11,13 @@ use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Limits {
     /// Of the difference over a macroblock's edge.
-    macroblock_edge: i32,
+    macroblock_edge: u8,
     /// Of the difference over a subblock's edge.
-    subblock_edge: i32,
+    subblock_edge: u8,
     /// Of differences between neighbours on one side.
-    interior: i32,
+    interior: u8,
     /// Above this difference next to the edge only the two nearest samples change.
-    high_variance: i32,
+    high_variance: u8,
 }
 
 impl Limits {
@@ -33,9 +36,9 @@ impl Limits {
             _ => 0,
         };
         Self {
-            macroblock_edge: (level + 2) * 2 + interior,
-            subblock_edge: level * 2 + interior,
-            interior,
+            macroblock_edge: ((level + 2) * 2 + interior) as u8,
+            subblock_edge: (level * 2 + interior) as u8,
+            interior: interior as u8,
             high_variance,
         }
     }
@@ -97,6 +100,57 @@ pub(crate) fn filter_frame(
     }
 }
 
+/// Where two runs of eight places along an edge begin, which are filtered together: in one plane behind each other, or
+/// in both chroma planes at the same place.
+type Runs = [usize; 2];
+
+/// Filters an edge between rows: the first sample of each of `runs` lies behind it. `CHANGED` lines change on either
+/// side; a run has `LENGTH` places, and the runs have 16 together.
+#[inline(always)]
+fn between_rows<const CHANGED: usize, const LENGTH: usize>(
+    samples: &mut [u8],
+    runs: &[usize],
+    stride: usize,
+    filter: impl FnOnce(&mut edges::Lines),
+) {
+    let mut lines = edges::Lines::default();
+    for (run, &at) in runs.iter().enumerate() {
+        let around = &samples[at - 4 * stride..at + 3 * stride + LENGTH];
+        for (line, to) in lines.iter_mut().enumerate() {
+            to[LENGTH * run..LENGTH * (run + 1)].copy_from_slice(&around[line * stride..line * stride + LENGTH]);
+        }
+    }
+    filter(&mut lines);
+    for (run, &at) in runs.iter().enumerate() {
+        let around = &mut samples[at - 4 * stride..at + 3 * stride + LENGTH];
+        for line in 4 - CHANGED..4 + CHANGED {
+            around[line * stride..line * stride + LENGTH]
+                .copy_from_slice(&lines[line][LENGTH * run..LENGTH * (run + 1)]);
+        }
+    }
+}
+
+/// Filters an edge between columns: `runs` are the topmost samples to its right.
+#[inline(always)]
+fn between_columns(samples: &mut [u8], runs: Runs, stride: usize, filter: impl FnOnce(&mut edges::Lines)) {
+    let mut rows = [[0u8; 8]; 16];
+    for (half, at) in runs.into_iter().enumerate() {
+        let around = &samples[at - 4..at + 7 * stride + 4];
+        for y in 0..8 {
+            rows[8 * half + y].copy_from_slice(&around[y * stride..y * stride + 8]);
+        }
+    }
+    let mut lines = transpose::gather(&rows);
+    filter(&mut lines);
+    let rows = transpose::scatter(&lines);
+    for (half, at) in runs.into_iter().enumerate() {
+        let around = &mut samples[at - 4..at + 7 * stride + 4];
+        for y in 0..8 {
+            around[y * stride..y * stride + 8].copy_from_slice(&rows[8 * half + y]);
+        }
+    }
+}
+
 fn filter_macroblock_simply(
     samples: &mut [u8],
     layout: &FrameLayout,
@@ -106,25 +160,31 @@ fn filter_macroblock_simply(
     inner: bool,
 ) {
     let plane = &layout.planes[0];
-    let at = plane.origin + 16 * row * plane.stride + 16 * column;
+    let stride = plane.stride;
+    let at = plane.origin + 16 * row * stride + 16 * column;
+    let mut vertical = |x: usize, limit: u8| {
+        let runs = [at + x, at + x + 8 * stride];
+        between_columns(samples, runs, stride, |lines| edges::simple_edge(lines, limit));
+    };
     if column > 0 {
-        filter_edge_simply(samples, at, 1, plane.stride, limits.macroblock_edge);
+        vertical(0, limits.macroblock_edge);
     }
     if inner {
-        for edge in [4, 8, 12] {
-            filter_edge_simply(samples, at + edge, 1, plane.stride, limits.subblock_edge);
-        }
+        [4, 8, 12].into_iter().for_each(|x| vertical(x, limits.subblock_edge));
     }
+    let mut horizontal = |y: usize, limit: u8| {
+        between_rows::<1, 16>(samples, &[at + y * stride], stride, |lines| edges::simple_edge(lines, limit));
+    };
     if row > 0 {
-        filter_edge_simply(samples, at, plane.stride, 1, limits.macroblock_edge);
+        horizontal(0, limits.macroblock_edge);
     }
     if inner {
-        for edge in [4, 8, 12] {
-            filter_edge_simply(samples, at + edge * plane.stride, plane.stride, 1, limits.subblock_edge);
-        }
+        [4, 8, 12].into_iter().for_each(|y| horizontal(y, limits.subblock_edge));
     }
 }
 
+/// Filters a macroblock: in each plane the left edge, the inner ones from the left, the top edge, the inner ones from
+/// the top (section 15.2). Chroma planes go through it together.
 fn filter_macroblock(
     samples: &mut [u8],
     layout: &FrameLayout,
@@ -133,119 +193,34 @@ fn filter_macroblock(
     limits: &Limits,
     inner: bool,
 ) {
-    for (index, plane) in layout.planes.iter().enumerate() {
-        let (size, edges): (usize, &[usize]) = if index == 0 { (16, &[4, 8, 12]) } else { (8, &[4]) };
-        let at = plane.origin + size * row * plane.stride + size * column;
-        if column > 0 {
-            filter_macroblock_edge(samples, at, 1, plane.stride, size, limits);
-        }
-        if inner {
-            for edge in edges {
-                filter_subblock_edge(samples, at + edge, 1, plane.stride, size, limits);
-            }
-        }
-        if row > 0 {
-            filter_macroblock_edge(samples, at, plane.stride, 1, size, limits);
-        }
-        if inner {
-            for edge in edges {
-                filter_subblock_edge(samples, at + edge * plane.stride, plane.stride, 1, size, limits);
-            }
+    let [luma, u, v] = &layout.planes;
+    let at = luma.origin + 16 * row * luma.stride + 16 * column;
+    let offset = 8 * row * u.stride + 8 * column;
+    let luma_rows = [at, at + 8 * luma.stride];
+    let chroma = [u.origin + offset, v.origin + offset];
+    let shifted = |runs: Runs, by: usize| runs.map(|at| at + by);
+    if column > 0 {
+        for (runs, stride) in [(luma_rows, luma.stride), (chroma, u.stride)] {
+            between_columns(samples, runs, stride, |lines| edges::macroblock_edge(lines, limits));
         }
     }
-}
-
-#[inline(always)]
-fn signed(sample: u8) -> i32 {
-    i32::from(sample) - 128
-}
-
-#[inline(always)]
-fn unsigned(value: i32) -> u8 {
-    (value.clamp(-128, 127) + 128) as u8
-}
-
-#[inline(always)]
-fn clamped(value: i32) -> i32 {
-    value.clamp(-128, 127)
-}
-
-#[inline(always)]
-fn difference(a: u8, b: u8) -> i32 {
-    i32::from(a.abs_diff(b))
-}
-
-/// Moves the two samples next to the edge towards each other; gives by how much the second moved.
-#[inline(always)]
-fn adjust(samples: &mut [u8], at: usize, step: usize, use_outer: bool) -> i32 {
-    let (p1, p0) = (signed(samples[at - 2 * step]), signed(samples[at - step]));
-    let (q0, q1) = (signed(samples[at]), signed(samples[at + step]));
-    let base = clamped((if use_outer { clamped(p1 - q1) } else { 0 }) + 3 * (q0 - p0));
-    let second = clamped(base + 3) >> 3;
-    let first = clamped(base + 4) >> 3;
-    samples[at] = unsigned(q0 - first);
-    samples[at - step] = unsigned(p0 + second);
-    first
-}
-
-/// The simple filter over an edge of 16 samples. `step` leads across the edge, `along` along it.
-fn filter_edge_simply(samples: &mut [u8], at: usize, step: usize, along: usize, limit: i32) {
-    for index in 0..16 {
-        let at = at + index * along;
-        let across = difference(samples[at - step], samples[at]) * 2;
-        let outer = difference(samples[at - 2 * step], samples[at + step]) >> 1;
-        if across + outer <= limit {
-            adjust(samples, at, step, true);
+    if inner {
+        for x in [4, 8, 12] {
+            let runs = shifted(luma_rows, x);
+            between_columns(samples, runs, luma.stride, |lines| edges::subblock_edge(lines, limits));
         }
+        between_columns(samples, shifted(chroma, 4), u.stride, |lines| edges::subblock_edge(lines, limits));
     }
-}
-
-/// Whether the samples around an edge are smooth enough to be filtered, and whether they vary much next to it.
-#[inline(always)]
-fn examine(samples: &[u8], at: usize, step: usize, edge_limit: i32, limits: &Limits) -> Option<bool> {
-    let sample = |offset: isize| samples[at.wrapping_add_signed(offset * step as isize)];
-    let [p3, p2, p1, p0] = [sample(-4), sample(-3), sample(-2), sample(-1)];
-    let [q0, q1, q2, q3] = [sample(0), sample(1), sample(2), sample(3)];
-    let smooth = difference(p0, q0) * 2 + (difference(p1, q1) >> 1) <= edge_limit
-        && difference(p3, p2) <= limits.interior
-        && difference(p2, p1) <= limits.interior
-        && difference(p1, p0) <= limits.interior
-        && difference(q1, q0) <= limits.interior
-        && difference(q2, q1) <= limits.interior
-        && difference(q3, q2) <= limits.interior;
-    let high = difference(p1, p0) > limits.high_variance || difference(q1, q0) > limits.high_variance;
-    smooth.then_some(high)
-}
-
-fn filter_subblock_edge(samples: &mut [u8], at: usize, step: usize, along: usize, length: usize, limits: &Limits) {
-    for index in 0..length {
-        let at = at + index * along;
-        let Some(high_variance) = examine(samples, at, step, limits.subblock_edge, limits) else { continue };
-        let first = adjust(samples, at, step, high_variance);
-        if !high_variance {
-            let outer = (first + 1) >> 1;
-            samples[at + step] = unsigned(signed(samples[at + step]) - outer);
-            samples[at - 2 * step] = unsigned(signed(samples[at - 2 * step]) + outer);
-        }
+    if row > 0 {
+        between_rows::<3, 16>(samples, &[at], luma.stride, |lines| edges::macroblock_edge(lines, limits));
+        between_rows::<3, 8>(samples, &chroma, u.stride, |lines| edges::macroblock_edge(lines, limits));
     }
-}
-
-fn filter_macroblock_edge(samples: &mut [u8], at: usize, step: usize, along: usize, length: usize, limits: &Limits) {
-    for index in 0..length {
-        let at = at + index * along;
-        let Some(high_variance) = examine(samples, at, step, limits.macroblock_edge, limits) else { continue };
-        if high_variance {
-            adjust(samples, at, step, true);
-            continue;
+    if inner {
+        for y in [4, 8, 12] {
+            let at = at + y * luma.stride;
+            between_rows::<2, 16>(samples, &[at], luma.stride, |lines| edges::subblock_edge(lines, limits));
         }
-        let (p1, p0) = (signed(samples[at - 2 * step]), signed(samples[at - step]));
-        let (q0, q1) = (signed(samples[at]), signed(samples[at + step]));
-        let base = clamped(clamped(p1 - q1) + 3 * (q0 - p0));
-        for (distance, weight) in [(0, 27), (1, 18), (2, 9)] {
-            let change = clamped((weight * base + 63) >> 7);
-            let (behind, before) = (at + distance * step, at - (distance + 1) * step);
-            samples[behind] = unsigned(signed(samples[behind]) - change);
-            samples[before] = unsigned(signed(samples[before]) + change);
-        }
+        let runs = shifted(chroma, 4 * u.stride);
+        between_rows::<2, 8>(samples, &runs, u.stride, |lines| edges::subblock_edge(lines, limits));
     }
 }

@@ -43,7 +43,12 @@ impl Probabilities {
         }
         let mut probabilities = Self::default();
         let (coefficients, rest) = bytes.split_at(1056);
-        probabilities.coefficients.as_flattened_mut().as_flattened_mut().as_flattened_mut().copy_from_slice(coefficients);
+        probabilities
+            .coefficients
+            .as_flattened_mut()
+            .as_flattened_mut()
+            .as_flattened_mut()
+            .copy_from_slice(coefficients);
         let (vectors, rest) = rest.split_at(38);
         probabilities.motion_vectors.as_flattened_mut().copy_from_slice(vectors);
         let (luma, chroma) = rest.split_at(4);

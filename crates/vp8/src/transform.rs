@@ -4,40 +4,50 @@
 const COSINE: i32 = 20_091;
 const SINE: i32 = 35_468;
 
+/// The transforms count in 16 bits and wrap, as the vector instructions do; what an encoder makes of eight-bit samples
+/// never gets there.
 #[inline(always)]
-fn times_cosine(value: i32) -> i32 {
-    value + ((value * COSINE) >> 16)
+fn times_cosine(value: i16) -> i16 {
+    value.wrapping_add(((i32::from(value) * COSINE) >> 16) as i16)
 }
 
 #[inline(always)]
-fn times_sine(value: i32) -> i32 {
-    (value * SINE) >> 16
+fn times_sine(value: i16) -> i16 {
+    value.wrapping_add(((i32::from(value) * (SINE - 65_536)) >> 16) as i16)
 }
 
-/// One-dimensional inverse DCT of four values.
+/// Inverse DCT along the first index, for four places at once.
 #[inline(always)]
-fn butterfly(input: [i32; 4]) -> [i32; 4] {
-    let (a, b) = (input[0] + input[2], input[0] - input[2]);
-    let c = times_sine(input[1]) - times_cosine(input[3]);
-    let d = times_cosine(input[1]) + times_sine(input[3]);
-    [a + d, b + c, b - c, a - d]
+fn butterfly(input: [[i16; 4]; 4]) -> [[i16; 4]; 4] {
+    let mut output = [[0i16; 4]; 4];
+    for lane in 0..4 {
+        let [i0, i1, i2, i3] = [input[0][lane], input[1][lane], input[2][lane], input[3][lane]];
+        let (a, b) = (i0.wrapping_add(i2), i0.wrapping_sub(i2));
+        let c = times_sine(i1).wrapping_sub(times_cosine(i3));
+        let d = times_cosine(i1).wrapping_add(times_sine(i3));
+        output[0][lane] = a.wrapping_add(d);
+        output[1][lane] = b.wrapping_add(c);
+        output[2][lane] = b.wrapping_sub(c);
+        output[3][lane] = a.wrapping_sub(d);
+    }
+    output
+}
+
+#[inline(always)]
+fn transposed(rows: [[i16; 4]; 4]) -> [[i16; 4]; 4] {
+    std::array::from_fn(|y| std::array::from_fn(|x| rows[x][y]))
 }
 
 /// Inverse DCT of `coefficients` (raster order), added to the 4x4 samples at the start of `samples`.
 #[inline]
 pub(crate) fn inverse_dct_add(coefficients: &[i16; 16], samples: &mut [u8], stride: usize) {
-    let mut columns = [[0i32; 4]; 4];
-    for x in 0..4 {
-        let column = butterfly(std::array::from_fn(|y| i32::from(coefficients[4 * y + x])));
-        for y in 0..4 {
-            columns[y][x] = column[y];
-        }
-    }
-    for (y, row) in columns.into_iter().enumerate() {
-        let residual = butterfly(row);
+    let rows = std::array::from_fn(|y| std::array::from_fn(|x| coefficients[4 * y + x]));
+    let residual = transposed(butterfly(transposed(butterfly(rows))));
+    let samples = &mut samples[..3 * stride + 4];
+    for (y, row) in residual.into_iter().enumerate() {
         let out = &mut samples[y * stride..y * stride + 4];
-        for (sample, value) in out.iter_mut().zip(residual) {
-            *sample = (i32::from(*sample) + ((value + 4) >> 3)).clamp(0, 255) as u8;
+        for (sample, value) in out.iter_mut().zip(row) {
+            *sample = (i16::from(*sample).wrapping_add(value.wrapping_add(4) >> 3)).clamp(0, 255) as u8;
         }
     }
 }
@@ -45,10 +55,11 @@ pub(crate) fn inverse_dct_add(coefficients: &[i16; 16], samples: &mut [u8], stri
 /// The same where only the first coefficient is not zero.
 #[inline]
 pub(crate) fn inverse_dct_add_dc(dc: i16, samples: &mut [u8], stride: usize) {
-    let residual = (i32::from(dc) + 4) >> 3;
+    let residual = dc.wrapping_add(4) >> 3;
+    let samples = &mut samples[..3 * stride + 4];
     for y in 0..4 {
         for sample in &mut samples[y * stride..y * stride + 4] {
-            *sample = (i32::from(*sample) + residual).clamp(0, 255) as u8;
+            *sample = (i16::from(*sample).wrapping_add(residual)).clamp(0, 255) as u8;
         }
     }
 }

@@ -9,8 +9,8 @@ use crate::macroblock::{
 };
 use crate::tables::{
     CHROMA_MODE_TREE, DEFAULT_SUBBLOCK_MODE_PROBABILITIES, KEY_FRAME_CHROMA_MODE_PROBABILITIES,
-    KEY_FRAME_LUMA_MODE_PROBABILITIES, KEY_FRAME_LUMA_MODE_TREE, KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES,
-    LUMA_MODE_TREE, PARTITION_COUNTS, PARTITION_LAYOUTS, PARTITION_VECTOR_PROBABILITIES, PARTITION_VECTOR_TREE,
+    KEY_FRAME_LUMA_MODE_PROBABILITIES, KEY_FRAME_LUMA_MODE_TREE, KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES, LUMA_MODE_TREE,
+    PARTITION_COUNTS, PARTITION_LAYOUTS, PARTITION_VECTOR_PROBABILITIES, PARTITION_VECTOR_TREE,
     PARTITIONING_PROBABILITIES, PARTITIONING_TREE, SEGMENT_TREE, SHORT_VECTOR_TREE, SUBBLOCK_MODE_TREE,
 };
 
@@ -149,8 +149,7 @@ impl ModeReader<'_, '_> {
             let above_vector =
                 if first < 4 { above.subblock_vectors[first + 12] } else { info.subblock_vectors[first - 4] };
             let context = partition_vector_context(left_vector, above_vector);
-            let vector = match self.reader.read_tree(&PARTITION_VECTOR_TREE, &PARTITION_VECTOR_PROBABILITIES[context])
-            {
+            let vector = match self.reader.read_tree(&PARTITION_VECTOR_TREE, &PARTITION_VECTOR_PROBABILITIES[context]) {
                 0 => left_vector,
                 1 => above_vector,
                 2 => MotionVector::ZERO,

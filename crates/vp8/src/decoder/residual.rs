@@ -81,8 +81,7 @@ impl ResidualReader {
         let (first, kind) = if second_order {
             let mut block = [0i16; 16];
             let context = above[SECOND_ORDER_CONTEXT] + left[SECOND_ORDER_CONTEXT];
-            let end =
-                read_block(reader, &probabilities[SECOND_ORDER], context, 0, &steps.second_order, &mut block);
+            let end = read_block(reader, &probabilities[SECOND_ORDER], context, 0, &steps.second_order, &mut block);
             above[SECOND_ORDER_CONTEXT] = u8::from(end > 0);
             left[SECOND_ORDER_CONTEXT] = u8::from(end > 0);
             if end > 0 {
@@ -131,11 +130,28 @@ fn read_block(
     steps: &[i32; 2],
     block: &mut [i16; 16],
 ) -> usize {
-    let mut position = first;
-    let mut p = &probabilities[usize::from(COEFFICIENT_BANDS[position])][usize::from(context)];
+    let p = &probabilities[usize::from(COEFFICIENT_BANDS[first])][usize::from(context)];
     if !reader.read_bool(p[0]) {
-        return position;
+        return first;
     }
+    // A copy, so that the decoder's state stays in registers.
+    let mut local = reader.clone();
+    let end = read_coefficients(&mut local, probabilities, p, first, steps, block);
+    *reader = local;
+    end
+}
+
+/// Reads a block that has coefficients. The first decision, whether it has any, has been read.
+#[inline(always)]
+fn read_coefficients<'p>(
+    reader: &mut BoolDecoder<'_>,
+    probabilities: &'p [[[u8; 11]; 3]; 8],
+    mut p: &'p [u8; 11],
+    first: usize,
+    steps: &[i32; 2],
+    block: &mut [i16; 16],
+) -> usize {
+    let mut position = first;
     loop {
         // A zero is never followed by the end of the block, so that decision is not coded there.
         while !reader.read_bool(p[1]) {
@@ -145,7 +161,7 @@ fn read_block(
             }
             p = &probabilities[usize::from(COEFFICIENT_BANDS[position])][0];
         }
-        let (magnitude, context) = read_magnitude(reader, p);
+        let (magnitude, context) = if reader.read_bool(p[2]) { (read_magnitude(reader, p), 2) } else { (1, 1) };
         let value = if reader.read_flag() { -magnitude } else { magnitude };
         block[usize::from(ZIGZAG[position])] = (value * steps[usize::from(position > 0)]) as i16;
         position += 1;
@@ -159,15 +175,11 @@ fn read_block(
     }
 }
 
-/// The magnitude of a coefficient that is not zero, and the context that it makes for the next.
-#[inline]
-fn read_magnitude(reader: &mut BoolDecoder<'_>, p: &[u8; 11]) -> (i32, usize) {
-    if !reader.read_bool(p[2]) {
-        return (1, 1);
-    }
+/// The magnitude of a coefficient that is two or more.
+#[inline(always)]
+fn read_magnitude(reader: &mut BoolDecoder<'_>, p: &[u8; 11]) -> i32 {
     if !reader.read_bool(p[3]) {
-        let magnitude = if !reader.read_bool(p[4]) { 2 } else { 3 + i32::from(reader.read_bool(p[5])) };
-        return (magnitude, 2);
+        return if !reader.read_bool(p[4]) { 2 } else { 3 + i32::from(reader.read_bool(p[5])) };
     }
     let category = if !reader.read_bool(p[6]) {
         usize::from(reader.read_bool(p[7]))
@@ -175,7 +187,9 @@ fn read_magnitude(reader: &mut BoolDecoder<'_>, p: &[u8; 11]) -> (i32, usize) {
         let high = usize::from(reader.read_bool(p[8]));
         2 + 2 * high + usize::from(reader.read_bool(p[9 + high]))
     };
-    let extra =
-        CATEGORY_PROBABILITIES[category].iter().fold(0, |value, &p| value << 1 | i32::from(reader.read_bool(p)));
-    (CATEGORY_BASES[category] + extra, 2)
+    let mut extra = 0;
+    for &probability in CATEGORY_PROBABILITIES[category] {
+        extra = extra << 1 | i32::from(reader.read_bool(probability));
+    }
+    CATEGORY_BASES[category] + extra
 }

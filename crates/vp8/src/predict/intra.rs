@@ -30,11 +30,7 @@ impl<const N: usize> Edges<N> {
         } else {
             [ABOVE_FRAME; N]
         };
-        let left = if has_left {
-            std::array::from_fn(|y| samples[at + y * stride - 1])
-        } else {
-            [LEFT_OF_FRAME; N]
-        };
+        let left = if has_left { std::array::from_fn(|y| samples[at + y * stride - 1]) } else { [LEFT_OF_FRAME; N] };
         let corner = match (has_above, has_left) {
             (true, true) => samples[at - stride - 1],
             (true, false) => LEFT_OF_FRAME,
@@ -118,9 +114,7 @@ pub(crate) fn predict_subblock(
             put([[((sum + 4) >> 3) as u8; 4]; 4]);
         }
         SubblockMode::TrueMotion => put(std::array::from_fn(|y| {
-            std::array::from_fn(|x| {
-                (i32::from(left[y]) + i32::from(above[x]) - i32::from(corner)).clamp(0, 255) as u8
-            })
+            std::array::from_fn(|x| (i32::from(left[y]) + i32::from(above[x]) - i32::from(corner)).clamp(0, 255) as u8)
         })),
         SubblockMode::Vertical => put([std::array::from_fn(|x| three(5 + x)); 4]),
         SubblockMode::Horizontal => {
@@ -128,9 +122,7 @@ pub(crate) fn predict_subblock(
             put([[three(3); 4], [three(2); 4], [three(1); 4], [last; 4]]);
         }
         SubblockMode::LeftDown => put(std::array::from_fn(|y| {
-            std::array::from_fn(|x| {
-                if x + y == 6 { ((e[11] + 3 * e[12] + 2) >> 2) as u8 } else { three(6 + x + y) }
-            })
+            std::array::from_fn(|x| if x + y == 6 { ((e[11] + 3 * e[12] + 2) >> 2) as u8 } else { three(6 + x + y) })
         })),
         SubblockMode::RightDown => put(std::array::from_fn(|y| std::array::from_fn(|x| three(4 + x - y)))),
         SubblockMode::VerticalRight => {
