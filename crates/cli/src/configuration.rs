@@ -54,9 +54,10 @@ pub struct LinkArguments {
 /// The codec and its control.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
 pub struct ControlArguments {
-    /// How the candidates of a menu are coded: one after the other, or both at once on two cores.
-    #[arg(long, value_enum, default_value_t = MenuArgument::Serial)]
-    pub menu: MenuArgument,
+    /// How the candidates of a menu are coded: one after the other, or both at once on two cores. If not given, at once
+    /// where a live call has more than one core, else one after the other.
+    #[arg(long, value_enum)]
+    pub menu: Option<MenuArgument>,
     /// How hard the encoder works.
     #[arg(long, value_enum, default_value_t = PresetArgument::RealTime)]
     pub preset: PresetArgument,
@@ -196,8 +197,8 @@ impl ControlArguments {
         let transport = SenderConfig::new(connection, announced(format));
         let payload = ByteCount::new(transport.payload as u64);
         let mode = match self.menu {
-            MenuArgument::Serial => MenuMode::Serial,
-            MenuArgument::Parallel => MenuMode::Parallel,
+            Some(MenuArgument::Parallel) => MenuMode::Parallel,
+            Some(MenuArgument::Serial) | None => MenuMode::Serial,
         };
         let parameters = Parameters { preset: self.preset.into(), ..Parameters::default() };
         SendingEnd::new(
@@ -205,6 +206,14 @@ impl ControlArguments {
             Box::new(SalsifyWindow::new(payload)),
             Box::new(FunctionalEncoder::new(parameters, mode)),
         )
+    }
+
+    /// The same, with a menu that was not asked for chosen for a live call on this machine.
+    #[must_use]
+    pub fn for_live_call(&self) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let fitting = if cores > 1 { MenuArgument::Parallel } else { MenuArgument::Serial };
+        Self { menu: self.menu.or(Some(fitting)), ..self.clone() }
     }
 
     /// A receiving end.

@@ -196,15 +196,15 @@ fn name(value: &impl ValueEnum) -> String {
 
 impl ControlArguments {
     fn to_arguments(&self) -> Vec<String> {
-        [("--menu", name(&self.menu)), ("--preset", name(&self.preset)), ("--grace-period", name(&self.grace_period))]
-            .into_iter()
-            .flat_map(|(flag, value)| [flag.to_owned(), value])
-            .collect()
+        let menu = self.menu.map(|menu| ("--menu", name(&menu)));
+        let always = [("--preset", name(&self.preset)), ("--grace-period", name(&self.grace_period))];
+        menu.into_iter().chain(always).flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
     }
 }
 
 /// Runs the live call that `arguments` describes.
 pub fn call(arguments: &CallArguments) -> Result<CallResult> {
+    let arguments = &CallArguments { control: arguments.control.for_live_call(), ..arguments.clone() };
     let trace = arguments.link.forward_trace()?;
     let (forward, reverse) = arguments.link.links()?;
     let folder = tempfile::tempdir().context("cannot make a folder for the logs")?;

@@ -177,13 +177,14 @@ fn send_status(format: StatusArgument, now: Timestamp, status: &lockstep_call::S
 pub fn send(arguments: &SendArguments) -> Result<()> {
     let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
     let connection = connection_id();
-    let call = arguments.control.sending_end(&source.format(), connection);
+    let control = arguments.control.for_live_call();
+    let call = control.sending_end(&source.format(), connection);
     let options = SenderOptions {
         peer: arguments.to,
         length: arguments.seconds.map(Duration::from_secs_f64),
-        runner: match arguments.control.menu {
-            MenuArgument::Serial => Box::new(SerialMenu),
-            MenuArgument::Parallel => Box::new(ThreadedMenu),
+        runner: match control.menu {
+            Some(MenuArgument::Parallel) => Box::new(ThreadedMenu),
+            Some(MenuArgument::Serial) | None => Box::new(SerialMenu),
         },
     };
     let call = lockstep_live::send(call, source, options, |now, status, call| {
