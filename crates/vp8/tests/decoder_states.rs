@@ -1,5 +1,6 @@
 //! States as values: restored from bytes they decode the same, and decoding changes none.
 
+#[allow(dead_code)]
 mod streams;
 
 use lockstep_vp8::{State, StateError, decode};

@@ -1,5 +1,6 @@
 //! The decoder against the test vectors: every shown frame has the samples that the reference decoder gives it.
 
+#[allow(dead_code)]
 mod streams;
 
 use lockstep_vp8::State;

@@ -1,0 +1,93 @@
+//! The decoder beside libvpx's on streams of libvpx's encoder, where both tools are installed: every profile, several
+//! partitions, odd sizes, hidden altref frames, segments, noise.
+
+#[allow(dead_code)]
+mod clips;
+#[allow(dead_code)]
+mod streams;
+
+use clips::{Content, picture};
+use lockstep_vp8::State;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use streams::{decoded, ivf_frames};
+
+fn installed() -> bool {
+    let there = ["vpxenc", "vpxdec"].iter().all(|tool| {
+        Command::new(tool).arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    });
+    if !there {
+        eprintln!("note: vpxenc and vpxdec are not installed: not compared with libvpx");
+    }
+    there
+}
+
+fn write_clip(path: &Path, content: Content, (width, height): (usize, usize), count: usize) {
+    let mut file = std::io::BufWriter::new(std::fs::File::create(path).unwrap());
+    writeln!(file, "YUV4MPEG2 W{width} H{height} F30:1 Ip A1:1 C420jpeg").unwrap();
+    for index in 0..count {
+        file.write_all(b"FRAME\n").unwrap();
+        file.write_all(&picture(content, width, height, index, 9).to_i420()).unwrap();
+    }
+}
+
+/// Encodes a clip with libvpx's encoder, and compares what both decoders make of it.
+fn compare(content: Content, size: (usize, usize), count: usize, options: &[&str]) {
+    let directory = tempfile::tempdir().unwrap();
+    let [clip, stream] = ["clip.y4m", "stream.ivf"].map(|name| directory.path().join(name));
+    write_clip(&clip, content, size, count);
+    let encoded = Command::new("vpxenc")
+        .args(["--codec=vp8", "--ivf", "--threads=1", "-q"])
+        .args(options)
+        .arg("-o")
+        .args([&stream, &clip])
+        .status();
+    assert!(encoded.unwrap().success(), "{options:?}");
+    let name = directory.path().join("%4.i420");
+    let theirs = Command::new("vpxdec").args(["--i420", "--md5", "-o"]).args([&name, &stream]).output().unwrap();
+    let theirs = String::from_utf8(theirs.stdout).unwrap();
+    let theirs: Vec<&str> = theirs.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let ours = decoded(&ivf_frames(&std::fs::read(stream).unwrap()), |state: State| state);
+    assert_eq!(ours.len(), theirs.len(), "{content:?} {size:?} {options:?}");
+    for (index, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+        assert_eq!(ours, theirs, "shown frame {index} of {content:?} {size:?} {options:?}");
+    }
+}
+
+#[test]
+fn every_profile_decodes_as_in_libvpx() {
+    if !installed() {
+        return;
+    }
+    for profile in ["--profile=0", "--profile=1", "--profile=2", "--profile=3"] {
+        for (content, size) in
+            [(Content::Pan, (176, 144)), (Content::Objects, (97, 61)), (Content::Noise, (33, 50)), (Content::Cuts, (64, 48))]
+        {
+            for rate in ["--target-bitrate=60", "--target-bitrate=900"] {
+                compare(content, size, 12, &[profile, rate, "--rt", "--cpu-used=4"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn partitions_altref_frames_and_robust_streams_decode_as_in_libvpx() {
+    if !installed() {
+        return;
+    }
+    let variants: [&[&str]; 7] = [
+        &["--token-parts=3", "--rt"],
+        &["--error-resilient=1", "--rt", "--cpu-used=8"],
+        &["--error-resilient=3", "--token-parts=2", "--rt"],
+        &["--good", "--cpu-used=0", "--auto-alt-ref=1", "--lag-in-frames=12", "--arnr-maxframes=5", "--passes=2"],
+        &["--good", "--cpu-used=1", "--static-thresh=800", "--sharpness=5", "--kf-max-dist=5"],
+        &["--rt", "--cpu-used=-6", "--noise-sensitivity=3", "--screen-content-mode=1"],
+        &["--good", "--cpu-used=0", "--min-q=0", "--max-q=10"],
+    ];
+    for options in variants {
+        for (content, size) in [(Content::Camera, (175, 143)), (Content::Objects, (322, 182)), (Content::Zoom, (16, 16))] {
+            compare(content, size, 25, &[options, &["--target-bitrate=150"]].concat());
+        }
+    }
+}

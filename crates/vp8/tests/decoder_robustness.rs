@@ -1,0 +1,168 @@
+//! The decoder on input that no encoder made: it answers with an error or a picture, and takes bounded memory.
+
+#[allow(dead_code)]
+mod clips;
+#[allow(dead_code)]
+mod streams;
+
+use clips::{Content, picture};
+use lockstep_vp8::{DecodeError, Parameters, State, decode, encode, is_shown};
+use proptest::prelude::*;
+use std::sync::OnceLock;
+use streams::{ivf_frames, vectors};
+
+/// A few real frames in order: of our encoder, and of the vectors where they are.
+fn real_frames() -> &'static [Vec<Vec<u8>>] {
+    static FRAMES: OnceLock<Vec<Vec<Vec<u8>>>> = OnceLock::new();
+    FRAMES.get_or_init(|| {
+        let mut state = State::default();
+        let ours = (0..4)
+            .map(|index| {
+                let picture = picture(Content::Objects, 52, 37, index, 1);
+                let encoded = encode(&state, &picture, &Parameters::default());
+                state = encoded.state;
+                encoded.frame
+            })
+            .collect();
+        let small = |path: &std::path::PathBuf| std::fs::metadata(path).is_ok_and(|file| file.len() < 40_000);
+        let shared = vectors().into_iter().filter(small);
+        let shared = shared.map(|path| ivf_frames(&std::fs::read(path).unwrap()).into_iter().take(5).collect());
+        std::iter::once(ours).chain(shared).collect()
+    })
+}
+
+/// Decodes a stream as far as it goes, keeping the state where a frame is an error, as a receiver does.
+fn decode_all<'a>(frames: impl IntoIterator<Item = &'a [u8]>) -> State {
+    let mut state = State::default();
+    for frame in frames {
+        if let Ok((next, picture)) = decode(&state, frame) {
+            assert_eq!(Some((picture.width(), picture.height())), next.size());
+            state = next;
+        }
+    }
+    state
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_decode_or_are_refused(mut frame in proptest::collection::vec(any::<u8>(), 0..400), key: bool) {
+        let first = &real_frames()[0][0];
+        decode_all([&frame[..], first, &frame]);
+        if key && frame.len() > 10 {
+            // Garbage behind a header that is none.
+            frame[0] &= 0xee;
+            frame[1..3].fill(0);
+            frame[3..10].copy_from_slice(&[0x9d, 1, 0x2a, 40, 0, 30, 0]);
+            prop_assert!(decode(&State::default(), &frame).is_ok() || frame[0] >> 5 > 0);
+            decode_all([&frame[..], &real_frames()[0][1], &real_frames()[0][2]]);
+        }
+    }
+
+    #[test]
+    fn changed_frames_decode_or_are_refused(
+        stream: prop::sample::Index,
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        let mut frames = real_frames()[stream.index(real_frames().len())].clone();
+        for (frame, at, value) in changes {
+            let index = frame.index(frames.len());
+            let frame = &mut frames[index];
+            // Mostly the part that steers: header and modes.
+            let at = at.index(frame.len().min(200));
+            frame[at] = value;
+        }
+        let state = decode_all(frames.iter().map(Vec::as_slice));
+        prop_assert_eq!(State::from_bytes(&state.to_bytes()).map(|state| state.hash()), Ok(state.hash()));
+    }
+
+    #[test]
+    fn cut_frames_decode_or_are_refused(stream: prop::sample::Index, which: prop::sample::Index, length: prop::sample::Index) {
+        let frames = &real_frames()[stream.index(real_frames().len())];
+        let cut = which.index(frames.len());
+        let length = length.index(frames[cut].len());
+        let cut_at = |(index, frame): (usize, &'static Vec<u8>)| if index == cut { &frame[..length] } else { &frame[..] };
+        decode_all(frames.iter().enumerate().map(cut_at));
+    }
+
+    #[test]
+    fn changed_states_restore_or_are_refused(at: prop::sample::Index, value: u8, length: prop::sample::Index) {
+        static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+        let bytes = BYTES.get_or_init(|| decode_all(real_frames()[0].iter().map(Vec::as_slice)).to_bytes());
+        let mut changed = bytes.clone();
+        let at = at.index(bytes.len());
+        changed[at] = value;
+        prop_assert!(changed == *bytes || at == 5 || State::from_bytes(&changed).is_err());
+        prop_assert!(State::from_bytes(&bytes[..length.index(bytes.len())]).is_err());
+    }
+}
+
+/// A key frame of that size whose first partition is `first` bytes of zeros.
+fn key_frame(width: u16, height: u16, first: usize, behind: usize) -> Vec<u8> {
+    let tag = (first as u32) << 5 | 1 << 4;
+    let mut frame = tag.to_le_bytes()[..3].to_vec();
+    frame.extend([0x9d, 1, 0x2a]);
+    frame.extend(width.to_le_bytes());
+    frame.extend(height.to_le_bytes());
+    frame.resize(frame.len() + first + behind, 0);
+    frame
+}
+
+#[test]
+fn a_short_key_frame_of_the_largest_size_is_refused_before_memory_is_taken() {
+    for length in [0, 10, 1_000, 60_000] {
+        assert_eq!(
+            decode(&State::default(), &key_frame(16_383, 16_383, length, 0)).map(|_| ()),
+            Err(DecodeError::ImplausibleSize { bytes: 10 + length, macroblocks: 1_024 * 1_024 })
+        );
+    }
+    let mut bytes = State::default().to_bytes();
+    // Shown, references, then width and height.
+    bytes[6] = 1;
+    bytes[7..11].copy_from_slice(&[0xff, 0x3f, 0xff, 0x3f]);
+    assert!(State::from_bytes(&bytes).is_err());
+}
+
+#[test]
+fn headers_that_cannot_be_are_named() {
+    let decoded = |frame: &[u8]| decode(&State::default(), frame).map(|_| ());
+    assert_eq!(decoded(&[]), Err(DecodeError::NoReference));
+    assert_eq!(decoded(&[0x10, 0]), Err(DecodeError::Truncated { expected: 3, actual: 2 }));
+    assert_eq!(decoded(&[0x10, 0, 0, 0x9d]), Err(DecodeError::Truncated { expected: 10, actual: 4 }));
+    assert_eq!(decoded(&[0x11, 0, 0, 0, 0]), Err(DecodeError::NoReference));
+    assert_eq!(decoded(&key_frame(0, 16, 8, 0)), Err(DecodeError::EmptySize { width: 0, height: 16 }));
+    let mut frame = key_frame(16, 16, 8, 0);
+    assert_eq!(decoded(&frame), Ok(()));
+    frame[3] = 0;
+    assert_eq!(decoded(&frame), Err(DecodeError::StartCode([0, 1, 0x2a])));
+    let frame = key_frame(16, 16, 8, 0);
+    assert_eq!(decoded(&frame[..17]), Err(DecodeError::Partition { expected: 8, actual: 7 }));
+}
+
+#[test]
+fn a_frame_without_bytes_repeats_the_picture_and_keeps_the_state() {
+    let (state, picture) = decode(&State::default(), &real_frames()[0][0]).unwrap();
+    let (same, again) = decode(&state, &[]).unwrap();
+    assert_eq!((same.hash(), again), (state.hash(), picture));
+}
+
+#[test]
+fn a_key_frame_may_change_the_size_and_says_its_scaling() {
+    let (state, _) = decode(&State::default(), &key_frame(40, 20, 30, 0)).unwrap();
+    assert_eq!((state.size(), state.scaling()), (Some((40, 20)), (0, 0)));
+    let (state, picture) = decode(&state, &key_frame(1 << 14 | 17, 2 << 14 | 33, 30, 0)).unwrap();
+    assert_eq!((state.size(), state.scaling()), (Some((17, 33)), (1, 2)));
+    assert_eq!((picture.width(), picture.height()), (17, 33));
+}
+
+#[test]
+fn a_hidden_frame_gives_its_picture_and_says_so() {
+    let mut frame = real_frames()[0][0].clone();
+    let (shown, picture) = decode(&State::default(), &frame).unwrap();
+    assert!(shown.is_shown() && is_shown(&frame));
+    frame[0] &= !0x10;
+    let (hidden, same) = decode(&State::default(), &frame).unwrap();
+    assert!(!hidden.is_shown() && !is_shown(&frame));
+    assert_eq!((hidden.hash(), same), (shown.hash(), picture));
+}
