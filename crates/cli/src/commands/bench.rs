@@ -55,7 +55,7 @@ struct CodecArguments {
 
 /// Quantizers of the five points of a curve: libvpx's scale of 0-63, and the index of 0-127 that each stands for
 /// (`q_trans` of libvpx's VP8 encoder interface).
-const POINTS: [(u8, u8); 5] = [(12, 13), (24, 30), (36, 54), (48, 91), (56, 118)];
+const POINTS: [(u8, u8); 5] = [(12, 15), (24, 29), (36, 51), (48, 82), (56, 106)];
 /// The point at which speeds are compared: the middle one.
 const SPEED_POINT: usize = 2;
 /// libvpx's settings that are compared with.
@@ -178,7 +178,7 @@ fn figure_before(text: &str, unit: &str) -> Option<f64> {
 fn encode_libvpx(clip: &Clip, mode: &str, speed: &str, quantizer: u8, output: &Path) -> Result<(Vec<Vec<u8>>, f64)> {
     let quantizer = quantizer.to_string();
     let run = Command::new("vpxenc")
-        .args(["--codec=vp8", "--ivf", mode, "--threads=1", "--lag-in-frames=0", "--auto-alt-ref=0", "--passes=1"])
+        .args(["--codec=vp8", "--ivf", "--disable-warning-prompt", mode, "--threads=1", "--lag-in-frames=0", "--auto-alt-ref=0", "--passes=1"])
         .args(["--kf-max-dist=99999", "--end-usage=vbr", "--undershoot-pct=100", "--target-bitrate=100000"])
         .arg(format!("--cpu-used={speed}"))
         .arg(format!("--min-q={quantizer}"))
