@@ -41,7 +41,16 @@ fn libvpx(clip: &[Picture], quantizer: u32, cpu_used: u32) -> Option<Point> {
     drop(file);
     let q = quantizer.to_string();
     let done = Command::new("vpxenc")
-        .args(["--codec=vp8", "--rt", "--threads=1", "--ivf", "--lag-in-frames=0", "--end-usage=vbr", "--passes=1", "--disable-warning-prompt"])
+        .args([
+            "--codec=vp8",
+            "--rt",
+            "--threads=1",
+            "--ivf",
+            "--lag-in-frames=0",
+            "--end-usage=vbr",
+            "--passes=1",
+            "--disable-warning-prompt",
+        ])
         .args([format!("--cpu-used={cpu_used}"), format!("--min-q={q}"), format!("--max-q={q}")])
         .args(["--target-bitrate=20000", "--kf-max-dist=9999", "--undershoot-pct=100", "-q", "-o"])
         .args([&output, &input])

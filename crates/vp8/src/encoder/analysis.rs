@@ -1,10 +1,13 @@
 //! What is found out about a picture before any quantizer is chosen.
 
+use std::sync::OnceLock;
+
 use super::distortion::satd;
 use super::frame_encoder::FrameEncoder;
 use super::inter_prediction::predict_luma;
 use super::intra_estimate::intra_estimate;
 use super::motion::{Bounds, Displacement, WholeSampleSearch, refine};
+use super::size_model::CoefficientHistogram;
 use super::source::Source;
 use super::tokens::TokenCosts;
 use super::vector_coding::VectorCosts;
@@ -35,8 +38,8 @@ pub struct Analysis {
     pub(super) probabilities: Probabilities,
     pub(super) token_costs: TokenCosts,
     pub(super) vector_costs: VectorCosts,
-    /// Transformed error that prediction leaves, over all macroblocks.
-    residual: u64,
+    /// What [`Analysis::predict_size`] needs, once it has been asked.
+    histogram: OnceLock<CoefficientHistogram>,
 }
 
 /// Where a macroblock is found again in one reference.
@@ -97,14 +100,11 @@ impl Analysis {
             probabilities: Probabilities::default(),
             token_costs: TokenCosts::new(&Probabilities::default().coefficients),
             vector_costs: VectorCosts::new(&Probabilities::default().motion_vectors),
-            residual: 0,
+            histogram: OnceLock::new(),
             source,
         };
         if parameters.frame_kind == FrameKind::Auto {
             analysis.try_inter(parameters);
-        }
-        if analysis.key_frame {
-            analysis.residual = analysis.intra_residual();
         }
         analysis
     }
@@ -115,16 +115,12 @@ impl Analysis {
         FrameEncoder::new(self, quantizer.min(super::MAXIMUM_QUANTIZER)).encode()
     }
 
-    /// About how many bytes [`Analysis::encode`] would need, from the error that prediction leaves: much cheaper than
-    /// encoding, right to within a factor of two or so.
+    /// About how many bytes [`Analysis::encode`] would need, from the coefficients that prediction leaves: right to
+    /// within a factor of two or so. The first call transforms the picture once, all others cost next to nothing.
     #[must_use]
     pub fn predict_size(&self, quantizer: u8) -> usize {
-        super::size_model::predict(
-            self.residual,
-            self.layout.columns * self.layout.rows,
-            quantizer.min(super::MAXIMUM_QUANTIZER),
-            self.key_frame,
-        )
+        let quantizer = quantizer.min(super::MAXIMUM_QUANTIZER);
+        self.histogram.get_or_init(|| self.count_coefficients()).predict(quantizer, self.key_frame)
     }
 
     /// Whether the frame will be a key frame.
@@ -155,7 +151,6 @@ impl Analysis {
             return;
         }
         self.key_frame = false;
-        self.residual = self.motion.iter().map(|motion| u64::from(motion.best().min(motion.intra))).sum();
         self.probabilities = self.state.contents().probabilities.clone();
         self.token_costs = TokenCosts::new(&self.probabilities.coefficients);
         self.vector_costs = VectorCosts::new(&self.probabilities.motion_vectors);
@@ -184,6 +179,7 @@ impl Analysis {
 
     fn search_all(&mut self) {
         let (columns, rows) = (self.layout.columns, self.layout.rows);
+        let mut prediction = [0u8; 256];
         let mut all: Vec<MacroblockMotion> = Vec::with_capacity(columns * rows);
         for row in 0..rows {
             for column in 0..columns {
@@ -197,7 +193,7 @@ impl Analysis {
                     motion.quarters = Some(self.search_quarters(column, row, motion.references[0].vector));
                 }
                 motion.intra = if best > WELL_PREDICTED {
-                    intra_estimate(&self.source.planes[0], 16 * column, 16 * row)
+                    intra_estimate(&self.source.planes[0], 16 * column, 16 * row, &mut prediction)
                 } else {
                     NOT_FOUND
                 };
@@ -283,13 +279,11 @@ impl Analysis {
         let start = (4 * found.displacement.x, 4 * found.displacement.y);
         let (best, satd) = if self.preset == Preset::Quality {
             let start_cost = satd_at(vector(start)) + weigh(start);
-            let (best, cost) =
-                refine(start, start_cost, |candidate| satd_at(vector(candidate)) + weigh(candidate));
+            let (best, cost) = refine(start, start_cost, |candidate| satd_at(vector(candidate)) + weigh(candidate));
             (best, cost - weigh(best))
         } else {
-            let (best, _) = refine(start, found.sad + weigh(start), |candidate| {
-                search.sad_between(candidate) + weigh(candidate)
-            });
+            let (best, _) =
+                refine(start, found.sad + weigh(start), |candidate| search.sad_between(candidate) + weigh(candidate));
             (best, satd_at(vector(best)))
         };
         if zero_satd <= satd + 4 * BIT_WEIGHT {
@@ -331,15 +325,28 @@ impl Analysis {
         vectors
     }
 
-    /// An estimate of the transformed error that intra prediction leaves, over all macroblocks.
-    fn intra_residual(&self) -> u64 {
-        let mut total = 0;
-        for row in 0..self.layout.rows {
-            for column in 0..self.layout.columns {
-                total += u64::from(intra_estimate(&self.source.planes[0], 16 * column, 16 * row));
+    /// What each macroblock's best open-loop prediction leaves.
+    fn count_coefficients(&self) -> CoefficientHistogram {
+        let mut histogram = CoefficientHistogram::default();
+        let source = &self.source.planes[0];
+        let mut prediction = [0u8; 256];
+        for at in 0..self.layout.columns * self.layout.rows {
+            let (x, y) = (16 * (at % self.layout.columns), 16 * (at / self.layout.columns));
+            let motion = self.motion.get(at).filter(|motion| motion.best() <= motion.intra);
+            match motion {
+                Some(motion) => {
+                    let best = motion.best();
+                    let index = motion.references.iter().position(|found| found.satd == best).unwrap_or(0);
+                    let vector = motion.references[index].vector;
+                    predict_luma::<16, 16>(&self.references[index].1, x, y, vector, &mut prediction, 16);
+                }
+                None => {
+                    intra_estimate(source, x, y, &mut prediction);
+                }
             }
+            histogram.add(source.at(x, y), source.stride, &prediction);
         }
-        total
+        histogram
     }
 }
 
@@ -353,7 +360,7 @@ impl MacroblockMotion {
 /// Whether most macroblocks are better predicted from their neighbours than from any reference.
 fn scene_has_changed(motion: &[MacroblockMotion], intra: u64, inter: u64) -> bool {
     let better_intra = motion.iter().filter(|motion| motion.intra < motion.best()).count();
-    10 * better_intra > 6 * motion.len() && intra < inter
+    2 * better_intra > motion.len() && intra < inter
 }
 
 fn vector((x, y): (i32, i32)) -> MotionVector {

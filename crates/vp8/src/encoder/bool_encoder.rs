@@ -98,9 +98,48 @@ impl BoolEncoder {
         self.flush();
         self.bytes
     }
+}
 
-    /// Bytes written so far, to within the few that are still open.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len() + (self.settled as usize).div_ceil(8) + 1
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bool_decoder::BoolDecoder;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_decoder_reads_what_was_written(
+            booleans in proptest::collection::vec((any::<bool>(), 1u8..), 0..4000),
+            tail in any::<[u8; 3]>(),
+        ) {
+            let mut encoder = BoolEncoder::with_capacity(0);
+            for &(bit, probability) in &booleans {
+                encoder.write(bit, probability);
+            }
+            let mut bytes = encoder.finish();
+            // What follows the partition must not matter.
+            bytes.extend(tail);
+            let mut decoder = BoolDecoder::new(&bytes);
+            for &(bit, probability) in &booleans {
+                prop_assert_eq!(decoder.read_bool(probability), bit);
+            }
+        }
+    }
+
+    #[test]
+    fn a_carry_runs_through_all_bytes_written() {
+        // Improbable truths push the lower bound up against a run of ones.
+        for falses in 0..200 {
+            let mut encoder = BoolEncoder::with_capacity(0);
+            let booleans: Vec<(bool, u8)> = (0..300)
+                .map(|index| (index >= falses || index % 2 == 0, if index < falses { 1 } else { 255 }))
+                .collect();
+            for &(bit, probability) in &booleans {
+                encoder.write(bit, probability);
+            }
+            let bytes = encoder.finish();
+            let mut decoder = BoolDecoder::new(&bytes);
+            assert!(booleans.iter().all(|&(bit, probability)| decoder.read_bool(probability) == bit));
+        }
     }
 }

@@ -147,3 +147,37 @@ pub(crate) fn row_squared_error(a: &[u8], b: &[u8]) -> u64 {
         .sum();
     u64::from(sum)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sixteen rows of samples that mean nothing, 20 apart.
+    fn noise(seed: u32) -> Vec<u8> {
+        (0..20 * 16u32).map(|i| (i.wrapping_mul(2_654_435_761).wrapping_add(seed * 977) >> 13) as u8).collect()
+    }
+
+    #[test]
+    fn sums_are_those_of_the_definition() {
+        let (a, b) = (noise(1), noise(2));
+        let differences = |w: usize, h: usize| {
+            let (a, b) = (a.clone(), b.clone());
+            (0..w * h).map(move |i| u32::from(a[i / w * 20 + i % w].abs_diff(b[i / w * 20 + i % w])))
+        };
+        assert_eq!(sad::<16, 16>(&a, 20, &b, 20), differences(16, 16).sum::<u32>());
+        assert_eq!(sad::<8, 16>(&a, 20, &b, 20), differences(8, 16).sum::<u32>());
+        assert_eq!(sse::<16, 8>(&a, 20, &b, 20), differences(16, 8).map(|d| d * d).sum::<u32>());
+        assert_eq!(sse::<4, 4>(&a, 20, &b, 20), differences(4, 4).map(|d| d * d).sum::<u32>());
+    }
+
+    #[test]
+    fn transformed_blocks_side_by_side_are_those_one_by_one() {
+        let (a, b) = (noise(3), noise(4));
+        let mut one_by_one = 0;
+        for at in (0..16).step_by(4).flat_map(|y| (0..16).step_by(4).map(move |x| 20 * y + x)) {
+            one_by_one += satd_4x4(&a[at..], 20, &b[at..], 20);
+        }
+        assert_eq!(satd::<16, 16>(&a, 20, &b, 20), one_by_one);
+        assert_eq!(satd_4x4(&[10; 16], 4, &[7; 16], 4), 8 * 3);
+    }
+}

@@ -61,3 +61,32 @@ pub(crate) fn forward_wht(input: &[i16; 16], output: &mut [i16; 16]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transform::{inverse_dct_add, inverse_wht};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_inverse_gives_the_source_back(source in any::<[u8; 16]>(), prediction in any::<[u8; 16]>()) {
+            let mut coefficients = [0; 16];
+            forward_dct(&source, 4, &prediction, 4, &mut coefficients);
+            let mut restored = prediction;
+            inverse_dct_add(&coefficients, &mut restored, 4);
+            for (a, b) in source.iter().zip(restored) {
+                prop_assert!(a.abs_diff(b) <= 1, "{source:?} {restored:?}");
+            }
+        }
+
+        #[test]
+        fn the_inverse_gives_the_dcs_back(dcs in proptest::array::uniform16(-2048i16..2048)) {
+            let mut coefficients = [0; 16];
+            forward_wht(&dcs, &mut coefficients);
+            for (a, b) in dcs.iter().zip(inverse_wht(&coefficients)) {
+                prop_assert!((a - b).abs() <= 2, "{dcs:?}");
+            }
+        }
+    }
+}

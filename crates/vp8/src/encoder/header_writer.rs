@@ -231,8 +231,9 @@ fn visit_new_vectors(info: &MacroblockInfo, sources: &[PartitionVector; 16], mut
     match info.luma_mode {
         LumaMode::New => visit(info.motion_vector),
         LumaMode::Split => {
-            for partition in 0..PARTITION_COUNTS[usize::from(info.partitioning)] {
-                if sources[partition] == PartitionVector::New {
+            let count = PARTITION_COUNTS[usize::from(info.partitioning)];
+            for (partition, &source) in sources.iter().enumerate().take(count) {
+                if source == PartitionVector::New {
                     visit(info.subblock_vectors[first_subblock(info.partitioning, partition)]);
                 }
             }
@@ -277,7 +278,7 @@ pub(super) fn beside(
     left: &MacroblockInfo,
 ) -> [MotionVector; 2] {
     [
-        if block % 4 == 0 { left.subblock_vectors[block + 3] } else { own[block - 1] },
+        if block.is_multiple_of(4) { left.subblock_vectors[block + 3] } else { own[block - 1] },
         if block < 4 { above.subblock_vectors[block + 12] } else { own[block - 4] },
     ]
 }
@@ -361,6 +362,7 @@ pub(super) fn key_subblock_probabilities<'a>(
     left: &MacroblockInfo,
 ) -> &'a [u8; 9] {
     let above_mode = if block < 4 { above.subblock_modes[block + 12] } else { info.subblock_modes[block - 4] };
-    let left_mode = if block % 4 == 0 { left.subblock_modes[block + 3] } else { info.subblock_modes[block - 1] };
+    let left_mode =
+        if block.is_multiple_of(4) { left.subblock_modes[block + 3] } else { info.subblock_modes[block - 1] };
     &KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES[above_mode as usize][left_mode as usize]
 }

@@ -35,18 +35,12 @@ pub(crate) struct ForwardQuantizers {
 }
 
 /// Levels of one macroblock, and what the decoder makes of them.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Residual {
     pub(crate) levels: [[i16; 16]; 25],
     restored: [[i16; 16]; 25],
     /// For each block the zigzag position after its last level that is not zero.
     pub(crate) ends: [u8; 25],
-}
-
-impl Default for Residual {
-    fn default() -> Self {
-        Self { levels: [[0; 16]; 25], restored: [[0; 16]; 25], ends: [0; 25] }
-    }
 }
 
 impl Residual {
@@ -59,12 +53,12 @@ impl Residual {
         quantizers: &ForwardQuantizers,
     ) {
         let mut dcs = [0i16; 16];
-        for block in 0..16 {
+        for (block, dc) in dcs.iter_mut().enumerate() {
             let (x, y) = (4 * (block % 4), 4 * (block / 4));
             let mut coefficients = [0; 16];
             let source = &source[y * source_stride + x..];
             forward_dct(source, source_stride, &prediction[16 * y + x..], 16, &mut coefficients);
-            dcs[block] = coefficients[0];
+            *dc = coefficients[0];
             coefficients[0] = 0;
             quantizers.luma.quantize(&coefficients, &mut self.levels[block], &mut self.restored[block]);
             self.ends[block] = end_of(&self.levels[block]) as u8;
@@ -181,7 +175,6 @@ impl Residual {
 
     /// Drops everything.
     pub(crate) fn clear(&mut self) {
-        self.levels = [[0; 16]; 25];
         self.ends = [0; 25];
     }
 

@@ -1,22 +1,83 @@
-//! The size of a frame, guessed from the error that prediction leaves.
+//! The size of a frame, guessed from the coefficients that open-loop prediction leaves.
 
+use super::bit_cost::{BIT, branch_cost, fitting_probability};
+use super::forward_transform::{forward_dct, forward_wht};
 use crate::header::QuantizerIndices;
 use crate::quantization::Steps;
 
-/// Bytes of a frame whose predictions leave `residual` (transformed error) over so many macroblocks.
-///
-/// The error is taken as that of Laplacian coefficients of one mean magnitude. In units of the step such a coefficient
-/// of magnitude m costs about log2(1 + m)-like bits where m is large and proportionally to m where it is small.
-pub(crate) fn predict(residual: u64, macroblocks: usize, quantizer: u8, key_frame: bool) -> usize {
-    let step = Steps::new(quantizer, &QuantizerIndices { base: quantizer, ..QuantizerIndices::default() }).luma[1];
-    // A transformed error of 2 is a coefficient of 2 in the decoder's scale; a macroblock has 256 of luma. In 1/256.
-    let magnitude = residual * 256 / (macroblocks as u64 * 256 * step as u64).max(1);
-    let bits_per_coefficient = if magnitude < 256 {
-        magnitude * (magnitude + 96) / 256
-    } else {
-        352 + 256 * u64::from((magnitude / 256).ilog2())
-    };
-    let fixed = if key_frame { 4 } else { 1 };
-    let bits = macroblocks as u64 * (bits_per_coefficient + fixed);
-    16 + (bits / 8) as usize
+const BINS: usize = 1024;
+/// Second-order coefficients are up to eight times as large; their steps are at least twice those of luma.
+const SECOND_ORDER_BIN: usize = 4;
+
+/// How often each magnitude occurs among a picture's luma coefficients.
+#[derive(Debug, Clone)]
+pub(super) struct CoefficientHistogram {
+    luma: Vec<u32>,
+    /// In bins of [`SECOND_ORDER_BIN`].
+    second_order: Vec<u32>,
+    macroblocks: u32,
+}
+
+impl Default for CoefficientHistogram {
+    fn default() -> Self {
+        Self { luma: vec![0; BINS], second_order: vec![0; BINS], macroblocks: 0 }
+    }
+}
+
+impl CoefficientHistogram {
+    /// Adds what a prediction of a macroblock's luma leaves.
+    pub(super) fn add(&mut self, source: &[u8], source_stride: usize, prediction: &[u8; 256]) {
+        let mut dcs = [0i16; 16];
+        let mut coefficients = [0i16; 16];
+        for (block, dc) in dcs.iter_mut().enumerate() {
+            let (x, y) = (4 * (block % 4), 4 * (block / 4));
+            let source = &source[y * source_stride + x..];
+            forward_dct(source, source_stride, &prediction[16 * y + x..], 16, &mut coefficients);
+            *dc = coefficients[0];
+            for coefficient in &coefficients[1..] {
+                self.luma[usize::from(coefficient.unsigned_abs()).min(BINS - 1)] += 1;
+            }
+        }
+        forward_wht(&dcs, &mut coefficients);
+        for coefficient in coefficients {
+            self.second_order[(usize::from(coefficient.unsigned_abs()) / SECOND_ORDER_BIN).min(BINS - 1)] += 1;
+        }
+        self.macroblocks += 1;
+    }
+
+    /// About how many bytes a frame takes.
+    pub(super) fn predict(&self, quantizer: u8, key_frame: bool) -> usize {
+        let steps = Steps::new(quantizer, &QuantizerIndices { base: quantizer, ..QuantizerIndices::default() });
+        let (luma, luma_count) = bits(&self.luma, 1, steps.luma[1] as u32);
+        let (second, second_count) = bits(&self.second_order, SECOND_ORDER_BIN as u32, steps.second_order[1] as u32);
+        let mut coded = luma + second;
+        if !key_frame {
+            // Inter macroblocks with next to nothing to mend are left as they are predicted.
+            let count = luma_count + second_count;
+            coded = coded * count / (count + 2 * u64::from(self.macroblocks)).max(1);
+        }
+        // Chroma takes about a sixth of what luma takes. Key frames say subblock modes, inter frames few vectors.
+        let coefficients = coded * 7 / 6;
+        let modes = u64::from(self.macroblocks) * u64::from(if key_frame { 6 * BIT } else { BIT });
+        // Where hardly anything is coded, most macroblocks say no more than that.
+        let modes = modes.min(modes / 8 + coefficients / 2);
+        24 + ((coefficients + modes) / u64::from(8 * BIT)) as usize
+    }
+}
+
+/// The cost of a histogram's coefficients at one step: where those are that are not zero, by entropy; then their signs
+/// and magnitudes, about two bits for each doubling. Also how many are not zero.
+fn bits(histogram: &[u32], bin: u32, step: u32) -> (u64, u64) {
+    let (mut zeros, mut others, mut magnitudes) = (0, 0, 0u64);
+    for (index, &count) in histogram.iter().enumerate().filter(|(_, count)| **count > 0) {
+        // The encoder rounds down up to two thirds of a step.
+        let level = (index as u32 * bin + step / 3) / step;
+        if level == 0 {
+            zeros += count;
+        } else {
+            others += count;
+            magnitudes += u64::from(count) * u64::from(BIT + 2 * BIT * level.ilog2());
+        }
+    }
+    (branch_cost(zeros, others, fitting_probability(zeros, others)) + magnitudes, u64::from(others))
 }

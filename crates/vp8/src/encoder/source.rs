@@ -37,10 +37,6 @@ pub(crate) struct Source {
     /// Size of the picture itself, luma samples.
     pub(crate) width: usize,
     pub(crate) height: usize,
-    /// Macroblocks in a row.
-    pub(crate) columns: usize,
-    /// Rows of macroblocks.
-    pub(crate) rows: usize,
 }
 
 impl Source {
@@ -56,8 +52,6 @@ impl Source {
             ],
             width: picture.width(),
             height: picture.height(),
-            columns,
-            rows,
         }
     }
 }

@@ -187,26 +187,6 @@ impl TokenCosts {
         }
         total
     }
-
-    /// The cost of one token with its sign and extra bits.
-    #[inline]
-    pub(crate) fn token(
-        &self,
-        kind: BlockKind,
-        position: usize,
-        context: usize,
-        after_zero: bool,
-        magnitude: u16,
-    ) -> u32 {
-        let (token, extra) = token_and_extra_cost(magnitude);
-        u32::from(self.costs[usize::from(after_zero)][row_of(kind, position, context)][token]) + extra
-    }
-
-    /// The cost of ending a block before `position`; nothing where it is full.
-    #[inline]
-    pub(crate) fn end(&self, kind: BlockKind, position: usize, context: usize) -> u32 {
-        if position >= 16 { 0 } else { u32::from(self.costs[0][row_of(kind, position, context)][END_OF_BLOCK]) }
-    }
 }
 
 /// The tokens of a frame in the order in which they are written, and how often each occurs.
@@ -336,5 +316,67 @@ impl TokenBuffer {
             }
             writer.write_flag(packed >> 12 & 1 == 1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::DEFAULT_COEFFICIENT_PROBABILITIES;
+    use proptest::prelude::*;
+
+    fn end(levels: &[i16; 16]) -> usize {
+        (0..16).rev().find(|&position| levels[ZIGZAG[position] as usize] != 0).map_or(0, |position| position + 1)
+    }
+
+    proptest! {
+        #[test]
+        fn a_block_costs_what_it_takes_to_write(
+            blocks in proptest::collection::vec(
+                (0usize..4, 0usize..3, proptest::array::uniform16(prop_oneof![
+                    3 => Just(0i16), 2 => -4i16..=4, 1 => -100i16..=100, 1 => -2047i16..=2047,
+                ])),
+                20..60,
+            )
+        ) {
+            let kinds = [BlockKind::LumaWithoutDc, BlockKind::SecondOrder, BlockKind::Chroma, BlockKind::Luma];
+            let costs = TokenCosts::new(&DEFAULT_COEFFICIENT_PROBABILITIES);
+            let mut tokens = TokenBuffer::with_capacity(0);
+            let mut cost = 0;
+            for (kind, context, mut levels) in blocks {
+                if kind == 0 {
+                    levels[0] = 0;
+                }
+                prop_assert_eq!(end_of(&levels), end(&levels));
+                cost += costs.block(kinds[kind], context, &levels, end(&levels));
+                tokens.push_block(kinds[kind], context, &levels, end(&levels));
+            }
+            let mut writer = BoolEncoder::with_capacity(0);
+            tokens.write(&mut writer, &DEFAULT_COEFFICIENT_PROBABILITIES);
+            let bits = 8.0 * writer.finish().len() as f64;
+            let expected = f64::from(cost) / 256.0;
+            prop_assert!((bits - expected).abs() < 24.0 + expected / 20.0, "{bits} bits, costed {expected}");
+        }
+    }
+
+    #[test]
+    fn updates_make_a_frame_smaller() {
+        let mut tokens = TokenBuffer::with_capacity(0);
+        let mut levels = [0; 16];
+        for index in 0..3000 {
+            levels[0] = index % 3 - 1;
+            levels[5] = i16::from(index % 7 == 0) * 9;
+            tokens.push_block(BlockKind::Luma, 0, &levels, end(&levels));
+        }
+        let mut adapted = DEFAULT_COEFFICIENT_PROBABILITIES;
+        let size = |probabilities: &CoefficientProbabilities| {
+            let mut writer = BoolEncoder::with_capacity(0);
+            tokens.write(&mut writer, probabilities);
+            writer.finish().len()
+        };
+        let mut writer = BoolEncoder::with_capacity(0);
+        tokens.write_updates(&mut writer, &mut adapted);
+        assert!(adapted != DEFAULT_COEFFICIENT_PROBABILITIES);
+        assert!(writer.finish().len() + size(&adapted) < size(&DEFAULT_COEFFICIENT_PROBABILITIES));
     }
 }

@@ -106,7 +106,7 @@ impl Trial {
                 + sse::<8, 8>(source[2], v.stride, &chroma[1], 8)
         };
         // Subblock prediction has coded and reconstructed luma already.
-        let predicted = inter.then(|| (*luma, *chroma));
+        let predicted = inter.then_some((*luma, *chroma));
         if second_order {
             residual.code_luma(source[0], y.stride, luma, setting.quantizers);
             residual.restore_luma(luma);

@@ -122,3 +122,54 @@ impl VectorCounts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bool_decoder::BoolDecoder;
+    use crate::tables::{DEFAULT_MOTION_VECTOR_PROBABILITIES, SHORT_VECTOR_TREE};
+
+    /// RFC 6386, section 17.2, word by word.
+    fn read(decoder: &mut BoolDecoder<'_>, p: &[u8; 19]) -> i32 {
+        let mut value = 0;
+        if decoder.read_bool(p[IS_LONG]) {
+            for bit in (0..3).chain((4..10).rev()) {
+                value += i32::from(decoder.read_bool(p[LONG + bit])) << bit;
+            }
+            if value & 0xfff0 == 0 || decoder.read_bool(p[LONG + 3]) {
+                value += 8;
+            }
+        } else {
+            let mut node = 0usize;
+            loop {
+                let next = SHORT_VECTOR_TREE[node + usize::from(decoder.read_bool(p[SHORT + node / 2]))];
+                if next <= 0 {
+                    value = -i32::from(next);
+                    break;
+                }
+                node = next as usize;
+            }
+        }
+        if value != 0 && decoder.read_bool(p[SIGN]) { -value } else { value }
+    }
+
+    #[test]
+    fn every_difference_is_read_as_it_was_written_and_costs_what_it_takes() {
+        let probabilities = DEFAULT_MOTION_VECTOR_PROBABILITIES;
+        let costs = VectorCosts::new(&probabilities);
+        let mut writer = BoolEncoder::with_capacity(0);
+        let mut cost = 0;
+        for value in -LARGEST_COMPONENT..=LARGEST_COMPONENT {
+            write(&mut writer, value, -value, &probabilities);
+            cost += costs.of(value, -value);
+        }
+        let bytes = writer.finish();
+        let (bits, expected) = (8.0 * bytes.len() as f64, f64::from(cost) / 256.0);
+        assert!((bits - expected).abs() < expected / 20.0, "{bits} bits, costed {expected}");
+        let mut decoder = BoolDecoder::new(&bytes);
+        for value in -LARGEST_COMPONENT..=LARGEST_COMPONENT {
+            assert_eq!(read(&mut decoder, &probabilities[0]), value);
+            assert_eq!(read(&mut decoder, &probabilities[1]), -value);
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! Clips made by arithmetic, for the encoder's tests: the same samples everywhere, from a seed.
 
+#![allow(dead_code)] // Each test takes what it needs.
+
 use lockstep_vp8::Picture;
 
 /// What a clip shows.
@@ -102,7 +104,6 @@ pub fn picture(content: Content, width: usize, height: usize, index: usize, seed
 }
 
 /// The luma PSNR of two pictures, dB.
-#[allow(dead_code)]
 pub fn psnr(a: &Picture, b: &Picture) -> f64 {
     let error: u64 = a
         .luma()
