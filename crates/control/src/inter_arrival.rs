@@ -12,6 +12,15 @@ use crate::Estimator;
 /// Weight of a new sample in the average (Salsify, section 3.3).
 const ALPHA: f64 = 0.1;
 
+/// Inter-arrival time assumed before any fragment arrived: ten fragments in the 100 ms that Salsify's sender tolerates,
+/// as many as TCP starts with (RFC 6928).
+pub(crate) const INITIAL_INTER_ARRIVAL: Duration = Duration::from_millis(10);
+
+/// A fragment that found the link idle shows by its inter-arrival time only that the link is no slower than the sender;
+/// it counts as no less than this share of the average. So the average still falls, and the window opens, while a
+/// source has little to send, but not within a few fragments to what no link could carry.
+const IDLE_LINK_SHARE: f64 = 0.5;
+
 /// How long a smallest one-way delay is believed. Clocks that drift by 50 millionths are then wrong by 0.5 ms at most.
 const DELAY_MEMORY: Duration = Duration::from_secs(10);
 
@@ -49,19 +58,24 @@ impl SmallestDelay {
 }
 
 /// The inter-arrival average: `tau <- alpha (T_i - T_(i-1) - grace) + (1 - alpha) tau`, alpha = 0.1.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct InterArrival {
     grace_period: GracePeriod,
     smallest_delay: SmallestDelay,
     previous: Option<Arrival>,
-    average_seconds: Option<f64>,
+    average_seconds: f64,
 }
 
 impl InterArrival {
     /// An average that has seen nothing yet.
     #[must_use]
     pub fn new(grace_period: GracePeriod) -> Self {
-        Self { grace_period, ..Self::default() }
+        Self {
+            grace_period,
+            smallest_delay: SmallestDelay::default(),
+            previous: None,
+            average_seconds: INITIAL_INTER_ARRIVAL.as_secs_f64(),
+        }
     }
 
     fn grace(&self, arrival: &Arrival, previous: &Arrival, smallest_delay: i128) -> Duration {
@@ -85,14 +99,15 @@ impl Estimator for InterArrival {
                 return; // overtaken by a later fragment, whose sample already covered this one's time
             }
             let grace = self.grace(arrival, previous, smallest_delay);
-            let sample = arrival.arrived_at.saturating_since(previous.arrived_at).saturating_sub(grace).as_secs_f64();
-            self.average_seconds =
-                Some(self.average_seconds.map_or(sample, |average| ALPHA * sample + (1.0 - ALPHA) * average));
+            let between = arrival.arrived_at.saturating_since(previous.arrived_at);
+            let least = if grace > Duration::ZERO { IDLE_LINK_SHARE * self.average_seconds } else { 0.0 };
+            let sample = between.saturating_sub(grace).as_secs_f64().max(least);
+            self.average_seconds = ALPHA * sample + (1.0 - ALPHA) * self.average_seconds;
         }
         self.previous = Some(*arrival);
     }
 
     fn estimate(&mut self, _now: Timestamp) -> Estimate {
-        Estimate { inter_arrival: self.average_seconds.map(Duration::from_secs_f64), capacity: None }
+        Estimate { inter_arrival: Some(Duration::from_secs_f64(self.average_seconds)), capacity: None }
     }
 }

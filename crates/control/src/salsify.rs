@@ -6,14 +6,11 @@ use std::time::Duration;
 use lockstep_transport::Feedback;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
+use crate::inter_arrival::INITIAL_INTER_ARRIVAL;
 use crate::{Allowance, Controller, InFlight};
 
 /// Queueing delay that the sender tolerates, d (Salsify, section 3.3).
 const TOLERATED_DELAY: Duration = Duration::from_millis(100);
-
-/// Inter-arrival time assumed before the first feedback: ten fragments in the tolerated delay, as many as TCP starts
-/// with (RFC 6928).
-const INITIAL_INTER_ARRIVAL: Duration = Duration::from_millis(10);
 
 /// Bounds of the time between two transmissions, which is a fifth of the inter-arrival time between them (Salsify's
 /// published code).
