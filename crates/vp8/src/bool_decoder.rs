@@ -9,12 +9,14 @@ pub(crate) struct BoolDecoder<'a> {
     /// How many bits of `value` below the top eight are there; negative when bytes must be read.
     bits: i32,
     range: u32,
+    /// Bytes of zero that were read past the end.
+    padding: u32,
 }
 
 impl<'a> BoolDecoder<'a> {
     /// A decoder at the start of `input`.
     pub(crate) fn new(input: &'a [u8]) -> Self {
-        let mut decoder = Self { input, value: 0, bits: -8, range: 255 };
+        let mut decoder = Self { input, value: 0, bits: -8, range: 255, padding: 0 };
         decoder.fill();
         decoder
     }
@@ -30,7 +32,10 @@ impl<'a> BoolDecoder<'a> {
                     self.input = rest;
                     byte
                 }
-                None => 0,
+                None => {
+                    self.padding = self.padding.saturating_add(1);
+                    0
+                }
             };
             self.value = self.value << 8 | u64::from(byte);
             self.bits += 8;
@@ -47,6 +52,11 @@ impl<'a> BoolDecoder<'a> {
         } else {
             *self = self.clone().filled_slowly();
         }
+    }
+
+    /// Whether what was read depends on bits past the end. Decisions look eight bits ahead.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.input.is_empty() && i64::from(self.bits) < 8 * i64::from(self.padding)
     }
 
     /// One boolean whose probability of being false is `probability / 256`.

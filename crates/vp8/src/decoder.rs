@@ -72,8 +72,8 @@ const MACROBLOCKS_PER_BYTE: usize = 16;
 /// Decodes `frame` from `state`: gives the state behind it and the picture.
 ///
 /// A pure function: nothing but the arguments matters, and `state` can be decoded from again. A frame without bytes
-/// repeats the last picture and leaves the state as it is. The first partition and the last read as zeros beyond their
-/// end, as in the reference decoder (libvpx). Where a frame is not to be shown ([`State::is_shown`], [`is_shown`]) its
+/// repeats the last picture and leaves the state as it is. Beyond their end the frame and its partitions of coefficients
+/// read as zeros, as in the reference decoder (libvpx). Where a frame is not to be shown ([`State::is_shown`], [`is_shown`]) its
 /// picture is given all the same.
 ///
 /// # Errors
@@ -104,8 +104,9 @@ pub fn decode(state: &State, frame: &[u8]) -> Result<(State, Picture), DecodeErr
         return Err(DecodeError::NoReference);
     }
     let inherited = inherit(contents, tag.key_frame);
-    let (first, rest) = rest.split_at(tag.first_partition);
-    let mut modes_reader = BoolDecoder::new(first);
+    // As in libvpx, the first partition ends with the frame: what a damaged one lacks is read from those behind it.
+    let mut modes_reader = BoolDecoder::new(rest);
+    let (_, rest) = rest.split_at(tag.first_partition);
     let header = FrameHeader::parse(tag.key_frame, &mut modes_reader, &inherited)?;
     let mut partitions = split_partitions(rest, 1 << header.partitions_log2)?;
 

@@ -70,6 +70,11 @@ impl ResidualReader {
             }
             return None;
         }
+        if reader.is_exhausted() {
+            // The partition was cut. As libvpx does, nothing more is read, and inner edges are filtered.
+            info.has_coefficients = true;
+            return None;
+        }
         let residual = &mut self.residual;
         for (block, content) in residual.coefficients.iter_mut().zip(&mut residual.content) {
             if *content != BlockContent::Empty {
