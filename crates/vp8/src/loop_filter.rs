@@ -1,11 +1,19 @@
 //! The loop filter (RFC 6386, section 15): applied to the whole frame once all of it is reconstructed.
 
+#[cfg(any(test, not(target_arch = "x86_64")))]
 mod edges;
-mod transpose;
+#[cfg(any(test, not(target_arch = "x86_64")))]
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 use crate::frame::FrameLayout;
 use crate::header::{LoopFilterDeltas, LoopFilterHeader, Segmentation};
 use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
+#[cfg(not(target_arch = "x86_64"))]
+use portable::{chroma_rows, columns, luma_rows};
+#[cfg(target_arch = "x86_64")]
+use x86::{chroma_rows, columns, luma_rows};
 
 /// How strongly a macroblock is filtered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,51 +112,15 @@ pub(crate) fn filter_frame(
 /// in both chroma planes at the same place.
 type Runs = [usize; 2];
 
-/// Filters an edge between rows: the first sample of each of `runs` lies behind it. `CHANGED` lines change on either
-/// side; a run has `LENGTH` places, and the runs have 16 together.
-#[inline(always)]
-fn between_rows<const CHANGED: usize, const LENGTH: usize>(
-    samples: &mut [u8],
-    runs: &[usize],
-    stride: usize,
-    filter: impl FnOnce(&mut edges::Lines),
-) {
-    let mut lines = edges::Lines::default();
-    for (run, &at) in runs.iter().enumerate() {
-        let around = &samples[at - 4 * stride..at + 3 * stride + LENGTH];
-        for (line, to) in lines.iter_mut().enumerate() {
-            to[LENGTH * run..LENGTH * (run + 1)].copy_from_slice(&around[line * stride..line * stride + LENGTH]);
-        }
-    }
-    filter(&mut lines);
-    for (run, &at) in runs.iter().enumerate() {
-        let around = &mut samples[at - 4 * stride..at + 3 * stride + LENGTH];
-        for line in 4 - CHANGED..4 + CHANGED {
-            around[line * stride..line * stride + LENGTH]
-                .copy_from_slice(&lines[line][LENGTH * run..LENGTH * (run + 1)]);
-        }
-    }
-}
-
-/// Filters an edge between columns: `runs` are the topmost samples to its right.
-#[inline(always)]
-fn between_columns(samples: &mut [u8], runs: Runs, stride: usize, filter: impl FnOnce(&mut edges::Lines)) {
-    let mut rows = [[0u8; 8]; 16];
-    for (half, at) in runs.into_iter().enumerate() {
-        let around = &samples[at - 4..at + 7 * stride + 4];
-        for y in 0..8 {
-            rows[8 * half + y].copy_from_slice(&around[y * stride..y * stride + 8]);
-        }
-    }
-    let mut lines = transpose::gather(&rows);
-    filter(&mut lines);
-    let rows = transpose::scatter(&lines);
-    for (half, at) in runs.into_iter().enumerate() {
-        let around = &mut samples[at - 4..at + 7 * stride + 4];
-        for y in 0..8 {
-            around[y * stride..y * stride + 8].copy_from_slice(&rows[8 * half + y]);
-        }
-    }
+/// What an edge lies between.
+#[derive(Debug, Clone, Copy)]
+enum Edge {
+    /// Macroblocks: lines p2 to q2 change.
+    Macroblock,
+    /// Subblocks of one macroblock: lines p1 to q1 change.
+    Subblock,
+    /// Either, in the simple filter with its limit: lines p0 and q0 change.
+    Simple(u8),
 }
 
 fn filter_macroblock_simply(
@@ -162,24 +134,23 @@ fn filter_macroblock_simply(
     let plane = &layout.planes[0];
     let stride = plane.stride;
     let at = plane.origin + 16 * row * stride + 16 * column;
-    let mut vertical = |x: usize, limit: u8| {
-        let runs = [at + x, at + x + 8 * stride];
-        between_columns(samples, runs, stride, |lines| edges::simple_edge(lines, limit));
-    };
+    let (outer, inside) = (Edge::Simple(limits.macroblock_edge), Edge::Simple(limits.subblock_edge));
+    let halves = |at: usize| [at, at + 8 * stride];
     if column > 0 {
-        vertical(0, limits.macroblock_edge);
+        columns(samples, halves(at), stride, outer, limits);
     }
     if inner {
-        [4, 8, 12].into_iter().for_each(|x| vertical(x, limits.subblock_edge));
+        for x in [4, 8, 12] {
+            columns(samples, halves(at + x), stride, inside, limits);
+        }
     }
-    let mut horizontal = |y: usize, limit: u8| {
-        between_rows::<1, 16>(samples, &[at + y * stride], stride, |lines| edges::simple_edge(lines, limit));
-    };
     if row > 0 {
-        horizontal(0, limits.macroblock_edge);
+        luma_rows(samples, at, stride, outer, limits);
     }
     if inner {
-        [4, 8, 12].into_iter().for_each(|y| horizontal(y, limits.subblock_edge));
+        for y in [4, 8, 12] {
+            luma_rows(samples, at + y * stride, stride, inside, limits);
+        }
     }
 }
 
@@ -196,31 +167,73 @@ fn filter_macroblock(
     let [luma, u, v] = &layout.planes;
     let at = luma.origin + 16 * row * luma.stride + 16 * column;
     let offset = 8 * row * u.stride + 8 * column;
-    let luma_rows = [at, at + 8 * luma.stride];
-    let chroma = [u.origin + offset, v.origin + offset];
-    let shifted = |runs: Runs, by: usize| runs.map(|at| at + by);
+    let halves = |at: usize| [at, at + 8 * luma.stride];
+    let chroma = |by: usize| [u.origin + offset + by, v.origin + offset + by];
     if column > 0 {
-        for (runs, stride) in [(luma_rows, luma.stride), (chroma, u.stride)] {
-            between_columns(samples, runs, stride, |lines| edges::macroblock_edge(lines, limits));
-        }
+        columns(samples, halves(at), luma.stride, Edge::Macroblock, limits);
+        columns(samples, chroma(0), u.stride, Edge::Macroblock, limits);
     }
     if inner {
         for x in [4, 8, 12] {
-            let runs = shifted(luma_rows, x);
-            between_columns(samples, runs, luma.stride, |lines| edges::subblock_edge(lines, limits));
+            columns(samples, halves(at + x), luma.stride, Edge::Subblock, limits);
         }
-        between_columns(samples, shifted(chroma, 4), u.stride, |lines| edges::subblock_edge(lines, limits));
+        columns(samples, chroma(4), u.stride, Edge::Subblock, limits);
     }
     if row > 0 {
-        between_rows::<3, 16>(samples, &[at], luma.stride, |lines| edges::macroblock_edge(lines, limits));
-        between_rows::<3, 8>(samples, &chroma, u.stride, |lines| edges::macroblock_edge(lines, limits));
+        luma_rows(samples, at, luma.stride, Edge::Macroblock, limits);
+        chroma_rows(samples, chroma(0), u.stride, Edge::Macroblock, limits);
     }
     if inner {
         for y in [4, 8, 12] {
-            let at = at + y * luma.stride;
-            between_rows::<2, 16>(samples, &[at], luma.stride, |lines| edges::subblock_edge(lines, limits));
+            luma_rows(samples, at + y * luma.stride, luma.stride, Edge::Subblock, limits);
         }
-        let runs = shifted(chroma, 4 * u.stride);
-        between_rows::<2, 8>(samples, &runs, u.stride, |lines| edges::subblock_edge(lines, limits));
+        chroma_rows(samples, chroma(4 * u.stride), u.stride, Edge::Subblock, limits);
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Samples that are close to each other, so that the filters change them, or not.
+    fn plane() -> impl Strategy<Value = Vec<u8>> {
+        (any::<u8>(), 0u8..=255, proptest::collection::vec(any::<u8>(), 32 * 32)).prop_map(|(base, spread, noise)| {
+            noise.into_iter().map(|n| base.saturating_add((u16::from(n) * u16::from(spread) / 255) as u8)).collect()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn vector_instructions_filter_as_the_portable_code_does(
+            plane in plane(),
+            (limit, level, sharpness, key) in (0u8..=142, 1i32..64, 0u8..8, any::<bool>()),
+        ) {
+            let limits = Limits::new(level, sharpness, key);
+            for edge in [Edge::Macroblock, Edge::Subblock, Edge::Simple(limit)] {
+                type Filter = fn(&mut [u8], Edge, &Limits);
+                let pairs: [[Filter; 2]; 3] = [
+                    [
+                        |s, e, l| x86::luma_rows(s, 8 * 32 + 5, 32, e, l),
+                        |s, e, l| portable::luma_rows(s, 8 * 32 + 5, 32, e, l),
+                    ],
+                    [
+                        |s, e, l| x86::chroma_rows(s, [4 * 32 + 1, 17 * 32 + 9], 32, e, l),
+                        |s, e, l| portable::chroma_rows(s, [4 * 32 + 1, 17 * 32 + 9], 32, e, l),
+                    ],
+                    [
+                        |s, e, l| x86::columns(s, [32 + 5, 19 * 32 + 28], 32, e, l),
+                        |s, e, l| portable::columns(s, [32 + 5, 19 * 32 + 28], 32, e, l),
+                    ],
+                ];
+                for [vector, scalar] in pairs {
+                    let (mut a, mut b) = (plane.clone(), plane.clone());
+                    vector(&mut a, edge, &limits);
+                    scalar(&mut b, edge, &limits);
+                    prop_assert_eq!(a, b);
+                }
+            }
+        }
     }
 }

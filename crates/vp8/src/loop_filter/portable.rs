@@ -1,0 +1,58 @@
+//! The loop filter's edges without vector instructions of their own.
+
+use super::edges::{self, Lines};
+use super::{Edge, Limits, Runs};
+
+/// Filters 16 places of an edge between rows: `at` is the first sample behind it.
+pub(super) fn luma_rows(samples: &mut [u8], at: usize, stride: usize, edge: Edge, limits: &Limits) {
+    rows::<16>(samples, &[at], stride, edge, limits);
+}
+
+/// Filters an edge between rows of both chroma planes, 8 places of each: `runs` are the first samples behind it.
+pub(super) fn chroma_rows(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &Limits) {
+    rows::<8>(samples, &runs, stride, edge, limits);
+}
+
+/// A run has `LENGTH` places, and the runs have 16 together.
+fn rows<const LENGTH: usize>(samples: &mut [u8], runs: &[usize], stride: usize, edge: Edge, limits: &Limits) {
+    let mut lines = Lines::default();
+    for (run, &at) in runs.iter().enumerate() {
+        let around = &samples[at - 4 * stride..at + 3 * stride + LENGTH];
+        for (line, to) in lines.iter_mut().enumerate() {
+            to[LENGTH * run..LENGTH * (run + 1)].copy_from_slice(&around[line * stride..line * stride + LENGTH]);
+        }
+    }
+    filter(&mut lines, edge, limits);
+    for (run, &at) in runs.iter().enumerate() {
+        let around = &mut samples[at - 4 * stride..at + 3 * stride + LENGTH];
+        for (line, from) in lines.iter().enumerate() {
+            around[line * stride..line * stride + LENGTH].copy_from_slice(&from[LENGTH * run..LENGTH * (run + 1)]);
+        }
+    }
+}
+
+/// Filters an edge between columns: `runs` are the topmost of eight samples each to its right.
+pub(super) fn columns(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &Limits) {
+    let mut lines = Lines::default();
+    for place in 0..16 {
+        let at = runs[place / 8] - 4 + place % 8 * stride;
+        for (line, &sample) in lines.iter_mut().zip(&samples[at..at + 8]) {
+            line[place] = sample;
+        }
+    }
+    filter(&mut lines, edge, limits);
+    for place in 0..16 {
+        let at = runs[place / 8] - 4 + place % 8 * stride;
+        for (line, sample) in lines.iter().zip(&mut samples[at..at + 8]) {
+            *sample = line[place];
+        }
+    }
+}
+
+fn filter(lines: &mut Lines, edge: Edge, limits: &Limits) {
+    match edge {
+        Edge::Macroblock => edges::macroblock_edge(lines, limits),
+        Edge::Subblock => edges::subblock_edge(lines, limits),
+        Edge::Simple(limit) => edges::simple_edge(lines, limit),
+    }
+}
