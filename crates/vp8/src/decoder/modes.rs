@@ -33,11 +33,11 @@ pub(super) fn read_modes(
     let mut modes = ModeReader { reader, header, sign_biases };
     let columns = layout.columns;
     let outside = MacroblockInfo::default();
-    let mut macroblocks = vec![outside; columns * layout.rows];
-    for index in 0..macroblocks.len() {
+    let mut macroblocks = Vec::with_capacity(columns * layout.rows);
+    for index in 0..columns * layout.rows {
         let (column, row) = (index % columns, index / columns);
         let neighbour = |inside: bool, distance: usize| {
-            if inside { macroblocks[index - distance] } else { outside }
+            if inside { &macroblocks[index - distance] } else { &outside }
         };
         let above = neighbour(row > 0, columns);
         let left = neighbour(column > 0, 1);
@@ -51,15 +51,15 @@ pub(super) fn read_modes(
         }
         info.skip = header.skip_probability.is_some_and(|probability| modes.reader.read_bool(probability));
         if key_frame {
-            modes.key_frame_modes(&mut info, &above, &left);
+            modes.key_frame_modes(&mut info, above, left);
         } else if modes.reader.read_bool(header.intra_probability) {
             let above_left = neighbour(row > 0 && column > 0, columns + 1);
             let bounds = VectorBounds::at(column, row, columns, layout.rows);
-            modes.inter_modes(&mut info, &above, &left, &above_left, &bounds);
+            modes.inter_modes(&mut info, above, left, above_left, &bounds);
         } else {
             modes.intra_modes(&mut info);
         }
-        macroblocks[index] = info;
+        macroblocks.push(info);
     }
     macroblocks
 }
