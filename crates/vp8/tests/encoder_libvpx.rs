@@ -7,7 +7,12 @@ use clips::{Content, picture, psnr};
 use lockstep_vp8::{Parameters, Picture, Preset, State};
 use std::io::Write;
 use std::process::Command;
-use std::time::Instant;
+
+/// Processor time of this thread, seconds: what else the machine does is not counted.
+fn processor_time() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells a thread's processor time");
+    text.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
+}
 
 /// Kilobits per second at 30 pictures a second, and mean luma PSNR.
 type Point = (f64, f64);
@@ -15,14 +20,14 @@ type Point = (f64, f64);
 fn ours(clip: &[Picture], quantizer: u8, preset: Preset) -> (Point, f64) {
     let mut state = State::default();
     let (mut bytes, mut quality) = (0, 0.0);
-    let start = Instant::now();
+    let start = processor_time();
     for picture in clip {
         let encoded = lockstep_vp8::encode(&state, picture, &Parameters { quantizer, preset, ..Parameters::default() });
         bytes += encoded.frame.len();
         quality += psnr(picture, &encoded.picture());
         state = encoded.state;
     }
-    let elapsed = start.elapsed().as_secs_f64();
+    let elapsed = processor_time() - start;
     let count = clip.len() as f64;
     ((bytes as f64 * 8.0 * 30.0 / count / 1000.0, quality / count), count / elapsed)
 }
@@ -130,18 +135,18 @@ fn rate_at_equal_quality() {
 fn speed() {
     for (width, height) in [(640, 360), (1280, 720)] {
         let clip: Vec<Picture> = (0..20).map(|i| picture(Content::Camera, width, height, i, 1)).collect();
-        for preset in [Preset::RealTime, Preset::Quality] {
-            for quantizer in [20, 60, 100] {
+        for (preset, quantizers) in [(Preset::RealTime, [20, 60, 100].as_slice()), (Preset::Quality, &[60])] {
+            for &quantizer in quantizers {
                 let (_, single) = ours(&clip, quantizer, preset);
                 let mut state = State::default();
-                let start = Instant::now();
+                let start = processor_time();
                 for picture in &clip {
                     let parameters = Parameters { quantizer, preset, ..Parameters::default() };
                     let analysis = lockstep_vp8::Analysis::new(&state, picture, &parameters);
                     let _ = analysis.encode(quantizer + 10);
                     state = analysis.encode(quantizer).state;
                 }
-                let menu = clip.len() as f64 / start.elapsed().as_secs_f64();
+                let menu = clip.len() as f64 / (processor_time() - start);
                 println!("{width}x{height} {preset:?} q {quantizer}: {single:.0} frames/s, menu of two {menu:.0}");
             }
         }

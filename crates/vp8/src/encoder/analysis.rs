@@ -180,6 +180,7 @@ impl Analysis {
     fn search_all(&mut self) {
         let (columns, rows) = (self.layout.columns, self.layout.rows);
         let mut prediction = [0u8; 256];
+        let mut total = 0u64;
         let mut all: Vec<MacroblockMotion> = Vec::with_capacity(columns * rows);
         for row in 0..rows {
             for column in 0..columns {
@@ -188,7 +189,15 @@ impl Analysis {
                     motion.references[index] = self.search(index, column, row, &all, &motion);
                 }
                 let best = motion.best();
-                let split_above = if self.preset == Preset::Quality { WELL_PREDICTED } else { SPLIT_WORTHY };
+                // In real time only what is found worse than most of the picture so far.
+                let split_above = match self.preset {
+                    Preset::Quality => WELL_PREDICTED,
+                    Preset::RealTime => {
+                        let mean = total / (all.len() as u64 + 1);
+                        SPLIT_WORTHY.max((mean + mean / 4) as u32)
+                    }
+                };
+                total += u64::from(motion.references[0].satd);
                 if motion.references[0].satd > split_above {
                     motion.quarters = Some(self.search_quarters(column, row, motion.references[0].vector));
                 }

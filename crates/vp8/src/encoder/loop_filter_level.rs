@@ -66,7 +66,7 @@ impl<'a> Strip<'a> {
             plane.height = rows * size;
             strip.extend_from_slice(&samples[start..start + length]);
         }
-        Self { layout, first, infos: &infos[first * layout.columns..], samples: strip }
+        Self { layout, first, infos: &infos[first * layout.columns..(first + rows) * layout.columns], samples: strip }
     }
 
     /// Squared luma error of the strip filtered at `level`.
