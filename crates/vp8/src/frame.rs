@@ -66,10 +66,6 @@ impl FrameBuffer {
         Self { samples: std::iter::repeat_n(0, layout.length).collect(), layout }
     }
 
-    pub(crate) fn layout(&self) -> FrameLayout {
-        self.layout
-    }
-
     /// All samples, borders included.
     pub(crate) fn samples_mut(&mut self) -> &mut [u8] {
         Arc::get_mut(&mut self.samples).expect("a frame in the making has one owner")

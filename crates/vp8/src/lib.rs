@@ -1,4 +1,8 @@
 //! A purely functional VP8 codec (RFC 6386): state in, frame and state out.
+//!
+//! [`decode`] takes a [`State`] and a frame and gives the state behind the frame and its [`Picture`]; nothing else
+//! matters and nothing is changed. States are values: cheap to keep, named by [`State::hash`], and saved with
+//! [`State::to_bytes`]. The decoder reads all of RFC 6386 and is bit-exact with libvpx, on damaged frames too.
 #![deny(unsafe_code)]
 
 mod bool_decoder;

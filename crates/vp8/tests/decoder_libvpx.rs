@@ -1,7 +1,6 @@
 //! The decoder beside libvpx's on streams of libvpx's encoder, where both tools are installed: every profile, several
 //! partitions, odd sizes, hidden altref frames, segments, noise.
 
-#[allow(dead_code)]
 mod clips;
 #[allow(dead_code)]
 mod streams;

@@ -1,6 +1,5 @@
 //! The decoder on input that no encoder made: it answers with an error or a picture, and takes bounded memory.
 
-#[allow(dead_code)]
 mod clips;
 #[allow(dead_code)]
 mod streams;
