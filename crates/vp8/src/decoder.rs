@@ -264,3 +264,26 @@ fn split_partitions(rest: &[u8], count: usize) -> Result<Vec<BoolDecoder<'_>>, D
     partitions.push(BoolDecoder::new(rest));
     Ok(partitions)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_that_each_copy_the_other_both_become_the_golden_frame() {
+        let frame = || FrameBuffer::new(FrameLayout::new(16, 16)).finish();
+        let before = References { last: frame(), golden: frame(), altref: frame() };
+        let decoded = frame();
+        let both = ReferenceUpdates {
+            copy_to_golden: BufferCopy::Other,
+            copy_to_altref: BufferCopy::Other,
+            ..ReferenceUpdates::default()
+        };
+        let after = update_references(Some(&before), &both, &decoded);
+        assert!(after.last.is(&before.last) && after.golden.is(&before.golden) && after.altref.is(&before.golden));
+        let swept =
+            ReferenceUpdates { refresh_golden: true, refresh_last: true, copy_to_golden: BufferCopy::None, ..both };
+        let after = update_references(Some(&before), &swept, &decoded);
+        assert!(after.last.is(&decoded) && after.golden.is(&decoded) && after.altref.is(&before.golden));
+    }
+}
