@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lockstep_control::{Allowance, Controller, InFlight};
+use lockstep_control::{Allowance, Controller, InFlight, LossRate};
 use lockstep_transport::{CloseReason, OutgoingFrame, Sender, SenderConfig, SenderEvent, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Picture;
@@ -66,6 +66,8 @@ pub struct SendingEnd {
     encoding: Option<Encoding>,
     skips: u32,
     encode_time: Duration,
+    loss_rate: LossRate,
+    last_fragments: u64,
     last_target: StateId,
     last_quantizer: Option<u8>,
     captures_by_frame: BTreeMap<u32, u64>,
@@ -87,6 +89,8 @@ impl SendingEnd {
             encoding: None,
             skips: 0,
             encode_time: Duration::ZERO,
+            loss_rate: LossRate::default(),
+            last_fragments: 1,
             last_target: StateId::EMPTY,
             last_quantizer: None,
             captures_by_frame: BTreeMap::new(),
@@ -112,7 +116,11 @@ impl SendingEnd {
             return None;
         }
         let (capture, picture) = self.waiting.take()?;
-        let source = self.transport.next_source();
+        let source = if self.loss_rate.breaks_chains(self.last_fragments) {
+            self.transport.next_held_source()
+        } else {
+            self.transport.next_source()
+        };
         let job = self.encoder.begin(&picture, source, self.expected_budget(now));
         self.record(capture).encode_started_at = Some(now);
         self.encoding = Some(Encoding { capture, picture, source, started_at: now });
@@ -132,7 +140,9 @@ impl SendingEnd {
         record.candidates = menu.candidates.iter().map(crate::encoder::Candidate::size).collect();
 
         // A source that was lost while the menu was being coded would only waste the link.
-        let still_good = self.transport.next_source() == encoding.source;
+        let still_good = encoding.source == StateId::EMPTY
+            || self.transport.is_held(encoding.source)
+            || self.transport.next_source() == encoding.source;
         let fitting = menu.largest_within(budget);
         let forced = (self.skips >= MOST_SKIPS).then(|| menu.smallest()).flatten();
         let choice = if still_good { fitting.or(forced) } else { None };
@@ -166,7 +176,8 @@ impl SendingEnd {
         record.recovery = recovery;
         record.quantizer = Some(candidate.quantizer);
         record.size = Some(candidate.size());
-        record.fragments = u16::try_from(candidate.size().get().div_ceil(self.payload.get())).ok();
+        self.last_fragments = candidate.size().get().div_ceil(self.payload.get());
+        record.fragments = u16::try_from(self.last_fragments).ok();
         record.sent_at = Some(now);
         self.last_quantizer = Some(candidate.quantizer);
         self.last_target = target;
@@ -272,7 +283,14 @@ impl SendingEnd {
     }
 
     fn allowance(&self, now: Timestamp) -> Allowance {
-        self.controller.allowance(now, self.in_flight())
+        let allowance = self.controller.allowance(now, self.in_flight());
+        Allowance { budget: self.likely_whole(allowance.budget), ..allowance }
+    }
+
+    /// As much of `budget` as a frame may have that is to arrive whole.
+    fn likely_whole(&self, budget: ByteCount) -> ByteCount {
+        let most = |fragments: u64| ByteCount::new(fragments.saturating_mul(self.payload.get()));
+        self.loss_rate.most_fragments().map_or(budget, |fragments| budget.min(most(fragments)))
     }
 
     /// The budget that is to be expected when the menu will be ready: what is free now and what the link drains while
@@ -280,13 +298,17 @@ impl SendingEnd {
     fn expected_budget(&self, now: Timestamp) -> ByteCount {
         let allowance = self.allowance(now);
         let drained = allowance.target.bytes_in(self.encode_time).min(self.in_flight().bytes);
-        allowance.budget + drained
+        self.likely_whole(allowance.budget + drained)
     }
 
     fn drain_events(&mut self, now: Timestamp) {
         while let Some(event) = self.transport.poll_event() {
             match event {
-                SenderEvent::Feedback(feedback) => self.controller.on_feedback(now, &feedback),
+                SenderEvent::Feedback(feedback) => {
+                    self.loss_rate.on_acknowledged(feedback.acknowledged.len());
+                    self.controller.on_feedback(now, &feedback);
+                }
+                SenderEvent::FragmentsLost(fragments) => self.loss_rate.on_lost(fragments.len()),
                 SenderEvent::Release(state) => self.encoder.forget(state),
                 SenderEvent::PeerClosed(_) => self.closed = true,
                 _ => {}

@@ -18,6 +18,10 @@ use lockstep_vp8::{Parameters, Preset};
 /// The reverse path's capacity where no trace is given for it: ample for acknowledgements.
 const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
 
+/// Bytes of a frame in one datagram: with the data header (68) and those of UDP (8) and IPv6 (40), what Ethernet carries
+/// (1500). The fewer fragments a frame has, the likelier it arrives whole.
+const FRAGMENT_PAYLOAD: usize = 1384;
+
 /// The emulated link.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
 pub struct LinkArguments {
@@ -194,7 +198,8 @@ fn announced(format: &VideoFormat) -> lockstep_transport::VideoFormat {
 impl ControlArguments {
     /// A sending end for pictures of `format`.
     pub fn sending_end(&self, format: &VideoFormat, connection: u32) -> SendingEnd {
-        let transport = SenderConfig::new(connection, announced(format));
+        let mut transport = SenderConfig::new(connection, announced(format));
+        transport.payload = FRAGMENT_PAYLOAD;
         let payload = ByteCount::new(transport.payload as u64);
         let mode = match self.menu {
             Some(MenuArgument::Parallel) => MenuMode::Parallel,

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod inter_arrival;
+mod loss_rate;
 mod salsify;
 
 use std::time::Duration;
@@ -14,6 +15,7 @@ use lockstep_transport::{Arrival, Estimate, Feedback};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 pub use inter_arrival::{GracePeriod, InterArrival};
+pub use loss_rate::LossRate;
 pub use salsify::SalsifyWindow;
 
 /// What the receiving end makes of the datagrams that arrive.

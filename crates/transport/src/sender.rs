@@ -88,6 +88,12 @@ impl Sender {
         self.states.reserve()
     }
 
+    /// As [`Sender::next_source`], but a state that the receiver is known to hold wherever there is one: for paths on
+    /// which the last frame is too likely to be lost to build on it.
+    pub fn next_held_source(&mut self) -> StateId {
+        self.states.reserve_held()
+    }
+
     /// Whether the receiver holds `state`, by its newest acknowledgement.
     #[must_use]
     pub fn is_held(&self, state: StateId) -> bool {

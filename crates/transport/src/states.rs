@@ -160,6 +160,12 @@ impl SentStates {
         self.source()
     }
 
+    /// The newest state that the receiver holds, or as [`Self::reserve`] if it is not known to hold any.
+    pub(crate) fn reserve_held(&mut self) -> StateId {
+        self.reserved = self.base.or_else(|| self.source_frame());
+        self.reserved.and_then(|frame| self.target(frame)).unwrap_or(StateId::EMPTY)
+    }
+
     pub(crate) fn sent(&mut self, frame: u32, source: StateId, target: StateId) {
         let (refused, orphaned, held, was_held, told) = (false, false, false, false, false);
         let sent = SentFrame { source, target, lost_fragments: 0, refused, orphaned, held, was_held, told };
@@ -302,6 +308,14 @@ mod tests {
         assert_eq!(states.take_verdicts().last(), Some(&Verdict::Lost(2)));
         states.sent(4, state(1), state(4));
         assert_eq!(states.source(), state(4));
+    }
+
+    #[test]
+    fn the_newest_held_state_can_be_asked_for_though_the_chain_is_whole() {
+        let mut states = chain(5);
+        assert_eq!(states.reserve_held(), state(4), "none is known to be held");
+        hold(&mut states, &[0, 1, 2]);
+        assert_eq!((states.reserve_held(), states.reserve()), (state(2), state(4)));
     }
 
     #[test]
