@@ -50,14 +50,8 @@ pub(crate) const PARTITION_VECTOR_PROBABILITIES: [[u8; 3]; 5] =
 /// Short motion vector magnitudes (section 17.2).
 pub(crate) const SHORT_VECTOR_TREE: [i8; 14] = [2, 8, 4, 6, 0, -1, -2, -3, 10, 12, -4, -5, -6, -7];
 /// Probabilities of the inter modes by the counts of neighbouring vectors (section 16.3).
-pub(crate) const INTER_MODE_CONTEXTS: [[u8; 4]; 6] = [
-    [7, 1, 1, 143],
-    [14, 18, 14, 107],
-    [135, 64, 57, 68],
-    [60, 56, 128, 65],
-    [159, 134, 128, 34],
-    [234, 188, 128, 28],
-];
+pub(crate) const INTER_MODE_CONTEXTS: [[u8; 4]; 6] =
+    [[7, 1, 1, 143], [14, 18, 14, 107], [135, 64, 57, 68], [60, 56, 128, 65], [159, 134, 128, 34], [234, 188, 128, 28]];
 /// Motion vector components after a key frame, vertical first (section 17.2).
 pub(crate) const DEFAULT_MOTION_VECTOR_PROBABILITIES: [[u8; 19]; 2] = [
     [162, 128, 225, 146, 172, 147, 214, 39, 156, 128, 129, 132, 75, 145, 178, 206, 239, 254, 254],

@@ -1,68 +1,21 @@
 //! The inverse transforms (RFC 6386, section 14).
+//!
+//! The inverse DCT counts in 16 bits and wraps, as vector instructions do; what an encoder makes of eight-bit samples
+//! never gets there.
+
+#[cfg(any(test, not(target_arch = "x86_64")))]
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use portable::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair};
 
 /// sqrt(2) cos(pi / 8) - 1 and sqrt(2) sin(pi / 8), in 16 fractional bits (section 14.3).
 const COSINE: i32 = 20_091;
 const SINE: i32 = 35_468;
-
-/// The transforms count in 16 bits and wrap, as the vector instructions do; what an encoder makes of eight-bit samples
-/// never gets there.
-#[inline(always)]
-fn times_cosine(value: i16) -> i16 {
-    value.wrapping_add(((i32::from(value) * COSINE) >> 16) as i16)
-}
-
-#[inline(always)]
-fn times_sine(value: i16) -> i16 {
-    value.wrapping_add(((i32::from(value) * (SINE - 65_536)) >> 16) as i16)
-}
-
-/// Inverse DCT along the first index, for four places at once.
-#[inline(always)]
-fn butterfly(input: [[i16; 4]; 4]) -> [[i16; 4]; 4] {
-    let mut output = [[0i16; 4]; 4];
-    for lane in 0..4 {
-        let [i0, i1, i2, i3] = [input[0][lane], input[1][lane], input[2][lane], input[3][lane]];
-        let (a, b) = (i0.wrapping_add(i2), i0.wrapping_sub(i2));
-        let c = times_sine(i1).wrapping_sub(times_cosine(i3));
-        let d = times_cosine(i1).wrapping_add(times_sine(i3));
-        output[0][lane] = a.wrapping_add(d);
-        output[1][lane] = b.wrapping_add(c);
-        output[2][lane] = b.wrapping_sub(c);
-        output[3][lane] = a.wrapping_sub(d);
-    }
-    output
-}
-
-#[inline(always)]
-fn transposed(rows: [[i16; 4]; 4]) -> [[i16; 4]; 4] {
-    std::array::from_fn(|y| std::array::from_fn(|x| rows[x][y]))
-}
-
-/// Inverse DCT of `coefficients` (raster order), added to the 4x4 samples at the start of `samples`.
-#[inline]
-pub(crate) fn inverse_dct_add(coefficients: &[i16; 16], samples: &mut [u8], stride: usize) {
-    let rows = std::array::from_fn(|y| std::array::from_fn(|x| coefficients[4 * y + x]));
-    let residual = transposed(butterfly(transposed(butterfly(rows))));
-    let samples = &mut samples[..3 * stride + 4];
-    for (y, row) in residual.into_iter().enumerate() {
-        let out = &mut samples[y * stride..y * stride + 4];
-        for (sample, value) in out.iter_mut().zip(row) {
-            *sample = (i16::from(*sample).wrapping_add(value.wrapping_add(4) >> 3)).clamp(0, 255) as u8;
-        }
-    }
-}
-
-/// The same where only the first coefficient is not zero.
-#[inline]
-pub(crate) fn inverse_dct_add_dc(dc: i16, samples: &mut [u8], stride: usize) {
-    let residual = dc.wrapping_add(4) >> 3;
-    let samples = &mut samples[..3 * stride + 4];
-    for y in 0..4 {
-        for sample in &mut samples[y * stride..y * stride + 4] {
-            *sample = (i16::from(*sample).wrapping_add(residual)).clamp(0, 255) as u8;
-        }
-    }
-}
 
 /// Inverse Walsh-Hadamard transform of the second-order block; value `i` is the DC coefficient of subblock `i`.
 #[inline]
@@ -87,4 +40,36 @@ pub(crate) fn inverse_wht(coefficients: &[i16; 16]) -> [i16; 16] {
         }
     }
     output
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn vector_instructions_transform_as_the_portable_code_does(
+            blocks in any::<[[i16; 16]; 2]>(),
+            shift in 0u32..12,
+            samples in proptest::collection::vec(any::<u8>(), 48),
+        ) {
+            let blocks = blocks.map(|block| block.map(|value| value >> shift));
+            type Transform = fn(&[[i16; 16]; 2], &mut [u8]);
+            let pairs: [[Transform; 2]; 3] = [
+                [|b, s| x86::inverse_dct_add(&b[0], s, 11), |b, s| portable::inverse_dct_add(&b[0], s, 11)],
+                [|b, s| x86::inverse_dct_add_pair(b, s, 11), |b, s| portable::inverse_dct_add_pair(b, s, 11)],
+                [
+                    |b, s| x86::inverse_dct_add_dc_pair([b[0][0], b[1][0]], s, 11),
+                    |b, s| portable::inverse_dct_add_dc_pair([b[0][0], b[1][0]], s, 11),
+                ],
+            ];
+            for [vector, scalar] in pairs {
+                let (mut a, mut b) = (samples.clone(), samples.clone());
+                vector(&blocks, &mut a);
+                scalar(&blocks, &mut b);
+                prop_assert_eq!(a, b);
+            }
+        }
+    }
 }

@@ -6,7 +6,7 @@ use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
 use crate::predict::inter::{Interpolation, predict};
 use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block, predict_subblock};
 use crate::state::References;
-use crate::transform::{inverse_dct_add, inverse_dct_add_dc};
+use crate::transform::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair};
 
 /// What a frame is reconstructed from.
 pub(crate) struct Reconstruction<'a> {
@@ -52,15 +52,16 @@ impl Reconstruction<'_> {
         blocks: std::ops::Range<usize>,
     ) {
         let Some(residual) = residual else { return };
-        for block in blocks {
+        // Blocks come in pairs beside each other.
+        for block in blocks.step_by(2) {
             let (plane, size, x, y) = match block {
                 0..16 => (0, 16, block & 3, block >> 2),
-                16..20 => (1, 8, block & 1, block >> 1 & 1),
-                _ => (2, 8, block & 1, block >> 1 & 1),
+                16..20 => (1, 8, 0, block >> 1 & 1),
+                _ => (2, 8, 0, block >> 1 & 1),
             };
             let plane = &self.layout.planes[plane];
             let at = plane.origin + (size * row + 4 * y) * plane.stride + size * column + 4 * x;
-            add_block(residual, block, &mut samples[at..], plane.stride);
+            add_pair(residual, block, &mut samples[at..], plane.stride);
         }
     }
 
@@ -188,10 +189,19 @@ pub(crate) fn predict_inter(
 }
 
 #[inline]
+fn add_pair(residual: &Residual, block: usize, samples: &mut [u8], stride: usize) {
+    let pair = residual.coefficients[block..].first_chunk().expect("blocks come in pairs");
+    match (residual.content[block], residual.content[block + 1]) {
+        (BlockContent::Empty, BlockContent::Empty) => {}
+        (BlockContent::Full, _) | (_, BlockContent::Full) => inverse_dct_add_pair(pair, samples, stride),
+        // An empty block's coefficients are all zero.
+        _ => inverse_dct_add_dc_pair([pair[0][0], pair[1][0]], samples, stride),
+    }
+}
+
+#[inline]
 fn add_block(residual: &Residual, block: usize, samples: &mut [u8], stride: usize) {
-    match residual.content[block] {
-        BlockContent::Empty => {}
-        BlockContent::OnlyDc => inverse_dct_add_dc(residual.coefficients[block][0], samples, stride),
-        BlockContent::Full => inverse_dct_add(&residual.coefficients[block], samples, stride),
+    if residual.content[block] != BlockContent::Empty {
+        inverse_dct_add(&residual.coefficients[block], samples, stride);
     }
 }

@@ -43,7 +43,8 @@ pub(crate) fn predict<const W: usize, const H: usize>(
         let at = (plane.origin as i64 + i64::from(y) * plane.stride as i64 + i64::from(x)) as usize;
         filter::<W, H>(reference, at, plane.stride, (fraction_x, fraction_y), interpolation, out, out_stride);
     } else {
-        let mut block = [0u8; LARGEST * LARGEST];
+        // Vector instructions read a few bytes more.
+        let mut block = [0u8; LARGEST * LARGEST + 16];
         for row in 0..H + BEFORE + BEHIND {
             let source_y = (y - before + row as i32).clamp(0, plane.height as i32 - 1) as usize;
             let line = &reference[plane.origin + source_y * plane.stride..][..plane.width];
@@ -74,7 +75,13 @@ fn filter<const W: usize, const H: usize>(
                 out[row * out_stride..row * out_stride + W].copy_from_slice(&source[from..from + W]);
             }
         }
-        (Interpolation::SixTap, ..) => six_tap::<W, H>(source, at, stride, (fraction_x, fraction_y), out, out_stride),
+        (Interpolation::SixTap, ..) => {
+            #[cfg(target_arch = "x86_64")]
+            if super::six_tap_x86::six_tap::<W, H>(source, at, stride, (fraction_x, fraction_y), out, out_stride) {
+                return;
+            }
+            six_tap::<W, H>(source, at, stride, (fraction_x, fraction_y), out, out_stride);
+        }
         (Interpolation::Bilinear, ..) => {
             bilinear::<W, H>(source, at, stride, (fraction_x, fraction_y), out, out_stride);
         }
@@ -193,6 +200,34 @@ mod tests {
                 ((sum + 64) >> 7).clamp(0, 255) as u8
             });
             assert_eq!(weigh_six(rows.each_ref(), taps), expected);
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    proptest::proptest! {
+        #[test]
+        fn vector_instructions_predict_as_the_portable_code_does(
+            samples in proptest::collection::vec(proptest::prelude::any::<u8>(), 32 * 24),
+            extreme: bool,
+            (fraction_x, fraction_y) in (0usize..8, 0usize..8),
+            at in 2 * 32 + 2usize..2 * 32 + 8,
+        ) {
+            fn check<const W: usize, const H: usize>(samples: &[u8], at: usize, fractions: (usize, usize)) {
+                let (mut vector, mut scalar) = ([7u8; 20 * 16], [7u8; 20 * 16]);
+                if super::super::six_tap_x86::six_tap::<W, H>(samples, at, 32, fractions, &mut vector, 20) {
+                    six_tap::<W, H>(samples, at, 32, fractions, &mut scalar, 20);
+                    assert_eq!(vector, scalar, "{W}x{H}");
+                }
+            }
+            let samples: Vec<u8> =
+                if extreme { samples.into_iter().map(|n| if n < 128 { 0 } else { 255 }).collect() } else { samples };
+            let fractions = (fraction_x, fraction_y);
+            check::<16, 16>(&samples, at, fractions);
+            check::<8, 8>(&samples, at, fractions);
+            check::<8, 4>(&samples, at, fractions);
+            check::<4, 4>(&samples, at, fractions);
+            check::<16, 8>(&samples, at, fractions);
+            check::<8, 16>(&samples, at, fractions);
         }
     }
 }

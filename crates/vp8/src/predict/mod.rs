@@ -2,3 +2,5 @@
 
 pub(crate) mod inter;
 pub(crate) mod intra;
+#[cfg(target_arch = "x86_64")]
+mod six_tap_x86;

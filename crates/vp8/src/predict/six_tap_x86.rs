@@ -1,0 +1,160 @@
+//! The six-tap filter in AVX2. `inter::six_tap` is the scalar twin: the same samples.
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
+
+use crate::tables::SIX_TAPS;
+
+/// Rows above and below a block, and columns before it, that the filter reads.
+const BEFORE: usize = 2;
+const AROUND: usize = 5;
+/// Bytes from the first column before a block that its loads of a row may read.
+const fn row_reach(width: usize) -> usize {
+    if width == 16 { 24 } else { 16 }
+}
+
+/// Predicts a block of `W` x `H` at index `at` of `source` into `out`, if the processor can and what the loads reach lies
+/// in `source`; says whether it did.
+#[inline]
+pub(super) fn six_tap<const W: usize, const H: usize>(
+    source: &[u8],
+    at: usize,
+    stride: usize,
+    fractions: (usize, usize),
+    out: &mut [u8],
+    out_stride: usize,
+) -> bool {
+    const { assert!((W == 4 || W == 8 || W == 16) && H % 4 == 0 && H <= 16) };
+    let above = if fractions.1 == 0 { 0 } else { BEFORE };
+    let below = if fractions.1 == 0 { 0 } else { AROUND - BEFORE };
+    let reach = at + (H - 1 + below) * stride + row_reach(W) - BEFORE;
+    if at < above * stride + BEFORE || reach > source.len() || !is_x86_feature_detected!("avx2") {
+        return false;
+    }
+    let out = &mut out[..(H - 1) * out_stride + W];
+    // SAFETY: the processor has AVX2. All rows that are read lie in `source`, as checked, and all that are written in
+    // `out`, which was cut to them.
+    unsafe { filter::<W, H>(source.as_ptr().add(at), stride, fractions, out.as_mut_ptr(), out_stride) };
+    true
+}
+
+/// The pairs of taps that one multiplication takes together, so that no sum of two products leaves 16 bits.
+#[derive(Clone, Copy)]
+struct Taps([__m256i; 3]);
+
+impl Taps {
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn new(fraction: usize) -> Self {
+        let taps = &SIX_TAPS[fraction];
+        Self([(0, 5), (1, 3), (2, 4)].map(|(a, b)| _mm256_set1_epi16(taps[b] << 8 | (taps[a] & 0xff))))
+    }
+
+    /// Samples of two rows interleaved, in the order of the pairs, to filtered samples, 16 bits wide.
+    ///
+    /// Of the sums only the last can leave 16 bits, upwards; then it saturates, to what becomes 255 all the same.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn weigh(self, pairs: [__m256i; 3]) -> __m256i {
+        let [outer, odd, even] = [0, 1, 2].map(|pair| _mm256_maddubs_epi16(pairs[pair], self.0[pair]));
+        let sum = _mm256_add_epi16(_mm256_add_epi16(outer, odd), _mm256_set1_epi16(64));
+        _mm256_srai_epi16::<7>(_mm256_adds_epi16(sum, even))
+    }
+}
+
+/// # Safety
+/// The block's rows and what lies around them can be read from `source` on, and its rows written from `out` on.
+#[target_feature(enable = "avx2")]
+unsafe fn filter<const W: usize, const H: usize>(
+    source: *const u8,
+    stride: usize,
+    (fraction_x, fraction_y): (usize, usize),
+    out: *mut u8,
+    out_stride: usize,
+) {
+    // The rows filtered along themselves, one behind the other without gaps. The last loads and stores go beyond them.
+    let mut middle = MaybeUninit::<[u8; 16 * (16 + AROUND) + 32]>::uninit();
+    let middle: *mut u8 = middle.as_mut_ptr().cast();
+    // SAFETY: `middle` has room for 21 rows of 16 and 32 bytes more; no row stores more than 16 beyond its end, and what
+    // is read of it has been written, but for bytes whose results are not used. The rest the caller vouches for.
+    unsafe {
+        if W * H < 32 {
+            // Such a block is less than what is read at once.
+            middle.write_bytes(0, 64);
+        }
+        let (first, rows) = if fraction_y == 0 { (source, H) } else { (source.sub(BEFORE * stride), H + AROUND) };
+        if fraction_x == 0 {
+            for y in 0..rows {
+                middle.add(W * y).copy_from_nonoverlapping(first.add(y * stride), W);
+            }
+        } else {
+            along_rows::<W>(first.sub(BEFORE), stride, rows, Taps::new(fraction_x), middle);
+        }
+        if fraction_y == 0 {
+            for y in 0..H {
+                out.add(y * out_stride).copy_from_nonoverlapping(middle.add(W * y), W);
+            }
+            return;
+        }
+        let taps = Taps::new(fraction_y);
+        // As the rows have no gaps, 32 places of them are filtered at once, whatever rows they belong to.
+        let mut place = 0;
+        while place < W * H {
+            let row = |tap: usize| _mm256_loadu_si256(middle.add(place + W * tap).cast());
+            let pairs = [(0, 5), (1, 3), (2, 4)].map(|(a, b)| (row(a), row(b)));
+            let low = taps.weigh(pairs.map(|(a, b)| _mm256_unpacklo_epi8(a, b)));
+            let high = taps.weigh(pairs.map(|(a, b)| _mm256_unpackhi_epi8(a, b)));
+            let filtered = _mm256_packus_epi16(low, high);
+            let mut rows = [0u8; 32];
+            _mm256_storeu_si256(rows.as_mut_ptr().cast(), filtered);
+            for (y, row) in rows.chunks_exact(W).enumerate().take(H - place / W) {
+                out.add((place / W + y) * out_stride).copy_from_nonoverlapping(row.as_ptr(), W);
+            }
+            place += 32;
+        }
+    }
+}
+
+/// Filters `rows` rows along themselves. `source` is two samples before the first one's.
+///
+/// # Safety
+/// From `source` on, [`row_reach`] bytes of each row can be read; from `middle` on, the rows and 16 bytes can be written.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn along_rows<const W: usize>(source: *const u8, stride: usize, rows: usize, taps: Taps, middle: *mut u8) {
+    let order = |a: i8, b: i8| {
+        let each = [0, 1, 2, 3, 4, 5, 6, 7].map(|place: i8| i16::from(place + b) << 8 | i16::from(place + a));
+        // SAFETY: both are 16 bytes without padding.
+        _mm256_broadcastsi128_si256(unsafe { std::mem::transmute::<[i16; 8], __m128i>(each) })
+    };
+    let orders = [order(0, 5), order(1, 3), order(2, 4)];
+    let weigh = |samples: __m256i| taps.weigh(orders.map(|order| _mm256_shuffle_epi8(samples, order)));
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let load = |at: *const u8| _mm_loadu_si128(at.cast());
+        if W == 16 {
+            for y in 0..rows {
+                let from = source.add(y * stride);
+                let filtered =
+                    weigh(_mm256_inserti128_si256::<1>(_mm256_castsi128_si256(load(from)), load(from.add(8))));
+                let both = _mm_packus_epi16(_mm256_castsi256_si128(filtered), _mm256_extracti128_si256::<1>(filtered));
+                _mm_storeu_si128(middle.add(16 * y).cast(), both);
+            }
+            return;
+        }
+        for y in (0..rows).step_by(2) {
+            let from = source.add(y * stride);
+            // Behind an odd number of rows the last one is filtered twice.
+            let next = if y + 1 < rows { from.add(stride) } else { from };
+            let filtered = weigh(_mm256_inserti128_si256::<1>(_mm256_castsi128_si256(load(from)), load(next)));
+            let (first, second) = (_mm256_castsi256_si128(filtered), _mm256_extracti128_si256::<1>(filtered));
+            if W == 8 {
+                _mm_storeu_si128(middle.add(8 * y).cast(), _mm_packus_epi16(first, second));
+            } else {
+                let both = _mm_packus_epi16(_mm_unpacklo_epi64(first, second), first);
+                _mm_storel_epi64(middle.add(4 * y).cast(), both);
+            }
+        }
+    }
+}
