@@ -45,9 +45,10 @@ impl Controller for SalsifyWindow {
 
     fn allowance(&self, _now: Timestamp, in_flight: InFlight) -> Allowance {
         let window = TOLERATED_DELAY.as_secs_f64() / self.inter_arrival.as_secs_f64();
-        let fragments = (window - in_flight.fragments as f64).max(0.0).floor() as u64;
+        // The last fragment of a frame may be a short one, so the budget need not be a number of whole ones.
+        let fragments = (window - in_flight.fragments as f64).max(0.0);
         Allowance {
-            budget: ByteCount::new(fragments.saturating_mul(self.payload.get())),
+            budget: ByteCount::new((fragments * self.payload.as_f64()) as u64),
             pacing_interval: (self.inter_arrival / PACING_SHARE).clamp(PACING_BOUNDS.0, PACING_BOUNDS.1),
             target: Bitrate::mean(self.payload, self.inter_arrival),
         }
