@@ -11,9 +11,9 @@ use crate::frame::FrameLayout;
 use crate::header::{LoopFilterDeltas, LoopFilterHeader, Segmentation};
 use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
 #[cfg(not(target_arch = "x86_64"))]
-use portable::{chroma_rows, columns, luma_rows};
+use portable::{chroma_columns, chroma_rows, luma_columns, luma_rows};
 #[cfg(target_arch = "x86_64")]
-use x86::{chroma_rows, columns, luma_rows};
+use x86::{chroma_columns, chroma_rows, luma_columns, luma_rows};
 
 /// How strongly a macroblock is filtered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,15 +135,7 @@ fn filter_macroblock_simply(
     let stride = plane.stride;
     let at = plane.origin + 16 * row * stride + 16 * column;
     let (outer, inside) = (Edge::Simple(limits.macroblock_edge), Edge::Simple(limits.subblock_edge));
-    let halves = |at: usize| [at, at + 8 * stride];
-    if column > 0 {
-        columns(samples, halves(at), stride, outer, limits);
-    }
-    if inner {
-        for x in [4, 8, 12] {
-            columns(samples, halves(at + x), stride, inside, limits);
-        }
-    }
+    luma_columns(samples, at, stride, (column > 0).then_some(outer), inner.then_some(inside), limits);
     if row > 0 {
         luma_rows(samples, at, stride, outer, limits);
     }
@@ -167,18 +159,10 @@ fn filter_macroblock(
     let [luma, u, v] = &layout.planes;
     let at = luma.origin + 16 * row * luma.stride + 16 * column;
     let offset = 8 * row * u.stride + 8 * column;
-    let halves = |at: usize| [at, at + 8 * luma.stride];
     let chroma = |by: usize| [u.origin + offset + by, v.origin + offset + by];
-    if column > 0 {
-        columns(samples, halves(at), luma.stride, Edge::Macroblock, limits);
-        columns(samples, chroma(0), u.stride, Edge::Macroblock, limits);
-    }
-    if inner {
-        for x in [4, 8, 12] {
-            columns(samples, halves(at + x), luma.stride, Edge::Subblock, limits);
-        }
-        columns(samples, chroma(4), u.stride, Edge::Subblock, limits);
-    }
+    let (left, inside) = ((column > 0).then_some(Edge::Macroblock), inner.then_some(Edge::Subblock));
+    luma_columns(samples, at, luma.stride, left, inside, limits);
+    chroma_columns(samples, chroma(0), u.stride, left, inside, limits);
     if row > 0 {
         luma_rows(samples, at, luma.stride, Edge::Macroblock, limits);
         chroma_rows(samples, chroma(0), u.stride, Edge::Macroblock, limits);
@@ -209,28 +193,38 @@ mod tests {
         fn vector_instructions_filter_as_the_portable_code_does(
             plane in plane(),
             (limit, level, sharpness, key) in (0u8..=142, 1i32..64, 0u8..8, any::<bool>()),
+            (has_outer, has_inner) in any::<(bool, bool)>(),
         ) {
             let limits = Limits::new(level, sharpness, key);
-            for edge in [Edge::Macroblock, Edge::Subblock, Edge::Simple(limit)] {
-                type Filter = fn(&mut [u8], Edge, &Limits);
-                let pairs: [[Filter; 2]; 3] = [
+            let edges = [
+                (Edge::Macroblock, Edge::Subblock),
+                (Edge::Simple(limit), Edge::Simple(limit / 2)),
+            ];
+            for (outer, inner) in edges {
+                let each = (outer, has_outer.then_some(outer), has_inner.then_some(inner));
+                type Filter = fn(&mut [u8], (Edge, Option<Edge>, Option<Edge>), &Limits);
+                let pairs: [[Filter; 2]; 4] = [
                     [
-                        |s, e, l| x86::luma_rows(s, 8 * 32 + 5, 32, e, l),
-                        |s, e, l| portable::luma_rows(s, 8 * 32 + 5, 32, e, l),
+                        |s, e, l| x86::luma_rows(s, 8 * 32 + 5, 32, e.0, l),
+                        |s, e, l| portable::luma_rows(s, 8 * 32 + 5, 32, e.0, l),
                     ],
                     [
-                        |s, e, l| x86::chroma_rows(s, [4 * 32 + 1, 17 * 32 + 9], 32, e, l),
-                        |s, e, l| portable::chroma_rows(s, [4 * 32 + 1, 17 * 32 + 9], 32, e, l),
+                        |s, e, l| x86::chroma_rows(s, [4 * 32 + 1, 17 * 32 + 9], 32, e.0, l),
+                        |s, e, l| portable::chroma_rows(s, [4 * 32 + 1, 17 * 32 + 9], 32, e.0, l),
                     ],
                     [
-                        |s, e, l| x86::columns(s, [32 + 5, 19 * 32 + 28], 32, e, l),
-                        |s, e, l| portable::columns(s, [32 + 5, 19 * 32 + 28], 32, e, l),
+                        |s, e, l| x86::luma_columns(s, 2 * 32 + 5, 32, e.1, e.2, l),
+                        |s, e, l| portable::luma_columns(s, 2 * 32 + 5, 32, e.1, e.2, l),
+                    ],
+                    [
+                        |s, e, l| x86::chroma_columns(s, [32 + 5, 19 * 32 + 24], 32, e.1, e.2, l),
+                        |s, e, l| portable::chroma_columns(s, [32 + 5, 19 * 32 + 24], 32, e.1, e.2, l),
                     ],
                 ];
                 for [vector, scalar] in pairs {
                     let (mut a, mut b) = (plane.clone(), plane.clone());
-                    vector(&mut a, edge, &limits);
-                    scalar(&mut b, edge, &limits);
+                    vector(&mut a, each, &limits);
+                    scalar(&mut b, each, &limits);
                     prop_assert_eq!(a, b);
                 }
             }

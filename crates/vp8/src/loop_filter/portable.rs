@@ -31,8 +31,41 @@ fn rows<const LENGTH: usize>(samples: &mut [u8], runs: &[usize], stride: usize, 
     }
 }
 
+/// Filters the edges between columns of a macroblock's luma, whose first sample is at `at`: the left one as `outer` says,
+/// the three inside as `inner` says.
+pub(super) fn luma_columns(
+    samples: &mut [u8],
+    at: usize,
+    stride: usize,
+    outer: Option<Edge>,
+    inner: Option<Edge>,
+    limits: &Limits,
+) {
+    for (x, edge) in [(0, outer), (4, inner), (8, inner), (12, inner)] {
+        if let Some(edge) = edge {
+            columns(samples, [at + x, at + x + 8 * stride], stride, edge, limits);
+        }
+    }
+}
+
+/// The same for both chroma planes, whose first samples are `runs`, and which have one edge inside.
+pub(super) fn chroma_columns(
+    samples: &mut [u8],
+    runs: Runs,
+    stride: usize,
+    outer: Option<Edge>,
+    inner: Option<Edge>,
+    limits: &Limits,
+) {
+    for (x, edge) in [(0, outer), (4, inner)] {
+        if let Some(edge) = edge {
+            columns(samples, runs.map(|at| at + x), stride, edge, limits);
+        }
+    }
+}
+
 /// Filters an edge between columns: `runs` are the topmost of eight samples each to its right.
-pub(super) fn columns(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &Limits) {
+fn columns(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &Limits) {
     let mut lines = Lines::default();
     for place in 0..16 {
         let at = runs[place / 8] - 4 + place % 8 * stride;

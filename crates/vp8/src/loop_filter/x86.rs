@@ -54,41 +54,184 @@ pub(super) fn chroma_rows(samples: &mut [u8], runs: Runs, stride: usize, edge: E
     }
 }
 
-/// Filters an edge between columns: `runs` are the topmost of eight samples each to its right.
+/// Filters the edges between columns of a macroblock's luma, whose first sample is at `at`: the left one as `outer` says,
+/// the three inside as `inner` says.
 #[inline]
-pub(super) fn columns(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &Limits) {
-    for at in runs {
-        assert!(at >= 4 && at + 7 * stride + 4 <= samples.len());
-    }
-    // SAFETY: SSE2 is always there on x86-64. The eight rows of 8 samples around both runs lie in `samples`, as checked.
+pub(super) fn luma_columns(
+    samples: &mut [u8],
+    at: usize,
+    stride: usize,
+    outer: Option<Edge>,
+    inner: Option<Edge>,
+    limits: &Limits,
+) {
+    let around = &mut samples[at - 4..at + 15 * stride + 16];
+    // SAFETY: the 16 rows of 20 samples lie in `around`, whose bounds were checked.
     unsafe {
-        let start = samples.as_mut_ptr();
-        let [first, second] = runs.map(|at| start.add(at - 4));
-        // Two registers that are interleaved byte by byte are two rows of pairs; after four rounds all that belongs to
-        // one line stands together, and after three more all that belongs to one row.
-        let pairs: [__m128i; 8] = std::array::from_fn(|row| {
-            _mm_unpacklo_epi8(
-                _mm_loadl_epi64(first.add(row * stride).cast()),
-                _mm_loadl_epi64(second.add(row * stride).cast()),
-            )
-        });
-        let mut lines = interleave(interleave(interleave(pairs)));
-        let changed = filter(&mut lines, edge, limits);
-        if changed.len() <= 4 {
-            store_four_columns(&lines, [first.add(2), second.add(2)], stride);
+        let start = around.as_mut_ptr().add(4);
+        let row = |place: usize| start.add(place * stride);
+        let Some(inner) = inner else {
+            if let Some(outer) = outer {
+                outer_columns(row, outer, limits);
+            }
             return;
+        };
+        let mut lines = [_mm_setzero_si128(); 20];
+        lines[4..].copy_from_slice(&transposed(std::array::from_fn(|place| _mm_loadu_si128(row(place).cast()))));
+        if let Some(outer) = outer {
+            lines[..4].copy_from_slice(&load_four_columns(row));
+            filter_at(&mut lines, 0, outer, limits);
+            store_four_columns((&lines[..4]).try_into().expect("four lines"), |place| row(place).sub(4));
         }
-        let rows = interleave(interleave(interleave(lines)));
-        for (index, rows) in rows.into_iter().enumerate() {
-            let run = if index < 4 { first } else { second };
-            let to = run.add(2 * (index & 3) * stride);
-            _mm_storel_epi64(to.cast(), rows);
-            _mm_storel_epi64(to.add(stride).cast(), _mm_unpackhi_epi64(rows, rows));
+        for first in [4, 8, 12] {
+            filter_at(&mut lines, first, inner, limits);
+        }
+        for (place, line) in transposed(std::array::from_fn(|column| lines[4 + column])).into_iter().enumerate() {
+            _mm_storeu_si128(row(place).cast(), line);
         }
     }
 }
 
-/// Register `i` interleaved with register `i + 4`: lower and upper half become registers `2 i` and `2 i + 1`.
+/// The same for both chroma planes, whose first samples are `runs`, and which have one edge inside.
+#[inline]
+pub(super) fn chroma_columns(
+    samples: &mut [u8],
+    runs: Runs,
+    stride: usize,
+    outer: Option<Edge>,
+    inner: Option<Edge>,
+    limits: &Limits,
+) {
+    for at in runs {
+        assert!(at >= 4 && at + 7 * stride + 8 <= samples.len());
+    }
+    // SAFETY: the eight rows of 12 samples of both planes lie in `samples`, as checked.
+    unsafe {
+        let start = samples.as_mut_ptr();
+        let row = |place: usize| start.add(runs[place / 8] + place % 8 * stride);
+        let Some(inner) = inner else {
+            if let Some(outer) = outer {
+                outer_columns(row, outer, limits);
+            }
+            return;
+        };
+        let mut lines = [_mm_setzero_si128(); 12];
+        lines[4..].copy_from_slice(&load_eight_columns(row));
+        if let Some(outer) = outer {
+            lines[..4].copy_from_slice(&load_four_columns(row));
+            filter_at(&mut lines, 0, outer, limits);
+            store_four_columns((&lines[..4]).try_into().expect("four lines"), |place| row(place).sub(4));
+        }
+        filter_at(&mut lines, 4, inner, limits);
+        store_eight_columns((&lines[4..]).try_into().expect("eight lines"), row);
+    }
+}
+
+/// Filters an edge between columns; `row` gives the sample to its right at each of 16 places.
+///
+/// # Safety
+/// Four samples before and behind each of those can be read and written.
+#[inline(always)]
+unsafe fn outer_columns(row: impl Fn(usize) -> *mut u8, edge: Edge, limits: &Limits) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let mut lines = load_eight_columns(|place| row(place).sub(4));
+        filter(&mut lines, edge, limits);
+        store_eight_columns(&lines, |place| row(place).sub(4));
+    }
+}
+
+/// Filters the edge behind line `first + 3`.
+#[inline(always)]
+fn filter_at(lines: &mut [__m128i], first: usize, edge: Edge, limits: &Limits) {
+    if let Some(lines) = lines[first..].first_chunk_mut::<8>() {
+        filter(lines, edge, limits);
+    }
+}
+
+/// Eight columns of 16 rows as lines.
+///
+/// # Safety
+/// From what `row` gives on, eight samples can be read.
+#[inline(always)]
+unsafe fn load_eight_columns(row: impl Fn(usize) -> *mut u8) -> [__m128i; 8] {
+    // SAFETY: SSE2 is always there on x86-64; the caller vouches for the samples.
+    unsafe {
+        let load = |place: usize| _mm_loadl_epi64(row(place).cast());
+        let pairs = std::array::from_fn(|place| _mm_unpacklo_epi8(load(place), load(place + 8)));
+        interleave(interleave(interleave(pairs)))
+    }
+}
+
+/// The opposite of [`load_eight_columns`].
+///
+/// # Safety
+/// From what `row` gives on, eight samples can be written.
+#[inline(always)]
+unsafe fn store_eight_columns(lines: &[__m128i; 8], row: impl Fn(usize) -> *mut u8) {
+    // SAFETY: SSE2 is always there on x86-64; the caller vouches for the samples.
+    unsafe {
+        for (pair, rows) in interleave(interleave(interleave(*lines))).into_iter().enumerate() {
+            _mm_storel_epi64(row(2 * pair).cast(), rows);
+            _mm_storel_epi64(row(2 * pair + 1).cast(), _mm_unpackhi_epi64(rows, rows));
+        }
+    }
+}
+
+/// The four columns before what `row` gives at 16 places, as lines.
+///
+/// # Safety
+/// These samples can be read.
+#[inline(always)]
+unsafe fn load_four_columns(row: impl Fn(usize) -> *mut u8) -> [__m128i; 4] {
+    // SAFETY: SSE2 is always there on x86-64; the caller vouches for the samples.
+    unsafe {
+        let load = |place: usize| _mm_cvtsi32_si128(row(place).sub(4).cast::<i32>().read_unaligned());
+        // Rows 0, 4, 8 and 12 interleaved are one register's worth of quarters, and so on.
+        let quarters: [__m128i; 4] = std::array::from_fn(|place| {
+            let even = _mm_unpacklo_epi8(load(place), load(place + 8));
+            let odd = _mm_unpacklo_epi8(load(place + 4), load(place + 12));
+            _mm_unpacklo_epi8(even, odd)
+        });
+        let low = [_mm_unpacklo_epi8(quarters[0], quarters[2]), _mm_unpacklo_epi8(quarters[1], quarters[3])];
+        let high = [_mm_unpackhi_epi8(quarters[0], quarters[2]), _mm_unpackhi_epi8(quarters[1], quarters[3])];
+        [
+            _mm_unpacklo_epi8(low[0], low[1]),
+            _mm_unpackhi_epi8(low[0], low[1]),
+            _mm_unpacklo_epi8(high[0], high[1]),
+            _mm_unpackhi_epi8(high[0], high[1]),
+        ]
+    }
+}
+
+/// Stores four lines as columns: `row` gives where each of 16 rows begins.
+///
+/// # Safety
+/// From there on, four samples can be written.
+#[inline(always)]
+unsafe fn store_four_columns(lines: &[__m128i; 4], row: impl Fn(usize) -> *mut u8) {
+    // SAFETY: SSE2 is always there on x86-64; the caller vouches for the samples.
+    unsafe {
+        let left = [_mm_unpacklo_epi8(lines[0], lines[1]), _mm_unpackhi_epi8(lines[0], lines[1])];
+        let right = [_mm_unpacklo_epi8(lines[2], lines[3]), _mm_unpackhi_epi8(lines[2], lines[3])];
+        for half in 0..2 {
+            let four = [_mm_unpacklo_epi16(left[half], right[half]), _mm_unpackhi_epi16(left[half], right[half])];
+            for (index, rows) in four.into_iter().enumerate() {
+                let place = 8 * half + 4 * index;
+                let store = |place: usize, samples: __m128i| {
+                    row(place).cast::<i32>().write_unaligned(_mm_cvtsi128_si32(samples));
+                };
+                store(place, rows);
+                store(place + 1, _mm_srli_si128::<4>(rows));
+                store(place + 2, _mm_srli_si128::<8>(rows));
+                store(place + 3, _mm_srli_si128::<12>(rows));
+            }
+        }
+    }
+}
+
+/// Register `i` interleaved with register `i + 4`: lower and upper half become registers `2 i` and `2 i + 1`. Three
+/// rounds bring together what belongs to one of 16 rows, or, of pairs of rows, to one of eight columns.
 #[inline(always)]
 fn interleave(r: [__m128i; 8]) -> [__m128i; 8] {
     // SAFETY: SSE2 is always there on x86-64.
@@ -106,27 +249,17 @@ fn interleave(r: [__m128i; 8]) -> [__m128i; 8] {
     }
 }
 
-/// Stores lines p1 to q1 as columns.
-///
-/// # Safety
-/// From each of `runs` on, eight rows of four samples can be written.
+/// Transposes 16 rows of 16 samples: four rounds of interleaving register `i` with register `i + 8`.
 #[inline(always)]
-unsafe fn store_four_columns(lines: &Lines, runs: [*mut u8; 2], stride: usize) {
-    // SAFETY: SSE2 is always there on x86-64; the caller vouches for the samples.
-    unsafe {
-        let outer = [_mm_unpacklo_epi8(lines[P1], lines[P0]), _mm_unpackhi_epi8(lines[P1], lines[P0])];
-        let inner = [_mm_unpacklo_epi8(lines[Q0], lines[Q1]), _mm_unpackhi_epi8(lines[Q0], lines[Q1])];
-        for (half, run) in runs.into_iter().enumerate() {
-            let four = [_mm_unpacklo_epi16(outer[half], inner[half]), _mm_unpackhi_epi16(outer[half], inner[half])];
-            for (index, rows) in four.into_iter().enumerate() {
-                let to = run.add(4 * index * stride);
-                to.cast::<i32>().write_unaligned(_mm_cvtsi128_si32(rows));
-                to.add(stride).cast::<i32>().write_unaligned(_mm_cvtsi128_si32(_mm_srli_si128::<4>(rows)));
-                to.add(2 * stride).cast::<i32>().write_unaligned(_mm_cvtsi128_si32(_mm_srli_si128::<8>(rows)));
-                to.add(3 * stride).cast::<i32>().write_unaligned(_mm_cvtsi128_si32(_mm_srli_si128::<12>(rows)));
-            }
-        }
+fn transposed(mut r: [__m128i; 16]) -> [__m128i; 16] {
+    for _ in 0..4 {
+        // SAFETY: SSE2 is always there on x86-64.
+        r = std::array::from_fn(|i| unsafe {
+            let (a, b) = (r[i / 2], r[i / 2 + 8]);
+            if i % 2 == 0 { _mm_unpacklo_epi8(a, b) } else { _mm_unpackhi_epi8(a, b) }
+        });
     }
+    r
 }
 
 /// Filters the lines around an edge; gives which of them may have changed.
