@@ -36,7 +36,8 @@ impl SizeCurve {
     }
 
     /// Expected size at `quantizer`, bytes.
-    pub(crate) fn size_at(&self, quantizer: u8) -> f64 {
+    #[cfg(test)]
+    fn size_at(&self, quantizer: u8) -> f64 {
         libm::exp(self.logarithms[usize::from(quantizer.min(MAXIMUM_QUANTIZER))])
     }
 

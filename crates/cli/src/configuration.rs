@@ -151,6 +151,9 @@ pub fn open_trace(text: &str) -> Result<Trace> {
     }
 }
 
+/// A link that carries datagrams.
+type DatagramLink = Link<Vec<u8>>;
+
 impl LinkArguments {
     /// The forward trace.
     pub fn forward_trace(&self) -> Result<Trace> {
@@ -158,7 +161,7 @@ impl LinkArguments {
     }
 
     /// The forward and the reverse link.
-    pub fn links(&self) -> Result<(Link<Vec<u8>>, Link<Vec<u8>>)> {
+    pub fn links(&self) -> Result<(DatagramLink, DatagramLink)> {
         let reverse = match &self.reverse {
             Some(text) => open_trace(text)?,
             None => Trace::constant(REVERSE_CAPACITY),

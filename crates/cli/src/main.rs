@@ -1,6 +1,14 @@
 //! The `lockstep` command: real-time video whose codec and transport are one control loop.
 #![forbid(unsafe_code)]
 
+/// Prints a line. A reader that went away, as `head` does, is no reason to fail.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
 mod commands;
 mod configuration;
 mod frame_log;

@@ -40,12 +40,11 @@ impl Progress {
     pub fn update(&mut self, done: u64, message: &str) {
         self.bar.set_position(done);
         self.bar.set_message(message.to_owned());
-        if let Some((last, what)) = &mut self.plain {
-            if last.elapsed() >= PLAIN_INTERVAL {
-                *last = Instant::now();
-                let percent = 100 * done / self.bar.length().unwrap_or(1).max(1);
-                eprintln!("{what} {percent:>3} % {message}");
-            }
+        let Some((last, what)) = &mut self.plain else { return };
+        if last.elapsed() >= PLAIN_INTERVAL {
+            *last = Instant::now();
+            let percent = 100 * done / self.bar.length().unwrap_or(1).max(1);
+            eprintln!("{what} {percent:>3} % {message}");
         }
     }
 
@@ -81,33 +80,38 @@ fn shown(value: Option<f64>, digits: usize, unit: &str) -> String {
 pub fn print_scores(scores: &Scores) {
     let delay = scores.video_delay_ms;
     let frames = scores.frames;
-    println!(
+    say!(
         "video delay   p50 {}   mean {}   p95 {}",
         shown(delay.map(|delay| delay.p50), 0, "ms"),
         shown(delay.map(|delay| delay.mean), 0, "ms"),
         shown(delay.map(|delay| delay.p95), 0, "ms"),
     );
-    println!(
+    say!(
         "quality       SSIM mean {}   p25 {}   PSNR {}",
         shown(scores.ssim_db.map(|ssim| ssim.mean), 2, "dB"),
         shown(scores.ssim_db.map(|ssim| ssim.p25), 2, "dB"),
         shown(scores.psnr_db.map(|psnr| psnr.mean), 2, "dB"),
     );
-    println!(
+    say!(
         "rate          {}   {:.0} % of the link",
         Bitrate::from_bps(scores.throughput_bps),
         100.0 * scores.link_utilisation
     );
-    println!(
+    say!(
         "frames        {} captured   {} sent   {} skipped   {} displayed   {} key   {} recovery",
-        frames.captured, frames.sent, frames.skipped, frames.displayed, frames.key, frames.recovery
+        frames.captured,
+        frames.sent,
+        frames.skipped,
+        frames.displayed,
+        frames.key,
+        frames.recovery
     );
-    println!(
+    say!(
         "budget        fill {}   overshoot {}",
         shown(scores.fill.map(|fill| 100.0 * fill), 0, "%"),
         shown(scores.overshoot_ratio.map(|ratio| 100.0 * ratio), 1, "%"),
     );
-    println!(
+    say!(
         "experience    QoE_p {}   QoE_d {}   stalled {:.2} min/h",
         shown(scores.qoe_p, 2, ""),
         shown(scores.qoe_d, 2, ""),

@@ -33,7 +33,7 @@ enum Event {
 
 enum Work {
     Encode(EncodeJob),
-    Measure(Committed),
+    Measure(Box<Committed>),
 }
 
 /// Codes and measures on a thread of its own, so that datagrams never wait for pixels.
@@ -41,7 +41,8 @@ fn worker(work: mpsc::Receiver<Work>, events: &SyncSender<Event>, runner: &dyn M
     for item in work {
         let event = match item {
             Work::Encode(job) => Event::Encoded(job.run(runner)),
-            Work::Measure(Committed { capture, original, reconstruction }) => {
+            Work::Measure(committed) => {
+                let Committed { capture, original, reconstruction } = *committed;
                 match (ssim(&original, &reconstruction), psnr(&original, &reconstruction)) {
                     (Ok(ssim), Ok(psnr_db)) => Event::Quality { capture, ssim, psnr_db },
                     _ => continue, // sizes always agree: both come from one encoder
@@ -127,7 +128,7 @@ pub fn send(
             Ok(Event::Encoded(menu)) => {
                 call.encoded(clock.now(), menu);
                 if let Some(committed) = call.poll_committed() {
-                    let _ = work.send(Work::Measure(committed));
+                    let _ = work.send(Work::Measure(Box::new(committed)));
                 }
             }
             Ok(Event::Quality { capture, ssim, psnr_db }) => call.record_quality(capture, ssim, psnr_db),

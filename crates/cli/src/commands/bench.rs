@@ -178,7 +178,16 @@ fn figure_before(text: &str, unit: &str) -> Option<f64> {
 fn encode_libvpx(clip: &Clip, mode: &str, speed: &str, quantizer: u8, output: &Path) -> Result<(Vec<Vec<u8>>, f64)> {
     let quantizer = quantizer.to_string();
     let run = Command::new("vpxenc")
-        .args(["--codec=vp8", "--ivf", "--disable-warning-prompt", mode, "--threads=1", "--lag-in-frames=0", "--auto-alt-ref=0", "--passes=1"])
+        .args([
+            "--codec=vp8",
+            "--ivf",
+            "--disable-warning-prompt",
+            mode,
+            "--threads=1",
+            "--lag-in-frames=0",
+            "--auto-alt-ref=0",
+            "--passes=1",
+        ])
         .args(["--kf-max-dist=99999", "--end-usage=vbr", "--undershoot-pct=100", "--target-bitrate=100000"])
         .arg(format!("--cpu-used={speed}"))
         .arg(format!("--min-q={quantizer}"))
@@ -302,7 +311,7 @@ fn codec(arguments: &CodecArguments) -> Result<()> {
     print(&report);
     if let Some(path) = &arguments.json {
         write_json(path, &report)?;
-        println!("\nnumbers in {}", path.display());
+        say!("\nnumbers in {}", path.display());
     }
     Ok(())
 }
@@ -415,25 +424,25 @@ fn hash_time(clip: &Clip, parameters: &Parameters) -> Result<f64> {
 }
 
 fn print(report: &CodecReport) {
-    println!("{} x {}, {} pictures of {}\n", report.width, report.height, report.pictures, report.clip);
-    println!("{:<22}{:>10}{:>32}{:>28}", "encoder", "fps", "kb/s at each point", "PSNR (dB)");
+    say!("{} x {}, {} pictures of {}\n", report.width, report.height, report.pictures, report.clip);
+    say!("{:<22}{:>10}{:>32}{:>28}", "encoder", "fps", "kb/s at each point", "PSNR (dB)");
     let list = |values: &[f64], digits: usize| {
         values.iter().map(|value| format!("{value:.digits$}")).collect::<Vec<_>>().join(" ")
     };
     for encoder in &report.encoders {
         let (rates, qualities) = (list(&encoder.kbps, 0), list(&encoder.psnr_db, 1));
-        println!("{:<22}{:>10.1}{rates:>32}{qualities:>28}", encoder.name, encoder.frames_per_second);
+        say!("{:<22}{:>10.1}{rates:>32}{qualities:>28}", encoder.name, encoder.frames_per_second);
     }
-    println!("\n{:<22}{:>14}{:>14}{:>10}", "ours against", "BD-rate PSNR", "BD-rate SSIM", "speed");
+    say!("\n{:<22}{:>14}{:>14}{:>10}", "ours against", "BD-rate PSNR", "BD-rate SSIM", "speed");
     let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{:+.1} %", 100.0 * value));
     for row in &report.comparisons {
         let (psnr, ssim) = (share(row.bd_rate_psnr), share(row.bd_rate_ssim));
-        println!("{:<22}{psnr:>14}{ssim:>14}{:>9.2}x", row.against, row.speed_ratio);
+        say!("{:<22}{psnr:>14}{ssim:>14}{:>9.2}x", row.against, row.speed_ratio);
     }
     let (ours, theirs) = report.decode_frames_per_second;
     let theirs = theirs.map_or_else(|| "not measured".to_owned(), |fps| format!("{fps:.0}"));
-    println!("\ndecode                {ours:.0} pictures/s, vpxdec {theirs}");
-    println!("menu of two, three    {:.2}x, {:.2}x the time of one", report.menu_time.0, report.menu_time.1);
-    println!("key frame             {:.2}x an inter frame's time", report.key_frame_time);
-    println!("state hash            {:.1} % of decoding", 100.0 * report.hash_time);
+    say!("\ndecode                {ours:.0} pictures/s, vpxdec {theirs}");
+    say!("menu of two, three    {:.2}x, {:.2}x the time of one", report.menu_time.0, report.menu_time.1);
+    say!("key frame             {:.2}x an inter frame's time", report.key_frame_time);
+    say!("state hash            {:.1} % of decoding", 100.0 * report.hash_time);
 }

@@ -102,10 +102,9 @@ impl Process {
         let (lines, status) = mpsc::channel();
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if let Ok(line) = serde_json::from_str(&line) {
-                    if lines.send(line).is_err() {
-                        return;
-                    }
+                let Ok(line) = serde_json::from_str(&line) else { continue };
+                if lines.send(line).is_err() {
+                    return;
                 }
             }
         });
@@ -279,11 +278,11 @@ pub fn run(arguments: &CallArguments) -> Result<()> {
     print_scores(&result.report.scores);
     if let Some(path) = &arguments.json {
         write_json(path, &result.report)?;
-        println!("scores        {}", path.display());
+        say!("scores        {}", path.display());
     }
     if let Some(path) = &arguments.frames {
         frame_log::write(path, &result.records, result.started_at)?;
-        println!("frames        {}", path.display());
+        say!("frames        {}", path.display());
     }
     Ok(())
 }

@@ -93,10 +93,10 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
         frames: None,
     })?;
     let rows = rows(&live.report.scores, &simulated.scores)?;
-    println!("coding took {encode_ms:.1} ms a picture, decoding {decode_ms:.1} ms\n");
-    println!("{:<24}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
+    say!("coding took {encode_ms:.1} ms a picture, decoding {decode_ms:.1} ms\n");
+    say!("{:<24}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
     for Row { figure, live, simulated, difference } in &rows {
-        println!("{figure:<24}{live:>12.2}{simulated:>12.2}{:>10.1} %", 100.0 * difference);
+        say!("{figure:<24}{live:>12.2}{simulated:>12.2}{:>10.1} %", 100.0 * difference);
     }
     if let Some(path) = &arguments.json {
         write_json(path, &rows)?;

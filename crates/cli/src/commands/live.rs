@@ -191,7 +191,7 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
         send_status(arguments.status, now, status, call);
     })?;
     if arguments.status == StatusArgument::Line {
-        println!();
+        say!("");
     }
     if let Some(path) = &arguments.log {
         write_json(path, &SenderLog { records: call.records().to_vec(), counters: counters(&call.statistics()) })?;
@@ -216,7 +216,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let address = socket.local_addr().context("the socket has no address")?;
     match arguments.status {
         StatusArgument::Json => say(&StatusLine::Listening(address)),
-        StatusArgument::Line => println!("listening on {address}"),
+        StatusArgument::Line => say!("listening on {address}"),
         StatusArgument::None => {}
     }
     let options = ReceiverOptions { idle_limit: arguments.idle_seconds.map(Duration::from_secs_f64) };
@@ -236,7 +236,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         }
     })?;
     if arguments.status == StatusArgument::Line {
-        println!();
+        say!("");
     }
     if let Some(path) = &arguments.log {
         log.counters = counters(&call.statistics());
@@ -250,7 +250,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
 pub fn relay(arguments: &RelayArguments) -> Result<()> {
     let socket = bind(arguments.listen)?;
     let address = socket.local_addr().context("the socket has no address")?;
-    println!("relaying {address} -> {}", arguments.to);
+    say!("relaying {address} -> {}", arguments.to);
     let trace = arguments.link.forward_trace()?;
     let (forward, reverse) = arguments.link.links()?;
     let length = arguments.seconds.map(Duration::from_secs_f64);
@@ -265,6 +265,6 @@ pub fn relay(arguments: &RelayArguments) -> Result<()> {
         ));
         true
     })?;
-    println!();
+    say!("");
     Ok(())
 }

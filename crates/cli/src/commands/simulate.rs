@@ -98,11 +98,11 @@ pub fn run(arguments: &SimulateArguments) -> Result<()> {
     print_scores(&result.scores);
     if let Some(path) = &arguments.json {
         write_json(path, &report(arguments, &result))?;
-        println!("scores        {}", path.display());
+        say!("scores        {}", path.display());
     }
     if let Some(path) = &arguments.frames {
         frame_log::write(path, &result.records, Timestamp::ZERO)?;
-        println!("frames        {}", path.display());
+        say!("frames        {}", path.display());
     }
     Ok(())
 }

@@ -58,8 +58,8 @@ pub fn run(arguments: &TraceArguments) -> Result<()> {
             BARS[(level as usize).min(BARS.len() - 1)]
         })
         .collect();
-    println!("{}", trace.summary());
-    println!(
+    say!("{}", trace.summary());
+    say!(
         "{:.1} s   mean {}   lowest {}   highest {} (each over {:.2} s)",
         length.as_secs_f64(),
         trace.mean_capacity(start, start + length),
@@ -67,7 +67,7 @@ pub fn run(arguments: &TraceArguments) -> Result<()> {
         most,
         column.as_secs_f64()
     );
-    println!("{drawing}");
+    say!("{drawing}");
     let Some(path) = &arguments.output else { return Ok(()) };
     let interval = Duration::from_secs_f64(arguments.interval_ms / 1e3);
     let text = match path.extension().and_then(|extension| extension.to_str()) {
@@ -78,6 +78,6 @@ pub fn run(arguments: &TraceArguments) -> Result<()> {
     };
     make_parent(path)?;
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    println!("written to {}", path.display());
+    say!("written to {}", path.display());
     Ok(())
 }

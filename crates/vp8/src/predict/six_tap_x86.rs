@@ -25,7 +25,7 @@ pub(super) fn six_tap<const W: usize, const H: usize>(
     out: &mut [u8],
     out_stride: usize,
 ) -> bool {
-    const { assert!((W == 4 || W == 8 || W == 16) && H % 4 == 0 && H <= 16) };
+    const { assert!((W == 4 || W == 8 || W == 16) && H.is_multiple_of(4) && H <= 16) };
     let above = if fractions.1 == 0 { 0 } else { BEFORE };
     let below = if fractions.1 == 0 { 0 } else { AROUND - BEFORE };
     let reach = at + (H - 1 + below) * stride + row_reach(W) - BEFORE;
