@@ -25,15 +25,15 @@ fn the_clip_is_the_same_on_every_platform() {
         .chain([0, 29, 987_654_321_012].map(|index| fingerprint(&large.picture(index))))
         .collect();
     let expected = [
-        3166431080383757591,
-        17768359109272723395,
-        14364016028181209270,
-        2886729765252603452,
-        3057868484265802922,
-        4259535125210383182,
-        7208639360984955825,
-        9909942451044683081,
-        4753418232714400045,
+        12975896570182179858,
+        4297085187207222121,
+        7580096148036750173,
+        15618451179989410090,
+        7142081825129630275,
+        657335765080991903,
+        6627238820820792427,
+        9553096422520814455,
+        7482815995724659271,
     ];
     assert_eq!(fingerprints, expected);
 }
@@ -58,7 +58,7 @@ fn neighbours_differ_by_noise_and_motion_but_are_alike() {
     let clip = clip(640, 360, 1);
     for index in 0..60 {
         let between = psnr(&clip.picture(index), &clip.picture(index + 1)).unwrap();
-        assert!((26.0..40.0).contains(&between), "{index}: {between} dB");
+        assert!((26.0..42.0).contains(&between), "{index}: {between} dB");
     }
 }
 
