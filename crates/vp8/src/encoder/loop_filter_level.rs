@@ -3,7 +3,7 @@
 use super::Preset;
 use super::analysis::Analysis;
 use super::distortion::row_squared_error;
-use crate::frame::{FrameBuffer, FrameLayout};
+use crate::frame::{BORDER, FrameBuffer, FrameLayout};
 use crate::header::{FrameHeader, LoopFilterHeader};
 use crate::loop_filter::filter_frame;
 use crate::macroblock::MacroblockInfo;
@@ -42,6 +42,9 @@ fn usual_level(quantizer: u8, key_frame: bool) -> u8 {
     (if key_frame { level } else { level * 7 / 8 }).min(63) as u8
 }
 
+/// Rows around the strip.
+const MARGIN: usize = BORDER / 2;
+
 /// The middle third of a frame's rows: enough to judge the filter by.
 struct Strip<'a> {
     layout: FrameLayout,
@@ -59,10 +62,11 @@ impl<'a> Strip<'a> {
         let mut strip = Vec::new();
         for (index, plane) in layout.planes.iter_mut().enumerate() {
             let size = if index == 0 { 16 } else { 8 };
-            let start = plane.origin + first * size * plane.stride;
-            // Behind the last row its stride may lack: the filter never reads there.
-            let length = (rows * size - 1) * plane.stride + plane.width;
-            plane.origin = strip.len();
+            // With as much around it as a whole frame has at least: the filter may read there.
+            let margin = MARGIN * plane.stride;
+            let start = plane.origin + first * size * plane.stride - margin;
+            let length = rows * size * plane.stride + 2 * margin;
+            plane.origin = strip.len() + margin;
             plane.height = rows * size;
             strip.extend_from_slice(&samples[start..start + length]);
         }

@@ -116,20 +116,22 @@ impl Trial {
         residual.code_chroma(0, source[1], u.stride, &mut chroma[0], &setting.quantizers.chroma);
         residual.code_chroma(1, source[2], v.stride, &mut chroma[1], &setting.quantizers.chroma);
 
-        let error = error_of(luma, chroma);
+        let coded_error = error_of(luma, chroma);
         let [coded_cost, skipped_cost] = place.skip_costs;
         if residual.is_empty() {
-            self.cost = setting.lagrangian.squared(error, self.mode_bits + skipped_cost);
+            self.cost = setting.lagrangian.squared(coded_error, self.mode_bits + skipped_cost);
             return;
         }
         let bits = residual.luma_cost(second_order, &place.above, &place.left, setting.token_costs)
             + residual.chroma_cost(&place.above, &place.left, setting.token_costs);
-        self.cost = setting.lagrangian.squared(error, self.mode_bits + coded_cost + bits);
+        self.cost = setting.lagrangian.squared(coded_error, self.mode_bits + coded_cost + bits);
         if let Some((predicted_luma, predicted_chroma)) = predicted {
             let error = error_of(&predicted_luma, &predicted_chroma);
-            let cost = setting.lagrangian.squared(error, self.mode_bits + skipped_cost);
-            if cost <= self.cost {
-                self.cost = cost;
+            let skipped = setting.lagrangian.squared(error, self.mode_bits + skipped_cost);
+            // What is mended now need not be mended in later frames: that counts as half the bits.
+            let mended = setting.lagrangian.squared(coded_error, self.mode_bits + (coded_cost + bits) / 2);
+            if skipped <= mended {
+                self.cost = skipped;
                 (*luma, *chroma) = (predicted_luma, predicted_chroma);
                 residual.clear();
             }
