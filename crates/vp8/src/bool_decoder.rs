@@ -4,7 +4,8 @@
 #[derive(Debug, Clone)]
 pub(crate) struct BoolDecoder<'a> {
     input: &'a [u8],
-    /// Bits not yet decided, the next one at the top.
+    /// Bits not yet decided, the next one at the top. What no encoder writes, a value beyond the range, loses its top bits,
+    /// as in libvpx.
     value: u64,
     /// How many bits of `value` below the top eight are there; negative when bytes must be read.
     bits: i32,
@@ -37,7 +38,7 @@ impl<'a> BoolDecoder<'a> {
                     0
                 }
             };
-            self.value = self.value << 8 | u64::from(byte);
+            self.value |= u64::from(byte) << (48 - self.bits);
             self.bits += 8;
         }
         self
@@ -45,10 +46,11 @@ impl<'a> BoolDecoder<'a> {
 
     #[inline(always)]
     fn fill(&mut self) {
-        if let Some((bytes, rest)) = self.input.split_first_chunk::<4>() {
-            self.value = self.value << 32 | u64::from(u32::from_be_bytes(*bytes));
-            self.bits += 32;
-            self.input = rest;
+        // At most 7 bits are left, so 48 more fit below them.
+        if let Some(bytes) = self.input.first_chunk::<8>() {
+            self.value |= (u64::from_be_bytes(*bytes) >> 16) << (8 - self.bits);
+            self.bits += 48;
+            self.input = &self.input[6..];
         } else {
             *self = self.clone().filled_slowly();
         }
@@ -62,18 +64,16 @@ impl<'a> BoolDecoder<'a> {
     /// One boolean whose probability of being false is `probability / 256`.
     #[inline(always)]
     pub(crate) fn read_bool(&mut self, probability: u8) -> bool {
+        let split = 1 + (((self.range - 1) * u32::from(probability)) >> 8);
         if self.bits < 0 {
             self.fill();
         }
-        let split = 1 + (((self.range - 1) * u32::from(probability)) >> 8);
-        let top = (self.value >> self.bits) as u32;
-        let bit = top >= split;
-        let range = if bit { self.range - split } else { split };
-        if bit {
-            self.value -= u64::from(split) << self.bits;
-        }
+        let place = u64::from(split) << 56;
+        let bit = self.value >= place;
+        let (range, value) = if bit { (self.range - split, self.value - place) } else { (split, self.value) };
         let shift = range.leading_zeros() - 24;
         self.range = range << shift;
+        self.value = value << shift;
         self.bits -= shift as i32;
         bit
     }

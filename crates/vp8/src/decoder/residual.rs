@@ -82,51 +82,106 @@ impl ResidualReader {
                 *content = BlockContent::Empty;
             }
         }
-        let mut any = false;
-        let (first, kind) = if second_order {
-            let mut block = [0i16; 16];
-            let context = above[SECOND_ORDER_CONTEXT] + left[SECOND_ORDER_CONTEXT];
-            let end = read_block(reader, &probabilities[SECOND_ORDER], context, 0, &steps.second_order, &mut block);
-            above[SECOND_ORDER_CONTEXT] = u8::from(end > 0);
-            left[SECOND_ORDER_CONTEXT] = u8::from(end > 0);
-            if end > 0 {
-                any = true;
-                for (index, dc) in inverse_wht(&block).into_iter().enumerate() {
-                    residual.coefficients[index][0] = dc;
-                    if dc != 0 {
-                        residual.content[index] = BlockContent::OnlyDc;
-                    }
-                }
-            }
-            (1, LUMA_WITHOUT_DC)
-        } else {
-            (0, LUMA_WITH_DC)
-        };
-        for index in 0..24 {
-            let (x, y, kind, first, steps) = if index < 16 {
-                (index & 3, index >> 2, kind, first, &steps.luma)
-            } else {
-                let plane = (index - 16) >> 2;
-                (4 + 2 * plane + (index & 1), 4 + 2 * plane + (index >> 1 & 1), CHROMA, 0, &steps.chroma)
-            };
-            let context = above[x] + left[y];
-            let end =
-                read_block(reader, &probabilities[kind], context, first, steps, &mut residual.coefficients[index]);
-            let has_coefficients = u8::from(end > first);
-            above[x] = has_coefficients;
-            left[y] = has_coefficients;
-            if end > first {
-                any = true;
-                residual.content[index] = if end > 1 { BlockContent::Full } else { BlockContent::OnlyDc };
-            }
-        }
-        info.has_coefficients = any;
-        any.then_some(&self.residual)
+        info.has_coefficients =
+            versions::read_blocks(reader, (above, left), second_order, probabilities, steps, residual);
+        info.has_coefficients.then_some(&self.residual)
     }
 }
 
+/// [`read_blocks`] compiled for what every processor has, and for the bit instructions that most have: the place of the
+/// highest bit and shifts by any register are what the boolean decoder does all the time.
+mod versions {
+    #![allow(unsafe_code)]
+
+    use super::{BoolDecoder, CoefficientProbabilities, Contexts, Residual, Steps};
+
+    #[inline]
+    pub(super) fn read_blocks(
+        reader: &mut BoolDecoder<'_>,
+        contexts: (&mut Contexts, &mut Contexts),
+        second_order: bool,
+        probabilities: &CoefficientProbabilities,
+        steps: &Steps,
+        residual: &mut Residual,
+    ) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("lzcnt") && is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2") {
+            // SAFETY: the processor has these instructions.
+            return unsafe { with_bit_instructions(reader, contexts, second_order, probabilities, steps, residual) };
+        }
+        super::read_blocks(reader, contexts, second_order, probabilities, steps, residual)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "lzcnt,bmi1,bmi2")]
+    fn with_bit_instructions(
+        reader: &mut BoolDecoder<'_>,
+        contexts: (&mut Contexts, &mut Contexts),
+        second_order: bool,
+        probabilities: &CoefficientProbabilities,
+        steps: &Steps,
+        residual: &mut Residual,
+    ) -> bool {
+        super::read_blocks(reader, contexts, second_order, probabilities, steps, residual)
+    }
+}
+
+/// Reads all blocks of a macroblock into `residual`, which is empty; says whether there are coefficients.
+#[inline(always)]
+fn read_blocks(
+    reader: &mut BoolDecoder<'_>,
+    (above, left): (&mut Contexts, &mut Contexts),
+    second_order: bool,
+    probabilities: &CoefficientProbabilities,
+    steps: &Steps,
+    residual: &mut Residual,
+) -> bool {
+    // A copy, so that the decoder's state can stay in registers.
+    let mut local = reader.clone();
+    let mut any = false;
+    let (first, kind) = if second_order {
+        let mut block = [0i16; 16];
+        let context = above[SECOND_ORDER_CONTEXT] + left[SECOND_ORDER_CONTEXT];
+        let end = read_block(&mut local, &probabilities[SECOND_ORDER], context, 0, &steps.second_order, &mut block);
+        above[SECOND_ORDER_CONTEXT] = u8::from(end > 0);
+        left[SECOND_ORDER_CONTEXT] = u8::from(end > 0);
+        if end > 0 {
+            any = true;
+            for (index, dc) in inverse_wht(&block).into_iter().enumerate() {
+                residual.coefficients[index][0] = dc;
+                if dc != 0 {
+                    residual.content[index] = BlockContent::OnlyDc;
+                }
+            }
+        }
+        (1, LUMA_WITHOUT_DC)
+    } else {
+        (0, LUMA_WITH_DC)
+    };
+    for index in 0..24 {
+        let (x, y, kind, first, steps) = if index < 16 {
+            (index & 3, index >> 2, kind, first, &steps.luma)
+        } else {
+            let plane = (index - 16) >> 2;
+            (4 + 2 * plane + (index & 1), 4 + 2 * plane + (index >> 1 & 1), CHROMA, 0, &steps.chroma)
+        };
+        let context = above[x] + left[y];
+        let end =
+            read_block(&mut local, &probabilities[kind], context, first, steps, &mut residual.coefficients[index]);
+        let has_coefficients = u8::from(end > first);
+        above[x] = has_coefficients;
+        left[y] = has_coefficients;
+        if end > first {
+            any = true;
+            residual.content[index] = if end > 1 { BlockContent::Full } else { BlockContent::OnlyDc };
+        }
+    }
+    *reader = local;
+    any
+}
+
 /// Reads one block from coefficient `first` on; gives the place behind its last coefficient, `first` if there is none.
-#[inline]
+#[inline(always)]
 fn read_block(
     reader: &mut BoolDecoder<'_>,
     probabilities: &[[[u8; 11]; 3]; 8],
@@ -139,11 +194,7 @@ fn read_block(
     if !reader.read_bool(p[0]) {
         return first;
     }
-    // A copy, so that the decoder's state stays in registers.
-    let mut local = reader.clone();
-    let end = read_coefficients(&mut local, probabilities, p, first, steps, block);
-    *reader = local;
-    end
+    read_coefficients(reader, probabilities, p, first, steps, block)
 }
 
 /// Reads a block that has coefficients. The first decision, whether it has any, has been read.
