@@ -102,6 +102,7 @@ pub(super) fn macroblock_edge(lines: &mut Lines, limits: &Limits) {
 
 /// The simple filter: lines p0 and q0 change, and only p1 to q1 matter.
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "one index runs over several lines, lane by lane")]
 pub(super) fn simple_edge(lines: &mut Lines, limit: u8) {
     for i in 0..16 {
         let smooth = mask(step_over(lines[P1][i], lines[P0][i], lines[Q0][i], lines[Q1][i]) <= limit);
