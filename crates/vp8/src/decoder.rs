@@ -114,7 +114,7 @@ pub fn decode(state: &State, frame: &[u8]) -> Result<(State, Picture), DecodeErr
     let segments = if tag.key_frame { Arc::default() } else { contents.segment_map.clone() };
     let mut macroblocks = modes::read_modes(&mut modes_reader, &header, tag.key_frame, &layout, &segments);
     let steps = Steps::of_segments(&header.quantizer, &header.segmentation);
-    let mut buffer = FrameBuffer::new(layout);
+    let mut buffer = FrameBuffer::following(contents.references.as_ref().map(|references| &references.last), layout);
     let interpolation = if tag.version == 0 { Interpolation::SixTap } else { Interpolation::Bilinear };
     let mut reconstruction = reconstruct::Reconstruction {
         layout,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::hash::Hasher;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use twox_hash::XxHash3_64;
 
@@ -53,17 +53,50 @@ impl FrameLayout {
     }
 }
 
+/// Buffers of frames that nothing refers to any more, for the frames that follow them. What is in them is never read:
+/// a frame writes all of its samples and borders.
+#[derive(Default)]
+struct Spares(Mutex<Vec<Arc<[u8]>>>);
+
+impl Spares {
+    /// One is left over each time a frame replaces another; the rest is for streams that replace several at once.
+    const MOST: usize = 2;
+
+    fn put(&self, buffer: Arc<[u8]>) {
+        if let Ok(mut buffers) = self.0.lock() {
+            if buffers.len() < Self::MOST {
+                buffers.push(buffer);
+            }
+        }
+    }
+
+    fn take(&self, length: usize) -> Option<Arc<[u8]>> {
+        self.0.lock().ok()?.pop().filter(|buffer| buffer.len() == length)
+    }
+}
+
 /// A frame in the making.
 #[derive(Clone)]
 pub(crate) struct FrameBuffer {
     samples: Arc<[u8]>,
     layout: FrameLayout,
+    spares: Arc<Spares>,
 }
 
 impl FrameBuffer {
     /// A frame whose samples are all zero.
     pub(crate) fn new(layout: FrameLayout) -> Self {
-        Self { samples: std::iter::repeat_n(0, layout.length).collect(), layout }
+        Self { samples: std::iter::repeat_n(0, layout.length).collect(), layout, spares: Arc::default() }
+    }
+
+    /// A frame that follows `before`. All of its samples are to be written: what they are now is unspecified, since the
+    /// buffer may be that of an earlier frame.
+    pub(crate) fn following(before: Option<&Frame>, layout: FrameLayout) -> Self {
+        let Some(before) = before else { return Self::new(layout) };
+        let spares = before.0.spares.clone();
+        let spare = spares.take(layout.length);
+        let samples = spare.unwrap_or_else(|| std::iter::repeat_n(0, layout.length).collect());
+        Self { samples, layout, spares }
     }
 
     /// All samples, borders included.
@@ -78,7 +111,7 @@ impl FrameBuffer {
         for plane in layout.planes {
             extend(samples, plane);
         }
-        Frame(Arc::new(Finished { samples: self.samples, layout, hash: OnceLock::new() }))
+        Frame(Arc::new(Finished { samples: self.samples, layout, hash: OnceLock::new(), spares: self.spares }))
     }
 }
 
@@ -101,6 +134,16 @@ struct Finished {
     samples: Arc<[u8]>,
     layout: FrameLayout,
     hash: OnceLock<u64>,
+    spares: Arc<Spares>,
+}
+
+impl Drop for Finished {
+    /// Leaves the buffer to a later frame, unless a picture still shows it.
+    fn drop(&mut self) {
+        if Arc::get_mut(&mut self.samples).is_some() {
+            self.spares.put(std::mem::take(&mut self.samples));
+        }
+    }
 }
 
 /// A reference frame. Cloning it copies nothing.
@@ -158,5 +201,31 @@ impl Frame {
 impl fmt::Debug for Frame {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Frame({}x{} macroblocks)", self.0.layout.columns, self.0.layout.rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_used_again_once_neither_a_frame_nor_a_picture_needs_it() {
+        let layout = FrameLayout::new(40, 24);
+        let first = FrameBuffer::new(layout).finish();
+        let place = first.samples().as_ptr();
+        let second = FrameBuffer::following(Some(&first), layout).finish();
+        let picture = first.picture(40, 24);
+        drop(first);
+        let third = FrameBuffer::following(Some(&second), layout).finish();
+        assert_ne!(third.samples().as_ptr(), place);
+        drop(picture);
+
+        let place = second.samples().as_ptr();
+        drop(second);
+        let other_size = FrameBuffer::following(Some(&third), FrameLayout::new(16, 16)).finish();
+        assert_ne!(other_size.samples().as_ptr(), place);
+        let place = third.samples().as_ptr();
+        drop(third);
+        assert_eq!(FrameBuffer::following(Some(&other_size), layout).finish().samples().as_ptr(), place);
     }
 }
