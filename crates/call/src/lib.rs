@@ -15,7 +15,7 @@ pub use encoder::{Candidate, EncodeJob, FrameEncoder, Menu, MenuRunner, SerialMe
 pub use functional::{FunctionalEncoder, MenuMode};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};
 pub use record::{FrameRecord, Outcome};
-pub use report::{CallReport, DisplayRecord, SERIES_INTERVAL, Series, SeriesRecorder, merge_displays};
+pub use report::{CallReport, DRAIN, DisplayRecord, SERIES_INTERVAL, Series, SeriesRecorder, carried, merge_displays};
 pub use scores::{
     DelayScores, FrameCounts, LinkUse, PsnrScores, Scores, SsimScores, mean, quantile, score, video_delays,
 };

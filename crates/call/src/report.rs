@@ -13,6 +13,18 @@ use crate::scores::Scores;
 /// The time between two points of a [`Series`].
 pub const SERIES_INTERVAL: Duration = Duration::from_millis(100);
 
+/// How long a call goes on after its scored length, so that the last scored frames have later ones to be followed by.
+pub const DRAIN: Duration = Duration::from_secs(1);
+
+/// Bytes of IPv4 and UDP headers, which a link carries with every datagram (RFC 791, RFC 768).
+const HEADER_BYTES: u64 = 28;
+
+/// What a link carries of a datagram: its bytes and those of the headers before it.
+#[must_use]
+pub fn carried(datagram: &[u8]) -> ByteCount {
+    ByteCount::of(datagram) + ByteCount::new(HEADER_BYTES)
+}
+
 /// When the receiver had a frame and when it showed it, as its own log has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DisplayRecord {

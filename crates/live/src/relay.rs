@@ -7,9 +7,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use lockstep_call::SeriesRecorder;
+use lockstep_call::{SeriesRecorder, carried};
 use lockstep_link::{Link, LinkStatistics};
-use lockstep_units::{ByteCount, Timestamp};
+use lockstep_units::Timestamp;
 
 use crate::LiveError;
 use crate::clock::Clock;
@@ -19,9 +19,6 @@ use crate::sender::is_loss;
 const EVENT_QUEUE: usize = 4096;
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
-
-/// Bytes of IPv4 and UDP headers, which the link carries with every datagram (RFC 791, RFC 768).
-pub const HEADER_BYTES: u64 = 28;
 
 /// What a relay is told.
 pub struct RelayOptions {
@@ -60,10 +57,6 @@ pub struct Relay {
 enum Event {
     FromSender(Incoming),
     FromReceiver(Incoming),
-}
-
-fn carried(datagram: &[u8]) -> ByteCount {
-    ByteCount::of(datagram) + ByteCount::new(HEADER_BYTES)
 }
 
 /// Sends what the link lets out, as a network would: a failed send is a lost datagram.

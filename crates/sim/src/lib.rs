@@ -4,4 +4,4 @@
 
 mod simulation;
 
-pub use simulation::{HEADER_BYTES, Simulation, SimulationError, SimulationOptions, SimulationResult};
+pub use simulation::{Simulation, SimulationError, SimulationOptions, SimulationResult};

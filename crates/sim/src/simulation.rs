@@ -4,19 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockstep_call::{
-    DecodeOutcome, DisplayRecord, FrameRecord, LinkUse, Menu, ReceivingEnd, Scores, SendingEnd, SerialMenu, Series,
-    SeriesRecorder, merge_displays, score,
+    DRAIN, DecodeOutcome, DisplayRecord, FrameRecord, LinkUse, Menu, ReceivingEnd, Scores, SendingEnd, SerialMenu,
+    Series, SeriesRecorder, carried, merge_displays, score,
 };
 use lockstep_link::{Link, LinkStatistics};
 use lockstep_media::{QualityError, Source, SourceError, psnr, ssim};
-use lockstep_units::{ByteCount, Timestamp};
+use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
-
-/// Bytes of IPv4 and UDP headers, which the link carries with every datagram (RFC 791, RFC 768).
-pub const HEADER_BYTES: u64 = 28;
-
-/// How long the call goes on after the scored time, so that the last scored frames have later ones to be followed by.
-const DRAIN: Duration = Duration::from_secs(1);
 
 /// Why a simulation ended early.
 #[derive(Debug, thiserror::Error)]
@@ -72,10 +66,6 @@ pub struct Simulation {
     originals: BTreeMap<u64, Picture>,
     displays: Vec<DisplayRecord>,
     recorder: SeriesRecorder,
-}
-
-fn carried(datagram: &[u8]) -> ByteCount {
-    ByteCount::of(datagram) + ByteCount::new(HEADER_BYTES)
 }
 
 impl Simulation {

@@ -6,7 +6,7 @@ use std::env;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -17,16 +17,16 @@ use clap::{Args, ValueEnum};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{CallReport, FrameRecord, LinkUse, Scores, merge_displays, score};
+use lockstep_call::{CallReport, DRAIN, FrameRecord, LinkUse, Scores, merge_displays, score};
 use lockstep_live::{Relay, RelayOptions, RelayStatus};
 use lockstep_media::{SourceOptions, open_source};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::commands::counters;
 use crate::commands::live::{ReceiverLog, SenderLog, StatusLine, bind};
+use crate::commands::output::OutputArguments;
 use crate::configuration::{ControlArguments, LinkArguments, seconds};
-use crate::frame_log;
-use crate::progress::{Progress, print_scores, write_json};
+use crate::progress::Progress;
 
 /// What `lockstep call` is told.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
@@ -46,14 +46,9 @@ pub struct CallArguments {
     /// Where the receiver shows the pictures: `window`, `none`, a .y4m or an .ivf file.
     #[arg(long, default_value = "none")]
     pub sink: String,
-    /// Where the scores go, as JSON.
-    #[arg(long)]
+    #[command(flatten)]
     #[serde(skip)]
-    pub json: Option<PathBuf>,
-    /// Where the per-frame log goes, as .csv or .parquet.
-    #[arg(long)]
-    #[serde(skip)]
-    pub frames: Option<PathBuf>,
+    pub output: OutputArguments,
 }
 
 impl CallArguments {
@@ -73,8 +68,6 @@ pub struct CallResult {
     pub report: CallReport<CallArguments>,
 }
 
-/// How long the call goes on after the scored time, as in the simulator.
-const DRAIN: Duration = Duration::from_secs(1);
 /// How long the receiver may take to come up.
 const START_LIMIT: Duration = Duration::from_secs(10);
 /// How long a process may take to end by itself.
@@ -274,15 +267,6 @@ pub fn call(arguments: &CallArguments) -> Result<CallResult> {
 
 /// `lockstep call`.
 pub fn run(arguments: &CallArguments) -> Result<()> {
-    let result = call(arguments)?;
-    print_scores(&result.report.scores);
-    if let Some(path) = &arguments.json {
-        write_json(path, &result.report)?;
-        say!("scores        {}", path.display());
-    }
-    if let Some(path) = &arguments.frames {
-        frame_log::write(path, &result.records, result.started_at)?;
-        say!("frames        {}", path.display());
-    }
-    Ok(())
+    let CallResult { records, started_at, report } = call(arguments)?;
+    arguments.output.write(&report, &records, started_at)
 }

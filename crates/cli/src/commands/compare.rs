@@ -9,6 +9,7 @@ use serde::Serialize;
 use lockstep_call::{FrameRecord, Scores, quantile};
 
 use crate::commands::call::{CallArguments, call};
+use crate::commands::output::OutputArguments;
 use crate::commands::simulate::{SimulateArguments, simulate};
 use crate::configuration::{ControlArguments, LinkArguments, seconds};
 use crate::progress::write_json;
@@ -74,8 +75,7 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
         control: control.clone(),
         seconds: arguments.seconds,
         sink: "none".to_owned(),
-        json: None,
-        frames: None,
+        output: OutputArguments::default(),
     })?;
     // Virtual time knows nothing of this machine's speed; it is told what the live call measured.
     let encode_ms =
@@ -89,8 +89,7 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
         seconds: arguments.seconds,
         encode_ms,
         decode_ms,
-        json: None,
-        frames: None,
+        output: OutputArguments::default(),
     })?;
     let rows = rows(&live.report.scores, &simulated.scores)?;
     say!("coding took {encode_ms:.1} ms a picture, decoding {decode_ms:.1} ms\n");

@@ -1,6 +1,5 @@
 //! `lockstep simulate`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -12,9 +11,10 @@ use lockstep_media::{SourceOptions, open_source};
 use lockstep_sim::{Simulation, SimulationOptions, SimulationResult};
 use lockstep_units::Timestamp;
 
+use crate::commands::counters;
+use crate::commands::output::OutputArguments;
 use crate::configuration::{ControlArguments, LinkArguments, milliseconds, seconds};
-use crate::progress::{Progress, print_scores, write_json};
-use crate::{commands::counters, frame_log};
+use crate::progress::Progress;
 
 /// What `lockstep simulate` is told.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
@@ -37,14 +37,9 @@ pub struct SimulateArguments {
     /// Virtual time that decoding one frame takes.
     #[arg(long, default_value_t = 3.0, value_parser = milliseconds)]
     pub decode_ms: f64,
-    /// Where the scores go, as JSON.
-    #[arg(long)]
+    #[command(flatten)]
     #[serde(skip)]
-    pub json: Option<PathBuf>,
-    /// Where the per-frame log goes, as .csv or .parquet.
-    #[arg(long)]
-    #[serde(skip)]
-    pub frames: Option<PathBuf>,
+    pub output: OutputArguments,
 }
 
 /// Runs the simulation that `arguments` describes.
@@ -95,14 +90,5 @@ pub fn report(arguments: &SimulateArguments, result: &SimulationResult) -> CallR
 /// `lockstep simulate`.
 pub fn run(arguments: &SimulateArguments) -> Result<()> {
     let result = simulate(arguments)?;
-    print_scores(&result.scores);
-    if let Some(path) = &arguments.json {
-        write_json(path, &report(arguments, &result))?;
-        say!("scores        {}", path.display());
-    }
-    if let Some(path) = &arguments.frames {
-        frame_log::write(path, &result.records, Timestamp::ZERO)?;
-        say!("frames        {}", path.display());
-    }
-    Ok(())
+    arguments.output.write(&report(arguments, &result), &result.records, Timestamp::ZERO)
 }
