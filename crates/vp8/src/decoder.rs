@@ -123,6 +123,7 @@ pub fn decode(state: &State, frame: &[u8]) -> Result<(State, Picture), DecodeErr
         full_sample_chroma: tag.version >= 3,
     };
     let mut residuals = residual::ResidualReader::new(layout.columns);
+    let samples = buffer.samples_mut();
     for row in 0..layout.rows {
         let partition = row & (partitions.len() - 1);
         residuals.begin_row();
@@ -135,11 +136,11 @@ pub fn decode(state: &State, frame: &[u8]) -> Result<(State, Picture), DecodeErr
                 &header.probabilities.coefficients,
                 &steps[usize::from(info.segment)],
             );
-            reconstruction.macroblock(buffer.samples_mut(), column, row, info, residual);
+            reconstruction.macroblock(samples, column, row, info, residual);
         }
     }
     filter_frame(
-        buffer.samples_mut(),
+        samples,
         &layout,
         &macroblocks,
         tag.key_frame,

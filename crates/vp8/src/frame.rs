@@ -63,10 +63,10 @@ impl Spares {
     const MOST: usize = 2;
 
     fn put(&self, buffer: Arc<[u8]>) {
-        if let Ok(mut buffers) = self.0.lock() {
-            if buffers.len() < Self::MOST {
-                buffers.push(buffer);
-            }
+        if let Ok(mut buffers) = self.0.lock()
+            && buffers.len() < Self::MOST
+        {
+            buffers.push(buffer);
         }
     }
 
