@@ -67,6 +67,7 @@ pub struct SendingEnd {
     skips: u32,
     encode_time: Duration,
     loss_rate: LossRate,
+    spurious_losses: u64,
     last_fragments: u64,
     last_target: StateId,
     last_quantizer: Option<u8>,
@@ -90,6 +91,7 @@ impl SendingEnd {
             skips: 0,
             encode_time: Duration::ZERO,
             loss_rate: LossRate::default(),
+            spurious_losses: 0,
             last_fragments: 1,
             last_target: StateId::EMPTY,
             last_quantizer: None,
@@ -306,6 +308,9 @@ impl SendingEnd {
             match event {
                 SenderEvent::Feedback(feedback) => {
                     self.loss_rate.on_acknowledged(feedback.acknowledged.len());
+                    let spurious = self.transport.statistics().spurious;
+                    self.loss_rate.on_found((spurious - self.spurious_losses) as usize);
+                    self.spurious_losses = spurious;
                     self.controller.on_feedback(now, &feedback);
                 }
                 SenderEvent::FragmentsLost(fragments) => self.loss_rate.on_lost(fragments.len()),

@@ -35,6 +35,11 @@ impl LossRate {
         }
     }
 
+    /// So many fragments that had been declared lost arrived after all, as they do after an outage.
+    pub fn on_found(&mut self, fragments: usize) {
+        self.share = (self.share - WEIGHT * fragments as f64).max(0.0);
+    }
+
     /// The share of fragments lost, 0-1.
     #[must_use]
     pub fn share(&self) -> f64 {
@@ -88,6 +93,13 @@ mod tests {
         let rate = after(20, 0, 10);
         assert_eq!(rate.most_fragments(), None);
         assert!(!rate.breaks_chains(1_000));
+    }
+
+    #[test]
+    fn fragments_that_were_only_late_leave_no_loss_behind() {
+        let mut rate = after(0, 16, 1);
+        rate.on_found(16);
+        assert_eq!(rate.most_fragments(), None);
     }
 
     #[test]
