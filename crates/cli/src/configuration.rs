@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd};
 use lockstep_control::{GracePeriod, InterArrival, SalsifyWindow};
-use lockstep_link::{Jitter, JitterDistribution, Link, LinkConfig, LossConfig, QueueConfig, Trace, parse_share};
+use lockstep_link::{
+    GilbertElliott, Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Reordering,
+    Trace, parse_share, parse_time,
+};
 use lockstep_media::VideoFormat;
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount};
@@ -47,6 +50,16 @@ pub struct LinkArguments {
     /// Share of packets lost at random on the reverse link.
     #[arg(long, default_value = "0", value_parser = share)]
     pub reverse_loss: f64,
+    /// Loss in bursts on the forward link: the probabilities, packet by packet, that a burst begins and that it ends, such
+    /// as `1%,30%`. All packets of a burst are lost (Gilbert-Elliott).
+    #[arg(long, value_name = "BEGIN,END", value_parser = pair_of_shares)]
+    pub burst_loss: Option<(f64, f64)>,
+    /// A time in which all packets of the forward link are lost, such as `10s+500ms`; may be given more than once.
+    #[arg(long, value_name = "START+LENGTH", value_parser = interval)]
+    pub loss_at: Vec<(Duration, Duration)>,
+    /// Packets of the forward link that come late: how many, and how late, such as `1%,15ms`.
+    #[arg(long, value_name = "SHARE,DELAY", value_parser = reordering)]
+    pub reorder: Option<(f64, Duration)>,
     /// Mean of an additional, exponentially distributed delay, milliseconds; packets stay in order.
     #[arg(long, default_value_t = 0.0, value_parser = milliseconds)]
     pub jitter_ms: f64,
@@ -124,6 +137,25 @@ fn share(text: &str) -> Result<f64, String> {
     parse_share(text).map_err(|problem| problem.to_string())
 }
 
+/// Reads two shares with a comma between them.
+fn pair_of_shares(text: &str) -> Result<(f64, f64), String> {
+    let (first, second) = text.split_once(',').ok_or_else(|| format!("`{text}` is not two shares such as 1%,30%"))?;
+    Ok((share(first)?, share(second)?))
+}
+
+/// Reads the start and the length of an interval.
+fn interval(text: &str) -> Result<(Duration, Duration), String> {
+    let (start, length) = text.split_once('+').ok_or_else(|| format!("`{text}` is not like 10s+500ms"))?;
+    let time = |text| parse_time(text).map_err(|problem| problem.to_string());
+    Ok((time(start)?, time(length)?))
+}
+
+/// Reads a share and a delay with a comma between them.
+fn reordering(text: &str) -> Result<(f64, Duration), String> {
+    let (probability, delay) = text.split_once(',').ok_or_else(|| format!("`{text}` is not like 1%,15ms"))?;
+    Ok((share(probability)?, parse_time(delay).map_err(|problem| problem.to_string())?))
+}
+
 /// Reads a time of up to a minute in milliseconds.
 pub fn milliseconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
@@ -166,7 +198,24 @@ impl LinkArguments {
             Some(text) => open_trace(text)?,
             None => Trace::constant(REVERSE_CAPACITY),
         };
-        let link = |trace, loss, seed| {
+        let forward_loss = LossConfig {
+            random: self.loss,
+            burst: self.burst_loss.map(|(to_bad, to_good)| GilbertElliott {
+                to_bad,
+                to_good,
+                loss_in_good: 0.0,
+                loss_in_bad: 1.0,
+            }),
+            scheduled: self
+                .loss_at
+                .iter()
+                .map(|&(from, length)| LossInterval { from, to: from + length, loss: 1.0 })
+                .collect(),
+            ..LossConfig::default()
+        };
+        let reverse_loss = LossConfig { random: self.reverse_loss, ..LossConfig::default() };
+        let reordering = self.reorder.map(|(probability, extra_delay)| Reordering { probability, extra_delay });
+        let link = |trace, loss, reordering, seed| {
             let mean = Duration::from_secs_f64(self.jitter_ms / 1e3);
             let distribution = JitterDistribution::Exponential { mean };
             let config = LinkConfig {
@@ -175,15 +224,16 @@ impl LinkArguments {
                     None => QueueConfig::drop_tail(self.queue_packets as usize),
                 },
                 delay: Duration::from_secs_f64(self.delay_ms / 1e3),
-                loss: LossConfig { random: loss, ..LossConfig::default() },
+                loss,
+                reordering,
                 jitter: (!mean.is_zero()).then_some(Jitter { distribution, reorders: false }),
                 ..LinkConfig::new(trace)
             };
             Link::new(config, seed).context("the link")
         };
         Ok((
-            link(self.forward_trace()?, self.loss, self.seed)?,
-            link(reverse, self.reverse_loss, self.seed.wrapping_add(1))?,
+            link(self.forward_trace()?, forward_loss, reordering, self.seed)?,
+            link(reverse, reverse_loss, None, self.seed.wrapping_add(1))?,
         ))
     }
 }

@@ -1,0 +1,176 @@
+//! The command as a person types it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn lockstep(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lockstep")).args(arguments).output().expect("the command starts")
+}
+
+fn succeed(arguments: &[&str]) -> String {
+    let output = lockstep(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a temporary folder's name is UTF-8")
+}
+
+#[test]
+fn a_simulation_run_twice_leaves_the_same_files_to_the_byte() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = |name: &str| {
+        let files = ["json", "csv", "parquet"].map(|kind| folder.path().join(format!("{name}.{kind}")));
+        for frames in &files[1..] {
+            succeed(&[
+                "simulate",
+                "--clip",
+                "generated:160x96@30",
+                "--trace",
+                "cellular:mean=1mbps,seed=3",
+                "--loss",
+                "3%",
+                "--burst-loss",
+                "0.5%,30%",
+                "--reorder",
+                "1%,15ms",
+                "--loss-at",
+                "1s+100ms",
+                "--jitter-ms",
+                "2",
+                "--seconds",
+                "2",
+                "--seed",
+                "5",
+                "--json",
+                text(&files[0]),
+                "--frames",
+                text(frames),
+            ]);
+        }
+        files.map(|file| fs::read(file).expect("the file was written"))
+    };
+    assert!(run("first") == run("second"));
+}
+
+#[test]
+fn a_simulation_reports_what_it_promises() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("out/call.json");
+    let frames = folder.path().join("out/frames.csv");
+    succeed(&[
+        "simulate",
+        "--clip",
+        "generated:160x96@30",
+        "--trace",
+        "constant:500kbps",
+        "--seconds",
+        "2",
+        "--seed",
+        "9",
+        "--json",
+        text(&json),
+        "--frames",
+        text(&frames),
+    ]);
+    let report: Value = serde_json::from_slice(&fs::read(json).expect("written")).expect("JSON");
+    for path in [
+        "/video_delay_ms/p50",
+        "/video_delay_ms/mean",
+        "/video_delay_ms/p95",
+        "/ssim_db/p25",
+        "/ssim_db/mean",
+        "/psnr_db/mean",
+        "/throughput_bps",
+        "/link_utilisation",
+        "/frames/captured",
+        "/frames/sent",
+        "/frames/skipped",
+        "/frames/displayed",
+        "/fill",
+        "/overshoot_ratio",
+        "/stall_minutes_per_hour",
+        "/qoe_p",
+        "/qoe_d",
+        "/seed",
+    ] {
+        assert!(report.pointer(path).is_some_and(Value::is_number), "{path}");
+    }
+    assert_eq!(report["seed"], 9);
+    let rows = fs::read_to_string(frames).expect("written").lines().count() as u64 - 1;
+    assert!(rows >= report["frames"]["captured"].as_u64().expect("a count"), "a row a captured frame");
+}
+
+#[test]
+fn what_is_encoded_decodes_to_the_same_pictures_in_every_form() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name);
+    let (source, coded, decoded, again) = (path("a.y4m"), path("a.ivf"), path("b.y4m"), path("b.ivf"));
+    let mut y4m = b"YUV4MPEG2 W18 H10 F25:1 Ip A1:1 C420jpeg\n".to_vec();
+    for picture in 0..3u32 {
+        y4m.extend(b"FRAME\n");
+        y4m.extend((0..18 * 10 + 2 * 9 * 5u32).map(|at| (at * 7 + picture * 31) as u8));
+    }
+    fs::write(&source, y4m).expect("written");
+    succeed(&["encode", text(&source), text(&coded), "--quantizer", "30"]);
+    succeed(&["decode", text(&coded), text(&decoded)]);
+    let sums = succeed(&["decode", "--md5", text(&coded)]);
+    assert_eq!(sums.lines().count(), 3);
+    assert!(sums.lines().next().is_some_and(|line| line.ends_with("  a-18x10-0001.i420")), "{sums}");
+    // At the finest quantizer the decoded pictures survive once more, so both paths gave the same.
+    succeed(&["encode", text(&decoded), text(&again), "--quantizer", "0"]);
+    assert_eq!(succeed(&["decode", "--md5", text(&again)]).lines().count(), 3);
+}
+
+#[test]
+fn a_live_call_shows_pictures_that_the_sender_knows() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("call.json");
+    succeed(&[
+        "call",
+        "--clip",
+        "generated:160x96@15",
+        "--trace",
+        "constant:1mbps",
+        "--seconds",
+        "2",
+        "--json",
+        text(&json),
+    ]);
+    let report: Value = serde_json::from_slice(&fs::read(json).expect("written")).expect("JSON");
+    assert!(report["frames"]["displayed"].as_u64() > Some(0), "{}", report["frames"]);
+    assert!(report["ssim_db"]["mean"].is_number());
+    assert_eq!(report["counters"]["decoder"]["mismatched"], 0);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_in_one_line() {
+    for (arguments, expected) in [
+        (&["simulate", "--trace", "nosuch.up"][..], "no such file"),
+        (&["simulate", "--trace", "constant:fast"], "needs a number and a unit"),
+        (&["simulate", "--clip", "generated:0x0"], "is not WIDTHxHEIGHT"),
+        (&["simulate", "--clip", "/dev/video77", "--seconds", "1"], "--source generated"),
+        (&["decode", "/dev/null", "--md5"], "not an ivf file"),
+        (&["encode", "/dev/null", "/dev/null", "--quantizer", "3"], "not a y4m file"),
+        (&["receive", "--listen", "192.0.2.1:9"], "choose another"),
+        (&["trace", "constant:1mbps", "--output", "trace.xyz"], "must end in"),
+    ] {
+        let output = lockstep(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{arguments:?} succeeded");
+        assert!(said.contains(expected) && said.lines().count() == 1, "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn traces_convert_between_mahimahi_and_alphartc() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (json, up) = (folder.path().join("t.json"), folder.path().join("t.up"));
+    succeed(&["trace", "steps:1mbps@4s/2mbps@4s", "--output", text(&json)]);
+    succeed(&["trace", text(&json), "--output", text(&up)]);
+    assert!(succeed(&["trace", text(&up)]).contains("mean 1.50 Mb/s"));
+}
