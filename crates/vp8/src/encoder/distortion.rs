@@ -1,122 +1,17 @@
 //! Distances between two blocks of samples. Free functions over slices and strides: what calls them needs no more, and
 //! a kernel for another instruction set can stand beside each.
 
+#[cfg_attr(target_arch = "x86_64", allow(dead_code))] // What the vector instructions do not replace on every processor.
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
 use super::source::Source;
 use crate::frame::FrameLayout;
-
-/// Sum of absolute differences over a `W` x `H` block.
-#[inline]
-pub(crate) fn sad<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> u32 {
-    let mut total = 0;
-    for y in 0..H {
-        let a: &[u8; W] = a[y * a_stride..][..W].try_into().expect("a row");
-        let b: &[u8; W] = b[y * b_stride..][..W].try_into().expect("a row");
-        total += a.iter().zip(b).map(|(a, b)| u32::from(a.abs_diff(*b))).sum::<u32>();
-    }
-    total
-}
-
-/// Sum of squared differences over a `W` x `H` block.
-#[inline]
-pub(crate) fn sse<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> u32 {
-    let mut total = 0;
-    for y in 0..H {
-        let a: &[u8; W] = a[y * a_stride..][..W].try_into().expect("a row");
-        let b: &[u8; W] = b[y * b_stride..][..W].try_into().expect("a row");
-        total += a
-            .iter()
-            .zip(b)
-            .map(|(a, b)| {
-                let difference = i16::from(*a) - i16::from(*b);
-                (i32::from(difference) * i32::from(difference)) as u32
-            })
-            .sum::<u32>();
-    }
-    total
-}
-
-/// Sum of absolute Hadamard-transformed differences of a 4x4 block: half of [`sad`] where the difference is flat.
-#[inline]
-pub(crate) fn satd_4x4(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> u32 {
-    let mut m = [[0i16; 4]; 4];
-    for (y, row) in m.iter_mut().enumerate() {
-        let a = &a[y * a_stride..][..4];
-        let b = &b[y * b_stride..][..4];
-        for x in 0..4 {
-            row[x] = i16::from(a[x]) - i16::from(b[x]);
-        }
-    }
-    let [r0, r1, r2, r3] = m;
-    let mut sums = [[0i16; 4]; 4];
-    for x in 0..4 {
-        let (s, d, t, e) = (r0[x] + r1[x], r0[x] - r1[x], r2[x] + r3[x], r2[x] - r3[x]);
-        sums[0][x] = s + t;
-        sums[1][x] = s - t;
-        sums[2][x] = d + e;
-        sums[3][x] = d - e;
-    }
-    let mut total = 0u32;
-    for [p, q, r, s] in sums {
-        let (a, b, c, d) = (p + q, p - q, r + s, r - s);
-        total += u32::from((a + c).unsigned_abs())
-            + u32::from((a - c).unsigned_abs())
-            + u32::from((b + d).unsigned_abs())
-            + u32::from((b - d).unsigned_abs());
-    }
-    total / 2
-}
-
-/// Sum of [`satd_4x4`] over a `W` x `H` block (multiples of four; eight columns at a time where there are as many).
-#[inline]
-pub(crate) fn satd<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> u32 {
-    let mut total = 0;
-    for y in (0..H).step_by(4) {
-        let mut x = 0;
-        while x + 8 <= W {
-            total += satd_8x4(&a[y * a_stride + x..], a_stride, &b[y * b_stride + x..], b_stride);
-            x += 8;
-        }
-        if x < W {
-            total += satd_4x4(&a[y * a_stride + x..], a_stride, &b[y * b_stride + x..], b_stride);
-        }
-    }
-    total
-}
-
-/// Two neighbouring 4x4 blocks at once: eight lanes of sixteen bits fill a vector register.
-#[inline]
-fn satd_8x4(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> u32 {
-    let mut m = [[0i16; 8]; 4];
-    for (y, row) in m.iter_mut().enumerate() {
-        let a: &[u8; 8] = a[y * a_stride..][..8].try_into().expect("eight samples");
-        let b: &[u8; 8] = b[y * b_stride..][..8].try_into().expect("eight samples");
-        for x in 0..8 {
-            row[x] = i16::from(a[x]) - i16::from(b[x]);
-        }
-    }
-    let [r0, r1, r2, r3] = m;
-    let mut v = [[0i16; 8]; 4];
-    for x in 0..8 {
-        let (s, d, t, e) = (r0[x] + r1[x], r0[x] - r1[x], r2[x] + r3[x], r2[x] - r3[x]);
-        v[0][x] = s + t;
-        v[1][x] = s - t;
-        v[2][x] = d + e;
-        v[3][x] = d - e;
-    }
-    let mut total = 0u32;
-    for row in v {
-        let mut pairs = [0i16; 8];
-        for x in 0..4 {
-            pairs[x] = row[2 * x] + row[2 * x + 1];
-            pairs[4 + x] = row[2 * x] - row[2 * x + 1];
-        }
-        // Of |p + q| + |p - q| the larger one of |p| and |q| is what remains, twice.
-        for x in 0..4 {
-            total += u32::from(pairs[2 * x].unsigned_abs().max(pairs[2 * x + 1].unsigned_abs()));
-        }
-    }
-    total
-}
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use portable::{sad, sad_between, satd, satd_4x4, sse};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::{sad, sad_between, satd, satd_4x4, sse};
 
 /// Sum of squared differences between the picture and its reconstruction, over the visible part of each plane.
 pub(crate) fn squared_error(source: &Source, layout: &FrameLayout, samples: &[u8]) -> [u64; 3] {
@@ -151,6 +46,7 @@ pub(crate) fn row_squared_error(a: &[u8], b: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// Sixteen rows of samples that mean nothing, 20 apart.
     fn noise(seed: u32) -> Vec<u8> {
@@ -175,9 +71,45 @@ mod tests {
         let (a, b) = (noise(3), noise(4));
         let mut one_by_one = 0;
         for at in (0..16).step_by(4).flat_map(|y| (0..16).step_by(4).map(move |x| 20 * y + x)) {
-            one_by_one += satd_4x4(&a[at..], 20, &b[at..], 20);
+            one_by_one += portable::satd_4x4(&a[at..], 20, &b[at..], 20);
         }
         assert_eq!(satd::<16, 16>(&a, 20, &b, 20), one_by_one);
         assert_eq!(satd_4x4(&[10; 16], 4, &[7; 16], 4), 8 * 3);
+    }
+
+    /// Samples of any value, or of the two extremes only.
+    fn samples() -> impl Strategy<Value = Vec<u8>> {
+        (any::<bool>(), proptest::collection::vec(any::<u8>(), 24 * 17)).prop_map(|(extreme, samples)| {
+            samples.into_iter().map(|n| if extreme { 255 * (n >> 7) } else { n }).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn vector_instructions_measure_as_the_portable_code_does(
+            (a, b) in (samples(), samples()),
+            (x, y) in (0usize..4, 0usize..4),
+        ) {
+            fn check<const W: usize, const H: usize>(a: &[u8], b: &[u8]) {
+                // No more than what is said to be read.
+                let (a, b) = (&a[..20 * (H - 1) + W], &b[..24 * (H - 1) + W]);
+                assert_eq!(sad::<W, H>(a, 20, b, 24), portable::sad::<W, H>(a, 20, b, 24), "{W}x{H}");
+                assert_eq!(sse::<W, H>(a, 20, b, 24), portable::sse::<W, H>(a, 20, b, 24), "{W}x{H}");
+                assert_eq!(satd::<W, H>(a, 20, b, 24), portable::satd::<W, H>(a, 20, b, 24), "{W}x{H}");
+            }
+            fn check_between<const W: usize, const H: usize>(a: &[u8], b: &[u8], fractions: (usize, usize)) {
+                assert_eq!(
+                    sad_between::<W, H>(a, 20, b, 24, fractions),
+                    portable::sad_between::<W, H>(a, 20, b, 24, fractions),
+                    "{W}x{H} at {fractions:?}"
+                );
+            }
+            check::<16, 16>(&a, &b);
+            check::<8, 8>(&a, &b);
+            check::<4, 4>(&a, &b);
+            check_between::<16, 16>(&a, &b, (x, y));
+            check_between::<8, 8>(&a, &b, (x, y));
+            prop_assert_eq!(satd_4x4(&a, 20, &b, 24), portable::satd_4x4(&a, 20, &b, 24));
+        }
     }
 }

@@ -1,5 +1,10 @@
 //! Quantization: dividing coefficients by their step, with a rounding that prefers what is cheap to code.
 
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use super::tokens::end_of;
+
 /// The largest level that the last token category can carry within VP8's coefficient range (RFC 6386, section 13.2).
 const LARGEST_LEVEL: u16 = 2047;
 
@@ -34,9 +39,18 @@ impl ForwardQuantizer {
         }
     }
 
-    /// Quantizes `coefficients` to `levels` and puts back what the decoder will read from those.
+    /// Quantizes `coefficients` to `levels` and puts back what the decoder will read from those. Gives the zigzag position
+    /// after the last level that is not zero; 0 where there is none.
     #[inline]
-    pub(crate) fn quantize(&self, coefficients: &[i16; 16], levels: &mut [i16; 16], restored: &mut [i16; 16]) {
+    pub(crate) fn quantize(&self, coefficients: &[i16; 16], levels: &mut [i16; 16], restored: &mut [i16; 16]) -> u8 {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(end) = x86::quantize(self, coefficients, levels, restored) {
+            return end;
+        }
+        self.quantize_portably(coefficients, levels, restored)
+    }
+
+    fn quantize_portably(&self, coefficients: &[i16; 16], levels: &mut [i16; 16], restored: &mut [i16; 16]) -> u8 {
         for i in 0..16 {
             let coefficient = coefficients[i];
             let rounded = u32::from(coefficient.unsigned_abs().saturating_add(self.rounding[i]));
@@ -45,6 +59,33 @@ impl ForwardQuantizer {
             let level = (magnitude ^ sign) - sign;
             levels[i] = level;
             restored[i] = level.wrapping_mul(self.step[i]);
+        }
+        end_of(levels) as u8
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn vector_instructions_quantize_as_the_portable_code_does(
+            coefficients in any::<[i16; 16]>(),
+            shift in 0u32..16,
+            (dc, ac) in (4i32..=314, 4i32..=440),
+            (round_dc, round_ac) in (0u16..=64, 0u16..=64),
+        ) {
+            let coefficients = coefficients.map(|value| value >> shift);
+            let quantizer = ForwardQuantizer::new(dc, ac, Rounding { dc: round_dc, ac: round_ac });
+            let (mut levels, mut restored) = ([[7; 16]; 2], [[7; 16]; 2]);
+            if let Some(end) = x86::quantize(&quantizer, &coefficients, &mut levels[0], &mut restored[0]) {
+                let expected = quantizer.quantize_portably(&coefficients, &mut levels[1], &mut restored[1]);
+                prop_assert_eq!(end, expected);
+                prop_assert_eq!(levels[0], levels[1]);
+                prop_assert_eq!(restored[0], restored[1]);
+            }
         }
     }
 }

@@ -1,44 +1,19 @@
 //! The forward transforms: the encoder's side of RFC 6386, section 14, scaled so that the decoder's inverses undo them.
 
+#[cfg(any(test, not(target_arch = "x86_64")))]
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use portable::{forward_dct, forward_dct_pair};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::{forward_dct, forward_dct_pair};
+
 /// sqrt(2) * sin(pi / 8), in 1/4096.
 const SINE: i32 = 2217;
 /// sqrt(2) * cos(pi / 8), in 1/4096.
 const COSINE: i32 = 5352;
-
-/// The 4x4 discrete cosine transform of `source - prediction`: the inverse gives the difference back, a DC of `c`
-/// standing for `c / 8` in every sample.
-#[inline]
-pub(crate) fn forward_dct(
-    source: &[u8],
-    source_stride: usize,
-    prediction: &[u8],
-    prediction_stride: usize,
-    output: &mut [i16; 16],
-) {
-    let mut rows = [[0i32; 4]; 4];
-    for (y, row) in rows.iter_mut().enumerate() {
-        let s = &source[y * source_stride..][..4];
-        let p = &prediction[y * prediction_stride..][..4];
-        let d: [i32; 4] = std::array::from_fn(|x| i32::from(s[x]) - i32::from(p[x]));
-        let (outer, inner) = (d[0] + d[3], d[1] + d[2]);
-        let (inner_difference, outer_difference) = (d[1] - d[2], d[0] - d[3]);
-        // Three fraction bits are kept between the passes.
-        *row = [
-            (outer + inner) * 8,
-            (inner_difference * SINE + outer_difference * COSINE + 256) >> 9,
-            (outer - inner) * 8,
-            (outer_difference * SINE - inner_difference * COSINE + 256) >> 9,
-        ];
-    }
-    for x in 0..4 {
-        let (outer, inner) = (rows[0][x] + rows[3][x], rows[1][x] + rows[2][x]);
-        let (inner_difference, outer_difference) = (rows[1][x] - rows[2][x], rows[0][x] - rows[3][x]);
-        output[x] = ((outer + inner + 8) >> 4) as i16;
-        output[4 + x] = ((inner_difference * SINE + outer_difference * COSINE + (1 << 15)) >> 16) as i16;
-        output[8 + x] = ((outer - inner + 8) >> 4) as i16;
-        output[12 + x] = ((outer_difference * SINE - inner_difference * COSINE + (1 << 15)) >> 16) as i16;
-    }
-}
 
 /// The 4x4 Walsh-Hadamard transform of the sixteen luma DCs of a macroblock.
 #[inline]
@@ -87,6 +62,27 @@ mod tests {
             for (a, b) in dcs.iter().zip(inverse_wht(&coefficients)) {
                 prop_assert!((a - b).abs() <= 2, "{dcs:?}");
             }
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        #[test]
+        fn vector_instructions_transform_as_the_portable_code_does(
+            source in proptest::collection::vec(any::<u8>(), 3 * 9 + 8),
+            prediction in proptest::collection::vec(any::<u8>(), 3 * 11 + 8),
+            extreme: bool,
+        ) {
+            let spread = |samples: Vec<u8>| -> Vec<u8> {
+                samples.into_iter().map(|n| if extreme { 255 * (n >> 7) } else { n }).collect()
+            };
+            let (source, prediction) = (spread(source), spread(prediction));
+            let (mut one, mut pair) = ([[0; 16]; 2], [[[0; 16]; 2]; 2]);
+            portable::forward_dct(&source, 9, &prediction, 11, &mut one[0]);
+            x86::forward_dct(&source, 9, &prediction, 11, &mut one[1]);
+            prop_assert_eq!(one[0], one[1]);
+            portable::forward_dct_pair(&source, 9, &prediction, 11, &mut pair[0]);
+            x86::forward_dct_pair(&source, 9, &prediction, 11, &mut pair[1]);
+            prop_assert_eq!(pair[0], pair[1]);
+            prop_assert_eq!(pair[0][0], one[0]);
         }
     }
 }

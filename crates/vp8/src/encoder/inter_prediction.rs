@@ -57,34 +57,3 @@ pub(crate) fn predict_split_chroma(
         }
     }
 }
-
-/// A `W` x `H` block between samples, by the mean of the nearest ones: not what the decoder predicts, but near enough to
-/// compare places in a search, and much cheaper. `at` is the index in `reference` of the block at the vector's whole
-/// samples, `fractions` its quarters (horizontal, vertical).
-#[inline]
-pub(crate) fn interpolate_roughly<const W: usize, const H: usize>(
-    reference: &[u8],
-    stride: usize,
-    at: usize,
-    fractions: (u16, u16),
-    out: &mut [u8],
-) {
-    let (x, y) = fractions;
-    let mut above = [0u8; W];
-    for row in 0..=H {
-        let mut line = [0u8; W];
-        let samples = &reference[at + row * stride..][..W + 1];
-        for column in 0..W {
-            let (a, b) = (u16::from(samples[column]), u16::from(samples[column + 1]));
-            line[column] = ((a * (4 - x) + b * x + 2) >> 2) as u8;
-        }
-        if row > 0 {
-            let out = &mut out[(row - 1) * W..][..W];
-            for column in 0..W {
-                let (a, b) = (u16::from(above[column]), u16::from(line[column]));
-                out[column] = ((a * (4 - y) + b * y + 2) >> 2) as u8;
-            }
-        }
-        above = line;
-    }
-}

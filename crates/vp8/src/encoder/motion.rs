@@ -1,7 +1,6 @@
 //! Motion search: where in a reference a block of the picture is found again.
 
-use super::distortion::sad;
-use super::inter_prediction::interpolate_roughly;
+use super::distortion::{sad, sad_between};
 
 /// Whole samples to the right and down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,12 +76,9 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
     /// Roughly the sum of absolute differences at a vector in quarter samples, a sample or less outside the bounds.
     #[inline]
     pub(crate) fn sad_between(&self, (x, y): (i32, i32)) -> u32 {
-        let mut block = [0u8; 256];
         let start = self.origin as isize + (y >> 2) as isize * self.reference_stride as isize + (x >> 2) as isize;
-        let fractions = ((x & 3) as u16, (y & 3) as u16);
-        let (reference, stride) = (self.reference, self.reference_stride);
-        interpolate_roughly::<W, H>(reference, stride, start as usize, fractions, &mut block);
-        sad::<W, H>(self.source, self.source_stride, &block, W)
+        let (reference, stride) = (&self.reference[start as usize..], self.reference_stride);
+        sad_between::<W, H>(self.source, self.source_stride, reference, stride, ((x & 3) as usize, (y & 3) as usize))
     }
 
     /// Roughly the cost of coding a displacement, in units of SAD: the length of the two components' codes.

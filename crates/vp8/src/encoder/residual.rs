@@ -1,9 +1,9 @@
 //! The residual of one macroblock: transformed, quantized, costed, and put back.
 
 use super::forward_quantizer::ForwardQuantizer;
-use super::forward_transform::{forward_dct, forward_wht};
-use super::tokens::{BlockKind, TokenBuffer, TokenCosts, end_of};
-use crate::transform::{inverse_dct_add, inverse_wht};
+use super::forward_transform::{forward_dct, forward_dct_pair, forward_wht};
+use super::tokens::{BlockKind, TokenBuffer, TokenCosts};
+use crate::transform::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair, inverse_wht};
 
 /// Which of the neighbouring blocks on one side of a macroblock have coefficients (RFC 6386, section 13.3).
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,21 +53,22 @@ impl Residual {
         quantizers: &ForwardQuantizers,
     ) {
         let mut dcs = [0i16; 16];
-        for (block, dc) in dcs.iter_mut().enumerate() {
-            let (x, y) = (4 * (block % 4), 4 * (block / 4));
-            let mut coefficients = [0; 16];
+        for first in (0..16).step_by(2) {
+            let (x, y) = (4 * (first % 4), 4 * (first / 4));
+            let mut coefficients = [[0; 16]; 2];
             let source = &source[y * source_stride + x..];
-            forward_dct(source, source_stride, &prediction[16 * y + x..], 16, &mut coefficients);
-            *dc = coefficients[0];
-            coefficients[0] = 0;
-            quantizers.luma.quantize(&coefficients, &mut self.levels[block], &mut self.restored[block]);
-            self.ends[block] = end_of(&self.levels[block]) as u8;
+            forward_dct_pair(source, source_stride, &prediction[16 * y + x..], 16, &mut coefficients);
+            for (block, coefficients) in (first..).zip(&mut coefficients) {
+                dcs[block] = coefficients[0];
+                coefficients[0] = 0;
+                let (levels, restored) = (&mut self.levels[block], &mut self.restored[block]);
+                self.ends[block] = quantizers.luma.quantize(coefficients, levels, restored);
+            }
         }
         let mut coefficients = [0; 16];
         forward_wht(&dcs, &mut coefficients);
         let (levels, restored) = (&mut self.levels[SECOND_ORDER], &mut self.restored[SECOND_ORDER]);
-        quantizers.second_order.quantize(&coefficients, levels, restored);
-        self.ends[SECOND_ORDER] = end_of(levels) as u8;
+        self.ends[SECOND_ORDER] = quantizers.second_order.quantize(&coefficients, levels, restored);
         self.drop_lonely_luma();
         if self.ends[SECOND_ORDER] > 0 {
             let dcs = inverse_wht(&self.restored[SECOND_ORDER]);
@@ -105,12 +106,15 @@ impl Residual {
     /// Adds the luma residual to the prediction, in place.
     pub(crate) fn restore_luma(&self, samples: &mut [u8; 256]) {
         let without_dc = self.ends[SECOND_ORDER] == 0;
-        for block in 0..16 {
-            if without_dc && self.ends[block] == 0 {
-                continue;
+        for first in (0..16).step_by(2) {
+            let ends = self.ends[first].max(self.ends[first + 1]);
+            let samples = &mut samples[64 * (first / 4) + 4 * (first % 4)..];
+            // The first coefficient is of the second order: only behind it do luma's own ones begin.
+            match (without_dc, ends) {
+                (true, 0) => (),
+                (_, 0) => inverse_dct_add_dc_pair([self.restored[first][0], self.restored[first + 1][0]], samples, 16),
+                _ => inverse_dct_add_pair(&[self.restored[first], self.restored[first + 1]], samples, 16),
             }
-            let at = 64 * (block / 4) + 4 * (block % 4);
-            inverse_dct_add(&self.restored[block], &mut samples[at..], 16);
         }
     }
 
@@ -127,10 +131,32 @@ impl Residual {
     ) {
         let mut coefficients = [0; 16];
         forward_dct(source, source_stride, samples, stride, &mut coefficients);
-        quantizer.quantize(&coefficients, &mut self.levels[block], &mut self.restored[block]);
-        self.ends[block] = end_of(&self.levels[block]) as u8;
+        self.ends[block] = quantizer.quantize(&coefficients, &mut self.levels[block], &mut self.restored[block]);
         if self.ends[block] > 0 {
             inverse_dct_add(&self.restored[block], samples, stride);
+        }
+    }
+
+    /// [`Residual::code_subblock`] for two blocks beside each other, of luma or chroma.
+    fn code_pair(
+        &mut self,
+        first: usize,
+        source: &[u8],
+        source_stride: usize,
+        samples: &mut [u8],
+        stride: usize,
+        quantizer: &ForwardQuantizer,
+    ) {
+        let mut coefficients = [[0; 16]; 2];
+        forward_dct_pair(source, source_stride, samples, stride, &mut coefficients);
+        for (block, coefficients) in (first..).zip(&coefficients) {
+            let (levels, restored) = (&mut self.levels[block], &mut self.restored[block]);
+            self.ends[block] = quantizer.quantize(coefficients, levels, restored);
+        }
+        match self.ends[first].max(self.ends[first + 1]) {
+            0 => (),
+            1 => inverse_dct_add_dc_pair([self.restored[first][0], self.restored[first + 1][0]], samples, stride),
+            _ => inverse_dct_add_pair(&[self.restored[first], self.restored[first + 1]], samples, stride),
         }
     }
 
@@ -142,10 +168,10 @@ impl Residual {
         samples: &mut [u8; 256],
         quantizer: &ForwardQuantizer,
     ) {
-        for block in 0..16 {
+        for block in (0..16).step_by(2) {
             let (x, y) = (4 * (block % 4), 4 * (block / 4));
             let source = &source[y * source_stride + x..];
-            self.code_subblock(block, source, source_stride, &mut samples[16 * y + x..], 16, quantizer);
+            self.code_pair(block, source, source_stride, &mut samples[16 * y + x..], 16, quantizer);
         }
         self.levels[SECOND_ORDER] = [0; 16];
         self.ends[SECOND_ORDER] = 0;
@@ -160,11 +186,10 @@ impl Residual {
         samples: &mut [u8; 64],
         quantizer: &ForwardQuantizer,
     ) {
-        for block in 0..4 {
-            let (x, y) = (4 * (block % 2), 4 * (block / 2));
+        for block in [0, 2] {
+            let source = &source[2 * block * source_stride..];
             let index = 16 + 4 * plane + block;
-            let source = &source[y * source_stride + x..];
-            self.code_subblock(index, source, source_stride, &mut samples[8 * y + x..], 8, quantizer);
+            self.code_pair(index, source, source_stride, &mut samples[16 * block..], 8, quantizer);
         }
     }
 

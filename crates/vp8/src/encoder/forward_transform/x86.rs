@@ -1,0 +1,135 @@
+//! The forward DCT of two blocks at once in SSE2, which is part of x86-64. The functions of the same names in `portable`
+//! are the scalar twins.
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+
+use super::{COSINE, SINE};
+
+/// The forward DCT of `source - prediction`, a 4x4 block.
+#[inline]
+pub(crate) fn forward_dct(
+    source: &[u8],
+    source_stride: usize,
+    prediction: &[u8],
+    prediction_stride: usize,
+    output: &mut [i16; 16],
+) {
+    let (source, prediction) = (&source[..3 * source_stride + 4], &prediction[..3 * prediction_stride + 4]);
+    // SAFETY: SSE2 is always there on x86-64. The rows of four samples lie in both slices, which were cut to them.
+    unsafe {
+        let rows = [0, 1, 2, 3].map(|y| {
+            let load = |at: *const u8| widened(_mm_cvtsi32_si128(at.cast::<i32>().read_unaligned()));
+            let source = load(source.as_ptr().add(y * source_stride));
+            _mm_sub_epi16(source, load(prediction.as_ptr().add(y * prediction_stride)))
+        });
+        store(transform(rows)[0], output);
+    }
+}
+
+/// [`forward_dct`] of two blocks beside each other.
+#[inline]
+pub(crate) fn forward_dct_pair(
+    source: &[u8],
+    source_stride: usize,
+    prediction: &[u8],
+    prediction_stride: usize,
+    output: &mut [[i16; 16]; 2],
+) {
+    let (source, prediction) = (&source[..3 * source_stride + 8], &prediction[..3 * prediction_stride + 8]);
+    // SAFETY: SSE2 is always there on x86-64. The rows of eight samples lie in both slices, which were cut to them.
+    unsafe {
+        let rows = [0, 1, 2, 3].map(|y| {
+            let load = |at: *const u8| widened(_mm_loadl_epi64(at.cast()));
+            let source = load(source.as_ptr().add(y * source_stride));
+            _mm_sub_epi16(source, load(prediction.as_ptr().add(y * prediction_stride)))
+        });
+        let blocks = transform(rows);
+        store(blocks[0], &mut output[0]);
+        store(blocks[1], &mut output[1]);
+    }
+}
+
+/// Eight samples as words.
+#[inline(always)]
+fn widened(samples: __m128i) -> __m128i {
+    // SAFETY: SSE2 is always there on x86-64.
+    unsafe { _mm_unpacklo_epi8(samples, _mm_setzero_si128()) }
+}
+
+#[inline(always)]
+fn store(rows: [__m128i; 2], output: &mut [i16; 16]) {
+    let (upper, lower) = output.split_at_mut(8);
+    // SAFETY: SSE2 is always there on x86-64; both halves are 16 bytes.
+    unsafe {
+        _mm_storeu_si128(upper.as_mut_ptr().cast(), rows[0]);
+        _mm_storeu_si128(lower.as_mut_ptr().cast(), rows[1]);
+    }
+}
+
+/// Differences of two blocks beside each other, row by row, to the coefficients of each: its upper and its lower rows.
+#[inline(always)]
+fn transform(rows: [__m128i; 4]) -> [[__m128i; 2]; 2] {
+    // SAFETY: SSE2 is always there on x86-64.
+    unsafe {
+        let [sum, sines, difference, cosines] = {
+            let [sum, difference, sines, cosines] = step::<9>(rows);
+            [_mm_slli_epi16::<3>(sum), sines, _mm_slli_epi16::<3>(difference), cosines]
+        };
+        let columns = transposed([sum, sines, difference, cosines]);
+        let [sum, difference, sines, cosines] = step::<16>(columns);
+        let rounded = |value| _mm_srai_epi16::<4>(_mm_add_epi16(value, _mm_set1_epi16(8)));
+        // Each is one coefficient of every row: transposed again, the rows stand one behind the other.
+        behind_each_other([rounded(sum), sines, rounded(difference), cosines])
+    }
+}
+
+/// One dimension: the sum of all, that of the outer less the inner, and the two that turn differences, divided by
+/// 2 to the power of `SHIFT`. All fit sixteen bits: differences are at most 255, and after one dimension 8160.
+#[inline(always)]
+fn step<const SHIFT: i32>([d0, d1, d2, d3]: [__m128i; 4]) -> [__m128i; 4] {
+    // SAFETY: SSE2 is always there on x86-64.
+    unsafe {
+        let (outer, inner) = (_mm_add_epi16(d0, d3), _mm_add_epi16(d1, d2));
+        let (inner_difference, outer_difference) = (_mm_sub_epi16(d1, d2), _mm_sub_epi16(d0, d3));
+        let low = _mm_unpacklo_epi16(inner_difference, outer_difference);
+        let high = _mm_unpackhi_epi16(inner_difference, outer_difference);
+        let turned = |inner: i32, outer: i32| {
+            let factors = _mm_set1_epi32(outer << 16 | (inner & 0xffff));
+            let rounding = _mm_set1_epi32(1 << (SHIFT - 1));
+            let one = |pairs| _mm_srai_epi32::<SHIFT>(_mm_add_epi32(_mm_madd_epi16(pairs, factors), rounding));
+            _mm_packs_epi32(one(low), one(high))
+        };
+        let (sum, difference) = (_mm_add_epi16(outer, inner), _mm_sub_epi16(outer, inner));
+        [sum, difference, turned(SINE, COSINE), turned(-COSINE, SINE)]
+    }
+}
+
+/// Each of two blocks beside each other, transposed, and still beside each other.
+#[inline(always)]
+fn transposed(rows: [__m128i; 4]) -> [__m128i; 4] {
+    let [[a_first, a_last], [b_first, b_last]] = behind_each_other(rows);
+    // SAFETY: SSE2 is always there on x86-64.
+    unsafe {
+        [
+            _mm_unpacklo_epi64(a_first, b_first),
+            _mm_unpackhi_epi64(a_first, b_first),
+            _mm_unpacklo_epi64(a_last, b_last),
+            _mm_unpackhi_epi64(a_last, b_last),
+        ]
+    }
+}
+
+/// Each of two blocks beside each other, transposed: its first two rows, and its last two.
+#[inline(always)]
+fn behind_each_other([r0, r1, r2, r3]: [__m128i; 4]) -> [[__m128i; 2]; 2] {
+    // SAFETY: SSE2 is always there on x86-64.
+    unsafe {
+        let (a01, b01) = (_mm_unpacklo_epi16(r0, r1), _mm_unpackhi_epi16(r0, r1));
+        let (a23, b23) = (_mm_unpacklo_epi16(r2, r3), _mm_unpackhi_epi16(r2, r3));
+        [
+            [_mm_unpacklo_epi32(a01, a23), _mm_unpackhi_epi32(a01, a23)],
+            [_mm_unpacklo_epi32(b01, b23), _mm_unpackhi_epi32(b01, b23)],
+        ]
+    }
+}
