@@ -152,7 +152,7 @@ fn rewrite(line: &str) {
     let _ = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());
 }
 
-fn send_status(format: StatusArgument, now: Timestamp, status: &lockstep_call::SendingStatus, call: &SendingEnd) {
+fn send_status(format: StatusArgument, status: &lockstep_call::SendingStatus, call: &SendingEnd) {
     let captured = call.records().len();
     match format {
         StatusArgument::None => {}
@@ -161,7 +161,6 @@ fn send_status(format: StatusArgument, now: Timestamp, status: &lockstep_call::S
             say(&StatusLine::Sending { target_bps, quantizer, captured });
         }
         StatusArgument::Line => {
-            let _ = now;
             let quantizer = status.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string());
             let round_trip =
                 status.round_trip_time.map_or_else(|| "-".to_owned(), |time| format!("{} ms", time.as_millis()));
@@ -187,8 +186,8 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
             Some(MenuArgument::Serial) | None => Box::new(SerialMenu),
         },
     };
-    let call = lockstep_live::send(call, source, options, |now, status, call| {
-        send_status(arguments.status, now, status, call);
+    let call = lockstep_live::send(call, source, options, |_, status, call| {
+        send_status(arguments.status, status, call);
     })?;
     if arguments.status == StatusArgument::Line {
         say!("");
