@@ -17,10 +17,14 @@ TRACE ?=
 ARGUMENTS ?=
 CALL_ARGUMENTS = --seconds $(SECONDS) $(if $(SIZE),--clip generated:$(SIZE)@$(RATE)) $(if $(TRACE),--trace "$(TRACE)") $(ARGUMENTS)
 
+# Seconds for each target of `make fuzz`.
+FUZZ_SECONDS ?= 600
+TARGETS ?=
+
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup build demo test test-rust test-python lock bench clean
+.PHONY: all help setup build demo test test-rust test-python lock bench fuzz clean
 
 all: setup build ## Set up Python and build the lockstep command
 
@@ -85,6 +89,9 @@ bench: setup build ## The codec beside libvpx: BENCH_CLIP=generated, a file, or 
 	@$(if $(filter natural,$(BENCH_CLIP)),$(MAKE) --no-print-directory $(NATURAL_CLIP))
 	target/release/lockstep bench codec --clip $(if $(filter natural,$(BENCH_CLIP)),$(NATURAL_CLIP),$(BENCH_CLIP)) --json out/bench/codec.json
 	@$(BIN)/lockstep-bench-plot out/bench/codec.json --output out/bench/codec.png
+
+fuzz: ## Fuzz every target, or TARGETS="wire trace", for FUZZ_SECONDS each; see CONTRIBUTING.md
+	fuzz/run $(FUZZ_SECONDS) $(TARGETS)
 
 clean: ## Remove everything that was made
 	rm -rf $(VENV) target out

@@ -1,0 +1,49 @@
+//! Any bytes as one frame, from the empty state and from states of our encoder.
+
+use std::sync::LazyLock;
+
+use lockstep_vp8::{DecodeError, State, decode, is_shown};
+
+use crate::memory::bounded;
+use crate::seeds::stream;
+
+/// What decoding may take beside its frames: a small fixed part, tables and a few prepared frames of 48x32.
+const FIXED: usize = 1 << 20;
+/// What it may take for each byte of the input: 16 macroblocks of a new frame (with borders up to three times the
+/// macroblocks of a narrow picture, 25 times of a tiny one, which `FIXED` covers) and of what is kept about each.
+const PER_BYTE: usize = 64 << 10;
+
+/// The empty state and those behind the frames of a real stream.
+static STATES: LazyLock<Vec<State>> = LazyLock::new(|| {
+    let mut states = vec![State::default()];
+    for frame in stream() {
+        let (next, _) = decode(&states[states.len() - 1], &frame).expect("our own frame");
+        states.push(next);
+    }
+    states
+});
+
+/// Decodes and checks what a caller builds on: nothing changes where it fails, and the same comes out again.
+pub fn checked(state: &State, frame: &[u8]) -> Result<State, DecodeError> {
+    let before = state.hash();
+    let result = decode(state, frame);
+    assert_eq!(state.hash(), before, "decoding changed the state it began from");
+    let (next, picture) = result?;
+    assert_eq!(next.size(), Some((picture.width(), picture.height())));
+    if !frame.is_empty() {
+        assert_eq!(next.is_shown(), is_shown(frame));
+    }
+    Ok(next)
+}
+
+/// The first byte chooses the state, the rest is the frame.
+pub fn run(data: &[u8]) {
+    let Some((&choice, frame)) = data.split_first() else { return };
+    let state = &STATES[usize::from(choice) % STATES.len()];
+    bounded(FIXED + PER_BYTE * frame.len(), || {
+        let first = checked(state, frame);
+        // Buffers of states that went are used again: what they held must not matter.
+        let hash = first.map(|state| state.hash());
+        assert_eq!(checked(state, frame).map(|state| state.hash()), hash, "the second time was another");
+    });
+}

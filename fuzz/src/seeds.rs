@@ -1,0 +1,198 @@
+//! What fuzzing starts from, made by our own code. `fuzz/run` takes what is in `fuzz/seeds`; after a change of a target's
+//! input, `cargo run --manifest-path fuzz/Cargo.toml --example seeds` writes them anew.
+
+use arbitrary::Unstructured;
+use lockstep_link::Trace;
+use lockstep_media::{FrameRate, IvfWriter, VideoFormat, Y4mWriter};
+use lockstep_transport::wire::{Acknowledgement, Close, Data, Hello, HelloReply, ReceivedFragment};
+use lockstep_transport::{CloseReason, Datagram, Estimate, StateId};
+use lockstep_units::{Bitrate, Timestamp};
+use lockstep_vp8::{GoldenPolicy, Parameters, Picture, Preset, State, encode};
+use std::time::Duration;
+
+use crate::pictures::picture;
+
+fn pictures(width: usize, height: usize) -> Vec<Picture> {
+    let mut pictures: Vec<Picture> = Vec::new();
+    // A slope; moved; moved and touched; noise; the slope again.
+    for how in [[4, 40, 25, 9, 0, 0], [3, 2, 1, 0, 0, 0], [3, 1, 0, 0, 2, 90], [2, 7, 7, 7, 0, 0], [4, 40, 25, 9, 0, 0]]
+    {
+        let mut bytes = how.to_vec();
+        bytes.extend([1, 30, 200, 60, 2, 25, 10]);
+        let next = picture(&mut Unstructured::new(&bytes), width, height, pictures.last()).expect("enough bytes");
+        pictures.push(next);
+    }
+    pictures
+}
+
+fn frames(width: usize, height: usize, quantizer: u8, preset: Preset) -> Vec<(Vec<u8>, State)> {
+    let mut state = State::default();
+    let encoded = pictures(width, height).into_iter().enumerate().map(|(index, picture)| {
+        let golden = if index == 2 { GoldenPolicy::Refresh } else { GoldenPolicy::Auto };
+        let encoded = encode(&state, &picture, &Parameters { quantizer, preset, golden, ..Parameters::default() });
+        state = encoded.state.clone();
+        (encoded.frame, encoded.state)
+    });
+    encoded.collect()
+}
+
+/// The frames of a short stream.
+#[must_use]
+pub fn stream() -> Vec<Vec<u8>> {
+    frames(48, 32, 40, Preset::Quality).into_iter().map(|(frame, _)| frame).collect()
+}
+
+fn lengths(frames: &[Vec<u8>]) -> Vec<u8> {
+    frames.iter().flat_map(|frame| [&(frame.len() as u16).to_le_bytes(), &frame[..]].concat()).collect()
+}
+
+fn video() -> Vec<(&'static str, String, Vec<u8>)> {
+    let mut seeds = Vec::new();
+    for (index, frame) in stream().into_iter().enumerate() {
+        seeds.push(("decode", format!("frame{index}"), [&[index as u8], &frame[..]].concat()));
+    }
+    for (width, height, quantizer) in [(16, 16, 20), (33, 17, 90), (48, 32, 110)] {
+        let coded = frames(width, height, quantizer, Preset::RealTime);
+        let stream: Vec<_> = coded.iter().map(|(frame, _)| frame.clone()).collect();
+        seeds.push(("decode_sequence", format!("{width}x{height}"), lengths(&stream)));
+    }
+    let coded = frames(16, 16, 100, Preset::RealTime);
+    let empty = State::default();
+    let states = std::iter::once(&empty).chain(coded.iter().map(|(_, state)| state));
+    for (index, state) in states.enumerate().take(3) {
+        let frame = &coded[index].0;
+        let bytes = [&(frame.len() as u16).to_le_bytes(), &frame[..], &state.to_bytes()].concat();
+        seeds.push(("state_restore", format!("state{index}"), bytes));
+    }
+    for (name, first, second) in [("small", 15, 16), ("wide", 70, 3), ("square", 40, 47)] {
+        let mut bytes = vec![first, second];
+        for (kind, quantizer) in [(4u8, 30u8), (3, 60), (3, 127), (5, 0)] {
+            // Source, size, quantizer, choices, kind and its three parameters, touches.
+            bytes.extend([kind.wrapping_mul(61), 0, quantizer, quantizer / 3, kind, 35, 20, 7, 1, 40, 0, 30, 200]);
+        }
+        seeds.push(("encode_round_trip", name.to_owned(), bytes));
+    }
+    seeds
+}
+
+fn datagrams() -> Vec<(&'static str, Datagram)> {
+    let at = Timestamp::from_millis(40);
+    let format = lockstep_transport::VideoFormat {
+        width: 640,
+        height: 360,
+        frame_rate_numerator: 30,
+        frame_rate_denominator: 1,
+    };
+    let data = Data {
+        connection: 7,
+        sequence: 5,
+        frame: 3,
+        fragment: 1,
+        fragments: 2,
+        source: StateId(9),
+        target: StateId(10),
+        sent_at: at,
+        captured: at,
+        idle: 13,
+        keep_from: 1,
+        anchor: 2,
+        pinned: Some(1),
+        key_frame: false,
+        payload: vec![1, 2, 3, 4],
+    };
+    let acknowledgement = Acknowledgement {
+        connection: 7,
+        sequence: 2,
+        sent_at: at,
+        highest: 5,
+        echo: at,
+        hold: Duration::from_millis(2),
+        received: 6,
+        estimate: Estimate { inter_arrival: Some(Duration::from_micros(900)), capacity: Some(Bitrate::from_kbps(900)) },
+        fragments: vec![ReceivedFragment { frame: 3, fragment: 0, arrived_at: at }],
+        catalogue: vec![(2, StateId(9)), (1, StateId(8))],
+        refused: vec![0],
+    };
+    vec![
+        ("data", Datagram::Data(data)),
+        ("acknowledgement", Datagram::Acknowledgement(acknowledgement)),
+        ("hello", Datagram::Hello(Hello { connection: 7, format })),
+        ("hello_reply", Datagram::HelloReply(HelloReply { connection: 7, retained_states: 32 })),
+        ("close", Datagram::Close(Close { connection: 7, reason: CloseReason::Done })),
+    ]
+}
+
+/// A call of a few frames: greeting, then again and again send, transmit, deliver, judge, acknowledge; every third
+/// time a datagram is lost, now and then one is made up.
+fn exchange(made_up: bool) -> Vec<u8> {
+    let mut bytes = vec![32, 32, 0xb0, 4, 64, 1, 0, 5, 6, 5, 6];
+    for round in 0..8u8 {
+        bytes.extend([2, 4, 100 * (round % 3), round, round + 1, 5, 5, 0, 20]);
+        if round % 3 == 2 {
+            bytes.push(9);
+        }
+        if made_up {
+            bytes.extend([10, 3, 1, 33, 33, 0, 0, 9, 0, 0, round, round + 20, 0, 0, 0, 0, 30, 31]);
+            bytes.extend([11, 0, round, 2, 1, 0, 0, 5, 1, 5, 0, 0, 0, 33]);
+        }
+        bytes.extend([6, 14, 17, 0, 5, 0, 20, 6, 16]);
+    }
+    bytes
+}
+
+fn traces() -> Vec<(&'static str, Vec<u8>)> {
+    let mut seeds: Vec<(&'static str, u8, String)> = vec![
+        ("mahimahi", 0, "0\n0\n3\n7\n20\n".to_owned()),
+        ("profile", 0, "rate 500\ndelay 20\nloss 0.01\nwait 2000\nrate 100\nwait 1000\n".to_owned()),
+        ("columns", 0, "time_s,duration_s,rate_mbps,loss,delay_ms,jitter_ms\n0,1.5,2.5,0,10,1\n1.5,1,0,0.02,20,0\n".to_owned()),
+        ("bare", 4, "0 100\n1.5 200\n2.25 50\n".to_owned()),
+        (
+            "downlink",
+            3,
+            r#"{"uplink":{"trace_pattern":[{"duration":100,"capacity":300}]},"downlink":{"trace_pattern":[{"duration":60,"capacity":9.5,"loss":0.1,"rtt":20,"jitter":3,"time":0}]}}"#.to_owned(),
+        ),
+        ("stored", 7, r#"{"opportunities_ms":[1,5],"period_ms":9,"conditions":[[5000000,{"loss":0.5,"delay_ms":1}]]}"#.to_owned()),
+    ];
+    for (name, words) in [
+        ("constant", "constant:500kbps,duration=20s,outage=10s+1s,loss=1%,delay=20ms,jitter=5ms"),
+        ("steps", "steps:1mbps@40s/2.5mbps@20s,end=hold"),
+        ("ramp", "ramp:100kbps-5mbps,duration=60s,step=100ms"),
+        ("onoff", "onoff:500kbps,on=1s,off=5s,loss=100%,duration=60s,seed=1"),
+        ("poisson", "poisson:570kbps,duration=6s,seed=1"),
+        ("cellular", "cellular:mean=3mbps,deviation=50%,states=8,dwell=1s,step=100ms,duration=9s,seed=1"),
+    ] {
+        seeds.push((name, 2, words.to_owned()));
+    }
+    let trace = Trace::from_spec("steps:1mbps@2s/250kbps@1s,loss=2%").expect("words of our own");
+    seeds.push(("segments", 7, serde_json::to_string(&trace).expect("a trace")));
+    let bytes = |choice: u8, text: &str| [&[choice, 9, 8, 7, 6, 5, 0, 0, 0], text.as_bytes()].concat();
+    seeds.iter().map(|(name, choice, text)| (*name, bytes(*choice, text))).collect()
+}
+
+fn files() -> Vec<(&'static str, Vec<u8>)> {
+    let frame_rate = FrameRate::new(30_000, 1_001).expect("a rate");
+    let format = VideoFormat { width: 5, height: 3, frame_rate };
+    let mut y4m = Y4mWriter::new(vec![40], format).expect("memory");
+    let mut ivf = IvfWriter::new(vec![3], format).expect("memory");
+    for (time, picture) in pictures(5, 3).iter().take(2).enumerate() {
+        y4m.write_picture(picture).expect("memory");
+        ivf.write_frame(time as u64, &[7; 20]).expect("memory");
+    }
+    vec![("y4m", y4m.finish().expect("memory")), ("ivf", ivf.into_inner().expect("memory"))]
+}
+
+/// All seeds: the target, a name, the bytes.
+#[must_use]
+pub fn all() -> Vec<(&'static str, String, Vec<u8>)> {
+    let mut seeds = video();
+    for (name, datagram) in datagrams() {
+        let mut bytes = Vec::new();
+        datagram.encode(&mut bytes);
+        seeds.push(("wire", name.to_owned(), bytes));
+    }
+    seeds.push(("transport_ends", "call".to_owned(), exchange(false)));
+    seeds.push(("transport_ends", "made_up".to_owned(), exchange(true)));
+    seeds.extend(traces().into_iter().map(|(name, bytes)| ("trace", name.to_owned(), bytes)));
+    seeds.extend(files().into_iter().map(|(name, bytes)| ("media", name.to_owned(), bytes)));
+    seeds
+}

@@ -1,0 +1,55 @@
+//! Any bytes as a saved state; one that is restored can be decoded and encoded from.
+
+use arbitrary::Unstructured;
+use lockstep_vp8::{State, StateError};
+
+use crate::decode::checked;
+use crate::encode_round_trip;
+use crate::memory::bounded;
+use crate::pictures::picture;
+
+/// Restoring may take this many bytes for each byte (the borders of a picture of one macroblock), and some at all.
+const PER_BYTE: usize = 40;
+/// See `PER_BYTE`.
+const FIXED: usize = 64 << 10;
+/// What decoding and encoding from it may take.
+const MEMORY: usize = 128 << 20;
+/// States of more luma samples than this are not encoded from: that costs time only.
+const SAMPLES: usize = 1 << 14;
+
+/// A saved state is signed with its hash, which no fuzzer will guess: where only that is wrong, it is put right.
+fn restored(bytes: &[u8]) -> Option<State> {
+    match State::from_bytes(bytes) {
+        Ok(state) => Some(state),
+        Err(StateError::Hash { actual, .. }) => {
+            let mut bytes = bytes.to_vec();
+            let end = bytes.len() - 8;
+            bytes[end..].copy_from_slice(&actual.to_le_bytes());
+            Some(State::from_bytes(&bytes).expect("only the hash was wrong"))
+        }
+        Err(_) => None,
+    }
+}
+
+/// Two bytes of length, a frame of that length, and the state.
+pub fn run(data: &[u8]) {
+    let Some((length, rest)) = data.split_first_chunk() else { return };
+    let (frame, bytes) = rest.split_at(usize::from(u16::from_le_bytes(*length)).min(rest.len()));
+    let Some(state) = bounded(FIXED + PER_BYTE * bytes.len(), || restored(bytes)) else { return };
+    bounded(MEMORY, || {
+        let saved = state.to_bytes();
+        let again = State::from_bytes(&saved).expect("a state that was saved");
+        assert_eq!(again.hash(), state.hash());
+        assert_eq!(again.is_shown(), state.is_shown());
+        assert_eq!(again.to_bytes(), saved);
+        let hash = |state: &State| checked(state, frame).map(|state| state.hash());
+        assert_eq!(hash(&again), hash(&state));
+        let Some((width, height)) = state.size().filter(|(width, height)| width * height <= SAMPLES) else { return };
+        let mut u = Unstructured::new(frame);
+        if let Ok(parameters) = encode_round_trip::parameters(&mut u)
+            && let Ok(picture) = picture(&mut u, width, height, state.last_picture().as_ref())
+        {
+            encode_round_trip::checked(&state, &picture, &parameters);
+        }
+    });
+}

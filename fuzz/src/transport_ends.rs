@@ -1,0 +1,375 @@
+//! A sender and a receiver, their calls in any order, and any datagrams between them: kept, changed, made up.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use arbitrary::{Result, Unstructured};
+use lockstep_transport::wire::{Acknowledgement, Data, Hello, HelloReply, ReceivedFragment};
+use lockstep_transport::{
+    CloseReason, Datagram, Estimate, OutgoingFrame, Receiver, ReceiverConfig, ReceiverEvent, Sender, SenderConfig,
+    SenderEvent, StateId, VideoFormat,
+};
+use lockstep_units::{Bitrate, Timestamp};
+
+use crate::memory::bounded;
+
+/// The most calls of one input.
+const CALLS: usize = 400;
+/// Datagrams kept on the way, each direction.
+const KEPT: usize = 64;
+/// The receiver's window, its frames at full size, what the sender queues and what is on the way.
+const MEMORY: usize = 48 << 20;
+/// The connection of both.
+const CONNECTION: u32 = 7;
+const FORMAT: VideoFormat = VideoFormat { width: 64, height: 48, frame_rate_numerator: 30, frame_rate_denominator: 1 };
+
+struct World {
+    now: Timestamp,
+    sender: Sender,
+    sender_bound: usize,
+    receiver: Receiver,
+    receiver_bound: usize,
+    forward: Vec<Vec<u8>>,
+    backward: Vec<Vec<u8>>,
+    /// Data that really left: what an acknowledgement must name to be believed.
+    sent: Vec<Data>,
+    /// Frames handed out and not judged.
+    handed: Vec<(u32, StateId)>,
+    /// The states that the sender's owner keeps, by the events.
+    encoder: BTreeSet<StateId>,
+    /// The states that the receiver's owner keeps, by the events.
+    decoder: BTreeSet<StateId>,
+}
+
+/// A state of few, so that names meet.
+fn state(u: &mut Unstructured) -> Result<StateId> {
+    Ok(StateId(u64::from(u.arbitrary::<u8>()? % 64)))
+}
+
+/// Mostly near `near`, else anything.
+fn near(u: &mut Unstructured, near: u32) -> Result<u32> {
+    let step: u8 = u.arbitrary()?;
+    if step == 255 { u.arbitrary() } else { Ok(near.wrapping_add(u32::from(step)).wrapping_sub(32)) }
+}
+
+fn moment(u: &mut Unstructured, now: Timestamp) -> Result<Timestamp> {
+    let step: u8 = u.arbitrary()?;
+    if step == 255 {
+        return Ok(Timestamp::from_micros(u.arbitrary::<u64>()? & 0x3f_ffff_ffff_ffff));
+    }
+    Ok(now - Duration::from_millis(u64::from(step)))
+}
+
+fn pick<T: Clone>(u: &mut Unstructured, from: &[T]) -> Result<Option<T>> {
+    let index = usize::from(u.arbitrary::<u8>()?);
+    Ok(if from.is_empty() { None } else { Some(from[from.len() - 1 - index % from.len()].clone()) })
+}
+
+fn keep(list: &mut Vec<Vec<u8>>, datagram: Vec<u8>) {
+    if list.len() == KEPT {
+        list.remove(0);
+    }
+    list.push(datagram);
+}
+
+fn encoded(datagram: &Datagram) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    datagram.encode(&mut bytes);
+    bytes
+}
+
+/// The datagram with perhaps a byte changed or its end cut off.
+fn damaged(u: &mut Unstructured, mut datagram: Vec<u8>) -> Result<Vec<u8>> {
+    let (how, at, value): (u8, u16, u8) = u.arbitrary()?;
+    let at = usize::from(at) % datagram.len().max(1);
+    match how % 8 {
+        0 if !datagram.is_empty() => datagram[at] ^= value,
+        1 => datagram.truncate(at),
+        _ => {}
+    }
+    Ok(datagram)
+}
+
+impl World {
+    fn new(u: &mut Unstructured) -> Result<Self> {
+        let (retained, held, payload, window): (u8, u8, u16, u8) = u.arbitrary()?;
+        let (agreed, small): (bool, bool) = u.arbitrary()?;
+        let (sender_bound, receiver_bound) = (usize::from(retained % 40), usize::from(held % 40));
+        let sender = SenderConfig {
+            payload: usize::from(payload),
+            retained_states: sender_bound,
+            ..SenderConfig::new(CONNECTION, FORMAT)
+        };
+        let receiver = ReceiverConfig {
+            connection: agreed.then_some(CONNECTION),
+            window: u32::from(window),
+            window_bytes: if small { 20_000 } else { 8 << 20 },
+            retained_states: receiver_bound,
+            repeated_fragments: usize::from(window) % 20,
+            ..ReceiverConfig::default()
+        };
+        Ok(Self {
+            now: Timestamp::from_millis(1_000),
+            sender: Sender::new(sender),
+            sender_bound: sender_bound.max(5),
+            receiver: Receiver::new(receiver),
+            receiver_bound: receiver_bound.max(4),
+            forward: Vec::new(),
+            backward: Vec::new(),
+            sent: Vec::new(),
+            handed: Vec::new(),
+            encoder: BTreeSet::new(),
+            decoder: BTreeSet::new(),
+        })
+    }
+
+    fn source(&mut self, held: bool) -> StateId {
+        let source = if held { self.sender.next_held_source() } else { self.sender.next_source() };
+        assert!(source == StateId::EMPTY || self.encoder.contains(&source), "the source {source} was released");
+        source
+    }
+
+    fn send_frame(&mut self, u: &mut Unstructured) -> Result<()> {
+        let (how, length): (u8, u16) = u.arbitrary()?;
+        let source = match how % 8 {
+            0 => state(u)?,
+            1 => StateId::EMPTY,
+            2 | 3 => self.source(true),
+            _ => self.source(false),
+        };
+        let target = state(u)?;
+        let frame = OutgoingFrame {
+            source,
+            target,
+            captured: moment(u, self.now)?,
+            key_frame: source == StateId::EMPTY,
+            payload: vec![how; usize::from(length) % 5_000],
+        };
+        if self.sender.send_frame(self.now, frame).is_ok() {
+            self.encoder.insert(target);
+        }
+        Ok(())
+    }
+
+    fn transmit(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(bytes) = self.sender.poll_transmit(self.now) else { break };
+            if let Datagram::Data(data) = Datagram::decode(&bytes).expect("the sender's own datagram") {
+                self.sent.push(Data { payload: Vec::new(), ..data });
+            }
+            keep(&mut self.forward, bytes);
+        }
+        for _ in 0..most {
+            let Some(bytes) = self.receiver.poll_transmit(self.now) else { break };
+            Datagram::decode(&bytes).expect("the receiver's own datagram");
+            keep(&mut self.backward, bytes);
+        }
+    }
+
+    fn made_up_data(&self, u: &mut Unstructured) -> Result<Datagram> {
+        let last = self.sent.last();
+        let sent_at = moment(u, self.now)?;
+        let captured = moment(u, sent_at)?;
+        let (sequence, frame) = (near(u, last.map_or(0, |d| d.sequence))?, near(u, last.map_or(0, |d| d.frame))?);
+        let (fragment, more, length, flags): (u8, u8, u16, u8) = u.arbitrary()?;
+        let wide = if flags & 1 == 1 { 256 } else { 1 };
+        Ok(Datagram::Data(Data {
+            connection: CONNECTION,
+            sequence,
+            frame,
+            fragment: u16::from(fragment) * wide,
+            fragments: (u16::from(fragment) * wide).saturating_add(1 + u16::from(more)),
+            source: state(u)?,
+            target: state(u)?,
+            sent_at,
+            captured: if flags & 2 == 0 { captured.min(sent_at) } else { captured },
+            idle: u.arbitrary()?,
+            keep_from: near(u, frame.saturating_sub(4))?,
+            anchor: near(u, frame.saturating_sub(2))?,
+            pinned: if flags & 4 == 0 { None } else { Some(near(u, frame)?) },
+            key_frame: flags & 8 == 8,
+            payload: vec![flags; usize::from(length) % 1401],
+        }))
+    }
+
+    fn made_up_acknowledgement(&self, u: &mut Unstructured) -> Result<Datagram> {
+        let newest = pick(u, &self.sent)?;
+        let highest = newest.as_ref().map_or(0, |data| data.sequence);
+        let (numbers, count, catalogued, refused): (u8, u8, u8, u8) = u.arbitrary()?;
+        let mut fragments = Vec::new();
+        for _ in 0..count % 16 {
+            let Some(data) = pick(u, &self.sent)? else { break };
+            let (frame, fragment) = (data.frame, data.fragment);
+            fragments.push(ReceivedFragment { frame, fragment, arrived_at: moment(u, self.now)? });
+        }
+        let mut catalogue = Vec::new();
+        for _ in 0..catalogued % 16 {
+            let Some(data) = pick(u, &self.sent)? else { break };
+            catalogue.push((data.frame, data.target));
+        }
+        let mut undecodable = Vec::new();
+        for _ in 0..refused % 4 {
+            undecodable.push(pick(u, &self.sent)?.map_or(0, |data| data.frame));
+        }
+        Ok(Datagram::Acknowledgement(Acknowledgement {
+            connection: CONNECTION,
+            sequence: u32::from(numbers),
+            sent_at: self.now,
+            highest,
+            echo: newest.map_or(Timestamp::ZERO, |data| data.sent_at),
+            hold: Duration::from_micros(u.arbitrary::<u16>()?.into()),
+            received: near(u, highest)?.min(self.sent.len() as u32),
+            estimate: Estimate::default(),
+            fragments,
+            catalogue,
+            refused: undecodable,
+        }))
+    }
+
+    fn judge(&mut self, u: &mut Unstructured) -> Result<()> {
+        let how: u8 = u.arbitrary()?;
+        let (frame, target) = match pick(u, &self.handed)? {
+            Some(handed) if how & 7 > 0 => handed,
+            _ => (near(u, 32)?, state(u)?),
+        };
+        let known = self.handed.iter().any(|&(handed, _)| handed == frame);
+        self.handed.retain(|&(handed, _)| handed != frame);
+        match how / 8 % 4 {
+            0 => self.receiver.frame_failed(frame),
+            1 => {
+                let other = state(u)?;
+                self.receiver.frame_decoded(frame, other);
+                if known && self.receiver.holds(other) && other != StateId::EMPTY {
+                    self.decoder.insert(other);
+                }
+            }
+            _ => {
+                if known {
+                    self.decoder.insert(target);
+                }
+                self.receiver.frame_decoded(frame, target);
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, u: &mut Unstructured) -> Result<()> {
+        match u.arbitrary::<u8>()? % 20 {
+            0 => self.now += Duration::from_millis(u.arbitrary::<u8>()?.into()),
+            1 => self.now += Duration::from_micros(u.arbitrary::<u16>()?.into()),
+            2 | 3 => self.send_frame(u)?,
+            4 => self.transmit(1),
+            5 => self.transmit(KEPT),
+            6 => {
+                // All that is on the way, as it is.
+                for bytes in std::mem::take(&mut self.forward) {
+                    self.receiver.handle_datagram(self.now, &bytes);
+                    self.settle();
+                }
+                for bytes in std::mem::take(&mut self.backward) {
+                    self.sender.handle_datagram(self.now, &bytes);
+                    self.settle();
+                }
+            }
+            7 => {
+                let Some(bytes) = pick(u, &self.forward)? else { return Ok(()) };
+                let bytes = damaged(u, bytes)?;
+                self.receiver.handle_datagram(self.now, &bytes);
+            }
+            8 => {
+                let Some(bytes) = pick(u, &self.backward)? else { return Ok(()) };
+                let bytes = damaged(u, bytes)?;
+                self.sender.handle_datagram(self.now, &bytes);
+            }
+            9 => {
+                _ = self.forward.pop();
+                _ = self.backward.pop();
+            }
+            10 => {
+                let datagram = self.made_up_data(u)?;
+                self.receiver.handle_datagram(self.now, &encoded(&datagram));
+            }
+            11 => {
+                let datagram = self.made_up_acknowledgement(u)?;
+                self.sender.handle_datagram(self.now, &encoded(&datagram));
+            }
+            12 => {
+                let length = usize::from(u.arbitrary::<u8>()?);
+                let bytes = u.bytes(length.min(u.len()))?;
+                self.receiver.handle_datagram(self.now, bytes);
+                self.sender.handle_datagram(self.now, bytes);
+            }
+            13 => {
+                let hello = Datagram::Hello(Hello { connection: CONNECTION, format: FORMAT });
+                self.receiver.handle_datagram(self.now, &encoded(&hello));
+                let retained_states = u.arbitrary::<u8>()?.into();
+                let reply = Datagram::HelloReply(HelloReply { connection: CONNECTION, retained_states });
+                self.sender.handle_datagram(self.now, &encoded(&reply));
+            }
+            14 | 15 => self.judge(u)?,
+            16 => {
+                self.sender.handle_timeout(self.now);
+                self.receiver.handle_timeout(self.now);
+            }
+            17 => {
+                let pinned = state(u)?;
+                if u.arbitrary()? { _ = self.sender.pin(pinned) } else { self.sender.unpin() }
+            }
+            18 => {
+                self.sender.set_pacing_interval(Duration::from_micros(u.arbitrary::<u32>()?.into()));
+                self.sender.set_pacing_burst(u.arbitrary()?);
+                let capacity = Some(Bitrate::from_bps(u.arbitrary()?));
+                let inter_arrival = Some(Duration::from_nanos(u.arbitrary()?));
+                self.receiver.set_estimate(Estimate { inter_arrival, capacity });
+            }
+            _ => match u.arbitrary::<u8>()? {
+                255 => self.sender.close(self.now, CloseReason::Done),
+                254 => self.receiver.close(self.now, CloseReason::Other(u.arbitrary()?)),
+                253 => self.now = Timestamp::from_nanos(u.arbitrary()?).max(self.now),
+                _ => _ = self.source(true),
+            },
+        }
+        Ok(())
+    }
+
+    /// Takes the events as an owner does, and checks what is promised.
+    fn settle(&mut self) {
+        while let Some(event) = self.sender.poll_event() {
+            if let SenderEvent::Release(state) = event {
+                self.encoder.remove(&state);
+            }
+        }
+        while let Some(event) = self.receiver.poll_event() {
+            match event {
+                ReceiverEvent::Frame { frame, source, target, .. } => {
+                    let held = source == StateId::EMPTY || self.decoder.contains(&source);
+                    assert!(held, "frame {frame} was handed out and its source {source} had been released");
+                    self.handed.push((frame, target));
+                }
+                ReceiverEvent::Release(state) => _ = self.decoder.remove(&state),
+                _ => {}
+            }
+        }
+        assert!(self.sender.held_states() <= self.sender_bound, "{} states", self.sender.held_states());
+        assert!(self.receiver.held_states() <= self.receiver_bound, "{} states", self.receiver.held_states());
+        assert!(self.encoder.len() <= self.sender_bound, "the encoder was not told to forget");
+        assert!(self.decoder.len() <= self.receiver_bound, "the decoder was not told to forget");
+        assert!(self.handed.len() <= 256, "{} frames wait for a verdict", self.handed.len());
+        let _ = (self.sender.poll_timeout(), self.receiver.poll_timeout(), self.sender.in_flight());
+    }
+}
+
+fn calls(u: &mut Unstructured) -> Result<()> {
+    let mut world = World::new(u)?;
+    for _ in 0..CALLS {
+        world.call(u)?;
+        world.settle();
+    }
+    Ok(())
+}
+
+/// Eight bytes of configuration, then call by call.
+pub fn run(data: &[u8]) {
+    // An input that ends early is a shorter exchange.
+    let _ = bounded(MEMORY, || calls(&mut Unstructured::new(data)));
+}
