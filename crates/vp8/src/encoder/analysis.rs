@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::distortion::satd;
+use super::distortion::{sad, satd};
 use super::frame_encoder::FrameEncoder;
 use super::inter_prediction::predict_luma;
 use super::intra_estimate::intra_estimate;
@@ -58,6 +58,13 @@ impl Default for ReferenceMotion {
     }
 }
 
+impl ReferenceMotion {
+    /// Whether it was looked for.
+    pub(super) fn is_known(&self) -> bool {
+        self.zero_satd != NOT_FOUND
+    }
+}
+
 /// More than any transformed error.
 const NOT_FOUND: u32 = 1 << 24;
 
@@ -76,6 +83,8 @@ pub(super) struct MacroblockMotion {
 const BIT_WEIGHT: u32 = 4;
 /// A mean absolute difference of one per sample: no search will find much better.
 const STILL_ENOUGH: u32 = 256;
+/// A mean absolute difference of two and a half per sample: more is not put down to noise.
+const STILL_AT_MOST: u32 = 640;
 /// Transformed error below which intra prediction need not be looked at.
 const WELL_PREDICTED: u32 = 800;
 /// Transformed error above which the quarters are searched on their own, in real time.
@@ -181,12 +190,20 @@ impl Analysis {
         let (columns, rows) = (self.layout.columns, self.layout.rows);
         let mut prediction = [0u8; 256];
         let mut total = 0u64;
+        let still = if self.preset == Preset::RealTime { self.still_enough() } else { STILL_ENOUGH };
         let mut all: Vec<MacroblockMotion> = Vec::with_capacity(columns * rows);
         for row in 0..rows {
             for column in 0..columns {
                 let mut motion = MacroblockMotion::default();
                 for index in 0..self.references.len() {
-                    motion.references[index] = self.search(index, column, row, &all, &motion);
+                    // In real time the other references are for what the last frame hides.
+                    if index > 0
+                        && self.preset == Preset::RealTime
+                        && motion.references[0].satd < WELL_PREDICTED.max(still + still / 2)
+                    {
+                        break;
+                    }
+                    motion.references[index] = self.search(index, column, row, still, &all, &motion);
                 }
                 let best = motion.best();
                 // In real time only what is found worse than most of the picture so far.
@@ -210,6 +227,28 @@ impl Analysis {
             }
         }
         self.motion = all;
+    }
+
+    /// The difference below which a macroblock counts as standing still, in real time: little more than what noise alone
+    /// makes of most of a picture that stands still.
+    fn still_enough(&self) -> u32 {
+        let plane = self.layout.planes[0];
+        let source = &self.source.planes[0];
+        let reference = self.references[0].1.samples();
+        let mut differences = Vec::with_capacity(self.layout.columns * self.layout.rows / 2);
+        for row in 0..self.layout.rows {
+            for column in (row % 2..self.layout.columns).step_by(2) {
+                let (x, y) = (16 * column, 16 * row);
+                let reference = &reference[plane.origin + y * plane.stride + x..];
+                differences.push(sad::<16, 16>(source.at(x, y), source.stride, reference, plane.stride));
+            }
+        }
+        if differences.is_empty() {
+            return STILL_ENOUGH;
+        }
+        let middle = differences.len() / 3;
+        let (_, &mut noise, _) = differences.select_nth_unstable(middle);
+        (noise + noise / 4).clamp(STILL_ENOUGH, STILL_AT_MOST)
     }
 
     /// The search for `W` x `H` samples at (`x`, `y`) in a reference; vectors are expected near `expected`.
@@ -246,6 +285,7 @@ impl Analysis {
         index: usize,
         column: usize,
         row: usize,
+        still_enough: u32,
         done: &[MacroblockMotion],
         current: &MacroblockMotion,
     ) -> ReferenceMotion {
@@ -268,12 +308,16 @@ impl Analysis {
         let stride = self.source.planes[0].stride;
         let mut prediction = [0u8; 256];
         let mut satd_at = |vector: MotionVector| {
+            if vector.x & 3 == 0 && vector.y & 3 == 0 {
+                let plane = &reference.samples()[search.at(whole(vector))..];
+                return satd::<16, 16>(source, stride, plane, search.reference_stride);
+            }
             predict_luma::<16, 16>(reference, x, y, vector, &mut prediction, 16);
             satd::<16, 16>(source, stride, &prediction, 16)
         };
         let zero_satd = satd_at(MotionVector::ZERO);
         let still = ReferenceMotion { vector: MotionVector::ZERO, satd: zero_satd, zero_satd };
-        if zero_sad < STILL_ENOUGH {
+        if zero_sad < STILL_ENOUGH || zero_sad < still_enough && left.is_zero() && above.is_zero() {
             return still;
         }
         let starts = [Displacement::default(), whole(left), whole(above), whole(above_right), whole(other), expected];

@@ -31,19 +31,31 @@ const SUBBLOCK_SURVIVORS: usize = 3;
 impl FrameEncoder<'_> {
     /// Tries the intra modes: the best for the whole macroblock, and the best for each subblock.
     pub(super) fn decide_intra(&mut self, place: &Place) {
+        self.decide_intra_below(place, u32::MAX);
+    }
+
+    /// [`FrameEncoder::decide_intra`], but for modes whose transformed cost is well above `bar`.
+    pub(super) fn decide_intra_below(&mut self, place: &Place, bar: u32) {
+        let (mode, bits, error) = self.choose_whole(place);
+        let cost = self.lagrangian.transformed(error, bits + self.intra_bits());
+        // Subblocks may halve the error, no more.
+        if cost / 2 > bar {
+            return;
+        }
         let (chroma_mode, chroma, chroma_bits) = self.choose_chroma(place);
         let chroma_bits = chroma_bits + self.intra_bits();
 
-        let (mode, bits, error) = self.choose_whole(place);
-        self.trial.info = intra_info(mode, chroma_mode);
-        self.trial.info.subblock_modes = [SubblockMode::implied_by(mode); 16];
-        self.trial.mode_bits = bits + chroma_bits;
-        self.trial.chroma = chroma;
-        self.code_trial(place);
+        if cost <= bar.saturating_add(bar / 8) {
+            self.trial.info = intra_info(mode, chroma_mode);
+            self.trial.info.subblock_modes = [SubblockMode::implied_by(mode); 16];
+            self.trial.mode_bits = bits + chroma_bits;
+            self.trial.chroma = chroma;
+            self.code_trial(place);
+        }
 
         // A whole mode that leaves next to nothing cannot be beaten.
         if error > 8 * self.step {
-            let bits = self.code_subblocks(place, chroma_mode);
+            let Some(bits) = self.code_subblocks(place, chroma_mode, bar) else { return };
             self.trial.mode_bits = bits + chroma_bits;
             self.trial.chroma = chroma;
             self.code_trial(place);
@@ -119,16 +131,18 @@ impl FrameEncoder<'_> {
         best
     }
 
-    /// Chooses, codes and reconstructs the trial's luma subblock by subblock; gives the bits of the modes.
-    fn code_subblocks(&mut self, place: &Place, chroma_mode: LumaMode) -> u32 {
+    /// Chooses, codes and reconstructs the trial's luma subblock by subblock; gives the bits of the modes, or nothing once
+    /// their transformed cost rises above `bar`.
+    fn code_subblocks(&mut self, place: &Place, chroma_mode: LumaMode, bar: u32) -> Option<u32> {
         let mut canvas = self.canvas(place);
         let mut info = intra_info(LumaMode::Subblocks, chroma_mode);
         let [above, left, _] = self.macroblocks.neighbours(place.column, place.row);
         let analysis = self.analysis;
         let source = &analysis.source.planes[0];
-        let mut residual = std::mem::take(&mut self.trial.residual);
-        residual.clear();
+        self.trial.residual.clear();
         let mut total = self.luma_mode_bits(LumaMode::Subblocks);
+        let mut transformed = self.lagrangian.transformed(0, total + self.intra_bits());
+        let quantizer = self.luma_quantizer().clone();
         for block in 0..16 {
             let (x, y) = (4 * (block % 4), 4 * (block / 4));
             let original = source.at(16 * place.column + x, 16 * place.row + y);
@@ -153,12 +167,19 @@ impl FrameEncoder<'_> {
                 }
             }
             let chosen = if analysis.preset == Preset::Quality {
-                self.best_survivor(block, original, &survivors, &mut residual)
+                let mut residual = std::mem::take(&mut self.trial.residual);
+                let chosen = self.best_survivor(block, original, &survivors, &mut residual);
+                self.trial.residual = residual;
+                chosen
             } else {
                 0
             };
-            let (_, mode, mut samples, bits) = survivors[chosen];
-            residual.code_subblock(block, original, source.stride, &mut samples, 4, self.luma_quantizer());
+            let (cost, mode, mut samples, bits) = survivors[chosen];
+            transformed = transformed.saturating_add(cost);
+            if transformed > bar {
+                return None;
+            }
+            self.trial.residual.code_subblock(block, original, source.stride, &mut samples, 4, &quantizer);
             for (row, line) in samples.chunks_exact(4).enumerate() {
                 canvas.samples[at + row * CANVAS_STRIDE..][..4].copy_from_slice(line);
             }
@@ -169,8 +190,7 @@ impl FrameEncoder<'_> {
             row.copy_from_slice(&canvas.samples[CANVAS_ORIGIN + y * CANVAS_STRIDE..][..16]);
         }
         self.trial.info = info;
-        self.trial.residual = residual;
-        total
+        Some(total)
     }
 
     /// Codes each of a subblock's surviving modes and gives the index of the one with the least error and bits.

@@ -57,17 +57,22 @@ impl FrameEncoder<'_> {
         let motion = &analysis.motion[place.row * self.macroblocks.columns + place.column];
 
         // Where nothing has changed there is most often nothing to code: then that is all.
+        let mut still_tried = false;
         if motion.references[0].zero_satd < 16 * self.step {
             let bits = self.inter_mode_cost(LumaMode::Zero, analysis.references[0].0, &near);
             self.try_whole(place, 0, LumaMode::Zero, MotionVector::ZERO, bits);
             if self.best.residual.is_empty() {
                 return;
             }
+            still_tried = true;
         }
         let shortlist = self.shortlist(place, &near);
         let quality = analysis.preset == Preset::Quality;
         let tried = if quality { 3 } else { 1 };
         for candidate in shortlist.candidates.iter().flatten().take(tried) {
+            if still_tried && candidate.reference == 0 && candidate.vector.is_zero() {
+                continue;
+            }
             self.try_whole(place, candidate.reference, candidate.mode, candidate.vector, candidate.bits);
         }
         let Some(cheapest) = shortlist.candidates[0] else {
@@ -80,7 +85,7 @@ impl FrameEncoder<'_> {
         let intra_worthy =
             if quality { motion.intra < 2 * cheapest.satd } else { 4 * motion.intra < 5 * cheapest.satd };
         if intra_worthy {
-            self.decide_intra(place);
+            self.decide_intra_below(place, if quality { u32::MAX } else { cheapest.cost });
         }
     }
 
@@ -93,6 +98,9 @@ impl FrameEncoder<'_> {
         let mut shortlist = Shortlist::default();
         for (index, (kind, frame)) in analysis.references.iter().enumerate() {
             let found = &motion.references[index];
+            if !found.is_known() {
+                continue;
+            }
             let mut offer = |mode: LumaMode, vector: MotionVector, satd: u32, vector_bits: u32| {
                 let bits = self.inter_mode_cost(mode, *kind, near) + vector_bits;
                 let cost = self.lagrangian.transformed(satd, bits);

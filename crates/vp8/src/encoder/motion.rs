@@ -69,8 +69,13 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
     /// The sum of absolute differences at a displacement inside the bounds.
     #[inline]
     pub(crate) fn sad_at(&self, d: Displacement) -> u32 {
-        let start = self.origin as isize + d.y as isize * self.reference_stride as isize + d.x as isize;
-        sad::<W, H>(self.source, self.source_stride, &self.reference[start as usize..], self.reference_stride)
+        sad::<W, H>(self.source, self.source_stride, &self.reference[self.at(d)..], self.reference_stride)
+    }
+
+    /// The index in the reference of the block at a displacement inside the bounds.
+    #[inline]
+    pub(crate) fn at(&self, d: Displacement) -> usize {
+        (self.origin as isize + d.y as isize * self.reference_stride as isize + d.x as isize) as usize
     }
 
     /// Roughly the sum of absolute differences at a vector in quarter samples, a sample or less outside the bounds.
