@@ -5,6 +5,8 @@ mod x86;
 
 use super::tokens::end_of;
 
+use crate::tables::ZIGZAG;
+
 /// The largest level that the last token category can carry within VP8's coefficient range (RFC 6386, section 13.2).
 const LARGEST_LEVEL: u16 = 2047;
 
@@ -36,6 +38,16 @@ impl ForwardQuantizer {
             step: each(dc as u16, ac as u16).map(|step| step as i16),
             reciprocal: each(reciprocal(dc), reciprocal(ac)),
             rounding: each((dc as u16 * rounding.dc) >> 7, (ac as u16 * rounding.ac) >> 7),
+        }
+    }
+
+    /// Rounds by `dc` and `ac` (1/128 of a step) from now on. What that leaves between two whole values is rounded up at
+    /// the lower frequencies first, so that every change makes a small difference.
+    pub(crate) fn round_by(&mut self, dc: u16, ac: u16) {
+        for (position, &i) in ZIGZAG.iter().enumerate() {
+            let i = usize::from(i);
+            let share = u32::from(if i == 0 { dc } else { ac });
+            self.rounding[i] = ((self.step[i] as u32 * share + 8 * (15 - position as u32)) >> 7) as u16;
         }
     }
 

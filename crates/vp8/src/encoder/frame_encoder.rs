@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::analysis::Analysis;
 use super::distortion::squared_error;
+use super::fit::Steering;
 use super::forward_quantizer::{ForwardQuantizer, Rounding};
 use super::header_writer::{ModeCounts, write_frame};
 use super::loop_filter_level::choose_level;
@@ -11,7 +12,7 @@ use super::mode_costs::{PartitionVector, inter_path, path_cost};
 use super::rate_distortion::Lagrangian;
 use super::residual::{EdgeContext, ForwardQuantizers};
 use super::tokens::TokenBuffer;
-use super::trial::{Place, Setting, Trial};
+use super::trial::{Place, Setting, Trial, USUAL_SKIP_WEIGHT};
 use super::{EncodeStatistics, Encoded};
 use crate::decoder::{inherit, succeed};
 use crate::frame::FrameBuffer;
@@ -27,7 +28,12 @@ use crate::quantization::Steps;
 /// more nearly to the nearest level.
 const INTRA_ROUNDING: Rounding = Rounding { dc: 50, ac: 44 };
 const INTER_ROUNDING: Rounding = Rounding { dc: 48, ac: 40 };
-const SECOND_ORDER_ROUNDING: Rounding = Rounding { dc: 52, ac: 48 };
+pub(super) const SECOND_ORDER_ROUNDING: Rounding = Rounding { dc: 52, ac: 48 };
+
+/// The rounding of luma and chroma.
+pub(super) fn rounding_of(key_frame: bool) -> Rounding {
+    if key_frame { INTRA_ROUNDING } else { INTER_ROUNDING }
+}
 
 /// The filter is a little weaker where little has changed and stronger where blocks show most: the values that libvpx's
 /// frames carry by default.
@@ -49,7 +55,7 @@ static OUTSIDE: MacroblockInfo = MacroblockInfo {
 };
 
 /// The macroblocks of a frame in the making.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Macroblocks {
     pub(super) columns: usize,
     pub(super) infos: Vec<MacroblockInfo>,
@@ -77,7 +83,7 @@ impl Macroblocks {
 pub(super) struct FrameEncoder<'a> {
     pub(super) analysis: &'a Analysis,
     quantizer: u8,
-    quantizers: ForwardQuantizers,
+    pub(super) quantizers: ForwardQuantizers,
     pub(super) lagrangian: Lagrangian,
     pub(super) buffer: FrameBuffer,
     pub(super) macroblocks: Macroblocks,
@@ -93,12 +99,16 @@ pub(super) struct FrameEncoder<'a> {
     pub(super) trial: Trial,
     /// The step between luma AC levels.
     pub(super) step: u32,
+    /// How readily residuals are left out, in 1/256 of the usual.
+    pub(super) skip_weight: u32,
+    /// Where the frame is to fit a budget.
+    pub(super) steering: Option<Steering<'a>>,
 }
 
 impl<'a> FrameEncoder<'a> {
     pub(super) fn new(analysis: &'a Analysis, quantizer: u8) -> Self {
         let steps = Steps::new(quantizer, &QuantizerIndices { base: quantizer, ..QuantizerIndices::default() });
-        let rounding = if analysis.key_frame { INTRA_ROUNDING } else { INTER_ROUNDING };
+        let rounding = rounding_of(analysis.key_frame);
         let forward = |[dc, ac]: [i32; 2], rounding| ForwardQuantizer::new(dc, ac, rounding);
         let count = analysis.layout.columns * analysis.layout.rows;
         Self {
@@ -125,6 +135,8 @@ impl<'a> FrameEncoder<'a> {
             best: Trial::default(),
             trial: Trial::default(),
             step: steps.luma[1] as u32,
+            skip_weight: USUAL_SKIP_WEIGHT,
+            steering: None,
         }
     }
 
@@ -135,6 +147,7 @@ impl<'a> FrameEncoder<'a> {
             quantizers: &self.quantizers,
             lagrangian: self.lagrangian,
             token_costs: &self.analysis.token_costs,
+            skip_weight: self.skip_weight,
         };
         self.trial.code(&setting, place);
         if self.trial.cost < self.best.cost {
@@ -154,6 +167,12 @@ impl<'a> FrameEncoder<'a> {
 
     /// Encodes the frame.
     pub(super) fn encode(mut self) -> Encoded {
+        self.code_macroblocks();
+        self.finish()
+    }
+
+    /// Decides and codes all macroblocks.
+    pub(super) fn code_macroblocks(&mut self) {
         let layout = self.analysis.layout;
         for row in 0..layout.rows {
             self.left = EdgeContext::default();
@@ -163,15 +182,17 @@ impl<'a> FrameEncoder<'a> {
                 let place =
                     Place { column, row, above: self.above[column], left: self.left, skip_costs: self.skip_costs };
                 self.best.cost = u64::MAX;
-                if self.analysis.key_frame {
+                if self.keep_mode(&place) {
+                    // It was decided before.
+                } else if self.analysis.key_frame {
                     self.decide_intra(&place);
                 } else {
                     self.decide_inter(&place);
                 }
+                self.record_cost();
                 self.commit(&place);
             }
         }
-        self.finish()
     }
 
     /// Makes the best trial the macroblock.
@@ -209,7 +230,7 @@ impl<'a> FrameEncoder<'a> {
     }
 
     /// Filters the frame, chooses its probabilities, writes it.
-    fn finish(mut self) -> Encoded {
+    pub(super) fn finish(mut self) -> Encoded {
         let analysis = self.analysis;
         let key_frame = analysis.key_frame;
         let contents = analysis.state.contents();

@@ -10,6 +10,7 @@ mod analysis;
 mod bit_cost;
 mod bool_encoder;
 mod distortion;
+mod fit;
 mod forward_quantizer;
 mod forward_transform;
 mod frame_encoder;
@@ -155,6 +156,13 @@ impl EncodeStatistics {
 #[must_use]
 pub fn encode(state: &State, picture: &Picture, parameters: &Parameters) -> Encoded {
     Analysis::new(state, picture, parameters).encode(parameters.quantizer)
+}
+
+/// Encodes `picture` into at most `budget` bytes, as well as that allows ([`Analysis::encode_to_fit`]); the quantizer in
+/// `parameters` plays no part. Pure: equal arguments give equal frames.
+#[must_use]
+pub fn encode_to_fit(state: &State, picture: &Picture, budget: usize, parameters: &Parameters) -> Encoded {
+    Analysis::new(state, picture, parameters).encode_to_fit(budget)
 }
 
 /// Encodes `picture` once for each quantizer, with default parameters otherwise and one shared [`Analysis`]; the

@@ -29,6 +29,12 @@ impl Lagrangian {
         u64::from(error) * 256 + ((u64::from(bits) * self.squared) >> 8)
     }
 
+    /// The bits, in 1/256, that so much squared error is worth.
+    #[inline]
+    pub(crate) fn bits_worth(&self, error: u32) -> u64 {
+        (u64::from(error) << 16) / self.squared
+    }
+
     /// Hadamard-transformed error and bits as one cost.
     #[inline]
     pub(crate) fn transformed(&self, error: u32, bits: u32) -> u32 {

@@ -17,7 +17,12 @@ pub(crate) struct Setting<'a> {
     pub(crate) quantizers: &'a ForwardQuantizers,
     pub(crate) lagrangian: Lagrangian,
     pub(crate) token_costs: &'a TokenCosts,
+    /// The weight of the bits of a residual that is left out if it is not worth them, in 1/256 of the usual.
+    pub(crate) skip_weight: u32,
 }
+
+/// The usual [`Setting::skip_weight`].
+pub(crate) const USUAL_SKIP_WEIGHT: u32 = 256;
 
 /// What coding one macroblock needs: its place, its neighbours' contexts, and what its skip flag costs either way.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +49,10 @@ pub(crate) struct Trial {
     pub(crate) mode_bits: u32,
     /// Squared error and bits together.
     pub(crate) cost: u64,
+    /// The bits of the residual, left out or not, in 1/256 bit.
+    pub(crate) coefficient_bits: u32,
+    /// The skip weight from which on the residual is left out.
+    pub(crate) worth: u32,
 }
 
 impl Default for Trial {
@@ -56,6 +65,8 @@ impl Default for Trial {
             residual: Residual::default(),
             mode_bits: 0,
             cost: u64::MAX,
+            coefficient_bits: 0,
+            worth: u32::MAX,
         }
     }
 }
@@ -118,6 +129,7 @@ impl Trial {
 
         let coded_error = error_of(luma, chroma);
         let [coded_cost, skipped_cost] = place.skip_costs;
+        (self.coefficient_bits, self.worth) = (0, u32::MAX);
         if residual.is_empty() {
             self.cost = setting.lagrangian.squared(coded_error, self.mode_bits + skipped_cost);
             return;
@@ -125,11 +137,18 @@ impl Trial {
         let bits = residual.luma_cost(second_order, &place.above, &place.left, setting.token_costs)
             + residual.chroma_cost(&place.above, &place.left, setting.token_costs);
         self.cost = setting.lagrangian.squared(coded_error, self.mode_bits + coded_cost + bits);
+        self.coefficient_bits = bits;
         if let Some((predicted_luma, predicted_chroma)) = predicted {
             let error = error_of(&predicted_luma, &predicted_chroma);
             let skipped = setting.lagrangian.squared(error, self.mode_bits + skipped_cost);
             // What is mended now need not be mended in later frames: that counts as half the bits.
-            let mended = setting.lagrangian.squared(coded_error, self.mode_bits + (coded_cost + bits) / 2);
+            let mending_bits = (coded_cost + bits) / 2;
+            let bits_gained =
+                setting.lagrangian.bits_worth(error.saturating_sub(coded_error)) + u64::from(skipped_cost);
+            let usual = u64::from(USUAL_SKIP_WEIGHT);
+            self.worth = (bits_gained * usual / u64::from(mending_bits.max(1))).min(u64::from(u32::MAX) - 1) as u32;
+            let weighted = u64::from(mending_bits) * u64::from(setting.skip_weight) / usual;
+            let mended = setting.lagrangian.squared(coded_error, self.mode_bits + weighted as u32);
             if skipped <= mended {
                 self.cost = skipped;
                 (*luma, *chroma) = (predicted_luma, predicted_chroma);

@@ -1,0 +1,120 @@
+//! Frames that fill a budget: never larger, seldom much smaller, and ordinary VP8.
+
+mod clips;
+
+use clips::{CONTENTS, Content, picture};
+use lockstep_vp8::{Analysis, Encoded, FrameKind, Parameters, Picture, Preset, State, decode, encode, encode_to_fit};
+use proptest::prelude::*;
+
+/// Encodes to fit, and insists that decoding leads to the encoder's picture and state.
+fn checked(state: &State, picture: &Picture, budget: usize, parameters: &Parameters) -> Encoded {
+    let encoded = encode_to_fit(state, picture, budget, parameters);
+    let (decoded_state, decoded) = decode(state, &encoded.frame).unwrap();
+    assert!(decoded == encoded.picture(), "another picture at {budget} bytes");
+    assert_eq!(decoded_state.hash(), encoded.state.hash(), "another state at {budget} bytes");
+    encoded
+}
+
+fn bytes(bits_a_sample: f64, width: usize, height: usize) -> usize {
+    (bits_a_sample * (width * height) as f64 / 8.0) as usize
+}
+
+#[test]
+fn frames_fill_their_budgets_and_never_exceed_them() {
+    let (width, height) = (320, 192);
+    let mut all = Vec::new();
+    for content in CONTENTS {
+        // Noise has no frames as small as that; what stands still is soon mended.
+        let rates: &[f64] = match content {
+            Content::Noise => &[1.5, 2.5],
+            Content::Static => &[0.3],
+            _ => &[0.04, 0.15, 0.6],
+        };
+        for &rate in rates {
+            let budget = bytes(rate, width, height);
+            let mut state = State::default();
+            let mut fills = Vec::new();
+            for index in 0..6 {
+                let picture = picture(content, width, height, index, 11);
+                let encoded = checked(&state, &picture, budget, &Parameters::default());
+                if encoded.frame.len() > budget {
+                    let coarsest = encode(&state, &picture, &Parameters { quantizer: 127, ..Parameters::default() });
+                    assert!(coarsest.frame.len() > budget, "{content:?} {budget}: {}", encoded.frame.len());
+                } else {
+                    fills.push(encoded.frame.len() as f64 / budget as f64);
+                }
+                state = encoded.state;
+            }
+            fills.sort_by(f64::total_cmp);
+            eprintln!("{content:?} at {budget} bytes: {fills:.3?}");
+            assert!(fills[fills.len() / 2] >= 0.9, "{content:?} at {budget} bytes: {fills:?}");
+            all.extend(fills);
+        }
+    }
+    all.sort_by(f64::total_cmp);
+    assert!(all[all.len() / 2] >= 0.94 && all[all.len() / 10] >= 0.88, "{all:?}");
+}
+
+#[test]
+fn a_budget_that_all_of_a_picture_fits_in_is_not_filled_but_the_picture_is_as_good_as_can_be() {
+    let clip: Vec<Picture> = (0..2).map(|index| picture(Content::Pan, 64, 48, index, 1)).collect();
+    let key = checked(&State::default(), &clip[0], 1 << 20, &Parameters::default());
+    assert_eq!((key.quantizer, key.key_frame), (0, true));
+    let next = checked(&key.state, &clip[1], 1 << 20, &Parameters::default());
+    assert_eq!((next.quantizer, next.key_frame), (0, false));
+}
+
+#[test]
+fn a_budget_that_nothing_fits_in_gives_a_frame_no_larger_than_the_coarsest() {
+    for content in [Content::Camera, Content::Noise] {
+        let picture = picture(content, 96, 80, 0, 1);
+        let encoded = checked(&State::default(), &picture, 10, &Parameters::default());
+        let coarsest = encode(&State::default(), &picture, &Parameters { quantizer: 127, ..Parameters::default() });
+        assert!(encoded.frame.len() <= coarsest.frame.len());
+    }
+}
+
+#[test]
+fn a_hint_changes_the_way_and_not_the_promise() {
+    let clip: Vec<Picture> = (0..2).map(|index| picture(Content::Camera, 160, 128, index, 4)).collect();
+    let first = encode(&State::default(), &clip[0], &Parameters { quantizer: 30, ..Parameters::default() });
+    let analysis = Analysis::new(&first.state, &clip[1], &Parameters::default());
+    for hint in [0, 10, 40, 90, 127, 255] {
+        let encoded = analysis.encode_to_fit_from(900, hint);
+        assert!(encoded.frame.len() <= 900, "from {hint}: {}", encoded.frame.len());
+        assert_eq!(encoded.frame, analysis.encode_to_fit_from(900, hint).frame);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn no_frame_exceeds_a_budget_that_a_quantizer_fits(
+        content in prop::sample::select(CONTENTS.to_vec()),
+        (width, height) in (1usize..120, 1usize..120),
+        seed in 0u64..1000,
+        quality in any::<bool>(),
+        key in any::<bool>(),
+        before in 0u8..128,
+        budgets in prop::collection::vec(0.002f64..3.0, 1..5),
+    ) {
+        let preset = if quality { Preset::Quality } else { Preset::RealTime };
+        let frame_kind = if key { FrameKind::Key } else { FrameKind::Auto };
+        let first = picture(content, width, height, 0, seed);
+        let mut state =
+            encode(&State::default(), &first, &Parameters { quantizer: before, ..Parameters::default() }).state;
+        for (index, rate) in budgets.into_iter().enumerate() {
+            let picture = picture(content, width, height, index + 1, seed);
+            let budget = bytes(rate * rate / 3.0, width, height);
+            let parameters = Parameters { preset, frame_kind, ..Parameters::default() };
+            let encoded = checked(&state, &picture, budget, &parameters);
+            if encoded.frame.len() > budget {
+                let coarsest = encode(&state, &picture, &Parameters { quantizer: 127, ..parameters.clone() });
+                prop_assert!(coarsest.frame.len() > budget, "{} in {budget}", encoded.frame.len());
+                prop_assert!(encoded.frame.len() <= coarsest.frame.len());
+            }
+            state = encoded.state;
+        }
+    }
+}
