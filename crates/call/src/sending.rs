@@ -214,7 +214,13 @@ impl SendingEnd {
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Vec<u8>> {
         let interval = self.allowance(now).pacing_interval;
         self.transport.set_pacing_interval(interval);
-        self.transport.poll_transmit(now)
+        let before = self.transport.statistics().bytes;
+        let datagram = self.transport.poll_transmit(now);
+        let fragment = self.transport.statistics().bytes - before;
+        if fragment > 0 {
+            self.controller.on_transmit(now, ByteCount::new(fragment));
+        }
+        datagram
     }
 
     /// When [`SendingEnd::handle_timeout`] and [`SendingEnd::poll_transmit`] want to be called next.
@@ -278,10 +284,8 @@ impl SendingEnd {
     fn in_flight(&self) -> InFlight {
         let sent = self.transport.in_flight();
         let queued = self.transport.queued_fragments() as u64;
-        InFlight {
-            fragments: sent.fragments as u64 + queued,
-            bytes: sent.bytes + ByteCount::new(queued * self.payload.get()),
-        }
+        let waiting = ByteCount::new(queued * self.payload.get());
+        InFlight { fragments: sent.fragments as u64 + queued, bytes: sent.bytes + waiting, queued: waiting }
     }
 
     fn allowance(&self, now: Timestamp) -> Allowance {
@@ -313,7 +317,10 @@ impl SendingEnd {
                     self.spurious_losses = spurious;
                     self.controller.on_feedback(now, &feedback);
                 }
-                SenderEvent::FragmentsLost(fragments) => self.loss_rate.on_lost(fragments.len()),
+                SenderEvent::FragmentsLost(fragments) => {
+                    self.loss_rate.on_lost(fragments.len());
+                    self.controller.on_loss(now, &fragments);
+                }
                 SenderEvent::Release(state) => self.encoder.forget(state),
                 SenderEvent::PeerClosed(_) => self.closed = true,
                 _ => {}

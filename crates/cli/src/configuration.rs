@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd};
-use lockstep_control::{GracePeriod, InterArrival, SalsifyWindow};
+use lockstep_control::{Algorithm, GracePeriod, RateBounds, Setting};
 use lockstep_link::{
     GilbertElliott, Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Reordering,
     Trace, parse_share, parse_time,
@@ -78,7 +78,11 @@ pub struct ControlArguments {
     /// How hard the encoder works.
     #[arg(long, value_enum, default_value_t = PresetArgument::RealTime)]
     pub preset: PresetArgument,
-    /// What is taken out of the time between two arrivals: the time in which the link idled, or nothing.
+    /// Who decides how much is sent: `salsify`, `salsify-no-grace`, `fixed:RATE` and others; `lockstep controllers` lists
+    /// them.
+    #[arg(long, default_value = "salsify", value_parser = algorithm)]
+    pub controller: String,
+    /// What Salsify takes out of the time between two arrivals: the time in which the link idled, or nothing.
     #[arg(long, value_enum, default_value_t = GraceArgument::LinkIdle)]
     pub grace_period: GraceArgument,
 }
@@ -154,6 +158,11 @@ fn interval(text: &str) -> Result<(Duration, Duration), String> {
 fn reordering(text: &str) -> Result<(f64, Duration), String> {
     let (probability, delay) = text.split_once(',').ok_or_else(|| format!("`{text}` is not like 1%,15ms"))?;
     Ok((share(probability)?, parse_time(delay).map_err(|problem| problem.to_string())?))
+}
+
+/// Reads the name of an algorithm, and keeps it as it is.
+fn algorithm(text: &str) -> Result<String, String> {
+    text.parse::<Algorithm>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 /// Reads a time of up to a minute in milliseconds.
@@ -249,11 +258,23 @@ fn announced(format: &VideoFormat) -> lockstep_transport::VideoFormat {
 }
 
 impl ControlArguments {
+    fn algorithm(&self) -> Algorithm {
+        let named = self.controller.parse().unwrap_or(Algorithm::Salsify(GracePeriod::LinkIdle));
+        match (named, self.grace_period) {
+            (Algorithm::Salsify(_), GraceArgument::None) => Algorithm::Salsify(GracePeriod::None),
+            (named, _) => named,
+        }
+    }
+
     /// A sending end for pictures of `format`.
     pub fn sending_end(&self, format: &VideoFormat, connection: u32) -> SendingEnd {
         let mut transport = SenderConfig::new(connection, announced(format));
         transport.payload = FRAGMENT_PAYLOAD;
-        let payload = ByteCount::new(transport.payload as u64);
+        let setting = Setting {
+            payload: ByteCount::new(transport.payload as u64),
+            frame_interval: format.frame_interval(),
+            bounds: RateBounds::default(),
+        };
         let mode = match self.menu {
             Some(MenuArgument::Parallel) => MenuMode::Parallel,
             Some(MenuArgument::Serial) | None => MenuMode::Serial,
@@ -261,7 +282,7 @@ impl ControlArguments {
         let parameters = Parameters { preset: self.preset.into(), ..Parameters::default() };
         SendingEnd::new(
             transport,
-            Box::new(SalsifyWindow::new(payload)),
+            self.algorithm().controller(&setting),
             Box::new(FunctionalEncoder::new(parameters, mode)),
         )
     }
@@ -276,10 +297,6 @@ impl ControlArguments {
 
     /// A receiving end.
     pub fn receiving_end(&self) -> ReceivingEnd {
-        let grace_period = match self.grace_period {
-            GraceArgument::None => GracePeriod::None,
-            GraceArgument::LinkIdle => GracePeriod::LinkIdle,
-        };
-        ReceivingEnd::new(ReceiverConfig::default(), Box::new(InterArrival::new(grace_period)))
+        ReceivingEnd::new(ReceiverConfig::default(), self.algorithm().estimator(RateBounds::default()))
     }
 }

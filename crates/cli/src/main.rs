@@ -46,6 +46,8 @@ enum Command {
     Relay(commands::live::RelayArguments),
     /// Measure the codec beside libvpx.
     Bench(commands::bench::BenchArguments),
+    /// List the controllers that calls can run with.
+    Controllers,
     /// Describe a capacity trace, or convert it to another format.
     Trace(commands::trace::TraceArguments),
 }
@@ -61,6 +63,10 @@ fn main() -> ExitCode {
         Command::Receive(arguments) => commands::live::receive(&arguments),
         Command::Relay(arguments) => commands::live::relay(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),
+        Command::Controllers => {
+            commands::controllers();
+            Ok(())
+        }
         Command::Trace(arguments) => commands::trace::run(&arguments),
     };
     match result {

@@ -5,18 +5,24 @@
 //! clock-free: they are told the time.
 #![forbid(unsafe_code)]
 
+mod algorithm;
+mod fixed;
 mod inter_arrival;
 mod loss_rate;
 mod salsify;
+mod token_bucket;
 
 use std::time::Duration;
 
-use lockstep_transport::{Arrival, Estimate, Feedback};
+use lockstep_transport::{Arrival, Estimate, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
+pub use algorithm::{Algorithm, AlgorithmError, RateBounds, Setting};
+pub use fixed::Fixed;
 pub use inter_arrival::{GracePeriod, InterArrival};
 pub use loss_rate::LossRate;
 pub use salsify::SalsifyWindow;
+pub use token_bucket::TokenBucket;
 
 /// What the receiving end makes of the datagrams that arrive.
 pub trait Estimator: Send {
@@ -33,6 +39,8 @@ pub struct InFlight {
     pub fragments: u64,
     /// Their bytes, headers included.
     pub bytes: ByteCount,
+    /// The part of those bytes that still waits in the pacer.
+    pub queued: ByteCount,
 }
 
 /// What the sender may do now.
@@ -47,9 +55,17 @@ pub struct Allowance {
 }
 
 /// What the sending end decides by.
+///
+/// Feedback lists every fragment with the times of its transmission and its arrival, so a controller that estimates at
+/// the sender (as GCC does from transport-wide feedback) has what it needs; one that trusts an estimator at the
+/// receiver reads [`Feedback::estimate`].
 pub trait Controller: Send {
+    /// A datagram of `size` bytes, its header included, left the pacer.
+    fn on_transmit(&mut self, _now: Timestamp, _size: ByteCount) {}
     /// Feedback arrived.
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback);
+    /// Fragments were declared lost.
+    fn on_loss(&mut self, _now: Timestamp, _lost: &[LostFragment]) {}
     /// What may be sent at this moment, with `in_flight` on the way. May be asked at any time and any number of times.
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance;
 }

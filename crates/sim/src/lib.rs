@@ -1,7 +1,11 @@
-//! Drives a call over links in virtual time: the same call objects as in a live call, a clock that jumps from event to
-//! event, and a real codec in between. Deterministic: the same seed gives the same log, byte for byte.
+//! Drives calls and cross traffic over links in virtual time: the same call objects as in a live call, and a clock that
+//! jumps from event to event. Deterministic: the same seed gives the same log, byte for byte.
 #![forbid(unsafe_code)]
 
+mod flow;
+mod network;
 mod simulation;
 
+pub use flow::{Arrived, Direction, Flow};
+pub use network::{Network, SharedLink, Transit};
 pub use simulation::{Simulation, SimulationError, SimulationOptions, SimulationResult};

@@ -211,6 +211,12 @@ impl Bitrate {
         self.0 as f64 * 1e-6
     }
 
+    /// The rate times `factor`, to the nearest bit/s; saturates.
+    #[must_use]
+    pub fn mul_f64(self, factor: f64) -> Self {
+        Self((self.0 as f64 * factor).round() as u64)
+    }
+
     /// How many whole bytes pass in `time`.
     #[must_use]
     pub fn bytes_in(self, time: Duration) -> ByteCount {

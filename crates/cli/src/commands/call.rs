@@ -190,7 +190,8 @@ impl ControlArguments {
     fn to_arguments(&self) -> Vec<String> {
         let menu = self.menu.map(|menu| ("--menu", name(&menu)));
         let always = [("--preset", name(&self.preset)), ("--grace-period", name(&self.grace_period))];
-        menu.into_iter().chain(always).flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
+        let controller = ("--controller", self.controller.clone());
+        menu.into_iter().chain(always).chain([controller]).flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
     }
 }
 

@@ -11,8 +11,17 @@ pub mod trace;
 
 use std::collections::BTreeMap;
 
+use lockstep_control::Algorithm;
 use serde::Serialize;
 use serde_json::Value;
+
+/// `lockstep controllers`.
+pub fn controllers() {
+    let widest = Algorithm::NAMES.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, meaning) in Algorithm::NAMES {
+        say!("{name:widest$}   {meaning}");
+    }
+}
 
 /// The whole-number fields of a structure of counters, by name; those of a structure within it as `outer_inner`.
 pub fn counters(counters: &impl Serialize) -> BTreeMap<String, u64> {

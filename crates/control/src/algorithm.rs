@@ -1,0 +1,127 @@
+//! Every algorithm by its name: which estimator at the receiver goes with which controller at the sender.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use lockstep_link::parse_rate;
+use lockstep_units::{Bitrate, ByteCount};
+
+use crate::{Controller, Estimator, Fixed, GracePeriod, InterArrival, SalsifyWindow};
+
+/// The bit rates among which rate-based algorithms choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateBounds {
+    /// What they start at.
+    pub initial: Bitrate,
+    /// What they never go below.
+    pub least: Bitrate,
+    /// What they never go above.
+    pub most: Bitrate,
+}
+
+impl Default for RateBounds {
+    /// 300 kb/s at first, as in WebRTC and in AlphaRTC; from 30 kb/s to 20 Mb/s.
+    fn default() -> Self {
+        Self { initial: Bitrate::from_kbps(300), least: Bitrate::from_kbps(30), most: Bitrate::from_kbps(20_000) }
+    }
+}
+
+/// What a controller is told of the call.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The most bytes of a frame that a fragment carries.
+    pub payload: ByteCount,
+    /// Time between two frames of the source.
+    pub frame_interval: Duration,
+    /// For controllers that decide on a rate.
+    pub bounds: RateBounds,
+}
+
+/// An estimator and a controller that belong together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// Salsify's window over its inter-arrival average.
+    Salsify(GracePeriod),
+    /// The same rate throughout.
+    Fixed(Bitrate),
+}
+
+/// A name that no algorithm has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AlgorithmError {
+    /// No algorithm has this name.
+    #[error("no controller is called `{0}`; there are: {names}", names = Algorithm::NAMES.map(|(name, _)| name).join(", "))]
+    Unknown(String),
+    /// What follows `fixed:` is no bit rate.
+    #[error("`fixed:{0}` names no bit rate; it should be like fixed:1.5mbps")]
+    Rate(String),
+}
+
+impl Algorithm {
+    /// Every name, and what it stands for.
+    pub const NAMES: [(&'static str, &'static str); 3] = [
+        ("salsify", "Salsify's window: what drains in 100 ms by the inter-arrival average at the receiver"),
+        ("salsify-no-grace", "the same without the grace period"),
+        ("fixed:RATE", "one bit rate, such as fixed:1.5mbps"),
+    ];
+
+    /// The estimator for the receiving end.
+    #[must_use]
+    pub fn estimator(&self, _bounds: RateBounds) -> Box<dyn Estimator> {
+        match *self {
+            Self::Salsify(grace_period) => Box::new(InterArrival::new(grace_period)),
+            // What it says is only read in logs.
+            Self::Fixed(_) => Box::new(InterArrival::new(GracePeriod::LinkIdle)),
+        }
+    }
+
+    /// The controller for the sending end.
+    #[must_use]
+    pub fn controller(&self, setting: &Setting) -> Box<dyn Controller> {
+        match *self {
+            Self::Salsify(_) => Box::new(SalsifyWindow::new(setting.payload)),
+            Self::Fixed(rate) => Box::new(Fixed::new(rate, setting)),
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Salsify(GracePeriod::LinkIdle) => formatter.write_str("salsify"),
+            Self::Salsify(GracePeriod::None) => formatter.write_str("salsify-no-grace"),
+            Self::Fixed(rate) => write!(formatter, "fixed:{}bps", rate.as_bps()),
+        }
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = AlgorithmError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(rate) = text.strip_prefix("fixed:") {
+            return parse_rate(rate).map(Self::Fixed).map_err(|_| AlgorithmError::Rate(rate.to_owned()));
+        }
+        match text {
+            "salsify" => Ok(Self::Salsify(GracePeriod::LinkIdle)),
+            "salsify-no-grace" => Ok(Self::Salsify(GracePeriod::None)),
+            _ => Err(AlgorithmError::Unknown(text.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for text in ["salsify", "salsify-no-grace", "fixed:1500000bps"] {
+            assert_eq!(text.parse::<Algorithm>().map(|algorithm| algorithm.to_string()), Ok(text.to_owned()));
+        }
+        let error = "reno".parse::<Algorithm>().unwrap_err().to_string();
+        assert!(error.contains("`reno`") && error.contains("salsify-no-grace"), "{error}");
+    }
+}

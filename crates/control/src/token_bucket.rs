@@ -1,0 +1,101 @@
+//! From a bit rate to the budget of a frame, for every controller that decides on a rate.
+
+use std::time::Duration;
+
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use crate::{Allowance, InFlight};
+
+/// How many frame intervals' worth of unused rate a frame may have on top of its own. With more, a frame after a pause
+/// would be a burst; with none, a frame that comes a little late would lose what it waited for.
+const SAVED_INTERVALS: u32 = 1;
+
+/// However low the rate, a fragment leaves so often.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What has been sent against what the target let through: a frame's budget is what is left, so that the rate is the
+/// target in the mean, however the codec's frames scatter.
+#[derive(Debug, Clone)]
+pub struct TokenBucket {
+    payload: ByteCount,
+    frame_interval: Duration,
+    at: Timestamp,
+    /// Bytes saved, or owed.
+    tokens: f64,
+}
+
+impl TokenBucket {
+    /// A bucket for frames every `frame_interval`, in fragments of up to `payload` bytes.
+    #[must_use]
+    pub fn new(payload: ByteCount, frame_interval: Duration) -> Self {
+        Self { payload, frame_interval, at: Timestamp::ZERO, tokens: 0.0 }
+    }
+
+    fn tokens_at(&self, now: Timestamp, target: Bitrate) -> f64 {
+        let most = target.bytes_in(self.frame_interval * (1 + SAVED_INTERVALS)).as_f64();
+        let earned = target.bytes_in(now.saturating_since(self.at).min(self.frame_interval * 64)).as_f64();
+        // What is owed after the target has fallen is not owed for ever: half a second of the target at most.
+        let least = -target.bytes_in(Duration::from_millis(500)).as_f64();
+        (self.tokens.max(least) + earned).min(most)
+    }
+
+    /// A datagram of `size` left, at a time when the target was `target`.
+    pub fn on_transmit(&mut self, now: Timestamp, size: ByteCount, target: Bitrate) {
+        self.tokens = self.tokens_at(now, target) - size.as_f64();
+        self.at = now;
+    }
+
+    /// The allowance at `target`, paced at `pacing_rate`.
+    #[must_use]
+    pub fn allowance(&self, now: Timestamp, in_flight: InFlight, target: Bitrate, pacing_rate: Bitrate) -> Allowance {
+        let left = self.tokens_at(now, target) - in_flight.queued.as_f64();
+        Allowance {
+            budget: ByteCount::new(left.max(0.0) as u64),
+            pacing_interval: pacing_rate.time_for(self.payload).min(LONGEST_INTERVAL),
+            target,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_that_take_their_budgets_have_the_target_in_the_mean() {
+        let interval = Duration::from_millis(40);
+        let mut bucket = TokenBucket::new(ByteCount::new(1200), interval);
+        let target = Bitrate::from_kbps(1_000);
+        let mut sent = 0;
+        for frame in 0..250 {
+            let now = Timestamp::from_millis(40 * frame + frame % 7);
+            let budget = bucket.allowance(now, InFlight::default(), target, target).budget;
+            // Every other frame takes but half of what it may.
+            let size = if frame % 2 == 0 { budget } else { ByteCount::new(budget.get() / 2) };
+            bucket.on_transmit(now, size, target);
+            sent += size.get();
+        }
+        let rate = sent as f64 * 8.0 / 10.0;
+        assert!((0.93e6..=1.01e6).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_long_pause_earns_one_more_frame_and_no_more() {
+        let mut bucket = TokenBucket::new(ByteCount::new(1200), Duration::from_millis(40));
+        let target = Bitrate::from_kbps(1_000);
+        bucket.on_transmit(Timestamp::ZERO, ByteCount::new(5_000), target);
+        let later = bucket.allowance(Timestamp::from_millis(60_000), InFlight::default(), target, target);
+        assert_eq!(later.budget, ByteCount::new(10_000));
+    }
+
+    #[test]
+    fn what_waits_in_the_pacer_is_taken_off() {
+        let bucket = TokenBucket::new(ByteCount::new(1200), Duration::from_millis(40));
+        let in_flight = InFlight { queued: ByteCount::new(4_000), ..InFlight::default() };
+        let target = Bitrate::from_kbps(1_000);
+        assert_eq!(
+            bucket.allowance(Timestamp::from_millis(40), in_flight, target, target).budget,
+            ByteCount::new(1_000)
+        );
+    }
+}
