@@ -35,6 +35,7 @@ OUTCOMES = {
     "sent": "sent",
     "skipped_over_budget": "skipped: no candidate within the budget",
     "skipped_stale_source": "skipped: its source state was lost",
+    "skipped_by_encoder": "skipped: the encoder dropped it to keep its rate",
     "skipped_busy": "skipped: the encoder was busy",
     "unfinished": "undecided when the call ended",
 }

@@ -1,7 +1,7 @@
 //! The seam between a call and whatever codes its pictures.
 
 use lockstep_transport::StateId;
-use lockstep_units::ByteCount;
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{Analysis, Encoded, Picture, State};
 
 /// Runs the candidates of one menu. The serial runner does so one after another; a driver that owns threads may hand in
@@ -88,10 +88,37 @@ impl EncodeJob {
     }
 }
 
-/// Given a picture and a budget, offers candidates, and commits to the one that was sent.
+/// What an encoder is told of the frame that it is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct FrameRequest<'a> {
+    /// When coding would begin.
+    pub now: Timestamp,
+    /// The picture.
+    pub picture: &'a Picture,
+    /// The state that the transport would have the frame coded from: the last one sent, while it may arrive, else one
+    /// that the receiver holds, else [`StateId::EMPTY`].
+    pub source: StateId,
+    /// Bytes that the frame may be expected to have when it is decided on.
+    pub budget: ByteCount,
+    /// Bit rate at which the controller expects the video to be sent in the long run.
+    pub target: Bitrate,
+}
+
+/// A frame that an encoder has agreed to code.
+pub struct FrameStart {
+    /// The state that it is coded from: the one offered, or [`StateId::EMPTY`].
+    pub source: StateId,
+    /// What codes it.
+    pub job: EncodeJob,
+}
+
+/// Given a picture and what may be sent, offers candidates, chooses among them, and commits to the one that was sent.
 pub trait FrameEncoder: Send {
-    /// The job that codes `picture` from `source` in versions around `budget` bytes.
-    fn begin(&mut self, picture: &Picture, source: StateId, budget: ByteCount) -> EncodeJob;
+    /// The job that codes the picture; none if the encoder drops it.
+    fn begin(&mut self, request: &FrameRequest<'_>) -> Option<FrameStart>;
+    /// Which candidate is sent, now that `budget` bytes are free and nothing was sent for the last `skips` pictures that
+    /// were coded; none if none is.
+    fn choose(&self, menu: &Menu, budget: ByteCount, skips: u32) -> Option<usize>;
     /// Takes the finished menu back; `choice` is the candidate that is sent, if any. Gives that candidate and the name
     /// of the state that it leads to.
     fn commit(&mut self, menu: Menu, choice: Option<usize>) -> Option<(StateId, Candidate)>;

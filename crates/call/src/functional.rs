@@ -10,7 +10,7 @@ use lockstep_transport::StateId;
 use lockstep_units::ByteCount;
 use lockstep_vp8::{Analysis, Encoded, MAXIMUM_QUANTIZER, Parameters, Picture, State};
 
-use crate::encoder::{Candidate, EncodeJob, FrameEncoder, Menu, MenuRunner};
+use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
 use crate::size_curve::SizeCurve;
 
 /// Share of the budget that the main candidate aims at. Predictions scatter; a frame over the budget is not sent at
@@ -28,6 +28,9 @@ const FIRST_KEY_FRAME_BITS: f64 = 0.2;
 /// An inter frame is expected to have this share of a key frame's size, until one has been seen.
 const FIRST_INTER_SHARE: f64 = 0.25;
 const MIDDLE_QUANTIZER: u8 = 64;
+/// After this many pictures in a row for which no candidate fitted, the smallest is sent all the same, so that the
+/// receiver's average gets a sample (Salsify, section 3.4).
+const MOST_SKIPS: u32 = 3;
 
 /// How the two candidates of a menu are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -105,12 +108,13 @@ fn serial_menu(analysis: &Analysis, mut curve: SizeCurve, budget: f64, runner: &
 }
 
 impl FrameEncoder for FunctionalEncoder {
-    fn begin(&mut self, picture: &Picture, source: StateId, budget: ByteCount) -> EncodeJob {
+    fn begin(&mut self, request: &FrameRequest<'_>) -> Option<FrameStart> {
+        let FrameRequest { picture, source, budget, .. } = *request;
         let state = self.states.get(&source).cloned().unwrap_or_default();
         let (parameters, mode) = (self.parameters.clone(), self.mode);
         let mut curves = self.curves.get_or_insert_with(|| SizeCurves::new(picture)).clone();
         let picture = picture.clone();
-        EncodeJob::new(move |runner| {
+        let job = EncodeJob::new(move |runner| {
             let analysis = Analysis::new(&state, &picture, &parameters);
             let curve = curves.of(analysis.key_frame());
             let encoded = match mode {
@@ -120,7 +124,13 @@ impl FrameEncoder for FunctionalEncoder {
             let candidate =
                 |Encoded { frame, state, quantizer, key_frame, .. }| Candidate { frame, quantizer, key_frame, state };
             Menu { candidates: encoded.into_iter().map(candidate).collect() }
-        })
+        });
+        Some(FrameStart { source, job })
+    }
+
+    fn choose(&self, menu: &Menu, budget: ByteCount, skips: u32) -> Option<usize> {
+        let forced = || (skips >= MOST_SKIPS).then(|| menu.smallest()).flatten();
+        menu.largest_within(budget).or_else(forced)
     }
 
     fn commit(&mut self, mut menu: Menu, choice: Option<usize>) -> Option<(StateId, Candidate)> {

@@ -11,7 +11,7 @@ mod scores;
 mod sending;
 mod size_curve;
 
-pub use encoder::{Candidate, EncodeJob, FrameEncoder, Menu, MenuRunner, SerialMenu};
+pub use encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use functional::{FunctionalEncoder, MenuMode};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};
 pub use record::{FrameRecord, Outcome};

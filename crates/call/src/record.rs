@@ -14,6 +14,8 @@ pub enum Outcome {
     SkippedOverBudget,
     /// The state it was coded from was lost meanwhile.
     SkippedStaleSource,
+    /// The encoder dropped the picture, to keep its rate.
+    SkippedByEncoder,
     /// A newer picture arrived before the encoder was free.
     SkippedBusy,
     /// The call ended before the frame was decided on.

@@ -12,12 +12,8 @@ use lockstep_transport::{CloseReason, OutgoingFrame, Sender, SenderConfig, Sende
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Picture;
 
-use crate::encoder::{EncodeJob, FrameEncoder, Menu};
+use crate::encoder::{EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::record::{FrameRecord, Outcome};
-
-/// After this many pictures in a row for which no candidate fitted, the smallest is sent all the same, so that the
-/// receiver's average gets a sample (Salsify, section 3.4).
-const MOST_SKIPS: u32 = 3;
 
 /// Weight of a new frame in the smoothed coding time.
 const ENCODE_TIME_WEIGHT: f64 = 0.2;
@@ -123,7 +119,12 @@ impl SendingEnd {
         } else {
             self.transport.next_source()
         };
-        let job = self.encoder.begin(&picture, source, self.expected_budget(now));
+        let (budget, target) = (self.expected_budget(now), self.allowance(now).target);
+        let request = FrameRequest { now, picture: &picture, source, budget, target };
+        let Some(FrameStart { source, job }) = self.encoder.begin(&request) else {
+            self.record(capture).outcome = Outcome::SkippedByEncoder;
+            return None;
+        };
         self.record(capture).encode_started_at = Some(now);
         self.encoding = Some(Encoding { capture, picture, source, started_at: now });
         Some(job)
@@ -145,9 +146,7 @@ impl SendingEnd {
         let still_good = encoding.source == StateId::EMPTY
             || self.transport.is_held(encoding.source)
             || self.transport.next_source() == encoding.source;
-        let fitting = menu.largest_within(budget);
-        let forced = (self.skips >= MOST_SKIPS).then(|| menu.smallest()).flatten();
-        let choice = if still_good { fitting.or(forced) } else { None };
+        let choice = if still_good { self.encoder.choose(&menu, budget, self.skips) } else { None };
         let Some((target, candidate)) = self.encoder.commit(menu, choice) else {
             if still_good {
                 self.skips += 1;

@@ -33,6 +33,7 @@ fn outcome(record: &FrameRecord) -> String {
         Outcome::Sent => "sent",
         Outcome::SkippedOverBudget => "skipped_over_budget",
         Outcome::SkippedStaleSource => "skipped_stale_source",
+        Outcome::SkippedByEncoder => "skipped_by_encoder",
         Outcome::SkippedBusy => "skipped_busy",
         Outcome::Unfinished => "unfinished",
     }
