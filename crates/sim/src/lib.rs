@@ -3,9 +3,11 @@
 #![forbid(unsafe_code)]
 
 mod flow;
+mod meter;
 mod network;
 mod simulation;
 
 pub use flow::{Arrived, Direction, Flow};
-pub use network::{Network, SharedLink, Transit};
+pub use meter::{FlowMeter, METER_INTERVAL};
+pub use network::{Network, Route, SharedLink, TopologyError, Transit};
 pub use simulation::{Simulation, SimulationError, SimulationOptions, SimulationResult};

@@ -1,48 +1,173 @@
 //! Many flows over shared links, in virtual time.
 
-use lockstep_link::Link;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockstep_link::{Delivered, Link};
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::flow::{Arrived, Direction, Flow};
+use crate::meter::FlowMeter;
 
 /// A packet on a link, and whose it is.
 #[derive(Debug, Clone)]
 pub struct Transit<P> {
-    flow: usize,
+    flow: u32,
+    hop: u16,
+    direction: Direction,
+    /// When its sender sent it.
+    sent_at: Timestamp,
+    /// How long it waited in the queues of the links before this one.
+    queued_before: Duration,
     packet: P,
 }
 
 /// A link that flows share.
 pub type SharedLink<P> = Link<Transit<P>>;
 
-/// Flows that share one bottleneck each way.
+/// The way of one flow's packets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// The links from the sender to the receiver, by their numbers in the network, in the order in which they are
+    /// passed. Empty for a way without a bottleneck.
+    pub forward: Vec<usize>,
+    /// The links from the receiver to the sender.
+    pub reverse: Vec<usize>,
+    /// Delay each way that this flow has on top of its links', behind the last of them. Equal flows with different
+    /// access delays have different round-trip times over the same bottleneck.
+    pub access_delay: Duration,
+}
+
+impl Route {
+    /// Over link 0 there and link 1 back, as [`Network::new`] has it.
+    #[must_use]
+    pub fn single_bottleneck() -> Self {
+        Self { forward: vec![0], reverse: vec![1], access_delay: Duration::ZERO }
+    }
+
+    fn links(&self, direction: Direction) -> &[usize] {
+        match direction {
+            Direction::Forward => &self.forward,
+            Direction::Reverse => &self.reverse,
+        }
+    }
+}
+
+/// Why a network cannot be like this.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TopologyError {
+    /// Not one route for each flow.
+    #[error("there are {routes} routes for {flows} flows")]
+    Routes {
+        /// How many routes were given.
+        routes: usize,
+        /// How many flows were given.
+        flows: usize,
+    },
+    /// A route over a link that is not there.
+    #[error("the route of flow {flow} goes over link {link}, but there are only {links}")]
+    Link {
+        /// The flow, counted from zero.
+        flow: usize,
+        /// The link, counted from zero.
+        link: usize,
+        /// How many links there are.
+        links: usize,
+    },
+    /// A route over more links than 65,535.
+    #[error("the route of flow {0} is too long")]
+    TooLong(usize),
+}
+
+/// Flows over shared links: one bottleneck each way ([`Network::new`]), or several in a row and a route for each flow
+/// ([`Network::with_routes`]).
 ///
-/// Events of one moment come in a fixed order: arrivals at receivers, arrivals at senders, timeouts flow by flow, and
-/// after each of these what the flow then sends. So equal flows and links give equal runs.
+/// Events of one moment come in a fixed order: what comes out of the links, link by link, then access delays and
+/// timeouts, flow by flow; after each of these what the flow then sends. So equal flows and links give equal runs.
+///
+/// An event costs a look at one number a flow and a link, and the work of whom it concerns.
 pub struct Network<F: Flow> {
     now: Timestamp,
     flows: Vec<F>,
-    forward: SharedLink<F::Packet>,
-    reverse: SharedLink<F::Packet>,
+    routes: Vec<Route>,
+    links: Vec<SharedLink<F::Packet>>,
+    /// Packets behind their last link that the flow's access delay still holds, in the order of their times.
+    delayed: Vec<VecDeque<(Timestamp, Arrived<F::Packet>)>>,
+    /// When something happens next: to each link, then to each flow; [`Timestamp::MAX`] for never.
+    wakes: Vec<Timestamp>,
+    /// Whether a flow was changed from outside since its wake was noted.
+    changed: bool,
+    meters: Option<Vec<FlowMeter>>,
 }
 
 impl<F: Flow> Network<F> {
-    /// A network at [`Timestamp::ZERO`].
+    /// A network of one bottleneck each way, at [`Timestamp::ZERO`].
     #[must_use]
     pub fn new(flows: Vec<F>, forward: SharedLink<F::Packet>, reverse: SharedLink<F::Packet>) -> Self {
-        Self { now: Timestamp::ZERO, flows, forward, reverse }
+        let routes = vec![Route::single_bottleneck(); flows.len()];
+        Self::build(flows, routes, vec![forward, reverse])
+    }
+
+    /// A network of any links, at [`Timestamp::ZERO`]. The routes are those of the flows, in their order.
+    ///
+    /// # Errors
+    /// If there is not one route for each flow, or a route goes over a link that is not there.
+    pub fn with_routes(
+        flows: Vec<F>,
+        routes: Vec<Route>,
+        links: Vec<SharedLink<F::Packet>>,
+    ) -> Result<Self, TopologyError> {
+        if routes.len() != flows.len() {
+            return Err(TopologyError::Routes { routes: routes.len(), flows: flows.len() });
+        }
+        for (flow, route) in routes.iter().enumerate() {
+            for direction in [&route.forward, &route.reverse] {
+                if direction.len() > usize::from(u16::MAX) {
+                    return Err(TopologyError::TooLong(flow));
+                }
+                if let Some(&link) = direction.iter().find(|&&link| link >= links.len()) {
+                    return Err(TopologyError::Link { flow, link, links: links.len() });
+                }
+            }
+        }
+        Ok(Self::build(flows, routes, links))
+    }
+
+    fn build(flows: Vec<F>, routes: Vec<Route>, links: Vec<SharedLink<F::Packet>>) -> Self {
+        let delayed = flows.iter().map(|_| VecDeque::new()).collect();
+        let wakes = vec![Timestamp::MAX; links.len() + flows.len()];
+        Self { now: Timestamp::ZERO, flows, routes, links, delayed, wakes, changed: true, meters: None }
+    }
+
+    /// Records from now on what each flow sends and gets. See [`Network::meters`].
+    #[must_use]
+    pub fn metered(mut self) -> Self {
+        self.meters = Some(vec![FlowMeter::default(); self.flows.len()]);
+        self
     }
 
     /// When something happens next; none if nothing ever will.
     #[must_use]
     pub fn next_event(&self) -> Option<Timestamp> {
-        let links = [self.forward.poll_timeout(), self.reverse.poll_timeout()];
-        let flows = self.flows.iter().map(F::poll_timeout);
-        links.into_iter().chain(flows).flatten().min().map(|at| at.max(self.now))
+        let noted = self.wakes.iter().copied().min();
+        let next = if self.changed {
+            let flows = (0..self.flows.len()).map(|flow| self.flow_wake(flow));
+            flows.chain(noted).min()
+        } else {
+            noted
+        };
+        next.filter(|&at| at < Timestamp::MAX).map(|at| at.max(self.now))
     }
 
     /// Lets everything happen that happens up to `until`, that moment included.
     pub fn run_until(&mut self, until: Timestamp) {
+        if self.changed {
+            for flow in 0..self.flows.len() {
+                self.note_flow(flow);
+            }
+            self.changed = false;
+        }
         while let Some(at) = self.next_event().filter(|&at| at <= until) {
             self.now = at;
             self.step();
@@ -50,41 +175,101 @@ impl<F: Flow> Network<F> {
         self.now = self.now.max(until);
     }
 
+    fn flow_wake(&self, flow: usize) -> Timestamp {
+        let timeout = self.flows[flow].poll_timeout().unwrap_or(Timestamp::MAX);
+        self.delayed[flow].front().map_or(timeout, |&(at, _)| timeout.min(at))
+    }
+
+    fn note_flow(&mut self, flow: usize) {
+        let wake = self.flow_wake(flow);
+        self.wakes[self.links.len() + flow] = wake;
+    }
+
+    fn note_link(&mut self, link: usize) {
+        self.wakes[link] = self.links[link].poll_timeout().unwrap_or(Timestamp::MAX);
+    }
+
     fn step(&mut self) {
         let now = self.now;
-        for direction in [Direction::Forward, Direction::Reverse] {
-            while let Some(delivered) = self.link(direction).poll(now) {
-                let Transit { flow, packet } = delivered.packet;
-                let arrived = Arrived {
-                    direction,
-                    at: delivered.at,
-                    size: delivered.size,
-                    queueing_delay: delivered.queueing_delay,
-                    packet,
-                };
-                self.flows[flow].handle_packet(now, arrived);
-                self.transmit(flow);
+        for link in 0..self.links.len() {
+            if self.wakes[link] <= now {
+                while let Some(delivered) = self.links[link].poll(now) {
+                    self.pass_on(delivered);
+                }
+                self.note_link(link);
             }
         }
         for flow in 0..self.flows.len() {
+            if self.wakes[self.links.len() + flow] > now {
+                continue;
+            }
+            while self.delayed[flow].front().is_some_and(|&(at, _)| at <= now) {
+                if let Some((_, arrived)) = self.delayed[flow].pop_front() {
+                    self.flows[flow].handle_packet(now, arrived);
+                    self.transmit(flow);
+                }
+            }
             if self.flows[flow].poll_timeout().is_some_and(|at| at <= now) {
                 self.flows[flow].handle_timeout(now);
                 self.transmit(flow);
             }
+            self.note_flow(flow);
         }
+    }
+
+    /// A packet came out of a link: onto the next one, or to its flow.
+    fn pass_on(&mut self, delivered: Delivered<Transit<F::Packet>>) {
+        let Delivered { at, size, queueing_delay, packet: mut transit, .. } = delivered;
+        let flow = transit.flow as usize;
+        transit.queued_before += queueing_delay;
+        transit.hop += 1;
+        let route = &self.routes[flow];
+        if let Some(&next) = route.links(transit.direction).get(usize::from(transit.hop)) {
+            let _ = self.links[next].send(at, size, transit);
+            self.note_link(next);
+            return;
+        }
+        let access_delay = route.access_delay;
+        self.arrive(transit, at + access_delay, size);
+    }
+
+    fn arrive(&mut self, transit: Transit<F::Packet>, at: Timestamp, size: ByteCount) {
+        let Transit { flow, direction, sent_at, queued_before, packet, .. } = transit;
+        let flow = flow as usize;
+        if let Some(meters) = &mut self.meters
+            && direction == Direction::Forward
+        {
+            meters[flow].received(at, size, at.saturating_since(sent_at), queued_before);
+        }
+        let arrived = Arrived { direction, at, size, queueing_delay: queued_before, packet };
+        if at > self.now {
+            self.delayed[flow].push_back((at, arrived));
+        } else {
+            self.flows[flow].handle_packet(self.now, arrived);
+            self.transmit(flow);
+        }
+        self.note_flow(flow);
     }
 
     fn transmit(&mut self, flow: usize) {
         let now = self.now;
         while let Some((direction, size, packet)) = self.flows[flow].poll_transmit(now) {
-            let _ = self.link(direction).send(now, size, Transit { flow, packet });
-        }
-    }
-
-    fn link(&mut self, direction: Direction) -> &mut SharedLink<F::Packet> {
-        match direction {
-            Direction::Forward => &mut self.forward,
-            Direction::Reverse => &mut self.reverse,
+            if let Some(meters) = &mut self.meters
+                && direction == Direction::Forward
+            {
+                meters[flow].sent(now, size);
+            }
+            let queued_before = Duration::ZERO;
+            let transit = Transit { flow: flow as u32, hop: 0, direction, sent_at: now, queued_before, packet };
+            let route = &self.routes[flow];
+            if let Some(&first) = route.links(direction).first() {
+                let _ = self.links[first].send(now, size, transit);
+                self.note_link(first);
+            } else {
+                // A nanosecond at least: an end that answers at once would otherwise never let time pass.
+                let at = now + route.access_delay.max(Duration::from_nanos(1));
+                self.arrive(transit, at, size);
+            }
         }
     }
 
@@ -103,34 +288,36 @@ impl<F: Flow> Network<F> {
     /// The flows, to change them from outside, as a learning agent does that sets a rate. What a flow then wants to send,
     /// it sends at its next timeout.
     pub fn flows_mut(&mut self) -> &mut [F] {
+        self.changed = true;
         &mut self.flows
     }
 
-    /// The link from the senders to the receivers.
+    /// The links, in the order in which they were given; with one bottleneck, the forward and the reverse link.
     #[must_use]
-    pub fn forward(&self) -> &SharedLink<F::Packet> {
-        &self.forward
+    pub fn links(&self) -> &[SharedLink<F::Packet>] {
+        &self.links
     }
 
-    /// The link from the receivers to the senders.
+    /// What each flow sent and got since [`Network::metered`]; empty without it. What an access delay still holds counts
+    /// as got.
     #[must_use]
-    pub fn reverse(&self) -> &SharedLink<F::Packet> {
-        &self.reverse
+    pub fn meters(&self) -> &[FlowMeter] {
+        self.meters.as_deref().unwrap_or_default()
     }
 
     /// Flows and links as they are now, to be taken apart.
     #[must_use]
-    pub fn into_parts(self) -> (Vec<F>, SharedLink<F::Packet>, SharedLink<F::Packet>) {
-        (self.flows, self.forward, self.reverse)
+    pub fn into_parts(self) -> (Vec<F>, Vec<SharedLink<F::Packet>>) {
+        (self.flows, self.links)
     }
 
-    /// Bytes that the forward link could have carried between two moments.
+    /// Bytes that the first link, in a network of one bottleneck the forward one, could have carried between two
+    /// moments.
     #[must_use]
     pub fn capacity_between(&self, from: Timestamp, to: Timestamp) -> ByteCount {
-        self.forward.capacity_between(from, to)
+        self.links.first().map_or(ByteCount::ZERO, |link| link.capacity_between(from, to))
     }
 }
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -199,5 +386,56 @@ mod tests {
         assert_eq!(network.flows()[0].echoed[0].1, Timestamp::from_millis(12));
         assert_eq!(network.flows()[1].echoed[0].1, Timestamp::from_millis(13));
         assert_eq!(network.next_event(), None);
+    }
+
+    fn one_way(kbps: u64, milliseconds: u64) -> Link<Transit<u64>> {
+        let delay = Duration::from_millis(milliseconds);
+        Link::new(LinkConfig { delay, ..LinkConfig::new(Trace::constant(Bitrate::from_kbps(kbps))) }, 1).unwrap()
+    }
+
+    fn echo(packets: u64) -> Echo {
+        let interval = Duration::from_millis(100);
+        Echo { next: Timestamp::ZERO, interval, outbox: Vec::new(), sent: 10 - packets, echoed: Vec::new() }
+    }
+
+    #[test]
+    fn links_in_a_row_are_passed_in_order_and_an_access_delay_is_added_each_way() {
+        let route = Route { forward: vec![0, 1], reverse: vec![2], access_delay: Duration::from_millis(7) };
+        let links = vec![one_way(10_000, 5), one_way(5_000, 1), one_way(10_000, 2)];
+        let mut network = Network::with_routes(vec![echo(1)], vec![route], links).unwrap().metered();
+        network.run_until(Timestamp::from_millis(1_000));
+        // There 1 + 5, 2 + 1 and 7 ms; back 1 + 2 and 7.
+        assert_eq!(network.flows()[0].echoed, [(9, Timestamp::from_millis(26))]);
+        assert_eq!(network.meters()[0].one_way_delays_ms(), [16.0]);
+        assert_eq!(network.meters()[0].received_packets(), 1);
+    }
+
+    #[test]
+    fn flows_in_both_directions_share_each_link_with_the_others_answers() {
+        let away = Route::single_bottleneck();
+        let home = Route { forward: vec![1], reverse: vec![0], access_delay: Duration::ZERO };
+        let links = vec![one_way(10_000, 5), one_way(10_000, 5)];
+        let mut network = Network::with_routes(vec![echo(10), echo(10)], vec![away, home], links).unwrap();
+        network.run_until(Timestamp::from_millis(2_000));
+        for link in network.links() {
+            assert_eq!(link.statistics().delivered.packets, 20);
+        }
+        assert_eq!(network.flows()[0].echoed[0].1, Timestamp::from_millis(12));
+    }
+
+    #[test]
+    fn a_flow_without_links_still_takes_time() {
+        let route = Route { forward: Vec::new(), reverse: Vec::new(), access_delay: Duration::ZERO };
+        let mut network = Network::with_routes(vec![echo(3)], vec![route], Vec::new()).unwrap();
+        network.run_until(Timestamp::from_millis(1_000));
+        assert_eq!(network.flows()[0].echoed.len(), 3);
+    }
+
+    #[test]
+    fn a_route_over_a_link_that_is_not_there_is_refused() {
+        let route = Route { forward: vec![0, 2], ..Route::single_bottleneck() };
+        let links = vec![one_way(1, 1), one_way(1, 1)];
+        let error = Network::with_routes(vec![echo(1)], vec![route], links).err().unwrap();
+        assert_eq!(error, TopologyError::Link { flow: 0, link: 2, links: 2 });
     }
 }

@@ -1,0 +1,120 @@
+//! What one flow sends and gets, as the network sees it, whatever kind of flow it is.
+
+use std::time::Duration;
+
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+/// The time over which sizes are summed up.
+pub const METER_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Nothing later than this many intervals is recorded: 24 hours.
+const MOST_INTERVALS: usize = 864_000;
+
+/// The most delays that are kept: more than an hour at 10,000 packets a second.
+const MOST_DELAYS: usize = 1 << 26;
+
+/// Sizes over time and the delay of every packet, of the way from the sender to the receiver.
+#[derive(Debug, Clone, Default)]
+pub struct FlowMeter {
+    sent: Vec<ByteCount>,
+    received: Vec<ByteCount>,
+    sent_packets: u64,
+    received_packets: u64,
+    /// One-way and queueing delay of each packet, microseconds.
+    delays: Vec<(u32, u32)>,
+}
+
+fn add(bins: &mut Vec<ByteCount>, at: Timestamp, size: ByteCount) {
+    let index = (u128::from(at.as_nanos()) / METER_INTERVAL.as_nanos()) as usize;
+    if index >= MOST_INTERVALS {
+        return;
+    }
+    if index >= bins.len() {
+        bins.resize(index + 1, ByteCount::ZERO);
+    }
+    bins[index] += size;
+}
+
+fn between(bins: &[ByteCount], from: Timestamp, to: Timestamp) -> ByteCount {
+    let index = |at: Timestamp| (u128::from(at.as_nanos()) / METER_INTERVAL.as_nanos()) as usize;
+    let (from, to) = (index(from).min(bins.len()), index(to).min(bins.len()));
+    bins.get(from..to).unwrap_or_default().iter().copied().sum()
+}
+
+fn microseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
+}
+
+impl FlowMeter {
+    pub(crate) fn sent(&mut self, at: Timestamp, size: ByteCount) {
+        add(&mut self.sent, at, size);
+        self.sent_packets += 1;
+    }
+
+    pub(crate) fn received(&mut self, at: Timestamp, size: ByteCount, one_way: Duration, queueing: Duration) {
+        add(&mut self.received, at, size);
+        self.received_packets += 1;
+        if self.delays.len() < MOST_DELAYS {
+            self.delays.push((microseconds(one_way), microseconds(queueing)));
+        }
+    }
+
+    /// Bytes sent, headers included, from the interval of `from` up to that of `to`, exclusive.
+    #[must_use]
+    pub fn sent_between(&self, from: Timestamp, to: Timestamp) -> ByteCount {
+        between(&self.sent, from, to)
+    }
+
+    /// Bytes that arrived in that time.
+    #[must_use]
+    pub fn received_between(&self, from: Timestamp, to: Timestamp) -> ByteCount {
+        between(&self.received, from, to)
+    }
+
+    /// The rate at which packets were sent in each [`METER_INTERVAL`] of the first `length`.
+    #[must_use]
+    pub fn sent_rates(&self, length: Duration) -> Vec<Bitrate> {
+        Self::rates(&self.sent, length)
+    }
+
+    /// The rate at which packets arrived in each [`METER_INTERVAL`] of the first `length`.
+    #[must_use]
+    pub fn received_rates(&self, length: Duration) -> Vec<Bitrate> {
+        Self::rates(&self.received, length)
+    }
+
+    fn rates(bins: &[ByteCount], length: Duration) -> Vec<Bitrate> {
+        let count = ((length.as_nanos() / METER_INTERVAL.as_nanos()) as usize).min(MOST_INTERVALS);
+        (0..count).map(|index| Bitrate::mean(bins.get(index).copied().unwrap_or_default(), METER_INTERVAL)).collect()
+    }
+
+    /// Packets sent.
+    #[must_use]
+    pub fn sent_packets(&self) -> u64 {
+        self.sent_packets
+    }
+
+    /// Packets that arrived.
+    #[must_use]
+    pub fn received_packets(&self) -> u64 {
+        self.received_packets
+    }
+
+    /// The one-way delays of all packets that arrived, milliseconds, in ascending order.
+    #[must_use]
+    pub fn one_way_delays_ms(&self) -> Vec<f64> {
+        sorted(self.delays.iter().map(|&(one_way, _)| one_way))
+    }
+
+    /// The times that they waited in queues, all links together, milliseconds, in ascending order.
+    #[must_use]
+    pub fn queueing_delays_ms(&self) -> Vec<f64> {
+        sorted(self.delays.iter().map(|&(_, queueing)| queueing))
+    }
+}
+
+fn sorted(microseconds: impl Iterator<Item = u32>) -> Vec<f64> {
+    let mut values: Vec<u32> = microseconds.collect();
+    values.sort_unstable();
+    values.into_iter().map(|value| f64::from(value) * 1e-3).collect()
+}
