@@ -2,6 +2,8 @@
 //! and its scores. Clock-free: the simulator and the live driver run the same objects.
 #![forbid(unsafe_code)]
 
+mod codec_model;
+mod codec_model_fit;
 mod encoder;
 mod functional;
 mod receiving;
@@ -11,6 +13,7 @@ mod scores;
 mod sending;
 mod size_curve;
 
+pub use codec_model::{ClipCurves, ClipModel, CodecModel, CodecModelError, ModelPoint, ModelledEncoder, ModelledFrame};
 pub use encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use functional::{FunctionalEncoder, MenuMode};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};

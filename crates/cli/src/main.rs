@@ -48,6 +48,8 @@ enum Command {
     Bench(commands::bench::BenchArguments),
     /// List the controllers that calls can run with.
     Controllers,
+    /// Fit or show the model of the codec that stands in for it where no pixels are wanted.
+    Model(commands::model::ModelArguments),
     /// Describe a capacity trace, or convert it to another format.
     Trace(commands::trace::TraceArguments),
 }
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
             commands::controllers();
             Ok(())
         }
+        Command::Model(arguments) => commands::model::run(&arguments),
         Command::Trace(arguments) => commands::trace::run(&arguments),
     };
     match result {

@@ -31,7 +31,7 @@ mod parse;
 mod profile;
 mod quantity;
 mod queue;
-mod random;
+pub mod random;
 mod service;
 mod spec;
 mod statistics;

@@ -33,18 +33,21 @@ pub(crate) fn generator(seed: u64, purpose: Purpose) -> Pcg64 {
 }
 
 /// True with probability `share`. Takes one draw whatever the share.
-pub(crate) fn happens(generator: &mut Pcg64, share: f64) -> bool {
+#[must_use]
+pub fn happens(generator: &mut Pcg64, share: f64) -> bool {
     generator.random::<f64>() < share
 }
 
 /// Exponential with mean 1, at most 36.8.
-pub(crate) fn exponential(generator: &mut Pcg64) -> f64 {
+#[must_use]
+pub fn exponential(generator: &mut Pcg64) -> f64 {
     // 1 - u lies in (0, 1], so that the logarithm is finite.
     -libm::log(1.0 - generator.random::<f64>())
 }
 
 /// Normal with mean 0 and deviation 1 (Box and Muller 1958, the cosine half).
-pub(crate) fn normal(generator: &mut Pcg64) -> f64 {
+#[must_use]
+pub fn normal(generator: &mut Pcg64) -> f64 {
     let radius = libm::sqrt(2.0 * exponential(generator));
     radius * libm::cos(std::f64::consts::TAU * generator.random::<f64>())
 }

@@ -4,6 +4,7 @@
 
 mod flow;
 mod meter;
+pub mod modelled;
 mod network;
 mod simulation;
 

@@ -22,12 +22,12 @@ impl RoundTripTime {
     }
 
     /// The first sample.
-    pub(crate) fn first(sample: Duration) -> Self {
+    pub fn first(sample: Duration) -> Self {
         Self::assumed(sample)
     }
 
     /// A further sample (RFC 9002, section 5.3).
-    pub(crate) fn update(&mut self, sample: Duration) {
+    pub fn update(&mut self, sample: Duration) {
         self.latest = sample;
         self.minimum = self.minimum.min(sample);
         self.variation = (self.variation * 3 + self.smoothed.abs_diff(sample)) / 4;

@@ -5,6 +5,7 @@ pub mod call;
 pub mod codec;
 pub mod compare;
 pub mod live;
+pub mod model;
 pub mod output;
 pub mod simulate;
 pub mod trace;

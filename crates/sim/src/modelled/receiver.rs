@@ -1,0 +1,215 @@
+//! The receiving end of a modelled call.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockstep_control::Estimator;
+use lockstep_transport::Arrival;
+use lockstep_units::{ByteCount, Timestamp};
+
+use super::FeedbackInterval;
+use super::packet::{FeedbackReport, MediaFragment};
+use super::window::WindowStatistics;
+
+/// Over how many frames fragments may come in any order; the real transport's window (`ReceiverConfig::window`) is
+/// smaller, for its frames take memory.
+const WINDOW: usize = 256;
+/// Most arrivals that a report lists.
+const MOST_LISTED: usize = 4_096;
+
+/// A frame at the receiver.
+#[derive(Debug, Clone, Copy, Default)]
+struct Frame {
+    arrived: u16,
+    fragments: u16,
+    source: Option<u32>,
+    decoded: bool,
+    /// Which of the first 64 fragments came; a frame of more than that is counted without looking at duplicates.
+    seen: u64,
+}
+
+/// The fragment with the highest sequence number.
+#[derive(Debug, Clone, Copy)]
+struct Highest {
+    sequence: u64,
+    idle: Duration,
+    arrived_at: Timestamp,
+}
+
+/// A frame was shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) frame: u32,
+    pub(crate) completed_at: Timestamp,
+    pub(crate) displayed_at: Timestamp,
+}
+
+pub(crate) struct ModelledReceiver {
+    estimator: Box<dyn Estimator>,
+    feedback: FeedbackInterval,
+    decode_time: Duration,
+    frames: VecDeque<Frame>,
+    /// Number of the first of `frames`.
+    first: u32,
+    newest_decoded: Option<u32>,
+    decoder_free_at: Timestamp,
+    highest: Option<Highest>,
+    received: u64,
+    /// What came since the last report, and what that one listed.
+    fresh: Vec<(u64, Timestamp)>,
+    listed: Vec<(u64, Timestamp)>,
+    reports: u64,
+    due: Option<Timestamp>,
+    window: WindowStatistics,
+    pub(crate) shown: VecDeque<Shown>,
+}
+
+impl ModelledReceiver {
+    pub(crate) fn new(estimator: Box<dyn Estimator>, feedback: FeedbackInterval, decode_time: Duration) -> Self {
+        Self {
+            estimator,
+            feedback,
+            decode_time,
+            frames: VecDeque::new(),
+            first: 0,
+            newest_decoded: None,
+            decoder_free_at: Timestamp::ZERO,
+            highest: None,
+            received: 0,
+            fresh: Vec::new(),
+            listed: Vec::new(),
+            reports: 0,
+            due: None,
+            window: WindowStatistics::default(),
+            shown: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn handle_media(&mut self, now: Timestamp, media: MediaFragment, size: ByteCount, queueing: Duration) {
+        // A report is due after the first fragment, and from then on at its interval, whatever comes.
+        match self.feedback {
+            FeedbackInterval::EveryFragment => self.due = Some(now),
+            FeedbackInterval::Every(interval) => self.due = self.due.or(Some(now + interval)),
+        }
+        self.received += 1;
+        let before = self.highest;
+        let ahead = before.is_none_or(|highest| media.sequence > highest.sequence);
+        let grace = match before {
+            Some(highest) if ahead => media.idle.saturating_sub(highest.idle),
+            _ => Duration::ZERO,
+        };
+        if ahead {
+            self.window.on_gap(media.sequence - before.map_or(0, |highest| highest.sequence + 1));
+            self.highest = Some(Highest { sequence: media.sequence, idle: media.idle, arrived_at: now });
+        } else {
+            self.window.on_late();
+        }
+        self.fresh.push((media.sequence, now));
+        let datagram = size.saturating_sub(ByteCount::new(28));
+        self.window.on_arrival(now, size, now.saturating_since(media.sent_at), queueing);
+        self.estimator.on_arrival(&Arrival {
+            arrived_at: now,
+            sent_at: media.sent_at,
+            size: datagram,
+            sequence: media.sequence,
+            frame: media.frame,
+            fragment: media.fragment,
+            grace,
+        });
+        self.collect(now, &media);
+    }
+
+    /// Puts the fragment to its frame; decodes what has become complete.
+    fn collect(&mut self, now: Timestamp, media: &MediaFragment) {
+        let Some(index) = media.frame.checked_sub(self.first) else { return };
+        let index = index as usize;
+        if index >= self.frames.len() {
+            self.frames.resize(index + 1, Frame::default());
+        }
+        let frame = &mut self.frames[index];
+        let bit = 1u64.checked_shl(u32::from(media.fragment)).unwrap_or(0);
+        if frame.decoded || frame.seen & bit != 0 {
+            return; // a copy
+        }
+        frame.seen |= bit;
+        frame.arrived += 1;
+        frame.fragments = media.fragments;
+        frame.source = media.source;
+        if frame.arrived == frame.fragments {
+            self.decode_from(now, index);
+        }
+        while self.frames.len() > WINDOW {
+            self.frames.pop_front();
+            self.first += 1;
+        }
+    }
+
+    fn is_decoded(&self, frame: u32) -> bool {
+        match frame.checked_sub(self.first) {
+            Some(index) => self.frames.get(index as usize).is_some_and(|frame| frame.decoded),
+            // What has left the window was decoded, or nothing is coded from it any more.
+            None => true,
+        }
+    }
+
+    /// Decodes frame `index` if it can be, and all that waited for it.
+    fn decode_from(&mut self, now: Timestamp, index: usize) {
+        for at in index..self.frames.len() {
+            let frame = self.frames[at];
+            let complete = frame.fragments > 0 && frame.arrived == frame.fragments && !frame.decoded;
+            if !complete || !frame.source.is_none_or(|source| self.is_decoded(source)) {
+                if at == index {
+                    return;
+                }
+                continue;
+            }
+            self.frames[at].decoded = true;
+            let number = self.first + at as u32;
+            let displayed_at = self.decoder_free_at.max(now) + self.decode_time;
+            self.decoder_free_at = displayed_at;
+            if self.newest_decoded.is_none_or(|newest| number > newest) {
+                self.newest_decoded = Some(number);
+                self.shown.push_back(Shown { frame: number, completed_at: now, displayed_at });
+            }
+        }
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
+        self.due
+    }
+
+    /// The report that is due, if one is.
+    pub(crate) fn poll_feedback(&mut self, now: Timestamp) -> Option<FeedbackReport> {
+        if self.due.is_none_or(|due| due > now) {
+            return None;
+        }
+        self.due = match self.feedback {
+            FeedbackInterval::EveryFragment => None,
+            FeedbackInterval::Every(interval) => Some(now + interval),
+        };
+        let mut arrivals = std::mem::take(&mut self.listed);
+        let skip = arrivals.len().saturating_sub(MOST_LISTED / 2);
+        arrivals.drain(..skip);
+        arrivals.extend_from_slice(&self.fresh);
+        std::mem::swap(&mut self.listed, &mut self.fresh);
+        self.fresh.clear();
+        self.reports += 1;
+        Some(FeedbackReport {
+            number: self.reports,
+            arrivals,
+            highest: self.highest.map_or(0, |highest| highest.sequence),
+            hold: self.highest.map_or(Duration::ZERO, |highest| now.saturating_since(highest.arrived_at)),
+            received: self.received,
+            decoded: self.newest_decoded,
+            estimate: self.estimator.estimate(now),
+        })
+    }
+
+    pub(crate) fn take_window(&mut self) -> WindowStatistics {
+        self.window.take()
+    }
+
+    pub(crate) fn estimator_mut(&mut self) -> &mut dyn Estimator {
+        &mut *self.estimator
+    }
+}

@@ -1,0 +1,314 @@
+//! The sending end of a modelled call: the decisions of `lockstep_call::SendingEnd`, without pixels and bytes.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockstep_call::{FrameRecord, ModelledEncoder, ModelledFrame, Outcome};
+use lockstep_control::{Allowance, Controller, InFlight, LossRate};
+use lockstep_transport::Feedback;
+use lockstep_units::{ByteCount, Timestamp};
+
+use super::packet::{FRAGMENT_HEADERS, FeedbackReport, MediaFragment};
+use super::sent::SentFragments;
+use super::{ModelledCodec, ModelledSetting};
+
+/// After so many pictures that no frame fitted, one is sent all the same (`lockstep_call::SendingEnd` does the same).
+const MOST_SKIPS: u32 = 3;
+/// Most frames that wait for the pacer.
+const MOST_QUEUED: usize = 256;
+
+/// A frame that waits for the pacer.
+#[derive(Debug, Clone, Copy)]
+struct QueuedFrame {
+    frame: u32,
+    source: Option<u32>,
+    left: ByteCount,
+    next: u16,
+    fragments: u16,
+    queued_at: Timestamp,
+}
+
+/// A picture that is being coded.
+#[derive(Debug, Clone, Copy)]
+struct Coding {
+    capture: u64,
+    ready_at: Timestamp,
+}
+
+pub(crate) struct ModelledSender {
+    controller: Box<dyn Controller>,
+    encoder: ModelledEncoder,
+    codec: ModelledCodec,
+    payload: ByteCount,
+    frame_interval: Duration,
+    encode_time: Duration,
+    start: Timestamp,
+    stop: Timestamp,
+    captures: u64,
+    coding: Option<Coding>,
+    frames: u32,
+    skips: u32,
+    queue: VecDeque<QueuedFrame>,
+    queued: ByteCount,
+    queued_fragments: u64,
+    pacer_free_at: Timestamp,
+    transmitted_at: Option<Timestamp>,
+    idle: Duration,
+    pub(crate) sent: SentFragments,
+    loss_rate: LossRate,
+    /// The newest frame that the receiver is known to have decoded.
+    held: Option<u32>,
+    /// The oldest frame of the present chain: a loss of an older one no longer matters.
+    chain_from: u32,
+    chain_broken: bool,
+    last_fragments: u64,
+    feedback: Feedback,
+    recording: bool,
+    records: Vec<FrameRecord>,
+    /// Capture of each frame, to find its record.
+    captures_by_frame: Vec<u64>,
+}
+
+impl ModelledSender {
+    pub(crate) fn new(setting: &ModelledSetting, controller: Box<dyn Controller>, encoder: ModelledEncoder) -> Self {
+        Self {
+            controller,
+            encoder,
+            codec: setting.codec,
+            payload: setting.payload,
+            frame_interval: setting.frame_interval,
+            encode_time: setting.encode_time,
+            start: setting.start,
+            stop: setting.stop,
+            captures: 0,
+            coding: None,
+            frames: 0,
+            skips: 0,
+            queue: VecDeque::new(),
+            queued: ByteCount::ZERO,
+            queued_fragments: 0,
+            pacer_free_at: Timestamp::ZERO,
+            transmitted_at: None,
+            idle: Duration::ZERO,
+            sent: SentFragments::new(),
+            loss_rate: LossRate::default(),
+            held: None,
+            chain_from: 0,
+            chain_broken: false,
+            last_fragments: 1,
+            feedback: Feedback {
+                acknowledged: Vec::new(),
+                estimate: lockstep_transport::Estimate::default(),
+                round_trip_time: None,
+                highest_sequence: 0,
+                received: 0,
+            },
+            recording: setting.recording,
+            records: Vec::new(),
+            captures_by_frame: Vec::new(),
+        }
+    }
+
+    fn next_capture(&self) -> Option<Timestamp> {
+        let at = self.start + Duration::from_nanos(self.frame_interval.as_nanos() as u64 * self.captures);
+        (at < self.stop).then_some(at)
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
+        let pacer = (!self.queue.is_empty()).then_some(self.pacer_free_at);
+        let ready = self.coding.map(|coding| coding.ready_at);
+        [self.next_capture(), ready, pacer, self.sent.poll_timeout()].into_iter().flatten().min()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Timestamp) {
+        if self.sent.poll_timeout().is_some_and(|at| at <= now) {
+            self.detect(now);
+        }
+        if let Some(coding) = self.coding.take_if(|coding| coding.ready_at <= now) {
+            self.decide(now, coding.capture);
+        }
+        if self.next_capture().is_some_and(|at| at <= now) {
+            let capture = self.captures;
+            self.captures += 1;
+            self.encoder.next_picture();
+            if self.recording {
+                self.records.push(FrameRecord::captured(capture, now));
+            }
+            match self.coding {
+                // Real encoders are quicker than the source; a slower one loses the picture.
+                Some(_) => self.record(capture, |record| record.outcome = Outcome::SkippedBusy),
+                None => {
+                    self.coding = Some(Coding { capture, ready_at: now + self.encode_time });
+                    self.record(capture, |record| record.encode_started_at = Some(now));
+                }
+            }
+        }
+    }
+
+    fn in_flight(&self) -> InFlight {
+        let (fragments, bytes) = self.sent.in_flight();
+        InFlight { fragments: fragments + self.queued_fragments, bytes: bytes + self.queued, queued: self.queued }
+    }
+
+    pub(crate) fn allowance(&self, now: Timestamp) -> Allowance {
+        self.controller.allowance(now, self.in_flight())
+    }
+
+    /// The picture is coded: sends it, or not.
+    fn decide(&mut self, now: Timestamp, capture: u64) {
+        let allowance = self.allowance(now);
+        match self.codec {
+            ModelledCodec::Functional => self.decide_functional(now, capture, allowance),
+        }
+    }
+
+    fn decide_functional(&mut self, now: Timestamp, capture: u64, allowance: Allowance) {
+        let budget = self.loss_rate.most_fragments().map_or(allowance.budget, |fragments| {
+            allowance.budget.min(ByteCount::new(fragments.saturating_mul(self.payload.get())))
+        });
+        let broken = self.chain_broken || self.loss_rate.breaks_chains(self.last_fragments);
+        let source = if broken { self.held } else { self.frames.checked_sub(1) };
+        let coded = self.encoder.encode_to_fit(budget, source.is_none());
+        let fits = coded.size <= budget;
+        if !fits && self.skips < MOST_SKIPS {
+            self.skips += 1;
+            self.record(capture, |record| {
+                record.budget = Some(budget);
+                record.outcome = Outcome::SkippedOverBudget;
+            });
+            return;
+        }
+        let recovery = broken && source.is_some();
+        if self.chain_broken {
+            self.chain_broken = false;
+            self.chain_from = self.frames;
+        }
+        self.send(now, capture, coded, source, budget, recovery);
+    }
+
+    fn send(
+        &mut self,
+        now: Timestamp,
+        capture: u64,
+        coded: ModelledFrame,
+        source: Option<u32>,
+        budget: ByteCount,
+        recovery: bool,
+    ) {
+        if self.queue.len() >= MOST_QUEUED {
+            self.record(capture, |record| record.outcome = Outcome::SkippedOverBudget);
+            return;
+        }
+        let fragments = u16::try_from(coded.size.get().div_ceil(self.payload.get()).max(1)).unwrap_or(u16::MAX);
+        let frame = self.frames;
+        self.frames += 1;
+        self.skips = 0;
+        self.last_fragments = u64::from(fragments);
+        if self.queue.is_empty() {
+            self.pacer_free_at = self.pacer_free_at.max(now);
+        }
+        self.queue.push_back(QueuedFrame { frame, source, left: coded.size, next: 0, fragments, queued_at: now });
+        self.queued += coded.size;
+        self.queued_fragments += u64::from(fragments);
+        if self.recording {
+            self.captures_by_frame.push(capture);
+        }
+        self.record(capture, |record| {
+            record.outcome = Outcome::Sent;
+            record.frame = Some(frame);
+            record.key_frame = source.is_none();
+            record.recovery = recovery;
+            record.quantizer = Some(coded.quantizer);
+            record.budget = Some(budget);
+            record.size = Some(coded.size);
+            record.fragments = Some(fragments);
+            record.sent_at = Some(now);
+            record.ssim = Some(coded.ssim);
+        });
+    }
+
+    pub(crate) fn poll_transmit(&mut self, now: Timestamp) -> Option<(ByteCount, MediaFragment)> {
+        if self.pacer_free_at > now {
+            return None;
+        }
+        let queued = self.queue.front_mut()?;
+        if let Some(last) = self.transmitted_at
+            && queued.queued_at.max(self.pacer_free_at) > last
+        {
+            self.idle += now.saturating_since(last);
+        }
+        let payload = queued.left.min(self.payload);
+        queued.left -= payload;
+        let media = MediaFragment {
+            sequence: self.sent.next_sequence(),
+            sent_at: now,
+            idle: self.idle,
+            frame: queued.frame,
+            source: queued.source,
+            fragment: queued.next,
+            fragments: queued.fragments,
+        };
+        queued.next += 1;
+        if queued.next == queued.fragments {
+            self.queue.pop_front();
+        }
+        self.queued -= payload;
+        self.queued_fragments -= 1;
+        self.transmitted_at = Some(now);
+        let size = payload + ByteCount::new(FRAGMENT_HEADERS);
+        let datagram = size.saturating_sub(ByteCount::new(28));
+        self.sent.transmitted(now, media.frame, media.fragment, datagram);
+        self.controller.on_transmit(now, datagram);
+        self.pacer_free_at = self.pacer_free_at.max(now) + self.allowance(now).pacing_interval;
+        Some((size, media))
+    }
+
+    pub(crate) fn handle_feedback(&mut self, now: Timestamp, report: &FeedbackReport) {
+        let (sample, newer) = self.sent.report(now, report);
+        self.loss_rate.on_acknowledged(self.sent.acknowledged.len());
+        self.loss_rate.on_found(self.sent.found);
+        self.held = self.held.max(report.decoded);
+        if newer {
+            self.feedback.estimate = report.estimate;
+            self.feedback.highest_sequence = report.highest;
+            self.feedback.received = report.received;
+        }
+        self.feedback.round_trip_time = sample;
+        std::mem::swap(&mut self.feedback.acknowledged, &mut self.sent.acknowledged);
+        self.controller.on_feedback(now, &self.feedback);
+        self.detect(now);
+    }
+
+    fn detect(&mut self, now: Timestamp) {
+        self.sent.detect(now);
+        let lost = &self.sent.lost;
+        if lost.is_empty() {
+            return;
+        }
+        self.loss_rate.on_lost(lost.len());
+        // What the receiver has decoded all the same was lost on the way back.
+        let matters = |frame: u32| frame >= self.chain_from && self.held.is_none_or(|held| frame > held);
+        self.chain_broken |= lost.iter().any(|fragment| matters(fragment.frame));
+        self.controller.on_loss(now, lost);
+    }
+
+    fn record(&mut self, capture: u64, change: impl FnOnce(&mut FrameRecord)) {
+        if let Some(record) = self.records.get_mut(capture as usize) {
+            change(record);
+        }
+    }
+
+    /// The record of frame `frame`, if records are kept.
+    pub(crate) fn record_of(&mut self, frame: u32) -> Option<&mut FrameRecord> {
+        let capture = *self.captures_by_frame.get(frame as usize)?;
+        self.records.get_mut(capture as usize)
+    }
+
+    pub(crate) fn records(&self) -> &[FrameRecord] {
+        &self.records
+    }
+
+    pub(crate) fn controller_mut(&mut self) -> &mut dyn Controller {
+        &mut *self.controller
+    }
+}

@@ -1,0 +1,81 @@
+//! What a receiver saw within a window of time: what learning agents observe.
+
+use std::time::Duration;
+
+use lockstep_units::{ByteCount, Timestamp};
+
+/// Counts since the last [`WindowStatistics::take`].
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct WindowStatistics {
+    /// Bytes that arrived, headers of UDP and IPv4 included.
+    pub received: ByteCount,
+    /// Packets that arrived.
+    pub packets: u64,
+    /// Packets that did not arrive before one that was sent later. One that comes late is taken off again.
+    pub lost: u64,
+    /// Sum of one-way delays, seconds.
+    pub delay_seconds: f64,
+    /// The largest one-way delay, seconds.
+    pub largest_delay_seconds: f64,
+    /// Sum of the time spent in queues, seconds. No real receiver knows it; for logs and scores.
+    pub queueing_seconds: f64,
+    /// Sum of the absolute differences of one-way delay between one packet and the next, seconds.
+    pub jitter_seconds: f64,
+    /// Time from the first to the last arrival, seconds.
+    pub span_seconds: f64,
+    /// The smallest one-way delay of the call so far, seconds; zero before the first arrival.
+    pub smallest_delay_seconds: f64,
+    first: Option<Timestamp>,
+    last_delay: Option<f64>,
+}
+
+impl WindowStatistics {
+    pub(crate) fn on_gap(&mut self, packets: u64) {
+        self.lost += packets;
+    }
+
+    pub(crate) fn on_late(&mut self) {
+        self.lost = self.lost.saturating_sub(1);
+    }
+
+    pub(crate) fn on_arrival(&mut self, now: Timestamp, size: ByteCount, delay: Duration, queueing: Duration) {
+        let delay = delay.as_secs_f64();
+        if self.smallest_delay_seconds == 0.0 || delay < self.smallest_delay_seconds {
+            self.smallest_delay_seconds = delay;
+        }
+        self.received += size;
+        self.packets += 1;
+        self.delay_seconds += delay;
+        self.largest_delay_seconds = self.largest_delay_seconds.max(delay);
+        self.queueing_seconds += queueing.as_secs_f64();
+        if let Some(last) = self.last_delay.replace(delay) {
+            self.jitter_seconds += (delay - last).abs();
+        }
+        let first = *self.first.get_or_insert(now);
+        self.span_seconds = now.saturating_since(first).as_secs_f64();
+    }
+
+    /// The counts so far; counting begins anew. The smallest delay of the call stays.
+    pub(crate) fn take(&mut self) -> Self {
+        let taken = *self;
+        *self = Self {
+            smallest_delay_seconds: taken.smallest_delay_seconds,
+            last_delay: taken.last_delay,
+            ..Self::default()
+        };
+        taken
+    }
+
+    /// Mean one-way delay; none if nothing arrived.
+    #[must_use]
+    pub fn mean_delay(&self) -> Option<f64> {
+        (self.packets > 0).then(|| self.delay_seconds / self.packets as f64)
+    }
+
+    /// Share of packets lost, 0-1.
+    #[must_use]
+    pub fn loss_share(&self) -> f64 {
+        let sent = self.packets + self.lost;
+        if sent == 0 { 0.0 } else { self.lost as f64 / sent as f64 }
+    }
+}

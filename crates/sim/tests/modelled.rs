@@ -1,0 +1,111 @@
+//! Calls whose codec is a model, over links in virtual time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockstep_call::{ClipCurves, CodecModel, FrameRecord, ModelledEncoder, Outcome};
+use lockstep_control::{Algorithm, RateBounds, Setting};
+use lockstep_link::{Link, LinkConfig, LossConfig, QueueConfig, Trace};
+use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
+use lockstep_sim::{Network, SharedLink};
+use lockstep_units::{Bitrate, Timestamp};
+
+const LENGTH: Duration = Duration::from_secs(30);
+
+fn link<P: Clone>(trace: &str, loss: f64) -> SharedLink<P> {
+    let config = LinkConfig {
+        delay: Duration::from_millis(20),
+        queue: QueueConfig::drop_tail(256),
+        loss: LossConfig { random: loss, ..LossConfig::default() },
+        ..LinkConfig::new(Trace::from_spec(trace).unwrap())
+    };
+    Link::new(config, 5).unwrap()
+}
+
+fn call(algorithm: &str, feedback: FeedbackInterval, start: u64) -> ModelledCall {
+    let algorithm: Algorithm = algorithm.parse().unwrap();
+    let setting = ModelledSetting {
+        feedback,
+        recording: true,
+        start: Timestamp::from_millis(start),
+        stop: Timestamp::ZERO + LENGTH,
+        ..ModelledSetting::new()
+    };
+    let control =
+        Setting { payload: setting.payload, frame_interval: setting.frame_interval, bounds: RateBounds::default() };
+    let model = CodecModel::built_in().unwrap();
+    let curves = Arc::new(ClipCurves::new(&model.clips[0], 1280, 720));
+    let encoder = ModelledEncoder::new(curves, setting.frame_interval, 7);
+    ModelledCall::new(&setting, algorithm.controller(&control), algorithm.estimator(control.bounds), encoder)
+}
+
+fn run(algorithm: &str, feedback: FeedbackInterval, trace: &str, loss: f64) -> Network<ModelledCall> {
+    let calls = vec![call(algorithm, feedback, 0)];
+    let mut network = Network::new(calls, link(trace, loss), link("constant:100mbps", 0.0));
+    network.run_until(Timestamp::ZERO + LENGTH + Duration::from_secs(2));
+    network
+}
+
+fn delays_ms(records: &[FrameRecord]) -> Vec<f64> {
+    let end = Timestamp::ZERO + LENGTH + Duration::from_secs(2);
+    let mut delays: Vec<f64> = lockstep_call::video_delays(records, end).into_iter().map(|delay| delay * 1e3).collect();
+    delays.sort_by(f64::total_cmp);
+    delays
+}
+
+fn rate(network: &Network<ModelledCall>) -> f64 {
+    Bitrate::mean(network.forward().statistics().delivered.bytes, LENGTH).as_mbps()
+}
+
+#[test]
+fn salsify_fills_a_constant_link_with_little_delay() {
+    let network = run("salsify", FeedbackInterval::EveryFragment, "constant:2mbps", 0.0);
+    let delays = delays_ms(network.flows()[0].records());
+    let (median, late) = (delays[delays.len() / 2], delays[delays.len() * 95 / 100]);
+    assert!(rate(&network) > 1.6, "{} Mb/s", rate(&network));
+    assert!(median < 150.0 && late < 250.0, "{median} {late}");
+}
+
+#[test]
+fn a_fixed_rate_is_held_and_its_frames_arrive_at_once() {
+    let network = run("fixed:1mbps", FeedbackInterval::Every(Duration::from_millis(50)), "constant:4mbps", 0.0);
+    let delays = delays_ms(network.flows()[0].records());
+    assert!((rate(&network) - 1.0).abs() < 0.1, "{} Mb/s", rate(&network));
+    assert!(delays[delays.len() * 95 / 100] < 80.0, "{}", delays[delays.len() * 95 / 100]);
+}
+
+#[test]
+fn losses_are_recovered_from_states_that_the_receiver_holds() {
+    let network = run("salsify", FeedbackInterval::EveryFragment, "constant:2mbps", 0.05);
+    let records = network.flows()[0].records();
+    let recoveries = records.iter().filter(|record| record.recovery).count();
+    let keys = records.iter().filter(|record| record.key_frame).count();
+    let shown = records.iter().filter(|record| record.displayed_at.is_some()).count();
+    assert!(recoveries > 100, "{recoveries}");
+    assert!(keys <= 4, "{keys} key frames");
+    assert!(shown * 10 > records.len() * 4, "{shown} of {}", records.len());
+    assert!(delays_ms(records)[records.len() * 95 / 100] < 400.0);
+}
+
+#[test]
+fn equal_seeds_give_equal_records() {
+    let records = || {
+        let network = run("salsify", FeedbackInterval::EveryFragment, "cellular:mean=3mbps,seed=3", 0.01);
+        network.flows()[0].records().to_vec()
+    };
+    assert_eq!(records(), records());
+}
+
+#[test]
+fn two_calls_share_a_link() {
+    let calls = vec![
+        call("salsify", FeedbackInterval::EveryFragment, 0),
+        call("salsify", FeedbackInterval::EveryFragment, 5_000),
+    ];
+    let mut network = Network::new(calls, link("constant:4mbps", 0.0), link("constant:100mbps", 0.0));
+    network.run_until(Timestamp::ZERO + LENGTH);
+    for call in network.flows() {
+        let sent = call.records().iter().filter(|record| record.outcome == Outcome::Sent).count();
+        assert!(sent * 2 > call.records().len(), "{sent} of {}", call.records().len());
+    }
+}
