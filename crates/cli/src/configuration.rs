@@ -35,6 +35,10 @@ pub struct LinkArguments {
     /// Capacity from receiver to sender, in the same forms; 100 Mb/s if not given.
     #[arg(long)]
     pub reverse: Option<String>,
+    /// How the queue of each direction drops packets.
+    #[arg(long, value_enum, default_value_t = QueueArgument::Droptail)]
+    #[serde(default)]
+    pub queue: QueueArgument,
     /// Packets that the queue of each direction holds; more are dropped.
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub queue_packets: u32,
@@ -85,6 +89,19 @@ pub struct ControlArguments {
     /// What Salsify takes out of the time between two arrivals: the time in which the link idled, or nothing.
     #[arg(long, value_enum, default_value_t = GraceArgument::LinkIdle)]
     pub grace_period: GraceArgument,
+}
+
+/// How a queue drops packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueueArgument {
+    /// Those that come when it is full.
+    #[default]
+    Droptail,
+    /// From its head, ever more often, while packets wait longer than 5 ms (RFC 8289).
+    Codel,
+    /// At random, such that packets wait for about 15 ms (RFC 8033).
+    Pie,
 }
 
 /// How the candidates of a menu are coded.
@@ -224,14 +241,20 @@ impl LinkArguments {
         };
         let reverse_loss = LossConfig { random: self.reverse_loss, ..LossConfig::default() };
         let reordering = self.reorder.map(|(probability, extra_delay)| Reordering { probability, extra_delay });
+        let memory = match self.queue_bytes {
+            Some(bytes) => QueueConfig::drop_tail_bytes(ByteCount::new(bytes)),
+            None => QueueConfig::drop_tail(self.queue_packets as usize),
+        };
+        let queue = match self.queue {
+            QueueArgument::Droptail => memory,
+            QueueArgument::Codel => memory.with_codel(),
+            QueueArgument::Pie => memory.with_pie(),
+        };
         let link = |trace, loss, reordering, seed| {
             let mean = Duration::from_secs_f64(self.jitter_ms / 1e3);
             let distribution = JitterDistribution::Exponential { mean };
             let config = LinkConfig {
-                queue: match self.queue_bytes {
-                    Some(bytes) => QueueConfig::drop_tail_bytes(ByteCount::new(bytes)),
-                    None => QueueConfig::drop_tail(self.queue_packets as usize),
-                },
+                queue,
                 delay: Duration::from_secs_f64(self.delay_ms / 1e3),
                 loss,
                 reordering,

@@ -240,6 +240,9 @@ impl LinkConfig {
         let time = |field, time| if time > MAXIMUM_PERIOD { Err(ConfigError::TooLong(field)) } else { Ok(()) };
         time("trace_offset", self.trace_offset)?;
         time("delay", self.delay)?;
+        for (field, length) in self.queue.times() {
+            time(field, length)?;
+        }
         probability("duplication", self.duplication)?;
         probability("loss.random", self.loss.random)?;
         if let Some(burst) = self.loss.burst {

@@ -140,7 +140,7 @@ impl<T: Clone> Link<T> {
         Ok(Self {
             origin,
             now: origin,
-            queue: Queue::new(config.queue),
+            queue: Queue::new(config.queue, seed, origin),
             service: Service::new(config.trace.clone()),
             bottleneck: Bottleneck::Idle,
             losses: Losses::new(&config.loss, seed, origin),

@@ -1,10 +1,20 @@
-//! The queue before the bottleneck. A further discipline (CoDel, PIE) is a file with an implementation of
-//! [`QueueDiscipline`], a variant of [`QueueConfig`] and one of `Queue`.
+//! The queue before the bottleneck. A further discipline is a file with an implementation of [`QueueDiscipline`], a
+//! variant of [`QueueConfig`] and one of `Queue`.
 
-use std::collections::VecDeque;
+mod codel;
+mod drop_tail;
+mod pie;
+
+use std::time::Duration;
 
 use lockstep_units::{ByteCount, Timestamp};
 use serde::{Deserialize, Serialize};
+
+use crate::quantity::milliseconds;
+
+use codel::CoDel;
+use drop_tail::DropTail;
+use pie::Pie;
 
 /// A packet that waits.
 #[derive(Debug, Clone)]
@@ -56,6 +66,36 @@ pub enum QueueConfig {
         #[serde(default)]
         bytes: Option<ByteCount>,
     },
+    /// Drops from the head, ever more often, while packets wait longer than a target (CoDel, RFC 8289). The limits are
+    /// those of the memory behind it.
+    #[serde(rename = "codel")]
+    CoDel {
+        /// The most packets that wait.
+        #[serde(default)]
+        packets: Option<usize>,
+        /// The most bytes that wait.
+        #[serde(default)]
+        bytes: Option<ByteCount>,
+        /// The wait that is acceptable for good.
+        #[serde(default = "codel::target", rename = "target_ms", with = "milliseconds")]
+        target: Duration,
+        /// How long waits may be longer before packets are dropped: about the longest round-trip time.
+        #[serde(default = "codel::interval", rename = "interval_ms", with = "milliseconds")]
+        interval: Duration,
+    },
+    /// Drops arriving packets at random, with a probability that is controlled such that packets wait for about a
+    /// target (PIE, RFC 8033). The limits are those of the memory behind it.
+    Pie {
+        /// The most packets that wait.
+        #[serde(default)]
+        packets: Option<usize>,
+        /// The most bytes that wait.
+        #[serde(default)]
+        bytes: Option<ByteCount>,
+        /// The wait that is aimed at.
+        #[serde(default = "pie::target", rename = "target_ms", with = "milliseconds")]
+        target: Duration,
+    },
 }
 
 impl Default for QueueConfig {
@@ -78,6 +118,40 @@ impl QueueConfig {
         Self::DropTail { packets: None, bytes: Some(bytes) }
     }
 
+    /// [`QueueConfig::CoDel`] with RFC 8289's target of 5 ms and interval of 100 ms, in the memory of `self`.
+    #[must_use]
+    pub fn with_codel(self) -> Self {
+        let (packets, bytes) = self.limits();
+        Self::CoDel { packets, bytes, target: codel::target(), interval: codel::interval() }
+    }
+
+    /// [`QueueConfig::Pie`] with RFC 8033's target of 15 ms, in the memory of `self`.
+    #[must_use]
+    pub fn with_pie(self) -> Self {
+        let (packets, bytes) = self.limits();
+        Self::Pie { packets, bytes, target: pie::target() }
+    }
+
+    /// The most packets and the most bytes that wait.
+    #[must_use]
+    pub const fn limits(&self) -> (Option<usize>, Option<ByteCount>) {
+        match *self {
+            Self::DropTail { packets, bytes }
+            | Self::CoDel { packets, bytes, .. }
+            | Self::Pie { packets, bytes, .. } => (packets, bytes),
+        }
+    }
+
+    /// The times in it, by name.
+    pub(crate) fn times(&self) -> [(&'static str, Duration); 2] {
+        let (target, interval) = match *self {
+            Self::DropTail { .. } => (Duration::ZERO, Duration::ZERO),
+            Self::CoDel { target, interval, .. } => (target, interval),
+            Self::Pie { target, .. } => (target, Duration::ZERO),
+        };
+        [("queue.target", target), ("queue.interval", interval)]
+    }
+
     /// A queue that never drops, as mahimahi's is without options.
     #[must_use]
     pub const fn unlimited() -> Self {
@@ -89,23 +163,19 @@ impl QueueConfig {
 #[derive(Debug, Clone)]
 pub(crate) enum Queue<T> {
     DropTail(DropTail<T>),
+    CoDel(CoDel<T>),
+    Pie(Box<Pie<T>>),
 }
 
 impl<T> Queue<T> {
-    pub(crate) fn new(config: QueueConfig) -> Self {
+    /// An empty queue on a link of `seed` that begins at `origin`.
+    pub(crate) fn new(config: QueueConfig, seed: u64, origin: Timestamp) -> Self {
+        let (packets, bytes) = config.limits();
+        let memory = DropTail::new(packets, bytes);
         match config {
-            QueueConfig::DropTail { packets, bytes } => Self::DropTail(DropTail {
-                waiting: VecDeque::new(),
-                bytes: ByteCount::ZERO,
-                packet_limit: packets.unwrap_or(usize::MAX),
-                byte_limit: bytes.unwrap_or(ByteCount::new(u64::MAX)),
-            }),
-        }
-    }
-
-    fn discipline(&self) -> &dyn QueueDiscipline<T> {
-        match self {
-            Self::DropTail(queue) => queue,
+            QueueConfig::DropTail { .. } => Self::DropTail(memory),
+            QueueConfig::CoDel { target, interval, .. } => Self::CoDel(CoDel::new(memory, target, interval)),
+            QueueConfig::Pie { target, .. } => Self::Pie(Box::new(Pie::new(memory, target, seed, origin))),
         }
     }
 }
@@ -114,55 +184,32 @@ impl<T> QueueDiscipline<T> for Queue<T> {
     fn enqueue(&mut self, packet: Queued<T>) -> Result<(), Queued<T>> {
         match self {
             Self::DropTail(queue) => queue.enqueue(packet),
+            Self::CoDel(queue) => queue.enqueue(packet),
+            Self::Pie(queue) => queue.enqueue(packet),
         }
     }
 
     fn dequeue(&mut self, now: Timestamp, dropped: &mut dyn FnMut(Queued<T>)) -> Option<Queued<T>> {
         match self {
             Self::DropTail(queue) => queue.dequeue(now, dropped),
+            Self::CoDel(queue) => queue.dequeue(now, dropped),
+            Self::Pie(queue) => queue.dequeue(now, dropped),
         }
     }
 
     fn packets(&self) -> usize {
-        self.discipline().packets()
-    }
-
-    fn bytes(&self) -> ByteCount {
-        self.discipline().bytes()
-    }
-}
-
-/// First in, first out, up to a limit.
-#[derive(Debug, Clone)]
-pub(crate) struct DropTail<T> {
-    waiting: VecDeque<Queued<T>>,
-    bytes: ByteCount,
-    packet_limit: usize,
-    byte_limit: ByteCount,
-}
-
-impl<T> QueueDiscipline<T> for DropTail<T> {
-    fn enqueue(&mut self, packet: Queued<T>) -> Result<(), Queued<T>> {
-        let bytes = self.bytes + packet.size;
-        if self.waiting.len() >= self.packet_limit || bytes > self.byte_limit {
-            return Err(packet);
+        match self {
+            Self::DropTail(queue) => queue.packets(),
+            Self::CoDel(queue) => queue.packets(),
+            Self::Pie(queue) => queue.packets(),
         }
-        self.bytes = bytes;
-        self.waiting.push_back(packet);
-        Ok(())
-    }
-
-    fn dequeue(&mut self, _now: Timestamp, _dropped: &mut dyn FnMut(Queued<T>)) -> Option<Queued<T>> {
-        let packet = self.waiting.pop_front()?;
-        self.bytes -= packet.size;
-        Some(packet)
-    }
-
-    fn packets(&self) -> usize {
-        self.waiting.len()
     }
 
     fn bytes(&self) -> ByteCount {
-        self.bytes
+        match self {
+            Self::DropTail(queue) => queue.bytes(),
+            Self::CoDel(queue) => queue.bytes(),
+            Self::Pie(queue) => queue.bytes(),
+        }
     }
 }

@@ -21,6 +21,7 @@ pub(crate) enum Purpose {
     Duplication = 9,
     Trace = 10,
     OnOffTimes = 11,
+    QueueDrops = 12,
 }
 
 /// The generator of `seed` for `purpose`.

@@ -1,0 +1,129 @@
+//! CoDel, controlled delay (RFC 8289): a queue in which packets always wait longer than a target for a whole interval is
+//! a standing one, and loses packets from its head, at times whose distance falls with the root of their number, until
+//! they wait less.
+
+use std::time::Duration;
+
+use lockstep_units::{ByteCount, Timestamp};
+
+use crate::queue::drop_tail::DropTail;
+use crate::queue::{QueueDiscipline, Queued};
+
+/// RFC 8289, section 4.4: 5 ms, five to ten percent of the interval.
+pub(crate) fn target() -> Duration {
+    Duration::from_millis(5)
+}
+
+/// RFC 8289, section 4.3: 100 ms, which suits round-trip times of 10 ms to a second.
+pub(crate) fn interval() -> Duration {
+    Duration::from_millis(100)
+}
+
+/// A queue of no more than one packet of full size is never a standing one (RFC 8289, section 5.4, `maxpacket`).
+const LARGEST_PACKET: ByteCount = ByteCount::new(1_500);
+
+/// A new time of dropping that begins within so many intervals of the last one goes on from its rate (RFC 8289, section
+/// 5.5).
+const MEMORY_INTERVALS: u32 = 16;
+
+#[derive(Debug, Clone)]
+pub(crate) struct CoDel<T> {
+    memory: DropTail<T>,
+    target: Duration,
+    interval: Duration,
+    /// If no packet waits less until then, the queue is a standing one. None while packets wait less.
+    standing_from: Option<Timestamp>,
+    dropping: bool,
+    next_drop: Timestamp,
+    /// Packets dropped since dropping began.
+    count: u32,
+    /// [`CoDel::count`] when dropping began the last time.
+    first_count: u32,
+}
+
+impl<T> CoDel<T> {
+    pub(crate) fn new(memory: DropTail<T>, target: Duration, interval: Duration) -> Self {
+        Self {
+            memory,
+            target,
+            interval,
+            standing_from: None,
+            dropping: false,
+            next_drop: Timestamp::ZERO,
+            count: 0,
+            first_count: 0,
+        }
+    }
+
+    /// The next packet, and whether it may be dropped because the queue is a standing one.
+    fn head(&mut self, now: Timestamp) -> Option<(Queued<T>, bool)> {
+        let Some(packet) = self.memory.pop() else {
+            self.standing_from = None;
+            return None;
+        };
+        let waited = now.saturating_since(packet.sent_at);
+        if waited < self.target || self.memory.bytes() <= LARGEST_PACKET {
+            self.standing_from = None;
+            return Some((packet, false));
+        }
+        let from = *self.standing_from.get_or_insert(now + self.interval);
+        Some((packet, now >= from))
+    }
+
+    /// The control law: the interval over the root of the number of drops (RFC 8289, section 5.2).
+    fn after(&self, drop: Timestamp) -> Timestamp {
+        let nanoseconds = self.interval.as_nanos() as f64 / libm::sqrt(f64::from(self.count.max(1)));
+        drop + Duration::from_nanos((nanoseconds as u64).max(1))
+    }
+}
+
+impl<T> QueueDiscipline<T> for CoDel<T> {
+    fn enqueue(&mut self, packet: Queued<T>) -> Result<(), Queued<T>> {
+        self.memory.enqueue(packet)
+    }
+
+    fn dequeue(&mut self, now: Timestamp, dropped: &mut dyn FnMut(Queued<T>)) -> Option<Queued<T>> {
+        let Some((mut packet, mut may_drop)) = self.head(now) else {
+            self.dropping = false;
+            return None;
+        };
+        if self.dropping {
+            while may_drop && now >= self.next_drop {
+                dropped(packet);
+                self.count = self.count.saturating_add(1);
+                let Some(next) = self.head(now) else {
+                    self.dropping = false;
+                    return None;
+                };
+                (packet, may_drop) = next;
+                if may_drop {
+                    self.next_drop = self.after(self.next_drop);
+                }
+            }
+            self.dropping = may_drop;
+        } else if may_drop {
+            dropped(packet);
+            // A rate that was found a moment ago is about right again.
+            let found = self.count.saturating_sub(self.first_count);
+            let recent = now.saturating_since(self.next_drop) < self.interval * MEMORY_INTERVALS;
+            self.count = if found > 1 && recent { found } else { 1 };
+            self.first_count = self.count;
+            self.next_drop = self.after(now);
+            let Some((next, _)) = self.head(now) else {
+                self.dropping = false;
+                return None;
+            };
+            self.dropping = true;
+            packet = next;
+        }
+        Some(packet)
+    }
+
+    fn packets(&self) -> usize {
+        self.memory.packets()
+    }
+
+    fn bytes(&self) -> ByteCount {
+        self.memory.bytes()
+    }
+}

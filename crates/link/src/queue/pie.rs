@@ -1,0 +1,164 @@
+//! PIE, proportional integral controller enhanced (RFC 8033): arriving packets are dropped at random, with a probability
+//! that grows while packets wait longer than a target and while their waits grow, and falls again otherwise.
+
+use std::time::Duration;
+
+use lockstep_units::{ByteCount, Timestamp};
+use rand::Rng;
+use rand_pcg::Pcg64;
+
+use crate::queue::drop_tail::DropTail;
+use crate::queue::{QueueDiscipline, Queued};
+use crate::random::{Purpose, generator};
+
+/// RFC 8033, section 5.1 (QDELAY_REF): 15 ms.
+pub(crate) fn target() -> Duration {
+    Duration::from_millis(15)
+}
+
+/// Time between two changes of the probability (T_UPDATE): 15 ms.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(15);
+/// Share of the deviation from the target that the probability changes by, 1/s (alpha, 1/8).
+const DEVIATION_GAIN: f64 = 0.125;
+/// Share of the change of the wait that it changes by, 1/s (beta, 1 + 1/4).
+const CHANGE_GAIN: f64 = 1.25;
+/// Bursts of this length pass when the link was idle (MAX_BURST).
+const BURST: Duration = Duration::from_millis(150);
+/// An idle queue's probability falls to this share at each update (section 4.2).
+const IDLE_DECAY: f64 = 0.98;
+/// Once it is not small, the probability grows by at most [`LARGEST_STEP`] an update (section 5.2).
+const NOT_SMALL: f64 = 0.1;
+const LARGEST_STEP: f64 = 0.02;
+/// Below this probability, a wait below half the target protects all packets (section 4.1).
+const PROTECTED_PROBABILITY: f64 = 0.2;
+/// A queue of no more than two packets (MEAN_PKTSIZE) is never dropped from.
+const TWO_PACKETS: ByteCount = ByteCount::new(2 * 1_500);
+/// Drops are spread: none before the probabilities of the packets since the last one have summed up to this, one for
+/// certain when they have to that (section 5.4).
+const SPREAD: (f64, f64) = (0.85, 8.5);
+/// Auto-tuning: while the probability is below the first number, its changes are divided by the second (section 4.2).
+const TUNING: [(f64, f64); 6] =
+    [(0.000_001, 2_048.0), (0.000_01, 512.0), (0.000_1, 128.0), (0.001, 32.0), (0.01, 8.0), (0.1, 2.0)];
+
+#[derive(Debug, Clone)]
+pub(crate) struct Pie<T> {
+    memory: DropTail<T>,
+    target: Duration,
+    random: Pcg64,
+    next_update: Timestamp,
+    probability: f64,
+    /// How long packets waited at the last update.
+    wait: Duration,
+    /// How much of a burst still passes.
+    burst: Duration,
+    /// The probabilities of the packets since the last drop.
+    summed: f64,
+}
+
+impl<T> Pie<T> {
+    pub(crate) fn new(memory: DropTail<T>, target: Duration, seed: u64, origin: Timestamp) -> Self {
+        Self {
+            memory,
+            target,
+            random: generator(seed, Purpose::QueueDrops),
+            next_update: origin + UPDATE_INTERVAL,
+            probability: 0.0,
+            wait: Duration::ZERO,
+            burst: BURST,
+            summed: 0.0,
+        }
+    }
+
+    /// Makes up for the updates until `now`. Nothing has changed in the queue since the first of them, since every change
+    /// comes after this.
+    fn update(&mut self, now: Timestamp) {
+        while self.next_update <= now {
+            // RFC 8033, section 4.2, allows to measure: the time that the head of the queue has waited.
+            let wait =
+                self.memory.front().map_or(Duration::ZERO, |head| self.next_update.saturating_since(head.sent_at));
+            if wait.is_zero() && self.wait.is_zero() && self.probability == 0.0 {
+                // Nothing would change until `now`, however long the link was idle.
+                let missed = now.saturating_since(self.next_update).as_nanos() / UPDATE_INTERVAL.as_nanos();
+                let missed = u32::try_from(missed).unwrap_or(u32::MAX);
+                self.next_update += UPDATE_INTERVAL.saturating_mul(missed);
+                self.burst = BURST;
+            } else {
+                self.change(wait);
+            }
+            self.next_update += UPDATE_INTERVAL;
+        }
+    }
+
+    fn change(&mut self, wait: Duration) {
+        let (now, before, target) = (wait.as_secs_f64(), self.wait.as_secs_f64(), self.target.as_secs_f64());
+        let mut step = DEVIATION_GAIN * (now - target) + CHANGE_GAIN * (now - before);
+        if let Some(&(_, divisor)) = TUNING.iter().find(|&&(below, _)| self.probability < below) {
+            step /= divisor;
+        }
+        if self.probability >= NOT_SMALL {
+            step = step.min(LARGEST_STEP);
+        }
+        self.probability += step;
+        if wait.is_zero() && self.wait.is_zero() {
+            self.probability *= IDLE_DECAY;
+        }
+        self.probability = self.probability.clamp(0.0, 1.0);
+        let half = self.target / 2;
+        self.burst = if self.probability == 0.0 && wait < half && self.wait < half {
+            BURST
+        } else {
+            self.burst.saturating_sub(UPDATE_INTERVAL)
+        };
+        self.wait = wait;
+    }
+
+    /// Whether the packet that arrives is dropped before the memory is full.
+    fn drops_early(&mut self) -> bool {
+        if !self.burst.is_zero() {
+            return false;
+        }
+        if self.probability == 0.0 {
+            self.summed = 0.0;
+        }
+        let protected = self.wait < self.target / 2 && self.probability < PROTECTED_PROBABILITY;
+        if protected || self.memory.bytes() <= TWO_PACKETS {
+            return false;
+        }
+        self.summed += self.probability;
+        if self.summed < SPREAD.0 {
+            return false;
+        }
+        let drops = self.summed >= SPREAD.1 || self.random.random::<f64>() < self.probability;
+        if drops {
+            self.summed = 0.0;
+        }
+        drops
+    }
+}
+
+impl<T> QueueDiscipline<T> for Pie<T> {
+    fn enqueue(&mut self, packet: Queued<T>) -> Result<(), Queued<T>> {
+        self.update(packet.sent_at);
+        if self.drops_early() {
+            return Err(packet);
+        }
+        let result = self.memory.enqueue(packet);
+        if result.is_err() {
+            self.summed = 0.0;
+        }
+        result
+    }
+
+    fn dequeue(&mut self, now: Timestamp, _dropped: &mut dyn FnMut(Queued<T>)) -> Option<Queued<T>> {
+        self.update(now);
+        self.memory.pop()
+    }
+
+    fn packets(&self) -> usize {
+        self.memory.packets()
+    }
+
+    fn bytes(&self) -> ByteCount {
+        self.memory.bytes()
+    }
+}
