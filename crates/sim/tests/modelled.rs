@@ -54,7 +54,7 @@ fn delays_ms(records: &[FrameRecord]) -> Vec<f64> {
 }
 
 fn rate(network: &Network<ModelledCall>) -> f64 {
-    Bitrate::mean(network.forward().statistics().delivered.bytes, LENGTH).as_mbps()
+    Bitrate::mean(network.links()[0].statistics().delivered.bytes, LENGTH).as_mbps()
 }
 
 #[test]
