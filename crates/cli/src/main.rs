@@ -10,13 +10,13 @@ macro_rules! say {
 }
 
 mod commands;
-mod configuration;
 mod frame_log;
 mod progress;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use lockstep_configuration as configuration;
 
 /// Real-time video in which codec and transport are one control loop, and its laboratory.
 #[derive(Parser)]

@@ -186,13 +186,12 @@ fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-impl ControlArguments {
-    fn to_arguments(&self) -> Vec<String> {
-        let menu = self.menu.map(|menu| ("--menu", name(&menu)));
-        let always = [("--preset", name(&self.preset)), ("--grace-period", name(&self.grace_period))];
-        let controller = ("--controller", self.controller.clone());
-        menu.into_iter().chain(always).chain([controller]).flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
-    }
+/// What the processes of both ends are told of `control`.
+fn control_words(control: &ControlArguments) -> Vec<String> {
+    let menu = control.menu.map(|menu| ("--menu", name(&menu)));
+    let always = [("--preset", name(&control.preset)), ("--grace-period", name(&control.grace_period))];
+    let controller = ("--controller", control.controller.clone());
+    menu.into_iter().chain(always).chain([controller]).flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
 }
 
 /// Runs the live call that `arguments` describes.
@@ -210,7 +209,7 @@ pub fn call(arguments: &CallArguments) -> Result<CallResult> {
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
     let mut receive = words(&["--listen", "127.0.0.1:0", "--status", "json", "--sink", &arguments.sink]);
     receive.extend(words(&["--idle-seconds", "20", "--log", &path(&receive_log)]));
-    receive.extend(arguments.control.to_arguments());
+    receive.extend(control_words(&arguments.control));
     let receiver = Process::start("receive", &receive)?;
     let Ok(StatusLine::Listening(receiver_address)) = receiver.status.recv_timeout(START_LIMIT) else {
         bail!("the receiver did not come up within {} s", START_LIMIT.as_secs());
@@ -219,7 +218,7 @@ pub fn call(arguments: &CallArguments) -> Result<CallResult> {
     let mut send = words(&["--to", &relay_address.to_string(), "--source", &arguments.clip, "--status", "json"]);
     send.extend(words(&["--seconds", &sent_for, "--seed", &arguments.link.seed.to_string()]));
     send.extend(words(&["--log", &path(&send_log)]));
-    send.extend(arguments.control.to_arguments());
+    send.extend(control_words(&arguments.control));
     let mut sender = Process::start("send", &send)?;
 
     let mut progress = Progress::new("call", length.as_millis() as u64);

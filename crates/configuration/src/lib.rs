@@ -1,4 +1,6 @@
-//! What the commands that run a call are told in common: the link, the codec and the control.
+//! What a call is told, in the words of the command line: the link, the codec and the control; and the ends and links
+//! made of that. The command and the Python module share it, so that they run the same calls.
+#![forbid(unsafe_code)]
 
 use std::path::Path;
 use std::time::Duration;
@@ -210,7 +212,7 @@ pub fn open_trace(text: &str) -> Result<Trace> {
 }
 
 /// A link that carries datagrams.
-type DatagramLink = Link<Vec<u8>>;
+pub type DatagramLink = Link<Vec<u8>>;
 
 impl LinkArguments {
     /// The forward trace.
