@@ -211,17 +211,14 @@ pub fn open_trace(text: &str) -> Result<Trace> {
     }
 }
 
-/// A link that carries datagrams.
-pub type DatagramLink = Link<Vec<u8>>;
-
 impl LinkArguments {
     /// The forward trace.
     pub fn forward_trace(&self) -> Result<Trace> {
         open_trace(&self.trace)
     }
 
-    /// The forward and the reverse link.
-    pub fn links(&self) -> Result<(DatagramLink, DatagramLink)> {
+    /// The forward and the reverse link, for packets of any kind.
+    pub fn links<P: Clone>(&self) -> Result<(Link<P>, Link<P>)> {
         let reverse = match &self.reverse {
             Some(text) => open_trace(text)?,
             None => Trace::constant(REVERSE_CAPACITY),

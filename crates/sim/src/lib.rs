@@ -2,13 +2,17 @@
 //! jumps from event to event. Deterministic: the same seed gives the same log, byte for byte.
 #![forbid(unsafe_code)]
 
+mod activity;
+mod call_flow;
 mod flow;
 mod meter;
 pub mod modelled;
 mod network;
 mod simulation;
 
+pub use activity::Activity;
+pub use call_flow::{CallFlow, CallResult, CallSetting, SimulationError};
 pub use flow::{Arrived, Direction, Flow};
 pub use meter::{FlowMeter, METER_INTERVAL};
 pub use network::{Network, Route, SharedLink, TopologyError, Transit};
-pub use simulation::{Simulation, SimulationError, SimulationOptions, SimulationResult};
+pub use simulation::{Simulation, SimulationOptions, SimulationResult};

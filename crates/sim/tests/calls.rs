@@ -6,7 +6,7 @@ use lockstep_call::{FunctionalEncoder, MenuMode, Outcome, ReceivingEnd, SendingE
 use lockstep_control::{GracePeriod, InterArrival, SalsifyWindow};
 use lockstep_link::{Jitter, JitterDistribution, Link, LinkConfig, LossConfig, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
-use lockstep_sim::{Simulation, SimulationOptions, SimulationResult};
+use lockstep_sim::{SharedLink, Simulation, SimulationOptions, SimulationResult};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
@@ -42,7 +42,7 @@ impl Plan {
         )
     }
 
-    fn link(&self, trace: &str, loss: f64, seed: u64) -> Link<Vec<u8>> {
+    fn link(&self, trace: &str, loss: f64, seed: u64) -> SharedLink<Vec<u8>> {
         let config = LinkConfig {
             delay: Duration::from_millis(20),
             loss: LossConfig { random: loss, ..LossConfig::default() },
@@ -63,9 +63,9 @@ impl Plan {
         let forward = self.link(self.trace, self.loss, self.seed);
         let reverse = self.link("constant:100mbps", self.reverse_loss, self.seed + 1);
         let clip = GeneratedClip::new(VideoFormat { width: 320, height: 180, ..VideoFormat::default() }, self.seed);
-        let mut source = GeneratedSource::new(clip.expect("the plan's clip is valid"));
-        Simulation::new(sender, receiver, forward, reverse, options)
-            .run(&mut source, |_, _| {})
+        let source = GeneratedSource::new(clip.expect("the plan's clip is valid"));
+        Simulation::new(sender, receiver, Box::new(source), forward, reverse, &options)
+            .run(|_, _| {})
             .expect("a generated source does not fail")
     }
 }

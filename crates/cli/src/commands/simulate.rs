@@ -44,7 +44,7 @@ pub struct SimulateArguments {
 
 /// Runs the simulation that `arguments` describes.
 pub fn simulate(arguments: &SimulateArguments) -> Result<SimulationResult> {
-    let mut source =
+    let source =
         open_source(&arguments.clip, &SourceOptions { seed: arguments.link.seed, ..SourceOptions::default() })?;
     let (forward, reverse) = arguments.link.links()?;
     let length = Duration::from_secs_f64(arguments.seconds);
@@ -55,9 +55,9 @@ pub fn simulate(arguments: &SimulateArguments) -> Result<SimulationResult> {
     };
     let format = source.format();
     let sender = arguments.control.sending_end(&format, arguments.link.seed as u32);
-    let simulation = Simulation::new(sender, arguments.control.receiving_end(), forward, reverse, options);
+    let simulation = Simulation::new(sender, arguments.control.receiving_end(), source, forward, reverse, &options);
     let mut progress = Progress::new("simulate", length.as_millis() as u64);
-    let result = simulation.run(&mut *source, |now, sender| {
+    let result = simulation.run(|now, sender| {
         let status = sender.status(now);
         let quantizer = status.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string());
         let done = now.saturating_since(Timestamp::ZERO).as_millis() as u64;
