@@ -4,6 +4,7 @@
 
 mod activity;
 mod call_flow;
+pub mod cross_traffic;
 mod flow;
 mod meter;
 pub mod modelled;
