@@ -33,7 +33,7 @@ enum Command {
     /// Decode VP8 in an IVF file to y4m, or to one MD5 a frame.
     Decode(commands::codec::DecodeArguments),
     /// Run a call in virtual time, with the real codec, over an emulated link.
-    Simulate(commands::simulate::SimulateArguments),
+    Simulate(commands::simulate::SimulateCommand),
     /// Run a call in real time: sender and receiver as two processes, an emulated link between them.
     Call(commands::call::CallArguments),
     /// Run the same call simulated and live, and compare the two.

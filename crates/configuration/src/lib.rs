@@ -2,6 +2,9 @@
 //! made of that. The command and the Python module share it, so that they run the same calls.
 #![forbid(unsafe_code)]
 
+mod counters;
+mod simulate;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,6 +22,9 @@ use lockstep_media::VideoFormat;
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount};
 use lockstep_vp8::{Parameters, Preset};
+
+pub use counters::counters;
+pub use simulate::{SimulateArguments, Simulated, SimulationStatus, simulate};
 
 /// The reverse path's capacity where no trace is given for it: ample for acknowledgements.
 const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);

@@ -25,7 +25,13 @@ pub enum SimulationError {
     /// A picture was shown that cannot be compared with the one captured.
     #[error("a shown picture cannot be compared with its original: {0}")]
     Quality(#[from] QualityError),
+    /// Whoever drove the simulation ended it.
+    #[error("{0}")]
+    Stopped(StopReason),
 }
+
+/// Why the driver of a simulation ended it.
+pub type StopReason = Box<dyn std::error::Error + Send + Sync>;
 
 /// What a call is told beside its ends.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ mod network;
 mod simulation;
 
 pub use activity::Activity;
-pub use call_flow::{CallFlow, CallResult, CallSetting, SimulationError};
+pub use call_flow::{CallFlow, CallResult, CallSetting, SimulationError, StopReason};
 pub use flow::{Arrived, Direction, Flow};
 pub use meter::{FlowMeter, METER_INTERVAL};
 pub use network::{Network, Route, SharedLink, TopologyError, Transit};

@@ -8,7 +8,7 @@ use lockstep_media::Source;
 use lockstep_units::Timestamp;
 
 use crate::activity::Activity;
-use crate::call_flow::{CallFlow, CallResult, CallSetting, SimulationError};
+use crate::call_flow::{CallFlow, CallResult, CallSetting, SimulationError, StopReason};
 use crate::network::{Network, SharedLink};
 
 /// What a simulation is told beside the call and its links.
@@ -69,13 +69,13 @@ impl Simulation {
         Self { network: Network::new(vec![call], forward, reverse), length: options.length, frame_interval }
     }
 
-    /// Runs the call to its end. `progress` hears of it once a frame interval.
+    /// Runs the call to its end. `progress` hears of it once a frame interval, and may end it.
     ///
     /// # Errors
-    /// If the source fails.
+    /// If the source fails, or `progress` does.
     pub fn run(
         mut self,
-        mut progress: impl FnMut(Timestamp, &SendingEnd),
+        mut progress: impl FnMut(Timestamp, &SendingEnd) -> Result<(), StopReason>,
     ) -> Result<SimulationResult, SimulationError> {
         let end = Timestamp::ZERO + self.length + DRAIN;
         let mut source_ended_at = None;
@@ -87,7 +87,7 @@ impl Simulation {
             if call.has_failed() || source_ended_at.is_some_and(|at| self.network.now() >= at + DRAIN) {
                 break;
             }
-            progress(self.network.now(), call.sender());
+            progress(self.network.now(), call.sender()).map_err(SimulationError::Stopped)?;
         }
         let length = source_ended_at.map_or(self.length, |at| self.length.min(at.saturating_since(Timestamp::ZERO)));
         let (mut calls, links) = self.network.into_parts();

@@ -65,7 +65,7 @@ impl Plan {
         let clip = GeneratedClip::new(VideoFormat { width: 320, height: 180, ..VideoFormat::default() }, self.seed);
         let source = GeneratedSource::new(clip.expect("the plan's clip is valid"));
         Simulation::new(sender, receiver, Box::new(source), forward, reverse, &options)
-            .run(|_, _| {})
+            .run(|_, _| Ok(()))
             .expect("a generated source does not fail")
     }
 }

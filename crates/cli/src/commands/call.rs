@@ -22,10 +22,9 @@ use lockstep_live::{Relay, RelayOptions, RelayStatus};
 use lockstep_media::{SourceOptions, open_source};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::commands::counters;
 use crate::commands::live::{ReceiverLog, SenderLog, StatusLine, bind};
 use crate::commands::output::OutputArguments;
-use crate::configuration::{ControlArguments, LinkArguments, seconds};
+use crate::configuration::{ControlArguments, LinkArguments, counters, seconds};
 use crate::progress::Progress;
 
 /// What `lockstep call` is told.

@@ -10,8 +10,8 @@ use lockstep_call::{FrameRecord, Scores, quantile};
 
 use crate::commands::call::{CallArguments, call};
 use crate::commands::output::OutputArguments;
-use crate::commands::simulate::{SimulateArguments, simulate};
-use crate::configuration::{ControlArguments, LinkArguments, seconds};
+use crate::commands::simulate::simulate;
+use crate::configuration::{ControlArguments, LinkArguments, SimulateArguments, seconds};
 use crate::progress::write_json;
 
 /// What `lockstep compare` is told.
@@ -89,9 +89,8 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
         seconds: arguments.seconds,
         encode_ms,
         decode_ms,
-        output: OutputArguments::default(),
     })?;
-    let rows = rows(&live.report.scores, &simulated.scores)?;
+    let rows = rows(&live.report.scores, &simulated.report.scores)?;
     say!("coding took {encode_ms:.1} ms a picture, decoding {decode_ms:.1} ms\n");
     say!("{:<24}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
     for Row { figure, live, simulated, difference } in &rows {

@@ -15,8 +15,7 @@ use lockstep_live::{LiveError, ReceiverOptions, Relay, RelayOptions, SenderOptio
 use lockstep_media::{SourceOptions, open_sink, open_source};
 use lockstep_units::Timestamp;
 
-use crate::commands::counters;
-use crate::configuration::{ControlArguments, LinkArguments, MenuArgument, seconds};
+use crate::configuration::{ControlArguments, LinkArguments, MenuArgument, counters, seconds};
 use crate::progress::write_json;
 
 /// What a process prints of a running call.

@@ -1,0 +1,99 @@
+//! A call in virtual time: what it is told, and what it leaves.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use lockstep_call::{CallReport, FrameRecord};
+use lockstep_media::{SourceOptions, open_source};
+use lockstep_sim::{Simulation, SimulationOptions, StopReason};
+use lockstep_units::{Bitrate, Timestamp};
+
+use crate::{ControlArguments, LinkArguments, counters, milliseconds, seconds};
+
+/// What a simulation is told.
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
+pub struct SimulateArguments {
+    /// The pictures: `generated`, `generated:640x360@25`, a y4m file, or anything else that ffmpeg reads.
+    #[arg(long, default_value = "generated")]
+    pub clip: String,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub link: LinkArguments,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub control: ControlArguments,
+    /// Scored length of the call.
+    #[arg(long, default_value_t = 60.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Virtual time that the candidates of one picture take.
+    #[arg(long, default_value_t = 12.0, value_parser = milliseconds)]
+    pub encode_ms: f64,
+    /// Virtual time that decoding one frame takes.
+    #[arg(long, default_value_t = 3.0, value_parser = milliseconds)]
+    pub decode_ms: f64,
+}
+
+/// How a simulation goes.
+#[derive(Debug, Clone, Copy)]
+pub struct SimulationStatus {
+    /// The virtual time.
+    pub now: Timestamp,
+    /// The controller's target.
+    pub target: Bitrate,
+    /// Quantizer index of the newest frame.
+    pub quantizer: Option<u8>,
+}
+
+/// A finished simulation.
+#[derive(Debug)]
+pub struct Simulated {
+    /// One record a captured frame.
+    pub records: Vec<FrameRecord>,
+    /// Scores, counters and series.
+    pub report: CallReport<SimulateArguments>,
+}
+
+/// Runs the simulation that `arguments` describes. `progress` hears of it once a frame interval, and may end it.
+///
+/// # Errors
+/// If clip, trace or link cannot be had, if the source fails, or if `progress` does.
+pub fn simulate(
+    arguments: &SimulateArguments,
+    mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+) -> Result<Simulated> {
+    let source =
+        open_source(&arguments.clip, &SourceOptions { seed: arguments.link.seed, ..SourceOptions::default() })?;
+    let (forward, reverse) = arguments.link.links()?;
+    let options = SimulationOptions {
+        length: Duration::from_secs_f64(arguments.seconds),
+        encode_time: Duration::from_secs_f64(arguments.encode_ms / 1e3),
+        decode_time: Duration::from_secs_f64(arguments.decode_ms / 1e3),
+    };
+    let format = source.format();
+    let sender = arguments.control.sending_end(&format, arguments.link.seed as u32);
+    let simulation = Simulation::new(sender, arguments.control.receiving_end(), source, forward, reverse, &options);
+    let result = simulation.run(|now, sender| {
+        let status = sender.status(now);
+        progress(&SimulationStatus { now, target: status.target, quantizer: status.quantizer })
+    })?;
+    let report = CallReport {
+        lockstep: env!("CARGO_PKG_VERSION").to_owned(),
+        kind: "simulate".to_owned(),
+        seed: arguments.link.seed,
+        config: arguments.clone(),
+        scores: result.scores,
+        counters: [
+            ("sender".to_owned(), counters(&result.sender.statistics())),
+            ("receiver".to_owned(), counters(&result.receiver.statistics())),
+            ("decoder".to_owned(), counters(&result.receiver.counts())),
+            ("link".to_owned(), counters(&result.forward)),
+            ("reverse_link".to_owned(), counters(&result.reverse)),
+        ]
+        .into(),
+        series: result.series,
+    };
+    Ok(Simulated { records: result.records, report })
+}
