@@ -11,6 +11,7 @@ mod record;
 mod report;
 mod scores;
 mod sending;
+mod series;
 mod size_curve;
 
 pub use codec_model::{ClipCurves, ClipModel, CodecModel, CodecModelError, ModelPoint, ModelledEncoder, ModelledFrame};
@@ -18,8 +19,10 @@ pub use encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, 
 pub use functional::{FunctionalEncoder, MenuMode};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};
 pub use record::{FrameRecord, Outcome};
-pub use report::{CallReport, DRAIN, DisplayRecord, SERIES_INTERVAL, Series, SeriesRecorder, carried, merge_displays};
+pub use report::{CallReport, DRAIN, DisplayRecord, carried, merge_displays};
 pub use scores::{
-    DelayScores, FrameCounts, LinkUse, PsnrScores, Scores, SsimScores, mean, quantile, score, video_delays,
+    CallLog, DelayScores, FrameCounts, NetworkScores, PsnrScores, Scores, SsimScores, TotalScores, mean, quantile,
+    video_delays,
 };
 pub use sending::{Committed, SendingEnd, SendingStatus};
+pub use series::{SERIES_INTERVAL, Series, SeriesRecorder};

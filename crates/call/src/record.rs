@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use lockstep_units::{ByteCount, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 /// What became of a captured frame at the sending end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +60,12 @@ pub struct FrameRecord {
     pub ssim: Option<f64>,
     /// Luma PSNR of the picture shown against the one captured, dB.
     pub psnr_db: Option<f64>,
+    /// The controller's target when the picture was captured.
+    #[serde(default)]
+    pub target: Option<Bitrate>,
+    /// What the controller took the path to carry then.
+    #[serde(default)]
+    pub estimate: Option<Bitrate>,
 }
 
 impl FrameRecord {
@@ -84,6 +90,8 @@ impl FrameRecord {
             displayed_at: None,
             ssim: None,
             psnr_db: None,
+            target: None,
+            estimate: None,
         }
     }
 

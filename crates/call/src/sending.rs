@@ -101,7 +101,12 @@ impl SendingEnd {
     /// The source gave `picture`. It replaces one that still waits for the encoder.
     pub fn capture(&mut self, now: Timestamp, picture: Picture) {
         let capture = self.records.len() as u64;
-        self.records.push(FrameRecord::captured(capture, now));
+        let target = self.allowance(now).target;
+        self.records.push(FrameRecord {
+            target: Some(target),
+            estimate: Some(self.controller.estimate().unwrap_or(target)),
+            ..FrameRecord::captured(capture, now)
+        });
         if let Some((older, _)) = self.waiting.replace((capture, picture)) {
             self.record(older).outcome = Outcome::SkippedBusy;
         }

@@ -64,6 +64,8 @@ const COLUMNS: &[(&str, Column)] = &[
     ("video_delay", Column::VideoDelay),
     ("ssim", Column::Number(|record, _| record.ssim)),
     ("psnr_db", Column::Number(|record, _| record.psnr_db)),
+    ("target_bps", Column::Integer(|record| record.target.and_then(|rate| i64::try_from(rate.as_bps()).ok()))),
+    ("estimate_bps", Column::Integer(|record| record.estimate.and_then(|rate| i64::try_from(rate.as_bps()).ok()))),
 ];
 
 /// Writes `records`, whose call began at `start`, to `path`: Parquet if it ends in `.parquet`, CSV if in `.csv`.

@@ -97,6 +97,15 @@ pub fn print_scores(scores: &Scores) {
         Bitrate::from_bps(scores.throughput_bps),
         100.0 * scores.link_utilisation
     );
+    let (one_way, queueing) = (scores.one_way_delay_ms, scores.queueing_delay_ms);
+    say!(
+        "packets       one-way p50 {}   p95 {}   queueing p50 {}   p95 {}   loss {}",
+        shown(one_way.map(|delay| delay.p50), 0, "ms"),
+        shown(one_way.map(|delay| delay.p95), 0, "ms"),
+        shown(queueing.map(|delay| delay.p50), 0, "ms"),
+        shown(queueing.map(|delay| delay.p95), 0, "ms"),
+        shown(scores.packet_loss.map(|loss| 100.0 * loss), 2, "%"),
+    );
     say!(
         "frames        {} captured   {} sent   {} skipped   {} displayed   {} key   {} recovery",
         frames.captured,
@@ -117,4 +126,17 @@ pub fn print_scores(scores: &Scores) {
         shown(scores.qoe_d, 2, ""),
         scores.stall_minutes_per_hour
     );
+    say!(
+        "score         network {} (challenge)   {} (BoB's weights)   estimate accurate to {}",
+        shown(scores.network.map(|network| network.challenge), 1, "of 70"),
+        shown(scores.network.map(|network| network.bob), 1, "of 70"),
+        shown(scores.estimate_accuracy.map(|accuracy| 100.0 * accuracy), 0, "%"),
+    );
+    if let (Some(vmaf), Some(total)) = (scores.vmaf, scores.total) {
+        say!(
+            "              VMAF {vmaf:.1}   total {:.1} (challenge)   {:.1} (BoB's weights)",
+            total.challenge,
+            total.bob
+        );
+    }
 }

@@ -68,4 +68,8 @@ pub trait Controller: Send {
     fn on_loss(&mut self, _now: Timestamp, _lost: &[LostFragment]) {}
     /// What may be sent at this moment, with `in_flight` on the way. May be asked at any time and any number of times.
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance;
+    /// What it takes the path to carry, where that is something else than its target.
+    fn estimate(&self) -> Option<Bitrate> {
+        None
+    }
 }

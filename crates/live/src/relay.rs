@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use lockstep_call::{SeriesRecorder, carried};
-use lockstep_link::{Link, LinkStatistics};
+use lockstep_link::{Delivered, Link, LinkStatistics};
 use lockstep_units::Timestamp;
 
 use crate::LiveError;
@@ -97,7 +97,8 @@ impl Relay {
         loop {
             let now = since(started_at, clock.now());
             while let Some(delivered) = forward.poll(now) {
-                series.received(delivered.at, carried(&delivered.packet), delivered.queueing_delay);
+                let Delivered { at, sent_at, queueing_delay, .. } = delivered;
+                series.received(at, sent_at, carried(&delivered.packet), queueing_delay);
                 deliver(&outward, receiver, &delivered.packet)?;
             }
             while let Some(delivered) = reverse.poll(now) {

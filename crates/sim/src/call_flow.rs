@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockstep_call::{
-    DRAIN, DecodeOutcome, DisplayRecord, FrameRecord, LinkUse, Menu, ReceivingEnd, Scores, SendingEnd, SerialMenu,
-    Series, SeriesRecorder, carried, merge_displays, score,
+    CallLog, DRAIN, DecodeOutcome, DisplayRecord, FrameRecord, Menu, ReceivingEnd, Scores, SendingEnd, SerialMenu,
+    Series, SeriesRecorder, carried, merge_displays,
 };
 use lockstep_media::{QualityError, Source, SourceError, psnr, ssim};
 use lockstep_units::{ByteCount, Timestamp};
@@ -140,10 +140,14 @@ impl CallFlow {
         let start = self.setting.activity.start();
         let mut records = self.sender.records().to_vec();
         merge_displays(&mut records, &self.displays);
-        let link =
-            LinkUse { delivered: self.recorder.received_within(length), capacity: capacity(start, start + length) };
-        let scores = score(&records, start, length, self.source.format().frame_interval(), link);
-        let series = self.recorder.finish(length, capacity);
+        let log = CallLog {
+            records: &records,
+            start,
+            recorder: &self.recorder,
+            length,
+            frame_interval: self.source.format().frame_interval(),
+        };
+        let (scores, series) = log.score(capacity);
         Ok(CallResult { records, scores, series, sender: self.sender, receiver: self.receiver })
     }
 
@@ -233,7 +237,7 @@ impl Flow for CallFlow {
         }
         match arrived.direction {
             Direction::Forward => {
-                self.recorder.received(arrived.at, arrived.size, arrived.queueing_delay);
+                self.recorder.received(arrived.at, arrived.sent_at, arrived.size, arrived.queueing_delay);
                 self.receiver.handle_datagram(now, &arrived.packet);
             }
             Direction::Reverse => self.sender.handle_datagram(now, &arrived.packet),

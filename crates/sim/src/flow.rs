@@ -18,6 +18,8 @@ pub enum Direction {
 pub struct Arrived<P> {
     /// Which end gets it: the receiver gets what went [`Direction::Forward`].
     pub direction: Direction,
+    /// When its sender sent it.
+    pub sent_at: Timestamp,
     /// When it came out of the last link; now.
     pub at: Timestamp,
     /// Its size on the links, headers included.

@@ -241,7 +241,7 @@ impl<F: Flow> Network<F> {
         {
             meters[flow].received(at, size, at.saturating_since(sent_at), queued_before);
         }
-        let arrived = Arrived { direction, at, size, queueing_delay: queued_before, packet };
+        let arrived = Arrived { direction, sent_at, at, size, queueing_delay: queued_before, packet };
         if at > self.now {
             self.delayed[flow].push_back((at, arrived));
         } else {

@@ -17,7 +17,7 @@ use clap::{Args, ValueEnum};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{CallReport, DRAIN, FrameRecord, LinkUse, Scores, merge_displays, score};
+use lockstep_call::{CallLog, CallReport, DRAIN, FrameRecord, merge_displays};
 use lockstep_live::{Relay, RelayOptions, RelayStatus};
 use lockstep_media::{SourceOptions, open_source};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -239,12 +239,14 @@ pub fn call(arguments: &CallArguments) -> Result<CallResult> {
     let mut records = sent.records;
     merge_displays(&mut records, &received.displays);
     let started_at = records.first().map_or(Timestamp::ZERO, |record| record.captured_at);
-    let link = LinkUse {
-        delivered: relay.series.received_within(length),
-        capacity: trace.bytes_between(Timestamp::ZERO, Timestamp::ZERO + length),
+    let log = CallLog {
+        records: &records,
+        start: started_at,
+        recorder: &relay.series,
+        length,
+        frame_interval: arguments.frame_interval()?,
     };
-    let frame_interval = arguments.frame_interval()?;
-    let scores: Scores = score(&records, started_at, length, frame_interval, link);
+    let (scores, series) = log.score(|from, to| trace.bytes_between(from, to));
     let report = CallReport {
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),
         kind: "call".to_owned(),
@@ -259,7 +261,7 @@ pub fn call(arguments: &CallArguments) -> Result<CallResult> {
             ("reverse_link".to_owned(), counters(&relay.reverse)),
         ]
         .into(),
-        series: relay.series.finish(length, |from, to| trace.bytes_between(from, to)),
+        series,
     };
     Ok(CallResult { records, started_at, report })
 }

@@ -13,7 +13,7 @@ mod window;
 
 use std::time::Duration;
 
-use lockstep_call::{FrameRecord, ModelledEncoder, SeriesRecorder};
+use lockstep_call::{CallLog, FrameRecord, ModelledEncoder, SeriesRecorder};
 use lockstep_control::{Allowance, Controller, Estimator};
 use lockstep_units::{ByteCount, Timestamp};
 
@@ -95,6 +95,7 @@ pub struct ModelledCall {
     receiver: ModelledReceiver,
     recorder: Option<SeriesRecorder>,
     start: Timestamp,
+    frame_interval: Duration,
 }
 
 impl ModelledCall {
@@ -111,7 +112,20 @@ impl ModelledCall {
             receiver: ModelledReceiver::new(estimator, setting.feedback, setting.decode_time),
             recorder: setting.recording.then(|| SeriesRecorder::new(setting.start)),
             start: setting.start,
+            frame_interval: setting.frame_interval,
         }
+    }
+
+    /// What the call's first `length` is scored from; none unless records are kept.
+    #[must_use]
+    pub fn log(&self, length: Duration) -> Option<CallLog<'_>> {
+        Some(CallLog {
+            records: self.records(),
+            start: self.start,
+            recorder: self.recorder.as_ref()?,
+            length,
+            frame_interval: self.frame_interval,
+        })
     }
 
     /// What the receiver saw since this was last asked.
@@ -176,7 +190,7 @@ impl Flow for ModelledCall {
         match (arrived.direction, arrived.packet) {
             (Direction::Forward, ModelledPacket::Media(media)) => {
                 if let Some(recorder) = &mut self.recorder {
-                    recorder.received(arrived.at, arrived.size, arrived.queueing_delay);
+                    recorder.received(arrived.at, arrived.sent_at, arrived.size, arrived.queueing_delay);
                 }
                 self.receiver.handle_media(now, media, arrived.size, arrived.queueing_delay);
                 self.show();

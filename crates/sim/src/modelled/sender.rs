@@ -132,7 +132,12 @@ impl ModelledSender {
             self.captures += 1;
             self.encoder.next_picture();
             if self.recording {
-                self.records.push(FrameRecord::captured(capture, now));
+                let target = self.allowance(now).target;
+                self.records.push(FrameRecord {
+                    target: Some(target),
+                    estimate: Some(self.controller.estimate().unwrap_or(target)),
+                    ..FrameRecord::captured(capture, now)
+                });
             }
             match self.coding {
                 // Real encoders are quicker than the source; a slower one loses the picture.

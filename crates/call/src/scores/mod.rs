@@ -1,8 +1,12 @@
-//! The scores of a call, computed from its per-frame log.
+//! The scores of a call, computed from its per-frame log and from what went through its link.
 //!
 //! Video delay is Salsify's (NSDI 2018, section 5.1): for every captured frame the time until it or a later one is on
 //! the screen. SSIM in dB is -10 log10(1 - SSIM) of the pictures that were shown. QoE is Concerto's (MobiCom 2019,
 //! Table 2): a linear function of the mean delay and of the mean quality.
+
+mod network;
+mod packets;
+mod target;
 
 use std::time::Duration;
 
@@ -12,6 +16,11 @@ use lockstep_media::ssim_db;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::record::{FrameRecord, Outcome};
+use crate::series::{PacketRecord, Series, SeriesRecorder};
+
+pub use network::{NetworkScores, TotalScores};
+use packets::PacketScores;
+use target::TargetScores;
 
 /// Linear QoE model of Concerto, Table 2: `delay * milliseconds + quality * SSIM dB + constant`.
 struct QualityOfExperience {
@@ -31,7 +40,7 @@ impl QualityOfExperience {
     }
 }
 
-/// Video delay over all captured frames, milliseconds.
+/// Delays of frames or packets, milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DelayScores {
     /// Median.
@@ -40,6 +49,14 @@ pub struct DelayScores {
     pub mean: f64,
     /// 95th percentile.
     pub p95: f64,
+}
+
+impl DelayScores {
+    /// Of `delays` in milliseconds; none of nothing.
+    fn of(mut delays: Vec<f64>) -> Option<Self> {
+        delays.sort_unstable_by(f64::total_cmp);
+        Some(Self { p50: quantile(&delays, 0.5)?, mean: mean(&delays)?, p95: quantile(&delays, 0.95)? })
+    }
 }
 
 /// SSIM of the displayed frames, dB.
@@ -75,15 +92,6 @@ pub struct FrameCounts {
     pub recovery: u64,
 }
 
-/// What the link did during the scored time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LinkUse {
-    /// Bytes of all datagrams that the receiver got.
-    pub delivered: ByteCount,
-    /// Bytes that the link could have carried.
-    pub capacity: ByteCount,
-}
-
 /// The scores of one call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scores {
@@ -110,6 +118,42 @@ pub struct Scores {
     pub qoe_p: Option<f64>,
     /// Concerto's QoE_d.
     pub qoe_d: Option<f64>,
+    /// Time of the packets that arrived from entering the link to coming out of it.
+    pub one_way_delay_ms: Option<DelayScores>,
+    /// The part of it that they waited in queues.
+    pub queueing_delay_ms: Option<DelayScores>,
+    /// Share of packets lost, 0-1: of those sent no later than the newest that arrived, the ones that did not.
+    pub packet_loss: Option<f64>,
+    /// Mean step of the target from one point of the series to the next, bit/s (eta = mean |a(n+1) - a(n)|).
+    pub target_smoothness_bps: Option<f64>,
+    /// Symmetric mean absolute percentage error of the estimate against the capacity over the points of the series:
+    /// the mean of 100 |e - c| / ((e + c) / 2), 0-200.
+    pub estimate_smape_percent: Option<f64>,
+    /// Mean of 1 - |e - c| / c, or 0 where that is negative, over the points of the series with capacity.
+    pub estimate_accuracy: Option<f64>,
+    /// The MMSys'21 challenge's network score.
+    pub network: Option<NetworkScores>,
+    /// VMAF of what was shown against what was captured, 0-100, where something measured it.
+    pub vmaf: Option<f64>,
+    /// Why there is no VMAF.
+    pub vmaf_missing: Option<String>,
+    /// Network and video together; none without a VMAF.
+    pub total: Option<TotalScores>,
+}
+
+impl Scores {
+    /// The same with the VMAF that was measured, 0-100, or why none was; nothing else ever takes its place.
+    #[must_use]
+    pub fn with_vmaf(mut self, vmaf: Result<f64, String>) -> Self {
+        match vmaf {
+            Ok(vmaf) => {
+                self.total = self.network.map(|network| network.with_video(vmaf));
+                (self.vmaf, self.vmaf_missing) = (Some(vmaf), None);
+            }
+            Err(reason) => (self.vmaf, self.vmaf_missing, self.total) = (None, Some(reason), None),
+        }
+        self
+    }
 }
 
 /// The quantile `share` (0-1) of `sorted`, interpolated between neighbours; none of nothing.
@@ -159,28 +203,46 @@ fn frozen(records: &[FrameRecord], start: Timestamp, end: Timestamp, frame_inter
     total
 }
 
-/// Scores the call that ran from `start` for `length`. `records` may go on after that, so that the last scored frames
-/// have later ones to be followed by; those are not scored themselves.
-#[must_use]
-pub fn score(
-    records: &[FrameRecord],
-    start: Timestamp,
-    length: Duration,
-    frame_interval: Duration,
-    link: LinkUse,
-) -> Scores {
+/// What a call is scored from.
+#[derive(Debug, Clone, Copy)]
+pub struct CallLog<'a> {
+    /// One record a captured frame. They may go on after the scored time, so that the last scored frames have later
+    /// ones to be followed by; those are not scored themselves.
+    pub records: &'a [FrameRecord],
+    /// When the call began, on the clock of the records.
+    pub start: Timestamp,
+    /// What went through the link, on the link's own clock; its start is the call's.
+    pub recorder: &'a SeriesRecorder,
+    /// The scored time.
+    pub length: Duration,
+    /// Time between two pictures of the source.
+    pub frame_interval: Duration,
+}
+
+impl CallLog<'_> {
+    /// The scores, and rates and delays over time. `capacity` says how many bytes the link could have carried between
+    /// two moments of its clock.
+    #[must_use]
+    pub fn score(&self, capacity: impl Fn(Timestamp, Timestamp) -> ByteCount) -> (Scores, Series) {
+        let began = self.recorder.start();
+        let carried = capacity(began, began + self.length);
+        let series = self.recorder.finish(self.length, capacity).with_targets(self.records, self.start);
+        (score(self, carried, &series), series)
+    }
+}
+
+fn score(log: &CallLog<'_>, capacity: ByteCount, series: &Series) -> Scores {
+    let CallLog { records, start, recorder, length, frame_interval } = *log;
+    let delivered = recorder.received_within(length);
+    let packets = PacketScores::of(recorder, length);
+    let target = TargetScores::of(series);
     let end = start + length;
     let log_end = records.iter().flat_map(|record| [Some(record.captured_at), record.displayed_at]).flatten().max();
     let delays = video_delays(records, log_end.unwrap_or(end).max(end));
     let scored = records.iter().take_while(|record| record.captured_at < end).count();
     let records = &records[..scored];
 
-    let mut delays_ms: Vec<f64> = delays[..scored].iter().map(|delay| delay * 1e3).collect();
-    delays_ms.sort_unstable_by(f64::total_cmp);
-    let video_delay_ms = quantile(&delays_ms, 0.5)
-        .zip(mean(&delays_ms))
-        .zip(quantile(&delays_ms, 0.95))
-        .map(|((p50, mean), p95)| DelayScores { p50, mean, p95 });
+    let video_delay_ms = DelayScores::of(delays[..scored].iter().map(|delay| delay * 1e3).collect());
 
     let shown = || records.iter().filter(|record| record.displayed_at.is_some());
     let ssim: Vec<f64> = shown().filter_map(|record| record.ssim).collect();
@@ -210,18 +272,24 @@ pub fn score(
         video_delay_ms,
         ssim_db: ssim_scores,
         psnr_db: mean(&psnr).map(|mean| PsnrScores { mean }),
-        throughput_bps: Bitrate::mean(link.delivered, length).as_bps(),
-        link_utilisation: if link.capacity == ByteCount::ZERO {
-            0.0
-        } else {
-            link.delivered.as_f64() / link.capacity.as_f64()
-        },
+        throughput_bps: Bitrate::mean(delivered, length).as_bps(),
+        link_utilisation: if capacity == ByteCount::ZERO { 0.0 } else { delivered.as_f64() / capacity.as_f64() },
         frames,
         fill: mean(&fills),
         overshoot_ratio: (frames.sent > 0).then(|| over as f64 / frames.sent as f64),
         stall_minutes_per_hour: 60.0 * stalled.as_secs_f64() / length.as_secs_f64().max(1e-9),
         qoe_p: qoe(QOE_P),
         qoe_d: qoe(QOE_D),
+        one_way_delay_ms: packets.one_way_delay_ms,
+        queueing_delay_ms: packets.queueing_delay_ms,
+        packet_loss: packets.loss,
+        target_smoothness_bps: target.smoothness_bps,
+        estimate_smape_percent: target.smape_percent,
+        estimate_accuracy: target.accuracy,
+        network: NetworkScores::of(recorder, length, capacity),
+        vmaf: None,
+        vmaf_missing: Some("not asked for".to_owned()),
+        total: None,
     }
 }
 
@@ -266,11 +334,41 @@ mod tests {
         assert!((QOE_D.score(200.0, 16.0) - (2.67 - 0.384 + 1.616)).abs() < 1e-9);
     }
 
+    fn score_of(records: &[FrameRecord], recorder: &SeriesRecorder, length: Duration) -> (Scores, Series) {
+        let frame_interval = Duration::from_millis(33);
+        let log = CallLog { records, start: Timestamp::ZERO, recorder, length, frame_interval };
+        log.score(|from, to| Bitrate::from_kbps(800).bytes_in(to.saturating_since(from)))
+    }
+
     #[test]
     fn a_call_of_nothing_scores_without_dividing_by_zero() {
-        let link = LinkUse { delivered: ByteCount::ZERO, capacity: ByteCount::ZERO };
-        let scores = score(&[], Timestamp::ZERO, Duration::ZERO, Duration::from_millis(33), link);
-        assert_eq!(scores.video_delay_ms, None);
+        let (scores, _) = score_of(&[], &SeriesRecorder::new(Timestamp::ZERO), Duration::ZERO);
+        assert_eq!((scores.video_delay_ms, scores.network, scores.packet_loss), (None, None, None));
         assert_eq!(scores.frames, FrameCounts::default());
+    }
+
+    #[test]
+    fn targets_of_frames_become_a_series_that_holds_the_last_one() {
+        let mut records = [record(0, None), record(3, None)];
+        for (record, kbps) in records.iter_mut().zip([400, 800]) {
+            record.target = Some(Bitrate::from_kbps(kbps));
+            record.estimate = Some(Bitrate::from_kbps(800));
+        }
+        let (scores, series) = score_of(&records, &SeriesRecorder::new(Timestamp::ZERO), Duration::from_millis(500));
+        assert_eq!(series.target_bps, [400_000, 400_000, 400_000, 800_000, 800_000].map(Some));
+        assert_eq!((scores.target_smoothness_bps, scores.estimate_accuracy), (Some(100_000.0), Some(1.0)));
+    }
+
+    #[test]
+    fn a_missing_vmaf_is_said_to_be_missing_and_leaves_no_total() {
+        let mut recorder = SeriesRecorder::new(Timestamp::ZERO);
+        recorder.sent(Timestamp::ZERO, ByteCount::new(100));
+        recorder.received(Timestamp::from_millis(9), Timestamp::ZERO, ByteCount::new(100), Duration::ZERO);
+        let (scores, _) = score_of(&[], &recorder, Duration::from_secs(1));
+        let with = scores.clone().with_vmaf(Ok(90.0));
+        assert!((with.total.unwrap().bob - with.network.unwrap().bob - 27.0).abs() < 1e-9);
+        let without = with.with_vmaf(Err("no ffmpeg".to_owned()));
+        assert_eq!((without.vmaf, without.total), (None, None));
+        assert_eq!(without.vmaf_missing.as_deref(), Some("no ffmpeg"));
     }
 }
