@@ -7,10 +7,10 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{mean, quantile};
+use lockstep_call::mean;
 use lockstep_media::{
     IvfReader, RatePoint, SourceOptions, VideoFormat, Y4mWriter, bjontegaard_delta_rate, open_source, psnr, ssim,
     ssim_db,
@@ -18,24 +18,12 @@ use lockstep_media::{
 use lockstep_vp8::{Analysis, Parameters, Picture, State, decode, encode};
 
 use crate::configuration::PresetArgument;
+use super::median;
 use crate::progress::{Progress, write_json};
-
-/// What `lockstep bench` is told.
-#[derive(Args)]
-pub struct BenchArguments {
-    #[command(subcommand)]
-    bench: Bench,
-}
-
-#[derive(Subcommand)]
-enum Bench {
-    /// Size at equal quality and speed of the codec, beside libvpx's vpxenc and vpxdec.
-    Codec(CodecArguments),
-}
 
 /// What `lockstep bench codec` is told.
 #[derive(Args)]
-struct CodecArguments {
+pub(super) struct CodecArguments {
     /// The pictures: `generated`, a y4m file, or anything else that ffmpeg reads.
     #[arg(long, default_value = "generated")]
     clip: String,
@@ -104,13 +92,6 @@ struct CodecReport {
     hash_time: f64,
     /// Memory that keeping [`RETAINED`] consecutive states takes, bytes; none where the system does not say.
     retained_states_bytes: Option<u64>,
-}
-
-/// `lockstep bench`.
-pub fn run(arguments: &BenchArguments) -> Result<()> {
-    match &arguments.bench {
-        Bench::Codec(arguments) => codec(arguments),
-    }
 }
 
 struct Clip {
@@ -217,12 +198,6 @@ fn decode_libvpx(ivf: &Path) -> Option<f64> {
     figure_before(&String::from_utf8_lossy(&run.ok()?.stderr), "fps")
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    quantile(&sorted, 0.5).unwrap_or(f64::NAN)
-}
-
 /// Seconds that `work` takes, the median over a sample of the clip's later pictures.
 fn time_of(count: usize, mut work: impl FnMut(usize)) -> f64 {
     let times: Vec<f64> = (0..count)
@@ -239,7 +214,8 @@ fn installed(program: &str) -> bool {
     Command::new(program).arg("--help").output().is_ok()
 }
 
-fn codec(arguments: &CodecArguments) -> Result<()> {
+/// `lockstep bench codec`.
+pub(super) fn run(arguments: &CodecArguments) -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a folder for the streams")?;
     let clip = load(arguments, folder.path())?;
     let libvpx: &[_] = if installed("vpxenc") { &LIBVPX_SPEEDS } else { &[] };
