@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod counters;
+mod modelled;
 mod simulate;
 
 use std::path::Path;
@@ -24,6 +25,7 @@ use lockstep_units::{Bitrate, ByteCount};
 use lockstep_vp8::{Parameters, Preset};
 
 pub use counters::counters;
+pub use modelled::simulate_modelled;
 pub use simulate::{SimulateArguments, Simulated, SimulationStatus, simulate};
 
 /// The reverse path's capacity where no trace is given for it: ample for acknowledgements.

@@ -9,6 +9,7 @@ mod flow;
 mod meter;
 pub mod modelled;
 mod network;
+mod parallel;
 mod simulation;
 
 pub use activity::Activity;
@@ -16,4 +17,5 @@ pub use call_flow::{CallFlow, CallResult, CallSetting, SimulationError, StopReas
 pub use flow::{Arrived, Direction, Flow};
 pub use meter::{FlowMeter, METER_INTERVAL};
 pub use network::{Network, Route, SharedLink, TopologyError, Transit};
+pub use parallel::in_parallel;
 pub use simulation::{Simulation, SimulationOptions, SimulationResult};

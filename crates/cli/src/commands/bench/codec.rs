@@ -17,8 +17,8 @@ use lockstep_media::{
 };
 use lockstep_vp8::{Analysis, Parameters, Picture, State, decode, encode};
 
-use crate::configuration::PresetArgument;
 use super::median;
+use crate::configuration::PresetArgument;
 use crate::progress::{Progress, write_json};
 
 /// What `lockstep bench codec` is told.

@@ -91,9 +91,10 @@ impl Kind {
 
     fn run(self) -> Result<Run> {
         match self {
-            Self::Modelled => {
-                modelled(Algorithm::Fixed(Bitrate::from_kbps(1_000)), FeedbackInterval::Every(Duration::from_millis(50)))
-            }
+            Self::Modelled => modelled(
+                Algorithm::Fixed(Bitrate::from_kbps(1_000)),
+                FeedbackInterval::Every(Duration::from_millis(50)),
+            ),
             Self::ModelledSalsify => modelled("salsify".parse()?, FeedbackInterval::EveryFragment),
             Self::Real => real(),
         }
@@ -117,8 +118,7 @@ fn modelled(algorithm: Algorithm, feedback: FeedbackInterval) -> Result<Run> {
         ModelledCall::new(&setting, algorithm.controller(&control), algorithm.estimator(control.bounds), encoder);
     // Fixed rates vary around their mean; a little room keeps their queue from growing.
     let capacity = if matches!(algorithm, Algorithm::Fixed(_)) { 1_200 } else { 1_000 };
-    let mut network =
-        Network::new(vec![call], link(Bitrate::from_kbps(capacity))?, link(Bitrate::from_kbps(100_000))?);
+    let mut network = Network::new(vec![call], link(Bitrate::from_kbps(capacity))?, link(Bitrate::from_kbps(100_000))?);
     let started = Instant::now();
     network.run_until(Timestamp::from_millis(MODELLED_SECONDS * 1_000));
     let spent = started.elapsed().as_secs_f64();
@@ -153,7 +153,7 @@ fn real() -> Result<Run> {
     let (forward, reverse) = (link(Bitrate::from_kbps(1_000))?, link(Bitrate::from_kbps(100_000))?);
     let simulation = Simulation::new(sender, receiver, source, forward, reverse, &options);
     let started = Instant::now();
-    let result = simulation.run(|_, _| {})?;
+    let result = simulation.run(|_, _| Ok(()))?;
     let spent = started.elapsed().as_secs_f64();
     Ok(Run { spent, packets: result.forward.delivered.packets, bytes: result.forward.delivered.bytes })
 }

@@ -1,0 +1,65 @@
+//! The same calls without pixels and bytes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use lockstep_call::{CallReport, ClipCurves, CodecModel, DRAIN, ModelledEncoder};
+use lockstep_control::{RateBounds, Setting};
+use lockstep_media::{SourceOptions, open_source};
+use lockstep_sim::Network;
+use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
+use lockstep_units::{ByteCount, Timestamp};
+
+use crate::{FRAGMENT_PAYLOAD, SimulateArguments, Simulated, counters};
+
+/// Runs the call that `arguments` describes with a model in the place of the codec: the first clip of `model`, in the
+/// size and at the frame rate of the clip of `arguments`. As the real transport does, the receiver reports every
+/// fragment.
+///
+/// # Errors
+/// If clip, trace or link cannot be had.
+pub fn simulate_modelled(arguments: &SimulateArguments, model: &CodecModel) -> Result<Simulated> {
+    let options = SourceOptions { seed: arguments.link.seed, ..SourceOptions::default() };
+    let format = open_source(&arguments.clip, &options)?.format();
+    let clip = model.clips.first().context("the codec model has no clip")?;
+    let curves = Arc::new(ClipCurves::new(clip, format.width, format.height));
+    let length = Duration::from_secs_f64(arguments.seconds);
+    let end = Timestamp::ZERO + length + DRAIN;
+    let setting = ModelledSetting {
+        frame_interval: format.frame_interval(),
+        payload: ByteCount::new(FRAGMENT_PAYLOAD as u64),
+        encode_time: Duration::from_secs_f64(arguments.encode_ms / 1e3),
+        decode_time: Duration::from_secs_f64(arguments.decode_ms / 1e3),
+        feedback: FeedbackInterval::EveryFragment,
+        stop: end,
+        recording: true,
+        ..ModelledSetting::new()
+    };
+    let control =
+        Setting { payload: setting.payload, frame_interval: setting.frame_interval, bounds: RateBounds::default() };
+    let algorithm = arguments.control.algorithm();
+    let encoder = ModelledEncoder::new(curves, setting.frame_interval, arguments.link.seed);
+    let call =
+        ModelledCall::new(&setting, algorithm.controller(&control), algorithm.estimator(control.bounds), encoder);
+    let (forward, reverse) = arguments.link.links()?;
+    let mut network = Network::new(vec![call], forward, reverse);
+    network.run_until(end);
+
+    let call = network.flows().first().context("the call is gone")?;
+    let log = call.log(length).context("the call kept no log")?;
+    let (scores, series) = log.score(|from, to| network.capacity_between(from, to));
+    let statistics =
+        |link: usize| network.links().get(link).map_or_else(Default::default, |link| counters(link.statistics()));
+    let report = CallReport {
+        lockstep: env!("CARGO_PKG_VERSION").to_owned(),
+        kind: "modelled".to_owned(),
+        seed: arguments.link.seed,
+        config: arguments.clone(),
+        scores,
+        counters: [("link".to_owned(), statistics(0)), ("reverse_link".to_owned(), statistics(1))].into(),
+        series,
+    };
+    Ok(Simulated { records: log.records.to_vec(), report })
+}
