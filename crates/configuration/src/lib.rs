@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd};
-use lockstep_control::{Algorithm, GracePeriod, RateBounds, Setting};
+use lockstep_control::{Algorithm, GracePeriod, KnownPath, RateBounds, Setting};
 use lockstep_link::{
     GilbertElliott, Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Reordering,
     Trace, parse_share, parse_time,
@@ -296,25 +296,23 @@ impl ControlArguments {
         }
     }
 
-    /// A sending end for pictures of `format`.
-    pub fn sending_end(&self, format: &VideoFormat, connection: u32) -> SendingEnd {
+    /// A sending end for pictures of `format`, on a path that is known or not.
+    pub fn sending_end(&self, format: &VideoFormat, connection: u32, path: Option<KnownPath>) -> Result<SendingEnd> {
         let mut transport = SenderConfig::new(connection, announced(format));
         transport.payload = FRAGMENT_PAYLOAD;
         let setting = Setting {
             payload: ByteCount::new(transport.payload as u64),
             frame_interval: format.frame_interval(),
             bounds: RateBounds::default(),
+            path,
         };
         let mode = match self.menu {
             Some(MenuArgument::Parallel) => MenuMode::Parallel,
             Some(MenuArgument::Serial) | None => MenuMode::Serial,
         };
         let parameters = Parameters { preset: self.preset.into(), ..Parameters::default() };
-        SendingEnd::new(
-            transport,
-            self.algorithm().controller(&setting),
-            Box::new(FunctionalEncoder::new(parameters, mode)),
-        )
+        let controller = self.algorithm().controller(&setting)?;
+        Ok(SendingEnd::new(transport, controller, Box::new(FunctionalEncoder::new(parameters, mode))))
     }
 
     /// The same, with a menu that was not asked for chosen for a live call on this machine.

@@ -7,6 +7,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{CallReport, FrameRecord};
+use lockstep_control::KnownPath;
 use lockstep_media::{SourceOptions, open_source};
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
 use lockstep_units::{Bitrate, Timestamp};
@@ -73,7 +74,8 @@ pub fn simulate(
         decode_time: Duration::from_secs_f64(arguments.decode_ms / 1e3),
     };
     let format = source.format();
-    let sender = arguments.control.sending_end(&format, arguments.link.seed as u32);
+    let path = KnownPath { trace: arguments.link.forward_trace()?, start: Timestamp::ZERO };
+    let sender = arguments.control.sending_end(&format, arguments.link.seed as u32, Some(path))?;
     let simulation = Simulation::new(sender, arguments.control.receiving_end(), source, forward, reverse, &options);
     let result = simulation.run(|now, sender| {
         let status = sender.status(now);

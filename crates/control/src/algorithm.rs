@@ -4,10 +4,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lockstep_link::parse_rate;
-use lockstep_units::{Bitrate, ByteCount};
+use lockstep_link::{Trace, parse_rate};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Controller, Estimator, Fixed, GracePeriod, InterArrival, SalsifyWindow};
+use crate::{
+    BobHeuristic, Controller, Estimator, Fixed, GracePeriod, InterArrival, Nada, Oracle, ReceiverEstimate,
+    SalsifyWindow, Scream,
+};
 
 /// The bit rates among which rate-based algorithms choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +39,17 @@ pub struct Setting {
     pub frame_interval: Duration,
     /// For controllers that decide on a rate.
     pub bounds: RateBounds,
+    /// What the path will carry, for [`Oracle`]; only a simulator knows.
+    pub path: Option<KnownPath>,
+}
+
+/// What the forward path will carry.
+#[derive(Debug, Clone)]
+pub struct KnownPath {
+    /// The bottleneck's capacity.
+    pub trace: Trace,
+    /// When the trace begins, on the sender's clock.
+    pub start: Timestamp,
 }
 
 /// An estimator and a controller that belong together.
@@ -46,9 +60,17 @@ pub enum Algorithm {
     Salsify(GracePeriod),
     /// The same rate throughout.
     Fixed(Bitrate),
+    /// BoB's heuristic at the receiver and a controller that trusts it.
+    BobHeuristic,
+    /// NADA (RFC 8698).
+    Nada,
+    /// SCReAM, version 2.
+    Scream,
+    /// What the path will carry, known beforehand.
+    Oracle,
 }
 
-/// A name that no algorithm has.
+/// Why there is no such algorithm.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AlgorithmError {
     /// No algorithm has this name.
@@ -57,33 +79,49 @@ pub enum AlgorithmError {
     /// What follows `fixed:` is no bit rate.
     #[error("`fixed:{0}` names no bit rate; it should be like fixed:1.5mbps")]
     Rate(String),
+    /// The oracle was not told what the path will carry.
+    #[error("the oracle must know what the path will carry, which only a simulation tells it")]
+    UnknownPath,
 }
 
 impl Algorithm {
     /// Every name, and what it stands for.
-    pub const NAMES: [(&'static str, &'static str); 3] = [
+    pub const NAMES: [(&'static str, &'static str); 7] = [
         ("salsify", "Salsify's window: what drains in 100 ms by the inter-arrival average at the receiver"),
         ("salsify-no-grace", "the same without the grace period"),
         ("fixed:RATE", "one bit rate, such as fixed:1.5mbps"),
+        ("bob-heuristic", "BoB's delay-gradient heuristic at the receiver, a loss controller at the sender"),
+        ("nada", "NADA: one congestion signal of delay and loss (RFC 8698)"),
+        ("scream", "SCReAM version 2: a window around a target for the queueing delay"),
+        ("oracle", "what the path will carry, known beforehand; in simulations only"),
     ];
 
     /// The estimator for the receiving end.
     #[must_use]
-    pub fn estimator(&self, _bounds: RateBounds) -> Box<dyn Estimator> {
+    pub fn estimator(&self, bounds: RateBounds) -> Box<dyn Estimator> {
         match *self {
             Self::Salsify(grace_period) => Box::new(InterArrival::new(grace_period)),
+            Self::BobHeuristic => Box::new(BobHeuristic::new(bounds)),
             // What it says is only read in logs.
-            Self::Fixed(_) => Box::new(InterArrival::new(GracePeriod::LinkIdle)),
+            Self::Fixed(_) | Self::Nada | Self::Scream | Self::Oracle => {
+                Box::new(InterArrival::new(GracePeriod::LinkIdle))
+            }
         }
     }
 
     /// The controller for the sending end.
-    #[must_use]
-    pub fn controller(&self, setting: &Setting) -> Box<dyn Controller> {
-        match *self {
+    ///
+    /// # Errors
+    /// [`AlgorithmError::UnknownPath`] for the oracle without [`Setting::path`].
+    pub fn controller(&self, setting: &Setting) -> Result<Box<dyn Controller>, AlgorithmError> {
+        Ok(match *self {
             Self::Salsify(_) => Box::new(SalsifyWindow::new(setting.payload)),
             Self::Fixed(rate) => Box::new(Fixed::new(rate, setting)),
-        }
+            Self::BobHeuristic => Box::new(ReceiverEstimate::new(setting)),
+            Self::Nada => Box::new(Nada::new(setting)),
+            Self::Scream => Box::new(Scream::new(setting)),
+            Self::Oracle => Box::new(Oracle::new(setting.path.clone().ok_or(AlgorithmError::UnknownPath)?, setting)),
+        })
     }
 }
 
@@ -93,6 +131,10 @@ impl fmt::Display for Algorithm {
             Self::Salsify(GracePeriod::LinkIdle) => formatter.write_str("salsify"),
             Self::Salsify(GracePeriod::None) => formatter.write_str("salsify-no-grace"),
             Self::Fixed(rate) => write!(formatter, "fixed:{}bps", rate.as_bps()),
+            Self::BobHeuristic => formatter.write_str("bob-heuristic"),
+            Self::Nada => formatter.write_str("nada"),
+            Self::Scream => formatter.write_str("scream"),
+            Self::Oracle => formatter.write_str("oracle"),
         }
     }
 }
@@ -107,6 +149,10 @@ impl FromStr for Algorithm {
         match text {
             "salsify" => Ok(Self::Salsify(GracePeriod::LinkIdle)),
             "salsify-no-grace" => Ok(Self::Salsify(GracePeriod::None)),
+            "bob-heuristic" => Ok(Self::BobHeuristic),
+            "nada" => Ok(Self::Nada),
+            "scream" => Ok(Self::Scream),
+            "oracle" => Ok(Self::Oracle),
             _ => Err(AlgorithmError::Unknown(text.to_owned())),
         }
     }
@@ -118,7 +164,7 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for text in ["salsify", "salsify-no-grace", "fixed:1500000bps"] {
+        for text in ["salsify", "salsify-no-grace", "fixed:1500000bps", "bob-heuristic", "nada", "scream", "oracle"] {
             assert_eq!(text.parse::<Algorithm>().map(|algorithm| algorithm.to_string()), Ok(text.to_owned()));
         }
         let error = "reno".parse::<Algorithm>().unwrap_err().to_string();

@@ -1,13 +1,13 @@
 //! Salsify's estimate: the smoothed time between the arrivals of two fragments, less the time for which the sender
 //! left the link idle (NSDI 2018, section 3.3).
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockstep_transport::{Arrival, Estimate};
 use lockstep_units::Timestamp;
 
 use crate::Estimator;
+use crate::base_delay::BaseDelay;
 
 /// Weight of a new sample in the average (Salsify, section 3.3).
 const ALPHA: f64 = 0.1;
@@ -37,31 +37,11 @@ pub enum GracePeriod {
     LinkIdle,
 }
 
-/// The smallest of recent one-way delays, in nanoseconds of unsynchronised clocks (so possibly negative).
-#[derive(Debug, Default)]
-struct SmallestDelay {
-    /// Candidates, oldest first, delays rising: each is smaller than all that came after it.
-    window: VecDeque<(Timestamp, i128)>,
-}
-
-impl SmallestDelay {
-    fn update(&mut self, now: Timestamp, delay: i128) -> i128 {
-        while self.window.back().is_some_and(|&(_, known)| known >= delay) {
-            self.window.pop_back();
-        }
-        self.window.push_back((now, delay));
-        while self.window.front().is_some_and(|&(at, _)| now.saturating_since(at) > DELAY_MEMORY) {
-            self.window.pop_front();
-        }
-        self.window.front().map_or(delay, |&(_, smallest)| smallest)
-    }
-}
-
 /// The inter-arrival average: `tau <- alpha (T_i - T_(i-1) - grace) + (1 - alpha) tau`, alpha = 0.1.
 #[derive(Debug)]
 pub struct InterArrival {
     grace_period: GracePeriod,
-    smallest_delay: SmallestDelay,
+    base_delay: BaseDelay,
     previous: Option<Arrival>,
     average_seconds: f64,
 }
@@ -72,7 +52,7 @@ impl InterArrival {
     pub fn new(grace_period: GracePeriod) -> Self {
         Self {
             grace_period,
-            smallest_delay: SmallestDelay::default(),
+            base_delay: BaseDelay::new(DELAY_MEMORY),
             previous: None,
             average_seconds: INITIAL_INTER_ARRIVAL.as_secs_f64(),
         }
@@ -92,8 +72,7 @@ impl InterArrival {
 
 impl Estimator for InterArrival {
     fn on_arrival(&mut self, arrival: &Arrival) {
-        let delay = i128::from(arrival.arrived_at.as_nanos()) - i128::from(arrival.sent_at.as_nanos());
-        let smallest_delay = self.smallest_delay.update(arrival.arrived_at, delay);
+        let (_, smallest_delay) = self.base_delay.update(arrival.sent_at, arrival.arrived_at);
         if let Some(previous) = &self.previous {
             if arrival.sequence <= previous.sequence {
                 return; // overtaken by a later fragment, whose sample already covered this one's time

@@ -6,10 +6,19 @@
 #![forbid(unsafe_code)]
 
 mod algorithm;
+mod base_delay;
+mod bob_heuristic;
+#[cfg(test)]
+mod closed_loop;
 mod fixed;
 mod inter_arrival;
 mod loss_rate;
+mod nada;
+mod oracle;
+mod receiver_estimate;
+mod reported_loss;
 mod salsify;
+mod scream;
 mod token_bucket;
 
 use std::time::Duration;
@@ -17,11 +26,16 @@ use std::time::Duration;
 use lockstep_transport::{Arrival, Estimate, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-pub use algorithm::{Algorithm, AlgorithmError, RateBounds, Setting};
+pub use algorithm::{Algorithm, AlgorithmError, KnownPath, RateBounds, Setting};
+pub use bob_heuristic::{BobHeuristic, PathUse};
 pub use fixed::Fixed;
 pub use inter_arrival::{GracePeriod, InterArrival};
 pub use loss_rate::LossRate;
+pub use nada::Nada;
+pub use oracle::Oracle;
+pub use receiver_estimate::ReceiverEstimate;
 pub use salsify::SalsifyWindow;
+pub use scream::Scream;
 pub use token_bucket::TokenBucket;
 
 /// What the receiving end makes of the datagrams that arrive.

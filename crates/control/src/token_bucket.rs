@@ -13,13 +13,18 @@ const SAVED_INTERVALS: u32 = 1;
 /// However low the rate, a fragment leaves so often.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Weight of a datagram in the smoothed size.
+const SIZE_WEIGHT: f64 = 1.0 / 16.0;
+
 /// What has been sent against what the target let through: a frame's budget is what is left, so that the rate is the
 /// target in the mean, however the codec's frames scatter.
 #[derive(Debug, Clone)]
 pub struct TokenBucket {
-    payload: ByteCount,
     frame_interval: Duration,
     at: Timestamp,
+    /// Smoothed size of a datagram. A frame's last fragment is a short one, and the pacer counts fragments: at the time
+    /// that whole ones take, frames of one fragment and a bit would leave at half the pacing rate.
+    datagram_bytes: f64,
     /// Bytes saved, or owed.
     tokens: f64,
 }
@@ -28,7 +33,7 @@ impl TokenBucket {
     /// A bucket for frames every `frame_interval`, in fragments of up to `payload` bytes.
     #[must_use]
     pub fn new(payload: ByteCount, frame_interval: Duration) -> Self {
-        Self { payload, frame_interval, at: Timestamp::ZERO, tokens: 0.0 }
+        Self { frame_interval, at: Timestamp::ZERO, datagram_bytes: payload.as_f64(), tokens: 0.0 }
     }
 
     fn tokens_at(&self, now: Timestamp, target: Bitrate) -> f64 {
@@ -43,6 +48,7 @@ impl TokenBucket {
     pub fn on_transmit(&mut self, now: Timestamp, size: ByteCount, target: Bitrate) {
         self.tokens = self.tokens_at(now, target) - size.as_f64();
         self.at = now;
+        self.datagram_bytes += SIZE_WEIGHT * (size.as_f64() - self.datagram_bytes);
     }
 
     /// The allowance at `target`, paced at `pacing_rate`.
@@ -51,7 +57,7 @@ impl TokenBucket {
         let left = self.tokens_at(now, target) - in_flight.queued.as_f64();
         Allowance {
             budget: ByteCount::new(left.max(0.0) as u64),
-            pacing_interval: pacing_rate.time_for(self.payload).min(LONGEST_INTERVAL),
+            pacing_interval: pacing_rate.time_for(ByteCount::new(self.datagram_bytes as u64)).min(LONGEST_INTERVAL),
             target,
         }
     }
@@ -86,6 +92,16 @@ mod tests {
         bucket.on_transmit(Timestamp::ZERO, ByteCount::new(5_000), target);
         let later = bucket.allowance(Timestamp::from_millis(60_000), InFlight::default(), target, target);
         assert_eq!(later.budget, ByteCount::new(10_000));
+    }
+
+    #[test]
+    fn small_fragments_leave_at_the_pacing_rate_too() {
+        let mut bucket = TokenBucket::new(ByteCount::new(1200), Duration::from_millis(40));
+        let target = Bitrate::from_kbps(1_000);
+        (0..100).for_each(|at| bucket.on_transmit(Timestamp::from_millis(at), ByteCount::new(500), target));
+        let interval =
+            bucket.allowance(Timestamp::from_millis(100), InFlight::default(), target, target).pacing_interval;
+        assert!(interval.abs_diff(Duration::from_millis(4)) < Duration::from_micros(50), "{interval:?}");
     }
 
     #[test]

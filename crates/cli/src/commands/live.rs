@@ -176,7 +176,7 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
     let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
     let connection = connection_id();
     let control = arguments.control.for_live_call();
-    let call = control.sending_end(&source.format(), connection);
+    let call = control.sending_end(&source.format(), connection, None)?;
     let options = SenderOptions {
         peer: arguments.to,
         length: arguments.seconds.map(Duration::from_secs_f64),

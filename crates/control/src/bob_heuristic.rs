@@ -1,0 +1,496 @@
+//! BoB's heuristic estimator (IEEE TMM 2022, Algorithm 1), which is a delay-gradient estimator after GCC that decides
+//! every 200 ms at the receiver, as those of the AlphaRTC challenge do: arrival groups, a trend line through their
+//! delays, an overuse detector with an adaptive threshold, and a rate that rises by 8 % a second or by a packet an
+//! interval and falls to 0.85 of what arrives.
+//!
+//! | constant | value | source |
+//! |---|---|---|
+//! | interval | 200 ms | BoB, section III; the challenge's interval |
+//! | burst | 5 ms | draft-ietf-rmcat-gcc-02, section 5.2 |
+//! | trend line window, smoothing, gain | 20 groups, 0.9, 4 | libwebrtc's trend line, BoB's released code |
+//! | deltas counted in the gain | up to 60 | the same |
+//! | threshold | 12.5 at first, 6 to 600, gains 0.0087 and 0.039 | GCC, section 5.4 |
+//! | least time of overuse | 10 ms and two intervals | GCC, section 5.4; released code |
+//! | alpha, decrease | 0.85 | BoB, Algorithm 1 |
+//! | beta, increase | 1.08 a second | BoB, Algorithm 1 |
+//! | most over the receive rate | 3 | released code (GCC has 1.5) |
+//! | loss: x1.05, x(1 - loss / 2) | below 2 %, above 10 % | BoB, Algorithm 1 |
+//! | first estimate | the bounds' initial rate | 300 kb/s in the released code |
+//!
+//! Three things of the released code that the paper does not print matter and are kept: the estimate does not move
+//! before the trend line has its 20 groups; the delay and the loss part both start from the last estimate and the
+//! smaller wins, so that losses from 2 % to 10 % stop growth; and one loss an interval is forgiven (the code divides the
+//! packets by the difference of their numbers, which is one less than their count), without which a single loss at a low
+//! rate would count as 15 %. One thing is different: groups and delays run on across intervals, where the released
+//! code throws away the group that an interval cuts through.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockstep_transport::{Arrival, Estimate};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use crate::{Estimator, RateBounds};
+
+const INTERVAL: Duration = Duration::from_millis(200);
+const BURST: Duration = Duration::from_millis(5);
+
+const TREND_WINDOW: usize = 20;
+const TREND_SMOOTHING: f64 = 0.9;
+const TREND_GAIN: f64 = 4.0;
+const MOST_DELTAS: u32 = 60;
+
+const FIRST_THRESHOLD: f64 = 12.5;
+const THRESHOLD_BOUNDS: (f64, f64) = (6.0, 600.0);
+const THRESHOLD_GAIN_UP: f64 = 0.0087;
+const THRESHOLD_GAIN_DOWN: f64 = 0.039;
+/// A trend further above the threshold is a spike and does not move it.
+const FURTHEST_ABOVE: f64 = 15.0;
+/// The threshold moves by what this many milliseconds give at most.
+const LONGEST_STEP_MS: f64 = 100.0;
+const LEAST_OVERUSE_MS: f64 = 10.0;
+
+const DECREASE: f64 = 0.85;
+const INCREASE: f64 = 1.08;
+const LEAST_MULTIPLICATIVE_BPS: f64 = 1_000.0;
+const LEAST_ADDITIVE_BPS: f64 = 800.0;
+const MOST_OVER_RECEIVED: f64 = 3.0;
+
+/// Weight of an interval in the mean and variance of the rate at which congestion began, and the bounds of the variance
+/// (GCC, section 5.5; kb/s).
+const MAXIMUM_WEIGHT: f64 = 0.05;
+const VARIANCE_BOUNDS: (f64, f64) = (0.4, 2.5);
+
+const LOSS_BOUNDS: (f64, f64) = (0.02, 0.10);
+const LOSS_INCREASE: f64 = 1.05;
+const LOSS_DECREASE: f64 = 0.5;
+
+/// What the delays say of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PathUse {
+    /// They fall: a queue drains.
+    Underuse,
+    /// They stay as they are.
+    #[default]
+    Normal,
+    /// They rise: a queue builds up.
+    Overuse,
+}
+
+/// Packets sent in one burst.
+#[derive(Debug, Clone, Copy)]
+struct Group {
+    first_sent: Timestamp,
+    last_sent: Timestamp,
+    completed: Timestamp,
+}
+
+/// The slope of the smoothed delay over the time of arrival.
+#[derive(Debug, Default)]
+struct TrendLine {
+    group: Option<Group>,
+    previous: Option<Group>,
+    first_completed: Timestamp,
+    accumulated_ms: f64,
+    smoothed_ms: f64,
+    /// When a group was complete, from the first on, and the smoothed delay then; milliseconds.
+    points: VecDeque<(f64, f64)>,
+    deltas: u32,
+}
+
+fn milliseconds(from: Timestamp, to: Timestamp) -> f64 {
+    (to.as_nanos() as f64 - from.as_nanos() as f64) * 1e-6
+}
+
+impl TrendLine {
+    /// Takes an arrival. If it completes a group, says how long after the one before that was sent.
+    fn on_arrival(&mut self, arrival: &Arrival) -> Option<f64> {
+        match &mut self.group {
+            None => self.group = Some(Group::of(arrival)),
+            // It was overtaken.
+            Some(group) if arrival.sent_at < group.first_sent => {}
+            Some(group) if arrival.sent_at.saturating_since(group.first_sent) <= BURST => {
+                group.last_sent = group.last_sent.max(arrival.sent_at);
+                group.completed = group.completed.max(arrival.arrived_at);
+            }
+            Some(group) => {
+                let complete = std::mem::replace(group, Group::of(arrival));
+                return self.complete(complete);
+            }
+        }
+        None
+    }
+
+    fn complete(&mut self, group: Group) -> Option<f64> {
+        let Some(previous) = self.previous.replace(group) else {
+            self.first_completed = group.completed;
+            return None;
+        };
+        let sent = milliseconds(previous.last_sent, group.last_sent);
+        self.accumulated_ms += milliseconds(previous.completed, group.completed) - sent;
+        self.smoothed_ms = TREND_SMOOTHING * self.smoothed_ms + (1.0 - TREND_SMOOTHING) * self.accumulated_ms;
+        self.points.push_back((milliseconds(self.first_completed, group.completed), self.smoothed_ms));
+        if self.points.len() > TREND_WINDOW {
+            self.points.pop_front();
+        }
+        self.deltas = (self.deltas + 1).min(MOST_DELTAS);
+        Some(sent)
+    }
+
+    fn slope(&self) -> Option<f64> {
+        if self.points.len() < TREND_WINDOW {
+            return None;
+        }
+        let mean = |of: fn(&(f64, f64)) -> f64| self.points.iter().map(of).sum::<f64>() / TREND_WINDOW as f64;
+        let (mean_time, mean_delay) = (mean(|point| point.0), mean(|point| point.1));
+        let (mut covariance, mut variance) = (0.0, 1e-5);
+        for &(time, delay) in &self.points {
+            covariance += (time - mean_time) * (delay - mean_delay);
+            variance += (time - mean_time) * (time - mean_time);
+        }
+        Some(covariance / variance)
+    }
+}
+
+impl Group {
+    fn of(arrival: &Arrival) -> Self {
+        Self { first_sent: arrival.sent_at, last_sent: arrival.sent_at, completed: arrival.arrived_at }
+    }
+}
+
+/// Compares the trend with a threshold that adapts to it.
+#[derive(Debug)]
+struct OveruseDetector {
+    threshold: f64,
+    adapted_at: Option<Timestamp>,
+    over_ms: Option<f64>,
+    intervals_over: u32,
+    last_slope: f64,
+    path_use: PathUse,
+}
+
+impl OveruseDetector {
+    fn new() -> Self {
+        Self {
+            threshold: FIRST_THRESHOLD,
+            adapted_at: None,
+            over_ms: None,
+            intervals_over: 0,
+            last_slope: 0.0,
+            path_use: PathUse::Normal,
+        }
+    }
+
+    /// The slope over an interval in which groups were sent for `sent_ms`.
+    fn update(&mut self, now: Timestamp, slope: f64, deltas: u32, sent_ms: f64) {
+        let trend = slope * f64::from(deltas) * TREND_GAIN;
+        if trend > self.threshold {
+            let over_ms = self.over_ms.map_or(sent_ms / 2.0, |over| over + sent_ms);
+            self.over_ms = Some(over_ms);
+            self.intervals_over += 1;
+            if over_ms > LEAST_OVERUSE_MS && self.intervals_over > 1 && slope > self.last_slope {
+                (self.over_ms, self.intervals_over) = (Some(0.0), 0);
+                self.path_use = PathUse::Overuse;
+            }
+        } else {
+            (self.over_ms, self.intervals_over) = (None, 0);
+            self.path_use = if trend < -self.threshold { PathUse::Underuse } else { PathUse::Normal };
+        }
+        self.last_slope = slope;
+        self.adapt(now, trend.abs());
+    }
+
+    fn adapt(&mut self, now: Timestamp, trend: f64) {
+        let before = self.adapted_at.replace(now).unwrap_or(now);
+        if trend > self.threshold + FURTHEST_ABOVE {
+            return;
+        }
+        let gain = if trend < self.threshold { THRESHOLD_GAIN_DOWN } else { THRESHOLD_GAIN_UP };
+        let step = milliseconds(before, now).min(LONGEST_STEP_MS);
+        let threshold = self.threshold + gain * (trend - self.threshold) * step;
+        self.threshold = threshold.clamp(THRESHOLD_BOUNDS.0, THRESHOLD_BOUNDS.1);
+    }
+}
+
+/// Mean and variance of the receive rate where congestion began.
+#[derive(Debug, Default)]
+struct KnownMaximum {
+    mean_kbps: Option<f64>,
+    variance: f64,
+}
+
+impl KnownMaximum {
+    fn update(&mut self, received_kbps: f64) {
+        let mean = self.mean_kbps.map_or(received_kbps, |mean| mean + MAXIMUM_WEIGHT * (received_kbps - mean));
+        let deviation = (mean - received_kbps) * (mean - received_kbps) / mean.max(1.0);
+        let variance = (1.0 - MAXIMUM_WEIGHT) * self.variance + MAXIMUM_WEIGHT * deviation;
+        self.variance = variance.clamp(VARIANCE_BOUNDS.0, VARIANCE_BOUNDS.1);
+        self.mean_kbps = Some(mean);
+    }
+
+    /// How many standard deviations `received_kbps` is above the mean; zero if there is none.
+    fn deviations(&self, received_kbps: f64) -> f64 {
+        self.mean_kbps.map_or(0.0, |mean| (received_kbps - mean) / (self.variance * mean.max(1.0)).sqrt())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Hold,
+    Increase,
+    Decrease,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Region {
+    NearMax,
+    MaxUnknown,
+}
+
+/// What arrived since the last decision.
+#[derive(Debug, Default)]
+struct Window {
+    first: Option<Timestamp>,
+    last: Timestamp,
+    bytes: ByteCount,
+    packets: u64,
+    sequences: Option<(u64, u64)>,
+    sent_ms: f64,
+    deltas: u32,
+}
+
+impl Window {
+    fn on_arrival(&mut self, arrival: &Arrival) {
+        self.first.get_or_insert(arrival.arrived_at);
+        self.last = self.last.max(arrival.arrived_at);
+        self.bytes += arrival.size;
+        self.packets += 1;
+        let (least, most) = self.sequences.unwrap_or((arrival.sequence, arrival.sequence));
+        self.sequences = Some((least.min(arrival.sequence), most.max(arrival.sequence)));
+    }
+
+    fn receive_rate_bps(&self) -> f64 {
+        let time = self.first.map_or(INTERVAL, |first| self.last.saturating_since(first).max(INTERVAL));
+        self.bytes.as_f64() * 8.0 / time.as_secs_f64()
+    }
+
+    /// One loss is forgiven; none if too little arrived to say.
+    fn loss_share(&self) -> Option<f64> {
+        let (least, most) = self.sequences?;
+        let span = most - least;
+        (span > 0).then(|| 1.0 - (self.packets as f64 / span as f64).min(1.0))
+    }
+}
+
+/// BoB's heuristic.
+#[derive(Debug)]
+pub struct BobHeuristic {
+    bounds: RateBounds,
+    trend_line: TrendLine,
+    detector: OveruseDetector,
+    maximum: KnownMaximum,
+    state: State,
+    region: Region,
+    window: Window,
+    changed_at: Option<Timestamp>,
+    decide_at: Option<Timestamp>,
+    estimate_bps: f64,
+}
+
+impl BobHeuristic {
+    /// An estimator that has seen nothing yet.
+    #[must_use]
+    pub fn new(bounds: RateBounds) -> Self {
+        Self {
+            bounds,
+            trend_line: TrendLine::default(),
+            detector: OveruseDetector::new(),
+            maximum: KnownMaximum::default(),
+            state: State::Hold,
+            region: Region::MaxUnknown,
+            window: Window::default(),
+            changed_at: None,
+            decide_at: None,
+            estimate_bps: bounds.initial.as_bps() as f64,
+        }
+    }
+
+    /// The estimate as of the last decision.
+    #[must_use]
+    pub fn prediction(&self) -> Bitrate {
+        Bitrate::from_bps(self.estimate_bps.round() as u64)
+    }
+
+    /// What the delays said at the last decision.
+    #[must_use]
+    pub fn path_use(&self) -> PathUse {
+        self.detector.path_use
+    }
+
+    /// Tells what was used instead of the prediction, as BoB's selector does with the learned estimate: the next
+    /// decision starts from there.
+    pub fn set_estimate(&mut self, used: Bitrate) {
+        self.estimate_bps = used.clamp(self.bounds.least, self.bounds.most).as_bps() as f64;
+    }
+
+    /// Decides, if 200 ms have passed since the last decision; says whether.
+    pub fn decide(&mut self, now: Timestamp) -> bool {
+        let Some(due) = self.decide_at.filter(|&at| at <= now) else { return false };
+        // After a pause the rhythm starts anew.
+        self.decide_at = Some(if now.saturating_since(due) < INTERVAL { due + INTERVAL } else { now + INTERVAL });
+        let slope = self.trend_line.slope().filter(|_| self.window.deltas > 0);
+        // Until there is a trend, what arrives is kept for the first decision.
+        let Some(slope) = slope else { return true };
+        let window = std::mem::take(&mut self.window);
+        let now = window.last;
+        self.detector.update(now, slope, self.trend_line.deltas, window.sent_ms);
+        let by_delay = self.by_delay(now, &window);
+        let by_loss = match window.loss_share() {
+            Some(share) if share > LOSS_BOUNDS.1 => self.estimate_bps * (1.0 - LOSS_DECREASE * share),
+            Some(share) if share < LOSS_BOUNDS.0 => self.estimate_bps * LOSS_INCREASE,
+            _ => self.estimate_bps,
+        };
+        let (least, most) = (self.bounds.least.as_bps() as f64, self.bounds.most.as_bps() as f64);
+        self.estimate_bps = by_delay.min(by_loss).clamp(least, most);
+        true
+    }
+
+    fn by_delay(&mut self, now: Timestamp, window: &Window) -> f64 {
+        self.state = match (self.detector.path_use, self.state) {
+            (PathUse::Normal, State::Hold) => State::Increase,
+            (PathUse::Normal, state) => state,
+            (PathUse::Overuse, _) => State::Decrease,
+            (PathUse::Underuse, _) => State::Hold,
+        };
+        let received = window.receive_rate_bps();
+        let received_kbps = received * 1e-3;
+        self.maximum.update(received_kbps);
+        match self.state {
+            State::Hold => self.estimate_bps,
+            State::Increase => {
+                if self.maximum.deviations(received_kbps) > 3.0 {
+                    self.maximum.mean_kbps = None;
+                    self.region = Region::MaxUnknown;
+                }
+                let since = self.changed_at.replace(now).map(|before| now.saturating_since(before));
+                let more = match self.region {
+                    Region::NearMax => additive_increase(window, since),
+                    Region::MaxUnknown => multiplicative_increase(self.estimate_bps, since),
+                };
+                (self.estimate_bps + more).min(MOST_OVER_RECEIVED * received)
+            }
+            State::Decrease => {
+                let mut estimate = DECREASE * received;
+                if estimate > self.estimate_bps {
+                    if let (Region::NearMax, Some(mean)) = (self.region, self.maximum.mean_kbps) {
+                        estimate = DECREASE * mean * 1e3;
+                    }
+                    estimate = estimate.min(self.estimate_bps);
+                }
+                self.region = Region::NearMax;
+                if self.maximum.deviations(received_kbps) < -3.0 {
+                    self.maximum.mean_kbps = None;
+                }
+                self.maximum.update(received_kbps);
+                self.state = State::Hold;
+                self.changed_at = Some(now);
+                estimate
+            }
+        }
+    }
+}
+
+/// A mean packet's bits for each 200 ms.
+fn additive_increase(window: &Window, since: Option<Duration>) -> f64 {
+    let packet_bits = window.bytes.as_f64() * 8.0 / window.packets.max(1) as f64;
+    let share = since.map_or(0.0, |since| (since.as_secs_f64() / INTERVAL.as_secs_f64()).min(1.0));
+    (share * packet_bits).max(LEAST_ADDITIVE_BPS)
+}
+
+fn multiplicative_increase(estimate_bps: f64, since: Option<Duration>) -> f64 {
+    let seconds = since.map_or(1.0, |since| since.as_secs_f64().min(1.0));
+    (estimate_bps * (libm::pow(INCREASE, seconds) - 1.0)).max(LEAST_MULTIPLICATIVE_BPS)
+}
+
+impl Estimator for BobHeuristic {
+    fn on_arrival(&mut self, arrival: &Arrival) {
+        self.decide_at.get_or_insert(arrival.arrived_at + INTERVAL);
+        // Whatever came before this belongs to the interval that has ended.
+        self.decide(arrival.arrived_at);
+        self.window.on_arrival(arrival);
+        if let Some(sent_ms) = self.trend_line.on_arrival(arrival) {
+            self.window.sent_ms += sent_ms;
+            self.window.deltas += 1;
+        }
+    }
+
+    fn estimate(&mut self, now: Timestamp) -> Estimate {
+        self.decide(now);
+        Estimate { inter_arrival: None, capacity: Some(self.prediction()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::closed_loop::{Outcome, Plan, run, setting};
+    use crate::{Controller, ReceiverEstimate};
+
+    fn call(plan: &Plan) -> Outcome {
+        let mut controller: Box<dyn Controller> = Box::new(ReceiverEstimate::new(&setting()));
+        run(plan, &mut *controller, Some(&mut BobHeuristic::new(RateBounds::default())))
+    }
+
+    #[test]
+    fn it_finds_a_megabit_in_half_a_minute_and_keeps_the_queue_short() {
+        for feedback_interval in [None, Some(Duration::from_millis(100))] {
+            let outcome = call(&Plan { feedback_interval, length: Duration::from_secs(60), ..Plan::constant(1_000) });
+            let rate = outcome.rate(30, 60).as_mbps();
+            assert!((0.7..1.05).contains(&rate), "{outcome:?}");
+            assert!(outcome.queueing_delay(30, 60, 0.5) < Duration::from_millis(100), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn it_gives_way_when_the_capacity_falls() {
+        let outcome = call(&Plan::step(2_500, 600, 40));
+        assert!(outcome.rate(30, 40).as_mbps() > 1.7, "{outcome:?}");
+        assert!(outcome.mean_target(45, 80) < Bitrate::from_kbps(650), "{outcome:?}");
+        assert!(outcome.queueing_delay(50, 80, 0.5) < Duration::from_millis(150), "{outcome:?}");
+    }
+
+    #[test]
+    fn random_losses_of_a_twentieth_do_not_starve_it() {
+        let outcome = call(&Plan { loss: 0.05, length: Duration::from_secs(60), ..Plan::constant(1_000) });
+        assert!(outcome.rate(30, 60).as_mbps() > 0.3, "{outcome:?}");
+    }
+
+    #[test]
+    fn it_comes_back_after_an_outage() {
+        let outage = Some((Duration::from_secs(30), Duration::from_secs(31)));
+        let outcome = call(&Plan { outage, length: Duration::from_secs(60), ..Plan::constant(1_000) });
+        assert!(outcome.rate(45, 60).as_mbps() > 0.7, "{outcome:?}");
+    }
+
+    #[test]
+    fn it_goes_on_from_what_was_used_instead() {
+        let mut heuristic = BobHeuristic::new(RateBounds::default());
+        heuristic.set_estimate(Bitrate::from_kbps(2_000));
+        assert_eq!(heuristic.prediction(), Bitrate::from_kbps(2_000));
+        // Packets of 10 kbit every 10 ms: 1 Mb/s, no queue.
+        for packet in 0..200 {
+            heuristic.on_arrival(&Arrival {
+                arrived_at: Timestamp::from_millis(10 * packet + 20),
+                sent_at: Timestamp::from_millis(10 * packet),
+                size: ByteCount::new(1_250),
+                sequence: packet,
+                frame: packet as u32,
+                fragment: 0,
+                grace: Duration::ZERO,
+            });
+        }
+        let after = heuristic.prediction();
+        assert!(after > Bitrate::from_kbps(2_100) && after < Bitrate::from_kbps(2_500), "{after}");
+        assert_eq!(heuristic.path_use(), PathUse::Normal);
+    }
+}

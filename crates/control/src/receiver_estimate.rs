@@ -1,0 +1,157 @@
+//! The controller that trusts the receiver: it targets the receiver's estimate of capacity, or what its own loss
+//! controller allows if that is less. It carries whatever estimates at the receiver: BoB's heuristic, learned
+//! estimators, those of the AlphaRTC challenge.
+//!
+//! | constant | value | source |
+//! |---|---|---|
+//! | increase | x1.05 below 2 % loss | draft-ietf-rmcat-gcc-02, section 6; BoB (IEEE TMM 2022), Algorithm 1 |
+//! | decrease | x(1 - loss / 2) above 10 % loss | the same |
+//! | interval | 200 ms and 20 datagrams | BoB's decision interval; of fewer datagrams a share says little (libwebrtc) |
+//! | pacing rate / target | 2.5 | libwebrtc |
+
+use std::time::Duration;
+
+use lockstep_transport::Feedback;
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use crate::reported_loss::ReportedLoss;
+use crate::{Allowance, Controller, InFlight, RateBounds, Setting, TokenBucket};
+
+/// Below this share of losses the rate rises, above that it falls.
+const LOSS_BOUNDS: (f64, f64) = (0.02, 0.10);
+const INCREASE: f64 = 1.05;
+const DECREASE: f64 = 0.5;
+
+/// The loss share is taken over this time and this many datagrams at least.
+const LEAST_TIME: Duration = Duration::from_millis(200);
+const LEAST_DATAGRAMS: u64 = 20;
+
+/// Pacing rate over target.
+const PACING_FACTOR: f64 = 2.5;
+
+/// What losses alone say: nothing as long as there are few.
+#[derive(Debug)]
+struct LossController {
+    loss: ReportedLoss,
+    taken_at: Timestamp,
+    bounds: RateBounds,
+    rate: Bitrate,
+}
+
+impl LossController {
+    fn new(bounds: RateBounds) -> Self {
+        Self { loss: ReportedLoss::default(), taken_at: Timestamp::ZERO, bounds, rate: bounds.most }
+    }
+
+    /// Takes a feedback that came while `target` was sent at: a decrease starts from there, not from a rate that was
+    /// allowed but never used.
+    fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback, target: Bitrate) {
+        self.loss.on_feedback(feedback);
+        let few = self.loss.since_taken().due < LEAST_DATAGRAMS;
+        if few || now.saturating_since(self.taken_at) < LEAST_TIME {
+            return;
+        }
+        self.taken_at = now;
+        let share = self.loss.take().share();
+        let rate = if share > LOSS_BOUNDS.1 {
+            self.rate.min(target).mul_f64(1.0 - DECREASE * share)
+        } else if share < LOSS_BOUNDS.0 {
+            self.rate.mul_f64(INCREASE)
+        } else {
+            self.rate
+        };
+        self.rate = rate.clamp(self.bounds.least, self.bounds.most);
+    }
+}
+
+/// Sends at what the receiver estimates.
+#[derive(Debug)]
+pub struct ReceiverEstimate {
+    bounds: RateBounds,
+    estimate: Bitrate,
+    loss: LossController,
+    bucket: TokenBucket,
+}
+
+impl ReceiverEstimate {
+    /// A controller that has heard of no estimate yet, and sends at the initial rate until it does.
+    #[must_use]
+    pub fn new(setting: &Setting) -> Self {
+        let bounds = setting.bounds;
+        Self {
+            bounds,
+            estimate: bounds.initial,
+            loss: LossController::new(bounds),
+            bucket: TokenBucket::new(setting.payload, setting.frame_interval),
+        }
+    }
+
+    fn target(&self) -> Bitrate {
+        self.estimate.min(self.loss.rate)
+    }
+}
+
+impl Controller for ReceiverEstimate {
+    fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+        self.bucket.on_transmit(now, size, self.target());
+    }
+
+    fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
+        self.loss.on_feedback(now, feedback, self.target());
+        if let Some(capacity) = feedback.estimate.capacity {
+            self.estimate = capacity.clamp(self.bounds.least, self.bounds.most);
+        }
+    }
+
+    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
+        self.bucket.allowance(now, in_flight, self.target(), self.target().mul_f64(PACING_FACTOR))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_transport::{Arrival, Estimate};
+
+    use super::*;
+    use crate::Estimator;
+    use crate::closed_loop::{Plan, run, setting};
+
+    /// Says always the same.
+    struct Says(u64);
+
+    impl Estimator for Says {
+        fn on_arrival(&mut self, _arrival: &Arrival) {}
+
+        fn estimate(&mut self, _now: Timestamp) -> Estimate {
+            Estimate { inter_arrival: None, capacity: Some(Bitrate::from_kbps(self.0)) }
+        }
+    }
+
+    fn controller() -> ReceiverEstimate {
+        ReceiverEstimate::new(&setting())
+    }
+
+    #[test]
+    fn the_receivers_estimate_is_the_rate() {
+        for feedback_interval in [None, Some(Duration::from_millis(100))] {
+            let plan = Plan { feedback_interval, ..Plan::constant(2_000) };
+            let outcome = run(&plan, &mut controller(), Some(&mut Says(800)));
+            let rate = outcome.rate(1, 20).as_mbps();
+            assert!((0.7..0.82).contains(&rate), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn losses_of_a_tenth_and_more_pull_the_rate_down_to_what_passes() {
+        // The receiver says twice of what passes; the queue overflows.
+        let outcome = run(&Plan { fill: 1.0, ..Plan::constant(1_000) }, &mut controller(), Some(&mut Says(2_000)));
+        assert!(outcome.mean_target(10, 20) < Bitrate::from_kbps(1_400), "{outcome:?}");
+        assert!(outcome.rate(10, 20) > Bitrate::from_kbps(900), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_few_losses_leave_the_rate_as_it_is() {
+        let outcome = run(&Plan { loss: 0.04, ..Plan::constant(2_000) }, &mut controller(), Some(&mut Says(800)));
+        assert!(outcome.rate(5, 20) > Bitrate::from_kbps(650), "{outcome:?}");
+    }
+}
