@@ -300,12 +300,8 @@ impl ControlArguments {
     pub fn sending_end(&self, format: &VideoFormat, connection: u32, path: Option<KnownPath>) -> Result<SendingEnd> {
         let mut transport = SenderConfig::new(connection, announced(format));
         transport.payload = FRAGMENT_PAYLOAD;
-        let setting = Setting {
-            payload: ByteCount::new(transport.payload as u64),
-            frame_interval: format.frame_interval(),
-            bounds: RateBounds::default(),
-            path,
-        };
+        let payload = ByteCount::new(transport.payload as u64);
+        let setting = Setting { path, ..Setting::new(payload, format.frame_interval()) };
         let mode = match self.menu {
             Some(MenuArgument::Parallel) => MenuMode::Parallel,
             Some(MenuArgument::Serial) | None => MenuMode::Serial,

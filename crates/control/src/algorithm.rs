@@ -43,6 +43,14 @@ pub struct Setting {
     pub path: Option<KnownPath>,
 }
 
+impl Setting {
+    /// Frames every `frame_interval` in fragments of up to `payload` bytes, the usual bounds, on a path that is not known.
+    #[must_use]
+    pub fn new(payload: ByteCount, frame_interval: Duration) -> Self {
+        Self { payload, frame_interval, bounds: RateBounds::default(), path: None }
+    }
+}
+
 /// What the forward path will carry.
 #[derive(Debug, Clone)]
 pub struct KnownPath {

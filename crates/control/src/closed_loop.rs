@@ -9,7 +9,7 @@ use lockstep_link::{Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Seg
 use lockstep_transport::{AcknowledgedFragment, Arrival, Estimate, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Controller, Estimator, InFlight, RateBounds, Setting};
+use crate::{Controller, Estimator, InFlight, Setting};
 
 const PAYLOAD: u64 = 1_200;
 const FRAME_INTERVAL: Duration = Duration::from_nanos(33_333_333);
@@ -25,12 +25,7 @@ const TAIL: Duration = Duration::from_millis(600);
 
 /// What controllers are told of the loop.
 pub(crate) fn setting() -> Setting {
-    Setting {
-        payload: ByteCount::new(PAYLOAD),
-        frame_interval: FRAME_INTERVAL,
-        bounds: RateBounds::default(),
-        path: None,
-    }
+    Setting::new(ByteCount::new(PAYLOAD), FRAME_INTERVAL)
 }
 
 /// What a test lets happen.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_call::{ClipCurves, CodecModel, FrameRecord, ModelledEncoder, Outcome};
-use lockstep_control::{Algorithm, RateBounds, Setting};
+use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Link, LinkConfig, LossConfig, QueueConfig, Trace};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
 use lockstep_sim::{Network, SharedLink};
@@ -31,12 +31,11 @@ fn call(algorithm: &str, feedback: FeedbackInterval, start: u64) -> ModelledCall
         stop: Timestamp::ZERO + LENGTH,
         ..ModelledSetting::new()
     };
-    let control =
-        Setting { payload: setting.payload, frame_interval: setting.frame_interval, bounds: RateBounds::default() };
+    let control = Setting::new(setting.payload, setting.frame_interval);
     let model = CodecModel::built_in().unwrap();
     let curves = Arc::new(ClipCurves::new(&model.clips[0], 1280, 720));
     let encoder = ModelledEncoder::new(curves, setting.frame_interval, 7);
-    ModelledCall::new(&setting, algorithm.controller(&control), algorithm.estimator(control.bounds), encoder)
+    ModelledCall::new(&setting, algorithm.controller(&control).unwrap(), algorithm.estimator(control.bounds), encoder)
 }
 
 fn run(algorithm: &str, feedback: FeedbackInterval, trace: &str, loss: f64) -> Network<ModelledCall> {
