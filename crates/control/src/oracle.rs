@@ -7,7 +7,7 @@
 //! | constant | value | source |
 //! |---|---|---|
 //! | horizon | 1.25 frame intervals | so that a frame that is coded a little late finds the link still busy |
-//! | headers | 48 bytes | UDP (RFC 768) and IPv6 (RFC 8200), the more that a link can have to carry with a datagram |
+//! | headers | 28 bytes | UDP (RFC 768) and IPv4 (RFC 791), which the links of calls carry with a datagram |
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ use crate::{Allowance, Controller, InFlight, KnownPath, Setting};
 /// How far ahead a frame may fill the link, in frame intervals.
 const HORIZON_INTERVALS: f64 = 1.25;
 
-/// What a link carries with a datagram at most: headers of UDP and IPv6.
-const NETWORK_HEADERS: u64 = 48;
+/// What the links of calls carry with a datagram: headers of UDP and IPv4.
+const NETWORK_HEADERS: u64 = 28;
 
 /// Over what time the target is the mean of what passes.
 const TARGET_WINDOW: Duration = Duration::from_secs(1);
