@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use lockstep_call::{CallReport, ClipCurves, CodecModel, DRAIN, ModelledEncoder};
-use lockstep_control::{RateBounds, Setting};
+use lockstep_control::{KnownPath, Setting};
 use lockstep_media::{SourceOptions, open_source};
 use lockstep_sim::Network;
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
@@ -37,12 +37,12 @@ pub fn simulate_modelled(arguments: &SimulateArguments, model: &CodecModel) -> R
         recording: true,
         ..ModelledSetting::new()
     };
-    let control =
-        Setting { payload: setting.payload, frame_interval: setting.frame_interval, bounds: RateBounds::default() };
+    let path = KnownPath { trace: arguments.link.forward_trace()?, start: Timestamp::ZERO };
+    let control = Setting { path: Some(path), ..Setting::new(setting.payload, setting.frame_interval) };
     let algorithm = arguments.control.algorithm();
     let encoder = ModelledEncoder::new(curves, setting.frame_interval, arguments.link.seed);
     let call =
-        ModelledCall::new(&setting, algorithm.controller(&control), algorithm.estimator(control.bounds), encoder);
+        ModelledCall::new(&setting, algorithm.controller(&control)?, algorithm.estimator(control.bounds), encoder);
     let (forward, reverse) = arguments.link.links()?;
     let mut network = Network::new(vec![call], forward, reverse);
     network.run_until(end);
