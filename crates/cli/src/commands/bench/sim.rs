@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_call::{ClipCurves, CodecModel, FunctionalEncoder, MenuMode, ModelledEncoder, ReceivingEnd, SendingEnd};
-use lockstep_control::{Algorithm, RateBounds, Setting};
+use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
@@ -108,14 +108,13 @@ fn link<P: Clone>(capacity: Bitrate) -> Result<SharedLink<P>> {
 
 fn modelled(algorithm: Algorithm, feedback: FeedbackInterval) -> Result<Run> {
     let setting = ModelledSetting { feedback, ..ModelledSetting::new() };
-    let control =
-        Setting { payload: setting.payload, frame_interval: setting.frame_interval, bounds: RateBounds::default() };
+    let control = Setting::new(setting.payload, setting.frame_interval);
     let model = CodecModel::built_in()?;
     let clip = model.clips.first().context("the built-in model has no clip")?;
     let curves = Arc::new(ClipCurves::new(clip, 1280, 720));
     let encoder = ModelledEncoder::new(curves, setting.frame_interval, 1);
     let call =
-        ModelledCall::new(&setting, algorithm.controller(&control), algorithm.estimator(control.bounds), encoder);
+        ModelledCall::new(&setting, algorithm.controller(&control)?, algorithm.estimator(control.bounds), encoder);
     // Fixed rates vary around their mean; a little room keeps their queue from growing.
     let capacity = if matches!(algorithm, Algorithm::Fixed(_)) { 1_200 } else { 1_000 };
     let mut network = Network::new(vec![call], link(Bitrate::from_kbps(capacity))?, link(Bitrate::from_kbps(100_000))?);
@@ -136,13 +135,9 @@ fn real() -> Result<Run> {
     };
     let transport = SenderConfig::new(1, announced);
     let algorithm: Algorithm = "salsify".parse()?;
-    let setting = Setting {
-        payload: ByteCount::new(transport.payload as u64),
-        frame_interval: format.frame_interval(),
-        bounds: RateBounds::default(),
-    };
+    let setting = Setting::new(ByteCount::new(transport.payload as u64), format.frame_interval());
     let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::Serial);
-    let sender = SendingEnd::new(transport, algorithm.controller(&setting), Box::new(encoder));
+    let sender = SendingEnd::new(transport, algorithm.controller(&setting)?, Box::new(encoder));
     let receiver = ReceivingEnd::new(ReceiverConfig::default(), algorithm.estimator(setting.bounds));
     let options = SimulationOptions {
         length: Duration::from_secs(REAL_SECONDS),
