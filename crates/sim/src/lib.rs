@@ -5,6 +5,7 @@
 mod activity;
 mod call_flow;
 pub mod cross_traffic;
+pub mod environment;
 mod flow;
 mod meter;
 pub mod modelled;

@@ -195,7 +195,11 @@ impl Bitrate {
         if span == 0 {
             return Self::ZERO;
         }
-        let bits = u128::from(bytes.get()) * 8 * 1_000_000_000;
+        // Dividing 128 bits takes ten times as long, and is seldom needed.
+        if let Some(bits) = bytes.get().checked_mul(8_000_000_000) {
+            return Self(bits / span);
+        }
+        let bits = u128::from(bytes.get()) * 8_000_000_000;
         Self(u64::try_from(bits / u128::from(span)).unwrap_or(u64::MAX))
     }
 
@@ -220,6 +224,9 @@ impl Bitrate {
     /// How many whole bytes pass in `time`.
     #[must_use]
     pub fn bytes_in(self, time: Duration) -> ByteCount {
+        if let Some(bits) = self.0.checked_mul(nanos(time)) {
+            return ByteCount::new(bits / 8_000_000_000);
+        }
         let bits = u128::from(self.0) * u128::from(nanos(time)) / 1_000_000_000;
         ByteCount::new(u64::try_from(bits / 8).unwrap_or(u64::MAX))
     }
@@ -230,7 +237,10 @@ impl Bitrate {
         if self.0 == 0 {
             return Duration::MAX;
         }
-        let span = (u128::from(bytes.get()) * 8 * 1_000_000_000).div_ceil(u128::from(self.0));
+        if let Some(bits) = bytes.get().checked_mul(8_000_000_000) {
+            return Duration::from_nanos(bits.div_ceil(self.0));
+        }
+        let span = (u128::from(bytes.get()) * 8_000_000_000).div_ceil(u128::from(self.0));
         Duration::from_nanos(u64::try_from(span).unwrap_or(u64::MAX))
     }
 }

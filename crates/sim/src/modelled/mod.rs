@@ -5,6 +5,7 @@
 //! decoded in the time that it is told. What it shares with a real call: [`lockstep_control`]'s controllers and
 //! estimators, the link, the policy after losses, the records and their scores.
 
+mod frames;
 mod packet;
 mod receiver;
 mod sender;
@@ -21,6 +22,7 @@ use crate::flow::{Arrived, Direction, Flow};
 use receiver::ModelledReceiver;
 use sender::ModelledSender;
 
+pub use frames::FrameStatistics;
 pub use packet::{FeedbackReport, MediaFragment, ModelledPacket};
 pub use window::WindowStatistics;
 
@@ -145,14 +147,9 @@ impl ModelledCall {
         self.sender.sent.round_trip().map(|time| time.smoothed)
     }
 
-    /// The controller, for an agent that is one.
-    pub fn controller_mut(&mut self) -> &mut dyn Controller {
-        self.sender.controller_mut()
-    }
-
-    /// The estimator, for an agent that is one.
-    pub fn estimator_mut(&mut self) -> &mut dyn Estimator {
-        self.receiver.estimator_mut()
+    /// What became of frames since this was last asked.
+    pub fn take_frames(&mut self) -> FrameStatistics {
+        self.sender.frame_log.take()
     }
 
     /// One record a captured picture; none unless they are kept.
@@ -175,6 +172,7 @@ impl ModelledCall {
 
     fn show(&mut self) {
         while let Some(shown) = self.receiver.shown.pop_front() {
+            self.sender.frame_log.shown(shown.frame, shown.displayed_at);
             if let Some(record) = self.sender.record_of(shown.frame) {
                 record.completed_at = Some(shown.completed_at);
                 record.displayed_at = Some(shown.displayed_at);

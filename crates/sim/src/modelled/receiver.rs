@@ -11,9 +11,8 @@ use super::FeedbackInterval;
 use super::packet::{FeedbackReport, MediaFragment};
 use super::window::WindowStatistics;
 
-/// Over how many frames fragments may come in any order; the real transport's window (`ReceiverConfig::window`) is
-/// smaller, for its frames take memory.
-const WINDOW: usize = 256;
+/// Over how many frames fragments may come in any order, as in the real transport (`ReceiverConfig::window`).
+const WINDOW: usize = 64;
 /// Most arrivals that a report lists.
 const MOST_LISTED: usize = 4_096;
 
@@ -207,9 +206,5 @@ impl ModelledReceiver {
 
     pub(crate) fn take_window(&mut self) -> WindowStatistics {
         self.window.take()
-    }
-
-    pub(crate) fn estimator_mut(&mut self) -> &mut dyn Estimator {
-        &mut *self.estimator
     }
 }

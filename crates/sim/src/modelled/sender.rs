@@ -8,6 +8,7 @@ use lockstep_control::{Allowance, Controller, InFlight, LossRate};
 use lockstep_transport::Feedback;
 use lockstep_units::{ByteCount, Timestamp};
 
+use super::frames::FrameLog;
 use super::packet::{FRAGMENT_HEADERS, FeedbackReport, MediaFragment};
 use super::sent::SentFragments;
 use super::{ModelledCodec, ModelledSetting};
@@ -32,6 +33,7 @@ struct QueuedFrame {
 #[derive(Debug, Clone, Copy)]
 struct Coding {
     capture: u64,
+    captured_at: Timestamp,
     ready_at: Timestamp,
 }
 
@@ -45,6 +47,7 @@ pub(crate) struct ModelledSender {
     start: Timestamp,
     stop: Timestamp,
     captures: u64,
+    next_capture: Option<Timestamp>,
     coding: Option<Coding>,
     frames: u32,
     skips: u32,
@@ -63,6 +66,7 @@ pub(crate) struct ModelledSender {
     chain_broken: bool,
     last_fragments: u64,
     feedback: Feedback,
+    pub(crate) frame_log: FrameLog,
     recording: bool,
     records: Vec<FrameRecord>,
     /// Capture of each frame, to find its record.
@@ -81,6 +85,7 @@ impl ModelledSender {
             start: setting.start,
             stop: setting.stop,
             captures: 0,
+            next_capture: Some(setting.start).filter(|&at| at < setting.stop),
             coding: None,
             frames: 0,
             skips: 0,
@@ -103,13 +108,15 @@ impl ModelledSender {
                 highest_sequence: 0,
                 received: 0,
             },
+            frame_log: FrameLog::new(setting.frame_interval),
             recording: setting.recording,
             records: Vec::new(),
             captures_by_frame: Vec::new(),
         }
     }
 
-    fn next_capture(&self) -> Option<Timestamp> {
+    /// When capture `self.captures` is due. Not a sum of intervals: a third of a second must not drift.
+    fn time_of_next_capture(&self) -> Option<Timestamp> {
         let at = self.start + Duration::from_nanos(self.frame_interval.as_nanos() as u64 * self.captures);
         (at < self.stop).then_some(at)
     }
@@ -117,7 +124,7 @@ impl ModelledSender {
     pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
         let pacer = (!self.queue.is_empty()).then_some(self.pacer_free_at);
         let ready = self.coding.map(|coding| coding.ready_at);
-        [self.next_capture(), ready, pacer, self.sent.poll_timeout()].into_iter().flatten().min()
+        [self.next_capture, ready, pacer, self.sent.poll_timeout()].into_iter().flatten().min()
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Timestamp) {
@@ -125,12 +132,14 @@ impl ModelledSender {
             self.detect(now);
         }
         if let Some(coding) = self.coding.take_if(|coding| coding.ready_at <= now) {
-            self.decide(now, coding.capture);
+            self.decide(now, coding);
         }
-        if self.next_capture().is_some_and(|at| at <= now) {
+        if self.next_capture.is_some_and(|at| at <= now) {
             let capture = self.captures;
             self.captures += 1;
+            self.next_capture = self.time_of_next_capture();
             self.encoder.next_picture();
+            self.frame_log.captured();
             if self.recording {
                 let target = self.allowance(now).target;
                 self.records.push(FrameRecord {
@@ -143,7 +152,7 @@ impl ModelledSender {
                 // Real encoders are quicker than the source; a slower one loses the picture.
                 Some(_) => self.record(capture, |record| record.outcome = Outcome::SkippedBusy),
                 None => {
-                    self.coding = Some(Coding { capture, ready_at: now + self.encode_time });
+                    self.coding = Some(Coding { capture, captured_at: now, ready_at: now + self.encode_time });
                     self.record(capture, |record| record.encode_started_at = Some(now));
                 }
             }
@@ -160,14 +169,14 @@ impl ModelledSender {
     }
 
     /// The picture is coded: sends it, or not.
-    fn decide(&mut self, now: Timestamp, capture: u64) {
+    fn decide(&mut self, now: Timestamp, coding: Coding) {
         let allowance = self.allowance(now);
         match self.codec {
-            ModelledCodec::Functional => self.decide_functional(now, capture, allowance),
+            ModelledCodec::Functional => self.decide_functional(now, coding, allowance),
         }
     }
 
-    fn decide_functional(&mut self, now: Timestamp, capture: u64, allowance: Allowance) {
+    fn decide_functional(&mut self, now: Timestamp, coding: Coding, allowance: Allowance) {
         let budget = self.loss_rate.most_fragments().map_or(allowance.budget, |fragments| {
             allowance.budget.min(ByteCount::new(fragments.saturating_mul(self.payload.get())))
         });
@@ -177,7 +186,7 @@ impl ModelledSender {
         let fits = coded.size <= budget;
         if !fits && self.skips < MOST_SKIPS {
             self.skips += 1;
-            self.record(capture, |record| {
+            self.record(coding.capture, |record| {
                 record.budget = Some(budget);
                 record.outcome = Outcome::SkippedOverBudget;
             });
@@ -188,18 +197,19 @@ impl ModelledSender {
             self.chain_broken = false;
             self.chain_from = self.frames;
         }
-        self.send(now, capture, coded, source, budget, recovery);
+        self.send(now, coding, coded, source, budget, recovery);
     }
 
     fn send(
         &mut self,
         now: Timestamp,
-        capture: u64,
+        coding: Coding,
         coded: ModelledFrame,
         source: Option<u32>,
         budget: ByteCount,
         recovery: bool,
     ) {
+        let capture = coding.capture;
         if self.queue.len() >= MOST_QUEUED {
             self.record(capture, |record| record.outcome = Outcome::SkippedOverBudget);
             return;
@@ -214,6 +224,7 @@ impl ModelledSender {
         }
         self.queue.push_back(QueuedFrame { frame, source, left: coded.size, next: 0, fragments, queued_at: now });
         self.queued += coded.size;
+        self.frame_log.sent(frame, coding.captured_at, coded.size, coded.quantizer, coded.ssim);
         self.queued_fragments += u64::from(fragments);
         if self.recording {
             self.captures_by_frame.push(capture);
@@ -263,6 +274,7 @@ impl ModelledSender {
         let size = payload + ByteCount::new(FRAGMENT_HEADERS);
         let datagram = size.saturating_sub(ByteCount::new(28));
         self.sent.transmitted(now, media.frame, media.fragment, datagram);
+        self.frame_log.transmitted(size);
         self.controller.on_transmit(now, datagram);
         self.pacer_free_at = self.pacer_free_at.max(now) + self.allowance(now).pacing_interval;
         Some((size, media))
@@ -311,9 +323,5 @@ impl ModelledSender {
 
     pub(crate) fn records(&self) -> &[FrameRecord] {
         &self.records
-    }
-
-    pub(crate) fn controller_mut(&mut self) -> &mut dyn Controller {
-        &mut *self.controller
     }
 }

@@ -10,6 +10,8 @@ use super::packet::FeedbackReport;
 
 /// A fragment is lost when one sent so many later has arrived (RFC 9002, section 6.1.1).
 const PACKET_THRESHOLD: u64 = 3;
+/// So many fragments whose fate is decided are remembered: a loss may still turn out to be none.
+const REMEMBERED: u64 = 256;
 /// What is added to the round-trip time and its variations before the newest fragments count as lost.
 const TAIL_MARGIN: Duration = Duration::from_millis(100);
 /// The round-trip time that is assumed at first.
@@ -167,8 +169,7 @@ impl SentFragments {
             }
             self.undecided += 1;
         }
-        // What was decided long ago is forgotten; a loss may still turn out to be none for a while.
-        while self.undecided - self.first > 1_024 {
+        while self.undecided - self.first > REMEMBERED {
             self.fragments.pop_front();
             self.first += 1;
         }

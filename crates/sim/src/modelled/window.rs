@@ -72,6 +72,12 @@ impl WindowStatistics {
         (self.packets > 0).then(|| self.delay_seconds / self.packets as f64)
     }
 
+    /// One-way delay of the last packet of the call so far, seconds; zero before the first.
+    #[must_use]
+    pub fn last_delay_seconds(&self) -> f64 {
+        self.last_delay.unwrap_or(0.0)
+    }
+
     /// Share of packets lost, 0-1.
     #[must_use]
     pub fn loss_share(&self) -> f64 {

@@ -1,0 +1,114 @@
+//! What an agent may observe of a step. Agents pick from it; some of it no real end could know, and is for rewards.
+
+use std::time::Duration;
+
+use lockstep_units::{Bitrate, Timestamp};
+
+use super::EnvironmentSetting;
+use crate::modelled::{FrameStatistics, WindowStatistics};
+
+/// One value of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Feature {
+    /// Its name, with the unit.
+    pub name: &'static str,
+    /// What it is.
+    pub meaning: &'static str,
+}
+
+const fn feature(name: &'static str, meaning: &'static str) -> Feature {
+    Feature { name, meaning }
+}
+
+/// Every value of a step, in the order of [`Features::values`].
+pub const FEATURES: [Feature; 21] = [
+    feature("time_s", "time since the call began"),
+    feature("target_bps", "target of the sender at the end of the step"),
+    feature("encoded_bps", "sizes of the frames that were sent, over the step"),
+    feature("sent_bps", "what left the sender, headers included"),
+    feature("received_bps", "what reached the receiver, headers included"),
+    feature("packets", "packets that reached the receiver"),
+    feature("loss", "share of packets that did not arrive before later ones, 0-1"),
+    feature("delay_ms", "mean one-way delay of the packets; of the last step with any if there were none"),
+    feature("largest_delay_ms", "largest one-way delay of the step; zero without packets"),
+    feature("smallest_delay_ms", "smallest one-way delay of the call so far"),
+    feature("jitter_ms", "mean absolute difference of one-way delay from packet to packet"),
+    feature("round_trip_ms", "smoothed round-trip time, as the sender measures it; zero before the first"),
+    feature("frames_captured", "pictures that the source gave"),
+    feature("frames_sent", "frames that were sent"),
+    feature("frames_shown", "frames that were shown"),
+    feature("quantizer", "mean quantizer index of the frames sent, 0-127"),
+    feature("video_delay_ms", "mean time from capture to display of the frames shown"),
+    feature("ssim", "mean luma SSIM of the frames shown, 0-1"),
+    feature("frozen_ms", "time for which the picture was frozen, counted when it moves again"),
+    feature("capacity_bps", "capacity of the link over the step; no end knows it"),
+    feature("next_capacity_bps", "capacity of the link over the next step; what an expert knows"),
+];
+
+/// The values of one step.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Features {
+    values: [f64; FEATURES.len()],
+}
+
+impl Features {
+    /// The values, in the order of [`FEATURES`].
+    #[must_use]
+    pub fn values(&self) -> &[f64; FEATURES.len()] {
+        &self.values
+    }
+
+    /// The value called `name`; none if there is none.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<f64> {
+        FEATURES.iter().position(|feature| feature.name == name).map(|index| self.values[index])
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: f64) {
+        if let Some(index) = FEATURES.iter().position(|feature| feature.name == name) {
+            self.values[index] = value;
+        }
+    }
+}
+
+fn mean(sum: f64, count: u64) -> f64 {
+    if count == 0 { 0.0 } else { sum / count as f64 }
+}
+
+pub(super) fn observe(
+    setting: &EnvironmentSetting,
+    now: Timestamp,
+    window: &WindowStatistics,
+    frames: &FrameStatistics,
+    target: Bitrate,
+    round_trip: Option<Duration>,
+    [capacity, next_capacity]: [Bitrate; 2],
+) -> Features {
+    let rate = |bytes| Bitrate::mean(bytes, setting.step).as_bps() as f64;
+    let delay = window.mean_delay().unwrap_or(window.last_delay_seconds());
+    Features {
+        values: [
+            now.as_secs_f64(),
+            target.as_bps() as f64,
+            rate(frames.encoded),
+            rate(frames.transmitted),
+            rate(window.received),
+            window.packets as f64,
+            window.loss_share(),
+            delay * 1e3,
+            window.largest_delay_seconds * 1e3,
+            window.smallest_delay_seconds * 1e3,
+            mean(window.jitter_seconds, window.packets) * 1e3,
+            round_trip.map_or(0.0, |time| time.as_secs_f64() * 1e3),
+            frames.captured as f64,
+            frames.sent as f64,
+            frames.shown as f64,
+            mean(frames.quantizers as f64, frames.sent),
+            mean(frames.video_delay_seconds, frames.shown) * 1e3,
+            mean(frames.ssim, frames.shown),
+            frames.frozen_seconds * 1e3,
+            capacity.as_bps() as f64,
+            next_capacity.as_bps() as f64,
+        ],
+    }
+}

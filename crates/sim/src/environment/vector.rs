@@ -1,0 +1,254 @@
+//! Many environments at once, on all cores.
+
+use std::sync::Arc;
+
+use rayon::ThreadPool;
+use rayon::prelude::*;
+
+use lockstep_link::ConfigError;
+use lockstep_units::Bitrate;
+
+use super::{Environment, EnvironmentSetting, FEATURES, Features};
+
+/// Most environments of one vector: beyond it memory, not time, is what runs out.
+const MOST_ENVIRONMENTS: usize = 1 << 20;
+/// Environments that a core takes at a time: enough to be worth handing out, few enough to spread evenly.
+const TAKEN_TOGETHER: usize = 16;
+
+/// Why an environment cannot be made or stepped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EnvironmentError {
+    /// The setting makes no sense.
+    #[error("the environment cannot be set up: {0}")]
+    Setting(&'static str),
+    /// A link makes no sense.
+    #[error("the environment's link cannot be set up: {0}")]
+    Link(#[from] ConfigError),
+    /// Too many environments, or none.
+    #[error("{0} environments are asked for; there may be 1 to {MOST_ENVIRONMENTS}")]
+    Count(usize),
+    /// There is not one action for each environment.
+    #[error("{actions} actions for {environments} environments")]
+    Actions {
+        /// How many actions came.
+        actions: usize,
+        /// How many environments there are.
+        environments: usize,
+    },
+    /// An action that is no rate.
+    #[error("the action of environment {environment} is {value}, which is no bit rate")]
+    Rate {
+        /// Which environment.
+        environment: usize,
+        /// What it was told, bit/s.
+        value: f64,
+    },
+    /// The threads cannot be started.
+    #[error("the threads for the environments cannot be started: {0}")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
+}
+
+struct Slot {
+    environment: Environment,
+    features: Features,
+    done: bool,
+}
+
+/// Environments that are stepped together, each with its own randomness: the same whatever the number of threads.
+///
+/// One that has ended begins its next episode in the step after, whose action counts for nothing (Gymnasium's
+/// `AutoresetMode.NEXT_STEP`).
+pub struct VectorEnvironment {
+    slots: Vec<Slot>,
+    pool: ThreadPool,
+}
+
+/// The seed of environment `index` of a vector with `seed`.
+fn seed_of(seed: u64, index: usize) -> u64 {
+    // The golden ratio keeps neighbours apart; seed_from_u64 spreads them.
+    seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+impl VectorEnvironment {
+    /// `count` environments over `threads` threads (0: one a core).
+    ///
+    /// # Errors
+    /// If the setting makes no sense, or threads cannot be started.
+    pub fn new(setting: EnvironmentSetting, count: usize, seed: u64, threads: usize) -> Result<Self, EnvironmentError> {
+        if count == 0 || count > MOST_ENVIRONMENTS {
+            return Err(EnvironmentError::Count(count));
+        }
+        let setting = Arc::new(setting);
+        let slot = |index| {
+            let environment = Environment::new(setting.clone(), seed_of(seed, index))?;
+            Ok(Slot { environment, features: Features::default(), done: false })
+        };
+        let slots = (0..count).map(slot).collect::<Result<_, EnvironmentError>>()?;
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+        Ok(Self { slots, pool })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Never: there is at least one.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Begins new episodes; with `seed`, randomness begins anew from it. With `mask`, only where it is true.
+    ///
+    /// # Errors
+    /// If there is not one flag in the mask for each environment.
+    pub fn reset(&mut self, seed: Option<u64>, mask: Option<&[bool]>) -> Result<(), EnvironmentError> {
+        let environments = self.slots.len();
+        if let Some(mask) = mask.filter(|mask| mask.len() != environments) {
+            return Err(EnvironmentError::Actions { actions: mask.len(), environments });
+        }
+        let Self { slots, pool } = self;
+        pool.install(|| {
+            slots.par_iter_mut().with_min_len(TAKEN_TOGETHER).enumerate().try_for_each(|(index, slot)| {
+                if mask.is_none_or(|mask| mask[index]) {
+                    slot.features = slot.environment.reset(seed.map(|seed| seed_of(seed, index)))?;
+                    slot.done = false;
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// Sets the rates (bit/s) and lets a step pass everywhere.
+    ///
+    /// # Errors
+    /// If there is not one rate for each, or one is not a number or negative; nothing has happened then.
+    pub fn step(&mut self, rates: &[f64]) -> Result<(), EnvironmentError> {
+        let environments = self.slots.len();
+        if rates.len() != environments {
+            return Err(EnvironmentError::Actions { actions: rates.len(), environments });
+        }
+        if let Some((environment, &value)) = rates.iter().enumerate().find(|(_, rate)| rate.is_nan() || **rate < 0.0) {
+            return Err(EnvironmentError::Rate { environment, value });
+        }
+        let Self { slots, pool } = self;
+        pool.install(|| {
+            slots.par_iter_mut().with_min_len(TAKEN_TOGETHER).zip(rates).try_for_each(|(slot, &rate)| {
+                if slot.done {
+                    slot.features = slot.environment.reset(None)?;
+                    slot.done = false;
+                } else {
+                    (slot.features, slot.done) = slot.environment.step(Bitrate::from_bps(rate as u64));
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// Writes the features of each environment, one row of [`FEATURES`] after the other, and whether its episode is over.
+    ///
+    /// # Panics
+    /// If `features` has not room for exactly that, or `done` not for one flag each.
+    pub fn write(&self, features: &mut [f64], done: &mut [bool]) {
+        assert_eq!(features.len(), self.slots.len() * FEATURES.len(), "room for the features");
+        assert_eq!(done.len(), self.slots.len(), "room for the flags");
+        for ((slot, row), done) in self.slots.iter().zip(features.chunks_exact_mut(FEATURES.len())).zip(done) {
+            row.copy_from_slice(slot.features.values());
+            *done = slot.done;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lockstep_call::{ClipCurves, CodecModel};
+    use lockstep_link::Trace;
+
+    use super::super::AgentPlace;
+    use super::*;
+
+    fn setting() -> EnvironmentSetting {
+        let model = CodecModel::built_in().unwrap();
+        let clips = model.clips.iter().map(|clip| Arc::new(ClipCurves::new(clip, 640, 360))).collect();
+        let traces = ["cellular:mean=2mbps,seed=1", "constant:1mbps"].map(|spec| Trace::from_spec(spec).unwrap());
+        EnvironmentSetting { steps: 20, ..EnvironmentSetting::new(traces.into(), clips) }
+    }
+
+    fn run(setting: EnvironmentSetting, threads: usize, rates: impl Fn(usize, usize) -> f64) -> (Vec<f64>, Vec<bool>) {
+        const COUNT: usize = 40;
+        let mut vector = VectorEnvironment::new(setting, COUNT, 3, threads).unwrap();
+        vector.reset(Some(11), None).unwrap();
+        let (mut all, mut ends) = (Vec::new(), Vec::new());
+        for step in 0..45 {
+            let rates: Vec<f64> = (0..COUNT).map(|index| rates(step, index)).collect();
+            vector.step(&rates).unwrap();
+            let mut features = vec![0.0; COUNT * FEATURES.len()];
+            let mut done = vec![false; COUNT];
+            vector.write(&mut features, &mut done);
+            all.extend(features);
+            ends.extend(done);
+        }
+        (all, ends)
+    }
+
+    #[test]
+    fn one_thread_and_many_give_the_same() {
+        let rates = |step: usize, index: usize| 2e5 * (1 + (step * 7 + index) % 13) as f64;
+        assert_eq!(run(setting(), 1, rates), run(setting(), 3, rates));
+    }
+
+    #[test]
+    fn episodes_end_and_begin_again_in_the_step_after() {
+        let (features, done) = run(setting(), 1, |_, _| 5e5);
+        let of_first: Vec<bool> = done.iter().step_by(40).copied().collect();
+        let ends: Vec<usize> = (0..45).filter(|&step| of_first[step]).collect();
+        assert_eq!(ends, [19, 40]);
+        let time = |step: usize| features[step * 40 * FEATURES.len()];
+        assert_eq!((time(19), time(20), time(21)), (4.0, 0.0, 0.2));
+    }
+
+    #[test]
+    fn a_modest_rate_gets_through_and_a_greedy_one_fills_the_queue() {
+        let value = |rate: f64, place, name: &str| {
+            let traces = vec![Trace::from_spec("constant:1mbps").unwrap()];
+            let setting = EnvironmentSetting {
+                traces,
+                place,
+                delay: Duration::from_millis(20)..=Duration::from_millis(20),
+                queue_packets: 256..=256,
+                ..setting()
+            };
+            let mut environment = Environment::new(Arc::new(setting), 5).unwrap();
+            let mut last = environment.reset(Some(5)).unwrap();
+            for _ in 0..20 {
+                last = environment.step(Bitrate::from_bps(rate as u64)).0;
+            }
+            last.get(name).unwrap()
+        };
+        for place in [AgentPlace::Receiver, AgentPlace::Sender] {
+            let received = value(6e5, place, "received_bps");
+            assert!((5.3e5..=6.9e5).contains(&received), "{received}");
+            assert!(value(6e5, place, "delay_ms") < 60.0);
+            let greedy = value(1.5e6, place, "received_bps");
+            assert!((8.5e5..=1.02e6).contains(&greedy), "{greedy}");
+            assert!(value(1.5e6, place, "delay_ms") > 150.0);
+            assert!(value(6e5, place, "frames_shown") >= 5.0);
+        }
+        assert_eq!(value(6e5, AgentPlace::Sender, "capacity_bps"), 1e6);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let none = EnvironmentSetting { traces: Vec::new(), ..setting() };
+        assert!(matches!(VectorEnvironment::new(none, 1, 0, 1), Err(EnvironmentError::Setting(_))));
+        assert!(matches!(VectorEnvironment::new(setting(), 0, 0, 1), Err(EnvironmentError::Count(0))));
+        let mut vector = VectorEnvironment::new(setting(), 2, 0, 1).unwrap();
+        assert!(matches!(vector.step(&[1e6]), Err(EnvironmentError::Actions { .. })));
+        assert!(matches!(vector.step(&[1e6, f64::NAN]), Err(EnvironmentError::Rate { environment: 1, .. })));
+    }
+}

@@ -1,0 +1,96 @@
+//! What became of the frames of a modelled call within a window of time.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockstep_units::{ByteCount, Timestamp};
+
+/// Counts since the last [`FrameStatistics::take`].
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct FrameStatistics {
+    /// Pictures that the source gave.
+    pub captured: u64,
+    /// Frames that were sent.
+    pub sent: u64,
+    /// Their sizes, without headers.
+    pub encoded: ByteCount,
+    /// Sum of the quantizer indices of the frames sent.
+    pub quantizers: u64,
+    /// Bytes that left the pacer, headers of UDP and IPv4 included.
+    pub transmitted: ByteCount,
+    /// Frames that were shown.
+    pub shown: u64,
+    /// Sum over the frames shown of the time from capture to display, seconds.
+    pub video_delay_seconds: f64,
+    /// Sum over the frames shown of their SSIM, 0-1.
+    pub ssim: f64,
+    /// Time for which the picture on the screen was frozen: gaps between displays beyond the threshold of webrtc-stats,
+    /// counted when they end, seconds.
+    pub frozen_seconds: f64,
+}
+
+/// A frame that may still be shown.
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    frame: u32,
+    captured_at: Timestamp,
+    ssim: f64,
+}
+
+/// Most frames that are remembered until a later one is shown: an outage of minutes.
+const MOST_PENDING: usize = 8_192;
+
+#[derive(Debug)]
+pub(crate) struct FrameLog {
+    counts: FrameStatistics,
+    pending: VecDeque<Pending>,
+    frame_interval: Duration,
+    shown_at: Option<Timestamp>,
+}
+
+impl FrameLog {
+    pub(crate) fn new(frame_interval: Duration) -> Self {
+        Self { counts: FrameStatistics::default(), pending: VecDeque::new(), frame_interval, shown_at: None }
+    }
+
+    pub(crate) fn captured(&mut self) {
+        self.counts.captured += 1;
+    }
+
+    pub(crate) fn sent(&mut self, frame: u32, captured_at: Timestamp, size: ByteCount, quantizer: u8, ssim: f64) {
+        self.counts.sent += 1;
+        self.counts.encoded += size;
+        self.counts.quantizers += u64::from(quantizer);
+        self.pending.push_back(Pending { frame, captured_at, ssim });
+        if self.pending.len() > MOST_PENDING {
+            self.pending.pop_front();
+        }
+    }
+
+    pub(crate) fn transmitted(&mut self, size: ByteCount) {
+        self.counts.transmitted += size;
+    }
+
+    pub(crate) fn shown(&mut self, frame: u32, at: Timestamp) {
+        while let Some(pending) = self.pending.front().copied().filter(|pending| pending.frame <= frame) {
+            self.pending.pop_front();
+            if pending.frame == frame {
+                self.counts.shown += 1;
+                self.counts.video_delay_seconds += at.saturating_since(pending.captured_at).as_secs_f64();
+                self.counts.ssim += pending.ssim;
+            }
+        }
+        if let Some(before) = self.shown_at.replace(at) {
+            let gap = at.saturating_since(before);
+            // W3C webrtc-stats, freezeCount.
+            let threshold = (3 * self.frame_interval).max(self.frame_interval + Duration::from_millis(150));
+            if gap > threshold {
+                self.counts.frozen_seconds += gap.as_secs_f64();
+            }
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> FrameStatistics {
+        std::mem::take(&mut self.counts)
+    }
+}
