@@ -1,12 +1,17 @@
 //! `lockstep._lockstep`: the part of the Python package that is written in Rust.
 #![deny(unsafe_code)]
 
+mod environment;
+
 use pyo3::prelude::*;
 
 /// Lockstep's Rust half. Use it through the `lockstep` package.
 #[pymodule]
 mod _lockstep {
     use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::environment::VectorEnvironment;
 
     /// Version of Lockstep that the extension was built from.
     #[pyfunction]

@@ -1,0 +1,76 @@
+"""What agents do: from an action to a bit rate. Every preset works on all environments at once."""
+
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from lockstep.gym.features import Values, linear
+
+
+class Action(Protocol):
+    """Turns actions into bit rates."""
+
+    @property
+    def space(self) -> spaces.Space[Any]:
+        """The space of one environment's action."""
+        ...
+
+    def rates(self, actions: NDArray[Any]) -> Values:
+        """The rates, bit/s, of the actions of all environments; the first axis is that of environments."""
+        ...
+
+
+class LogarithmicRate:
+    """A number from 0 to 1: a rate on a logarithmic scale from ``least_bps`` to ``most_bps``."""
+
+    def __init__(self, least_bps: float = 1e4, most_bps: float = 8e6) -> None:
+        """Rates between two bounds, bit/s; BoB's and AlphaRTC's unless told otherwise."""
+        self.least_bps = least_bps
+        self.most_bps = most_bps
+
+    @property
+    def space(self) -> spaces.Box:
+        """One number from 0 to 1."""
+        return spaces.Box(0.0, 1.0, (1,), np.float32)
+
+    def rates(self, actions: NDArray[Any]) -> Values:
+        """The rates, bit/s."""
+        return linear(np.asarray(actions, np.float64).reshape(len(actions)), self.least_bps, self.most_bps)
+
+
+class BobAction:
+    """BoB's: a number p from 0 to 1 stands for 2^(2p - 1) on the logarithmic scale from 10 kb/s to 8 Mb/s, 1 at most.
+
+    So BoB's released code reads the probability that its actor drew (the paper speaks of four ranges). The least that
+    can be said is the middle of the scale, 283 kb/s; everything from p = 0.5 on is 8 Mb/s.
+    """
+
+    @property
+    def space(self) -> spaces.Box:
+        """One number from 0 to 1."""
+        return spaces.Box(0.0, 1.0, (1,), np.float32)
+
+    def rates(self, actions: NDArray[Any]) -> Values:
+        """The rates, bit/s."""
+        probabilities = np.clip(np.asarray(actions, np.float64).reshape(len(actions)), 0.0, 1.0)
+        return linear(2.0 ** (2.0 * probabilities - 1.0))
+
+
+class LadderAction:
+    """One of the given rates: Concerto's controller classifies, and does not regress (MobiCom 2019)."""
+
+    def __init__(self, rates_bps: list[float] | None = None) -> None:
+        """A ladder of rates, bit/s; 0.1 to 2.5 Mb/s in steps of 0.1 Mb/s unless told otherwise."""
+        self._rates = np.asarray(rates_bps or [1e5 * step for step in range(1, 26)], np.float64)
+
+    @property
+    def space(self) -> spaces.Discrete[np.int64]:
+        """The index of a rate."""
+        return spaces.Discrete(len(self._rates))
+
+    def rates(self, actions: NDArray[Any]) -> Values:
+        """The rates, bit/s."""
+        chosen: Values = self._rates[np.asarray(actions, np.intp).reshape(len(actions))]
+        return chosen

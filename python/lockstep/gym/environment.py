@@ -1,0 +1,218 @@
+"""The environments: one call, and many."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from lockstep._lockstep import VectorEnvironment
+from lockstep.gym.actions import Action, BobAction, LadderAction, LogarithmicRate
+from lockstep.gym.features import FEATURES, Features, Values
+from lockstep.gym.observations import BobObservation, CrossLayerObservation, HrccObservation, Observation
+from lockstep.gym.rewards import AlphaRtcReward, HrccReward, QualityReward, Reward
+
+OBSERVATIONS: dict[str, type[Observation]] = {
+    "bob": BobObservation,
+    "concerto": CrossLayerObservation,
+    "hrcc": HrccObservation,
+}
+"""Observation presets by name."""
+ACTIONS: dict[str, type[Action]] = {"rate": LogarithmicRate, "bob": BobAction, "concerto": LadderAction}
+"""Action presets by name."""
+REWARDS: dict[str, type[Reward]] = {"bob": AlphaRtcReward, "concerto": QualityReward, "hrcc": HrccReward}
+"""Reward presets by name."""
+
+DEFAULT_TRACES: tuple[str, ...] = tuple(
+    f"cellular:mean={mean}mbps,seed={seed}" for mean in (1, 2, 4) for seed in (1, 2, 3)
+)
+"""Nine generated cellular paths."""
+
+
+_Preset = TypeVar("_Preset")
+
+
+def _preset(presets: dict[str, type[_Preset]], chosen: str | _Preset, of: str) -> _Preset:
+    if not isinstance(chosen, str):
+        return chosen
+    if chosen not in presets:
+        message = f"there is no {of} called {chosen!r}; there are {', '.join(presets)}"
+        raise ValueError(message)
+    return presets[chosen]()
+
+
+class _Calls:
+    """Calls in Rust, with the presets around them."""
+
+    def __init__(  # noqa: PLR0913 -- everything has a name and a default
+        self,
+        count: int,
+        *,
+        observation: str | Observation = "bob",
+        action: str | Action = "rate",
+        reward: str | Reward = "bob",
+        place: str = "receiver",
+        traces: Sequence[str] = DEFAULT_TRACES,
+        random_start: bool = True,
+        step_ms: float = 200.0,
+        episode_steps: int = 300,
+        delay_ms: tuple[float, float] = (10.0, 60.0),
+        queue_packets: tuple[int, int] = (20, 256),
+        loss: tuple[float, float] = (0.0, 0.0),
+        initial_bps: int = 300_000,
+        bounds_bps: tuple[int, int] = (10_000, 8_000_000),
+        feedback_ms: float = 50.0,
+        model: str | None = None,
+        clips: Sequence[str] | None = None,
+        size: tuple[int, int] = (1280, 720),
+        frames_per_second: float = 30.0,
+        threads: int = 0,
+    ) -> None:
+        if place not in ("receiver", "sender"):
+            message = f"an agent is at the 'receiver' or at the 'sender', not at {place!r}"
+            raise ValueError(message)
+        self.observation = _preset(OBSERVATIONS, observation, "observation")
+        self.action = _preset(ACTIONS, action, "action")
+        self.reward = _preset(REWARDS, reward, "reward")
+        self.initial_bps = float(initial_bps)
+        self.bounds_bps = bounds_bps
+        self.rates = np.full(count, self.initial_bps)
+        self.vector = VectorEnvironment(
+            count,
+            list(traces),
+            seed=int(np.random.SeedSequence().generate_state(1)[0]),
+            threads=threads,
+            model=model,
+            clips=None if clips is None else list(clips),
+            width=size[0],
+            height=size[1],
+            frames_per_second=frames_per_second,
+            step_ms=step_ms,
+            steps=episode_steps,
+            random_start=random_start,
+            delay_ms=delay_ms,
+            queue_packets=queue_packets,
+            loss=loss,
+            at_sender=place == "sender",
+            feedback_ms=feedback_ms,
+            rates_bps=(initial_bps, *bounds_bps),
+        )
+
+    def reset(self, seed: int | None, mask: NDArray[np.bool_] | None = None) -> tuple[NDArray[np.float32], Features]:
+        values, _ = self.vector.reset(seed, mask)
+        begun = np.ones(len(values), np.bool_) if mask is None else mask
+        self.rates[begun] = self.initial_bps
+        features = Features(values, self.rates)
+        self.observation.reset(features, begun)
+        return self.observation.observe(features), features
+
+    def step(
+        self, actions: NDArray[Any], begun: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.float32], Values, NDArray[np.bool_], Features]:
+        rates = np.clip(self.action.rates(actions), *self.bounds_bps)
+        values, done = self.vector.step(rates)
+        self.rates = np.where(begun, self.initial_bps, rates)
+        features = Features(values, self.rates)
+        if begun.any():
+            self.observation.reset(features, begun)
+        observed = self.observation.observe(features)
+        rewards = np.where(begun, 0.0, self.reward.reward(features))
+        return observed, rewards, done, features
+
+
+class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
+    """Many calls, stepped in Rust on all cores.
+
+    An episode that has ended begins anew in the step after (``AutoresetMode.NEXT_STEP``), whose action counts for
+    nothing and whose reward is 0. Episodes end by their length alone, so they are truncated, never terminated.
+    ``info["features"]`` holds all features, shape ``(num_envs, len(FEATURES))``.
+
+    :param observation: ``"bob"``, ``"concerto"``, ``"hrcc"``, or an object of your own.
+    :param action: ``"rate"``, ``"bob"``, ``"concerto"``, or an object of your own.
+    :param reward: ``"bob"``, ``"concerto"``, ``"hrcc"``, or an object of your own.
+    :param place: ``"receiver"`` (the rate is an estimate that feedback carries to the sender) or ``"sender"`` (the rate
+        is the sender's target at once).
+    :param traces: Capacity traces: files, or generated ones such as ``cellular:mean=2mbps,seed=1``.
+    :param random_start: Whether an episode begins anywhere in its trace.
+    :param step_ms: Length of a step, milliseconds.
+    :param episode_steps: Steps in an episode.
+    :param delay_ms: Least and most propagation delay each way, milliseconds; drawn for each episode, as all that
+        follows.
+    :param queue_packets: Least and most packets that the bottleneck's queue holds.
+    :param loss: Least and most share of packets lost at random.
+    :param initial_bps: Rate before the first action, bit/s.
+    :param bounds_bps: What rates are clipped to, bit/s.
+    :param feedback_ms: Interval of feedback, milliseconds; 0 for feedback after each packet.
+    :param model: A codec model as JSON (``lockstep model fit``); the built-in one if none.
+    :param clips: Names of the model's clips to draw from; all if none.
+    :param size: Width and height of the pictures.
+    :param frames_per_second: Pictures a second.
+    :param threads: Threads to step on; 0 for one a core. Results do not depend on it.
+    """
+
+    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": []}  # noqa: RUF012
+
+    def __init__(self, num_envs: int = 1, **setting: Any) -> None:
+        """``num_envs`` calls."""
+        self.num_envs = num_envs
+        self._calls = _Calls(num_envs, **setting)
+        self.single_observation_space = self._calls.observation.space
+        self.single_action_space = self._calls.action.space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._ended = np.zeros(num_envs, np.bool_)
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Begin new episodes. Equal seeds give equal episodes. ``options={"reset_mask": ...}`` begins only some."""
+        if isinstance(seed, list):
+            message = "one seed gives every environment its own randomness; a list of seeds is not taken"
+            raise TypeError(message)
+        super().reset(seed=seed)
+        mask = None if options is None else options.get("reset_mask")
+        observed, features = self._calls.reset(seed, mask)
+        self._ended = np.zeros(self.num_envs, np.bool_) if mask is None else self._ended & ~mask
+        return observed, {"features": features.values}
+
+    def step(
+        self, actions: NDArray[Any]
+    ) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+        """Let one step pass everywhere."""
+        observed, rewards, done, features = self._calls.step(actions, self._ended)
+        self._ended = done
+        terminated = np.zeros(self.num_envs, np.bool_)
+        return observed, rewards, terminated, done, {"features": features.values}
+
+
+class CallEnv(gymnasium.Env[NDArray[np.float32], Any]):
+    """One call. Takes what :class:`CallVectorEnv` takes; ``info`` holds every feature by its name."""
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(self, **setting: Any) -> None:
+        """A call that has not begun."""
+        self._calls = _Calls(1, **{"threads": 1, **setting})
+        self.observation_space = self._calls.observation.space
+        self.action_space = self._calls.action.space
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Begin an episode. Equal seeds give equal episodes."""
+        super().reset(seed=seed, options=options)
+        observed, features = self._calls.reset(seed)
+        return observed[0], _named(features)
+
+    def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Let one step pass."""
+        actions = np.asarray(action)[None]
+        observed, rewards, done, features = self._calls.step(actions, np.zeros(1, np.bool_))
+        return observed[0], float(rewards[0]), False, bool(done[0]), _named(features)
+
+
+def _named(features: Features) -> dict[str, Any]:
+    return {name: float(value) for name, value in zip(FEATURES, features.values[0], strict=True)}

@@ -1,0 +1,46 @@
+"""What happened in a step, for all environments at once."""
+
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep._lockstep import VectorEnvironment
+
+Values: TypeAlias = NDArray[np.float64]
+
+FEATURES: Final[dict[str, str]] = dict(VectorEnvironment.features())
+"""Names of the features, with their units, and what they are; in the order of the columns."""
+
+_COLUMNS: Final[dict[str, int]] = {name: column for column, name in enumerate(FEATURES)}
+
+
+class Features:
+    """The features of a step: ``features["received_bps"]`` is that of every environment, shape ``(environments,)``."""
+
+    def __init__(self, values: Values, rates: Values) -> None:
+        """Features from rows of values, and the rates that the agents had set, bit/s."""
+        self.values = values
+        self.rates = rates
+
+    def __getitem__(self, name: str) -> Values:
+        """The feature called ``name`` (see :data:`FEATURES`), of every environment."""
+        column: Values = self.values[:, _COLUMNS[name]]
+        return column
+
+    def __len__(self) -> int:
+        """How many environments there are."""
+        return len(self.values)
+
+
+def logarithmic(rates_bps: Values, least_bps: float = 1e4, most_bps: float = 8e6) -> Values:
+    """Rates on a logarithmic scale from 0 (``least_bps``) to 1 (``most_bps``), clipped: as AlphaRTC and BoB scale."""
+    clipped = np.clip(rates_bps, least_bps, most_bps)
+    scaled: Values = np.log(clipped / least_bps) / np.log(most_bps / least_bps)
+    return scaled
+
+
+def linear(scaled: Values, least_bps: float = 1e4, most_bps: float = 8e6) -> Values:
+    """The rates, bit/s, of values that :func:`logarithmic` would give; clipped to 0..1 before."""
+    rates: Values = least_bps * (most_bps / least_bps) ** np.clip(scaled, 0.0, 1.0)
+    return rates

@@ -1,0 +1,159 @@
+"""What agents see. Every preset works on all environments at once."""
+
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from lockstep.gym.features import Features, Values, logarithmic
+
+
+class Observation(Protocol):
+    """Turns features into what an agent sees. Keeps history where it needs any."""
+
+    @property
+    def space(self) -> spaces.Space[Any]:
+        """The space of one environment's observation."""
+        ...
+
+    def reset(self, features: Features, mask: NDArray[np.bool_]) -> None:
+        """Forget the past of the environments in ``mask``, whose new episodes begin with ``features``."""
+        ...
+
+    def observe(self, features: Features) -> NDArray[np.float32]:
+        """The observation of every environment, after a step or a reset; the first axis is that of environments."""
+        ...
+
+
+class _History:
+    """The last rows of what each environment gave, newest last."""
+
+    def __init__(self, length: int, width: int) -> None:
+        self.length = length
+        self.width = width
+        self.rows = np.zeros((0, length, width))
+
+    def reset(self, count: int, mask: NDArray[np.bool_]) -> None:
+        if len(self.rows) != count:
+            self.rows = np.zeros((count, self.length, self.width))
+        self.rows[mask] = 0.0
+
+    def push(self, row: Values) -> Values:
+        self.rows[:, :-1] = self.rows[:, 1:]
+        self.rows[:, -1] = row
+        return self.rows
+
+
+class BobObservation:
+    """BoB's eleven values: receive rate, delay, loss, and its last eight predictions (IEEE TMM 2022; released code).
+
+    The receive rate and the predictions are on a logarithmic scale from 10 kb/s (0) to 8 Mb/s (1); the delay is in
+    seconds, 1 at most; the loss is a share. The predictions here are the rates that the agent set, the oldest first.
+    """
+
+    def __init__(self) -> None:
+        """An observation without a past."""
+        self._predictions = _History(8, 1)
+
+    @property
+    def space(self) -> spaces.Box:
+        """Eleven numbers from 0 to 1."""
+        return spaces.Box(0.0, 1.0, (11,), np.float32)
+
+    def reset(self, features: Features, mask: NDArray[np.bool_]) -> None:
+        """Forget the predictions."""
+        self._predictions.reset(len(features), mask)
+
+    def observe(self, features: Features) -> NDArray[np.float32]:
+        """The observation, shape (environments, 11)."""
+        predictions = self._predictions.push(logarithmic(features.rates)[:, None])[:, :, 0]
+        present = [
+            logarithmic(features["received_bps"]),
+            np.minimum(features["delay_ms"] / 1e3, 1.0),
+            np.clip(features["loss"], 0.0, 1.0),
+        ]
+        return np.column_stack([*present, predictions]).astype(np.float32)
+
+
+class HrccObservation:
+    """HRCC's six values over ten steps (its released code, without what GCC's detector would say).
+
+    Receive rate / 6 Mb/s, delay / 1 s, loss, last rate / 6 Mb/s, steps since the queue grew / 100, and the receive rate
+    at that time / 6 Mb/s. HRCC takes the last two from GCC's overuse detector; here the queue counts as growing when
+    the delay is 50 ms above the smallest of the call.
+    """
+
+    def __init__(self) -> None:
+        """An observation without a past."""
+        self._history = _History(10, 6)
+        self._since = np.zeros(0)
+        self._rate = np.zeros(0)
+
+    @property
+    def space(self) -> spaces.Box:
+        """Six rows of ten numbers, the newest last."""
+        return spaces.Box(0.0, 10.0, (6, 10), np.float32)
+
+    def reset(self, features: Features, mask: NDArray[np.bool_]) -> None:
+        """Forget the past."""
+        count = len(features)
+        self._history.reset(count, mask)
+        if len(self._since) != count:
+            self._since, self._rate = np.zeros(count), np.zeros(count)
+        self._since[mask] = 0.0
+        self._rate[mask] = 0.0
+
+    def observe(self, features: Features) -> NDArray[np.float32]:
+        """The observation, shape (environments, 6, 10)."""
+        grown = features["delay_ms"] - features["smallest_delay_ms"] > 50.0
+        self._since = np.where(grown, 0.0, self._since + 1.0)
+        self._rate = np.where(grown, features["received_bps"], self._rate)
+        row = np.column_stack(
+            [
+                features["received_bps"] / 6e6,
+                features["delay_ms"] / 1e3,
+                features["loss"],
+                features.rates / 6e6,
+                self._since / 100.0,
+                self._rate / 6e6,
+            ]
+        )
+        return np.clip(self._history.push(row).swapaxes(1, 2), 0.0, 10.0).astype(np.float32)
+
+
+class CrossLayerObservation:
+    """Both layers over time, as Concerto sees them (MobiCom 2019): transport and codec side by side.
+
+    For each of the last ``steps`` steps: receive rate and what the codec really produced (both on a logarithmic scale
+    from 10 kb/s to 8 Mb/s), mean one-way delay above the smallest / 1 s, jitter / 0.1 s, loss, and the rate that was
+    set. Concerto's paper names throughput, loss, delay interval and the codec's bit rate over the last seconds; scales
+    are ours.
+    """
+
+    def __init__(self, steps: int = 10) -> None:
+        """An observation of the last ``steps`` steps."""
+        self._history = _History(steps, 6)
+
+    @property
+    def space(self) -> spaces.Box:
+        """Steps by six numbers from 0 to 1, the newest last."""
+        return spaces.Box(0.0, 1.0, (self._history.length, 6), np.float32)
+
+    def reset(self, features: Features, mask: NDArray[np.bool_]) -> None:
+        """Forget the past."""
+        self._history.reset(len(features), mask)
+
+    def observe(self, features: Features) -> NDArray[np.float32]:
+        """The observation, shape (environments, steps, 6)."""
+        row = np.column_stack(
+            [
+                logarithmic(features["received_bps"]),
+                logarithmic(features["encoded_bps"]),
+                (features["delay_ms"] - features["smallest_delay_ms"]) / 1e3,
+                features["jitter_ms"] / 1e2,
+                features["loss"],
+                logarithmic(features.rates),
+            ]
+        )
+        return np.clip(self._history.push(row), 0.0, 1.0).astype(np.float32)

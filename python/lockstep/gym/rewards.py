@@ -1,0 +1,60 @@
+"""What agents are rewarded for. Every preset works on all environments at once."""
+
+from typing import Protocol
+
+import numpy as np
+
+from lockstep.gym.features import Features, Values, logarithmic
+
+
+class Reward(Protocol):
+    """Turns features into rewards."""
+
+    def reward(self, features: Features) -> Values:
+        """The reward of every environment for the step that gave these features, shape ``(environments,)``."""
+        ...
+
+
+class AlphaRtcReward:
+    """The reward of AlphaRTC's gym example, from which BoB's training comes: rate - delay - loss, about -2 to 1.
+
+    The receive rate is on a logarithmic scale from 10 kb/s (0) to 8 Mb/s (1), the delay in seconds (1 at most), the
+    loss a share.
+    """
+
+    def reward(self, features: Features) -> Values:
+        """The rewards."""
+        delay = np.minimum(features["delay_ms"] / 1e3, 1.0)
+        rewards: Values = logarithmic(features["received_bps"]) - delay - features["loss"]
+        return rewards
+
+
+class HrccReward:
+    """HRCC's reward: 0.6 ln(4 R + 1) - D - 10 L; receive rate R in Mb/s, delay D in seconds, loss L."""
+
+    def reward(self, features: Features) -> Values:
+        """The rewards."""
+        rate = features["received_bps"] / 1e6
+        rewards: Values = 0.6 * np.log(4.0 * rate + 1.0) - features["delay_ms"] / 1e3 - 10.0 * features["loss"]
+        return rewards
+
+
+class QualityReward:
+    """What Concerto optimises: rate at the receiver, less delay and loss, against what the link could have carried.
+
+    ``a * received / capacity - b * (delay - smallest delay) / 100 ms - c * loss``; the weights are ours (Concerto
+    learns from an expert who knows the capacity, not from a reward).
+    """
+
+    def __init__(self, rate: float = 1.0, delay: float = 0.5, loss: float = 2.0) -> None:
+        """A reward with the weights of rate, delay and loss."""
+        self.rate = rate
+        self.delay = delay
+        self.loss = loss
+
+    def reward(self, features: Features) -> Values:
+        """The rewards."""
+        used = np.minimum(features["received_bps"] / np.maximum(features["capacity_bps"], 1e4), 1.0)
+        waited = (features["delay_ms"] - features["smallest_delay_ms"]) / 100.0
+        rewards: Values = self.rate * used - self.delay * np.clip(waited, 0.0, 10.0) - self.loss * features["loss"]
+        return rewards
