@@ -200,7 +200,7 @@ fn episode(
     let reverse = LinkConfig { delay, ..LinkConfig::new(Trace::constant(REVERSE_CAPACITY)) };
     let call =
         ModelledSetting { start: Timestamp::ZERO, stop: Timestamp::MAX, recording: false, ..setting.call.clone() };
-    let control = Setting { payload: call.payload, frame_interval: call.frame_interval, bounds: setting.bounds };
+    let control = Setting { bounds: setting.bounds, ..Setting::new(call.payload, call.frame_interval) };
     let (receiver, sender) = match setting.place {
         AgentPlace::Receiver => (Some(rate.clone()), None),
         AgentPlace::Sender => (None, Some(rate.clone())),
