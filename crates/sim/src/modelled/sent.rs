@@ -45,6 +45,8 @@ pub(crate) struct SentFragments {
     /// Everything before is decided.
     undecided: u64,
     round_trip: Option<RoundTripTime>,
+    /// After this time without news the newest fragments count as lost.
+    tail: Duration,
     heard_at: Timestamp,
     newest_report: u64,
     /// Filled by each report, kept to save allocations.
@@ -64,6 +66,7 @@ impl SentFragments {
             largest_acknowledged: None,
             undecided: 0,
             round_trip: None,
+            tail: INITIAL_ROUND_TRIP * 3,
             heard_at: Timestamp::ZERO,
             newest_report: 0,
             acknowledged: Vec::new(),
@@ -132,25 +135,19 @@ impl SentFragments {
     }
 
     fn sample(&mut self, sample: Duration) {
-        match &mut self.round_trip {
-            Some(round_trip) => round_trip.update(sample),
-            None => self.round_trip = Some(RoundTripTime::first(sample)),
+        let mut round_trip = self.round_trip.unwrap_or(RoundTripTime::first(sample));
+        if self.round_trip.is_some() {
+            round_trip.update(sample);
         }
-    }
-
-    /// When the newest fragments count as lost if nothing is heard.
-    fn tail(&self) -> Duration {
-        match self.round_trip {
-            Some(round_trip) => round_trip.smoothed + round_trip.variation * 4 + TAIL_MARGIN,
-            None => INITIAL_ROUND_TRIP * 3,
-        }
+        self.round_trip = Some(round_trip);
+        self.tail = round_trip.smoothed + round_trip.variation * 4 + TAIL_MARGIN;
     }
 
     /// Fills `lost` with what is lost by `now`.
     pub(crate) fn detect(&mut self, now: Timestamp) {
         self.lost.clear();
         let overtaken = self.largest_acknowledged.map_or(0, |largest| (largest + 1).saturating_sub(PACKET_THRESHOLD));
-        let tail = self.tail();
+        let tail = self.tail;
         while let Some(sent) = self.fragments.get_mut((self.undecided - self.first) as usize) {
             if sent.fate == Fate::InFlight {
                 let late = self.heard_at.max(sent.sent_at) + tail <= now;
@@ -177,6 +174,6 @@ impl SentFragments {
 
     pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
         let sent = self.fragments.get((self.undecided - self.first) as usize)?;
-        Some(self.heard_at.max(sent.sent_at) + self.tail())
+        Some(self.heard_at.max(sent.sent_at) + self.tail)
     }
 }
