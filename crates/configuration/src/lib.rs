@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod counters;
+mod estimator;
 mod modelled;
 mod simulate;
 
@@ -14,7 +15,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd};
-use lockstep_control::{Algorithm, GracePeriod, KnownPath, RateBounds, Setting};
+use lockstep_control::{Algorithm, Estimator, GracePeriod, KnownPath, RateBounds, Setting};
 use lockstep_link::{
     GilbertElliott, Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Reordering,
     Trace, parse_share, parse_time,
@@ -25,8 +26,9 @@ use lockstep_units::{Bitrate, ByteCount};
 use lockstep_vp8::{Parameters, Preset};
 
 pub use counters::counters;
-pub use modelled::simulate_modelled;
-pub use simulate::{SimulateArguments, Simulated, SimulationStatus, simulate};
+pub use estimator::EstimatorArguments;
+pub use modelled::{simulate_modelled, simulate_modelled_with};
+pub use simulate::{SimulateArguments, Simulated, SimulationStatus, simulate, simulate_with};
 
 /// The reverse path's capacity where no trace is given for it: ample for acknowledgements.
 const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
@@ -321,6 +323,11 @@ impl ControlArguments {
 
     /// A receiving end.
     pub fn receiving_end(&self) -> ReceivingEnd {
-        ReceivingEnd::new(ReceiverConfig::default(), self.algorithm().estimator(RateBounds::default()))
+        Self::receiving_end_with(self.algorithm().estimator(RateBounds::default()))
+    }
+
+    /// A receiving end with an estimator that is not the controller's own.
+    pub fn receiving_end_with(estimator: Box<dyn Estimator>) -> ReceivingEnd {
+        ReceivingEnd::new(ReceiverConfig::default(), estimator)
     }
 }

@@ -5,22 +5,42 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{CallReport, ClipCurves, CodecModel, DRAIN, ModelledEncoder};
 use lockstep_control::{KnownPath, Setting};
 use lockstep_media::{SourceOptions, open_source};
-use lockstep_sim::Network;
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
-use lockstep_units::{ByteCount, Timestamp};
+use lockstep_sim::{Network, SimulationError, StopReason};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{FRAGMENT_PAYLOAD, SimulateArguments, Simulated, counters};
+use crate::estimator::CallEstimator;
+use crate::{FRAGMENT_PAYLOAD, SimulateArguments, Simulated, SimulationStatus, counters};
+
+/// Virtual time between two reports of progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs the call that `arguments` describes with a model in the place of the codec: the first clip of `model`, in the
 /// size and at the frame rate of the clip of `arguments`. As the real transport does, the receiver reports every
 /// fragment.
 ///
 /// # Errors
-/// If clip, trace or link cannot be had.
+/// If clip, trace or link cannot be had, or if the estimator fails.
 pub fn simulate_modelled(arguments: &SimulateArguments, model: &CodecModel) -> Result<Simulated> {
+    simulate_modelled_with(arguments, model, None, |_| Ok(()))
+}
+
+/// The same with the estimator that lives at `host`, if one is given, instead of that which `arguments` name. `progress`
+/// hears of the call every [`PROGRESS_INTERVAL`], and may end it.
+///
+/// # Errors
+/// As [`simulate_modelled`]; if the estimator or `progress` fails, their error as [`SimulationError::Stopped`].
+pub fn simulate_modelled_with(
+    arguments: &SimulateArguments,
+    model: &CodecModel,
+    host: Option<Box<dyn EstimatorHost>>,
+    mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+) -> Result<Simulated> {
+    let (arguments, CallEstimator { estimator, failure }) = arguments.with_estimator(host)?;
     let options = SourceOptions { seed: arguments.link.seed, ..SourceOptions::default() };
     let format = open_source(&arguments.clip, &options)?.format();
     let clip = model.clips.first().context("the codec model has no clip")?;
@@ -41,11 +61,16 @@ pub fn simulate_modelled(arguments: &SimulateArguments, model: &CodecModel) -> R
     let control = Setting { path: Some(path), ..Setting::new(setting.payload, setting.frame_interval) };
     let algorithm = arguments.control.algorithm();
     let encoder = ModelledEncoder::new(curves, setting.frame_interval, arguments.link.seed);
-    let call =
-        ModelledCall::new(&setting, algorithm.controller(&control)?, algorithm.estimator(control.bounds), encoder);
+    let call = ModelledCall::new(&setting, algorithm.controller(&control)?, estimator, encoder);
     let (forward, reverse) = arguments.link.links()?;
     let mut network = Network::new(vec![call], forward, reverse);
-    network.run_until(end);
+    while network.now() < end {
+        network.run_until(end.min(network.now() + PROGRESS_INTERVAL));
+        let now = network.now();
+        let target = network.flows().first().map_or(Bitrate::ZERO, |call| call.allowance(now).target);
+        let go_on = failure.check().and_then(|()| progress(&SimulationStatus { now, target, quantizer: None }));
+        go_on.map_err(SimulationError::Stopped)?;
+    }
 
     let call = network.flows().first().context("the call is gone")?;
     let log = call.log(length).context("the call kept no log")?;
@@ -56,7 +81,7 @@ pub fn simulate_modelled(arguments: &SimulateArguments, model: &CodecModel) -> R
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),
         kind: "modelled".to_owned(),
         seed: arguments.link.seed,
-        config: arguments.clone(),
+        config: arguments,
         scores,
         counters: [("link".to_owned(), statistics(0)), ("reverse_link".to_owned(), statistics(1))].into(),
         series,

@@ -6,13 +6,15 @@ use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{CallReport, FrameRecord};
 use lockstep_control::KnownPath;
 use lockstep_media::{SourceOptions, open_source};
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
 use lockstep_units::{Bitrate, Timestamp};
 
-use crate::{ControlArguments, LinkArguments, counters, milliseconds, seconds};
+use crate::estimator::CallEstimator;
+use crate::{ControlArguments, EstimatorArguments, LinkArguments, counters, milliseconds, seconds};
 
 /// What a simulation is told.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
@@ -26,6 +28,9 @@ pub struct SimulateArguments {
     #[command(flatten)]
     #[serde(flatten)]
     pub control: ControlArguments,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub estimator: EstimatorArguments,
     /// Scored length of the call.
     #[arg(long, default_value_t = 60.0, value_parser = seconds)]
     pub seconds: f64,
@@ -63,8 +68,21 @@ pub struct Simulated {
 /// If clip, trace or link cannot be had, if the source fails, or if `progress` does.
 pub fn simulate(
     arguments: &SimulateArguments,
+    progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+) -> Result<Simulated> {
+    simulate_with(arguments, None, progress)
+}
+
+/// The same with the estimator that lives at `host`, if one is given, instead of that which `arguments` name.
+///
+/// # Errors
+/// As [`simulate`]; if the estimator fails, its error as [`SimulationError::Stopped`](lockstep_sim::SimulationError).
+pub fn simulate_with(
+    arguments: &SimulateArguments,
+    host: Option<Box<dyn EstimatorHost>>,
     mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
+    let (arguments, CallEstimator { estimator, failure }) = arguments.with_estimator(host)?;
     let source =
         open_source(&arguments.clip, &SourceOptions { seed: arguments.link.seed, ..SourceOptions::default() })?;
     let (forward, reverse) = arguments.link.links()?;
@@ -76,8 +94,10 @@ pub fn simulate(
     let format = source.format();
     let path = KnownPath { trace: arguments.link.forward_trace()?, start: Timestamp::ZERO };
     let sender = arguments.control.sending_end(&format, arguments.link.seed as u32, Some(path))?;
-    let simulation = Simulation::new(sender, arguments.control.receiving_end(), source, forward, reverse, &options);
+    let receiver = ControlArguments::receiving_end_with(estimator);
+    let simulation = Simulation::new(sender, receiver, source, forward, reverse, &options);
     let result = simulation.run(|now, sender| {
+        failure.check()?;
         let status = sender.status(now);
         progress(&SimulationStatus { now, target: status.target, quantizer: status.quantizer })
     })?;
@@ -85,7 +105,7 @@ pub fn simulate(
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),
         kind: "simulate".to_owned(),
         seed: arguments.link.seed,
-        config: arguments.clone(),
+        config: arguments,
         scores: result.scores,
         counters: [
             ("sender".to_owned(), counters(&result.sender.statistics())),

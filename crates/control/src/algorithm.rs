@@ -76,6 +76,9 @@ pub enum Algorithm {
     Scream,
     /// What the path will carry, known beforehand.
     Oracle,
+    /// A controller that trusts the receiver, for an estimator from elsewhere. The estimator that comes with it says
+    /// nothing of the capacity, so it is no algorithm by itself, and not among [`Algorithm::NAMES`].
+    ReceiverEstimate,
 }
 
 /// Why there is no such algorithm.
@@ -111,7 +114,7 @@ impl Algorithm {
             Self::Salsify(grace_period) => Box::new(InterArrival::new(grace_period)),
             Self::BobHeuristic => Box::new(BobHeuristic::new(bounds)),
             // What it says is only read in logs.
-            Self::Fixed(_) | Self::Nada | Self::Scream | Self::Oracle => {
+            Self::Fixed(_) | Self::Nada | Self::Scream | Self::Oracle | Self::ReceiverEstimate => {
                 Box::new(InterArrival::new(GracePeriod::LinkIdle))
             }
         }
@@ -125,7 +128,7 @@ impl Algorithm {
         Ok(match *self {
             Self::Salsify(_) => Box::new(SalsifyWindow::new(setting.payload)),
             Self::Fixed(rate) => Box::new(Fixed::new(rate, setting)),
-            Self::BobHeuristic => Box::new(ReceiverEstimate::new(setting)),
+            Self::BobHeuristic | Self::ReceiverEstimate => Box::new(ReceiverEstimate::new(setting)),
             Self::Nada => Box::new(Nada::new(setting)),
             Self::Scream => Box::new(Scream::new(setting)),
             Self::Oracle => Box::new(Oracle::new(setting.path.clone().ok_or(AlgorithmError::UnknownPath)?, setting)),
@@ -143,6 +146,7 @@ impl fmt::Display for Algorithm {
             Self::Nada => formatter.write_str("nada"),
             Self::Scream => formatter.write_str("scream"),
             Self::Oracle => formatter.write_str("oracle"),
+            Self::ReceiverEstimate => formatter.write_str("receiver-estimate"),
         }
     }
 }
@@ -161,6 +165,7 @@ impl FromStr for Algorithm {
             "nada" => Ok(Self::Nada),
             "scream" => Ok(Self::Scream),
             "oracle" => Ok(Self::Oracle),
+            "receiver-estimate" => Ok(Self::ReceiverEstimate),
             _ => Err(AlgorithmError::Unknown(text.to_owned())),
         }
     }

@@ -11,7 +11,7 @@ use lockstep_call::{FrameRecord, Scores, quantile};
 use crate::commands::call::{CallArguments, call};
 use crate::commands::output::OutputArguments;
 use crate::commands::simulate::simulate;
-use crate::configuration::{ControlArguments, LinkArguments, SimulateArguments, seconds};
+use crate::configuration::{ControlArguments, EstimatorArguments, LinkArguments, SimulateArguments, seconds};
 use crate::progress::write_json;
 
 /// What `lockstep compare` is told.
@@ -89,6 +89,7 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
         seconds: arguments.seconds,
         encode_ms,
         decode_ms,
+        estimator: EstimatorArguments::default(),
     })?;
     let rows = rows(&live.report.scores, &simulated.report.scores)?;
     say!("coding took {encode_ms:.1} ms a picture, decoding {decode_ms:.1} ms\n");
