@@ -1,6 +1,6 @@
 //! Datagrams for video whose codec is a pure function: each frame is decoded from a named *source state* and yields a
-//! *target state*. Nothing is ever sent twice; a loss is repaired by encoding the next frame from a state that the
-//! receiver is known to hold.
+//! *target state*. A loss is repaired by encoding the next frame from a state that the receiver is known to hold; nothing
+//! is sent twice, unless the codec cannot go back and [`Recovery::Retransmit`] is asked for.
 //!
 //! Two machines without clock or socket: [`Sender`] cuts frames into fragments, paces them, reads acknowledgements,
 //! notices losses and says from which state the next frame must be encoded; [`Receiver`] puts frames together, hands
@@ -19,6 +19,7 @@ mod pacer;
 mod reassembly;
 mod receiver;
 mod repeat;
+mod retransmission;
 mod round_trip;
 mod sender;
 mod states;
@@ -30,8 +31,8 @@ use std::time::Duration;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 pub use outgoing::{
-    AcknowledgedFragment, Feedback, InFlight, LostFragment, OutgoingFrame, SendError, SenderConfig, SenderEvent,
-    SenderStatistics,
+    AcknowledgedFragment, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
+    SenderEvent, SenderStatistics,
 };
 pub use receiver::{DropReason, Receiver, ReceiverConfig, ReceiverEvent, ReceiverStatistics};
 pub use round_trip::RoundTripTime;

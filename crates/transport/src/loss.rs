@@ -2,7 +2,7 @@
 //!
 //! A fragment is lost when some later one was acknowledged and either enough newer ones were or enough time has passed
 //! (RFC 9002, section 6.1), or when nothing was heard for longer than a round trip takes (as the probe timeout of RFC
-//! 9002, section 6.2, but it declares the loss: there is nothing to probe with, since nothing is sent again).
+//! 9002, section 6.2, but it declares the loss: whether anything is sent again is not decided here).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,13 +56,40 @@ pub(crate) enum Named {
     Sequence(u64),
 }
 
+/// Successive fragments of one frame that were transmitted one after another.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    /// The sequence number of the first.
+    sequence: u64,
+    /// Its place in the frame.
+    fragment: u16,
+    length: u16,
+}
+
+impl Run {
+    /// The sequence number of a fragment.
+    fn find(&self, fragment: u16) -> Option<u64> {
+        let offset = fragment.checked_sub(self.fragment).filter(|&offset| offset < self.length)?;
+        Some(self.sequence + u64::from(offset))
+    }
+}
+
+/// What [`LossDetection::detect`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Loss {
+    pub(crate) sequence: u64,
+    pub(crate) sent: SentFragment,
+    /// Something transmitted later has arrived; otherwise nothing was heard for too long.
+    pub(crate) overtaken: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct LossDetection {
     in_flight: BTreeMap<u64, SentFragment>,
     bytes: ByteCount,
     lost: BTreeMap<u64, SentFragment>,
-    /// For each frame the sequence number of its first fragment and how many were transmitted.
-    frames: BTreeMap<u32, (u64, u16)>,
+    /// What was transmitted of each frame, in that order. A frame of which nothing is sent again is one run.
+    frames: BTreeMap<u32, Vec<Run>>,
     next_sequence: u64,
     largest_acknowledged: Option<u64>,
     heard_at: Timestamp,
@@ -108,8 +135,15 @@ impl LossDetection {
     }
 
     pub(crate) fn transmitted(&mut self, sent: SentFragment) {
-        let entry = self.frames.entry(sent.frame).or_insert((self.next_sequence, 0));
-        entry.1 = sent.fragment + 1;
+        let runs = self.frames.entry(sent.frame).or_default();
+        let follows = |run: &Run| {
+            (run.sequence + u64::from(run.length), u32::from(run.fragment) + u32::from(run.length))
+                == (self.next_sequence, u32::from(sent.fragment))
+        };
+        match runs.last_mut().filter(|run| follows(run)) {
+            Some(run) => run.length += 1,
+            None => runs.push(Run { sequence: self.next_sequence, fragment: sent.fragment, length: 1 }),
+        }
         if self.frames.len() > REMEMBERED {
             self.frames.pop_first();
         }
@@ -118,12 +152,28 @@ impl LossDetection {
         self.next_sequence += 1;
     }
 
-    pub(crate) fn find(&self, frame: u32, fragment: u16) -> Named {
-        match self.frames.get(&frame) {
-            Some(&(first, transmitted)) if fragment < transmitted => Named::Sequence(first + u64::from(fragment)),
-            None if self.frames.keys().next().is_some_and(|&oldest| frame < oldest) => Named::Forgotten,
-            _ => Named::Never,
+    /// Whether anything was transmitted of a frame.
+    pub(crate) fn was_transmitted(&self, frame: u32) -> bool {
+        self.frames.contains_key(&frame) || self.is_forgotten(frame)
+    }
+
+    fn is_forgotten(&self, frame: u32) -> bool {
+        self.frames.keys().next().is_some_and(|&oldest| frame < oldest)
+    }
+
+    /// The sequence numbers of a fragment, the last one first.
+    fn copies(&self, frame: u32, fragment: u16) -> impl Iterator<Item = u64> + '_ {
+        let runs = self.frames.get(&frame).map_or(&[][..], Vec::as_slice);
+        runs.iter().rev().filter_map(move |run| run.find(fragment))
+    }
+
+    /// The fragment as somebody knows it to whom the datagram `highest` is the newest.
+    pub(crate) fn find(&self, frame: u32, fragment: u16, highest: u64) -> Named {
+        if self.is_forgotten(frame) {
+            return Named::Forgotten;
         }
+        let arrived = self.copies(frame, fragment).find(|&sequence| sequence <= highest);
+        arrived.map_or(Named::Never, Named::Sequence)
     }
 
     /// The fragment with this sequence number, if it was not acknowledged yet nor forgotten.
@@ -135,6 +185,10 @@ impl LossDetection {
     pub(crate) fn acknowledge(&mut self, now: Timestamp, sequence: u64) -> Option<(SentFragment, bool)> {
         let taken = self.take(sequence);
         let Some((sent, spurious)) = taken else { return taken };
+        // The receiver acknowledges the first copy that comes; nothing will be heard of the others.
+        for copy in self.copies(sent.frame, sent.fragment).collect::<Vec<_>>() {
+            self.take(copy);
+        }
         if spurious {
             let round_trip = self.round_trip.unwrap_or(self.initial);
             let expected = sent.sent_at + round_trip.smoothed + round_trip.variation * 4;
@@ -164,10 +218,17 @@ impl LossDetection {
         taken
     }
 
-    /// The receiver has decoded the frame, so all its fragments arrived; returns those that nobody acknowledged.
+    /// The receiver has decoded the frame, so all its fragments arrived; returns those that nobody acknowledged, with
+    /// whether all their copies had been declared lost.
     pub(crate) fn frame_arrived(&mut self, frame: u32) -> Vec<(SentFragment, bool)> {
-        let Some(&(first, transmitted)) = self.frames.get(&frame) else { return Vec::new() };
-        (first..first + u64::from(transmitted)).filter_map(|sequence| self.take(sequence)).collect()
+        let Some(runs) = self.frames.get(&frame) else { return Vec::new() };
+        let runs: Vec<Run> = runs.iter().rev().copied().collect();
+        let sequences = runs.iter().flat_map(|run| run.sequence..run.sequence + u64::from(run.length));
+        let mut arrived: BTreeMap<u16, (SentFragment, bool)> = BTreeMap::new();
+        for (sent, lost) in sequences.filter_map(|sequence| self.take(sequence)) {
+            arrived.entry(sent.fragment).and_modify(|known| known.1 &= lost).or_insert((sent, lost));
+        }
+        arrived.into_values().collect()
     }
 
     fn take(&mut self, sequence: u64) -> Option<(SentFragment, bool)> {
@@ -199,15 +260,15 @@ impl LossDetection {
         (sent.sent_at + backed_off).max(self.heard_at + slack)
     }
 
-    fn outnumbered(&self, sequence: u64) -> bool {
+    fn is_outnumbered(&self, sequence: u64) -> bool {
         self.largest_acknowledged.is_some_and(|largest| sequence + self.packet_threshold <= largest)
     }
 
     /// The fragments that are lost by `now`.
-    pub(crate) fn detect(&mut self, now: Timestamp) -> Vec<SentFragment> {
+    pub(crate) fn detect(&mut self, now: Timestamp) -> Vec<Loss> {
         let excess = self.in_flight.len().saturating_sub(MOST_IN_FLIGHT);
         let over = |&(&sequence, sent): &(&u64, &SentFragment)| {
-            self.outnumbered(sequence) || self.deadline(sequence, sent) <= now
+            self.is_outnumbered(sequence) || self.deadline(sequence, sent) <= now
         };
         // Deadlines grow with the sequence number on each side of the largest acknowledged one.
         let split = self.largest_acknowledged.unwrap_or(0);
@@ -225,7 +286,7 @@ impl LossDetection {
             if let Some(sent) = self.in_flight.remove(&sequence) {
                 self.bytes -= sent.size;
                 self.lost.insert(sequence, sent);
-                fragments.push(sent);
+                fragments.push(Loss { sequence, sent, overtaken: sequence < split });
             }
         }
         while self.lost.len() > REMEMBERED {
@@ -239,6 +300,11 @@ impl LossDetection {
         let split = self.largest_acknowledged.unwrap_or(0);
         let sides = [self.in_flight.range(..split).next(), self.in_flight.range(split..).next()];
         sides.into_iter().flatten().map(|(&sequence, sent)| self.deadline(sequence, sent)).min()
+    }
+
+    /// Whether something that was transmitted later has arrived.
+    pub(crate) fn is_overtaken(&self, sequence: u64) -> bool {
+        self.largest_acknowledged.is_some_and(|largest| sequence < largest)
     }
 
     #[cfg(test)]
@@ -269,7 +335,7 @@ mod tests {
     }
 
     fn lost(loss: &mut LossDetection, now: u64) -> Vec<u16> {
-        loss.detect(at(now)).into_iter().map(|sent| sent.fragment).collect()
+        loss.detect(at(now)).into_iter().map(|loss| loss.sent.fragment).collect()
     }
 
     #[test]
@@ -321,5 +387,22 @@ mod tests {
             loss.acknowledge(at(103), u64::from(fragment));
         }
         assert_eq!(loss.packet_threshold(), 3);
+    }
+
+    #[test]
+    fn a_copy_that_arrives_speaks_for_all() {
+        let mut loss = ten();
+        (3..8).for_each(|sequence| _ = loss.acknowledge(at(101), sequence));
+        assert_eq!(lost(&mut loss, 101), [0, 1, 2]);
+        for fragment in [1, 2] {
+            loss.transmitted(SentFragment { frame: 0, fragment, size: ByteCount::new(100), sent_at: at(101) });
+        }
+        assert_eq!((loss.find(0, 1, 10), loss.find(0, 1, 9)), (Named::Sequence(10), Named::Sequence(1)));
+        assert_eq!(loss.find(0, 10, 11), Named::Never);
+        assert_eq!(loss.acknowledge(at(201), 10).map(|(_, spurious)| spurious), Some(false));
+        assert_eq!(loss.get(1), None, "the first copy is not waited for any longer");
+        let arrived: Vec<_> = loss.frame_arrived(0).into_iter().map(|(sent, lost)| (sent.fragment, lost)).collect();
+        assert_eq!(arrived, [(0, true), (2, false), (8, false), (9, false)]);
+        assert_eq!(loss.in_flight(), (0, ByteCount::ZERO));
     }
 }

@@ -8,6 +8,19 @@ use crate::loss::SentFragment;
 use crate::wire::{CloseReason, VideoFormat};
 use crate::{Estimate, StateId};
 
+/// What a sender does about a loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Recovery {
+    /// It sends nothing again: the next frame is encoded from a state that the receiver is known to hold. For a
+    /// functional codec.
+    #[default]
+    FromHeldState,
+    /// It sends lost fragments again, as WebRTC does on NACK, and the next frame is encoded from the last one all the
+    /// same. Only when that has failed for too long the last frame is no source any more; a codec whose state is opaque
+    /// must then make a key frame. For a conventional codec.
+    Retransmit,
+}
+
 /// How a [`Sender`](crate::Sender) is set up.
 #[derive(Debug, Clone)]
 pub struct SenderConfig {
@@ -17,8 +30,11 @@ pub struct SenderConfig {
     pub format: VideoFormat,
     /// The most bytes of a frame that a fragment carries; 1 to [`MAX_PAYLOAD`](crate::wire::MAX_PAYLOAD).
     pub payload: usize,
-    /// How many states are known at most; at least 5. The receiver's bound counts if it is less.
+    /// How many states are known at most; at least 5. The receiver's bound counts if it is less. With
+    /// [`Recovery::Retransmit`] many more names are kept, but the last state is the only one that is needed.
     pub retained_states: usize,
+    /// What is done about a loss.
+    pub recovery: Recovery,
     /// The round-trip time assumed before one was measured.
     pub initial_round_trip: Duration,
     /// The first pause between two hellos.
@@ -34,6 +50,7 @@ impl SenderConfig {
             format,
             payload: 1200,
             retained_states: 32,
+            recovery: Recovery::default(),
             initial_round_trip: Duration::from_millis(200),
             hello_interval: Duration::from_millis(100),
         }
@@ -139,7 +156,7 @@ pub enum SenderEvent {
     Feedback(Feedback),
     /// Fragments count as lost. One that is acknowledged later shows up in a [`Feedback`] all the same.
     FragmentsLost(Vec<LostFragment>),
-    /// A frame will not be decoded: fragments of it were lost, or the receiver refused it. Told once; if the loss was
+    /// A frame will not be decoded: fragments of it were lost for good, or the receiver refused it. Told once; if the loss was
     /// none, [`Self::FrameAcknowledged`] may follow.
     FrameLost(u32),
     /// The receiver has decoded a frame and holds its state.
@@ -189,6 +206,8 @@ pub struct SenderStatistics {
     pub frames_lost: u64,
     /// Fragments transmitted.
     pub fragments: u64,
+    /// Those of them that had been transmitted before.
+    pub retransmitted: u64,
     /// Their datagrams' bytes.
     pub bytes: u64,
     /// Fragments acknowledged one by one.

@@ -30,7 +30,8 @@ pub struct ReceiverConfig {
     /// receiver learns the connection from the first hello and ignores data until then: data alone, perhaps a
     /// straggler of an earlier call, cannot choose the connection.
     pub connection: Option<u32>,
-    /// Over how many frame numbers, the newest included, fragments may arrive in any order.
+    /// Over how many frame numbers, the newest included, fragments may arrive in any order: several seconds, because a
+    /// fragment that is sent again comes a round trip later.
     pub window: u32,
     /// About how many bytes of frames in the making are held.
     pub window_bytes: usize,
@@ -46,7 +47,7 @@ impl Default for ReceiverConfig {
     fn default() -> Self {
         Self {
             connection: None,
-            window: 64,
+            window: 256,
             window_bytes: 8 << 20,
             frame_fragments: 8192,
             retained_states: 32,

@@ -1,18 +1,20 @@
 //! The sending side: cuts frames into fragments, paces them, learns what arrived, says what to encode from.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::loss::{LossDetection, Named, SentFragment};
+use crate::loss::{Loss, LossDetection, Named, SentFragment};
 use crate::pacer::Pacer;
 use crate::repeat::Repeat;
+use crate::retransmission::{FragmentedFrame, Repetition, Retransmission, patience};
 use crate::round_trip::RoundTripTime;
 use crate::states::{SentStates, Verdict};
 use crate::wire::{Acknowledgement, Close, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, ReceivedFragment, expand};
 use crate::{
-    AcknowledgedFragment, Estimate, Feedback, InFlight, LostFragment, OutgoingFrame, SendError, SenderConfig,
+    AcknowledgedFragment, Estimate, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
     SenderEvent, SenderStatistics, StateId,
 };
 
@@ -23,14 +25,14 @@ const CLOSE_COPIES: u32 = 3;
 const CLOSE_INTERVAL: Duration = Duration::from_millis(50);
 /// Fragments that wait for the pacer beyond this number are refused.
 const LONGEST_QUEUE: usize = 65_536;
+/// Where fragments are sent again, every frame under way must be known, or its loss would not be noticed. No codec keeps
+/// so many states: it needs that of the last frame only.
+const RETRANSMITTED_STATES: usize = 1_024;
 
 #[derive(Debug)]
 struct QueuedFrame {
-    number: u32,
-    frame: OutgoingFrame,
-    queued_at: Timestamp,
+    frame: Arc<FragmentedFrame>,
     next: u16,
-    fragments: u16,
 }
 
 /// The sending side of a connection. See the crate's documentation for how to drive it.
@@ -49,6 +51,7 @@ pub struct Sender {
     idle: Duration,
     loss: LossDetection,
     states: SentStates,
+    retransmission: Retransmission,
     newest_acknowledgement: Option<u64>,
     estimate: Estimate,
     events: VecDeque<SenderEvent>,
@@ -60,6 +63,9 @@ impl Sender {
     #[must_use]
     pub fn new(mut config: SenderConfig) -> Self {
         config.payload = config.payload.clamp(1, MAX_PAYLOAD);
+        if config.recovery == Recovery::Retransmit {
+            config.retained_states = config.retained_states.max(RETRANSMITTED_STATES);
+        }
         Self {
             hello: Repeat::from(Timestamp::ZERO, config.hello_interval, LONGEST_HELLO, None),
             connected: false,
@@ -73,6 +79,7 @@ impl Sender {
             idle: Duration::ZERO,
             loss: LossDetection::new(config.initial_round_trip),
             states: SentStates::new(config.retained_states),
+            retransmission: Retransmission::default(),
             newest_acknowledgement: None,
             estimate: Estimate::default(),
             events: VecDeque::new(),
@@ -118,7 +125,7 @@ impl Sender {
     ///
     /// # Errors
     /// [`SendError`] says why the frame is not sent; nothing has changed then.
-    pub fn send_frame(&mut self, now: Timestamp, frame: OutgoingFrame) -> Result<u32, SendError> {
+    pub fn send_frame(&mut self, now: Timestamp, mut frame: OutgoingFrame) -> Result<u32, SendError> {
         let length = frame.payload.len();
         let fragments = u16::try_from(length.div_ceil(self.config.payload).max(1));
         let fragments = fragments.map_err(|_| SendError::TooLong(length))?;
@@ -138,7 +145,13 @@ impl Sender {
         self.next_frame = number.checked_add(1).ok_or(SendError::NumbersExhausted)?;
         self.states.sent(number, frame.source, frame.target);
         self.queued += usize::from(fragments);
-        self.queue.push_back(QueuedFrame { number, frame, queued_at: now, next: 0, fragments });
+        // Each copy of a fragment must say the same.
+        frame.captured = frame.captured.min(now);
+        let frame = Arc::new(FragmentedFrame { number, frame, queued_at: now, fragments });
+        if self.config.recovery == Recovery::Retransmit {
+            self.retransmission.keep(&frame);
+        }
+        self.queue.push_back(QueuedFrame { frame, next: 0 });
         self.statistics.frames += 1;
         self.tell();
         Ok(number)
@@ -173,14 +186,13 @@ impl Sender {
             return None;
         }
         let sequence = self.loss.next_sequence();
-        let queued = self.queue.front_mut()?;
+        let Repetition { frame: queued, fragment, since } = self.next_fragment()?;
         if let Some(last) = self.transmitted_at {
             // The gap was chosen if there was nothing to send or the pacer held it; a late host's is not.
-            if queued.queued_at.max(free_at) > last {
+            if since.max(free_at) > last {
                 self.idle += now.saturating_since(last);
             }
         }
-        let fragment = queued.next;
         let start = usize::from(fragment) * self.config.payload;
         let end = (start + self.config.payload).min(queued.frame.payload.len());
         let number = queued.number;
@@ -193,7 +205,7 @@ impl Sender {
             source: queued.frame.source,
             target: queued.frame.target,
             sent_at: now,
-            captured: queued.frame.captured.min(now),
+            captured: queued.frame.captured,
             idle: self.idle.as_micros() as u32,
             keep_from: self.states.keep_from(),
             anchor: self.states.anchor(),
@@ -202,11 +214,6 @@ impl Sender {
             payload: queued.frame.payload[start..end].to_vec(),
         })
         .encode(&mut out);
-        queued.next += 1;
-        if queued.next == queued.fragments {
-            self.queue.pop_front();
-        }
-        self.queued -= 1;
         self.pacer.transmitted(now);
         self.transmitted_at = Some(now);
         let size = ByteCount::of(&out);
@@ -214,6 +221,23 @@ impl Sender {
         self.statistics.fragments += 1;
         self.statistics.bytes += size.get();
         Some(out)
+    }
+
+    /// The fragment that leaves next: one that is sent again before one that is new.
+    fn next_fragment(&mut self) -> Option<Repetition> {
+        if let Some(repetition) = self.retransmission.pop() {
+            self.statistics.retransmitted += 1;
+            return Some(repetition);
+        }
+        let queued = self.queue.front_mut()?;
+        let (frame, fragment) = (Arc::clone(&queued.frame), queued.next);
+        let since = frame.queued_at;
+        queued.next += 1;
+        if queued.next == frame.fragments {
+            self.queue.pop_front();
+        }
+        self.queued -= 1;
+        Some(Repetition { frame, fragment, since })
     }
 
     /// Takes a datagram that arrived at `now`. Whatever it holds, nothing but a counter changes unless it is a proper
@@ -237,7 +261,9 @@ impl Sender {
             Datagram::HelloReply(reply) => {
                 self.hello.stop();
                 if !std::mem::replace(&mut self.connected, true) {
-                    self.states.limit(usize::from(reply.retained_states));
+                    if self.config.recovery == Recovery::FromHeldState {
+                        self.states.limit(usize::from(reply.retained_states));
+                    }
                     self.events.push_back(SenderEvent::Connected);
                     self.tell();
                 }
@@ -262,16 +288,16 @@ impl Sender {
         let echoed = self.loss.get(highest).is_none_or(|s| s.sent_at.as_micros() == acknowledgement.echo.as_micros());
         let in_time = acknowledgement.echo + acknowledgement.hold <= now;
         let states = acknowledgement.catalogue.iter().all(|&(frame, state)| {
-            self.loss.find(frame, 0) != Named::Never && self.states.target(frame).is_none_or(|target| target == state)
+            self.loss.was_transmitted(frame) && self.states.target(frame).is_none_or(|target| target == state)
         });
-        let refused = acknowledgement.refused.iter().all(|&frame| self.loss.find(frame, 0) != Named::Never);
+        let refused = acknowledgement.refused.iter().all(|&frame| self.loss.was_transmitted(frame));
         if !(possible && echoed && in_time && states && refused) {
             return None;
         }
-        let named = |&fragment: &ReceivedFragment| match self.loss.find(fragment.frame, fragment.fragment) {
+        let named = |&fragment: &ReceivedFragment| match self.loss.find(fragment.frame, fragment.fragment, highest) {
             Named::Forgotten => Some(None),
-            Named::Sequence(sequence) if sequence <= highest => Some(Some(sequence)),
-            Named::Sequence(_) | Named::Never => None,
+            Named::Sequence(sequence) => Some(Some(sequence)),
+            Named::Never => None,
         };
         let sequences = acknowledgement.fragments.iter().map(named).collect::<Option<Vec<_>>>()?;
         Some((sequences, [highest, received, number]))
@@ -289,7 +315,7 @@ impl Sender {
             let Some(sequence) = *sequence else { continue };
             let Some((sent, spurious)) = self.loss.acknowledge(now, sequence) else { continue };
             self.statistics.fragments_acknowledged += 1;
-            self.found(sent.frame, spurious);
+            self.found(&sent, spurious);
             if sequence == highest {
                 sample = Some(now.saturating_since(sent.sent_at).saturating_sub(acknowledgement.hold));
             }
@@ -312,7 +338,7 @@ impl Sender {
             for &(frame, _) in &acknowledgement.catalogue {
                 for (sent, spurious) in self.loss.frame_arrived(frame) {
                     self.statistics.fragments_implied += 1;
-                    self.found(sent.frame, spurious);
+                    self.found(&sent, spurious);
                 }
             }
             self.states.catalogue(&acknowledgement.catalogue);
@@ -332,22 +358,41 @@ impl Sender {
         self.detect(now);
     }
 
-    fn found(&mut self, frame: u32, spurious: bool) {
+    fn found(&mut self, sent: &SentFragment, spurious: bool) {
         if spurious {
             self.statistics.spurious += 1;
-            self.states.fragment_found(frame);
+            match self.config.recovery {
+                Recovery::FromHeldState => self.states.fragment_found(sent.frame),
+                Recovery::Retransmit => self.retransmission.found(sent.frame, sent.fragment),
+            }
         }
     }
 
     fn detect(&mut self, now: Timestamp) {
         let lost = self.loss.detect(now);
+        match self.config.recovery {
+            Recovery::FromHeldState => lost.iter().for_each(|loss| self.states.fragment_lost(loss.sent.frame)),
+            Recovery::Retransmit => self.repair(now, &lost),
+        }
         if !lost.is_empty() {
             self.statistics.fragments_lost += lost.len() as u64;
-            lost.iter().for_each(|sent| self.states.fragment_lost(sent.frame));
-            self.events.push_back(SenderEvent::FragmentsLost(lost.into_iter().map(LostFragment::from).collect()));
+            let fragments = lost.into_iter().map(|loss| LostFragment::from(loss.sent)).collect();
+            self.events.push_back(SenderEvent::FragmentsLost(fragments));
         }
         self.states.settle();
+        if self.config.recovery == Recovery::Retransmit {
+            self.retransmission.forget(|frame| self.states.may_arrive(frame));
+        }
         self.tell();
+    }
+
+    /// Sends again what is lost, and gives up the frames for which that is too late.
+    fn repair(&mut self, now: Timestamp, lost: &[Loss]) {
+        let round_trip = self.loss.round_trip_time().map_or(self.config.initial_round_trip, |time| time.smoothed);
+        let patience = patience(round_trip);
+        let mut hopeless = self.retransmission.lost(now, lost, patience);
+        hopeless.extend(self.retransmission.resolve(now, |sequence| self.loss.is_overtaken(sequence), patience));
+        hopeless.into_iter().for_each(|frame| self.states.give_up(frame));
     }
 
     /// Turns what the states concluded into events.
@@ -381,7 +426,7 @@ impl Sender {
         if self.closed.is_some() {
             return self.close.next();
         }
-        let paced = (!self.queue.is_empty()).then(|| self.pacer.next());
+        let paced = (self.queued_fragments() > 0).then(|| self.pacer.next());
         [self.hello.next(), paced, self.loss.timeout()].into_iter().flatten().min()
     }
 
@@ -405,6 +450,7 @@ impl Sender {
         self.hello.stop();
         self.queue.clear();
         self.queued = 0;
+        self.retransmission.clear();
     }
 
     /// Whether the connection has ended, and the copies of the close datagram are sent.
@@ -420,10 +466,10 @@ impl Sender {
         InFlight { fragments, bytes }
     }
 
-    /// How many fragments wait for the pacer.
+    /// How many fragments wait for the pacer, those to be sent again included.
     #[must_use]
     pub fn queued_fragments(&self) -> usize {
-        self.queued
+        self.queued + self.retransmission.waiting()
     }
 
     /// The round-trip time, once measured.

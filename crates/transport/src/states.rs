@@ -188,6 +188,21 @@ impl SentStates {
         }
     }
 
+    /// A frame will not be sent again though fragments of it are lost.
+    pub(crate) fn give_up(&mut self, frame: u32) {
+        // Where the frame itself is known no longer, the oldest known one cannot be decoded either.
+        let broken = if self.frames.contains_key(&frame) { Some(frame) } else { self.frames.keys().next().copied() };
+        if let Some(broken) = broken.filter(|&known| known >= frame) {
+            self.fragment_lost(broken);
+        }
+    }
+
+    /// Whether the receiver may still have the frame's state, and does not yet, by what is known.
+    pub(crate) fn may_arrive(&self, frame: u32) -> bool {
+        let open = self.frames.get(&frame).is_none_or(|sent| !sent.held && !sent.broken());
+        open && self.base != Some(frame) && frame >= self.anchor()
+    }
+
     pub(crate) fn refused(&mut self, frame: u32) {
         if let Some(sent) = self.frames.get_mut(&frame) {
             sent.refused = true;

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use lockstep_transport::{
-    Datagram, InFlight, OutgoingFrame, Receiver, ReceiverConfig, ReceiverEvent, Sender, SenderConfig, SenderEvent,
-    StateId, VideoFormat,
+    Datagram, InFlight, OutgoingFrame, Receiver, ReceiverConfig, ReceiverEvent, Recovery, Sender, SenderConfig,
+    SenderEvent, StateId, VideoFormat,
 };
 use lockstep_units::Timestamp;
 use rand::{Rng, SeedableRng};
@@ -35,8 +35,13 @@ pub struct Pipe {
     pub duplication: f64,
     /// Nothing passes between these moments.
     pub outage: Option<(Timestamp, Timestamp)>,
+    /// What would arrive between these moments arrives at the second.
+    pub pause: Option<(Timestamp, Timestamp)>,
     /// Of the data datagrams, those for which it is true are lost: frame, fragment.
     pub lose: fn(u32, u16) -> bool,
+    /// How many copies of those are lost, the first ones.
+    pub lose_copies: u32,
+    copies: BTreeMap<(u32, u16), u32>,
     random: Pcg64,
     under_way: BTreeMap<(Timestamp, u64), Vec<u8>>,
     put: u64,
@@ -52,7 +57,10 @@ impl Pipe {
             loss: 0.0,
             duplication: 0.0,
             outage: None,
+            pause: None,
             lose: |_, _| false,
+            lose_copies: u32::MAX,
+            copies: BTreeMap::new(),
             random: Pcg64::seed_from_u64(seed),
             under_way: BTreeMap::new(),
             put: 0,
@@ -63,7 +71,11 @@ impl Pipe {
     fn put(&mut self, now: Timestamp, bytes: Vec<u8>) {
         let dark = self.outage.is_some_and(|(from, to)| (from..to).contains(&now));
         let chosen = match Datagram::decode(&bytes) {
-            Ok(Datagram::Data(data)) => (self.lose)(data.frame, data.fragment),
+            Ok(Datagram::Data(data)) => {
+                let copies = self.copies.entry((data.frame, data.fragment)).or_default();
+                *copies += 1;
+                *copies <= self.lose_copies && (self.lose)(data.frame, data.fragment)
+            }
             _ => false,
         };
         let copies = if self.random.random_bool(self.duplication) { 2 } else { 1 };
@@ -73,6 +85,8 @@ impl Pipe {
             self.put += 1;
             if !(lost || dark || chosen) {
                 let arrival = now + self.delay + Duration::from_micros(extra);
+                let paused = self.pause.filter(|&(from, to)| (from..to).contains(&arrival));
+                let arrival = paused.map_or(arrival, |(_, to)| to);
                 self.under_way.insert((arrival, self.put), bytes.clone());
             }
         }
@@ -129,13 +143,20 @@ pub struct World {
     pub timeouts: u64,
     last_target: StateId,
     frames: u64,
+    /// The codec can go on from its last frame or begin anew, nothing else.
+    opaque: bool,
 }
 
 impl World {
     pub fn new(seed: u64) -> Self {
+        Self::with(seed, Recovery::FromHeldState)
+    }
+
+    /// Where the sender repairs by `recovery`, with a codec for that.
+    pub fn with(seed: u64, recovery: Recovery) -> Self {
         Self {
             now: Timestamp::ZERO,
-            sender: Sender::new(SenderConfig::new(CONNECTION, FORMAT)),
+            sender: Sender::new(SenderConfig { recovery, ..SenderConfig::new(CONNECTION, FORMAT) }),
             receiver: Receiver::new(ReceiverConfig::default()),
             forward: Pipe::new(seed),
             backward: Pipe::new(seed ^ 0x5eed),
@@ -154,11 +175,13 @@ impl World {
             timeouts: 0,
             last_target: StateId::EMPTY,
             frames: 0,
+            opaque: recovery == Recovery::Retransmit,
         }
     }
 
     fn capture(&mut self) {
-        let source = self.sender.next_source();
+        let offered = self.sender.next_source();
+        let source = if self.opaque && offered != self.last_target { StateId::EMPTY } else { offered };
         assert!(self.encoder.contains(&source), "{}: frame from a state that was released", self.now);
         self.frames += 1;
         let target = StateId(self.frames << 20 | 1);
@@ -216,7 +239,8 @@ impl World {
         }
         assert_eq!(self.sender.held_states() + 1, self.encoder.len());
         assert_eq!(self.receiver.held_states() + 1, self.decoder.len());
-        assert!(self.sender.held_states() <= 32 && self.receiver.held_states() <= 32);
+        let most = if self.opaque { 1_024 } else { 32 };
+        assert!(self.sender.held_states() <= most && self.receiver.held_states() <= 32);
     }
 
     /// Runs until `end`, that moment included.
