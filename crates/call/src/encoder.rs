@@ -1,6 +1,6 @@
 //! The seam between a call and whatever codes its pictures.
 
-use lockstep_transport::StateId;
+use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{Analysis, Encoded, Picture, State};
 
@@ -32,6 +32,12 @@ pub struct Candidate {
     pub key_frame: bool,
     /// What a decoder that holds the source state has afterwards.
     pub state: State,
+}
+
+impl From<Encoded> for Candidate {
+    fn from(Encoded { frame, state, quantizer, key_frame, .. }: Encoded) -> Self {
+        Self { frame, quantizer, key_frame, state }
+    }
 }
 
 impl Candidate {
@@ -114,6 +120,9 @@ pub struct FrameStart {
 
 /// Given a picture and what may be sent, offers candidates, chooses among them, and commits to the one that was sent.
 pub trait FrameEncoder: Send {
+    /// What the transport does about a loss. [`Recovery::FromHeldState`] also asks for frames that are likely to arrive
+    /// whole, coded from states known to be held where losses are many.
+    fn recovery(&self) -> Recovery;
     /// The job that codes the picture; none if the encoder drops it.
     fn begin(&mut self, request: &FrameRequest<'_>) -> Option<FrameStart>;
     /// Which candidate is sent, now that `budget` bytes are free and nothing was sent for the last `skips` pictures that

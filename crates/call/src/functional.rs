@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use lockstep_transport::StateId;
+use lockstep_transport::{Recovery, StateId};
 use lockstep_units::ByteCount;
 use lockstep_vp8::{Analysis, Encoded, MAXIMUM_QUANTIZER, Parameters, Picture, State};
 
@@ -44,13 +44,13 @@ pub enum MenuMode {
 
 /// Sizes over quantizers, kept apart for key and inter frames.
 #[derive(Debug, Clone)]
-struct SizeCurves {
+pub(crate) struct SizeCurves {
     key: SizeCurve,
     inter: SizeCurve,
 }
 
 impl SizeCurves {
-    fn new(picture: &Picture) -> Self {
+    pub(crate) fn new(picture: &Picture) -> Self {
         let size = (picture.width() * picture.height()) as f64 * FIRST_KEY_FRAME_BITS / 8.0;
         Self {
             key: SizeCurve::new(MIDDLE_QUANTIZER, size),
@@ -58,7 +58,7 @@ impl SizeCurves {
         }
     }
 
-    fn of(&mut self, key_frame: bool) -> &mut SizeCurve {
+    pub(crate) fn of(&mut self, key_frame: bool) -> &mut SizeCurve {
         if key_frame { &mut self.key } else { &mut self.inter }
     }
 }
@@ -108,6 +108,10 @@ fn serial_menu(analysis: &Analysis, mut curve: SizeCurve, budget: f64, runner: &
 }
 
 impl FrameEncoder for FunctionalEncoder {
+    fn recovery(&self) -> Recovery {
+        Recovery::FromHeldState
+    }
+
     fn begin(&mut self, request: &FrameRequest<'_>) -> Option<FrameStart> {
         let FrameRequest { picture, source, budget, .. } = *request;
         let state = self.states.get(&source).cloned().unwrap_or_default();
@@ -121,9 +125,7 @@ impl FrameEncoder for FunctionalEncoder {
                 MenuMode::Serial => serial_menu(&analysis, curve.clone(), budget.as_f64(), runner),
                 MenuMode::Parallel => parallel_menu(&analysis, curve, budget.as_f64(), runner),
             };
-            let candidate =
-                |Encoded { frame, state, quantizer, key_frame, .. }| Candidate { frame, quantizer, key_frame, state };
-            Menu { candidates: encoded.into_iter().map(candidate).collect() }
+            Menu { candidates: encoded.into_iter().map(Candidate::from).collect() }
         });
         Some(FrameStart { source, job })
     }

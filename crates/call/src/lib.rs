@@ -4,8 +4,10 @@
 
 mod codec_model;
 mod codec_model_fit;
+mod conventional;
 mod encoder;
 mod functional;
+mod rate_control;
 mod receiving;
 mod record;
 mod report;
@@ -15,6 +17,7 @@ mod series;
 mod size_curve;
 
 pub use codec_model::{ClipCurves, ClipModel, CodecModel, CodecModelError, ModelPoint, ModelledEncoder, ModelledFrame};
+pub use conventional::ConventionalEncoder;
 pub use encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use functional::{FunctionalEncoder, MenuMode};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};

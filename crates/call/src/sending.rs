@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockstep_control::{Allowance, Controller, InFlight, LossRate};
-use lockstep_transport::{CloseReason, OutgoingFrame, Sender, SenderConfig, SenderEvent, StateId};
+use lockstep_transport::{CloseReason, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Picture;
 
@@ -56,6 +56,7 @@ pub struct SendingStatus {
 pub struct SendingEnd {
     transport: Sender,
     payload: ByteCount,
+    recovery: Recovery,
     controller: Box<dyn Controller>,
     encoder: Box<dyn FrameEncoder>,
     waiting: Option<(u64, Picture)>,
@@ -74,11 +75,13 @@ pub struct SendingEnd {
 }
 
 impl SendingEnd {
-    /// A sending end that has captured nothing yet.
+    /// A sending end that has captured nothing yet. The encoder says how `transport` recovers from losses.
     #[must_use]
-    pub fn new(transport: SenderConfig, controller: Box<dyn Controller>, encoder: Box<dyn FrameEncoder>) -> Self {
+    pub fn new(mut transport: SenderConfig, controller: Box<dyn Controller>, encoder: Box<dyn FrameEncoder>) -> Self {
+        transport.recovery = encoder.recovery();
         Self {
             payload: ByteCount::new(transport.payload as u64),
+            recovery: transport.recovery,
             transport: Sender::new(transport),
             controller,
             encoder,
@@ -119,7 +122,8 @@ impl SendingEnd {
             return None;
         }
         let (capture, picture) = self.waiting.take()?;
-        let source = if self.loss_rate.breaks_chains(self.last_fragments) {
+        let from_held_state = self.recovery == Recovery::FromHeldState;
+        let source = if from_held_state && self.loss_rate.breaks_chains(self.last_fragments) {
             self.transport.next_held_source()
         } else {
             self.transport.next_source()
@@ -297,8 +301,11 @@ impl SendingEnd {
         Allowance { budget: self.likely_whole(allowance.budget), ..allowance }
     }
 
-    /// As much of `budget` as a frame may have that is to arrive whole.
+    /// As much of `budget` as a frame may have that is to arrive whole, where what is lost is not sent again.
     fn likely_whole(&self, budget: ByteCount) -> ByteCount {
+        if self.recovery == Recovery::Retransmit {
+            return budget;
+        }
         let most = |fragments: u64| ByteCount::new(fragments.saturating_mul(self.payload.get()));
         self.loss_rate.most_fragments().map_or(budget, |fragments| budget.min(most(fragments)))
     }

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd};
+use lockstep_call::{ConventionalEncoder, FrameEncoder, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd};
 use lockstep_control::{Algorithm, Estimator, GracePeriod, KnownPath, RateBounds, Setting};
 use lockstep_link::{
     GilbertElliott, Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Reordering,
@@ -87,6 +87,10 @@ pub struct LinkArguments {
 /// The codec and its control.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
 pub struct ControlArguments {
+    /// Which kind of codec the sender has.
+    #[arg(long, value_enum, default_value_t)]
+    #[serde(default)]
+    pub codec: CodecArgument,
     /// How the candidates of a menu are coded: one after the other, or both at once on two cores. If not given, at once
     /// where a live call has more than one core, else one after the other.
     #[arg(long, value_enum)]
@@ -114,6 +118,18 @@ pub enum QueueArgument {
     Codel,
     /// At random, such that packets wait for about 15 ms (RFC 8033).
     Pie,
+}
+
+/// The kind of codec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CodecArgument {
+    /// Fits each frame to what may be sent at that moment, and codes it from any state that the receiver holds.
+    #[default]
+    Functional,
+    /// As a WebRTC codec behaves: one quantizer a frame, decided before coding by a rate control that follows the
+    /// controller's target once a second; what is lost is sent again, at last a key frame.
+    Conventional,
 }
 
 /// How the candidates of a menu are coded.
@@ -309,8 +325,11 @@ impl ControlArguments {
             Some(MenuArgument::Serial) | None => MenuMode::Serial,
         };
         let parameters = Parameters { preset: self.preset.into(), ..Parameters::default() };
-        let controller = self.algorithm().controller(&setting)?;
-        Ok(SendingEnd::new(transport, controller, Box::new(FunctionalEncoder::new(parameters, mode))))
+        let encoder: Box<dyn FrameEncoder> = match self.codec {
+            CodecArgument::Functional => Box::new(FunctionalEncoder::new(parameters, mode)),
+            CodecArgument::Conventional => Box::new(ConventionalEncoder::new(parameters, format.frame_interval())),
+        };
+        Ok(SendingEnd::new(transport, self.algorithm().controller(&setting)?, encoder))
     }
 
     /// The same, with a menu that was not asked for chosen for a live call on this machine.

@@ -188,7 +188,11 @@ fn name(value: &impl ValueEnum) -> String {
 /// What the processes of both ends are told of `control`.
 fn control_words(control: &ControlArguments) -> Vec<String> {
     let menu = control.menu.map(|menu| ("--menu", name(&menu)));
-    let always = [("--preset", name(&control.preset)), ("--grace-period", name(&control.grace_period))];
+    let always = [
+        ("--codec", name(&control.codec)),
+        ("--preset", name(&control.preset)),
+        ("--grace-period", name(&control.grace_period)),
+    ];
     let controller = ("--controller", control.controller.clone());
     menu.into_iter().chain(always).chain([controller]).flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
 }

@@ -1,0 +1,114 @@
+//! A conventional codec behind the [`FrameEncoder`] seam: what the published comparisons call "today's systems".
+//!
+//! It codes with the same VP8 as the functional codec but may not look into its state: each frame follows the last one
+//! that it coded, or is a key frame. Its quantizer is decided before coding, by a rate control that aims at a bit rate
+//! and knows nothing of the budget; the frame is sent whatever its size has become. After a loss it relies on
+//! retransmission, and makes a key frame when that has failed, as on a picture loss indication (RFC 4585, section 6.3.1).
+
+use std::time::Duration;
+
+use lockstep_transport::{Recovery, StateId};
+use lockstep_units::{ByteCount, Timestamp};
+use lockstep_vp8::{Analysis, Parameters, State};
+
+use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
+use crate::functional::SizeCurves;
+use crate::rate_control::RateControl;
+
+/// The quantizers that WebRTC allows VP8, 2 to 56 of libvpx's scale to 63 (`rc_min_quantizer`, `rc_max_quantizer`), as
+/// indices of VP8's own scale to 127.
+const QUANTIZERS: (u8, u8) = (2, 106);
+/// Key frames that a loss asks for are at least so far apart (WebRTC's `EncoderRtcpFeedback`,
+/// `kMinKeyframeSendIntervalMs`).
+const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(300);
+/// A key frame comes at the latest after so many frames (WebRTC: `kf_max_dist`, from `keyFrameInterval`).
+const MOST_INTER_FRAMES: u32 = 3_000;
+
+/// VP8 with an opaque state and a target bit rate.
+#[derive(Debug)]
+pub struct ConventionalEncoder {
+    parameters: Parameters,
+    rate_control: RateControl,
+    curves: Option<SizeCurves>,
+    last: Option<(StateId, State)>,
+    /// When the frame being coded was begun.
+    begun_at: Option<Timestamp>,
+    key_frame_at: Option<Timestamp>,
+    inter_frames: u32,
+}
+
+impl ConventionalEncoder {
+    /// An encoder that codes pictures `frame_interval` apart with `parameters` (its quantizer is chosen for each frame).
+    #[must_use]
+    pub fn new(parameters: Parameters, frame_interval: Duration) -> Self {
+        Self {
+            parameters,
+            rate_control: RateControl::new(frame_interval),
+            curves: None,
+            last: None,
+            begun_at: None,
+            key_frame_at: None,
+            inter_frames: 0,
+        }
+    }
+}
+
+impl FrameEncoder for ConventionalEncoder {
+    fn recovery(&self) -> Recovery {
+        Recovery::Retransmit
+    }
+
+    fn begin(&mut self, request: &FrameRequest<'_>) -> Option<FrameStart> {
+        let FrameRequest { now, picture, source: offered, target, .. } = *request;
+        // A state other than the last is as good as none to a codec that cannot go back.
+        let last = self.last.as_ref().filter(|(name, _)| *name == offered && self.inter_frames < MOST_INTER_FRAMES);
+        let (source, state) = last.map_or((StateId::EMPTY, State::default()), Clone::clone);
+        let must_be_key = source == StateId::EMPTY;
+        if must_be_key && self.key_frame_at.is_some_and(|at| now < at + KEY_FRAME_INTERVAL) {
+            return None;
+        }
+        let sizes = self.rate_control.begin(now, target, must_be_key)?;
+        let curves = self.curves.get_or_insert_with(|| SizeCurves::new(picture));
+        let mut quantizer =
+            |key_frame, size| curves.of(key_frame).quantizer_for(size).clamp(QUANTIZERS.0, QUANTIZERS.1);
+        let (inter, key) = (quantizer(false, sizes.inter), quantizer(true, sizes.key));
+        self.begun_at = Some(now);
+        let (picture, parameters) = (picture.clone(), self.parameters.clone());
+        let job = EncodeJob::new(move |runner| {
+            let analysis = Analysis::new(&state, &picture, &parameters);
+            let quantizer = if analysis.key_frame() { key } else { inter };
+            Menu { candidates: runner.run(&analysis, &[quantizer]).into_iter().map(Candidate::from).collect() }
+        });
+        Some(FrameStart { source, job })
+    }
+
+    fn choose(&self, menu: &Menu, _budget: ByteCount, _skips: u32) -> Option<usize> {
+        (!menu.candidates.is_empty()).then_some(0)
+    }
+
+    fn commit(&mut self, mut menu: Menu, choice: Option<usize>) -> Option<(StateId, Candidate)> {
+        let begun_at = self.begun_at.take();
+        let frame = menu.candidates.swap_remove(choice?);
+        if let Some(curves) = &mut self.curves {
+            curves.of(frame.key_frame).learn(frame.quantizer, frame.size().as_f64());
+        }
+        self.rate_control.sent(frame.size());
+        if frame.key_frame {
+            self.key_frame_at = begun_at;
+            self.inter_frames = 0;
+        } else {
+            self.inter_frames += 1;
+        }
+        let name = StateId(frame.state.hash());
+        self.last = Some((name, frame.state.clone()));
+        Some((name, frame))
+    }
+
+    fn forget(&mut self, state: StateId) {
+        self.last.take_if(|(name, _)| *name == state);
+    }
+
+    fn held_states(&self) -> usize {
+        1 + usize::from(self.last.is_some())
+    }
+}

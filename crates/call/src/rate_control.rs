@@ -1,0 +1,183 @@
+//! The rate control of a conventional real-time codec: a leaky bucket from which the size of each frame follows.
+//!
+//! It is modelled on libvpx's one-pass constant bit rate (`VPX_CBR`) as WebRTC's VP8 encoder sets it up: the fullness
+//! of a buffer decides the size that a frame aims at, a model of sizes decides the quantizer, the frame is coded once,
+//! and what it really took is taken out of the buffer. A buffer that runs low costs frames.
+
+use std::time::Duration;
+
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+/// What the buffer holds at first, how full it should be, and what it can hold, as times at the target (WebRTC:
+/// `rc_buf_initial_sz`, `rc_buf_optimal_sz`, `rc_buf_sz`).
+const INITIAL: Duration = Duration::from_millis(500);
+const OPTIMAL: Duration = Duration::from_millis(600);
+const MAXIMUM: Duration = Duration::from_millis(1_000);
+/// How far below and above the optimum counts (WebRTC: `rc_undershoot_pct`, `rc_overshoot_pct`). A frame's size moves by
+/// half of it.
+const UNDERSHOOT: f64 = 1.0;
+const OVERSHOOT: f64 = 0.15;
+/// Below this share of the optimum frames are dropped (WebRTC: `rc_dropframe_thresh`).
+const DROP_THRESHOLD: f64 = 0.3;
+/// The share of the buffer that the first key frame may take (libvpx, one-pass constant bit rate).
+const FIRST_KEY_FRAME_SHARE: f64 = 0.5;
+/// A later key frame has the size of so many inter frames: 3.75 at 30 frames a second, more at more (libvpx's boost of
+/// key frames, at least 32 sixteenths on top of one).
+const LEAST_KEY_FRAME_BOOST: f64 = 32.0;
+/// No key frame aims at more than this share of an optimal buffer, or this many inter frames where that is more (WebRTC:
+/// `VP8E_SET_MAX_INTRA_BITRATE_PCT`).
+const MOST_KEY_FRAME_SHARE: f64 = 0.5;
+const LEAST_KEY_FRAME_LIMIT: f64 = 3.0;
+/// The target is taken over at most so often: a conventional codec takes a while to follow a new one, so that its owner
+/// gives it none more often (Concerto, section 2; Salsify, section 2.2).
+const TARGET_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The sizes that the next frame should have, bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct FrameTarget {
+    /// If it becomes an inter frame.
+    pub(crate) inter: f64,
+    /// If it becomes a key frame.
+    pub(crate) key: f64,
+}
+
+/// A leaky bucket.
+#[derive(Debug, Clone)]
+pub(crate) struct RateControl {
+    frame_interval: Duration,
+    target: Option<(Timestamp, Bitrate)>,
+    /// Bits in the buffer; less than none where frames were too large.
+    level: f64,
+    at: Timestamp,
+    first: bool,
+    dropped: bool,
+}
+
+impl RateControl {
+    /// For frames every `frame_interval`.
+    pub(crate) fn new(frame_interval: Duration) -> Self {
+        Self { frame_interval, target: None, level: 0.0, at: Timestamp::ZERO, first: true, dropped: false }
+    }
+
+    /// The target that frames are coded for.
+    pub(crate) fn target(&self) -> Option<Bitrate> {
+        self.target.map(|(_, target)| target)
+    }
+
+    /// The sizes for a frame at `now`; none if it is to be dropped. `wanted` is what the controller now aims at;
+    /// `must_be_key` says that an inter frame cannot be coded, so that dropping would help nobody.
+    pub(crate) fn begin(&mut self, now: Timestamp, wanted: Bitrate, must_be_key: bool) -> Option<FrameTarget> {
+        match &mut self.target {
+            None => {
+                self.target = Some((now, wanted));
+                self.level = bits(wanted, INITIAL);
+            }
+            Some((taken_at, target)) => {
+                self.level += bits(*target, now.saturating_since(self.at));
+                if now.saturating_since(*taken_at) >= TARGET_INTERVAL && *target != wanted {
+                    (*taken_at, *target) = (now, wanted);
+                }
+            }
+        }
+        self.at = now;
+        let target = self.target()?;
+        self.level = self.level.min(bits(target, MAXIMUM));
+        let optimal = bits(target, OPTIMAL);
+        if !must_be_key {
+            // An empty buffer costs every frame, a low one every other.
+            self.dropped = self.level < 0.0 || (self.level < DROP_THRESHOLD * optimal && !self.dropped);
+            if self.dropped {
+                return None;
+            }
+        }
+        self.dropped = false;
+        let frame = bits(target, self.frame_interval);
+        let excess = ((self.level - optimal) / optimal.max(1.0)).clamp(-UNDERSHOOT, OVERSHOOT);
+        let frames_a_second = 1.0 / self.frame_interval.as_secs_f64().max(1e-3);
+        let boost = LEAST_KEY_FRAME_BOOST.max(2.0 * frames_a_second - 16.0);
+        let key = if self.first { FIRST_KEY_FRAME_SHARE * self.level } else { frame * (16.0 + boost) / 16.0 };
+        let limit = (MOST_KEY_FRAME_SHARE * optimal).max(LEAST_KEY_FRAME_LIMIT * frame);
+        Some(FrameTarget { inter: frame * (1.0 + excess / 2.0) / 8.0, key: key.min(limit) / 8.0 })
+    }
+
+    /// A frame of `size` was sent.
+    pub(crate) fn sent(&mut self, size: ByteCount) {
+        self.first = false;
+        let least = self.target().map_or(0.0, |target| -bits(target, MAXIMUM));
+        // A frame far too large at the coarsest quantizer must not stop the video for longer than the buffer lasts.
+        self.level = (self.level - 8.0 * size.as_f64()).max(least);
+    }
+}
+
+/// Bits in `time` at `rate`.
+fn bits(rate: Bitrate, time: Duration) -> f64 {
+    rate.as_bps() as f64 * time.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_millis(40);
+
+    /// Ten seconds of frames of `share` times the size asked for; gives the bit rate and the frames dropped.
+    fn run(target: Bitrate, share: impl Fn(u64) -> f64) -> (f64, usize) {
+        let mut control = RateControl::new(INTERVAL);
+        let (mut sent, mut dropped) = (0.0, 0);
+        for frame in 0..250 {
+            let now = Timestamp::from_millis(40 * frame);
+            let Some(sizes) = control.begin(now, target, frame == 0) else {
+                dropped += 1;
+                continue;
+            };
+            let size = ByteCount::new((share(frame) * if frame == 0 { sizes.key } else { sizes.inter }) as u64);
+            control.sent(size);
+            sent += size.as_f64();
+        }
+        (0.8 * sent, dropped)
+    }
+
+    #[test]
+    fn frames_that_scatter_have_the_target_in_the_mean() {
+        let (rate, dropped) = run(Bitrate::from_kbps(1_000), |frame| if frame % 2 == 0 { 0.6 } else { 1.4 });
+        assert!((0.95e6..1.05e6).contains(&rate), "{rate}");
+        assert_eq!(dropped, 0);
+    }
+
+    #[test]
+    fn frames_that_are_always_too_large_are_dropped_until_the_rate_fits() {
+        let (rate, dropped) = run(Bitrate::from_kbps(1_000), |_| 4.0);
+        assert!((0.9e6..1.1e6).contains(&rate), "{rate}");
+        assert!((100..200).contains(&dropped), "{dropped}");
+    }
+
+    #[test]
+    fn a_target_that_changes_all_the_time_is_taken_over_once_a_second() {
+        let mut control = RateControl::new(INTERVAL);
+        let mut taken = Vec::new();
+        for frame in 0..250u64 {
+            let now = Timestamp::from_millis(40 * frame);
+            // Another target every 200 ms.
+            control.begin(now, Bitrate::from_kbps(500 + frame / 5), false);
+            if taken.last().map(|&(_, target)| target) != control.target() {
+                taken.push((now, control.target().expect("there is one from the first frame on")));
+            }
+        }
+        assert_eq!(taken[0], (Timestamp::ZERO, Bitrate::from_kbps(500)));
+        assert_eq!(taken.len(), 10, "{taken:?}");
+        assert!(taken.windows(2).all(|pair| pair[1].0.saturating_since(pair[0].0) >= TARGET_INTERVAL));
+    }
+
+    #[test]
+    fn key_frames_are_larger_but_bounded_and_never_dropped() {
+        let target = Bitrate::from_kbps(1_000);
+        let mut control = RateControl::new(INTERVAL);
+        let first = control.begin(Timestamp::ZERO, target, true).expect("a key frame is not dropped");
+        assert_eq!(first.key, 31_250.0, "a quarter of a second: half of the initial buffer");
+        control.sent(ByteCount::new(500_000));
+        assert_eq!(control.begin(Timestamp::from_millis(40), target, false), None);
+        let second = control.begin(Timestamp::from_millis(80), target, true).expect("a key frame is not dropped");
+        assert_eq!(second.key, 15_625.0, "50 over 16 inter frames");
+        assert!(second.inter < 2_600.0, "half of 5,000 bytes: {}", second.inter);
+    }
+}
