@@ -57,6 +57,8 @@ def description(report: CallReport) -> str:
     if clip := config.get("clip"):
         sentences.append(f"{_clip(str(clip))} was sent.")
     sentences.append(_link(config))
+    if config.get("codec") == "conventional":
+        sentences.append("The codec was a conventional one with a target bit rate; lost packets were sent again.")
     codec = []
     if preset := config.get("preset"):
         codec.append(f"the {str(preset).replace('-', ' ')} preset")

@@ -70,7 +70,7 @@ impl FrameEncoder for ConventionalEncoder {
         let sizes = self.rate_control.begin(now, target, must_be_key)?;
         let curves = self.curves.get_or_insert_with(|| SizeCurves::new(picture));
         let mut quantizer =
-            |key_frame, size| curves.of(key_frame).quantizer_for(size).clamp(QUANTIZERS.0, QUANTIZERS.1);
+            |key_frame, size| curves.of(key_frame).quantizer_nearest(size).clamp(QUANTIZERS.0, QUANTIZERS.1);
         let (inter, key) = (quantizer(false, sizes.inter), quantizer(true, sizes.key));
         self.begun_at = Some(now);
         let (picture, parameters) = (picture.clone(), self.parameters.clone());

@@ -106,7 +106,7 @@ pub struct FrameRequest<'a> {
     pub source: StateId,
     /// Bytes that the frame may be expected to have when it is decided on.
     pub budget: ByteCount,
-    /// Bit rate at which the controller expects the video to be sent in the long run.
+    /// Bit rate that frames may have in the long run: the controller's target less what headers and retransmissions take.
     pub target: Bitrate,
 }
 

@@ -7,6 +7,7 @@ mod codec_model_fit;
 mod conventional;
 mod encoder;
 mod functional;
+mod overhead;
 mod rate_control;
 mod receiving;
 mod record;

@@ -13,6 +13,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Picture;
 
 use crate::encoder::{EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
+use crate::overhead::Overhead;
 use crate::record::{FrameRecord, Outcome};
 
 /// Weight of a new frame in the smoothed coding time.
@@ -57,6 +58,7 @@ pub struct SendingEnd {
     transport: Sender,
     payload: ByteCount,
     recovery: Recovery,
+    overhead: Overhead,
     controller: Box<dyn Controller>,
     encoder: Box<dyn FrameEncoder>,
     waiting: Option<(u64, Picture)>,
@@ -82,6 +84,7 @@ impl SendingEnd {
         Self {
             payload: ByteCount::new(transport.payload as u64),
             recovery: transport.recovery,
+            overhead: Overhead::default(),
             transport: Sender::new(transport),
             controller,
             encoder,
@@ -128,7 +131,7 @@ impl SendingEnd {
         } else {
             self.transport.next_source()
         };
-        let (budget, target) = (self.expected_budget(now), self.allowance(now).target);
+        let (budget, target) = (self.expected_budget(now), self.overhead.less(self.allowance(now).target));
         let request = FrameRequest { now, picture: &picture, source, budget, target };
         let Some(FrameStart { source, job }) = self.encoder.begin(&request) else {
             self.record(capture).outcome = Outcome::SkippedByEncoder;
@@ -222,11 +225,13 @@ impl SendingEnd {
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Vec<u8>> {
         let interval = self.allowance(now).pacing_interval;
         self.transport.set_pacing_interval(interval);
-        let before = self.transport.statistics().bytes;
+        let before = self.transport.statistics();
         let datagram = self.transport.poll_transmit(now);
-        let fragment = self.transport.statistics().bytes - before;
-        if fragment > 0 {
-            self.controller.on_transmit(now, ByteCount::new(fragment));
+        let after = self.transport.statistics();
+        let fragment = ByteCount::new(after.bytes - before.bytes);
+        if fragment > ByteCount::ZERO {
+            self.overhead.on_transmit(fragment, ByteCount::new(after.payload_bytes - before.payload_bytes));
+            self.controller.on_transmit(now, fragment);
         }
         datagram
     }

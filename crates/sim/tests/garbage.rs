@@ -1,6 +1,10 @@
 //! What comes from outside the call changes nothing but a counter.
 
-use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, SerialMenu};
+use std::time::Duration;
+
+use lockstep_call::{
+    ConventionalEncoder, FrameEncoder, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, SerialMenu,
+};
 use lockstep_control::{GracePeriod, InterArrival, SalsifyWindow};
 use lockstep_media::{GeneratedClip, VideoFormat};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
@@ -14,11 +18,18 @@ const FORMAT: lockstep_transport::VideoFormat =
 
 /// Runs twelve frames over a perfect link of 10 ms, with `disturb` called at every step, and gives the sender's log and
 /// the displayed frame numbers.
-fn run(mut disturb: impl FnMut(Timestamp, &mut SendingEnd, &mut ReceivingEnd, &[u8])) -> (String, Vec<u32>) {
+fn run(
+    conventional: bool,
+    mut disturb: impl FnMut(Timestamp, &mut SendingEnd, &mut ReceivingEnd, &[u8]),
+) -> (String, Vec<u32>) {
     let transport = SenderConfig::new(7, FORMAT);
     let payload = ByteCount::new(transport.payload as u64);
-    let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::Serial);
-    let mut sender = SendingEnd::new(transport, Box::new(SalsifyWindow::new(payload)), Box::new(encoder));
+    let encoder: Box<dyn FrameEncoder> = if conventional {
+        Box::new(ConventionalEncoder::new(Parameters::default(), Duration::from_millis(33)))
+    } else {
+        Box::new(FunctionalEncoder::new(Parameters::default(), MenuMode::Serial))
+    };
+    let mut sender = SendingEnd::new(transport, Box::new(SalsifyWindow::new(payload)), encoder);
     let mut receiver = ReceivingEnd::new(ReceiverConfig::default(), Box::new(InterArrival::new(GracePeriod::LinkIdle)));
     let clip = GeneratedClip::new(VideoFormat { width: 64, height: 48, ..VideoFormat::default() }, 1).expect("valid");
     let mut shown = Vec::new();
@@ -66,9 +77,10 @@ proptest! {
     fn garbage_and_truncated_datagrams_to_either_end_change_nothing(
         garbage in proptest::collection::vec(any::<u8>(), 0..200),
         cut in 0.0f64..1.0,
+        conventional: bool,
     ) {
-        let calm = run(|_, _, _, _| {});
-        let disturbed = run(|now, sender, receiver, datagram| {
+        let calm = run(conventional, |_, _, _, _| {});
+        let disturbed = run(conventional, |now, sender, receiver, datagram| {
             let truncated = &datagram[..(datagram.len() as f64 * cut) as usize];
             for bytes in [&garbage[..], truncated] {
                 sender.handle_datagram(now, bytes);
@@ -81,8 +93,10 @@ proptest! {
 
 #[test]
 fn duplicated_datagrams_to_the_receiver_show_nothing_twice() {
-    let calm = run(|_, _, _, _| {});
-    let disturbed = run(|now, _, receiver, datagram| receiver.handle_datagram(now, datagram));
-    assert_eq!(calm.1, disturbed.1);
-    assert!(calm.1.len() >= 10, "shown: {:?}", calm.1);
+    for conventional in [false, true] {
+        let calm = run(conventional, |_, _, _, _| {});
+        let disturbed = run(conventional, |now, _, receiver, datagram| receiver.handle_datagram(now, datagram));
+        assert_eq!(calm.1, disturbed.1);
+        assert!(calm.1.len() >= 10, "shown: {:?}", calm.1);
+    }
 }

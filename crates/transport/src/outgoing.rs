@@ -206,7 +206,9 @@ pub struct SenderStatistics {
     pub frames_lost: u64,
     /// Fragments transmitted.
     pub fragments: u64,
-    /// Those of them that had been transmitted before.
+    /// Bytes of frames in them, without headers and each only once.
+    pub payload_bytes: u64,
+    /// Those of the fragments that had been transmitted before.
     pub retransmitted: u64,
     /// Their datagrams' bytes.
     pub bytes: u64,

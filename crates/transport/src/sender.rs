@@ -186,6 +186,7 @@ impl Sender {
             return None;
         }
         let sequence = self.loss.next_sequence();
+        let retransmitted = self.statistics.retransmitted;
         let Repetition { frame: queued, fragment, since } = self.next_fragment()?;
         if let Some(last) = self.transmitted_at {
             // The gap was chosen if there was nothing to send or the pacer held it; a late host's is not.
@@ -196,6 +197,9 @@ impl Sender {
         let start = usize::from(fragment) * self.config.payload;
         let end = (start + self.config.payload).min(queued.frame.payload.len());
         let number = queued.number;
+        if self.statistics.retransmitted == retransmitted {
+            self.statistics.payload_bytes += (end - start) as u64;
+        }
         Datagram::Data(Data {
             connection,
             sequence: sequence as u32,
