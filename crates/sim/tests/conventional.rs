@@ -45,9 +45,10 @@ impl Plan {
         let transport = SenderConfig::new(7, ANNOUNCED);
         let frame_interval = VideoFormat::default().frame_interval();
         let bounds = RateBounds::default();
-        let setting = Setting { payload: ByteCount::new(transport.payload as u64), frame_interval, bounds };
+        let setting = Setting::new(ByteCount::new(transport.payload as u64), frame_interval);
         let algorithm: Algorithm = self.controller.parse().expect("the plan's controller is known");
-        let (controller, parameters) = (algorithm.controller(&setting), Parameters::default());
+        let (controller, parameters) =
+            (algorithm.controller(&setting).expect("it needs to know nothing"), Parameters::default());
         let sender = if self.functional {
             SendingEnd::new(transport, controller, Box::new(FunctionalEncoder::new(parameters, MenuMode::default())))
         } else {
@@ -147,15 +148,15 @@ fn a_short_gap_is_repaired_without_a_key_frame() {
 
 #[test]
 fn each_codec_runs_with_each_kind_of_controller_and_the_conventional_one_waits_longer() {
-    for controller in ["salsify", "fixed:400kbps"] {
+    for controller in ["salsify", "fixed:400kbps", "bob-heuristic", "nada", "scream"] {
         let run = |functional| {
             let trace = "cellular:mean=500kbps,seed=3";
-            Plan { controller, functional, trace, ..Plan::default() }.run()
+            Plan { controller, functional, trace, seconds: 6, ..Plan::default() }.run()
         };
         let (functional, conventional) = (run(true), run(false));
         for result in [&functional, &conventional] {
             assert_eq!(result.receiver.counts().mismatched, 0);
-            assert!(result.scores.frames.displayed > 100, "{controller}: {:?}", result.scores.frames);
+            assert!(result.scores.frames.displayed > 60, "{controller}: {:?}", result.scores.frames);
         }
         let delay = |result: &SimulationResult| result.scores.video_delay_ms.expect("frames were shown").p95;
         let (functional, conventional) = (delay(&functional), delay(&conventional));
