@@ -245,6 +245,14 @@ impl Bitrate {
     }
 }
 
+impl Add for Bitrate {
+    type Output = Self;
+    /// Saturates.
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
 impl fmt::Display for Bitrate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 >= 1_000_000 {
