@@ -8,7 +8,7 @@ use lockstep_link::{Trace, parse_rate};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{
-    BobHeuristic, Controller, Estimator, Fixed, GracePeriod, InterArrival, Nada, Oracle, ReceiverEstimate,
+    BobHeuristic, Controller, Estimator, Fixed, Gcc, GracePeriod, InterArrival, Nada, Oracle, ReceiverEstimate,
     SalsifyWindow, Scream,
 };
 
@@ -66,6 +66,8 @@ pub struct KnownPath {
 pub enum Algorithm {
     /// Salsify's window over its inter-arrival average.
     Salsify(GracePeriod),
+    /// Google Congestion Control, estimated at the sender.
+    Gcc,
     /// The same rate throughout.
     Fixed(Bitrate),
     /// BoB's heuristic at the receiver and a controller that trusts it.
@@ -97,9 +99,10 @@ pub enum AlgorithmError {
 
 impl Algorithm {
     /// Every name, and what it stands for.
-    pub const NAMES: [(&'static str, &'static str); 7] = [
+    pub const NAMES: [(&'static str, &'static str); 8] = [
         ("salsify", "Salsify's window: what drains in 100 ms by the inter-arrival average at the receiver"),
         ("salsify-no-grace", "the same without the grace period"),
+        ("gcc", "Google Congestion Control as in WebRTC: delay gradient, losses and probes, from 300 kb/s on"),
         ("fixed:RATE", "one bit rate, such as fixed:1.5mbps"),
         ("bob-heuristic", "BoB's delay-gradient heuristic at the receiver, a loss controller at the sender"),
         ("nada", "NADA: one congestion signal of delay and loss (RFC 8698)"),
@@ -114,7 +117,7 @@ impl Algorithm {
             Self::Salsify(grace_period) => Box::new(InterArrival::new(grace_period)),
             Self::BobHeuristic => Box::new(BobHeuristic::new(bounds)),
             // What it says is only read in logs.
-            Self::Fixed(_) | Self::Nada | Self::Scream | Self::Oracle | Self::ReceiverEstimate => {
+            Self::Gcc | Self::Fixed(_) | Self::Nada | Self::Scream | Self::Oracle | Self::ReceiverEstimate => {
                 Box::new(InterArrival::new(GracePeriod::LinkIdle))
             }
         }
@@ -127,6 +130,7 @@ impl Algorithm {
     pub fn controller(&self, setting: &Setting) -> Result<Box<dyn Controller>, AlgorithmError> {
         Ok(match *self {
             Self::Salsify(_) => Box::new(SalsifyWindow::new(setting.payload)),
+            Self::Gcc => Box::new(Gcc::new(setting)),
             Self::Fixed(rate) => Box::new(Fixed::new(rate, setting)),
             Self::BobHeuristic | Self::ReceiverEstimate => Box::new(ReceiverEstimate::new(setting)),
             Self::Nada => Box::new(Nada::new(setting)),
@@ -141,6 +145,7 @@ impl fmt::Display for Algorithm {
         match self {
             Self::Salsify(GracePeriod::LinkIdle) => formatter.write_str("salsify"),
             Self::Salsify(GracePeriod::None) => formatter.write_str("salsify-no-grace"),
+            Self::Gcc => formatter.write_str("gcc"),
             Self::Fixed(rate) => write!(formatter, "fixed:{}bps", rate.as_bps()),
             Self::BobHeuristic => formatter.write_str("bob-heuristic"),
             Self::Nada => formatter.write_str("nada"),
@@ -161,6 +166,7 @@ impl FromStr for Algorithm {
         match text {
             "salsify" => Ok(Self::Salsify(GracePeriod::LinkIdle)),
             "salsify-no-grace" => Ok(Self::Salsify(GracePeriod::None)),
+            "gcc" => Ok(Self::Gcc),
             "bob-heuristic" => Ok(Self::BobHeuristic),
             "nada" => Ok(Self::Nada),
             "scream" => Ok(Self::Scream),
@@ -177,7 +183,9 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for text in ["salsify", "salsify-no-grace", "fixed:1500000bps", "bob-heuristic", "nada", "scream", "oracle"] {
+        let names =
+            ["salsify", "salsify-no-grace", "gcc", "fixed:1500000bps", "bob-heuristic", "nada", "scream", "oracle"];
+        for text in names {
             assert_eq!(text.parse::<Algorithm>().map(|algorithm| algorithm.to_string()), Ok(text.to_owned()));
         }
         let error = "reno".parse::<Algorithm>().unwrap_err().to_string();

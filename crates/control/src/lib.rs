@@ -11,6 +11,7 @@ mod bob_heuristic;
 #[cfg(test)]
 mod closed_loop;
 mod fixed;
+mod gcc;
 mod inter_arrival;
 mod loss_rate;
 mod nada;
@@ -29,6 +30,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 pub use algorithm::{Algorithm, AlgorithmError, KnownPath, RateBounds, Setting};
 pub use bob_heuristic::{BobHeuristic, PathUse};
 pub use fixed::Fixed;
+pub use gcc::Gcc;
 pub use inter_arrival::{GracePeriod, InterArrival};
 pub use loss_rate::LossRate;
 pub use nada::Nada;

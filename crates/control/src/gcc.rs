@@ -1,0 +1,214 @@
+//! Google Congestion Control as WebRTC has it: a rate from the growth of delays, another from losses, and probes that
+//! find more quickly what there is. Everything is estimated at the sender.
+//!
+//! The sources are draft-ietf-rmcat-gcc-02, where it still describes what is done, and WebRTC itself (`goog_cc` stands
+//! for `modules/congestion_controller/goog_cc`). One file each:
+//!
+//! | part | what it does | constants | in WebRTC |
+//! |---|---|---|---|
+//! | `arrival_groups` | compares bursts of fragments | bursts of 5 ms, 100 ms at most if they caught up | `goog_cc/inter_arrival_delta.cc`; draft 5.2 |
+//! | `trendline` | fits a line to the delay | 20 groups, smoothing 0.9 | `goog_cc/trendline_estimator.cc` |
+//! | `overuse` | holds its slope against an adaptive threshold | gain 4, at most 60 groups; 12.5 ms at first, 6-600 ms, up 0.0087, down 0.039 a millisecond, steps of 100 ms, not if exceeded by 15 ms; 10 ms of overuse in two groups | the same; draft 5.3, 5.4 |
+//! | `link_capacity` | remembers where overuse was | weight 0.05, variance 0.4-2.5 kb/s, region of 3 deviations | `goog_cc/link_capacity_estimator.cc` |
+//! | `rate_control` | increases and decreases the rate | decrease 0.85; 8 % a second, near the capacity a packet each 2 (round trip + 100 ms); at most 1.5 x throughput + 10 kb/s | `modules/remote_bitrate_estimator/aimd_rate_control.cc`; draft 5.5 |
+//! | `delay_based` | the five together | forgets after 2 s of silence; half the rate on overuse without throughput | `goog_cc/delay_based_bwe.cc` |
+//! | `acknowledged_rate` | what comes through | windows 500 ms and 150 ms, uncertainty 10, variance 50 + 5 a window, + 200 after a limit | `goog_cc/bitrate_estimator.cc`, `acknowledged_bitrate_estimator.cc` |
+//! | `loss_reports` | counts losses as feedback would tell them | | `modules/congestion_controller/rtp/transport_feedback_adapter.cc` |
+//! | `loss_based` | bounds the rate by losses and silence | 2 % and 10 % of 20 packets; 8 % + 1 kb/s over the least of a second; 1 - loss / 2 every 300 ms + round trip; 2 s of start; 0.8 each second after 3 s of silence | `goog_cc/send_side_bandwidth_estimation.cc`; draft 6 |
+//! | `application_limited` | notices that the target is not used | 65 % of it, 500 ms, from 80 % to 50 % of the budget unused | `goog_cc/alr_detector.cc`, `modules/pacing/interval_budget.cc` |
+//! | `probe_controller` | decides on probes | 3 and 6 times the initial rate, then 2 times while above 0.7 of the last; 0.85 of the rate before a drop to 0.66; 2 times every 5 s while limited; 1 s for a result | `goog_cc/probe_controller.cc` |
+//! | `probe_clusters` | sends them | 5 packets and 15 ms, 10 ms late at most, 5 s to come about | `modules/pacing/bitrate_prober.cc` |
+//! | `probe_estimator` | measures them | 80 % received, at most 2 times as fast as sent, 0.95 of what arrived if below 0.9 of what was sent | `goog_cc/probe_bitrate_estimator.cc` |
+//! | here | puts them together | pacing at 2.5 times the target; a probe counts for at least 0.85 of the throughput; round trip as the mean of 32 | `goog_cc/goog_cc_network_control.cc` |
+//!
+//! It differs from WebRTC where this transport does: probes are made of media instead of padding; feedback may come for
+//! each datagram, so that least increases go by time and not by feedback; a loss that the transport concludes from
+//! silence waits for feedback. The later estimators of WebRTC (`loss_based_bwe_v2.cc`,
+//! `robust_throughput_estimator.cc`) and its congestion window are not here.
+
+mod acknowledged_rate;
+mod application_limited;
+mod arrival_groups;
+mod delay_based;
+mod link_capacity;
+mod loss_based;
+mod loss_reports;
+mod overuse;
+mod probe_clusters;
+mod probe_controller;
+mod probe_estimator;
+mod rate_control;
+#[cfg(test)]
+mod tests;
+mod trendline;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use crate::{Allowance, Controller, InFlight, Setting, TokenBucket};
+use acknowledged_rate::AcknowledgedRate;
+use application_limited::ApplicationLimit;
+use delay_based::DelayBased;
+use loss_based::LossBased;
+use loss_reports::LossReports;
+use probe_clusters::ProbeClusters;
+use probe_controller::ProbeController;
+use probe_estimator::ProbeEstimator;
+
+/// Pacing rate over target (`kDefaultPaceMultiplier`).
+const PACING_FACTOR: f64 = 2.5;
+/// A probe cannot show less than this share of what comes through anyway (`kProbeDropThroughputFraction`).
+const PROBE_FLOOR: f64 = 0.85;
+/// The round-trip time is the mean over so many feedbacks.
+const ROUND_TRIPS: usize = 32;
+
+/// Google Congestion Control. It says of the path what feedback tells; an estimator at the receiver is not needed.
+#[derive(Debug, Clone)]
+pub struct Gcc {
+    payload: ByteCount,
+    delay_based: DelayBased,
+    loss_based: LossBased,
+    loss_reports: LossReports,
+    acknowledged_rate: AcknowledgedRate,
+    application_limit: ApplicationLimit,
+    probe_controller: ProbeController,
+    probe_clusters: ProbeClusters,
+    probe_estimator: ProbeEstimator,
+    round_trips: VecDeque<Duration>,
+    bucket: TokenBucket,
+    started: bool,
+    target: Bitrate,
+}
+
+impl Gcc {
+    /// A controller for a call that has not begun.
+    #[must_use]
+    pub fn new(setting: &Setting) -> Self {
+        let bounds = setting.bounds;
+        let mut gcc = Self {
+            payload: setting.payload,
+            delay_based: DelayBased::new(bounds),
+            loss_based: LossBased::new(bounds),
+            loss_reports: LossReports::default(),
+            acknowledged_rate: AcknowledgedRate::default(),
+            application_limit: ApplicationLimit::new(bounds.initial),
+            probe_controller: ProbeController::new(bounds),
+            probe_clusters: ProbeClusters::new(setting.payload),
+            probe_estimator: ProbeEstimator::default(),
+            round_trips: VecDeque::new(),
+            bucket: TokenBucket::new(setting.payload, setting.frame_interval),
+            started: false,
+            target: bounds.initial,
+        };
+        // The first frame is to make up the first probes, so they must be known before anything is sent.
+        let probes = gcc.probe_controller.start(Timestamp::ZERO);
+        gcc.probe_clusters.request(Timestamp::ZERO, probes);
+        gcc
+    }
+
+    /// What the rates have become is the target, and the probes may change.
+    fn settle(&mut self, now: Timestamp) {
+        self.target = self.loss_based.rate();
+        self.application_limit.set_target(self.target);
+        let further = self.probe_controller.set_estimate(now, self.target);
+        self.probe_clusters.request(now, further);
+        let due = self.probe_controller.process(now);
+        self.probe_clusters.request(now, due);
+    }
+
+    fn measure_round_trip(&mut self, acknowledged: &[AcknowledgedFragment]) {
+        let round_trips = acknowledged.iter().map(|at| at.acknowledged_at.saturating_since(at.sent_at));
+        let Some(longest) = round_trips.max() else { return };
+        self.round_trips.push_back(longest);
+        if self.round_trips.len() > ROUND_TRIPS {
+            self.round_trips.pop_front();
+        }
+        let sum: Duration = self.round_trips.iter().fold(Duration::ZERO, |sum, time| sum.saturating_add(*time));
+        self.delay_based.set_round_trip(sum / self.round_trips.len() as u32);
+        self.loss_based.set_round_trip(longest);
+    }
+
+    /// What the probes among these fragments show.
+    fn measure_probes(&mut self, acknowledged: &[AcknowledgedFragment]) -> Option<Bitrate> {
+        let mut measured = None;
+        for fragment in acknowledged {
+            if let Some(cluster) = self.probe_clusters.cluster_of(fragment.sent_at) {
+                measured = self.probe_estimator.on_acknowledged(&cluster, fragment).or(measured);
+            }
+        }
+        let floor = self
+            .acknowledged_rate
+            .estimate()
+            .map_or(Bitrate::ZERO, |throughput| throughput.mul_f64(PROBE_FLOOR).min(self.delay_based.rate()));
+        measured.map(|rate| rate.max(floor))
+    }
+}
+
+impl Controller for Gcc {
+    fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+        if !self.started {
+            self.started = true;
+            // The clock need not start at zero.
+            self.probe_clusters = ProbeClusters::new(self.payload);
+            let probes = self.probe_controller.start(now);
+            self.probe_clusters.request(now, probes);
+        }
+        self.bucket.on_transmit(now, size, self.target);
+        if self.probe_clusters.on_transmit(now, size) {
+            self.bucket.forgive();
+        }
+        self.application_limit.on_transmit(now, size);
+        let limited = self.application_limit.since();
+        if self.probe_controller.set_limited(now, limited) {
+            self.acknowledged_rate.on_limit_ended(now);
+        }
+        self.loss_based.on_transmit(now);
+        self.settle(now);
+    }
+
+    fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
+        let acknowledged = &feedback.acknowledged;
+        if acknowledged.is_empty() {
+            return;
+        }
+        self.measure_round_trip(acknowledged);
+        let lost = self.loss_reports.on_acknowledged(acknowledged);
+        self.loss_based.on_report(now, acknowledged.len() as u64, lost);
+        acknowledged.iter().for_each(|fragment| self.acknowledged_rate.on_acknowledged(fragment));
+        let probe = self.measure_probes(acknowledged);
+        let throughput = self.acknowledged_rate.estimate();
+        if let Some(update) = self.delay_based.on_feedback(now, acknowledged, throughput, probe) {
+            if update.probed {
+                self.loss_based.on_probe(update.rate);
+            } else {
+                self.loss_based.set_delay_limit(update.rate);
+            }
+            if update.recovered {
+                let recovery = self.probe_controller.on_recovered(now);
+                self.probe_clusters.request(now, recovery);
+            }
+        }
+        self.settle(now);
+    }
+
+    fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
+        let certain = self.loss_reports.on_loss(lost);
+        self.loss_based.on_report(now, 0, certain);
+        self.settle(now);
+    }
+
+    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
+        let allowance = |pacing_rate| self.bucket.allowance(now, in_flight, self.target, pacing_rate);
+        // Until the first datagram has left, the probes wait whatever the clock says.
+        let asked_at = if self.started { now } else { Timestamp::ZERO };
+        let Some(probe) = self.probe_clusters.rate(asked_at) else {
+            return allowance(self.target.mul_f64(PACING_FACTOR));
+        };
+        let wanted = self.probe_clusters.wanted(asked_at).saturating_sub(in_flight.queued);
+        let allowance = allowance(probe);
+        Allowance { budget: allowance.budget.max(wanted), ..allowance }
+    }
+}

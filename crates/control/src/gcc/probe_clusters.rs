@@ -1,0 +1,226 @@
+//! Probes on their way out: datagrams that leave close together, at a rate above the target.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+/// A probe has at least so many datagrams and lasts so long (`ProbeController` and `BitrateProber` in WebRTC).
+pub(super) const LEAST_DATAGRAMS: u32 = 5;
+pub(super) const DURATION: Duration = Duration::from_millis(15);
+/// Of a probe's datagrams and bytes, this share must arrive (`ProbeBitrateEstimator` in WebRTC).
+pub(super) const LEAST_RECEIVED: f64 = 0.80;
+/// A datagram that leaves so much later than the probe's rate asks for does not belong to it any more.
+const MOST_LATE: Duration = Duration::from_millis(10);
+/// A probe that did not come about in this time is given up.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// So much more than a probe needs is asked of the encoder, whose frames are seldom as large as they may be.
+const MARGIN: f64 = 1.4;
+/// When this multiple of that was sent and the probe has not come about, it is given up.
+const MOST_SPENT: u64 = 3;
+/// Probes that wait at most, and clusters remembered.
+const MOST_WAITING: usize = 4;
+const REMEMBERED: usize = 8;
+
+#[derive(Debug, Clone, Copy)]
+struct Probe {
+    rate: Bitrate,
+    requested_at: Timestamp,
+    /// What was sent since it was its turn.
+    spent: ByteCount,
+}
+
+/// Datagrams that left as a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cluster {
+    /// Its number.
+    pub(super) number: u64,
+    /// The rate that was probed.
+    pub(super) rate: Bitrate,
+    first_sent: Timestamp,
+    last_sent: Timestamp,
+    datagrams: u32,
+    bytes: ByteCount,
+}
+
+impl Cluster {
+    /// Whether it has this share of a probe's datagrams and bytes.
+    fn is_enough(&self, share: f64) -> bool {
+        f64::from(self.datagrams) >= f64::from(LEAST_DATAGRAMS) * share
+            && self.bytes.as_f64() >= self.rate.bytes_in(DURATION).as_f64() * share
+    }
+
+    fn holds(&self, sent_at: Timestamp) -> bool {
+        (self.first_sent..=self.last_sent).contains(&sent_at)
+    }
+}
+
+/// `BitrateProber` in WebRTC, which pads where media are wanting. This transport has no padding: a probe is made of
+/// whatever is queued, and to have something queued the next frame may be as large as the probe.
+#[derive(Debug, Clone)]
+pub(super) struct ProbeClusters {
+    payload: ByteCount,
+    waiting: VecDeque<Probe>,
+    open: Option<Cluster>,
+    closed: VecDeque<Cluster>,
+    next_number: u64,
+}
+
+impl ProbeClusters {
+    /// Clusters of fragments with up to `payload` bytes.
+    pub(super) fn new(payload: ByteCount) -> Self {
+        Self { payload, waiting: VecDeque::new(), open: None, closed: VecDeque::new(), next_number: 0 }
+    }
+
+    /// Probes are wanted at these rates, one after the other.
+    pub(super) fn request(&mut self, now: Timestamp, rates: Vec<Bitrate>) {
+        for rate in rates {
+            if self.waiting.len() < MOST_WAITING {
+                self.waiting.push_back(Probe { rate, requested_at: now, spent: ByteCount::ZERO });
+            }
+        }
+    }
+
+    /// At which rate datagrams must leave now for the sake of a probe.
+    pub(super) fn rate(&self, now: Timestamp) -> Option<Bitrate> {
+        self.current(now).map(|probe| probe.rate)
+    }
+
+    /// How many bytes the probes still need, the queue included.
+    pub(super) fn wanted(&self, now: Timestamp) -> ByteCount {
+        let alive = self.waiting.iter().filter(|probe| is_alive(probe, now));
+        let wanted: ByteCount = alive.map(|probe| self.size(probe.rate)).sum();
+        wanted.saturating_sub(self.open.map_or(ByteCount::ZERO, |cluster| cluster.bytes))
+    }
+
+    /// A datagram of `size` left. Says whether this completed a probe.
+    pub(super) fn on_transmit(&mut self, now: Timestamp, size: ByteCount) -> bool {
+        while self.waiting.front().is_some_and(|probe| !is_alive(probe, now)) {
+            self.waiting.pop_front();
+            self.open = None;
+        }
+        let most_spent = self.current(now).map(|probe| self.size(probe.rate).get().saturating_mul(MOST_SPENT));
+        let (Some(probe), Some(most_spent)) = (self.waiting.front_mut(), most_spent) else { return false };
+        probe.spent += size;
+        let (rate, spent) = (probe.rate, probe.spent);
+        let gap = rate.time_for(self.payload).saturating_add(MOST_LATE);
+        let mut cluster = match self.open.take() {
+            Some(open) if now.saturating_since(open.last_sent) <= gap => open,
+            // The media came to an end a little early, but what left will be enough if all of it arrives.
+            Some(open) if open.is_enough(LEAST_RECEIVED) => {
+                self.close(open);
+                return true;
+            }
+            _ => {
+                self.next_number += 1;
+                let number = self.next_number;
+                Cluster { number, rate, first_sent: now, last_sent: now, datagrams: 0, bytes: ByteCount::ZERO }
+            }
+        };
+        cluster.last_sent = now;
+        cluster.datagrams += 1;
+        cluster.bytes += size;
+        let complete = cluster.is_enough(1.0);
+        if complete {
+            self.close(cluster);
+        } else if spent.get() > most_spent {
+            self.waiting.pop_front();
+        } else {
+            self.open = Some(cluster);
+        }
+        complete
+    }
+
+    fn close(&mut self, cluster: Cluster) {
+        self.waiting.pop_front();
+        self.closed.push_back(cluster);
+        if self.closed.len() > REMEMBERED {
+            self.closed.pop_front();
+        }
+    }
+
+    /// The cluster with the datagram that left at `sent_at`, complete or not.
+    pub(super) fn cluster_of(&self, sent_at: Timestamp) -> Option<Cluster> {
+        self.closed.iter().chain(&self.open).find(|cluster| cluster.holds(sent_at)).copied()
+    }
+
+    fn current(&self, now: Timestamp) -> Option<&Probe> {
+        self.waiting.iter().find(|probe| is_alive(probe, now))
+    }
+
+    /// Bytes of media for a probe at `rate`.
+    fn size(&self, rate: Bitrate) -> ByteCount {
+        let least = ByteCount::new(self.payload.get().saturating_mul(u64::from(LEAST_DATAGRAMS)));
+        ByteCount::new((least.max(rate.bytes_in(DURATION)).as_f64() * MARGIN) as u64)
+    }
+}
+
+fn is_alive(probe: &Probe, now: Timestamp) -> bool {
+    now.saturating_since(probe.requested_at) < TIMEOUT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: ByteCount = ByteCount::new(1_200);
+
+    fn at(milliseconds: u64) -> Timestamp {
+        Timestamp::from_millis(milliseconds)
+    }
+
+    fn requested(kbps: &[u64]) -> ProbeClusters {
+        let mut clusters = ProbeClusters::new(FULL);
+        clusters.request(at(0), kbps.iter().copied().map(Bitrate::from_kbps).collect());
+        clusters
+    }
+
+    /// How many datagrams it takes to complete a probe if one of `size` leaves every `gap` milliseconds.
+    fn sent(clusters: &mut ProbeClusters, from: u64, gap: u64, size: u64) -> Option<u64> {
+        (1..=200).find(|number| clusters.on_transmit(at(from + (number - 1) * gap), ByteCount::new(size)))
+    }
+
+    #[test]
+    fn a_probe_has_five_datagrams_and_fifteen_milliseconds() {
+        assert_eq!(sent(&mut requested(&[900]), 0, 10, 1_200), Some(5));
+        // 6 Mb/s in 15 ms: 11,250 bytes.
+        assert_eq!(sent(&mut requested(&[6_000]), 0, 1, 1_200), Some(10));
+    }
+
+    #[test]
+    fn probes_follow_each_other_and_ask_for_media() {
+        let mut clusters = requested(&[900, 1_800]);
+        assert_eq!(clusters.wanted(at(0)), ByteCount::new(2 * 8_400));
+        assert_eq!(clusters.rate(at(0)), Some(Bitrate::from_kbps(900)));
+        sent(&mut clusters, 0, 10, 1_200);
+        assert_eq!(clusters.wanted(at(50)), ByteCount::new(8_400));
+        assert_eq!(clusters.rate(at(50)), Some(Bitrate::from_kbps(1_800)));
+        sent(&mut clusters, 50, 5, 1_200);
+        assert_eq!((clusters.wanted(at(80)), clusters.rate(at(80))), (ByteCount::ZERO, None));
+        assert_eq!(clusters.cluster_of(at(20)).map(|cluster| cluster.number), Some(1));
+        assert_eq!(clusters.cluster_of(at(60)).map(|cluster| cluster.rate), Some(Bitrate::from_kbps(1_800)));
+        assert_eq!(clusters.cluster_of(at(90)), None);
+    }
+
+    #[test]
+    fn datagrams_too_far_apart_are_no_probe() {
+        let mut clusters = requested(&[900]);
+        assert_eq!(sent(&mut clusters, 0, 40, 300), None);
+        assert_eq!(clusters.rate(at(5_000)), None, "it was given up");
+    }
+
+    #[test]
+    fn a_probe_that_ends_a_little_early_is_one_all_the_same() {
+        let mut clusters = requested(&[900]);
+        (0..4).for_each(|number| assert!(!clusters.on_transmit(at(number * 10), FULL)));
+        assert!(clusters.on_transmit(at(70), FULL), "what comes later shows that it has ended");
+        assert!(clusters.cluster_of(at(30)).is_some() && clusters.cluster_of(at(70)).is_none());
+    }
+
+    #[test]
+    fn a_probe_that_cost_three_times_its_bytes_is_given_up() {
+        let mut clusters = requested(&[900]);
+        assert_eq!(sent(&mut clusters, 0, 40, 1_200), None);
+        assert_eq!(clusters.rate(at(19 * 40)), None);
+    }
+}

@@ -1,0 +1,218 @@
+//! When to probe, and at which rates.
+
+use std::time::Duration;
+
+use lockstep_units::{Bitrate, Timestamp};
+
+use crate::RateBounds;
+
+/// The first probes, as multiples of the initial rate (`ProbeController` in WebRTC).
+const FIRST_PROBES: [f64; 2] = [3.0, 6.0];
+/// The next ones, as a multiple of the estimate, which must have reached this share of the last probe.
+const FURTHER_PROBE: f64 = 2.0;
+const FURTHER_THRESHOLD: f64 = 0.7;
+/// No result is waited for longer.
+const RESULT_TIMEOUT: Duration = Duration::from_secs(1);
+/// A fall of the estimate to less than this share of itself is a large one.
+const LARGE_DROP: f64 = 0.66;
+/// If the queue has drained within this time, a probe sees whether the drop was justified,
+const DROP_TIMEOUT: Duration = Duration::from_secs(5);
+/// at this share of the rate before,
+const RECOVERY_PROBE: f64 = 0.85;
+/// unless the estimate is this close already,
+const UNCERTAINTY: f64 = 0.05;
+/// and no more often than this.
+const RECOVERY_INTERVAL: Duration = Duration::from_secs(5);
+/// It is done only while the application is limited or was so a short while ago: otherwise the media themselves would
+/// have seen it.
+const LIMIT_ENDED_TIMEOUT: Duration = Duration::from_secs(3);
+/// While the application is limited there is a probe this often, at this multiple of the estimate.
+const LIMITED_INTERVAL: Duration = Duration::from_secs(5);
+const LIMITED_PROBE: f64 = 2.0;
+
+/// Decides on probes. What it returns is to be sent.
+#[derive(Debug, Clone)]
+pub(super) struct ProbeController {
+    bounds: RateBounds,
+    estimate: Bitrate,
+    initiated_at: Option<Timestamp>,
+    /// Whether a result is waited for.
+    waiting: bool,
+    /// If the estimate gets above this, there is a further probe.
+    further_above: Option<Bitrate>,
+    /// The last large drop, and the estimate before it.
+    drop: Option<(Timestamp, Bitrate)>,
+    recovery_at: Option<Timestamp>,
+    limited_since: Option<Timestamp>,
+    limit_ended_at: Option<Timestamp>,
+}
+
+impl ProbeController {
+    pub(super) fn new(bounds: RateBounds) -> Self {
+        Self {
+            bounds,
+            estimate: bounds.initial,
+            initiated_at: None,
+            waiting: false,
+            further_above: None,
+            drop: None,
+            recovery_at: None,
+            limited_since: None,
+            limit_ended_at: None,
+        }
+    }
+
+    /// The call begins.
+    pub(super) fn start(&mut self, now: Timestamp) -> Vec<Bitrate> {
+        let initial = self.bounds.initial;
+        self.initiate(now, FIRST_PROBES.map(|scale| initial.mul_f64(scale)).to_vec(), true)
+    }
+
+    /// The estimate is `rate` now.
+    pub(super) fn set_estimate(&mut self, now: Timestamp, rate: Bitrate) -> Vec<Bitrate> {
+        if rate < self.estimate.mul_f64(LARGE_DROP) {
+            self.drop = Some((now, self.estimate));
+        }
+        self.estimate = rate;
+        if self.waiting && self.further_above.is_some_and(|threshold| rate > threshold) {
+            return self.initiate(now, vec![rate.mul_f64(FURTHER_PROBE)], true);
+        }
+        Vec::new()
+    }
+
+    /// Since when the application is limited, if it is. Says whether it no longer is.
+    pub(super) fn set_limited(&mut self, now: Timestamp, since: Option<Timestamp>) -> bool {
+        let ended = self.limited_since.is_some() && since.is_none();
+        if ended {
+            self.limit_ended_at = Some(now);
+        }
+        self.limited_since = since;
+        ended
+    }
+
+    /// A queue was drained after overuse.
+    pub(super) fn on_recovered(&mut self, now: Timestamp) -> Vec<Bitrate> {
+        let within = |at: Option<Timestamp>, time| at.is_some_and(|at| now.saturating_since(at) < time);
+        let limited = self.limited_since.is_some() || within(self.limit_ended_at, LIMIT_ENDED_TIMEOUT);
+        let Some((at, before)) = self.drop else { return Vec::new() };
+        let probe = before.mul_f64(RECOVERY_PROBE);
+        if !limited
+            || self.waiting
+            || !within(Some(at), DROP_TIMEOUT)
+            || within(self.recovery_at, RECOVERY_INTERVAL)
+            || probe.mul_f64(1.0 - UNCERTAINTY) <= self.estimate
+        {
+            return Vec::new();
+        }
+        self.recovery_at = Some(now);
+        self.initiate(now, vec![probe], false)
+    }
+
+    /// Time has passed.
+    pub(super) fn process(&mut self, now: Timestamp) -> Vec<Bitrate> {
+        let initiated_at = self.initiated_at.unwrap_or(now);
+        if now.saturating_since(initiated_at) > RESULT_TIMEOUT {
+            self.waiting = false;
+            self.further_above = None;
+        }
+        match self.limited_since {
+            Some(since) if !self.waiting && now.saturating_since(since.max(initiated_at)) >= LIMITED_INTERVAL => {
+                self.initiate(now, vec![self.estimate.mul_f64(LIMITED_PROBE)], true)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn initiate(&mut self, now: Timestamp, mut rates: Vec<Bitrate>, mut further: bool) -> Vec<Bitrate> {
+        for rate in &mut rates {
+            if *rate > self.bounds.most {
+                *rate = self.bounds.most;
+                further = false;
+            }
+        }
+        self.initiated_at = Some(now);
+        self.waiting = further;
+        self.further_above = rates.last().filter(|_| further).map(|rate| rate.mul_f64(FURTHER_THRESHOLD));
+        rates
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: [u64; 0] = [];
+
+    fn at(milliseconds: u64) -> Timestamp {
+        Timestamp::from_millis(milliseconds)
+    }
+
+    fn kbps(rates: &[Bitrate]) -> Vec<u64> {
+        rates.iter().map(|rate| rate.as_bps() / 1_000).collect()
+    }
+
+    fn started() -> ProbeController {
+        let mut controller = ProbeController::new(RateBounds::default());
+        assert_eq!(kbps(&controller.start(at(0))), [900, 1_800]);
+        controller
+    }
+
+    /// At 2 Mb/s and then, at 3 s, at 1 Mb/s, with the initial probes done.
+    fn dropped() -> ProbeController {
+        let mut controller = started();
+        controller.process(at(1_500));
+        controller.set_estimate(at(2_000), Bitrate::from_kbps(2_000));
+        controller.set_estimate(at(3_000), Bitrate::from_kbps(1_000));
+        controller
+    }
+
+    #[test]
+    fn probing_goes_on_while_its_results_grow() {
+        let mut controller = started();
+        assert_eq!(kbps(&controller.set_estimate(at(100), Bitrate::from_kbps(900))), NONE);
+        assert_eq!(kbps(&controller.set_estimate(at(120), Bitrate::from_kbps(1_700))), [3_400]);
+        assert_eq!(kbps(&controller.set_estimate(at(300), Bitrate::from_kbps(2_300))), NONE, "less than 0.7 of 3400");
+    }
+
+    #[test]
+    fn a_result_that_comes_too_late_brings_no_further_probe() {
+        let mut controller = started();
+        controller.process(at(1_001));
+        assert_eq!(kbps(&controller.set_estimate(at(1_002), Bitrate::from_kbps(1_700))), NONE);
+    }
+
+    #[test]
+    fn probes_stay_within_the_bounds_and_end_there() {
+        let most = Bitrate::from_kbps(1_000);
+        let mut controller = ProbeController::new(RateBounds { most, ..RateBounds::default() });
+        assert_eq!(kbps(&controller.start(at(0))), [900, 1_000]);
+        assert_eq!(kbps(&controller.set_estimate(at(100), most)), NONE);
+    }
+
+    #[test]
+    fn after_a_large_drop_while_limited_there_is_one_probe_at_85_percent() {
+        let mut controller = dropped();
+        assert_eq!(kbps(&controller.on_recovered(at(3_500))), NONE, "the application uses what it may");
+        controller.set_limited(at(3_600), Some(at(3_600)));
+        controller.set_limited(at(3_700), None);
+        assert_eq!(kbps(&controller.on_recovered(at(3_800))), [1_700]);
+        assert_eq!(kbps(&controller.on_recovered(at(4_200))), NONE);
+    }
+
+    #[test]
+    fn a_drop_long_ago_is_not_probed() {
+        let mut controller = dropped();
+        controller.set_limited(at(3_600), Some(at(3_600)));
+        assert_eq!(kbps(&controller.on_recovered(at(8_100))), NONE);
+    }
+
+    #[test]
+    fn a_limited_application_probes_every_five_seconds() {
+        let mut controller = dropped();
+        controller.set_limited(at(4_000), Some(at(4_000)));
+        assert_eq!(kbps(&controller.process(at(8_999))), NONE);
+        assert_eq!(kbps(&controller.process(at(9_000))), [2_000]);
+        assert_eq!(kbps(&controller.process(at(13_999))), NONE);
+        assert_eq!(kbps(&controller.process(at(14_000))), [2_000]);
+    }
+}

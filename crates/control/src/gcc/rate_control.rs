@@ -1,0 +1,226 @@
+//! Additive or multiplicative increase, multiplicative decrease, by what the overuse detector says.
+
+use std::time::Duration;
+
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use super::link_capacity::LinkCapacity;
+use super::overuse::Usage;
+use crate::RateBounds;
+
+/// On overuse the rate becomes this share of what comes through (draft-ietf-rmcat-gcc-02, section 5.5).
+const DECREASE: f64 = 0.85;
+/// Far from the capacity the rate grows by this factor a second (draft-ietf-rmcat-gcc-02, section 5.5).
+const INCREASE: f64 = 1.08;
+/// It grows by so much a second at least. WebRTC has 1 kb/s for each feedback and expects one every 50 ms; here feedback
+/// may come for each datagram, and the growth must not depend on that.
+const LEAST_INCREASE_A_SECOND: f64 = 20_000.0;
+/// A pause counts for no more than this in a multiplicative increase.
+const LONGEST_STEP: Duration = Duration::from_secs(1);
+/// The rate never grows beyond this multiple of what comes through, and this many bit/s.
+const MOST_OVER_THROUGHPUT: (f64, u64) = (1.5, 10_000);
+/// Near the capacity the rate grows by one packet each response time, which is twice the sum of round trip and this,
+/// the time the detector takes.
+const DETECTION_TIME: Duration = Duration::from_millis(100);
+/// What a packet holds there: of frames at 30 a second, cut into packets of 1200 bytes.
+const PACKET: ByteCount = ByteCount::new(1_200);
+const FRAME_INTERVAL: Duration = Duration::from_nanos(33_333_333);
+/// Near the capacity the rate grows by so many bit/s each second at least.
+const LEAST_ADDITIVE: f64 = 4_000.0;
+/// Two decreases are a round trip apart, within these bounds, unless not even half the rate comes through.
+const DECREASE_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
+/// The round-trip time before one was measured.
+const INITIAL_ROUND_TRIP: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Hold,
+    Increase,
+}
+
+/// `AimdRateControl` in WebRTC.
+#[derive(Debug, Clone)]
+pub(super) struct RateControl {
+    bounds: RateBounds,
+    rate: Bitrate,
+    throughput: Bitrate,
+    link_capacity: LinkCapacity,
+    state: State,
+    changed_at: Option<Timestamp>,
+    round_trip: Duration,
+}
+
+impl RateControl {
+    pub(super) fn new(bounds: RateBounds) -> Self {
+        Self {
+            bounds,
+            rate: bounds.initial,
+            throughput: bounds.initial,
+            link_capacity: LinkCapacity::default(),
+            state: State::Hold,
+            changed_at: None,
+            round_trip: INITIAL_ROUND_TRIP,
+        }
+    }
+
+    pub(super) fn rate(&self) -> Bitrate {
+        self.rate
+    }
+
+    pub(super) fn set_round_trip(&mut self, round_trip: Duration) {
+        self.round_trip = round_trip;
+    }
+
+    /// Sets the rate, as after a probe.
+    pub(super) fn set_rate(&mut self, now: Timestamp, rate: Bitrate) {
+        self.rate = self.bounded(rate);
+        self.changed_at = Some(now);
+    }
+
+    /// Whether enough time has passed since the last change for its effect to be seen, or so little comes through that
+    /// there is no time to wait.
+    pub(super) fn may_decrease(&self, now: Timestamp, throughput: Bitrate) -> bool {
+        let interval = self.round_trip.clamp(DECREASE_INTERVAL_BOUNDS.0, DECREASE_INTERVAL_BOUNDS.1);
+        self.changed_at.is_none_or(|at| now.saturating_since(at) >= interval) || throughput < self.rate.mul_f64(0.5)
+    }
+
+    /// The path is used so, and so much comes through if that is known. Returns the new rate.
+    pub(super) fn update(&mut self, now: Timestamp, usage: Usage, throughput: Option<Bitrate>) -> Bitrate {
+        self.throughput = throughput.unwrap_or(self.throughput);
+        match usage {
+            Usage::Over => self.decrease(now),
+            // The queue drains; let it.
+            Usage::Under => self.state = State::Hold,
+            Usage::Normal => {
+                if self.state == State::Hold {
+                    self.state = State::Increase;
+                    self.changed_at = Some(now);
+                }
+                self.increase(now);
+            }
+        }
+        self.rate
+    }
+
+    fn increase(&mut self, now: Timestamp) {
+        if self.link_capacity.is_exceeded_by(self.throughput) {
+            self.link_capacity.reset();
+        }
+        let since = now.saturating_since(self.changed_at.unwrap_or(now));
+        self.changed_at = Some(now);
+        let (factor, constant) = MOST_OVER_THROUGHPUT;
+        let limit = self.throughput.mul_f64(factor) + Bitrate::from_bps(constant);
+        if self.rate >= limit {
+            return;
+        }
+        let rate = self.rate.as_bps() as f64;
+        let growth = if self.link_capacity.estimate().is_some() {
+            self.additive_a_second() * since.as_secs_f64()
+        } else {
+            let since = since.min(LONGEST_STEP).as_secs_f64();
+            (rate * (libm::pow(INCREASE, since) - 1.0)).max(LEAST_INCREASE_A_SECOND * since)
+        };
+        self.rate = self.bounded(Bitrate::from_bps((rate + growth).round() as u64).min(limit));
+    }
+
+    /// One packet each response time, in bit/s each second.
+    fn additive_a_second(&self) -> f64 {
+        let frame = self.rate.bytes_in(FRAME_INTERVAL).as_f64();
+        let packet = frame / (frame / PACKET.as_f64()).ceil().max(1.0);
+        let response = (self.round_trip + DETECTION_TIME) * 2;
+        (packet * 8.0 / response.as_secs_f64()).max(LEAST_ADDITIVE)
+    }
+
+    fn decrease(&mut self, now: Timestamp) {
+        let mut decreased = self.throughput.mul_f64(DECREASE);
+        if decreased > self.rate
+            && let Some(capacity) = self.link_capacity.estimate()
+        {
+            decreased = capacity.mul_f64(DECREASE);
+        }
+        self.rate = self.bounded(self.rate.min(decreased));
+        if self.link_capacity.is_missed_by(self.throughput) {
+            self.link_capacity.reset();
+        }
+        self.link_capacity.on_overuse(self.throughput);
+        self.state = State::Hold;
+        self.changed_at = Some(now);
+    }
+
+    fn bounded(&self, rate: Bitrate) -> Bitrate {
+        rate.clamp(self.bounds.least, self.bounds.most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control(kbps: u64) -> RateControl {
+        let initial = Bitrate::from_kbps(kbps);
+        RateControl::new(RateBounds { initial, ..RateBounds::default() })
+    }
+
+    /// Normal use from `from` to `to` with feedback every `step` milliseconds.
+    fn normal(control: &mut RateControl, from: u64, to: u64, step: usize, throughput: u64) -> u64 {
+        let times = (from..=to).step_by(step).map(Timestamp::from_millis);
+        let rates = times.map(|at| control.update(at, Usage::Normal, Some(Bitrate::from_kbps(throughput))));
+        rates.last().map_or(0, |rate| rate.as_bps() / 1_000)
+    }
+
+    #[test]
+    fn far_from_the_capacity_it_grows_by_8_percent_a_second_however_often_feedback_comes() {
+        let expected = (1_000.0 * libm::pow(1.08, 5.0)) as u64;
+        for step in [2, 50, 100] {
+            let rate = normal(&mut control(1_000), 0, 5_000, step, 2_000);
+            assert!(rate.abs_diff(expected) <= 3, "{rate} with feedback every {step} ms");
+        }
+        let (often, seldom) =
+            (normal(&mut control(50), 0, 5_000, 2, 500), normal(&mut control(50), 0, 5_000, 100, 500));
+        assert!(often.abs_diff(150) <= 2 && seldom.abs_diff(150) <= 2, "at low rates 20 kb/s: {often}, {seldom}");
+    }
+
+    #[test]
+    fn growth_ends_at_one_and_a_half_times_what_comes_through() {
+        assert_eq!(normal(&mut control(300), 0, 60_000, 50, 400), 610);
+    }
+
+    #[test]
+    fn overuse_leaves_85_percent_of_what_comes_through_and_the_next_growth_is_additive() {
+        let mut control = control(1_200);
+        control.set_round_trip(Duration::from_millis(100));
+        let at = Timestamp::from_millis(100);
+        let throughput = Bitrate::from_kbps(1_000);
+        assert_eq!(control.update(at, Usage::Over, Some(throughput)), Bitrate::from_kbps(850));
+        assert_eq!(control.update(at, Usage::Under, Some(throughput)), Bitrate::from_kbps(850), "held");
+        // 850 kb/s are 3541 bytes a frame, so three packets of 1180 bytes, one each 400 ms: 23.6 kb/s each second.
+        let rate = normal(&mut control, 200, 700, 50, 1_000);
+        assert!((861..=862).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn throughput_beyond_the_known_capacity_brings_multiplicative_growth_back() {
+        let mut control = control(1_200);
+        control.update(Timestamp::ZERO, Usage::Over, Some(Bitrate::from_kbps(1_000)));
+        let rate = normal(&mut control, 0, 4_000, 50, 1_300);
+        assert!((1_150..=1_160).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn decreases_are_a_round_trip_apart_unless_hardly_anything_comes_through() {
+        let mut control = control(1_000);
+        control.set_round_trip(Duration::from_millis(80));
+        control.update(Timestamp::from_millis(100), Usage::Over, Some(Bitrate::from_kbps(1_000)));
+        assert!(!control.may_decrease(Timestamp::from_millis(179), Bitrate::from_kbps(800)));
+        assert!(control.may_decrease(Timestamp::from_millis(180), Bitrate::from_kbps(800)));
+        assert!(control.may_decrease(Timestamp::from_millis(101), Bitrate::from_kbps(400)));
+    }
+
+    #[test]
+    fn the_rate_stays_within_its_bounds() {
+        let mut control = control(300);
+        assert_eq!(control.update(Timestamp::ZERO, Usage::Over, Some(Bitrate::ZERO)), RateBounds::default().least);
+        control.set_rate(Timestamp::ZERO, Bitrate::from_kbps(1_000_000));
+        assert_eq!(control.rate(), RateBounds::default().most);
+    }
+}
