@@ -257,6 +257,22 @@ impl ModelledEncoder {
         if key_frame { &self.curves.key } else { &self.curves.inter }
     }
 
+    /// How much larger the present picture's frames are than the clip's mean, natural logarithm: what an encoder knows
+    /// once it has coded it.
+    #[must_use]
+    pub fn excess(&self) -> f64 {
+        self.excess
+    }
+
+    /// The smallest quantizer that is expected to give at most `size` bytes, where frames are expected to be larger than
+    /// the clip's mean by `excess` (natural logarithm).
+    #[must_use]
+    pub fn quantizer_for(&self, size: f64, excess: f64, key_frame: bool) -> u8 {
+        let wanted = libm::log(size.max(1.0)) - excess;
+        let coarse_enough = self.logarithms(key_frame).partition_point(|&logarithm| logarithm > wanted);
+        coarse_enough.min(QUANTIZERS - 1) as u8
+    }
+
     /// The present picture at `quantizer`.
     #[must_use]
     pub fn encode(&self, quantizer: u8, key_frame: bool) -> ModelledFrame {

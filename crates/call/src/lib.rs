@@ -21,6 +21,7 @@ pub use codec_model::{ClipCurves, ClipModel, CodecModel, CodecModelError, ModelP
 pub use conventional::ConventionalEncoder;
 pub use encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use functional::{FunctionalEncoder, MenuMode};
+pub use rate_control::{FrameTarget, RateControl};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};
 pub use record::{FrameRecord, Outcome};
 pub use report::{CallReport, DRAIN, DisplayRecord, carried, merge_displays};

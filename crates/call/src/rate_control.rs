@@ -34,16 +34,16 @@ const TARGET_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The sizes that the next frame should have, bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct FrameTarget {
+pub struct FrameTarget {
     /// If it becomes an inter frame.
-    pub(crate) inter: f64,
+    pub inter: f64,
     /// If it becomes a key frame.
-    pub(crate) key: f64,
+    pub key: f64,
 }
 
-/// A leaky bucket.
+/// A leaky bucket, from which the sizes of frames follow.
 #[derive(Debug, Clone)]
-pub(crate) struct RateControl {
+pub struct RateControl {
     frame_interval: Duration,
     target: Option<(Timestamp, Bitrate)>,
     /// Bits in the buffer; less than none where frames were too large.
@@ -55,18 +55,20 @@ pub(crate) struct RateControl {
 
 impl RateControl {
     /// For frames every `frame_interval`.
-    pub(crate) fn new(frame_interval: Duration) -> Self {
+    #[must_use]
+    pub fn new(frame_interval: Duration) -> Self {
         Self { frame_interval, target: None, level: 0.0, at: Timestamp::ZERO, first: true, dropped: false }
     }
 
     /// The target that frames are coded for.
-    pub(crate) fn target(&self) -> Option<Bitrate> {
+    #[must_use]
+    pub fn target(&self) -> Option<Bitrate> {
         self.target.map(|(_, target)| target)
     }
 
     /// The sizes for a frame at `now`; none if it is to be dropped. `wanted` is what the controller now aims at;
     /// `must_be_key` says that an inter frame cannot be coded, so that dropping would help nobody.
-    pub(crate) fn begin(&mut self, now: Timestamp, wanted: Bitrate, must_be_key: bool) -> Option<FrameTarget> {
+    pub fn begin(&mut self, now: Timestamp, wanted: Bitrate, must_be_key: bool) -> Option<FrameTarget> {
         match &mut self.target {
             None => {
                 self.target = Some((now, wanted));
@@ -101,7 +103,7 @@ impl RateControl {
     }
 
     /// A frame of `size` was sent.
-    pub(crate) fn sent(&mut self, size: ByteCount) {
+    pub fn sent(&mut self, size: ByteCount) {
         self.first = false;
         let least = self.target().map_or(0.0, |target| -bits(target, MAXIMUM));
         // A frame far too large at the coarsest quantizer must not stop the video for longer than the buffer lasts.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockstep_call::{ClipCurves, CodecModel, FrameRecord, ModelledEncoder, Outcome};
 use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Link, LinkConfig, LossConfig, QueueConfig, Trace};
-use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
+use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
 use lockstep_sim::{Network, SharedLink};
 use lockstep_units::{Bitrate, Timestamp};
 
@@ -23,8 +23,13 @@ fn link<P: Clone>(trace: &str, loss: f64) -> SharedLink<P> {
 }
 
 fn call(algorithm: &str, feedback: FeedbackInterval, start: u64) -> ModelledCall {
+    call_with(ModelledCodec::Functional, algorithm, feedback, start)
+}
+
+fn call_with(codec: ModelledCodec, algorithm: &str, feedback: FeedbackInterval, start: u64) -> ModelledCall {
     let algorithm: Algorithm = algorithm.parse().unwrap();
     let setting = ModelledSetting {
+        codec,
         feedback,
         recording: true,
         start: Timestamp::from_millis(start),
@@ -107,4 +112,44 @@ fn two_calls_share_a_link() {
         let sent = call.records().iter().filter(|record| record.outcome == Outcome::Sent).count();
         assert!(sent * 2 > call.records().len(), "{sent} of {}", call.records().len());
     }
+}
+
+fn run_conventional(algorithm: &str, trace: &str, loss: f64) -> Network<ModelledCall> {
+    let feedback = FeedbackInterval::Every(Duration::from_millis(50));
+    let calls = vec![call_with(ModelledCodec::Conventional, algorithm, feedback, 0)];
+    let mut network = Network::new(calls, link(trace, loss), link("constant:100mbps", 0.0));
+    network.run_until(Timestamp::ZERO + LENGTH + Duration::from_secs(2));
+    network
+}
+
+#[test]
+fn a_conventional_codec_has_its_target_in_the_mean_but_not_in_each_second() {
+    let network = run_conventional("fixed:1mbps", "constant:4mbps", 0.0);
+    assert!((rate(&network) - 1.0).abs() < 0.15, "{} Mb/s", rate(&network));
+    let records = network.flows()[0].records();
+    let over = records.iter().filter(|record| record.size > record.budget).count();
+    assert!(over * 10 > records.len(), "{over} frames over their budgets");
+}
+
+#[test]
+fn a_conventional_codec_repairs_by_repetition_and_seldom_by_key_frames() {
+    let network = run_conventional("fixed:1mbps", "constant:4mbps", 0.05);
+    let records = network.flows()[0].records();
+    let shown = records.iter().filter(|record| record.displayed_at.is_some()).count();
+    let keys = records.iter().filter(|record| record.key_frame).count();
+    assert!(shown * 10 > records.len() * 9, "{shown} of {}", records.len());
+    assert!(keys <= 5, "{keys} key frames");
+    let delays = delays_ms(records);
+    assert!(delays[delays.len() * 95 / 100] > 90.0, "repairs take a round trip: {}", delays[delays.len() * 95 / 100]);
+}
+
+#[test]
+fn after_an_outage_too_long_to_repair_a_conventional_codec_makes_a_key_frame() {
+    let network = run_conventional("fixed:1mbps", "constant:4mbps,outage=10s+5s", 0.0);
+    let records = network.flows()[0].records();
+    let keys: Vec<f64> =
+        records.iter().filter(|record| record.key_frame).map(|record| record.captured_at.as_secs_f64()).collect();
+    assert!(keys.len() >= 2 && keys.iter().any(|&at| (11.0..20.0).contains(&at)), "{keys:?}");
+    let last = records.iter().rev().find(|record| record.displayed_at.is_some()).unwrap();
+    assert!(last.captured_at > Timestamp::from_millis(29_000), "the picture moves again: {last:?}");
 }

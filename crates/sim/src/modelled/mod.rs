@@ -1,11 +1,13 @@
 //! A call without pixels and bytes: the controllers and estimators of real calls, a codec that is a model, and packets
 //! that carry nothing but their numbers. Four orders of magnitude faster than real time, for training and for sweeps.
 //!
-//! What it leaves out: the wire format (sizes are as on the wire), retransmission, damage; and every frame is
+//! What it leaves out: the wire format (sizes are as on the wire), damage; and every frame is
 //! decoded in the time that it is told. What it shares with a real call: [`lockstep_control`]'s controllers and
 //! estimators, the link, the policy after losses, the records and their scores.
 
+mod conventional;
 mod frames;
+mod outbox;
 mod packet;
 mod receiver;
 mod sender;
@@ -41,6 +43,9 @@ pub enum FeedbackInterval {
 pub enum ModelledCodec {
     /// Frames that fit the budget of their moment, coded from any state that the receiver holds.
     Functional,
+    /// One quantizer a frame, decided before coding by a rate control that takes the target over once a second; lost
+    /// fragments are sent again, and a key frame follows where that fails.
+    Conventional,
 }
 
 /// What a modelled call is told.

@@ -50,6 +50,8 @@ pub(crate) struct ModelledReceiver {
     frames: VecDeque<Frame>,
     /// Number of the first of `frames`.
     first: u32,
+    /// The last frames that were decoded and have left the window, in order.
+    decoded_before: VecDeque<u32>,
     newest_decoded: Option<u32>,
     decoder_free_at: Timestamp,
     highest: Option<Highest>,
@@ -71,6 +73,7 @@ impl ModelledReceiver {
             decode_time,
             frames: VecDeque::new(),
             first: 0,
+            decoded_before: VecDeque::new(),
             newest_decoded: None,
             decoder_free_at: Timestamp::ZERO,
             highest: None,
@@ -138,7 +141,12 @@ impl ModelledReceiver {
             self.decode_from(now, index);
         }
         while self.frames.len() > WINDOW {
-            self.frames.pop_front();
+            if self.frames.pop_front().is_some_and(|frame| frame.decoded) {
+                self.decoded_before.push_back(self.first);
+                if self.decoded_before.len() > WINDOW {
+                    self.decoded_before.pop_front();
+                }
+            }
             self.first += 1;
         }
     }
@@ -146,8 +154,7 @@ impl ModelledReceiver {
     fn is_decoded(&self, frame: u32) -> bool {
         match frame.checked_sub(self.first) {
             Some(index) => self.frames.get(index as usize).is_some_and(|frame| frame.decoded),
-            // What has left the window was decoded, or nothing is coded from it any more.
-            None => true,
+            None => self.decoded_before.binary_search(&frame).is_ok(),
         }
     }
 

@@ -1,6 +1,5 @@
 //! The sending end of a modelled call: the decisions of `lockstep_call::SendingEnd`, without pixels and bytes.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockstep_call::{FrameRecord, ModelledEncoder, ModelledFrame, Outcome};
@@ -8,26 +7,15 @@ use lockstep_control::{Allowance, Controller, InFlight, LossRate};
 use lockstep_transport::Feedback;
 use lockstep_units::{ByteCount, Timestamp};
 
+use super::conventional::{Conventional, Decision};
 use super::frames::FrameLog;
+use super::outbox::{Departure, Outbox, SentFrame};
 use super::packet::{FRAGMENT_HEADERS, FeedbackReport, MediaFragment};
 use super::sent::SentFragments;
 use super::{ModelledCodec, ModelledSetting};
 
 /// After so many pictures that no frame fitted, one is sent all the same (`lockstep_call::SendingEnd` does the same).
 const MOST_SKIPS: u32 = 3;
-/// Most frames that wait for the pacer.
-const MOST_QUEUED: usize = 256;
-
-/// A frame that waits for the pacer.
-#[derive(Debug, Clone, Copy)]
-struct QueuedFrame {
-    frame: u32,
-    source: Option<u32>,
-    left: ByteCount,
-    next: u16,
-    fragments: u16,
-    queued_at: Timestamp,
-}
 
 /// A picture that is being coded.
 #[derive(Debug, Clone, Copy)]
@@ -35,12 +23,15 @@ struct Coding {
     capture: u64,
     captured_at: Timestamp,
     ready_at: Timestamp,
+    /// What a conventional codec has decided before coding.
+    decision: Option<Decision>,
 }
 
 pub(crate) struct ModelledSender {
     controller: Box<dyn Controller>,
     encoder: ModelledEncoder,
-    codec: ModelledCodec,
+    /// Where the codec is a conventional one.
+    conventional: Option<Conventional>,
     payload: ByteCount,
     frame_interval: Duration,
     encode_time: Duration,
@@ -51,12 +42,7 @@ pub(crate) struct ModelledSender {
     coding: Option<Coding>,
     frames: u32,
     skips: u32,
-    queue: VecDeque<QueuedFrame>,
-    queued: ByteCount,
-    queued_fragments: u64,
-    pacer_free_at: Timestamp,
-    transmitted_at: Option<Timestamp>,
-    idle: Duration,
+    outbox: Outbox,
     pub(crate) sent: SentFragments,
     loss_rate: LossRate,
     /// The newest frame that the receiver is known to have decoded.
@@ -78,7 +64,10 @@ impl ModelledSender {
         Self {
             controller,
             encoder,
-            codec: setting.codec,
+            conventional: match setting.codec {
+                ModelledCodec::Functional => None,
+                ModelledCodec::Conventional => Some(Conventional::new(setting.frame_interval)),
+            },
             payload: setting.payload,
             frame_interval: setting.frame_interval,
             encode_time: setting.encode_time,
@@ -89,12 +78,7 @@ impl ModelledSender {
             coding: None,
             frames: 0,
             skips: 0,
-            queue: VecDeque::new(),
-            queued: ByteCount::ZERO,
-            queued_fragments: 0,
-            pacer_free_at: Timestamp::ZERO,
-            transmitted_at: None,
-            idle: Duration::ZERO,
+            outbox: Outbox::new(setting.payload),
             sent: SentFragments::new(),
             loss_rate: LossRate::default(),
             held: None,
@@ -122,9 +106,8 @@ impl ModelledSender {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
-        let pacer = (!self.queue.is_empty()).then_some(self.pacer_free_at);
         let ready = self.coding.map(|coding| coding.ready_at);
-        [self.next_capture, ready, pacer, self.sent.poll_timeout()].into_iter().flatten().min()
+        [self.next_capture, ready, self.outbox.poll_timeout(), self.sent.poll_timeout()].into_iter().flatten().min()
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Timestamp) {
@@ -148,20 +131,34 @@ impl ModelledSender {
                     ..FrameRecord::captured(capture, now)
                 });
             }
-            match self.coding {
-                // Real encoders are quicker than the source; a slower one loses the picture.
-                Some(_) => self.record(capture, |record| record.outcome = Outcome::SkippedBusy),
-                None => {
-                    self.coding = Some(Coding { capture, captured_at: now, ready_at: now + self.encode_time });
-                    self.record(capture, |record| record.encode_started_at = Some(now));
-                }
+            self.begin(now, capture);
+        }
+    }
+
+    /// Begins to code a picture.
+    fn begin(&mut self, now: Timestamp, capture: u64) {
+        if self.coding.is_some() {
+            // Real encoders are quicker than the source; a slower one loses the picture.
+            self.record(capture, |record| record.outcome = Outcome::SkippedBusy);
+            return;
+        }
+        let target = self.allowance(now).target;
+        let mut decision = None;
+        if let Some(codec) = &mut self.conventional {
+            decision = codec.begin(now, target, &self.encoder);
+            if decision.is_none() {
+                self.record(capture, |record| record.outcome = Outcome::SkippedByEncoder);
+                return;
             }
         }
+        self.coding = Some(Coding { capture, captured_at: now, ready_at: now + self.encode_time, decision });
+        self.record(capture, |record| record.encode_started_at = Some(now));
     }
 
     fn in_flight(&self) -> InFlight {
         let (fragments, bytes) = self.sent.in_flight();
-        InFlight { fragments: fragments + self.queued_fragments, bytes: bytes + self.queued, queued: self.queued }
+        let (queued, waiting) = self.outbox.waiting();
+        InFlight { fragments: fragments + waiting, bytes: bytes + queued, queued }
     }
 
     pub(crate) fn allowance(&self, now: Timestamp) -> Allowance {
@@ -171,8 +168,13 @@ impl ModelledSender {
     /// The picture is coded: sends it, or not.
     fn decide(&mut self, now: Timestamp, coding: Coding) {
         let allowance = self.allowance(now);
-        match self.codec {
-            ModelledCodec::Functional => self.decide_functional(now, coding, allowance),
+        match (&mut self.conventional, coding.decision) {
+            (Some(codec), Some(decision)) => {
+                let coded = codec.encode(now, decision, &self.encoder);
+                let source = if decision.key_frame { None } else { self.frames.checked_sub(1) };
+                self.send(now, coding, coded, source, allowance.budget, false);
+            }
+            _ => self.decide_functional(now, coding, allowance),
         }
     }
 
@@ -210,22 +212,21 @@ impl ModelledSender {
         recovery: bool,
     ) {
         let capture = coding.capture;
-        if self.queue.len() >= MOST_QUEUED {
+        if self.outbox.is_full() {
             self.record(capture, |record| record.outcome = Outcome::SkippedOverBudget);
             return;
         }
-        let fragments = u16::try_from(coded.size.get().div_ceil(self.payload.get()).max(1)).unwrap_or(u16::MAX);
+        let fragments = self.outbox.fragments_of(coded.size);
         let frame = self.frames;
         self.frames += 1;
         self.skips = 0;
         self.last_fragments = u64::from(fragments);
-        if self.queue.is_empty() {
-            self.pacer_free_at = self.pacer_free_at.max(now);
+        let sent = SentFrame { number: frame, source, fragments };
+        self.outbox.push(now, sent, coded.size);
+        if let Some(codec) = &mut self.conventional {
+            codec.sent(now, sent);
         }
-        self.queue.push_back(QueuedFrame { frame, source, left: coded.size, next: 0, fragments, queued_at: now });
-        self.queued += coded.size;
         self.frame_log.sent(frame, coding.captured_at, coded.size, coded.quantizer, coded.ssim);
-        self.queued_fragments += u64::from(fragments);
         if self.recording {
             self.captures_by_frame.push(capture);
         }
@@ -244,39 +245,13 @@ impl ModelledSender {
     }
 
     pub(crate) fn poll_transmit(&mut self, now: Timestamp) -> Option<(ByteCount, MediaFragment)> {
-        if self.pacer_free_at > now {
-            return None;
-        }
-        let queued = self.queue.front_mut()?;
-        if let Some(last) = self.transmitted_at
-            && queued.queued_at.max(self.pacer_free_at) > last
-        {
-            self.idle += now.saturating_since(last);
-        }
-        let payload = queued.left.min(self.payload);
-        queued.left -= payload;
-        let media = MediaFragment {
-            sequence: self.sent.next_sequence(),
-            sent_at: now,
-            idle: self.idle,
-            frame: queued.frame,
-            source: queued.source,
-            fragment: queued.next,
-            fragments: queued.fragments,
-        };
-        queued.next += 1;
-        if queued.next == queued.fragments {
-            self.queue.pop_front();
-        }
-        self.queued -= payload;
-        self.queued_fragments -= 1;
-        self.transmitted_at = Some(now);
+        let Departure { media, payload } = self.outbox.pop(now, self.sent.next_sequence())?;
         let size = payload + ByteCount::new(FRAGMENT_HEADERS);
         let datagram = size.saturating_sub(ByteCount::new(28));
         self.sent.transmitted(now, media.frame, media.fragment, datagram);
         self.frame_log.transmitted(size);
         self.controller.on_transmit(now, datagram);
-        self.pacer_free_at = self.pacer_free_at.max(now) + self.allowance(now).pacing_interval;
+        self.outbox.pace(now, self.allowance(now).pacing_interval);
         Some((size, media))
     }
 
@@ -285,6 +260,9 @@ impl ModelledSender {
         self.loss_rate.on_acknowledged(self.sent.acknowledged.len());
         self.loss_rate.on_found(self.sent.found);
         self.held = self.held.max(report.decoded);
+        if let (Some(codec), Some(held)) = (&mut self.conventional, self.held) {
+            codec.decoded(held);
+        }
         if newer {
             self.feedback.estimate = report.estimate;
             self.feedback.highest_sequence = report.highest;
@@ -303,6 +281,10 @@ impl ModelledSender {
             return;
         }
         self.loss_rate.on_lost(lost.len());
+        if let Some(codec) = &mut self.conventional {
+            let round_trip = self.sent.round_trip().map(|time| time.smoothed);
+            codec.lost(now, lost, round_trip, &mut self.outbox);
+        }
         // What the receiver has decoded all the same was lost on the way back.
         let matters = |frame: u32| frame >= self.chain_from && self.held.is_none_or(|held| frame > held);
         self.chain_broken |= lost.iter().any(|fragment| matters(fragment.frame));
