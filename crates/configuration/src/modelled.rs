@@ -9,15 +9,24 @@ use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{CallReport, ClipCurves, CodecModel, DRAIN, ModelledEncoder};
 use lockstep_control::{KnownPath, Setting};
 use lockstep_media::{SourceOptions, open_source};
-use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
+use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
 use lockstep_sim::{Network, SimulationError, StopReason};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::estimator::CallEstimator;
-use crate::{FRAGMENT_PAYLOAD, SimulateArguments, Simulated, SimulationStatus, counters};
+use crate::{CodecArgument, FRAGMENT_PAYLOAD, SimulateArguments, Simulated, SimulationStatus, counters};
 
 /// Virtual time between two reports of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+
+impl From<CodecArgument> for ModelledCodec {
+    fn from(codec: CodecArgument) -> Self {
+        match codec {
+            CodecArgument::Functional => Self::Functional,
+            CodecArgument::Conventional => Self::Conventional,
+        }
+    }
+}
 
 /// Runs the call that `arguments` describes with a model in the place of the codec: the first clip of `model`, in the
 /// size and at the frame rate of the clip of `arguments`. As the real transport does, the receiver reports every
@@ -52,6 +61,7 @@ pub fn simulate_modelled_with(
         payload: ByteCount::new(FRAGMENT_PAYLOAD as u64),
         encode_time: Duration::from_secs_f64(arguments.encode_ms / 1e3),
         decode_time: Duration::from_secs_f64(arguments.decode_ms / 1e3),
+        codec: ModelledCodec::from(arguments.control.codec),
         feedback: FeedbackInterval::EveryFragment,
         stop: end,
         recording: true,
