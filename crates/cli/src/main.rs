@@ -44,6 +44,8 @@ enum Command {
     Receive(commands::live::ReceiveArguments),
     /// Emulate a link between a sender and a receiver.
     Relay(commands::live::RelayArguments),
+    /// Run the tests of congestion control that RFC 8867 and RFC 8869 describe.
+    Scenario(commands::scenario::ScenarioCommand),
     /// Measure the codec beside libvpx.
     Bench(commands::bench::BenchArguments),
     /// List the controllers that calls can run with.
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Send(arguments) => commands::live::send(&arguments),
         Command::Receive(arguments) => commands::live::receive(&arguments),
         Command::Relay(arguments) => commands::live::relay(&arguments),
+        Command::Scenario(command) => commands::scenario::run(&command),
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Controllers => {
             commands::controllers();

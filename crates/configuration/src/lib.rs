@@ -5,6 +5,7 @@
 mod counters;
 mod estimator;
 mod modelled;
+mod scenario;
 mod simulate;
 
 use std::path::Path;
@@ -28,6 +29,7 @@ use lockstep_vp8::{Parameters, Preset};
 pub use counters::counters;
 pub use estimator::EstimatorArguments;
 pub use modelled::{simulate_modelled, simulate_modelled_with};
+pub use scenario::{ScenarioArguments, run_scenario};
 pub use simulate::{SimulateArguments, Simulated, SimulationStatus, simulate, simulate_with};
 
 /// The reverse path's capacity where no trace is given for it: ample for acknowledgements.
@@ -118,6 +120,18 @@ pub enum QueueArgument {
     Codel,
     /// At random, such that packets wait for about 15 ms (RFC 8033).
     Pie,
+}
+
+impl QueueArgument {
+    /// This discipline in the memory of `queue`, which stays as it is for drop-tail.
+    #[must_use]
+    pub fn over(self, queue: QueueConfig) -> QueueConfig {
+        match self {
+            Self::Droptail => queue,
+            Self::Codel => queue.with_codel(),
+            Self::Pie => queue.with_pie(),
+        }
+    }
 }
 
 /// The kind of codec.
@@ -270,11 +284,7 @@ impl LinkArguments {
             Some(bytes) => QueueConfig::drop_tail_bytes(ByteCount::new(bytes)),
             None => QueueConfig::drop_tail(self.queue_packets as usize),
         };
-        let queue = match self.queue {
-            QueueArgument::Droptail => memory,
-            QueueArgument::Codel => memory.with_codel(),
-            QueueArgument::Pie => memory.with_pie(),
-        };
+        let queue = self.queue.over(memory);
         let link = |trace, loss, reordering, seed| {
             let mean = Duration::from_secs_f64(self.jitter_ms / 1e3);
             let distribution = JitterDistribution::Exponential { mean };
@@ -316,10 +326,21 @@ impl ControlArguments {
 
     /// A sending end for pictures of `format`, on a path that is known or not.
     pub fn sending_end(&self, format: &VideoFormat, connection: u32, path: Option<KnownPath>) -> Result<SendingEnd> {
+        self.sending_end_within(format, connection, path, RateBounds::default())
+    }
+
+    /// The same with other bounds for controllers that decide on a rate.
+    pub fn sending_end_within(
+        &self,
+        format: &VideoFormat,
+        connection: u32,
+        path: Option<KnownPath>,
+        bounds: RateBounds,
+    ) -> Result<SendingEnd> {
         let mut transport = SenderConfig::new(connection, announced(format));
         transport.payload = FRAGMENT_PAYLOAD;
         let payload = ByteCount::new(transport.payload as u64);
-        let setting = Setting { path, ..Setting::new(payload, format.frame_interval()) };
+        let setting = Setting { path, bounds, ..Setting::new(payload, format.frame_interval()) };
         let mode = match self.menu {
             Some(MenuArgument::Parallel) => MenuMode::Parallel,
             Some(MenuArgument::Serial) | None => MenuMode::Serial,

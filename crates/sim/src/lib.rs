@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod activity;
+mod any_flow;
 mod call_flow;
 pub mod cross_traffic;
 pub mod environment;
@@ -11,9 +12,11 @@ mod meter;
 pub mod modelled;
 mod network;
 mod parallel;
+pub mod scenario;
 mod simulation;
 
 pub use activity::Activity;
+pub use any_flow::{AnyFlow, AnyPacket};
 pub use call_flow::{CallFlow, CallResult, CallSetting, SimulationError, StopReason};
 pub use flow::{Arrived, Direction, Flow};
 pub use meter::{FlowMeter, METER_INTERVAL};

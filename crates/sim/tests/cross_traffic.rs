@@ -36,7 +36,7 @@ fn new_reno() -> WindowAlgorithm {
 }
 
 fn bulk(window: WindowAlgorithm, from: u64, to: u64) -> CrossTraffic {
-    CrossTraffic::Tcp(Tcp::new(window, Workload::Bulk, Activity::between(at(from), at(to)), 1))
+    CrossTraffic::Tcp(Box::new(Tcp::new(window, Workload::Bulk, Activity::between(at(from), at(to)), 1)))
 }
 
 fn run(flows: Vec<CrossTraffic>, loss: f64, seconds: u64) -> Network<CrossTraffic> {
@@ -123,7 +123,7 @@ fn files_arrive_one_after_the_other_with_pauses_between() {
         begins_paused: true,
     };
     let activity = Activity::between(at(0), at(300));
-    let flows = vec![CrossTraffic::Tcp(Tcp::new(cubic(), Workload::Files(files), activity, 5))];
+    let flows = vec![CrossTraffic::Tcp(Box::new(Tcp::new(cubic(), Workload::Files(files), activity, 5)))];
     let network = run(flows, 0.0, 310);
     let statistics = tcp(&network, 0).statistics();
     // A file takes about 0.6 s and a pause 2 s.

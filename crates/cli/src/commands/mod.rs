@@ -7,6 +7,7 @@ pub mod compare;
 pub mod live;
 pub mod model;
 pub mod output;
+pub mod scenario;
 pub mod simulate;
 pub mod trace;
 

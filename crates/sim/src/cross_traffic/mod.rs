@@ -49,7 +49,7 @@ pub enum TrafficPacket {
 #[derive(Debug, Clone)]
 pub enum CrossTraffic {
     /// A TCP connection, or one after the other.
-    Tcp(Tcp),
+    Tcp(Box<Tcp>),
     /// The same rate throughout.
     ConstantBitRate(ConstantBitRate),
     /// A rate that comes and goes.

@@ -67,6 +67,8 @@ pub struct ModelledSetting {
     pub start: Timestamp,
     /// No picture is captured from then on.
     pub stop: Timestamp,
+    /// Nor in these times: (from, to), `to` exclusive.
+    pub pauses: Vec<(Timestamp, Timestamp)>,
     /// Whether a record of every frame and the series of rates are kept.
     pub recording: bool,
 }
@@ -85,6 +87,7 @@ impl ModelledSetting {
             feedback: FeedbackInterval::Every(Duration::from_millis(50)),
             start: Timestamp::ZERO,
             stop: Timestamp::MAX,
+            pauses: Vec::new(),
             recording: false,
         }
     }

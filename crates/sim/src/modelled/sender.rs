@@ -35,10 +35,12 @@ pub(crate) struct ModelledSender {
     payload: ByteCount,
     frame_interval: Duration,
     encode_time: Duration,
-    start: Timestamp,
     stop: Timestamp,
+    pauses: Vec<(Timestamp, Timestamp)>,
     captures: u64,
     next_capture: Option<Timestamp>,
+    /// Pictures since capturing last began, and when that was.
+    captured_since: (u64, Timestamp),
     coding: Option<Coding>,
     frames: u32,
     skips: u32,
@@ -71,10 +73,11 @@ impl ModelledSender {
             payload: setting.payload,
             frame_interval: setting.frame_interval,
             encode_time: setting.encode_time,
-            start: setting.start,
             stop: setting.stop,
+            pauses: setting.pauses.clone(),
             captures: 0,
             next_capture: Some(setting.start).filter(|&at| at < setting.stop),
+            captured_since: (0, setting.start),
             coding: None,
             frames: 0,
             skips: 0,
@@ -99,9 +102,14 @@ impl ModelledSender {
         }
     }
 
-    /// When capture `self.captures` is due. Not a sum of intervals: a third of a second must not drift.
-    fn time_of_next_capture(&self) -> Option<Timestamp> {
-        let at = self.start + Duration::from_nanos(self.frame_interval.as_nanos() as u64 * self.captures);
+    /// When the next picture is due. Not a sum of intervals: a third of a second must not drift.
+    fn time_of_next_capture(&mut self) -> Option<Timestamp> {
+        let (captured, since) = self.captured_since;
+        let mut at = since + Duration::from_nanos(self.frame_interval.as_nanos() as u64 * captured);
+        if let Some(&(_, resumed)) = self.pauses.iter().find(|&&(from, to)| from <= at && at < to) {
+            at = resumed;
+            self.captured_since = (0, resumed);
+        }
         (at < self.stop).then_some(at)
     }
 
@@ -120,6 +128,7 @@ impl ModelledSender {
         if self.next_capture.is_some_and(|at| at <= now) {
             let capture = self.captures;
             self.captures += 1;
+            self.captured_since.0 += 1;
             self.next_capture = self.time_of_next_capture();
             self.encoder.next_picture();
             self.frame_log.captured();

@@ -1,0 +1,197 @@
+//! `lockstep scenario`: the tests of congestion control that RFC 8867 and RFC 8869 describe.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use lockstep_configuration::{ScenarioArguments, run_scenario};
+use lockstep_sim::scenario::{FlowReport, Scenario, ScenarioReport};
+
+use crate::commands::model::open_model;
+use crate::progress::{Progress, write_json};
+
+/// What `lockstep scenario` is told.
+#[derive(Debug, Args)]
+pub struct ScenarioCommand {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the scenarios that are known by name.
+    List,
+    /// Print a scenario as the JSON that `run` reads, to be changed.
+    Show(ShowArguments),
+    /// Run a scenario under a controller.
+    Run(RunArguments),
+}
+
+/// What `lockstep scenario show` is told.
+#[derive(Debug, Args)]
+struct ShowArguments {
+    /// Its name, see `lockstep scenario list`.
+    scenario: String,
+}
+
+/// What `lockstep scenario run` is told.
+#[derive(Debug, Args)]
+struct RunArguments {
+    /// Its name, see `lockstep scenario list`, or a file like those that `lockstep scenario show` prints.
+    scenario: String,
+    #[command(flatten)]
+    arguments: ScenarioArguments,
+    /// The codec model; the built-in one if not given.
+    #[arg(long)]
+    model: Option<PathBuf>,
+    /// Where the results go, as JSON: every flow's rates over time, delays, losses, scores; links; phases.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// The document of a run.
+#[derive(Serialize)]
+struct Document<'a> {
+    lockstep: &'a str,
+    kind: &'a str,
+    config: &'a ScenarioArguments,
+    #[serde(flatten)]
+    report: &'a ScenarioReport,
+}
+
+fn find(name: &str) -> Result<Scenario> {
+    if let Some(scenario) = Scenario::named(name) {
+        return Ok(scenario);
+    }
+    let path = Path::new(name);
+    if !path.exists() {
+        bail!("scenario {name}: there is no file and no scenario of this name; `lockstep scenario list` lists them");
+    }
+    let text = fs::read_to_string(path).with_context(|| format!("scenario {name}"))?;
+    Scenario::from_json(&text).with_context(|| format!("scenario {name}"))
+}
+
+fn list() {
+    let all = Scenario::built_in();
+    let widest = all.iter().map(|scenario| scenario.name.len()).max().unwrap_or(0);
+    for Scenario { name, title, source, seconds, .. } in &all {
+        say!("{name:widest$}   {seconds:>3.0} s   {title} ({source})");
+    }
+}
+
+fn run_one(arguments: &RunArguments) -> Result<()> {
+    let scenario = find(&arguments.scenario)?;
+    let model = open_model(arguments.model.as_ref())?;
+    say!("{}: {} ({})", scenario.name, scenario.title, scenario.source);
+    say!("expected: {}", scenario.expected);
+    let mut progress = None;
+    let report = run_scenario(scenario, &arguments.arguments, &model, |now, length| {
+        let progress = progress.get_or_insert_with(|| Progress::new("scenario", length.as_millis() as u64));
+        progress.update(now.as_nanos() / 1_000_000, &format!("{:.1} s", now.as_secs_f64()));
+    })?;
+    if let Some(progress) = progress {
+        progress.finish();
+    }
+    print(&report);
+    if let Some(path) = &arguments.json {
+        let document = Document {
+            lockstep: env!("CARGO_PKG_VERSION"),
+            kind: "scenario",
+            config: &arguments.arguments,
+            report: &report,
+        };
+        write_json(path, &document)?;
+        say!("results       {}", path.display());
+    }
+    Ok(())
+}
+
+/// `lockstep scenario`.
+pub fn run(command: &ScenarioCommand) -> Result<()> {
+    match &command.action {
+        Action::List => list(),
+        Action::Show(arguments) => say!("{}", serde_json::to_string_pretty(&find(&arguments.scenario)?)?),
+        Action::Run(arguments) => run_one(arguments)?,
+    }
+    Ok(())
+}
+
+/// The columns of the table, and what stands above them.
+const COLUMNS: [&str; 11] = [
+    "flow",
+    "kind",
+    "active s",
+    "sent kb/s",
+    "goodput",
+    "queue p50",
+    "p95 ms",
+    "loss %",
+    "video p50",
+    "p95 ms",
+    "settles s",
+];
+
+fn row(flow: &FlowReport, report: &ScenarioReport) -> [String; COLUMNS.len()] {
+    let or_dash =
+        |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"));
+    let active: Vec<String> = flow.active_seconds.iter().map(|(from, to)| format!("{from:.0}-{to:.0}")).collect();
+    let video = flow.video.as_ref().and_then(|video| video.video_delay_ms);
+    let (mut times, failed) = report.settle_times(&flow.name);
+    times.sort_by(f64::total_cmp);
+    let settles = match times.get(times.len() / 2) {
+        Some(median) if failed => format!("{median:.1} or never"),
+        Some(median) => format!("{median:.1}"),
+        None if failed => "never".to_owned(),
+        None => "-".to_owned(),
+    };
+    [
+        flow.name.clone(),
+        flow.kind.clone(),
+        active.join(" "),
+        format!("{:.0}", flow.sent_bps.as_bps() as f64 / 1e3),
+        format!("{:.0}", flow.goodput_bps.as_bps() as f64 / 1e3),
+        or_dash(flow.queueing_delay_ms.map(|delay| delay.p50), 0),
+        or_dash(flow.queueing_delay_ms.map(|delay| delay.p95), 0),
+        format!("{:.2}", 100.0 * flow.loss),
+        or_dash(video.map(|delay| delay.p50), 0),
+        or_dash(video.map(|delay| delay.p95), 0),
+        settles,
+    ]
+}
+
+fn print(report: &ScenarioReport) {
+    let rows: Vec<_> = report.flows.iter().map(|flow| row(flow, report)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).chain([COLUMNS[column].len()]).max();
+    let widths: Vec<usize> = (0..COLUMNS.len()).filter_map(width).collect();
+    let line = |cells: &[&str]| {
+        let cells = cells.iter().zip(&widths).enumerate();
+        let padded = cells.map(
+            |(column, (cell, &width))| {
+                if column < 2 { format!("{cell:width$}") } else { format!("{cell:>width$}") }
+            },
+        );
+        padded.collect::<Vec<_>>().join("  ")
+    };
+    say!("{}", line(&COLUMNS));
+    for row in &rows {
+        let cells: Vec<&str> = row.iter().map(String::as_str).collect();
+        say!("{}", line(&cells));
+    }
+    for link in &report.links {
+        say!(
+            "link {}: {:.0} % of {} used, {:.2} % dropped, queue mean {:.0} ms, longest {:.0} ms",
+            link.name,
+            100.0 * link.utilisation,
+            link.capacity_bps,
+            100.0 * link.dropped,
+            link.mean_queueing_delay_ms,
+            link.longest_queueing_delay_ms
+        );
+    }
+    if let Some(fairness) = report.fairness {
+        say!("fairness of media (Jain): {fairness:.3}");
+    }
+}

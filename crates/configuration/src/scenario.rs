@@ -1,0 +1,139 @@
+//! The calls of a scenario, in the words of the command line.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use lockstep_call::{ClipCurves, CodecModel, ModelledEncoder};
+use lockstep_control::{KnownPath, RateBounds, Setting};
+use lockstep_media::{SourceOptions, open_source};
+use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
+use lockstep_sim::scenario::{Scenario, ScenarioReport};
+use lockstep_sim::{Activity, AnyFlow, CallFlow, CallSetting};
+use lockstep_units::{ByteCount, Timestamp};
+
+use crate::{CodecArgument, ControlArguments, FRAGMENT_PAYLOAD, QueueArgument};
+
+/// Size of the pictures that a modelled codec has.
+const MODELLED_SIZE: (usize, usize) = (640, 360);
+/// Virtual time that the candidates of a picture of that size take, and decoding one.
+const CODING_TIMES: (Duration, Duration) = (Duration::from_millis(12), Duration::from_millis(3));
+
+/// What a run of a scenario is told.
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
+pub struct ScenarioArguments {
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub control: ControlArguments,
+    /// Code real pictures: of this clip, such as `generated:640x360`, one seed for each call. Without it the codec is a
+    /// model, which is a thousand times faster.
+    #[arg(long)]
+    pub clip: Option<String>,
+    /// How the queues of the scenario's links drop packets.
+    #[arg(long, value_enum, default_value_t = QueueArgument::Droptail)]
+    #[serde(default)]
+    pub queue: QueueArgument,
+    /// Run only so many seconds of it.
+    #[arg(long, value_parser = crate::seconds)]
+    pub seconds: Option<f64>,
+    /// Seed of everything random in the run.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// Runs `scenario` as `arguments` say. `progress` hears of the virtual time and how long the run is.
+///
+/// # Errors
+/// If the scenario cannot be run, the clip cannot be had, or the controller cannot be made.
+pub fn run_scenario(
+    scenario: Scenario,
+    arguments: &ScenarioArguments,
+    model: &CodecModel,
+    mut progress: impl FnMut(Timestamp, Duration),
+) -> Result<ScenarioReport> {
+    let scenario = match arguments.seconds {
+        Some(seconds) => scenario.shortened(Duration::from_secs_f64(seconds)),
+        None => scenario,
+    };
+    let scenario = scenario.with_queues(|queue| arguments.queue.over(queue));
+    let length = scenario.duration();
+    let media = media_flows(&scenario, arguments, model)?;
+    Ok(scenario.run(media, arguments.seed, |now| progress(now, length))?)
+}
+
+/// The calls of `scenario`, in its order.
+fn media_flows(scenario: &Scenario, arguments: &ScenarioArguments, model: &CodecModel) -> Result<Vec<AnyFlow>> {
+    let rates = scenario.media;
+    let bounds = RateBounds { initial: rates.initial_bps, least: rates.least_bps, most: rates.most_bps };
+    // What a path will carry is known to one that has it alone.
+    let path = match (&scenario.flows[..], &scenario.links[..]) {
+        ([flow], links) if flow.forward.len() == 1 => {
+            let link = flow.forward.first().and_then(|&link| links.get(link));
+            link.map(|link| KnownPath { trace: link.config.trace.clone(), start: Timestamp::ZERO })
+        }
+        _ => None,
+    };
+    let media = scenario.media_flows().zip(1u64..);
+    let calls = media.map(|((_, activity), number)| {
+        let seed = arguments.seed.wrapping_mul(1_000_003).wrapping_add(number);
+        match &arguments.clip {
+            Some(clip) => real_call(clip, &arguments.control, activity, bounds, path.clone(), seed),
+            None => modelled_call(model, &arguments.control, &activity, bounds, path.clone(), seed),
+        }
+    });
+    calls.collect()
+}
+
+fn real_call(
+    clip: &str,
+    control: &ControlArguments,
+    activity: Activity,
+    bounds: RateBounds,
+    path: Option<KnownPath>,
+    seed: u64,
+) -> Result<AnyFlow> {
+    let source = open_source(clip, &SourceOptions { seed, ..SourceOptions::default() })?;
+    let sender = control.sending_end_within(&source.format(), seed as u32, path, bounds)?;
+    let (encode_time, decode_time) = CODING_TIMES;
+    let setting = CallSetting { activity, encode_time, decode_time };
+    let receiver = ControlArguments::receiving_end_with(control.algorithm().estimator(bounds));
+    let call = CallFlow::new(sender, receiver, source, setting);
+    Ok(AnyFlow::Call(Box::new(call)))
+}
+
+fn modelled_call(
+    model: &CodecModel,
+    control: &ControlArguments,
+    activity: &Activity,
+    bounds: RateBounds,
+    path: Option<KnownPath>,
+    seed: u64,
+) -> Result<AnyFlow> {
+    ensure!(
+        control.codec == CodecArgument::Functional,
+        "only the functional codec has a model: give --clip generated:640x360 to code real pictures with another"
+    );
+    let clip = model.clips.first().context("the codec model has no clip")?;
+    let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
+    let (encode_time, decode_time) = CODING_TIMES;
+    let pauses = activity.intervals().windows(2).map(|pair| (pair[0].1, pair[1].0)).collect();
+    let setting = ModelledSetting {
+        payload: ByteCount::new(FRAGMENT_PAYLOAD as u64),
+        encode_time,
+        decode_time,
+        feedback: FeedbackInterval::EveryFragment,
+        start: activity.start(),
+        stop: activity.end(),
+        pauses,
+        recording: true,
+        ..ModelledSetting::new()
+    };
+    let control_setting = Setting { path, bounds, ..Setting::new(setting.payload, setting.frame_interval) };
+    let algorithm = control.algorithm();
+    let encoder = ModelledEncoder::new(curves, setting.frame_interval, seed);
+    let (controller, estimator) = (algorithm.controller(&control_setting)?, algorithm.estimator(bounds));
+    Ok(AnyFlow::Modelled(Box::new(ModelledCall::new(&setting, controller, estimator, encoder))))
+}

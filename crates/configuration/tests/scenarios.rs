@@ -1,0 +1,120 @@
+//! Scenarios: all of them run, equally each time, and say what happened.
+
+use clap::Parser;
+use lockstep_call::CodecModel;
+use lockstep_configuration::{ScenarioArguments, run_scenario};
+use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioError, ScenarioReport};
+
+/// A command line of nothing but these arguments.
+#[derive(Parser)]
+struct CommandLine {
+    #[command(flatten)]
+    arguments: ScenarioArguments,
+}
+
+fn run_it(scenario: Scenario, arguments: &str) -> ScenarioReport {
+    let words = std::iter::once("run").chain(arguments.split_whitespace());
+    let arguments = CommandLine::parse_from(words).arguments;
+    run_scenario(scenario, &arguments, &CodecModel::built_in().unwrap(), |_, _| {}).unwrap()
+}
+
+fn run(name: &str, arguments: &str) -> ScenarioReport {
+    run_it(Scenario::named(name).unwrap(), arguments)
+}
+
+#[test]
+fn every_scenario_is_sound_and_is_read_as_it_is_written() {
+    let all = Scenario::built_in();
+    assert!(all.len() >= 16);
+    for scenario in all {
+        scenario.check().unwrap();
+        for link in &scenario.links {
+            assert!(link.config.trace.summary().mean.as_bps() > 0, "{}: link {} is none", scenario.name, link.name);
+        }
+        let text = serde_json::to_string(&scenario).unwrap();
+        assert_eq!(Scenario::from_json(&text).unwrap(), scenario);
+        assert_eq!(Scenario::named(&scenario.name).as_ref(), Some(&scenario), "names are unique");
+    }
+}
+
+#[test]
+fn every_scenario_runs_under_a_fixed_rate() {
+    for scenario in Scenario::built_in() {
+        let (name, flows) = (scenario.name.clone(), scenario.flows.clone());
+        let report = run_it(scenario, "--controller fixed:300kbps");
+        assert_eq!(report.flows.len(), flows.len());
+        for (flow, plan) in report.flows.iter().zip(&flows) {
+            assert!(flow.received_bps.as_bps() > 0, "{name}: nothing of {} arrived", flow.name);
+            assert!(flow.received_bps <= flow.sent_bps && flow.goodput_bps <= flow.sent_bps, "{name}: {}", flow.name);
+            assert_eq!(flow.video.is_some(), plan.kind == FlowKind::Media);
+        }
+        for link in &report.links {
+            assert!((0.0..=1.0).contains(&link.utilisation), "{name}: {link:?}");
+        }
+        assert!(!report.phases.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report_and_another_one_another() {
+    let document = |seed: u64| {
+        let report = run("short-tcp", &format!("--seed {seed} --seconds 60 --controller salsify"));
+        serde_json::to_string(&report).unwrap()
+    };
+    assert_eq!(document(4), document(4));
+    assert_ne!(document(4), document(5));
+}
+
+#[test]
+fn pictures_can_be_coded_instead_of_modelled() {
+    let report = run("same-controller", "--seconds 22 --clip generated:160x90@15 --controller fixed:400kbps");
+    assert_eq!(report.flows.len(), 2, "the third flow begins later");
+    let first = report.flows[0].video.as_ref().unwrap();
+    assert!(first.ssim_db.unwrap().mean > 10.0);
+    assert!(first.frames.displayed > 200, "{:?}", first.frames);
+    assert!(report.flows[1].video.as_ref().unwrap().frames.captured >= 29, "{:?}", report.flows[1].video);
+}
+
+#[test]
+fn equal_controllers_are_found_fair_and_a_pause_leaves_its_share_to_others() {
+    let report = run("pause-resume", "--controller salsify");
+    assert!(report.fairness.unwrap() > 0.95, "{:?}", report.fairness);
+    let rate = |from: f64, flow: &str| {
+        let phase = report.phases.iter().find(|phase| phase.from_seconds == from).unwrap();
+        let rate = phase.rates.iter().find(|rate| rate.flow == flow);
+        rate.map(|rate| rate.received_bps.as_mbps())
+    };
+    assert_eq!(rate(40.0, "media 1"), None);
+    assert!(rate(40.0, "media 2").unwrap() > 1.2 * rate(0.0, "media 2").unwrap());
+    assert!(rate(60.0, "media 1").unwrap() > 0.8);
+}
+
+#[test]
+fn cross_traffic_fills_what_media_leaves() {
+    let report = run("long-tcp-cubic", "--controller fixed:500kbps");
+    assert!(report.links[0].utilisation > 0.95, "{:?}", report.links[0]);
+    let tcp = &report.flows[1];
+    assert!((1.2..1.6).contains(&tcp.goodput_bps.as_mbps()), "{}", tcp.goodput_bps);
+    // A fixed rate waits in the queue that TCP fills; CoDel keeps that short.
+    let codel = run("long-tcp-cubic", "--controller fixed:500kbps --queue codel");
+    let waits = |report: &ScenarioReport| report.flows[0].queueing_delay_ms.unwrap().p50;
+    assert!(waits(&report) > 100.0 && waits(&codel) < 30.0, "{} {}", waits(&report), waits(&codel));
+}
+
+#[test]
+fn a_scenario_that_makes_no_sense_is_refused_with_what_is_wrong() {
+    let mut scenario = Scenario::named("same-controller").unwrap();
+    scenario.flows[1].forward = vec![7];
+    let error = scenario.run(Vec::new(), 1, |_| {}).unwrap_err();
+    assert!(matches!(error, ScenarioError::Media { wanted: 3, given: 0 }), "{error}");
+    let text = serde_json::to_string(&scenario).unwrap();
+    let arguments = CommandLine::parse_from(["run", "--controller", "fixed:1mbps"]).arguments;
+    let scenario = Scenario::from_json(&text).unwrap();
+    let error = run_scenario(scenario, &arguments, &CodecModel::built_in().unwrap(), |_, _| {}).unwrap_err();
+    assert_eq!(error.to_string(), "the route of flow 1 goes over link 7, but there are only 2");
+    for (from, to) in [("\"seconds\":120.0", "\"seconds\":1e300"), ("\"seconds\":120.0", "\"seconds\":-1.0")] {
+        let text = serde_json::to_string(&Scenario::named("same-controller").unwrap()).unwrap().replace(from, to);
+        let _ = Scenario::from_json(&text).map(|scenario| assert!(scenario.duration().as_secs() <= 86_400));
+    }
+    assert!(Scenario::from_json("{}").is_err());
+}

@@ -1,0 +1,275 @@
+//! Runs a scenario.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use lockstep_call::FrameRecord;
+use lockstep_link::Link;
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use super::fairness::jain;
+use super::report::{LEAST_SETTLING, settle_time};
+use super::{
+    DelayReport, FlowKind, FlowReport, LinkReport, Phase, PhaseRate, Scenario, ScenarioError, ScenarioFlow,
+    ScenarioReport, SettleTime, TransferReport, VideoReport,
+};
+use crate::activity::Activity;
+use crate::any_flow::{AnyFlow, AnyPacket};
+use crate::cross_traffic::{CrossTraffic, TcpStatistics};
+use crate::meter::{FlowMeter, METER_INTERVAL};
+use crate::network::{Network, SharedLink};
+
+/// How long a scenario goes on after its flows' end, so that what is on the way arrives.
+pub const DRAIN: Duration = Duration::from_secs(2);
+
+/// Data in a packet of full size: what is left by IPv4's and TCP's headers.
+const TCP_DATA: u64 = 1_460;
+
+/// A trace with more changes than this changes all the time, and gives no phases.
+const MOST_CHANGES: usize = 16;
+
+/// Seeds of links and flows are apart from each other and from the run's.
+fn derived(seed: u64, index: usize) -> u64 {
+    seed.wrapping_add((index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// `at` in seconds, as short as it was written: a moment's own seconds are a product, 40.00000000000001.
+fn seconds(at: Timestamp) -> f64 {
+    at.saturating_since(Timestamp::ZERO).as_secs_f64()
+}
+
+/// What is left of a flow.
+#[derive(Default)]
+struct Finished {
+    goodput: ByteCount,
+    video: Option<VideoReport>,
+    transfers: Option<TransferReport>,
+}
+
+impl Scenario {
+    /// Runs it with `media`, one call for each of [`Scenario::media_flows`] in their order. `progress` hears every tenth
+    /// of a second of the time that has passed.
+    ///
+    /// # Errors
+    /// If the scenario cannot be run, or a call failed.
+    pub fn run(
+        &self,
+        media: Vec<AnyFlow>,
+        seed: u64,
+        mut progress: impl FnMut(Timestamp),
+    ) -> Result<ScenarioReport, ScenarioError> {
+        self.check()?;
+        let wanted = self.media_flows().count();
+        if media.len() != wanted {
+            return Err(ScenarioError::Media { wanted, given: media.len() });
+        }
+        let end = Timestamp::ZERO + self.duration();
+        let activities: Vec<Activity> = self.flows.iter().map(|flow| flow.activity().until(end)).collect();
+        let mut media = media.into_iter();
+        let flows = self.flows.iter().zip(&activities).enumerate().filter_map(|(index, (flow, activity))| {
+            let traffic = flow.traffic(activity.clone(), derived(seed, index));
+            traffic.map(AnyFlow::Traffic).or_else(|| media.next())
+        });
+        let flows: Vec<AnyFlow> = flows.collect();
+        let mut links: Vec<SharedLink<AnyPacket>> = Vec::with_capacity(self.links.len());
+        for (index, link) in self.links.iter().enumerate() {
+            let seed = derived(!seed, index);
+            let error = |error| ScenarioError::Link { name: link.name.clone(), error };
+            links.push(Link::new(link.config.clone(), seed).map_err(error)?);
+        }
+        let routes = self.flows.iter().map(ScenarioFlow::route).collect();
+        let mut network = Network::with_routes(flows, routes, links)?.metered();
+        while network.now() < end {
+            network.run_until((network.now() + METER_INTERVAL).min(end));
+            progress(network.now());
+        }
+        network.run_until(end + DRAIN);
+        self.report(network, &activities, seed)
+    }
+
+    fn report(
+        &self,
+        network: Network<AnyFlow>,
+        activities: &[Activity],
+        seed: u64,
+    ) -> Result<ScenarioReport, ScenarioError> {
+        let end = Timestamp::ZERO + self.duration();
+        let meters = network.meters().to_vec();
+        let (flows, links) = network.into_parts();
+        let mut reports = Vec::with_capacity(flows.len());
+        for (index, flow) in flows.into_iter().enumerate() {
+            let (plan, activity, meter) = (&self.flows[index], &activities[index], &meters[index]);
+            let capacity = |from, to| {
+                let first = plan.forward.first().map(|&link| &links[link]);
+                first.map_or(ByteCount::ZERO, |link| link.capacity_between(from, to))
+            };
+            let finished = finish(flow, activity, meter, capacity)
+                .map_err(|error| ScenarioError::Call { name: plan.name.clone(), error })?;
+            reports.push(self.flow_report(plan, activity, meter, finished));
+        }
+        let links = self.links.iter().zip(&links).map(|(plan, link)| link_report(&plan.name, link, end)).collect();
+        let phases = self.phases(activities, &meters);
+        let fair = || phases.iter().filter_map(|phase| Some((phase.to_seconds - phase.from_seconds, phase.fairness?)));
+        let time: f64 = fair().map(|(time, _)| time).sum();
+        let fairness = (time > 0.0).then(|| fair().map(|(time, fairness)| time * fairness).sum::<f64>() / time);
+        Ok(ScenarioReport {
+            scenario: self.name.clone(),
+            source: self.source.clone(),
+            seed,
+            seconds: self.duration().as_secs_f64(),
+            flows: reports,
+            links,
+            phases,
+            fairness,
+        })
+    }
+
+    fn flow_report(
+        &self,
+        plan: &ScenarioFlow,
+        activity: &Activity,
+        meter: &FlowMeter,
+        finished: Finished,
+    ) -> FlowReport {
+        let time = activity.time_between(Timestamp::ZERO, Timestamp::MAX);
+        let bytes = |between: ByteCount| Bitrate::mean(between, time);
+        let lost = meter.sent_packets().saturating_sub(meter.received_packets());
+        let interval = |&(from, to): &(Timestamp, Timestamp)| (seconds(from), seconds(to));
+        FlowReport {
+            name: plan.name.clone(),
+            kind: plan.kind.name().to_owned(),
+            active_seconds: activity.intervals().iter().map(interval).collect(),
+            sent_bps: bytes(meter.sent_between(Timestamp::ZERO, Timestamp::MAX)),
+            received_bps: bytes(meter.received_between(Timestamp::ZERO, Timestamp::MAX)),
+            goodput_bps: bytes(finished.goodput),
+            loss: lost as f64 / meter.sent_packets().max(1) as f64,
+            one_way_delay_ms: DelayReport::of(&meter.one_way_delays_ms()),
+            queueing_delay_ms: DelayReport::of(&meter.queueing_delays_ms()),
+            video: finished.video,
+            transfers: finished.transfers,
+            interval_ms: METER_INTERVAL.as_millis() as u64,
+            sent_series_bps: meter.sent_rates(self.duration()),
+            received_series_bps: meter.received_rates(self.duration()),
+        }
+    }
+
+    /// When a capacity changes, or the media and the bulk flows that are there.
+    fn changes(&self, activities: &[Activity]) -> Vec<Timestamp> {
+        let end = Timestamp::ZERO + self.duration();
+        let mut changes = BTreeSet::from([Timestamp::ZERO, end]);
+        for (from, to) in activities.iter().flat_map(Activity::intervals) {
+            changes.extend([*from, *to]);
+        }
+        for link in &self.links {
+            let trace = &link.config.trace;
+            if trace.has_opportunities() {
+                continue;
+            }
+            let Ok(segments) = trace.to_segments(Duration::from_secs(1)) else { continue };
+            if segments.len() > MOST_CHANGES {
+                continue;
+            }
+            let (mut at, mut rate) = (Timestamp::ZERO, None);
+            for segment in segments {
+                if rate.replace(segment.rate) != Some(segment.rate) {
+                    changes.insert(at);
+                }
+                at += segment.duration;
+            }
+        }
+        changes.into_iter().filter(|&at| at <= end).collect()
+    }
+
+    fn phases(&self, activities: &[Activity], meters: &[FlowMeter]) -> Vec<Phase> {
+        let changes = self.changes(activities);
+        let mut phases = Vec::new();
+        for pair in changes.windows(2) {
+            let (from, to) = (pair[0], pair[1]);
+            let length = to.saturating_since(from);
+            if length < Duration::from_secs(2) {
+                continue;
+            }
+            let there: Vec<usize> =
+                (0..self.flows.len()).filter(|&flow| activities[flow].time_between(from, to) == length).collect();
+            let middle = from + length / 2;
+            let rate =
+                |flow: usize| Bitrate::mean(meters[flow].received_between(middle, to), to.saturating_since(middle));
+            let media = || there.iter().copied().filter(|&flow| self.flows[flow].kind == FlowKind::Media);
+            let way = media().next().map(|first| &self.flows[first].forward);
+            let alike: Vec<Bitrate> =
+                media().filter(|&flow| Some(&self.flows[flow].forward) == way).map(rate).collect();
+            let settles = |flow: usize| SettleTime {
+                flow: self.flows[flow].name.clone(),
+                seconds: settle_time(&meters[flow], from, to).map(|time| time.as_secs_f64()),
+            };
+            phases.push(Phase {
+                from_seconds: seconds(from),
+                to_seconds: seconds(to),
+                rates: there
+                    .iter()
+                    .map(|&flow| PhaseRate { flow: self.flows[flow].name.clone(), received_bps: rate(flow) })
+                    .collect(),
+                fairness: if alike.len() > 1 { jain(&alike) } else { None },
+                settled: if length >= LEAST_SETTLING { media().map(settles).collect() } else { Vec::new() },
+            });
+        }
+        phases
+    }
+}
+
+fn shown_bytes(records: &[FrameRecord]) -> ByteCount {
+    records.iter().filter(|record| record.displayed_at.is_some()).filter_map(|record| record.size).sum()
+}
+
+fn transfers(statistics: TcpStatistics) -> TransferReport {
+    let mean = statistics.file_time.as_secs_f64() / statistics.files.max(1) as f64;
+    TransferReport {
+        timeouts: statistics.timeouts,
+        files: statistics.files,
+        mean_file_seconds: (statistics.files > 0).then_some(mean),
+    }
+}
+
+fn finish(
+    flow: AnyFlow,
+    activity: &Activity,
+    meter: &FlowMeter,
+    capacity: impl Fn(Timestamp, Timestamp) -> ByteCount,
+) -> Result<Finished, crate::call_flow::SimulationError> {
+    let start = activity.start();
+    let length = activity.end().saturating_since(start);
+    Ok(match flow {
+        AnyFlow::Call(call) => {
+            let result = call.finish(length, capacity)?;
+            let goodput = shown_bytes(&result.records);
+            Finished { goodput, video: Some(result.scores), transfers: None }
+        }
+        AnyFlow::Modelled(call) => {
+            let video = call.log(length).map(|log| log.score(capacity).0);
+            Finished { goodput: shown_bytes(call.records()), video, transfers: None }
+        }
+        AnyFlow::Traffic(CrossTraffic::Tcp(tcp)) => {
+            let statistics = tcp.statistics();
+            let goodput = ByteCount::new(statistics.acknowledged * TCP_DATA);
+            Finished { goodput, video: None, transfers: Some(transfers(statistics)) }
+        }
+        AnyFlow::Traffic(_) => {
+            Finished { goodput: meter.received_between(Timestamp::ZERO, Timestamp::MAX), ..Finished::default() }
+        }
+    })
+}
+
+fn link_report(name: &str, link: &SharedLink<AnyPacket>, end: Timestamp) -> LinkReport {
+    let statistics = link.statistics();
+    let capacity = link.capacity_between(Timestamp::ZERO, end);
+    let length = end.saturating_since(Timestamp::ZERO);
+    LinkReport {
+        name: name.to_owned(),
+        capacity_bps: Bitrate::mean(capacity, length),
+        // What was queued at the end is served afterwards.
+        utilisation: (statistics.served.bytes.as_f64() / capacity.as_f64().max(1.0)).min(1.0),
+        dropped: statistics.dropped_by_queue.packets as f64 / statistics.sent.packets.max(1) as f64,
+        mean_queueing_delay_ms: statistics.mean_queueing_delay().as_secs_f64() * 1e3,
+        longest_queueing_delay_ms: statistics.longest_queueing_delay.as_secs_f64() * 1e3,
+    }
+}
