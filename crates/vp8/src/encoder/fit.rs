@@ -15,7 +15,6 @@ use super::frame_encoder::{FrameEncoder, Macroblocks, rounding_of};
 use super::trial::{Place, USUAL_SKIP_WEIGHT};
 use super::{Analysis, Encoded, MAXIMUM_QUANTIZER};
 use crate::header::QuantizerIndices;
-use crate::macroblock::ReferenceFrame;
 use crate::quantization::Steps;
 
 /// A frame of at least this share of the budget is not made again.
@@ -24,8 +23,11 @@ const FILLED: f64 = 0.92;
 const AIMS: [f64; 3] = [0.965, 0.95, 0.92];
 /// A pass keeps the modes of another whose step is at most so many times as large or as small.
 const KEPT_WITHIN: f64 = 1.8;
-/// No more passes than this are spent on filling the budget.
-const PASSES: usize = 4;
+/// So many passes are spent on filling the budget, where the caller does not say.
+const USUAL_PASSES: usize = 4;
+/// Where none of them fits, the next aims at this share of the budget; and if that was too much, the coarsest
+/// quantizer is next.
+const SAFE_AIM: f64 = 0.6;
 /// How far ahead steering looks, as shares of the frame: it wants the bits back on plan by then.
 const HORIZON: (f64, f64) = (0.03, 0.15);
 /// Steering thinks again after so many macroblocks.
@@ -118,7 +120,8 @@ impl Steering<'_> {
 }
 
 impl FrameEncoder<'_> {
-    /// Before a macroblock is decided: steers, and codes it the way that was kept, if one was. Whether it did.
+    /// Before a macroblock is decided: steers, and codes it with the mode and vectors that were kept, if any were. Whether
+    /// it did.
     pub(super) fn keep_mode(&mut self, place: &Place) -> bool {
         let Some(steering) = &mut self.steering else { return false };
         let at = steering.costs.len();
@@ -131,11 +134,13 @@ impl FrameEncoder<'_> {
         }
         let Some(kept) = steering.kept else { return false };
         let info = kept.macroblocks.infos[at];
-        if info.reference == ReferenceFrame::Intra {
-            return false;
-        }
         let references = &self.analysis.references;
-        let Some((_, reference)) = references.iter().find(|(kind, _)| *kind == info.reference) else { return false };
+        let Some((_, reference)) = references.iter().find(|(kind, _)| *kind == info.reference) else {
+            // Predicted from this frame, which differs from that of the other pass. It must not turn to a reference now:
+            // that the vectors around it are told as near ones depends on it.
+            self.decide_intra(place);
+            return true;
+        };
         self.trial.info = info;
         self.trial.partition_vectors = kept.macroblocks.partition_vectors[at];
         self.trial.mode_bits = 0;
@@ -182,14 +187,44 @@ impl Pass {
     }
 }
 
+/// How to go about filling a budget ([`Analysis::passes_to_fit`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FitSearch {
+    /// The quantizer to begin with, where the caller knows of a good one; else one is predicted.
+    pub first: Option<u8>,
+    /// How many times the picture may be coded to fill the budget; at least one. Where none of them fits, up to two more
+    /// are spent on not exceeding it.
+    pub passes: usize,
+}
+
+impl Default for FitSearch {
+    fn default() -> Self {
+        Self { first: None, passes: USUAL_PASSES }
+    }
+}
+
+/// The frames that were coded on the way to one that fits a budget.
+#[derive(Debug, Clone)]
+pub struct Fitted {
+    /// In the order in which they were coded; the first is what [`Analysis::encode`] gives for its quantizer.
+    pub frames: Vec<Encoded>,
+    /// The index of the best that fits; of the smallest, if none does.
+    pub best: usize,
+}
+
+impl Fitted {
+    /// The best frame that fits, or else the smallest.
+    #[must_use]
+    pub fn into_best(mut self) -> Encoded {
+        self.frames.swap_remove(self.best)
+    }
+}
+
 /// The search for the frame that fits.
 struct Search<'a> {
     analysis: &'a Analysis,
     budget: usize,
-    /// The best that fits.
-    best: Option<Encoded>,
-    /// The smallest of those that do not.
-    smallest: Option<Encoded>,
+    frames: Vec<Encoded>,
     /// The coarsest quantizer that was too fine, and its frame's size; the finest that was too coarse.
     too_fine: Option<(u8, usize)>,
     too_coarse: Option<(u8, usize)>,
@@ -197,7 +232,11 @@ struct Search<'a> {
     coarsest_tried: bool,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(analysis: &'a Analysis, budget: usize) -> Self {
+        Self { analysis, budget, frames: Vec::new(), too_fine: None, too_coarse: None, coarsest_tried: false }
+    }
+
     fn code(&mut self, quantizer: u8, steering: Steering<'_>) -> Pass {
         let steered = !steering.plan.is_empty();
         let mut encoder = FrameEncoder::new(self.analysis, quantizer);
@@ -215,21 +254,13 @@ impl Search<'_> {
         let encoded = encoder.finish();
         let size = encoded.frame.len();
         let overhead = size - encoded.statistics.coefficient_bytes;
-        let error = |encoded: &Encoded| encoded.statistics.squared_error.iter().sum::<u64>();
+        self.frames.push(encoded);
         if size <= self.budget {
-            if self.best.as_ref().is_none_or(|best| error(&encoded) < error(best)) {
-                self.best = Some(encoded);
-            }
             if self.too_coarse.is_none_or(|(finest, _)| quantizer <= finest) {
                 self.too_coarse = Some((quantizer, size));
             }
-        } else {
-            if self.smallest.as_ref().is_none_or(|smallest| size < smallest.frame.len()) {
-                self.smallest = Some(encoded);
-            }
-            if self.too_fine.is_none_or(|(coarsest, _)| quantizer >= coarsest) {
-                self.too_fine = Some((quantizer, size));
-            }
+        } else if self.too_fine.is_none_or(|(coarsest, _)| quantizer >= coarsest) {
+            self.too_fine = Some((quantizer, size));
         }
         Pass { quantizer, size, macroblocks, costs, overhead, rounding }
     }
@@ -240,6 +271,19 @@ impl Search<'_> {
         self.code(quantizer, Steering::recording(self.usual_rounding()))
     }
 
+    fn fits(&self) -> bool {
+        self.frames.iter().any(|encoded| encoded.frame.len() <= self.budget)
+    }
+
+    fn finish(self) -> Fitted {
+        let rank = |encoded: &Encoded| {
+            let (size, error) = (encoded.frame.len(), encoded.statistics.squared_error.iter().sum::<u64>());
+            if size <= self.budget { (false, error) } else { (true, size as u64) }
+        };
+        let best = (0..self.frames.len()).min_by_key(|&index| rank(&self.frames[index])).expect("a frame was coded");
+        Fitted { frames: self.frames, best }
+    }
+
     fn usual_rounding(&self) -> f64 {
         f64::from(rounding_of(self.analysis.key_frame).ac)
     }
@@ -248,12 +292,13 @@ impl Search<'_> {
         pass.size <= self.budget && pass.size as f64 >= FILLED * self.budget as f64
     }
 
-    fn search(&mut self, first: u8) {
+    /// Codes until the budget is filled, `passes` times at most.
+    fn fill(&mut self, first: u8, passes: usize) {
         let analysis = self.analysis;
         let budget = self.budget as f64;
         let mut pass = self.plain(first);
         let mut over = 0;
-        for _ in 1..PASSES {
+        for _ in 1..passes {
             if self.is_filled(&pass) || (pass.quantizer == 0 && pass.size <= self.budget) {
                 return;
             }
@@ -292,6 +337,14 @@ impl Search<'_> {
                 over += 1;
             }
         }
+    }
+
+    /// A quantizer that is expected to fit, where those tried did not.
+    fn safe_quantizer(&self) -> u8 {
+        let Some((quantizer, size)) = self.too_fine else { return MAXIMUM_QUANTIZER };
+        let scale = size as f64 / self.analysis.predict_size(quantizer) as f64;
+        let expected = coarsest_of(self.analysis, SAFE_AIM * self.budget as f64 / scale);
+        expected.max(quantizer.saturating_add(2)).min(MAXIMUM_QUANTIZER)
     }
 
     /// The quantizer that is expected to be nearest to `target` bytes.
@@ -369,27 +422,27 @@ impl Analysis {
     /// It takes about as long as two candidates of a menu, rarely more than three.
     #[must_use]
     pub fn encode_to_fit(&self, budget: usize) -> Encoded {
-        self.encode_to_fit_from(budget, coarsest_of(self, budget as f64))
+        self.passes_to_fit(budget, &FitSearch::default()).into_best()
     }
 
     /// The same, beginning with quantizer `first`, where the caller knows of a good one.
     #[must_use]
     pub fn encode_to_fit_from(&self, budget: usize, first: u8) -> Encoded {
-        let mut search = Search {
-            analysis: self,
-            budget,
-            best: None,
-            smallest: None,
-            too_fine: None,
-            too_coarse: None,
-            coarsest_tried: false,
-        };
-        search.search(first.min(MAXIMUM_QUANTIZER));
-        let mut quantizer = search.too_fine.map_or(0, |(coarsest, _)| coarsest);
-        while search.best.is_none() && !search.coarsest_tried {
-            quantizer = quantizer.saturating_add(4 + quantizer / 4).min(MAXIMUM_QUANTIZER);
-            search.plain(quantizer);
+        self.passes_to_fit(budget, &FitSearch { first: Some(first), ..FitSearch::default() }).into_best()
+    }
+
+    /// The same, with all that was coded on the way: frames around the budget that cost nothing more.
+    #[must_use]
+    pub fn passes_to_fit(&self, budget: usize, how: &FitSearch) -> Fitted {
+        let mut search = Search::new(self, budget);
+        let first = how.first.unwrap_or_else(|| coarsest_of(self, budget as f64));
+        search.fill(first.min(MAXIMUM_QUANTIZER), how.passes.max(1));
+        if !search.fits() && !search.coarsest_tried {
+            search.plain(search.safe_quantizer());
         }
-        search.best.or(search.smallest).expect("a frame was coded")
+        if !search.fits() && !search.coarsest_tried {
+            search.plain(MAXIMUM_QUANTIZER);
+        }
+        search.finish()
     }
 }

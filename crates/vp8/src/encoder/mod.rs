@@ -32,6 +32,7 @@ mod trial;
 mod vector_coding;
 
 pub use analysis::Analysis;
+pub use fit::{FitSearch, Fitted};
 
 use crate::picture::Picture;
 use crate::state::State;

@@ -21,11 +21,21 @@ pub enum Content {
     Cuts,
     /// A pan with a little sensor noise.
     Camera,
+    /// A pan of which patches show something else from picture to picture.
+    Patches,
 }
 
 /// All of them.
-pub const CONTENTS: [Content; 7] =
-    [Content::Static, Content::Pan, Content::Zoom, Content::Objects, Content::Noise, Content::Cuts, Content::Camera];
+pub const CONTENTS: [Content; 8] = [
+    Content::Static,
+    Content::Pan,
+    Content::Zoom,
+    Content::Objects,
+    Content::Noise,
+    Content::Cuts,
+    Content::Camera,
+    Content::Patches,
+];
 
 fn hash(x: i64, y: i64, seed: u64) -> u64 {
     let mut h = seed ^ (x as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (y as u64).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
@@ -60,7 +70,7 @@ fn texture(x: i64, y: i64, seed: u64) -> i64 {
 pub fn picture(content: Content, width: usize, height: usize, index: usize, seed: u64) -> Picture {
     let t = index as i64;
     let place = |x: i64, y: i64| match content {
-        Content::Pan | Content::Cuts | Content::Camera => (256 * x + 420 * t, 256 * y + 150 * t),
+        Content::Pan | Content::Cuts | Content::Camera | Content::Patches => (256 * x + 420 * t, 256 * y + 150 * t),
         Content::Zoom => {
             let scale = 256 - 2 * t;
             ((x - width as i64 / 2) * scale, (y - height as i64 / 2) * scale)
@@ -85,6 +95,9 @@ pub fn picture(content: Content, width: usize, height: usize, index: usize, seed
             Content::Camera => {
                 let noise = hash(x, y, seed + 31 * t as u64 + plane) & 0x3f3f;
                 texture(px, py, seed + 50 * plane) + ((noise & 63) as i64 + (noise >> 8) as i64 - 63) / 12
+            }
+            Content::Patches if hash(x / 24, y / 24, seed + t as u64) & 3 == 0 => {
+                texture(px / 3, py / 3, seed + 50 * plane + 1000 * t as u64)
             }
             _ => texture(px, py, seed + 50 * plane),
         };
