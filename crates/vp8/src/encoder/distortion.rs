@@ -9,9 +9,20 @@ mod x86;
 use super::source::Source;
 use crate::frame::FrameLayout;
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) use portable::{sad, sad_between, satd, satd_4x4, sse};
+pub(crate) use portable::{compare_subblocks, row_squared_error, sad, sad_between, satd, satd_4x4, sse};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::{sad, sad_between, satd, satd_4x4, sse};
+pub(crate) use x86::{compare_subblocks, row_squared_error, sad, sad_between, satd, satd_4x4, sse};
+
+/// How a block differs from its prediction, subblock by subblock of 4x4, `N` of them row by row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SubblockDifferences<const N: usize> {
+    /// The sum of each subblock's differences.
+    pub(crate) sums: [i16; N],
+    /// The sum of all squared differences.
+    pub(crate) squared: u32,
+    /// The most that any subblock varies: sixteen times the sum of its squared differences less the square of their sum.
+    pub(crate) most_varied: u32,
+}
 
 /// Sum of squared differences between the picture and its reconstruction, over the visible part of each plane.
 pub(crate) fn squared_error(source: &Source, layout: &FrameLayout, samples: &[u8]) -> [u64; 3] {
@@ -21,26 +32,12 @@ pub(crate) fn squared_error(source: &Source, layout: &FrameLayout, samples: &[u8
         let (plane, layout, (width, height)) = (&source.planes[index], &layout.planes[index], sizes[index]);
         (0..height)
             .map(|y| {
-                let a = &plane.samples[y * plane.stride..][..width];
+                let a = &plane.at(0, y)[..width];
                 let b = &samples[layout.origin + y * layout.stride..][..width];
-                row_squared_error(a, b)
+                u64::from(row_squared_error(a, b))
             })
             .sum()
     })
-}
-
-/// Sum of squared differences of two rows. A row has at most 16383 samples: their sum fits.
-#[inline]
-pub(crate) fn row_squared_error(a: &[u8], b: &[u8]) -> u64 {
-    let sum: u32 = a
-        .iter()
-        .zip(b)
-        .map(|(a, b)| {
-            let difference = i16::from(*a) - i16::from(*b);
-            (i32::from(difference) * i32::from(difference)) as u32
-        })
-        .sum();
-    u64::from(sum)
 }
 
 #[cfg(test)]
@@ -107,6 +104,16 @@ mod tests {
             check::<16, 16>(&a, &b);
             check::<8, 8>(&a, &b);
             check::<4, 4>(&a, &b);
+            prop_assert_eq!(row_squared_error(&a[..75], &b[..75]), portable::row_squared_error(&a[..75], &b[..75]));
+            let (large, small) = (20 * 15 + 16, 20 * 7 + 8);
+            prop_assert_eq!(
+                compare_subblocks::<16, 16, 16>(&a[..large], 20, &b, 20),
+                portable::compare_subblocks::<16, 16, 16>(&a, 20, &b, 20)
+            );
+            prop_assert_eq!(
+                compare_subblocks::<8, 8, 4>(&a[..small], 20, &b, 20),
+                portable::compare_subblocks::<8, 8, 4>(&a, 20, &b, 20)
+            );
             check_between::<16, 16>(&a, &b, (x, y));
             check_between::<8, 8>(&a, &b, (x, y));
             prop_assert_eq!(satd_4x4(&a, 20, &b, 24), portable::satd_4x4(&a, 20, &b, 24));

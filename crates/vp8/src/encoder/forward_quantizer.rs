@@ -18,6 +18,15 @@ pub(crate) struct ForwardQuantizer {
     pub(crate) step: [i16; 16],
     reciprocal: [u16; 16],
     rounding: [u16; 16],
+    /// What becomes of small coefficients.
+    pub(crate) dead_zone: DeadZone,
+}
+
+/// Magnitudes below which a DC and any other coefficient are quantized to zero.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeadZone {
+    pub(crate) dc: u32,
+    pub(crate) ac: u32,
 }
 
 /// What is added before the division, in 1/128 of a step. Half a step (64) would be the nearest level; less leaves
@@ -34,11 +43,21 @@ impl ForwardQuantizer {
         let each = |at_dc: u16, at_ac: u16| std::array::from_fn(|i| if i == 0 { at_dc } else { at_ac });
         // Rounded up, so that a whole multiple of the step does not fall short of its level.
         let reciprocal = |step: i32| (65_536 / step + 1) as u16;
-        Self {
+        let mut quantizer = Self {
             step: each(dc as u16, ac as u16).map(|step| step as i16),
             reciprocal: each(reciprocal(dc), reciprocal(ac)),
             rounding: each((dc as u16 * rounding.dc) >> 7, (ac as u16 * rounding.ac) >> 7),
-        }
+            dead_zone: DeadZone { dc: 0, ac: 0 },
+        };
+        quantizer.measure_dead_zone();
+        quantizer
+    }
+
+    fn measure_dead_zone(&mut self) {
+        // The least that gives one when it is rounded and multiplied by the reciprocal.
+        let one = |i: usize| (1u32 << 16).div_ceil(u32::from(self.reciprocal[i]));
+        let limit = |i: usize| one(i).saturating_sub(u32::from(self.rounding[i]));
+        self.dead_zone = DeadZone { dc: limit(0), ac: (1..16).map(limit).min().unwrap_or(0) };
     }
 
     /// Rounds by `dc` and `ac` (1/128 of a step) from now on. What that leaves between two whole values is rounded up at
@@ -49,6 +68,7 @@ impl ForwardQuantizer {
             let share = u32::from(if i == 0 { dc } else { ac });
             self.rounding[i] = ((self.step[i] as u32 * share + 8 * (15 - position as u32)) >> 7) as u16;
         }
+        self.measure_dead_zone();
     }
 
     /// Quantizes `coefficients` to `levels` and puts back what the decoder will read from those. Gives the zigzag position
@@ -60,6 +80,41 @@ impl ForwardQuantizer {
             return end;
         }
         self.quantize_portably(coefficients, levels, restored)
+    }
+
+    /// [`ForwardQuantizer::quantize`] for many blocks. Gives by how much that lowers the sum of the squared coefficients'
+    /// errors: the sum of their squares less that of their differences from what is restored.
+    #[inline]
+    pub(crate) fn quantize_all(
+        &self,
+        coefficients: &[[i16; 16]],
+        levels: &mut [[i16; 16]],
+        restored: &mut [[i16; 16]],
+        ends: &mut [u8],
+    ) -> u32 {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(gain) = x86::quantize_all(self, coefficients, levels, restored, ends) {
+            return gain;
+        }
+        self.quantize_all_portably(coefficients, levels, restored, ends)
+    }
+
+    fn quantize_all_portably(
+        &self,
+        coefficients: &[[i16; 16]],
+        levels: &mut [[i16; 16]],
+        restored: &mut [[i16; 16]],
+        ends: &mut [u8],
+    ) -> u32 {
+        let mut gain = 0i32;
+        for (((coefficients, levels), restored), end) in coefficients.iter().zip(levels).zip(restored).zip(ends) {
+            *end = self.quantize_portably(coefficients, levels, restored);
+            for (&coefficient, &restored) in coefficients.iter().zip(&*restored) {
+                let other = coefficient.wrapping_mul(2).wrapping_sub(restored);
+                gain = gain.wrapping_add(i32::from(restored) * i32::from(other));
+            }
+        }
+        gain.max(0) as u32
     }
 
     fn quantize_portably(&self, coefficients: &[i16; 16], levels: &mut [i16; 16], restored: &mut [i16; 16]) -> u8 {
@@ -97,6 +152,48 @@ mod tests {
                 prop_assert_eq!(end, expected);
                 prop_assert_eq!(levels[0], levels[1]);
                 prop_assert_eq!(restored[0], restored[1]);
+            }
+        }
+
+        #[test]
+        fn vector_instructions_quantize_many_blocks_as_the_portable_code_does(
+            coefficients in any::<[[i16; 16]; 4]>(),
+            shift in 0u32..16,
+            (dc, ac) in (4i32..=314, 4i32..=440),
+            (round_dc, round_ac) in (0u16..=64, 0u16..=64),
+        ) {
+            let coefficients = coefficients.map(|block| block.map(|value| value >> shift));
+            let quantizer = ForwardQuantizer::new(dc, ac, Rounding { dc: round_dc, ac: round_ac });
+            let (mut levels, mut restored, mut ends) = ([[[7; 16]; 4]; 2], [[[7; 16]; 4]; 2], [[7; 4]; 2]);
+            let gain = x86::quantize_all(&quantizer, &coefficients, &mut levels[0], &mut restored[0], &mut ends[0]);
+            if let Some(gain) = gain {
+                let expected = quantizer.quantize_all_portably(
+                    &coefficients, &mut levels[1], &mut restored[1], &mut ends[1],
+                );
+                prop_assert_eq!(gain, expected);
+                prop_assert_eq!(levels[0], levels[1]);
+                prop_assert_eq!(restored[0], restored[1]);
+                prop_assert_eq!(ends[0], ends[1]);
+            }
+        }
+
+        #[test]
+        fn coefficients_in_the_dead_zone_become_zero(
+            (dc, ac) in (4i32..=314, 4i32..=440),
+            (round_dc, round_ac) in (0u16..=64, 0u16..=64),
+            (steered, change_dc, change_ac) in (any::<bool>(), 0u16..=64, 0u16..=64),
+        ) {
+            let mut quantizer = ForwardQuantizer::new(dc, ac, Rounding { dc: round_dc, ac: round_ac });
+            if steered {
+                quantizer.round_by(change_dc, change_ac);
+            }
+            let DeadZone { dc, ac } = quantizer.dead_zone;
+            let mut coefficients = [ac as i16 - 1; 16];
+            coefficients[0] = dc as i16 - 1;
+            let (mut levels, mut restored) = ([0; 16], [0; 16]);
+            for _ in 0..2 {
+                prop_assert_eq!(quantizer.quantize(&coefficients, &mut levels, &mut restored), 0);
+                coefficients = coefficients.map(|value| -value);
             }
         }
     }

@@ -58,6 +58,8 @@ static OUTSIDE: MacroblockInfo = MacroblockInfo {
 #[derive(Debug, Clone)]
 pub(super) struct Macroblocks {
     pub(super) columns: usize,
+    rows: usize,
+    /// Those that are decided.
     pub(super) infos: Vec<MacroblockInfo>,
     /// How each partition's vector is coded, in split macroblocks.
     pub(super) partition_vectors: Vec<[PartitionVector; 16]>,
@@ -74,7 +76,7 @@ impl Macroblocks {
     /// What the neighbours say of a vector. No reference's vectors are turned round, so it is the same for all.
     pub(super) fn near_vectors(&self, column: usize, row: usize) -> NearVectors {
         let [above, left, above_left] = self.neighbours(column, row);
-        let bounds = VectorBounds::at(column, row, self.columns, self.infos.len() / self.columns);
+        let bounds = VectorBounds::at(column, row, self.columns, self.rows);
         find_near_vectors(above, left, above_left, ReferenceFrame::Last, &[false; 4], &bounds)
     }
 }
@@ -95,8 +97,8 @@ pub(super) struct FrameEncoder<'a> {
     pub(super) reference_costs: [u32; 4],
     skip_costs: [u32; 2],
     /// The best way to code the present macroblock, and one that is being tried.
-    pub(super) best: Trial,
-    pub(super) trial: Trial,
+    pub(super) best: Box<Trial>,
+    pub(super) trial: Box<Trial>,
     /// The step between luma AC levels.
     pub(super) step: u32,
     /// How readily residuals are left out, in 1/256 of the usual.
@@ -111,6 +113,7 @@ impl<'a> FrameEncoder<'a> {
         let rounding = rounding_of(analysis.key_frame);
         let forward = |[dc, ac]: [i32; 2], rounding| ForwardQuantizer::new(dc, ac, rounding);
         let count = analysis.layout.columns * analysis.layout.rows;
+        let last = analysis.state.contents().references.as_ref().map(|references| &references.last);
         Self {
             analysis,
             quantizer,
@@ -120,10 +123,11 @@ impl<'a> FrameEncoder<'a> {
                 chroma: forward(steps.chroma, rounding),
             },
             lagrangian: Lagrangian::new(steps.luma[1]),
-            buffer: FrameBuffer::new(analysis.layout),
+            buffer: FrameBuffer::following(last, analysis.layout),
             macroblocks: Macroblocks {
                 columns: analysis.layout.columns,
-                infos: vec![OUTSIDE; count],
+                rows: analysis.layout.rows,
+                infos: Vec::with_capacity(count),
                 partition_vectors: vec![[PartitionVector::Zero; 16]; count],
             },
             above: vec![EdgeContext::default(); analysis.layout.columns],
@@ -132,8 +136,8 @@ impl<'a> FrameEncoder<'a> {
             counts: ModeCounts::default(),
             reference_costs: [0; 4],
             skip_costs: [0; 2],
-            best: Trial::default(),
-            trial: Trial::default(),
+            best: Box::default(),
+            trial: Box::default(),
             step: steps.luma[1] as u32,
             skip_weight: USUAL_SKIP_WEIGHT,
             steering: None,
@@ -223,7 +227,8 @@ impl<'a> FrameEncoder<'a> {
         }
         let at = place.row * self.macroblocks.columns + place.column;
         self.counts.add(&best.info, self.analysis.key_frame);
-        self.macroblocks.infos[at] = best.info;
+        debug_assert_eq!(at, self.macroblocks.infos.len());
+        self.macroblocks.infos.push(best.info);
         if best.info.luma_mode == LumaMode::Split {
             self.macroblocks.partition_vectors[at] = best.partition_vectors;
         }

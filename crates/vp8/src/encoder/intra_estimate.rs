@@ -10,7 +10,7 @@ use crate::predict::intra::{Edges, predict_block};
 pub(crate) fn intra_estimate(plane: &SourcePlane, x: usize, y: usize, best: &mut [u8; 256]) -> u32 {
     let (has_above, has_left) = (y > 0, x > 0);
     let at = y * plane.stride + x;
-    let edges = Edges::<16>::gather(&plane.samples, plane.stride, at, has_above, has_left);
+    let edges = Edges::<16>::gather(plane.samples(), plane.stride, at, has_above, has_left);
     let source = plane.at(x, y);
     let mut least = u32::MAX;
     for (mode, possible) in [

@@ -84,7 +84,7 @@ impl<'a> Strip<'a> {
         (0..plane.height)
             .map(|y| {
                 let original = &source.at(0, 16 * self.first + y)[..plane.width];
-                row_squared_error(original, &scratch[plane.origin + y * plane.stride..][..plane.width])
+                u64::from(row_squared_error(original, &scratch[plane.origin + y * plane.stride..][..plane.width]))
             })
             .sum()
     }

@@ -162,8 +162,8 @@ pub(crate) fn refine(start: (i32, i32), best: u32, mut cost: impl FnMut((i32, i3
     let (mut center, mut best) = (start, best);
     for step in [2, 1] {
         let (x, y) = center;
-        let [left, right] = [x - step, x + step].map(|x| cost((x, y)));
-        let [up, down] = [y - step, y + step].map(|y| cost((x, y)));
+        let (left, right) = (cost((x - step, y)), cost((x + step, y)));
+        let (up, down) = (cost((x, y - step)), cost((x, y + step)));
         let diagonal = (if left < right { x - step } else { x + step }, if up < down { y - step } else { y + step });
         let diagonal_cost = cost(diagonal);
         let candidates = [

@@ -27,6 +27,11 @@ impl EdgeContext {
 /// The index of the second-order block; luma is 0 to 15, U 16 to 19, V 20 to 23.
 pub(crate) const SECOND_ORDER: usize = 24;
 
+/// The squares of coefficients over those of samples: transforms of samples are twice as large as orthonormal ones, those
+/// of the second order twice again.
+const COEFFICIENT_SQUARE: u32 = 4;
+const SECOND_ORDER_SQUARE: u32 = 16;
+
 /// The quantizers of one frame.
 #[derive(Debug, Clone)]
 pub(crate) struct ForwardQuantizers {
@@ -59,42 +64,45 @@ pub(crate) struct Residual {
 }
 
 impl Residual {
-    /// Transforms and quantizes a 16x16 luma residual with its second-order block.
+    /// Transforms and quantizes a 16x16 luma residual with its second-order block. Gives by how much it lowers the
+    /// squared error, nearly.
     pub(crate) fn code_luma(
         &mut self,
         source: &[u8],
         source_stride: usize,
         prediction: &[u8; 256],
         quantizers: &ForwardQuantizers,
-    ) {
+    ) -> u32 {
+        let mut coefficients = [[0i16; 16]; 16];
+        transform_luma(source, source_stride, prediction, &mut coefficients);
         let mut dcs = [0i16; 16];
-        for first in (0..16).step_by(2) {
-            let (x, y) = (4 * (first % 4), 4 * (first / 4));
-            let mut coefficients = [[0; 16]; 2];
-            let source = &source[y * source_stride + x..];
-            forward_dct_pair(source, source_stride, &prediction[16 * y + x..], 16, &mut coefficients);
-            for (block, coefficients) in (first..).zip(&mut coefficients) {
-                dcs[block] = coefficients[0];
-                coefficients[0] = 0;
-                let (levels, restored) = (&mut self.levels[block], &mut self.restored[block]);
-                self.ends[block] = quantizers.luma.quantize(coefficients, levels, restored);
-            }
+        for (dc, coefficients) in dcs.iter_mut().zip(&mut coefficients) {
+            *dc = std::mem::take(&mut coefficients[0]);
         }
-        let mut coefficients = [0; 16];
-        forward_wht(&dcs, &mut coefficients);
-        let (levels, restored) = (&mut self.levels[SECOND_ORDER], &mut self.restored[SECOND_ORDER]);
-        self.ends[SECOND_ORDER] = quantizers.second_order.quantize(&coefficients, levels, restored);
-        self.drop_lonely_luma();
+        let Self { levels, restored, ends } = self;
+        let gain = quantizers.luma.quantize_all(&coefficients, &mut levels[..16], &mut restored[..16], &mut ends[..16]);
+        let second = SECOND_ORDER..SECOND_ORDER + 1;
+        let mut coefficients = [[0; 16]];
+        forward_wht(&dcs, &mut coefficients[0]);
+        let second_gain = quantizers.second_order.quantize_all(
+            &coefficients,
+            &mut levels[second.clone()],
+            &mut restored[second.clone()],
+            &mut ends[second],
+        );
+        let gain = if self.drop_lonely_luma() { 0 } else { gain };
         if self.ends[SECOND_ORDER] > 0 {
             let dcs = inverse_wht(&self.restored[SECOND_ORDER]);
             for (restored, dc) in self.restored.iter_mut().zip(dcs) {
                 restored[0] = dc;
             }
         }
+        gain / COEFFICIENT_SQUARE + second_gain / SECOND_ORDER_SQUARE
     }
 
-    /// Drops what is left of an almost empty luma residual: a few lone ones cost more bits than they mend.
-    fn drop_lonely_luma(&mut self) {
+    /// Drops what is left of an almost empty luma residual: a few lone ones cost more bits than they mend. Whether it
+    /// did.
+    fn drop_lonely_luma(&mut self) -> bool {
         let mut weight = 0u32;
         for block in 0..16 {
             for position in 1..usize::from(self.ends[block]) {
@@ -102,10 +110,10 @@ impl Residual {
                 weight += match magnitude {
                     0 => 0,
                     1 => 1 + u32::from(position < 6),
-                    _ => return,
+                    _ => return false,
                 };
                 if weight > 2 {
-                    return;
+                    return false;
                 }
             }
         }
@@ -116,6 +124,7 @@ impl Residual {
                 self.ends[block] = 0;
             }
         }
+        true
     }
 
     /// Adds the luma residual to the prediction, in place.
@@ -152,22 +161,8 @@ impl Residual {
         }
     }
 
-    /// [`Residual::code_subblock`] for two blocks beside each other, of luma or chroma.
-    fn code_pair(
-        &mut self,
-        first: usize,
-        source: &[u8],
-        source_stride: usize,
-        samples: &mut [u8],
-        stride: usize,
-        quantizer: &ForwardQuantizer,
-    ) {
-        let mut coefficients = [[0; 16]; 2];
-        forward_dct_pair(source, source_stride, samples, stride, &mut coefficients);
-        for (block, coefficients) in (first..).zip(&coefficients) {
-            let (levels, restored) = (&mut self.levels[block], &mut self.restored[block]);
-            self.ends[block] = quantizer.quantize(coefficients, levels, restored);
-        }
+    /// Adds two blocks beside each other, of luma or chroma, to the prediction.
+    fn restore_pair(&self, first: usize, samples: &mut [u8], stride: usize) {
         match self.ends[first].max(self.ends[first + 1]) {
             0 => (),
             1 => inverse_dct_add_dc_pair([self.restored[first][0], self.restored[first + 1][0]], samples, stride),
@@ -175,36 +170,55 @@ impl Residual {
         }
     }
 
-    /// Codes all luma subblocks with their own DCs against a whole prediction, which becomes the reconstruction.
+    /// Transforms and quantizes all luma subblocks with their own DCs against a whole prediction. Gives by how much it
+    /// lowers the squared error, nearly.
     pub(crate) fn code_luma_subblocks(
         &mut self,
         source: &[u8],
         source_stride: usize,
-        samples: &mut [u8; 256],
+        prediction: &[u8; 256],
         quantizer: &ForwardQuantizer,
-    ) {
-        for block in (0..16).step_by(2) {
-            let (x, y) = (4 * (block % 4), 4 * (block / 4));
-            let source = &source[y * source_stride + x..];
-            self.code_pair(block, source, source_stride, &mut samples[16 * y + x..], 16, quantizer);
-        }
-        self.levels[SECOND_ORDER] = [0; 16];
-        self.ends[SECOND_ORDER] = 0;
+    ) -> u32 {
+        let mut coefficients = [[0i16; 16]; 16];
+        transform_luma(source, source_stride, prediction, &mut coefficients);
+        let Self { levels, restored, ends } = self;
+        levels[SECOND_ORDER] = [0; 16];
+        ends[SECOND_ORDER] = 0;
+        quantizer.quantize_all(&coefficients, &mut levels[..16], &mut restored[..16], &mut ends[..16])
+            / COEFFICIENT_SQUARE
     }
 
-    /// Codes one chroma plane (0 is U, 1 is V) against its prediction, which becomes the reconstruction.
+    /// Adds luma subblocks with their own DCs to the prediction, in place.
+    pub(crate) fn restore_luma_subblocks(&self, samples: &mut [u8; 256]) {
+        for block in (0..16).step_by(2) {
+            self.restore_pair(block, &mut samples[64 * (block / 4) + 4 * (block % 4)..], 16);
+        }
+    }
+
+    /// Transforms and quantizes both chroma planes against their prediction. Gives by how much it lowers the squared
+    /// error, nearly.
     pub(crate) fn code_chroma(
         &mut self,
-        plane: usize,
-        source: &[u8],
+        source: [&[u8]; 2],
         source_stride: usize,
-        samples: &mut [u8; 64],
+        prediction: &[[u8; 64]; 2],
         quantizer: &ForwardQuantizer,
-    ) {
-        for block in [0, 2] {
-            let source = &source[2 * block * source_stride..];
-            let index = 16 + 4 * plane + block;
-            self.code_pair(index, source, source_stride, &mut samples[16 * block..], 8, quantizer);
+    ) -> u32 {
+        let mut coefficients = [[0i16; 16]; 8];
+        for (index, pair) in coefficients.as_chunks_mut().0.iter_mut().enumerate() {
+            let (plane, row) = (index / 2, 4 * (index % 2));
+            let source = &source[plane][row * source_stride..];
+            forward_dct_pair(source, source_stride, &prediction[plane][8 * row..], 8, pair);
+        }
+        let Self { levels, restored, ends } = self;
+        quantizer.quantize_all(&coefficients, &mut levels[16..24], &mut restored[16..24], &mut ends[16..24])
+            / COEFFICIENT_SQUARE
+    }
+
+    /// Adds the chroma residuals to the predictions, in place.
+    pub(crate) fn restore_chroma(&self, samples: &mut [[u8; 64]; 2]) {
+        for (index, first) in (16..24).step_by(2).enumerate() {
+            self.restore_pair(first, &mut samples[index / 2][32 * (index % 2)..], 8);
         }
     }
 
@@ -306,5 +320,13 @@ impl Residual {
         let flag = u8::from(end > 0);
         above.has_coefficients[x] = flag;
         left.has_coefficients[y] = flag;
+    }
+}
+
+/// All luma subblocks' residuals transformed.
+fn transform_luma(source: &[u8], source_stride: usize, prediction: &[u8; 256], coefficients: &mut [[i16; 16]; 16]) {
+    for (index, pair) in coefficients.as_chunks_mut().0.iter_mut().enumerate() {
+        let (x, y) = (8 * (index % 2), 4 * (index / 2));
+        forward_dct_pair(&source[y * source_stride + x..], source_stride, &prediction[16 * y + x..], 16, pair);
     }
 }

@@ -1,31 +1,43 @@
 //! The picture to code, its planes grown to whole macroblocks.
 
+use std::sync::Arc;
+
 use crate::picture::{Picture, Plane};
 
-/// One plane of whole macroblocks, rows `stride` apart, the picture's last samples repeated into the margin.
+/// One plane of whole macroblocks, the picture's last samples repeated into the margin.
 #[derive(Debug, Clone)]
 pub(crate) struct SourcePlane {
-    pub(crate) samples: Vec<u8>,
+    plane: Plane,
+    /// Distance between rows.
     pub(crate) stride: usize,
 }
 
 impl SourcePlane {
+    /// A plane of `width` x `height`: the picture's own, copied only where it is smaller.
     fn new(plane: &Plane, width: usize, height: usize) -> Self {
-        let mut samples = Vec::with_capacity(width * height);
-        for row in plane.rows() {
-            samples.extend_from_slice(row);
-            samples.resize(samples.len() + width - row.len(), row[row.len() - 1]);
+        if (plane.width(), plane.height()) == (width, height) {
+            return Self { plane: plane.clone(), stride: plane.samples().1 };
         }
-        while samples.len() < width * height {
-            samples.extend_from_within(samples.len() - width..);
+        let mut samples: Arc<[u8]> = std::iter::repeat_n(0, width * height).collect();
+        let rows = Arc::get_mut(&mut samples).expect("a buffer just made has one owner");
+        for (y, row) in rows.chunks_exact_mut(width).enumerate() {
+            let original = plane.row(y.min(plane.height() - 1));
+            row[..original.len()].copy_from_slice(original);
+            row[original.len()..].fill(original[original.len() - 1]);
         }
-        Self { samples, stride: width }
+        Self { plane: Plane::view(samples, 0, width, width, height), stride: width }
+    }
+
+    /// The samples from the first one on.
+    #[inline]
+    pub(crate) fn samples(&self) -> &[u8] {
+        self.plane.samples().0
     }
 
     /// The samples from (`x`, `y`) on.
     #[inline]
     pub(crate) fn at(&self, x: usize, y: usize) -> &[u8] {
-        &self.samples[y * self.stride + x..]
+        &self.samples()[y * self.stride + x..]
     }
 }
 
@@ -40,7 +52,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Copies the picture.
+    /// The planes of a picture.
     pub(crate) fn new(picture: &Picture) -> Self {
         let (columns, rows) = (picture.width().div_ceil(16), picture.height().div_ceil(16));
         let [y, u, v] = picture.planes();

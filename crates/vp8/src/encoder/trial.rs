@@ -1,6 +1,8 @@
 //! One way to code a macroblock, carried out in full: what it predicts, what is left, what the decoder will see.
 
-use super::distortion::sse;
+use super::distortion::{compare_subblocks, sse};
+use super::forward_quantizer::ForwardQuantizer;
+use super::forward_transform::forward_wht;
 use super::inter_prediction::{predict_chroma, predict_luma, predict_split_chroma};
 use super::mode_costs::PartitionVector;
 use super::rate_distortion::Lagrangian;
@@ -116,44 +118,93 @@ impl Trial {
                 + sse::<8, 8>(source[1], u.stride, &chroma[0], 8)
                 + sse::<8, 8>(source[2], v.stride, &chroma[1], 8)
         };
-        // Subblock prediction has coded and reconstructed luma already.
-        let predicted = inter.then_some((*luma, *chroma));
-        if second_order {
-            residual.code_luma(source[0], y.stride, luma, setting.quantizers);
-            residual.restore_luma(luma);
-        } else if inter {
-            residual.code_luma_subblocks(source[0], y.stride, luma, &setting.quantizers.luma);
-        }
-        residual.code_chroma(0, source[1], u.stride, &mut chroma[0], &setting.quantizers.chroma);
-        residual.code_chroma(1, source[2], v.stride, &mut chroma[1], &setting.quantizers.chroma);
-
-        let coded_error = error_of(luma, chroma);
         let [coded_cost, skipped_cost] = place.skip_costs;
         (self.coefficient_bits, self.worth) = (0, u32::MAX);
+        let mut error = 0;
+        if inter {
+            let vanishing;
+            (error, vanishing) =
+                predicted_error(source, [y.stride, u.stride], luma, chroma, second_order, setting.quantizers);
+            if vanishing {
+                residual.clear();
+                self.cost = setting.lagrangian.squared(error, self.mode_bits + skipped_cost);
+                return;
+            }
+        }
+        // Subblock prediction has coded and reconstructed luma already.
+        let mut gain = 0;
+        if second_order {
+            gain += residual.code_luma(source[0], y.stride, luma, setting.quantizers);
+        } else if inter {
+            gain += residual.code_luma_subblocks(source[0], y.stride, luma, &setting.quantizers.luma);
+        }
+        gain += residual.code_chroma([source[1], source[2]], u.stride, chroma, &setting.quantizers.chroma);
         if residual.is_empty() {
-            self.cost = setting.lagrangian.squared(coded_error, self.mode_bits + skipped_cost);
+            if !inter {
+                error = error_of(luma, chroma);
+            }
+            self.cost = setting.lagrangian.squared(error, self.mode_bits + skipped_cost);
             return;
         }
         let bits = residual.luma_cost(second_order, &place.above, &place.left, setting.token_costs)
             + residual.chroma_cost(&place.above, &place.left, setting.token_costs);
-        self.cost = setting.lagrangian.squared(coded_error, self.mode_bits + coded_cost + bits);
         self.coefficient_bits = bits;
-        if let Some((predicted_luma, predicted_chroma)) = predicted {
-            let error = error_of(&predicted_luma, &predicted_chroma);
+        if inter {
+            let coded_error = error.saturating_sub(gain);
             let skipped = setting.lagrangian.squared(error, self.mode_bits + skipped_cost);
             // What is mended now need not be mended in later frames: that counts as half the bits.
             let mending_bits = (coded_cost + bits) / 2;
-            let bits_gained =
-                setting.lagrangian.bits_worth(error.saturating_sub(coded_error)) + u64::from(skipped_cost);
+            let bits_gained = setting.lagrangian.bits_worth(gain) + u64::from(skipped_cost);
             let usual = u64::from(USUAL_SKIP_WEIGHT);
             self.worth = (bits_gained * usual / u64::from(mending_bits.max(1))).min(u64::from(u32::MAX) - 1) as u32;
             let weighted = u64::from(mending_bits) * u64::from(setting.skip_weight) / usual;
             let mended = setting.lagrangian.squared(coded_error, self.mode_bits + weighted as u32);
             if skipped <= mended {
                 self.cost = skipped;
-                (*luma, *chroma) = (predicted_luma, predicted_chroma);
                 residual.clear();
+                return;
             }
         }
+        if second_order {
+            residual.restore_luma(luma);
+        } else if inter {
+            residual.restore_luma_subblocks(luma);
+        }
+        residual.restore_chroma(chroma);
+        self.cost = setting.lagrangian.squared(error_of(luma, chroma), self.mode_bits + coded_cost + bits);
     }
+}
+
+/// The squared error of a prediction from a reference, and whether its residual surely quantizes to nothing.
+fn predicted_error(
+    [y, u, v]: [&[u8]; 3],
+    [stride, chroma_stride]: [usize; 2],
+    luma: &[u8; 256],
+    chroma: &[[u8; 64]; 2],
+    second_order: bool,
+    quantizers: &ForwardQuantizers,
+) -> (u32, bool) {
+    let luma = compare_subblocks::<16, 16, 16>(y, stride, luma, 16);
+    let planes = [(u, &chroma[0]), (v, &chroma[1])]
+        .map(|(source, prediction)| compare_subblocks::<8, 8, 4>(source, chroma_stride, prediction, 8));
+    let error = luma.squared + planes[0].squared + planes[1].squared;
+    // A coefficient but the DC is, squared, at most four times what its subblock varies by; the DC is half the sum.
+    let within = |varied: u32, quantizer: &ForwardQuantizer| varied < 4 * quantizer.dead_zone.ac.pow(2);
+    let dc = |sum: i16| (sum + 1) >> 1;
+    let without_dcs = |sums: &[i16], quantizer: &ForwardQuantizer| {
+        sums.iter().all(|&sum| u32::from(dc(sum).unsigned_abs()) < quantizer.dead_zone.dc)
+    };
+    let chroma = &quantizers.chroma;
+    let vanishing = within(luma.most_varied, &quantizers.luma)
+        && planes.iter().all(|plane| within(plane.most_varied, chroma) && without_dcs(&plane.sums, chroma))
+        && if second_order {
+            let mut coefficients = [0; 16];
+            forward_wht(&luma.sums.map(dc), &mut coefficients);
+            let dead_zone = quantizers.second_order.dead_zone;
+            u32::from(coefficients[0].unsigned_abs()) < dead_zone.dc
+                && coefficients[1..].iter().all(|value| u32::from(value.unsigned_abs()) < dead_zone.ac)
+        } else {
+            without_dcs(&luma.sums, &quantizers.luma)
+        };
+    (error, vanishing)
 }

@@ -48,7 +48,8 @@ impl Taps {
     #[target_feature(enable = "avx2")]
     fn new(fraction: usize) -> Self {
         let taps = &SIX_TAPS[fraction];
-        Self([(0, 5), (1, 3), (2, 4)].map(|(a, b)| _mm256_set1_epi16(taps[b] << 8 | (taps[a] & 0xff))))
+        let pair = |a: usize, b: usize| _mm256_set1_epi16(taps[b] << 8 | (taps[a] & 0xff));
+        Self([pair(0, 5), pair(1, 3), pair(2, 4)])
     }
 
     /// Samples of two rows interleaved, in the order of the pairs, to filtered samples, 16 bits wide.
@@ -57,9 +58,9 @@ impl Taps {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn weigh(self, pairs: [__m256i; 3]) -> __m256i {
-        let [outer, odd, even] = [0, 1, 2].map(|pair| _mm256_maddubs_epi16(pairs[pair], self.0[pair]));
-        let sum = _mm256_add_epi16(_mm256_add_epi16(outer, odd), _mm256_set1_epi16(64));
-        _mm256_srai_epi16::<7>(_mm256_adds_epi16(sum, even))
+        let weighed = |pair: usize| _mm256_maddubs_epi16(pairs[pair], self.0[pair]);
+        let sum = _mm256_add_epi16(_mm256_add_epi16(weighed(0), weighed(1)), _mm256_set1_epi16(64));
+        _mm256_srai_epi16::<7>(_mm256_adds_epi16(sum, weighed(2)))
     }
 }
 
@@ -102,9 +103,11 @@ unsafe fn filter<const W: usize, const H: usize>(
         let mut place = 0;
         while place < W * H {
             let row = |tap: usize| _mm256_loadu_si256(middle.add(place + W * tap).cast());
-            let pairs = [(0, 5), (1, 3), (2, 4)].map(|(a, b)| (row(a), row(b)));
-            let low = taps.weigh(pairs.map(|(a, b)| _mm256_unpacklo_epi8(a, b)));
-            let high = taps.weigh(pairs.map(|(a, b)| _mm256_unpackhi_epi8(a, b)));
+            let (outer, odd, even) = ((row(0), row(5)), (row(1), row(3)), (row(2), row(4)));
+            let low = |(a, b): (__m256i, __m256i)| _mm256_unpacklo_epi8(a, b);
+            let high = |(a, b): (__m256i, __m256i)| _mm256_unpackhi_epi8(a, b);
+            let low = taps.weigh([low(outer), low(odd), low(even)]);
+            let high = taps.weigh([high(outer), high(odd), high(even)]);
             let filtered = _mm256_packus_epi16(low, high);
             let mut rows = [0u8; 32];
             _mm256_storeu_si256(rows.as_mut_ptr().cast(), filtered);
@@ -128,8 +131,11 @@ unsafe fn along_rows<const W: usize>(source: *const u8, stride: usize, rows: usi
         // SAFETY: both are 16 bytes without padding.
         _mm256_broadcastsi128_si256(unsafe { std::mem::transmute::<[i16; 8], __m128i>(each) })
     };
-    let orders = [order(0, 5), order(1, 3), order(2, 4)];
-    let weigh = |samples: __m256i| taps.weigh(orders.map(|order| _mm256_shuffle_epi8(samples, order)));
+    let (outer, odd, even) = (order(0, 5), order(1, 3), order(2, 4));
+    let weigh = |samples: __m256i| {
+        let ordered = |order: __m256i| _mm256_shuffle_epi8(samples, order);
+        taps.weigh([ordered(outer), ordered(odd), ordered(even)])
+    };
     // SAFETY: as the caller vouches.
     unsafe {
         let load = |at: *const u8| _mm_loadu_si128(at.cast());

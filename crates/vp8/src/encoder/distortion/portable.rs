@@ -1,5 +1,7 @@
 //! Distances between two blocks of samples, on any processor.
 
+use super::SubblockDifferences;
+
 /// Sum of absolute differences over a `W` x `H` block.
 #[inline]
 pub(crate) fn sad<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> u32 {
@@ -156,4 +158,35 @@ fn quarter_mean(a: u8, b: u8, quarters: usize) -> u8 {
         2 => middle,
         _ => mean(middle, b),
     }
+}
+
+/// How a `W` x `H` block differs from its prediction in each of its `N` subblocks.
+pub(crate) fn compare_subblocks<const W: usize, const H: usize, const N: usize>(
+    a: &[u8],
+    a_stride: usize,
+    b: &[u8],
+    b_stride: usize,
+) -> SubblockDifferences<N> {
+    const { assert!(16 * N == W * H) };
+    let mut differences = SubblockDifferences { sums: [0; N], squared: 0, most_varied: 0 };
+    for (block, total) in differences.sums.iter_mut().enumerate() {
+        let (x, y) = (4 * block % W, 4 * (4 * block / W));
+        let (mut sum, mut squares) = (0i32, 0i32);
+        for line in y..y + 4 {
+            for column in x..x + 4 {
+                let difference = i32::from(a[line * a_stride + column]) - i32::from(b[line * b_stride + column]);
+                sum += difference;
+                squares += difference * difference;
+            }
+        }
+        *total = sum as i16;
+        differences.squared += squares as u32;
+        differences.most_varied = differences.most_varied.max((16 * squares - sum * sum) as u32);
+    }
+    differences
+}
+
+/// Sum of squared differences of two rows. A row has at most 16383 samples: their sum fits.
+pub(crate) fn row_squared_error(a: &[u8], b: &[u8]) -> u32 {
+    a.iter().zip(b).map(|(a, b)| u32::from(a.abs_diff(*b)).pow(2)).sum()
 }

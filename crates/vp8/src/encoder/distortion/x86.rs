@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use super::portable;
+use super::{SubblockDifferences, portable};
 
 /// Sum of absolute differences over a `W` x `H` block.
 #[inline]
@@ -230,15 +230,15 @@ unsafe fn satd_16<const H: usize>(a: *const u8, a_stride: usize, b: *const u8, b
     let mut total = _mm256_setzero_si256();
     for y in (0..H).step_by(4) {
         // SAFETY: the caller vouches for the rows.
-        let rows = [0, 1, 2, 3].map(|line| unsafe {
+        let row = |line: usize| unsafe {
             // The sums of two neighbouring samples, and their differences.
             let pairs = |at: *const u8| {
                 let row = _mm_loadu_si128(at.cast());
                 _mm256_maddubs_epi16(_mm256_broadcastsi128_si256(row), signs)
             };
             _mm256_sub_epi16(pairs(a.add((y + line) * a_stride)), pairs(b.add((y + line) * b_stride)))
-        });
-        total = _mm256_add_epi32(total, transformed(rows));
+        };
+        total = _mm256_add_epi32(total, transformed([row(0), row(1), row(2), row(3)]));
     }
     sum_of_eight(total)
 }
@@ -249,7 +249,7 @@ unsafe fn satd_16<const H: usize>(a: *const u8, a_stride: usize, b: *const u8, b
 unsafe fn satd_8x8(a: *const u8, a_stride: usize, b: *const u8, b_stride: usize) -> u32 {
     let signs = _mm256_set_epi64x(SIGNS_MINUS, SIGNS_PLUS, SIGNS_MINUS, SIGNS_PLUS);
     // SAFETY: the caller vouches for the rows.
-    let rows = [0, 1, 2, 3].map(|line| unsafe {
+    let row = |line: usize| unsafe {
         // Of a row of the upper and one of the lower half.
         let pairs = |at: *const u8, stride: usize| {
             let twice = |y: usize| {
@@ -260,8 +260,8 @@ unsafe fn satd_8x8(a: *const u8, a_stride: usize, b: *const u8, b_stride: usize)
             _mm256_maddubs_epi16(rows, signs)
         };
         _mm256_sub_epi16(pairs(a, a_stride), pairs(b, b_stride))
-    });
-    sum_of_eight(transformed(rows))
+    };
+    sum_of_eight(transformed([row(0), row(1), row(2), row(3)]))
 }
 
 /// Eight factors of one, and eight of one and minus one in turn.
@@ -291,4 +291,89 @@ fn transformed([r0, r1, r2, r3]: [__m256i; 4]) -> __m256i {
 #[target_feature(enable = "avx2")]
 fn sum_of_eight(sums: __m256i) -> u32 {
     sum_of_four(_mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256::<1>(sums)))
+}
+
+/// How a `W` x `H` block differs from its prediction in each of its `N` subblocks.
+#[inline]
+pub(crate) fn compare_subblocks<const W: usize, const H: usize, const N: usize>(
+    a: &[u8],
+    a_stride: usize,
+    b: &[u8],
+    b_stride: usize,
+) -> SubblockDifferences<N> {
+    const { assert!(16 * N == W * H) };
+    if !(W == 16 && H.is_multiple_of(4) || W == 8 && H == 8) || !is_x86_feature_detected!("avx2") {
+        return portable::compare_subblocks::<W, H, N>(a, a_stride, b, b_stride);
+    }
+    let (a, b) = (&a[..(H - 1) * a_stride + W], &b[..(H - 1) * b_stride + W]);
+    // SAFETY: the processor has AVX2. The rows of `W` samples lie in both slices, which were cut to them.
+    unsafe { compare::<W, H, N>(a.as_ptr(), a_stride, b.as_ptr(), b_stride) }
+}
+
+/// # Safety
+/// `H` rows of `W` samples can be read from `a` and `b` on.
+#[target_feature(enable = "avx2")]
+unsafe fn compare<const W: usize, const H: usize, const N: usize>(
+    a: *const u8,
+    a_stride: usize,
+    b: *const u8,
+    b_stride: usize,
+) -> SubblockDifferences<N> {
+    // Four subblocks at a time: beside each other, or two above two.
+    let mut sums = [0i16; N];
+    let (mut total, mut most) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+    for (strip, sums) in sums.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        // SAFETY: the caller vouches for the rows.
+        let difference = |line: usize| unsafe {
+            let samples = |at: *const u8, stride: usize| {
+                if W == 16 {
+                    _mm_loadu_si128(at.add((4 * strip + line) * stride).cast())
+                } else {
+                    let (upper, lower) = (at.add(line * stride), at.add((line + 4) * stride));
+                    _mm_unpacklo_epi64(_mm_loadl_epi64(upper.cast()), _mm_loadl_epi64(lower.cast()))
+                }
+            };
+            _mm256_sub_epi16(_mm256_cvtepu8_epi16(samples(a, a_stride)), _mm256_cvtepu8_epi16(samples(b, b_stride)))
+        };
+        let (mut sum, mut squares) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+        for line in 0..4 {
+            let difference = difference(line);
+            sum = _mm256_add_epi16(sum, difference);
+            squares = _mm256_add_epi32(squares, _mm256_madd_epi16(difference, difference));
+        }
+        total = _mm256_add_epi32(total, squares);
+        // Each subblock has two neighbouring lanes: both get the sum of both.
+        let folded = |pairs: __m256i| _mm256_add_epi32(pairs, _mm256_shuffle_epi32::<0b10_11_00_01>(pairs));
+        let sum = folded(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)));
+        let varied = _mm256_sub_epi32(_mm256_slli_epi32::<4>(folded(squares)), _mm256_mullo_epi32(sum, sum));
+        most = _mm256_max_epi32(most, varied);
+        let (low, high) = (_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
+        *sums = [
+            _mm_cvtsi128_si32(low) as i16,
+            _mm_extract_epi32::<2>(low) as i16,
+            _mm_cvtsi128_si32(high) as i16,
+            _mm_extract_epi32::<2>(high) as i16,
+        ];
+    }
+    let most = _mm_max_epi32(_mm256_castsi256_si128(most), _mm256_extracti128_si256::<1>(most));
+    let most = _mm_max_epi32(most, _mm_unpackhi_epi64(most, most));
+    SubblockDifferences { sums, squared: sum_of_eight(total), most_varied: _mm_cvtsi128_si32(most) as u32 }
+}
+
+/// Sum of squared differences of two rows. A row has at most 16383 samples: their sum fits.
+pub(crate) fn row_squared_error(a: &[u8], b: &[u8]) -> u32 {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
+    // SAFETY: SSE2 is always there on x86-64; what is loaded are arrays of 16 bytes.
+    let sum = unsafe {
+        let zero = _mm_setzero_si128();
+        let mut total = zero;
+        for (a, b) in a.iter().zip(b) {
+            let (a, b) = (row::<16>(a.as_ptr()), row::<16>(b.as_ptr()));
+            let difference = _mm_or_si128(_mm_subs_epu8(a, b), _mm_subs_epu8(b, a));
+            let (low, high) = (_mm_unpacklo_epi8(difference, zero), _mm_unpackhi_epi8(difference, zero));
+            total = _mm_add_epi32(total, _mm_add_epi32(_mm_madd_epi16(low, low), _mm_madd_epi16(high, high)));
+        }
+        sum_of_four(total)
+    };
+    sum + portable::row_squared_error(a_rest, b_rest)
 }

@@ -21,6 +21,45 @@ pub(super) fn quantize(
     Some(unsafe { quantize_block(quantizer, coefficients, levels, restored) })
 }
 
+/// Quantizes many blocks, if the processor can; arguments and value are those of [`ForwardQuantizer::quantize_all`].
+#[inline]
+pub(super) fn quantize_all(
+    quantizer: &ForwardQuantizer,
+    coefficients: &[[i16; 16]],
+    levels: &mut [[i16; 16]],
+    restored: &mut [[i16; 16]],
+    ends: &mut [u8],
+) -> Option<u32> {
+    if !is_x86_feature_detected!("avx2") {
+        return None;
+    }
+    // SAFETY: the processor has AVX2.
+    Some(unsafe { quantize_blocks(quantizer, coefficients, levels, restored, ends) })
+}
+
+#[target_feature(enable = "avx2")]
+fn quantize_blocks(
+    quantizer: &ForwardQuantizer,
+    coefficients: &[[i16; 16]],
+    levels: &mut [[i16; 16]],
+    restored: &mut [[i16; 16]],
+    ends: &mut [u8],
+) -> u32 {
+    let mut gains = _mm256_setzero_si256();
+    for (((coefficients, levels), restored), end) in coefficients.iter().zip(levels).zip(restored).zip(ends) {
+        *end = quantize_block(quantizer, coefficients, levels, restored);
+        // SAFETY: both arrays are of 32 bytes.
+        let (coefficients, restored) =
+            unsafe { (_mm256_loadu_si256(coefficients.as_ptr().cast()), _mm256_loadu_si256(restored.as_ptr().cast())) };
+        let other = _mm256_sub_epi16(_mm256_add_epi16(coefficients, coefficients), restored);
+        gains = _mm256_add_epi32(gains, _mm256_madd_epi16(restored, other));
+    }
+    let four = _mm_add_epi32(_mm256_castsi256_si128(gains), _mm256_extracti128_si256::<1>(gains));
+    let two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+    _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32::<1>(two))).max(0) as u32
+}
+
+#[inline]
 #[target_feature(enable = "avx2")]
 fn quantize_block(
     quantizer: &ForwardQuantizer,
