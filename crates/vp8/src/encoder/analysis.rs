@@ -49,12 +49,14 @@ pub(super) struct ReferenceMotion {
     /// Transformed error at that vector, and without motion.
     pub(super) satd: u32,
     pub(super) zero_satd: u32,
+    /// Absolute error at the nearest displacement by whole samples.
+    sad: u32,
 }
 
 impl Default for ReferenceMotion {
     /// Not found at all.
     fn default() -> Self {
-        Self { vector: MotionVector::ZERO, satd: NOT_FOUND, zero_satd: NOT_FOUND }
+        Self { vector: MotionVector::ZERO, satd: NOT_FOUND, zero_satd: NOT_FOUND, sad: NOT_FOUND }
     }
 }
 
@@ -66,7 +68,7 @@ impl ReferenceMotion {
 }
 
 /// More than any transformed error.
-const NOT_FOUND: u32 = 1 << 24;
+pub(super) const NOT_FOUND: u32 = 1 << 24;
 
 /// What was found for one macroblock.
 #[derive(Debug, Clone, Copy, Default)]
@@ -86,7 +88,7 @@ const STILL_ENOUGH: u32 = 256;
 /// A mean absolute difference of two and a half per sample: more is not put down to noise.
 const STILL_AT_MOST: u32 = 640;
 /// Transformed error below which intra prediction need not be looked at.
-const WELL_PREDICTED: u32 = 800;
+pub(super) const WELL_PREDICTED: u32 = 800;
 /// Transformed error above which the quarters are searched on their own, in real time.
 const SPLIT_WORTHY: u32 = 2600;
 /// Golden is renewed where fewer than one macroblock in this many is clearly better found in it.
@@ -218,7 +220,11 @@ impl Analysis {
                 if motion.references[0].satd > split_above {
                     motion.quarters = Some(self.search_quarters(column, row, motion.references[0].vector));
                 }
-                motion.intra = if best > WELL_PREDICTED {
+                let well_predicted = match self.preset {
+                    Preset::Quality => WELL_PREDICTED,
+                    Preset::RealTime => WELL_PREDICTED.max(2 * still),
+                };
+                motion.intra = if best > well_predicted {
                     intra_estimate(&self.source.planes[0], 16 * column, 16 * row, &mut prediction)
                 } else {
                     NOT_FOUND
@@ -316,12 +322,20 @@ impl Analysis {
             satd::<16, 16>(source, stride, &prediction, 16)
         };
         let zero_satd = satd_at(MotionVector::ZERO);
-        let still = ReferenceMotion { vector: MotionVector::ZERO, satd: zero_satd, zero_satd };
+        let still = ReferenceMotion { vector: MotionVector::ZERO, satd: zero_satd, zero_satd, sad: zero_sad };
         if zero_sad < STILL_ENOUGH || zero_sad < still_enough && left.is_zero() && above.is_zero() {
             return still;
         }
         let starts = [Displacement::default(), whole(left), whole(above), whole(above_right), whole(other), expected];
         let steps = if index == 0 { 16 } else { 4 };
+        // A reference behind the last frame is for what that one hides: found at once, or not at all.
+        if index > 0 && self.preset == Preset::RealTime {
+            let promising = current.references[0].sad;
+            let nearest = starts.iter().map(|&start| search.sad_at(search.bounds.clamp(start))).min();
+            if nearest.is_some_and(|sad| sad >= promising) {
+                return still;
+            }
+        }
         let found = search.search(&starts, steps, STILL_ENOUGH);
         // The other references are for what the last frame hides: no fraction will make up for a wrong place.
         if index > 0 && found.sad > 2 * current.references[0].satd {
@@ -342,7 +356,7 @@ impl Analysis {
         if zero_satd <= satd + 4 * BIT_WEIGHT {
             still
         } else {
-            ReferenceMotion { vector: vector(best), satd, zero_satd }
+            ReferenceMotion { vector: vector(best), satd, zero_satd, sad: found.sad }
         }
     }
 

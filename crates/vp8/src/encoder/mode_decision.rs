@@ -1,10 +1,12 @@
 //! Which of the many ways to code an inter macroblock is taken.
 
 use super::Preset;
+use super::analysis::{NOT_FOUND, WELL_PREDICTED};
 use super::distortion::satd;
 use super::frame_encoder::FrameEncoder;
 use super::header_writer::difference;
 use super::inter_prediction::predict_luma;
+use super::intra_estimate::intra_estimate;
 use super::trial::Place;
 use super::vector_coding::is_codable;
 use crate::macroblock::{LumaMode, MacroblockInfo, MotionVector, NearVectors, SubblockMode};
@@ -82,8 +84,21 @@ impl FrameEncoder<'_> {
         if let Some(quarters) = &motion.quarters {
             self.try_splits(place, &near, quarters, cheapest.cost);
         }
-        let intra_worthy =
-            if quality { motion.intra < 2 * cheapest.satd } else { 4 * motion.intra < 5 * cheapest.satd };
+        let intra_worthy = if quality {
+            motion.intra < 2 * cheapest.satd
+        } else if self.best.residual.is_empty() {
+            // What is not worth coding as it is will hardly be worth more bits for its mode.
+            4 * motion.intra < 3 * cheapest.satd
+        } else {
+            // What comes near noise is estimated only now that it is to be coded.
+            let intra = if motion.intra == NOT_FOUND && cheapest.satd > WELL_PREDICTED {
+                let (x, y) = (16 * place.column, 16 * place.row);
+                intra_estimate(&analysis.source.planes[0], x, y, &mut self.trial.luma)
+            } else {
+                motion.intra
+            };
+            4 * intra < 5 * cheapest.satd
+        };
         if intra_worthy {
             self.decide_intra_below(place, if quality { u32::MAX } else { cheapest.cost });
         }
