@@ -79,6 +79,19 @@ fn a_fixed_rate_is_held_and_its_frames_arrive_at_once() {
 }
 
 #[test]
+fn rate_based_controllers_find_a_megabit_with_either_kind_of_feedback() {
+    for (controller, least) in [("nada", 0.75), ("scream", 0.8), ("bob-heuristic", 0.55)] {
+        for feedback in [FeedbackInterval::EveryFragment, FeedbackInterval::Every(Duration::from_millis(50))] {
+            let network = run(controller, feedback, "constant:1mbps", 0.0);
+            let delays = delays_ms(network.flows()[0].records());
+            let (rate, median) = (rate(&network), delays[delays.len() / 2]);
+            assert!((least..=1.0).contains(&rate), "{controller}: {rate} Mb/s");
+            assert!(median < 200.0, "{controller}: {median} ms");
+        }
+    }
+}
+
+#[test]
 fn losses_are_recovered_from_states_that_the_receiver_holds() {
     let network = run("salsify", FeedbackInterval::EveryFragment, "constant:2mbps", 0.05);
     let records = network.flows()[0].records();
