@@ -191,4 +191,12 @@ mod tests {
         let error = "reno".parse::<Algorithm>().unwrap_err().to_string();
         assert!(error.contains("`reno`") && error.contains("salsify-no-grace"), "{error}");
     }
+
+    #[test]
+    fn the_oracle_is_refused_where_the_path_is_not_known() {
+        let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
+        assert_eq!(Algorithm::Oracle.controller(&setting).err(), Some(AlgorithmError::UnknownPath));
+        let path = KnownPath { trace: Trace::constant(Bitrate::from_kbps(1_000)), start: Timestamp::ZERO };
+        assert!(Algorithm::Oracle.controller(&Setting { path: Some(path), ..setting }).is_ok());
+    }
 }
