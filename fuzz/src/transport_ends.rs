@@ -244,7 +244,8 @@ impl World {
                 }
             }
             _ => {
-                if known {
+                // Every owner holds the empty state, and none lets go of it.
+                if known && target != StateId::EMPTY {
                     self.decoder.insert(target);
                 }
                 self.receiver.frame_decoded(frame, target);
