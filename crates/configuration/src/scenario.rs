@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{ClipCurves, CodecModel, ModelledEncoder};
 use lockstep_control::{KnownPath, RateBounds, Setting};
 use lockstep_media::{SourceOptions, open_source};
-use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
+use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
 use lockstep_sim::scenario::{Scenario, ScenarioReport};
 use lockstep_sim::{Activity, AnyFlow, CallFlow, CallSetting};
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::{CodecArgument, ControlArguments, FRAGMENT_PAYLOAD, QueueArgument};
+use crate::{ControlArguments, FRAGMENT_PAYLOAD, QueueArgument};
 
 /// Size of the pictures that a modelled codec has.
 const MODELLED_SIZE: (usize, usize) = (640, 360);
@@ -112,10 +112,6 @@ fn modelled_call(
     path: Option<KnownPath>,
     seed: u64,
 ) -> Result<AnyFlow> {
-    ensure!(
-        control.codec == CodecArgument::Functional,
-        "only the functional codec has a model: give --clip generated:640x360 to code real pictures with another"
-    );
     let clip = model.clips.first().context("the codec model has no clip")?;
     let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
     let (encode_time, decode_time) = CODING_TIMES;
@@ -124,6 +120,7 @@ fn modelled_call(
         payload: ByteCount::new(FRAGMENT_PAYLOAD as u64),
         encode_time,
         decode_time,
+        codec: ModelledCodec::from(control.codec),
         feedback: FeedbackInterval::EveryFragment,
         start: activity.start(),
         stop: activity.end(),

@@ -76,6 +76,13 @@ fn pictures_can_be_coded_instead_of_modelled() {
 }
 
 #[test]
+fn the_codec_that_is_named_is_the_one_that_is_modelled() {
+    let report = |codec: &str| run("variable-capacity-single", &format!("--codec {codec} --controller salsify"));
+    let overshoot = |codec: &str| report(codec).flows[0].video.as_ref().and_then(|video| video.overshoot_ratio);
+    assert!(overshoot("conventional") > overshoot("functional"));
+}
+
+#[test]
 fn equal_controllers_are_found_fair_and_a_pause_leaves_its_share_to_others() {
     let report = run("pause-resume", "--controller salsify");
     assert!(report.fairness.unwrap() > 0.95, "{:?}", report.fairness);
