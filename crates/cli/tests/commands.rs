@@ -106,6 +106,22 @@ fn a_simulation_reports_what_it_promises() {
 }
 
 #[test]
+fn a_conventional_codec_can_be_asked_for_and_then_what_is_lost_is_sent_again() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let retransmitted = |codec: &str| {
+        let json = folder.path().join("call.json");
+        let words = ["simulate", "--clip", "generated:160x96@30", "--trace", "constant:500kbps", "--seconds", "2"];
+        let more = ["--loss", "10%", "--controller", "fixed:200kbps", "--codec", codec, "--json", text(&json)];
+        succeed(&[&words[..], &more[..]].concat());
+        let report: Value = serde_json::from_slice(&fs::read(json).expect("written")).expect("JSON");
+        assert_eq!(report["config"]["codec"], codec);
+        report["counters"]["sender"]["retransmitted"].as_u64().expect("a count")
+    };
+    assert_eq!(retransmitted("functional"), 0);
+    assert!(retransmitted("conventional") > 0);
+}
+
+#[test]
 fn what_is_encoded_decodes_to_the_same_pictures_in_every_form() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name);
