@@ -21,6 +21,9 @@ const QUANTIZERS: (u8, u8) = (2, 106);
 /// Key frames that a loss asks for are at least so far apart (WebRTC's `EncoderRtcpFeedback`,
 /// `kMinKeyframeSendIntervalMs`).
 const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(300);
+/// While more waits in the pacer than leaves in this time, pictures are dropped (WebRTC's pacer,
+/// `kMaxExpectedQueueLength`).
+const LONGEST_PACER_DELAY: Duration = Duration::from_secs(2);
 /// A key frame comes at the latest after so many frames (WebRTC: `kf_max_dist`, from `keyFrameInterval`).
 const MOST_INTER_FRAMES: u32 = 3_000;
 
@@ -59,7 +62,10 @@ impl FrameEncoder for ConventionalEncoder {
     }
 
     fn begin(&mut self, request: &FrameRequest<'_>) -> Option<FrameStart> {
-        let FrameRequest { now, picture, source: offered, target, .. } = *request;
+        let FrameRequest { now, picture, source: offered, target, pacer_delay, .. } = *request;
+        if pacer_delay > LONGEST_PACER_DELAY {
+            return None;
+        }
         // A state other than the last is as good as none to a codec that cannot go back.
         let last = self.last.as_ref().filter(|(name, _)| *name == offered && self.inter_frames < MOST_INTER_FRAMES);
         let (source, state) = last.map_or((StateId::EMPTY, State::default()), Clone::clone);
@@ -110,5 +116,62 @@ impl FrameEncoder for ConventionalEncoder {
 
     fn held_states(&self) -> usize {
         1 + usize::from(self.last.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_units::Bitrate;
+    use lockstep_vp8::Picture;
+
+    use super::*;
+    use crate::encoder::SerialMenu;
+
+    const INTERVAL: Duration = Duration::from_millis(40);
+
+    fn picture() -> Picture {
+        let samples = (0..64 * 48 * 3 / 2u32).map(|index| (index * 7 % 64) as u8).collect();
+        Picture::from_i420(64, 48, samples).expect("as many samples as that takes")
+    }
+
+    fn request(frame: u64, picture: &Picture, source: StateId) -> FrameRequest<'_> {
+        FrameRequest {
+            now: Timestamp::ZERO + INTERVAL * frame as u32,
+            picture,
+            source,
+            budget: ByteCount::ZERO,
+            target: Bitrate::from_kbps(300),
+            pacer_delay: Duration::ZERO,
+        }
+    }
+
+    /// Codes and sends a frame; gives the state that it leads to and whether it is a key frame.
+    fn send(encoder: &mut ConventionalEncoder, request: &FrameRequest<'_>) -> Option<(StateId, bool)> {
+        let menu = encoder.begin(request)?.job.run(&SerialMenu);
+        let choice = encoder.choose(&menu, request.budget, 0);
+        encoder.commit(menu, choice).map(|(state, frame)| (state, frame.key_frame))
+    }
+
+    #[test]
+    fn it_goes_on_from_its_last_frame_only_and_asks_for_key_frames_seldom() {
+        let picture = picture();
+        let mut encoder = ConventionalEncoder::new(Parameters::default(), INTERVAL);
+        let (first, key) = send(&mut encoder, &request(0, &picture, StateId::EMPTY)).expect("a first frame");
+        assert!(key);
+        let (_, key) = send(&mut encoder, &request(1, &picture, first)).expect("a second");
+        assert!(!key);
+        let elsewhere = StateId(!first.0);
+        assert_eq!(send(&mut encoder, &request(2, &picture, elsewhere)), None, "80 ms after a key frame");
+        let third = send(&mut encoder, &request(8, &picture, elsewhere));
+        assert!(third.is_some_and(|(_, key)| key), "320 ms after a key frame: {third:?}");
+    }
+
+    #[test]
+    fn a_pacer_that_cannot_get_rid_of_frames_gets_no_more() {
+        let picture = picture();
+        let mut encoder = ConventionalEncoder::new(Parameters::default(), INTERVAL);
+        let stuck = |pacer_delay| FrameRequest { pacer_delay, ..request(0, &picture, StateId::EMPTY) };
+        assert!(encoder.begin(&stuck(Duration::from_millis(2_001))).is_none());
+        assert!(encoder.begin(&stuck(Duration::from_millis(1_999))).is_some());
     }
 }

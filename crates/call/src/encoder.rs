@@ -1,5 +1,7 @@
 //! The seam between a call and whatever codes its pictures.
 
+use std::time::Duration;
+
 use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{Analysis, Encoded, Picture, State};
@@ -108,6 +110,8 @@ pub struct FrameRequest<'a> {
     pub budget: ByteCount,
     /// Bit rate that frames may have in the long run: the controller's target less what headers and retransmissions take.
     pub target: Bitrate,
+    /// How long what waits in the pacer takes to leave at the present pace.
+    pub pacer_delay: Duration,
 }
 
 /// A frame that an encoder has agreed to code.

@@ -131,8 +131,16 @@ impl SendingEnd {
         } else {
             self.transport.next_source()
         };
-        let (budget, target) = (self.expected_budget(now), self.overhead.less(self.allowance(now).target));
-        let request = FrameRequest { now, picture: &picture, source, budget, target };
+        let Allowance { target, pacing_interval, .. } = self.allowance(now);
+        let waiting = u32::try_from(self.transport.queued_fragments()).unwrap_or(u32::MAX);
+        let request = FrameRequest {
+            now,
+            picture: &picture,
+            source,
+            budget: self.expected_budget(now),
+            target: self.overhead.less(target),
+            pacer_delay: pacing_interval.saturating_mul(waiting),
+        };
         let Some(FrameStart { source, job }) = self.encoder.begin(&request) else {
             self.record(capture).outcome = Outcome::SkippedByEncoder;
             return None;
