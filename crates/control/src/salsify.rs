@@ -1,5 +1,8 @@
 //! Salsify's controller: the window of fragments that drains in the delay that the sender tolerates (NSDI 2018,
 //! section 3.3): `(d / tau - N)` fragments.
+//!
+//! A fragment counts as in flight until the sender hears of it, so that window alone cannot fill a path whose round trip
+//! is longer than d: over 300 ms it would use a third. There the window is what the path itself holds and half of d.
 
 use std::time::Duration;
 
@@ -26,13 +29,15 @@ const SHORTEST_INTER_ARRIVAL: Duration = Duration::from_micros(50);
 pub struct SalsifyWindow {
     payload: ByteCount,
     inter_arrival: Duration,
+    /// The smallest of the whole call: a later one may contain a queue that never drained.
+    smallest_round_trip: Option<Duration>,
 }
 
 impl SalsifyWindow {
     /// A window of fragments that carry up to `payload` bytes each.
     #[must_use]
     pub fn new(payload: ByteCount) -> Self {
-        Self { payload, inter_arrival: INITIAL_INTER_ARRIVAL }
+        Self { payload, inter_arrival: INITIAL_INTER_ARRIVAL, smallest_round_trip: None }
     }
 }
 
@@ -41,10 +46,14 @@ impl Controller for SalsifyWindow {
         if let Some(inter_arrival) = feedback.estimate.inter_arrival {
             self.inter_arrival = inter_arrival.max(SHORTEST_INTER_ARRIVAL);
         }
+        if let Some(sample) = feedback.round_trip_time {
+            self.smallest_round_trip = Some(self.smallest_round_trip.map_or(sample, |smallest| smallest.min(sample)));
+        }
     }
 
     fn allowance(&self, _now: Timestamp, in_flight: InFlight) -> Allowance {
-        let window = TOLERATED_DELAY.as_secs_f64() / self.inter_arrival.as_secs_f64();
+        let path = self.smallest_round_trip.map_or(Duration::ZERO, |round_trip| round_trip + TOLERATED_DELAY / 2);
+        let window = TOLERATED_DELAY.max(path).as_secs_f64() / self.inter_arrival.as_secs_f64();
         // The last fragment of a frame may be a short one, so the budget need not be a number of whole ones.
         let fragments = (window - in_flight.fragments as f64).max(0.0);
         Allowance {
