@@ -1,7 +1,8 @@
-"""Lockstep: real-time video in which codec and transport are one control loop. Reports and analysis of calls."""
+"""Lockstep: real-time video in which codec and transport are one control loop. Calls in virtual time, reports."""
 
-from lockstep._lockstep import version
+from lockstep._lockstep import EstimatorError, Table, version
+from lockstep.simulation import Simulated, simulate
 
-__all__ = ["__version__", "version"]
+__all__ = ["EstimatorError", "Simulated", "Table", "__version__", "simulate", "version"]
 
 __version__ = version()

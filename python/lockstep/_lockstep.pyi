@@ -1,4 +1,8 @@
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import polars
 from numpy.typing import NDArray
 
 def version() -> str:
@@ -39,3 +43,52 @@ class VectorEnvironment:
         """Begins new episodes, all or those of ``mask``; gives the features, a row an environment, and who is done."""
     def step(self, rates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Sets the rates, bit/s, and lets a step pass; gives the features, one row an environment, and who is done."""
+
+class EstimatorError(RuntimeError):
+    """An AlphaRTC estimator failed; the message says how."""
+
+class Table:
+    """A table: columns of equal length.
+
+    Whatever reads Arrow's PyCapsule interface reads it as it is, ``polars.DataFrame(table)`` for one; ``table[name]``
+    is a column as a NumPy array.
+    """
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+    def __len__(self) -> int: ...
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """A column: numbers as float64 with NaN where there is none, flags as bool, words as strings."""
+    def to_polars(self) -> polars.DataFrame:
+        """The table as a polars data frame."""
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The table by Arrow's PyCapsule interface."""
+
+def simulate(
+    words: list[str],
+    *,
+    modelled: bool,
+    estimator: object | None = None,
+    exchange: Callable[..., float] | None = None,
+) -> tuple[str, Table, Table]:
+    """Runs the call that the words of ``lockstep simulate`` describe; gives its report as JSON, frames and series."""
+
+def simulate_options() -> list[str]:
+    """The names of the options of ``lockstep simulate`` that say what is run."""
+
+class SteppedCall:
+    """A call that an agent at the receiver estimates for, step by step."""
+
+    def __init__(
+        self,
+        trace: str,
+        *,
+        interval_ms: int,
+        length_ms: int | None,
+        seed: int,
+        delay_ms: float,
+        queue_packets: int,
+    ) -> None: ...
+    def step(self, bandwidth_bps: float) -> tuple[list[tuple[int, int, int, int, int, int]], bool]:
+        """Sets the estimate and lets an interval pass; gives the packets that arrived in it, and whether it is over."""

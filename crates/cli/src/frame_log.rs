@@ -11,62 +11,8 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
-use lockstep_call::{FrameRecord, Outcome, video_delays};
+use lockstep_call::{FRAME_COLUMNS as COLUMNS, FrameColumn as Column, FrameRecord, video_delays};
 use lockstep_units::Timestamp;
-
-/// A column of the log.
-enum Column {
-    Integer(fn(&FrameRecord) -> Option<i64>),
-    Number(fn(&FrameRecord, Timestamp) -> Option<f64>),
-    Flag(fn(&FrameRecord) -> bool),
-    Text(fn(&FrameRecord) -> String),
-    /// Computed over the whole log.
-    VideoDelay,
-}
-
-fn since(start: Timestamp, moment: Option<Timestamp>) -> Option<f64> {
-    moment.map(|moment| moment.saturating_since(start).as_secs_f64())
-}
-
-fn outcome(record: &FrameRecord) -> String {
-    match record.outcome {
-        Outcome::Sent => "sent",
-        Outcome::SkippedOverBudget => "skipped_over_budget",
-        Outcome::SkippedStaleSource => "skipped_stale_source",
-        Outcome::SkippedByEncoder => "skipped_by_encoder",
-        Outcome::SkippedBusy => "skipped_busy",
-        Outcome::Unfinished => "unfinished",
-    }
-    .to_owned()
-}
-
-fn candidates(record: &FrameRecord) -> String {
-    record.candidates.iter().map(|size| size.get().to_string()).collect::<Vec<_>>().join(";")
-}
-
-/// The columns, in order.
-const COLUMNS: &[(&str, Column)] = &[
-    ("capture", Column::Integer(|record| i64::try_from(record.capture).ok())),
-    ("captured_at", Column::Number(|record, start| since(start, Some(record.captured_at)))),
-    ("outcome", Column::Text(outcome)),
-    ("frame", Column::Integer(|record| record.frame.map(i64::from))),
-    ("key_frame", Column::Flag(|record| record.key_frame)),
-    ("recovery", Column::Flag(|record| record.recovery)),
-    ("quantizer", Column::Integer(|record| record.quantizer.map(i64::from))),
-    ("budget", Column::Integer(|record| record.budget.and_then(|bytes| i64::try_from(bytes.get()).ok()))),
-    ("size", Column::Integer(|record| record.size.and_then(|bytes| i64::try_from(bytes.get()).ok()))),
-    ("candidates", Column::Text(candidates)),
-    ("fragments", Column::Integer(|record| record.fragments.map(i64::from))),
-    ("encode_started_at", Column::Number(|record, start| since(start, record.encode_started_at))),
-    ("sent_at", Column::Number(|record, start| since(start, record.sent_at))),
-    ("completed_at", Column::Number(|record, start| since(start, record.completed_at))),
-    ("displayed_at", Column::Number(|record, start| since(start, record.displayed_at))),
-    ("video_delay", Column::VideoDelay),
-    ("ssim", Column::Number(|record, _| record.ssim)),
-    ("psnr_db", Column::Number(|record, _| record.psnr_db)),
-    ("target_bps", Column::Integer(|record| record.target.and_then(|rate| i64::try_from(rate.as_bps()).ok()))),
-    ("estimate_bps", Column::Integer(|record| record.estimate.and_then(|rate| i64::try_from(rate.as_bps()).ok()))),
-];
 
 /// Writes `records`, whose call began at `start`, to `path`: Parquet if it ends in `.parquet`, CSV if in `.csv`.
 pub fn write(path: &Path, records: &[FrameRecord], start: Timestamp) -> Result<()> {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
-use clap::Args;
+use anyhow::{Result, bail};
+use clap::{Args, CommandFactory, Parser};
 use serde::{Deserialize, Serialize};
 
 use lockstep_alphartc::EstimatorHost;
@@ -40,6 +40,37 @@ pub struct SimulateArguments {
     /// Virtual time that decoding one frame takes.
     #[arg(long, default_value_t = 3.0, value_parser = milliseconds)]
     pub decode_ms: f64,
+}
+
+/// The words of a command line, without the command.
+#[derive(Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct Words {
+    #[command(flatten)]
+    arguments: SimulateArguments,
+}
+
+impl SimulateArguments {
+    /// What the words of `lockstep simulate` say, such as `--loss=5%`; of what they leave out, the defaults.
+    ///
+    /// # Errors
+    /// What is wrong with them, in one line.
+    pub fn from_words(words: impl IntoIterator<Item = String>) -> Result<Self> {
+        match Words::try_parse_from(words) {
+            Ok(words) => Ok(words.arguments),
+            Err(error) => {
+                let text = error.to_string();
+                let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+                bail!("{}", line.strip_prefix("error: ").unwrap_or(line))
+            }
+        }
+    }
+
+    /// The names of all options that [`SimulateArguments::from_words`] knows, without the dashes.
+    #[must_use]
+    pub fn option_names() -> Vec<String> {
+        Words::command().get_arguments().filter_map(|argument| argument.get_long().map(str::to_owned)).collect()
+    }
 }
 
 /// How a simulation goes.

@@ -1,7 +1,10 @@
 //! `lockstep._lockstep`: the part of the Python package that is written in Rust.
 #![deny(unsafe_code)]
 
+mod alphartc;
 mod environment;
+mod simulation;
+mod table;
 
 use pyo3::prelude::*;
 
@@ -11,7 +14,13 @@ mod _lockstep {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use crate::alphartc::SteppedCall;
+    #[pymodule_export]
     use crate::environment::VectorEnvironment;
+    #[pymodule_export]
+    use crate::simulation::{EstimatorError, simulate, simulate_options};
+    #[pymodule_export]
+    use crate::table::Table;
 
     /// Version of Lockstep that the extension was built from.
     #[pyfunction]

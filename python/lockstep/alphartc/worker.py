@@ -18,6 +18,7 @@ Estimators may want an older Python than the rest of this package does; this fil
 from __future__ import annotations
 
 import datetime as datetime_module
+import importlib
 import importlib.util
 import json
 import math
@@ -27,15 +28,12 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any, TextIO
 
 # What waits with these does so in real time, although estimators do not: they keep the clock that they find now.
-import queue  # noqa: F401, I001
-import selectors  # noqa: F401
-import socket  # noqa: F401
-import subprocess  # noqa: F401
-import threading  # noqa: F401
+for _module in ("queue", "selectors", "socket", "subprocess", "threading"):
+    importlib.import_module(_module)
 
 EPOCH_SECONDS = 1_609_459_200
 """What the wall clock shows when a call begins: 2021-01-01 UTC, as good as any other date in the past."""
@@ -56,6 +54,7 @@ class Clock:
     """The call's time."""
 
     def __init__(self) -> None:
+        """A clock at the call's start."""
         self.nanoseconds = 0
 
 
@@ -78,17 +77,17 @@ class VirtualDatetime(REAL_DATETIME, metaclass=_AnyDatetime):
     """`datetime.datetime` in virtual time."""
 
     @classmethod
-    def now(cls, tz: datetime_module.tzinfo | None = None) -> "VirtualDatetime":
+    def now(cls, tz: datetime_module.tzinfo | None = None) -> VirtualDatetime:
         """The time of the call."""
         return cls.fromtimestamp(EPOCH_SECONDS + CLOCK.nanoseconds / 1e9, tz)
 
     @classmethod
-    def utcnow(cls) -> "VirtualDatetime":
+    def utcnow(cls) -> VirtualDatetime:
         """The time of the call, without a time zone."""
-        return cls.now(datetime_module.timezone.utc).replace(tzinfo=None)
+        return cls.now(datetime_module.timezone.utc).replace(tzinfo=None)  # noqa: UP017
 
     @classmethod
-    def today(cls) -> "VirtualDatetime":
+    def today(cls) -> VirtualDatetime:
         """The time of the call."""
         return cls.now()
 
@@ -97,7 +96,7 @@ class VirtualDate(REAL_DATE, metaclass=_AnyDate):
     """`datetime.date` in virtual time."""
 
     @classmethod
-    def today(cls) -> "VirtualDate":
+    def today(cls) -> VirtualDate:
         """The day of the call."""
         return cls.fromtimestamp(EPOCH_SECONDS + CLOCK.nanoseconds / 1e9)
 
@@ -202,6 +201,7 @@ def bits_per_second(value: Any) -> float:
 
     Raises:
         UnusableError: If it is no number, not finite, or negative.
+
     """
     number = value[0] if isinstance(value, (tuple, list)) and value else value
     if not isinstance(number, (int, float)) and hasattr(number, "item"):
@@ -237,6 +237,7 @@ class Worker:
     """Exchanges lines with whoever started this process."""
 
     def __init__(self, path: Path, seed: int, requests: TextIO, answers: TextIO) -> None:
+        """A worker that has not loaded its estimator yet."""
         self.path = path
         self.seed = seed
         self.requests = requests
@@ -274,7 +275,7 @@ class Worker:
             self.work()
         except UnusableError as error:
             self.answer(error=str(error))
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             self.answer(error=in_one_line(error, self.path.parent, self.doing))
 
 

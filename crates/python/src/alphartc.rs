@@ -1,0 +1,140 @@
+//! AlphaRTC's gym over a modelled call.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use lockstep_alphartc::PacketReport;
+use lockstep_call::{ClipCurves, CodecModel, ModelledEncoder};
+use lockstep_control::{Algorithm, Estimator, Setting};
+use lockstep_link::{Link, LinkConfig, QueueConfig, Trace, parse_alphartc};
+use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
+use lockstep_sim::{Network, SharedLink};
+use lockstep_transport::{Arrival, Estimate};
+use lockstep_units::{Bitrate, Timestamp};
+
+use crate::simulation::{Fields, fields};
+
+/// The reverse path's capacity where the trace has none: ample for acknowledgements.
+const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
+
+/// The pictures of the modelled call.
+const SIZE: (usize, usize) = (1280, 720);
+
+/// What the agent has seen and said, shared with the estimator of the call.
+#[derive(Debug, Default)]
+struct Exchange {
+    packets: Vec<PacketReport>,
+    rate: Option<Bitrate>,
+}
+
+/// The estimator that the agent is.
+struct Agent(Arc<Mutex<Exchange>>);
+
+fn locked(exchange: &Mutex<Exchange>) -> std::sync::MutexGuard<'_, Exchange> {
+    exchange.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Estimator for Agent {
+    fn on_arrival(&mut self, arrival: &Arrival) {
+        locked(&self.0).packets.push(arrival.into());
+    }
+
+    fn estimate(&mut self, _now: Timestamp) -> Estimate {
+        Estimate { inter_arrival: None, capacity: locked(&self.0).rate }
+    }
+}
+
+/// A call that an agent at the receiver estimates for, step by step.
+#[pyclass(module = "lockstep._lockstep")]
+pub struct SteppedCall {
+    /// A lock that nobody waits for: it says to Python that a call may change its thread.
+    network: Mutex<Network<ModelledCall>>,
+    exchange: Arc<Mutex<Exchange>>,
+    interval: Duration,
+    end: Timestamp,
+}
+
+fn invalid(error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// Both directions of the trace `text`: a file or the words of a generated one.
+fn traces(text: &str) -> PyResult<(Trace, Trace)> {
+    let path = Path::new(text);
+    let reverse = Trace::constant(REVERSE_CAPACITY);
+    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
+        let file = fs::read_to_string(path).map_err(|error| PyOSError::new_err(format!("trace {text}: {error}")))?;
+        let both = parse_alphartc(&file).map_err(|error| invalid(format!("trace {text}: {error}")))?;
+        return Ok((both.uplink, both.downlink.unwrap_or(reverse)));
+    }
+    Ok((lockstep_configuration::open_trace(text).map_err(|error| invalid(format!("{error:#}")))?, reverse))
+}
+
+#[pymethods]
+impl SteppedCall {
+    /// A call over `trace`, stepped by `interval_ms` milliseconds until `length_ms`, or once through the trace.
+    #[new]
+    #[pyo3(signature = (trace, *, interval_ms, length_ms, seed, delay_ms, queue_packets))]
+    fn new(
+        trace: &str,
+        interval_ms: u32,
+        length_ms: Option<u32>,
+        seed: u64,
+        delay_ms: f64,
+        queue_packets: u32,
+    ) -> PyResult<Self> {
+        if interval_ms == 0 || queue_packets == 0 {
+            return Err(invalid("the report interval and the queue must not be zero"));
+        }
+        if !(0.0..=60_000.0).contains(&delay_ms) {
+            return Err(invalid(format!("a delay of {delay_ms} ms is not between 0 and 60000 ms")));
+        }
+        let (forward, reverse) = traces(trace)?;
+        let length = length_ms.map_or(forward.period(), |length| Duration::from_millis(length.into()));
+        let setting = ModelledSetting {
+            feedback: FeedbackInterval::Every(Duration::from_millis(interval_ms.min(50).into())),
+            ..ModelledSetting::new()
+        };
+        let link = |trace, seed| -> PyResult<SharedLink<_>> {
+            let config = LinkConfig {
+                delay: Duration::from_secs_f64(delay_ms / 1e3),
+                queue: QueueConfig::drop_tail(queue_packets as usize),
+                ..LinkConfig::new(trace)
+            };
+            Link::new(config, seed).map_err(invalid)
+        };
+        let model = CodecModel::built_in().map_err(invalid)?;
+        let clip = model.clips.first().ok_or_else(|| invalid("the codec model has no clip"))?;
+        let curves = Arc::new(ClipCurves::new(clip, SIZE.0, SIZE.1));
+        let control = Setting::new(setting.payload, setting.frame_interval);
+        let controller = Algorithm::ReceiverEstimate.controller(&control).map_err(invalid)?;
+        let exchange = Arc::new(Mutex::new(Exchange::default()));
+        let encoder = ModelledEncoder::new(curves, setting.frame_interval, seed);
+        let call = ModelledCall::new(&setting, controller, Box::new(Agent(Arc::clone(&exchange))), encoder);
+        let network = Network::new(vec![call], link(forward, seed)?, link(reverse, seed.wrapping_add(1))?);
+        let interval = Duration::from_millis(interval_ms.into());
+        Ok(Self { network: Mutex::new(network), exchange, interval, end: Timestamp::ZERO + length })
+    }
+
+    /// Sets the estimate and lets an interval pass; gives the packets that arrived in it, and whether the call is over.
+    fn step(&mut self, py: Python<'_>, bandwidth_bps: f64) -> PyResult<(Vec<Fields>, bool)> {
+        if !bandwidth_bps.is_finite() || bandwidth_bps < 0.0 {
+            return Err(invalid(format!("{bandwidth_bps} is no number of bits per second")));
+        }
+        let Self { network, exchange, interval, end } = self;
+        let network = network.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if network.now() >= *end {
+            return Err(PyRuntimeError::new_err("the call is over; reset the gym"));
+        }
+        locked(exchange).rate = Some(Bitrate::from_bps(bandwidth_bps as u64));
+        let until = (*end).min(network.now() + *interval);
+        py.detach(|| network.run_until(until));
+        let packets = std::mem::take(&mut locked(exchange).packets);
+        Ok((packets.iter().map(fields).collect(), network.now() >= *end))
+    }
+}

@@ -1,0 +1,107 @@
+//! `lockstep.simulate`.
+
+use std::time::{Duration, Instant};
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use lockstep_alphartc::{EstimatorHost, HostError, PacketReport, ProcessError};
+use lockstep_call::CodecModel;
+use lockstep_configuration::{SimulateArguments, Simulated, SimulationStatus, simulate_modelled_with, simulate_with};
+use lockstep_units::{Bitrate, Timestamp};
+
+use crate::table::Table;
+
+create_exception!(lockstep, EstimatorError, PyRuntimeError, "An AlphaRTC estimator failed; the message says how.");
+
+/// How often Python may act on a signal, such as that of control-C.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// An AlphaRTC estimator that is an object of this process.
+struct ObjectHost {
+    estimator: Py<PyAny>,
+    /// `lockstep.alphartc.exchange`.
+    exchange: Py<PyAny>,
+}
+
+impl EstimatorHost for ObjectHost {
+    fn exchange(&mut self, now: Timestamp, packets: &[PacketReport]) -> Result<Bitrate, HostError> {
+        let rate = Python::attach(|py| {
+            let packets: Vec<_> = packets.iter().map(fields).collect();
+            let rate = self.exchange.call1(py, (&self.estimator, packets, now.as_nanos()))?;
+            rate.extract::<f64>(py)
+        })?;
+        Ok(Bitrate::from_bps(rate as u64))
+    }
+}
+
+/// A packet as `lockstep.alphartc.worker.report` takes it.
+pub type Fields = (u64, u64, u64, u16, u64, u64);
+
+/// `packet` so.
+pub fn fields(packet: &PacketReport) -> Fields {
+    (
+        packet.arrived_at.as_nanos(),
+        packet.send_time_ms,
+        packet.arrival_time_ms,
+        packet.sequence_number,
+        packet.header_length,
+        packet.payload_size,
+    )
+}
+
+/// What Python raised, if that is what ended a simulation; else the message as the exception that fits.
+fn raised(error: anyhow::Error) -> PyErr {
+    let message = format!("{error:#}");
+    match error.downcast::<lockstep_sim::SimulationError>() {
+        Ok(lockstep_sim::SimulationError::Stopped(reason)) => match reason.downcast::<PyErr>() {
+            Ok(error) => *error,
+            Err(reason) if reason.is::<ProcessError>() => EstimatorError::new_err(message),
+            Err(_) => PyRuntimeError::new_err(message),
+        },
+        Ok(_) => PyRuntimeError::new_err(message),
+        Err(error) if error.is::<ProcessError>() => EstimatorError::new_err(message),
+        Err(_) => PyValueError::new_err(message),
+    }
+}
+
+/// Runs the call that the words of `lockstep simulate` describe; gives its report as JSON, its frames and its series.
+#[pyfunction]
+#[pyo3(signature = (words, *, modelled, estimator = None, exchange = None))]
+pub fn simulate(
+    py: Python<'_>,
+    words: Vec<String>,
+    modelled: bool,
+    estimator: Option<Py<PyAny>>,
+    exchange: Option<Py<PyAny>>,
+) -> PyResult<(String, Table, Table)> {
+    let arguments = SimulateArguments::from_words(words).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let host = estimator.zip(exchange).map(|(estimator, exchange)| ObjectHost { estimator, exchange });
+    let host = host.map(|host| Box::new(host) as Box<dyn EstimatorHost>);
+    let Simulated { records, report } = py
+        .detach(|| {
+            let mut looked_at = Instant::now();
+            let progress = |_: &SimulationStatus| {
+                if looked_at.elapsed() >= SIGNAL_INTERVAL {
+                    Python::attach(|py| py.check_signals())?;
+                    looked_at = Instant::now();
+                }
+                Ok(())
+            };
+            if modelled {
+                simulate_modelled_with(&arguments, &CodecModel::built_in()?, host, progress)
+            } else {
+                simulate_with(&arguments, host, progress)
+            }
+        })
+        .map_err(raised)?;
+    let json = serde_json::to_string(&report).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    Ok((json, Table::of_frames(&records)?, Table::of_series(&report.series)?))
+}
+
+/// The names of the options of `lockstep simulate` that say what is run.
+#[pyfunction]
+pub fn simulate_options() -> Vec<String> {
+    SimulateArguments::option_names()
+}

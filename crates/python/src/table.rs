@@ -1,0 +1,123 @@
+//! Tables that Python's libraries read without copies.
+
+use std::sync::Arc;
+
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray, UInt64Array,
+};
+use arrow_schema::ArrowError;
+use numpy::PyArray1;
+use pyo3::exceptions::{PyKeyError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyList};
+
+use lockstep_call::{FRAME_COLUMNS, FrameColumn, FrameRecord, Series, video_delays};
+use lockstep_units::Timestamp;
+
+/// A table: columns of equal length. Whatever reads Arrow's PyCapsule interface reads it as it is, `polars.DataFrame(table)`
+/// for one; `table[name]` is a column as a NumPy array.
+#[pyclass(module = "lockstep._lockstep", frozen)]
+pub struct Table(RecordBatch);
+
+fn failed(error: &ArrowError) -> PyErr {
+    PyRuntimeError::new_err(error.to_string())
+}
+
+impl Table {
+    fn new<'a>(columns: impl IntoIterator<Item = (&'a str, ArrayRef, bool)>) -> PyResult<Self> {
+        RecordBatch::try_from_iter_with_nullable(columns).map(Self).map_err(|error| failed(&error))
+    }
+
+    /// The per-frame log of a call that began at zero, with the columns of the files of `lockstep simulate`.
+    pub fn of_frames(records: &[FrameRecord]) -> PyResult<Self> {
+        let start = Timestamp::ZERO;
+        let end = records.iter().flat_map(|record| [Some(record.captured_at), record.displayed_at]).flatten().max();
+        Self::new(FRAME_COLUMNS.iter().map(|&(name, column)| {
+            let (array, nullable): (ArrayRef, bool) = match column {
+                FrameColumn::Integer(value) => (Arc::new(records.iter().map(value).collect::<Int64Array>()), true),
+                FrameColumn::Number(value) => {
+                    (Arc::new(records.iter().map(|record| value(record, start)).collect::<Float64Array>()), true)
+                }
+                FrameColumn::Flag(value) => {
+                    (Arc::new(BooleanArray::from_iter(records.iter().map(|record| Some(value(record))))), false)
+                }
+                FrameColumn::Text(value) => (Arc::new(StringArray::from_iter_values(records.iter().map(value))), false),
+                FrameColumn::VideoDelay => {
+                    (Arc::new(Float64Array::from(video_delays(records, end.unwrap_or(start)))), false)
+                }
+            };
+            (name, array, nullable)
+        }))
+    }
+
+    /// Rates and delays over time.
+    pub fn of_series(series: &Series) -> PyResult<Self> {
+        let rates = |values: &[u64]| Arc::new(UInt64Array::from(values.to_vec())) as ArrayRef;
+        let times = (0..series.capacity_bps.len()).map(|index| index as f64 * series.interval_ms as f64 / 1e3);
+        Self::new([
+            ("time", Arc::new(Float64Array::from_iter_values(times)) as ArrayRef, false),
+            ("capacity_bps", rates(&series.capacity_bps), false),
+            ("sent_bps", rates(&series.sent_bps), false),
+            ("received_bps", rates(&series.received_bps), false),
+            ("queueing_delay_ms", Arc::new(Float64Array::from(series.queueing_delay_ms.clone())), true),
+        ])
+    }
+}
+
+#[pymethods]
+impl Table {
+    /// Names of the columns.
+    #[getter]
+    fn columns(&self) -> Vec<String> {
+        self.0.schema().fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.num_rows()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Table of {} rows: {}", self.0.num_rows(), self.columns().join(", "))
+    }
+
+    /// A column: numbers as float64 with NaN where there is none, flags as bool, words as a list.
+    fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let column = self.0.column_by_name(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?.as_any();
+        let numbers = |values: Vec<f64>| Ok(PyArray1::from_vec(py, values).into_any());
+        if let Some(array) = column.downcast_ref::<Float64Array>() {
+            numbers(array.iter().map(|value| value.unwrap_or(f64::NAN)).collect())
+        } else if let Some(array) = column.downcast_ref::<Int64Array>() {
+            numbers(array.iter().map(|value| value.map_or(f64::NAN, |value| value as f64)).collect())
+        } else if let Some(array) = column.downcast_ref::<UInt64Array>() {
+            numbers(array.iter().map(|value| value.map_or(f64::NAN, |value| value as f64)).collect())
+        } else if let Some(array) = column.downcast_ref::<BooleanArray>() {
+            let values: Vec<bool> = array.iter().map(Option::unwrap_or_default).collect();
+            Ok(PyArray1::from_vec(py, values).into_any())
+        } else if let Some(array) = column.downcast_ref::<StringArray>() {
+            let words = PyList::new(py, array.iter().map(Option::unwrap_or_default))?;
+            py.import("numpy")?.call_method1("array", (words,))
+        } else {
+            Err(PyRuntimeError::new_err(format!("column {name} is of a kind that NumPy does not have")))
+        }
+    }
+
+    /// The table as a polars data frame.
+    fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("polars")?.call_method1("DataFrame", (slf,))
+    }
+
+    /// The table by Arrow's PyCapsule interface.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // The interface lets a producer give another schema than was asked for.
+        let _ = requested_schema;
+        let schema = self.0.schema();
+        let stream = FFI_ArrowArrayStream::new(Box::new(RecordBatchIterator::new([Ok(self.0.clone())], schema)));
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    }
+}

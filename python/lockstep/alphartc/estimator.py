@@ -1,0 +1,59 @@
+"""AlphaRTC's estimators: what they are told, what they answer, and how one that is an object is asked."""
+
+from typing import Any, Protocol, TypedDict
+
+from lockstep.alphartc.worker import Clock, bits_per_second, report
+
+
+class PacketStats(TypedDict):
+    """What an estimator is told of a packet: times in milliseconds, lengths in bytes."""
+
+    send_time_ms: int
+    arrival_time_ms: int
+    payload_type: int
+    sequence_number: int
+    ssrc: int
+    padding_length: int
+    header_length: int
+    payload_size: int
+
+
+class Estimator(Protocol):
+    """An estimator of AlphaRTC."""
+
+    def report_states(self, stats: Any) -> object:
+        """A packet arrived; ``stats`` is a :class:`PacketStats`."""
+
+    def get_estimated_bandwidth(self) -> Any:
+        """The bandwidth, bit/s: a number, or a pair of which the first is one."""
+
+
+PacketFields = tuple[int, int, int, int, int, int]
+"""Arrival in nanoseconds, then send and arrival time in milliseconds, sequence number, header and payload in bytes."""
+
+
+def exchange(estimator: Estimator, packets: list[PacketFields], now: int) -> float:
+    """Reports ``packets`` to ``estimator`` and asks for the bandwidth, bit/s, at ``now`` nanoseconds.
+
+    Raises:
+        UnusableError: If what it answers is no bandwidth.
+
+    """
+    report(estimator, packets, Clock())
+    del now  # an object in this process sees the clock on the wall
+    return bits_per_second(estimator.get_estimated_bandwidth())
+
+
+def stats_of(packets: list[PacketFields]) -> list[PacketStats]:
+    """The packets as estimators are told of them."""
+    collected = _Collecting()
+    report(collected, packets, Clock())
+    return collected.packets
+
+
+class _Collecting:
+    def __init__(self) -> None:
+        self.packets: list[PacketStats] = []
+
+    def report_states(self, stats: PacketStats) -> None:
+        self.packets.append(stats)

@@ -1,0 +1,70 @@
+"""AlphaRTC's gym by its old names, over a modelled call: no pixels, no processes, thousands of times real time.
+
+For new code there are the environments of :mod:`lockstep.gym`.
+"""
+
+import os
+from pathlib import Path
+
+from lockstep._lockstep import SteppedCall
+from lockstep.alphartc.estimator import PacketStats, stats_of
+
+
+class Gym:
+    """A call for which an agent at the receiver estimates the bandwidth.
+
+    ``gym_id`` is taken and does nothing: calls here share nothing. What AlphaRTC's gym does not say of the path can be
+    said by name: the propagation delay each way on top of the trace's ``rtt``, the packets that the queue holds, and
+    the seed of all that is random. Each reset takes the next seed, so that episodes differ.
+    """
+
+    def __init__(self, gym_id: str = "gym", *, seed: int = 1, delay_ms: float = 20.0, queue_packets: int = 256) -> None:
+        """A gym without a call; :meth:`reset` begins one."""
+        self.gym_id = gym_id
+        self._seed = seed
+        self._delay_ms = delay_ms
+        self._queue_packets = queue_packets
+        self._call: SteppedCall | None = None
+
+    def reset(
+        self,
+        trace_path: str | os.PathLike[str],
+        report_interval_ms: int = 60,
+        duration_time_ms: int | None = None,
+    ) -> None:
+        """Begins a call over the trace in ``trace_path``, a JSON file of AlphaRTC or any other that Lockstep reads.
+
+        It lasts ``duration_time_ms``, or once through the trace; a step is ``report_interval_ms``.
+
+        Raises:
+            OSError: If the file cannot be read.
+            ValueError: If it holds no trace, or the interval is zero.
+
+        """
+        if not Path(trace_path).exists() and ":" not in os.fspath(trace_path):
+            raise FileNotFoundError(f"trace {os.fspath(trace_path)}: no such file")
+        self._call = SteppedCall(
+            os.fspath(trace_path),
+            interval_ms=report_interval_ms,
+            length_ms=duration_time_ms,
+            seed=self._seed,
+            delay_ms=self._delay_ms,
+            queue_packets=self._queue_packets,
+        )
+        self._seed += 1
+
+    def step(self, bandwidth_bps: float) -> tuple[list[PacketStats], bool]:
+        """Sets the estimate and lets an interval pass: the packets that arrived in it, and whether the call is over.
+
+        Raises:
+            RuntimeError: Before the first reset, and once the call is over.
+            ValueError: If ``bandwidth_bps`` is negative or no number.
+
+        """
+        if self._call is None:
+            raise RuntimeError("reset the gym before the first step")
+        packets, done = self._call.step(float(bandwidth_bps))
+        return stats_of(packets), done
+
+
+GymEnv = Gym
