@@ -21,10 +21,10 @@ CALL_ARGUMENTS = --seconds $(SECONDS) $(if $(SIZE),--clip generated:$(SIZE)@$(RA
 FUZZ_SECONDS ?= 600
 TARGETS ?=
 
-RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
+RUST_SOURCES := Cargo.toml Cargo.lock python/lockstep/alphartc/worker.py $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup build demo test test-rust test-python lock bench fuzz clean
+.PHONY: all help setup build wheel demo test test-rust test-python lock bench fuzz clean
 
 all: setup build ## Set up Python and build the lockstep command
 
@@ -54,6 +54,11 @@ lock: $(VENV)/.uv ## Bring uv.lock up to date with pyproject.toml
 
 build: ## The lockstep command, target/release/lockstep
 	$(CARGO) build --release --package lockstep-cli
+
+wheel: $(VENV)/.uv ## The Python package as a wheel for any Python from 3.11 on, in out/wheel
+	@rm -rf out/wheel
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir out/wheel .
+	@ls out/wheel/*.whl
 
 demo: setup build ## A live call over an emulated cellular link, and its report in out/demo/report.html
 	@mkdir -p $(DEMO)

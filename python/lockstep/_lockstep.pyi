@@ -68,7 +68,6 @@ class Table:
 def simulate(
     words: list[str],
     *,
-    modelled: bool,
     estimator: object | None = None,
     exchange: Callable[..., float] | None = None,
 ) -> tuple[str, Table, Table]:

@@ -45,7 +45,8 @@ class Simulated:
 def simulate(  # noqa: PLR0913
     trace: str | os.PathLike[str] | None = None,
     *,
-    codec: Codec = "functional",
+    codec: Codec | None = None,
+    modelled: bool = False,
     controller: str | None = None,
     estimator: str | os.PathLike[str] | Estimator | None = None,
     clip: str | os.PathLike[str] | None = None,
@@ -77,8 +78,8 @@ def simulate(  # noqa: PLR0913
 
     Args:
         trace: Capacity from sender to receiver: a file, or words such as ``constant:500kbps``.
-        codec: ``functional`` or ``conventional`` code real pictures; ``modelled`` is a model of the functional codec,
-            thousands of times faster.
+        codec: Which kind of codec the sender has; ``modelled`` is short for a model of the functional one.
+        modelled: Run a model in the place of the codec: no pixels, thousands of times faster.
         controller: Who decides how much is sent, as ``lockstep controllers`` lists them.
         estimator: An estimator written for AlphaRTC instead: its file, which runs in a process of its own, in virtual
             time; or an object, which is asked in this process and sees the clock on the wall.
@@ -119,7 +120,7 @@ def simulate(  # noqa: PLR0913
         python = os.environ.get("LOCKSTEP_PYTHON") or sys.executable
     options: dict[str, object] = {
         "trace": trace,
-        "codec": None if codec in ("functional", "modelled") else codec,
+        "codec": "functional" if codec == "modelled" else codec,
         "controller": controller,
         "estimator": path,
         "clip": clip,
@@ -145,9 +146,9 @@ def simulate(  # noqa: PLR0913
     }
     words = [f"--{name}={_word(value)}" for name, value in options.items() if value is not None]
     words += [f"--loss-at={_word(start)}s+{_word(length)}s" for start, length in loss_at]
-    text, frames, series = _lockstep.simulate(
-        words, modelled=codec == "modelled", estimator=asked, exchange=None if asked is None else exchange
-    )
+    if modelled or codec == "modelled":
+        words.append("--modelled")
+    text, frames, series = _lockstep.simulate(words, estimator=asked, exchange=None if asked is None else exchange)
     document = json.loads(text)
     apart = ("lockstep", "kind", "seed", "config", "counters", "series")
     return Simulated(

@@ -55,8 +55,23 @@ def test_python_and_the_command_run_the_same_call(tmp_path: Path) -> None:
     assert json.loads(result.json) == json.loads(scores.read_text())
 
 
+def test_the_same_goes_for_modelled_calls(tmp_path: Path) -> None:
+    program = command()
+    if program is None:
+        pytest.skip("the lockstep command is not built; make build")
+    scores = tmp_path / "scores.json"
+    words = "--modelled --codec conventional --seconds 10 --seed 4 --trace constant:1mbps --controller bob-heuristic"
+    subprocess.run(  # noqa: S603
+        [program, "simulate", *words.split(), "--json", scores], check=True, capture_output=True
+    )
+    result = lockstep.simulate(
+        "constant:1mbps", modelled=True, codec="conventional", seconds=10.0, seed=4, controller="bob-heuristic"
+    )
+    assert json.loads(result.json) == json.loads(scores.read_text())
+
+
 def test_every_option_of_the_command_has_an_argument() -> None:
-    names = {name.replace("-", "_") for name in _lockstep.simulate_options()} | {"codec"}
+    names = {name.replace("-", "_") for name in _lockstep.simulate_options()}
     assert names == set(inspect.signature(lockstep.simulate).parameters)
 
 

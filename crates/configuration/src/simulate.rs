@@ -7,14 +7,16 @@ use clap::{Args, CommandFactory, Parser};
 use serde::{Deserialize, Serialize};
 
 use lockstep_alphartc::EstimatorHost;
-use lockstep_call::{CallReport, FrameRecord};
+use lockstep_call::{CallReport, CodecModel, FrameRecord};
 use lockstep_control::KnownPath;
 use lockstep_media::{SourceOptions, open_source};
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::estimator::CallEstimator;
-use crate::{ControlArguments, EstimatorArguments, LinkArguments, counters, milliseconds, seconds};
+use crate::{
+    ControlArguments, EstimatorArguments, LinkArguments, counters, milliseconds, seconds, simulate_modelled_with,
+};
 
 /// What a simulation is told.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
@@ -31,6 +33,11 @@ pub struct SimulateArguments {
     #[command(flatten)]
     #[serde(flatten)]
     pub estimator: EstimatorArguments,
+    /// Run a model in the place of the codec: no pixels, thousands of times faster. Of the clip, its size and its frame rate
+    /// count.
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub modelled: bool,
     /// Scored length of the call.
     #[arg(long, default_value_t = 60.0, value_parser = seconds)]
     pub seconds: f64,
@@ -113,6 +120,9 @@ pub fn simulate_with(
     host: Option<Box<dyn EstimatorHost>>,
     mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
+    if arguments.modelled {
+        return simulate_modelled_with(arguments, &CodecModel::built_in()?, host, progress);
+    }
     let (arguments, CallEstimator { estimator, failure }) = arguments.with_estimator(host)?;
     let source =
         open_source(&arguments.clip, &SourceOptions { seed: arguments.link.seed, ..SourceOptions::default() })?;

@@ -7,8 +7,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use lockstep_alphartc::{EstimatorHost, HostError, PacketReport, ProcessError};
-use lockstep_call::CodecModel;
-use lockstep_configuration::{SimulateArguments, Simulated, SimulationStatus, simulate_modelled_with, simulate_with};
+use lockstep_configuration::{SimulateArguments, Simulated, SimulationStatus, simulate_with};
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::table::Table;
@@ -68,11 +67,10 @@ fn raised(error: anyhow::Error) -> PyErr {
 
 /// Runs the call that the words of `lockstep simulate` describe; gives its report as JSON, its frames and its series.
 #[pyfunction]
-#[pyo3(signature = (words, *, modelled, estimator = None, exchange = None))]
+#[pyo3(signature = (words, *, estimator = None, exchange = None))]
 pub fn simulate(
     py: Python<'_>,
     words: Vec<String>,
-    modelled: bool,
     estimator: Option<Py<PyAny>>,
     exchange: Option<Py<PyAny>>,
 ) -> PyResult<(String, Table, Table)> {
@@ -89,11 +87,7 @@ pub fn simulate(
                 }
                 Ok(())
             };
-            if modelled {
-                simulate_modelled_with(&arguments, &CodecModel::built_in()?, host, progress)
-            } else {
-                simulate_with(&arguments, host, progress)
-            }
+            simulate_with(&arguments, host, progress)
         })
         .map_err(raised)?;
     let json = serde_json::to_string(&report).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;

@@ -90,6 +90,7 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
         encode_ms,
         decode_ms,
         estimator: EstimatorArguments::default(),
+        modelled: false,
     })?;
     let rows = rows(&live.report.scores, &simulated.report.scores)?;
     say!("coding took {encode_ms:.1} ms a picture, decoding {decode_ms:.1} ms\n");
