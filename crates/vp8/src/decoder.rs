@@ -112,9 +112,11 @@ pub fn decode(state: &State, frame: &[u8]) -> Result<(State, Picture), DecodeErr
 
     let layout = FrameLayout::new(usize::from(size.width), usize::from(size.height));
     let segments = if tag.key_frame { Arc::default() } else { contents.segment_map.clone() };
-    let mut macroblocks = modes::read_modes(&mut modes_reader, &header, tag.key_frame, &layout, &segments);
-    let steps = Steps::of_segments(&header.quantizer, &header.segmentation);
     let mut buffer = FrameBuffer::following(contents.references.as_ref().map(|references| &references.last), layout);
+    let spares = buffer.spares();
+    let room = spares.vector(layout.columns * layout.rows);
+    let mut macroblocks = modes::read_modes(&mut modes_reader, &header, tag.key_frame, &layout, &segments, room);
+    let steps = Steps::of_segments(&header.quantizer, &header.segmentation);
     let interpolation = if tag.version == 0 { Interpolation::SixTap } else { Interpolation::Bilinear };
     let mut reconstruction = reconstruct::Reconstruction {
         layout,
@@ -151,6 +153,7 @@ pub fn decode(state: &State, frame: &[u8]) -> Result<(State, Picture), DecodeErr
     let decoded = buffer.finish();
     let picture = decoded.picture(usize::from(size.width), usize::from(size.height));
     let map = segment_map(&header.segmentation, segments, &macroblocks);
+    spares.keep_vector(macroblocks);
     let next = succeed(contents, &tag, size, header, decoded, map);
     Ok((next, picture))
 }

@@ -1,5 +1,6 @@
 //! Reference frames: three planes with a border, in one buffer that never changes once it is a reference.
 
+use std::any::Any;
 use std::fmt;
 use std::hash::Hasher;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -53,17 +54,46 @@ impl FrameLayout {
     }
 }
 
-/// Buffers of frames that nothing refers to any more, for the frames that follow them. What is in them is never read:
-/// a frame writes all of its samples and borders.
+/// Memory that nothing refers to any more, for the frames that follow: a system would take large blocks back and hand
+/// them out page by page. What is in it is never read.
 #[derive(Default)]
-struct Spares(Mutex<Vec<Arc<[u8]>>>);
+pub(crate) struct Spares {
+    /// Of frames. A frame writes all of its samples and borders.
+    buffers: Mutex<Vec<Arc<[u8]>>>,
+    /// Vectors of different types, all empty.
+    vectors: Mutex<Vec<Box<dyn Any + Send>>>,
+}
 
 impl Spares {
     /// One is left over each time a frame replaces another; the rest is for streams that replace several at once.
     const MOST: usize = 2;
+    /// Two of each type that a frame's coding needs.
+    const MOST_VECTORS: usize = 8;
+
+    /// An empty vector with room for `capacity` elements.
+    pub(crate) fn vector<T: Send + 'static>(&self, capacity: usize) -> Vec<T> {
+        let spare = self.vectors.lock().ok().and_then(|mut vectors| {
+            let index = vectors.iter().position(|vector| vector.is::<Vec<T>>())?;
+            vectors.swap_remove(index).downcast::<Vec<T>>().ok()
+        });
+        let mut vector = spare.map_or_else(Vec::new, |vector| *vector);
+        vector.reserve(capacity);
+        vector
+    }
+
+    /// Keeps what a vector took for a later one.
+    pub(crate) fn keep_vector<T: Send + 'static>(&self, mut vector: Vec<T>) {
+        vector.clear();
+        if vector.capacity() > 0
+            && let Ok(mut vectors) = self.vectors.lock()
+            && vectors.len() < Self::MOST_VECTORS
+        {
+            vectors.push(Box::new(vector));
+        }
+    }
 
     fn put(&self, buffer: Arc<[u8]>) {
-        if let Ok(mut buffers) = self.0.lock()
+        if let Ok(mut buffers) = self.buffers.lock()
             && buffers.len() < Self::MOST
         {
             buffers.push(buffer);
@@ -71,7 +101,7 @@ impl Spares {
     }
 
     fn take(&self, length: usize) -> Option<Arc<[u8]>> {
-        self.0.lock().ok()?.pop().filter(|buffer| buffer.len() == length)
+        self.buffers.lock().ok()?.pop().filter(|buffer| buffer.len() == length)
     }
 }
 
@@ -97,6 +127,11 @@ impl FrameBuffer {
         let spare = spares.take(layout.length);
         let samples = spare.unwrap_or_else(|| std::iter::repeat_n(0, layout.length).collect());
         Self { samples, layout, spares }
+    }
+
+    /// What is left over of the frames before, and will be of this one.
+    pub(crate) fn spares(&self) -> Arc<Spares> {
+        self.spares.clone()
     }
 
     /// All samples, borders included.
@@ -158,6 +193,11 @@ impl Frame {
     /// All samples, borders included.
     pub(crate) fn samples(&self) -> &[u8] {
         &self.0.samples
+    }
+
+    /// What is left over of the frames before.
+    pub(crate) fn spares(&self) -> &Spares {
+        &self.0.spares
     }
 
     /// Whether both are the same buffer.

@@ -21,19 +21,19 @@ struct ModeReader<'a, 'b> {
 }
 
 /// Reads what every macroblock says of itself, row by row. `segments` is the map that persists from earlier frames, or
-/// empty.
+/// empty; `macroblocks` is an empty vector to be filled.
 pub(super) fn read_modes(
     reader: &mut BoolDecoder<'_>,
     header: &FrameHeader,
     key_frame: bool,
     layout: &FrameLayout,
     segments: &[u8],
+    mut macroblocks: Vec<MacroblockInfo>,
 ) -> Vec<MacroblockInfo> {
     let sign_biases = [false, false, header.references.golden_sign_bias, header.references.altref_sign_bias];
     let mut modes = ModeReader { reader, header, sign_biases };
     let columns = layout.columns;
     let outside = MacroblockInfo::default();
-    let mut macroblocks = Vec::with_capacity(columns * layout.rows);
     for index in 0..columns * layout.rows {
         let (column, row) = (index % columns, index / columns);
         let neighbour = |inside: bool, distance: usize| {

@@ -193,7 +193,7 @@ impl Analysis {
         let mut prediction = [0u8; 256];
         let mut total = 0u64;
         let still = if self.preset == Preset::RealTime { self.still_enough() } else { STILL_ENOUGH };
-        let mut all: Vec<MacroblockMotion> = Vec::with_capacity(columns * rows);
+        let mut all: Vec<MacroblockMotion> = self.references[0].1.spares().vector(columns * rows);
         for row in 0..rows {
             for column in 0..columns {
                 let mut motion = MacroblockMotion::default();
@@ -414,6 +414,15 @@ impl Analysis {
             histogram.add(source.at(x, y), source.stride, &prediction);
         }
         histogram
+    }
+}
+
+impl Drop for Analysis {
+    /// Leaves memory to the next.
+    fn drop(&mut self) {
+        if let Some((_, last)) = self.references.first() {
+            last.spares().keep_vector(std::mem::take(&mut self.motion));
+        }
     }
 }
 

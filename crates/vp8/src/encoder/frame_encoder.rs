@@ -114,6 +114,8 @@ impl<'a> FrameEncoder<'a> {
         let forward = |[dc, ac]: [i32; 2], rounding| ForwardQuantizer::new(dc, ac, rounding);
         let count = analysis.layout.columns * analysis.layout.rows;
         let last = analysis.state.contents().references.as_ref().map(|references| &references.last);
+        let buffer = FrameBuffer::following(last, analysis.layout);
+        let spares = buffer.spares();
         Self {
             analysis,
             quantizer,
@@ -123,16 +125,16 @@ impl<'a> FrameEncoder<'a> {
                 chroma: forward(steps.chroma, rounding),
             },
             lagrangian: Lagrangian::new(steps.luma[1]),
-            buffer: FrameBuffer::following(last, analysis.layout),
+            buffer,
             macroblocks: Macroblocks {
                 columns: analysis.layout.columns,
                 rows: analysis.layout.rows,
-                infos: Vec::with_capacity(count),
+                infos: spares.vector(count),
                 partition_vectors: vec![[PartitionVector::Zero; 16]; count],
             },
             above: vec![EdgeContext::default(); analysis.layout.columns],
             left: EdgeContext::default(),
-            tokens: TokenBuffer::with_capacity(count * 32),
+            tokens: TokenBuffer::new(spares.vector(count * 32)),
             counts: ModeCounts::default(),
             reference_costs: [0; 4],
             skip_costs: [0; 2],
@@ -300,11 +302,15 @@ impl<'a> FrameEncoder<'a> {
         let same_size = (contents.size.width, contents.size.height) == (size.width, size.height);
         let segment_map = if same_size { contents.segment_map.clone() } else { Arc::default() };
         let loop_filter_level = header.loop_filter.level;
+        let spares = self.buffer.spares();
         let state = succeed(contents, &tag, size, header, self.buffer.finish(), segment_map);
         let (width, height) = (analysis.source.width as u64, analysis.source.height as u64);
         let chroma = width.div_ceil(2) * height.div_ceil(2);
         let skipped = self.macroblocks.infos.iter().filter(|info| info.skip).count() as u32;
         let intra = self.macroblocks.infos.iter().filter(|info| info.reference == ReferenceFrame::Intra).count() as u32;
+        let macroblocks = self.macroblocks.infos.len() as u32;
+        spares.keep_vector(self.macroblocks.infos);
+        spares.keep_vector(self.tokens.into_tokens());
         Encoded {
             frame: written.frame,
             state,
@@ -314,7 +320,7 @@ impl<'a> FrameEncoder<'a> {
                 squared_error,
                 samples: [width * height, chroma, chroma],
                 intra_macroblocks: intra,
-                inter_macroblocks: self.macroblocks.infos.len() as u32 - intra,
+                inter_macroblocks: macroblocks - intra,
                 skipped_macroblocks: skipped,
                 loop_filter_level,
                 mode_bytes: written.mode_bytes,

@@ -200,10 +200,10 @@ pub(crate) struct TokenBuffer {
 }
 
 impl TokenBuffer {
-    /// An empty buffer with room for `capacity` tokens.
-    pub(crate) fn with_capacity(capacity: usize) -> Self {
+    /// An empty buffer; `tokens` is an empty vector for them.
+    pub(crate) fn new(tokens: Vec<u32>) -> Self {
         Self {
-            tokens: Vec::with_capacity(capacity),
+            tokens,
             counts: Box::new([[0; TOKENS]; ROWS]),
             after_zero: Box::new([0; ROWS]),
         }
@@ -285,6 +285,11 @@ impl TokenBuffer {
         self.tokens.len()
     }
 
+    /// What the tokens were kept in.
+    pub(crate) fn into_tokens(self) -> Vec<u32> {
+        self.tokens
+    }
+
     /// Writes all tokens.
     pub(crate) fn write(&self, writer: &mut BoolEncoder, probabilities: &CoefficientProbabilities) {
         let rows: Vec<[u8; 11]> = probabilities.iter().flatten().flatten().copied().collect();
@@ -341,7 +346,7 @@ mod tests {
         ) {
             let kinds = [BlockKind::LumaWithoutDc, BlockKind::SecondOrder, BlockKind::Chroma, BlockKind::Luma];
             let costs = TokenCosts::new(&DEFAULT_COEFFICIENT_PROBABILITIES);
-            let mut tokens = TokenBuffer::with_capacity(0);
+            let mut tokens = TokenBuffer::new(Vec::new());
             let mut cost = 0;
             for (kind, context, mut levels) in blocks {
                 if kind == 0 {
@@ -361,7 +366,7 @@ mod tests {
 
     #[test]
     fn updates_make_a_frame_smaller() {
-        let mut tokens = TokenBuffer::with_capacity(0);
+        let mut tokens = TokenBuffer::new(Vec::new());
         let mut levels = [0; 16];
         for index in 0..3000 {
             levels[0] = index % 3 - 1;
