@@ -154,6 +154,7 @@ impl<'a> FrameEncoder<'a> {
             lagrangian: self.lagrangian,
             token_costs: &self.analysis.token_costs,
             skip_weight: self.skip_weight,
+            exact_worth: self.steering.is_some(),
         };
         self.trial.code(&setting, place);
         if self.trial.cost < self.best.cost {
@@ -215,6 +216,14 @@ impl<'a> FrameEncoder<'a> {
         } else {
             best.residual.push_tokens(second_order, above, left, &mut self.tokens);
         }
+        // Before the samples: their lines are seldom in the cache, and what reads these flags waits for older stores.
+        let at = place.row * self.macroblocks.columns + place.column;
+        self.counts.add(&best.info, self.analysis.key_frame);
+        debug_assert_eq!(at, self.macroblocks.infos.len());
+        self.macroblocks.infos.push(best.info);
+        if best.info.luma_mode == LumaMode::Split {
+            self.macroblocks.partition_vectors[at] = best.partition_vectors;
+        }
         let planes = self.analysis.layout.planes;
         let samples = self.buffer.samples_mut();
         let start = planes[0].origin + 16 * place.row * planes[0].stride + 16 * place.column;
@@ -226,13 +235,6 @@ impl<'a> FrameEncoder<'a> {
             for (y, row) in chroma.chunks_exact(8).enumerate() {
                 samples[start + y * plane.stride..][..8].copy_from_slice(row);
             }
-        }
-        let at = place.row * self.macroblocks.columns + place.column;
-        self.counts.add(&best.info, self.analysis.key_frame);
-        debug_assert_eq!(at, self.macroblocks.infos.len());
-        self.macroblocks.infos.push(best.info);
-        if best.info.luma_mode == LumaMode::Split {
-            self.macroblocks.partition_vectors[at] = best.partition_vectors;
         }
     }
 

@@ -202,11 +202,7 @@ pub(crate) struct TokenBuffer {
 impl TokenBuffer {
     /// An empty buffer; `tokens` is an empty vector for them.
     pub(crate) fn new(tokens: Vec<u32>) -> Self {
-        Self {
-            tokens,
-            counts: Box::new([[0; TOKENS]; ROWS]),
-            after_zero: Box::new([0; ROWS]),
-        }
+        Self { tokens, counts: Box::new([[0; TOKENS]; ROWS]), after_zero: Box::new([0; ROWS]) }
     }
 
     /// Appends one block; the arguments are those of [`TokenCosts::block`].

@@ -21,7 +21,12 @@ pub(crate) struct Setting<'a> {
     pub(crate) token_costs: &'a TokenCosts,
     /// The weight of the bits of a residual that is left out if it is not worth them, in 1/256 of the usual.
     pub(crate) skip_weight: u32,
+    /// Whether [`Trial::worth`] is needed of every residual that does not vanish.
+    pub(crate) exact_worth: bool,
 }
+
+/// A residual that is not empty takes hardly ever less than this, in 1/256 bit.
+const LEAST_BITS: u32 = 16 * 256;
 
 /// The usual [`Setting::skip_weight`].
 pub(crate) const USUAL_SKIP_WEIGHT: u32 = 256;
@@ -122,10 +127,16 @@ impl Trial {
         (self.coefficient_bits, self.worth) = (0, u32::MAX);
         let mut error = 0;
         if inter {
-            let vanishing;
-            (error, vanishing) =
-                predicted_error(source, [y.stride, u.stride], luma, chroma, second_order, setting.quantizers);
-            if vanishing {
+            let strides = [y.stride, u.stride];
+            let predicted = Predicted::new(source, strides, luma, chroma, second_order, setting.quantizers);
+            error = predicted.error;
+            let hopeless = || {
+                let bits = (coded_cost + LEAST_BITS) / 2;
+                let mended =
+                    setting.lagrangian.squared(error.saturating_sub(predicted.mendable), self.mode_bits + bits);
+                setting.lagrangian.squared(error, self.mode_bits + skipped_cost) <= mended
+            };
+            if predicted.mendable == 0 || !setting.exact_worth && hopeless() {
                 residual.clear();
                 self.cost = setting.lagrangian.squared(error, self.mode_bits + skipped_cost);
                 return;
@@ -175,36 +186,54 @@ impl Trial {
     }
 }
 
-/// The squared error of a prediction from a reference, and whether its residual surely quantizes to nothing.
-fn predicted_error(
-    [y, u, v]: [&[u8]; 3],
-    [stride, chroma_stride]: [usize; 2],
-    luma: &[u8; 256],
-    chroma: &[[u8; 64]; 2],
-    second_order: bool,
-    quantizers: &ForwardQuantizers,
-) -> (u32, bool) {
-    let luma = compare_subblocks::<16, 16, 16>(y, stride, luma, 16);
-    let planes = [(u, &chroma[0]), (v, &chroma[1])]
-        .map(|(source, prediction)| compare_subblocks::<8, 8, 4>(source, chroma_stride, prediction, 8));
-    let error = luma.squared + planes[0].squared + planes[1].squared;
-    // A coefficient but the DC is, squared, at most four times what its subblock varies by; the DC is half the sum.
-    let within = |varied: u32, quantizer: &ForwardQuantizer| varied < 4 * quantizer.dead_zone.ac.pow(2);
-    let dc = |sum: i16| (sum + 1) >> 1;
-    let without_dcs = |sums: &[i16], quantizer: &ForwardQuantizer| {
-        sums.iter().all(|&sum| u32::from(dc(sum).unsigned_abs()) < quantizer.dead_zone.dc)
-    };
-    let chroma = &quantizers.chroma;
-    let vanishing = within(luma.most_varied, &quantizers.luma)
-        && planes.iter().all(|plane| within(plane.most_varied, chroma) && without_dcs(&plane.sums, chroma))
-        && if second_order {
+/// What is known of a prediction from a reference before its residual is transformed.
+struct Predicted {
+    /// Its squared error.
+    error: u32,
+    /// No more than this of it can be mended: where it is zero, the residual quantizes to nothing.
+    mendable: u32,
+}
+
+impl Predicted {
+    fn new(
+        [y, u, v]: [&[u8]; 3],
+        [stride, chroma_stride]: [usize; 2],
+        luma: &[u8; 256],
+        chroma: &[[u8; 64]; 2],
+        second_order: bool,
+        quantizers: &ForwardQuantizers,
+    ) -> Self {
+        // A coefficient but the DC is, squared, at most a quarter of what its subblock varies by; the DC is half the sum.
+        let limit = |quantizer: &ForwardQuantizer| 4 * quantizer.dead_zone.ac.pow(2);
+        let dc = |sum: i16| (sum + 1) >> 1;
+        let mendable_dcs = |sums: &[i16], quantizer: &ForwardQuantizer| {
+            let coded = |sum: &&i16| u32::from(dc(**sum).unsigned_abs()) >= quantizer.dead_zone.dc;
+            sums.iter().filter(coded).map(|&sum| squared(sum)).sum::<u32>()
+        };
+        let luma = compare_subblocks::<16, 16, 16>(y, stride, luma, 16, limit(&quantizers.luma));
+        let mut error = luma.squared;
+        let mut mendable = luma.varied;
+        for (source, prediction) in [(u, &chroma[0]), (v, &chroma[1])] {
+            let limit = limit(&quantizers.chroma);
+            let plane = compare_subblocks::<8, 8, 4>(source, chroma_stride, prediction, 8, limit);
+            error += plane.squared;
+            mendable += plane.varied + mendable_dcs(&plane.sums, &quantizers.chroma);
+        }
+        mendable += if second_order {
             let mut coefficients = [0; 16];
             forward_wht(&luma.sums.map(dc), &mut coefficients);
             let dead_zone = quantizers.second_order.dead_zone;
-            u32::from(coefficients[0].unsigned_abs()) < dead_zone.dc
-                && coefficients[1..].iter().all(|value| u32::from(value.unsigned_abs()) < dead_zone.ac)
+            let vanishing = u32::from(coefficients[0].unsigned_abs()) < dead_zone.dc
+                && coefficients[1..].iter().all(|value| u32::from(value.unsigned_abs()) < dead_zone.ac);
+            if vanishing { 0 } else { luma.sums.iter().map(|&sum| squared(sum)).sum() }
         } else {
-            without_dcs(&luma.sums, &quantizers.luma)
+            mendable_dcs(&luma.sums, &quantizers.luma)
         };
-    (error, vanishing)
+        // What varies, and the squares of sums, are sixteen times as large as errors.
+        Self { error, mendable: mendable.div_ceil(16) }
+    }
+}
+
+fn squared(sum: i16) -> u32 {
+    i32::from(sum).pow(2) as u32
 }

@@ -166,9 +166,10 @@ pub(crate) fn compare_subblocks<const W: usize, const H: usize, const N: usize>(
     a_stride: usize,
     b: &[u8],
     b_stride: usize,
+    limit: u32,
 ) -> SubblockDifferences<N> {
     const { assert!(16 * N == W * H) };
-    let mut differences = SubblockDifferences { sums: [0; N], squared: 0, most_varied: 0 };
+    let mut differences = SubblockDifferences { sums: [0; N], squared: 0, varied: 0 };
     for (block, total) in differences.sums.iter_mut().enumerate() {
         let (x, y) = (4 * block % W, 4 * (4 * block / W));
         let (mut sum, mut squares) = (0i32, 0i32);
@@ -181,7 +182,8 @@ pub(crate) fn compare_subblocks<const W: usize, const H: usize, const N: usize>(
         }
         *total = sum as i16;
         differences.squared += squares as u32;
-        differences.most_varied = differences.most_varied.max((16 * squares - sum * sum) as u32);
+        let varied = (16 * squares - sum * sum) as u32;
+        differences.varied += if varied >= limit { varied } else { 0 };
     }
     differences
 }

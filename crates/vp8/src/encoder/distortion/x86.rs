@@ -300,14 +300,15 @@ pub(crate) fn compare_subblocks<const W: usize, const H: usize, const N: usize>(
     a_stride: usize,
     b: &[u8],
     b_stride: usize,
+    limit: u32,
 ) -> SubblockDifferences<N> {
     const { assert!(16 * N == W * H) };
     if !(W == 16 && H.is_multiple_of(4) || W == 8 && H == 8) || !is_x86_feature_detected!("avx2") {
-        return portable::compare_subblocks::<W, H, N>(a, a_stride, b, b_stride);
+        return portable::compare_subblocks::<W, H, N>(a, a_stride, b, b_stride, limit);
     }
     let (a, b) = (&a[..(H - 1) * a_stride + W], &b[..(H - 1) * b_stride + W]);
     // SAFETY: the processor has AVX2. The rows of `W` samples lie in both slices, which were cut to them.
-    unsafe { compare::<W, H, N>(a.as_ptr(), a_stride, b.as_ptr(), b_stride) }
+    unsafe { compare::<W, H, N>(a.as_ptr(), a_stride, b.as_ptr(), b_stride, limit) }
 }
 
 /// # Safety
@@ -318,10 +319,12 @@ unsafe fn compare<const W: usize, const H: usize, const N: usize>(
     a_stride: usize,
     b: *const u8,
     b_stride: usize,
+    limit: u32,
 ) -> SubblockDifferences<N> {
     // Four subblocks at a time: beside each other, or two above two.
     let mut sums = [0i16; N];
-    let (mut total, mut most) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+    let (mut total, mut above) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+    let below = _mm256_set1_epi32(limit.min(i32::MAX as u32) as i32 - 1);
     for (strip, sums) in sums.as_chunks_mut::<4>().0.iter_mut().enumerate() {
         // SAFETY: the caller vouches for the rows.
         let difference = |line: usize| unsafe {
@@ -346,7 +349,7 @@ unsafe fn compare<const W: usize, const H: usize, const N: usize>(
         let folded = |pairs: __m256i| _mm256_add_epi32(pairs, _mm256_shuffle_epi32::<0b10_11_00_01>(pairs));
         let sum = folded(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)));
         let varied = _mm256_sub_epi32(_mm256_slli_epi32::<4>(folded(squares)), _mm256_mullo_epi32(sum, sum));
-        most = _mm256_max_epi32(most, varied);
+        above = _mm256_add_epi32(above, _mm256_and_si256(varied, _mm256_cmpgt_epi32(varied, below)));
         let (low, high) = (_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
         *sums = [
             _mm_cvtsi128_si32(low) as i16,
@@ -355,9 +358,8 @@ unsafe fn compare<const W: usize, const H: usize, const N: usize>(
             _mm_extract_epi32::<2>(high) as i16,
         ];
     }
-    let most = _mm_max_epi32(_mm256_castsi256_si128(most), _mm256_extracti128_si256::<1>(most));
-    let most = _mm_max_epi32(most, _mm_unpackhi_epi64(most, most));
-    SubblockDifferences { sums, squared: sum_of_eight(total), most_varied: _mm_cvtsi128_si32(most) as u32 }
+    // Both lanes of a subblock have the same.
+    SubblockDifferences { sums, squared: sum_of_eight(total), varied: sum_of_eight(above) / 2 }
 }
 
 /// Sum of squared differences of two rows. A row has at most 16383 samples: their sum fits.
