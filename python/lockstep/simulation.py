@@ -79,7 +79,7 @@ def simulate(  # noqa: PLR0913
     Args:
         trace: Capacity from sender to receiver: a file, or words such as ``constant:500kbps``.
         codec: Which kind of codec the sender has; ``modelled`` is short for a model of the functional one.
-        modelled: Run a model in the place of the codec: no pixels, thousands of times faster.
+        modelled: Run a model in the place of the codec: no pixels, hundreds of times faster.
         controller: Who decides how much is sent, as ``lockstep controllers`` lists them.
         estimator: An estimator written for AlphaRTC instead: its file, which runs in a process of its own, in virtual
             time; or an object, which is asked in this process and sees the clock on the wall.

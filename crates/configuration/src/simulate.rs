@@ -33,7 +33,7 @@ pub struct SimulateArguments {
     #[command(flatten)]
     #[serde(flatten)]
     pub estimator: EstimatorArguments,
-    /// Run a model in the place of the codec: no pixels, thousands of times faster. Of the clip, its size and its frame rate
+    /// Run a model in the place of the codec: no pixels, hundreds of times faster. Of the clip, its size and its frame rate
     /// count.
     #[arg(long)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
