@@ -11,6 +11,7 @@ macro_rules! say {
 
 mod commands;
 mod frame_log;
+mod parquet_table;
 mod progress;
 
 use std::process::ExitCode;
@@ -46,7 +47,9 @@ enum Command {
     Relay(commands::live::RelayArguments),
     /// Run the tests of congestion control that RFC 8867 and RFC 8869 describe.
     Scenario(commands::scenario::ScenarioCommand),
-    /// Measure the codec beside libvpx.
+    /// Run many modelled or simulated calls, on every core: controllers, codecs, traces, seeds; one Parquet row a call.
+    Sweep(commands::sweep::SweepArguments),
+    /// Measure the codec beside libvpx, or the simulator beside real time.
     Bench(commands::bench::BenchArguments),
     /// List the controllers that calls can run with.
     Controllers,
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Receive(arguments) => commands::live::receive(&arguments),
         Command::Relay(arguments) => commands::live::relay(&arguments),
         Command::Scenario(command) => commands::scenario::run(&command),
+        Command::Sweep(arguments) => commands::sweep::run(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Controllers => {
             commands::controllers();

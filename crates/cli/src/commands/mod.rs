@@ -9,6 +9,7 @@ pub mod model;
 pub mod output;
 pub mod scenario;
 pub mod simulate;
+pub mod sweep;
 pub mod trace;
 
 use lockstep_control::Algorithm;

@@ -1,0 +1,132 @@
+//! `lockstep sweep`: many calls, on every core or on a cluster; one row a call.
+
+mod jobs;
+mod journal;
+mod remote;
+mod rows;
+
+use std::fs::File;
+use std::io::BufReader;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use lockstep_call::{CodecModel, Scores};
+use lockstep_sim::in_parallel;
+
+use crate::configuration::{SimulateArguments, simulate, simulate_modelled};
+use crate::progress::{Progress, make_parent};
+use jobs::{Job, Seeds, SweepCodec};
+use journal::{Finished, Journal};
+
+/// What `lockstep sweep` is told.
+#[derive(Debug, Clone, Args)]
+pub struct SweepArguments {
+    /// The controllers, with commas between them: `salsify,fixed:1mbps`. If not given, the one of --controller.
+    #[arg(long, value_delimiter = ',')]
+    controllers: Vec<String>,
+    /// The codecs, with commas between them.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "modelled")]
+    codecs: Vec<SweepCodec>,
+    /// Traces: a file, a folder of files, or a generated one; may be given more than once, or several at once. If not
+    /// given, the one of --trace.
+    #[arg(long, num_args = 1..)]
+    traces: Vec<String>,
+    /// Seeds of everything random: `1-5`, or `1,4,7`. If not given, the one of --seed.
+    #[arg(long)]
+    seeds: Option<Seeds>,
+    #[command(flatten)]
+    simulation: SimulateArguments,
+    /// Where the rows go, as Parquet. Beside it, in OUTPUT.journal, every finished call is kept, so that a sweep that
+    /// was ended early goes on where it was.
+    #[arg(long, default_value = "out/sweep.parquet")]
+    output: PathBuf,
+    /// Begin anew, whatever the journal has.
+    #[arg(long)]
+    fresh: bool,
+    /// Calls that run at once; one for each core if not given.
+    #[arg(long)]
+    workers: Option<NonZero<usize>>,
+    /// Run the calls on a Ray cluster: `ray://HOST:PORT`, or `ray://local` for one on this machine. Needs Ray beside
+    /// Lockstep's Python package. Machines of the cluster need this program and the traces under the same paths.
+    #[arg(long, value_name = "ADDRESS")]
+    on: Option<String>,
+    /// Run the jobs in this file and print one line of the journal for each; what a machine of a cluster runs.
+    #[arg(long, hide = true)]
+    job_file: Option<PathBuf>,
+}
+
+/// Runs one call.
+fn call(job: &Job) -> Result<Scores> {
+    let simulated = match job.codec {
+        SweepCodec::Modelled => simulate_modelled(&job.call, &CodecModel::built_in()?)?,
+        SweepCodec::Functional => simulate(&job.call, |_| Ok(()))?,
+    };
+    Ok(simulated.report.scores)
+}
+
+/// Runs `jobs` on the cores of this machine. `done` hears of each.
+fn run_here(jobs: &[Job], workers: NonZero<usize>, mut done: impl FnMut(Finished) -> Result<()>) -> Result<()> {
+    let mut failure = None;
+    in_parallel(jobs, workers, call, |index, outcome| {
+        let outcome = outcome.map_err(|error| format!("{error:#}"));
+        failure = done(Finished { key: jobs[index].key.clone(), outcome }).err();
+        failure.is_none()
+    });
+    failure.map_or(Ok(()), Err)
+}
+
+/// Runs the jobs of a file, as a machine of a cluster does.
+fn run_job_file(path: &Path, workers: NonZero<usize>) -> Result<()> {
+    let file = File::open(path).with_context(|| format!("jobs {}", path.display()))?;
+    let jobs: Vec<Job> =
+        serde_json::from_reader(BufReader::new(file)).with_context(|| format!("jobs {}", path.display()))?;
+    run_here(&jobs, workers, |finished| {
+        say!("{}", finished.to_line()?);
+        Ok(())
+    })
+}
+
+/// `lockstep sweep`.
+pub fn run(arguments: &SweepArguments) -> Result<()> {
+    let workers = arguments.workers.or(available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN);
+    if let Some(path) = &arguments.job_file {
+        return run_job_file(path, workers);
+    }
+    if arguments.output.extension().is_none_or(|extension| extension != "parquet") {
+        bail!("output {}: the name must end in .parquet", arguments.output.display());
+    }
+    make_parent(&arguments.output)?;
+    let jobs = jobs::all(arguments)?;
+    let mut journal = Journal::open(&arguments.output, arguments.fresh)?;
+    let open: Vec<Job> = jobs.iter().filter(|job| !journal.has(&job.key)).cloned().collect();
+    let kept = jobs.len() - open.len();
+    if kept > 0 {
+        say!("{kept} of {} calls are in the journal already", jobs.len());
+    }
+    let mut progress = Progress::new("sweep", jobs.len() as u64);
+    let mut count = kept as u64;
+    let done = |finished: Finished| {
+        count += 1;
+        progress.update(count, &format!("{count} of {} calls", jobs.len()));
+        journal.append(finished)
+    };
+    match &arguments.on {
+        Some(address) => remote::run(address, &open, done)?,
+        None => run_here(&open, workers, done)?,
+    }
+    progress.finish();
+
+    let rows: Vec<(&Job, &Scores)> = jobs.iter().filter_map(|job| Some((job, journal.scores(&job.key)?))).collect();
+    rows::write(&arguments.output, &rows)?;
+    rows::print(&rows);
+    say!("\n{} calls in {}", rows.len(), arguments.output.display());
+    let failed: Vec<_> = jobs.iter().filter_map(|job| Some((job, journal.failure(&job.key)?))).collect();
+    if let Some((job, reason)) = failed.first() {
+        bail!("{} of {} calls failed; the first is {}: {reason}", failed.len(), jobs.len(), job.name());
+    }
+    Ok(())
+}

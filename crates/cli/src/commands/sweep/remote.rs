@@ -1,0 +1,49 @@
+//! The jobs of a sweep on a Ray cluster: a Python module of this project hands them out and prints what comes back.
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::jobs::Job;
+use super::journal::Finished;
+
+/// Runs `jobs` on the cluster at `address`. `done` hears of each.
+pub fn run(address: &str, jobs: &[Job], mut done: impl FnMut(Finished) -> Result<()>) -> Result<()> {
+    if !address.starts_with("ray://") {
+        bail!("`{address}` is no cluster; it should be like ray://HOST:PORT or ray://local");
+    }
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let mut file = tempfile::NamedTempFile::new().context("cannot make a file for the jobs")?;
+    serde_json::to_writer(&mut file, jobs)?;
+    let python = env::var("LOCKSTEP_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let mut child = Command::new(&python)
+        .args(["-m", "lockstep.sweep_ray", "--address", address, "--jobs"])
+        .arg(file.path())
+        .arg("--program")
+        .arg(env::current_exe().context("cannot find the lockstep program")?)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {python}; LOCKSTEP_PYTHON may name another"))?;
+    let output = child.stdout.take().context("the Python process has no output")?;
+    let mut result = Ok(());
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        // Ray prints things of its own.
+        let Some(finished) = Finished::from_line(&line) else { continue };
+        result = done(finished);
+        if result.is_err() {
+            let _ = child.kill();
+            break;
+        }
+    }
+    let status = child.wait().context("the Python process was lost")?;
+    result?;
+    if !status.success() {
+        bail!("lockstep.sweep_ray failed ({status}); its message is above, and finished calls are kept");
+    }
+    Ok(())
+}
