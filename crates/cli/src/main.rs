@@ -49,6 +49,8 @@ enum Command {
     Scenario(commands::scenario::ScenarioCommand),
     /// Run many modelled or simulated calls, on every core: controllers, codecs, traces, seeds; one Parquet row a call.
     Sweep(commands::sweep::SweepArguments),
+    /// Run a claim of the papers again: Concerto's observation, Salsify's ablation.
+    Study(commands::study::StudyArguments),
     /// Measure the codec beside libvpx, or the simulator beside real time.
     Bench(commands::bench::BenchArguments),
     /// List the controllers that calls can run with.
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Relay(arguments) => commands::live::relay(&arguments),
         Command::Scenario(command) => commands::scenario::run(&command),
         Command::Sweep(arguments) => commands::sweep::run(&arguments),
+        Command::Study(arguments) => commands::study::run(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Controllers => {
             commands::controllers();

@@ -28,7 +28,7 @@ use lockstep_vp8::{Parameters, Preset};
 
 pub use counters::counters;
 pub use estimator::EstimatorArguments;
-pub use modelled::{simulate_modelled, simulate_modelled_with};
+pub use modelled::{simulate_full_throttle, simulate_modelled, simulate_modelled_with};
 pub use scenario::{ScenarioArguments, run_scenario};
 pub use simulate::{SimulateArguments, Simulated, SimulationStatus, simulate, simulate_with};
 

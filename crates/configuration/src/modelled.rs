@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{CallReport, ClipCurves, CodecModel, DRAIN, ModelledEncoder};
 use lockstep_control::{KnownPath, Setting};
-use lockstep_media::{SourceOptions, open_source};
+use lockstep_media::{SourceOptions, source_format};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
 use lockstep_sim::{Network, SimulationError, StopReason};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -47,11 +47,30 @@ pub fn simulate_modelled_with(
     arguments: &SimulateArguments,
     model: &CodecModel,
     host: Option<Box<dyn EstimatorHost>>,
+    progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+) -> Result<Simulated> {
+    run(arguments, model, arguments.control.codec.into(), host, progress)
+}
+
+/// The same with a source that always sends what the controller's target allows, instead of video. Its quality means
+/// nothing.
+///
+/// # Errors
+/// As [`simulate_modelled`].
+pub fn simulate_full_throttle(arguments: &SimulateArguments) -> Result<Simulated> {
+    run(arguments, &CodecModel::built_in()?, ModelledCodec::FullThrottle, None, |_| Ok(()))
+}
+
+fn run(
+    arguments: &SimulateArguments,
+    model: &CodecModel,
+    codec: ModelledCodec,
+    host: Option<Box<dyn EstimatorHost>>,
     mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
     let (arguments, CallEstimator { estimator, failure }) = arguments.with_estimator(host)?;
     let options = SourceOptions { seed: arguments.link.seed, ..SourceOptions::default() };
-    let format = open_source(&arguments.clip, &options)?.format();
+    let format = source_format(&arguments.clip, &options)?;
     let clip = model.clips.first().context("the codec model has no clip")?;
     let curves = Arc::new(ClipCurves::new(clip, format.width, format.height));
     let length = Duration::from_secs_f64(arguments.seconds);
@@ -61,7 +80,7 @@ pub fn simulate_modelled_with(
         payload: ByteCount::new(FRAGMENT_PAYLOAD as u64),
         encode_time: Duration::from_secs_f64(arguments.encode_ms / 1e3),
         decode_time: Duration::from_secs_f64(arguments.decode_ms / 1e3),
-        codec: ModelledCodec::from(arguments.control.codec),
+        codec,
         feedback: FeedbackInterval::EveryFragment,
         stop: end,
         recording: true,
@@ -84,7 +103,10 @@ pub fn simulate_modelled_with(
 
     let call = network.flows().first().context("the call is gone")?;
     let log = call.log(length).context("the call kept no log")?;
-    let (scores, series) = log.score(|from, to| network.capacity_between(from, to));
+    let (mut scores, series) = log.score(|from, to| network.capacity_between(from, to));
+    if arguments.vmaf {
+        scores = scores.with_vmaf(Err("a modelled call has no pictures".to_owned()));
+    }
     let statistics =
         |link: usize| network.links().get(link).map_or_else(Default::default, |link| counters(link.statistics()));
     let report = CallReport {

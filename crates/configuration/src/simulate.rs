@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{CallReport, CodecModel, FrameRecord};
 use lockstep_control::KnownPath;
-use lockstep_media::{SourceOptions, open_source};
+use lockstep_media::{SourceOptions, VmafMeter, open_source};
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
 use lockstep_units::{Bitrate, Timestamp};
 
@@ -47,6 +47,11 @@ pub struct SimulateArguments {
     /// Virtual time that decoding one frame takes.
     #[arg(long, default_value_t = 3.0, value_parser = milliseconds)]
     pub decode_ms: f64,
+    /// Measure VMAF of what is shown, and the scores that need it. Takes an ffmpeg with libvmaf: LOCKSTEP_VMAF may name
+    /// one, such as that in PyPI's imageio-ffmpeg. Without, the scores say that it is missing.
+    #[arg(long)]
+    #[serde(default)]
+    pub vmaf: bool,
 }
 
 /// The words of a command line, without the command.
@@ -136,7 +141,10 @@ pub fn simulate_with(
     let path = KnownPath { trace: arguments.link.forward_trace()?, start: Timestamp::ZERO };
     let sender = arguments.control.sending_end(&format, arguments.link.seed as u32, Some(path))?;
     let receiver = ControlArguments::receiving_end_with(estimator);
-    let simulation = Simulation::new(sender, receiver, source, forward, reverse, &options);
+    let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options);
+    if arguments.vmaf {
+        simulation = simulation.measuring_vmaf(VmafMeter::start(format));
+    }
     let result = simulation.run(|now, sender| {
         failure.check()?;
         let status = sender.status(now);

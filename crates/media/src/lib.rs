@@ -13,6 +13,7 @@ mod ivf;
 mod quality;
 mod sink;
 mod source;
+mod vmaf;
 mod y4m;
 
 pub use bjontegaard::{RateCurveError, RatePoint, bjontegaard_delta_rate};
@@ -25,5 +26,6 @@ pub use sink::{DiscardSink, IvfSink, Sink, SinkError, Y4mSink, open_sink};
 #[cfg(target_os = "linux")]
 pub use source::camera::CameraSource;
 pub use source::ffmpeg::FfmpegSource;
-pub use source::{GeneratedSource, Source, SourceError, SourceOptions, Y4mSource, open_source};
+pub use source::{GeneratedSource, Source, SourceError, SourceOptions, Y4mSource, open_source, source_format};
+pub use vmaf::{VMAF_VARIABLE, VmafError, VmafMeter};
 pub use y4m::{Y4mError, Y4mReader, Y4mWriter};

@@ -115,7 +115,8 @@ pub struct SourceOptions {
 pub fn open_source(specification: &str, options: &SourceOptions) -> Result<Box<dyn Source>, SourceError> {
     if specification == "generated" || specification.starts_with("generated:") {
         let wanted = specification.strip_prefix("generated:").unwrap_or_default();
-        return Ok(Box::new(GeneratedSource::new(generated_clip(wanted, options)?)));
+        let clip = GeneratedClip::new(generated_format(wanted, options)?, options.seed)?;
+        return Ok(Box::new(GeneratedSource::new(clip)));
     }
     if specification == "camera" || specification.starts_with("/dev/video") {
         let device = if specification == "camera" { "/dev/video0" } else { specification };
@@ -128,8 +129,22 @@ pub fn open_source(specification: &str, options: &SourceOptions) -> Result<Box<d
     Ok(Box::new(ffmpeg::FfmpegSource::open(specification, options)?))
 }
 
+/// Size and frame rate of what [`open_source`] would open. A generated clip is not painted for it.
+///
+/// # Errors
+/// If the source cannot be opened.
+pub fn source_format(specification: &str, options: &SourceOptions) -> Result<VideoFormat, SourceError> {
+    match specification.strip_prefix("generated") {
+        Some(wanted) if wanted.is_empty() || wanted.starts_with(':') => {
+            let format = generated_format(wanted.trim_start_matches(':'), options)?;
+            Ok(GeneratedClip::new(format, options.seed)?.format())
+        }
+        _ => Ok(open_source(specification, options)?.format()),
+    }
+}
+
 /// Reads `640x360@25`, either part of which may be missing.
-fn generated_clip(wanted: &str, options: &SourceOptions) -> Result<GeneratedClip, SourceError> {
+fn generated_format(wanted: &str, options: &SourceOptions) -> Result<VideoFormat, SourceError> {
     let default = VideoFormat::default();
     let (size, rate) = wanted.split_once('@').map_or((wanted, None), |(size, rate)| (size, Some(rate)));
     let (width, height) =
@@ -138,7 +153,7 @@ fn generated_clip(wanted: &str, options: &SourceOptions) -> Result<GeneratedClip
         Some(rate) => rate.parse()?,
         None => options.frame_rate.unwrap_or(default.frame_rate),
     };
-    Ok(GeneratedClip::new(VideoFormat { width, height, frame_rate }, options.seed)?)
+    Ok(VideoFormat { width, height, frame_rate })
 }
 
 /// The pictures of a generated clip, from the first one on, without end.

@@ -8,7 +8,7 @@ use lockstep_call::{
     CallLog, DRAIN, DecodeOutcome, DisplayRecord, FrameRecord, Menu, ReceivingEnd, Scores, SendingEnd, SerialMenu,
     Series, SeriesRecorder, carried, merge_displays,
 };
-use lockstep_media::{QualityError, Source, SourceError, psnr, ssim};
+use lockstep_media::{QualityError, Source, SourceError, VmafError, VmafMeter, psnr, ssim};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Picture;
 
@@ -75,6 +75,7 @@ pub struct CallFlow {
     displays: Vec<DisplayRecord>,
     recorder: SeriesRecorder,
     failure: Option<SimulationError>,
+    vmaf: Option<Result<VmafMeter, VmafError>>,
 }
 
 impl CallFlow {
@@ -97,7 +98,13 @@ impl CallFlow {
             recorder: SeriesRecorder::new(start),
             setting,
             failure: None,
+            vmaf: None,
         }
+    }
+
+    /// Compares what is shown with what was captured by `meter`; where there is none, the scores will say why.
+    pub fn measure_vmaf(&mut self, meter: Result<VmafMeter, VmafError>) {
+        self.vmaf = Some(meter);
     }
 
     /// The sending end.
@@ -148,6 +155,10 @@ impl CallFlow {
             frame_interval: self.source.format().frame_interval(),
         };
         let (scores, series) = log.score(capacity);
+        let scores = match self.vmaf {
+            Some(meter) => scores.with_vmaf(meter.and_then(VmafMeter::finish).map_err(|error| error.to_string())),
+            None => scores,
+        };
         Ok(CallResult { records, scores, series, sender: self.sender, receiver: self.receiver })
     }
 
@@ -201,6 +212,11 @@ impl CallFlow {
         if let Some(original) = shown {
             let (ssim, psnr_db) = (ssim(&original, &display.picture)?, psnr(&original, &display.picture)?);
             self.sender.record_quality(capture, ssim, psnr_db);
+            if let Some(Ok(meter)) = &mut self.vmaf
+                && let Err(error) = meter.compare(&original, &display.picture)
+            {
+                self.vmaf = Some(Err(error));
+            }
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_call::{DRAIN, FrameRecord, ReceivingEnd, Scores, SendingEnd, Series};
 use lockstep_link::LinkStatistics;
-use lockstep_media::Source;
+use lockstep_media::{Source, VmafError, VmafMeter};
 use lockstep_units::Timestamp;
 
 use crate::activity::Activity;
@@ -67,6 +67,15 @@ impl Simulation {
         };
         let call = CallFlow::new(sender, receiver, source, setting);
         Self { network: Network::new(vec![call], forward, reverse), length: options.length, frame_interval }
+    }
+
+    /// Compares what is shown with what was captured by `meter`; where there is none, the scores will say why.
+    #[must_use]
+    pub fn measuring_vmaf(mut self, meter: Result<VmafMeter, VmafError>) -> Self {
+        if let Some(call) = self.network.flows_mut().first_mut() {
+            call.measure_vmaf(meter);
+        }
+        self
     }
 
     /// Runs the call to its end. `progress` hears of it once a frame interval, and may end it.

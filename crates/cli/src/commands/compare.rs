@@ -89,6 +89,7 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
         seconds: arguments.seconds,
         encode_ms,
         decode_ms,
+        vmaf: false,
         estimator: EstimatorArguments::default(),
         modelled: false,
     })?;

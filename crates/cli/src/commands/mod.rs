@@ -9,6 +9,7 @@ pub mod model;
 pub mod output;
 pub mod scenario;
 pub mod simulate;
+pub mod study;
 pub mod sweep;
 pub mod trace;
 

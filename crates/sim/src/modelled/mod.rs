@@ -46,6 +46,8 @@ pub enum ModelledCodec {
     /// One quantizer a frame, decided before coding by a rate control that takes the target over once a second; lost
     /// fragments are sent again, and a key frame follows where that fails.
     Conventional,
+    /// No video, but a source that at every moment of capture fills up what the controller's target allows.
+    FullThrottle,
 }
 
 /// What a modelled call is told.

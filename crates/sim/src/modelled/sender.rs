@@ -32,6 +32,7 @@ pub(crate) struct ModelledSender {
     encoder: ModelledEncoder,
     /// Where the codec is a conventional one.
     conventional: Option<Conventional>,
+    full_throttle: bool,
     payload: ByteCount,
     frame_interval: Duration,
     encode_time: Duration,
@@ -67,9 +68,10 @@ impl ModelledSender {
             controller,
             encoder,
             conventional: match setting.codec {
-                ModelledCodec::Functional => None,
+                ModelledCodec::Functional | ModelledCodec::FullThrottle => None,
                 ModelledCodec::Conventional => Some(Conventional::new(setting.frame_interval)),
             },
+            full_throttle: setting.codec == ModelledCodec::FullThrottle,
             payload: setting.payload,
             frame_interval: setting.frame_interval,
             encode_time: setting.encode_time,
@@ -183,8 +185,19 @@ impl ModelledSender {
                 let source = if decision.key_frame { None } else { self.frames.checked_sub(1) };
                 self.send(now, coding, coded, source, allowance.budget, false);
             }
+            _ if self.full_throttle => self.fill_up(now, coding, allowance),
             _ => self.decide_functional(now, coding, allowance),
         }
+    }
+
+    /// Sends what the target allows in a frame interval, less what still waits in the pacer.
+    fn fill_up(&mut self, now: Timestamp, coding: Coding, allowance: Allowance) {
+        let size = allowance.target.bytes_in(self.frame_interval).saturating_sub(self.in_flight().queued);
+        if size == ByteCount::ZERO {
+            self.record(coding.capture, |record| record.outcome = Outcome::SkippedByEncoder);
+            return;
+        }
+        self.send(now, coding, ModelledFrame { size, quantizer: 0, ssim: 1.0 }, None, size, false);
     }
 
     fn decide_functional(&mut self, now: Timestamp, coding: Coding, allowance: Allowance) {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use lockstep_control::Algorithm;
 
 use super::SweepArguments;
-use crate::configuration::{SimulateArguments, open_trace};
+use crate::configuration::{CodecArgument, SimulateArguments, open_trace};
 
 /// What codes the pictures of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -20,8 +20,12 @@ use crate::configuration::{SimulateArguments, open_trace};
 pub enum SweepCodec {
     /// A model of the functional codec, without pixels: thousands of times faster than real time.
     Modelled,
+    /// A model of the conventional codec.
+    ModelledConventional,
     /// The functional codec.
     Functional,
+    /// The conventional codec.
+    Conventional,
 }
 
 impl SweepCodec {
@@ -29,7 +33,21 @@ impl SweepCodec {
     pub fn name(self) -> &'static str {
         match self {
             Self::Modelled => "modelled",
+            Self::ModelledConventional => "modelled-conventional",
             Self::Functional => "functional",
+            Self::Conventional => "conventional",
+        }
+    }
+
+    /// Whether there are no pixels.
+    pub fn is_modelled(self) -> bool {
+        matches!(self, Self::Modelled | Self::ModelledConventional)
+    }
+
+    fn kind(self) -> CodecArgument {
+        match self {
+            Self::Modelled | Self::Functional => CodecArgument::Functional,
+            Self::ModelledConventional | Self::Conventional => CodecArgument::Conventional,
         }
     }
 }
@@ -174,6 +192,7 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
                     call.control.controller.clone_from(controller);
                     call.link.trace.clone_from(trace);
                     call.link.seed = seed;
+                    call.control.codec = codec.kind();
                     jobs.push(Job { key: key(&program, codec, &call)?, codec, call });
                 }
             }

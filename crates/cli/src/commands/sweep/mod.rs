@@ -61,9 +61,10 @@ pub struct SweepArguments {
 
 /// Runs one call.
 fn call(job: &Job) -> Result<Scores> {
-    let simulated = match job.codec {
-        SweepCodec::Modelled => simulate_modelled(&job.call, &CodecModel::built_in()?)?,
-        SweepCodec::Functional => simulate(&job.call, |_| Ok(()))?,
+    let simulated = if job.codec.is_modelled() {
+        simulate_modelled(&job.call, &CodecModel::built_in()?)?
+    } else {
+        simulate(&job.call, |_| Ok(()))?
     };
     Ok(simulated.report.scores)
 }

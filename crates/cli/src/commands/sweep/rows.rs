@@ -142,7 +142,7 @@ pub fn print(rows: &[(&Job, &Scores)]) {
     }
     let widest = groups.keys().map(|(controller, _)| controller.len()).max().unwrap_or(0).max("controller".len());
     let headings: String = SHOWN.iter().map(|(heading, ..)| format!("{heading:>11}")).collect();
-    say!("{:<widest$}  {:<12}{:>6}{headings}", "controller", "codec", "calls");
+    say!("{:<widest$}  {:<22}{:>6}{headings}", "controller", "codec", "calls");
     for ((controller, codec), calls) in groups {
         let values: String = SHOWN
             .iter()
@@ -151,6 +151,6 @@ pub fn print(rows: &[(&Job, &Scores)]) {
                 mean(&values).map_or_else(|| format!("{:>11}", "-"), |value| format!("{value:>11.digits$}"))
             })
             .collect();
-        say!("{controller:<widest$}  {codec:<12}{:>6}{values}", calls.len());
+        say!("{controller:<widest$}  {codec:<22}{:>6}{values}", calls.len());
     }
 }

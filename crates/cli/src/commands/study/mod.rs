@@ -1,0 +1,91 @@
+//! `lockstep study`: claims of the papers, run again.
+
+mod concerto;
+mod reaction;
+mod salsify;
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::thread::available_parallelism;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use lockstep_sim::in_parallel;
+
+use crate::configuration::SimulateArguments;
+use crate::progress::{Progress, write_json};
+
+/// What `lockstep study` is told.
+#[derive(Args)]
+pub struct StudyArguments {
+    #[command(subcommand)]
+    study: Study,
+}
+
+#[derive(Subcommand)]
+enum Study {
+    /// Concerto's observation: under one and the same congestion control, video with a conventional codec gets less
+    /// throughput, and more delay and loss, than a source that always fills the target.
+    Concerto(concerto::ConcertoArguments),
+    /// Salsify's ablation: the whole, without grace period, with a conventional codec, with conventional codec and
+    /// transport.
+    Salsify(salsify::AblationArguments),
+}
+
+/// What all studies are told.
+#[derive(Debug, Clone, Args)]
+struct CommonArguments {
+    #[command(flatten)]
+    simulation: SimulateArguments,
+    /// Where the numbers go, as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// `lockstep study`.
+pub fn run(arguments: &StudyArguments) -> Result<()> {
+    match &arguments.study {
+        Study::Concerto(arguments) => concerto::run(arguments),
+        Study::Salsify(arguments) => salsify::run(arguments),
+    }
+}
+
+/// What `run` makes of each of `calls`, on every core, in their order.
+fn each<Call: Sync, Outcome: Send>(
+    study: &str,
+    calls: &[Call],
+    run: impl Fn(&Call) -> Result<Outcome> + Sync,
+) -> Result<Vec<Outcome>> {
+    let workers = available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let mut progress = Progress::new(study, calls.len() as u64);
+    let mut outcomes: Vec<Option<Result<Outcome>>> = calls.iter().map(|_| None).collect();
+    let mut count = 0;
+    in_parallel(calls, workers, run, |index, outcome| {
+        count += 1;
+        progress.update(count, &format!("{count} of {} calls", calls.len()));
+        let good = outcome.is_ok();
+        outcomes[index] = Some(outcome);
+        good
+    });
+    progress.finish();
+    // One that failed ended the others; it says why.
+    if let Some(failed) = outcomes.iter().position(|outcome| matches!(outcome, Some(Err(_)))) {
+        return Err(outcomes.swap_remove(failed).and_then(Result::err).context("a call failed")?);
+    }
+    outcomes.into_iter().map(|outcome| outcome.context("a call was not run")?).collect()
+}
+
+/// Writes the numbers of a study, if that was asked for.
+fn write(path: Option<&PathBuf>, numbers: &impl Serialize) -> Result<()> {
+    if let Some(path) = path {
+        write_json(path, numbers)?;
+        say!("numbers in {}", path.display());
+    }
+    Ok(())
+}
+
+fn figure(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+}

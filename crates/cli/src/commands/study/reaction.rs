@@ -1,0 +1,97 @@
+//! How fast a sender follows the capacity of its link, from the series of a call.
+
+use serde::Serialize;
+
+use lockstep_call::{Series, mean};
+
+/// Points of a series in a second.
+const SECOND: usize = 10;
+/// A second whose capacity is at most this share of the second before it is a drop; the inverse is a rise.
+const CHANGE: f64 = 0.6;
+/// Having followed a drop is to send no more than this share of the new capacity; a rise, no less than that.
+const REDUCED: f64 = 1.05;
+const RECOVERED: f64 = 0.7;
+/// A change that was not followed within so many points counts as if it were followed then: 10 s.
+const MOST_POINTS: usize = 10 * SECOND;
+
+/// Mean times from a change of capacity to the sender's rate having followed it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Reaction {
+    /// Capacity drops, and the mean time until no more was sent than the link carried then, milliseconds.
+    pub(super) drops: usize,
+    pub(super) reduction_ms: Option<f64>,
+    /// Capacity rises, and the mean time until 70 % of what the link carried then was sent, milliseconds.
+    pub(super) rises: usize,
+    pub(super) recovery_ms: Option<f64>,
+    /// Points of the series in which the controller had another target than in the one before.
+    pub(super) target_updates: usize,
+}
+
+fn average(values: &[u64]) -> f64 {
+    values.iter().sum::<u64>() as f64 / values.len().max(1) as f64
+}
+
+/// Points from `from` on until the rate over half a second satisfies `followed`; at most [`MOST_POINTS`].
+fn points_until(rates: &[u64], from: usize, followed: impl Fn(f64) -> bool) -> usize {
+    let half = SECOND / 2;
+    (0..MOST_POINTS)
+        .find(|&wait| rates.get(from + wait..from + wait + half).is_none_or(|rates| followed(average(rates))))
+        .unwrap_or(MOST_POINTS)
+}
+
+impl Reaction {
+    pub(super) fn of(series: &Series) -> Self {
+        let (capacity, sent) = (&series.capacity_bps, &series.sent_bps);
+        let (mut reductions, mut recoveries) = (Vec::new(), Vec::new());
+        let mut at = SECOND;
+        while at + SECOND <= capacity.len() {
+            let (before, after) = (average(&capacity[at - SECOND..at]), average(&capacity[at..at + SECOND]));
+            let wait = if after <= CHANGE * before {
+                let wait = points_until(sent, at, |rate| rate <= REDUCED * after);
+                reductions.push((wait * 100) as f64);
+                wait
+            } else if CHANGE * after >= before {
+                let wait = points_until(sent, at, |rate| rate >= RECOVERED * after);
+                recoveries.push((wait * 100) as f64);
+                wait
+            } else {
+                0
+            };
+            // One change is not counted twice.
+            at += if wait > 0 { wait.max(SECOND) } else { 1 };
+        }
+        Self {
+            drops: reductions.len(),
+            reduction_ms: mean(&reductions),
+            rises: recoveries.len(),
+            recovery_ms: mean(&recoveries),
+            target_updates: series.target_bps.windows(2).filter(|pair| pair[0] != pair[1]).count(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drop_and_a_rise_are_timed_until_the_rate_has_followed() {
+        let part = |rate: u64, points: usize| std::iter::repeat_n(rate, points);
+        let capacity: Vec<u64> = part(1_000, 30).chain(part(400, 40)).chain(part(1_000, 40)).collect();
+        // Half a second late down, 1.5 s late up; the windows of half a second see it when they are wholly past it.
+        let sent: Vec<u64> = part(900, 35).chain(part(300, 50)).chain(part(900, 25)).collect();
+        let target_bps = sent.iter().copied().map(Some).collect();
+        let series = Series { capacity_bps: capacity, sent_bps: sent, target_bps, ..Series::default() };
+        let reaction = Reaction::of(&series);
+        assert!(reaction.drops >= 1 && reaction.rises >= 1, "{reaction:?}");
+        assert!(reaction.recovery_ms.unwrap() > reaction.reduction_ms.unwrap(), "{reaction:?}");
+        assert_eq!(reaction.target_updates, 2);
+    }
+
+    #[test]
+    fn a_steady_link_has_no_changes() {
+        let series = Series { capacity_bps: vec![5; 100], sent_bps: vec![5; 100], ..Series::default() };
+        let reaction = Reaction::of(&series);
+        assert_eq!((reaction.drops, reaction.rises, reaction.reduction_ms), (0, 0, None));
+    }
+}

@@ -1,0 +1,83 @@
+//! Salsify's ablation (NSDI 2018, section 5.4): what each part of the design is for. On its Verizon LTE trace the paper
+//! has a p95 of the video delay of 323 ms and 16.5 dB of SSIM for the whole; 362 ms and 13.4 dB with a conventional
+//! codec; 2,625 ms with conventional codec and transport; 10.3 dB without the grace period.
+
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use lockstep_call::Scores;
+
+use super::{CommonArguments, each, figure, write};
+use crate::configuration::{CodecArgument, SimulateArguments, simulate};
+
+/// What `lockstep study salsify` is told: a trace, such as Salsify's recording of Verizon LTE, and whatever
+/// `lockstep simulate` takes.
+#[derive(Args)]
+pub(super) struct AblationArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+}
+
+/// A design: its name, its controller and its codec.
+const DESIGNS: [(&str, &str, CodecArgument); 4] = [
+    ("whole", "salsify", CodecArgument::Functional),
+    ("no grace period", "salsify-no-grace", CodecArgument::Functional),
+    ("conventional codec", "salsify", CodecArgument::Conventional),
+    ("conventional codec and transport", "gcc", CodecArgument::Conventional),
+];
+
+#[derive(Serialize)]
+struct Row {
+    design: &'static str,
+    controller: &'static str,
+    codec: CodecArgument,
+    /// Whether it is worse than the whole in p50, p95 of the video delay, and SSIM.
+    worse: [bool; 3],
+    #[serde(flatten)]
+    scores: Scores,
+}
+
+/// Whether a design is worse than the whole in each of three figures.
+fn worse(whole: &Scores, other: &Scores) -> [bool; 3] {
+    let later = |figure: fn(&lockstep_call::DelayScores) -> f64| {
+        let delay = |scores: &Scores| scores.video_delay_ms.as_ref().map_or(f64::INFINITY, figure);
+        delay(other) > delay(whole)
+    };
+    let quality = |scores: &Scores| scores.ssim_db.map_or(0.0, |ssim| ssim.mean);
+    [later(|delay| delay.p50), later(|delay| delay.p95), quality(other) < quality(whole)]
+}
+
+pub(super) fn run(arguments: &AblationArguments) -> Result<()> {
+    let given = &arguments.common.simulation;
+    let scores = each("study salsify", &DESIGNS, |&(_, controller, codec)| {
+        let mut call: SimulateArguments = given.clone();
+        call.control.controller = controller.to_owned();
+        call.control.codec = codec;
+        Ok(simulate(&call, |_| Ok(()))?.report.scores)
+    })?;
+    let whole = scores.first().cloned();
+    let rows: Vec<Row> = DESIGNS
+        .iter()
+        .zip(scores)
+        .map(|(&(design, controller, codec), scores)| {
+            let worse = whole.as_ref().map_or([false; 3], |whole| worse(whole, &scores));
+            Row { design, controller, codec, worse, scores }
+        })
+        .collect();
+
+    say!("{} s of {} over {}\n", given.seconds, given.clip, given.link.trace);
+    say!("{:<34}{:>12}{:>12}{:>12}{:>12}   worse in", "", "p50 (ms)", "p95 (ms)", "SSIM (dB)", "Mb/s");
+    for Row { design, worse, scores, .. } in &rows {
+        let names = ["p50", "p95", "SSIM"].into_iter().zip(worse).filter_map(|(name, &worse)| worse.then_some(name));
+        say!(
+            "{design:<34}{:>12}{:>12}{:>12}{:>12.2}   {}",
+            figure(scores.video_delay_ms.map(|delay| delay.p50), 0),
+            figure(scores.video_delay_ms.map(|delay| delay.p95), 0),
+            figure(scores.ssim_db.map(|ssim| ssim.mean), 2),
+            scores.throughput_bps as f64 * 1e-6,
+            names.collect::<Vec<_>>().join(", ")
+        );
+    }
+    write(arguments.common.json.as_ref(), &rows)
+}

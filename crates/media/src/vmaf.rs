@@ -1,0 +1,189 @@
+//! VMAF (Netflix): how good a video looks beside its original, 0-100, as libvmaf computes it. This crate carries no
+//! libvmaf; it hands the pictures to an ffmpeg that does.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Seek, SeekFrom};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use lockstep_vp8::Picture;
+
+use crate::format::VideoFormat;
+use crate::y4m::{Y4mError, Y4mWriter};
+
+/// The environment variable that names an ffmpeg with libvmaf; without it, `ffmpeg` is looked for.
+pub const VMAF_VARIABLE: &str = "LOCKSTEP_VMAF";
+
+/// Bytes of ffmpeg's own words that are looked at.
+const MOST_WORDS: u64 = 1 << 20;
+
+/// The graph: even pictures are originals, odd ones what was shown. The numbers of the pictures are their times, so that
+/// pairs meet.
+const GRAPH: &str = "[0:v]split[a][b];[a]select='not(mod(n\\,2))',setpts=N[original];\
+                     [b]select='mod(n\\,2)',setpts=N[shown];[shown][original]libvmaf";
+
+/// Why there is no VMAF.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VmafError {
+    /// The program is not there.
+    #[error("no VMAF: cannot run {program}: {error}; LOCKSTEP_VMAF may name an ffmpeg with libvmaf")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The program has no libvmaf.
+    #[error(
+        "no VMAF: {program} has no libvmaf; LOCKSTEP_VMAF may name an ffmpeg that has it, such as the one in PyPI's \
+         imageio-ffmpeg"
+    )]
+    NoLibvmaf {
+        /// The program.
+        program: String,
+    },
+    /// A picture cannot be handed over.
+    #[error("no VMAF: {0}")]
+    Picture(#[from] Y4mError),
+    /// The program failed, or was shown nothing.
+    #[error("no VMAF: ffmpeg gave no score: {0}")]
+    NoScore(String),
+}
+
+/// Compares videos picture by picture, in a process of its own.
+#[derive(Debug)]
+pub struct VmafMeter {
+    child: Child,
+    pictures: Option<Y4mWriter<BufWriter<ChildStdin>>>,
+    words: File,
+}
+
+fn program() -> OsString {
+    env::var_os(VMAF_VARIABLE).unwrap_or_else(|| "ffmpeg".into())
+}
+
+impl VmafMeter {
+    /// A meter for pictures of `format`.
+    ///
+    /// # Errors
+    /// If there is no ffmpeg with libvmaf.
+    pub fn start(format: VideoFormat) -> Result<Self, VmafError> {
+        Self::start_with(program(), format)
+    }
+
+    fn start_with(program: OsString, format: VideoFormat) -> Result<Self, VmafError> {
+        let name = program.to_string_lossy().into_owned();
+        let failed = |error| VmafError::Start { program: name.clone(), error };
+        let filters =
+            Command::new(&program).args(["-hide_banner", "-filters"]).stdin(Stdio::null()).output().map_err(failed)?;
+        if !String::from_utf8_lossy(&filters.stdout).split_whitespace().any(|word| word == "libvmaf") {
+            return Err(VmafError::NoLibvmaf { program: name });
+        }
+        let words = tempfile::tempfile().map_err(failed)?;
+        let mut child = Command::new(&program)
+            .args(["-hide_banner", "-nostats", "-loglevel", "info", "-f", "yuv4mpegpipe", "-i", "pipe:0"])
+            .args(["-filter_complex", GRAPH, "-f", "null", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(words.try_clone().map_err(failed)?)
+            .spawn()
+            .map_err(failed)?;
+        let input = child.stdin.take();
+        let mut meter = Self { child, pictures: None, words };
+        if let Some(input) = input {
+            meter.pictures = Some(Y4mWriter::new(BufWriter::with_capacity(1 << 20, input), format)?);
+        }
+        Ok(meter)
+    }
+
+    /// Takes a picture as it was shown, beside its original.
+    ///
+    /// # Errors
+    /// If the pictures have another size than was said, or the process takes no more.
+    pub fn compare(&mut self, original: &Picture, shown: &Picture) -> Result<(), VmafError> {
+        if let Some(pictures) = &mut self.pictures {
+            pictures.write_picture(original)?;
+            pictures.write_picture(shown)?;
+        }
+        Ok(())
+    }
+
+    /// The mean VMAF of all pictures, 0-100.
+    ///
+    /// # Errors
+    /// If there were none, or the process failed.
+    pub fn finish(mut self) -> Result<f64, VmafError> {
+        if let Some(pictures) = self.pictures.take() {
+            drop(pictures.finish()?);
+        }
+        let status = self.child.wait().map_err(|error| VmafError::NoScore(error.to_string()))?;
+        let mut words = Vec::new();
+        let read = self.words.seek(SeekFrom::Start(0)).and_then(|_| {
+            let words = &mut words;
+            Read::by_ref(&mut self.words).take(MOST_WORDS).read_to_end(words)
+        });
+        read.map_err(|error| VmafError::NoScore(error.to_string()))?;
+        let words = String::from_utf8_lossy(&words);
+        let score = words.rsplit_once("VMAF score:").and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
+        let last = || words.lines().last().map_or_else(|| status.to_string(), str::to_owned);
+        score.filter(|_| status.success()).ok_or_else(|| VmafError::NoScore(last()))
+    }
+}
+
+impl Drop for VmafMeter {
+    fn drop(&mut self) {
+        drop(self.pictures.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clip::GeneratedClip;
+    use crate::source::{GeneratedSource, Source};
+
+    const FORMAT: (usize, usize) = (320, 180);
+
+    fn pictures(count: usize) -> (VideoFormat, Vec<Picture>) {
+        let format = VideoFormat { width: FORMAT.0, height: FORMAT.1, ..VideoFormat::default() };
+        let mut source = GeneratedSource::new(GeneratedClip::new(format, 1).unwrap());
+        (format, (0..count).map(|_| source.next().unwrap().unwrap()).collect())
+    }
+
+    #[test]
+    fn a_program_that_is_missing_or_lacks_libvmaf_is_named() {
+        let (format, _) = pictures(1);
+        let error = VmafMeter::start_with("no-such-ffmpeg".into(), format).unwrap_err().to_string();
+        assert!(error.contains("no-such-ffmpeg") && error.contains(VMAF_VARIABLE), "{error}");
+        let error = VmafMeter::start_with("true".into(), format).unwrap_err().to_string();
+        assert!(error.contains("has no libvmaf"), "{error}");
+    }
+
+    #[test]
+    fn a_video_equals_itself_and_a_frozen_one_is_worse() {
+        let (format, pictures) = pictures(20);
+        let Ok(mut same) = VmafMeter::start(format) else {
+            eprintln!("skipped: no ffmpeg with libvmaf; {VMAF_VARIABLE} may name one");
+            return;
+        };
+        let mut frozen = VmafMeter::start(format).unwrap();
+        for picture in &pictures {
+            same.compare(picture, picture).unwrap();
+            frozen.compare(picture, &pictures[0]).unwrap();
+        }
+        let (same, frozen) = (same.finish().unwrap(), frozen.finish().unwrap());
+        assert!(same > 95.0, "{same}");
+        assert!(frozen < same - 10.0, "{frozen} beside {same}");
+    }
+
+    #[test]
+    fn a_video_of_nothing_has_no_score() {
+        let (format, _) = pictures(1);
+        let Ok(meter) = VmafMeter::start(format) else { return };
+        assert!(matches!(meter.finish(), Err(VmafError::NoScore(_))));
+    }
+}

@@ -1,0 +1,110 @@
+"""The calls of a sweep on a Ray cluster; `lockstep sweep --on ray://HOST:PORT` runs it.
+
+Each job is a call that `lockstep sweep` on a machine of the cluster runs, from a file with that one job or a few of
+them. What it prints, a line for each call, is printed here as it comes. Ray is needed here only and is no requirement
+of the package: `pip install ray` (`ray[client]` for a cluster elsewhere).
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+LOCAL = "ray://local"
+"""The address of a cluster of this machine alone."""
+
+JOBS_OF_A_TASK = 8
+"""Jobs that one task runs, one after the other, where there are many: starting a task costs more than a short call."""
+
+Job = dict[str, Any]
+"""A job as `lockstep sweep` writes it; only that command looks inside."""
+
+
+class SweepError(Exception):
+    """A sweep that cannot be run on a cluster; the message says why."""
+
+
+def split(jobs: list[Job], cores: int) -> list[list[Job]]:
+    """Every job once, in parts of at most `JOBS_OF_A_TASK`, and smaller where some core would otherwise have none."""
+    size = max(1, min(JOBS_OF_A_TASK, len(jobs) // max(cores, 1)))
+    return [jobs[start : start + size] for start in range(0, len(jobs), size)]
+
+
+def run_jobs(program: str, jobs: list[Job]) -> list[str]:
+    """Runs `jobs` on this machine, on one core, and gives a line of the journal for each.
+
+    Raises:
+        SweepError: if the program cannot be run or fails.
+
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "jobs.json"
+        path.write_text(json.dumps(jobs), encoding="utf-8")
+        command = [program, "sweep", "--workers", "1", "--job-file", str(path)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        except OSError as error:
+            raise SweepError(f"{program} cannot be run on this machine: {error}") from error
+    if done.returncode != 0:
+        raise SweepError(f"{program} failed: {done.stderr.strip() or done.returncode}")
+    return done.stdout.splitlines()
+
+
+def on_ray(address: str, program: str, jobs: list[Job]) -> Iterator[list[str]]:
+    """The lines of each part of `jobs`, in the order in which the cluster finishes them.
+
+    Raises:
+        SweepError: if there is no Ray, or no cluster at `address`.
+
+    """
+    try:
+        import ray  # noqa: PLC0415
+    except ImportError as error:
+        raise SweepError(f"Ray is not installed for {sys.executable}: pip install 'ray[client]'") from error
+    try:
+        ray.init(address="local" if address == LOCAL else address, log_to_driver=False, logging_level="error")
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise SweepError(f"there is no Ray cluster at {address}: {error}") from error
+    task = ray.remote(num_cpus=1)(run_jobs)
+    parts = split(jobs, int(ray.cluster_resources().get("CPU", 1)))
+    waiting = [task.remote(program, part) for part in parts]
+    while waiting:
+        ready, waiting = ray.wait(waiting)
+        yield ray.get(ready[0])
+
+
+def run(lines: Iterable[list[str]], say: Callable[[str], None]) -> int:
+    """Says each line as it comes, and how many there were."""
+    count = 0
+    for part in lines:
+        for line in part:
+            say(line)
+            count += 1
+    return count
+
+
+def main() -> int:
+    """Runs the jobs of a file on a cluster."""
+    parser = argparse.ArgumentParser(prog="python -m lockstep.sweep_ray", description=__doc__.splitlines()[0])
+    parser.add_argument("--address", required=True, help=f"ray://HOST:PORT, or {LOCAL}")
+    parser.add_argument("--jobs", required=True, type=Path, help="the jobs, as lockstep sweep writes them")
+    parser.add_argument("--program", required=True, help="the lockstep command on the machines of the cluster")
+    arguments = parser.parse_args()
+    try:
+        jobs = json.loads(arguments.jobs.read_text(encoding="utf-8"))
+        count = run(on_ray(arguments.address, arguments.program, jobs), lambda line: print(line, flush=True))
+    except (OSError, ValueError, SweepError) as error:
+        print(f"lockstep.sweep_ray: {error}", file=sys.stderr)
+        return 1
+    if count != len(jobs):
+        print(f"lockstep.sweep_ray: {len(jobs)} jobs gave {count} results", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
