@@ -310,6 +310,18 @@ impl Analysis {
         let search = self.whole_samples::<16, 16>(reference, x, y, expected);
 
         let zero_sad = search.sad_at(Displacement::default());
+        let starts = [Displacement::default(), whole(left), whole(above), whole(above_right), whole(other), expected];
+        let steps = if index == 0 { 16 } else { 4 };
+        // A reference behind the last frame is for what that one hides: found at once, or not at all.
+        if index > 0 && self.preset == Preset::RealTime {
+            let promising = current.references[0].sad;
+            let worse = |at: usize| {
+                starts[..at].contains(&starts[at]) || search.sad_at(search.bounds.clamp(starts[at])) >= promising
+            };
+            if zero_sad >= promising && (1..starts.len()).all(worse) {
+                return ReferenceMotion::default();
+            }
+        }
         let source = self.source.planes[0].at(x, y);
         let stride = self.source.planes[0].stride;
         let mut prediction = [0u8; 256];
@@ -325,16 +337,6 @@ impl Analysis {
         let still = ReferenceMotion { vector: MotionVector::ZERO, satd: zero_satd, zero_satd, sad: zero_sad };
         if zero_sad < STILL_ENOUGH || zero_sad < still_enough && left.is_zero() && above.is_zero() {
             return still;
-        }
-        let starts = [Displacement::default(), whole(left), whole(above), whole(above_right), whole(other), expected];
-        let steps = if index == 0 { 16 } else { 4 };
-        // A reference behind the last frame is for what that one hides: found at once, or not at all.
-        if index > 0 && self.preset == Preset::RealTime {
-            let promising = current.references[0].sad;
-            let nearest = starts.iter().map(|&start| search.sad_at(search.bounds.clamp(start))).min();
-            if nearest.is_some_and(|sad| sad >= promising) {
-                return still;
-            }
         }
         let found = search.search(&starts, steps, STILL_ENOUGH);
         // The other references are for what the last frame hides: no fraction will make up for a wrong place.

@@ -143,7 +143,10 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
     /// The best among a displacement and its eight neighbours; the diagonal ones only beside a better near one.
     fn neighbours(&self, from: Found) -> Found {
         let mut best = from;
-        for (x, y) in SQUARE {
+        for (index, (x, y)) in SQUARE.into_iter().enumerate() {
+            if index == 4 && best.displacement == from.displacement {
+                break;
+            }
             let d = Displacement { x: from.displacement.x + x, y: from.displacement.y + y };
             if self.bounds.contain(d) {
                 let found = self.try_at(d);
