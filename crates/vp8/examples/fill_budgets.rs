@@ -7,14 +7,14 @@ mod clips;
 use std::time::{Duration, Instant};
 
 use clips::{CONTENTS, Content, picture};
-use lockstep_vp8::{Analysis, FitSearch, Parameters, State};
+use lockstep_vp8::{Analysis, Parameters, State};
 
 /// Bits a luma sample.
 const BUDGETS: [f64; 6] = [0.02, 0.05, 0.1, 0.2, 0.5, 1.0];
 
 fn main() {
     let (width, height) = (640, 360);
-    println!("content    bits/sample  fill p10  median   over  passes (most)  time/menu  PSNR-plain dB");
+    println!("content    bits/sample  fill p10  median   over  time/menu  PSNR-plain dB");
     for content in CONTENTS {
         let count = if content == Content::Static { 4 } else { 12 };
         let clip: Vec<_> = (0..count).map(|index| picture(content, width, height, index, 5)).collect();
@@ -22,15 +22,12 @@ fn main() {
             let budget = (rate * (width * height) as f64 / 8.0) as usize;
             let mut state = State::default();
             let (mut fills, mut gains, mut over) = (Vec::new(), Vec::new(), 0);
-            let mut passes = Vec::new();
             let (mut fitting, mut menu) = (Duration::ZERO, Duration::ZERO);
             for picture in &clip {
                 let analysis = Analysis::new(&state, picture, &Parameters::default());
                 let start = Instant::now();
-                let fitted = analysis.passes_to_fit(budget, &FitSearch::default());
+                let encoded = analysis.encode_to_fit(budget);
                 fitting += start.elapsed();
-                passes.push(fitted.frames.len());
-                let encoded = fitted.into_best();
                 let plain = |quantizer: u8| analysis.encode(quantizer.min(127));
                 let start = Instant::now();
                 for quantizer in [encoded.quantizer.saturating_sub(2), encoded.quantizer, encoded.quantizer + 2] {
@@ -58,11 +55,9 @@ fn main() {
             }
             fills.sort_by(f64::total_cmp);
             println!(
-                "{content:<10?} {rate:>11.2} {:>9.3} {:>7.3} {over:>6} {:>8.2} ({:>2}) {:>10.2} {:>14.2}",
+                "{content:<10?} {rate:>11.2} {:>9.3} {:>7.3} {over:>6} {:>10.2} {:>14.2}",
                 fills[fills.len() / 10],
                 fills[fills.len() / 2],
-                passes.iter().sum::<usize>() as f64 / passes.len() as f64,
-                passes.iter().max().copied().unwrap_or(0),
                 fitting.as_secs_f64() / menu.as_secs_f64(),
                 gains.iter().sum::<f64>() / gains.len() as f64,
             );

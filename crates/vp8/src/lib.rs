@@ -22,8 +22,8 @@ mod transform;
 
 pub use decoder::{DecodeError, decode, is_shown};
 pub use encoder::{
-    Analysis, EncodeStatistics, Encoded, FitSearch, Fitted, FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters,
-    Preset, encode, encode_to_fit, menu,
+    Analysis, EncodeStatistics, Encoded, Fitting, FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters, Preset,
+    encode, encode_to_fit, menu,
 };
 pub use picture::{MAXIMUM_DIMENSION, Picture, PictureError, Plane};
 pub use state::{State, StateError};

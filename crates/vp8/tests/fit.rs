@@ -2,8 +2,12 @@
 
 mod clips;
 
+use std::borrow::Cow;
+
 use clips::{CONTENTS, Content, picture};
-use lockstep_vp8::{Analysis, Encoded, FrameKind, Parameters, Picture, Preset, State, decode, encode, encode_to_fit};
+use lockstep_vp8::{
+    Analysis, Encoded, Fitting, FrameKind, Parameters, Picture, Preset, State, decode, encode, encode_to_fit,
+};
 use proptest::prelude::*;
 
 /// Encodes to fit, and insists that decoding leads to the encoder's picture and state.
@@ -83,6 +87,27 @@ fn a_hint_changes_the_way_and_not_the_promise() {
         let encoded = analysis.encode_to_fit_from(900, hint);
         assert!(encoded.frame.len() <= 900, "from {hint}: {}", encoded.frame.len());
         assert_eq!(encoded.frame, analysis.encode_to_fit_from(900, hint).frame);
+    }
+}
+
+#[test]
+fn a_budget_that_changes_between_passes_is_followed() {
+    let clip: Vec<Picture> = (0..2).map(|index| picture(Content::Camera, 320, 192, index, 4)).collect();
+    let first = encode(&State::default(), &clip[0], &Parameters { quantizer: 30, ..Parameters::default() });
+    let analysis = Analysis::new(&first.state, &clip[1], &Parameters::default());
+    for changed in [1_500, 2_500, 4_500] {
+        let mut fitting = Fitting::new(Cow::Borrowed(&analysis), None);
+        for budget in [3_000, changed] {
+            assert!(!fitting.is_filled(budget));
+            for _ in 0..4 {
+                let encoded = fitting.pass(budget);
+                assert_eq!(decode(&first.state, &encoded.frame).unwrap().0.hash(), encoded.state.hash());
+                if fitting.is_filled(budget) {
+                    break;
+                }
+            }
+            assert!(fitting.is_filled(budget), "{budget} of 3000 and {changed}");
+        }
     }
 }
 

@@ -10,6 +10,8 @@
 //! modes and vectors, only quantizes anew, and corrects weight and rounding as the bits run ahead of the plan or fall
 //! behind it.
 
+use std::borrow::Cow;
+
 use super::bit_cost::BIT;
 use super::frame_encoder::{FrameEncoder, Macroblocks, rounding_of};
 use super::trial::{Place, USUAL_SKIP_WEIGHT};
@@ -23,8 +25,8 @@ const FILLED: f64 = 0.92;
 const AIMS: [f64; 3] = [0.965, 0.95, 0.92];
 /// A pass keeps the modes of another whose step is at most so many times as large or as small.
 const KEPT_WITHIN: f64 = 1.8;
-/// So many passes are spent on filling the budget, where the caller does not say.
-const USUAL_PASSES: usize = 4;
+/// So many passes are spent on filling the budget.
+const PASSES: usize = 4;
 /// Where none of them fits, the next aims at this share of the budget; and if that was too much, the coarsest
 /// quantizer is next.
 const SAFE_AIM: f64 = 0.6;
@@ -187,59 +189,60 @@ impl Pass {
     }
 }
 
-/// How to go about filling a budget ([`Analysis::passes_to_fit`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FitSearch {
-    /// The quantizer to begin with, where the caller knows of a good one; else one is predicted.
-    pub first: Option<u8>,
-    /// How many times the picture may be coded to fill the budget; at least one. Where none of them fits, up to two more
-    /// are spent on not exceeding it.
-    pub passes: usize,
-}
-
-impl Default for FitSearch {
-    fn default() -> Self {
-        Self { first: None, passes: USUAL_PASSES }
-    }
-}
-
-/// The frames that were coded on the way to one that fits a budget.
-#[derive(Debug, Clone)]
-pub struct Fitted {
-    /// In the order in which they were coded; the first is what [`Analysis::encode`] gives for its quantizer.
-    pub frames: Vec<Encoded>,
-    /// The index of the best that fits; of the smallest, if none does.
-    pub best: usize,
-}
-
-impl Fitted {
-    /// The best frame that fits, or else the smallest.
-    #[must_use]
-    pub fn into_best(mut self) -> Encoded {
-        self.frames.swap_remove(self.best)
-    }
-}
-
-/// The search for the frame that fits.
-struct Search<'a> {
-    analysis: &'a Analysis,
-    budget: usize,
-    frames: Vec<Encoded>,
-    /// The coarsest quantizer that was too fine, and its frame's size; the finest that was too coarse.
-    too_fine: Option<(u8, usize)>,
-    too_coarse: Option<(u8, usize)>,
+/// A picture being made to fit a budget, pass by pass. The budget may be another for each pass: what was coded for one
+/// shows the way to the next.
+#[derive(Debug)]
+pub struct Fitting<'a> {
+    analysis: Cow<'a, Analysis>,
+    first: Option<u8>,
+    /// Quantizers and sizes of what was coded, in order.
+    coded: Vec<(u8, usize)>,
+    last: Option<Pass>,
+    /// How many steered passes went over what they aimed at.
+    over: usize,
     /// Whether the coarsest quantizer has been tried, without any steering.
     coarsest_tried: bool,
 }
 
-impl<'a> Search<'a> {
-    fn new(analysis: &'a Analysis, budget: usize) -> Self {
-        Self { analysis, budget, frames: Vec::new(), too_fine: None, too_coarse: None, coarsest_tried: false }
+impl<'a> Fitting<'a> {
+    /// Begins with quantizer `first`, where the caller knows of a good one; else the first pass predicts one.
+    #[must_use]
+    pub fn new(analysis: Cow<'a, Analysis>, first: Option<u8>) -> Self {
+        Self { analysis, first, coded: Vec::new(), last: None, over: 0, coarsest_tried: false }
     }
 
-    fn code(&mut self, quantizer: u8, steering: Steering<'_>) -> Pass {
+    /// The analysis that all passes share.
+    #[must_use]
+    pub fn analysis(&self) -> &Analysis {
+        &self.analysis
+    }
+
+    /// Codes the picture, nearer to `budget` bytes than before. The first pass gives what [`Analysis::encode`] gives for
+    /// its quantizer. A frame may be larger than the budget.
+    #[must_use]
+    pub fn pass(&mut self, budget: usize) -> Encoded {
+        if let Some(last) = self.last.take() {
+            return self.pass_after(&last, budget);
+        }
+        let first = self.first.unwrap_or_else(|| coarsest_of(&self.analysis, budget as f64));
+        self.plain(first.min(MAXIMUM_QUANTIZER))
+    }
+
+    /// Whether another pass would bring nothing for `budget`: a frame fits and fills it, or not even the finest quantizer
+    /// does.
+    #[must_use]
+    pub fn is_filled(&self, budget: usize) -> bool {
+        let filled = |&(quantizer, size): &(u8, usize)| quantizer == 0 || size as f64 >= FILLED * budget as f64;
+        self.coded.iter().filter(|&&(_, size)| size <= budget).any(filled)
+    }
+
+    fn fits(&self, budget: usize) -> bool {
+        self.coded.iter().any(|&(_, size)| size <= budget)
+    }
+
+    fn code(&mut self, quantizer: u8, steering: Steering<'_>) -> Encoded {
         let steered = !steering.plan.is_empty();
-        let mut encoder = FrameEncoder::new(self.analysis, quantizer);
+        let mut encoder = FrameEncoder::new(&self.analysis, quantizer);
         let mut rounding = steering.rounding;
         encoder.steering = Some(steering);
         encoder.code_macroblocks();
@@ -254,102 +257,78 @@ impl<'a> Search<'a> {
         let encoded = encoder.finish();
         let size = encoded.frame.len();
         let overhead = size - encoded.statistics.coefficient_bytes;
-        self.frames.push(encoded);
-        if size <= self.budget {
-            if self.too_coarse.is_none_or(|(finest, _)| quantizer <= finest) {
-                self.too_coarse = Some((quantizer, size));
-            }
-        } else if self.too_fine.is_none_or(|(coarsest, _)| quantizer >= coarsest) {
-            self.too_fine = Some((quantizer, size));
-        }
-        Pass { quantizer, size, macroblocks, costs, overhead, rounding }
+        self.coded.push((quantizer, size));
+        self.last = Some(Pass { quantizer, size, macroblocks, costs, overhead, rounding });
+        encoded
     }
 
     /// The frame at a plain quantizer.
-    fn plain(&mut self, quantizer: u8) -> Pass {
+    fn plain(&mut self, quantizer: u8) -> Encoded {
         self.coarsest_tried |= quantizer == MAXIMUM_QUANTIZER;
         self.code(quantizer, Steering::recording(self.usual_rounding()))
-    }
-
-    fn fits(&self) -> bool {
-        self.frames.iter().any(|encoded| encoded.frame.len() <= self.budget)
-    }
-
-    fn finish(self) -> Fitted {
-        let rank = |encoded: &Encoded| {
-            let (size, error) = (encoded.frame.len(), encoded.statistics.squared_error.iter().sum::<u64>());
-            if size <= self.budget { (false, error) } else { (true, size as u64) }
-        };
-        let best = (0..self.frames.len()).min_by_key(|&index| rank(&self.frames[index])).expect("a frame was coded");
-        Fitted { frames: self.frames, best }
     }
 
     fn usual_rounding(&self) -> f64 {
         f64::from(rounding_of(self.analysis.key_frame).ac)
     }
 
-    fn is_filled(&self, pass: &Pass) -> bool {
-        pass.size <= self.budget && pass.size as f64 >= FILLED * self.budget as f64
-    }
-
-    /// Codes until the budget is filled, `passes` times at most.
-    fn fill(&mut self, first: u8, passes: usize) {
-        let analysis = self.analysis;
-        let budget = self.budget as f64;
-        let mut pass = self.plain(first);
-        let mut over = 0;
-        for _ in 1..passes {
-            if self.is_filled(&pass) || (pass.quantizer == 0 && pass.size <= self.budget) {
-                return;
+    /// Codes the frame again, steered towards `budget` if that is not too far away.
+    fn pass_after(&mut self, last: &Pass, budget: usize) -> Encoded {
+        let key_frame = self.analysis.key_frame;
+        let target = AIMS[self.over.min(AIMS.len() - 1)] * budget as f64;
+        let total = last.total_for(target);
+        let weight = if key_frame { 0 } else { last.weight_for(total) };
+        let encoded = if (GOOD_WEIGHTS.0..=GOOD_WEIGHTS.1).contains(&weight) {
+            // Another weight fills the budget at this quantizer.
+            let plan = last.costs.iter().map(|cost| f64::from(cost.at(weight))).collect();
+            let weight = f64::from(weight);
+            let steering = Steering { kept: Some(last), plan, total, weight, ..Steering::recording(last.rounding) };
+            self.code(last.quantizer, steering)
+        } else {
+            let quantizer = self.next_quantizer(last, target, budget);
+            let ratio = f64::from(step(quantizer)) / f64::from(step(last.quantizer));
+            if !(1.0 / KEPT_WITHIN..=KEPT_WITHIN).contains(&ratio) {
+                return self.plain(quantizer);
             }
-            let target = AIMS[over] * budget;
-            let total = pass.total_for(target);
-            let weight = if analysis.key_frame { 0 } else { pass.weight_for(total) };
-            if (GOOD_WEIGHTS.0..=GOOD_WEIGHTS.1).contains(&weight) {
-                // Another weight fills the budget at this quantizer.
-                let plan = pass.costs.iter().map(|cost| f64::from(cost.at(weight))).collect();
-                let steering = Steering {
-                    kept: Some(&pass),
-                    plan,
-                    total,
-                    weight: f64::from(weight),
-                    ..Steering::recording(pass.rounding)
-                };
-                pass = self.code(pass.quantizer, steering);
+            let (rounding, gain) = if key_frame {
+                let wanted = target * self.analysis.predict_size(last.quantizer) as f64 / last.size as f64;
+                key_rounding(&self.analysis, quantizer, wanted, self.usual_rounding())
             } else {
-                let quantizer = self.next_quantizer(&pass, target);
-                let ratio = f64::from(step(quantizer)) / f64::from(step(pass.quantizer));
-                if !(1.0 / KEPT_WITHIN..=KEPT_WITHIN).contains(&ratio) {
-                    pass = self.plain(quantizer);
-                    continue;
-                }
-                let (rounding, gain) = if analysis.key_frame {
-                    let wanted = target * analysis.predict_size(pass.quantizer) as f64 / pass.size as f64;
-                    key_rounding(analysis, quantizer, wanted, self.usual_rounding())
-                } else {
-                    (self.usual_rounding(), INTER_GAIN)
-                };
-                let plan = plan(&pass.costs, total);
-                let steering = Steering { kept: Some(&pass), plan, total, gain, ..Steering::recording(rounding) };
-                pass = self.code(quantizer, steering);
-            }
-            if pass.size > self.budget && over + 1 < AIMS.len() {
-                over += 1;
-            }
-        }
+                (self.usual_rounding(), INTER_GAIN)
+            };
+            let plan = plan(&last.costs, total);
+            let steering = Steering { kept: Some(last), plan, total, gain, ..Steering::recording(rounding) };
+            self.code(quantizer, steering)
+        };
+        self.over += usize::from(encoded.frame.len() > budget);
+        encoded
     }
 
-    /// A quantizer that is expected to fit, where those tried did not.
-    fn safe_quantizer(&self) -> u8 {
-        let Some((quantizer, size)) = self.too_fine else { return MAXIMUM_QUANTIZER };
-        let scale = size as f64 / self.analysis.predict_size(quantizer) as f64;
-        let expected = coarsest_of(self.analysis, SAFE_AIM * self.budget as f64 / scale);
-        expected.max(quantizer.saturating_add(2)).min(MAXIMUM_QUANTIZER)
+    /// Codes the frame at a quantizer that is expected to be well within `budget`, where what was coded is not.
+    fn safe_pass(&mut self, budget: usize) -> Encoded {
+        let quantizer = self.too_fine(budget).map_or(MAXIMUM_QUANTIZER, |(quantizer, size)| {
+            let scale = size as f64 / self.analysis.predict_size(quantizer) as f64;
+            let expected = coarsest_of(&self.analysis, SAFE_AIM * budget as f64 / scale);
+            expected.max(quantizer.saturating_add(2)).min(MAXIMUM_QUANTIZER)
+        });
+        self.plain(quantizer)
+    }
+
+    /// The coarsest quantizer that was too fine, and its frame's size.
+    fn too_fine(&self, budget: usize) -> Option<(u8, usize)> {
+        let over = self.coded.iter().filter(|&&(_, size)| size > budget);
+        over.max_by_key(|(quantizer, _)| *quantizer).copied()
+    }
+
+    /// The finest quantizer that was too coarse, and its frame's size.
+    fn too_coarse(&self, budget: usize) -> Option<(u8, usize)> {
+        let within = self.coded.iter().rev().filter(|&&(_, size)| size <= budget);
+        within.min_by_key(|(quantizer, _)| *quantizer).copied()
     }
 
     /// The quantizer that is expected to be nearest to `target` bytes.
-    fn next_quantizer(&self, pass: &Pass, target: f64) -> u8 {
-        match (self.too_fine, self.too_coarse) {
+    fn next_quantizer(&self, last: &Pass, target: f64, budget: usize) -> u8 {
+        match (self.too_fine(budget), self.too_coarse(budget)) {
             (Some((fine, large)), Some((coarse, small))) if fine + 1 < coarse => {
                 let share = (log2(large as f64) - log2(target)) / (log2(large as f64) - log2(small as f64));
                 let between = f64::from(fine) + share.clamp(0.0, 1.0) * f64::from(coarse - fine);
@@ -357,12 +336,12 @@ impl<'a> Search<'a> {
             }
             (Some((fine, _)), Some((coarse, _))) => fine.min(coarse),
             (fine, _) => {
-                let scale = pass.size as f64 / self.analysis.predict_size(pass.quantizer) as f64;
-                let expected = coarsest_of(self.analysis, target / scale);
+                let scale = last.size as f64 / self.analysis.predict_size(last.quantizer) as f64;
+                let expected = coarsest_of(&self.analysis, target / scale);
                 if fine.is_some() {
-                    expected.max(pass.quantizer.saturating_add(1)).min(MAXIMUM_QUANTIZER)
+                    expected.max(last.quantizer.saturating_add(1)).min(MAXIMUM_QUANTIZER)
                 } else {
-                    expected.min(pass.quantizer.saturating_sub(1))
+                    expected.min(last.quantizer.saturating_sub(1))
                 }
             }
         }
@@ -419,30 +398,34 @@ impl Analysis {
     /// The best frame that this encoder finds within `budget` bytes: of at least nine tenths of them in the median, where
     /// the finest quantizer needs that many. Where even the coarsest needs more, the smallest frame that was found.
     ///
-    /// It takes about as long as two candidates of a menu, rarely more than three.
+    /// It takes about as long as two candidates of a menu, rarely more than three and never more than six.
     #[must_use]
     pub fn encode_to_fit(&self, budget: usize) -> Encoded {
-        self.passes_to_fit(budget, &FitSearch::default()).into_best()
+        self.fit(budget, None)
     }
 
     /// The same, beginning with quantizer `first`, where the caller knows of a good one.
     #[must_use]
     pub fn encode_to_fit_from(&self, budget: usize, first: u8) -> Encoded {
-        self.passes_to_fit(budget, &FitSearch { first: Some(first), ..FitSearch::default() }).into_best()
+        self.fit(budget, Some(first))
     }
 
-    /// The same, with all that was coded on the way: frames around the budget that cost nothing more.
-    #[must_use]
-    pub fn passes_to_fit(&self, budget: usize, how: &FitSearch) -> Fitted {
-        let mut search = Search::new(self, budget);
-        let first = how.first.unwrap_or_else(|| coarsest_of(self, budget as f64));
-        search.fill(first.min(MAXIMUM_QUANTIZER), how.passes.max(1));
-        if !search.fits() && !search.coarsest_tried {
-            search.plain(search.safe_quantizer());
+    fn fit(&self, budget: usize, first: Option<u8>) -> Encoded {
+        let mut fitting = Fitting::new(Cow::Borrowed(self), first);
+        let mut frames = Vec::with_capacity(PASSES + 2);
+        while frames.len() < PASSES && !fitting.is_filled(budget) {
+            frames.push(fitting.pass(budget));
         }
-        if !search.fits() && !search.coarsest_tried {
-            search.plain(MAXIMUM_QUANTIZER);
+        if !fitting.fits(budget) && !fitting.coarsest_tried {
+            frames.push(fitting.safe_pass(budget));
         }
-        search.finish()
+        if !fitting.fits(budget) && !fitting.coarsest_tried {
+            frames.push(fitting.plain(MAXIMUM_QUANTIZER));
+        }
+        let rank = |encoded: &Encoded| {
+            let (size, error) = (encoded.frame.len(), encoded.statistics.squared_error.iter().sum::<u64>());
+            if size <= budget { (false, error) } else { (true, size as u64) }
+        };
+        frames.into_iter().min_by_key(rank).expect("a first pass was coded")
     }
 }

@@ -32,7 +32,7 @@ mod trial;
 mod vector_coding;
 
 pub use analysis::Analysis;
-pub use fit::{FitSearch, Fitted};
+pub use fit::Fitting;
 
 use crate::picture::Picture;
 use crate::state::State;
