@@ -15,7 +15,11 @@ from lockstep.quantities import (
 )
 
 _KINDS = {"call": "Live call", "simulate": "Simulated call"}
-_MENUS = {"serial": "one after the other", "parallel": "both at once"}
+_MENUS = {
+    "serial": "candidates coded one after the other",
+    "parallel": "candidates coded both at once",
+    "fit": "frames made to fit their budgets",
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ def description(report: CallReport) -> str:
     if preset := config.get("preset"):
         codec.append(f"the {str(preset).replace('-', ' ')} preset")
     if menu := config.get("menu"):
-        codec.append(f"candidates coded {_MENUS.get(str(menu), str(menu))}")
+        codec.append(_MENUS.get(str(menu), f"the {menu} menu"))
     if codec:
         sentences.append(f"The encoder ran with {', '.join(codec)}.")
     return " ".join(sentence for sentence in sentences if sentence)

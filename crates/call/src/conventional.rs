@@ -83,7 +83,7 @@ impl FrameEncoder for ConventionalEncoder {
         let job = EncodeJob::new(move |runner| {
             let analysis = Analysis::new(&state, &picture, &parameters);
             let quantizer = if analysis.key_frame() { key } else { inter };
-            Menu { candidates: runner.run(&analysis, &[quantizer]).into_iter().map(Candidate::from).collect() }
+            Menu::new(runner.run(&analysis, &[quantizer]).into_iter().map(Candidate::from).collect())
         });
         Some(FrameStart { source, job })
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
-use lockstep_vp8::{Analysis, Encoded, Picture, State};
+use lockstep_vp8::{Analysis, Encoded, Fitting, Picture, State};
 
 /// Runs the candidates of one menu. The serial runner does so one after another; a driver that owns threads may hand in
 /// one that uses several cores.
@@ -57,13 +57,21 @@ impl Candidate {
 }
 
 /// The candidates of one picture.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Menu {
     /// In the order in which they were coded.
     pub candidates: Vec<Candidate>,
+    /// What another candidate can be made from, where the encoder works pass by pass.
+    pub(crate) fitting: Option<Box<Fitting<'static>>>,
 }
 
 impl Menu {
+    /// A menu of `candidates` that is complete.
+    #[must_use]
+    pub fn new(candidates: Vec<Candidate>) -> Self {
+        Self { candidates, fitting: None }
+    }
+
     /// The largest candidate that `budget` holds.
     #[must_use]
     pub fn largest_within(&self, budget: ByteCount) -> Option<usize> {
@@ -81,18 +89,33 @@ impl Menu {
 type MenuWork = dyn FnOnce(&dyn MenuRunner) -> Menu + Send;
 
 /// Work that makes a menu; it may run on another thread than the call's.
-pub struct EncodeJob(Box<MenuWork>);
+pub struct EncodeJob {
+    work: Box<MenuWork>,
+    share: f64,
+}
 
 impl EncodeJob {
     /// A job that does `work`.
     pub fn new(work: impl FnOnce(&dyn MenuRunner) -> Menu + Send + 'static) -> Self {
-        Self(Box::new(work))
+        Self { work: Box::new(work), share: 1.0 }
+    }
+
+    /// A job that takes this share of the time of a menu of two candidates.
+    #[must_use]
+    pub fn taking(self, share: f64) -> Self {
+        Self { share, ..self }
+    }
+
+    /// About how long it takes, as a share of the time of a menu of two candidates: for drivers in virtual time.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.share
     }
 
     /// Codes the menu.
     #[must_use]
     pub fn run(self, runner: &dyn MenuRunner) -> Menu {
-        (self.0)(runner)
+        (self.work)(runner)
     }
 }
 
@@ -132,6 +155,16 @@ pub trait FrameEncoder: Send {
     /// Which candidate is sent, now that `budget` bytes are free and nothing was sent for the last `skips` pictures that
     /// were coded; none if none is.
     fn choose(&self, menu: &Menu, budget: ByteCount, skips: u32) -> Option<usize>;
+    /// A job that adds to the menu what serves the call better than what is in it, where there is such a thing: now
+    /// `budget` bytes are free, and `expected` of them will be when the job is done. Most encoders offer all that they
+    /// have at once.
+    ///
+    /// # Errors
+    /// The menu, if it is complete.
+    fn refine(&mut self, menu: Menu, budget: ByteCount, expected: ByteCount) -> Result<EncodeJob, Menu> {
+        let _ = (budget, expected);
+        Err(menu)
+    }
     /// Takes the finished menu back; `choice` is the candidate that is sent, if any. Gives that candidate and the name
     /// of the state that it leads to.
     fn commit(&mut self, menu: Menu, choice: Option<usize>) -> Option<(StateId, Candidate)>;

@@ -1,14 +1,16 @@
 //! The functional encoder behind the [`FrameEncoder`] seam: a menu of candidates from one named state.
 //!
 //! Salsify's published code offers the quantizers q-17 and q+23 around the last one sent, so that its frames fill a
-//! third to a half of the budget. Here a curve of size over quantizer is learned from every candidate coded, and the
-//! menu is centred on the quantizer that should fit.
+//! third to a half of the budget. Here a curve of size over quantizer is learned from the candidates coded, and the menu
+//! is centred on the quantizer that should fit; or, beginning there, one frame is made to fit, pass by pass, and each
+//! pass aims at the newest budget ([`MenuMode::Fit`]).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lockstep_transport::{Recovery, StateId};
 use lockstep_units::ByteCount;
-use lockstep_vp8::{Analysis, Encoded, MAXIMUM_QUANTIZER, Parameters, Picture, State};
+use lockstep_vp8::{Analysis, Encoded, Fitting, MAXIMUM_QUANTIZER, Parameters, Picture, State};
 
 use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
 use crate::size_curve::SizeCurve;
@@ -23,6 +25,13 @@ const GOOD_FILL: f64 = 0.8;
 const SAFE_AIM: f64 = 0.65;
 /// With both candidates coded at once, the first can aim close to the budget, because the second is safely below.
 const PARALLEL_AIMS: (f64, f64) = (0.95, 0.7);
+/// What the first pass of a frame that is to fit aims at.
+const FIRST_PASS_AIM: f64 = 0.9;
+/// A frame that is to fit is coded again unless a candidate fits and fills this share of the budget. Filling more of it
+/// takes time and puts off the next frame: on cellular links what is gained in quality is less than what delay it costs.
+const ENOUGH_FILL: f64 = 0.5;
+/// The time of analysis and first pass, and of each later pass, as shares of that of analysis and two candidates.
+const PASS_SHARES: (f64, f64) = (0.6, 0.4);
 /// The first key frame of a call is expected to cost so many bits a luma sample at the middle quantizer.
 const FIRST_KEY_FRAME_BITS: f64 = 0.2;
 /// An inter frame is expected to have this share of a key frame's size, until one has been seen.
@@ -32,13 +41,22 @@ const MIDDLE_QUANTIZER: u8 = 64;
 /// receiver's average gets a sample (Salsify, section 3.4).
 const MOST_SKIPS: u32 = 3;
 
-/// How the two candidates of a menu are made.
+/// How many times a picture is coded to fit, where the caller does not say.
+pub const FIT_PASSES: u8 = 3;
+
+/// How the candidates of a menu are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MenuMode {
-    /// One after the other, for one core: the second makes up for what the first missed.
+    /// Coded again and again, each time to the newest budget, until one fits and fills half of it or a newer picture
+    /// waits. All of them are offered.
+    Fit {
+        /// How many times a picture may be coded, at least once.
+        passes: usize,
+    },
+    /// Salsify's two, one after the other, for one core: the second makes up for what the first missed.
     #[default]
     Serial,
-    /// Both at once, for two cores.
+    /// Salsify's two, both at once, for two cores.
     Parallel,
 }
 
@@ -79,6 +97,19 @@ impl FunctionalEncoder {
         let states = BTreeMap::from([(StateId::EMPTY, State::default())]);
         Self { parameters, mode, states, curves: None }
     }
+}
+
+/// The first pass of a frame that is to fit.
+fn first_pass(analysis: Analysis, curve: &SizeCurve, budget: ByteCount) -> Menu {
+    let first = curve.quantizer_for(FIRST_PASS_AIM * budget.as_f64());
+    let fitting = Box::new(Fitting::new(Cow::Owned(analysis), Some(first)));
+    another_pass(fitting, Vec::new(), budget)
+}
+
+/// One more candidate, made to fit `budget`.
+fn another_pass(mut fitting: Box<Fitting<'static>>, mut candidates: Vec<Candidate>, budget: ByteCount) -> Menu {
+    candidates.push(fitting.pass(usize::try_from(budget.get()).unwrap_or(usize::MAX)).into());
+    Menu { candidates, fitting: Some(fitting) }
 }
 
 /// Both candidates at once, one at the budget and one safely below.
@@ -122,11 +153,13 @@ impl FrameEncoder for FunctionalEncoder {
             let analysis = Analysis::new(&state, &picture, &parameters);
             let curve = curves.of(analysis.key_frame());
             let encoded = match mode {
+                MenuMode::Fit { .. } => return first_pass(analysis, curve, budget),
                 MenuMode::Serial => serial_menu(&analysis, curve.clone(), budget.as_f64(), runner),
                 MenuMode::Parallel => parallel_menu(&analysis, curve, budget.as_f64(), runner),
             };
-            Menu { candidates: encoded.into_iter().map(Candidate::from).collect() }
+            Menu::new(encoded.into_iter().map(Candidate::from).collect())
         });
+        let job = if matches!(mode, MenuMode::Fit { .. }) { job.taking(PASS_SHARES.0) } else { job };
         Some(FrameStart { source, job })
     }
 
@@ -135,8 +168,26 @@ impl FrameEncoder for FunctionalEncoder {
         menu.largest_within(budget).or_else(forced)
     }
 
+    fn refine(&mut self, mut menu: Menu, budget: ByteCount, expected: ByteCount) -> Result<EncodeJob, Menu> {
+        let MenuMode::Fit { passes } = self.mode else { return Err(menu) };
+        let filling = |size: ByteCount| size <= budget && size.as_f64() >= ENOUGH_FILL * budget.as_f64();
+        let good = menu.candidates.iter().any(|candidate| filling(candidate.size()));
+        if good || menu.candidates.len() >= passes || expected == ByteCount::ZERO {
+            return Err(menu);
+        }
+        match menu.fitting.take() {
+            Some(fitting) if !fitting.is_filled(usize::try_from(expected.get()).unwrap_or(usize::MAX)) => {
+                let candidates = menu.candidates;
+                Ok(EncodeJob::new(move |_| another_pass(fitting, candidates, expected)).taking(PASS_SHARES.1))
+            }
+            _ => Err(menu),
+        }
+    }
+
     fn commit(&mut self, mut menu: Menu, choice: Option<usize>) -> Option<(StateId, Candidate)> {
-        for candidate in &menu.candidates {
+        // Where frames are made to fit, only the first has the size that belongs to its quantizer.
+        let telling = if matches!(self.mode, MenuMode::Fit { .. }) { 1 } else { usize::MAX };
+        for candidate in menu.candidates.iter().take(telling) {
             if let Some(curves) = &mut self.curves {
                 curves.of(candidate.key_frame).learn(candidate.quantizer, candidate.size().as_f64());
             }

@@ -22,7 +22,7 @@ pub use codec_model::{ClipCurves, ClipModel, CodecModel, CodecModelError, ModelP
 pub use conventional::ConventionalEncoder;
 pub use encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use frame_columns::{FRAME_COLUMNS, FrameColumn};
-pub use functional::{FunctionalEncoder, MenuMode};
+pub use functional::{FIT_PASSES, FunctionalEncoder, MenuMode};
 pub use rate_control::{FrameTarget, RateControl};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};
 pub use record::{FrameRecord, Outcome};

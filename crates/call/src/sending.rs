@@ -35,7 +35,10 @@ struct Encoding {
     capture: u64,
     picture: Picture,
     source: StateId,
-    started_at: Timestamp,
+    /// When the job that is being done was handed out.
+    job_started_at: Timestamp,
+    /// Whether that job adds to a menu.
+    refines: bool,
 }
 
 /// What the sending end knows of itself at this moment, for a progress line.
@@ -63,8 +66,11 @@ pub struct SendingEnd {
     encoder: Box<dyn FrameEncoder>,
     waiting: Option<(u64, Picture)>,
     encoding: Option<Encoding>,
+    refinement: Option<EncodeJob>,
     skips: u32,
+    /// Smoothed times of first jobs, and of those that add to a menu.
     encode_time: Duration,
+    refine_time: Duration,
     loss_rate: LossRate,
     spurious_losses: u64,
     last_fragments: u64,
@@ -90,8 +96,10 @@ impl SendingEnd {
             encoder,
             waiting: None,
             encoding: None,
+            refinement: None,
             skips: 0,
             encode_time: Duration::ZERO,
+            refine_time: Duration::ZERO,
             loss_rate: LossRate::default(),
             spurious_losses: 0,
             last_fragments: 1,
@@ -118,9 +126,12 @@ impl SendingEnd {
         }
     }
 
-    /// The next picture to be coded, unless one is being coded already. The driver runs the job and gives its menu to
-    /// [`SendingEnd::encoded`].
+    /// The next picture to be coded, or more of one that was, unless one is being coded already. The driver runs the job
+    /// and gives its menu to [`SendingEnd::encoded`].
     pub fn poll_encode(&mut self, now: Timestamp) -> Option<EncodeJob> {
+        if let Some(job) = self.refinement.take() {
+            return Some(job);
+        }
         if self.encoding.is_some() || self.closed {
             return None;
         }
@@ -137,7 +148,7 @@ impl SendingEnd {
             now,
             picture: &picture,
             source,
-            budget: self.expected_budget(now),
+            budget: self.expected_budget(now, self.encode_time),
             target: self.overhead.less(target),
             pacer_delay: pacing_interval.saturating_mul(waiting),
         };
@@ -146,26 +157,40 @@ impl SendingEnd {
             return None;
         };
         self.record(capture).encode_started_at = Some(now);
-        self.encoding = Some(Encoding { capture, picture, source, started_at: now });
+        self.encoding = Some(Encoding { capture, picture, source, job_started_at: now, refines: false });
         Some(job)
     }
 
-    /// The job's menu is ready. Decides, on the newest feedback, which candidate is sent.
+    /// The job's menu is ready. Decides, on the newest feedback, which candidate is sent; or, as long as no newer picture
+    /// waits, has the encoder add to the menu what that feedback calls for.
     pub fn encoded(&mut self, now: Timestamp, menu: Menu) {
         let Some(encoding) = self.encoding.take() else { return };
-        let spent = now.saturating_since(encoding.started_at);
-        self.encode_time = self.encode_time.mul_f64(1.0 - ENCODE_TIME_WEIGHT) + spent.mul_f64(ENCODE_TIME_WEIGHT);
+        let spent = now.saturating_since(encoding.job_started_at);
+        let smoothed = if encoding.refines { &mut self.refine_time } else { &mut self.encode_time };
+        *smoothed = smoothed.mul_f64(1.0 - ENCODE_TIME_WEIGHT) + spent.mul_f64(ENCODE_TIME_WEIGHT);
 
         let budget = self.allowance(now).budget;
+        // A source that was lost while the menu was being coded would only waste the link.
+        let still_good = encoding.source == StateId::EMPTY
+            || self.transport.is_held(encoding.source)
+            || self.transport.next_source() == encoding.source;
+        let menu = if still_good && self.waiting.is_none() && !self.closed {
+            match self.encoder.refine(menu, budget, self.expected_budget(now, self.refine_time)) {
+                Ok(job) => {
+                    self.refinement = Some(job);
+                    self.encoding = Some(Encoding { job_started_at: now, refines: true, ..encoding });
+                    return;
+                }
+                Err(menu) => menu,
+            }
+        } else {
+            menu
+        };
         let recovery = encoding.source != self.last_target && encoding.source != StateId::EMPTY;
         let record = &mut self.records[encoding.capture as usize];
         record.budget = Some(budget);
         record.candidates = menu.candidates.iter().map(crate::encoder::Candidate::size).collect();
 
-        // A source that was lost while the menu was being coded would only waste the link.
-        let still_good = encoding.source == StateId::EMPTY
-            || self.transport.is_held(encoding.source)
-            || self.transport.next_source() == encoding.source;
         let choice = if still_good { self.encoder.choose(&menu, budget, self.skips) } else { None };
         let Some((target, candidate)) = self.encoder.commit(menu, choice) else {
             if still_good {
@@ -323,11 +348,11 @@ impl SendingEnd {
         self.loss_rate.most_fragments().map_or(budget, |fragments| budget.min(most(fragments)))
     }
 
-    /// The budget that is to be expected when the menu will be ready: what is free now and what the link drains while
-    /// the menu is coded.
-    fn expected_budget(&self, now: Timestamp) -> ByteCount {
+    /// The budget that is to be expected when a job of `time` will be done: what is free now and what the link drains
+    /// meanwhile.
+    fn expected_budget(&self, now: Timestamp, time: Duration) -> ByteCount {
         let allowance = self.allowance(now);
-        let drained = allowance.target.bytes_in(self.encode_time).min(self.in_flight().bytes);
+        let drained = allowance.target.bytes_in(time).min(self.in_flight().bytes);
         self.likely_whole(allowance.budget + drained)
     }
 

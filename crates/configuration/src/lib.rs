@@ -15,7 +15,9 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{ConventionalEncoder, FrameEncoder, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd};
+use lockstep_call::{
+    ConventionalEncoder, FIT_PASSES, FrameEncoder, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd,
+};
 use lockstep_control::{Algorithm, Estimator, GracePeriod, KnownPath, RateBounds, Setting};
 use lockstep_link::{
     GilbertElliott, Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Reordering,
@@ -93,10 +95,15 @@ pub struct ControlArguments {
     #[arg(long, value_enum, default_value_t)]
     #[serde(default)]
     pub codec: CodecArgument,
-    /// How the candidates of a menu are coded: one after the other, or both at once on two cores. If not given, at once
-    /// where a live call has more than one core, else one after the other.
+    /// What the encoder offers for a budget: Salsify's two candidates, one after the other or both at once on two cores, or
+    /// frames made to fit the newest budget. If not given, both at once where a live call has more than one core, else one
+    /// after the other.
     #[arg(long, value_enum)]
     pub menu: Option<MenuArgument>,
+    /// How many times a picture may be coded to fit.
+    #[arg(long, default_value_t = FIT_PASSES, value_parser = clap::value_parser!(u8).range(1..=8))]
+    #[serde(default = "fit_passes")]
+    pub fit_passes: u8,
     /// How hard the encoder works.
     #[arg(long, value_enum, default_value_t = PresetArgument::RealTime)]
     pub preset: PresetArgument,
@@ -146,14 +153,20 @@ pub enum CodecArgument {
     Conventional,
 }
 
-/// How the candidates of a menu are coded.
+fn fit_passes() -> u8 {
+    FIT_PASSES
+}
+
+/// What the encoder offers for a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MenuArgument {
-    /// One after the other, for one core.
+    /// Salsify's two candidates, one after the other, for one core.
     Serial,
-    /// Both at once, for two cores.
+    /// Salsify's two candidates, both at once, for two cores.
     Parallel,
+    /// A frame made to fit, in several passes if need be, each to the newest budget; for one core.
+    Fit,
 }
 
 /// How hard the encoder works.
@@ -342,6 +355,7 @@ impl ControlArguments {
         let payload = ByteCount::new(transport.payload as u64);
         let setting = Setting { path, bounds, ..Setting::new(payload, format.frame_interval()) };
         let mode = match self.menu {
+            Some(MenuArgument::Fit) => MenuMode::Fit { passes: usize::from(self.fit_passes) },
             Some(MenuArgument::Parallel) => MenuMode::Parallel,
             Some(MenuArgument::Serial) | None => MenuMode::Serial,
         };

@@ -38,7 +38,7 @@ pub type StopReason = Box<dyn std::error::Error + Send + Sync>;
 pub struct CallSetting {
     /// When pictures are captured.
     pub activity: Activity,
-    /// Virtual time from the start of a menu to its end.
+    /// Virtual time from the start of a menu of two candidates to its end.
     pub encode_time: Duration,
     /// Virtual time that decoding one frame takes.
     pub decode_time: Duration,
@@ -190,7 +190,8 @@ impl CallFlow {
     /// Begins to encode and to decode what waits. Either gives no job while one is under way.
     fn begin_work(&mut self, now: Timestamp) {
         if let Some(job) = self.sender.poll_encode(now) {
-            self.encoding = Some((now + self.setting.encode_time, job.run(&SerialMenu)));
+            let time = self.setting.encode_time.mul_f64(job.share());
+            self.encoding = Some((now + time, job.run(&SerialMenu)));
         }
         if let Some(job) = self.receiver.poll_decode() {
             self.decoding = Some((now + self.setting.decode_time, job.run()));

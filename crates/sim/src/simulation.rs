@@ -16,7 +16,7 @@ use crate::network::{Network, SharedLink};
 pub struct SimulationOptions {
     /// Scored length of the call. It ends earlier if the source does.
     pub length: Duration,
-    /// Virtual time from the start of a menu to its end.
+    /// Virtual time from the start of a menu of two candidates to its end.
     pub encode_time: Duration,
     /// Virtual time that decoding one frame takes.
     pub decode_time: Duration,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_call::{FunctionalEncoder, MenuMode, Outcome, ReceivingEnd, SendingEnd};
 use lockstep_control::{GracePeriod, InterArrival, SalsifyWindow};
-use lockstep_link::{Jitter, JitterDistribution, Link, LinkConfig, LossConfig, Trace};
+use lockstep_link::{Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
 use lockstep_sim::{SharedLink, Simulation, SimulationOptions, SimulationResult};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
@@ -19,15 +19,27 @@ const FORMAT: lockstep_transport::VideoFormat =
 struct Plan {
     trace: &'static str,
     loss: f64,
+    /// All packets of the forward link are lost from the first moment to the second, seconds.
+    lost: Option<(u64, u64)>,
     reverse_loss: f64,
     jitter: Duration,
+    menu: MenuMode,
     seconds: u64,
     seed: u64,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { trace: "constant:500kbps", loss: 0.0, reverse_loss: 0.0, jitter: Duration::ZERO, seconds: 8, seed: 1 }
+        Self {
+            trace: "constant:500kbps",
+            loss: 0.0,
+            lost: None,
+            reverse_loss: 0.0,
+            jitter: Duration::ZERO,
+            menu: MenuMode::Serial,
+            seconds: 8,
+            seed: 1,
+        }
     }
 }
 
@@ -35,17 +47,17 @@ impl Plan {
     fn ends(&self) -> (SendingEnd, ReceivingEnd) {
         let transport = SenderConfig::new(7, FORMAT);
         let payload = ByteCount::new(transport.payload as u64);
-        let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::Serial);
+        let encoder = FunctionalEncoder::new(Parameters::default(), self.menu);
         (
             SendingEnd::new(transport, Box::new(SalsifyWindow::new(payload)), Box::new(encoder)),
             ReceivingEnd::new(ReceiverConfig::default(), Box::new(InterArrival::new(GracePeriod::LinkIdle))),
         )
     }
 
-    fn link(&self, trace: &str, loss: f64, seed: u64) -> SharedLink<Vec<u8>> {
+    fn link(&self, trace: &str, loss: LossConfig, seed: u64) -> SharedLink<Vec<u8>> {
         let config = LinkConfig {
             delay: Duration::from_millis(20),
-            loss: LossConfig { random: loss, ..LossConfig::default() },
+            loss,
             jitter: (!self.jitter.is_zero())
                 .then_some(Jitter { distribution: JitterDistribution::Uniform { most: self.jitter }, reorders: true }),
             ..LinkConfig::new(Trace::from_spec(trace).expect("the plan's trace is valid"))
@@ -60,8 +72,12 @@ impl Plan {
             encode_time: Duration::from_millis(8),
             decode_time: Duration::from_millis(2),
         };
-        let forward = self.link(self.trace, self.loss, self.seed);
-        let reverse = self.link("constant:100mbps", self.reverse_loss, self.seed + 1);
+        let all = |(from, to)| LossInterval { from: Duration::from_secs(from), to: Duration::from_secs(to), loss: 1.0 };
+        let scheduled = self.lost.map(all).into_iter().collect();
+        let loss = LossConfig { random: self.loss, scheduled, ..LossConfig::default() };
+        let reverse_loss = LossConfig { random: self.reverse_loss, ..LossConfig::default() };
+        let forward = self.link(self.trace, loss, self.seed);
+        let reverse = self.link("constant:100mbps", reverse_loss, self.seed + 1);
         let clip = GeneratedClip::new(VideoFormat { width: 320, height: 180, ..VideoFormat::default() }, self.seed);
         let source = GeneratedSource::new(clip.expect("the plan's clip is valid"));
         Simulation::new(sender, receiver, Box::new(source), forward, reverse, &options)
@@ -104,6 +120,33 @@ fn after_an_outage_of_a_second_video_moves_within_300_ms_of_the_links_return() {
     let second_later = back + Duration::from_secs(1);
     let moving = shown.iter().filter(|&&at| at >= back && at < second_later).count();
     assert!(moving >= 10, "only {moving} pictures in the second after");
+}
+
+#[test]
+fn after_two_seconds_in_which_all_was_lost_video_goes_on_from_a_state_of_before_without_a_key_frame() {
+    let result = Plan { trace: "constant:1mbps", lost: Some((3, 5)), ..Plan::default() }.run();
+    let back = Timestamp::from_millis(5_000);
+    let first = displays(&result).into_iter().find(|&at| at >= back).expect("video came back");
+    let wait = first.saturating_since(back);
+    assert!(wait <= Duration::from_millis(400), "video moved {wait:?} after the link");
+    assert_eq!(result.scores.frames.key, 1, "{:?}", result.scores.frames);
+    assert!(result.scores.frames.recovery > 0, "{:?}", result.scores.frames);
+}
+
+#[test]
+fn frames_made_to_fit_fill_a_steady_link_and_are_decoded_as_they_were_made() {
+    let menu = MenuMode::Fit { passes: 3 };
+    for loss in [0.0, 0.03] {
+        let result = Plan { menu, loss, ..Plan::default() }.run();
+        assert_eq!((result.receiver.counts().mismatched, result.receiver.counts().undecodable), (0, 0));
+        let most = result.records.iter().map(|record| record.candidates.len()).max();
+        assert_eq!(most, Some(3), "no more passes than allowed, and more than one");
+        if loss == 0.0 {
+            assert!(result.scores.link_utilisation > 0.7, "utilisation {}", result.scores.link_utilisation);
+            let delay = result.scores.video_delay_ms.expect("frames were shown");
+            assert!(delay.p95 < 250.0, "p95 {delay:?}");
+        }
+    }
 }
 
 #[test]

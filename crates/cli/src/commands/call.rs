@@ -190,6 +190,7 @@ fn control_words(control: &ControlArguments) -> Vec<String> {
     let menu = control.menu.map(|menu| ("--menu", name(&menu)));
     let always = [
         ("--codec", name(&control.codec)),
+        ("--fit-passes", control.fit_passes.to_string()),
         ("--preset", name(&control.preset)),
         ("--grace-period", name(&control.grace_period)),
     ];

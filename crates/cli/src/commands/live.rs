@@ -182,7 +182,7 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
         length: arguments.seconds.map(Duration::from_secs_f64),
         runner: match control.menu {
             Some(MenuArgument::Parallel) => Box::new(ThreadedMenu),
-            Some(MenuArgument::Serial) | None => Box::new(SerialMenu),
+            Some(MenuArgument::Serial | MenuArgument::Fit) | None => Box::new(SerialMenu),
         },
     };
     let call = lockstep_live::send(call, source, options, |_, status, call| {

@@ -22,7 +22,7 @@ use crate::quantization::Steps;
 /// A frame of at least this share of the budget is not made again.
 const FILLED: f64 = 0.92;
 /// What steered passes aim at, one after another: a later one comes of an earlier one that went over.
-const AIMS: [f64; 3] = [0.965, 0.95, 0.92];
+const AIMS: [f64; 3] = [0.965, 0.94, 0.88];
 /// A pass keeps the modes of another whose step is at most so many times as large or as small.
 const KEPT_WITHIN: f64 = 1.8;
 /// So many passes are spent on filling the budget.
@@ -30,6 +30,9 @@ const PASSES: usize = 4;
 /// Where none of them fits, the next aims at this share of the budget; and if that was too much, the coarsest
 /// quantizer is next.
 const SAFE_AIM: f64 = 0.6;
+/// How far sizes may be off the predicted ones, as factors, to say that others are off alike: where all was left out,
+/// the size says nothing of finer quantizers.
+const TRUSTED_SCALES: (f64, f64) = (0.25, 4.0);
 /// How far ahead steering looks, as shares of the frame: it wants the bits back on plan by then.
 const HORIZON: (f64, f64) = (0.03, 0.15);
 /// Steering thinks again after so many macroblocks.
@@ -337,7 +340,7 @@ impl<'a> Fitting<'a> {
             (Some((fine, _)), Some((coarse, _))) => fine.min(coarse),
             (fine, _) => {
                 let scale = last.size as f64 / self.analysis.predict_size(last.quantizer) as f64;
-                let expected = coarsest_of(&self.analysis, target / scale);
+                let expected = coarsest_of(&self.analysis, target / scale.clamp(TRUSTED_SCALES.0, TRUSTED_SCALES.1));
                 if fine.is_some() {
                     expected.max(last.quantizer.saturating_add(1)).min(MAXIMUM_QUANTIZER)
                 } else {
