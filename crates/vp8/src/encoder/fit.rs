@@ -203,15 +203,13 @@ pub struct Fitting<'a> {
     last: Option<Pass>,
     /// How many steered passes went over what they aimed at.
     over: usize,
-    /// Whether the coarsest quantizer has been tried, without any steering.
-    coarsest_tried: bool,
 }
 
 impl<'a> Fitting<'a> {
     /// Begins with quantizer `first`, where the caller knows of a good one; else the first pass predicts one.
     #[must_use]
     pub fn new(analysis: Cow<'a, Analysis>, first: Option<u8>) -> Self {
-        Self { analysis, first, coded: Vec::new(), last: None, over: 0, coarsest_tried: false }
+        Self { analysis, first, coded: Vec::new(), last: None, over: 0 }
     }
 
     /// The analysis that all passes share.
@@ -220,8 +218,8 @@ impl<'a> Fitting<'a> {
         &self.analysis
     }
 
-    /// Codes the picture, nearer to `budget` bytes than before. The first pass gives what [`Analysis::encode`] gives for
-    /// its quantizer. A frame may be larger than the budget.
+    /// Codes the picture, nearer to `budget` bytes than before. The first pass gives very nearly what
+    /// [`Analysis::encode`] gives for its quantizer. A frame may be larger than the budget.
     #[must_use]
     pub fn pass(&mut self, budget: usize) -> Encoded {
         if let Some(last) = self.last.take() {
@@ -267,7 +265,6 @@ impl<'a> Fitting<'a> {
 
     /// The frame at a plain quantizer.
     fn plain(&mut self, quantizer: u8) -> Encoded {
-        self.coarsest_tried |= quantizer == MAXIMUM_QUANTIZER;
         self.code(quantizer, Steering::recording(self.usual_rounding()))
     }
 
@@ -419,11 +416,13 @@ impl Analysis {
         while frames.len() < PASSES && !fitting.is_filled(budget) {
             frames.push(fitting.pass(budget));
         }
-        if !fitting.fits(budget) && !fitting.coarsest_tried {
+        let coarsest_tried = fitting.coded.iter().any(|&(quantizer, _)| quantizer == MAXIMUM_QUANTIZER);
+        if !fitting.fits(budget) && !coarsest_tried {
             frames.push(fitting.safe_pass(budget));
         }
-        if !fitting.fits(budget) && !fitting.coarsest_tried {
-            frames.push(fitting.plain(MAXIMUM_QUANTIZER));
+        if !fitting.fits(budget) {
+            // A pass records what else might be coded, and may differ a little from this for that reason.
+            frames.push(self.encode(MAXIMUM_QUANTIZER));
         }
         let rank = |encoded: &Encoded| {
             let (size, error) = (encoded.frame.len(), encoded.statistics.squared_error.iter().sum::<u64>());
