@@ -3,6 +3,9 @@
 //!
 //! A fragment counts as in flight until the sender hears of it, so that window alone cannot fill a path whose round trip
 //! is longer than d: over 300 ms it would use a third. There the window is what the path itself holds and half of d.
+//!
+//! The target, for a codec that follows a bit rate and no budget, is the rate of the path as long as the window is not
+//! exceeded, and less beyond, so that what is too much drains.
 
 use std::time::Duration;
 
@@ -41,6 +44,13 @@ impl SalsifyWindow {
     }
 }
 
+impl SalsifyWindow {
+    /// The rate at which fragments arrive.
+    fn path_rate(&self) -> Bitrate {
+        Bitrate::mean(self.payload, self.inter_arrival)
+    }
+}
+
 impl Controller for SalsifyWindow {
     fn on_feedback(&mut self, _now: Timestamp, feedback: &Feedback) {
         if let Some(inter_arrival) = feedback.estimate.inter_arrival {
@@ -56,10 +66,15 @@ impl Controller for SalsifyWindow {
         let window = TOLERATED_DELAY.max(path).as_secs_f64() / self.inter_arrival.as_secs_f64();
         // The last fragment of a frame may be a short one, so the budget need not be a number of whole ones.
         let fragments = (window - in_flight.fragments as f64).max(0.0);
+        let drain = (window / in_flight.fragments.max(1) as f64).min(1.0);
         Allowance {
             budget: ByteCount::new((fragments * self.payload.as_f64()) as u64),
             pacing_interval: (self.inter_arrival / PACING_SHARE).clamp(PACING_BOUNDS.0, PACING_BOUNDS.1),
-            target: Bitrate::mean(self.payload, self.inter_arrival),
+            target: self.path_rate().mul_f64(drain),
         }
+    }
+
+    fn estimate(&self) -> Option<Bitrate> {
+        Some(self.path_rate())
     }
 }
