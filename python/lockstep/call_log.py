@@ -30,6 +30,8 @@ FRAME_COLUMNS: dict[str, type[polars.DataType]] = {
     "video_delay": polars.Float64,
     "ssim": polars.Float64,
     "psnr_db": polars.Float64,
+    "target_bps": polars.Int64,
+    "estimate_bps": polars.Int64,
 }
 """The columns of a frame log. Times are seconds since the call's start, sizes and budgets bytes, SSIM 0-1."""
 
@@ -45,7 +47,7 @@ class CallLogError(Exception):
 
 
 class DelayScores(msgspec.Struct, frozen=True):
-    """Video delay over all captured frames, milliseconds."""
+    """Delay of frames or packets, milliseconds."""
 
     p50: float | None = None
     mean: float | None = None
@@ -63,6 +65,23 @@ class PsnrScores(msgspec.Struct, frozen=True):
     """Luma PSNR of the displayed frames, dB."""
 
     mean: float | None = None
+
+
+class NetworkScores(msgspec.Struct, frozen=True):
+    """The MMSys'21 challenge's network score: its parts, 0-1, and both weightings of them, at most 70."""
+
+    delay: float | None = None
+    rate: float | None = None
+    loss: float | None = None
+    challenge: float | None = None
+    bob: float | None = None
+
+
+class TotalScores(msgspec.Struct, frozen=True):
+    """Network score and 0.3 times the VMAF, at most 100, in both weightings."""
+
+    challenge: float | None = None
+    bob: float | None = None
 
 
 class FrameCounts(msgspec.Struct, frozen=True):
@@ -84,6 +103,8 @@ class Series(msgspec.Struct, frozen=True):
     sent_bps: list[float | None] = []
     received_bps: list[float | None] = []
     queueing_delay_ms: list[float | None] = []
+    target_bps: list[float | None] = []
+    estimate_bps: list[float | None] = []
 
     def __post_init__(self) -> None:
         """Refuses an interval that no time axis can be made of."""
@@ -109,6 +130,16 @@ class CallReport(msgspec.Struct, frozen=True):
     stall_minutes_per_hour: float | None = None
     qoe_p: float | None = None
     qoe_d: float | None = None
+    one_way_delay_ms: DelayScores | None = None
+    queueing_delay_ms: DelayScores | None = None
+    packet_loss: float | None = None
+    target_smoothness_bps: float | None = None
+    estimate_smape_percent: float | None = None
+    estimate_accuracy: float | None = None
+    network: NetworkScores | None = None
+    vmaf: float | None = None
+    vmaf_missing: str | None = None
+    total: TotalScores | None = None
     counters: dict[str, dict[str, float]] = {}
     series: Series = Series()
 

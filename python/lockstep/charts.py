@@ -23,7 +23,8 @@ MOST_BINS = 600
 """A series of more points is drawn as means over several: a screen has no more columns to tell apart."""
 
 CAPACITY, SENT, RECEIVED = "#8fa3bf", "#e0902f", "#2f7fe0"
-"""Colours of the link's rates. All colours here are ones that stand out from light and from dark."""
+TARGET, ESTIMATE = "#e5484d", "#12a594"
+"""Colours of the link's rates and of what the controller makes of them. All here stand out from light and from dark."""
 FATES = {"Displayed": "#2f7fe0", "Skipped": "#e5484d", "Sent, never displayed": "#a855c7"}
 """Colours of what became of a frame."""
 KINDS = {"Frame": "#2f7fe0", "Recovery frame": "#12a594", "Key frame": "#a855c7", "Over budget": "#e5484d"}
@@ -46,7 +47,10 @@ def datasets(report: CallReport, frames: polars.DataFrame | None) -> dict[str, p
     """The data that the charts show: `series`, and `frames` where there is a frame log."""
     data = {"series": _series(report.series)}
     if frames is not None:
-        data["frames"] = _frames(frames)
+        table = _frames(frames)
+        # A call goes on a little after the time that is scored, so that the last frames have later ones to follow them.
+        end = data["series"]["end"].max()
+        data["frames"] = table.filter(polars.col("time") < end) if isinstance(end, float) else table
     return data
 
 
@@ -67,16 +71,16 @@ def timeline(data: dict[str, polars.DataFrame]) -> altair.VConcatChart:
     series, frames = data["series"], data.get("frames", polars.DataFrame())
     charts: list[Plot] = []
     if len(series) > 0:
-        charts += [_overview(end, brush), _link()]
+        charts += [_overview(end, brush), _link(series)]
     elif len(frames) > 0:
         charts.append(_frame_overview(end, brush))
     if len(frames) > 0:
         charts.append(_delay(frames))
-    if series["queueing"].null_count() < len(series):
+    if _any(series, "queueing"):
         charts.append(_queueing())
     if len(frames) > 0:
         charts += [_size(frames), _quantizer()]
-        if frames["ssim_db"].null_count() < len(frames):
+        if _any(frames, "ssim_db"):
             charts.append(_ssim())
     chart: altair.VConcatChart = altair.vconcat(*charts, spacing=22).resolve_scale(color="independent")
     return chart.add_params(*limits) if charts else chart
@@ -86,10 +90,10 @@ def distributions(data: dict[str, polars.DataFrame]) -> altair.HConcatChart:
     """The cumulative distributions of video delay and SSIM over the frames captured between `from` and `to`."""
     frames = data.get("frames")
     charts: list[Plot] = []
-    if frames is not None and frames["delay_ms"].null_count() < len(frames):
+    if frames is not None and _any(frames, "delay_ms"):
         scale = altair.Scale(type="log", nice=False)
         charts.append(_distribution("delay_ms", "Video delay, ms", "all captured frames", FATES["Displayed"], scale))
-    if frames is not None and frames["ssim_db"].null_count() < len(frames):
+    if frames is not None and _any(frames, "ssim_db"):
         scale = altair.Scale(zero=False, nice=False)
         charts.append(_distribution("ssim_db", "SSIM, dB", "the displayed frames", QUALITY, scale))
     chart = altair.hconcat(*charts, spacing=24)
@@ -104,6 +108,8 @@ def _series(series: Series) -> polars.DataFrame:
         "sent": series.sent_bps,
         "received": series.received_bps,
         "queueing": series.queueing_delay_ms,
+        "target": series.target_bps,
+        "estimate": series.estimate_bps,
     }
     length = max(len(values) for values in columns.values())
     padded = {name: [*values, *[None] * (length - len(values))] for name, values in columns.items()}
@@ -113,7 +119,7 @@ def _series(series: Series) -> polars.DataFrame:
     return (
         table.group_by(polars.col("bin") // together, maintain_order=True)
         .agg(
-            *((polars.col(name).mean() / 1e6).round(4) for name in ("capacity", "sent", "received")),
+            *((polars.col(name).mean() / 1e6).round(4) for name in columns if name != "queueing"),
             polars.col("queueing").mean().round(2),
         )
         .select(
@@ -210,6 +216,8 @@ def _series_tooltip() -> list[altair.Tooltip]:
         _tooltip("capacity", "Capacity, Mb/s", ".2f"),
         _tooltip("sent", "Sent, Mb/s", ".2f"),
         _tooltip("received", "Received, Mb/s", ".2f"),
+        _tooltip("target", "Target, Mb/s", ".2f"),
+        _tooltip("estimate", "Estimate, Mb/s", ".2f"),
         _tooltip("queueing", "Queueing delay, ms"),
     ]
 
@@ -244,18 +252,47 @@ def _frame_overview(end: float, brush: altair.Parameter) -> Plot:
     return ticks
 
 
-def _link() -> Plot:
+def _link(series: polars.DataFrame) -> Plot:
     colours = {"Capacity": CAPACITY, "Sent": SENT, "Received": RECEIVED}
+    decided = {"Target": ("target", TARGET), "Estimate": ("estimate", ESTIMATE)}
+    # Logs of earlier versions say nothing of what the controller thought.
+    decided = {name: (field, colour) for name, (field, colour) in decided.items() if _any(series, field)}
+    colours |= {name: colour for name, (_, colour) in decided.items()}
     base = _data("series")
     area = base.mark_area(interpolate="step-after", opacity=0.28, clip=True)
     line = base.mark_line(interpolate="step-after", strokeWidth=1.3, clip=True)
-    layers = altair.layer(
-        _named(area, "Capacity", colours, _upwards("capacity"), symbolType="square", symbolOpacity=1),
-        _named(line, "Sent", colours, _upwards("sent"), symbolType="square", symbolOpacity=1),
-        _named(line, "Received", colours, _upwards("received"), symbolType="square", symbolOpacity=1),
+    # Often they are one: the dashes of the estimate leave the target to be seen.
+    dashes = {"target": [1, 0], "estimate": [3, 4]}
+    scale = _rate_limits(series)
+    square = {"symbolType": "square", "symbolOpacity": 1, "symbolDash": [1, 0]}
+    layers = [
+        _named(area, "Capacity", colours, _upwards("capacity", **scale), **square),
+        _named(line, "Sent", colours, _upwards("sent", **scale), **square),
+        _named(line, "Received", colours, _upwards("received", **scale), **square),
+        *(
+            _named(
+                base.mark_line(interpolate="step-after", strokeWidth=1.6, strokeDash=dashes[field], clip=True),
+                name,
+                colours,
+                _upwards(field, **scale),
+                **square,
+            )
+            for name, (field, _) in decided.items()
+        ),
         _column_tooltip(_data("series"), _series_tooltip()),
-    )
-    return _titled(layers, "Link", "Mb/s: what it could have carried, what entered it, what came out of it", 170)
+    ]
+    subtitle = "Mb/s: what it could have carried, what entered it, what came out of it"
+    if decided:
+        subtitle += "; what the controller aimed at and took it to carry"
+    return _titled(altair.layer(*layers), "Link", subtitle, 170)
+
+
+def _rate_limits(series: polars.DataFrame) -> dict[str, Any]:
+    """A target or an estimate far above all that was sent would press the rest flat: it leaves the chart at its top."""
+    rates = [_times(series[name].max(), 1.5) for name in ("capacity", "sent", "received")]
+    decided = [_times(series[name].max(), 1.05) for name in ("target", "estimate")]
+    measured, wanted = max(rate or 0.0 for rate in rates), max(rate or 0.0 for rate in decided)
+    return {"domain": [0, measured], "nice": False} if 0.0 < measured < wanted else {}
 
 
 def _delay(frames: polars.DataFrame) -> Plot:
@@ -271,7 +308,7 @@ def _delay(frames: polars.DataFrame) -> Plot:
         points.encode(x=_time_axis(), y=y, color=colour, size=larger),
         points.transform_filter(skipped).encode(x=_time_axis(), y=y, color=colour, size=larger),
     ]
-    if frames["delay_ms"].null_count() < len(frames):
+    if _any(frames, "delay_ms"):
         for share, name in ((0.5, "median"), (0.95, "p95")):
             value = frames["delay_ms"].quantile(share, "linear")
             rule = altair.Chart(altair.InlineData([{"label": name}]))
@@ -362,6 +399,10 @@ def _distribution(field: str, name: str, whose: str, colour: str, scale: altair.
         height=220,
         title=altair.TitleParams(name, subtitle=f"share of {whose} at most this"),
     )
+
+
+def _any(table: polars.DataFrame, name: str) -> bool:
+    return table[name].null_count() < len(table)
 
 
 def _times(value: Any, factor: float) -> float | None:

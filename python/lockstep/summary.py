@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.call_log import CallReport, DelayScores, PsnrScores, SsimScores
+from lockstep.call_log import CallReport, DelayScores, NetworkScores, PsnrScores, SsimScores, TotalScores
 from lockstep.quantities import (
+    MISSING,
     bit_rate,
     count,
     decibels,
@@ -14,7 +15,7 @@ from lockstep.quantities import (
     percent,
 )
 
-_KINDS = {"call": "Live call", "simulate": "Simulated call"}
+_KINDS = {"call": "Live call", "simulate": "Simulated call", "modelled": "Modelled call"}
 _MENUS = {
     "serial": "candidates coded one after the other",
     "parallel": "candidates coded both at once",
@@ -56,6 +57,7 @@ def description(report: CallReport) -> str:
     where = {
         "call": "Sender and receiver ran in real time, with an emulated link between them",
         "simulate": "Sender, link and receiver ran in virtual time, with the real codec",
+        "modelled": "Sender, link and receiver ran in virtual time, with a model in the place of the codec",
     }
     sentences = [where.get(report.kind, "A call was run") + "."]
     if clip := config.get("clip"):
@@ -93,7 +95,11 @@ def headlines(report: CallReport) -> list[Headline]:
 
 
 def scores(report: CallReport) -> list[Score]:
-    """Every score of the call, each with what it means."""
+    """Every score of the call, each with what it means; those of packets, rates and network where it has any."""
+    return [*_video_scores(report), *_packet_scores(report), *_rate_scores(report), *_total_scores(report)]
+
+
+def _video_scores(report: CallReport) -> list[Score]:
     delay = report.video_delay_ms or DelayScores()
     ssim = report.ssim_db or SsimScores()
     psnr = report.psnr_db or PsnrScores()
@@ -144,6 +150,81 @@ def scores(report: CallReport) -> list[Score]:
             "Table 2).",
         ),
         Score("QoE weighing delay", number(report.qoe_d), "The same for applications that weigh delay."),
+    ]
+
+
+def _packet_scores(report: CallReport) -> list[Score]:
+    rows = []
+    one_way, queueing = report.one_way_delay_ms, report.queueing_delay_ms
+    if one_way is not None:
+        rows += [
+            Score(
+                "One-way delay, median",
+                milliseconds(one_way.p50),
+                "Time of a packet from entering the link to coming out of it; half of those that arrived take longer.",
+            ),
+            Score("One-way delay, 95th percentile", milliseconds(one_way.p95), "One packet in twenty takes longer."),
+        ]
+    if queueing is not None:
+        rows += [
+            Score("Queueing delay, median", milliseconds(queueing.p50), "The part of it that they waited in queues."),
+            Score("Queueing delay, 95th percentile", milliseconds(queueing.p95), "One packet in twenty waits longer."),
+        ]
+    if report.packet_loss is not None:
+        definition = "Share that did not arrive of the packets sent no later than the newest that did."
+        rows.append(Score("Packet loss", percent(report.packet_loss), definition))
+    return rows
+
+
+def _rate_scores(report: CallReport) -> list[Score]:
+    rows = []
+    if (smoothness := report.target_smoothness_bps) is not None:
+        definition = "Mean step of the controller's target from one tenth of a second to the next; less is steadier."
+        rows.append(Score("Target, mean step", bit_rate(smoothness), definition))
+    if (smape := report.estimate_smape_percent) is not None:
+        definition = (
+            "Symmetric mean absolute percentage error of the estimate e against the capacity c: the mean of "
+            "|e − c| / ((e + c) / 2), 0 % to 200 %."
+        )
+        rows.append(Score("Estimate, sMAPE", percent(smape / 100.0), definition))
+    if (accuracy := report.estimate_accuracy) is not None:
+        definition = "Mean of 1 − |e − c| / c, or of 0 where that is negative, over the time with capacity."
+        rows.append(Score("Estimate, accuracy", percent(accuracy), definition))
+    return rows
+
+
+def _total_scores(report: CallReport) -> list[Score]:
+    rows = []
+    if (network := report.network) is not None:
+        rows += _network_scores(network)
+    if report.vmaf is not None:
+        definition = "Netflix's video quality of what was shown against what was captured, 0 to 100."
+        rows.append(Score("VMAF", number(report.vmaf, 1), definition))
+    elif report.vmaf_missing is not None:
+        rows.append(Score("VMAF", MISSING, f"Not measured: {report.vmaf_missing}."))
+    if report.total is not None:
+        total: TotalScores = report.total
+        definition = "The network score in the challenge's weighting plus 0.3 VMAF, at most 100."
+        rows.append(Score("Total, challenge", number(total.challenge, 1), definition))
+        definition = "The network score in the weighting of BoB's paper plus 0.3 VMAF, at most 100."
+        rows.append(Score("Total, BoB", number(total.bob, 1), definition))
+    return rows
+
+
+def _network_scores(network: NetworkScores) -> list[Score]:
+    return [
+        Score(
+            "Network score, challenge",
+            number(network.challenge, 1),
+            "As the MMSys 2021 challenge on bandwidth estimation weighs its parts, at most 70: "
+            f"20 × {number(network.delay)} for delay, 20 × {number(network.rate)} for the received rate, 30 × (1 − "
+            f"{number(network.loss, 3)}) for loss.",
+        ),
+        Score(
+            "Network score, BoB",
+            number(network.bob, 1),
+            "The same parts as the paper of BoB weighs them: 10 for delay, 50 for the rate, 10 for loss.",
+        ),
     ]
 
 

@@ -30,6 +30,7 @@ def fake_frames(seconds: float = 30.0, rate: float = 30.0, seed: int = 1) -> tup
             ("frame", "quantizer", "budget", "size", "fragments", "encode_started_at", "sent_at", "completed_at",
              "displayed_at", "video_delay", "ssim", "psnr_db")
         )  # fmt: skip
+        row |= {"target_bps": int(0.9 * estimate), "estimate_bps": int(estimate)}
         row |= {"capture": capture, "captured_at": captured, "outcome": "sent", "key_frame": capture == 0}
         row |= {"recovery": False, "candidates": "", "encode_started_at": captured + 0.0004, "budget": int(budget)}
         want = estimate / rate / 8.0 * random.normal(0.92, 0.12)
@@ -74,6 +75,8 @@ def fake_frames(seconds: float = 30.0, rate: float = 30.0, seed: int = 1) -> tup
         "sent_bps": sent.astype(int).tolist(),
         "received_bps": received.astype(int).tolist(),
         "queueing_delay_ms": queueing_delays,
+        "target_bps": [row["target_bps"] for row in rows[:: int(rate / 10)]][:bins],
+        "estimate_bps": [row["estimate_bps"] for row in rows[:: int(rate / 10)]][:bins],
     }
     return polars.DataFrame(rows, infer_schema_length=None), series
 
@@ -126,6 +129,16 @@ def fake_report(frames: polars.DataFrame, series: dict[str, Any], seconds: float
         "stall_minutes_per_hour": 0.84,
         "qoe_p": 4.12,
         "qoe_d": 3.87,
+        "one_way_delay_ms": {"p50": 41.0, "mean": 48.0, "p95": 97.0},
+        "queueing_delay_ms": {"p50": 19.0, "mean": 27.0, "p95": 75.0},
+        "packet_loss": 0.006,
+        "target_smoothness_bps": 91_000.0,
+        "estimate_smape_percent": 17.5,
+        "estimate_accuracy": 0.84,
+        "network": {"delay": 0.79, "rate": 0.77, "loss": 0.006, "challenge": 61.0, "bob": 56.3},
+        "vmaf": 82.0,
+        "vmaf_missing": None,
+        "total": {"challenge": 85.6, "bob": 80.9},
         "counters": {
             "sender": {"frames_sent": len(sent), "datagrams_sent": 9120, "acknowledgements": 9001},
             "receiver": {"datagrams": 9050, "frames_complete": len(shown), "decode_errors": 0},

@@ -45,12 +45,53 @@ def test_the_page_shows_every_score_with_its_definition(call: tuple[Path, Path])
     report = load_call(call[0])
     page = render_html(report, load_frames(call[1]))
     scores = summary.scores(report)
-    assert len(scores) == 19
+    assert len(scores) == 32
     for score in scores:
         assert score.name in page
         assert score.value in page
         assert score.value != "–"
         assert score.definition.endswith(".")
+
+
+NEW_SCORES = [
+    *("one_way_delay_ms", "queueing_delay_ms", "packet_loss", "target_smoothness_bps", "estimate_smape_percent"),
+    *("estimate_accuracy", "network", "vmaf", "vmaf_missing", "total"),
+]
+
+
+def test_a_call_of_an_earlier_version_has_the_scores_and_rates_that_it_wrote(call: tuple[Path, Path]) -> None:
+    document = json.loads(call[0].read_text())
+    for name in NEW_SCORES:
+        del document[name]
+    del document["series"]["target_bps"], document["series"]["estimate_bps"]
+    call[0].write_text(json.dumps(document))
+    report = load_call(call[0])
+    assert len(summary.scores(report)) == 19
+    page = render_html(report, None)
+    assert '"Capacity","Sent","Received"]' in page
+    assert '"Estimate"' not in page
+
+
+def test_a_vmaf_that_was_not_measured_says_why(call: tuple[Path, Path]) -> None:
+    document = json.loads(call[0].read_text()) | {"vmaf": None, "vmaf_missing": "not asked for", "total": None}
+    call[0].write_text(json.dumps(document))
+    scores = {score.name: score for score in summary.scores(load_call(call[0]))}
+    assert scores["VMAF"].value == "–"
+    assert scores["VMAF"].definition == "Not measured: not asked for."
+    assert "Total, BoB" not in scores
+
+
+def test_target_and_estimate_are_drawn_beside_the_capacity(call: tuple[Path, Path]) -> None:
+    report = load_call(call[0])
+    page = render_html(report, None)
+    assert '"Capacity","Sent","Received","Target","Estimate"]' in page
+    assert payload(page)["datasets"]["series"]["target"][3] == round((report.series.target_bps[3] or 0) / 1e6, 4)
+
+
+def test_a_target_beyond_everything_does_not_press_the_rates_flat() -> None:
+    series = Series(capacity_bps=[1e6, 2e6], sent_bps=[1e6, 1e6], target_bps=[None, 1e9])
+    data = charts.datasets(CallReport(lockstep="", kind="call", series=series), None)
+    assert "'domain': [0, 3.0]" in str(charts.timeline(data).to_dict())
 
 
 def test_the_data_of_every_frame_is_in_the_page_once(call: tuple[Path, Path]) -> None:
