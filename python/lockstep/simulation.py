@@ -70,6 +70,7 @@ def simulate(  # noqa: PLR0913
     decode_ms: float | None = None,
     python: str | os.PathLike[str] | None = None,
     estimator_limit: float | None = None,
+    vmaf: bool = False,
 ) -> Simulated:
     """Runs a call in virtual time.
 
@@ -104,6 +105,7 @@ def simulate(  # noqa: PLR0913
         decode_ms: Virtual time that decoding a frame takes.
         python: Interpreter for the estimator's file; this one if not given.
         estimator_limit: Longest time of one answer of the estimator's file, in real seconds.
+        vmaf: Measure VMAF of what is shown; takes an ffmpeg with libvmaf, which ``LOCKSTEP_VMAF`` may name.
 
     Raises:
         ValueError: If an argument is wrong, or a trace or a clip is not there.
@@ -148,6 +150,8 @@ def simulate(  # noqa: PLR0913
     words += [f"--loss-at={_word(start)}s+{_word(length)}s" for start, length in loss_at]
     if modelled or codec == "modelled":
         words.append("--modelled")
+    if vmaf:
+        words.append("--vmaf")
     text, frames, series = _lockstep.simulate(words, estimator=asked, exchange=None if asked is None else exchange)
     document = json.loads(text)
     apart = ("lockstep", "kind", "seed", "config", "counters", "series")
