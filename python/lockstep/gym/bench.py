@@ -1,0 +1,95 @@
+"""`lockstep-bench-gym`: how many steps a second the vector environment takes, all calls at about 1 Mb/s.
+
+The rate is that of the process's own time on its cores, so that other work on the machine does not count; what a
+machine does in a second is as much by the wall clock as it has cores for, where nothing else runs.
+"""
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lockstep.gym.environment import CallVectorEnv
+
+COUNTS = (64, 256, 1024, 4096)
+"""Calls that are stepped together, unless told otherwise."""
+RATE_BPS = 1e6
+"""The rate that agents ask for on average, bit/s."""
+TRACES = ("constant:1.2mbps", "cellular:mean=2mbps,seed=1", "cellular:mean=2mbps,seed=2")
+"""Paths that carry it most of the time."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast one number of calls was stepped."""
+
+    calls: int
+    steps: int
+    """Steps of a call, over all calls."""
+    seconds: float
+    """By the wall clock."""
+    cpu_seconds: float
+    """Of all cores together."""
+
+    @property
+    def per_second(self) -> float:
+        """Steps a second by the wall clock."""
+        return self.steps / self.seconds
+
+    @property
+    def per_cpu_second(self) -> float:
+        """Steps a second of one core."""
+        return self.steps / self.cpu_seconds
+
+
+def measure(calls: int, steps: int, threads: int = 0, seed: int = 1) -> Speed:
+    """Steps `calls` calls about `steps` times in all, after a tenth as many that do not count."""
+    environment = CallVectorEnv(calls, traces=list(TRACES), threads=threads)
+    environment.reset(seed=seed)
+    random = np.random.default_rng(seed)
+    # On the logarithmic scale of rates; the same few actions again and again, so that drawing them costs nothing.
+    middle = np.log(RATE_BPS / 1e4) / np.log(8e6 / 1e4)
+    actions = random.normal(middle, 0.03, (16, calls, 1)).clip(0.0, 1.0).astype(np.float32)
+    rounds = max(1, -(-steps // calls))
+    for index in range(max(1, rounds // 10)):
+        environment.step(actions[index % len(actions)])
+    wall, cpu = time.perf_counter(), time.process_time()
+    for index in range(rounds):
+        environment.step(actions[index % len(actions)])
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    environment.close()
+    return Speed(calls, rounds * calls, wall, max(cpu, 1e-9))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command; gives its exit status."""
+    parser = argparse.ArgumentParser(prog="lockstep-bench-gym", description=__doc__.partition(": ")[2])
+    parser.add_argument("--calls", type=int, nargs="+", default=list(COUNTS), help="calls that are stepped together")
+    parser.add_argument("--steps", type=int, default=400_000, help="steps of each line, over all calls (%(default)s)")
+    parser.add_argument("--threads", type=int, default=0, help="threads to step on; 0 for one a core (0)")
+    parser.add_argument("--json", type=Path, help="the table as JSON, too")
+    options = parser.parse_args(arguments)
+    if min(options.calls) < 1 or options.steps < 1 or options.threads < 0:
+        parser.error("calls and steps are at least 1, threads at least 0")
+    print(f"{'calls':>8}{'steps':>10}{'steps/s':>12}{'steps/CPU s':>14}")
+    speeds = []
+    for calls in options.calls:
+        speed = measure(calls, options.steps, options.threads)
+        print(f"{speed.calls:>8}{speed.steps:>10}{speed.per_second:>12.0f}{speed.per_cpu_second:>14.0f}", flush=True)
+        speeds.append(asdict(speed) | {"per_second": speed.per_second, "per_cpu_second": speed.per_cpu_second})
+    if options.json is not None:
+        try:
+            options.json.parent.mkdir(parents=True, exist_ok=True)
+            options.json.write_text(json.dumps(speeds, indent=2) + "\n")
+        except OSError as error:
+            print(f"lockstep-bench-gym: {options.json}: {error.strerror or error}", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""`lockstep-sweep-plot`: delay against quality or rate of every call of a sweep, by controller and codec."""
+
+import argparse
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import altair
+import polars
+import vl_convert
+
+from lockstep import theme
+from lockstep.charts import Plot
+from lockstep.report import VEGA_LITE_VERSION
+
+COLOURS = ["#2f7fe0", "#e0902f", "#12a594", "#a855c7", "#e5484d", "#8a94a3", "#7c66dc", "#c2a000", "#d6409f", "#5c7a29"]
+"""Colours of the controllers."""
+SHAPES = ["circle", "square", "triangle-up", "diamond", "cross"]
+"""Shapes of the codecs."""
+
+DELAY = "video_delay_ms_p95"
+"""What stands on the horizontal axis, where better is to the right as in Salsify's figures (NSDI 2018, figure 6)."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column that can stand against the delay."""
+
+    column: str
+    title: str
+    unit: str
+    scale: float = 1.0
+
+
+MEASURES = {
+    "ssim": Measure("ssim_db_mean", "SSIM", "dB, mean"),
+    "throughput": Measure("throughput_bps", "Throughput", "Mb/s", 1e-6),
+    "utilisation": Measure("link_utilisation", "Link utilisation", "% of what the link could have carried", 100.0),
+    "vmaf": Measure("vmaf", "VMAF", "0 to 100"),
+    "qoe": Measure("qoe_d", "QoE", "Concerto's, weighing delay"),
+}
+"""What can stand against the delay, by name."""
+
+
+class SweepPlotError(Exception):
+    """The table cannot be plotted; says why."""
+
+
+def load(path: Path, measure: Measure) -> polars.DataFrame:
+    """The calls of the sweep at `path` that have a delay and a value of `measure`.
+
+    Columns: controller, codec, trace, seed, delay (ms) and value, in the measure's unit.
+
+    Raises:
+        SweepPlotError: if it cannot be read, is another table, or no call in it has both.
+
+    """
+    try:
+        table = polars.read_parquet(path)
+        needed = ["controller", "codec", "trace", "seed", DELAY, measure.column]
+        if missing := [name for name in needed if name not in table.columns]:
+            raise SweepPlotError(f"{path} is no table of `lockstep sweep`: column {missing[0]} is missing")
+        calls = table.select(
+            polars.col("controller", "codec", "trace").cast(polars.String),
+            polars.col("seed").cast(polars.Int64),
+            polars.col(DELAY).cast(polars.Float64).round(2).alias("delay"),
+            (polars.col(measure.column).cast(polars.Float64) * measure.scale).round(4).alias("value"),
+        )
+    except OSError as error:
+        raise SweepPlotError(f"cannot read {path}: {error.strerror or error}") from error
+    except polars.exceptions.PolarsError as error:
+        reason = str(error).partition("\n")[0]
+        raise SweepPlotError(f"{path} is no table of `lockstep sweep`: {reason}") from error
+    calls = calls.filter(polars.col("delay") > 0, polars.col("delay", "value").is_finite())
+    if calls.is_empty():
+        raise SweepPlotError(f"no call in {path} has both a video delay and a value of {measure.column}")
+    return calls
+
+
+def chart(calls: polars.DataFrame, measure: Measure) -> Plot:
+    """One faint point a call, and a large one at the mean of each controller and codec, which is named beside it."""
+    groups = ["controller", "codec"]
+    means = calls.group_by(groups, maintain_order=True).agg(
+        polars.col("delay").mean().round(2), polars.col("value").mean().round(4), polars.len().alias("calls")
+    )
+    controllers, codecs = (sorted(calls[name].unique()) for name in groups)
+    several = len(codecs) > 1
+    range_of = [COLOURS[index % len(COLOURS)] for index in range(len(controllers))]
+    shapes = [SHAPES[index % len(SHAPES)] for index in range(len(codecs))]
+    colour = altair.Color("controller:N", scale=altair.Scale(domain=controllers, range=range_of), legend=None)
+    legend = altair.Legend(title=None, orient="top", symbolFillColor="#8a94a3", symbolOpacity=1)
+    shape = altair.Shape("codec:N", scale=altair.Scale(domain=codecs, range=shapes), legend=legend if several else None)
+    # A logarithmic axis: one bad trace would else press all the others together.
+    x = altair.X(
+        "delay:Q",
+        scale=altair.Scale(type="log", reverse=True, nice=False, padding=30),
+        axis=altair.Axis(
+            title="video delay, p95, ms (better to the right)",
+            titleFontWeight="normal",
+            titleColor="#667080",
+            grid=True,
+            tickCount=8,
+            labelFlush=False,
+        ),
+    )
+    y = altair.Y("value:Q", scale=altair.Scale(zero=False, padding=20), axis=altair.Axis(title=None, tickCount=6))
+    numbers = [
+        altair.Tooltip("delay:Q", title="Video delay, p95, ms", format=".0f"),
+        altair.Tooltip("value:Q", title=f"{measure.title}, {measure.unit}", format=".2f"),
+    ]
+    names = [altair.Tooltip(f"{name}:N", title=name.capitalize()) for name in groups]
+    call = [altair.Tooltip("trace:N", title="Trace"), altair.Tooltip("seed:Q", title="Seed", format="d")]
+    count = [altair.Tooltip("calls:Q", title="Mean of calls", format="d")]
+    encoded = {"x": x, "y": y, "color": colour, "shape": shape}
+    base = altair.Chart(means)
+    label = "datum.controller" + (" + ', ' + datum.codec" if several and len(means) <= 8 else "")
+    layers = altair.layer(
+        altair.Chart(calls).mark_point(filled=True, opacity=0.28, size=26).encode(
+            **encoded, tooltip=[*names, *call, *numbers]
+        ),
+        base.mark_point(filled=True, opacity=1, size=190, stroke="white", strokeWidth=1.5).encode(
+            **encoded, tooltip=[*names, *count, *numbers]
+        ),
+        base.transform_calculate(label=label)
+        .mark_text(align="left", baseline="middle", dx=11, dy=-9, fontSize=12, fontWeight=600)
+        .encode(x=x, y=y, color=colour, text="label:N"),
+    )  # fmt: skip
+    subtitle = f"{measure.unit}; {len(calls)} calls, a small point each; large: the mean of controller and codec"
+    title = altair.Title(f"{measure.title} against video delay", subtitle=subtitle, fontSize=16, offset=14)
+    return layers.properties(width=820, height=460, title=title)
+
+
+def render(plot: Plot, output: Path) -> bytes:
+    """The plot as a page that loads nothing from elsewhere or as a picture, as the name of `output` says.
+
+    Raises:
+        SweepPlotError: if it ends in neither `.html` nor `.png`.
+
+    """
+    specification: dict[str, Any] = plot.to_dict()
+    specification["config"] = theme.configuration(dark=False) | {"background": "white", "padding": 20}
+    match output.suffix:
+        case ".html":
+            page: str = vl_convert.vegalite_to_html(specification, vl_version=VEGA_LITE_VERSION, bundle=True)
+            return page.encode()
+        case ".png":
+            return vl_convert.vegalite_to_png(specification, vl_version=VEGA_LITE_VERSION, scale=2.0)
+        case _:
+            raise SweepPlotError(f"{output}: the name of a plot ends in .html or .png")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command; gives its exit status."""
+    parser = argparse.ArgumentParser(prog="lockstep-sweep-plot", description=__doc__.partition(": ")[2])
+    parser.add_argument("sweep", type=Path, help="what `lockstep sweep --output` wrote")
+    parser.add_argument("--against", choices=MEASURES, default="ssim", help="what the delay is set against (ssim)")
+    parser.add_argument("--output", type=Path, default=Path("sweep.html"), help="a .html or a .png (sweep.html)")
+    options = parser.parse_args(arguments)
+    measure = MEASURES[options.against]
+    try:
+        content = render(chart(load(options.sweep, measure), measure), options.output)
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_bytes(content)
+    except (SweepPlotError, OSError) as error:
+        print(f"lockstep-sweep-plot: {error}", file=sys.stderr)
+        return 1
+    print(f"plot: {options.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import polars
+import pytest
+
+from lockstep import sweep_plot
+
+ROWS = [
+    {
+        "controller": controller,
+        "codec": codec,
+        "trace": trace,
+        "seed": seed,
+        "video_delay_ms_p95": None if (controller, seed) == ("gcc", 3) else 100.0 + 40.0 * seed,
+        "ssim_db_mean": 12.0 + seed,
+        "throughput_bps": 1e6 * seed,
+        "link_utilisation": 0.5 + 0.1 * seed,
+    }
+    for controller in ("salsify", "gcc")
+    for codec in ("modelled", "modelled-conventional")
+    for trace in ("constant:1mbps",)
+    for seed in (1, 2, 3)
+]
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    path = tmp_path / "sweep.parquet"
+    polars.DataFrame(ROWS).write_parquet(path)
+    return path
+
+
+@pytest.mark.parametrize("against", ["ssim", "throughput", "utilisation"])
+def test_a_sweep_becomes_a_picture(sweep: Path, tmp_path: Path, against: str) -> None:
+    picture = tmp_path / "plots" / "sweep.png"
+    assert sweep_plot.main([str(sweep), "--against", against, "--output", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_page_names_every_controller_and_loads_nothing(sweep: Path, tmp_path: Path) -> None:
+    page = tmp_path / "sweep.html"
+    assert sweep_plot.main([str(sweep), "--output", str(page)]) == 0
+    text = page.read_text()
+    assert "salsify" in text
+    assert "gcc" in text
+    assert "<script src" not in text
+
+
+def test_there_is_a_point_a_call_and_one_for_each_mean(sweep: Path) -> None:
+    measure = sweep_plot.MEASURES["ssim"]
+    calls = sweep_plot.load(sweep, measure)
+    assert len(calls) == 10
+    data = sweep_plot.chart(calls, measure).to_dict()["datasets"].values()
+    means = next(rows for rows in data if "calls" in rows[0])
+    gcc = next(row for row in means if row["controller"] == "gcc")
+    assert (len(means), gcc["calls"], gcc["delay"], gcc["value"]) == (4, 2, 160.0, 13.5)
+
+
+def test_what_cannot_be_plotted_is_said_in_one_line(
+    sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.parquet"
+    polars.DataFrame({"controller": ["salsify"]}).write_parquet(other)
+    garbage = tmp_path / "garbage.parquet"
+    garbage.write_bytes(b"PAR1 but not really")
+    for arguments, reason in [
+        ([str(other)], "column codec is missing"),
+        ([str(garbage)], "no table of"),
+        ([str(tmp_path / "none.parquet")], "cannot read"),
+        ([str(sweep), "--against", "vmaf"], "column vmaf is missing"),
+        ([str(sweep), "--output", str(tmp_path / "sweep.txt")], "ends in .html or .png"),
+    ]:
+        assert sweep_plot.main(arguments) == 1
+        error = capsys.readouterr().err
+        assert reason in error
+        assert error.count("\n") == 1
