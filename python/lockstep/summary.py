@@ -201,7 +201,7 @@ def _total_scores(report: CallReport) -> list[Score]:
         definition = "Netflix's video quality of what was shown against what was captured, 0 to 100."
         rows.append(Score("VMAF", number(report.vmaf, 1), definition))
     elif report.vmaf_missing is not None:
-        rows.append(Score("VMAF", MISSING, f"Not measured: {report.vmaf_missing}."))
+        rows.append(Score("VMAF", MISSING, f"Not measured: {report.vmaf_missing.removeprefix('no VMAF: ')}."))
     if report.total is not None:
         total: TotalScores = report.total
         definition = "The network score in the challenge's weighting plus 0.3 VMAF, at most 100."
