@@ -221,12 +221,11 @@ impl Flow for ModelledCall {
     }
 
     fn poll_timeout(&self) -> Option<Timestamp> {
-        [self.sender.poll_timeout(), self.receiver.poll_timeout()].into_iter().flatten().min()
+        let next = self.sender.poll_timeout().min(self.receiver.poll_timeout());
+        (next < Timestamp::MAX).then_some(next)
     }
 
     fn handle_timeout(&mut self, now: Timestamp) {
-        if self.sender.poll_timeout().is_some_and(|at| at <= now) {
-            self.sender.handle_timeout(now);
-        }
+        self.sender.handle_timeout(now);
     }
 }

@@ -128,8 +128,9 @@ impl Outbox {
         }
     }
 
-    pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
-        (!self.is_empty()).then_some(self.free_at)
+    /// When the next fragment may leave; [`Timestamp::MAX`] if none waits.
+    pub(super) fn poll_timeout(&self) -> Timestamp {
+        if self.is_empty() { Timestamp::MAX } else { self.free_at }
     }
 
     /// The next fragment, if the pacer lets one go; it gets `sequence`.

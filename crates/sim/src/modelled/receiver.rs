@@ -60,7 +60,8 @@ pub(crate) struct ModelledReceiver {
     fresh: Vec<(u64, Timestamp)>,
     listed: Vec<(u64, Timestamp)>,
     reports: u64,
-    due: Option<Timestamp>,
+    /// When the next report is due; [`Timestamp::MAX`] if none is.
+    due: Timestamp,
     window: WindowStatistics,
     pub(crate) shown: VecDeque<Shown>,
 }
@@ -81,7 +82,7 @@ impl ModelledReceiver {
             fresh: Vec::new(),
             listed: Vec::new(),
             reports: 0,
-            due: None,
+            due: Timestamp::MAX,
             window: WindowStatistics::default(),
             shown: VecDeque::new(),
         }
@@ -90,8 +91,8 @@ impl ModelledReceiver {
     pub(crate) fn handle_media(&mut self, now: Timestamp, media: MediaFragment, size: ByteCount, queueing: Duration) {
         // A report is due after the first fragment, and from then on at its interval, whatever comes.
         match self.feedback {
-            FeedbackInterval::EveryFragment => self.due = Some(now),
-            FeedbackInterval::Every(interval) => self.due = self.due.or(Some(now + interval)),
+            FeedbackInterval::EveryFragment => self.due = now,
+            FeedbackInterval::Every(interval) => self.due = self.due.min(now + interval),
         }
         self.received += 1;
         let before = self.highest;
@@ -180,23 +181,23 @@ impl ModelledReceiver {
         }
     }
 
-    pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
+    /// When the next report is due; [`Timestamp::MAX`] if none is.
+    pub(crate) fn poll_timeout(&self) -> Timestamp {
         self.due
     }
 
     /// The report that is due, if one is.
     pub(crate) fn poll_feedback(&mut self, now: Timestamp) -> Option<FeedbackReport> {
-        if self.due.is_none_or(|due| due > now) {
+        if self.due > now {
             return None;
         }
         self.due = match self.feedback {
-            FeedbackInterval::EveryFragment => None,
-            FeedbackInterval::Every(interval) => Some(now + interval),
+            FeedbackInterval::EveryFragment => Timestamp::MAX,
+            FeedbackInterval::Every(interval) => now + interval,
         };
-        let mut arrivals = std::mem::take(&mut self.listed);
-        let skip = arrivals.len().saturating_sub(MOST_LISTED / 2);
-        arrivals.drain(..skip);
-        arrivals.extend_from_slice(&self.fresh);
+        let before = &self.listed[self.listed.len().saturating_sub(MOST_LISTED / 2)..];
+        // One allocation of the right size; the lists keep theirs.
+        let arrivals = [before, &self.fresh[..]].concat();
         std::mem::swap(&mut self.listed, &mut self.fresh);
         self.fresh.clear();
         self.reports += 1;

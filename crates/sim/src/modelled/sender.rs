@@ -39,7 +39,8 @@ pub(crate) struct ModelledSender {
     stop: Timestamp,
     pauses: Vec<(Timestamp, Timestamp)>,
     captures: u64,
-    next_capture: Option<Timestamp>,
+    /// [`Timestamp::MAX`] for never.
+    next_capture: Timestamp,
     /// Pictures since capturing last began, and when that was.
     captured_since: (u64, Timestamp),
     coding: Option<Coding>,
@@ -78,7 +79,7 @@ impl ModelledSender {
             stop: setting.stop,
             pauses: setting.pauses.clone(),
             captures: 0,
-            next_capture: Some(setting.start).filter(|&at| at < setting.stop),
+            next_capture: if setting.start < setting.stop { setting.start } else { Timestamp::MAX },
             captured_since: (0, setting.start),
             coding: None,
             frames: 0,
@@ -105,29 +106,30 @@ impl ModelledSender {
     }
 
     /// When the next picture is due. Not a sum of intervals: a third of a second must not drift.
-    fn time_of_next_capture(&mut self) -> Option<Timestamp> {
+    fn time_of_next_capture(&mut self) -> Timestamp {
         let (captured, since) = self.captured_since;
         let mut at = since + Duration::from_nanos(self.frame_interval.as_nanos() as u64 * captured);
         if let Some(&(_, resumed)) = self.pauses.iter().find(|&&(from, to)| from <= at && at < to) {
             at = resumed;
             self.captured_since = (0, resumed);
         }
-        (at < self.stop).then_some(at)
+        if at < self.stop { at } else { Timestamp::MAX }
     }
 
-    pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
-        let ready = self.coding.map(|coding| coding.ready_at);
-        [self.next_capture, ready, self.outbox.poll_timeout(), self.sent.poll_timeout()].into_iter().flatten().min()
+    /// When something happens next; [`Timestamp::MAX`] for never.
+    pub(crate) fn poll_timeout(&self) -> Timestamp {
+        let ready = self.coding.as_ref().map_or(Timestamp::MAX, |coding| coding.ready_at);
+        self.next_capture.min(ready).min(self.outbox.poll_timeout()).min(self.sent.poll_timeout())
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Timestamp) {
-        if self.sent.poll_timeout().is_some_and(|at| at <= now) {
+        if self.sent.poll_timeout() <= now {
             self.detect(now);
         }
         if let Some(coding) = self.coding.take_if(|coding| coding.ready_at <= now) {
             self.decide(now, coding);
         }
-        if self.next_capture.is_some_and(|at| at <= now) {
+        if self.next_capture <= now {
             let capture = self.captures;
             self.captures += 1;
             self.captured_since.0 += 1;

@@ -44,6 +44,9 @@ pub(crate) struct SentFragments {
     largest_acknowledged: Option<u64>,
     /// Everything before is decided.
     undecided: u64,
+    /// When the fragment of that number was sent; the end of time if it was not yet. Kept beside the fragments, which
+    /// are elsewhere in memory, since it is asked for after every event.
+    undecided_sent_at: Timestamp,
     round_trip: Option<RoundTripTime>,
     /// After this time without news the newest fragments count as lost.
     tail: Duration,
@@ -65,6 +68,7 @@ impl SentFragments {
             bytes: ByteCount::ZERO,
             largest_acknowledged: None,
             undecided: 0,
+            undecided_sent_at: Timestamp::MAX,
             round_trip: None,
             tail: INITIAL_ROUND_TRIP * 3,
             heard_at: Timestamp::ZERO,
@@ -80,6 +84,9 @@ impl SentFragments {
     }
 
     pub(crate) fn transmitted(&mut self, now: Timestamp, frame: u32, fragment: u16, size: ByteCount) {
+        if self.undecided == self.next_sequence() {
+            self.undecided_sent_at = now;
+        }
         self.fragments.push_back(SentFragment { frame, fragment, size, sent_at: now, fate: Fate::InFlight });
         self.in_flight += 1;
         self.bytes += size;
@@ -166,14 +173,19 @@ impl SentFragments {
             }
             self.undecided += 1;
         }
+        let undecided = self.fragments.get((self.undecided - self.first) as usize);
+        self.undecided_sent_at = undecided.map_or(Timestamp::MAX, |sent| sent.sent_at);
         while self.undecided - self.first > REMEMBERED {
             self.fragments.pop_front();
             self.first += 1;
         }
     }
 
-    pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
-        let sent = self.fragments.get((self.undecided - self.first) as usize)?;
-        Some(self.heard_at.max(sent.sent_at) + self.tail)
+    /// When the oldest undecided fragment counts as lost; [`Timestamp::MAX`] for never.
+    pub(crate) fn poll_timeout(&self) -> Timestamp {
+        if self.undecided_sent_at == Timestamp::MAX {
+            return Timestamp::MAX;
+        }
+        self.heard_at.max(self.undecided_sent_at) + self.tail
     }
 }
