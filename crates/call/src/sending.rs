@@ -352,7 +352,8 @@ impl SendingEnd {
     /// meanwhile.
     fn expected_budget(&self, now: Timestamp, time: Duration) -> ByteCount {
         let allowance = self.allowance(now);
-        let drained = allowance.target.bytes_in(time).min(self.in_flight().bytes);
+        let path_rate = self.controller.estimate().unwrap_or(allowance.target);
+        let drained = path_rate.bytes_in(time).min(self.in_flight().bytes);
         self.likely_whole(allowance.budget + drained)
     }
 
