@@ -262,7 +262,7 @@ def _link(series: polars.DataFrame) -> Plot:
     area = base.mark_area(interpolate="step-after", opacity=0.28, clip=True)
     line = base.mark_line(interpolate="step-after", strokeWidth=1.3, clip=True)
     # Often they are one: the dashes of the estimate leave the target to be seen.
-    dashes = {"target": [1, 0], "estimate": [3, 4]}
+    dashes = {"target": [1, 0], "estimate": [6, 6]}
     scale = _rate_limits(series)
     square = {"symbolType": "square", "symbolOpacity": 1, "symbolDash": [1, 0]}
     layers = [
