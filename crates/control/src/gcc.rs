@@ -12,23 +12,25 @@
 //! | `link_capacity` | remembers where overuse was | weight 0.05, variance 0.4-2.5 kb/s, region of 3 deviations | `goog_cc/link_capacity_estimator.cc` |
 //! | `rate_control` | increases and decreases the rate | decrease 0.85; 8 % a second, near the capacity a packet each 2 (round trip + 100 ms); at most 1.5 x throughput + 10 kb/s | `modules/remote_bitrate_estimator/aimd_rate_control.cc`; draft 5.5 |
 //! | `delay_based` | the five together | forgets after 2 s of silence; half the rate on overuse without throughput | `goog_cc/delay_based_bwe.cc` |
-//! | `acknowledged_rate` | what comes through | windows 500 ms and 150 ms, uncertainty 10, variance 50 + 5 a window, + 200 after a limit | `goog_cc/bitrate_estimator.cc`, `acknowledged_bitrate_estimator.cc` |
+//! | `acknowledged_rate` | what comes through | the last second, 20 to 500 fragments, 5 s at most; 10 to begin with; less the longest pause | `goog_cc/robust_throughput_estimator.cc` |
 //! | `loss_reports` | counts losses as feedback would tell them | | `modules/congestion_controller/rtp/transport_feedback_adapter.cc` |
 //! | `loss_based` | bounds the rate by losses and silence | 2 % and 10 % of 20 packets; 8 % + 1 kb/s over the least of a second; 1 - loss / 2 every 300 ms + round trip; 2 s of start; 0.8 each second after 3 s of silence | `goog_cc/send_side_bandwidth_estimation.cc`; draft 6 |
 //! | `application_limited` | notices that the target is not used | 65 % of it, 500 ms, from 80 % to 50 % of the budget unused | `goog_cc/alr_detector.cc`, `modules/pacing/interval_budget.cc` |
 //! | `probe_controller` | decides on probes | 3 and 6 times the initial rate, then 2 times while above 0.7 of the last; 0.85 of the rate before a drop to 0.66; 2 times every 5 s while limited; 1 s for a result | `goog_cc/probe_controller.cc` |
 //! | `probe_clusters` | sends them | 5 packets and 15 ms, 10 ms late at most, 5 s to come about | `modules/pacing/bitrate_prober.cc` |
 //! | `probe_estimator` | measures them | 80 % received, at most 2 times as fast as sent, 0.95 of what arrived if below 0.9 of what was sent | `goog_cc/probe_bitrate_estimator.cc` |
+//! | `bursts` | lets datagrams leave together | 40 ms at the pacing rate, 63 kB at most | `modules/pacing/pacing_controller.cc` |
 //! | here | puts them together | pacing at 2.5 times the target; a probe counts for at least 0.85 of the throughput; round trip as the mean of 32 | `goog_cc/goog_cc_network_control.cc` |
 //!
 //! It differs from WebRTC where this transport does: probes are made of media instead of padding; feedback may come for
 //! each datagram, so that least increases go by time and not by feedback; a loss that the transport concludes from
-//! silence waits for feedback. The later estimators of WebRTC (`loss_based_bwe_v2.cc`,
-//! `robust_throughput_estimator.cc`) and its congestion window are not here.
+//! silence waits for feedback. The later loss-based estimator of WebRTC (`loss_based_bwe_v2.cc`) and its congestion
+//! window are not here.
 
 mod acknowledged_rate;
 mod application_limited;
 mod arrival_groups;
+mod bursts;
 mod delay_based;
 mod link_capacity;
 mod loss_based;
@@ -51,6 +53,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use crate::{Allowance, Controller, InFlight, Setting, TokenBucket};
 use acknowledged_rate::AcknowledgedRate;
 use application_limited::ApplicationLimit;
+use bursts::Bursts;
 use delay_based::DelayBased;
 use loss_based::LossBased;
 use loss_reports::LossReports;
@@ -79,6 +82,7 @@ pub struct Gcc {
     probe_estimator: ProbeEstimator,
     round_trips: VecDeque<Duration>,
     bucket: TokenBucket,
+    bursts: Bursts,
     started: bool,
     target: Bitrate,
 }
@@ -100,6 +104,7 @@ impl Gcc {
             probe_estimator: ProbeEstimator::default(),
             round_trips: VecDeque::new(),
             bucket: TokenBucket::new(setting.payload, setting.frame_interval),
+            bursts: Bursts::default(),
             started: false,
             target: bounds.initial,
         };
@@ -157,14 +162,13 @@ impl Controller for Gcc {
             self.probe_clusters.request(now, probes);
         }
         self.bucket.on_transmit(now, size, self.target);
+        self.bursts.on_transmit(now, size, self.target.mul_f64(PACING_FACTOR));
         if self.probe_clusters.on_transmit(now, size) {
             self.bucket.forgive();
         }
         self.application_limit.on_transmit(now, size);
         let limited = self.application_limit.since();
-        if self.probe_controller.set_limited(now, limited) {
-            self.acknowledged_rate.on_limit_ended(now);
-        }
+        self.probe_controller.set_limited(now, limited);
         self.loss_based.on_transmit(now);
         self.settle(now);
     }
@@ -177,7 +181,7 @@ impl Controller for Gcc {
         self.measure_round_trip(acknowledged);
         let lost = self.loss_reports.on_acknowledged(acknowledged);
         self.loss_based.on_report(now, acknowledged.len() as u64, lost);
-        acknowledged.iter().for_each(|fragment| self.acknowledged_rate.on_acknowledged(fragment));
+        self.acknowledged_rate.on_acknowledged(acknowledged);
         let probe = self.measure_probes(acknowledged);
         let throughput = self.acknowledged_rate.estimate();
         if let Some(update) = self.delay_based.on_feedback(now, acknowledged, throughput, probe) {
@@ -202,10 +206,13 @@ impl Controller for Gcc {
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         let allowance = |pacing_rate| self.bucket.allowance(now, in_flight, self.target, pacing_rate);
+        let pacing_rate = self.target.mul_f64(PACING_FACTOR);
         // Until the first datagram has left, the probes wait whatever the clock says.
         let asked_at = if self.started { now } else { Timestamp::ZERO };
         let Some(probe) = self.probe_clusters.rate(asked_at) else {
-            return allowance(self.target.mul_f64(PACING_FACTOR));
+            let paced = allowance(pacing_rate);
+            let at_once = self.bursts.may_leave_at_once(now, pacing_rate);
+            return if at_once { Allowance { pacing_interval: Duration::ZERO, ..paced } } else { paced };
         };
         let wanted = self.probe_clusters.wanted(asked_at).saturating_sub(in_flight.queued);
         let allowance = allowance(probe);

@@ -1,108 +1,104 @@
-//! How much comes through: a Bayesian average of the rate in short windows, which trusts a window the less the further
-//! it is from what was known.
+//! How much comes through: what was sent and what arrived in about the last second, whichever is less. One pause among
+//! the arrivals does not count, so that a link which stops for a moment and then delivers all at once is not taken for
+//! one that has become slow.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockstep_transport::AcknowledgedFragment;
-use lockstep_units::{Bitrate, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-/// The first window and the others (`BitrateEstimator` in WebRTC).
-const FIRST_WINDOW: Duration = Duration::from_millis(500);
-const WINDOW: Duration = Duration::from_millis(150);
-/// Standard deviation of a window's rate, relative to how far it is from the average.
-const UNCERTAINTY: f64 = 10.0;
-/// Variance of the average at first, and by how much each window adds to it, in (kb/s)^2.
-const INITIAL_VARIANCE: f64 = 50.0;
-const DRIFT: f64 = 5.0;
-/// What is added when the rate is expected to change.
-const EXPECTED_CHANGE: f64 = 200.0;
+/// The window spans this time and holds so many fragments at least (`RobustThroughputEstimatorSettings` in WebRTC),
+const LEAST_WINDOW: Duration = Duration::from_secs(1);
+const LEAST_FRAGMENTS: usize = 20;
+/// and never more than these.
+const LONGEST_WINDOW: Duration = Duration::from_secs(5);
+const MOST_FRAGMENTS: usize = 500;
+/// Fewer say nothing.
+const REQUIRED_FRAGMENTS: usize = 10;
+/// A fragment that arrived so much before the newest: the receiver's clock went back.
+const MOST_REORDERED: Duration = Duration::from_secs(1);
+/// Neither the sending nor the arriving counts as having taken less.
+const SHORTEST: Duration = Duration::from_millis(1);
 
-/// The acknowledged bit rate.
-#[derive(Debug, Clone)]
-pub(super) struct AcknowledgedRate {
-    bytes: u64,
-    /// How much of the window has gone by.
-    elapsed: Duration,
-    newest: Option<Timestamp>,
-    estimate_kbps: Option<f64>,
-    variance: f64,
-    limit_ended_at: Option<Timestamp>,
+#[derive(Debug, Clone, Copy)]
+struct Arrival {
+    sent_at: Timestamp,
+    arrived_at: Timestamp,
+    size: ByteCount,
 }
 
-impl Default for AcknowledgedRate {
-    fn default() -> Self {
-        Self {
-            bytes: 0,
-            elapsed: Duration::ZERO,
-            newest: None,
-            estimate_kbps: None,
-            variance: INITIAL_VARIANCE,
-            limit_ended_at: None,
-        }
-    }
+/// The acknowledged bit rate (`RobustThroughputEstimator` in WebRTC).
+#[derive(Debug, Clone, Default)]
+pub(super) struct AcknowledgedRate {
+    /// By time of arrival.
+    window: VecDeque<Arrival>,
+    /// The latest transmission among what has left the window.
+    newest_discarded: Option<Timestamp>,
+    estimate: Option<Bitrate>,
 }
 
 impl AcknowledgedRate {
-    /// The rate, once the first window is over.
+    /// The rate, once ten fragments have arrived.
     pub(super) fn estimate(&self) -> Option<Bitrate> {
-        self.estimate_kbps.map(|rate| Bitrate::from_bps((rate * 1e3).round() as u64))
+        self.estimate
     }
 
-    /// The application no longer limits the rate: from what is sent after `now` on, the rate may change quickly.
-    pub(super) fn on_limit_ended(&mut self, now: Timestamp) {
-        self.limit_ended_at = Some(now);
-    }
-
-    /// A fragment arrived.
-    pub(super) fn on_acknowledged(&mut self, fragment: &AcknowledgedFragment) {
-        if self.limit_ended_at.is_some_and(|ended| fragment.sent_at > ended) {
-            self.variance += EXPECTED_CHANGE;
-            self.limit_ended_at = None;
+    /// These fragments arrived.
+    pub(super) fn on_acknowledged(&mut self, fragments: &[AcknowledgedFragment]) {
+        for &AcknowledgedFragment { sent_at, arrived_at, size, .. } in fragments {
+            if self.window.back().is_some_and(|newest| newest.arrived_at > arrived_at + MOST_REORDERED) {
+                (self.newest_discarded, self.estimate) = (None, None);
+                self.window.clear();
+            }
+            let at = self.window.partition_point(|earlier| earlier.arrived_at <= arrived_at);
+            self.window.insert(at, Arrival { sent_at, arrived_at, size });
+            while let Some(oldest) = self.take_outside() {
+                self.newest_discarded = self.newest_discarded.max(Some(oldest.sent_at));
+            }
         }
-        if let Some(sample) = self.window_rate_kbps(fragment) {
-            self.take(sample);
-        }
+        self.estimate = self.rate();
     }
 
-    /// Adds the fragment to its window; the rate of the one before if that is over, in kb/s.
-    fn window_rate_kbps(&mut self, fragment: &AcknowledgedFragment) -> Option<f64> {
-        let window = if self.estimate_kbps.is_some() { WINDOW } else { FIRST_WINDOW };
-        let now = fragment.arrived_at;
-        let newest = self.newest.unwrap_or(now);
-        if newest.saturating_since(now) > window {
-            // The receiver's clock went back.
-            (self.newest, self.bytes, self.elapsed) = (Some(now), fragment.size.get(), Duration::ZERO);
+    /// Takes the oldest out if the window is full without it.
+    fn take_outside(&mut self) -> Option<Arrival> {
+        let (oldest, newest) = (self.window.front()?, self.window.back()?);
+        let span = newest.arrived_at.saturating_since(oldest.arrived_at);
+        let full = self.window.len() > LEAST_FRAGMENTS && span > LEAST_WINDOW;
+        if full || self.window.len() > MOST_FRAGMENTS || span > LONGEST_WINDOW { self.window.pop_front() } else { None }
+    }
+
+    fn rate(&self) -> Option<Bitrate> {
+        let (first, last) = (self.window.front()?, self.window.back()?);
+        if self.window.len() < REQUIRED_FRAGMENTS {
             return None;
         }
-        let pause = now.saturating_since(newest);
-        self.newest = Some(newest.max(now));
-        self.elapsed += pause;
-        if pause > window {
-            // Nothing came for more than a window; how much came in the last one is not known.
-            self.bytes = 0;
-            let over = self.elapsed.as_nanos() % window.as_nanos();
-            self.elapsed = Duration::from_nanos(over as u64);
+        // The longest pause between two arrivals is replaced by the second longest.
+        let (mut longest, mut second) = (Duration::ZERO, Duration::ZERO);
+        for (before, after) in self.window.iter().zip(self.window.iter().skip(1)) {
+            let pause = after.arrived_at.saturating_since(before.arrived_at);
+            second = second.max(pause.min(longest));
+            longest = longest.max(pause);
         }
-        let mut rate = None;
-        if self.elapsed >= window {
-            rate = Some(self.bytes as f64 * 8e-3 / window.as_secs_f64());
-            self.elapsed -= window;
-            self.bytes = 0;
-        }
-        self.bytes = self.bytes.saturating_add(fragment.size.get());
-        rate
+        let span = last.arrived_at.saturating_since(first.arrived_at);
+        let arriving = span.saturating_sub(longest - second).max(SHORTEST);
+        // The size of what arrived first has nothing to do with the time since, nor what was sent last with that before.
+        let size: ByteCount = self.window.iter().map(|arrival| arrival.size).sum();
+        let arrived = Bitrate::mean(size.saturating_sub(first.size), arriving);
+        Some(self.sending_rate().map_or(arrived, |sent| sent.min(arrived)))
     }
 
-    fn take(&mut self, sample: f64) {
-        let Some(estimate) = self.estimate_kbps else {
-            self.estimate_kbps = Some(sample);
-            return;
-        };
-        let deviation = if estimate > 0.0 { UNCERTAINTY * (estimate - sample).abs() / estimate } else { UNCERTAINTY };
-        let sample_variance = deviation * deviation;
-        let predicted = self.variance + DRIFT;
-        self.estimate_kbps = Some((sample_variance * estimate + predicted * sample) / (sample_variance + predicted));
-        self.variance = sample_variance * predicted / (sample_variance + predicted);
+    /// The rate of what arrived in its order, if that is enough. What was overtaken may have been sent long ago.
+    fn sending_rate(&self) -> Option<Bitrate> {
+        let in_order = || self.window.iter().filter(|arrival| Some(arrival.sent_at) >= self.newest_discarded);
+        let first = in_order().map(|arrival| arrival.sent_at).min()?;
+        let last = in_order().max_by_key(|arrival| arrival.sent_at)?;
+        if in_order().count() < REQUIRED_FRAGMENTS {
+            return None;
+        }
+        let size: ByteCount = in_order().map(|arrival| arrival.size).sum();
+        let sending = last.sent_at.saturating_since(first).max(SHORTEST);
+        Some(Bitrate::mean(size.saturating_sub(last.size), sending))
     }
 }
 
@@ -111,10 +107,10 @@ mod tests {
     use super::super::tests::acknowledged;
     use super::*;
 
-    /// 125 bytes every `gap` milliseconds between two times.
-    fn arrive(rate: &mut AcknowledgedRate, from: u64, to: u64, gap: u64) {
+    /// 125 bytes every `gap` milliseconds between two times, as they are sent and, `late` later, as they arrive.
+    fn arrive(rate: &mut AcknowledgedRate, from: u64, to: u64, gap: u64, late: u64) {
         let times = (from..to).step_by(gap as usize);
-        times.for_each(|at| rate.on_acknowledged(&acknowledged(at, at, 125)));
+        times.for_each(|at| rate.on_acknowledged(&[acknowledged(at, at + late, 125)]));
     }
 
     fn kbps(rate: &AcknowledgedRate) -> u64 {
@@ -122,41 +118,55 @@ mod tests {
     }
 
     #[test]
-    fn the_first_half_second_gives_the_first_estimate() {
+    fn ten_fragments_give_the_first_estimate() {
         let mut rate = AcknowledgedRate::default();
-        arrive(&mut rate, 0, 500, 1);
+        arrive(&mut rate, 0, 45, 5, 50);
         assert_eq!(rate.estimate(), None);
-        arrive(&mut rate, 500, 501, 1);
-        assert_eq!(kbps(&rate), 1_000);
+        arrive(&mut rate, 45, 50, 5, 50);
+        assert_eq!(kbps(&rate), 200);
     }
 
     #[test]
-    fn a_lasting_change_is_followed_within_a_second_or_two() {
+    fn a_lasting_change_is_followed_within_a_second() {
         let mut rate = AcknowledgedRate::default();
-        arrive(&mut rate, 0, 5_000, 1);
-        arrive(&mut rate, 5_000, 7_000, 2);
-        assert!((495..=540).contains(&kbps(&rate)), "{}", kbps(&rate));
+        arrive(&mut rate, 0, 5_000, 5, 50);
+        arrive(&mut rate, 5_000, 5_500, 10, 50);
+        assert!((140..=160).contains(&kbps(&rate)), "{}", kbps(&rate));
+        arrive(&mut rate, 5_500, 6_020, 10, 50);
+        assert_eq!(kbps(&rate), 100);
     }
 
     #[test]
-    fn the_end_of_a_limit_makes_it_follow_more_quickly() {
-        let after = |ended: bool| {
-            let mut rate = AcknowledgedRate::default();
-            arrive(&mut rate, 0, 5_050, 4);
-            if ended {
-                rate.on_limit_ended(Timestamp::from_millis(5_050));
-            }
-            arrive(&mut rate, 5_051, 5_400, 1);
-            kbps(&rate)
-        };
-        assert!(after(true) > after(false) + 50, "{} and {}", after(true), after(false));
-    }
-
-    #[test]
-    fn a_pause_is_not_a_low_rate() {
+    fn a_link_that_stops_and_catches_up_is_not_slow() {
         let mut rate = AcknowledgedRate::default();
-        arrive(&mut rate, 0, 5_000, 1);
-        arrive(&mut rate, 15_000, 16_000, 1);
-        assert!((900..=1_000).contains(&kbps(&rate)), "{}", kbps(&rate));
+        arrive(&mut rate, 0, 3_000, 5, 50);
+        // Nothing arrives for 300 ms, and then all of it at once.
+        (3_000..3_300).step_by(5).for_each(|sent| rate.on_acknowledged(&[acknowledged(sent, 3_350, 125)]));
+        assert!((195..=205).contains(&kbps(&rate)), "{}", kbps(&rate));
+    }
+
+    #[test]
+    fn it_is_never_more_than_was_sent() {
+        let mut rate = AcknowledgedRate::default();
+        (0..100).for_each(|number| rate.on_acknowledged(&[acknowledged(number * 10, 2_000 + number, 125)]));
+        assert_eq!(kbps(&rate), 100);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_starts_anew() {
+        let mut rate = AcknowledgedRate::default();
+        arrive(&mut rate, 10_000, 13_000, 5, 9_000);
+        arrive(&mut rate, 13_000, 13_040, 5, 50);
+        assert_eq!(rate.estimate(), None);
+        arrive(&mut rate, 13_040, 15_000, 5, 50);
+        assert_eq!(kbps(&rate), 200);
+    }
+
+    #[test]
+    fn the_window_is_bounded() {
+        let mut rate = AcknowledgedRate::default();
+        (0..5_000).for_each(|_| rate.on_acknowledged(&[acknowledged(10, 60, 125)]));
+        assert_eq!(rate.window.len(), MOST_FRAGMENTS);
+        assert!(rate.estimate().is_some());
     }
 }

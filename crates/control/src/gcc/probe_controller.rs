@@ -80,14 +80,12 @@ impl ProbeController {
         Vec::new()
     }
 
-    /// Since when the application is limited, if it is. Says whether it no longer is.
-    pub(super) fn set_limited(&mut self, now: Timestamp, since: Option<Timestamp>) -> bool {
-        let ended = self.limited_since.is_some() && since.is_none();
-        if ended {
+    /// Since when the application is limited, if it is.
+    pub(super) fn set_limited(&mut self, now: Timestamp, since: Option<Timestamp>) {
+        if self.limited_since.is_some() && since.is_none() {
             self.limit_ended_at = Some(now);
         }
         self.limited_since = since;
-        ended
     }
 
     /// A queue was drained after overuse.

@@ -253,7 +253,8 @@ fn when_the_capacity_falls_it_follows_within_seconds() {
         let ways = call.feedback_interval;
         assert!(call.target(15, 30) > 1.8, "{ways:?}: {}", call.target(15, 30));
         assert!((0.4..=0.65).contains(&call.target(34, 60)), "{ways:?}: {}", call.target(34, 60));
-        assert!(call.queueing_delay(36, 60) < 250, "{ways:?}: {} ms", call.queueing_delay(36, 60));
+        // For the queue of 94 kB, 0.85 of what comes through leave 90 kb/s to drain: that may take 8 s.
+        assert!(call.queueing_delay(38, 60) < 250, "{ways:?}: {} ms", call.queueing_delay(38, 60));
     }
 }
 
