@@ -87,23 +87,39 @@ pub(crate) fn filter_frame(
     deltas: &LoopFilterDeltas,
     segmentation: &Segmentation,
 ) {
+    for row in 0..layout.rows {
+        filter_row(samples, layout, macroblocks, row, key_frame, header, deltas, segmentation);
+    }
+}
+
+/// Filters one row of macroblocks of a frame in place, those above it being filtered already. It changes the last three
+/// lines of the row above, the row below then the last three of this one.
+#[allow(clippy::too_many_arguments)] // All that a frame's header says of it.
+pub(crate) fn filter_row(
+    samples: &mut [u8],
+    layout: &FrameLayout,
+    macroblocks: &[MacroblockInfo],
+    row: usize,
+    key_frame: bool,
+    header: &LoopFilterHeader,
+    deltas: &LoopFilterDeltas,
+    segmentation: &Segmentation,
+) {
     if header.level == 0 {
         return;
     }
-    for row in 0..layout.rows {
-        for column in 0..layout.columns {
-            let info = &macroblocks[row * layout.columns + column];
-            let level = level_of(info, header, deltas, segmentation);
-            if level == 0 {
-                continue;
-            }
-            let limits = Limits::new(level, header.sharpness, key_frame);
-            let inner = info.has_coefficients || !info.luma_mode.has_second_order();
-            if header.simple {
-                filter_macroblock_simply(samples, layout, column, row, &limits, inner);
-            } else {
-                filter_macroblock(samples, layout, column, row, &limits, inner);
-            }
+    for column in 0..layout.columns {
+        let info = &macroblocks[row * layout.columns + column];
+        let level = level_of(info, header, deltas, segmentation);
+        if level == 0 {
+            continue;
+        }
+        let limits = Limits::new(level, header.sharpness, key_frame);
+        let inner = info.has_coefficients || !info.luma_mode.has_second_order();
+        if header.simple {
+            filter_macroblock_simply(samples, layout, column, row, &limits, inner);
+        } else {
+            filter_macroblock(samples, layout, column, row, &limits, inner);
         }
     }
 }

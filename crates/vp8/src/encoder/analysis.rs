@@ -241,8 +241,8 @@ impl Analysis {
         let plane = self.layout.planes[0];
         let source = &self.source.planes[0];
         let reference = self.references[0].1.samples();
-        let mut differences = Vec::with_capacity(self.layout.columns * self.layout.rows / 2);
-        for row in 0..self.layout.rows {
+        let mut differences = Vec::with_capacity(self.layout.columns * self.layout.rows / 6 + 1);
+        for row in (0..self.layout.rows).step_by(3) {
             for column in (row % 2..self.layout.columns).step_by(2) {
                 let (x, y) = (16 * column, 16 * row);
                 let reference = &reference[plane.origin + y * plane.stride + x..];
@@ -351,8 +351,7 @@ impl Analysis {
             let (best, cost) = refine(start, start_cost, |candidate| satd_at(vector(candidate)) + weigh(candidate));
             (best, cost - weigh(best))
         } else {
-            let (best, _) =
-                refine(start, found.sad + weigh(start), |candidate| search.sad_between(candidate) + weigh(candidate));
+            let (best, _) = search.refine(&found, weigh);
             (best, satd_at(vector(best)))
         };
         if zero_satd <= satd + 4 * BIT_WEIGHT {

@@ -20,7 +20,7 @@ use crate::header::{
     BufferCopy, FrameHeader, FrameSize, FrameTag, LoopFilterDeltas, LoopFilterHeader, QuantizerIndices,
     ReferenceUpdates, Segmentation,
 };
-use crate::loop_filter::filter_frame;
+use crate::loop_filter::filter_row;
 use crate::macroblock::{LumaMode, MacroblockInfo, NearVectors, ReferenceFrame, VectorBounds, find_near_vectors};
 use crate::quantization::Steps;
 
@@ -238,6 +238,25 @@ impl<'a> FrameEncoder<'a> {
         }
     }
 
+    /// Filters the frame. Gives the squared error that it leaves in each plane, summed while lines are still in the cache.
+    fn filter(&mut self, header: &FrameHeader) -> [u64; 3] {
+        let (source, layout, infos) = (&self.analysis.source, &self.analysis.layout, &self.macroblocks.infos);
+        let samples = self.buffer.samples_mut();
+        let (filter, deltas, segmentation) = (&header.loop_filter, &header.loop_filter_deltas, &header.segmentation);
+        let mut total = [0; 3];
+        let mut first = 0;
+        for row in 0..layout.rows {
+            filter_row(samples, layout, infos, row, self.analysis.key_frame, filter, deltas, segmentation);
+            // The row below changes three more lines of each plane; the last one has none below.
+            let end = 16 * (row + 1) - if row + 1 < layout.rows { 8 } else { 0 };
+            for (total, error) in total.iter_mut().zip(squared_error(source, layout, samples, first..end)) {
+                *total += error;
+            }
+            first = end;
+        }
+        total
+    }
+
     /// Filters the frame, chooses its probabilities, writes it.
     pub(super) fn finish(mut self) -> Encoded {
         let analysis = self.analysis;
@@ -283,15 +302,7 @@ impl<'a> FrameEncoder<'a> {
         }
         header.loop_filter.level =
             choose_level(analysis, self.quantizer, &mut self.buffer, &self.macroblocks.infos, &header);
-        filter_frame(
-            self.buffer.samples_mut(),
-            &analysis.layout,
-            &self.macroblocks.infos,
-            key_frame,
-            &header.loop_filter,
-            &header.loop_filter_deltas,
-            &header.segmentation,
-        );
+        let squared_error = self.filter(&header);
         let size = FrameSize {
             width: analysis.source.width as u16,
             height: analysis.source.height as u16,
@@ -300,7 +311,6 @@ impl<'a> FrameEncoder<'a> {
         let mut tag =
             FrameTag { key_frame, version: 0, shown: true, first_partition: 0, size: key_frame.then_some(size) };
         let written = write_frame(&mut tag, &mut header, &inherited, &self.macroblocks, &self.counts, &self.tokens);
-        let squared_error = squared_error(&analysis.source, &analysis.layout, self.buffer.samples_mut());
         let same_size = (contents.size.width, contents.size.height) == (size.width, size.height);
         let segment_map = if same_size { contents.segment_map.clone() } else { Arc::default() };
         let loop_filter_level = header.loop_filter.level;

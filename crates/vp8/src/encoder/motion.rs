@@ -58,6 +58,8 @@ pub(crate) struct Found {
     pub(crate) sad: u32,
     /// The same with the weighted cost of the vector.
     pub(crate) cost: u32,
+    /// The sums of absolute differences above, left, right and below, where all four were looked at.
+    beside: Option<[u32; 4]>,
 }
 
 /// The corners of the hexagon, in order around it.
@@ -96,7 +98,7 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
     #[inline]
     fn try_at(&self, d: Displacement) -> Found {
         let sad = self.sad_at(d);
-        Found { displacement: d, sad, cost: sad + self.vector_cost(d) }
+        Found { displacement: d, sad, cost: sad + self.vector_cost(d), beside: None }
     }
 
     /// The best of the starting points, and from there downhill: a hexagon's corners until none is better (at most
@@ -143,13 +145,18 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
     /// The best among a displacement and its eight neighbours; the diagonal ones only beside a better near one.
     fn neighbours(&self, from: Found) -> Found {
         let mut best = from;
+        let mut beside = [u32::MAX; 4];
         for (index, (x, y)) in SQUARE.into_iter().enumerate() {
             if index == 4 && best.displacement == from.displacement {
+                best.beside = Some(beside);
                 break;
             }
             let d = Displacement { x: from.displacement.x + x, y: from.displacement.y + y };
             if self.bounds.contain(d) {
                 let found = self.try_at(d);
+                if index < 4 {
+                    beside[index] = found.sad;
+                }
                 if found.cost < best.cost {
                     best = found;
                 }
@@ -157,29 +164,57 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
         }
         best
     }
+
+    /// [`refine`] by [`WholeSampleSearch::sad_between`] for less: in each direction only towards where the whole samples
+    /// around are more alike. `weigh` costs a vector's bits.
+    pub(crate) fn refine(&self, from: &Found, weigh: impl Fn((i32, i32)) -> u32) -> ((i32, i32), u32) {
+        let Displacement { x, y } = from.displacement;
+        let [up, left, right, down] = from.beside.unwrap_or_else(|| {
+            std::array::from_fn(|side| {
+                let d = Displacement { x: x + SQUARE[side].0, y: y + SQUARE[side].1 };
+                if self.bounds.contain(d) { self.sad_at(d) } else { u32::MAX }
+            })
+        });
+        let towards = (if left < right { -1 } else { 1 }, if up < down { -1 } else { 1 });
+        let start = (4 * x, 4 * y);
+        let (mut center, mut best) = (start, from.sad + weigh(start));
+        let (x, y) = start;
+        let (dx, dy) = (2 * towards.0, 2 * towards.1);
+        for half in [(x + dx, y), (x, y + dy), (x + dx, y + dy)] {
+            let cost = self.sad_between(half) + weigh(half);
+            if cost < best {
+                (center, best) = (half, cost);
+            }
+        }
+        refine_by(1, center, best, |candidate| self.sad_between(candidate) + weigh(candidate))
+    }
 }
 
 /// Moves a vector (quarter samples; horizontal, vertical) downhill by half, then by quarter samples: at each step the
 /// four nearest, then the diagonal one between the better two. `cost` judges a vector; `best` is what the start costs.
 pub(crate) fn refine(start: (i32, i32), best: u32, mut cost: impl FnMut((i32, i32)) -> u32) -> ((i32, i32), u32) {
-    let (mut center, mut best) = (start, best);
-    for step in [2, 1] {
-        let (x, y) = center;
-        let (left, right) = (cost((x - step, y)), cost((x + step, y)));
-        let (up, down) = (cost((x, y - step)), cost((x, y + step)));
-        let diagonal = (if left < right { x - step } else { x + step }, if up < down { y - step } else { y + step });
-        let diagonal_cost = cost(diagonal);
-        let candidates = [
-            ((x - step, y), left),
-            ((x + step, y), right),
-            ((x, y - step), up),
-            ((x, y + step), down),
-            (diagonal, diagonal_cost),
-        ];
-        for (vector, cost) in candidates {
-            if cost < best {
-                (center, best) = (vector, cost);
-            }
+    let (half, best) = refine_by(2, start, best, &mut cost);
+    refine_by(1, half, best, cost)
+}
+
+/// One step of [`refine`].
+#[inline]
+fn refine_by(step: i32, (x, y): (i32, i32), best: u32, mut cost: impl FnMut((i32, i32)) -> u32) -> ((i32, i32), u32) {
+    let (left, right) = (cost((x - step, y)), cost((x + step, y)));
+    let (up, down) = (cost((x, y - step)), cost((x, y + step)));
+    let diagonal = (if left < right { x - step } else { x + step }, if up < down { y - step } else { y + step });
+    let diagonal_cost = cost(diagonal);
+    let candidates = [
+        ((x - step, y), left),
+        ((x + step, y), right),
+        ((x, y - step), up),
+        ((x, y + step), down),
+        (diagonal, diagonal_cost),
+    ];
+    let (mut center, mut best) = ((x, y), best);
+    for (vector, cost) in candidates {
+        if cost < best {
+            (center, best) = (vector, cost);
         }
     }
     (center, best)
