@@ -5,7 +5,7 @@ use super::analysis::{NOT_FOUND, WELL_PREDICTED};
 use super::distortion::satd;
 use super::frame_encoder::FrameEncoder;
 use super::header_writer::difference;
-use super::inter_prediction::predict_luma;
+use super::inter_prediction::{predict_chroma, predict_luma};
 use super::intra_estimate::intra_estimate;
 use super::trial::Place;
 use super::vector_coding::is_codable;
@@ -22,7 +22,12 @@ struct Candidate {
     satd: u32,
     /// Transformed error and bits together.
     cost: u32,
+    /// Where it is kept what this predicts of luma, if it is.
+    prediction: Option<usize>,
 }
+
+/// What luma was predicted while vectors were compared.
+type Predictions = [[u8; 256]; 2];
 
 /// The cheapest candidates, cheapest first.
 #[derive(Debug, Default)]
@@ -62,20 +67,25 @@ impl FrameEncoder<'_> {
         let mut still_tried = false;
         if motion.references[0].zero_satd < 16 * self.step {
             let bits = self.inter_mode_cost(LumaMode::Zero, analysis.references[0].0, &near);
-            self.try_whole(place, 0, LumaMode::Zero, MotionVector::ZERO, bits);
+            self.predict_whole(place, 0, LumaMode::Zero, MotionVector::ZERO, bits, None);
+            self.code_trial(place);
             if self.best.residual.is_empty() {
                 return;
             }
             still_tried = true;
         }
-        let shortlist = self.shortlist(place, &near);
+        let mut predictions = [[0; 256]; 2];
+        let shortlist = self.shortlist(place, &near, &mut predictions);
         let quality = analysis.preset == Preset::Quality;
         let tried = if quality { 3 } else { 1 };
         for candidate in shortlist.candidates.iter().flatten().take(tried) {
             if still_tried && candidate.reference == 0 && candidate.vector.is_zero() {
                 continue;
             }
-            self.try_whole(place, candidate.reference, candidate.mode, candidate.vector, candidate.bits);
+            let Candidate { reference, mode, vector, bits, prediction, .. } = *candidate;
+            let luma = prediction.map(|index| &predictions[index]);
+            self.predict_whole(place, reference, mode, vector, bits, luma);
+            self.code_trial(place);
         }
         let Some(cheapest) = shortlist.candidates[0] else {
             self.decide_intra(place);
@@ -97,7 +107,7 @@ impl FrameEncoder<'_> {
             } else {
                 motion.intra
             };
-            4 * intra < 5 * cheapest.satd
+            intra < cheapest.satd
         };
         if intra_worthy {
             self.decide_intra_below(place, if quality { u32::MAX } else { cheapest.cost });
@@ -105,7 +115,7 @@ impl FrameEncoder<'_> {
     }
 
     /// Costs the vectors that there are reasons for, by transformed error.
-    fn shortlist(&self, place: &Place, near: &NearVectors) -> Shortlist {
+    fn shortlist(&self, place: &Place, near: &NearVectors, predictions: &mut Predictions) -> Shortlist {
         let analysis = self.analysis;
         let motion = &analysis.motion[place.row * self.macroblocks.columns + place.column];
         let source = &analysis.source.planes[0];
@@ -116,40 +126,52 @@ impl FrameEncoder<'_> {
             if !found.is_known() {
                 continue;
             }
-            let mut offer = |mode: LumaMode, vector: MotionVector, satd: u32, vector_bits: u32| {
+            let mut offer = |mode: LumaMode, vector: MotionVector, satd: u32, vector_bits: u32, prediction| {
                 let bits = self.inter_mode_cost(mode, *kind, near) + vector_bits;
                 let cost = self.lagrangian.transformed(satd, bits);
-                shortlist.offer(Candidate { reference: index, mode, vector, bits, satd, cost });
+                shortlist.offer(Candidate { reference: index, mode, vector, bits, satd, cost, prediction });
             };
-            offer(LumaMode::Zero, MotionVector::ZERO, found.zero_satd, 0);
+            offer(LumaMode::Zero, MotionVector::ZERO, found.zero_satd, 0, None);
             if found.vector != MotionVector::ZERO && found.vector != near.nearest && found.vector != near.near {
                 let (dy, dx) = difference(found.vector, near.best);
                 if is_codable(dy, dx) {
-                    offer(LumaMode::New, found.vector, found.satd, analysis.vector_costs.of(dy, dx));
+                    offer(LumaMode::New, found.vector, found.satd, analysis.vector_costs.of(dy, dx), None);
                 }
             }
             // In the other references only where they look promising at all.
             if index > 0 && found.satd > motion.references[0].satd + motion.references[0].satd / 8 {
                 continue;
             }
-            for (mode, vector) in [(LumaMode::Nearest, near.nearest), (LumaMode::Near, near.near)] {
-                let satd = if vector.is_zero() {
-                    found.zero_satd
+            for (slot, (mode, vector)) in
+                [(LumaMode::Nearest, near.nearest), (LumaMode::Near, near.near)].into_iter().enumerate()
+            {
+                if vector.is_zero() {
+                    offer(mode, vector, found.zero_satd, 0, None);
                 } else if vector == found.vector {
-                    found.satd
-                } else {
-                    let mut prediction = [0u8; 256];
-                    predict_luma::<16, 16>(frame, x, y, vector, &mut prediction, 16);
-                    satd::<16, 16>(source.at(x, y), source.stride, &prediction, 16)
-                };
-                offer(mode, vector, satd, 0);
+                    offer(mode, vector, found.satd, 0, None);
+                } else if slot == 0 || vector != near.nearest {
+                    // Those of the last frame are kept; those of the others pass through.
+                    let mut passing = [0; 256];
+                    let prediction = if index == 0 { &mut predictions[slot] } else { &mut passing };
+                    predict_luma::<16, 16>(frame, x, y, vector, prediction, 16);
+                    let satd = satd::<16, 16>(source.at(x, y), source.stride, prediction, 16);
+                    offer(mode, vector, satd, 0, (index == 0).then_some(slot));
+                }
             }
         }
         shortlist
     }
 
-    /// Tries one vector for the whole macroblock.
-    fn try_whole(&mut self, place: &Place, reference: usize, mode: LumaMode, vector: MotionVector, bits: u32) {
+    /// Predicts the trial with one vector for the whole macroblock, unless its `luma` is known already.
+    fn predict_whole(
+        &mut self,
+        place: &Place,
+        reference: usize,
+        mode: LumaMode,
+        vector: MotionVector,
+        bits: u32,
+        luma: Option<&[u8; 256]>,
+    ) {
         let analysis = self.analysis;
         let (kind, frame) = &analysis.references[reference];
         self.trial.info = MacroblockInfo {
@@ -165,7 +187,11 @@ impl FrameEncoder<'_> {
             subblock_vectors: [vector; 16],
         };
         self.trial.mode_bits = bits;
-        self.trial.predict_inter(frame, place);
-        self.code_trial(place);
+        if let Some(luma) = luma {
+            self.trial.luma = *luma;
+            predict_chroma(frame, 16 * place.column, 16 * place.row, vector, &mut self.trial.chroma);
+        } else {
+            self.trial.predict_inter(frame, place);
+        }
     }
 }
