@@ -95,11 +95,10 @@ pub struct ControlArguments {
     #[arg(long, value_enum, default_value_t)]
     #[serde(default)]
     pub codec: CodecArgument,
-    /// What the encoder offers for a budget: Salsify's two candidates, one after the other or both at once on two cores, or
-    /// frames made to fit the newest budget. If not given, both at once where a live call has more than one core, else one
-    /// after the other.
-    #[arg(long, value_enum)]
-    pub menu: Option<MenuArgument>,
+    /// What the encoder offers for a budget: frames made to fit the newest budget, or Salsify's two candidates, one after
+    /// the other or both at once on two cores.
+    #[arg(long, value_enum, default_value_t)]
+    pub menu: MenuArgument,
     /// How many times a picture may be coded to fit.
     #[arg(long, default_value_t = FIT_PASSES, value_parser = clap::value_parser!(u8).range(1..=8))]
     #[serde(default = "fit_passes")]
@@ -158,15 +157,16 @@ fn fit_passes() -> u8 {
 }
 
 /// What the encoder offers for a budget.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MenuArgument {
+    /// A frame made to fit, in several passes if need be, each to the newest budget; for one core.
+    #[default]
+    Fit,
     /// Salsify's two candidates, one after the other, for one core.
     Serial,
     /// Salsify's two candidates, both at once, for two cores.
     Parallel,
-    /// A frame made to fit, in several passes if need be, each to the newest budget; for one core.
-    Fit,
 }
 
 /// How hard the encoder works.
@@ -355,9 +355,9 @@ impl ControlArguments {
         let payload = ByteCount::new(transport.payload as u64);
         let setting = Setting { path, bounds, ..Setting::new(payload, format.frame_interval()) };
         let mode = match self.menu {
-            Some(MenuArgument::Fit) => MenuMode::Fit { passes: usize::from(self.fit_passes) },
-            Some(MenuArgument::Parallel) => MenuMode::Parallel,
-            Some(MenuArgument::Serial) | None => MenuMode::Serial,
+            MenuArgument::Fit => MenuMode::Fit { passes: usize::from(self.fit_passes) },
+            MenuArgument::Parallel => MenuMode::Parallel,
+            MenuArgument::Serial => MenuMode::Serial,
         };
         let parameters = Parameters { preset: self.preset.into(), ..Parameters::default() };
         let encoder: Box<dyn FrameEncoder> = match self.codec {
@@ -365,14 +365,6 @@ impl ControlArguments {
             CodecArgument::Conventional => Box::new(ConventionalEncoder::new(parameters, format.frame_interval())),
         };
         Ok(SendingEnd::new(transport, self.algorithm().controller(&setting)?, encoder))
-    }
-
-    /// The same, with a menu that was not asked for chosen for a live call on this machine.
-    #[must_use]
-    pub fn for_live_call(&self) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let fitting = if cores > 1 { MenuArgument::Parallel } else { MenuArgument::Serial };
-        Self { menu: self.menu.or(Some(fitting)), ..self.clone() }
     }
 
     /// A receiving end.

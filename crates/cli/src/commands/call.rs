@@ -187,20 +187,19 @@ fn name(value: &impl ValueEnum) -> String {
 
 /// What the processes of both ends are told of `control`.
 fn control_words(control: &ControlArguments) -> Vec<String> {
-    let menu = control.menu.map(|menu| ("--menu", name(&menu)));
-    let always = [
+    let words = [
         ("--codec", name(&control.codec)),
+        ("--menu", name(&control.menu)),
         ("--fit-passes", control.fit_passes.to_string()),
         ("--preset", name(&control.preset)),
         ("--grace-period", name(&control.grace_period)),
+        ("--controller", control.controller.clone()),
     ];
-    let controller = ("--controller", control.controller.clone());
-    menu.into_iter().chain(always).chain([controller]).flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
+    words.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
 }
 
 /// Runs the live call that `arguments` describes.
 pub fn call(arguments: &CallArguments) -> Result<CallResult> {
-    let arguments = &CallArguments { control: arguments.control.for_live_call(), ..arguments.clone() };
     let trace = arguments.link.forward_trace()?;
     let (forward, reverse) = arguments.link.links()?;
     let folder = tempfile::tempdir().context("cannot make a folder for the logs")?;

@@ -68,7 +68,7 @@ fn rows(live: &Scores, simulated: &Scores) -> Result<Vec<Row>> {
 
 /// `lockstep compare`.
 pub fn run(arguments: &CompareArguments) -> Result<()> {
-    let (link, control) = (arguments.link.clone(), arguments.control.for_live_call());
+    let (link, control) = (arguments.link.clone(), arguments.control.clone());
     let live = call(&CallArguments {
         clip: arguments.clip.clone(),
         link: link.clone(),

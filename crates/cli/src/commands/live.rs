@@ -175,14 +175,13 @@ fn send_status(format: StatusArgument, status: &lockstep_call::SendingStatus, ca
 pub fn send(arguments: &SendArguments) -> Result<()> {
     let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
     let connection = connection_id();
-    let control = arguments.control.for_live_call();
-    let call = control.sending_end(&source.format(), connection, None)?;
+    let call = arguments.control.sending_end(&source.format(), connection, None)?;
     let options = SenderOptions {
         peer: arguments.to,
         length: arguments.seconds.map(Duration::from_secs_f64),
-        runner: match control.menu {
-            Some(MenuArgument::Parallel) => Box::new(ThreadedMenu),
-            Some(MenuArgument::Serial | MenuArgument::Fit) | None => Box::new(SerialMenu),
+        runner: match arguments.control.menu {
+            MenuArgument::Parallel => Box::new(ThreadedMenu),
+            MenuArgument::Serial | MenuArgument::Fit => Box::new(SerialMenu),
         },
     };
     let call = lockstep_live::send(call, source, options, |_, status, call| {
