@@ -1,6 +1,7 @@
 //! Concerto's observation (MobiCom 2019, section 2): the transport finds the capacity, and the codec does not follow it.
 //! The same congestion control, GCC, with two sources over the same link: video with a conventional codec, and a source
-//! that always sends what the target allows.
+//! that always sends what the target allows. Both calls are modelled, so that they differ in nothing else; video with
+//! the codec itself is a third row, if it is asked for.
 
 use anyhow::Result;
 use clap::Args;
@@ -10,36 +11,67 @@ use lockstep_call::{Scores, mean};
 
 use super::reaction::Reaction;
 use super::{CommonArguments, each, figure, write};
+use crate::commands::sweep::Seeds;
 use crate::configuration::{CodecArgument, SimulateArguments, simulate, simulate_full_throttle};
 
 /// What `lockstep study concerto` is told.
 #[derive(Args)]
 pub(super) struct ConcertoArguments {
-    /// Traces; if not given, three generated cellular ones.
+    /// Traces; if not given, eight generated cellular ones.
     #[arg(long, num_args = 1..)]
     traces: Vec<String>,
+    /// Seeds of everything random: `1-5`, or `1,4,7`. If not given, the one of --seed.
+    #[arg(long)]
+    seeds: Option<Seeds>,
+    /// Video with the conventional codec itself, too, besides the model of it. That takes real pictures, and time.
+    #[arg(long)]
+    coded: bool,
     #[command(flatten)]
     common: CommonArguments,
 }
 
 /// The traces that the study runs over if none are given.
-const TRACES: [&str; 3] = ["cellular:mean=2mbps,seed=1", "cellular:mean=3mbps,seed=2", "cellular:mean=5mbps,seed=3"];
-/// The congestion control of both sources.
+const TRACES: [&str; 8] = [
+    "cellular:mean=1.5mbps,seed=1",
+    "cellular:mean=2mbps,seed=2",
+    "cellular:mean=2.5mbps,seed=3",
+    "cellular:mean=3mbps,seed=4",
+    "cellular:mean=3.5mbps,seed=5",
+    "cellular:mean=4mbps,seed=6",
+    "cellular:mean=5mbps,seed=7",
+    "cellular:mean=6mbps,seed=8",
+];
+/// The congestion control of all sources.
 const CONTROLLER: &str = "gcc";
 
 /// What sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Source {
-    /// Video, coded by the conventional codec.
+    /// Video, as a model of the conventional codec codes it.
     Video,
     /// Whatever the target allows.
     FullThrottle,
+    /// Video, coded by the conventional codec.
+    CodedVideo,
+}
+
+impl Source {
+    const ALL: [Self; 3] = [Self::Video, Self::FullThrottle, Self::CodedVideo];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Video => "video",
+            Self::FullThrottle => "full throttle",
+            Self::CodedVideo => "coded video",
+        }
+    }
 }
 
 #[derive(Serialize)]
 struct Row {
     trace: String,
+    seed: u64,
     source: Source,
     #[serde(flatten)]
     reaction: Reaction,
@@ -64,15 +96,17 @@ const FIGURES: [Figure; 9] = [
 
 fn print(rows: &[Row]) {
     let headings: String = FIGURES.iter().map(|(heading, ..)| format!("{heading:>12}")).collect();
-    say!("{:<44}{:<16}{headings}", "trace", "source");
+    say!("{:<44}{:<16}{headings}", "trace / seed", "source");
     for row in rows {
         let values: String =
             FIGURES.iter().map(|&(_, digits, value)| format!("{:>12}", figure(value(row), digits))).collect();
-        let source = if row.source == Source::Video { "video" } else { "full throttle" };
-        say!("{:<44}{source:<16}{values}", row.trace);
+        say!("{:<44}{:<16}{values}", format!("{} / {}", row.trace, row.seed), row.source.name());
     }
     say!("");
-    for source in [Source::Video, Source::FullThrottle] {
+    for source in Source::ALL {
+        if rows.iter().all(|row| row.source != source) {
+            continue;
+        }
         let values: String = FIGURES
             .iter()
             .map(|&(_, digits, value)| {
@@ -80,8 +114,7 @@ fn print(rows: &[Row]) {
                 format!("{:>12}", figure(mean(&values), digits))
             })
             .collect();
-        let source = if source == Source::Video { "video" } else { "full throttle" };
-        say!("{:<44}{source:<16}{values}", "mean");
+        say!("{:<44}{:<16}{values}", "mean", source.name());
     }
 }
 
@@ -91,21 +124,28 @@ pub(super) fn run(arguments: &ConcertoArguments) -> Result<()> {
         [] => TRACES.map(str::to_owned).to_vec(),
         given => given.to_vec(),
     };
-    let calls: Vec<(String, Source)> = traces
-        .iter()
-        .flat_map(|trace| [Source::Video, Source::FullThrottle].map(|source| (trace.clone(), source)))
-        .collect();
-    let rows = each("study concerto", &calls, |(trace, source)| {
+    let seeds = arguments.seeds.as_ref().map_or_else(|| vec![given.link.seed], |seeds| seeds.0.clone());
+    let sources: Vec<Source> =
+        Source::ALL.into_iter().filter(|&source| arguments.coded || source != Source::CodedVideo).collect();
+    let mut calls = Vec::new();
+    for trace in &traces {
+        for &seed in &seeds {
+            calls.extend(sources.iter().map(|&source| (trace.clone(), seed, source)));
+        }
+    }
+    let rows = each("study concerto", &calls, |(trace, seed, source)| {
         let mut call: SimulateArguments = given.clone();
         call.link.trace.clone_from(trace);
+        call.link.seed = *seed;
         call.control.controller = CONTROLLER.to_owned();
         call.control.codec = CodecArgument::Conventional;
+        call.modelled = *source != Source::CodedVideo;
         let report = match source {
-            Source::Video => simulate(&call, |_| Ok(()))?.report,
+            Source::Video | Source::CodedVideo => simulate(&call, |_| Ok(()))?.report,
             Source::FullThrottle => simulate_full_throttle(&call)?.report,
         };
         let reaction = Reaction::of(&report.series);
-        Ok(Row { trace: trace.clone(), source: *source, reaction, scores: report.scores })
+        Ok(Row { trace: trace.clone(), seed: *seed, source: *source, reaction, scores: report.scores })
     })?;
     say!("{} s of {} under {CONTROLLER}\n", given.seconds, given.clip);
     print(&rows);

@@ -19,7 +19,8 @@ use lockstep_sim::in_parallel;
 
 use crate::configuration::{SimulateArguments, simulate, simulate_modelled};
 use crate::progress::{Progress, make_parent};
-use jobs::{Job, Seeds, SweepCodec};
+pub use jobs::Seeds;
+use jobs::{Job, SweepCodec};
 use journal::{Finished, Journal};
 
 /// What `lockstep sweep` is told.
