@@ -10,6 +10,9 @@ mod decoder;
 mod encoder;
 mod frame;
 mod header;
+#[cfg(feature = "bench")]
+#[doc(hidden)]
+pub mod kernels;
 mod loop_filter;
 mod macroblock;
 mod picture;

@@ -1,9 +1,9 @@
 //! The loop filter (RFC 6386, section 15): applied to the whole frame once all of it is reconstructed.
 
-#[cfg(any(test, not(target_arch = "x86_64")))]
+#[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
 mod edges;
-#[cfg(any(test, not(target_arch = "x86_64")))]
-mod portable;
+#[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
+pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -11,13 +11,13 @@ use crate::frame::FrameLayout;
 use crate::header::{LoopFilterDeltas, LoopFilterHeader, Segmentation};
 use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
 #[cfg(not(target_arch = "x86_64"))]
-use portable::{chroma_columns, chroma_rows, luma_columns, luma_rows};
+pub(crate) use portable::{chroma_columns, chroma_rows, luma_columns, luma_rows};
 #[cfg(target_arch = "x86_64")]
-use x86::{chroma_columns, chroma_rows, luma_columns, luma_rows};
+pub(crate) use x86::{chroma_columns, chroma_rows, luma_columns, luma_rows};
 
 /// How strongly a macroblock is filtered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Limits {
+pub(crate) struct Limits {
     /// Of the difference over a macroblock's edge.
     macroblock_edge: u8,
     /// Of the difference over a subblock's edge.
@@ -29,7 +29,7 @@ struct Limits {
 }
 
 impl Limits {
-    fn new(level: i32, sharpness: u8, key_frame: bool) -> Self {
+    pub(crate) fn new(level: i32, sharpness: u8, key_frame: bool) -> Self {
         let mut interior = level >> (i32::from(sharpness > 0) + i32::from(sharpness > 4));
         if sharpness > 0 {
             interior = interior.min(9 - i32::from(sharpness));
@@ -126,11 +126,11 @@ pub(crate) fn filter_row(
 
 /// Where two runs of eight places along an edge begin, which are filtered together: in one plane behind each other, or
 /// in both chroma planes at the same place.
-type Runs = [usize; 2];
+pub(crate) type Runs = [usize; 2];
 
 /// What an edge lies between.
 #[derive(Debug, Clone, Copy)]
-enum Edge {
+pub(crate) enum Edge {
     /// Macroblocks: lines p2 to q2 change.
     Macroblock,
     /// Subblocks of one macroblock: lines p1 to q1 change.

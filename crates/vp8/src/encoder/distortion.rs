@@ -1,8 +1,8 @@
 //! Distances between two blocks of samples. Free functions over slices and strides: what calls them needs no more, and
 //! a kernel for another instruction set can stand beside each.
 
-#[cfg_attr(target_arch = "x86_64", allow(dead_code))] // What the vector instructions do not replace on every processor.
-mod portable;
+#[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
+pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

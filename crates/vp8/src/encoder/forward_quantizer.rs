@@ -99,7 +99,7 @@ impl ForwardQuantizer {
         self.quantize_all_portably(coefficients, levels, restored, ends)
     }
 
-    fn quantize_all_portably(
+    pub(crate) fn quantize_all_portably(
         &self,
         coefficients: &[[i16; 16]],
         levels: &mut [[i16; 16]],
@@ -117,7 +117,12 @@ impl ForwardQuantizer {
         gain.max(0) as u32
     }
 
-    fn quantize_portably(&self, coefficients: &[i16; 16], levels: &mut [i16; 16], restored: &mut [i16; 16]) -> u8 {
+    pub(crate) fn quantize_portably(
+        &self,
+        coefficients: &[i16; 16],
+        levels: &mut [i16; 16],
+        restored: &mut [i16; 16],
+    ) -> u8 {
         for i in 0..16 {
             let coefficient = coefficients[i];
             let rounded = u32::from(coefficient.unsigned_abs().saturating_add(self.rounding[i]));

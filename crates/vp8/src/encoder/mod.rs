@@ -9,10 +9,10 @@
 mod analysis;
 mod bit_cost;
 mod bool_encoder;
-mod distortion;
+pub(crate) mod distortion;
 mod fit;
-mod forward_quantizer;
-mod forward_transform;
+pub(crate) mod forward_quantizer;
+pub(crate) mod forward_transform;
 mod frame_encoder;
 mod header_writer;
 mod inter_prediction;

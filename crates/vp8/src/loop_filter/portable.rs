@@ -4,12 +4,12 @@ use super::edges::{self, Lines};
 use super::{Edge, Limits, Runs};
 
 /// Filters 16 places of an edge between rows: `at` is the first sample behind it.
-pub(super) fn luma_rows(samples: &mut [u8], at: usize, stride: usize, edge: Edge, limits: &Limits) {
+pub(crate) fn luma_rows(samples: &mut [u8], at: usize, stride: usize, edge: Edge, limits: &Limits) {
     rows::<16>(samples, &[at], stride, edge, limits);
 }
 
 /// Filters an edge between rows of both chroma planes, 8 places of each: `runs` are the first samples behind it.
-pub(super) fn chroma_rows(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &Limits) {
+pub(crate) fn chroma_rows(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &Limits) {
     rows::<8>(samples, &runs, stride, edge, limits);
 }
 
@@ -33,7 +33,7 @@ fn rows<const LENGTH: usize>(samples: &mut [u8], runs: &[usize], stride: usize, 
 
 /// Filters the edges between columns of a macroblock's luma, whose first sample is at `at`: the left one as `outer` says,
 /// the three inside as `inner` says.
-pub(super) fn luma_columns(
+pub(crate) fn luma_columns(
     samples: &mut [u8],
     at: usize,
     stride: usize,
@@ -49,7 +49,7 @@ pub(super) fn luma_columns(
 }
 
 /// The same for both chroma planes, whose first samples are `runs`, and which have one edge inside.
-pub(super) fn chroma_columns(
+pub(crate) fn chroma_columns(
     samples: &mut [u8],
     runs: Runs,
     stride: usize,

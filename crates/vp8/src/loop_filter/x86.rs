@@ -19,7 +19,7 @@ const Q3: usize = 7;
 
 /// Filters 16 places of an edge between rows: `at` is the first sample behind it.
 #[inline]
-pub(super) fn luma_rows(samples: &mut [u8], at: usize, stride: usize, edge: Edge, limits: &Limits) {
+pub(crate) fn luma_rows(samples: &mut [u8], at: usize, stride: usize, edge: Edge, limits: &Limits) {
     let around = &mut samples[at - 4 * stride..at + 3 * stride + 16];
     // SAFETY: SSE2 is always there on x86-64. The eight rows of 16 samples lie in `around`, whose bounds were checked.
     unsafe {
@@ -33,7 +33,7 @@ pub(super) fn luma_rows(samples: &mut [u8], at: usize, stride: usize, edge: Edge
 
 /// Filters an edge between rows of both chroma planes, 8 places of each: `runs` are the first samples behind it.
 #[inline]
-pub(super) fn chroma_rows(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &Limits) {
+pub(crate) fn chroma_rows(samples: &mut [u8], runs: Runs, stride: usize, edge: Edge, limits: &Limits) {
     for at in runs {
         assert!(at >= 4 * stride && at + 3 * stride + 8 <= samples.len());
     }
@@ -57,7 +57,7 @@ pub(super) fn chroma_rows(samples: &mut [u8], runs: Runs, stride: usize, edge: E
 /// Filters the edges between columns of a macroblock's luma, whose first sample is at `at`: the left one as `outer` says,
 /// the three inside as `inner` says.
 #[inline]
-pub(super) fn luma_columns(
+pub(crate) fn luma_columns(
     samples: &mut [u8],
     at: usize,
     stride: usize,
@@ -94,7 +94,7 @@ pub(super) fn luma_columns(
 
 /// The same for both chroma planes, whose first samples are `runs`, and which have one edge inside.
 #[inline]
-pub(super) fn chroma_columns(
+pub(crate) fn chroma_columns(
     samples: &mut [u8],
     runs: Runs,
     stride: usize,

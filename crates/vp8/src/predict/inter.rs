@@ -58,8 +58,9 @@ pub(crate) fn predict<const W: usize, const H: usize>(
     }
 }
 
+/// Predicts a block whose samples, and those that the filters read around it, lie in `source` from index `at` on.
 #[inline]
-fn filter<const W: usize, const H: usize>(
+pub(crate) fn filter<const W: usize, const H: usize>(
     source: &[u8],
     at: usize,
     stride: usize,
@@ -89,7 +90,7 @@ fn filter<const W: usize, const H: usize>(
 }
 
 /// The six-tap filter, first along rows, then along columns; a fraction of zero passes samples through.
-fn six_tap<const W: usize, const H: usize>(
+pub(crate) fn six_tap<const W: usize, const H: usize>(
     source: &[u8],
     at: usize,
     stride: usize,

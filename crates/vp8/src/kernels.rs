@@ -1,0 +1,260 @@
+//! The codec's kernels by name, for their benchmark: each in its portable form and in the form that is chosen for this
+//! processor. Not part of the library's interface.
+
+use crate::encoder::distortion;
+use crate::encoder::forward_quantizer::{ForwardQuantizer, Rounding};
+use crate::encoder::forward_transform;
+use crate::loop_filter::{self, Edge, Limits};
+use crate::predict::inter::{self, Interpolation};
+use crate::transform;
+
+/// Samples from one row of a plane to the next.
+const STRIDE: usize = 64;
+/// Where a block lies that has samples around it.
+const INSIDE: usize = 8 * STRIDE + 8;
+/// Where two such blocks lie.
+const RUNS: [usize; 2] = [INSIDE, INSIDE + 20 * STRIDE];
+
+/// What the kernels work on: the same for the same seed.
+#[derive(Debug, Clone)]
+pub struct Blocks {
+    first: Vec<u8>,
+    second: Vec<u8>,
+    coefficients: [[i16; 16]; 16],
+    levels: [[i16; 16]; 16],
+    restored: [[i16; 16]; 16],
+    ends: [u8; 16],
+    quantizer: ForwardQuantizer,
+    limits: Limits,
+}
+
+impl Blocks {
+    /// Two planes of 64x48 samples that differ by a little noise, and coefficients such as residuals have.
+    pub fn new(seed: u32) -> Self {
+        let mut state = seed;
+        let mut random = move || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state >> 16
+        };
+        let first: Vec<u8> = (0..STRIDE * 48).map(|i| (100 + i % STRIDE / 2 + random() as usize % 12) as u8).collect();
+        let second = first.iter().map(|&sample| sample + (random() % 9) as u8).collect();
+        let coefficients =
+            std::array::from_fn(|_| std::array::from_fn(|i| ((random() % 512) as i16 - 256) >> (i / 3).min(7)));
+        Self {
+            first,
+            second,
+            coefficients,
+            levels: [[0; 16]; 16],
+            restored: [[0; 16]; 16],
+            ends: [0; 16],
+            quantizer: ForwardQuantizer::new(24, 28, Rounding { dc: 48, ac: 40 }),
+            limits: Limits::new(30, 0, false),
+        }
+    }
+}
+
+/// One call; what it gives keeps the compiler from leaving it out.
+pub type Run = fn(&mut Blocks) -> u32;
+
+/// A kernel in two forms.
+#[derive(Debug, Clone, Copy)]
+pub struct Kernel {
+    /// What it computes, and for blocks of which size.
+    pub name: &'static str,
+    /// The form for any processor.
+    pub portable: Run,
+    /// The form chosen for this processor, and the vector instructions that it uses, if it has any.
+    pub vector: Option<(&'static str, Run)>,
+}
+
+/// The vector instructions that are chosen for a kernel on this processor: on x86-64 these, if it has them.
+fn instructions(on_x86_64: &'static str) -> Option<&'static str> {
+    if cfg!(target_arch = "aarch64") {
+        return Some("neon");
+    }
+    #[cfg(target_arch = "x86_64")]
+    if on_x86_64 == "sse2" || is_x86_feature_detected!("avx2") {
+        return Some(on_x86_64);
+    }
+    let _ = on_x86_64;
+    None
+}
+
+/// All kernels that have a form with vector instructions.
+pub fn kernels() -> Vec<Kernel> {
+    let mut kernels = Vec::new();
+    // In the last expression the first name stands for the one form and then for the other.
+    macro_rules! kernel {
+        ($name:literal, $x86:literal, $portable:expr, $chosen:expr, |$call:ident, $blocks:ident| $run:expr) => {
+            kernels.push(Kernel {
+                name: $name,
+                portable: |$blocks| {
+                    let $call = $portable;
+                    $run
+                },
+                vector: instructions($x86).map(|instructions| {
+                    let run: Run = |$blocks| {
+                        let $call = $chosen;
+                        $run
+                    };
+                    (instructions, run)
+                }),
+            });
+        };
+    }
+    macro_rules! distance {
+        ($name:literal, $x86:literal, $function:ident $(::<$($size:literal),*>)?) => {
+            kernel!(
+                $name, $x86,
+                distortion::portable::$function $(::<$($size),*>)?,
+                distortion::$function $(::<$($size),*>)?,
+                |call, blocks| call(&blocks.first, STRIDE, &blocks.second, STRIDE)
+            );
+        };
+    }
+    distance!("sad_16x16", "sse2", sad::<16, 16>);
+    distance!("sad_8x8", "sse2", sad::<8, 8>);
+    distance!("sse_16x16", "sse2", sse::<16, 16>);
+    distance!("sse_8x8", "sse2", sse::<8, 8>);
+    distance!("satd_16x16", "avx2", satd::<16, 16>);
+    distance!("satd_8x8", "avx2", satd::<8, 8>);
+    distance!("satd_4x4", "sse2", satd_4x4);
+    kernel!(
+        "sad_between_16x16",
+        "sse2",
+        distortion::portable::sad_between::<16, 16>,
+        distortion::sad_between::<16, 16>,
+        |call, blocks| call(&blocks.first, STRIDE, &blocks.second, STRIDE, (1, 2))
+    );
+    kernel!(
+        "compare_subblocks_16x16",
+        "avx2",
+        distortion::portable::compare_subblocks::<16, 16, 16>,
+        distortion::compare_subblocks::<16, 16, 16>,
+        |call, blocks| call(&blocks.first, STRIDE, &blocks.second, STRIDE, 1000).varied
+    );
+    kernel!(
+        "row_squared_error_1280",
+        "sse2",
+        distortion::portable::row_squared_error,
+        distortion::row_squared_error,
+        |call, blocks| call(&blocks.first[..1280], &blocks.second[..1280])
+    );
+    macro_rules! six_tap {
+        ($name:literal, $width:literal, $height:literal, $fractions:expr) => {
+            kernel!(
+                $name,
+                "avx2",
+                |source: &[u8], out: &mut [u8]| inter::six_tap::<$width, $height>(
+                    source, INSIDE, STRIDE, $fractions, out, STRIDE
+                ),
+                |source: &[u8], out: &mut [u8]| inter::filter::<$width, $height>(
+                    source,
+                    INSIDE,
+                    STRIDE,
+                    $fractions,
+                    Interpolation::SixTap,
+                    out,
+                    STRIDE
+                ),
+                |call, blocks| {
+                    call(&blocks.first, &mut blocks.second);
+                    u32::from(blocks.second[0])
+                }
+            );
+        };
+    }
+    six_tap!("six_tap_16x16", 16, 16, (2, 6));
+    six_tap!("six_tap_along_rows_16x16", 16, 16, (2, 0));
+    six_tap!("six_tap_along_columns_16x16", 16, 16, (0, 2));
+    six_tap!("six_tap_8x8", 8, 8, (3, 5));
+    six_tap!("six_tap_4x4", 4, 4, (2, 6));
+    kernel!(
+        "inverse_dct_add",
+        "sse2",
+        transform::portable::inverse_dct_add,
+        transform::inverse_dct_add,
+        |call, blocks| {
+            call(&blocks.coefficients[0], &mut blocks.first, STRIDE);
+            u32::from(blocks.first[0])
+        }
+    );
+    kernel!(
+        "inverse_dct_add_pair",
+        "sse2",
+        transform::portable::inverse_dct_add_pair,
+        transform::inverse_dct_add_pair,
+        |call, blocks| {
+            call(&[blocks.coefficients[0], blocks.coefficients[1]], &mut blocks.first, STRIDE);
+            u32::from(blocks.first[0])
+        }
+    );
+    kernel!(
+        "inverse_dct_add_dc_pair",
+        "sse2",
+        transform::portable::inverse_dct_add_dc_pair,
+        transform::inverse_dct_add_dc_pair,
+        |call, blocks| {
+            call([blocks.coefficients[0][0], blocks.coefficients[1][0]], &mut blocks.first, STRIDE);
+            u32::from(blocks.first[0])
+        }
+    );
+    kernel!(
+        "forward_dct",
+        "sse2",
+        forward_transform::portable::forward_dct,
+        forward_transform::forward_dct,
+        |call, blocks| {
+            call(&blocks.first, STRIDE, &blocks.second, STRIDE, &mut blocks.levels[0]);
+            blocks.levels[0][0] as u32
+        }
+    );
+    kernel!(
+        "forward_dct_pair",
+        "sse2",
+        forward_transform::portable::forward_dct_pair,
+        forward_transform::forward_dct_pair,
+        |call, blocks| {
+            let pair = blocks.levels.first_chunk_mut().expect("sixteen blocks");
+            call(&blocks.first, STRIDE, &blocks.second, STRIDE, pair);
+            blocks.levels[0][0] as u32
+        }
+    );
+    kernel!("quantize", "avx2", ForwardQuantizer::quantize_portably, ForwardQuantizer::quantize, |call, blocks| {
+        u32::from(call(&blocks.quantizer, &blocks.coefficients[0], &mut blocks.levels[0], &mut blocks.restored[0]))
+    });
+    kernel!(
+        "quantize_16_blocks",
+        "avx2",
+        ForwardQuantizer::quantize_all_portably,
+        ForwardQuantizer::quantize_all,
+        |call, blocks| call(
+            &blocks.quantizer,
+            &blocks.coefficients,
+            &mut blocks.levels,
+            &mut blocks.restored,
+            &mut blocks.ends
+        )
+    );
+    macro_rules! loop_filter {
+        ($name:literal, $function:ident, $at:expr, $($edges:expr),*) => {
+            kernel!(
+                $name,
+                "sse2",
+                loop_filter::portable::$function,
+                loop_filter::$function,
+                |call, blocks| {
+                    call(&mut blocks.first, $at, STRIDE, $($edges,)* &blocks.limits);
+                    u32::from(blocks.first[0])
+                }
+            );
+        };
+    }
+    loop_filter!("loop_filter_luma_rows_macroblock", luma_rows, INSIDE, Edge::Macroblock);
+    loop_filter!("loop_filter_luma_rows_subblock", luma_rows, INSIDE, Edge::Subblock);
+    loop_filter!("loop_filter_luma_rows_simple", luma_rows, INSIDE, Edge::Simple(60));
+    loop_filter!("loop_filter_chroma_rows", chroma_rows, RUNS, Edge::Macroblock);
+    loop_filter!("loop_filter_luma_columns", luma_columns, INSIDE, Some(Edge::Macroblock), Some(Edge::Subblock));
+    loop_filter!("loop_filter_chroma_columns", chroma_columns, RUNS, Some(Edge::Macroblock), Some(Edge::Subblock));
+    kernels
+}
