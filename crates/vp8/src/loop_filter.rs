@@ -2,6 +2,8 @@
 
 #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
 mod edges;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -10,7 +12,9 @@ mod x86;
 use crate::frame::FrameLayout;
 use crate::header::{LoopFilterDeltas, LoopFilterHeader, Segmentation};
 use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::{chroma_columns, chroma_rows, luma_columns, luma_rows};
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
 pub(crate) use portable::{chroma_columns, chroma_rows, luma_columns, luma_rows};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{chroma_columns, chroma_rows, luma_columns, luma_rows};
@@ -191,7 +195,7 @@ fn filter_macroblock(
     }
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -221,19 +225,19 @@ mod tests {
                 type Filter = fn(&mut [u8], (Edge, Option<Edge>, Option<Edge>), &Limits);
                 let pairs: [[Filter; 2]; 4] = [
                     [
-                        |s, e, l| x86::luma_rows(s, 8 * 32 + 5, 32, e.0, l),
+                        |s, e, l| luma_rows(s, 8 * 32 + 5, 32, e.0, l),
                         |s, e, l| portable::luma_rows(s, 8 * 32 + 5, 32, e.0, l),
                     ],
                     [
-                        |s, e, l| x86::chroma_rows(s, [4 * 32 + 1, 17 * 32 + 9], 32, e.0, l),
+                        |s, e, l| chroma_rows(s, [4 * 32 + 1, 17 * 32 + 9], 32, e.0, l),
                         |s, e, l| portable::chroma_rows(s, [4 * 32 + 1, 17 * 32 + 9], 32, e.0, l),
                     ],
                     [
-                        |s, e, l| x86::luma_columns(s, 2 * 32 + 5, 32, e.1, e.2, l),
+                        |s, e, l| luma_columns(s, 2 * 32 + 5, 32, e.1, e.2, l),
                         |s, e, l| portable::luma_columns(s, 2 * 32 + 5, 32, e.1, e.2, l),
                     ],
                     [
-                        |s, e, l| x86::chroma_columns(s, [32 + 5, 19 * 32 + 24], 32, e.1, e.2, l),
+                        |s, e, l| chroma_columns(s, [32 + 5, 19 * 32 + 24], 32, e.1, e.2, l),
                         |s, e, l| portable::chroma_columns(s, [32 + 5, 19 * 32 + 24], 32, e.1, e.2, l),
                     ],
                 ];

@@ -3,12 +3,16 @@
 //! The inverse DCT counts in 16 bits and wraps, as vector instructions do; what an encoder makes of eight-bit samples
 //! never gets there.
 
+#[cfg(target_arch = "aarch64")]
+mod neon;
 #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair, transposed};
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
 pub(crate) use portable::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair};
@@ -42,7 +46,7 @@ pub(crate) fn inverse_wht(coefficients: &[i16; 16]) -> [i16; 16] {
     output
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -57,10 +61,10 @@ mod tests {
             let blocks = blocks.map(|block| block.map(|value| value >> shift));
             type Transform = fn(&[[i16; 16]; 2], &mut [u8]);
             let pairs: [[Transform; 2]; 3] = [
-                [|b, s| x86::inverse_dct_add(&b[0], s, 11), |b, s| portable::inverse_dct_add(&b[0], s, 11)],
-                [|b, s| x86::inverse_dct_add_pair(b, s, 11), |b, s| portable::inverse_dct_add_pair(b, s, 11)],
+                [|b, s| inverse_dct_add(&b[0], s, 11), |b, s| portable::inverse_dct_add(&b[0], s, 11)],
+                [|b, s| inverse_dct_add_pair(b, s, 11), |b, s| portable::inverse_dct_add_pair(b, s, 11)],
                 [
-                    |b, s| x86::inverse_dct_add_dc_pair([b[0][0], b[1][0]], s, 11),
+                    |b, s| inverse_dct_add_dc_pair([b[0][0], b[1][0]], s, 11),
                     |b, s| portable::inverse_dct_add_dc_pair([b[0][0], b[1][0]], s, 11),
                 ],
             ];

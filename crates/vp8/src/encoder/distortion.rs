@@ -1,6 +1,8 @@
 //! Distances between two blocks of samples. Free functions over slices and strides: what calls them needs no more, and
 //! a kernel for another instruction set can stand beside each.
 
+#[cfg(target_arch = "aarch64")]
+mod neon;
 #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -10,7 +12,9 @@ use std::ops::Range;
 
 use super::source::Source;
 use crate::frame::FrameLayout;
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::{compare_subblocks, row_squared_error, sad, sad_between, satd, satd_4x4, sse};
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
 pub(crate) use portable::{compare_subblocks, row_squared_error, sad, sad_between, satd, satd_4x4, sse};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{compare_subblocks, row_squared_error, sad, sad_between, satd, satd_4x4, sse};

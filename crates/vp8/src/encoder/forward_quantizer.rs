@@ -1,5 +1,7 @@
 //! Quantization: dividing coefficients by their step, with a rounding that prefers what is cheap to code.
 
+#[cfg(target_arch = "aarch64")]
+mod neon;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -79,6 +81,9 @@ impl ForwardQuantizer {
         if let Some(end) = x86::quantize(self, coefficients, levels, restored) {
             return end;
         }
+        #[cfg(target_arch = "aarch64")]
+        return neon::quantize(self, coefficients, levels, restored);
+        #[cfg(not(target_arch = "aarch64"))]
         self.quantize_portably(coefficients, levels, restored)
     }
 
@@ -96,9 +101,13 @@ impl ForwardQuantizer {
         if let Some(gain) = x86::quantize_all(self, coefficients, levels, restored, ends) {
             return gain;
         }
+        #[cfg(target_arch = "aarch64")]
+        return neon::quantize_all(self, coefficients, levels, restored, ends);
+        #[cfg(not(target_arch = "aarch64"))]
         self.quantize_all_portably(coefficients, levels, restored, ends)
     }
 
+    #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
     pub(crate) fn quantize_all_portably(
         &self,
         coefficients: &[[i16; 16]],
@@ -117,6 +126,7 @@ impl ForwardQuantizer {
         gain.max(0) as u32
     }
 
+    #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
     pub(crate) fn quantize_portably(
         &self,
         coefficients: &[i16; 16],
@@ -136,7 +146,7 @@ impl ForwardQuantizer {
     }
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -152,12 +162,11 @@ mod tests {
             let coefficients = coefficients.map(|value| value >> shift);
             let quantizer = ForwardQuantizer::new(dc, ac, Rounding { dc: round_dc, ac: round_ac });
             let (mut levels, mut restored) = ([[7; 16]; 2], [[7; 16]; 2]);
-            if let Some(end) = x86::quantize(&quantizer, &coefficients, &mut levels[0], &mut restored[0]) {
-                let expected = quantizer.quantize_portably(&coefficients, &mut levels[1], &mut restored[1]);
-                prop_assert_eq!(end, expected);
-                prop_assert_eq!(levels[0], levels[1]);
-                prop_assert_eq!(restored[0], restored[1]);
-            }
+            let end = quantizer.quantize(&coefficients, &mut levels[0], &mut restored[0]);
+            let expected = quantizer.quantize_portably(&coefficients, &mut levels[1], &mut restored[1]);
+            prop_assert_eq!(end, expected);
+            prop_assert_eq!(levels[0], levels[1]);
+            prop_assert_eq!(restored[0], restored[1]);
         }
 
         #[test]
@@ -170,16 +179,14 @@ mod tests {
             let coefficients = coefficients.map(|block| block.map(|value| value >> shift));
             let quantizer = ForwardQuantizer::new(dc, ac, Rounding { dc: round_dc, ac: round_ac });
             let (mut levels, mut restored, mut ends) = ([[[7; 16]; 4]; 2], [[[7; 16]; 4]; 2], [[7; 4]; 2]);
-            let gain = x86::quantize_all(&quantizer, &coefficients, &mut levels[0], &mut restored[0], &mut ends[0]);
-            if let Some(gain) = gain {
-                let expected = quantizer.quantize_all_portably(
-                    &coefficients, &mut levels[1], &mut restored[1], &mut ends[1],
-                );
-                prop_assert_eq!(gain, expected);
-                prop_assert_eq!(levels[0], levels[1]);
-                prop_assert_eq!(restored[0], restored[1]);
-                prop_assert_eq!(ends[0], ends[1]);
-            }
+            let gain = quantizer.quantize_all(&coefficients, &mut levels[0], &mut restored[0], &mut ends[0]);
+            let expected = quantizer.quantize_all_portably(
+                &coefficients, &mut levels[1], &mut restored[1], &mut ends[1],
+            );
+            prop_assert_eq!(gain, expected);
+            prop_assert_eq!(levels[0], levels[1]);
+            prop_assert_eq!(restored[0], restored[1]);
+            prop_assert_eq!(ends[0], ends[1]);
         }
 
         #[test]

@@ -1,11 +1,15 @@
 //! The forward transforms: the encoder's side of RFC 6386, section 14, scaled so that the decoder's inverses undo them.
 
+#[cfg(target_arch = "aarch64")]
+mod neon;
 #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::{forward_dct, forward_dct_pair};
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
 pub(crate) use portable::{forward_dct, forward_dct_pair};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{forward_dct, forward_dct_pair};
@@ -64,7 +68,6 @@ mod tests {
             }
         }
 
-        #[cfg(target_arch = "x86_64")]
         #[test]
         fn vector_instructions_transform_as_the_portable_code_does(
             source in proptest::collection::vec(any::<u8>(), 3 * 9 + 8),
@@ -77,10 +80,10 @@ mod tests {
             let (source, prediction) = (spread(source), spread(prediction));
             let (mut one, mut pair) = ([[0; 16]; 2], [[[0; 16]; 2]; 2]);
             portable::forward_dct(&source, 9, &prediction, 11, &mut one[0]);
-            x86::forward_dct(&source, 9, &prediction, 11, &mut one[1]);
+            forward_dct(&source, 9, &prediction, 11, &mut one[1]);
             prop_assert_eq!(one[0], one[1]);
             portable::forward_dct_pair(&source, 9, &prediction, 11, &mut pair[0]);
-            x86::forward_dct_pair(&source, 9, &prediction, 11, &mut pair[1]);
+            forward_dct_pair(&source, 9, &prediction, 11, &mut pair[1]);
             prop_assert_eq!(pair[0], pair[1]);
             prop_assert_eq!(pair[0][0], one[0]);
         }

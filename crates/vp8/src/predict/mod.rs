@@ -2,5 +2,7 @@
 
 pub(crate) mod inter;
 pub(crate) mod intra;
+#[cfg(target_arch = "aarch64")]
+mod six_tap_neon;
 #[cfg(target_arch = "x86_64")]
 mod six_tap_x86;
