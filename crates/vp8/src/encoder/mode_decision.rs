@@ -91,6 +91,9 @@ impl FrameEncoder<'_> {
             self.decide_intra(place);
             return;
         };
+        if !quality && !self.best.residual.is_empty() {
+            self.try_still_references(place, &near, cheapest.satd);
+        }
         if let Some(quarters) = &motion.quarters {
             self.try_splits(place, &near, quarters, cheapest.cost);
         }
@@ -111,6 +114,27 @@ impl FrameEncoder<'_> {
         };
         if intra_worthy {
             self.decide_intra_below(place, if quality { u32::MAX } else { cheapest.cost });
+        }
+    }
+
+    /// Tries the references that were not searched, as they stand: beside noise, another reference's noise may be the
+    /// nearer one though nothing moves. Only for what is to be coded; where it pays, it pays much.
+    fn try_still_references(&mut self, place: &Place, near: &NearVectors, satd_to_beat: u32) {
+        let analysis = self.analysis;
+        let motion = &analysis.motion[place.row * self.macroblocks.columns + place.column];
+        let source = &analysis.source.planes[0];
+        let (x, y) = (16 * place.column, 16 * place.row);
+        for (index, (kind, frame)) in analysis.references.iter().enumerate() {
+            if motion.references[index].is_known() {
+                continue;
+            }
+            let mut luma = [0; 256];
+            predict_luma::<16, 16>(frame, x, y, MotionVector::ZERO, &mut luma, 16);
+            if satd::<16, 16>(source.at(x, y), source.stride, &luma, 16) < satd_to_beat {
+                let bits = self.inter_mode_cost(LumaMode::Zero, *kind, near);
+                self.predict_whole(place, index, LumaMode::Zero, MotionVector::ZERO, bits, Some(&luma));
+                self.code_trial(place);
+            }
         }
     }
 

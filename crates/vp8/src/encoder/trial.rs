@@ -78,6 +78,10 @@ impl Default for Trial {
     }
 }
 
+/// What restoring a macroblock adds to its squared error beyond what its coefficients say: each sample is rounded to a
+/// whole number, which is a twelfth.
+const ROUNDING_ERROR: u32 = (256 + 2 * 64) / 12;
+
 impl Trial {
     /// Predicts from a reference what `info` says.
     pub(crate) fn predict_inter(&mut self, reference: &Frame, place: &Place) {
@@ -161,6 +165,7 @@ impl Trial {
             + residual.chroma_cost(&place.above, &place.left, setting.token_costs);
         self.coefficient_bits = bits;
         if inter {
+            let gain = gain.saturating_sub(ROUNDING_ERROR);
             let coded_error = error.saturating_sub(gain);
             let skipped = setting.lagrangian.squared(error, self.mode_bits + skipped_cost);
             // What is mended now need not be mended in later frames: that counts as half the bits.
