@@ -64,6 +64,7 @@ def simulate(  # noqa: PLR0913
     loss_at: Iterable[tuple[float, float]] = (),
     reorder: tuple[float, float] | None = None,
     menu: str | None = None,
+    fit_passes: int | None = None,
     preset: str | None = None,
     grace_period: str | None = None,
     encode_ms: float | None = None,
@@ -98,7 +99,8 @@ def simulate(  # noqa: PLR0913
         burst_loss: Probabilities that a burst of losses begins, and that it ends.
         loss_at: Starts and lengths, in seconds, of times in which everything is lost.
         reorder: Share of packets that come late, and how late in milliseconds.
-        menu: What the encoder offers for a budget.
+        menu: What the encoder offers for a budget: `"fit"`, `"serial"` or `"parallel"`.
+        fit_passes: How many times a picture may be coded to fit.
         preset: How hard the encoder works.
         grace_period: What Salsify takes out of the time between two arrivals.
         encode_ms: Virtual time that coding a picture takes.
@@ -139,6 +141,7 @@ def simulate(  # noqa: PLR0913
         "burst-loss": None if burst_loss is None else ",".join(_word(share) for share in burst_loss),
         "reorder": None if reorder is None else f"{_word(reorder[0])},{_word(reorder[1])}ms",
         "menu": menu,
+        "fit_passes": fit_passes,
         "preset": preset,
         "grace-period": grace_period,
         "encode-ms": encode_ms,
