@@ -15,6 +15,8 @@ use lockstep_link::random::normal;
 use lockstep_units::ByteCount;
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
+use crate::functional::FINEST_USEFUL_QUANTIZER;
+
 const QUANTIZERS: usize = MAXIMUM_QUANTIZER as usize + 1;
 
 /// No frame is smaller, bytes: headers and one bit a macroblock.
@@ -294,8 +296,9 @@ impl ModelledEncoder {
         let wanted = libm::log((budget.as_f64() * fill).max(1.0)) - self.excess;
         let logarithms = self.logarithms(key_frame);
         let coarser = logarithms.partition_point(|&logarithm| logarithm > wanted);
-        if coarser == 0 || coarser == QUANTIZERS {
-            return self.encode(coarser.min(QUANTIZERS - 1) as u8, key_frame);
+        let finest = usize::from(FINEST_USEFUL_QUANTIZER);
+        if coarser <= finest || coarser == QUANTIZERS {
+            return self.encode(coarser.clamp(finest, QUANTIZERS - 1) as u8, key_frame);
         }
         // Between two quantizers lies what encode_to_fit reaches by steering.
         let (fine, coarse) = (logarithms[coarser - 1], logarithms[coarser]);

@@ -88,7 +88,7 @@ impl FrameEncoder for ConventionalEncoder {
         Some(FrameStart { source, job })
     }
 
-    fn choose(&self, menu: &Menu, _budget: ByteCount, _skips: u32) -> Option<usize> {
+    fn choose(&self, menu: &Menu, _budget: ByteCount, _probes: bool) -> Option<usize> {
         (!menu.candidates.is_empty()).then_some(0)
     }
 

@@ -152,9 +152,9 @@ pub trait FrameEncoder: Send {
     fn recovery(&self) -> Recovery;
     /// The job that codes the picture; none if the encoder drops it.
     fn begin(&mut self, request: &FrameRequest<'_>) -> Option<FrameStart>;
-    /// Which candidate is sent, now that `budget` bytes are free and nothing was sent for the last `skips` pictures that
-    /// were coded; none if none is.
-    fn choose(&self, menu: &Menu, budget: ByteCount, skips: u32) -> Option<usize>;
+    /// Which candidate is sent, now that `budget` bytes are free; none if none is. With `probes` one is sent even if the
+    /// budget holds none, as small as there is.
+    fn choose(&self, menu: &Menu, budget: ByteCount, probes: bool) -> Option<usize>;
     /// A job that adds to the menu what serves the call better than what is in it, where there is such a thing: now
     /// `budget` bytes are free, and `expected` of them will be when the job is done. Most encoders offer all that they
     /// have at once.

@@ -37,9 +37,8 @@ const FIRST_KEY_FRAME_BITS: f64 = 0.2;
 /// An inter frame is expected to have this share of a key frame's size, until one has been seen.
 const FIRST_INTER_SHARE: f64 = 0.25;
 const MIDDLE_QUANTIZER: u8 = 64;
-/// After this many pictures in a row for which no candidate fitted, the smallest is sent all the same, so that the
-/// receiver's average gets a sample (Salsify, section 3.4).
-const MOST_SKIPS: u32 = 3;
+/// No frame is made finer than this: what it would gain is not seen.
+pub(crate) const FINEST_USEFUL_QUANTIZER: u8 = 4;
 
 /// How many times a picture is coded to fit, where the caller does not say.
 pub const FIT_PASSES: u8 = 3;
@@ -101,7 +100,7 @@ impl FunctionalEncoder {
 
 /// The first pass of a frame that is to fit.
 fn first_pass(analysis: Analysis, curve: &SizeCurve, budget: ByteCount) -> Menu {
-    let first = curve.quantizer_for(FIRST_PASS_AIM * budget.as_f64());
+    let first = curve.quantizer_for(FIRST_PASS_AIM * budget.as_f64()).max(FINEST_USEFUL_QUANTIZER);
     let fitting = Box::new(Fitting::new(Cow::Owned(analysis), Some(first)));
     another_pass(fitting, Vec::new(), budget)
 }
@@ -114,21 +113,21 @@ fn another_pass(mut fitting: Box<Fitting<'static>>, mut candidates: Vec<Candidat
 
 /// Both candidates at once, one at the budget and one safely below.
 fn parallel_menu(analysis: &Analysis, curve: &SizeCurve, budget: f64, runner: &dyn MenuRunner) -> Vec<Encoded> {
-    let main = curve.quantizer_for(PARALLEL_AIMS.0 * budget);
+    let main = curve.quantizer_for(PARALLEL_AIMS.0 * budget).max(FINEST_USEFUL_QUANTIZER);
     let safe = curve.quantizer_for(PARALLEL_AIMS.1 * budget).max(main.saturating_add(1)).min(MAXIMUM_QUANTIZER);
     if safe == main { runner.run(analysis, &[main]) } else { runner.run(analysis, &[main, safe]) }
 }
 
 /// One candidate at the budget, then one that makes up for what it missed.
 fn serial_menu(analysis: &Analysis, mut curve: SizeCurve, budget: f64, runner: &dyn MenuRunner) -> Vec<Encoded> {
-    let main = curve.quantizer_for(AIM * budget);
+    let main = curve.quantizer_for(AIM * budget).max(FINEST_USEFUL_QUANTIZER);
     let mut candidates = runner.run(analysis, &[main]);
     let Some(size) = candidates.first().map(|first| first.frame.len() as f64) else { return candidates };
     curve.pass_through(main, size);
     let second = if size > budget {
         curve.quantizer_for(AIM * budget).max(main.saturating_add(1))
     } else if size < GOOD_FILL * budget {
-        curve.quantizer_for(AIM * budget).min(main.saturating_sub(1))
+        curve.quantizer_for(AIM * budget).min(main.saturating_sub(1)).max(FINEST_USEFUL_QUANTIZER)
     } else {
         curve.quantizer_for(SAFE_AIM * budget).max(main.saturating_add(1))
     };
@@ -163,15 +162,16 @@ impl FrameEncoder for FunctionalEncoder {
         Some(FrameStart { source, job })
     }
 
-    fn choose(&self, menu: &Menu, budget: ByteCount, skips: u32) -> Option<usize> {
-        let forced = || (skips >= MOST_SKIPS).then(|| menu.smallest()).flatten();
-        menu.largest_within(budget).or_else(forced)
+    fn choose(&self, menu: &Menu, budget: ByteCount, probes: bool) -> Option<usize> {
+        menu.largest_within(budget).or_else(|| probes.then(|| menu.smallest()).flatten())
     }
 
     fn refine(&mut self, mut menu: Menu, budget: ByteCount, expected: ByteCount) -> Result<EncodeJob, Menu> {
         let MenuMode::Fit { passes } = self.mode else { return Err(menu) };
-        let filling = |size: ByteCount| size <= budget && size.as_f64() >= ENOUGH_FILL * budget.as_f64();
-        let good = menu.candidates.iter().any(|candidate| filling(candidate.size()));
+        let good = menu.candidates.iter().any(|candidate| {
+            let filling = candidate.size().as_f64() >= ENOUGH_FILL * budget.as_f64();
+            candidate.size() <= budget && (filling || candidate.quantizer <= FINEST_USEFUL_QUANTIZER)
+        });
         if good || menu.candidates.len() >= passes || expected == ByteCount::ZERO {
             return Err(menu);
         }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lockstep_control::{Allowance, Controller, InFlight, LossRate};
+use lockstep_control::{Allowance, Controller, InFlight, PathBound, bitrate_ceiling};
 use lockstep_transport::{CloseReason, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Picture;
@@ -67,11 +67,10 @@ pub struct SendingEnd {
     waiting: Option<(u64, Picture)>,
     encoding: Option<Encoding>,
     refinement: Option<EncodeJob>,
-    skips: u32,
     /// Smoothed times of first jobs, and of those that add to a menu.
     encode_time: Duration,
     refine_time: Duration,
-    loss_rate: LossRate,
+    bound: PathBound,
     spurious_losses: u64,
     last_fragments: u64,
     last_target: StateId,
@@ -87,8 +86,13 @@ impl SendingEnd {
     #[must_use]
     pub fn new(mut transport: SenderConfig, controller: Box<dyn Controller>, encoder: Box<dyn FrameEncoder>) -> Self {
         transport.recovery = encoder.recovery();
+        let payload = ByteCount::new(transport.payload as u64);
+        let format = transport.format;
+        let frame_interval = format.frame_interval();
+        let ceiling = bitrate_ceiling(format.width.into(), format.height.into(), frame_interval);
+        let bound = PathBound::new(payload, frame_interval, controller.is_bounded().then_some(ceiling));
         Self {
-            payload: ByteCount::new(transport.payload as u64),
+            payload,
             recovery: transport.recovery,
             overhead: Overhead::default(),
             transport: Sender::new(transport),
@@ -97,10 +101,9 @@ impl SendingEnd {
             waiting: None,
             encoding: None,
             refinement: None,
-            skips: 0,
             encode_time: Duration::ZERO,
             refine_time: Duration::ZERO,
-            loss_rate: LossRate::default(),
+            bound,
             spurious_losses: 0,
             last_fragments: 1,
             last_target: StateId::EMPTY,
@@ -115,6 +118,7 @@ impl SendingEnd {
     /// The source gave `picture`. It replaces one that still waits for the encoder.
     pub fn capture(&mut self, now: Timestamp, picture: Picture) {
         let capture = self.records.len() as u64;
+        self.controller.on_time(now);
         let target = self.allowance(now).target;
         self.records.push(FrameRecord {
             target: Some(target),
@@ -137,7 +141,7 @@ impl SendingEnd {
         }
         let (capture, picture) = self.waiting.take()?;
         let from_held_state = self.recovery == Recovery::FromHeldState;
-        let source = if from_held_state && self.loss_rate.breaks_chains(self.last_fragments) {
+        let source = if from_held_state && self.bound.loss_rate().breaks_chains(self.last_fragments) {
             self.transport.next_held_source()
         } else {
             self.transport.next_source()
@@ -169,6 +173,7 @@ impl SendingEnd {
         let smoothed = if encoding.refines { &mut self.refine_time } else { &mut self.encode_time };
         *smoothed = smoothed.mul_f64(1.0 - ENCODE_TIME_WEIGHT) + spent.mul_f64(ENCODE_TIME_WEIGHT);
 
+        self.controller.on_time(now);
         let budget = self.allowance(now).budget;
         // A source that was lost while the menu was being coded would only waste the link.
         let still_good = encoding.source == StateId::EMPTY
@@ -191,11 +196,9 @@ impl SendingEnd {
         record.budget = Some(budget);
         record.candidates = menu.candidates.iter().map(crate::encoder::Candidate::size).collect();
 
-        let choice = if still_good { self.encoder.choose(&menu, budget, self.skips) } else { None };
+        let probes = self.bound.is_probe_due(now);
+        let choice = if still_good { self.encoder.choose(&menu, budget, probes) } else { None };
         let Some((target, candidate)) = self.encoder.commit(menu, choice) else {
-            if still_good {
-                self.skips += 1;
-            }
             record.outcome = if still_good { Outcome::SkippedOverBudget } else { Outcome::SkippedStaleSource };
             return;
         };
@@ -215,7 +218,9 @@ impl SendingEnd {
                 return;
             }
         };
-        self.skips = 0;
+        if candidate.size() > budget {
+            self.bound.on_probe();
+        }
         record.outcome = Outcome::Sent;
         record.frame = Some(frame);
         record.key_frame = candidate.key_frame;
@@ -265,6 +270,7 @@ impl SendingEnd {
         if fragment > ByteCount::ZERO {
             self.overhead.on_transmit(fragment, ByteCount::new(after.payload_bytes - before.payload_bytes));
             self.controller.on_transmit(now, fragment);
+            self.bound.on_transmit(now, fragment);
         }
         datagram
     }
@@ -335,7 +341,11 @@ impl SendingEnd {
     }
 
     fn allowance(&self, now: Timestamp) -> Allowance {
-        let allowance = self.controller.allowance(now, self.in_flight());
+        let in_flight = self.in_flight();
+        let mut allowance = self.controller.allowance(now, in_flight);
+        if self.controller.is_bounded() {
+            allowance = self.bound.limit(now, in_flight, allowance);
+        }
         Allowance { budget: self.likely_whole(allowance.budget), ..allowance }
     }
 
@@ -345,7 +355,7 @@ impl SendingEnd {
             return budget;
         }
         let most = |fragments: u64| ByteCount::new(fragments.saturating_mul(self.payload.get()));
-        self.loss_rate.most_fragments().map_or(budget, |fragments| budget.min(most(fragments)))
+        self.bound.loss_rate().most_fragments().map_or(budget, |fragments| budget.min(most(fragments)))
     }
 
     /// The budget that is to be expected when a job of `time` will be done: what is free now and what the link drains
@@ -361,14 +371,13 @@ impl SendingEnd {
         while let Some(event) = self.transport.poll_event() {
             match event {
                 SenderEvent::Feedback(feedback) => {
-                    self.loss_rate.on_acknowledged(feedback.acknowledged.len());
                     let spurious = self.transport.statistics().spurious;
-                    self.loss_rate.on_found((spurious - self.spurious_losses) as usize);
+                    self.bound.on_feedback(now, &feedback, (spurious - self.spurious_losses) as usize);
                     self.spurious_losses = spurious;
                     self.controller.on_feedback(now, &feedback);
                 }
                 SenderEvent::FragmentsLost(fragments) => {
-                    self.loss_rate.on_lost(fragments.len());
+                    self.bound.on_loss(&fragments);
                     self.controller.on_loss(now, &fragments);
                 }
                 SenderEvent::Release(state) => self.encoder.forget(state),

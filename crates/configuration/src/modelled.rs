@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{CallReport, ClipCurves, CodecModel, DRAIN, ModelledEncoder};
-use lockstep_control::{KnownPath, Setting};
+use lockstep_control::{KnownPath, Setting, bitrate_ceiling};
 use lockstep_media::{SourceOptions, source_format};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
 use lockstep_sim::{Network, SimulationError, StopReason};
@@ -82,6 +82,7 @@ fn run(
         decode_time: Duration::from_secs_f64(arguments.decode_ms / 1e3),
         codec,
         feedback: FeedbackInterval::EveryFragment,
+        ceiling: Some(bitrate_ceiling(format.width, format.height, format.frame_interval())),
         stop: end,
         recording: true,
         ..ModelledSetting::new()

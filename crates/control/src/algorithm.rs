@@ -8,8 +8,8 @@ use lockstep_link::{Trace, parse_rate};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{
-    BobHeuristic, Controller, Estimator, Fixed, Gcc, GracePeriod, InterArrival, Nada, Oracle, ReceiverEstimate,
-    SalsifyWindow, Scream,
+    BobHeuristic, Controller, Copa, Estimator, Fixed, Gcc, GracePeriod, InterArrival, Nada, Oracle, ReceiverEstimate,
+    SalsifyWindow, Scream, Sprout,
 };
 
 /// The bit rates among which rate-based algorithms choose.
@@ -76,6 +76,10 @@ pub enum Algorithm {
     Nada,
     /// SCReAM, version 2.
     Scream,
+    /// Sprout.
+    Sprout,
+    /// Copa.
+    Copa,
     /// What the path will carry, known beforehand.
     Oracle,
     /// A controller that trusts the receiver, for an estimator from elsewhere. The estimator that comes with it says
@@ -99,7 +103,7 @@ pub enum AlgorithmError {
 
 impl Algorithm {
     /// Every name, and what it stands for.
-    pub const NAMES: [(&'static str, &'static str); 8] = [
+    pub const NAMES: [(&'static str, &'static str); 10] = [
         ("salsify", "Salsify's window: what drains in 100 ms by the inter-arrival average at the receiver"),
         ("salsify-no-grace", "the same without the grace period"),
         ("gcc", "Google Congestion Control as in WebRTC: delay gradient, losses and probes, from 300 kb/s on"),
@@ -107,6 +111,8 @@ impl Algorithm {
         ("bob-heuristic", "BoB's delay-gradient heuristic at the receiver, a loss controller at the sender"),
         ("nada", "NADA: one congestion signal of delay and loss (RFC 8698)"),
         ("scream", "SCReAM version 2: a window around a target for the queueing delay"),
+        ("sprout", "Sprout: a Bayesian filter over the link's rate, and what it will deliver at least by a deadline"),
+        ("copa", "Copa: a window that keeps two packets in the queue, more beside those who fill it"),
         ("oracle", "what the path will carry, known beforehand; in simulations only"),
     ];
 
@@ -117,7 +123,7 @@ impl Algorithm {
             Self::Salsify(grace_period) => Box::new(InterArrival::new(grace_period)),
             Self::BobHeuristic => Box::new(BobHeuristic::new(bounds)),
             // What it says is only read in logs.
-            Self::Gcc | Self::Fixed(_) | Self::Nada | Self::Scream | Self::Oracle | Self::ReceiverEstimate => {
+            Self::Gcc | Self::Fixed(_) | Self::Nada | Self::Scream | Self::Sprout | Self::Copa | Self::Oracle | Self::ReceiverEstimate => {
                 Box::new(InterArrival::new(GracePeriod::LinkIdle))
             }
         }
@@ -135,6 +141,8 @@ impl Algorithm {
             Self::BobHeuristic | Self::ReceiverEstimate => Box::new(ReceiverEstimate::new(setting)),
             Self::Nada => Box::new(Nada::new(setting)),
             Self::Scream => Box::new(Scream::new(setting)),
+            Self::Sprout => Box::new(Sprout::new(setting)),
+            Self::Copa => Box::new(Copa::new(setting)),
             Self::Oracle => Box::new(Oracle::new(setting.path.clone().ok_or(AlgorithmError::UnknownPath)?, setting)),
         })
     }
@@ -150,6 +158,8 @@ impl fmt::Display for Algorithm {
             Self::BobHeuristic => formatter.write_str("bob-heuristic"),
             Self::Nada => formatter.write_str("nada"),
             Self::Scream => formatter.write_str("scream"),
+            Self::Sprout => formatter.write_str("sprout"),
+            Self::Copa => formatter.write_str("copa"),
             Self::Oracle => formatter.write_str("oracle"),
             Self::ReceiverEstimate => formatter.write_str("receiver-estimate"),
         }
@@ -170,6 +180,8 @@ impl FromStr for Algorithm {
             "bob-heuristic" => Ok(Self::BobHeuristic),
             "nada" => Ok(Self::Nada),
             "scream" => Ok(Self::Scream),
+            "sprout" => Ok(Self::Sprout),
+            "copa" => Ok(Self::Copa),
             "oracle" => Ok(Self::Oracle),
             "receiver-estimate" => Ok(Self::ReceiverEstimate),
             _ => Err(AlgorithmError::Unknown(text.to_owned())),

@@ -28,6 +28,10 @@ impl Controller for Fixed {
         self.bucket.on_transmit(now, size, self.rate);
     }
 
+    fn is_bounded(&self) -> bool {
+        false
+    }
+
     fn on_feedback(&mut self, _now: Timestamp, _feedback: &Feedback) {}
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {

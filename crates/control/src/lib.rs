@@ -10,16 +10,20 @@ mod base_delay;
 mod bob_heuristic;
 #[cfg(test)]
 mod closed_loop;
+mod copa;
 mod fixed;
 mod gcc;
 mod inter_arrival;
+mod latency;
 mod loss_rate;
 mod nada;
 mod oracle;
+mod path_bound;
 mod receiver_estimate;
 mod reported_loss;
 mod salsify;
 mod scream;
+mod sprout;
 mod token_bucket;
 
 use std::time::Duration;
@@ -29,15 +33,19 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 pub use algorithm::{Algorithm, AlgorithmError, KnownPath, RateBounds, Setting};
 pub use bob_heuristic::{BobHeuristic, PathUse};
+pub use copa::Copa;
 pub use fixed::Fixed;
 pub use gcc::Gcc;
 pub use inter_arrival::{GracePeriod, InterArrival};
+pub use latency::{Latency, UnknownLatency};
 pub use loss_rate::LossRate;
 pub use nada::Nada;
 pub use oracle::Oracle;
+pub use path_bound::{PathBound, bitrate_ceiling};
 pub use receiver_estimate::ReceiverEstimate;
 pub use salsify::SalsifyWindow;
 pub use scream::Scream;
+pub use sprout::Sprout;
 pub use token_bucket::TokenBucket;
 
 /// What the receiving end makes of the datagrams that arrive.
@@ -80,6 +88,8 @@ pub trait Controller: Send {
     fn on_transmit(&mut self, _now: Timestamp, _size: ByteCount) {}
     /// Feedback arrived.
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback);
+    /// It is `now`: silence is news, too. Called before what may be sent is asked for a picture.
+    fn on_time(&mut self, _now: Timestamp) {}
     /// Fragments were declared lost.
     fn on_loss(&mut self, _now: Timestamp, _lost: &[LostFragment]) {}
     /// What may be sent at this moment, with `in_flight` on the way. May be asked at any time and any number of times.
@@ -87,5 +97,10 @@ pub trait Controller: Send {
     /// What it takes the path to carry, where that is something else than its target.
     fn estimate(&self) -> Option<Bitrate> {
         None
+    }
+    /// Whether what it allows is bounded by what the path was seen to carry ([`PathBound`]). Not so for yardsticks: what
+    /// sends at a given rate come what may, or knows the path.
+    fn is_bounded(&self) -> bool {
+        true
     }
 }

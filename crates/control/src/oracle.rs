@@ -74,6 +74,10 @@ impl Controller for Oracle {
         self.at = now;
     }
 
+    fn is_bounded(&self) -> bool {
+        false
+    }
+
     fn on_feedback(&mut self, _now: Timestamp, _feedback: &Feedback) {}
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {

@@ -219,6 +219,16 @@ pub struct VideoFormat {
     pub frame_rate_denominator: u32,
 }
 
+impl VideoFormat {
+    /// Time between two frames.
+    #[must_use]
+    pub fn frame_interval(&self) -> Duration {
+        Duration::from_secs_f64(
+            f64::from(self.frame_rate_denominator) / f64::from(self.frame_rate_numerator.max(1)),
+        )
+    }
+}
+
 /// The sender names the connection and the video's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {

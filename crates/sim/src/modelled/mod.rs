@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use lockstep_call::{CallLog, FrameRecord, ModelledEncoder, SeriesRecorder};
 use lockstep_control::{Allowance, Controller, Estimator};
-use lockstep_units::{ByteCount, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::flow::{Arrived, Direction, Flow};
 use receiver::ModelledReceiver;
@@ -63,6 +63,8 @@ pub struct ModelledSetting {
     pub decode_time: Duration,
     /// The codec.
     pub codec: ModelledCodec,
+    /// The bit rate beyond which pictures gain nothing; none for no such bound.
+    pub ceiling: Option<Bitrate>,
     /// How often the receiver reports.
     pub feedback: FeedbackInterval,
     /// When the first picture is captured.
@@ -86,6 +88,7 @@ impl ModelledSetting {
             encode_time: Duration::from_millis(12),
             decode_time: Duration::from_millis(3),
             codec: ModelledCodec::Functional,
+            ceiling: None,
             feedback: FeedbackInterval::Every(Duration::from_millis(50)),
             start: Timestamp::ZERO,
             stop: Timestamp::MAX,

@@ -12,7 +12,7 @@ use super::packet::{FeedbackReport, MediaFragment};
 use super::window::WindowStatistics;
 
 /// Over how many frames fragments may come in any order, as in the real transport (`ReceiverConfig::window`).
-const WINDOW: usize = 64;
+const WINDOW: usize = 256;
 /// Most arrivals that a report lists.
 const MOST_LISTED: usize = 4_096;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockstep_call::{FrameRecord, ModelledEncoder, ModelledFrame, Outcome};
-use lockstep_control::{Allowance, Controller, InFlight, LossRate};
+use lockstep_control::{Allowance, Controller, InFlight, PathBound};
 use lockstep_transport::Feedback;
 use lockstep_units::{ByteCount, Timestamp};
 
@@ -13,9 +13,6 @@ use super::outbox::{Departure, Outbox, SentFrame};
 use super::packet::{FRAGMENT_HEADERS, FeedbackReport, MediaFragment};
 use super::sent::SentFragments;
 use super::{ModelledCodec, ModelledSetting};
-
-/// After so many pictures that no frame fitted, one is sent all the same (`lockstep_call::SendingEnd` does the same).
-const MOST_SKIPS: u32 = 3;
 
 /// A picture that is being coded.
 #[derive(Debug, Clone, Copy)]
@@ -45,10 +42,9 @@ pub(crate) struct ModelledSender {
     captured_since: (u64, Timestamp),
     coding: Option<Coding>,
     frames: u32,
-    skips: u32,
     outbox: Outbox,
     pub(crate) sent: SentFragments,
-    loss_rate: LossRate,
+    bound: PathBound,
     /// The newest frame that the receiver is known to have decoded.
     held: Option<u32>,
     /// The oldest frame of the present chain: a loss of an older one no longer matters.
@@ -83,10 +79,9 @@ impl ModelledSender {
             captured_since: (0, setting.start),
             coding: None,
             frames: 0,
-            skips: 0,
             outbox: Outbox::new(setting.payload),
             sent: SentFragments::new(),
-            loss_rate: LossRate::default(),
+            bound: PathBound::new(setting.payload, setting.frame_interval, setting.ceiling),
             held: None,
             chain_from: 0,
             chain_broken: false,
@@ -155,6 +150,7 @@ impl ModelledSender {
             self.record(capture, |record| record.outcome = Outcome::SkippedBusy);
             return;
         }
+        self.controller.on_time(now);
         let target = self.allowance(now).target;
         let mut decision = None;
         if let Some(codec) = &mut self.conventional {
@@ -175,11 +171,14 @@ impl ModelledSender {
     }
 
     pub(crate) fn allowance(&self, now: Timestamp) -> Allowance {
-        self.controller.allowance(now, self.in_flight())
+        let in_flight = self.in_flight();
+        let allowance = self.controller.allowance(now, in_flight);
+        if self.controller.is_bounded() { self.bound.limit(now, in_flight, allowance) } else { allowance }
     }
 
     /// The picture is coded: sends it, or not.
     fn decide(&mut self, now: Timestamp, coding: Coding) {
+        self.controller.on_time(now);
         let allowance = self.allowance(now);
         match (&mut self.conventional, coding.decision) {
             (Some(codec), Some(decision)) => {
@@ -203,15 +202,17 @@ impl ModelledSender {
     }
 
     fn decide_functional(&mut self, now: Timestamp, coding: Coding, allowance: Allowance) {
-        let budget = self.loss_rate.most_fragments().map_or(allowance.budget, |fragments| {
+        let budget = self.bound.loss_rate().most_fragments().map_or(allowance.budget, |fragments| {
             allowance.budget.min(ByteCount::new(fragments.saturating_mul(self.payload.get())))
         });
-        let broken = self.chain_broken || self.loss_rate.breaks_chains(self.last_fragments);
+        let broken = self.chain_broken || self.bound.loss_rate().breaks_chains(self.last_fragments);
         let source = if broken { self.held } else { self.frames.checked_sub(1) };
         let coded = self.encoder.encode_to_fit(budget, source.is_none());
         let fits = coded.size <= budget;
-        if !fits && self.skips < MOST_SKIPS {
-            self.skips += 1;
+        let probes = !fits && self.bound.is_probe_due(now);
+        if probes {
+            self.bound.on_probe();
+        } else if !fits {
             self.record(coding.capture, |record| {
                 record.budget = Some(budget);
                 record.outcome = Outcome::SkippedOverBudget;
@@ -243,7 +244,6 @@ impl ModelledSender {
         let fragments = self.outbox.fragments_of(coded.size);
         let frame = self.frames;
         self.frames += 1;
-        self.skips = 0;
         self.last_fragments = u64::from(fragments);
         let sent = SentFrame { number: frame, source, fragments };
         self.outbox.push(now, sent, coded.size);
@@ -275,14 +275,13 @@ impl ModelledSender {
         self.sent.transmitted(now, media.frame, media.fragment, datagram);
         self.frame_log.transmitted(size);
         self.controller.on_transmit(now, datagram);
+        self.bound.on_transmit(now, datagram);
         self.outbox.pace(now, self.allowance(now).pacing_interval);
         Some((size, media))
     }
 
     pub(crate) fn handle_feedback(&mut self, now: Timestamp, report: &FeedbackReport) {
         let (sample, newer) = self.sent.report(now, report);
-        self.loss_rate.on_acknowledged(self.sent.acknowledged.len());
-        self.loss_rate.on_found(self.sent.found);
         self.held = self.held.max(report.decoded);
         if let (Some(codec), Some(held)) = (&mut self.conventional, self.held) {
             codec.decoded(held);
@@ -294,6 +293,7 @@ impl ModelledSender {
         }
         self.feedback.round_trip_time = sample;
         std::mem::swap(&mut self.feedback.acknowledged, &mut self.sent.acknowledged);
+        self.bound.on_feedback(now, &self.feedback, self.sent.found);
         self.controller.on_feedback(now, &self.feedback);
         self.detect(now);
     }
@@ -304,7 +304,7 @@ impl ModelledSender {
         if lost.is_empty() {
             return;
         }
-        self.loss_rate.on_lost(lost.len());
+        self.bound.on_loss(lost);
         if let Some(codec) = &mut self.conventional {
             let round_trip = self.sent.round_trip().map(|time| time.smoothed);
             codec.lost(now, lost, round_trip, &mut self.outbox);

@@ -1,0 +1,261 @@
+//! Copa (NSDI 2018, "Copa: Practical Delay-Based Congestion Control for the Internet"): a window that steers towards the
+//! rate 1 / (delta d_q), where d_q is the queueing delay; a sender alone keeps about 1 / delta packets in the queue, and
+//! senders that share one converge to equal rates. Where the queue never empties somebody fills it, and delta follows
+//! losses as TCP's window does.
+//!
+//! Not Copa's own: a window that the source does not use does not grow, since a video source often has less to send than
+//! it may; and the window counts bytes, of packets of the size that fragments have.
+//!
+//! | constant | value | source |
+//! |---|---|---|
+//! | delta | 0.5 | Copa, section 2.2 (default mode) |
+//! | memory of the smallest round trip | 10 s | Copa, section 2.2 |
+//! | window of the standing round trip | srtt / 2 | Copa, section 2.2 |
+//! | velocity doubles | after 3 round trips in one direction | Copa, section 2.2 |
+//! | pacing | 2 windows a standing round trip | Copa, section 2.2 |
+//! | queue nearly empty | d_q below 0.1 of the range of round trips | Copa, section 2.3 |
+//! | competing | queue not nearly empty for 5 round trips | Copa, section 2.3 |
+//! | initial and least window | 10 and 2 packets | RFC 6928; RFC 5681 |
+//! | weight of a round trip | 1/8 | RFC 6298, section 2 |
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockstep_transport::{Feedback, LostFragment};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use crate::{Allowance, Controller, InFlight, RateBounds, Setting};
+
+const DELTA: f64 = 0.5;
+const SMALLEST_MEMORY: Duration = Duration::from_secs(10);
+const STEADY_ROUND_TRIPS: u32 = 3;
+const PACING: f64 = 2.0;
+const NEARLY_EMPTY: f64 = 0.1;
+const COMPETING_ROUND_TRIPS: f64 = 5.0;
+const INITIAL_WINDOW: f64 = 10.0;
+const LEAST_WINDOW: f64 = 2.0;
+const ROUND_TRIP_WEIGHT: f64 = 0.125;
+const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The smallest or the largest round trip of the last while, seconds.
+#[derive(Debug, Default)]
+struct Extreme {
+    /// Oldest first; each is nearer to the extreme than all that came after it.
+    samples: VecDeque<(Timestamp, f64)>,
+}
+
+impl Extreme {
+    /// Puts `sample` in and forgets what is older than `memory`. `sign` 1 keeps the smallest, -1 the largest.
+    fn put(&mut self, now: Timestamp, sample: f64, memory: Duration, sign: f64) {
+        while self.samples.back().is_some_and(|&(_, known)| sign * known >= sign * sample) {
+            self.samples.pop_back();
+        }
+        self.samples.push_back((now, sample));
+        while self.samples.front().is_some_and(|&(at, _)| now.saturating_since(at) > memory) {
+            self.samples.pop_front();
+        }
+    }
+
+    fn get(&self) -> Option<f64> {
+        self.samples.front().map(|&(_, sample)| sample)
+    }
+}
+
+/// Copa's sender.
+#[derive(Debug)]
+pub struct Copa {
+    bounds: RateBounds,
+    /// Bytes of a packet.
+    packet: f64,
+    /// Packets.
+    window: f64,
+    slow_start: bool,
+    velocity: f64,
+    /// Whether the window grows; since when; the window a round trip ago; for how many round trips one way.
+    rising: bool,
+    steady: u32,
+    round_trip_from: Timestamp,
+    window_before: f64,
+    smoothed: Option<f64>,
+    smallest: Extreme,
+    standing: Extreme,
+    largest: Extreme,
+    /// When the queue was last nearly empty.
+    emptied_at: Timestamp,
+    /// 1 / delta while competing.
+    aggressiveness: Option<f64>,
+    lost: bool,
+    /// The most packets in flight since the last round trip began.
+    used: f64,
+    in_flight: f64,
+}
+
+impl Copa {
+    /// A sender that has heard nothing yet.
+    #[must_use]
+    pub fn new(setting: &Setting) -> Self {
+        Self {
+            bounds: setting.bounds,
+            packet: setting.payload.as_f64().max(1.0),
+            window: INITIAL_WINDOW,
+            slow_start: true,
+            velocity: 1.0,
+            rising: true,
+            steady: 0,
+            round_trip_from: Timestamp::ZERO,
+            window_before: INITIAL_WINDOW,
+            smoothed: None,
+            smallest: Extreme::default(),
+            standing: Extreme::default(),
+            largest: Extreme::default(),
+            emptied_at: Timestamp::ZERO,
+            aggressiveness: None,
+            lost: false,
+            used: 0.0,
+            in_flight: 0.0,
+        }
+    }
+
+    fn delta(&self) -> f64 {
+        self.aggressiveness.map_or(DELTA, |aggressiveness| 1.0 / aggressiveness)
+    }
+
+    /// The standing round trip and the queueing delay in it, seconds.
+    fn delays(&self) -> Option<(f64, f64)> {
+        let (standing, smallest) = (self.standing.get()?, self.smallest.get()?);
+        Some((standing, standing - smallest))
+    }
+
+    /// Copa, section 2.3.
+    fn switch_modes(&mut self, now: Timestamp, round_trip: f64, queueing: f64) {
+        let range = self.largest.get().unwrap_or(0.0) - self.smallest.get().unwrap_or(0.0);
+        if queueing <= NEARLY_EMPTY * range.max(1e-3) {
+            (self.emptied_at, self.aggressiveness) = (now, None);
+        } else if now.saturating_since(self.emptied_at).as_secs_f64() > COMPETING_ROUND_TRIPS * round_trip {
+            self.aggressiveness.get_or_insert(1.0 / DELTA);
+        }
+    }
+
+    /// Once a round trip: velocity, and delta while competing.
+    fn finish_round_trip(&mut self, now: Timestamp) {
+        let rose = self.window > self.window_before;
+        if rose == self.rising {
+            self.steady += 1;
+            if self.steady >= STEADY_ROUND_TRIPS {
+                self.velocity *= 2.0;
+            }
+        } else {
+            (self.rising, self.steady, self.velocity) = (rose, 0, 1.0);
+        }
+        if let Some(aggressiveness) = &mut self.aggressiveness {
+            let next = if self.lost { *aggressiveness / 2.0 } else { *aggressiveness + 1.0 };
+            *aggressiveness = next.max(1.0 / DELTA);
+        }
+        self.lost = false;
+        (self.round_trip_from, self.window_before, self.used) = (now, self.window, self.in_flight);
+    }
+
+    fn rate(&self) -> Bitrate {
+        let round_trip = self.standing.get().unwrap_or(0.0);
+        if round_trip <= 0.0 {
+            return self.bounds.initial;
+        }
+        let bps = 8.0 * self.packet * self.window / round_trip;
+        Bitrate::from_bps(bps as u64).clamp(self.bounds.least, self.bounds.most)
+    }
+}
+
+impl Controller for Copa {
+    fn on_transmit(&mut self, _now: Timestamp, size: ByteCount) {
+        self.in_flight += size.as_f64() / self.packet;
+        self.used = self.used.max(self.in_flight);
+    }
+
+    fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
+        for arrival in &feedback.acknowledged {
+            self.in_flight = (self.in_flight - arrival.size.as_f64() / self.packet).max(0.0);
+        }
+        let Some(sample) = feedback.round_trip_time.map(|sample| sample.as_secs_f64()) else { return };
+        let smoothed = self.smoothed.map_or(sample, |mean| mean + ROUND_TRIP_WEIGHT * (sample - mean));
+        self.smoothed = Some(smoothed);
+        self.smallest.put(now, sample, SMALLEST_MEMORY, 1.0);
+        self.standing.put(now, sample, Duration::from_secs_f64(smoothed / 2.0), 1.0);
+        self.largest.put(now, sample, Duration::from_secs_f64(4.0 * smoothed), -1.0);
+        let Some((standing, queueing)) = self.delays() else { return };
+        self.switch_modes(now, smoothed, queueing);
+
+        let packets: f64 = feedback.acknowledged.iter().map(|arrival| arrival.size.as_f64() / self.packet).sum();
+        let below = self.window / standing.max(1e-6) <= 1.0 / (self.delta() * queueing.max(1e-6));
+        let used = self.used >= 0.5 * self.window;
+        if self.slow_start {
+            if below {
+                self.window += if used { packets } else { 0.0 };
+            } else {
+                self.slow_start = false;
+            }
+        } else {
+            let step = packets * self.velocity / (self.delta() * self.window);
+            // No more than twofold or half in a round trip, whatever the velocity.
+            let step = step.min(packets);
+            if !below {
+                self.window -= step;
+            } else if used {
+                self.window += step;
+            }
+        }
+        self.window = self.window.max(LEAST_WINDOW);
+        if now.saturating_since(self.round_trip_from).as_secs_f64() >= smoothed {
+            self.finish_round_trip(now);
+        }
+    }
+
+    fn on_loss(&mut self, _now: Timestamp, lost: &[LostFragment]) {
+        self.lost = true;
+        for fragment in lost {
+            self.in_flight = (self.in_flight - fragment.size.as_f64() / self.packet).max(0.0);
+        }
+    }
+
+    fn allowance(&self, _now: Timestamp, in_flight: InFlight) -> Allowance {
+        let window = ByteCount::new((self.window * self.packet) as u64);
+        let rate = self.rate();
+        let interval = rate.mul_f64(PACING).time_for(ByteCount::new(self.packet as u64));
+        Allowance {
+            budget: window.saturating_sub(in_flight.bytes),
+            pacing_interval: interval.min(LONGEST_INTERVAL),
+            target: rate,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::closed_loop::{Outcome, Plan, run, setting};
+
+    fn call(plan: &Plan) -> Outcome {
+        run(plan, &mut Copa::new(&setting()), None)
+    }
+
+    #[test]
+    fn it_fills_a_constant_link_and_keeps_the_queue_short() {
+        let outcome = call(&Plan::constant(2_000));
+        let rate = outcome.rate(5, 20).as_mbps();
+        assert!((1.4..2.1).contains(&rate), "{outcome:?}");
+        assert!(outcome.queueing_delay(5, 20, 0.5) < Duration::from_millis(60), "{outcome:?}");
+    }
+
+    #[test]
+    fn it_gives_way_when_the_capacity_falls() {
+        let outcome = call(&Plan::step(2_500, 600, 20));
+        assert!(outcome.mean_target(25, 40) < Bitrate::from_kbps(800), "{outcome:?}");
+        assert!(outcome.queueing_delay(25, 40, 0.5) < Duration::from_millis(150), "{outcome:?}");
+    }
+
+    #[test]
+    fn it_comes_back_after_an_outage() {
+        let outage = Some((Duration::from_secs(20), Duration::from_secs(21)));
+        let outcome = call(&Plan { outage, length: Duration::from_secs(40), ..Plan::constant(1_000) });
+        assert!(outcome.rate(25, 40).as_mbps() > 0.6, "{outcome:?}");
+    }
+}

@@ -1,0 +1,62 @@
+//! How much delay a call may have for how much quality.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Which delay a call tolerates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Latency {
+    /// As little as there can be: for tele-operation and games.
+    Low,
+    /// For conversations.
+    #[default]
+    Balanced,
+    /// More delay for a better picture: for watching.
+    Quality,
+}
+
+impl Latency {
+    /// Every mode.
+    pub const ALL: [Self; 3] = [Self::Low, Self::Balanced, Self::Quality];
+
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Balanced => "balanced",
+            Self::Quality => "quality",
+        }
+    }
+
+    /// The delay that is tolerated in the queue, Salsify's d: 100 ms are its own.
+    #[must_use]
+    pub const fn tolerated_delay(self) -> Duration {
+        Duration::from_millis(match self {
+            Self::Low => 28,
+            Self::Balanced => 80,
+            Self::Quality => 150,
+        })
+    }
+}
+
+impl fmt::Display for Latency {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// No mode has that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no latency is called `{0}`; there are: low, balanced, quality")]
+pub struct UnknownLatency(String);
+
+impl FromStr for Latency {
+    type Err = UnknownLatency;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.into_iter().find(|latency| latency.name() == text);
+        named.ok_or_else(|| UnknownLatency(text.to_owned()))
+    }
+}

@@ -1,0 +1,247 @@
+//! What holds for every controller, whatever its formula says: nothing is asked of the path that it has not lately been
+//! seen to carry, nothing is sent into silence but now and then a small frame, and pictures that gain nothing by it get no
+//! more bits.
+//!
+//! A frame has at most what the path was seen to carry in half a second of the last five: by what was acknowledged of
+//! half a second, or, growing twofold a round trip, by the spacing of fragments inside a frame's own burst. Without the
+//! latter a quiet scene could never grow again: the vicious circle that Concerto describes (MobiCom 2019, section 2). A
+//! burst of what had queued behind a pause of the link is no such evidence: it shows how fast the last hop is, not the
+//! path. At first, and when nothing is known, a frame may have [`LEAST_FRAME`]. Under way may be twice as much, so that
+//! the rate can double in a round trip.
+//!
+//! | constant | value | why |
+//! |---|---|---|
+//! | window of what was delivered | 500 ms | frames larger than this are seen half a second late, whatever follows |
+//! | memory | 5 s | a second or two of quiet must not forget the path |
+//! | least frame | 15,000 bytes | ten packets, TCP's initial window (RFC 6928) |
+//! | growth | 2 a round trip | slow start (RFC 5681) |
+//! | burst found the link idle | its first fragment waited no more than 10 ms | a tick of most schedulers |
+//! | silence | smoothed round trip + 150 ms | pauses of cellular links are rarely longer |
+//! | pause between two probes | 100 ms, doubling to 1 s | at 0.1 Mb/s ten seconds of them drain in a quarter of a second |
+//! | ceiling | 0.5 bit a pixel | beyond it VP8's picture gains nothing that is seen: quantizers below 8 or so |
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use crate::base_delay::BaseDelay;
+use crate::{Allowance, InFlight, LossRate, TokenBucket};
+
+const WINDOW: Duration = Duration::from_millis(500);
+const MEMORY: Duration = Duration::from_secs(5);
+/// What a frame may have as long as nothing is known of the path.
+pub const LEAST_FRAME: ByteCount = ByteCount::new(15_000);
+const GROWTH: u64 = 2;
+const IDLE_WAIT: Duration = Duration::from_millis(10);
+const SHORTEST_BURST: Duration = Duration::from_millis(1);
+const SILENCE_MARGIN: Duration = Duration::from_millis(150);
+const FIRST_ROUND_TRIP: Duration = Duration::from_millis(200);
+const PROBE_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+const ROUND_TRIP_WEIGHT: f64 = 0.125;
+const CEILING_BITS_PER_PIXEL: f64 = 0.5;
+
+/// The bit rate beyond which pictures of this size and rate gain nothing.
+#[must_use]
+pub fn bitrate_ceiling(width: usize, height: usize, frame_interval: Duration) -> Bitrate {
+    let pixels = (width * height) as f64 / frame_interval.as_secs_f64().max(1e-6);
+    Bitrate::from_bps((CEILING_BITS_PER_PIXEL * pixels) as u64)
+}
+
+/// The largest of what was put in within the memory.
+#[derive(Debug, Default)]
+struct RecentMaximum {
+    /// Oldest first, values falling.
+    values: VecDeque<(Timestamp, u64)>,
+}
+
+impl RecentMaximum {
+    fn put(&mut self, now: Timestamp, value: u64) {
+        while self.values.back().is_some_and(|&(_, known)| known <= value) {
+            self.values.pop_back();
+        }
+        self.values.push_back((now, value));
+        while self.values.front().is_some_and(|&(at, _)| now.saturating_since(at) > MEMORY) {
+            self.values.pop_front();
+        }
+    }
+
+    fn get(&self) -> u64 {
+        self.values.front().map_or(0, |&(_, value)| value)
+    }
+}
+
+/// A frame's fragments as they arrived.
+#[derive(Debug, Clone, Copy)]
+struct Burst {
+    frame: u32,
+    first_at: Timestamp,
+    last_at: Timestamp,
+    /// All its bytes, and those after the first fragment.
+    bytes: u64,
+    later: u64,
+    /// Whether its first fragment found the link idle.
+    evidence: bool,
+}
+
+/// What a controller's allowance is bounded by, and when a frame is sent although there is none.
+#[derive(Debug)]
+pub struct PathBound {
+    payload: ByteCount,
+    ceiling: Option<(Bitrate, TokenBucket)>,
+    base_delay: BaseDelay,
+    /// What arrived in the last [`WINDOW`], receiver's clock.
+    arrivals: VecDeque<(Timestamp, u64)>,
+    arrived: u64,
+    /// The most bytes that were delivered in a window.
+    delivered: RecentMaximum,
+    /// The most bytes that bursts call for.
+    bursts: RecentMaximum,
+    burst: Option<Burst>,
+    round_trip: Option<Duration>,
+    loss_rate: LossRate,
+    heard_at: Timestamp,
+    /// When the oldest was transmitted of all that was since something was last heard.
+    unheard_from: Option<Timestamp>,
+    transmitted_at: Option<Timestamp>,
+    probes: u32,
+    /// Nothing that was transmitted after this moment has been acknowledged yet.
+    restarted_at: Option<Timestamp>,
+}
+
+impl PathBound {
+    /// Of a path that nothing is known of, for frames every `frame_interval` in fragments of up to `payload` bytes, and
+    /// at most `ceiling` in the long run.
+    #[must_use]
+    pub fn new(payload: ByteCount, frame_interval: Duration, ceiling: Option<Bitrate>) -> Self {
+        Self {
+            payload,
+            ceiling: ceiling.map(|ceiling| (ceiling, TokenBucket::new(payload, frame_interval))),
+            base_delay: BaseDelay::new(Duration::from_secs(10)),
+            arrivals: VecDeque::new(),
+            arrived: 0,
+            delivered: RecentMaximum::default(),
+            bursts: RecentMaximum::default(),
+            burst: None,
+            round_trip: None,
+            loss_rate: LossRate::default(),
+            heard_at: Timestamp::ZERO,
+            unheard_from: None,
+            transmitted_at: None,
+            probes: 0,
+            restarted_at: None,
+        }
+    }
+
+    /// The loss rate of the path.
+    #[must_use]
+    pub fn loss_rate(&self) -> &LossRate {
+        &self.loss_rate
+    }
+
+    /// A datagram of `size` bytes left the pacer.
+    pub fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+        if let Some((ceiling, bucket)) = &mut self.ceiling {
+            bucket.on_transmit(now, size, *ceiling);
+        }
+        self.unheard_from.get_or_insert(now);
+        self.transmitted_at = Some(now);
+    }
+
+    /// A frame was handed to the transport although the budget did not hold it.
+    pub fn on_probe(&mut self) {
+        self.probes = self.probes.saturating_add(1);
+    }
+
+    /// Feedback arrived, in which `found` fragments turned up that had been declared lost.
+    pub fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback, found: usize) {
+        self.loss_rate.on_acknowledged(feedback.acknowledged.len());
+        self.loss_rate.on_found(found);
+        if feedback.acknowledged.is_empty() {
+            return;
+        }
+        if self.is_silent(now) {
+            self.restarted_at = Some(now);
+        }
+        (self.heard_at, self.unheard_from, self.probes) = (now, None, 0);
+        if let Some(sample) = feedback.round_trip_time {
+            let known = self.round_trip.unwrap_or(sample);
+            self.round_trip = Some(known.mul_f64(1.0 - ROUND_TRIP_WEIGHT) + sample.mul_f64(ROUND_TRIP_WEIGHT));
+        }
+        for arrival in &feedback.acknowledged {
+            if self.restarted_at.is_some_and(|restarted| arrival.sent_at >= restarted) {
+                self.restarted_at = None;
+            }
+            self.arrive(now, arrival);
+        }
+    }
+
+    fn arrive(&mut self, now: Timestamp, arrival: &AcknowledgedFragment) {
+        let (at, size) = (arrival.arrived_at, arrival.size.get());
+        let waited = self.base_delay.queueing_delay(arrival.sent_at, at);
+        self.arrivals.push_back((at, size));
+        self.arrived += size;
+        while let Some(&(first, size)) = self.arrivals.front()
+            && at.saturating_since(first) > WINDOW
+        {
+            self.arrived -= size;
+            self.arrivals.pop_front();
+        }
+        self.delivered.put(now, self.arrived);
+        match &mut self.burst {
+            Some(burst) if burst.frame == arrival.frame => {
+                (burst.bytes, burst.later) = (burst.bytes + size, burst.later + size);
+                burst.last_at = burst.last_at.max(at);
+                if burst.evidence {
+                    let time = burst.last_at.saturating_since(burst.first_at).max(SHORTEST_BURST);
+                    let window = Bitrate::mean(ByteCount::new(burst.later), time).bytes_in(WINDOW);
+                    self.bursts.put(now, window.get().min(GROWTH * burst.bytes));
+                }
+            }
+            _ => {
+                let evidence = arrival.fragment == 0 && waited <= IDLE_WAIT;
+                let frame = arrival.frame;
+                self.burst = Some(Burst { frame, first_at: at, last_at: at, bytes: size, later: 0, evidence });
+            }
+        }
+    }
+
+    /// Fragments were declared lost.
+    pub fn on_loss(&mut self, lost: &[LostFragment]) {
+        self.loss_rate.on_lost(lost.len());
+    }
+
+    /// Whether the path has taken datagrams and not been heard of for longer than it should take.
+    #[must_use]
+    pub fn is_silent(&self, now: Timestamp) -> bool {
+        let patience = self.round_trip.unwrap_or(FIRST_ROUND_TRIP) + SILENCE_MARGIN;
+        self.unheard_from.is_some_and(|from| now.saturating_since(from.max(self.heard_at)) > patience)
+    }
+
+    /// Whether a frame is to be sent now even if the budget holds none, as small as there is: nothing was sent or heard for
+    /// so long that nothing would change otherwise.
+    #[must_use]
+    pub fn is_probe_due(&self, now: Timestamp) -> bool {
+        let Some(transmitted_at) = self.transmitted_at else { return true };
+        let pause = PROBE_PAUSES.0.saturating_mul(1 << self.probes.min(8)).min(PROBE_PAUSES.1);
+        now.saturating_since(transmitted_at.max(self.heard_at)) >= pause
+    }
+
+    /// As much of `allowance` as is borne out by what is known.
+    #[must_use]
+    pub fn limit(&self, now: Timestamp, in_flight: InFlight, allowance: Allowance) -> Allowance {
+        let shown = ByteCount::new(self.delivered.get().max(self.bursts.get())).max(LEAST_FRAME);
+        let room = ByteCount::new(GROWTH * shown.get()).saturating_sub(in_flight.bytes);
+        let mut budget = allowance.budget.min(shown).min(room);
+        let mut target = allowance.target;
+        if self.restarted_at.is_some() || self.is_silent(now) {
+            budget = budget.min(self.payload);
+        }
+        if let Some((ceiling, bucket)) = &self.ceiling {
+            budget = budget.min(bucket.allowance(now, in_flight, *ceiling, *ceiling).budget);
+            target = target.min(*ceiling);
+        }
+        Allowance { budget, target, ..allowance }
+    }
+}
