@@ -115,6 +115,13 @@ impl SendingEnd {
         }
     }
 
+    /// The same with another bound on what is sent in the long run than [`bitrate_ceiling`], or with none.
+    #[must_use]
+    pub fn with_max_bitrate(mut self, ceiling: Option<Bitrate>) -> Self {
+        self.bound.set_ceiling(ceiling);
+        self
+    }
+
     /// The source gave `picture`. It replaces one that still waits for the encoder.
     pub fn capture(&mut self, now: Timestamp, picture: Picture) {
         let capture = self.records.len() as u64;

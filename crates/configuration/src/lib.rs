@@ -4,6 +4,7 @@
 
 mod counters;
 mod estimator;
+mod max_bitrate;
 mod modelled;
 mod scenario;
 mod simulate;
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use lockstep_call::{
     ConventionalEncoder, FIT_PASSES, FrameEncoder, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd,
 };
-use lockstep_control::{Algorithm, Estimator, GracePeriod, KnownPath, RateBounds, Setting};
+use lockstep_control::{Algorithm, Estimator, GracePeriod, KnownPath, Latency, RateBounds, Setting};
 use lockstep_link::{
     GilbertElliott, Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Reordering,
     Trace, parse_share, parse_time,
@@ -30,6 +31,7 @@ use lockstep_vp8::{Parameters, Preset};
 
 pub use counters::counters;
 pub use estimator::EstimatorArguments;
+pub use max_bitrate::MaxBitrate;
 pub use modelled::{simulate_full_throttle, simulate_modelled, simulate_modelled_with};
 pub use scenario::{ScenarioArguments, run_scenario};
 pub use simulate::{SimulateArguments, Simulated, SimulationStatus, simulate, simulate_with};
@@ -106,10 +108,19 @@ pub struct ControlArguments {
     /// How hard the encoder works.
     #[arg(long, value_enum, default_value_t = PresetArgument::RealTime)]
     pub preset: PresetArgument,
-    /// Who decides how much is sent: `salsify`, `salsify-no-grace`, `fixed:RATE` and others; `lockstep controllers` lists
-    /// them.
-    #[arg(long, default_value = "salsify", value_parser = algorithm)]
+    /// Who decides how much is sent: `sprout`, `gcc`, `fixed:RATE` and others; `lockstep controllers` lists them.
+    #[arg(long, default_value = Algorithm::DEFAULT_NAME, value_parser = algorithm)]
     pub controller: String,
+    /// How much delay is tolerated in the queue for a better picture; `balanced` if not given. Only for `sprout`: the
+    /// other controllers have it in what was published of them.
+    #[arg(long, value_enum)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyArgument>,
+    /// The most that is sent in the long run: a bit rate such as `5mbps`; `auto`, what pictures of this size and rate gain
+    /// by, half a bit a pixel; or `none`.
+    #[arg(long, value_name = "RATE", default_value_t)]
+    #[serde(default)]
+    pub max_bitrate: MaxBitrate,
     /// What Salsify takes out of the time between two arrivals: the time in which the link idled, or nothing.
     #[arg(long, value_enum, default_value_t = GraceArgument::LinkIdle)]
     pub grace_period: GraceArgument,
@@ -177,6 +188,28 @@ pub enum PresetArgument {
     RealTime,
     /// Slower and smaller.
     Quality,
+}
+
+/// How much delay is tolerated in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LatencyArgument {
+    /// As little as there can be: for tele-operation and games.
+    Low,
+    /// For conversations.
+    Balanced,
+    /// More delay for a better picture.
+    Quality,
+}
+
+impl From<LatencyArgument> for Latency {
+    fn from(latency: LatencyArgument) -> Self {
+        match latency {
+            LatencyArgument::Low => Self::Low,
+            LatencyArgument::Balanced => Self::Balanced,
+            LatencyArgument::Quality => Self::Quality,
+        }
+    }
 }
 
 /// What is taken out of the time between two arrivals.
@@ -337,6 +370,28 @@ impl ControlArguments {
         }
     }
 
+    /// What the controller is told of a call whose frames come every `frame_interval`, in fragments of up to `payload`
+    /// bytes.
+    fn setting(
+        &self,
+        payload: ByteCount,
+        frame_interval: Duration,
+        path: Option<KnownPath>,
+        bounds: RateBounds,
+    ) -> Result<Setting> {
+        let algorithm = self.algorithm();
+        if self.latency.is_some() && !algorithm.takes_latency() {
+            bail!("--latency is for the controller sprout; {algorithm} has its own delay in what was published of it");
+        }
+        let latency = self.latency.map(Latency::from).unwrap_or_default();
+        let most = match self.max_bitrate {
+            MaxBitrate::At(rate) => rate.max(bounds.least),
+            MaxBitrate::Auto | MaxBitrate::Unlimited => bounds.most,
+        };
+        let bounds = RateBounds { most, initial: bounds.initial.min(most), ..bounds };
+        Ok(Setting { path, bounds, latency, ..Setting::new(payload, frame_interval) })
+    }
+
     /// A sending end for pictures of `format`, on a path that is known or not.
     pub fn sending_end(&self, format: &VideoFormat, connection: u32, path: Option<KnownPath>) -> Result<SendingEnd> {
         self.sending_end_within(format, connection, path, RateBounds::default())
@@ -353,7 +408,7 @@ impl ControlArguments {
         let mut transport = SenderConfig::new(connection, announced(format));
         transport.payload = FRAGMENT_PAYLOAD;
         let payload = ByteCount::new(transport.payload as u64);
-        let setting = Setting { path, bounds, ..Setting::new(payload, format.frame_interval()) };
+        let setting = self.setting(payload, format.frame_interval(), path, bounds)?;
         let mode = match self.menu {
             MenuArgument::Fit => MenuMode::Fit { passes: usize::from(self.fit_passes) },
             MenuArgument::Parallel => MenuMode::Parallel,
@@ -364,7 +419,8 @@ impl ControlArguments {
             CodecArgument::Functional => Box::new(FunctionalEncoder::new(parameters, mode)),
             CodecArgument::Conventional => Box::new(ConventionalEncoder::new(parameters, format.frame_interval())),
         };
-        Ok(SendingEnd::new(transport, self.algorithm().controller(&setting)?, encoder))
+        let sender = SendingEnd::new(transport, self.algorithm().controller(&setting)?, encoder);
+        Ok(sender.with_max_bitrate(self.max_bitrate.ceiling(format)))
     }
 
     /// A receiving end.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{CallReport, ClipCurves, CodecModel, DRAIN, ModelledEncoder};
-use lockstep_control::{KnownPath, Setting, bitrate_ceiling};
+use lockstep_control::{KnownPath, RateBounds};
 use lockstep_media::{SourceOptions, source_format};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
 use lockstep_sim::{Network, SimulationError, StopReason};
@@ -82,13 +82,18 @@ fn run(
         decode_time: Duration::from_secs_f64(arguments.decode_ms / 1e3),
         codec,
         feedback: FeedbackInterval::EveryFragment,
-        ceiling: Some(bitrate_ceiling(format.width, format.height, format.frame_interval())),
+        ceiling: arguments.control.max_bitrate.ceiling(&format),
         stop: end,
         recording: true,
         ..ModelledSetting::new()
     };
     let path = KnownPath { trace: arguments.link.forward_trace()?, start: Timestamp::ZERO };
-    let control = Setting { path: Some(path), ..Setting::new(setting.payload, setting.frame_interval) };
+    let control = arguments.control.setting(
+        setting.payload,
+        setting.frame_interval,
+        Some(path),
+        RateBounds::default(),
+    )?;
     let algorithm = arguments.control.algorithm();
     let encoder = ModelledEncoder::new(curves, setting.frame_interval, arguments.link.seed);
     let call = ModelledCall::new(&setting, algorithm.controller(&control)?, estimator, encoder);

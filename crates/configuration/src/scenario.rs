@@ -8,8 +8,8 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{ClipCurves, CodecModel, ModelledEncoder};
-use lockstep_control::{KnownPath, RateBounds, Setting};
-use lockstep_media::{SourceOptions, open_source};
+use lockstep_control::{KnownPath, RateBounds};
+use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
 use lockstep_sim::scenario::{Scenario, ScenarioReport};
 use lockstep_sim::{Activity, AnyFlow, CallFlow, CallSetting};
@@ -17,7 +17,7 @@ use lockstep_units::{ByteCount, Timestamp};
 
 use crate::{ControlArguments, FRAGMENT_PAYLOAD, QueueArgument};
 
-/// Size of the pictures that a modelled codec has.
+/// Size of the pictures that a modelled codec has; they come at the rate of [`ModelledSetting`].
 const MODELLED_SIZE: (usize, usize) = (640, 360);
 /// Virtual time that the candidates of a picture of that size take, and decoding one.
 const CODING_TIMES: (Duration, Duration) = (Duration::from_millis(12), Duration::from_millis(3));
@@ -116,11 +116,14 @@ fn modelled_call(
     let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
     let (encode_time, decode_time) = CODING_TIMES;
     let pauses = activity.intervals().windows(2).map(|pair| (pair[0].1, pair[1].0)).collect();
+    let frame_rate = FrameRate::default();
+    let format = VideoFormat { width: MODELLED_SIZE.0, height: MODELLED_SIZE.1, frame_rate };
     let setting = ModelledSetting {
         payload: ByteCount::new(FRAGMENT_PAYLOAD as u64),
         encode_time,
         decode_time,
         codec: ModelledCodec::from(control.codec),
+        ceiling: control.max_bitrate.ceiling(&format),
         feedback: FeedbackInterval::EveryFragment,
         start: activity.start(),
         stop: activity.end(),
@@ -128,7 +131,7 @@ fn modelled_call(
         recording: true,
         ..ModelledSetting::new()
     };
-    let control_setting = Setting { path, bounds, ..Setting::new(setting.payload, setting.frame_interval) };
+    let control_setting = control.setting(setting.payload, setting.frame_interval, path, bounds)?;
     let algorithm = control.algorithm();
     let encoder = ModelledEncoder::new(curves, setting.frame_interval, seed);
     let (controller, estimator) = (algorithm.controller(&control_setting)?, algorithm.estimator(bounds));

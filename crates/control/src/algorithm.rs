@@ -8,7 +8,7 @@ use lockstep_link::{Trace, parse_rate};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{
-    BobHeuristic, Controller, Copa, Estimator, Fixed, Gcc, GracePeriod, InterArrival, Nada, Oracle, ReceiverEstimate,
+    BobHeuristic, Controller, Copa, Estimator, Fixed, Gcc, GracePeriod, InterArrival, Latency, Nada, Oracle, ReceiverEstimate,
     SalsifyWindow, Scream, Sprout,
 };
 
@@ -41,13 +41,15 @@ pub struct Setting {
     pub bounds: RateBounds,
     /// What the path will carry, for [`Oracle`]; only a simulator knows.
     pub path: Option<KnownPath>,
+    /// For controllers that let their delay be chosen ([`Algorithm::takes_latency`]).
+    pub latency: Latency,
 }
 
 impl Setting {
     /// Frames every `frame_interval` in fragments of up to `payload` bytes, the usual bounds, on a path that is not known.
     #[must_use]
     pub fn new(payload: ByteCount, frame_interval: Duration) -> Self {
-        Self { payload, frame_interval, bounds: RateBounds::default(), path: None }
+        Self { payload, frame_interval, bounds: RateBounds::default(), path: None, latency: Latency::default() }
     }
 }
 
@@ -115,6 +117,16 @@ impl Algorithm {
         ("copa", "Copa: a window that keeps two packets in the queue, more beside those who fill it"),
         ("oracle", "what the path will carry, known beforehand; in simulations only"),
     ];
+
+    /// The name of the controller that calls have unless another is named: the best of those compared
+    /// (`docs/controllers.md`).
+    pub const DEFAULT_NAME: &'static str = "sprout";
+
+    /// Whether its controller lets the delay that it tolerates be chosen ([`Setting::latency`]).
+    #[must_use]
+    pub fn takes_latency(&self) -> bool {
+        matches!(self, Self::Sprout)
+    }
 
     /// The estimator for the receiving end.
     #[must_use]

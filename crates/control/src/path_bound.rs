@@ -89,6 +89,7 @@ struct Burst {
 #[derive(Debug)]
 pub struct PathBound {
     payload: ByteCount,
+    frame_interval: Duration,
     ceiling: Option<(Bitrate, TokenBucket)>,
     base_delay: BaseDelay,
     /// What arrived in the last [`WINDOW`], receiver's clock.
@@ -117,6 +118,7 @@ impl PathBound {
     pub fn new(payload: ByteCount, frame_interval: Duration, ceiling: Option<Bitrate>) -> Self {
         Self {
             payload,
+            frame_interval,
             ceiling: ceiling.map(|ceiling| (ceiling, TokenBucket::new(payload, frame_interval))),
             base_delay: BaseDelay::new(Duration::from_secs(10)),
             arrivals: VecDeque::new(),
@@ -132,6 +134,11 @@ impl PathBound {
             probes: 0,
             restarted_at: None,
         }
+    }
+
+    /// Sets the most that may be sent in the long run, or that there is no such bound.
+    pub fn set_ceiling(&mut self, ceiling: Option<Bitrate>) {
+        self.ceiling = ceiling.map(|ceiling| (ceiling, TokenBucket::new(self.payload, self.frame_interval)));
     }
 
     /// The loss rate of the path.

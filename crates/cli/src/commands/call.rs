@@ -194,8 +194,10 @@ fn control_words(control: &ControlArguments) -> Vec<String> {
         ("--preset", name(&control.preset)),
         ("--grace-period", name(&control.grace_period)),
         ("--controller", control.controller.clone()),
+        ("--max-bitrate", control.max_bitrate.to_string()),
     ];
-    words.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
+    let latency = control.latency.iter().map(|latency| ("--latency", name(latency)));
+    words.into_iter().chain(latency).flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
 }
 
 /// Runs the live call that `arguments` describes.

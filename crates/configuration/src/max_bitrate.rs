@@ -1,0 +1,90 @@
+//! The bit rate beyond which nothing is sent.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use lockstep_control::bitrate_ceiling;
+use lockstep_link::parse_rate;
+use lockstep_media::VideoFormat;
+use lockstep_units::Bitrate;
+
+/// The most that a call may send in the long run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum MaxBitrate {
+    /// What pictures of the source's size and rate gain by ([`bitrate_ceiling`]).
+    #[default]
+    Auto,
+    /// As much as the controller lets through.
+    Unlimited,
+    /// This.
+    At(Bitrate),
+}
+
+impl MaxBitrate {
+    /// The bound for pictures of `format`, if there is one.
+    #[must_use]
+    pub fn ceiling(self, format: &VideoFormat) -> Option<Bitrate> {
+        match self {
+            Self::Auto => Some(bitrate_ceiling(format.width, format.height, format.frame_interval())),
+            Self::Unlimited => None,
+            Self::At(rate) => Some(rate),
+        }
+    }
+}
+
+impl fmt::Display for MaxBitrate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => formatter.write_str("auto"),
+            Self::Unlimited => formatter.write_str("none"),
+            Self::At(rate) => write!(formatter, "{}bps", rate.as_bps()),
+        }
+    }
+}
+
+impl FromStr for MaxBitrate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "none" => Ok(Self::Unlimited),
+            _ => match parse_rate(text) {
+                Ok(rate) if rate > Bitrate::ZERO => Ok(Self::At(rate)),
+                _ => Err(format!("`{text}` is neither a bit rate such as 5mbps, nor auto, nor none")),
+            },
+        }
+    }
+}
+
+impl TryFrom<String> for MaxBitrate {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<MaxBitrate> for String {
+    fn from(limit: MaxBitrate) -> Self {
+        limit.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_as_it_is_written_and_nonsense_is_refused() {
+        for text in ["auto", "none", "5000000bps"] {
+            assert_eq!(text.parse::<MaxBitrate>().map(|limit| limit.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["", "0mbps", "fast", "-1mbps"] {
+            assert!(text.parse::<MaxBitrate>().unwrap_err().contains("such as 5mbps"), "{text}");
+        }
+    }
+}
