@@ -76,10 +76,24 @@ fn shown(value: Option<f64>, digits: usize, unit: &str) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$} {unit}"))
 }
 
+/// Says on standard error that a call was shorter than the `asked` seconds, if it was.
+pub fn warn_of_early_end(asked: f64, scores: &Scores) {
+    let scored = scores.scored_seconds;
+    if scored < asked {
+        eprintln!(
+            "lockstep: warning: the pictures ended after {scored:.2} s of the {asked} s asked for; the scores are of that \
+             time"
+        );
+    }
+}
+
 /// Prints the scores of a call.
 pub fn print_scores(scores: &Scores) {
     let delay = scores.video_delay_ms;
     let frames = scores.frames;
+    if frames.displayed == 0 {
+        say!("no picture of the call was shown, so there is no video delay and no quality");
+    }
     say!(
         "video delay   p50 {}   mean {}   p95 {}",
         shown(delay.map(|delay| delay.p50), 0, "ms"),

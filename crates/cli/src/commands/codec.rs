@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write, stdout};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use md5::{Digest, Md5};
 
-use lockstep_media::{IvfReader, IvfWriter, VideoFormat, Y4mReader, Y4mWriter};
+use lockstep_media::{IvfReader, IvfWriter, VideoFormat, Y4mError, Y4mReader, Y4mWriter};
 use lockstep_vp8::{Parameters, State, decode as decode_frame, encode as encode_picture};
 
 use crate::configuration::PresetArgument;
@@ -124,9 +124,12 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
                 output.insert(Y4mWriter::new(create(path)?, format)?)
             }
         };
-        writer
-            .write_picture(&picture)
-            .with_context(|| format!("frame {number}: y4m holds one picture size only; use --md5 for such a stream"))?;
+        writer.write_picture(&picture).map_err(|error| match error {
+            Y4mError::Mismatch { .. } => {
+                anyhow!("frame {number}: {error}: y4m holds one picture size only; use --md5 for such a stream")
+            }
+            error => anyhow!("cannot write {}: {error}", path.display()),
+        })?;
     }
     printed.flush()?;
     if let Some(writer) = output {

@@ -12,7 +12,7 @@ use crate::commands::call::{CallArguments, call};
 use crate::commands::output::OutputArguments;
 use crate::commands::simulate::simulate;
 use crate::configuration::{ControlArguments, EstimatorArguments, LinkArguments, SimulateArguments, seconds};
-use crate::progress::write_json;
+use crate::progress::{warn_of_early_end, write_json};
 
 /// What `lockstep compare` is told.
 #[derive(Debug, Clone, Args)]
@@ -94,6 +94,7 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
         modelled: false,
     })?;
     let rows = rows(&live.report.scores, &simulated.report.scores)?;
+    warn_of_early_end(arguments.seconds, &live.report.scores);
     say!("coding took {encode_ms:.1} ms a picture, decoding {decode_ms:.1} ms\n");
     say!("{:<24}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
     for Row { figure, live, simulated, difference } in &rows {

@@ -10,7 +10,7 @@ use lockstep_call::{CallReport, FrameRecord};
 use lockstep_units::Timestamp;
 
 use crate::frame_log;
-use crate::progress::{print_scores, write_json};
+use crate::progress::{print_scores, warn_of_early_end, write_json};
 
 /// Where the results of a call go.
 #[derive(Debug, Clone, Default, Args)]
@@ -24,8 +24,16 @@ pub struct OutputArguments {
 }
 
 impl OutputArguments {
-    /// Prints the scores and writes the files that were asked for. The call began at `start`.
-    pub fn write(&self, report: &CallReport<impl Serialize>, records: &[FrameRecord], start: Timestamp) -> Result<()> {
+    /// Prints the scores of a call that was to last `seconds`, and writes the files that were asked for. The call began at
+    /// `start`.
+    pub fn write(
+        &self,
+        seconds: f64,
+        report: &CallReport<impl Serialize>,
+        records: &[FrameRecord],
+        start: Timestamp,
+    ) -> Result<()> {
+        warn_of_early_end(seconds, &report.scores);
         print_scores(&report.scores);
         if let Some(path) = &self.json {
             write_json(path, report)?;

@@ -38,5 +38,5 @@ pub fn simulate(arguments: &SimulateArguments) -> Result<Simulated> {
 /// `lockstep simulate`.
 pub fn run(command: &SimulateCommand) -> Result<()> {
     let Simulated { records, report } = simulate(&command.simulation)?;
-    command.output.write(&report, &records, Timestamp::ZERO)
+    command.output.write(command.simulation.seconds, &report, &records, Timestamp::ZERO)
 }

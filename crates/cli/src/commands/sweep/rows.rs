@@ -59,6 +59,7 @@ type Score = fn(&Scores) -> Option<f64>;
 
 /// The scores, named as in a call's JSON, with `_` for each step into it.
 const SCORES: &[(&str, Score)] = &[
+    ("scored_seconds", |scores| Some(scores.scored_seconds)),
     ("video_delay_ms_p50", |scores| p50(scores.video_delay_ms)),
     ("video_delay_ms_mean", |scores| middle(scores.video_delay_ms)),
     ("video_delay_ms_p95", |scores| p95(scores.video_delay_ms)),
