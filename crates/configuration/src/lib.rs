@@ -88,6 +88,9 @@ pub struct LinkArguments {
     pub seed: u64,
 }
 
+/// The arguments of [`ControlArguments`] that a codec heeds and a model of it does not.
+pub const CODEC_OPTIONS: [&str; 3] = ["menu", "fit_passes", "preset"];
+
 /// The codec and its control.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
 pub struct ControlArguments {

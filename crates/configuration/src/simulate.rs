@@ -15,7 +15,8 @@ use lockstep_units::{Bitrate, Timestamp};
 
 use crate::estimator::CallEstimator;
 use crate::{
-    ControlArguments, EstimatorArguments, LinkArguments, counters, milliseconds, seconds, simulate_modelled_with,
+    CODEC_OPTIONS, ControlArguments, EstimatorArguments, LinkArguments, counters, milliseconds, seconds,
+    simulate_modelled_with,
 };
 
 /// What a simulation is told.
@@ -34,8 +35,8 @@ pub struct SimulateArguments {
     #[serde(flatten)]
     pub estimator: EstimatorArguments,
     /// Run a model in the place of the codec: no pixels, hundreds of times faster. Of the clip, its size and its frame rate
-    /// count.
-    #[arg(long)]
+    /// count; of the options of the codec, its kind.
+    #[arg(long, conflicts_with_all = CODEC_OPTIONS)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub modelled: bool,
     /// Scored length of the call.
@@ -167,4 +168,24 @@ pub fn simulate_with(
         series: result.series,
     };
     Ok(Simulated { records: result.records, report })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from_words(words: &[&str]) -> Result<SimulateArguments> {
+        SimulateArguments::from_words(words.iter().map(|&word| word.to_owned()))
+    }
+
+    #[test]
+    fn a_model_is_not_told_what_only_the_codec_heeds() {
+        for option in ["--preset=quality", "--menu=fit", "--fit-passes=2"] {
+            let error = from_words(&["--modelled", option]).unwrap_err().to_string();
+            let name = option.split_once('=').unwrap().0;
+            assert!(error.contains("'--modelled' cannot be used with") && error.contains(name), "{error}");
+            assert!(from_words(&[option]).is_ok());
+        }
+        assert!(from_words(&["--modelled", "--codec=conventional"]).unwrap().modelled);
+    }
 }

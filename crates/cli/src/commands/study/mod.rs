@@ -8,7 +8,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
@@ -44,11 +44,25 @@ struct CommonArguments {
     json: Option<PathBuf>,
 }
 
-/// `lockstep study`.
-pub fn run(arguments: &StudyArguments) -> Result<()> {
+/// Refuses options that a study decides itself. `given` says whether an option was.
+fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()> {
+    match names.iter().find(|name| given(name)) {
+        Some(name) => bail!("the study decides --{} itself; leave it out", name.replace('_', "-")),
+        None => Ok(()),
+    }
+}
+
+/// `lockstep study`. `given` says whether an option was given.
+pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
     match &arguments.study {
-        Study::Concerto(arguments) => concerto::run(arguments),
-        Study::Salsify(arguments) => salsify::run(arguments),
+        Study::Concerto(arguments) => {
+            refuse(&["codec", "controller", "estimator", "modelled"], given)?;
+            concerto::run(arguments, given)
+        }
+        Study::Salsify(arguments) => {
+            refuse(&["codec", "controller", "estimator"], given)?;
+            salsify::run(arguments)
+        }
     }
 }
 

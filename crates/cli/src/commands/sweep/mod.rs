@@ -17,7 +17,7 @@ use clap::Args;
 use lockstep_call::{CodecModel, Scores};
 use lockstep_sim::in_parallel;
 
-use crate::configuration::{SimulateArguments, simulate, simulate_modelled};
+use crate::configuration::{CODEC_OPTIONS, SimulateArguments, simulate, simulate_modelled};
 use crate::progress::{Progress, make_parent};
 pub use jobs::Seeds;
 use jobs::{Job, SweepCodec};
@@ -27,9 +27,9 @@ use journal::{Finished, Journal};
 #[derive(Debug, Clone, Args)]
 pub struct SweepArguments {
     /// The controllers, with commas between them: `salsify,fixed:1mbps`. If not given, the one of --controller.
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', conflicts_with = "estimator")]
     controllers: Vec<String>,
-    /// The codecs, with commas between them.
+    /// The codecs, with commas between them, in the place of --codec and --modelled.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "modelled")]
     codecs: Vec<SweepCodec>,
     /// Traces: a file, a folder of files, or a generated one; may be given more than once, or several at once. If not
@@ -92,8 +92,30 @@ fn run_job_file(path: &Path, workers: NonZero<usize>) -> Result<()> {
     })
 }
 
-/// `lockstep sweep`.
-pub fn run(arguments: &SweepArguments) -> Result<()> {
+/// Refuses options that contradict `--codecs`, or that none of its codecs heeds. `given` says whether an option was.
+fn refuse_contradictions(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
+    if given("codec") {
+        bail!(
+            "a sweep takes its codecs from --codecs, such as --codecs conventional,modelled-conventional, not from --codec"
+        );
+    }
+    if arguments.simulation.modelled
+        && let Some(coded) = arguments.codecs.iter().find(|codec| !codec.is_modelled())
+    {
+        bail!("--modelled contradicts --codecs {}; leave one of the two out", coded.name());
+    }
+    if arguments.codecs.iter().all(|codec| codec.is_modelled())
+        && let Some(name) = CODEC_OPTIONS.into_iter().find(|name| given(name))
+    {
+        let name = name.replace('_', "-");
+        bail!("a model of the codec does not heed --{name}; leave it out, or name a real codec: --codecs functional");
+    }
+    Ok(())
+}
+
+/// `lockstep sweep`. `given` says whether an option was given.
+pub fn run(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
+    refuse_contradictions(arguments, given)?;
     let workers = arguments.workers.or(available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN);
     if let Some(path) = &arguments.job_file {
         return run_job_file(path, workers);
