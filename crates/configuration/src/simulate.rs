@@ -12,6 +12,7 @@ use lockstep_control::KnownPath;
 use lockstep_media::{SourceOptions, VmafMeter, open_source};
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
 use lockstep_units::{Bitrate, Timestamp};
+use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::estimator::CallEstimator;
 use crate::{
@@ -141,7 +142,9 @@ pub fn simulate_with(
     let format = source.format();
     let path = KnownPath { trace: arguments.link.forward_trace()?, start: Timestamp::ZERO };
     let sender = arguments.control.sending_end(&format, arguments.link.seed as u32, Some(path))?;
-    let receiver = ControlArguments::receiving_end_with(estimator);
+    // Both ends are ours: whatever the clip's size, it is decoded.
+    let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
+    let receiver = ControlArguments::receiving_end_with(estimator).with_pixel_limit(limit);
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options);
     if arguments.vmaf {
         simulation = simulation.measuring_vmaf(VmafMeter::start(format));

@@ -9,7 +9,7 @@ use clap::Args;
 use md5::{Digest, Md5};
 
 use lockstep_media::{IvfReader, IvfWriter, VideoFormat, Y4mError, Y4mReader, Y4mWriter};
-use lockstep_vp8::{Parameters, State, decode as decode_frame, encode as encode_picture};
+use lockstep_vp8::{DEFAULT_PIXEL_LIMIT, Parameters, State, decode_within, encode as encode_picture};
 
 use crate::configuration::PresetArgument;
 use crate::progress::{Progress, make_parent};
@@ -40,6 +40,9 @@ pub struct DecodeArguments {
     /// Print the MD5 of each frame's I420 samples instead.
     #[arg(long)]
     md5: bool,
+    /// Refuse pictures of more pixels than this; the default is what 8K video needs.
+    #[arg(long, value_name = "PIXELS", default_value_t = DEFAULT_PIXEL_LIMIT)]
+    max_pixels: usize,
 }
 
 fn open(path: &PathBuf) -> Result<BufReader<File>> {
@@ -89,7 +92,7 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
     let (mut number, mut failed) = (0u64, 0u64);
     while let Some(frame) = frames.read_frame().with_context(input)? {
         number += 1;
-        let picture = match decode_frame(&state, &frame.data) {
+        let picture = match decode_within(&state, &frame.data, arguments.max_pixels) {
             Ok((next, picture)) => {
                 state = next;
                 picture

@@ -14,6 +14,7 @@ use lockstep_call::{DisplayRecord, FrameRecord, SendingEnd, SerialMenu};
 use lockstep_live::{LiveError, ReceiverOptions, Relay, RelayOptions, SenderOptions, ThreadedMenu};
 use lockstep_media::{SourceOptions, open_sink, open_source};
 use lockstep_units::Timestamp;
+use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::configuration::{ControlArguments, LinkArguments, MenuArgument, counters, seconds};
 use crate::progress::write_json;
@@ -64,6 +65,9 @@ pub struct ReceiveArguments {
     /// Where the pictures go: `window`, `none`, a .y4m file, or an .ivf file for the coded frames.
     #[arg(long, default_value = "none")]
     sink: String,
+    /// Decode no picture of more pixels than this; the default is what 8K video needs.
+    #[arg(long, value_name = "PIXELS", default_value_t = DEFAULT_PIXEL_LIMIT)]
+    max_pixels: usize,
     /// Give up after this long without a datagram.
     #[arg(long, value_parser = seconds)]
     idle_seconds: Option<f64>,
@@ -220,7 +224,8 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let mut log = ReceiverLog::default();
     let sink = arguments.sink.clone();
     let open = move |format| open_sink(&sink, format);
-    let call = lockstep_live::receive(arguments.control.receiving_end(), &socket, open, &options, |shown| {
+    let end = arguments.control.receiving_end().with_pixel_limit(arguments.max_pixels);
+    let call = lockstep_live::receive(end, &socket, open, &options, |shown| {
         if arguments.log.is_some() {
             log.displays.push(shown.record);
         }
