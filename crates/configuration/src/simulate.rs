@@ -1,5 +1,6 @@
 //! A call in virtual time: what it is told, and what it leaves.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -78,6 +79,15 @@ impl SimulateArguments {
                 bail!("{}", line.strip_prefix("error: ").unwrap_or(line))
             }
         }
+    }
+
+    /// What a call reads, as far as these names are those of files.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<&Path> {
+        let mut inputs = self.link.inputs();
+        inputs.push(Path::new(&self.clip));
+        inputs.extend(self.estimator.estimator.as_deref());
+        inputs
     }
 
     /// The names of all options that [`SimulateArguments::from_words`] knows, without the dashes.

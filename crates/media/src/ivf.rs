@@ -239,6 +239,14 @@ impl<W: Write> IvfWriter<W> {
         Ok(())
     }
 
+    /// Hands on whatever was written so far.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn flush(&mut self) -> Result<(), IvfError> {
+        Ok(self.writer.flush()?)
+    }
+
     /// Flushes, and gives back what was written to. The header announces no frames: right for a pipe; for a file see
     /// [`IvfWriter::finish`].
     ///

@@ -223,6 +223,14 @@ impl<W: Write> Y4mWriter<W> {
         Ok(Self { writer, format })
     }
 
+    /// Hands on whatever was written so far.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn flush(&mut self) -> Result<(), Y4mError> {
+        Ok(self.writer.flush()?)
+    }
+
     /// Appends a picture.
     ///
     /// # Errors

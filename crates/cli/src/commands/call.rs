@@ -19,12 +19,13 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_call::{CallLog, CallReport, DRAIN, FrameRecord, merge_displays};
 use lockstep_live::{Relay, RelayOptions, RelayStatus};
-use lockstep_media::{SourceOptions, open_source};
+use lockstep_media::{SourceOptions, open_source, sink_path};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::commands::live::{ReceiverLog, SenderLog, StatusLine, bind};
 use crate::commands::output::OutputArguments;
 use crate::configuration::{ControlArguments, LinkArguments, counters, seconds};
+use crate::output_file::is_standard_output;
 use crate::progress::Progress;
 
 /// What `lockstep call` is told.
@@ -276,6 +277,13 @@ pub fn call(arguments: &CallArguments) -> Result<CallResult> {
 
 /// `lockstep call`.
 pub fn run(arguments: &CallArguments) -> Result<()> {
+    let sink = sink_path(&arguments.sink)?;
+    if sink.is_some_and(is_standard_output) {
+        bail!("--sink {}: the receiver is a process of its own; name a file", arguments.sink);
+    }
+    let mut inputs = arguments.link.inputs();
+    inputs.push(Path::new(&arguments.clip));
+    arguments.output.check(sink, &inputs)?;
     let CallResult { records, started_at, report } = call(arguments)?;
     arguments.output.write(arguments.seconds, &report, &records, started_at)
 }

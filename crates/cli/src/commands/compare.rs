@@ -1,6 +1,6 @@
 //! `lockstep compare`: the same call in virtual and in real time, side by side.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -12,7 +12,8 @@ use crate::commands::call::{CallArguments, call};
 use crate::commands::output::OutputArguments;
 use crate::commands::simulate::simulate;
 use crate::configuration::{ControlArguments, EstimatorArguments, LinkArguments, SimulateArguments, seconds};
-use crate::progress::{warn_of_early_end, write_json};
+use crate::output_file::{self, write_json};
+use crate::progress::warn_of_early_end;
 
 /// What `lockstep compare` is told.
 #[derive(Debug, Clone, Args)]
@@ -68,6 +69,9 @@ fn rows(live: &Scores, simulated: &Scores) -> Result<Vec<Row>> {
 
 /// `lockstep compare`.
 pub fn run(arguments: &CompareArguments) -> Result<()> {
+    let mut inputs = arguments.link.inputs();
+    inputs.push(Path::new(&arguments.clip));
+    output_file::check(&[("--json", arguments.json.as_deref())], &inputs)?;
     let (link, control) = (arguments.link.clone(), arguments.control.clone());
     let live = call(&CallArguments {
         clip: arguments.clip.clone(),
