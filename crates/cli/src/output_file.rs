@@ -1,7 +1,7 @@
 //! Where commands write: a file that is whole or is not there, or standard output.
 //!
-//! A file is written under a temporary name beside its own and takes its name when it is whole, so that a full disk or a
-//! command that is killed leaves what was there before. `-` is standard output; what people are told goes to standard error
+//! A file is written under a temporary name beside its own (`.NAME.*.part`, removed if writing fails) and takes its name when
+//! it is whole, so that a full disk or a command that is killed leaves what was there before. `-` is standard output; what people are told goes to standard error
 //! then. A device or a pipe is written as it is. Recordings of live calls are no such files: what a killed call has recorded
 //! shall be there, see [`lockstep_media::open_sink`].
 
