@@ -119,6 +119,7 @@ class CallReport(msgspec.Struct, frozen=True):
     kind: str
     seed: int = 0
     config: dict[str, Any] = {}
+    scored_seconds: float | None = None
     video_delay_ms: DelayScores | None = None
     ssim_db: SsimScores | None = None
     psnr_db: PsnrScores | None = None

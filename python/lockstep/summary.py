@@ -44,7 +44,8 @@ class Score:
 def title(report: CallReport) -> str:
     """What kind of call it was, how long, and over what."""
     parts = [_KINDS.get(report.kind, report.kind or "Call")]
-    if (seconds := _number(report.config, "seconds")) is not None:
+    seconds = _number(report.config, "seconds") if report.scored_seconds is None else report.scored_seconds
+    if seconds is not None:
         parts.append(f"of {seconds:g} s")
     if trace := report.config.get("trace"):
         parts.append(f"over {_trace(str(trace))}")

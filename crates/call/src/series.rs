@@ -137,6 +137,12 @@ impl SeriesRecorder {
         self.sent_at.partition_point(|&at| at <= moment)
     }
 
+    /// Of the packets that entered the link before `end`: how many there were, and how many came out of it, however late.
+    pub(crate) fn sent_and_arrived(&self, end: Timestamp) -> (usize, usize) {
+        let sent = self.sent_at.partition_point(|&at| at < end);
+        (sent, self.packets.iter().filter(|packet| packet.sent_at < end).count())
+    }
+
     /// Bytes that came out of the link from the start until `length` after it.
     #[must_use]
     pub fn received_within(&self, length: Duration) -> ByteCount {

@@ -1,30 +1,41 @@
 //! The per-frame log as a CSV or Parquet file: one row a captured frame, times in seconds since the call's start.
 
-use std::fs::File;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use lockstep_call::{FRAME_COLUMNS as COLUMNS, FrameColumn as Column, FrameRecord, video_delays};
 use lockstep_units::Timestamp;
 
+use crate::output_file::{self, OutputFile, is_standard_output};
 use crate::parquet_table::{self, Values};
 
-/// Writes `records`, whose call began at `start`, to `path`: Parquet if it ends in `.parquet`, CSV if in `.csv`.
-pub fn write(path: &Path, records: &[FrameRecord], start: Timestamp) -> Result<()> {
-    let write = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("csv") => write_csv,
-        Some("parquet") => write_parquet,
+/// Writes a log into a file.
+type Writer = fn(&mut OutputFile, &[FrameRecord], &[f64], Timestamp) -> Result<()>;
+
+/// How the log called `path` is written: as Parquet if it ends in `.parquet`, as CSV if in `.csv` or if it is standard
+/// output.
+///
+/// # Errors
+/// If it is named otherwise.
+pub fn writer(path: &Path) -> Result<Writer> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("csv") => Ok(write_csv),
+        Some("parquet") => Ok(write_parquet),
+        _ if is_standard_output(path) => Ok(write_csv),
         _ => bail!("frame log {}: the name must end in .csv or .parquet", path.display()),
-    };
-    crate::progress::make_parent(path)?;
-    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-    let end = records.iter().flat_map(|record| [Some(record.captured_at), record.displayed_at]).flatten().max();
-    let delays = video_delays(records, end.unwrap_or(start));
-    write(file, records, &delays, start).with_context(|| format!("cannot write {}", path.display()))
+    }
 }
 
-fn write_csv(file: File, records: &[FrameRecord], delays: &[f64], start: Timestamp) -> Result<()> {
+/// Writes `records`, whose call began at `start`, to `path`, see [`writer`].
+pub fn write(path: &Path, records: &[FrameRecord], start: Timestamp) -> Result<()> {
+    let write = writer(path)?;
+    let end = records.iter().flat_map(|record| [Some(record.captured_at), record.displayed_at]).flatten().max();
+    let delays = video_delays(records, end.unwrap_or(start));
+    output_file::write(path, |output| write(output, records, &delays, start))
+}
+
+fn write_csv(file: &mut OutputFile, records: &[FrameRecord], delays: &[f64], start: Timestamp) -> Result<()> {
     let mut writer = csv::Writer::from_writer(file);
     writer.write_record(COLUMNS.iter().map(|(name, _)| name))?;
     for (record, delay) in records.iter().zip(delays) {
@@ -40,7 +51,7 @@ fn write_csv(file: File, records: &[FrameRecord], delays: &[f64], start: Timesta
     Ok(())
 }
 
-fn write_parquet(file: File, records: &[FrameRecord], delays: &[f64], start: Timestamp) -> Result<()> {
+fn write_parquet(file: &mut OutputFile, records: &[FrameRecord], delays: &[f64], start: Timestamp) -> Result<()> {
     let columns: Vec<(&str, Values)> = COLUMNS
         .iter()
         .map(|(name, column)| {

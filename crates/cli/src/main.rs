@@ -1,22 +1,23 @@
 //! The `lockstep` command: real-time video whose codec and transport are one control loop.
 #![forbid(unsafe_code)]
 
-/// Prints a line. A reader that went away, as `head` does, is no reason to fail.
+/// Tells people a line, see [`output_file::say`].
 macro_rules! say {
-    ($($text:tt)*) => {{
-        use std::io::Write;
-        let _ = writeln!(std::io::stdout(), $($text)*);
-    }};
+    ($($text:tt)*) => {
+        $crate::output_file::say(format_args!($($text)*))
+    };
 }
 
 mod commands;
 mod frame_log;
+mod output_file;
 mod parquet_table;
 mod progress;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use lockstep_configuration as configuration;
 
 /// Real-time video in which codec and transport are one control loop, and its laboratory.
@@ -61,8 +62,20 @@ enum Command {
     Trace(commands::trace::TraceArguments),
 }
 
+/// Whether the person gave the option called `name` to the innermost of the subcommands in `matches`.
+fn given(matches: &ArgMatches, name: &str) -> bool {
+    match matches.subcommand() {
+        Some((_, matches)) => given(matches, name),
+        // Names that the command does not have are none that were given.
+        None => matches.try_contains_id(name).is_ok() && matches.value_source(name) == Some(ValueSource::CommandLine),
+    }
+}
+
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    let matches = Arguments::command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let given = |name: &str| given(&matches, name);
+    let result = match arguments.command {
         Command::Encode(arguments) => commands::codec::encode(&arguments),
         Command::Decode(arguments) => commands::codec::decode(&arguments),
         Command::Simulate(arguments) => commands::simulate::run(&arguments),
@@ -72,8 +85,8 @@ fn main() -> ExitCode {
         Command::Receive(arguments) => commands::live::receive(&arguments),
         Command::Relay(arguments) => commands::live::relay(&arguments),
         Command::Scenario(command) => commands::scenario::run(&command),
-        Command::Sweep(arguments) => commands::sweep::run(&arguments),
-        Command::Study(arguments) => commands::study::run(&arguments),
+        Command::Sweep(arguments) => commands::sweep::run(&arguments, &given),
+        Command::Study(arguments) => commands::study::run(&arguments, &given),
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Controllers => {
             commands::controllers();

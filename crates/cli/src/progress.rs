@@ -1,13 +1,9 @@
-//! What a person sees: progress while a command runs, a summary when it is done, and the files it leaves.
+//! What a person sees: progress while a command runs, and a summary when it is done.
 
-use std::fs;
 use std::io::{IsTerminal, stderr};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 
 use lockstep_call::Scores;
 use lockstep_units::Bitrate;
@@ -54,32 +50,29 @@ impl Progress {
     }
 }
 
-/// Makes the folder that `path` lies in.
-pub fn make_parent(path: &Path) -> Result<()> {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => {
-            fs::create_dir_all(parent).with_context(|| format!("cannot make the folder {}", parent.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Writes `value` to `path` as JSON.
-pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    make_parent(path)?;
-    let mut text = serde_json::to_string_pretty(value)?;
-    text.push('\n');
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
 fn shown(value: Option<f64>, digits: usize, unit: &str) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$} {unit}"))
+}
+
+/// Says on standard error that a call was shorter than the `asked` seconds, if it was.
+pub fn warn_of_early_end(asked: f64, scores: &Scores) {
+    let scored = scores.scored_seconds;
+    // Times are whole nanoseconds; what was asked for need not be.
+    if scored < asked - 1e-6 {
+        eprintln!(
+            "lockstep: warning: the pictures ended after {scored:.2} s of the {asked} s asked for; the scores are of that \
+             time"
+        );
+    }
 }
 
 /// Prints the scores of a call.
 pub fn print_scores(scores: &Scores) {
     let delay = scores.video_delay_ms;
     let frames = scores.frames;
+    if frames.displayed == 0 {
+        say!("no picture of the call was shown, so there is no video delay and no quality");
+    }
     say!(
         "video delay   p50 {}   mean {}   p95 {}",
         shown(delay.map(|delay| delay.p50), 0, "ms"),

@@ -71,3 +71,41 @@ fn what_cannot_be_swept_is_said_before_any_call_runs() {
         assert!(said.contains(message), "{more:?}: {said}");
     }
 }
+
+#[test]
+fn words_that_contradict_each_other_are_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (words, message) in [
+        (&["sweep", "--codec", "conventional"][..], "--codecs"),
+        (&["sweep", "--modelled", "--codecs", "functional"], "--modelled contradicts --codecs functional"),
+        (&["sweep", "--preset", "quality"], "does not heed --preset"),
+        (&["sweep", "--codecs", "modelled,modelled-conventional", "--fit-passes", "2"], "does not heed --fit-passes"),
+        (&["sweep", "--modelled", "--menu", "serial"], "'--modelled' cannot be used with '--menu"),
+        (&["sweep", "--controllers", "gcc", "--estimator", "a.py"], "cannot be used with '--estimator"),
+        (&["simulate", "--modelled", "--preset", "quality"], "'--modelled' cannot be used with '--preset"),
+        (&["study", "concerto", "--controller", "nada"], "decides --controller itself"),
+        (&["study", "concerto", "--preset", "quality"], "does not heed --preset"),
+        (&["study", "salsify", "--codec", "conventional"], "decides --codec itself"),
+    ] {
+        let run = Command::new(env!("CARGO_BIN_EXE_lockstep"))
+            .args(words)
+            .args(["--seconds", "1"])
+            .current_dir(folder.path())
+            .output()
+            .expect("the command starts");
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(!run.status.success() && said.contains(message), "{words:?}: {said}");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "{words:?} left files");
+    }
+    for words in [&["--modelled"][..], &["--codecs", "modelled,functional", "--preset", "quality"]] {
+        let clip = ["--clip", "generated:64x48@30", "--trace", "constant:1mbps", "--seconds", "1"];
+        let run = Command::new(env!("CARGO_BIN_EXE_lockstep"))
+            .arg("sweep")
+            .args(clip)
+            .args(words)
+            .current_dir(folder.path())
+            .output()
+            .expect("the command starts");
+        assert!(run.status.success(), "{words:?}: {}", String::from_utf8_lossy(&run.stderr));
+    }
+}

@@ -90,6 +90,9 @@ pub struct LinkArguments {
     pub seed: u64,
 }
 
+/// The arguments of [`ControlArguments`] that a codec heeds and a model of it does not.
+pub const CODEC_OPTIONS: [&str; 3] = ["menu", "fit_passes", "preset"];
+
 /// The codec and its control.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
 pub struct ControlArguments {
@@ -298,6 +301,12 @@ pub fn open_trace(text: &str) -> Result<Trace> {
 }
 
 impl LinkArguments {
+    /// The traces, as far as these names are those of files.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<&Path> {
+        [Some(&self.trace), self.reverse.as_ref()].into_iter().flatten().map(Path::new).collect()
+    }
+
     /// The forward trace.
     pub fn forward_trace(&self) -> Result<Trace> {
         open_trace(&self.trace)

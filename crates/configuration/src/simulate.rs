@@ -1,5 +1,6 @@
 //! A call in virtual time: what it is told, and what it leaves.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -12,10 +13,12 @@ use lockstep_control::KnownPath;
 use lockstep_media::{SourceOptions, VmafMeter, open_source};
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
 use lockstep_units::{Bitrate, Timestamp};
+use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::estimator::CallEstimator;
 use crate::{
-    ControlArguments, EstimatorArguments, LinkArguments, counters, milliseconds, seconds, simulate_modelled_with,
+    CODEC_OPTIONS, ControlArguments, EstimatorArguments, LinkArguments, counters, milliseconds, seconds,
+    simulate_modelled_with,
 };
 
 /// What a simulation is told.
@@ -34,8 +37,8 @@ pub struct SimulateArguments {
     #[serde(flatten)]
     pub estimator: EstimatorArguments,
     /// Run a model in the place of the codec: no pixels, hundreds of times faster. Of the clip, its size and its frame rate
-    /// count.
-    #[arg(long)]
+    /// count; of the options of the codec, its kind.
+    #[arg(long, conflicts_with_all = CODEC_OPTIONS)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub modelled: bool,
     /// Scored length of the call.
@@ -76,6 +79,15 @@ impl SimulateArguments {
                 bail!("{}", line.strip_prefix("error: ").unwrap_or(line))
             }
         }
+    }
+
+    /// What a call reads, as far as these names are those of files.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<&Path> {
+        let mut inputs = self.link.inputs();
+        inputs.push(Path::new(&self.clip));
+        inputs.extend(self.estimator.estimator.as_deref());
+        inputs
     }
 
     /// The names of all options that [`SimulateArguments::from_words`] knows, without the dashes.
@@ -140,7 +152,9 @@ pub fn simulate_with(
     let format = source.format();
     let path = KnownPath { trace: arguments.link.forward_trace()?, start: Timestamp::ZERO };
     let sender = arguments.control.sending_end(&format, arguments.link.seed as u32, Some(path))?;
-    let receiver = ControlArguments::receiving_end_with(estimator);
+    // Both ends are ours: whatever the clip's size, it is decoded.
+    let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
+    let receiver = ControlArguments::receiving_end_with(estimator).with_pixel_limit(limit);
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options);
     if arguments.vmaf {
         simulation = simulation.measuring_vmaf(VmafMeter::start(format));
@@ -167,4 +181,24 @@ pub fn simulate_with(
         series: result.series,
     };
     Ok(Simulated { records: result.records, report })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from_words(words: &[&str]) -> Result<SimulateArguments> {
+        SimulateArguments::from_words(words.iter().map(|&word| word.to_owned()))
+    }
+
+    #[test]
+    fn a_model_is_not_told_what_only_the_codec_heeds() {
+        for option in ["--preset=quality", "--menu=fit", "--fit-passes=2"] {
+            let error = from_words(&["--modelled", option]).unwrap_err().to_string();
+            let name = option.split_once('=').unwrap().0;
+            assert!(error.contains("'--modelled' cannot be used with") && error.contains(name), "{error}");
+            assert!(from_words(&[option]).is_ok());
+        }
+        assert!(from_words(&["--modelled", "--codec=conventional"]).unwrap().modelled);
+    }
 }

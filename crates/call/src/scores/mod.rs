@@ -95,7 +95,10 @@ pub struct FrameCounts {
 /// The scores of one call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scores {
-    /// Capture to display of this or a later frame.
+    /// Length of the scored time, seconds: what was asked for, or less where the source ended before.
+    #[serde(default)]
+    pub scored_seconds: f64,
+    /// Capture to display of this or a later frame; none where nothing was shown.
     pub video_delay_ms: Option<DelayScores>,
     /// Quality of what was shown.
     pub ssim_db: Option<SsimScores>,
@@ -122,7 +125,8 @@ pub struct Scores {
     pub one_way_delay_ms: Option<DelayScores>,
     /// The part of it that they waited in queues.
     pub queueing_delay_ms: Option<DelayScores>,
-    /// Share of packets lost, 0-1: of those sent no later than the newest that arrived, the ones that did not.
+    /// Share of packets lost, 0-1: of those sent in the scored time, the ones that did not arrive until the call was over,
+    /// [`DRAIN`](crate::DRAIN) later.
     pub packet_loss: Option<f64>,
     /// Mean step of the target from one point of the series to the next, bit/s (eta = mean |a(n+1) - a(n)|).
     pub target_smoothness_bps: Option<f64>,
@@ -242,8 +246,6 @@ fn score(log: &CallLog<'_>, capacity: ByteCount, series: &Series) -> Scores {
     let scored = records.iter().take_while(|record| record.captured_at < end).count();
     let records = &records[..scored];
 
-    let video_delay_ms = DelayScores::of(delays[..scored].iter().map(|delay| delay * 1e3).collect());
-
     let shown = || records.iter().filter(|record| record.displayed_at.is_some());
     let ssim: Vec<f64> = shown().filter_map(|record| record.ssim).collect();
     let mut ssim_decibels: Vec<f64> = ssim.iter().map(|&value| ssim_db(value)).collect();
@@ -263,12 +265,16 @@ fn score(log: &CallLog<'_>, capacity: ByteCount, series: &Series) -> Scores {
         key: count(sent().filter(|record| record.key_frame).count()),
         recovery: count(sent().filter(|record| record.recovery).count()),
     };
+    // Where nothing is ever shown, the time until the end of the call is no delay of anything.
+    let delays = if frames.displayed > 0 { &delays[..scored] } else { &[] };
+    let video_delay_ms = DelayScores::of(delays.iter().map(|delay| delay * 1e3).collect());
     let fills: Vec<f64> = sent().filter_map(FrameRecord::fill).filter(|&fill| fill <= 1.0).collect();
     let over = sent().filter(|record| record.size > record.budget).count();
     let qoe = |model: QualityOfExperience| Some(model.score(video_delay_ms?.mean, ssim_scores?.mean));
     let stalled = frozen(records, start, end, frame_interval);
 
     Scores {
+        scored_seconds: length.as_secs_f64(),
         video_delay_ms,
         ssim_db: ssim_scores,
         psnr_db: mean(&psnr).map(|mean| PsnrScores { mean }),
@@ -345,6 +351,16 @@ mod tests {
         let (scores, _) = score_of(&[], &SeriesRecorder::new(Timestamp::ZERO), Duration::ZERO);
         assert_eq!((scores.video_delay_ms, scores.network, scores.packet_loss), (None, None, None));
         assert_eq!(scores.frames, FrameCounts::default());
+    }
+
+    #[test]
+    fn a_call_that_showed_nothing_has_no_video_delay() {
+        let recorder = SeriesRecorder::new(Timestamp::ZERO);
+        let (scores, _) = score_of(&[record(0, None), record(1, None)], &recorder, Duration::from_secs(7));
+        assert_eq!((scores.frames.captured, scores.frames.displayed), (2, 0));
+        assert_eq!((scores.video_delay_ms, scores.qoe_d), (None, None));
+        assert!((scores.stall_minutes_per_hour - 60.0).abs() < 1e-9);
+        assert!((scores.scored_seconds - 7.0).abs() < 1e-9);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! - delay = (400 - p95) / (400 - least) of the one-way delays of all packets in milliseconds, less that of the first
 //!   packet; p95 of delays capped at 400, least of those not capped;
 //! - rate = min(1, received rate / mean capacity), where the rate is that from the first arrival to the last;
-//! - loss = the share of gaps among the sequence numbers.
+//! - loss = the share of gaps among the sequence numbers, so that nothing lost after the last arrival counts.
 //!
 //! The challenge weighs 100 (0.2 delay + 0.2 rate + 0.3 (1 - loss)). The paper of BoB (MMSys'21) prints numbers that are
 //! 100 (0.1 delay + 0.5 rate + 0.1 (1 - loss)). Either leaves 30 points to the video: 0.3 times its VMAF of 0-100.
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_units::{Bitrate, ByteCount};
 
-use super::{SeriesRecorder, packets, quantile};
+use super::{SeriesRecorder, quantile};
 
 /// Delays count up to this, milliseconds.
 const MOST_DELAY_MS: f64 = 400.0;
@@ -45,7 +45,7 @@ pub struct NetworkScores {
     pub delay: f64,
     /// The part for the received rate, 0-1.
     pub rate: f64,
-    /// Share of packets lost, 0-1.
+    /// Share of gaps among the packets, 0-1: what is lost after the last arrival is none.
     pub loss: f64,
     /// As the challenge weighs them, at most 70.
     pub challenge: f64,
@@ -80,7 +80,10 @@ impl NetworkScores {
         let mean_capacity = Bitrate::mean(capacity, length).as_bps() as f64;
         let rate = if mean_capacity > 0.0 { (received / mean_capacity).min(1.0) } else { 0.0 };
 
-        let loss = packets::loss(recorder, length)?;
+        // Gaps: of what was sent no later than the newest that arrived, that which did not. The challenge knows no more.
+        let newest = packets.iter().map(|packet| packet.sent_at).max()?;
+        let sent = recorder.sent_by(newest);
+        let loss = sent.saturating_sub(packets.len()) as f64 / sent.max(1) as f64;
         Some(Self {
             delay,
             rate,

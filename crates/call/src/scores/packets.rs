@@ -24,15 +24,12 @@ impl PacketScores {
     }
 }
 
-/// Share of packets that are gaps in what arrived: of those sent no later than the newest that arrived within `length`,
-/// the ones that did not. None where nothing arrived.
-pub(super) fn loss(recorder: &SeriesRecorder, length: Duration) -> Option<f64> {
-    let packets = recorder.packets_until(recorder.start() + length);
-    let newest = packets.iter().map(|packet| packet.sent_at).max()?;
-    let sent = recorder.sent_by(newest);
+/// Share of the packets sent within `length` that did not arrive, neither in that time nor in what was recorded after it
+/// (a driver goes on for [`DRAIN`](crate::DRAIN)). None where nothing was sent.
+fn loss(recorder: &SeriesRecorder, length: Duration) -> Option<f64> {
+    let (sent, arrived) = recorder.sent_and_arrived(recorder.start() + length);
     // Copies that the link makes may outnumber what was sent.
-    let lost = sent.saturating_sub(packets.len());
-    Some(lost as f64 / sent.max(1) as f64)
+    (sent > 0).then(|| sent.saturating_sub(arrived) as f64 / sent as f64)
 }
 
 #[cfg(test)]
@@ -48,13 +45,13 @@ mod tests {
     }
 
     #[test]
-    fn delays_and_loss_are_of_what_arrived_in_time() {
+    fn delays_are_of_what_arrived_in_time_and_loss_of_what_never_did() {
         let mut recorder = SeriesRecorder::new(Timestamp::ZERO);
         let size = ByteCount::new(1_000);
         for sent in [0, 10, 20, 30, 40, 50] {
             recorder.sent(at(sent), size);
         }
-        // Delays of 20, 30, 40 ms; of the five sent until 40 ms two are missing; the sixth is still on its way.
+        // Delays of 20, 30, 40 ms; two never arrive; the sixth does after the scored time.
         for (sent, arrived, queued) in [(0, 20, 0), (10, 40, 10), (40, 80, 20)] {
             recorder.received(at(arrived), at(sent), size, Duration::from_millis(queued));
         }
@@ -62,14 +59,27 @@ mod tests {
         let scores = PacketScores::of(&recorder, SECOND);
         assert_eq!(scores.one_way_delay_ms, Some(DelayScores { p50: 30.0, mean: 30.0, p95: 39.0 }));
         assert_eq!(scores.queueing_delay_ms, Some(DelayScores { p50: 10.0, mean: 10.0, p95: 19.0 }));
-        assert_eq!(scores.loss, Some(2.0 / 5.0));
+        assert_eq!(scores.loss, Some(2.0 / 6.0));
     }
 
     #[test]
-    fn nothing_that_arrived_scores_nothing() {
+    fn what_is_lost_at_the_end_counts_and_what_is_sent_after_it_does_not() {
         let mut recorder = SeriesRecorder::new(Timestamp::ZERO);
+        let size = ByteCount::new(1_000);
+        for sent in [0, 900, 950, 1_000, 1_100] {
+            recorder.sent(at(sent), size);
+        }
+        recorder.received(at(20), at(0), size, Duration::ZERO);
+        recorder.received(at(1_120), at(1_100), size, Duration::ZERO);
+        assert_eq!(PacketScores::of(&recorder, SECOND).loss, Some(2.0 / 3.0));
+    }
+
+    #[test]
+    fn nothing_that_arrived_is_a_loss_of_all_and_nothing_that_was_sent_of_none() {
+        let mut recorder = SeriesRecorder::new(Timestamp::ZERO);
+        assert_eq!(PacketScores::of(&recorder, SECOND).loss, None);
         recorder.sent(at(0), ByteCount::new(1_000));
         let scores = PacketScores::of(&recorder, SECOND);
-        assert_eq!((scores.one_way_delay_ms, scores.loss), (None, None));
+        assert_eq!((scores.one_way_delay_ms, scores.loss), (None, Some(1.0)));
     }
 }

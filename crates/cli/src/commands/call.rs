@@ -19,12 +19,13 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_call::{CallLog, CallReport, DRAIN, FrameRecord, merge_displays};
 use lockstep_live::{Relay, RelayOptions, RelayStatus};
-use lockstep_media::{SourceOptions, open_source};
+use lockstep_media::{SourceOptions, open_source, sink_path};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::commands::live::{ReceiverLog, SenderLog, StatusLine, bind};
 use crate::commands::output::OutputArguments;
 use crate::configuration::{ControlArguments, LinkArguments, counters, seconds};
+use crate::output_file::is_standard_output;
 use crate::progress::Progress;
 
 /// What `lockstep call` is told.
@@ -200,6 +201,14 @@ fn control_words(control: &ControlArguments) -> Vec<String> {
     words.into_iter().chain(latency).flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
 }
 
+/// The scored length of a call that began at `start` and was to last `asked`: less where the pictures ended before. They are
+/// captured for longer than what is scored, so that one too few means an end and not a late picture.
+fn scored_length(records: &[FrameRecord], start: Timestamp, asked: Duration, frame_interval: Duration) -> Duration {
+    let captured =
+        records.last().map_or(Duration::ZERO, |record| record.captured_at.saturating_since(start) + frame_interval);
+    if captured + frame_interval < asked { captured } else { asked }
+}
+
 /// Runs the live call that `arguments` describes.
 pub fn call(arguments: &CallArguments) -> Result<CallResult> {
     let trace = arguments.link.forward_trace()?;
@@ -245,13 +254,9 @@ pub fn call(arguments: &CallArguments) -> Result<CallResult> {
     let mut records = sent.records;
     merge_displays(&mut records, &received.displays);
     let started_at = records.first().map_or(Timestamp::ZERO, |record| record.captured_at);
-    let log = CallLog {
-        records: &records,
-        start: started_at,
-        recorder: &relay.series,
-        length,
-        frame_interval: arguments.frame_interval()?,
-    };
+    let frame_interval = arguments.frame_interval()?;
+    let length = scored_length(&records, started_at, length, frame_interval);
+    let log = CallLog { records: &records, start: started_at, recorder: &relay.series, length, frame_interval };
     let (scores, series) = log.score(|from, to| trace.bytes_between(from, to));
     let report = CallReport {
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),
@@ -274,6 +279,32 @@ pub fn call(arguments: &CallArguments) -> Result<CallResult> {
 
 /// `lockstep call`.
 pub fn run(arguments: &CallArguments) -> Result<()> {
+    let sink = sink_path(&arguments.sink)?;
+    if sink.is_some_and(is_standard_output) {
+        bail!("--sink {}: the receiver is a process of its own; name a file", arguments.sink);
+    }
+    let mut inputs = arguments.link.inputs();
+    inputs.push(Path::new(&arguments.clip));
+    arguments.output.check(sink, &inputs)?;
     let CallResult { records, started_at, report } = call(arguments)?;
-    arguments.output.write(&report, &records, started_at)
+    arguments.output.write(arguments.seconds, &report, &records, started_at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_whose_pictures_end_early_is_scored_as_long_as_they_lasted() {
+        let frame_interval = Duration::from_millis(100);
+        let start = Timestamp::from_millis(7_000);
+        let records = |count: u64| -> Vec<FrameRecord> {
+            (0..count).map(|index| FrameRecord::captured(index, start + frame_interval * index as u32)).collect()
+        };
+        let scored = |count| scored_length(&records(count), start, Duration::from_secs(2), frame_interval);
+        assert_eq!(scored(0), Duration::ZERO);
+        assert_eq!(scored(12), Duration::from_millis(1_200));
+        assert_eq!(scored(19), Duration::from_secs(2), "one picture that came late");
+        assert_eq!(scored(30), Duration::from_secs(2));
+    }
 }

@@ -37,6 +37,7 @@ pub fn simulate(arguments: &SimulateArguments) -> Result<Simulated> {
 
 /// `lockstep simulate`.
 pub fn run(command: &SimulateCommand) -> Result<()> {
+    command.output.check(None, &command.simulation.inputs())?;
     let Simulated { records, report } = simulate(&command.simulation)?;
-    command.output.write(&report, &records, Timestamp::ZERO)
+    command.output.write(command.simulation.seconds, &report, &records, Timestamp::ZERO)
 }

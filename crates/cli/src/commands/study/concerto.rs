@@ -3,7 +3,7 @@
 //! that always sends what the target allows. Both calls are modelled, so that they differ in nothing else; video with
 //! the codec itself is a third row, if it is asked for.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use lockstep_call::{Scores, mean};
 use super::reaction::Reaction;
 use super::{CommonArguments, each, figure, write};
 use crate::commands::sweep::Seeds;
-use crate::configuration::{CodecArgument, SimulateArguments, simulate, simulate_full_throttle};
+use crate::configuration::{CODEC_OPTIONS, CodecArgument, SimulateArguments, simulate, simulate_full_throttle};
 
 /// What `lockstep study concerto` is told.
 #[derive(Args)]
@@ -118,7 +118,13 @@ fn print(rows: &[Row]) {
     }
 }
 
-pub(super) fn run(arguments: &ConcertoArguments) -> Result<()> {
+pub(super) fn run(arguments: &ConcertoArguments, told: &dyn Fn(&str) -> bool) -> Result<()> {
+    if !arguments.coded
+        && let Some(name) = CODEC_OPTIONS.iter().find(|name| told(name))
+    {
+        bail!("a model of the codec does not heed --{}; leave it out, or add --coded", name.replace('_', "-"));
+    }
+    arguments.common.check(&arguments.traces)?;
     let given = &arguments.common.simulation;
     let traces: Vec<String> = match &arguments.traces[..] {
         [] => TRACES.map(str::to_owned).to_vec(),

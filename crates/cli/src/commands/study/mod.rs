@@ -5,17 +5,18 @@ mod reaction;
 mod salsify;
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use lockstep_sim::in_parallel;
 
 use crate::configuration::SimulateArguments;
-use crate::progress::{Progress, write_json};
+use crate::output_file::{self, write_json};
+use crate::progress::Progress;
 
 /// What `lockstep study` is told.
 #[derive(Args)]
@@ -44,11 +45,34 @@ struct CommonArguments {
     json: Option<PathBuf>,
 }
 
-/// `lockstep study`.
-pub fn run(arguments: &StudyArguments) -> Result<()> {
+/// Refuses options that a study decides itself. `given` says whether an option was.
+fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()> {
+    match names.iter().find(|name| given(name)) {
+        Some(name) => bail!("the study decides --{} itself; leave it out", name.replace('_', "-")),
+        None => Ok(()),
+    }
+}
+
+impl CommonArguments {
+    /// Finds out whether the numbers can be written, before calls run that read `traces`, too.
+    fn check(&self, traces: &[String]) -> Result<()> {
+        let mut inputs = self.simulation.inputs();
+        inputs.extend(traces.iter().map(Path::new));
+        output_file::check(&[("--json", self.json.as_deref())], &inputs)
+    }
+}
+
+/// `lockstep study`. `given` says whether an option was given.
+pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
     match &arguments.study {
-        Study::Concerto(arguments) => concerto::run(arguments),
-        Study::Salsify(arguments) => salsify::run(arguments),
+        Study::Concerto(arguments) => {
+            refuse(&["codec", "controller", "estimator", "modelled"], given)?;
+            concerto::run(arguments, given)
+        }
+        Study::Salsify(arguments) => {
+            refuse(&["codec", "controller", "estimator"], given)?;
+            salsify::run(arguments)
+        }
     }
 }
 

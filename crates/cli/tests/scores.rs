@@ -1,0 +1,75 @@
+//! What `lockstep simulate` says of calls that went badly or ended early.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The report of a simulation, what it printed, and what it said on standard error.
+fn simulate(words: &[&str]) -> (Value, String, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("call.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_lockstep"))
+        .args(["simulate", "--json"])
+        .arg(&json)
+        .args(words)
+        .output()
+        .expect("the command starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{words:?}: {said}");
+    let report = serde_json::from_slice(&fs::read(json).expect("written")).expect("JSON");
+    (report, String::from_utf8_lossy(&output.stdout).into_owned(), said)
+}
+
+const SMALL: [&str; 4] = ["--clip", "generated:160x96@30", "--trace", "constant:500kbps"];
+
+#[test]
+fn loss_that_lasts_to_the_end_of_the_call_is_counted() {
+    for modelled in [&[][..], &["--modelled"]] {
+        let (report, ..) = simulate(&[&SMALL[..], &["--seconds", "3", "--loss-at", "2s+30s"], modelled].concat());
+        let loss = report["packet_loss"].as_f64().expect("a share");
+        assert!(loss > 0.02, "{modelled:?}: {loss}");
+    }
+}
+
+#[test]
+fn a_call_in_which_nothing_arrives_lost_everything_and_has_no_video_delay() {
+    let (report, printed, _) = simulate(&[&SMALL[..], &["--seconds", "2", "--loss", "100%"]].concat());
+    assert_eq!(report["packet_loss"], 1.0);
+    assert_eq!(report["frames"]["displayed"], 0);
+    assert_eq!(report["video_delay_ms"], Value::Null);
+    assert!(printed.contains("no picture of the call was shown"), "{printed}");
+    assert!(printed.contains("video delay   p50 -"), "{printed}");
+    let (report, ..) = simulate(&[&SMALL[..], &["--seconds", "2", "--burst-loss", "100%,0%"]].concat());
+    assert!(report["packet_loss"].as_f64() > Some(0.9), "{}", report["packet_loss"]);
+}
+
+/// A clip of 18x10 at 25 pictures a second.
+fn write_clip(path: &Path, pictures: u32) {
+    let mut y4m = b"YUV4MPEG2 W18 H10 F25:1 Ip A1:1 C420jpeg\n".to_vec();
+    for picture in 0..pictures {
+        y4m.extend(b"FRAME\n");
+        y4m.extend((0..18 * 10 + 2 * 9 * 5u32).map(|at| (at * 7 + picture * 31) as u8));
+    }
+    fs::write(path, y4m).expect("written");
+}
+
+#[test]
+fn a_clip_shorter_than_the_call_is_said_to_be_and_scored_as_long_as_it_is() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let clip = folder.path().join("short.y4m");
+    write_clip(&clip, 30);
+    let clip = clip.to_str().expect("UTF-8");
+    let words = ["--clip", clip, "--trace", "constant:500kbps", "--seconds"];
+    let (report, _, said) = simulate(&[&words[..], &["10"]].concat());
+    assert!(said.contains("the pictures ended after 1.20 s of the 10 s asked for"), "{said}");
+    assert!((report["scored_seconds"].as_f64().expect("a length") - 1.2).abs() < 1e-6, "{}", report["scored_seconds"]);
+    assert_eq!(report["series"]["sent_bps"].as_array().map(Vec::len), Some(12));
+    for long_enough in ["1", "0.33333333333333333"] {
+        let (report, _, said) = simulate(&[&words[..], &[long_enough]].concat());
+        assert!(!said.contains("warning"), "{said}");
+        let asked: f64 = long_enough.parse().expect("a number");
+        assert!((report["scored_seconds"].as_f64().expect("a length") - asked).abs() < 1e-8);
+    }
+}
