@@ -4,7 +4,6 @@
 //! thread, for as long as it takes), hands the result back ([`SendingEnd::encoded`]), and moves datagrams. While a
 //! picture is being coded, feedback and pacing go on; of the pictures that come meanwhile only the newest is kept.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockstep_control::{Allowance, Controller, InFlight, LossRate};
@@ -13,6 +12,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Picture;
 
 use crate::encoder::{EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
+use crate::frame_log::OpenRecords;
 use crate::overhead::Overhead;
 use crate::record::{FrameRecord, Outcome};
 
@@ -76,8 +76,7 @@ pub struct SendingEnd {
     last_fragments: u64,
     last_target: StateId,
     last_quantizer: Option<u8>,
-    captures_by_frame: BTreeMap<u32, u64>,
-    records: Vec<FrameRecord>,
+    records: OpenRecords,
     committed: Option<Committed>,
     closed: bool,
 }
@@ -105,8 +104,7 @@ impl SendingEnd {
             last_fragments: 1,
             last_target: StateId::EMPTY,
             last_quantizer: None,
-            captures_by_frame: BTreeMap::new(),
-            records: Vec::new(),
+            records: OpenRecords::default(),
             committed: None,
             closed: false,
         }
@@ -114,15 +112,13 @@ impl SendingEnd {
 
     /// The source gave `picture`. It replaces one that still waits for the encoder.
     pub fn capture(&mut self, now: Timestamp, picture: Picture) {
-        let capture = self.records.len() as u64;
         let target = self.allowance(now).target;
-        self.records.push(FrameRecord {
-            target: Some(target),
-            estimate: Some(self.controller.estimate().unwrap_or(target)),
-            ..FrameRecord::captured(capture, now)
+        let estimate = self.controller.estimate().unwrap_or(target);
+        let capture = self.records.capture(now, |record| {
+            (record.target, record.estimate) = (Some(target), Some(estimate));
         });
         if let Some((older, _)) = self.waiting.replace((capture, picture)) {
-            self.record(older).outcome = Outcome::SkippedBusy;
+            self.record(older, |record| record.outcome = Outcome::SkippedBusy);
         }
     }
 
@@ -153,10 +149,10 @@ impl SendingEnd {
             pacer_delay: pacing_interval.saturating_mul(waiting),
         };
         let Some(FrameStart { source, job }) = self.encoder.begin(&request) else {
-            self.record(capture).outcome = Outcome::SkippedByEncoder;
+            self.record(capture, |record| record.outcome = Outcome::SkippedByEncoder);
             return None;
         };
-        self.record(capture).encode_started_at = Some(now);
+        self.record(capture, |record| record.encode_started_at = Some(now));
         self.encoding = Some(Encoding { capture, picture, source, job_started_at: now, refines: false });
         Some(job)
     }
@@ -187,7 +183,9 @@ impl SendingEnd {
             menu
         };
         let recovery = encoding.source != self.last_target && encoding.source != StateId::EMPTY;
-        let record = &mut self.records[encoding.capture as usize];
+        // A driver that asks for no records still gets its frames sent.
+        let mut unasked = FrameRecord::captured(encoding.capture, encoding.job_started_at);
+        let record = self.records.get_mut(encoding.capture).unwrap_or(&mut unasked);
         record.budget = Some(budget);
         record.candidates = menu.candidates.iter().map(crate::encoder::Candidate::size).collect();
 
@@ -227,7 +225,6 @@ impl SendingEnd {
         record.sent_at = Some(now);
         self.last_quantizer = Some(candidate.quantizer);
         self.last_target = target;
-        self.captures_by_frame.insert(frame, encoding.capture);
         if let Some(reconstruction) = candidate.picture() {
             let Encoding { capture, picture: original, .. } = encoding;
             self.committed = Some(Committed { capture, original, reconstruction });
@@ -238,14 +235,6 @@ impl SendingEnd {
     /// The frame last handed to the transport, once.
     pub fn poll_committed(&mut self) -> Option<Committed> {
         self.committed.take()
-    }
-
-    /// The quality of what the receiver shows for picture `capture`, as the driver measured it.
-    pub fn record_quality(&mut self, capture: u64, ssim: f64, psnr_db: f64) {
-        if let Some(record) = self.records.get_mut(capture as usize) {
-            record.ssim = Some(ssim);
-            record.psnr_db = Some(psnr_db);
-        }
     }
 
     /// A datagram came from the receiver, or garbage from anybody.
@@ -293,16 +282,21 @@ impl SendingEnd {
         self.closed
     }
 
-    /// The log so far: one record a captured picture, in order.
-    #[must_use]
-    pub fn records(&self) -> &[FrameRecord] {
-        &self.records
+    /// The record of the next picture that is decided on, in the order of capture: what this end knows of it. The driver
+    /// asks after everything else; of a driver that does not, the newest thousand or so are kept.
+    pub fn poll_record(&mut self) -> Option<FrameRecord> {
+        self.records.take_decided()
     }
 
-    /// The captured picture that frame `frame` on the wire shows.
+    /// The same when the call is over, of the pictures that it never decided on, too.
+    pub fn poll_last_record(&mut self) -> Option<FrameRecord> {
+        self.records.take_any()
+    }
+
+    /// How many pictures were captured.
     #[must_use]
-    pub fn capture_of(&self, frame: u32) -> Option<u64> {
-        self.captures_by_frame.get(&frame).copied()
+    pub fn captured(&self) -> u64 {
+        self.records.captured()
     }
 
     /// The state of affairs, for a progress line.
@@ -323,8 +317,10 @@ impl SendingEnd {
         self.transport.statistics()
     }
 
-    fn record(&mut self, capture: u64) -> &mut FrameRecord {
-        &mut self.records[capture as usize]
+    fn record(&mut self, capture: u64, change: impl FnOnce(&mut FrameRecord)) {
+        if let Some(record) = self.records.get_mut(capture) {
+            change(record);
+        }
     }
 
     fn in_flight(&self) -> InFlight {

@@ -1,58 +1,183 @@
-//! The per-frame log as a CSV or Parquet file: one row a captured frame, times in seconds since the call's start.
+//! The per-frame log as a CSV or Parquet file: one row a captured frame, times in seconds since the first capture, written
+//! while the call runs. Nothing here grows with the call but Parquet's index of its row groups.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use lockstep_call::{FRAME_COLUMNS as COLUMNS, FrameColumn as Column, FrameRecord, video_delays};
+use lockstep_call::{CallObserver, FRAME_COLUMNS as COLUMNS, FrameColumn as Column, LoggedFrame};
 use lockstep_units::Timestamp;
 
-use crate::parquet_table::{self, Values};
+use crate::parquet_table::{Kind, TableWriter, Values};
 
-/// Writes `records`, whose call began at `start`, to `path`: Parquet if it ends in `.parquet`, CSV if in `.csv`.
-pub fn write(path: &Path, records: &[FrameRecord], start: Timestamp) -> Result<()> {
-    let write = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("csv") => write_csv,
-        Some("parquet") => write_parquet,
-        _ => bail!("frame log {}: the name must end in .csv or .parquet", path.display()),
-    };
-    crate::progress::make_parent(path)?;
-    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-    let end = records.iter().flat_map(|record| [Some(record.captured_at), record.displayed_at]).flatten().max();
-    let delays = video_delays(records, end.unwrap_or(start));
-    write(file, records, &delays, start).with_context(|| format!("cannot write {}", path.display()))
+/// Rows that are written at once to a Parquet file: nine minutes at 30 a second. A shorter call is one row group.
+const ROW_GROUP: usize = 1 << 14;
+
+enum Format {
+    Csv(csv::Writer<File>),
+    Parquet { table: TableWriter<File>, columns: Vec<Values>, rows: usize, written: bool },
 }
 
-fn write_csv(file: File, records: &[FrameRecord], delays: &[f64], start: Timestamp) -> Result<()> {
+/// A frame log that is being written. As an observer it cannot fail; what went wrong, [`FrameWriter::finish`] tells.
+pub struct FrameWriter {
+    path: PathBuf,
+    format: Format,
+    /// When the first picture was captured.
+    start: Option<Timestamp>,
+    failure: Option<anyhow::Error>,
+}
+
+impl FrameWriter {
+    /// A log at `path`: Parquet if it ends in `.parquet`, CSV if in `.csv`.
+    pub fn create(path: &Path) -> Result<Self> {
+        let parquet = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("csv") => false,
+            Some("parquet") => true,
+            _ => bail!("frame log {}: the name must end in .csv or .parquet", path.display()),
+        };
+        crate::progress::make_parent(path)?;
+        let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+        let format = if parquet { parquet_format(file) } else { csv_format(file) };
+        let format = format.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path: path.to_owned(), format, start: None, failure: None })
+    }
+
+    fn write(&mut self, frame: &LoggedFrame) -> Result<()> {
+        let start = *self.start.get_or_insert(frame.record.captured_at);
+        match &mut self.format {
+            Format::Csv(writer) => writer.write_record(COLUMNS.iter().map(|(_, column)| text(column, frame, start)))?,
+            Format::Parquet { table, columns, rows, written } => {
+                for ((_, column), values) in COLUMNS.iter().zip(columns.iter_mut()) {
+                    push(values, column, frame, start);
+                }
+                *rows += 1;
+                if *rows == ROW_GROUP {
+                    table.write_group(columns)?;
+                    columns.iter_mut().for_each(Values::clear);
+                    (*rows, *written) = (0, true);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is left.
+    pub fn finish(self) -> Result<()> {
+        let Self { path, format, failure, .. } = self;
+        let finish = || {
+            if let Some(failure) = failure {
+                return Err(failure);
+            }
+            match format {
+                Format::Csv(mut writer) => writer.flush()?,
+                Format::Parquet { mut table, columns, rows, written } => {
+                    if rows > 0 || !written {
+                        table.write_group(&columns)?;
+                    }
+                    table.finish()?;
+                }
+            }
+            Ok(())
+        };
+        finish().with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+impl CallObserver for FrameWriter {
+    fn frame(&mut self, frame: &LoggedFrame) {
+        if self.failure.is_none() {
+            self.failure = self.write(frame).err();
+        }
+    }
+}
+
+fn csv_format(file: File) -> Result<Format> {
     let mut writer = csv::Writer::from_writer(file);
     writer.write_record(COLUMNS.iter().map(|(name, _)| name))?;
-    for (record, delay) in records.iter().zip(delays) {
-        writer.write_record(COLUMNS.iter().map(|(_, column)| match column {
-            Column::Integer(value) => value(record).map_or_else(String::new, |value| value.to_string()),
-            Column::Number(value) => value(record, start).map_or_else(String::new, |value| format!("{value:.6}")),
-            Column::Flag(value) => value(record).to_string(),
-            Column::Text(value) => value(record),
-            Column::VideoDelay => format!("{delay:.6}"),
-        }))?;
-    }
-    writer.flush()?;
-    Ok(())
+    Ok(Format::Csv(writer))
 }
 
-fn write_parquet(file: File, records: &[FrameRecord], delays: &[f64], start: Timestamp) -> Result<()> {
-    let columns: Vec<(&str, Values)> = COLUMNS
-        .iter()
-        .map(|(name, column)| {
-            let values = match column {
-                Column::Integer(value) => Values::Integers(records.iter().map(value).collect()),
-                Column::Number(value) => Values::Numbers(records.iter().map(|record| value(record, start)).collect()),
-                Column::VideoDelay => Values::Numbers(delays.iter().copied().map(Some).collect()),
-                Column::Flag(value) => Values::Flags(records.iter().map(value).collect()),
-                Column::Text(value) => Values::Texts(records.iter().map(value).collect()),
-            };
-            (*name, values)
-        })
-        .collect();
-    parquet_table::write(file, "frame", &columns)
+fn parquet_format(file: File) -> Result<Format> {
+    let kind = |column: &Column| match column {
+        Column::Integer(_) => Kind::Integers,
+        Column::Number(_) | Column::VideoDelay => Kind::Numbers,
+        Column::Flag(_) => Kind::Flags,
+        Column::Text(_) => Kind::Texts,
+    };
+    let kinds: Vec<(&str, Kind)> = COLUMNS.iter().map(|(name, column)| (*name, kind(column))).collect();
+    let columns = kinds.iter().map(|(_, kind)| Values::of(*kind)).collect();
+    Ok(Format::Parquet { table: TableWriter::new(file, "frame", &kinds)?, columns, rows: 0, written: false })
+}
+
+fn text(column: &Column, frame: &LoggedFrame, start: Timestamp) -> String {
+    let LoggedFrame { record, video_delay, .. } = frame;
+    match column {
+        Column::Integer(value) => value(record).map_or_else(String::new, |value| value.to_string()),
+        Column::Number(value) => value(record, start).map_or_else(String::new, |value| format!("{value:.6}")),
+        Column::Flag(value) => value(record).to_string(),
+        Column::Text(value) => value(record),
+        Column::VideoDelay => format!("{:.6}", video_delay.as_secs_f64()),
+    }
+}
+
+fn push(values: &mut Values, column: &Column, frame: &LoggedFrame, start: Timestamp) {
+    let LoggedFrame { record, video_delay, .. } = frame;
+    match (values, column) {
+        (Values::Integers(values), Column::Integer(value)) => values.push(value(record)),
+        (Values::Numbers(values), Column::Number(value)) => values.push(value(record, start)),
+        (Values::Numbers(values), Column::VideoDelay) => values.push(Some(video_delay.as_secs_f64())),
+        (Values::Flags(values), Column::Flag(value)) => values.push(value(record)),
+        (Values::Texts(values), Column::Text(value)) => values.push(value(record)),
+        // The values were made for the columns.
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_call::FrameRecord;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+
+    use super::*;
+
+    fn log(path: &Path, frames: usize) {
+        let mut writer = FrameWriter::create(path).unwrap();
+        for capture in 0..frames as u64 {
+            let record = FrameRecord::captured(capture, Timestamp::from_millis(5_000 + 33 * capture));
+            writer.frame(&LoggedFrame { record, video_delay: std::time::Duration::from_millis(50), followed: true });
+        }
+        writer.finish().unwrap();
+    }
+
+    #[test]
+    fn a_long_log_is_written_row_group_by_row_group_and_holds_every_row_once() {
+        let folder = tempfile::tempdir().unwrap();
+        for frames in [0, 1, ROW_GROUP, 2 * ROW_GROUP + 7] {
+            let path = folder.path().join("frames.parquet");
+            log(&path, frames);
+            let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+            let metadata = reader.metadata();
+            assert_eq!(metadata.file_metadata().num_rows(), frames as i64);
+            assert_eq!(metadata.num_row_groups(), frames.div_ceil(ROW_GROUP).max(1));
+            let captures: Vec<i64> = reader
+                .get_row_iter(None)
+                .unwrap()
+                .map(|row| parquet::record::RowAccessor::get_long(&row.unwrap(), 0).unwrap())
+                .collect();
+            assert_eq!(captures, (0..frames as i64).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn times_are_since_the_first_capture() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("frames.csv");
+        log(&path, 2);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let rows: Vec<&str> = text.lines().collect();
+        assert_eq!(rows.len(), 3);
+        assert!(rows[1].starts_with("0,0.000000,unfinished,") && rows[2].starts_with("1,0.033000,unfinished,"));
+        assert!(rows[2].contains(",0.050000,"));
+    }
 }

@@ -9,6 +9,7 @@ macro_rules! say {
     }};
 }
 
+mod call_logs;
 mod commands;
 mod frame_log;
 mod parquet_table;

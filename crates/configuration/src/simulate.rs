@@ -7,7 +7,7 @@ use clap::{Args, CommandFactory, Parser};
 use serde::{Deserialize, Serialize};
 
 use lockstep_alphartc::EstimatorHost;
-use lockstep_call::{CallReport, CodecModel, FrameRecord};
+use lockstep_call::{CallObserver, CallReport, CodecModel};
 use lockstep_control::KnownPath;
 use lockstep_media::{SourceOptions, VmafMeter, open_source};
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
@@ -100,8 +100,6 @@ pub struct SimulationStatus {
 /// A finished simulation.
 #[derive(Debug)]
 pub struct Simulated {
-    /// One record a captured frame.
-    pub records: Vec<FrameRecord>,
     /// Scores, counters and series.
     pub report: CallReport<SimulateArguments>,
 }
@@ -114,20 +112,22 @@ pub fn simulate(
     arguments: &SimulateArguments,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    simulate_with(arguments, None, progress)
+    simulate_with(arguments, None, None, progress)
 }
 
-/// The same with the estimator that lives at `host`, if one is given, instead of that which `arguments` name.
+/// The same with the estimator that lives at `host`, if one is given, instead of that which `arguments` name; and heard by
+/// `observer`.
 ///
 /// # Errors
 /// As [`simulate`]; if the estimator fails, its error as [`SimulationError::Stopped`](lockstep_sim::SimulationError).
 pub fn simulate_with(
     arguments: &SimulateArguments,
     host: Option<Box<dyn EstimatorHost>>,
+    observer: Option<Box<dyn CallObserver>>,
     mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
     if arguments.modelled {
-        return simulate_modelled_with(arguments, &CodecModel::built_in()?, host, progress);
+        return simulate_modelled_with(arguments, &CodecModel::built_in()?, host, observer, progress);
     }
     let (arguments, CallEstimator { estimator, failure }) = arguments.with_estimator(host)?;
     let source =
@@ -143,6 +143,9 @@ pub fn simulate_with(
     let sender = arguments.control.sending_end(&format, arguments.link.seed as u32, Some(path))?;
     let receiver = ControlArguments::receiving_end_with(estimator);
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options);
+    if let Some(observer) = observer {
+        simulation = simulation.observed_by(observer);
+    }
     if arguments.vmaf {
         simulation = simulation.measuring_vmaf(VmafMeter::start(format));
     }
@@ -167,7 +170,7 @@ pub fn simulate_with(
         .into(),
         series: result.series,
     };
-    Ok(Simulated { records: result.records, report })
+    Ok(Simulated { report })
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 mod capture;
 mod clock;
 mod datagrams;
+mod measuring;
 mod menu;
 mod receiver;
 mod relay;

@@ -30,6 +30,8 @@ pub struct RelayOptions {
     pub reverse: Link<Vec<u8>>,
     /// Stop this long after the first datagram; none means never.
     pub length: Option<Duration>,
+    /// How much of the call is scored, from the first datagram on.
+    pub scored: Duration,
 }
 
 /// What a relay tells its caller a few times a second.
@@ -77,7 +79,7 @@ impl Relay {
         options: RelayOptions,
         mut keep_going: impl FnMut(&RelayStatus) -> bool,
     ) -> Result<Self, LiveError> {
-        let RelayOptions { receiver, mut forward, mut reverse, length } = options;
+        let RelayOptions { receiver, mut forward, mut reverse, length, scored } = options;
         let clock = Clock::start();
         let local: SocketAddr = if receiver.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
         let outward = UdpSocket::bind(local).map_err(|error| LiveError::Bind { address: local, error })?;
@@ -88,7 +90,7 @@ impl Relay {
 
         let mut sender: Option<SocketAddr> = None;
         let mut started_at: Option<Timestamp> = None;
-        let mut series = SeriesRecorder::new(Timestamp::ZERO);
+        let mut series = SeriesRecorder::new(Timestamp::ZERO, scored);
         let mut next_status = Timestamp::ZERO;
         // The links' clock starts with the first datagram, so that the trace begins with the call.
         let since = |start: Option<Timestamp>, at: Timestamp| {

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::Duration;
 
-use lockstep_call::{Committed, EncodeJob, Menu, MenuRunner, SendingEnd, SendingStatus};
+use lockstep_call::{Committed, EncodeJob, FrameRecord, Menu, MenuRunner, SendingEnd, SendingStatus};
 use lockstep_media::{Source, psnr, ssim};
 use lockstep_units::Timestamp;
 
@@ -14,6 +14,7 @@ use crate::LiveError;
 use crate::capture::{self, Captured};
 use crate::clock::Clock;
 use crate::datagrams::{Incoming, Reader};
+use crate::measuring::{Measuring, Quality};
 
 /// Events that may wait for the call; more is a machine that cannot keep up, and then the threads wait.
 const EVENT_QUEUE: usize = 1024;
@@ -28,7 +29,7 @@ enum Event {
     Datagram(Incoming),
     Captured(Captured),
     Encoded(Menu),
-    Quality { capture: u64, ssim: f64, psnr_db: f64 },
+    Measured { capture: u64, quality: Option<Quality> },
 }
 
 enum Work {
@@ -43,10 +44,9 @@ fn worker(work: mpsc::Receiver<Work>, events: &SyncSender<Event>, runner: &dyn M
             Work::Encode(job) => Event::Encoded(job.run(runner)),
             Work::Measure(committed) => {
                 let Committed { capture, original, reconstruction } = *committed;
-                match (ssim(&original, &reconstruction), psnr(&original, &reconstruction)) {
-                    (Ok(ssim), Ok(psnr_db)) => Event::Quality { capture, ssim, psnr_db },
-                    _ => continue, // sizes always agree: both come from one encoder
-                }
+                // Sizes always agree: both come from one encoder.
+                let quality = ssim(&original, &reconstruction).ok().zip(psnr(&original, &reconstruction).ok());
+                Event::Measured { capture, quality }
             }
         };
         if events.send(event).is_err() {
@@ -66,7 +66,8 @@ pub struct SenderOptions {
 }
 
 /// Sends `source` to the peer until the time is up, the source ends or the receiver closes the call. `status` is told
-/// of the call's state a few times a second. Gives the per-frame log.
+/// of the call's state a few times a second, and `log` gets the record of every captured picture, in order, as soon as
+/// this end knows all of it.
 ///
 /// # Errors
 /// If the socket or the source fails.
@@ -75,6 +76,7 @@ pub fn send(
     source: Box<dyn Source>,
     options: SenderOptions,
     mut status: impl FnMut(Timestamp, &SendingStatus, &SendingEnd),
+    mut log: impl FnMut(FrameRecord),
 ) -> Result<SendingEnd, LiveError> {
     let clock = Clock::start();
     let local: SocketAddr = if options.peer.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
@@ -94,6 +96,7 @@ pub fn send(
     let end = options.length.map_or(Timestamp::MAX, |length| started + length);
     let mut finish = None;
     let mut next_status = started;
+    let mut measuring = Measuring::default();
     loop {
         let now = clock.now();
         if finish.is_none() && (now >= end || call.is_closed()) {
@@ -111,6 +114,12 @@ pub fn send(
         while let Some(datagram) = call.poll_transmit(clock.now()) {
             transmit(&socket, &datagram)?;
         }
+        while let Some(record) = call.poll_record() {
+            measuring.push(record);
+        }
+        while let Some(record) = measuring.pop() {
+            log(record);
+        }
         if now >= next_status {
             next_status = now + STATUS_INTERVAL;
             status(now, &call.status(now), &call);
@@ -127,14 +136,21 @@ pub fn send(
             Ok(Event::Captured(Captured::Failed(reason))) => return Err(LiveError::Source(reason)),
             Ok(Event::Encoded(menu)) => {
                 call.encoded(clock.now(), menu);
-                if let Some(committed) = call.poll_committed() {
+                if let Some(committed) = call.poll_committed().filter(|_| measuring.has_room()) {
+                    measuring.begin(committed.capture);
                     let _ = work.send(Work::Measure(Box::new(committed)));
                 }
             }
-            Ok(Event::Quality { capture, ssim, psnr_db }) => call.record_quality(capture, ssim, psnr_db),
+            Ok(Event::Measured { capture, quality }) => measuring.measured(capture, quality),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
+    }
+    while let Some(record) = call.poll_last_record() {
+        measuring.push(record);
+    }
+    while let Some(record) = measuring.pop_any() {
+        log(record);
     }
     call.close(clock.now());
     for _ in 0..CLOSE_DATAGRAMS {

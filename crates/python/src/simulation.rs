@@ -7,6 +7,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use lockstep_alphartc::{EstimatorHost, HostError, PacketReport, ProcessError};
+use lockstep_call::KeptFrames;
 use lockstep_configuration::{SimulateArguments, Simulated, SimulationStatus, simulate_with};
 use lockstep_units::{Bitrate, Timestamp};
 
@@ -77,7 +78,8 @@ pub fn simulate(
     let arguments = SimulateArguments::from_words(words).map_err(|error| PyValueError::new_err(error.to_string()))?;
     let host = estimator.zip(exchange).map(|(estimator, exchange)| ObjectHost { estimator, exchange });
     let host = host.map(|host| Box::new(host) as Box<dyn EstimatorHost>);
-    let Simulated { records, report } = py
+    let kept = KeptFrames::default();
+    let Simulated { report } = py
         .detach(|| {
             let mut looked_at = Instant::now();
             let progress = |_: &SimulationStatus| {
@@ -87,11 +89,11 @@ pub fn simulate(
                 }
                 Ok(())
             };
-            simulate_with(&arguments, host, progress)
+            simulate_with(&arguments, host, Some(Box::new(kept.clone())), progress)
         })
         .map_err(raised)?;
     let json = serde_json::to_string(&report).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-    Ok((json, Table::of_frames(&records)?, Table::of_series(&report.series)?))
+    Ok((json, Table::of_frames(&kept.take())?, Table::of_series(&report.series)?))
 }
 
 /// The names of the options of `lockstep simulate` that say what is run.

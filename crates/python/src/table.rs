@@ -12,7 +12,7 @@ use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList};
 
-use lockstep_call::{FRAME_COLUMNS, FrameColumn, FrameRecord, Series, video_delays};
+use lockstep_call::{FRAME_COLUMNS, FrameColumn, LoggedFrame, Series};
 use lockstep_units::Timestamp;
 
 /// A table: columns of equal length. Whatever reads Arrow's PyCapsule interface reads it as it is, `polars.DataFrame(table)`
@@ -30,21 +30,22 @@ impl Table {
     }
 
     /// The per-frame log of a call that began at zero, with the columns of the files of `lockstep simulate`.
-    pub fn of_frames(records: &[FrameRecord]) -> PyResult<Self> {
+    pub fn of_frames(frames: &[LoggedFrame]) -> PyResult<Self> {
         let start = Timestamp::ZERO;
-        let end = records.iter().flat_map(|record| [Some(record.captured_at), record.displayed_at]).flatten().max();
+        let records = || frames.iter().map(|frame| &frame.record);
         Self::new(FRAME_COLUMNS.iter().map(|&(name, column)| {
             let (array, nullable): (ArrayRef, bool) = match column {
-                FrameColumn::Integer(value) => (Arc::new(records.iter().map(value).collect::<Int64Array>()), true),
+                FrameColumn::Integer(value) => (Arc::new(records().map(value).collect::<Int64Array>()), true),
                 FrameColumn::Number(value) => {
-                    (Arc::new(records.iter().map(|record| value(record, start)).collect::<Float64Array>()), true)
+                    (Arc::new(records().map(|record| value(record, start)).collect::<Float64Array>()), true)
                 }
                 FrameColumn::Flag(value) => {
-                    (Arc::new(BooleanArray::from_iter(records.iter().map(|record| Some(value(record))))), false)
+                    (Arc::new(BooleanArray::from_iter(records().map(|record| Some(value(record))))), false)
                 }
-                FrameColumn::Text(value) => (Arc::new(StringArray::from_iter_values(records.iter().map(value))), false),
+                FrameColumn::Text(value) => (Arc::new(StringArray::from_iter_values(records().map(value))), false),
                 FrameColumn::VideoDelay => {
-                    (Arc::new(Float64Array::from(video_delays(records, end.unwrap_or(start)))), false)
+                    let delays = frames.iter().map(|frame| frame.video_delay.as_secs_f64());
+                    (Arc::new(Float64Array::from_iter_values(delays)), false)
                 }
             };
             (name, array, nullable)

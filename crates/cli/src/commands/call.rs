@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::env;
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -14,15 +13,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{CallLog, CallReport, DRAIN, FrameRecord, merge_displays};
+use lockstep_call::{CallObserver, CallReport, DRAIN, FinishedCall};
 use lockstep_live::{Relay, RelayOptions, RelayStatus};
 use lockstep_media::{SourceOptions, open_source};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::commands::live::{ReceiverLog, SenderLog, StatusLine, bind};
+use crate::call_logs::{self, Captures};
+use crate::commands::live::{StatusLine, bind};
 use crate::commands::output::OutputArguments;
 use crate::configuration::{ControlArguments, LinkArguments, counters, seconds};
 use crate::progress::Progress;
@@ -55,16 +54,6 @@ impl CallArguments {
         let options = SourceOptions { seed: self.link.seed, ..SourceOptions::default() };
         Ok(open_source(&self.clip, &options)?.format().frame_interval())
     }
-}
-
-/// A finished live call.
-pub struct CallResult {
-    /// One record a captured frame.
-    pub records: Vec<FrameRecord>,
-    /// When the call began.
-    pub started_at: Timestamp,
-    /// Scores, counters and series.
-    pub report: CallReport<CallArguments>,
 }
 
 /// How long the receiver may take to come up.
@@ -175,11 +164,6 @@ impl Display {
     }
 }
 
-fn read_log<Log: DeserializeOwned>(path: &Path, of: &str) -> Result<Log> {
-    let file = File::open(path).with_context(|| format!("the {of} left no log"))?;
-    serde_json::from_reader(BufReader::new(file)).with_context(|| format!("the {of}'s log is unreadable"))
-}
-
 /// The command-line name of a value.
 fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
@@ -198,16 +182,16 @@ fn control_words(control: &ControlArguments) -> Vec<String> {
     words.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
 }
 
-/// The scored length of a call that began at `start` and was to last `asked`: less where the pictures ended before. They are
+/// The scored length of a call that was to last `asked`: less where the pictures ended before. They are
 /// captured for longer than what is scored, so that one too few means an end and not a late picture.
-fn scored_length(records: &[FrameRecord], start: Timestamp, asked: Duration, frame_interval: Duration) -> Duration {
-    let captured =
-        records.last().map_or(Duration::ZERO, |record| record.captured_at.saturating_since(start) + frame_interval);
+fn scored_length(captures: Captures, asked: Duration, frame_interval: Duration) -> Duration {
+    let captured = captures.first.zip(captures.last);
+    let captured = captured.map_or(Duration::ZERO, |(first, last)| last.saturating_since(first) + frame_interval);
     if captured + frame_interval < asked { captured } else { asked }
 }
 
-/// Runs the live call that `arguments` describes.
-pub fn call(arguments: &CallArguments) -> Result<CallResult> {
+/// Runs the live call that `arguments` describes; `observer` hears of its frames when it is over.
+pub fn call(arguments: &CallArguments, observer: Option<Box<dyn CallObserver>>) -> Result<CallReport<CallArguments>> {
     let trace = arguments.link.forward_trace()?;
     let (forward, reverse) = arguments.link.links()?;
     let folder = tempfile::tempdir().context("cannot make a folder for the logs")?;
@@ -234,7 +218,7 @@ pub fn call(arguments: &CallArguments) -> Result<CallResult> {
 
     let mut progress = Progress::new("call", length.as_millis() as u64);
     let mut display = Display::default();
-    let options = RelayOptions { receiver: receiver_address, forward, reverse, length: None };
+    let options = RelayOptions { receiver: receiver_address, forward, reverse, length: None, scored: length };
     let relay = Relay::run(&relay_socket, options, |status| {
         display.hear(&sender, &receiver);
         let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);
@@ -246,38 +230,38 @@ pub fn call(arguments: &CallArguments) -> Result<CallResult> {
     sender.finish()?;
     receiver.finish()?;
 
-    let sent: SenderLog = read_log(&send_log, "sender")?;
-    let received: ReceiverLog = read_log(&receive_log, "receiver")?;
-    let mut records = sent.records;
-    merge_displays(&mut records, &received.displays);
-    let started_at = records.first().map_or(Timestamp::ZERO, |record| record.captured_at);
+    let captures = Captures::of(&send_log)?;
+    let started_at = captures.first.unwrap_or(Timestamp::ZERO);
     let frame_interval = arguments.frame_interval()?;
-    let length = scored_length(&records, started_at, length, frame_interval);
-    let log = CallLog { records: &records, start: started_at, recorder: &relay.series, length, frame_interval };
-    let (scores, series) = log.score(|from, to| trace.bytes_between(from, to));
-    let report = CallReport {
+    let length = scored_length(captures, length, frame_interval);
+    let times = (started_at, length, frame_interval);
+    let (log, counted) = call_logs::merge(&send_log, &receive_log, times, observer)?;
+    let mut recorder = relay.series;
+    recorder.end_at(recorder.start() + length);
+    let FinishedCall { scores, series, .. } = log.finish(recorder, |from, to| trace.bytes_between(from, to));
+    Ok(CallReport {
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),
         kind: "call".to_owned(),
         seed: arguments.link.seed,
         config: arguments.clone(),
         scores,
         counters: [
-            ("sender".to_owned(), sent.counters),
-            ("receiver".to_owned(), received.counters),
-            ("decoder".to_owned(), received.decoder),
+            ("sender".to_owned(), counted.sender),
+            ("receiver".to_owned(), counted.receiver),
+            ("decoder".to_owned(), counted.decoder),
             ("link".to_owned(), counters(&relay.forward)),
             ("reverse_link".to_owned(), counters(&relay.reverse)),
         ]
         .into(),
         series,
-    };
-    Ok(CallResult { records, started_at, report })
+    })
 }
 
 /// `lockstep call`.
 pub fn run(arguments: &CallArguments) -> Result<()> {
-    let CallResult { records, started_at, report } = call(arguments)?;
-    arguments.output.write(arguments.seconds, &report, &records, started_at)
+    let output = arguments.output.open()?;
+    let report = call(arguments, output.observer())?;
+    output.write(arguments.seconds, &report)
 }
 
 #[cfg(test)]
@@ -287,11 +271,12 @@ mod tests {
     #[test]
     fn a_call_whose_pictures_end_early_is_scored_as_long_as_they_lasted() {
         let frame_interval = Duration::from_millis(100);
-        let start = Timestamp::from_millis(7_000);
-        let records = |count: u64| -> Vec<FrameRecord> {
-            (0..count).map(|index| FrameRecord::captured(index, start + frame_interval * index as u32)).collect()
+        let captures = |count: u32| {
+            let mut captures = Captures::default();
+            (0..count).for_each(|index| captures.add(Timestamp::from_millis(7_000) + frame_interval * index));
+            captures
         };
-        let scored = |count| scored_length(&records(count), start, Duration::from_secs(2), frame_interval);
+        let scored = |count| scored_length(captures(count), Duration::from_secs(2), frame_interval);
         assert_eq!(scored(0), Duration::ZERO);
         assert_eq!(scored(12), Duration::from_millis(1_200));
         assert_eq!(scored(19), Duration::from_secs(2), "one picture that came late");

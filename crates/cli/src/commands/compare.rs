@@ -1,12 +1,14 @@
 //! `lockstep compare`: the same call in virtual and in real time, side by side.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{FrameRecord, Scores, quantile};
+use lockstep_call::{CallObserver, Distribution, LoggedFrame, Scores};
+use lockstep_units::Timestamp;
 
 use crate::commands::call::{CallArguments, call};
 use crate::commands::output::OutputArguments;
@@ -42,11 +44,31 @@ struct Row {
     difference: f64,
 }
 
-/// The median time of a step in the log, milliseconds.
-fn median_ms(records: &[FrameRecord], step: impl Fn(&FrameRecord) -> Option<std::time::Duration>) -> f64 {
-    let mut times: Vec<f64> = records.iter().filter_map(step).map(|time| time.as_secs_f64() * 1e3).collect();
-    times.sort_unstable_by(f64::total_cmp);
-    quantile(&times, 0.5).unwrap_or(0.0)
+/// How long the steps of a live call took, milliseconds.
+struct StepTimes {
+    encode: Distribution,
+    decode: Distribution,
+}
+
+impl CallObserver for StepTimes {
+    fn frame(&mut self, frame: &LoggedFrame) {
+        let record = &frame.record;
+        let milliseconds =
+            |from: Option<Timestamp>, to: Option<Timestamp>| Some(to?.saturating_since(from?).as_secs_f64() * 1e3);
+        if let Some(time) = milliseconds(record.encode_started_at, record.sent_at) {
+            self.encode.add(time);
+        }
+        if let Some(time) = milliseconds(record.completed_at, record.displayed_at) {
+            self.decode.add(time);
+        }
+    }
+}
+
+impl StepTimes {
+    /// The medians of coding and of decoding.
+    fn medians(&mut self) -> (f64, f64) {
+        (self.encode.quantile(0.5).unwrap_or(0.0), self.decode.quantile(0.5).unwrap_or(0.0))
+    }
 }
 
 fn row(figure: &'static str, live: f64, simulated: f64) -> Row {
@@ -69,20 +91,22 @@ fn rows(live: &Scores, simulated: &Scores) -> Result<Vec<Row>> {
 /// `lockstep compare`.
 pub fn run(arguments: &CompareArguments) -> Result<()> {
     let (link, control) = (arguments.link.clone(), arguments.control.clone());
-    let live = call(&CallArguments {
+    let times = Arc::new(Mutex::new(StepTimes {
+        encode: Distribution::of_milliseconds(),
+        decode: Distribution::of_milliseconds(),
+    }));
+    let arguments_of_call = CallArguments {
         clip: arguments.clip.clone(),
         link: link.clone(),
         control: control.clone(),
         seconds: arguments.seconds,
         sink: "none".to_owned(),
         output: OutputArguments::default(),
-    })?;
+    };
+    let live = call(&arguments_of_call, Some(Box::new(times.clone())))?;
     // Virtual time knows nothing of this machine's speed; it is told what the live call measured.
-    let encode_ms =
-        median_ms(&live.records, |record| Some(record.sent_at?.saturating_since(record.encode_started_at?)));
-    let decode_ms =
-        median_ms(&live.records, |record| Some(record.displayed_at?.saturating_since(record.completed_at?)));
-    let simulated = simulate(&SimulateArguments {
+    let (encode_ms, decode_ms) = times.lock().map(|mut times| times.medians()).unwrap_or_default();
+    let simulation = SimulateArguments {
         clip: arguments.clip.clone(),
         link,
         control,
@@ -92,9 +116,10 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
         vmaf: false,
         estimator: EstimatorArguments::default(),
         modelled: false,
-    })?;
-    let rows = rows(&live.report.scores, &simulated.report.scores)?;
-    warn_of_early_end(arguments.seconds, &live.report.scores);
+    };
+    let simulated = simulate(&simulation, None)?;
+    let rows = rows(&live.scores, &simulated.report.scores)?;
+    warn_of_early_end(arguments.seconds, &live.scores);
     say!("coding took {encode_ms:.1} ms a picture, decoding {decode_ms:.1} ms\n");
     say!("{:<24}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
     for Row { figure, live, simulated, difference } in &rows {

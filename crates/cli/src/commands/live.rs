@@ -1,6 +1,5 @@
 //! `lockstep send`, `lockstep receive` and `lockstep relay`.
 
-use std::collections::BTreeMap;
 use std::io::{Write, stdout};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -10,13 +9,13 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{DisplayRecord, FrameRecord, SendingEnd, SerialMenu};
+use lockstep_call::{SendingEnd, SerialMenu};
 use lockstep_live::{LiveError, ReceiverOptions, Relay, RelayOptions, SenderOptions, ThreadedMenu};
 use lockstep_media::{SourceOptions, open_sink, open_source};
 use lockstep_units::Timestamp;
 
+use crate::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
 use crate::configuration::{ControlArguments, LinkArguments, MenuArgument, counters, seconds};
-use crate::progress::write_json;
 
 /// What a process prints of a running call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -47,7 +46,7 @@ pub struct SendArguments {
     seed: u64,
     #[command(flatten)]
     control: ControlArguments,
-    /// Where the sender's part of the per-frame log goes, as JSON.
+    /// Where the sender's part of the per-frame log goes while the call runs, a line of JSON for each frame.
     #[arg(long)]
     log: Option<PathBuf>,
     /// What is printed while the call runs.
@@ -69,7 +68,7 @@ pub struct ReceiveArguments {
     idle_seconds: Option<f64>,
     #[command(flatten)]
     control: ControlArguments,
-    /// Where the receiver's part of the per-frame log goes, as JSON.
+    /// Where the receiver's part of the per-frame log goes while the call runs, a line of JSON for each picture shown.
     #[arg(long)]
     log: Option<PathBuf>,
     /// What is printed while the call runs.
@@ -93,26 +92,6 @@ pub struct RelayArguments {
     seconds: Option<f64>,
 }
 
-/// The sender's part of a live call's log.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct SenderLog {
-    /// One record a captured frame, without what only the receiver knows.
-    pub records: Vec<FrameRecord>,
-    /// Counters of the transport.
-    pub counters: BTreeMap<String, u64>,
-}
-
-/// The receiver's part of a live call's log.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct ReceiverLog {
-    /// One record a picture shown.
-    pub displays: Vec<DisplayRecord>,
-    /// Counters of the transport.
-    pub counters: BTreeMap<String, u64>,
-    /// Counts of decoded frames.
-    pub decoder: BTreeMap<String, u64>,
-}
-
 /// What a process says of itself on a line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -126,7 +105,7 @@ pub enum StatusLine {
         /// Quantizer of the last frame.
         quantizer: Option<u8>,
         /// Pictures captured so far.
-        captured: usize,
+        captured: u64,
     },
     /// A picture was shown.
     Showing {
@@ -152,7 +131,7 @@ fn rewrite(line: &str) {
 }
 
 fn send_status(format: StatusArgument, status: &lockstep_call::SendingStatus, call: &SendingEnd) {
-    let captured = call.records().len();
+    let captured = call.captured();
     match format {
         StatusArgument::None => {}
         StatusArgument::Json => {
@@ -184,14 +163,21 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
             MenuArgument::Serial | MenuArgument::Fit => Box::new(SerialMenu),
         },
     };
-    let call = lockstep_live::send(call, source, options, |_, status, call| {
+    let mut log = arguments.log.as_deref().map(LogWriter::create).transpose()?;
+    let status = |_, status: &lockstep_call::SendingStatus, call: &SendingEnd| {
         send_status(arguments.status, status, call);
+    };
+    let call = lockstep_live::send(call, source, options, status, |record| {
+        if let Some(log) = &mut log {
+            log.write(&SenderEntry::Frame(Box::new(record)));
+        }
     })?;
     if arguments.status == StatusArgument::Line {
         say!("");
     }
-    if let Some(path) = &arguments.log {
-        write_json(path, &SenderLog { records: call.records().to_vec(), counters: counters(&call.statistics()) })?;
+    if let Some(mut log) = log {
+        log.write(&SenderEntry::End { counters: counters(&call.statistics()) });
+        log.finish()?;
     }
     Ok(())
 }
@@ -217,12 +203,12 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         StatusArgument::None => {}
     }
     let options = ReceiverOptions { idle_limit: arguments.idle_seconds.map(Duration::from_secs_f64) };
-    let mut log = ReceiverLog::default();
+    let mut log = arguments.log.as_deref().map(LogWriter::create).transpose()?;
     let sink = arguments.sink.clone();
     let open = move |format| open_sink(&sink, format);
     let call = lockstep_live::receive(arguments.control.receiving_end(), &socket, open, &options, |shown| {
-        if arguments.log.is_some() {
-            log.displays.push(shown.record);
+        if let Some(log) = &mut log {
+            log.write(&ReceiverEntry::Display(shown.record));
         }
         let frame = shown.record.frame;
         let delay_ms = shown.record.displayed_at.saturating_since(shown.captured_at).as_secs_f64() * 1e3;
@@ -235,10 +221,9 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     if arguments.status == StatusArgument::Line {
         say!("");
     }
-    if let Some(path) = &arguments.log {
-        log.counters = counters(&call.statistics());
-        log.decoder = counters(&call.counts());
-        write_json(path, &log)?;
+    if let Some(mut log) = log {
+        log.write(&ReceiverEntry::End { counters: counters(&call.statistics()), decoder: counters(&call.counts()) });
+        log.finish()?;
     }
     Ok(())
 }
@@ -251,7 +236,7 @@ pub fn relay(arguments: &RelayArguments) -> Result<()> {
     let trace = arguments.link.forward_trace()?;
     let (forward, reverse) = arguments.link.links()?;
     let length = arguments.seconds.map(Duration::from_secs_f64);
-    let options = RelayOptions { receiver: arguments.to, forward, reverse, length };
+    let options = RelayOptions { receiver: arguments.to, forward, reverse, length, scored: Duration::ZERO };
     Relay::run(&socket, options, |status| {
         let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);
         rewrite(&format!(

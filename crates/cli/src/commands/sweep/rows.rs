@@ -117,7 +117,7 @@ pub fn write(path: &Path, rows: &[(&Job, &Scores)]) -> Result<()> {
     });
     let columns: Vec<(&str, Values)> = told.chain(scores).collect();
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-    parquet_table::write(file, "call", &columns).with_context(|| format!("cannot write {}", path.display()))
+    parquet_table::write(file, "call", columns).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// What the table on the terminal shows of each controller and codec: heading, digits, score.

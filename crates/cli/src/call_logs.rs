@@ -1,0 +1,220 @@
+//! The logs that the two ends of a live call write while it runs, a line of JSON for each entry, and the call made of both.
+//! Nothing here grows with the call.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use lockstep_call::{CallLog, CallObserver, DisplayRecord, FrameRecord};
+use lockstep_units::Timestamp;
+
+/// Counters by name.
+pub type Counters = BTreeMap<String, u64>;
+
+/// An entry of the sender's log.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SenderEntry {
+    /// A captured frame, in the order of capture, without what only the receiver knows.
+    Frame(Box<FrameRecord>),
+    /// At the end: the counters of the transport.
+    End { counters: Counters },
+}
+
+/// An entry of the receiver's log.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReceiverEntry {
+    /// A picture that was shown, in the order in which they were.
+    Display(DisplayRecord),
+    /// At the end: the counters of the transport and of the decoder.
+    End { counters: Counters, decoder: Counters },
+}
+
+/// A log that is being written, if one is asked for. What goes wrong is told at the end: it is no reason to stop a call.
+pub struct LogWriter {
+    path: PathBuf,
+    file: BufWriter<File>,
+    failure: Option<serde_json::Error>,
+}
+
+impl LogWriter {
+    /// A log at `path`.
+    pub fn create(path: &Path) -> Result<Self> {
+        crate::progress::make_parent(path)?;
+        let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Self { path: path.to_owned(), file: BufWriter::new(file), failure: None })
+    }
+
+    /// Adds an entry.
+    pub fn write(&mut self, entry: &impl Serialize) {
+        if self.failure.is_none() {
+            let written = serde_json::to_writer(&mut self.file, entry)
+                .and_then(|()| self.file.write_all(b"\n").map_err(serde_json::Error::io));
+            self.failure = written.err();
+        }
+    }
+
+    /// Writes what is left.
+    pub fn finish(mut self) -> Result<()> {
+        let flushed = self.failure.map_or_else(|| self.file.flush().map_err(serde_json::Error::io), Err);
+        flushed.with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+/// The entries of a log, one by one.
+struct LogReader<Entry> {
+    lines: std::io::Lines<BufReader<File>>,
+    of: &'static str,
+    entry: PhantomData<Entry>,
+}
+
+impl<Entry> LogReader<Entry> {
+    fn open(path: &Path, of: &'static str) -> Result<Self> {
+        let file = File::open(path).with_context(|| format!("the {of} left no log"))?;
+        Ok(Self { lines: BufReader::new(file).lines(), of, entry: PhantomData })
+    }
+}
+
+impl<Entry: DeserializeOwned> Iterator for LogReader<Entry> {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Result<Entry>> {
+        let line = self.lines.next()?;
+        let entry = line.map_err(anyhow::Error::from).and_then(|line| Ok(serde_json::from_str(&line)?));
+        Some(entry.with_context(|| format!("the {}'s log is unreadable", self.of)))
+    }
+}
+
+/// When pictures were captured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Captures {
+    pub first: Option<Timestamp>,
+    pub last: Option<Timestamp>,
+}
+
+impl Captures {
+    /// A picture was captured at `at`.
+    pub fn add(&mut self, at: Timestamp) {
+        self.first.get_or_insert(at);
+        self.last = Some(at);
+    }
+
+    /// Those in the log of a sender.
+    pub fn of(sender: &Path) -> Result<Self> {
+        let mut captures = Self::default();
+        for entry in LogReader::open(sender, "sender")? {
+            if let SenderEntry::Frame(record) = entry? {
+                captures.add(record.captured_at);
+            }
+        }
+        Ok(captures)
+    }
+}
+
+/// What the ends counted: the sender's transport, the receiver's, and the decoder.
+#[derive(Debug, Default)]
+pub struct EndCounters {
+    pub sender: Counters,
+    pub receiver: Counters,
+    pub decoder: Counters,
+}
+
+/// Reads the logs of both ends side by side into the log of the call, which began at `start` and is scored for `length`.
+pub fn merge(
+    sender: &Path,
+    receiver: &Path,
+    (start, length, frame_interval): (Timestamp, Duration, Duration),
+    observer: Option<Box<dyn CallObserver>>,
+) -> Result<(CallLog, EndCounters)> {
+    let mut log = CallLog::new(start, length, frame_interval);
+    if let Some(observer) = observer {
+        log.observe(observer);
+    }
+    let mut counted = EndCounters::default();
+    let mut displays = LogReader::open(receiver, "receiver")?;
+    let mut next_display = || -> Result<Option<DisplayRecord>> {
+        for entry in displays.by_ref() {
+            match entry? {
+                ReceiverEntry::Display(display) => return Ok(Some(display)),
+                ReceiverEntry::End { counters, decoder } => (counted.receiver, counted.decoder) = (counters, decoder),
+            }
+        }
+        Ok(None)
+    };
+    let mut display = next_display()?;
+    for entry in LogReader::open(sender, "sender")? {
+        let record = match entry? {
+            SenderEntry::Frame(record) => record,
+            SenderEntry::End { counters } => {
+                counted.sender = counters;
+                continue;
+            }
+        };
+        let sent = record.frame;
+        log.decided(*record);
+        // Frames are shown in the order in which they were sent, so that all earlier displays have been merged.
+        while let Some(shown) = display.filter(|display| sent.is_some_and(|frame| display.frame <= frame)) {
+            log.shown(&shown, None);
+            display = next_display()?;
+        }
+    }
+    while display.is_some() {
+        display = next_display()?;
+    }
+    Ok((log, counted))
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_call::{KeptFrames, Outcome};
+
+    use super::*;
+
+    fn at(milliseconds: u64) -> Timestamp {
+        Timestamp::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn the_logs_of_both_ends_become_one_with_what_each_of_them_knows() {
+        let folder = tempfile::tempdir().unwrap();
+        let (sender, receiver) = (folder.path().join("send"), folder.path().join("receive"));
+        let mut log = LogWriter::create(&sender).unwrap();
+        for (capture, frame) in [(0, Some(0)), (1, None), (2, Some(1)), (3, Some(2)), (4, None)] {
+            let outcome = if frame.is_some() { Outcome::Sent } else { Outcome::SkippedOverBudget };
+            let record = FrameRecord { frame, outcome, ..FrameRecord::captured(capture, at(1_000 + 100 * capture)) };
+            log.write(&SenderEntry::Frame(Box::new(record)));
+        }
+        log.write(&SenderEntry::End { counters: [("frames".to_owned(), 3)].into() });
+        log.finish().unwrap();
+        let mut log = LogWriter::create(&receiver).unwrap();
+        for (frame, shown) in [(0, 1_050), (2, 1_390)] {
+            log.write(&ReceiverEntry::Display(DisplayRecord {
+                frame,
+                completed_at: at(shown),
+                displayed_at: at(shown),
+            }));
+        }
+        log.write(&ReceiverEntry::End { counters: Counters::new(), decoder: [("decoded".to_owned(), 2)].into() });
+        log.finish().unwrap();
+
+        assert_eq!(Captures::of(&sender).unwrap(), Captures { first: Some(at(1_000)), last: Some(at(1_400)) });
+        let kept = KeptFrames::default();
+        let times = (at(1_000), Duration::from_secs(1), Duration::from_millis(100));
+        let (log, counted) = merge(&sender, &receiver, times, Some(Box::new(kept.clone()))).unwrap();
+        assert_eq!((counted.sender["frames"], counted.decoder["decoded"]), (3, 2));
+        assert_eq!(log.held_records(), 1, "nothing was shown after the last capture");
+        let frames = kept.take();
+        let delays: Vec<u128> = frames.iter().map(|frame| frame.video_delay.as_millis()).collect();
+        assert_eq!(delays, [50, 290, 190, 90]);
+        let shown: Vec<Option<Timestamp>> = frames.iter().map(|frame| frame.record.displayed_at).collect();
+        assert_eq!(shown, [Some(at(1_050)), None, None, Some(at(1_390))]);
+    }
+}
