@@ -16,7 +16,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 /// Number, sum, least and largest are exact. Quantiles are exact up to [`MOST_EXACT_VALUES`] values; of more they are
 /// within 0.1 % and half a unit, from a histogram whose buckets grow with the values (Tene's HdrHistogram, of the crate
 /// of that name).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Distribution {
     unit: f64,
     exact: Vec<f64>,
