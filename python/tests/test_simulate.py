@@ -121,12 +121,25 @@ def test_the_report_has_types() -> None:
         ({"seconds": -1.0}, "is not a time"),
         ({"queue": "lifo"}, "invalid value 'lifo'"),
         ({"clip": "generated:0x0"}, "is not WIDTHxHEIGHT"),
+        ({"clip": "generated:64x48@4294967295"}, "at most 1000"),
+        ({"modelled": True, "preset": "quality"}, "'--modelled' cannot be used with '--preset"),
+        ({"codec": "modelled", "menu": "serial"}, "'--modelled' cannot be used with '--menu"),
     ],
 )
 def test_wrong_arguments_are_told_in_one_line(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         lockstep.simulate(**arguments)
     assert "\n" not in str(caught.value)
+
+
+def test_a_clip_that_ends_before_the_call_is_warned_of(tmp_path: Path) -> None:
+    clip = tmp_path / "short.y4m"
+    pictures = [b"FRAME\n" + bytes((at * 7 + picture * 31) % 256 for at in range(270)) for picture in range(10)]
+    clip.write_bytes(b"YUV4MPEG2 W18 H10 F25:1\n" + b"".join(pictures))
+    with pytest.warns(UserWarning, match=r"ended after 0\.4 s of the 2 s"):
+        result = lockstep.simulate("constant:1mbps", clip=clip, seconds=2.0)
+    assert result.scores["scored_seconds"] == pytest.approx(0.4)
+    assert result.report.scored_seconds == pytest.approx(0.4)
 
 
 def test_an_interrupt_ends_a_long_call() -> None:

@@ -206,3 +206,37 @@ impl PendingFrames {
         self.records.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Timestamp {
+        Timestamp::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn records_leave_in_the_order_of_capture_as_soon_as_they_are_decided_on() {
+        let mut records = OpenRecords::default();
+        let captures = [0, 33, 66, 100].map(|now| records.capture(at(now), |_| {}));
+        assert_eq!(captures, [0, 1, 2, 3]);
+        records.get_mut(1).unwrap().outcome = Outcome::SkippedBusy;
+        assert_eq!(records.take_decided(), None, "the first is still being coded");
+        records.get_mut(0).unwrap().outcome = Outcome::Sent;
+        let decided: Vec<u64> = std::iter::from_fn(|| records.take_decided()).map(|record| record.capture).collect();
+        assert_eq!(decided, [0, 1]);
+        assert!(records.get_mut(1).is_none() && records.get_mut(2).is_some_and(|record| record.capture == 2));
+        let left: Vec<u64> = std::iter::from_fn(|| records.take_any()).map(|record| record.capture).collect();
+        assert_eq!((left, records.captured()), (vec![2, 3], 4));
+    }
+
+    #[test]
+    fn an_end_whose_driver_asks_for_no_records_keeps_a_bounded_number() {
+        let mut records = OpenRecords::default();
+        for capture in 0..100_000 {
+            records.capture(at(33 * capture), |record| record.outcome = Outcome::Sent);
+        }
+        assert_eq!((records.captured(), records.len()), (100_000, MOST_OPEN_RECORDS));
+        assert!(records.get_mut(0).is_none() && records.get_mut(99_999).is_some());
+    }
+}

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use lockstep_control::Estimator;
 use lockstep_transport::{Receiver, ReceiverConfig, ReceiverEvent, StateId, VideoFormat};
 use lockstep_units::Timestamp;
-use lockstep_vp8::{DecodeError, Picture, State, decode};
+use lockstep_vp8::{DEFAULT_PIXEL_LIMIT, DecodeError, Picture, State, decode_within};
 
 use std::collections::VecDeque;
 
@@ -28,6 +28,7 @@ struct ReceivedFrame {
 pub struct DecodeJob {
     source: State,
     frame: ReceivedFrame,
+    pixel_limit: usize,
 }
 
 /// What a [`DecodeJob`] gave.
@@ -43,7 +44,7 @@ impl DecodeJob {
     /// Decodes the frame and names the state that it leads to.
     #[must_use]
     pub fn run(self) -> DecodeOutcome {
-        let result = decode(&self.source, &self.frame.payload);
+        let result = decode_within(&self.source, &self.frame.payload, self.pixel_limit);
         let reached = result.as_ref().ok().map(|(state, _)| StateId(state.hash()));
         DecodeOutcome { frame: self.frame, result, reached }
     }
@@ -87,6 +88,7 @@ pub struct ReceivingEnd {
     ready: VecDeque<ReceivedFrame>,
     decoding: bool,
     format: Option<VideoFormat>,
+    pixel_limit: usize,
     newest_shown: Option<u32>,
     display: Option<Display>,
     counts: DecodeCounts,
@@ -104,11 +106,18 @@ impl ReceivingEnd {
             ready: VecDeque::new(),
             decoding: false,
             format: None,
+            pixel_limit: DEFAULT_PIXEL_LIMIT,
             newest_shown: None,
             display: None,
             counts: DecodeCounts::default(),
             closed: false,
         }
+    }
+
+    /// Decodes no picture of more than `limit` pixels, instead of [`DEFAULT_PIXEL_LIMIT`].
+    #[must_use]
+    pub fn with_pixel_limit(self, limit: usize) -> Self {
+        Self { pixel_limit: limit, ..self }
     }
 
     /// A datagram came from the sender, or garbage from anybody.
@@ -128,7 +137,7 @@ impl ReceivingEnd {
                 continue;
             };
             self.decoding = true;
-            return Some(DecodeJob { source, frame });
+            return Some(DecodeJob { source, frame, pixel_limit: self.pixel_limit });
         }
         None
     }
@@ -214,6 +223,13 @@ impl ReceivingEnd {
     #[must_use]
     pub fn format(&self) -> Option<VideoFormat> {
         self.format
+    }
+
+    /// The format that the sender announced, if its pictures have more pixels than are decoded here, and the limit.
+    #[must_use]
+    pub fn format_beyond_limit(&self) -> Option<(VideoFormat, usize)> {
+        let pixels = |format: &VideoFormat| usize::from(format.width) * usize::from(format.height);
+        self.format.filter(|format| pixels(format) > self.pixel_limit).map(|format| (format, self.pixel_limit))
     }
 
     /// Datagrams that made sense so far.

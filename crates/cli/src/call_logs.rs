@@ -1,9 +1,9 @@
 //! The logs that the two ends of a live call write while it runs, a line of JSON for each entry, and the call made of both.
-//! Nothing here grows with the call.
+//! Nothing here grows with the call. What a killed end has written is there.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write, stdout};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_call::{CallLog, CallObserver, DisplayRecord, FrameRecord};
 use lockstep_units::Timestamp;
+
+use crate::output_file::is_standard_output;
 
 /// Counters by name.
 pub type Counters = BTreeMap<String, u64>;
@@ -41,16 +43,20 @@ pub enum ReceiverEntry {
 /// A log that is being written, if one is asked for. What goes wrong is told at the end: it is no reason to stop a call.
 pub struct LogWriter {
     path: PathBuf,
-    file: BufWriter<File>,
+    file: Box<dyn Write>,
     failure: Option<serde_json::Error>,
 }
 
 impl LogWriter {
-    /// A log at `path`.
+    /// A log at `path`, or on standard output.
     pub fn create(path: &Path) -> Result<Self> {
-        crate::progress::make_parent(path)?;
-        let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-        Ok(Self { path: path.to_owned(), file: BufWriter::new(file), failure: None })
+        let file: Box<dyn Write> = if is_standard_output(path) {
+            Box::new(stdout())
+        } else {
+            let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+            Box::new(BufWriter::new(file))
+        };
+        Ok(Self { path: path.to_owned(), file, failure: None })
     }
 
     /// Adds an entry.

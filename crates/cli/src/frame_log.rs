@@ -1,27 +1,27 @@
 //! The per-frame log as a CSV or Parquet file: one row a captured frame, times in seconds since the first capture, written
 //! while the call runs. Nothing here grows with the call but Parquet's index of its row groups.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
 use lockstep_call::{CallObserver, FRAME_COLUMNS as COLUMNS, FrameColumn as Column, LoggedFrame};
 use lockstep_units::Timestamp;
 
+use crate::output_file::{OutputFile, is_standard_output};
 use crate::parquet_table::{Kind, TableWriter, Values};
 
 /// Rows that are written at once to a Parquet file: nine minutes at 30 a second. A shorter call is one row group.
 const ROW_GROUP: usize = 1 << 14;
 
 enum Format {
-    Csv(csv::Writer<File>),
-    Parquet { table: TableWriter<File>, columns: Vec<Values>, rows: usize, written: bool },
+    Csv(csv::Writer<OutputFile>),
+    Parquet { table: TableWriter<OutputFile>, columns: Vec<Values>, rows: usize, written: bool },
 }
 
 /// A frame log that is being written. As an observer it cannot fail; what went wrong, [`FrameWriter::finish`] tells.
 pub struct FrameWriter {
-    path: PathBuf,
+    name: String,
     format: Format,
     /// When the first picture was captured.
     start: Option<Timestamp>,
@@ -29,18 +29,13 @@ pub struct FrameWriter {
 }
 
 impl FrameWriter {
-    /// A log at `path`: Parquet if it ends in `.parquet`, CSV if in `.csv`.
+    /// A log at `path`: Parquet if it ends in `.parquet`, CSV if in `.csv` and on standard output.
     pub fn create(path: &Path) -> Result<Self> {
-        let parquet = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("csv") => false,
-            Some("parquet") => true,
-            _ => bail!("frame log {}: the name must end in .csv or .parquet", path.display()),
-        };
-        crate::progress::make_parent(path)?;
-        let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-        let format = if parquet { parquet_format(file) } else { csv_format(file) };
+        let parquet = check_name(path)?;
+        let output = OutputFile::create(path)?;
+        let format = if parquet { parquet_format(output) } else { csv_format(output) };
         let format = format.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { path: path.to_owned(), format, start: None, failure: None })
+        Ok(Self { name: path.display().to_string(), format, start: None, failure: None })
     }
 
     fn write(&mut self, frame: &LoggedFrame) -> Result<()> {
@@ -62,25 +57,20 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes what is left. Without this, there is no file.
     pub fn finish(self) -> Result<()> {
-        let Self { path, format, failure, .. } = self;
-        let finish = || {
-            if let Some(failure) = failure {
-                return Err(failure);
-            }
-            match format {
-                Format::Csv(mut writer) => writer.flush()?,
-                Format::Parquet { mut table, columns, rows, written } => {
-                    if rows > 0 || !written {
-                        table.write_group(&columns)?;
-                    }
-                    table.finish()?;
+        let Self { name, format, failure, .. } = self;
+        let finish = || match (failure, format) {
+            (Some(failure), _) => Err(failure),
+            (None, Format::Csv(writer)) => Ok(writer.into_inner().map_err(csv::IntoInnerError::into_error)?),
+            (None, Format::Parquet { mut table, columns, rows, written }) => {
+                if rows > 0 || !written {
+                    table.write_group(&columns)?;
                 }
+                table.finish()
             }
-            Ok(())
         };
-        finish().with_context(|| format!("cannot write {}", path.display()))
+        finish().with_context(|| format!("cannot write {name}"))?.finish()
     }
 }
 
@@ -92,13 +82,23 @@ impl CallObserver for FrameWriter {
     }
 }
 
-fn csv_format(file: File) -> Result<Format> {
-    let mut writer = csv::Writer::from_writer(file);
+/// Whether the name of a frame log says Parquet.
+pub fn check_name(path: &Path) -> Result<bool> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("csv") => Ok(false),
+        Some("parquet") => Ok(true),
+        _ if is_standard_output(path) => Ok(false),
+        _ => bail!("frame log {}: the name must end in .csv or .parquet", path.display()),
+    }
+}
+
+fn csv_format(output: OutputFile) -> Result<Format> {
+    let mut writer = csv::Writer::from_writer(output);
     writer.write_record(COLUMNS.iter().map(|(name, _)| name))?;
     Ok(Format::Csv(writer))
 }
 
-fn parquet_format(file: File) -> Result<Format> {
+fn parquet_format(output: OutputFile) -> Result<Format> {
     let kind = |column: &Column| match column {
         Column::Integer(_) => Kind::Integers,
         Column::Number(_) | Column::VideoDelay => Kind::Numbers,
@@ -107,7 +107,7 @@ fn parquet_format(file: File) -> Result<Format> {
     };
     let kinds: Vec<(&str, Kind)> = COLUMNS.iter().map(|(name, column)| (*name, kind(column))).collect();
     let columns = kinds.iter().map(|(_, kind)| Values::of(*kind)).collect();
-    Ok(Format::Parquet { table: TableWriter::new(file, "frame", &kinds)?, columns, rows: 0, written: false })
+    Ok(Format::Parquet { table: TableWriter::new(output, "frame", &kinds)?, columns, rows: 0, written: false })
 }
 
 fn text(column: &Column, frame: &LoggedFrame, start: Timestamp) -> String {
@@ -136,6 +136,8 @@ fn push(values: &mut Values, column: &Column, frame: &LoggedFrame, start: Timest
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use lockstep_call::FrameRecord;
     use parquet::file::reader::{FileReader, SerializedFileReader};
 

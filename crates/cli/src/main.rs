@@ -1,17 +1,17 @@
 //! The `lockstep` command: real-time video whose codec and transport are one control loop.
 #![forbid(unsafe_code)]
 
-/// Prints a line. A reader that went away, as `head` does, is no reason to fail.
+/// Tells people a line, see [`output_file::say`].
 macro_rules! say {
-    ($($text:tt)*) => {{
-        use std::io::Write;
-        let _ = writeln!(std::io::stdout(), $($text)*);
-    }};
+    ($($text:tt)*) => {
+        $crate::output_file::say(format_args!($($text)*))
+    };
 }
 
 mod call_logs;
 mod commands;
 mod frame_log;
+mod output_file;
 mod parquet_table;
 mod progress;
 

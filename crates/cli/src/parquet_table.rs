@@ -119,10 +119,9 @@ impl<W: Write + Send> TableWriter<W> {
         Ok(())
     }
 
-    /// Writes what makes the row groups a file.
-    pub fn finish(self) -> Result<()> {
-        self.writer.close()?;
-        Ok(())
+    /// Writes what makes the row groups a file; gives it back.
+    pub fn finish(self) -> Result<W> {
+        Ok(self.writer.into_inner()?)
     }
 }
 
@@ -131,5 +130,6 @@ pub fn write(file: impl Write + Send, name: &str, columns: Vec<(&str, Values)>) 
     let kinds: Vec<(&str, Kind)> = columns.iter().map(|(name, values)| (*name, values.kind())).collect();
     let mut table = TableWriter::new(file, name, &kinds)?;
     table.write_group(&columns.into_iter().map(|(_, values)| values).collect::<Vec<_>>())?;
-    table.finish()
+    table.finish()?;
+    Ok(())
 }

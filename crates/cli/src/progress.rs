@@ -1,13 +1,9 @@
-//! What a person sees: progress while a command runs, a summary when it is done, and the files it leaves.
+//! What a person sees: progress while a command runs, and a summary when it is done.
 
-use std::fs;
 use std::io::{IsTerminal, stderr};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 
 use lockstep_call::Scores;
 use lockstep_units::Bitrate;
@@ -52,24 +48,6 @@ impl Progress {
     pub fn finish(self) {
         self.bar.finish_and_clear();
     }
-}
-
-/// Makes the folder that `path` lies in.
-pub fn make_parent(path: &Path) -> Result<()> {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => {
-            fs::create_dir_all(parent).with_context(|| format!("cannot make the folder {}", parent.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Writes `value` to `path` as JSON.
-pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    make_parent(path)?;
-    let mut text = serde_json::to_string_pretty(value)?;
-    text.push('\n');
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn shown(value: Option<f64>, digits: usize, unit: &str) -> String {

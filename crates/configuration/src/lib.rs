@@ -268,6 +268,12 @@ pub fn open_trace(text: &str) -> Result<Trace> {
 }
 
 impl LinkArguments {
+    /// The traces, as far as these names are those of files.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<&Path> {
+        [Some(&self.trace), self.reverse.as_ref()].into_iter().flatten().map(Path::new).collect()
+    }
+
     /// The forward trace.
     pub fn forward_trace(&self) -> Result<Trace> {
         open_trace(&self.trace)

@@ -1,5 +1,6 @@
 //! A call in virtual time: what it is told, and what it leaves.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -12,6 +13,7 @@ use lockstep_control::KnownPath;
 use lockstep_media::{SourceOptions, VmafMeter, open_source};
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
 use lockstep_units::{Bitrate, Timestamp};
+use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::estimator::CallEstimator;
 use crate::{
@@ -79,6 +81,15 @@ impl SimulateArguments {
         }
     }
 
+    /// What a call reads, as far as these names are those of files.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<&Path> {
+        let mut inputs = self.link.inputs();
+        inputs.push(Path::new(&self.clip));
+        inputs.extend(self.estimator.estimator.as_deref());
+        inputs
+    }
+
     /// The names of all options that [`SimulateArguments::from_words`] knows, without the dashes.
     #[must_use]
     pub fn option_names() -> Vec<String> {
@@ -141,7 +152,9 @@ pub fn simulate_with(
     let format = source.format();
     let path = KnownPath { trace: arguments.link.forward_trace()?, start: Timestamp::ZERO };
     let sender = arguments.control.sending_end(&format, arguments.link.seed as u32, Some(path))?;
-    let receiver = ControlArguments::receiving_end_with(estimator);
+    // Both ends are ours: whatever the clip's size, it is decoded.
+    let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
+    let receiver = ControlArguments::receiving_end_with(estimator).with_pixel_limit(limit);
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options);
     if let Some(observer) = observer {
         simulation = simulation.observed_by(observer);

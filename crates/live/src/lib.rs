@@ -48,6 +48,19 @@ pub enum LiveError {
     /// The sink of pictures failed.
     #[error("the sink failed: {0}")]
     Sink(String),
+    /// The sender's pictures have more pixels than the receiver decodes.
+    #[error(
+        "the sender's pictures of {width}x{height} have more than the {limit} pixels that are decoded here; allow more with \
+         --max-pixels"
+    )]
+    TooManyPixels {
+        /// Width that the sender announced.
+        width: u16,
+        /// Height that the sender announced.
+        height: u16,
+        /// The limit.
+        limit: usize,
+    },
     /// Nothing was heard from the sender.
     #[error("no datagram for {seconds} s; is the sender running, and sending to this address?")]
     Silent {

@@ -126,6 +126,9 @@ pub fn receive(
                     peer = Some(from);
                     last_heard = now;
                 }
+                if let Some((format, limit)) = call.format_beyond_limit() {
+                    break Err(LiveError::TooManyPixels { width: format.width, height: format.height, limit });
+                }
             }
             Ok(Event::Decoded(outcome)) => {
                 call.decoded(clock.now(), outcome);

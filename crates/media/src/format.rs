@@ -4,14 +4,18 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use lockstep_units::MAXIMUM_FRAME_RATE;
 use lockstep_vp8::MAXIMUM_DIMENSION;
 
 /// Why a size or a frame rate was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// Not `N`, `N/D` or a plain decimal, or zero.
-    #[error("frame rate \"{0}\" is not a positive number or ratio such as 30 or 30000/1001")]
+    /// Not `N`, `N/D` or a plain decimal, or zero, or more than [`MAXIMUM_FRAME_RATE`].
+    #[error(
+        "frame rate \"{0}\" is not a number or ratio such as 30 or 30000/1001, more than 0 and at most \
+         {MAXIMUM_FRAME_RATE}"
+    )]
     FrameRate(String),
     /// Not `WIDTHxHEIGHT`, or a side outside what VP8 can carry.
     #[error("size \"{0}\" is not WIDTHxHEIGHT with sides from 1 to 16383, such as 1280x720")]
@@ -26,10 +30,12 @@ pub struct FrameRate {
 }
 
 impl FrameRate {
-    /// `numerator / denominator` pictures a second, kept as given. None if either is zero.
+    /// `numerator / denominator` pictures a second, kept as given. None if either is zero, or if that is more than
+    /// [`MAXIMUM_FRAME_RATE`].
     #[must_use]
     pub const fn new(numerator: u32, denominator: u32) -> Option<Self> {
-        if numerator == 0 || denominator == 0 { None } else { Some(Self { numerator, denominator }) }
+        let too_fast = numerator as u64 > denominator as u64 * MAXIMUM_FRAME_RATE as u64;
+        if numerator == 0 || denominator == 0 || too_fast { None } else { Some(Self { numerator, denominator }) }
     }
 
     /// Pictures in [`FrameRate::denominator`] seconds.
@@ -155,6 +161,15 @@ mod tests {
         assert_eq!("30000/1001".parse(), Ok(FrameRate::new(30_000, 1001).unwrap()));
         assert_eq!("12.5".parse(), Ok(FrameRate::new(125, 10).unwrap()));
         for wrong in ["", "0", "0/1", "1/0", "-3", "1.", "1.2345", "a", "1/2/3", "9999999999", "4294967.2960"] {
+            assert!(wrong.parse::<FrameRate>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rates_above_a_thousand_are_refused() {
+        assert_eq!("1000".parse(), Ok(FrameRate::new(1_000, 1).unwrap()));
+        assert_eq!(FrameRate::new(u32::MAX, u32::MAX).map(FrameRate::as_f64), Some(1.0));
+        for wrong in ["1001", "4294967295", "1000.001", "1001001/1000"] {
             assert!(wrong.parse::<FrameRate>().is_err(), "{wrong}");
         }
     }

@@ -5,6 +5,8 @@
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
+use lockstep_units::MAXIMUM_FRAME_RATE;
+
 use crate::format::{FrameRate, VideoFormat};
 
 /// Bytes of the header that every IVF file has.
@@ -38,6 +40,17 @@ pub enum IvfError {
         width: u16,
         /// Height from the header.
         height: u16,
+        /// Numerator of the rate.
+        rate: u32,
+        /// Denominator of the rate.
+        scale: u32,
+    },
+    /// More frames a second than anything shows.
+    #[error(
+        "ivf header says {rate}/{scale} frames a second, more than {MAXIMUM_FRAME_RATE}; rewrite it with: \
+         ffmpeg -r 30 -i IN.ivf -c copy OUT.ivf"
+    )]
+    Rate {
         /// Numerator of the rate.
         rate: u32,
         /// Denominator of the rate.
@@ -133,9 +146,10 @@ impl<R: Read> IvfReader<R> {
         let (width, height) = (u16_at(&header, 12), u16_at(&header, 14));
         let (rate, scale) = (u32_at(&header, 16), u32_at(&header, 20));
         let sides = 1..=lockstep_vp8::MAXIMUM_DIMENSION;
-        let frame_rate = FrameRate::new(rate, scale)
-            .filter(|_| sides.contains(&width) && sides.contains(&height))
-            .ok_or(IvfError::Format { width, height, rate, scale })?;
+        if !sides.contains(&width) || !sides.contains(&height) || rate == 0 || scale == 0 {
+            return Err(IvfError::Format { width, height, rate, scale });
+        }
+        let frame_rate = FrameRate::new(rate, scale).ok_or(IvfError::Rate { rate, scale })?;
         let format = VideoFormat { width: width.into(), height: height.into(), frame_rate };
         let header = IvfHeader { format, frames: u32_at(&header, 24) };
         Ok(Self { reader, header, offset: u64::from(length), frames: 0 })
@@ -225,6 +239,14 @@ impl<W: Write> IvfWriter<W> {
         Ok(())
     }
 
+    /// Hands on whatever was written so far.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn flush(&mut self) -> Result<(), IvfError> {
+        Ok(self.writer.flush()?)
+    }
+
     /// Flushes, and gives back what was written to. The header announces no frames: right for a pipe; for a file see
     /// [`IvfWriter::finish`].
     ///
@@ -304,6 +326,15 @@ mod tests {
         assert!(matches!(read_all(&bytes), Err(IvfError::Truncated { .. })));
         bytes[32..36].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(matches!(read_all(&bytes), Err(IvfError::FrameLength { offset: 32, .. })));
+    }
+
+    #[test]
+    fn a_rate_that_no_video_has_is_refused() {
+        let mut bytes = file(&[]);
+        for (rate, refused) in [(1_000, false), (1_001, true), (u32::MAX, true)] {
+            bytes[16..20].copy_from_slice(&u32::to_le_bytes(rate));
+            assert_eq!(matches!(read_all(&bytes), Err(IvfError::Rate { .. })), refused, "{rate}");
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub trait Sink: Send {
 #[non_exhaustive]
 pub enum SinkError {
     /// The name is none of a sink.
-    #[error("sink \"{0}\" is none of: none, window, FILE.y4m, FILE.ivf")]
+    #[error("sink \"{0}\" is none of: none, window, FILE.y4m, FILE.ivf, or - for y4m on standard output")]
     Specification(String),
     /// A file cannot be made.
     #[error("cannot write {path}: {error}")]
@@ -81,8 +81,25 @@ pub enum SinkError {
     WindowClosed,
 }
 
+/// The file that the sink called `specification` writes, `-` for standard output; none if it writes none.
+///
+/// # Errors
+/// If there is no such sink.
+pub fn sink_path(specification: &str) -> Result<Option<&Path>, SinkError> {
+    let lower = specification.to_ascii_lowercase();
+    match specification {
+        "none" | "window" => Ok(None),
+        path if path == "-" || lower.ends_with(".y4m") || lower.ends_with(".ivf") => Ok(Some(Path::new(path))),
+        other => Err(SinkError::Specification(other.to_owned())),
+    }
+}
+
 /// Opens the sink that `specification` names: `none`, `window`, a file that ends in `.y4m` (pictures) or in `.ivf`
-/// (coded frames). Pictures must have the size that `format` says.
+/// (coded frames), `-` for y4m on standard output. Pictures must have the size that `format` says.
+///
+/// A file is written as the pictures come, each to its end before the next: whatever ends the process, what was shown until
+/// then is in the file, as with any recorder. (The count in the header of an IVF file is there when it is finished; readers
+/// do not rely on it.)
 ///
 /// # Errors
 /// If the sink cannot be opened.
@@ -91,6 +108,7 @@ pub fn open_sink(specification: &str, format: VideoFormat) -> Result<Box<dyn Sin
     Ok(match specification {
         "none" => Box::new(DiscardSink),
         "window" => Box::new(window::WindowSink::open("Lockstep", format)?),
+        "-" => Box::new(Y4mSink::standard_output(format)?),
         path if lower.ends_with(".y4m") => Box::new(Y4mSink::create(Path::new(path), format)?),
         path if lower.ends_with(".ivf") => Box::new(IvfSink::create(Path::new(path), format)?),
         other => return Err(SinkError::Specification(other.to_owned())),
@@ -100,6 +118,15 @@ pub fn open_sink(specification: &str, format: VideoFormat) -> Result<Box<dyn Sin
 fn create(path: &Path) -> Result<BufWriter<File>, SinkError> {
     let file = File::create(path).map_err(|error| SinkError::Create { path: path.to_owned(), error })?;
     Ok(BufWriter::with_capacity(1 << 16, file))
+}
+
+/// Standard output without the buffer of lines that Rust puts before it.
+fn standard_output() -> io::Result<File> {
+    #[cfg(unix)]
+    let output = std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned()?;
+    #[cfg(windows)]
+    let output = std::os::windows::io::AsHandle::as_handle(&io::stdout()).try_clone_to_owned()?;
+    Ok(File::from(output))
 }
 
 /// Takes pictures and forgets them.
@@ -120,6 +147,18 @@ pub struct Y4mSink {
 }
 
 impl Y4mSink {
+    /// Writes to standard output, which nothing else should write to meanwhile.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn standard_output(format: VideoFormat) -> Result<Self, SinkError> {
+        let path = PathBuf::from("standard output");
+        let file = standard_output().map_err(|error| SinkError::Create { path: path.clone(), error })?;
+        let file = BufWriter::with_capacity(1 << 16, file);
+        let writer = Y4mWriter::new(file, format).map_err(|error| SinkError::Y4m { path: path.clone(), error })?;
+        Ok(Self { path, writer: Some(writer) })
+    }
+
     /// Makes the file, or empties it.
     ///
     /// # Errors
@@ -134,7 +173,8 @@ impl Y4mSink {
 impl Sink for Y4mSink {
     fn show(&mut self, picture: &Picture, _: &[u8]) -> Result<(), SinkError> {
         let writer = self.writer.as_mut().ok_or(SinkError::Finished)?;
-        writer.write_picture(picture).map_err(|error| SinkError::Y4m { path: self.path.clone(), error })
+        let written = writer.write_picture(picture).and_then(|()| writer.flush());
+        written.map_err(|error| SinkError::Y4m { path: self.path.clone(), error })
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {
@@ -169,7 +209,8 @@ impl Sink for IvfSink {
             return Err(SinkError::NoFrame { path: self.path.clone() });
         }
         let writer = self.writer.as_mut().ok_or(SinkError::Finished)?;
-        writer.write_frame(self.frames, frame).map_err(|error| SinkError::Ivf { path: self.path.clone(), error })?;
+        let written = writer.write_frame(self.frames, frame).and_then(|()| writer.flush());
+        written.map_err(|error| SinkError::Ivf { path: self.path.clone(), error })?;
         self.frames += 1;
         Ok(())
     }
@@ -222,6 +263,35 @@ mod tests {
     }
 
     #[test]
+    fn what_was_shown_is_in_the_file_before_the_sink_is_finished() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let picture = Picture::from_i420(4, 2, (0..12).collect()).unwrap();
+        let mut sinks = ["out.y4m", "out.ivf"].map(|name| open_sink(path(name).to_str().unwrap(), format()).unwrap());
+        for sink in &mut sinks {
+            sink.show(&picture, b"frame").unwrap();
+        }
+        // As if the process were killed here: nothing of the sinks runs any more.
+        assert_eq!(Y4mReader::new(open(&path("out.y4m"))).unwrap().read_picture().unwrap(), Some(picture));
+        let mut reader = IvfReader::new(open(&path("out.ivf"))).unwrap();
+        assert_eq!(reader.read_frame().unwrap().unwrap().data, b"frame");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_full_disk_is_said_to_be_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let picture = Picture::from_i420(4, 2, (0..12).collect()).unwrap();
+        for name in ["full.y4m", "full.ivf"] {
+            let path = directory.path().join(name);
+            std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+            let mut sink = open_sink(path.to_str().unwrap(), format()).unwrap();
+            let said = sink.show(&picture, b"frame").unwrap_err().to_string();
+            assert!(said.contains(name) && said.contains("No space left"), "{said}");
+        }
+    }
+
+    #[test]
     fn an_ivf_sink_without_coded_frames_says_so() {
         let directory = tempfile::tempdir().unwrap();
         let mut sink = IvfSink::create(&directory.path().join("a.ivf"), format()).unwrap();
@@ -232,6 +302,10 @@ mod tests {
     #[test]
     fn unknown_sinks_and_places_that_cannot_be_written_are_errors() {
         assert!(matches!(open_sink("out.mp4", format()), Err(SinkError::Specification(_))));
+        assert!(matches!(sink_path("out.mp4"), Err(SinkError::Specification(_))));
+        for (name, path) in [("none", None), ("window", None), ("-", Some("-")), ("a.Y4M", Some("a.Y4M"))] {
+            assert_eq!(sink_path(name).unwrap(), path.map(Path::new));
+        }
         assert!(matches!(open_sink("/nowhere/out.y4m", format()), Err(SinkError::Create { .. })));
         assert!(open_sink("none", format()).is_ok());
     }

@@ -7,6 +7,7 @@
 
 use std::io::{self, BufRead, Read, Write};
 
+use lockstep_units::MAXIMUM_FRAME_RATE;
 use lockstep_vp8::{MAXIMUM_DIMENSION, Picture, PictureError};
 
 use crate::format::{FrameRate, VideoFormat};
@@ -39,6 +40,17 @@ pub enum Y4mError {
     Field {
         /// The field as it stands in the file.
         field: String,
+    },
+    /// More pictures a second than anything shows.
+    #[error(
+        "y4m frame rate {numerator}:{denominator} is more than {MAXIMUM_FRAME_RATE} pictures a second; resample it with: \
+         ffmpeg -i IN.y4m -vf fps=30 OUT.y4m"
+    )]
+    Rate {
+        /// Pictures ...
+        numerator: u32,
+        /// ... in so many seconds.
+        denominator: u32,
     },
     /// The header does not say the size.
     #[error("y4m header has no width or no height")]
@@ -156,8 +168,11 @@ impl<R: BufRead> Y4mReader<R> {
         if rate == (0, 0) {
             rate = UNSAID_RATE;
         }
-        let frame_rate = FrameRate::new(rate.0, rate.1)
-            .ok_or_else(|| Y4mError::Field { field: format!("F{}:{}", rate.0, rate.1) })?;
+        let (numerator, denominator) = rate;
+        let frame_rate = FrameRate::new(numerator, denominator).ok_or_else(|| match rate {
+            (0, _) | (_, 0) => Y4mError::Field { field: format!("F{numerator}:{denominator}") },
+            _ => Y4mError::Rate { numerator, denominator },
+        })?;
         Ok(Self { reader, format: VideoFormat { width, height, frame_rate }, offset, pictures: 0 })
     }
 
@@ -206,6 +221,14 @@ impl<W: Write> Y4mWriter<W> {
         let (numerator, denominator) = (frame_rate.numerator(), frame_rate.denominator());
         writeln!(writer, "YUV4MPEG2 W{width} H{height} F{numerator}:{denominator} Ip A1:1 C420mpeg2")?;
         Ok(Self { writer, format })
+    }
+
+    /// Hands on whatever was written so far.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn flush(&mut self) -> Result<(), Y4mError> {
+        Ok(self.writer.flush()?)
     }
 
     /// Appends a picture.
@@ -280,6 +303,9 @@ mod tests {
     fn a_rate_that_is_not_said_is_25_and_one_that_is_nonsense_an_error() {
         assert_eq!(header("W4 H2").unwrap().frame_rate, FrameRate::new(25, 1).unwrap());
         assert_eq!(header("W4 H2 F0:0").unwrap().frame_rate, FrameRate::new(25, 1).unwrap());
+        for fast in ["F1001:1", "F4294967295:1", "F1000001:1000"] {
+            assert!(matches!(header(&format!("W4 H2 {fast}")), Err(Y4mError::Rate { .. })), "{fast}");
+        }
         assert_eq!(header("W4 H2 F30000:1001").unwrap().frame_rate, FrameRate::new(30_000, 1001).unwrap());
         assert!(header("W4 H2 F30:0").is_err());
         assert!(header("W4 H2 F30").is_err());

@@ -60,7 +60,7 @@
 
 use std::time::Duration;
 
-use lockstep_units::{Bitrate, Timestamp};
+use lockstep_units::{Bitrate, MAXIMUM_FRAME_RATE, Timestamp};
 use thiserror::Error;
 
 use crate::{Estimate, StateId};
@@ -126,8 +126,8 @@ pub enum WireError {
     /// A time before the clock's origin or after its end.
     #[error("time at offset {0} is outside the clock's range")]
     Time(usize),
-    /// A width, height or frame rate of zero.
-    #[error("video format without width, height or frame rate")]
+    /// A width, height or frame rate of zero, or a frame rate above [`MAXIMUM_FRAME_RATE`].
+    #[error("video format without width or height, or a frame rate that is not between 0 and {MAXIMUM_FRAME_RATE}")]
     Format,
 }
 
@@ -213,7 +213,7 @@ pub struct VideoFormat {
     pub width: u16,
     /// Rows, not zero.
     pub height: u16,
-    /// Frames ...
+    /// Frames, at most [`MAXIMUM_FRAME_RATE`] a second, ...
     pub frame_rate_numerator: u32,
     /// ... in so many seconds; neither is zero.
     pub frame_rate_denominator: u32,
@@ -381,6 +381,8 @@ impl Datagram {
                 };
                 if [format.width, format.height].contains(&0)
                     || [format.frame_rate_numerator, format.frame_rate_denominator].contains(&0)
+                    || u64::from(format.frame_rate_numerator)
+                        > u64::from(format.frame_rate_denominator) * u64::from(MAXIMUM_FRAME_RATE)
                 {
                     return Err(WireError::Format);
                 }

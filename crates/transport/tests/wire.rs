@@ -7,7 +7,7 @@ use lockstep_transport::wire::{
     WireError,
 };
 use lockstep_transport::{Estimate, StateId};
-use lockstep_units::{Bitrate, Timestamp};
+use lockstep_units::{Bitrate, MAXIMUM_FRAME_RATE, Timestamp};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -58,7 +58,8 @@ prop_compose! {
 
 fn small() -> impl Strategy<Value = Datagram> {
     let hello = (any::<u32>(), 1u16.., 1u16.., 1u32.., 1u32..).prop_map(
-        |(connection, width, height, frame_rate_numerator, frame_rate_denominator)| {
+        |(connection, width, height, frames, frame_rate_denominator)| {
+            let frame_rate_numerator = frames.min(frame_rate_denominator.saturating_mul(MAXIMUM_FRAME_RATE));
             let format = VideoFormat { width, height, frame_rate_numerator, frame_rate_denominator };
             Datagram::Hello(Hello { connection, format })
         },
@@ -166,4 +167,11 @@ fn other_versions_sealed_datagrams_and_impossible_fields_are_refused() {
     let mut hello = encoded(&Datagram::Hello(Hello { connection: 1, format }));
     hello[17] = 0;
     assert_eq!(Datagram::decode(&hello), Err(WireError::Format));
+    for (frames, seconds, refused) in
+        [(1_000, 1, false), (1_001, 1, true), (u32::MAX, 1, true), (u32::MAX, 9_999_999, false)]
+    {
+        let format = VideoFormat { frame_rate_numerator: frames, frame_rate_denominator: seconds, ..format };
+        let hello = encoded(&Datagram::Hello(Hello { connection: 1, format }));
+        assert_eq!(Datagram::decode(&hello) == Err(WireError::Format), refused, "{frames}/{seconds}");
+    }
 }

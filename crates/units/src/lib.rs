@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+/// The most pictures a second that a clip, a camera or a sender may announce: four times the fastest displays. Without a
+/// bound a damaged header would have every moment full of pictures.
+pub const MAXIMUM_FRAME_RATE: u32 = 1_000;
+
 /// A moment on a session's clock: nanoseconds since an origin that the driver chose (the simulator starts at zero; the
 /// live driver counts from the Unix epoch, so that two processes on one machine agree).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]

@@ -40,6 +40,16 @@ pub enum DecodeError {
         /// Height, luma samples.
         height: u16,
     },
+    /// A key frame has more pixels than the caller wants to decode.
+    #[error("key frame says its size is {width}x{height}, more than the limit of {limit} pixels")]
+    TooManyPixels {
+        /// Width, luma samples.
+        width: u16,
+        /// Height, luma samples.
+        height: u16,
+        /// The caller's limit.
+        limit: usize,
+    },
     /// The first partition or the table of partitions reaches beyond the frame.
     #[error("partition of {expected} bytes reaches beyond the {actual} bytes that are left")]
     Partition {
@@ -69,6 +79,18 @@ pub enum DecodeError {
 /// section 11, so a whole key frame has at most 3 macroblocks to the byte; the rest is allowance.
 const MACROBLOCKS_PER_BYTE: usize = 16;
 
+/// The pixels of a picture that [`decode`] takes at most: 8192x4352, the largest picture of level 6 of H.264, HEVC and AV1,
+/// which is what 8K video needs in any shape. Decoding one takes about 2 bytes a pixel.
+pub const DEFAULT_PIXEL_LIMIT: usize = 8192 * 4352;
+
+/// Decodes `frame` from `state` as [`decode_within`] does, with pictures of at most [`DEFAULT_PIXEL_LIMIT`] pixels.
+///
+/// # Errors
+/// As [`decode_within`].
+pub fn decode(state: &State, frame: &[u8]) -> Result<(State, Picture), DecodeError> {
+    decode_within(state, frame, DEFAULT_PIXEL_LIMIT)
+}
+
 /// Decodes `frame` from `state`: gives the state behind it and the picture.
 ///
 /// A pure function: nothing but the arguments matters, and `state` can be decoded from again. A frame without bytes
@@ -78,9 +100,9 @@ const MACROBLOCKS_PER_BYTE: usize = 16;
 ///
 /// # Errors
 /// If the frame's header cannot be, a partition reaches beyond the frame, or the frame needs a reference that the state
-/// does not have. Memory is bounded by the frame's length (a key frame's size must be plausible for it) or by the size
-/// that the state already has.
-pub fn decode(state: &State, frame: &[u8]) -> Result<(State, Picture), DecodeError> {
+/// does not have; if a key frame has more than `limit` pixels. Memory is bounded by that limit and by the frame's length (a
+/// key frame's size must be plausible for it), or by the size that the state already has.
+pub fn decode_within(state: &State, frame: &[u8], limit: usize) -> Result<(State, Picture), DecodeError> {
     if frame.is_empty() {
         let picture = state.last_picture().ok_or(DecodeError::NoReference)?;
         return Ok((state.clone(), picture));
@@ -95,6 +117,10 @@ pub fn decode(state: &State, frame: &[u8]) -> Result<(State, Picture), DecodeErr
             let macroblocks = usize::from(size.width).div_ceil(16) * usize::from(size.height).div_ceil(16);
             if frame.len() * MACROBLOCKS_PER_BYTE < macroblocks {
                 return Err(DecodeError::ImplausibleSize { bytes: frame.len(), macroblocks });
+            }
+            let (width, height) = (size.width, size.height);
+            if usize::from(width) * usize::from(height) > limit {
+                return Err(DecodeError::TooManyPixels { width, height, limit });
             }
             size
         }

@@ -23,7 +23,7 @@ mod state;
 mod tables;
 mod transform;
 
-pub use decoder::{DecodeError, decode, is_shown};
+pub use decoder::{DEFAULT_PIXEL_LIMIT, DecodeError, decode, decode_within, is_shown};
 pub use encoder::{
     Analysis, EncodeStatistics, Encoded, Fitting, FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters, Preset,
     encode, encode_to_fit, menu,

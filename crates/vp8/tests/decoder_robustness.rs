@@ -5,7 +5,7 @@ mod clips;
 mod streams;
 
 use clips::{Content, picture};
-use lockstep_vp8::{DecodeError, Parameters, State, decode, encode, is_shown};
+use lockstep_vp8::{DEFAULT_PIXEL_LIMIT, DecodeError, Parameters, State, decode, decode_within, encode, is_shown};
 use proptest::prelude::*;
 use std::sync::OnceLock;
 use streams::{ivf_frames, vectors};
@@ -163,4 +163,19 @@ fn a_hidden_frame_gives_its_picture_and_says_so() {
     let (hidden, same) = decode(&State::default(), &frame).unwrap();
     assert!(!hidden.is_shown() && !is_shown(&frame));
     assert_eq!((hidden.hash(), same), (shown.hash(), picture));
+}
+
+#[test]
+fn a_key_frame_of_more_pixels_than_the_limit_is_refused_whatever_its_length() {
+    // A header of 16383x16383 in a frame long enough for that size.
+    let mut frame = vec![0; 303_000];
+    frame[0] = 0x10;
+    frame[3..10].copy_from_slice(&[0x9d, 1, 0x2a, 0xff, 0x3f, 0xff, 0x3f]);
+    let refused = DecodeError::TooManyPixels { width: 16_383, height: 16_383, limit: DEFAULT_PIXEL_LIMIT };
+    assert_eq!(decode(&State::default(), &frame).unwrap_err(), refused);
+
+    let key = &real_frames()[0][0];
+    let refused = DecodeError::TooManyPixels { width: 52, height: 37, limit: 52 * 37 - 1 };
+    assert_eq!(decode_within(&State::default(), key, 52 * 37 - 1).unwrap_err(), refused);
+    assert!(decode_within(&State::default(), key, 52 * 37).is_ok());
 }

@@ -17,13 +17,14 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_call::{CallObserver, CallReport, DRAIN, FinishedCall};
 use lockstep_live::{Relay, RelayOptions, RelayStatus};
-use lockstep_media::{SourceOptions, open_source};
+use lockstep_media::{SourceOptions, open_source, sink_path};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::call_logs::{self, Captures};
 use crate::commands::live::{StatusLine, bind};
 use crate::commands::output::OutputArguments;
 use crate::configuration::{ControlArguments, LinkArguments, counters, seconds};
+use crate::output_file::is_standard_output;
 use crate::progress::Progress;
 
 /// What `lockstep call` is told.
@@ -259,6 +260,13 @@ pub fn call(arguments: &CallArguments, observer: Option<Box<dyn CallObserver>>) 
 
 /// `lockstep call`.
 pub fn run(arguments: &CallArguments) -> Result<()> {
+    let sink = sink_path(&arguments.sink)?;
+    if sink.is_some_and(is_standard_output) {
+        bail!("--sink {}: the receiver is a process of its own; name a file", arguments.sink);
+    }
+    let mut inputs = arguments.link.inputs();
+    inputs.push(Path::new(&arguments.clip));
+    arguments.output.check(sink, &inputs)?;
     let output = arguments.output.open()?;
     let report = call(arguments, output.observer())?;
     output.write(arguments.seconds, &report)

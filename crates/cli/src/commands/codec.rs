@@ -9,17 +9,18 @@ use clap::Args;
 use md5::{Digest, Md5};
 
 use lockstep_media::{IvfReader, IvfWriter, VideoFormat, Y4mError, Y4mReader, Y4mWriter};
-use lockstep_vp8::{Parameters, State, decode as decode_frame, encode as encode_picture};
+use lockstep_vp8::{DEFAULT_PIXEL_LIMIT, Parameters, State, decode_within, encode as encode_picture};
 
 use crate::configuration::PresetArgument;
-use crate::progress::{Progress, make_parent};
+use crate::output_file::{self, OutputFile};
+use crate::progress::Progress;
 
 /// What `lockstep encode` is told.
 #[derive(Args)]
 pub struct EncodeArguments {
     /// The pictures, a y4m file of 4:2:0.
     input: PathBuf,
-    /// The IVF file to write.
+    /// The IVF file to write; `-` is standard output.
     output: PathBuf,
     /// Quantizer index: 0 is the finest, 127 the coarsest.
     #[arg(long, short, value_parser = clap::value_parser!(u8).range(0..=127))]
@@ -34,29 +35,31 @@ pub struct EncodeArguments {
 pub struct DecodeArguments {
     /// The frames, VP8 in IVF.
     input: PathBuf,
-    /// The y4m file to write; not needed with --md5.
+    /// The y4m file to write, `-` for standard output; not needed with --md5.
     #[arg(required_unless_present = "md5")]
     output: Option<PathBuf>,
     /// Print the MD5 of each frame's I420 samples instead.
     #[arg(long)]
     md5: bool,
+    /// Refuse pictures of more pixels than this; the default is what 8K video needs.
+    #[arg(long, value_name = "PIXELS", default_value_t = DEFAULT_PIXEL_LIMIT)]
+    max_pixels: usize,
 }
 
 fn open(path: &PathBuf) -> Result<BufReader<File>> {
     Ok(BufReader::new(File::open(path).with_context(|| format!("cannot open {}", path.display()))?))
 }
 
-fn create(path: &PathBuf) -> Result<BufWriter<File>> {
-    make_parent(path)?;
-    Ok(BufWriter::new(File::create(path).with_context(|| format!("cannot create {}", path.display()))?))
-}
-
 /// Codes a y4m file.
 pub fn encode(arguments: &EncodeArguments) -> Result<()> {
     let input = || format!("{}", arguments.input.display());
+    let writing = || format!("cannot write {}", arguments.output.display());
+    output_file::check(&[("output", Some(&arguments.output))], &[&arguments.input])?;
     let mut source = Y4mReader::new(open(&arguments.input)?).with_context(input)?;
     let format = source.format();
-    let mut output = IvfWriter::new(create(&arguments.output)?, format)?;
+    let output = OutputFile::create(&arguments.output)?;
+    let can_seek = output.can_seek();
+    let mut output = IvfWriter::new(output, format).with_context(writing)?;
     let parameters =
         Parameters { quantizer: arguments.quantizer, preset: arguments.preset.into(), ..Parameters::default() };
     let mut state = State::default();
@@ -64,13 +67,15 @@ pub fn encode(arguments: &EncodeArguments) -> Result<()> {
     let (mut frames, mut bytes) = (0, 0);
     while let Some(picture) = source.read_picture().with_context(input)? {
         let encoded = encode_picture(&state, &picture, &parameters);
-        output.write_frame(frames, &encoded.frame)?;
+        output.write_frame(frames, &encoded.frame).with_context(writing)?;
         frames += 1;
         bytes += encoded.frame.len() as u64;
         state = encoded.state;
         progress.update(frames, &format!("{frames} frames, {bytes} bytes"));
     }
-    output.finish().with_context(|| format!("cannot write {}", arguments.output.display()))?;
+    // A pipe's header stays without the number of frames.
+    let output = if can_seek { output.finish() } else { output.into_inner() };
+    output.with_context(writing)?.finish()?;
     progress.finish();
     let seconds = format.time_of(frames).as_secs_f64().max(1e-9);
     eprintln!("{frames} frames, {bytes} bytes, {:.1} kb/s", bytes as f64 * 8e-3 / seconds);
@@ -80,16 +85,17 @@ pub fn encode(arguments: &EncodeArguments) -> Result<()> {
 /// Decodes an IVF file.
 pub fn decode(arguments: &DecodeArguments) -> Result<()> {
     let input = || format!("{}", arguments.input.display());
+    output_file::check(&[("output", arguments.output.as_deref())], &[&arguments.input])?;
     let mut frames = IvfReader::new(open(&arguments.input)?).with_context(input)?;
     let frame_rate = frames.header().format.frame_rate;
     let stem = arguments.input.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    let mut output: Option<Y4mWriter<BufWriter<File>>> = None;
+    let mut output: Option<Y4mWriter<OutputFile>> = None;
     let mut printed = BufWriter::new(stdout().lock());
     let mut state = State::default();
     let (mut number, mut failed) = (0u64, 0u64);
     while let Some(frame) = frames.read_frame().with_context(input)? {
         number += 1;
-        let picture = match decode_frame(&state, &frame.data) {
+        let picture = match decode_within(&state, &frame.data, arguments.max_pixels) {
             Ok((next, picture)) => {
                 state = next;
                 picture
@@ -121,7 +127,7 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
             Some(writer) => writer,
             None => {
                 let format = VideoFormat { width: picture.width(), height: picture.height(), frame_rate };
-                output.insert(Y4mWriter::new(create(path)?, format)?)
+                output.insert(Y4mWriter::new(OutputFile::create(path)?, format)?)
             }
         };
         writer.write_picture(&picture).map_err(|error| match error {
@@ -133,7 +139,7 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
     }
     printed.flush()?;
     if let Some(writer) = output {
-        writer.finish()?;
+        writer.finish()?.finish()?;
     }
     if number == 0 {
         bail!("{}: no frames", arguments.input.display());

@@ -1,6 +1,6 @@
 //! `lockstep compare`: the same call in virtual and in real time, side by side.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
@@ -14,7 +14,8 @@ use crate::commands::call::{CallArguments, call};
 use crate::commands::output::OutputArguments;
 use crate::commands::simulate::simulate;
 use crate::configuration::{ControlArguments, EstimatorArguments, LinkArguments, SimulateArguments, seconds};
-use crate::progress::{warn_of_early_end, write_json};
+use crate::output_file::{self, write_json};
+use crate::progress::warn_of_early_end;
 
 /// What `lockstep compare` is told.
 #[derive(Debug, Clone, Args)]
@@ -90,6 +91,9 @@ fn rows(live: &Scores, simulated: &Scores) -> Result<Vec<Row>> {
 
 /// `lockstep compare`.
 pub fn run(arguments: &CompareArguments) -> Result<()> {
+    let mut inputs = arguments.link.inputs();
+    inputs.push(Path::new(&arguments.clip));
+    output_file::check(&[("--json", arguments.json.as_deref())], &inputs)?;
     let (link, control) = (arguments.link.clone(), arguments.control.clone());
     let times = Arc::new(Mutex::new(StepTimes {
         encode: Distribution::of_milliseconds(),

@@ -2,20 +2,22 @@
 
 use std::io::{Write, stdout};
 use std::net::{SocketAddr, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{SendingEnd, SerialMenu};
 use lockstep_live::{LiveError, ReceiverOptions, Relay, RelayOptions, SenderOptions, ThreadedMenu};
-use lockstep_media::{SourceOptions, open_sink, open_source};
+use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
 use lockstep_units::Timestamp;
+use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
 use crate::configuration::{ControlArguments, LinkArguments, MenuArgument, counters, seconds};
+use crate::output_file::{self, for_people, standard_output_is_taken};
 
 /// What a process prints of a running call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -60,9 +62,13 @@ pub struct ReceiveArguments {
     /// Address to listen on; port 0 takes a free one and prints it.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4600")]
     listen: SocketAddr,
-    /// Where the pictures go: `window`, `none`, a .y4m file, or an .ivf file for the coded frames.
+    /// Where the pictures go: `window`, `none`, a .y4m file, or an .ivf file for the coded frames; `-` is y4m on standard
+    /// output. A file grows while the call lasts: what a killed receiver has recorded is there.
     #[arg(long, default_value = "none")]
     sink: String,
+    /// Decode no picture of more pixels than this; the default is what 8K video needs.
+    #[arg(long, value_name = "PIXELS", default_value_t = DEFAULT_PIXEL_LIMIT)]
+    max_pixels: usize,
     /// Give up after this long without a datagram.
     #[arg(long, value_parser = seconds)]
     idle_seconds: Option<f64>,
@@ -126,7 +132,7 @@ fn say(line: &StatusLine) {
 
 /// Writes a line over the one before.
 fn rewrite(line: &str) {
-    let mut out = stdout().lock();
+    let mut out = for_people();
     let _ = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());
 }
 
@@ -150,8 +156,18 @@ fn send_status(format: StatusArgument, status: &lockstep_call::SendingStatus, ca
     }
 }
 
+/// Finds out whether the outputs of a process can be written; its status may be on standard output itself.
+fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path], status: StatusArgument) -> Result<()> {
+    output_file::check(outputs, inputs)?;
+    if status == StatusArgument::Json && standard_output_is_taken() {
+        bail!("--status json writes to standard output, and so does an output called -; name a file");
+    }
+    Ok(())
+}
+
 /// `lockstep send`.
 pub fn send(arguments: &SendArguments) -> Result<()> {
+    check(&[("--log", arguments.log.as_deref())], &[Path::new(&arguments.source)], arguments.status)?;
     let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
     let connection = connection_id();
     let call = arguments.control.sending_end(&source.format(), connection, None)?;
@@ -195,6 +211,8 @@ pub fn bind(address: SocketAddr) -> Result<UdpSocket> {
 
 /// `lockstep receive`.
 pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
+    let outputs = [("--sink", sink_path(&arguments.sink)?), ("--log", arguments.log.as_deref())];
+    check(&outputs, &[], arguments.status)?;
     let socket = bind(arguments.listen)?;
     let address = socket.local_addr().context("the socket has no address")?;
     match arguments.status {
@@ -206,7 +224,8 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let mut log = arguments.log.as_deref().map(LogWriter::create).transpose()?;
     let sink = arguments.sink.clone();
     let open = move |format| open_sink(&sink, format);
-    let call = lockstep_live::receive(arguments.control.receiving_end(), &socket, open, &options, |shown| {
+    let end = arguments.control.receiving_end().with_pixel_limit(arguments.max_pixels);
+    let call = lockstep_live::receive(end, &socket, open, &options, |shown| {
         if let Some(log) = &mut log {
             log.write(&ReceiverEntry::Display(shown.record));
         }

@@ -1,7 +1,7 @@
 //! `lockstep model`: the codec without pixels.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use lockstep_call::{ClipModel, CodecModel};
 use lockstep_media::{SourceOptions, open_source};
 
+use crate::output_file::{self, write_json};
 use crate::progress::Progress;
 
 /// What `lockstep model` is told.
@@ -60,6 +61,9 @@ pub fn open_model(path: Option<&PathBuf>) -> Result<CodecModel> {
 }
 
 fn fit(arguments: &FitArguments) -> Result<()> {
+    let inputs: Vec<&Path> =
+        arguments.clips.iter().filter_map(|clip| Some(Path::new(clip.split_once('=')?.1))).collect();
+    output_file::check(&[("--output", Some(&arguments.output))], &inputs)?;
     let mut clips: Vec<ClipModel> = Vec::new();
     for named in &arguments.clips {
         let Some((name, clip)) = named.split_once('=') else {
@@ -80,9 +84,9 @@ fn fit(arguments: &FitArguments) -> Result<()> {
         clips.push(ClipModel::fit(name, &pictures, interval, |share| progress.update((share * 1e3) as u64, name))?);
         progress.finish();
     }
-    let text = serde_json::to_string_pretty(&CodecModel { clips })? + "\n";
-    CodecModel::from_json(&text).context("the clips cannot be modelled")?;
-    fs::write(&arguments.output, text).with_context(|| format!("cannot write {}", arguments.output.display()))
+    let model = CodecModel { clips };
+    CodecModel::from_json(&serde_json::to_string(&model)?).context("the clips cannot be modelled")?;
+    write_json(&arguments.output, &model)
 }
 
 fn show(arguments: &ShowArguments) -> Result<()> {

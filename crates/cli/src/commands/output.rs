@@ -1,6 +1,6 @@
 //! What the commands that run a call leave behind.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
@@ -9,21 +9,31 @@ use serde::Serialize;
 
 use lockstep_call::{CallObserver, CallReport};
 
-use crate::frame_log::FrameWriter;
-use crate::progress::{print_scores, warn_of_early_end, write_json};
+use crate::frame_log::{self, FrameWriter};
+use crate::output_file::{self, write_json};
+use crate::progress::{print_scores, warn_of_early_end};
 
 /// Where the results of a call go.
 #[derive(Debug, Clone, Default, Args)]
 pub struct OutputArguments {
-    /// Where the scores go, as JSON.
+    /// Where the scores go, as JSON; `-` is standard output, here and wherever a file is written.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Where the per-frame log goes, as .csv or .parquet.
+    /// Where the per-frame log goes, as .csv or .parquet; CSV on standard output.
     #[arg(long)]
     frames: Option<PathBuf>,
 }
 
 impl OutputArguments {
+    /// Finds out whether the files can be written, before a call runs that reads `inputs` and writes to `sink`, too.
+    pub fn check(&self, sink: Option<&Path>, inputs: &[&Path]) -> Result<()> {
+        if let Some(path) = &self.frames {
+            frame_log::check_name(path)?;
+        }
+        let outputs = [("--json", self.json.as_deref()), ("--frames", self.frames.as_deref()), ("--sink", sink)];
+        output_file::check(&outputs, inputs)
+    }
+
     /// Opens what is written while the call runs, so that a file that cannot be written is known before.
     pub fn open(&self) -> Result<OpenOutput<'_>> {
         let frames = self.frames.as_deref().map(FrameWriter::create).transpose()?;

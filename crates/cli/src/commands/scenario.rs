@@ -11,7 +11,8 @@ use lockstep_configuration::{ScenarioArguments, run_scenario};
 use lockstep_sim::scenario::{FlowReport, Scenario, ScenarioReport};
 
 use crate::commands::model::open_model;
-use crate::progress::{Progress, write_json};
+use crate::output_file::{self, write_json};
+use crate::progress::Progress;
 
 /// What `lockstep scenario` is told.
 #[derive(Debug, Args)]
@@ -83,6 +84,9 @@ fn list() {
 }
 
 fn run_one(arguments: &RunArguments) -> Result<()> {
+    let inputs: Vec<&Path> =
+        [Some(Path::new(&arguments.scenario)), arguments.model.as_deref()].into_iter().flatten().collect();
+    output_file::check(&[("--json", arguments.json.as_deref())], &inputs)?;
     let scenario = find(&arguments.scenario)?;
     let model = open_model(arguments.model.as_ref())?;
     say!("{}: {} ({})", scenario.name, scenario.title, scenario.source);

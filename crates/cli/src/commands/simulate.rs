@@ -38,6 +38,7 @@ pub fn simulate(arguments: &SimulateArguments, observer: Option<Box<dyn CallObse
 
 /// `lockstep simulate`.
 pub fn run(command: &SimulateCommand) -> Result<()> {
+    command.output.check(None, &command.simulation.inputs())?;
     let output = command.output.open()?;
     let Simulated { report } = simulate(&command.simulation, output.observer())?;
     output.write(command.simulation.seconds, &report)

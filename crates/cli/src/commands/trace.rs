@@ -1,16 +1,15 @@
 //! `lockstep trace`: what a capacity trace holds, and its conversion.
 
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::configuration::{milliseconds, open_trace, seconds};
-use crate::progress::make_parent;
+use crate::output_file::{self, is_standard_output, write_text};
 
 /// What `lockstep trace` is told.
 #[derive(Debug, Clone, Args)]
@@ -26,7 +25,8 @@ All take outage=START+LENGTH, loss=, delay=, jitter= and end=repeat|hold.")]
 pub struct TraceArguments {
     /// A trace file, or a generated trace.
     trace: String,
-    /// Write it to this file: mahimahi for .up, .down and .trace, AlphaRTC for .json, seconds and Mb/s for .csv.
+    /// Write it to this file: mahimahi for .up, .down, .trace and standard output (`-`), AlphaRTC for .json, seconds and Mb/s
+    /// for .csv.
     #[arg(long)]
     output: Option<PathBuf>,
     /// How much of the trace is described; one period of it if not given.
@@ -44,6 +44,7 @@ const COLUMNS: u32 = 72;
 
 /// `lockstep trace`.
 pub fn run(arguments: &TraceArguments) -> Result<()> {
+    output_file::check(&[("--output", arguments.output.as_deref())], &[Path::new(&arguments.trace)])?;
     let trace = open_trace(&arguments.trace)?;
     let length = arguments.seconds.map_or_else(|| trace.period(), Duration::from_secs_f64);
     let start = Timestamp::ZERO;
@@ -74,10 +75,10 @@ pub fn run(arguments: &TraceArguments) -> Result<()> {
         Some("up" | "down" | "trace") => trace.to_mahimahi()?,
         Some("json") => trace.to_alphartc_json(interval)?,
         Some("csv") => trace.to_csv(interval)?,
+        _ if is_standard_output(path) => trace.to_mahimahi()?,
         _ => bail!("{}: the name must end in .up, .down, .trace, .json or .csv", path.display()),
     };
-    make_parent(path)?;
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    write_text(path, &text)?;
     say!("written to {}", path.display());
     Ok(())
 }

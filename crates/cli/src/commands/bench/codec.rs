@@ -19,7 +19,8 @@ use lockstep_vp8::{Analysis, Parameters, Picture, State, decode, encode};
 
 use super::median;
 use crate::configuration::PresetArgument;
-use crate::progress::{Progress, write_json};
+use crate::output_file::{self, write_json};
+use crate::progress::Progress;
 
 /// What `lockstep bench codec` is told.
 #[derive(Args)]
@@ -216,6 +217,7 @@ fn installed(program: &str) -> bool {
 
 /// `lockstep bench codec`.
 pub(super) fn run(arguments: &CodecArguments) -> Result<()> {
+    output_file::check(&[("--json", arguments.json.as_deref())], &[Path::new(&arguments.clip)])?;
     let folder = tempfile::tempdir().context("cannot make a folder for the streams")?;
     let clip = load(arguments, folder.path())?;
     let libvpx: &[_] = if installed("vpxenc") { &LIBVPX_SPEEDS } else { &[] };

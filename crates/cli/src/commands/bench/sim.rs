@@ -23,7 +23,8 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
 
 use super::median;
-use crate::progress::{Progress, write_json};
+use crate::output_file::{self, write_json};
+use crate::progress::Progress;
 
 /// What `lockstep bench sim` is told.
 #[derive(Args)]
@@ -206,6 +207,7 @@ fn speed(kind: Kind, runs: &[Run]) -> Speed {
 
 /// `lockstep bench sim`.
 pub(super) fn run(arguments: &SimArguments) -> Result<()> {
+    output_file::check(&[("--json", arguments.json.as_deref())], &[])?;
     let mut progress = Progress::new("bench sim", u64::from(arguments.rounds));
     let mut runs: [Vec<Run>; Kind::ALL.len()] = Default::default();
     for round in 0..arguments.rounds {

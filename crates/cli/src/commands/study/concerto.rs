@@ -124,6 +124,7 @@ pub(super) fn run(arguments: &ConcertoArguments, told: &dyn Fn(&str) -> bool) ->
     {
         bail!("a model of the codec does not heed --{}; leave it out, or add --coded", name.replace('_', "-"));
     }
+    arguments.common.check(&arguments.traces)?;
     let given = &arguments.common.simulation;
     let traces: Vec<String> = match &arguments.traces[..] {
         [] => TRACES.map(str::to_owned).to_vec(),

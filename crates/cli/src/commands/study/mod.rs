@@ -5,7 +5,7 @@ mod reaction;
 mod salsify;
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, bail};
@@ -15,7 +15,8 @@ use serde::Serialize;
 use lockstep_sim::in_parallel;
 
 use crate::configuration::SimulateArguments;
-use crate::progress::{Progress, write_json};
+use crate::output_file::{self, write_json};
+use crate::progress::Progress;
 
 /// What `lockstep study` is told.
 #[derive(Args)]
@@ -49,6 +50,15 @@ fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()> {
     match names.iter().find(|name| given(name)) {
         Some(name) => bail!("the study decides --{} itself; leave it out", name.replace('_', "-")),
         None => Ok(()),
+    }
+}
+
+impl CommonArguments {
+    /// Finds out whether the numbers can be written, before calls run that read `traces`, too.
+    fn check(&self, traces: &[String]) -> Result<()> {
+        let mut inputs = self.simulation.inputs();
+        inputs.extend(traces.iter().map(Path::new));
+        output_file::check(&[("--json", self.json.as_deref())], &inputs)
     }
 }
 

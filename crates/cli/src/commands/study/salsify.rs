@@ -49,6 +49,7 @@ fn worse(whole: &Scores, other: &Scores) -> [bool; 3] {
 }
 
 pub(super) fn run(arguments: &AblationArguments) -> Result<()> {
+    arguments.common.check(&[])?;
     let given = &arguments.common.simulation;
     let scores = each("study salsify", &DESIGNS, |&(_, controller, codec)| {
         let mut call: SimulateArguments = given.clone();

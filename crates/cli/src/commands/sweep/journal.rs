@@ -46,10 +46,10 @@ impl Finished {
     }
 }
 
-/// The journal of one sweep.
+/// The journal of one sweep. The default one is kept in no file.
+#[derive(Default)]
 pub struct Journal {
-    path: PathBuf,
-    file: File,
+    file: Option<(File, PathBuf)>,
     finished: HashMap<String, Result<Scores, String>>,
 }
 
@@ -73,7 +73,7 @@ impl Journal {
         if torn {
             writeln!(file)?;
         }
-        Ok(Self { path, file, finished })
+        Ok(Self { file: Some((file, path)), finished })
     }
 
     /// Whether the call under `key` is over.
@@ -94,7 +94,9 @@ impl Journal {
     /// Keeps a call that is over.
     pub fn append(&mut self, finished: Finished) -> Result<()> {
         let line = finished.to_line()?;
-        writeln!(self.file, "{line}").with_context(|| format!("cannot write {}", self.path.display()))?;
+        if let Some((file, path)) = &mut self.file {
+            writeln!(file, "{line}").with_context(|| format!("cannot write {}", path.display()))?;
+        }
         // What a sweep has just computed and what a later one reads back shall be the same numbers to the last digit.
         let read = Finished::from_line(&line).context("a line of the journal cannot be read back")?;
         self.finished.insert(read.key, read.outcome);
@@ -114,7 +116,7 @@ mod tests {
         let mut journal = Journal::open(&output, false).unwrap();
         journal.append(failed("a")).unwrap();
         assert_eq!(journal.failure("a"), Some("why"));
-        write!(journal.file, "{{\"key\": \"b").unwrap();
+        write!(journal.file.as_mut().unwrap().0, "{{\"key\": \"b").unwrap();
         let mut journal = Journal::open(&output, false).unwrap();
         assert!(!journal.has("a"), "a failed call is tried again");
         journal.append(failed("c")).unwrap();

@@ -18,7 +18,8 @@ use lockstep_call::{CodecModel, Scores};
 use lockstep_sim::in_parallel;
 
 use crate::configuration::{CODEC_OPTIONS, SimulateArguments, simulate, simulate_modelled};
-use crate::progress::{Progress, make_parent};
+use crate::output_file::{self, is_standard_output};
+use crate::progress::Progress;
 pub use jobs::Seeds;
 use jobs::{Job, SweepCodec};
 use journal::{Finished, Journal};
@@ -42,7 +43,7 @@ pub struct SweepArguments {
     #[command(flatten)]
     simulation: SimulateArguments,
     /// Where the rows go, as Parquet. Beside it, in OUTPUT.journal, every finished call is kept, so that a sweep that
-    /// was ended early goes on where it was.
+    /// was ended early goes on where it was. `-` is standard output, without a journal.
     #[arg(long, default_value = "out/sweep.parquet")]
     output: PathBuf,
     /// Begin anew, whatever the journal has.
@@ -120,12 +121,15 @@ pub fn run(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<(
     if let Some(path) = &arguments.job_file {
         return run_job_file(path, workers);
     }
-    if arguments.output.extension().is_none_or(|extension| extension != "parquet") {
+    let to_file = !is_standard_output(&arguments.output);
+    if to_file && arguments.output.extension().is_none_or(|extension| extension != "parquet") {
         bail!("output {}: the name must end in .parquet", arguments.output.display());
     }
-    make_parent(&arguments.output)?;
+    let mut inputs = arguments.simulation.inputs();
+    inputs.extend(arguments.traces.iter().map(Path::new));
+    output_file::check(&[("--output", Some(&arguments.output))], &inputs)?;
     let jobs = jobs::all(arguments)?;
-    let mut journal = Journal::open(&arguments.output, arguments.fresh)?;
+    let mut journal = if to_file { Journal::open(&arguments.output, arguments.fresh)? } else { Journal::default() };
     let open: Vec<Job> = jobs.iter().filter(|job| !journal.has(&job.key)).cloned().collect();
     let kept = jobs.len() - open.len();
     if kept > 0 {
@@ -145,9 +149,12 @@ pub fn run(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<(
     progress.finish();
 
     let rows: Vec<(&Job, &Scores)> = jobs.iter().filter_map(|job| Some((job, journal.scores(&job.key)?))).collect();
-    rows::write(&arguments.output, &rows)?;
-    rows::print(&rows);
-    say!("\n{} calls in {}", rows.len(), arguments.output.display());
+    // Where every call failed, what an earlier sweep left is worth more than no row.
+    if !rows.is_empty() {
+        rows::write(&arguments.output, &rows)?;
+        rows::print(&rows);
+        say!("\n{} calls in {}", rows.len(), arguments.output.display());
+    }
     let failed: Vec<_> = jobs.iter().filter_map(|job| Some((job, journal.failure(&job.key)?))).collect();
     if let Some((job, reason)) = failed.first() {
         bail!("{} of {} calls failed; the first is {}: {reason}", failed.len(), jobs.len(), job.name());

@@ -1,15 +1,15 @@
 //! The rows of a sweep: what was run, and every score of it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 
 use lockstep_call::{DelayScores, Scores, mean};
 
 use super::jobs::Job;
+use crate::output_file;
 use crate::parquet_table::{self, Values};
 
 /// A column of what was run.
@@ -116,8 +116,7 @@ pub fn write(path: &Path, rows: &[(&Job, &Scores)]) -> Result<()> {
         (*name, Values::Numbers(values))
     });
     let columns: Vec<(&str, Values)> = told.chain(scores).collect();
-    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-    parquet_table::write(file, "call", columns).with_context(|| format!("cannot write {}", path.display()))
+    output_file::write(path, |output| parquet_table::write(output, "call", columns))
 }
 
 /// What the table on the terminal shows of each controller and codec: heading, digits, score.

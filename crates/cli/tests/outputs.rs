@@ -1,0 +1,241 @@
+//! Where commands write: what they refuse before they run, what is left when writing fails, and standard output.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn lockstep(folder: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lockstep"))
+        .args(words)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the command starts")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn succeed(folder: &Path, words: &[&str]) -> Output {
+    let output = lockstep(folder, words);
+    assert!(output.status.success(), "{words:?}: {}", said(&output));
+    output
+}
+
+fn refuses(folder: &Path, words: &[&str], message: &str) {
+    let output = lockstep(folder, words);
+    let said = said(&output);
+    assert!(!output.status.success() && said.contains(message), "{words:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
+}
+
+/// A folder with a clip `a.y4m` in it.
+fn folder() -> (tempfile::TempDir, Vec<u8>) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut y4m = b"YUV4MPEG2 W18 H10 F25:1 Ip A1:1 C420jpeg\n".to_vec();
+    for picture in 0..30u32 {
+        y4m.extend(b"FRAME\n");
+        y4m.extend((0..18 * 10 + 2 * 9 * 5u32).map(|at| (at * at * 7 + picture * at) as u8));
+    }
+    fs::write(folder.path().join("a.y4m"), &y4m).expect("written");
+    (folder, y4m)
+}
+
+fn names(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let mut names: Vec<PathBuf> = entries.collect();
+    names.sort();
+    names
+}
+
+/// A call of a day: a test that lets it run does not end.
+const DAY: [&str; 7] =
+    ["simulate", "--seconds", "86400", "--clip", "generated:640x360@30", "--trace", "constant:1mbps"];
+
+#[test]
+fn an_input_is_never_written_over_under_whatever_name() {
+    let (folder, clip) = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("sub")).expect("made");
+    fs::hard_link(at("a.y4m"), at("hard.y4m")).expect("linked");
+    let mut outputs = vec!["a.y4m", "./a.y4m", "sub/../a.y4m", "hard.y4m"];
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("a.y4m", at("soft.y4m")).expect("linked");
+        outputs.push("soft.y4m");
+    }
+    for output in outputs {
+        refuses(folder.path(), &["encode", "a.y4m", output, "--quantizer", "9"], "is an input");
+        refuses(folder.path(), &["decode", "a.y4m", output], "is an input");
+        refuses(folder.path(), &["simulate", "--clip", "a.y4m", "--json", output], "is an input");
+        refuses(folder.path(), &["call", "--clip", "a.y4m", "--sink", output], "is an input");
+        refuses(folder.path(), &["compare", "--clip", "a.y4m", "--json", output], "is an input");
+        refuses(folder.path(), &["bench", "codec", "--clip", "a.y4m", "--json", output], "is an input");
+        assert!(fs::read(at("a.y4m")).expect("there") == clip, "{output}");
+    }
+    fs::write(at("t.csv"), "0,1\n1,2\n").expect("written");
+    refuses(folder.path(), &["trace", "t.csv", "--output", "./t.csv"], "is an input");
+    refuses(folder.path(), &["simulate", "--trace", "t.csv", "--frames", "t.csv"], "is an input");
+    refuses(folder.path(), &["study", "salsify", "--trace", "t.csv", "--json", "t.csv"], "is an input");
+}
+
+#[test]
+fn outputs_that_cannot_be_are_refused_before_the_call_runs() {
+    let (folder, _) = folder();
+    fs::create_dir(folder.path().join("sub")).expect("made");
+    let before = names(folder.path());
+    for (words, message) in [
+        (&["--json", "sub"][..], "is a folder"),
+        (&["--json", "a.y4m/call.json"], "cannot be written"),
+        (&["--json", "new.csv", "--frames", "sub/../new.csv"], "the output of --json, too"),
+        (&["--json", "-", "--frames", "-"], "the output of --json, too"),
+        (&["--frames", "frames.txt"], "must end in .csv or .parquet"),
+    ] {
+        refuses(folder.path(), &[&DAY[..], words].concat(), message);
+        refuses(folder.path(), &[&["call", "--seconds", "86400"], words].concat(), message);
+    }
+    for words in [
+        &["receive", "--log", "sub"][..],
+        &["receive", "--sink", "sub/../sub/x.y4m", "--log", "sub/x.y4m"],
+        &["receive", "--sink", "x.mp4"],
+        &["receive", "--sink", "-", "--status", "json"],
+        &["send", "--to", "127.0.0.1:9", "--log", "sub"],
+        &["call", "--sink", "-"],
+        &["compare", "--json", "sub"],
+        &["sweep", "--output", "a.y4m/x.parquet"],
+        &["scenario", "run", "long-tcp-cubic", "--json", "sub"],
+        &["model", "fit", "--clip", "a=generated:64x48@30", "--output", "sub"],
+        &["bench", "sim", "--json", "sub"],
+        &["study", "concerto", "--json", "sub"],
+    ] {
+        let output = lockstep(folder.path(), words);
+        assert!(!output.status.success(), "{words:?}");
+        assert_eq!(said(&output).lines().count(), 1, "{words:?}: {}", said(&output));
+    }
+    assert_eq!(names(folder.path()), before, "nothing was left");
+}
+
+/// Runs the command with files limited to a few kB, as on a full disk.
+#[cfg(unix)]
+fn on_a_full_disk(folder: &Path, words: &[&str]) -> Output {
+    // The signal of the limit is ignored, so that writing fails as it does on a full disk.
+    Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 2; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_lockstep")])
+        .args(words)
+        .current_dir(folder)
+        .output()
+        .expect("the command starts")
+}
+
+#[test]
+#[cfg(unix)]
+fn a_full_disk_leaves_what_was_there_and_nothing_cut() {
+    let (folder, _) = folder();
+    let at = |name: &str| folder.path().join(name);
+    succeed(folder.path(), &["encode", "a.y4m", "a.ivf", "--quantizer", "9"]);
+    let call = ["simulate", "--clip", "a.y4m", "--trace", "constant:1mbps", "--seconds", "1"];
+    let commands: [(&str, Vec<&str>); 6] = [
+        ("call.json", [&call[..], &["--json", "call.json"]].concat()),
+        ("frames.csv", [&call[..], &["--frames", "frames.csv"]].concat()),
+        ("frames.parquet", [&call[..], &["--frames", "frames.parquet"]].concat()),
+        ("b.y4m", vec!["decode", "a.ivf", "b.y4m"]),
+        ("b.ivf", vec!["encode", "a.y4m", "b.ivf", "--quantizer", "0"]),
+        ("t.csv", vec!["trace", "cellular:mean=4mbps,seed=1", "--output", "t.csv"]),
+    ];
+    for (name, words) in &commands {
+        let before = names(folder.path());
+        let output = on_a_full_disk(folder.path(), words);
+        assert!(!output.status.success(), "{words:?}");
+        let told = said(&output);
+        assert!(told.contains(&format!("cannot write {name}")) && told.contains("too large"), "{words:?}: {told}");
+        assert!(!told.contains("picture size"), "{told}");
+        assert_eq!(names(folder.path()), before, "{words:?}");
+        fs::write(at(name), "what was there").expect("written");
+        assert!(!on_a_full_disk(folder.path(), words).status.success());
+        assert_eq!(fs::read(at(name)).expect("there"), b"what was there", "{words:?}");
+        fs::remove_file(at(name)).expect("removed");
+        // And where there is room it works.
+        succeed(folder.path(), words);
+    }
+    #[cfg(target_os = "linux")]
+    for (name, words) in &commands {
+        fs::remove_file(at(name)).expect("removed");
+        std::os::unix::fs::symlink("/dev/full", at(name)).expect("linked");
+        let output = lockstep(folder.path(), words);
+        assert!(!output.status.success(), "{words:?}");
+        assert!(said(&output).contains("No space left"), "{words:?}: {}", said(&output));
+        assert!(said(&output).contains(&format!("cannot write {name}")), "{words:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_sweep_in_which_every_call_failed_leaves_the_rows_of_an_earlier_one() {
+    let (folder, _) = folder();
+    let words = ["sweep", "--trace", "constant:1mbps", "--seconds", "1", "--output", "rows.parquet"];
+    succeed(folder.path(), &words);
+    let rows = fs::read(folder.path().join("rows.parquet")).expect("rows");
+    refuses(folder.path(), &[&words[..], &["--estimator", "nosuch.py"]].concat(), "1 of 1 calls failed");
+    assert!(fs::read(folder.path().join("rows.parquet")).expect("rows") == rows);
+    refuses(folder.path(), &[&words[..5], &["--estimator", "nosuch.py", "--output", "new.parquet"]].concat(), "failed");
+    assert!(!folder.path().join("new.parquet").exists());
+}
+
+#[test]
+fn a_dash_is_standard_output_and_nothing_else_is_written_there() {
+    let (folder, _) = folder();
+    let at = |name: &str| folder.path().join(name);
+    let call = ["simulate", "--clip", "a.y4m", "--trace", "constant:1mbps", "--seconds", "1"];
+    let json = succeed(folder.path(), &[&call[..], &["--json", "-", "--frames", "frames.csv"]].concat());
+    let report: Value = serde_json::from_slice(&json.stdout).expect("JSON and nothing else");
+    assert_eq!(report["scored_seconds"], 1.0);
+    assert!(said(&json).contains("video delay"), "people are told on standard error: {}", said(&json));
+    let frames = succeed(folder.path(), &[&call[..], &["--frames", "-"]].concat());
+    assert!(frames.stdout == fs::read(at("frames.csv")).expect("written"));
+
+    succeed(folder.path(), &["encode", "a.y4m", "a.ivf", "--quantizer", "9"]);
+    let coded = succeed(folder.path(), &["encode", "a.y4m", "-", "--quantizer", "9"]).stdout;
+    let file = fs::read(at("a.ivf")).expect("written");
+    assert!(coded[..24] == file[..24] && coded[28..] == file[28..], "but for the number of frames");
+    succeed(folder.path(), &["decode", "a.ivf", "b.y4m"]);
+    assert!(succeed(folder.path(), &["decode", "a.ivf", "-"]).stdout == fs::read(at("b.y4m")).expect("written"));
+
+    succeed(folder.path(), &["trace", "constant:1mbps", "--output", "t.up"]);
+    let trace = succeed(folder.path(), &["trace", "constant:1mbps", "--output", "-"]).stdout;
+    assert!(trace == fs::read(at("t.up")).expect("written"));
+    let before = names(folder.path());
+    let rows =
+        succeed(folder.path(), &["sweep", "--trace", "constant:1mbps", "--seconds", "1", "--output", "-"]).stdout;
+    assert!(rows.starts_with(b"PAR1") && rows.ends_with(b"PAR1"));
+    assert_eq!(names(folder.path()), before, "no journal");
+}
+
+#[test]
+fn a_receiver_shows_pictures_on_standard_output() {
+    use std::io::{BufRead, BufReader, Read};
+    let mut receiver = Command::new(env!("CARGO_BIN_EXE_lockstep"))
+        .args(["receive", "--listen", "127.0.0.1:0", "--sink", "-", "--idle-seconds", "5"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut words = BufReader::new(receiver.stderr.take().expect("piped"));
+    let mut line = String::new();
+    words.read_line(&mut line).expect("a line");
+    let address = line.trim().strip_prefix("listening on ").expect("an address").to_owned();
+    let mut pictures = receiver.stdout.take().expect("piped");
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pictures.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let sender = ["send", "--to", &address, "--source", "generated:64x48@20", "--seconds", "0.5", "--status", "none"];
+    succeed(Path::new("."), &sender);
+    // A close that was lost ends the receiver by its limit; the pictures are there all the same.
+    let _ = receiver.wait().expect("it ends");
+    let bytes = reader.join().expect("no panic").expect("read");
+    assert!(bytes.starts_with(b"YUV4MPEG2 W64 H48 F20:1 "), "{:?}", &bytes[..bytes.len().min(40)]);
+    let header = bytes.iter().position(|&byte| byte == b'\n').expect("a line") + 1;
+    assert_eq!((bytes.len() - header) % (6 + 64 * 48 * 3 / 2), 0, "whole pictures and nothing else");
+}
