@@ -122,8 +122,8 @@ def test_the_report_has_types() -> None:
         ({"queue": "lifo"}, "invalid value 'lifo'"),
         ({"clip": "generated:0x0"}, "is not WIDTHxHEIGHT"),
         ({"clip": "generated:64x48@4294967295"}, "at most 1000"),
-        ({"modelled": True, "preset": "quality"}, "'--modelled' cannot be used with '--preset"),
-        ({"codec": "modelled", "menu": "serial"}, "'--modelled' cannot be used with '--menu"),
+        ({"modelled": True, "preset": "quality"}, "'--preset <PRESET>' cannot be used with '--modelled'"),
+        ({"codec": "modelled", "menu": "serial"}, "'--menu <MENU>' cannot be used with '--modelled'"),
     ],
 )
 def test_wrong_arguments_are_told_in_one_line(arguments: dict[str, Any], message: str) -> None:

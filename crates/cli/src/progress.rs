@@ -57,7 +57,8 @@ fn shown(value: Option<f64>, digits: usize, unit: &str) -> String {
 /// Says on standard error that a call was shorter than the `asked` seconds, if it was.
 pub fn warn_of_early_end(asked: f64, scores: &Scores) {
     let scored = scores.scored_seconds;
-    if scored < asked {
+    // Times are whole nanoseconds; what was asked for need not be.
+    if scored < asked - 1e-6 {
         eprintln!(
             "lockstep: warning: the pictures ended after {scored:.2} s of the {asked} s asked for; the scores are of that \
              time"

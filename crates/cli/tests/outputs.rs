@@ -172,6 +172,30 @@ fn a_full_disk_leaves_what_was_there_and_nothing_cut() {
 }
 
 #[test]
+fn a_recording_that_breaks_off_is_read_up_to_there_and_said_to_break_off() {
+    let (folder, clip) = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("cut.y4m"), &clip[..clip.len() - 100]).expect("written");
+    refuses_after(folder.path(), &["encode", "cut.y4m", "cut.ivf", "--quantizer", "9"], "picture 29 breaks off");
+    assert_eq!(
+        String::from_utf8_lossy(&succeed(folder.path(), &["decode", "--md5", "cut.ivf"]).stdout).lines().count(),
+        29
+    );
+    let coded = fs::read(at("cut.ivf")).expect("written");
+    fs::write(at("short.ivf"), &coded[..coded.len() - 1]).expect("written");
+    refuses_after(folder.path(), &["decode", "short.ivf", "short.y4m"], "frame 28 breaks off");
+    let header = clip.iter().position(|&byte| byte == b'\n').expect("a line") as u64;
+    let picture = (clip.len() as u64 - header) / 30;
+    assert_eq!(fs::metadata(at("short.y4m")).expect("written").len() / picture, 28);
+}
+
+/// The command fails, whatever else it says before it does.
+fn refuses_after(folder: &Path, words: &[&str], message: &str) {
+    let output = lockstep(folder, words);
+    assert!(!output.status.success() && said(&output).contains(message), "{words:?}: {}", said(&output));
+}
+
+#[test]
 fn a_sweep_in_which_every_call_failed_leaves_the_rows_of_an_earlier_one() {
     let (folder, _) = folder();
     let words = ["sweep", "--trace", "constant:1mbps", "--seconds", "1", "--output", "rows.parquet"];

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -50,6 +50,20 @@ fn open(path: &PathBuf) -> Result<BufReader<File>> {
     Ok(BufReader::new(File::open(path).with_context(|| format!("cannot open {}", path.display()))?))
 }
 
+/// What `next` gives, one after the other. Where the input breaks off, as a recording does whose writer was killed, that is
+/// kept in `failure` and is the end: what is before it is worth having.
+fn until_failure<Item, Error>(
+    mut next: impl FnMut() -> Result<Option<Item>, Error>,
+    failure: &mut Option<Error>,
+) -> impl Iterator<Item = Item> {
+    std::iter::from_fn(move || {
+        next().unwrap_or_else(|error| {
+            *failure = Some(error);
+            None
+        })
+    })
+}
+
 /// Codes a y4m file.
 pub fn encode(arguments: &EncodeArguments) -> Result<()> {
     let input = || format!("{}", arguments.input.display());
@@ -65,7 +79,8 @@ pub fn encode(arguments: &EncodeArguments) -> Result<()> {
     let mut state = State::default();
     let mut progress = Progress::new("encode", 0);
     let (mut frames, mut bytes) = (0, 0);
-    while let Some(picture) = source.read_picture().with_context(input)? {
+    let mut failure = None;
+    for picture in until_failure(|| source.read_picture(), &mut failure) {
         let encoded = encode_picture(&state, &picture, &parameters);
         output.write_frame(frames, &encoded.frame).with_context(writing)?;
         frames += 1;
@@ -79,12 +94,14 @@ pub fn encode(arguments: &EncodeArguments) -> Result<()> {
     progress.finish();
     let seconds = format.time_of(frames).as_secs_f64().max(1e-9);
     eprintln!("{frames} frames, {bytes} bytes, {:.1} kb/s", bytes as f64 * 8e-3 / seconds);
-    Ok(())
+    failure.map_or(Ok(()), Err).with_context(input)
 }
 
 /// Decodes an IVF file.
 pub fn decode(arguments: &DecodeArguments) -> Result<()> {
     let input = || format!("{}", arguments.input.display());
+    let writing =
+        || format!("cannot write {}", arguments.output.as_deref().unwrap_or_else(|| Path::new("-")).display());
     output_file::check(&[("output", arguments.output.as_deref())], &[&arguments.input])?;
     let mut frames = IvfReader::new(open(&arguments.input)?).with_context(input)?;
     let frame_rate = frames.header().format.frame_rate;
@@ -93,7 +110,8 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
     let mut printed = BufWriter::new(stdout().lock());
     let mut state = State::default();
     let (mut number, mut failed) = (0u64, 0u64);
-    while let Some(frame) = frames.read_frame().with_context(input)? {
+    let mut failure = None;
+    for frame in until_failure(|| frames.read_frame(), &mut failure) {
         number += 1;
         let picture = match decode_within(&state, &frame.data, arguments.max_pixels) {
             Ok((next, picture)) => {
@@ -127,20 +145,21 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
             Some(writer) => writer,
             None => {
                 let format = VideoFormat { width: picture.width(), height: picture.height(), frame_rate };
-                output.insert(Y4mWriter::new(OutputFile::create(path)?, format)?)
+                output.insert(Y4mWriter::new(OutputFile::create(path)?, format).with_context(writing)?)
             }
         };
         writer.write_picture(&picture).map_err(|error| match error {
             Y4mError::Mismatch { .. } => {
                 anyhow!("frame {number}: {error}: y4m holds one picture size only; use --md5 for such a stream")
             }
-            error => anyhow!("cannot write {}: {error}", path.display()),
+            error => anyhow!("{}: {error}", writing()),
         })?;
     }
     printed.flush()?;
     if let Some(writer) = output {
-        writer.finish()?.finish()?;
+        writer.finish().with_context(writing)?.finish()?;
     }
+    failure.map_or(Ok(()), Err).with_context(input)?;
     if number == 0 {
         bail!("{}: no frames", arguments.input.display());
     }

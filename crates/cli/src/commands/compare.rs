@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
@@ -39,10 +39,11 @@ pub struct CompareArguments {
 #[derive(Debug, Serialize)]
 struct Row {
     figure: &'static str,
-    live: f64,
-    simulated: f64,
+    /// None where nothing was shown.
+    live: Option<f64>,
+    simulated: Option<f64>,
     /// Simulated over live, less one.
-    difference: f64,
+    difference: Option<f64>,
 }
 
 /// How long the steps of a live call took, milliseconds.
@@ -72,21 +73,28 @@ impl StepTimes {
     }
 }
 
-fn row(figure: &'static str, live: f64, simulated: f64) -> Row {
-    Row { figure, live, simulated, difference: simulated / live - 1.0 }
+/// A figure by its name.
+type Figure = (&'static str, fn(&Scores) -> Option<f64>);
+
+const FIGURES: [Figure; 5] = [
+    ("video delay, mean (ms)", |scores| scores.video_delay_ms.map(|delay| delay.mean)),
+    ("video delay, p95 (ms)", |scores| scores.video_delay_ms.map(|delay| delay.p95)),
+    ("throughput (kb/s)", |scores| Some(scores.throughput_bps as f64 * 1e-3)),
+    ("SSIM, mean (dB)", |scores| scores.ssim_db.map(|ssim| ssim.mean)),
+    ("frames sent", |scores| Some(scores.frames.sent as f64)),
+];
+
+fn rows(live: &Scores, simulated: &Scores) -> Vec<Row> {
+    let row = |&(figure, value): &Figure| {
+        let (live, simulated) = (value(live), value(simulated));
+        let difference = live.zip(simulated).map(|(live, simulated)| simulated / live - 1.0);
+        Row { figure, live, simulated, difference: difference.filter(|difference| difference.is_finite()) }
+    };
+    FIGURES.iter().map(row).collect()
 }
 
-fn rows(live: &Scores, simulated: &Scores) -> Result<Vec<Row>> {
-    let delay = |scores: &Scores| scores.video_delay_ms.context("no frame was shown");
-    let quality = |scores: &Scores| scores.ssim_db.context("no frame was shown");
-    let (live_delay, simulated_delay) = (delay(live)?, delay(simulated)?);
-    Ok(vec![
-        row("video delay, mean (ms)", live_delay.mean, simulated_delay.mean),
-        row("video delay, p95 (ms)", live_delay.p95, simulated_delay.p95),
-        row("throughput (kb/s)", live.throughput_bps as f64 * 1e-3, simulated.throughput_bps as f64 * 1e-3),
-        row("SSIM, mean (dB)", quality(live)?.mean, quality(simulated)?.mean),
-        row("frames sent", live.frames.sent as f64, simulated.frames.sent as f64),
-    ])
+fn shown(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
 }
 
 /// `lockstep compare`.
@@ -122,15 +130,41 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
         modelled: false,
     };
     let simulated = simulate(&simulation, None)?;
-    let rows = rows(&live.scores, &simulated.report.scores)?;
+    let rows = rows(&live.scores, &simulated.report.scores);
     warn_of_early_end(arguments.seconds, &live.scores);
     say!("coding took {encode_ms:.1} ms a picture, decoding {decode_ms:.1} ms\n");
     say!("{:<24}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
     for Row { figure, live, simulated, difference } in &rows {
-        say!("{figure:<24}{live:>12.2}{simulated:>12.2}{:>10.1} %", 100.0 * difference);
+        let (live, simulated) = (shown(*live, 2), shown(*simulated, 2));
+        say!("{figure:<24}{live:>12}{simulated:>12}{:>10} %", shown(difference.map(|share| 100.0 * share), 1));
     }
     if let Some(path) = &arguments.json {
         write_json(path, &rows)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lockstep_call::{CallLog, SeriesRecorder};
+    use lockstep_units::{ByteCount, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn a_call_that_showed_nothing_is_compared_by_what_there_is() {
+        let log = CallLog {
+            records: &[],
+            start: Timestamp::ZERO,
+            recorder: &SeriesRecorder::new(Timestamp::ZERO),
+            length: Duration::from_secs(1),
+            frame_interval: Duration::from_millis(33),
+        };
+        let (scores, _) = log.score(|_, _| ByteCount::ZERO);
+        let rows = rows(&scores, &scores);
+        assert_eq!((rows[0].live, rows[0].difference), (None, None));
+        assert_eq!((rows[4].live, rows[4].difference), (Some(0.0), None));
+    }
 }
