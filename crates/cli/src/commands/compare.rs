@@ -149,20 +149,16 @@ mod tests {
     use std::time::Duration;
 
     use lockstep_call::{CallLog, SeriesRecorder};
-    use lockstep_units::{ByteCount, Timestamp};
+    use lockstep_units::ByteCount;
 
     use super::*;
 
     #[test]
     fn a_call_that_showed_nothing_is_compared_by_what_there_is() {
-        let log = CallLog {
-            records: &[],
-            start: Timestamp::ZERO,
-            recorder: &SeriesRecorder::new(Timestamp::ZERO),
-            length: Duration::from_secs(1),
-            frame_interval: Duration::from_millis(33),
-        };
-        let (scores, _) = log.score(|_, _| ByteCount::ZERO);
+        let length = Duration::from_secs(1);
+        let log = CallLog::new(Timestamp::ZERO, length, Duration::from_millis(33));
+        let recorder = SeriesRecorder::new(Timestamp::ZERO, length);
+        let scores = log.finish(recorder, |_, _| ByteCount::ZERO).scores;
         let rows = rows(&scores, &scores);
         assert_eq!((rows[0].live, rows[0].difference), (None, None));
         assert_eq!((rows[4].live, rows[4].difference), (Some(0.0), None));
