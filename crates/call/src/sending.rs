@@ -79,7 +79,9 @@ pub struct SendingEnd {
     captures_by_frame: BTreeMap<u32, u64>,
     records: Vec<FrameRecord>,
     committed: Option<Committed>,
+    connected: bool,
     closed: bool,
+    peer_closed: Option<CloseReason>,
 }
 
 impl SendingEnd {
@@ -108,7 +110,9 @@ impl SendingEnd {
             captures_by_frame: BTreeMap::new(),
             records: Vec::new(),
             committed: None,
+            connected: false,
             closed: false,
+            peer_closed: None,
         }
     }
 
@@ -282,15 +286,34 @@ impl SendingEnd {
     }
 
     /// Ends the call; the close datagrams come out of [`SendingEnd::poll_transmit`].
-    pub fn close(&mut self, now: Timestamp) {
+    pub fn close(&mut self, now: Timestamp, reason: CloseReason) {
         self.closed = true;
-        self.transport.close(now, CloseReason::Done);
+        self.transport.close(now, reason);
     }
 
-    /// Whether the receiver ended the call.
+    /// Whether the receiver has answered.
     #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.closed
+    pub fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    /// Why the receiver ended the call, if it did.
+    #[must_use]
+    pub fn peer_closed(&self) -> Option<CloseReason> {
+        self.peer_closed
+    }
+
+    /// Whether the call has ended, at either end, and nothing is left to say of it.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.transport.is_finished()
+    }
+
+    /// Datagrams that made sense so far.
+    #[must_use]
+    pub fn accepted_datagrams(&self) -> u64 {
+        let counts = self.transport.statistics();
+        counts.datagrams - (counts.malformed + counts.foreign + counts.unexpected + counts.absurd)
     }
 
     /// The log so far: one record a captured picture, in order.
@@ -361,6 +384,7 @@ impl SendingEnd {
         while let Some(event) = self.transport.poll_event() {
             match event {
                 SenderEvent::Feedback(feedback) => {
+                    self.connected = true;
                     self.loss_rate.on_acknowledged(feedback.acknowledged.len());
                     let spurious = self.transport.statistics().spurious;
                     self.loss_rate.on_found((spurious - self.spurious_losses) as usize);
@@ -372,7 +396,11 @@ impl SendingEnd {
                     self.controller.on_loss(now, &fragments);
                 }
                 SenderEvent::Release(state) => self.encoder.forget(state),
-                SenderEvent::PeerClosed(_) => self.closed = true,
+                SenderEvent::Connected => self.connected = true,
+                SenderEvent::PeerClosed(reason) => {
+                    self.closed = true;
+                    self.peer_closed = Some(reason);
+                }
                 _ => {}
             }
         }

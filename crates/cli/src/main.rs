@@ -10,7 +10,9 @@ macro_rules! say {
 }
 
 mod commands;
+mod destination;
 mod frame_log;
+mod interruption;
 mod parquet_table;
 mod progress;
 
@@ -86,7 +88,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("lockstep: {error:#}");
-            ExitCode::FAILURE
+            match error.downcast_ref::<interruption::Interrupted>() {
+                Some(interrupted) => ExitCode::from(interrupted.status()),
+                None => ExitCode::FAILURE,
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
@@ -12,6 +12,7 @@ use crate::commands::call::{CallArguments, call};
 use crate::commands::output::OutputArguments;
 use crate::commands::simulate::simulate;
 use crate::configuration::{ControlArguments, EstimatorArguments, LinkArguments, SimulateArguments, seconds};
+use crate::interruption::Interruption;
 use crate::progress::write_json;
 
 /// What `lockstep compare` is told.
@@ -36,10 +37,11 @@ pub struct CompareArguments {
 #[derive(Debug, Serialize)]
 struct Row {
     figure: &'static str,
-    live: f64,
-    simulated: f64,
+    /// None where nothing was shown.
+    live: Option<f64>,
+    simulated: Option<f64>,
     /// Simulated over live, less one.
-    difference: f64,
+    difference: Option<f64>,
 }
 
 /// The median time of a step in the log, milliseconds.
@@ -49,34 +51,40 @@ fn median_ms(records: &[FrameRecord], step: impl Fn(&FrameRecord) -> Option<std:
     quantile(&times, 0.5).unwrap_or(0.0)
 }
 
-fn row(figure: &'static str, live: f64, simulated: f64) -> Row {
-    Row { figure, live, simulated, difference: simulated / live - 1.0 }
-}
-
-fn rows(live: &Scores, simulated: &Scores) -> Result<Vec<Row>> {
-    let delay = |scores: &Scores| scores.video_delay_ms.context("no frame was shown");
-    let quality = |scores: &Scores| scores.ssim_db.context("no frame was shown");
-    let (live_delay, simulated_delay) = (delay(live)?, delay(simulated)?);
-    Ok(vec![
-        row("video delay, mean (ms)", live_delay.mean, simulated_delay.mean),
-        row("video delay, p95 (ms)", live_delay.p95, simulated_delay.p95),
-        row("throughput (kb/s)", live.throughput_bps as f64 * 1e-3, simulated.throughput_bps as f64 * 1e-3),
-        row("SSIM, mean (dB)", quality(live)?.mean, quality(simulated)?.mean),
-        row("frames sent", live.frames.sent as f64, simulated.frames.sent as f64),
-    ])
+fn rows(live: &Scores, simulated: &Scores) -> Vec<Row> {
+    let row = |figure, value: &dyn Fn(&Scores) -> Option<f64>| {
+        let (live, simulated) = (value(live), value(simulated));
+        let ratio = live.zip(simulated).map(|(live, simulated)| simulated / live);
+        let difference = ratio.filter(|ratio| ratio.is_finite()).map(|ratio| ratio - 1.0);
+        Row { figure, live, simulated, difference }
+    };
+    vec![
+        row("video delay, mean (ms)", &|scores| Some(scores.video_delay_ms?.mean)),
+        row("video delay, p95 (ms)", &|scores| Some(scores.video_delay_ms?.p95)),
+        row("throughput (kb/s)", &|scores| Some(scores.throughput_bps as f64 * 1e-3)),
+        row("SSIM, mean (dB)", &|scores| Some(scores.ssim_db?.mean)),
+        row("frames sent", &|scores| Some(scores.frames.sent as f64)),
+    ]
 }
 
 /// `lockstep compare`.
 pub fn run(arguments: &CompareArguments) -> Result<()> {
     let (link, control) = (arguments.link.clone(), arguments.control.clone());
-    let live = call(&CallArguments {
+    let live_arguments = CallArguments {
         clip: arguments.clip.clone(),
         link: link.clone(),
         control: control.clone(),
         seconds: arguments.seconds,
         sink: "none".to_owned(),
         output: OutputArguments::default(),
-    })?;
+    };
+    let interruption = Interruption::watch()?;
+    let live = call(&live_arguments, &interruption)?;
+    // A call that failed or was cut short is no measure for a simulated one.
+    if let Some(problem) = live.problem {
+        return Err(problem);
+    }
+    drop(interruption);
     // Virtual time knows nothing of this machine's speed; it is told what the live call measured.
     let encode_ms =
         median_ms(&live.records, |record| Some(record.sent_at?.saturating_since(record.encode_started_at?)));
@@ -93,11 +101,14 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
         estimator: EstimatorArguments::default(),
         modelled: false,
     })?;
-    let rows = rows(&live.report.scores, &simulated.report.scores)?;
+    let rows = rows(&live.report.scores, &simulated.report.scores);
+    let shown = |value: &Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+    let percent = |value: f64| format!("{:.1} %", 100.0 * value);
     say!("coding took {encode_ms:.1} ms a picture, decoding {decode_ms:.1} ms\n");
     say!("{:<24}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
     for Row { figure, live, simulated, difference } in &rows {
-        say!("{figure:<24}{live:>12.2}{simulated:>12.2}{:>10.1} %", 100.0 * difference);
+        let difference = difference.map_or_else(|| "-".to_owned(), percent);
+        say!("{figure:<24}{:>12}{:>12}{difference:>12}", shown(live), shown(simulated));
     }
     if let Some(path) = &arguments.json {
         write_json(path, &rows)?;

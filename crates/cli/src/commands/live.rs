@@ -1,9 +1,12 @@
 //! `lockstep send`, `lockstep receive` and `lockstep relay`.
 
 use std::collections::BTreeMap;
-use std::io::{Write, stdout};
+use std::io::{Read, Write, stdin, stdout};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,12 +14,57 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{DisplayRecord, FrameRecord, SendingEnd, SerialMenu};
-use lockstep_live::{LiveError, ReceiverOptions, Relay, RelayOptions, SenderOptions, ThreadedMenu};
+use lockstep_live::{Ended, LiveError, ReceiverOptions, Relay, RelayOptions, SenderOptions, Stop, ThreadedMenu};
 use lockstep_media::{SourceOptions, open_sink, open_source};
 use lockstep_units::Timestamp;
 
 use crate::configuration::{ControlArguments, LinkArguments, MenuArgument, counters, seconds};
+use crate::destination::{destination, resolve};
+use crate::interruption::Interruption;
 use crate::progress::write_json;
+
+/// How long the other end of a call may be silent: as long as WebRTC lets consent last (RFC 7675, section 5.1).
+const IDLE_SECONDS: &str = "30";
+
+/// A time that may be none.
+#[derive(Debug, Clone, Copy)]
+struct Limit(Option<Duration>);
+
+/// Reads a time in seconds, or `none`.
+fn limit(text: &str) -> Result<Limit, String> {
+    match text {
+        "none" => Ok(Limit(None)),
+        text => match seconds(text) {
+            Ok(seconds) => Ok(Limit(Some(Duration::from_secs_f64(seconds)))),
+            Err(error) => Err(format!("{error}, nor `none`")),
+        },
+    }
+}
+
+/// For the program that runs this one.
+#[derive(Debug, Clone, Args)]
+struct ProgramArguments {
+    /// End in order when standard input ends, as it does when the program that runs this one tells it to or is gone.
+    #[arg(long, hide = true)]
+    attached: bool,
+}
+
+impl ProgramArguments {
+    /// Tells whether the call shall end: after an interruption, or because the other program said so.
+    fn stop(&self, interruption: &Interruption) -> Stop {
+        let interrupted = interruption.asked();
+        if !self.attached {
+            return Box::new(interrupted);
+        }
+        let told = Arc::new(AtomicBool::new(false));
+        let ended = told.clone();
+        thread::spawn(move || {
+            let _ = stdin().lock().read_to_end(&mut Vec::new());
+            ended.store(true, Ordering::Relaxed);
+        });
+        Box::new(move || interrupted() || told.load(Ordering::Relaxed))
+    }
+}
 
 /// What a process prints of a running call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -32,9 +80,9 @@ pub enum StatusArgument {
 /// What `lockstep send` is told.
 #[derive(Debug, Clone, Args)]
 pub struct SendArguments {
-    /// Where to: the receiver's address, or a relay's.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    to: SocketAddr,
+    /// Where to: the receiver, or a relay. Of a name's addresses, IPv6 and IPv4, the first that answers is taken.
+    #[arg(long, value_name = "HOST:PORT", value_parser = destination)]
+    to: String,
     /// The pictures: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, or anything else that
     /// ffmpeg reads.
     #[arg(long, default_value = "generated")]
@@ -42,6 +90,12 @@ pub struct SendArguments {
     /// Stop after this long; without it the call lasts until the source ends or the receiver leaves.
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
+    /// Give up when nobody answers within this long; `none` sends without an answer, too.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = limit)]
+    wait_seconds: Limit,
+    /// Give up when the receiver that answered is silent for this long, or for ever with `none`.
+    #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
+    idle_seconds: Limit,
     /// Seed of the generated clip.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -53,6 +107,8 @@ pub struct SendArguments {
     /// What is printed while the call runs.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
     status: StatusArgument,
+    #[command(flatten)]
+    program: ProgramArguments,
 }
 
 /// What `lockstep receive` is told.
@@ -64,17 +120,20 @@ pub struct ReceiveArguments {
     /// Where the pictures go: `window`, `none`, a .y4m file, or an .ivf file for the coded frames.
     #[arg(long, default_value = "none")]
     sink: String,
-    /// Give up after this long without a datagram.
-    #[arg(long, value_parser = seconds)]
-    idle_seconds: Option<f64>,
-    #[command(flatten)]
-    control: ControlArguments,
+    /// Give up when no sender calls within this long; with `none` it waits for ever.
+    #[arg(long, value_name = "SECONDS", default_value = "none", value_parser = limit)]
+    wait_seconds: Limit,
+    /// End the call when the sender is silent for this long, or never with `none`.
+    #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
+    idle_seconds: Limit,
     /// Where the receiver's part of the per-frame log goes, as JSON.
     #[arg(long)]
     log: Option<PathBuf>,
     /// What is printed while the call runs.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
     status: StatusArgument,
+    #[command(flatten)]
+    program: ProgramArguments,
 }
 
 /// What `lockstep relay` is told.
@@ -83,9 +142,9 @@ pub struct RelayArguments {
     /// Address that the sender sends to.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4500")]
     listen: SocketAddr,
-    /// Address that the receiver listens on.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4600")]
-    to: SocketAddr,
+    /// Where the receiver listens.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4600", value_parser = destination)]
+    to: String,
     #[command(flatten)]
     link: LinkArguments,
     /// Stop this long after the first datagram; without it the relay runs until it is interrupted.
@@ -173,25 +232,41 @@ fn send_status(format: StatusArgument, status: &lockstep_call::SendingStatus, ca
 
 /// `lockstep send`.
 pub fn send(arguments: &SendArguments) -> Result<()> {
+    let peers = resolve(&arguments.to)?;
     let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
     let connection = connection_id();
     let call = arguments.control.sending_end(&source.format(), connection, None)?;
+    let interruption = Interruption::watch()?;
     let options = SenderOptions {
-        peer: arguments.to,
+        peers,
         length: arguments.seconds.map(Duration::from_secs_f64),
+        wait_limit: arguments.wait_seconds.0,
+        idle_limit: arguments.idle_seconds.0,
+        stop: arguments.program.stop(&interruption),
         runner: match arguments.control.menu {
             MenuArgument::Parallel => Box::new(ThreadedMenu),
             MenuArgument::Serial | MenuArgument::Fit => Box::new(SerialMenu),
         },
     };
-    let call = lockstep_live::send(call, source, options, |_, status, call| {
+    let finished = lockstep_live::send(call, source, options, |_, status, call| {
         send_status(arguments.status, status, call);
-    })?;
+    });
+    let call = finished.end;
     if arguments.status == StatusArgument::Line {
         say!("");
     }
-    if let Some(path) = &arguments.log {
-        write_json(path, &SenderLog { records: call.records().to_vec(), counters: counters(&call.statistics()) })?;
+    // Whatever ended the call, what is known of it is kept.
+    let written = arguments.log.as_ref().map_or(Ok(()), |path| {
+        write_json(path, &SenderLog { records: call.records().to_vec(), counters: counters(&call.statistics()) })
+    });
+    let ended = finished.result?;
+    written?;
+    interruption.check()?;
+    if arguments.status == StatusArgument::Line && ended == Ended::ByPeer {
+        say!("the receiver ended the call");
+    }
+    if !call.is_connected() && ended == Ended::Done {
+        eprintln!("lockstep: nobody answered at {}", arguments.to);
     }
     Ok(())
 }
@@ -211,16 +286,22 @@ pub fn bind(address: SocketAddr) -> Result<UdpSocket> {
 pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let socket = bind(arguments.listen)?;
     let address = socket.local_addr().context("the socket has no address")?;
+    let interruption = Interruption::watch()?;
     match arguments.status {
         StatusArgument::Json => say(&StatusLine::Listening(address)),
         StatusArgument::Line => say!("listening on {address}"),
         StatusArgument::None => {}
     }
-    let options = ReceiverOptions { idle_limit: arguments.idle_seconds.map(Duration::from_secs_f64) };
+    let options = ReceiverOptions {
+        wait_limit: arguments.wait_seconds.0,
+        idle_limit: arguments.idle_seconds.0,
+        stop: arguments.program.stop(&interruption),
+    };
     let mut log = ReceiverLog::default();
     let sink = arguments.sink.clone();
     let open = move |format| open_sink(&sink, format);
-    let call = lockstep_live::receive(arguments.control.receiving_end(), &socket, open, &options, |shown| {
+    let call = ControlArguments::receiving_end();
+    let finished = lockstep_live::receive(call, &socket, open, &options, |shown| {
         if arguments.log.is_some() {
             log.displays.push(shown.record);
         }
@@ -231,27 +312,37 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
             StatusArgument::Json => say(&StatusLine::Showing { frame, delay_ms }),
             StatusArgument::Line => rewrite(&format!("frame {frame}   delay {delay_ms:.0} ms")),
         }
-    })?;
+    });
+    let call = finished.end;
     if arguments.status == StatusArgument::Line {
         say!("");
     }
-    if let Some(path) = &arguments.log {
+    // Whatever ended the call, what is known of it is kept.
+    let written = arguments.log.as_ref().map_or(Ok(()), |path| {
         log.counters = counters(&call.statistics());
         log.decoder = counters(&call.counts());
-        write_json(path, &log)?;
+        write_json(path, &log)
+    });
+    let ended = finished.result?;
+    written?;
+    interruption.check()?;
+    if arguments.status == StatusArgument::Line && ended == Ended::ByPeer {
+        say!("the sender ended the call");
     }
     Ok(())
 }
 
 /// `lockstep relay`.
 pub fn relay(arguments: &RelayArguments) -> Result<()> {
+    let receivers = resolve(&arguments.to)?;
     let socket = bind(arguments.listen)?;
     let address = socket.local_addr().context("the socket has no address")?;
-    say!("relaying {address} -> {}", arguments.to);
     let trace = arguments.link.forward_trace()?;
     let (forward, reverse) = arguments.link.links()?;
     let length = arguments.seconds.map(Duration::from_secs_f64);
-    let options = RelayOptions { receiver: arguments.to, forward, reverse, length };
+    let options = RelayOptions { receivers, forward, reverse, length };
+    let interruption = Interruption::watch()?;
+    say!("relaying {address} -> {}", arguments.to);
     Relay::run(&socket, options, |status| {
         let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);
         rewrite(&format!(
@@ -260,8 +351,8 @@ pub fn relay(arguments: &RelayArguments) -> Result<()> {
             status.forward.delivered.packets,
             status.forward.dropped_by_queue.packets + status.forward.lost().packets
         ));
-        true
+        interruption.check().is_ok()
     })?;
     say!("");
-    Ok(())
+    Ok(interruption.check()?)
 }
