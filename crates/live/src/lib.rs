@@ -26,6 +26,8 @@ pub type Stop = Box<dyn Fn() -> bool + Send>;
 
 /// How long an end may take to end once it has been decided: to tell the other end, and to decode and show what came.
 const END_LIMIT: Duration = Duration::from_secs(10);
+/// How long the other end is told of the end although it is silent: it may still hear.
+const SILENT_END_LIMIT: Duration = Duration::from_millis(200);
 /// How long a peer that was there and now refuses datagrams may take to come back.
 const REFUSED_LIMIT: Duration = Duration::from_secs(3);
 
@@ -35,6 +37,14 @@ pub struct Finished<End> {
     pub end: End,
     /// How it ended.
     pub result: Result<Ended, LiveError>,
+}
+
+/// How long an end may take to end after that `result`.
+fn end_limit(result: &Result<Ended, LiveError>) -> Duration {
+    match result {
+        Err(LiveError::Silent { .. } | LiveError::Gone { .. }) => SILENT_END_LIMIT,
+        _ => END_LIMIT,
+    }
 }
 
 /// How a call ended that did not fail.
@@ -94,7 +104,7 @@ pub enum LiveError {
         seconds: u64,
     },
     /// Nobody answered the sender's hello.
-    #[error("nobody answered within {} s: {tried}; is `lockstep receive` running there?", .waited.as_secs_f64())]
+    #[error("nobody answered within {:.1} s: {tried}; is `lockstep receive` running there?", .waited.as_secs_f64())]
     Unanswered {
         /// How long it was tried.
         waited: Duration,
@@ -102,7 +112,7 @@ pub enum LiveError {
         tried: String,
     },
     /// Nothing was heard from the sender or the receiver for too long.
-    #[error("nothing came from the {peer} for {} s; the call is over", .silence.as_secs_f64())]
+    #[error("nothing came from the {peer} for {:.1} s; the call is over", .silence.as_secs_f64())]
     Silent {
         /// Which end is silent.
         peer: &'static str,
@@ -110,7 +120,7 @@ pub enum LiveError {
         silence: Duration,
     },
     /// No sender called.
-    #[error("no sender called within {} s; is `lockstep send` running, and sending to this address?", .waited.as_secs_f64())]
+    #[error("no sender called within {:.1} s; is `lockstep send` running, and sending to this address?", .waited.as_secs_f64())]
     NotCalled {
         /// The limit that passed.
         waited: Duration,

@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::datagrams::{Incoming, Reader};
 use crate::peers::is_loss;
 use crate::threads::Thread;
-use crate::{END_LIMIT, Ended, Finished, LiveError, Stop};
+use crate::{END_LIMIT, Ended, Finished, LiveError, Stop, end_limit};
 
 const EVENT_QUEUE: usize = 1024;
 /// Pictures that may wait for the sink; while more do, nothing is decoded.
@@ -110,8 +110,9 @@ pub fn receive(
     let result = running.run(&mut shown);
     let Running { call, pictures, mut sink, .. } = running;
     drop(pictures);
-    // A failure is told only once, by whoever noticed it first.
-    let result = result.and_then(|ended| sink.finish(END_LIMIT).map(|()| ended));
+    // However the call ended, what was shown is written whole.
+    let shown = sink.finish(END_LIMIT);
+    let result = result.and_then(|ended| shown.map(|()| ended));
     Finished { end: call, result }
 }
 
@@ -129,7 +130,11 @@ impl<'a> Running<'a> {
         let threads = || {
             let reader = Reader::spawn(socket, clock, events.clone(), Event::Datagram)?;
             let decoder = Thread::spawn("decoder", move || {
-                to_decode.into_iter().try_for_each(|job| events.send(Event::Decoded(job.run()))).unwrap_or_default();
+                for job in to_decode {
+                    if events.send(Event::Decoded(job.run())).is_err() {
+                        break;
+                    }
+                }
                 Ok(())
             })?;
             Ok((reader, decoder, Thread::spawn("sink", move || show(&to_show, open_sink))?))
@@ -182,7 +187,7 @@ impl<'a> Running<'a> {
                 self.call.close(now, CloseReason::Failed);
                 ending = Some((now, Err(error)));
             }
-            if let Some((since, result)) = ending.take_if(|(since, result)| self.is_over(*since, result.is_ok())) {
+            if let Some((since, result)) = ending.take_if(|(since, result)| self.is_over(*since, result)) {
                 let late = now.saturating_since(since) >= END_LIMIT;
                 return if late && result.is_ok() && self.waiting.is_some() {
                     Err(LiveError::Stuck { name: "sink", seconds: END_LIMIT.as_secs() })
@@ -222,10 +227,10 @@ impl<'a> Running<'a> {
 
     /// Whether nothing is left to be done for a call that has been ending since `since`: after a failure, nothing but to
     /// tell the sender.
-    fn is_over(&self, since: Timestamp, well: bool) -> bool {
+    fn is_over(&self, since: Timestamp, result: &Result<Ended, LiveError>) -> bool {
         let shown = self.sink.is_over() || (self.waiting.is_none() && !self.call.is_decoding());
-        let late = self.clock.now().saturating_since(since) >= END_LIMIT;
-        late || (self.call.is_finished() && (shown || !well || self.decoder.is_over()))
+        let late = self.clock.now().saturating_since(since) >= end_limit(result);
+        late || (self.call.is_finished() && (shown || result.is_err() || self.decoder.is_over()))
     }
 
     /// Hands the picture that waits to the sink, if that has room.

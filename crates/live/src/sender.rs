@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::datagrams::Incoming;
 use crate::peers::Peers;
 use crate::threads::Thread;
-use crate::{END_LIMIT, Ended, Finished, LiveError, REFUSED_LIMIT, Stop};
+use crate::{Ended, Finished, LiveError, REFUSED_LIMIT, Stop, end_limit};
 
 /// Events that may wait for the call; more is a machine that cannot keep up, and then the threads wait.
 const EVENT_QUEUE: usize = 1024;
@@ -261,10 +261,7 @@ impl Running {
         self.call.close(began, if result.is_ok() { CloseReason::Done } else { CloseReason::Failed });
         while !self.call.is_finished() {
             let now = self.clock.now();
-            if now.saturating_since(began) >= END_LIMIT || self.timeout_and_transmit(now).is_err() {
-                return;
-            }
-            if matches!(result, Err(LiveError::Gone { .. })) {
+            if now.saturating_since(began) >= end_limit(result) || self.timeout_and_transmit(now).is_err() {
                 return;
             }
             self.wait_for_event(now, Timestamp::MAX);

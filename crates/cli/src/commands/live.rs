@@ -218,6 +218,7 @@ fn send_status(format: StatusArgument, status: &lockstep_call::SendingStatus, ca
             let (target_bps, quantizer) = (status.target.as_bps(), status.quantizer);
             say(&StatusLine::Sending { target_bps, quantizer, captured });
         }
+        StatusArgument::Line if !call.is_connected() => rewrite(&format!("{captured} captured   nobody answers yet")),
         StatusArgument::Line => {
             let quantizer = status.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string());
             let round_trip =
