@@ -116,9 +116,9 @@ fn datagrams() -> Vec<(&'static str, Datagram)> {
     vec![
         ("data", Datagram::Data(data)),
         ("acknowledgement", Datagram::Acknowledgement(acknowledgement)),
-        ("hello", Datagram::Hello(Hello { connection: 7, format })),
+        ("hello", Datagram::Hello(Hello { connection: 7, format, estimator: 1 })),
         ("hello_reply", Datagram::HelloReply(HelloReply { connection: 7, retained_states: 32 })),
-        ("close", Datagram::Close(Close { connection: 7, reason: CloseReason::Done })),
+        ("close", Datagram::Close(Close { connection: 7, reason: CloseReason::Done, answer: false })),
     ]
 }
 

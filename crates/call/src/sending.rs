@@ -78,7 +78,9 @@ pub struct SendingEnd {
     last_quantizer: Option<u8>,
     records: OpenRecords,
     committed: Option<Committed>,
+    connected: bool,
     closed: bool,
+    peer_closed: Option<CloseReason>,
 }
 
 impl SendingEnd {
@@ -106,7 +108,9 @@ impl SendingEnd {
             last_quantizer: None,
             records: OpenRecords::default(),
             committed: None,
+            connected: false,
             closed: false,
+            peer_closed: None,
         }
     }
 
@@ -271,15 +275,34 @@ impl SendingEnd {
     }
 
     /// Ends the call; the close datagrams come out of [`SendingEnd::poll_transmit`].
-    pub fn close(&mut self, now: Timestamp) {
+    pub fn close(&mut self, now: Timestamp, reason: CloseReason) {
         self.closed = true;
-        self.transport.close(now, CloseReason::Done);
+        self.transport.close(now, reason);
     }
 
-    /// Whether the receiver ended the call.
+    /// Whether the receiver has answered.
     #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.closed
+    pub fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    /// Why the receiver ended the call, if it did.
+    #[must_use]
+    pub fn peer_closed(&self) -> Option<CloseReason> {
+        self.peer_closed
+    }
+
+    /// Whether the call has ended, at either end, and nothing is left to say of it.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.transport.is_finished()
+    }
+
+    /// Datagrams that made sense so far.
+    #[must_use]
+    pub fn accepted_datagrams(&self) -> u64 {
+        let counts = self.transport.statistics();
+        counts.datagrams - (counts.malformed + counts.foreign + counts.unexpected + counts.absurd)
     }
 
     /// The record of the next picture that is decided on, in the order of capture: what this end knows of it. The driver
@@ -357,6 +380,7 @@ impl SendingEnd {
         while let Some(event) = self.transport.poll_event() {
             match event {
                 SenderEvent::Feedback(feedback) => {
+                    self.connected = true;
                     self.loss_rate.on_acknowledged(feedback.acknowledged.len());
                     let spurious = self.transport.statistics().spurious;
                     self.loss_rate.on_found((spurious - self.spurious_losses) as usize);
@@ -368,7 +392,11 @@ impl SendingEnd {
                     self.controller.on_loss(now, &fragments);
                 }
                 SenderEvent::Release(state) => self.encoder.forget(state),
-                SenderEvent::PeerClosed(_) => self.closed = true,
+                SenderEvent::Connected => self.connected = true,
+                SenderEvent::PeerClosed(reason) => {
+                    self.closed = true;
+                    self.peer_closed = Some(reason);
+                }
                 _ => {}
             }
         }

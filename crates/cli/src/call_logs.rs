@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write, stdout};
+use std::io::{BufRead, BufReader, BufWriter, Lines, Write, stdout};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -75,27 +75,38 @@ impl LogWriter {
     }
 }
 
-/// The entries of a log, one by one.
+/// The entries of a log, one by one, until its end or the first that cannot be read.
 struct LogReader<Entry> {
-    lines: std::io::Lines<BufReader<File>>,
+    lines: Option<Lines<BufReader<File>>>,
     of: &'static str,
+    /// Why there are no more entries.
+    problem: Option<Error>,
     entry: PhantomData<Entry>,
 }
 
 impl<Entry> LogReader<Entry> {
-    fn open(path: &Path, of: &'static str) -> Result<Self> {
-        let file = File::open(path).with_context(|| format!("the {of} left no log"))?;
-        Ok(Self { lines: BufReader::new(file).lines(), of, entry: PhantomData })
+    fn open(path: &Path, of: &'static str) -> Self {
+        let (lines, problem) = match File::open(path) {
+            Ok(file) => (Some(BufReader::new(file).lines()), None),
+            Err(error) => (None, Some(Error::new(error).context(format!("the {of} left no log")))),
+        };
+        Self { lines, of, problem, entry: PhantomData }
     }
 }
 
 impl<Entry: DeserializeOwned> Iterator for LogReader<Entry> {
-    type Item = Result<Entry>;
+    type Item = Entry;
 
-    fn next(&mut self) -> Option<Result<Entry>> {
-        let line = self.lines.next()?;
-        let entry = line.map_err(anyhow::Error::from).and_then(|line| Ok(serde_json::from_str(&line)?));
-        Some(entry.with_context(|| format!("the {}'s log is unreadable", self.of)))
+    fn next(&mut self) -> Option<Entry> {
+        let line = self.lines.as_mut()?.next()?;
+        match line.map_err(Error::from).and_then(|line| Ok(serde_json::from_str(&line)?)) {
+            Ok(entry) => Some(entry),
+            Err(error) => {
+                self.lines = None;
+                self.problem = Some(error.context(format!("the {}'s log is unreadable from there on", self.of)));
+                None
+            }
+        }
     }
 }
 
@@ -113,15 +124,16 @@ impl Captures {
         self.last = Some(at);
     }
 
-    /// Those in the log of a sender.
-    pub fn of(sender: &Path) -> Result<Self> {
+    /// Those in the log of a sender, and what is wrong with that.
+    pub fn of(sender: &Path) -> (Self, Option<Error>) {
         let mut captures = Self::default();
-        for entry in LogReader::open(sender, "sender")? {
-            if let SenderEntry::Frame(record) = entry? {
+        let mut log = LogReader::open(sender, "sender");
+        for entry in log.by_ref() {
+            if let SenderEntry::Frame(record) = entry {
                 captures.add(record.captured_at);
             }
         }
-        Ok(captures)
+        (captures, log.problem)
     }
 }
 
@@ -133,49 +145,56 @@ pub struct EndCounters {
     pub decoder: Counters,
 }
 
+/// A call made of the logs of both its ends.
+pub struct Merged {
+    pub log: CallLog,
+    pub counters: EndCounters,
+    /// What is missing of it.
+    pub problem: Option<Error>,
+}
+
 /// Reads the logs of both ends side by side into the log of the call, which began at `start` and is scored for `length`.
+/// What can be read counts.
 pub fn merge(
     sender: &Path,
     receiver: &Path,
     (start, length, frame_interval): (Timestamp, Duration, Duration),
     observer: Option<Box<dyn CallObserver>>,
-) -> Result<(CallLog, EndCounters)> {
+) -> Merged {
     let mut log = CallLog::new(start, length, frame_interval);
     if let Some(observer) = observer {
         log.observe(observer);
     }
     let mut counted = EndCounters::default();
-    let mut displays = LogReader::open(receiver, "receiver")?;
-    let mut next_display = || -> Result<Option<DisplayRecord>> {
-        for entry in displays.by_ref() {
-            match entry? {
-                ReceiverEntry::Display(display) => return Ok(Some(display)),
-                ReceiverEntry::End { counters, decoder } => (counted.receiver, counted.decoder) = (counters, decoder),
-            }
+    let mut sent = LogReader::open(sender, "sender");
+    let mut received = LogReader::open(receiver, "receiver");
+    let mut next_display = |received: &mut LogReader<ReceiverEntry>| loop {
+        match received.next()? {
+            ReceiverEntry::Display(display) => return Some(display),
+            ReceiverEntry::End { counters, decoder } => (counted.receiver, counted.decoder) = (counters, decoder),
         }
-        Ok(None)
     };
-    let mut display = next_display()?;
-    for entry in LogReader::open(sender, "sender")? {
-        let record = match entry? {
+    let mut display = next_display(&mut received);
+    for entry in sent.by_ref() {
+        let record = match entry {
             SenderEntry::Frame(record) => record,
             SenderEntry::End { counters } => {
                 counted.sender = counters;
                 continue;
             }
         };
-        let sent = record.frame;
+        let frame = record.frame;
         log.decided(*record);
         // Frames are shown in the order in which they were sent, so that all earlier displays have been merged.
-        while let Some(shown) = display.filter(|display| sent.is_some_and(|frame| display.frame <= frame)) {
+        while let Some(shown) = display.filter(|display| frame.is_some_and(|frame| display.frame <= frame)) {
             log.shown(&shown, None);
-            display = next_display()?;
+            display = next_display(&mut received);
         }
     }
     while display.is_some() {
-        display = next_display()?;
+        display = next_display(&mut received);
     }
-    Ok((log, counted))
+    Merged { log, counters: counted, problem: sent.problem.or(received.problem) }
 }
 
 #[cfg(test)]
@@ -211,10 +230,13 @@ mod tests {
         log.write(&ReceiverEntry::End { counters: Counters::new(), decoder: [("decoded".to_owned(), 2)].into() });
         log.finish().unwrap();
 
-        assert_eq!(Captures::of(&sender).unwrap(), Captures { first: Some(at(1_000)), last: Some(at(1_400)) });
+        let (captures, unread) = Captures::of(&sender);
+        assert!(unread.is_none());
+        assert_eq!(captures, Captures { first: Some(at(1_000)), last: Some(at(1_400)) });
         let kept = KeptFrames::default();
         let times = (at(1_000), Duration::from_secs(1), Duration::from_millis(100));
-        let (log, counted) = merge(&sender, &receiver, times, Some(Box::new(kept.clone()))).unwrap();
+        let Merged { log, counters: counted, problem } = merge(&sender, &receiver, times, Some(Box::new(kept.clone())));
+        assert!(problem.is_none());
         assert_eq!((counted.sender["frames"], counted.decoder["decoded"]), (3, 2));
         assert_eq!(log.held_records(), 1, "nothing was shown after the last capture");
         let frames = kept.take();
@@ -222,5 +244,23 @@ mod tests {
         assert_eq!(delays, [50, 290, 190, 90]);
         let shown: Vec<Option<Timestamp>> = frames.iter().map(|frame| frame.record.displayed_at).collect();
         assert_eq!(shown, [Some(at(1_050)), None, None, Some(at(1_390))]);
+    }
+
+    #[test]
+    fn what_an_end_logged_before_it_was_killed_counts_and_what_is_missing_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let (sender, receiver) = (folder.path().join("send"), folder.path().join("receive"));
+        let mut log = LogWriter::create(&sender).unwrap();
+        log.write(&SenderEntry::Frame(Box::new(FrameRecord::captured(0, at(1_000)))));
+        log.finish().unwrap();
+        let whole = std::fs::read_to_string(&sender).unwrap();
+        std::fs::write(&sender, format!("{whole}{}", &whole[..40])).unwrap();
+        let (captures, unread) = Captures::of(&sender);
+        assert_eq!(captures.last, Some(at(1_000)));
+        assert!(unread.unwrap().to_string().contains("the sender's log is unreadable"));
+        let times = (at(1_000), Duration::from_secs(1), Duration::from_millis(100));
+        let merged = merge(&folder.path().join("none"), &receiver, times, None);
+        assert!(merged.problem.unwrap().to_string().contains("the sender left no log"));
+        assert_eq!(merge(&sender, &receiver, times, None).log.held_records(), 1);
     }
 }

@@ -10,7 +10,9 @@ macro_rules! say {
 
 mod call_logs;
 mod commands;
+mod destination;
 mod frame_log;
+mod interruption;
 mod output_file;
 mod parquet_table;
 mod progress;
@@ -100,7 +102,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("lockstep: {error:#}");
-            ExitCode::FAILURE
+            match error.downcast_ref::<interruption::Interrupted>() {
+                Some(interrupted) => ExitCode::from(interrupted.status()),
+                None => ExitCode::FAILURE,
+            }
         }
     }
 }

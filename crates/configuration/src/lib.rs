@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use lockstep_call::{
     ConventionalEncoder, FIT_PASSES, FrameEncoder, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd,
 };
-use lockstep_control::{Algorithm, Estimator, GracePeriod, KnownPath, RateBounds, Setting};
+use lockstep_control::{Algorithm, Estimator, EstimatorKind, GracePeriod, KnownPath, RateBounds, Setting};
 use lockstep_link::{
     GilbertElliott, Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Reordering,
     Trace, parse_share, parse_time,
@@ -361,6 +361,7 @@ impl ControlArguments {
     ) -> Result<SendingEnd> {
         let mut transport = SenderConfig::new(connection, announced(format));
         transport.payload = FRAGMENT_PAYLOAD;
+        transport.estimator = self.algorithm().estimator_kind().number();
         let payload = ByteCount::new(transport.payload as u64);
         let setting = Setting { path, bounds, ..Setting::new(payload, format.frame_interval()) };
         let mode = match self.menu {
@@ -376,12 +377,14 @@ impl ControlArguments {
         Ok(SendingEnd::new(transport, self.algorithm().controller(&setting)?, encoder))
     }
 
-    /// A receiving end.
-    pub fn receiving_end(&self) -> ReceivingEnd {
-        Self::receiving_end_with(self.algorithm().estimator(RateBounds::default()))
+    /// A receiving end that takes the estimator that the sender asks for.
+    pub fn receiving_end() -> ReceivingEnd {
+        ReceivingEnd::taking(ReceiverConfig::default(), |number| {
+            Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
+        })
     }
 
-    /// A receiving end with an estimator that is not the controller's own.
+    /// A receiving end with an estimator that its owner has chosen.
     pub fn receiving_end_with(estimator: Box<dyn Estimator>) -> ReceivingEnd {
         ReceivingEnd::new(ReceiverConfig::default(), estimator)
     }

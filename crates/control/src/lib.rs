@@ -10,6 +10,7 @@ mod base_delay;
 mod bob_heuristic;
 #[cfg(test)]
 mod closed_loop;
+mod estimator_kind;
 mod fixed;
 mod gcc;
 mod inter_arrival;
@@ -29,6 +30,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 pub use algorithm::{Algorithm, AlgorithmError, KnownPath, RateBounds, Setting};
 pub use bob_heuristic::{BobHeuristic, PathUse};
+pub use estimator_kind::EstimatorKind;
 pub use fixed::Fixed;
 pub use gcc::Gcc;
 pub use inter_arrival::{GracePeriod, InterArrival};

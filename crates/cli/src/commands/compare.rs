@@ -14,6 +14,7 @@ use crate::commands::call::{CallArguments, call};
 use crate::commands::output::OutputArguments;
 use crate::commands::simulate::simulate;
 use crate::configuration::{ControlArguments, EstimatorArguments, LinkArguments, SimulateArguments, seconds};
+use crate::interruption::Interruption;
 use crate::output_file::{self, write_json};
 use crate::progress::warn_of_early_end;
 
@@ -107,7 +108,7 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
         encode: Distribution::of_milliseconds(),
         decode: Distribution::of_milliseconds(),
     }));
-    let arguments_of_call = CallArguments {
+    let live_arguments = CallArguments {
         clip: arguments.clip.clone(),
         link: link.clone(),
         control: control.clone(),
@@ -115,7 +116,13 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
         sink: "none".to_owned(),
         output: OutputArguments::default(),
     };
-    let live = call(&arguments_of_call, Some(Box::new(times.clone())))?;
+    let interruption = Interruption::watch()?;
+    let live = call(&live_arguments, &interruption, Some(Box::new(times.clone())))?;
+    // A call that failed or was cut short is no measure for a simulated one.
+    if let Some(problem) = live.problem {
+        return Err(problem);
+    }
+    drop(interruption);
     // Virtual time knows nothing of this machine's speed; it is told what the live call measured.
     let (encode_ms, decode_ms) = times.lock().map(|mut times| times.medians()).unwrap_or_default();
     let simulation = SimulateArguments {
@@ -130,8 +137,8 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
         modelled: false,
     };
     let simulated = simulate(&simulation, None)?;
-    let rows = rows(&live.scores, &simulated.report.scores);
-    warn_of_early_end(arguments.seconds, &live.scores);
+    let rows = rows(&live.report.scores, &simulated.report.scores);
+    warn_of_early_end(arguments.seconds, &live.report.scores);
     say!("coding took {encode_ms:.1} ms a picture, decoding {decode_ms:.1} ms\n");
     say!("{:<24}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
     for Row { figure, live, simulated, difference } in &rows {
