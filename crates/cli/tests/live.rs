@@ -188,12 +188,12 @@ fn a_receiver_runs_the_estimator_that_the_senders_controller_needs() {
     let words = ["send", "--to", &to, "--source", CLIP, "--controller", "bob-heuristic", "--status", "json"];
     let mut sender = started(&words);
     let lines = BufReader::new(sender.stdout.as_mut().expect("it is piped")).lines();
-    let targets = lines.map_while(Result::ok).take(150).filter_map(|line| {
+    let mut targets = lines.map_while(Result::ok).take(150).filter_map(|line| {
         let line: Value = serde_json::from_str(&line).ok()?;
         line["sending"]["target_bps"].as_u64()
     });
-    let target = { targets }.find(|&target| target > 300_000);
+    let target = targets.find(|&target| target > 300_000);
     signal(&sender, "TERM");
-    assert!(target > Some(300_000), "{target:?}");
+    assert!(target.is_some(), "it never grew");
     let _ = (sender.wait(), receiver.wait_with_output());
 }
