@@ -73,6 +73,7 @@ build: ## The lockstep command, target/release/lockstep
 wheel: $(VENV)/.packages build ## The Python package with the command in it, for any Python from 3.11 on, in out/wheel
 	@rm -rf out/wheel
 	$(UV) build --wheel --no-build-isolation --python $(BIN)/python --out-dir out/wheel
+	@$(BIN)/python -m zipfile -l out/wheel/*.whl | grep 'data/scripts/lockstep ' >/dev/null || { echo "the wheel has no command" >&2; exit 1; }
 	@ls out/wheel/*.whl
 
 install: wheel ## The command and the plots for this user, from the wheel; `uv tool uninstall lockstep-video` undoes it
