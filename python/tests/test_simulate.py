@@ -167,10 +167,15 @@ def test_a_pickled_table_that_is_damaged_is_refused() -> None:
         [("time", column, None, True), ("rate", np.zeros(2), None, True)],
         [("time", np.zeros(3, np.complex128), None, True)],
         [("time", column, np.zeros(3, np.bool_), False)],
+        [("outcome", ["sent", "sent"], np.ones(3, np.bool_), True)],
+        [("shown", np.ones(2, np.bool_), np.ones(3, np.bool_), True)],
+        [],
     ]
     for columns in damaged:
         with pytest.raises(ValueError, match="pickled table"):
             _lockstep.unpickled_table(columns)
+    strided = _lockstep.unpickled_table([("time", np.arange(6.0)[::2], np.array([True, False] * 3)[::2], True)])
+    assert strided["time"].tolist() == [0.0, 2.0, 4.0]
 
 
 def test_frames_and_series_are_arrow_numpy_and_polars() -> None:

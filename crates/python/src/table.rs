@@ -34,7 +34,7 @@ type PickledColumn<'py> = (String, Bound<'py, PyAny>, Option<Bound<'py, PyArray1
 #[pyfunction]
 pub fn unpickled_table(columns: Vec<PickledColumn<'_>>) -> PyResult<Table> {
     let rebuilt = columns.into_iter().map(|(name, values, present, nullable)| {
-        let present = present.map(|present| NullBuffer::from(present.to_vec().unwrap_or_default()));
+        let present = present.map(|present| NullBuffer::from(present.readonly().as_array().to_vec()));
         let array = unpickled(&values, present)
             .map_err(|problem| PyValueError::new_err(format!("column {name} of a pickled table {problem}")))?;
         Ok((name, array, nullable))
@@ -50,9 +50,10 @@ pub fn unpickled_table(columns: Vec<PickledColumn<'_>>) -> PyResult<Table> {
 /// The values of a pickled column.
 fn unpickled(values: &Bound<'_, PyAny>, present: Option<NullBuffer>) -> Result<ArrayRef, &'static str> {
     fn buffer<T: numpy::Element + arrow_buffer::ArrowNativeType>(values: &Bound<'_, PyArray1<T>>) -> ScalarBuffer<T> {
-        values.to_vec().unwrap_or_default().into()
+        values.readonly().as_array().to_vec().into()
     }
-    let unequal = |_: ArrowError| "has more values than flags, or fewer";
+    const UNEQUAL: &str = "has more values than flags, or fewer";
+    let unequal = |_: ArrowError| UNEQUAL;
     Ok(if let Ok(values) = values.cast::<PyArray1<f64>>() {
         Arc::new(Float64Array::try_new(buffer(values), present).map_err(unequal)?)
     } else if let Ok(values) = values.cast::<PyArray1<i64>>() {
@@ -60,14 +61,19 @@ fn unpickled(values: &Bound<'_, PyAny>, present: Option<NullBuffer>) -> Result<A
     } else if let Ok(values) = values.cast::<PyArray1<u64>>() {
         Arc::new(UInt64Array::try_new(buffer(values), present).map_err(unequal)?)
     } else if let Ok(values) = values.cast::<PyArray1<bool>>() {
-        let values = BooleanBuffer::from(values.to_vec().unwrap_or_default());
+        let values = BooleanBuffer::from(values.readonly().as_array().to_vec());
         if present.as_ref().is_some_and(|present| present.len() != values.len()) {
-            return Err("has more values than flags, or fewer");
+            return Err(UNEQUAL);
         }
         Arc::new(BooleanArray::new(values, present))
     } else {
         let words: Vec<String> = values.extract().map_err(|_| "is of a kind that tables do not have")?;
-        Arc::new(StringArray::from_iter_values(words))
+        if present.as_ref().is_some_and(|present| present.len() != words.len()) {
+            return Err(UNEQUAL);
+        }
+        let is_there = |index| present.as_ref().is_none_or(|present| present.is_valid(index));
+        let words = words.into_iter().enumerate().map(|(index, word)| is_there(index).then_some(word));
+        Arc::new(words.collect::<StringArray>())
     })
 }
 
