@@ -73,11 +73,7 @@ impl SimulateArguments {
     pub fn from_words(words: impl IntoIterator<Item = String>) -> Result<Self> {
         match Words::try_parse_from(words) {
             Ok(words) => Ok(words.arguments),
-            Err(error) => {
-                let text = error.to_string();
-                let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-                bail!("{}", line.strip_prefix("error: ").unwrap_or(line))
-            }
+            Err(error) => bail!("{}", in_one_line(&error.to_string())),
         }
     }
 
@@ -95,6 +91,15 @@ impl SimulateArguments {
     pub fn option_names() -> Vec<String> {
         Words::command().get_arguments().filter_map(|argument| argument.get_long().map(str::to_owned)).collect()
     }
+}
+
+/// What clap says of wrong words, less what only helps at a command line: the choices that there are stay.
+fn in_one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let said = lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    let said: Vec<&str> = said.filter(|line| !line.starts_with("tip: to pass")).collect();
+    let line = said.join(" ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
 /// How a simulation goes.
