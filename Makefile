@@ -7,6 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The interpreter is the one that made the environment: uv shall not fetch another.
 UV := UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv
+# Reports and plots need no extension, and so not the package installed.
+REPORT := PYTHONPATH=python $(BIN)/python -m lockstep.report
+BENCH_PLOT := PYTHONPATH=python $(BIN)/python -m lockstep.bench_plot
 
 # The demo: `make demo SECONDS=10 SIZE=640x360 RATE=25 TRACE=constant:1mbps`.
 DEMO := out/demo
@@ -24,9 +27,9 @@ TARGETS ?=
 RUST_SOURCES := Cargo.toml Cargo.lock python/lockstep/alphartc/worker.py $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup build wheel demo test test-rust test-python lock bench fuzz clean
+.PHONY: all help setup build wheel install demo test test-rust test-python lock bench fuzz clean
 
-all: setup build ## Set up Python and build the lockstep command
+all: build setup ## Build the lockstep command and set up Python
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
@@ -35,35 +38,51 @@ setup: $(VENV)/.installed ## The Python environment in .venv, with the lockstep 
 
 $(VENV)/.uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11" >&2; exit 1; }
+	@echo "== Python environment in $(VENV)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet "uv>=0.9,<1"
 	@touch $@
 
-# Where uv cannot reach what the lock file names but pip is configured for a mirror, pip installs the same versions,
-# checked against the same hashes.
-$(VENV)/.installed: $(VENV)/.uv pyproject.toml uv.lock $(RUST_SOURCES)
-	$(UV) sync --quiet --frozen --inexact || { \
+# Everything but the package itself: enough for reports and plots. Where uv cannot reach what the lock file names but pip
+# is configured for a mirror, pip installs the same versions, checked against the same hashes.
+$(VENV)/.packages: $(VENV)/.uv pyproject.toml uv.lock
+	@echo "== Python packages"
+	$(UV) sync --frozen --inexact --no-install-project || { \
 		echo "uv sync did not work; trying pip" >&2 && \
 		$(UV) export --quiet --frozen --no-emit-project --output-file $(VENV)/requirements.txt && \
-		$(BIN)/pip install --quiet --require-hashes --requirement $(VENV)/requirements.txt && \
-		$(BIN)/pip install --quiet --no-deps --editable . ; }
+		$(BIN)/pip install --require-hashes --requirement $(VENV)/requirements.txt ; }
+	@touch $@
+
+# Cargo shows how far it is only where it is not run by an installer: so the extension is built first, and what installs
+# it finds it built. The command comes before it, with which it shares what takes long (crates/features).
+$(VENV)/.installed: $(VENV)/.packages python/backend/lockstep_backend.py $(RUST_SOURCES) | build
+	@echo "== the Python extension; most of it is built already"
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) MATURIN_NO_MISSING_BUILD_BACKEND_WARNING=1 $(BIN)/maturin develop --release --skip-install
+	@echo "== the lockstep package in $(VENV)"
+	@$(UV) sync --quiet --frozen --inexact --no-build-isolation || \
+		$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 lock: $(VENV)/.uv ## Bring uv.lock up to date with pyproject.toml
 	$(UV) lock
 
 build: ## The lockstep command, target/release/lockstep
+	@test -x target/release/lockstep || echo "== the lockstep command: the first build takes minutes"
 	$(CARGO) build --release --package lockstep-cli
 
-wheel: $(VENV)/.uv ## The Python package as a wheel for any Python from 3.11 on, in out/wheel
+wheel: $(VENV)/.packages build ## The Python package with the command in it, for any Python from 3.11 on, in out/wheel
 	@rm -rf out/wheel
-	$(BIN)/pip wheel --quiet --no-deps --wheel-dir out/wheel .
+	$(UV) build --wheel --no-build-isolation --python $(BIN)/python --out-dir out/wheel
+	@$(BIN)/python -m zipfile -l out/wheel/*.whl | grep 'data/scripts/lockstep ' >/dev/null || { echo "the wheel has no command" >&2; exit 1; }
 	@ls out/wheel/*.whl
 
-demo: setup build ## A live call over an emulated cellular link, and its report in out/demo/report.html
+install: wheel ## The command and the plots for this user, from the wheel; `uv tool uninstall lockstep-video` undoes it
+	$(UV) tool install --python $(PYTHON) --force --reinstall-package lockstep-video out/wheel/lockstep_video-*.whl
+
+demo: $(VENV)/.packages build ## A live call over an emulated cellular link, and its report in out/demo/report.html
 	@mkdir -p $(DEMO)
 	target/release/lockstep call $(CALL_ARGUMENTS) --json $(DEMO)/call.json --frames $(DEMO)/frames.csv
-	@$(BIN)/lockstep-report $(DEMO)/call.json --frames $(DEMO)/frames.csv --output $(DEMO)/report.html
+	@$(REPORT) $(DEMO)/call.json --frames $(DEMO)/frames.csv --output $(DEMO)/report.html
 
 test: test-rust test-python ## Everything that a change must pass
 
@@ -89,11 +108,11 @@ $(NATURAL_CLIP): | $(VENV)/.uv
 		name = next(n for n in archive.namelist() if n.endswith("bigbuckbunny.mp4")); \
 		open(sys.argv[2], "wb").write(archive.read(name))' $(@D)/*.whl $@
 
-bench: setup build ## The codec beside libvpx: BENCH_CLIP=generated, a file, or natural (fetched); plot in out/bench
+bench: $(VENV)/.packages build ## The codec beside libvpx: BENCH_CLIP=generated, a file, or natural (fetched); plot in out/bench
 	@mkdir -p out/bench
 	@$(if $(filter natural,$(BENCH_CLIP)),$(MAKE) --no-print-directory $(NATURAL_CLIP))
 	target/release/lockstep bench codec --clip $(if $(filter natural,$(BENCH_CLIP)),$(NATURAL_CLIP),$(BENCH_CLIP)) --json out/bench/codec.json
-	@$(BIN)/lockstep-bench-plot out/bench/codec.json --output out/bench/codec.png
+	@$(BENCH_PLOT) out/bench/codec.json --output out/bench/codec.png
 
 fuzz: ## Fuzz every target, or TARGETS="wire trace", for FUZZ_SECONDS each; see CONTRIBUTING.md
 	fuzz/run $(FUZZ_SECONDS) $(TARGETS)

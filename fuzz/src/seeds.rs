@@ -116,9 +116,9 @@ fn datagrams() -> Vec<(&'static str, Datagram)> {
     vec![
         ("data", Datagram::Data(data)),
         ("acknowledgement", Datagram::Acknowledgement(acknowledgement)),
-        ("hello", Datagram::Hello(Hello { connection: 7, format })),
+        ("hello", Datagram::Hello(Hello { connection: 7, format, estimator: 1 })),
         ("hello_reply", Datagram::HelloReply(HelloReply { connection: 7, retained_states: 32 })),
-        ("close", Datagram::Close(Close { connection: 7, reason: CloseReason::Done })),
+        ("close", Datagram::Close(Close { connection: 7, reason: CloseReason::Done, answer: false })),
     ]
 }
 
@@ -163,7 +163,7 @@ fn traces() -> Vec<(&'static str, Vec<u8>)> {
     ] {
         seeds.push((name, 2, words.to_owned()));
     }
-    let trace = Trace::from_bytes(b"rate 1000\nwait 2000\nrate 250\nloss 0.02\nwait 1000\n").expect("a profile");
+    let trace = Trace::from_bytes(b"rate 1000kbps\nwait 2000\nrate 250kbps\nloss 0.02\nwait 1000\n").expect("a profile");
     seeds.push(("segments", 7, serde_json::to_string(&trace).expect("a trace")));
     let bytes = |choice: u8, text: &str| [&[choice, 9, 8, 7, 6, 5, 0, 0, 0], text.as_bytes()].concat();
     seeds.iter().map(|(name, choice, text)| (*name, bytes(*choice, text))).collect()

@@ -301,9 +301,9 @@ impl World {
                 self.sender.handle_datagram(self.now, bytes);
             }
             13 => {
-                let hello = Datagram::Hello(Hello { connection: CONNECTION, format: FORMAT });
-                self.receiver.handle_datagram(self.now, &encoded(&hello));
                 let retained_states = u.arbitrary::<u8>()?.into();
+                let hello = Hello { connection: CONNECTION, format: FORMAT, estimator: retained_states };
+                self.receiver.handle_datagram(self.now, &encoded(&Datagram::Hello(hello)));
                 let reply = Datagram::HelloReply(HelloReply { connection: CONNECTION, retained_states });
                 self.sender.handle_datagram(self.now, &encoded(&reply));
             }

@@ -1,8 +1,41 @@
-"""Lockstep: real-time video in which codec and transport are one control loop. Calls in virtual time, reports."""
+"""Lockstep: real-time video in which codec and transport are one control loop. Calls in virtual time, reports.
 
-from lockstep._lockstep import EstimatorError, Table, version
-from lockstep.simulation import Simulated, simulate
+What runs calls is written in Rust, and is loaded when it is asked for: reports and plots do without.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lockstep.distribution import installed_version
+
+if TYPE_CHECKING:
+    from lockstep._lockstep import EstimatorError, Table, version
+    from lockstep.simulation import Simulated, simulate
 
 __all__ = ["EstimatorError", "Simulated", "Table", "__version__", "simulate", "version"]
 
-__version__ = version()
+__version__ = installed_version()
+
+_HOMES = {
+    "EstimatorError": "lockstep._lockstep",
+    "Table": "lockstep._lockstep",
+    "version": "lockstep._lockstep",
+    "Simulated": "lockstep.simulation",
+    "simulate": "lockstep.simulation",
+}
+"""Where each name comes from that is loaded when it is asked for."""
+
+
+if not TYPE_CHECKING:  # with it, every name would be one that the package may have
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

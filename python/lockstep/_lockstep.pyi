@@ -45,19 +45,23 @@ class VectorEnvironment:
         """Sets the rates, bit/s, and lets a step pass; gives the features, one row an environment, and who is done."""
 
 class EstimatorError(RuntimeError):
-    """An AlphaRTC estimator failed; the message says how."""
+    """The file of an AlphaRTC estimator is not there, cannot be loaded, raised something, took too long or ended.
+
+    Or it answered what is no bandwidth. The message says which, in one line, with the file and where it happened.
+    """
 
 class Table:
     """A table: columns of equal length.
 
     Whatever reads Arrow's PyCapsule interface reads it as it is, ``polars.DataFrame(table)`` for one; ``table[name]``
-    is a column as a NumPy array.
+    is a column as a NumPy array. Tables with the same columns and values are equal, and tables can be pickled.
     """
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns."""
     def __len__(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
     def __getitem__(self, name: str) -> NDArray[Any]:
         """A column: numbers as float64 with NaN where there is none, flags as bool, words as strings."""
     def to_polars(self) -> polars.DataFrame:
@@ -72,6 +76,9 @@ def simulate(
     exchange: Callable[..., float] | None = None,
 ) -> tuple[str, Table, Table]:
     """Runs the call that the words of ``lockstep simulate`` describe; gives its report as JSON, frames and series."""
+
+def unpickled_table(columns: list[tuple[str, NDArray[Any] | list[str], NDArray[np.bool_] | None, bool]]) -> Table:
+    """The table of columns that were pickled."""
 
 def simulate_options() -> list[str]:
     """The names of the options of ``lockstep simulate`` that say what is run."""

@@ -22,7 +22,7 @@ Codec = Literal["functional", "conventional", "modelled"]
 
 @dataclass(frozen=True)
 class Simulated:
-    """A finished call."""
+    """A finished call. Calls that went the same way are equal, and what a call left can be pickled and copied."""
 
     scores: dict[str, Any]
     """The scores by the names that they have in the JSON of ``lockstep simulate``."""
@@ -111,10 +111,12 @@ def simulate(  # noqa: PLR0913
         vmaf: Measure VMAF of what is shown; takes an ffmpeg with libvmaf, which ``LOCKSTEP_VMAF`` may name.
 
     Raises:
-        ValueError: If an argument is wrong, or a trace or a clip is not there.
-        EstimatorError: If the estimator's file fails. What an object raises comes as it is.
+        ValueError: If an argument is wrong, or a trace or a clip is not there; it says which values there are.
+        lockstep.EstimatorError: If the estimator's file is not there or cannot be loaded, if it raises something, takes
+            longer than ``estimator_limit``, or answers what is no bandwidth. It is a ``RuntimeError``.
+        lockstep.alphartc.UnusableError: If an object answers what is no bandwidth. What it raises comes as it is.
         RuntimeError: If the call fails in another way.
-        KeyboardInterrupt: If the call is interrupted.
+        KeyboardInterrupt: If the call is interrupted, also while an estimator's file hangs.
 
     """
     path = os.fspath(estimator) if isinstance(estimator, str | os.PathLike) else None
@@ -133,24 +135,24 @@ def simulate(  # noqa: PLR0913
         "seed": seed,
         "reverse": reverse,
         "queue": queue,
-        "queue-packets": queue_packets,
-        "queue-bytes": queue_bytes,
-        "delay-ms": delay_ms,
-        "jitter-ms": jitter_ms,
+        "queue_packets": queue_packets,
+        "queue_bytes": queue_bytes,
+        "delay_ms": delay_ms,
+        "jitter_ms": jitter_ms,
         "loss": loss,
-        "reverse-loss": reverse_loss,
-        "burst-loss": None if burst_loss is None else ",".join(_word(share) for share in burst_loss),
+        "reverse_loss": reverse_loss,
+        "burst_loss": None if burst_loss is None else ",".join(_word(share) for share in burst_loss),
         "reorder": None if reorder is None else f"{_word(reorder[0])},{_word(reorder[1])}ms",
         "menu": menu,
         "fit_passes": fit_passes,
         "preset": preset,
-        "grace-period": grace_period,
-        "encode-ms": encode_ms,
-        "decode-ms": decode_ms,
+        "grace_period": grace_period,
+        "encode_ms": encode_ms,
+        "decode_ms": decode_ms,
         "python": python,
-        "estimator-limit": estimator_limit,
+        "estimator_limit": estimator_limit,
     }
-    words = [f"--{name}={_word(value)}" for name, value in options.items() if value is not None]
+    words = [f"--{name.replace('_', '-')}={_word(value)}" for name, value in options.items() if value is not None]
     words += [f"--loss-at={_word(start)}s+{_word(length)}s" for start, length in loss_at]
     if modelled or codec == "modelled":
         words.append("--modelled")

@@ -2,7 +2,7 @@
 
 Each job is a call that `lockstep sweep` on a machine of the cluster runs, from a file with that one job or a few of
 them. What it prints, a line for each call, is printed here as it comes. Ray is needed here only and is no requirement
-of the package: `pip install lockstep[ray]`.
+of the package; it comes with its extra `ray`, as in `pip install '.[ray]'` in a checkout.
 """
 
 import argparse

@@ -1,10 +1,14 @@
+from pathlib import Path
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 import lockstep.gym
-from lockstep.gym import CallVectorEnv
+from lockstep.gym import CallEnv, CallVectorEnv, CrossLayerObservation, LadderAction
 
 
 @pytest.mark.parametrize("preset", ["bob", "concerto", "hrcc"])
@@ -80,3 +84,90 @@ def test_rewards_of_ones_own_are_taken() -> None:
     _, rewards, _, _, info = env.step(np.full((2, 1), 0.5))
     column = list(lockstep.gym.FEATURES).index("sent_bps")
     np.testing.assert_array_equal(rewards, -info["features"][:, column])
+
+
+@pytest.mark.parametrize("preset", ["bob", "concerto", "hrcc"])
+def test_a_masked_reset_leaves_what_the_other_environments_see(preset: str) -> None:
+    def observed(*, masked: bool) -> list[np.ndarray]:
+        env = CallVectorEnv(3, observation=preset, loss=(0.02, 0.02))
+        env.reset(seed=1)
+        actions = np.full((3, 1), 0.5, np.float32)
+        seen = [env.step(actions)[0] for _ in range(4)]
+        if masked:
+            after = env.reset(options={"reset_mask": np.array([False, True, False])})[0]
+            np.testing.assert_array_equal(after[[0, 2]], seen[-1][[0, 2]])
+            assert not np.array_equal(after[1], seen[-1][1])
+        return [env.step(actions)[0] for _ in range(3)]
+
+    for with_reset, without in zip(observed(masked=True), observed(masked=False), strict=True):
+        np.testing.assert_array_equal(with_reset[[0, 2]], without[[0, 2]])
+        assert not np.array_equal(with_reset[1], without[1])
+
+
+@pytest.mark.parametrize("mask", [[True, False], np.array([1, 0, 1]), np.ones((3, 1), np.bool_), "all"])
+def test_a_reset_mask_that_is_none_is_refused(mask: Any) -> None:
+    env = CallVectorEnv(3)
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match="a reset mask is 3 flags"):
+        env.reset(options={"reset_mask": mask})
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_an_episode_that_has_ended_is_stepped_no_further_until_a_reset(*, made: bool) -> None:
+    env: Any = gymnasium.make("lockstep/Call-v0", episode_steps=3) if made else CallEnv(episode_steps=3)
+    action = np.array([0.5], np.float32)
+    with pytest.raises(ResetNeeded):
+        env.step(action)
+    for _ in range(2):
+        env.reset(seed=1)
+        assert [env.step(action)[3] for _ in range(3)] == [False, False, True]
+        for _ in range(2):
+            with pytest.raises(ResetNeeded, match="it has ended"):
+                env.step(action)
+
+
+def test_environments_are_not_stepped_before_the_first_reset() -> None:
+    env = CallVectorEnv(2)
+    actions = np.full((2, 1), 0.5, np.float32)
+    with pytest.raises(ResetNeeded):
+        env.step(actions)
+    with pytest.raises(ResetNeeded):
+        env.reset(options={"reset_mask": np.array([True, False])})
+    env.reset(options={"reset_mask": np.array([True, True])})
+    env.step(actions)
+
+
+def test_one_trace_is_a_string_or_a_path_and_several_are_a_sequence(tmp_path: Path) -> None:
+    file = tmp_path / "steady.up"
+    file.write_text("\n".join(str(12 * index) for index in range(1, 200)) + "\n")
+
+    def capacity(traces: Any) -> float:
+        env = CallEnv(traces=traces)
+        env.reset(seed=1)
+        return float(env.step(np.array([0.5], np.float32))[4]["capacity_bps"])
+
+    assert capacity("constant:3mbps") == capacity(["constant:3mbps"]) == 3e6
+    assert capacity(file) == capacity(str(file)) == capacity([file]) == pytest.approx(1e6, rel=0.1)
+    with pytest.raises(ValueError, match="trace constant:fast"):
+        capacity("constant:fast")
+    with pytest.raises(ValueError, match="there is no trace"):
+        capacity([])
+
+
+@pytest.mark.parametrize("action", [-1, 25, 1.5, np.nan])
+def test_the_ladder_refuses_what_is_none_of_its_rates(action: float) -> None:
+    env = CallVectorEnv(2, observation="concerto", action="concerto", reward="concerto")
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match=r"the action of environment 1 is .*: they are 0 to 24"):
+        env.step(np.array([3, action]))
+    env.step(np.array([0, 24]))
+
+
+def test_a_ladder_has_rates_and_an_observation_steps() -> None:
+    np.testing.assert_array_equal(LadderAction([1e5, 2e5]).rates(np.array([1, 0])), [2e5, 1e5])
+    for rates in ([], [0.0], [1e5, -1.0], [np.inf]):
+        with pytest.raises(ValueError, match="a ladder has at least one rate"):
+            LadderAction(rates)
+    for steps in (0, -1):
+        with pytest.raises(ValueError, match="takes one at least"):
+            CrossLayerObservation(steps)

@@ -1,8 +1,11 @@
+import copy
 import inspect
 import json
 import os
+import pickle
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -75,12 +78,104 @@ def test_every_option_of_the_command_has_an_argument() -> None:
     assert names == set(inspect.signature(lockstep.simulate).parameters)
 
 
+SHORT: dict[str, Any] = {"clip": "generated:160x96@30", "seconds": 0.3}
+"""A call with the real codec, since a model has no use for some options."""
+
+ESTIMATOR = Path(__file__).parent / "estimators" / "fixed.py"
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "trace": {"trace": "constant:700kbps"},
+    "codec": {"codec": "conventional"},
+    "modelled": {"modelled": True},
+    "controller": {"controller": "gcc"},
+    "estimator": {"estimator": ESTIMATOR},
+    "clip": {"clip": "generated:128x96@25"},
+    "seconds": {"seconds": 0.5},
+    "seed": {"seed": 8},
+    "reverse": {"reverse": "constant:3mbps"},
+    "queue": {"queue": "codel"},
+    "queue_packets": {"queue_packets": 40},
+    "queue_bytes": {"queue_bytes": 60_000},
+    "delay_ms": {"delay_ms": 7.5},
+    "jitter_ms": {"jitter_ms": 2.5},
+    "loss": {"loss": 0.02},
+    "reverse_loss": {"reverse_loss": 1e-5},
+    "burst_loss": {"burst_loss": (0.01, 0.3)},
+    "loss_at": {"loss_at": [(0.1, 0.05), (0.2, 0.05)]},
+    "reorder": {"reorder": (0.01, 15)},
+    "menu": {"menu": "serial"},
+    "fit_passes": {"fit_passes": 2},
+    "preset": {"preset": "quality"},
+    "grace_period": {"grace_period": "none"},
+    "encode_ms": {"encode_ms": 5.0},
+    "decode_ms": {"decode_ms": 1.5},
+    "python": {"estimator": ESTIMATOR, "python": sys.executable},
+    "estimator_limit": {"estimator": ESTIMATOR, "estimator_limit": 20.0},
+    "vmaf": {"vmaf": True},
+}
+"""For each option a value that is not its default, with the other options that it needs."""
+
+UNRECORDED = {"python", "estimator_limit"}
+"""Options of which a report says nothing: what they change is how long a call takes, not what comes of it."""
+
+
+@pytest.mark.parametrize("option", [name.replace("-", "_") for name in _lockstep.simulate_options()])
+def test_every_option_can_be_given_and_reaches_the_call(option: str) -> None:
+    if option not in EXAMPLES:
+        pytest.fail(f"lockstep.simulate has the option `{option}`: give EXAMPLES a value of it that is not its default")
+    config = lockstep.simulate(**{**SHORT, **EXAMPLES[option]}).config
+    if option not in UNRECORDED:
+        usual = lockstep.simulate(**SHORT).config
+        assert config.get(option) != usual.get(option), config
+
+
 def test_equal_seeds_give_equal_bytes_and_others_do_not() -> None:
     first, second = (lockstep.simulate("cellular:mean=2mbps", loss=0.02, **MODELLED) for _ in range(2))
     assert first.json == second.json
     assert first.frames.to_polars().equals(second.frames.to_polars())
     other = lockstep.simulate("cellular:mean=2mbps", loss=0.02, **{**MODELLED, "seed": 6})
     assert other.scores != first.scores
+
+
+def test_equal_calls_are_equal_and_others_are_not() -> None:
+    first, second = (lockstep.simulate("cellular:mean=2mbps", loss=0.02, **MODELLED) for _ in range(2))
+    assert first == second
+    assert first.frames == second.frames
+    assert first.series == second.series
+    other = lockstep.simulate("cellular:mean=2mbps", loss=0.02, **{**MODELLED, "seed": 6})
+    assert first != other
+    assert first.frames != other.frames
+    assert first.frames != first.series
+    assert first.frames != "frames"
+
+
+def test_a_call_survives_being_pickled_and_copied() -> None:
+    call = lockstep.simulate("cellular:mean=1mbps", loss=0.05, **MODELLED)
+    for restored in (pickle.loads(pickle.dumps(call)), copy.deepcopy(call)):  # noqa: S301 -- our own
+        assert restored == call
+        assert restored.frames.to_polars().equals(call.frames.to_polars())
+        assert restored.frames.to_polars().schema == call.frames.to_polars().schema
+        assert restored.series.columns == call.series.columns
+        assert restored.report == call.report
+    assert call.frames["displayed_at"].size > np.isfinite(call.frames["displayed_at"]).sum(), "some were never shown"
+
+
+def test_a_pickled_table_that_is_damaged_is_refused() -> None:
+    column = np.zeros(3)
+    damaged: list[Any] = [
+        [("time", column, np.ones(2, np.bool_), True)],
+        [("time", column, None, True), ("rate", np.zeros(2), None, True)],
+        [("time", np.zeros(3, np.complex128), None, True)],
+        [("time", column, np.zeros(3, np.bool_), False)],
+        [("outcome", ["sent", "sent"], np.ones(3, np.bool_), True)],
+        [("shown", np.ones(2, np.bool_), np.ones(3, np.bool_), True)],
+        [],
+    ]
+    for columns in damaged:
+        with pytest.raises(ValueError, match="pickled table"):
+            _lockstep.unpickled_table(columns)
+    strided = _lockstep.unpickled_table([("time", np.arange(6.0)[::2], np.array([True, False] * 3)[::2], True)])
+    assert strided["time"].tolist() == [0.0, 2.0, 4.0]
 
 
 def test_frames_and_series_are_arrow_numpy_and_polars() -> None:
@@ -117,9 +212,12 @@ def test_the_report_has_types() -> None:
         ({"trace": "nosuch.up"}, "no such file"),
         ({"trace": "constant:fast"}, "needs a number and a unit"),
         ({"loss": 1.5}, "--loss"),
-        ({"controller": "reno"}, "no controller is called `reno`"),
+        ({"controller": "reno"}, "no controller is called `reno`; there are: .*salsify.*gcc"),
         ({"seconds": -1.0}, "is not a time"),
-        ({"queue": "lifo"}, "invalid value 'lifo'"),
+        ({"queue": "lifo"}, r"invalid value 'lifo' for '--queue <QUEUE>' \[possible values: droptail, codel, pie\]$"),
+        ({"menu": "fitt"}, r"invalid value 'fitt' .*\[possible values: fit, serial, parallel\].* 'fit'$"),
+        ({"fit_passes": 99}, "99 is not in 1..=8$"),
+        ({"codec": "x264"}, r"\[possible values: functional, conventional\]"),
         ({"clip": "generated:0x0"}, "is not WIDTHxHEIGHT"),
         ({"clip": "generated:64x48@4294967295"}, "at most 1000"),
         ({"modelled": True, "preset": "quality"}, "'--preset <PRESET>' cannot be used with '--modelled'"),
@@ -154,6 +252,75 @@ def test_an_interrupt_ends_a_long_call() -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert time.monotonic() - begun < 30
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "while True: pass\n",
+        "class Estimator:\n def report_states(self, _): 0\n def get_estimated_bandwidth(self):\n  while True: pass\n",
+    ],
+    ids=["loading", "answering"],
+)
+def test_an_interrupt_ends_the_wait_for_an_estimator_that_hangs(tmp_path: Path, source: str) -> None:
+    # As control-C in a terminal does it: to the process and to that of the estimator.
+    (tmp_path / "estimator.py").write_text(f"open('begun', 'w').close()\n{source}")
+    program = (
+        "import lockstep, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "try:\n"
+        "    lockstep.simulate(estimator=sys.argv[1], codec='modelled', seconds=10.0, estimator_limit=600.0)\n"
+        "except BaseException as error:\n"
+        "    print(type(error).__name__)\n"
+    )
+    words = [sys.executable, "-c", program, str(tmp_path / "estimator.py")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:  # noqa: S603
+        while not (tmp_path / "begun").exists():
+            assert process.poll() is None, "it ended by itself"
+            time.sleep(0.02)
+        for _ in range(100):
+            # Again if it came before the estimator was asked for the first time.
+            os.killpg(process.pid, signal.SIGINT)
+            try:
+                said, _ = process.communicate(timeout=0.5)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+            pytest.fail("fifty seconds of interrupts did not end it")
+    assert said == "KeyboardInterrupt\n"
+
+
+def test_a_call_can_be_interrupted_between_the_answers_of_an_estimator_that_hangs(tmp_path: Path) -> None:
+    # As a debugger's or a notebook's stop button does it: to this process alone.
+    (tmp_path / "estimator.py").write_text("open('begun', 'w').close()\nwhile True: pass\n")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupt() -> None:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.02)
+        signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    begun = time.monotonic()
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            lockstep.simulate(estimator=tmp_path / "estimator.py", estimator_limit=600.0, **MODELLED)
+    finally:
+        thread.join()
+        signal.signal(signal.SIGINT, before)
+    assert time.monotonic() - begun < 60, "the limit of loading is 600 s"
+
+
+def test_the_documentation_names_what_an_estimator_may_raise() -> None:
+    documented = inspect.getdoc(lockstep.simulate) or ""
+    for error in ("lockstep.EstimatorError", "lockstep.alphartc.UnusableError"):
+        assert error in documented
+    assert "answered what is no bandwidth" in (inspect.getdoc(lockstep.EstimatorError) or "")
+    assert issubclass(lockstep.EstimatorError, RuntimeError)
+    assert pickle.loads(pickle.dumps(lockstep.EstimatorError("late"))).args == ("late",)  # noqa: S301 -- our own
 
 
 def test_other_threads_go_on_while_a_call_runs() -> None:

@@ -10,4 +10,4 @@ mod estimator;
 mod process;
 
 pub use estimator::{AlphaRtcEstimator, ESTIMATE_INTERVAL, EstimatorHost, Failure, HostError, PacketReport};
-pub use process::{Process, ProcessError, ProcessOptions};
+pub use process::{Interruption, Process, ProcessError, ProcessOptions};

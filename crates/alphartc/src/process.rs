@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
@@ -25,6 +25,12 @@ const LONGEST_LINE: u64 = 64 * 1024;
 
 /// Libraries such as PyTorch take long to load; an estimator has at least this long until it is there.
 const LEAST_START_LIMIT: Duration = Duration::from_secs(120);
+
+/// How often whoever waits for an answer is asked whether to go on waiting.
+const INTERRUPTION_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Says whether to go on waiting for an answer: an error ends the wait, and is what the wait ends with.
+pub type Interruption = fn() -> Result<(), HostError>;
 
 /// Why an estimator's process is of no use, or no longer.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +73,9 @@ pub enum ProcessError {
         /// How it ended.
         status: String,
     },
+    /// Whoever waited was interrupted; see [`ProcessOptions::interruption`].
+    #[error(transparent)]
+    Interrupted(HostError),
 }
 
 /// How an estimator's process is run.
@@ -78,6 +87,8 @@ pub struct ProcessOptions {
     pub seed: u64,
     /// Longest time that one answer may take on the clock on the wall.
     pub limit: Duration,
+    /// What may end a wait before that, several times a second; nothing does if not given.
+    pub interruption: Option<Interruption>,
 }
 
 #[derive(Deserialize)]
@@ -91,6 +102,7 @@ struct Answer {
 pub struct Process {
     path: PathBuf,
     limit: Duration,
+    interruption: Option<Interruption>,
     child: Child,
     requests: ChildStdin,
     answers: Receiver<String>,
@@ -102,7 +114,8 @@ impl Process {
     /// until the estimator is there.
     ///
     /// # Errors
-    /// [`ProcessError`]: if there is no such file or interpreter, or if the estimator cannot be loaded.
+    /// [`ProcessError`]: if there is no such file or interpreter, if the estimator cannot be loaded, or if the wait for it
+    /// was interrupted.
     pub fn start(path: &Path, options: &ProcessOptions) -> Result<Self, ProcessError> {
         let file = if path.is_dir() { path.join(FILE_NAME) } else { path.to_path_buf() };
         let absolute = file.canonicalize().ok().filter(|file| file.is_file());
@@ -138,30 +151,60 @@ impl Process {
                 }
             }
         });
-        let mut process = Self { path: file, limit: options.limit, child, requests, answers, request: String::new() };
-        process.answer(options.limit.max(LEAST_START_LIMIT))?;
+        let (limit, interruption) = (options.limit, options.interruption);
+        let mut process = Self { path: file, limit, interruption, child, requests, answers, request: String::new() };
+        process.answer(limit.max(LEAST_START_LIMIT))?;
         Ok(process)
     }
 
-    /// The next answer; its rate if it has one.
-    fn answer(&mut self, limit: Duration) -> Result<Option<f64>, ProcessError> {
+    /// # Errors
+    /// If whoever waits is to wait no longer.
+    fn go_on(&self) -> Result<(), ProcessError> {
+        self.interruption.map_or(Ok(()), |interruption| interruption().map_err(ProcessError::Interrupted))
+    }
+
+    /// Waits for the next line of the process.
+    fn line(&mut self, limit: Duration) -> Result<String, ProcessError> {
         let path = self.path.clone();
-        let line = match self.answers.recv_timeout(limit) {
-            Ok(line) => line,
-            Err(RecvTimeoutError::Timeout) => return Err(ProcessError::Slow { path, limit }),
-            Err(RecvTimeoutError::Disconnected) => {
-                // It closed its output; what runs on in it is of no use any more.
-                thread::sleep(Duration::from_millis(50));
-                let ended = self.child.try_wait().ok().flatten();
-                let status = ended.map_or_else(|| "it closed its output".to_owned(), |status| status.to_string());
-                return Err(ProcessError::Ended { path, status });
+        let begun = Instant::now();
+        loop {
+            let left = limit.saturating_sub(begun.elapsed());
+            match self.answers.recv_timeout(self.interruption.map_or(left, |_| left.min(INTERRUPTION_INTERVAL))) {
+                Ok(line) => return Ok(line),
+                Err(RecvTimeoutError::Timeout) if begun.elapsed() >= limit => {
+                    return Err(ProcessError::Slow { path, limit });
+                }
+                Err(RecvTimeoutError::Timeout) => self.go_on()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    // It closed its output; what runs on in it is of no use any more.
+                    thread::sleep(Duration::from_millis(50));
+                    let ended = self.child.try_wait().ok().flatten();
+                    let status = ended.map_or_else(|| "it closed its output".to_owned(), |status| status.to_string());
+                    return Err(ProcessError::Ended { path, status });
+                }
             }
-        };
+        }
+    }
+
+    fn read(&mut self, limit: Duration) -> Result<Option<f64>, ProcessError> {
+        let line = self.line(limit)?;
+        let path = self.path.clone();
         match serde_json::from_str(&line) {
             Ok(Answer { error: Some(message), .. }) => Err(ProcessError::Failed { path, message }),
             Ok(Answer { estimate, error: None }) => Ok(estimate),
             Err(error) => Err(ProcessError::Failed { path, message: format!("its answer is garbled: {error}") }),
         }
+    }
+
+    /// The next answer; its rate if it has one.
+    fn answer(&mut self, limit: Duration) -> Result<Option<f64>, ProcessError> {
+        let answer = self.read(limit);
+        if answer.is_err() {
+            // What interrupts this process, as control-C in a terminal does, ends the estimator's as well: that it failed is
+            // not the news then.
+            self.go_on()?;
+        }
+        answer
     }
 
     fn write_request(&mut self, now: Timestamp, packets: &[PacketReport]) {

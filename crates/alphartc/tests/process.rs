@@ -8,7 +8,7 @@ use lockstep_alphartc::{EstimatorHost, PacketReport, Process, ProcessOptions};
 use lockstep_units::{Bitrate, Timestamp};
 
 fn options() -> ProcessOptions {
-    ProcessOptions { interpreter: "python3".to_owned(), seed: 7, limit: Duration::from_secs(30) }
+    ProcessOptions { interpreter: "python3".to_owned(), seed: 7, limit: Duration::from_secs(30), interruption: None }
 }
 
 fn packet(index: u64) -> PacketReport {
@@ -169,6 +169,15 @@ fn one_that_hangs_is_given_up() {
     let options = ProcessOptions { limit: Duration::from_millis(300), ..options() };
     let error = answers_with(&returning("while True: pass"), &options, &[]).unwrap_err();
     assert!(error.contains("no answer within 0.3 s"), "{error}");
+}
+
+#[test]
+fn a_wait_for_one_that_hangs_ends_when_whoever_waits_is_interrupted() {
+    let options =
+        ProcessOptions { limit: Duration::from_secs(600), interruption: Some(|| Err("enough".into())), ..options() };
+    assert_eq!(answers_with("while True: pass", &options, &[]).unwrap_err(), "enough");
+    let never = ProcessOptions { interruption: Some(|| Ok(())), ..options };
+    assert_eq!(answers_with(&returning("import time; time.sleep(1); return 5e5"), &never, &[]), Ok([500_000; 2]));
 }
 
 #[test]

@@ -148,7 +148,7 @@ mod tests {
     /// Codes and sends a frame; gives the state that it leads to and whether it is a key frame.
     fn send(encoder: &mut ConventionalEncoder, request: &FrameRequest<'_>) -> Option<(StateId, bool)> {
         let menu = encoder.begin(request)?.job.run(&SerialMenu);
-        let choice = encoder.choose(&menu, request.budget, 0);
+        let choice = encoder.choose(&menu, request.budget, false);
         encoder.commit(menu, choice).map(|(state, frame)| (state, frame.key_frame))
     }
 

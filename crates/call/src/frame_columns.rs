@@ -15,7 +15,7 @@ pub enum FrameColumn {
     Flag(fn(&FrameRecord) -> bool),
     /// Words.
     Text(fn(&FrameRecord) -> String),
-    /// The video delay, seconds, which [`video_delays`](crate::video_delays) has from the whole log.
+    /// The video delay, seconds: [`LoggedFrame::video_delay`](crate::LoggedFrame::video_delay).
     VideoDelay,
 }
 

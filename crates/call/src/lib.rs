@@ -2,11 +2,14 @@
 //! and its scores. Clock-free: the simulator and the live driver run the same objects.
 #![forbid(unsafe_code)]
 
+mod call_log;
 mod codec_model;
 mod codec_model_fit;
 mod conventional;
+mod distribution;
 mod encoder;
 mod frame_columns;
+mod frame_log;
 mod functional;
 mod overhead;
 mod rate_control;
@@ -18,18 +21,20 @@ mod sending;
 mod series;
 mod size_curve;
 
+pub use call_log::{CallLog, FinishedCall};
 pub use codec_model::{ClipCurves, ClipModel, CodecModel, CodecModelError, ModelPoint, ModelledEncoder, ModelledFrame};
 pub use conventional::ConventionalEncoder;
+pub use distribution::{Distribution, MOST_EXACT_VALUES};
 pub use encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use frame_columns::{FRAME_COLUMNS, FrameColumn};
+pub use frame_log::{CallObserver, KeptFrames, LoggedFrame, MOST_PENDING_FRAMES, OpenRecords};
 pub use functional::{FIT_PASSES, FunctionalEncoder, MenuMode};
 pub use rate_control::{FrameTarget, RateControl};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};
 pub use record::{FrameRecord, Outcome};
-pub use report::{CallReport, DRAIN, DisplayRecord, carried, merge_displays};
+pub use report::{CallReport, DRAIN, DisplayRecord, carried};
 pub use scores::{
-    CallLog, DelayScores, FrameCounts, NetworkScores, PsnrScores, Scores, SsimScores, TotalScores, mean, quantile,
-    video_delays,
+    DelayScores, FrameCounts, NetworkScores, PsnrScores, Scores, SsimScores, TotalScores, mean, quantile, video_delays,
 };
 pub use sending::{Committed, SendingEnd, SendingStatus};
-pub use series::{SERIES_INTERVAL, Series, SeriesRecorder};
+pub use series::{MOST_POINTS, SERIES_INTERVAL, Series, SeriesRecorder};

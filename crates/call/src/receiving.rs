@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use lockstep_control::Estimator;
-use lockstep_transport::{Receiver, ReceiverConfig, ReceiverEvent, StateId, VideoFormat};
+use lockstep_transport::{CloseReason, Receiver, ReceiverConfig, ReceiverEvent, StateId, VideoFormat};
 use lockstep_units::Timestamp;
 use lockstep_vp8::{DEFAULT_PIXEL_LIMIT, DecodeError, Picture, State, decode_within};
 
@@ -80,10 +80,16 @@ pub struct DecodeCounts {
     pub late: u64,
 }
 
+/// Gives the estimator of a number, if there is one; see [`Hello::estimator`](lockstep_transport::Hello::estimator).
+type Estimators = Box<dyn Fn(u16) -> Option<Box<dyn Estimator>> + Send>;
+
 /// The receiving end.
 pub struct ReceivingEnd {
     transport: Receiver,
-    estimator: Box<dyn Estimator>,
+    /// None until the hello has said which.
+    estimator: Option<Box<dyn Estimator>>,
+    estimators: Option<Estimators>,
+    refused_estimator: Option<u16>,
     states: BTreeMap<StateId, State>,
     ready: VecDeque<ReceivedFrame>,
     decoding: bool,
@@ -92,16 +98,33 @@ pub struct ReceivingEnd {
     newest_shown: Option<u32>,
     display: Option<Display>,
     counts: DecodeCounts,
-    closed: bool,
+    peer_closed: Option<CloseReason>,
 }
 
 impl ReceivingEnd {
-    /// A receiving end that has seen nothing yet.
+    /// A receiving end that has seen nothing yet, with the estimator that its owner knows the sender's controller to
+    /// need.
     #[must_use]
     pub fn new(transport: ReceiverConfig, estimator: Box<dyn Estimator>) -> Self {
+        Self::with(transport, Some(estimator), None)
+    }
+
+    /// A receiving end that takes the estimator that the sender's hello asks for. A hello that asks for one that
+    /// `estimators` does not give is answered by the end of the call, see [`ReceivingEnd::refused_estimator`].
+    #[must_use]
+    pub fn taking(
+        transport: ReceiverConfig,
+        estimators: impl Fn(u16) -> Option<Box<dyn Estimator>> + Send + 'static,
+    ) -> Self {
+        Self::with(transport, None, Some(Box::new(estimators)))
+    }
+
+    fn with(transport: ReceiverConfig, estimator: Option<Box<dyn Estimator>>, estimators: Option<Estimators>) -> Self {
         Self {
             transport: Receiver::new(transport),
             estimator,
+            estimators,
+            refused_estimator: None,
             states: BTreeMap::from([(StateId::EMPTY, State::default())]),
             ready: VecDeque::new(),
             decoding: false,
@@ -110,7 +133,7 @@ impl ReceivingEnd {
             newest_shown: None,
             display: None,
             counts: DecodeCounts::default(),
-            closed: false,
+            peer_closed: None,
         }
     }
 
@@ -184,8 +207,9 @@ impl ReceivingEnd {
 
     /// The next datagram for the sender.
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Vec<u8>> {
-        let estimate = self.estimator.estimate(now);
-        self.transport.set_estimate(estimate);
+        if let Some(estimator) = &mut self.estimator {
+            self.transport.set_estimate(estimator.estimate(now));
+        }
         self.transport.poll_transmit(now)
     }
 
@@ -201,10 +225,33 @@ impl ReceivingEnd {
         self.drain_events(now);
     }
 
-    /// Whether the sender ended the call.
+    /// Ends the call; the close datagrams come out of [`ReceivingEnd::poll_transmit`].
+    pub fn close(&mut self, now: Timestamp, reason: CloseReason) {
+        self.transport.close(now, reason);
+    }
+
+    /// Why the sender ended the call, if it did.
     #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.closed
+    pub fn peer_closed(&self) -> Option<CloseReason> {
+        self.peer_closed
+    }
+
+    /// Whether the call has ended, at either end, and nothing is left to say of it. What has come may still be decoded.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.transport.is_finished()
+    }
+
+    /// Whether frames wait for the decoder or are in it.
+    #[must_use]
+    pub fn is_decoding(&self) -> bool {
+        self.decoding || !self.ready.is_empty()
+    }
+
+    /// The number of the estimator that the sender asked for and that is none, if that ended the call.
+    #[must_use]
+    pub fn refused_estimator(&self) -> Option<u16> {
+        self.refused_estimator
     }
 
     /// States held for frames to be decoded from.
@@ -249,7 +296,11 @@ impl ReceivingEnd {
     fn drain_events(&mut self, now: Timestamp) {
         while let Some(event) = self.transport.poll_event() {
             match event {
-                ReceiverEvent::Arrival(arrival) => self.estimator.on_arrival(&arrival),
+                ReceiverEvent::Arrival(arrival) => {
+                    if let Some(estimator) = &mut self.estimator {
+                        estimator.on_arrival(&arrival);
+                    }
+                }
                 ReceiverEvent::Frame { frame, source, target, captured: captured_at, payload, .. } => {
                     self.ready.push_back(ReceivedFrame {
                         frame,
@@ -260,11 +311,20 @@ impl ReceivingEnd {
                         payload,
                     });
                 }
-                ReceiverEvent::Hello(format) => self.format = Some(format),
+                ReceiverEvent::Hello(hello) => {
+                    self.format = Some(hello.format);
+                    if let Some(estimators) = &self.estimators {
+                        self.estimator = estimators(hello.estimator);
+                        if self.estimator.is_none() {
+                            self.refused_estimator = Some(hello.estimator);
+                            self.transport.close(now, CloseReason::Unsupported);
+                        }
+                    }
+                }
                 ReceiverEvent::Release(state) if state != StateId::EMPTY => {
                     self.states.remove(&state);
                 }
-                ReceiverEvent::PeerClosed(_) => self.closed = true,
+                ReceiverEvent::PeerClosed(reason) => self.peer_closed = Some(reason),
                 _ => {}
             }
         }

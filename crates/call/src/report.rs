@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::record::FrameRecord;
 use crate::scores::Scores;
 use crate::series::Series;
 
@@ -32,17 +31,6 @@ pub struct DisplayRecord {
     pub completed_at: Timestamp,
     /// When the picture was shown.
     pub displayed_at: Timestamp,
-}
-
-/// Puts what the receiver saw into the sender's records.
-pub fn merge_displays(records: &mut [FrameRecord], displays: &[DisplayRecord]) {
-    let by_frame: BTreeMap<u32, &DisplayRecord> = displays.iter().map(|display| (display.frame, display)).collect();
-    for record in records {
-        if let Some(display) = record.frame.and_then(|frame| by_frame.get(&frame)) {
-            record.completed_at = Some(display.completed_at);
-            record.displayed_at = Some(display.displayed_at);
-        }
-    }
 }
 
 /// The JSON document of a call. `Configuration` is whatever the driver was told.

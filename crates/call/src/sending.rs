@@ -4,7 +4,6 @@
 //! thread, for as long as it takes), hands the result back ([`SendingEnd::encoded`]), and moves datagrams. While a
 //! picture is being coded, feedback and pacing go on; of the pictures that come meanwhile only the newest is kept.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockstep_control::{Allowance, Controller, InFlight, PathBound, bitrate_ceiling};
@@ -13,6 +12,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Picture;
 
 use crate::encoder::{EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
+use crate::frame_log::OpenRecords;
 use crate::overhead::Overhead;
 use crate::record::{FrameRecord, Outcome};
 
@@ -75,10 +75,11 @@ pub struct SendingEnd {
     last_fragments: u64,
     last_target: StateId,
     last_quantizer: Option<u8>,
-    captures_by_frame: BTreeMap<u32, u64>,
-    records: Vec<FrameRecord>,
+    records: OpenRecords,
     committed: Option<Committed>,
+    connected: bool,
     closed: bool,
+    peer_closed: Option<CloseReason>,
 }
 
 impl SendingEnd {
@@ -108,10 +109,11 @@ impl SendingEnd {
             last_fragments: 1,
             last_target: StateId::EMPTY,
             last_quantizer: None,
-            captures_by_frame: BTreeMap::new(),
-            records: Vec::new(),
+            records: OpenRecords::default(),
             committed: None,
+            connected: false,
             closed: false,
+            peer_closed: None,
         }
     }
 
@@ -124,16 +126,14 @@ impl SendingEnd {
 
     /// The source gave `picture`. It replaces one that still waits for the encoder.
     pub fn capture(&mut self, now: Timestamp, picture: Picture) {
-        let capture = self.records.len() as u64;
         self.controller.on_time(now);
         let target = self.allowance(now).target;
-        self.records.push(FrameRecord {
-            target: Some(target),
-            estimate: Some(self.controller.estimate().unwrap_or(target)),
-            ..FrameRecord::captured(capture, now)
+        let estimate = self.controller.estimate().unwrap_or(target);
+        let capture = self.records.capture(now, |record| {
+            (record.target, record.estimate) = (Some(target), Some(estimate));
         });
         if let Some((older, _)) = self.waiting.replace((capture, picture)) {
-            self.record(older).outcome = Outcome::SkippedBusy;
+            self.record(older, |record| record.outcome = Outcome::SkippedBusy);
         }
     }
 
@@ -164,10 +164,10 @@ impl SendingEnd {
             pacer_delay: pacing_interval.saturating_mul(waiting),
         };
         let Some(FrameStart { source, job }) = self.encoder.begin(&request) else {
-            self.record(capture).outcome = Outcome::SkippedByEncoder;
+            self.record(capture, |record| record.outcome = Outcome::SkippedByEncoder);
             return None;
         };
-        self.record(capture).encode_started_at = Some(now);
+        self.record(capture, |record| record.encode_started_at = Some(now));
         self.encoding = Some(Encoding { capture, picture, source, job_started_at: now, refines: false });
         Some(job)
     }
@@ -199,7 +199,9 @@ impl SendingEnd {
             menu
         };
         let recovery = encoding.source != self.last_target && encoding.source != StateId::EMPTY;
-        let record = &mut self.records[encoding.capture as usize];
+        // A driver that asks for no records still gets its frames sent.
+        let mut unasked = FrameRecord::captured(encoding.capture, encoding.job_started_at);
+        let record = self.records.get_mut(encoding.capture).unwrap_or(&mut unasked);
         record.budget = Some(budget);
         record.candidates = menu.candidates.iter().map(crate::encoder::Candidate::size).collect();
 
@@ -239,7 +241,6 @@ impl SendingEnd {
         record.sent_at = Some(now);
         self.last_quantizer = Some(candidate.quantizer);
         self.last_target = target;
-        self.captures_by_frame.insert(frame, encoding.capture);
         if let Some(reconstruction) = candidate.picture() {
             let Encoding { capture, picture: original, .. } = encoding;
             self.committed = Some(Committed { capture, original, reconstruction });
@@ -250,14 +251,6 @@ impl SendingEnd {
     /// The frame last handed to the transport, once.
     pub fn poll_committed(&mut self) -> Option<Committed> {
         self.committed.take()
-    }
-
-    /// The quality of what the receiver shows for picture `capture`, as the driver measured it.
-    pub fn record_quality(&mut self, capture: u64, ssim: f64, psnr_db: f64) {
-        if let Some(record) = self.records.get_mut(capture as usize) {
-            record.ssim = Some(ssim);
-            record.psnr_db = Some(psnr_db);
-        }
     }
 
     /// A datagram came from the receiver, or garbage from anybody.
@@ -295,27 +288,51 @@ impl SendingEnd {
     }
 
     /// Ends the call; the close datagrams come out of [`SendingEnd::poll_transmit`].
-    pub fn close(&mut self, now: Timestamp) {
+    pub fn close(&mut self, now: Timestamp, reason: CloseReason) {
         self.closed = true;
-        self.transport.close(now, CloseReason::Done);
+        self.transport.close(now, reason);
     }
 
-    /// Whether the receiver ended the call.
+    /// Whether the receiver has answered.
     #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.closed
+    pub fn is_connected(&self) -> bool {
+        self.connected
     }
 
-    /// The log so far: one record a captured picture, in order.
+    /// Why the receiver ended the call, if it did.
     #[must_use]
-    pub fn records(&self) -> &[FrameRecord] {
-        &self.records
+    pub fn peer_closed(&self) -> Option<CloseReason> {
+        self.peer_closed
     }
 
-    /// The captured picture that frame `frame` on the wire shows.
+    /// Whether the call has ended, at either end, and nothing is left to say of it.
     #[must_use]
-    pub fn capture_of(&self, frame: u32) -> Option<u64> {
-        self.captures_by_frame.get(&frame).copied()
+    pub fn is_finished(&self) -> bool {
+        self.transport.is_finished()
+    }
+
+    /// Datagrams that made sense so far.
+    #[must_use]
+    pub fn accepted_datagrams(&self) -> u64 {
+        let counts = self.transport.statistics();
+        counts.datagrams - (counts.malformed + counts.foreign + counts.unexpected + counts.absurd)
+    }
+
+    /// The record of the next picture that is decided on, in the order of capture: what this end knows of it. The driver
+    /// asks after everything else; of a driver that does not, the newest thousand or so are kept.
+    pub fn poll_record(&mut self) -> Option<FrameRecord> {
+        self.records.take_decided()
+    }
+
+    /// The same when the call is over, of the pictures that it never decided on, too.
+    pub fn poll_last_record(&mut self) -> Option<FrameRecord> {
+        self.records.take_any()
+    }
+
+    /// How many pictures were captured.
+    #[must_use]
+    pub fn captured(&self) -> u64 {
+        self.records.captured()
     }
 
     /// The state of affairs, for a progress line.
@@ -336,8 +353,10 @@ impl SendingEnd {
         self.transport.statistics()
     }
 
-    fn record(&mut self, capture: u64) -> &mut FrameRecord {
-        &mut self.records[capture as usize]
+    fn record(&mut self, capture: u64, change: impl FnOnce(&mut FrameRecord)) {
+        if let Some(record) = self.records.get_mut(capture) {
+            change(record);
+        }
     }
 
     fn in_flight(&self) -> InFlight {
@@ -378,6 +397,7 @@ impl SendingEnd {
         while let Some(event) = self.transport.poll_event() {
             match event {
                 SenderEvent::Feedback(feedback) => {
+                    self.connected = true;
                     let spurious = self.transport.statistics().spurious;
                     self.bound.on_feedback(now, &feedback, (spurious - self.spurious_losses) as usize);
                     self.spurious_losses = spurious;
@@ -388,7 +408,11 @@ impl SendingEnd {
                     self.controller.on_loss(now, &fragments);
                 }
                 SenderEvent::Release(state) => self.encoder.forget(state),
-                SenderEvent::PeerClosed(_) => self.closed = true,
+                SenderEvent::Connected => self.connected = true,
+                SenderEvent::PeerClosed(reason) => {
+                    self.closed = true;
+                    self.peer_closed = Some(reason);
+                }
                 _ => {}
             }
         }

@@ -1,69 +1,185 @@
-//! The per-frame log as a CSV or Parquet file: one row a captured frame, times in seconds since the call's start.
+//! The per-frame log as a CSV or Parquet file: one row a captured frame, times in seconds since the first capture, written
+//! while the call runs. Nothing here grows with the call but Parquet's index of its row groups.
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
-use lockstep_call::{FRAME_COLUMNS as COLUMNS, FrameColumn as Column, FrameRecord, video_delays};
+use lockstep_call::{CallObserver, FRAME_COLUMNS as COLUMNS, FrameColumn as Column, LoggedFrame};
 use lockstep_units::Timestamp;
 
-use crate::output_file::{self, OutputFile, is_standard_output};
-use crate::parquet_table::{self, Values};
+use crate::output_file::{OutputFile, is_standard_output};
+use crate::parquet_table::{Kind, TableWriter, Values};
 
-/// Writes a log into a file.
-type Writer = fn(&mut OutputFile, &[FrameRecord], &[f64], Timestamp) -> Result<()>;
+/// Rows that are written at once to a Parquet file: nine minutes at 30 a second. A shorter call is one row group.
+const ROW_GROUP: usize = 1 << 14;
 
-/// How the log called `path` is written: as Parquet if it ends in `.parquet`, as CSV if in `.csv` or if it is standard
-/// output.
-///
-/// # Errors
-/// If it is named otherwise.
-pub fn writer(path: &Path) -> Result<Writer> {
+enum Format {
+    Csv(csv::Writer<OutputFile>),
+    Parquet { table: TableWriter<OutputFile>, columns: Vec<Values>, rows: usize, written: bool },
+}
+
+/// A frame log that is being written. As an observer it cannot fail; what went wrong, [`FrameWriter::finish`] tells.
+pub struct FrameWriter {
+    name: String,
+    format: Format,
+    /// When the first picture was captured.
+    start: Option<Timestamp>,
+    failure: Option<anyhow::Error>,
+}
+
+impl FrameWriter {
+    /// A log at `path`: Parquet if it ends in `.parquet`, CSV if in `.csv` and on standard output.
+    pub fn create(path: &Path) -> Result<Self> {
+        let parquet = check_name(path)?;
+        let output = OutputFile::create(path)?;
+        let format = if parquet { parquet_format(output) } else { csv_format(output) };
+        let format = format.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { name: path.display().to_string(), format, start: None, failure: None })
+    }
+
+    fn write(&mut self, frame: &LoggedFrame) -> Result<()> {
+        let start = *self.start.get_or_insert(frame.record.captured_at);
+        match &mut self.format {
+            Format::Csv(writer) => writer.write_record(COLUMNS.iter().map(|(_, column)| text(column, frame, start)))?,
+            Format::Parquet { table, columns, rows, written } => {
+                for ((_, column), values) in COLUMNS.iter().zip(columns.iter_mut()) {
+                    push(values, column, frame, start);
+                }
+                *rows += 1;
+                if *rows == ROW_GROUP {
+                    table.write_group(columns)?;
+                    columns.iter_mut().for_each(Values::clear);
+                    (*rows, *written) = (0, true);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is left. Without this, there is no file.
+    pub fn finish(self) -> Result<()> {
+        let Self { name, format, failure, .. } = self;
+        let finish = || match (failure, format) {
+            (Some(failure), _) => Err(failure),
+            (None, Format::Csv(writer)) => Ok(writer.into_inner().map_err(csv::IntoInnerError::into_error)?),
+            (None, Format::Parquet { mut table, columns, rows, written }) => {
+                if rows > 0 || !written {
+                    table.write_group(&columns)?;
+                }
+                table.finish()
+            }
+        };
+        finish().with_context(|| format!("cannot write {name}"))?.finish()
+    }
+}
+
+impl CallObserver for FrameWriter {
+    fn frame(&mut self, frame: &LoggedFrame) {
+        if self.failure.is_none() {
+            self.failure = self.write(frame).err();
+        }
+    }
+}
+
+/// Whether the name of a frame log says Parquet.
+pub fn check_name(path: &Path) -> Result<bool> {
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("csv") => Ok(write_csv),
-        Some("parquet") => Ok(write_parquet),
-        _ if is_standard_output(path) => Ok(write_csv),
+        Some("csv") => Ok(false),
+        Some("parquet") => Ok(true),
+        _ if is_standard_output(path) => Ok(false),
         _ => bail!("frame log {}: the name must end in .csv or .parquet", path.display()),
     }
 }
 
-/// Writes `records`, whose call began at `start`, to `path`, see [`writer`].
-pub fn write(path: &Path, records: &[FrameRecord], start: Timestamp) -> Result<()> {
-    let write = writer(path)?;
-    let end = records.iter().flat_map(|record| [Some(record.captured_at), record.displayed_at]).flatten().max();
-    let delays = video_delays(records, end.unwrap_or(start));
-    output_file::write(path, |output| write(output, records, &delays, start))
-}
-
-fn write_csv(file: &mut OutputFile, records: &[FrameRecord], delays: &[f64], start: Timestamp) -> Result<()> {
-    let mut writer = csv::Writer::from_writer(file);
+fn csv_format(output: OutputFile) -> Result<Format> {
+    let mut writer = csv::Writer::from_writer(output);
     writer.write_record(COLUMNS.iter().map(|(name, _)| name))?;
-    for (record, delay) in records.iter().zip(delays) {
-        writer.write_record(COLUMNS.iter().map(|(_, column)| match column {
-            Column::Integer(value) => value(record).map_or_else(String::new, |value| value.to_string()),
-            Column::Number(value) => value(record, start).map_or_else(String::new, |value| format!("{value:.6}")),
-            Column::Flag(value) => value(record).to_string(),
-            Column::Text(value) => value(record),
-            Column::VideoDelay => format!("{delay:.6}"),
-        }))?;
-    }
-    writer.flush()?;
-    Ok(())
+    Ok(Format::Csv(writer))
 }
 
-fn write_parquet(file: &mut OutputFile, records: &[FrameRecord], delays: &[f64], start: Timestamp) -> Result<()> {
-    let columns: Vec<(&str, Values)> = COLUMNS
-        .iter()
-        .map(|(name, column)| {
-            let values = match column {
-                Column::Integer(value) => Values::Integers(records.iter().map(value).collect()),
-                Column::Number(value) => Values::Numbers(records.iter().map(|record| value(record, start)).collect()),
-                Column::VideoDelay => Values::Numbers(delays.iter().copied().map(Some).collect()),
-                Column::Flag(value) => Values::Flags(records.iter().map(value).collect()),
-                Column::Text(value) => Values::Texts(records.iter().map(value).collect()),
-            };
-            (*name, values)
-        })
-        .collect();
-    parquet_table::write(file, "frame", &columns)
+fn parquet_format(output: OutputFile) -> Result<Format> {
+    let kind = |column: &Column| match column {
+        Column::Integer(_) => Kind::Integers,
+        Column::Number(_) | Column::VideoDelay => Kind::Numbers,
+        Column::Flag(_) => Kind::Flags,
+        Column::Text(_) => Kind::Texts,
+    };
+    let kinds: Vec<(&str, Kind)> = COLUMNS.iter().map(|(name, column)| (*name, kind(column))).collect();
+    let columns = kinds.iter().map(|(_, kind)| Values::of(*kind)).collect();
+    Ok(Format::Parquet { table: TableWriter::new(output, "frame", &kinds)?, columns, rows: 0, written: false })
+}
+
+fn text(column: &Column, frame: &LoggedFrame, start: Timestamp) -> String {
+    let LoggedFrame { record, video_delay, .. } = frame;
+    match column {
+        Column::Integer(value) => value(record).map_or_else(String::new, |value| value.to_string()),
+        Column::Number(value) => value(record, start).map_or_else(String::new, |value| format!("{value:.6}")),
+        Column::Flag(value) => value(record).to_string(),
+        Column::Text(value) => value(record),
+        Column::VideoDelay => format!("{:.6}", video_delay.as_secs_f64()),
+    }
+}
+
+fn push(values: &mut Values, column: &Column, frame: &LoggedFrame, start: Timestamp) {
+    let LoggedFrame { record, video_delay, .. } = frame;
+    match (values, column) {
+        (Values::Integers(values), Column::Integer(value)) => values.push(value(record)),
+        (Values::Numbers(values), Column::Number(value)) => values.push(value(record, start)),
+        (Values::Numbers(values), Column::VideoDelay) => values.push(Some(video_delay.as_secs_f64())),
+        (Values::Flags(values), Column::Flag(value)) => values.push(value(record)),
+        (Values::Texts(values), Column::Text(value)) => values.push(value(record)),
+        // The values were made for the columns.
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use lockstep_call::FrameRecord;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+
+    use super::*;
+
+    fn log(path: &Path, frames: usize) {
+        let mut writer = FrameWriter::create(path).unwrap();
+        for capture in 0..frames as u64 {
+            let record = FrameRecord::captured(capture, Timestamp::from_millis(5_000 + 33 * capture));
+            writer.frame(&LoggedFrame { record, video_delay: std::time::Duration::from_millis(50), followed: true });
+        }
+        writer.finish().unwrap();
+    }
+
+    #[test]
+    fn a_long_log_is_written_row_group_by_row_group_and_holds_every_row_once() {
+        let folder = tempfile::tempdir().unwrap();
+        for frames in [0, 1, ROW_GROUP, 2 * ROW_GROUP + 7] {
+            let path = folder.path().join("frames.parquet");
+            log(&path, frames);
+            let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+            let metadata = reader.metadata();
+            assert_eq!(metadata.file_metadata().num_rows(), frames as i64);
+            assert_eq!(metadata.num_row_groups(), frames.div_ceil(ROW_GROUP).max(1));
+            let captures: Vec<i64> = reader
+                .get_row_iter(None)
+                .unwrap()
+                .map(|row| parquet::record::RowAccessor::get_long(&row.unwrap(), 0).unwrap())
+                .collect();
+            assert_eq!(captures, (0..frames as i64).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn times_are_since_the_first_capture() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("frames.csv");
+        log(&path, 2);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let rows: Vec<&str> = text.lines().collect();
+        assert_eq!(rows.len(), 3);
+        assert!(rows[1].starts_with("0,0.000000,unfinished,") && rows[2].starts_with("1,0.033000,unfinished,"));
+        assert!(rows[2].contains(",0.050000,"));
+    }
 }

@@ -8,8 +8,11 @@ macro_rules! say {
     };
 }
 
+mod call_logs;
 mod commands;
+mod destination;
 mod frame_log;
+mod interruption;
 mod output_file;
 mod parquet_table;
 mod progress;
@@ -22,7 +25,7 @@ use lockstep_configuration as configuration;
 
 /// Real-time video in which codec and transport are one control loop, and its laboratory.
 #[derive(Parser)]
-#[command(version, about, max_term_width = 100)]
+#[command(name = "lockstep", version, about, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -60,6 +63,11 @@ enum Command {
     Model(commands::model::ModelArguments),
     /// Describe a capacity trace, or convert it to another format.
     Trace(commands::trace::TraceArguments),
+    /// Print what makes a shell complete this command's words.
+    ///
+    /// bash: `lockstep completions bash > ~/.local/share/bash-completion/completions/lockstep`; zsh: into a file `_lockstep` in a
+    /// folder of `$fpath`; fish: `lockstep completions fish > ~/.config/fish/completions/lockstep.fish`.
+    Completions(commands::completions::CompletionsArguments),
 }
 
 /// Whether the person gave the option called `name` to the innermost of the subcommands in `matches`.
@@ -94,12 +102,16 @@ fn main() -> ExitCode {
         }
         Command::Model(arguments) => commands::model::run(&arguments),
         Command::Trace(arguments) => commands::trace::run(&arguments),
+        Command::Completions(arguments) => commands::completions::run(&arguments, Arguments::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("lockstep: {error:#}");
-            ExitCode::FAILURE
+            match error.downcast_ref::<interruption::Interrupted>() {
+                Some(interrupted) => ExitCode::from(interrupted.status()),
+                None => ExitCode::FAILURE,
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Parquet files of one row group, column by column.
+//! Parquet files, column by column, in one row group or in several.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -18,16 +18,56 @@ pub enum Values {
     Texts(Vec<String>),
 }
 
-impl Values {
-    fn column(&self, name: &str) -> Result<Arc<Type>> {
+/// What the values of a column are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Integers,
+    Numbers,
+    Flags,
+    Texts,
+}
+
+impl Kind {
+    fn column(self, name: &str) -> Result<Arc<Type>> {
         let (physical, logical, repetition) = match self {
-            Self::Integers(_) => (PhysicalType::INT64, None, Repetition::OPTIONAL),
-            Self::Numbers(_) => (PhysicalType::DOUBLE, None, Repetition::OPTIONAL),
-            Self::Flags(_) => (PhysicalType::BOOLEAN, None, Repetition::REQUIRED),
-            Self::Texts(_) => (PhysicalType::BYTE_ARRAY, Some(LogicalType::String), Repetition::REQUIRED),
+            Self::Integers => (PhysicalType::INT64, None, Repetition::OPTIONAL),
+            Self::Numbers => (PhysicalType::DOUBLE, None, Repetition::OPTIONAL),
+            Self::Flags => (PhysicalType::BOOLEAN, None, Repetition::REQUIRED),
+            Self::Texts => (PhysicalType::BYTE_ARRAY, Some(LogicalType::String), Repetition::REQUIRED),
         };
         let builder = Type::primitive_type_builder(name, physical);
         Ok(Arc::new(builder.with_logical_type(logical).with_repetition(repetition).build()?))
+    }
+}
+
+impl Values {
+    /// No values, of `kind`.
+    pub fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Integers => Self::Integers(Vec::new()),
+            Kind::Numbers => Self::Numbers(Vec::new()),
+            Kind::Flags => Self::Flags(Vec::new()),
+            Kind::Texts => Self::Texts(Vec::new()),
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Integers(_) => Kind::Integers,
+            Self::Numbers(_) => Kind::Numbers,
+            Self::Flags(_) => Kind::Flags,
+            Self::Texts(_) => Kind::Texts,
+        }
+    }
+
+    /// Forgets the values; their memory is kept for others.
+    pub fn clear(&mut self) {
+        match self {
+            Self::Integers(values) => values.clear(),
+            Self::Numbers(values) => values.clear(),
+            Self::Flags(values) => values.clear(),
+            Self::Texts(values) => values.clear(),
+        }
     }
 }
 
@@ -36,36 +76,60 @@ fn present<T: Copy>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
     (values.iter().flatten().copied().collect(), values.iter().map(|value| i16::from(value.is_some())).collect())
 }
 
-/// Writes the table called `name`. Equal columns give equal bytes.
-pub fn write(file: impl Write + Send, name: &str, columns: &[(&str, Values)]) -> Result<()> {
-    let fields = columns.iter().map(|(name, values)| values.column(name)).collect::<Result<Vec<_>>>()?;
-    let schema = Type::group_type_builder(name).with_fields(fields).build()?;
-    let properties = Arc::new(WriterProperties::builder().build());
-    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), properties)?;
-    let mut group = writer.next_row_group()?;
-    for (_, values) in columns {
-        let mut out = group.next_column()?.context("the schema has fewer columns than the table")?;
-        match values {
-            Values::Integers(values) => {
-                let (values, levels) = present(values);
-                out.typed::<Int64Type>().write_batch(&values, Some(&levels), None)?;
-            }
-            Values::Numbers(values) => {
-                let (values, levels) = present(values);
-                out.typed::<DoubleType>().write_batch(&values, Some(&levels), None)?;
-            }
-            Values::Flags(values) => {
-                out.typed::<BoolType>().write_batch(values, None, None)?;
-            }
-            Values::Texts(values) => {
-                let values: Vec<ByteArray> =
-                    values.iter().map(|text| ByteArray::from(text.as_bytes().to_vec())).collect();
-                out.typed::<ByteArrayType>().write_batch(&values, None, None)?;
-            }
-        }
-        out.close()?;
+/// A table that is written row group by row group.
+pub struct TableWriter<W: Write + Send> {
+    writer: SerializedFileWriter<W>,
+}
+
+impl<W: Write + Send> TableWriter<W> {
+    /// The table called `name`, of columns with their names.
+    pub fn new(file: W, name: &str, columns: &[(&str, Kind)]) -> Result<Self> {
+        let fields = columns.iter().map(|(name, kind)| kind.column(name)).collect::<Result<Vec<_>>>()?;
+        let schema = Type::group_type_builder(name).with_fields(fields).build()?;
+        let properties = Arc::new(WriterProperties::builder().build());
+        Ok(Self { writer: SerializedFileWriter::new(file, Arc::new(schema), properties)? })
     }
-    group.close()?;
-    writer.close()?;
+
+    /// Writes rows: of each column, in order, their values.
+    pub fn write_group(&mut self, columns: &[Values]) -> Result<()> {
+        let mut group = self.writer.next_row_group()?;
+        for values in columns {
+            let mut out = group.next_column()?.context("the schema has fewer columns than the table")?;
+            match values {
+                Values::Integers(values) => {
+                    let (values, levels) = present(values);
+                    out.typed::<Int64Type>().write_batch(&values, Some(&levels), None)?;
+                }
+                Values::Numbers(values) => {
+                    let (values, levels) = present(values);
+                    out.typed::<DoubleType>().write_batch(&values, Some(&levels), None)?;
+                }
+                Values::Flags(values) => {
+                    out.typed::<BoolType>().write_batch(values, None, None)?;
+                }
+                Values::Texts(values) => {
+                    let values: Vec<ByteArray> =
+                        values.iter().map(|text| ByteArray::from(text.as_bytes().to_vec())).collect();
+                    out.typed::<ByteArrayType>().write_batch(&values, None, None)?;
+                }
+            }
+            out.close()?;
+        }
+        group.close()?;
+        Ok(())
+    }
+
+    /// Writes what makes the row groups a file; gives it back.
+    pub fn finish(self) -> Result<W> {
+        Ok(self.writer.into_inner()?)
+    }
+}
+
+/// Writes the table called `name` as one row group. Equal columns give equal bytes.
+pub fn write(file: impl Write + Send, name: &str, columns: Vec<(&str, Values)>) -> Result<()> {
+    let kinds: Vec<(&str, Kind)> = columns.iter().map(|(name, values)| (*name, values.kind())).collect();
+    let mut table = TableWriter::new(file, name, &kinds)?;
+    table.write_group(&columns.into_iter().map(|(_, values)| values).collect::<Vec<_>>())?;
+    table.finish()?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use lockstep_alphartc::{AlphaRtcEstimator, EstimatorHost, Failure, Process, ProcessOptions};
+use lockstep_alphartc::{AlphaRtcEstimator, EstimatorHost, Failure, Interruption, Process, ProcessOptions};
 use lockstep_control::{Algorithm, Estimator, RateBounds};
 
 use crate::{SimulateArguments, seconds};
@@ -52,13 +52,18 @@ pub(crate) struct CallEstimator {
 }
 
 impl EstimatorArguments {
-    fn start(&self, seed: u64) -> Result<Option<Box<dyn EstimatorHost>>> {
+    /// Starts the process of the estimator that they name, if they name one. `interruption` may end every wait for it.
+    ///
+    /// # Errors
+    /// If there is no such file or interpreter, if the estimator cannot be loaded, or what `interruption` says.
+    pub fn start(&self, seed: u64, interruption: Option<Interruption>) -> Result<Option<Box<dyn EstimatorHost>>> {
         let Some(path) = &self.estimator else { return Ok(None) };
         let named = || std::env::var("LOCKSTEP_PYTHON").ok().filter(|name| !name.is_empty());
         let options = ProcessOptions {
             interpreter: self.python.clone().or_else(named).unwrap_or_else(|| "python3".to_owned()),
             seed,
             limit: Duration::from_secs_f64(self.estimator_limit),
+            interruption,
         };
         Ok(Some(Box::new(Process::start(path, &options)?)))
     }
@@ -71,7 +76,7 @@ impl SimulateArguments {
         let mut arguments = self.clone();
         let host = match host {
             Some(host) => Some(host),
-            None => self.estimator.start(self.link.seed)?,
+            None => self.estimator.start(self.link.seed, None)?,
         };
         let call_estimator = match host {
             Some(host) => {

@@ -19,7 +19,9 @@ use serde::{Deserialize, Serialize};
 use lockstep_call::{
     ConventionalEncoder, FIT_PASSES, FrameEncoder, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd,
 };
-use lockstep_control::{Algorithm, Estimator, GracePeriod, KnownPath, Latency, RateBounds, Setting};
+use lockstep_control::{
+    Algorithm, Estimator, EstimatorKind, GracePeriod, KnownPath, Latency, RateBounds, Setting,
+};
 use lockstep_link::{
     GilbertElliott, Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Reordering,
     Trace, parse_share, parse_time,
@@ -416,6 +418,7 @@ impl ControlArguments {
     ) -> Result<SendingEnd> {
         let mut transport = SenderConfig::new(connection, announced(format));
         transport.payload = FRAGMENT_PAYLOAD;
+        transport.estimator = self.algorithm().estimator_kind().number();
         let payload = ByteCount::new(transport.payload as u64);
         let setting = self.setting(payload, format.frame_interval(), path, bounds)?;
         let mode = match self.menu {
@@ -432,12 +435,14 @@ impl ControlArguments {
         Ok(sender.with_max_bitrate(self.max_bitrate.ceiling(format)))
     }
 
-    /// A receiving end.
-    pub fn receiving_end(&self) -> ReceivingEnd {
-        Self::receiving_end_with(self.algorithm().estimator(RateBounds::default()))
+    /// A receiving end that takes the estimator that the sender asks for.
+    pub fn receiving_end() -> ReceivingEnd {
+        ReceivingEnd::taking(ReceiverConfig::default(), |number| {
+            Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
+        })
     }
 
-    /// A receiving end with an estimator that is not the controller's own.
+    /// A receiving end with an estimator that its owner has chosen.
     pub fn receiving_end_with(estimator: Box<dyn Estimator>) -> ReceivingEnd {
         ReceivingEnd::new(ReceiverConfig::default(), estimator)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use lockstep_alphartc::EstimatorHost;
-use lockstep_call::{CallReport, ClipCurves, CodecModel, DRAIN, ModelledEncoder};
+use lockstep_call::{CallObserver, CallReport, ClipCurves, CodecModel, DRAIN, FinishedCall, ModelledEncoder};
 use lockstep_control::{KnownPath, RateBounds};
 use lockstep_media::{SourceOptions, source_format};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
@@ -35,11 +35,11 @@ impl From<CodecArgument> for ModelledCodec {
 /// # Errors
 /// If clip, trace or link cannot be had, or if the estimator fails.
 pub fn simulate_modelled(arguments: &SimulateArguments, model: &CodecModel) -> Result<Simulated> {
-    simulate_modelled_with(arguments, model, None, |_| Ok(()))
+    simulate_modelled_with(arguments, model, None, None, |_| Ok(()))
 }
 
-/// The same with the estimator that lives at `host`, if one is given, instead of that which `arguments` name. `progress`
-/// hears of the call every [`PROGRESS_INTERVAL`], and may end it.
+/// The same with the estimator that lives at `host`, if one is given, instead of that which `arguments` name; and heard by
+/// `observer`. `progress` hears of the call every [`PROGRESS_INTERVAL`], and may end it.
 ///
 /// # Errors
 /// As [`simulate_modelled`]; if the estimator or `progress` fails, their error as [`SimulationError::Stopped`].
@@ -47,9 +47,10 @@ pub fn simulate_modelled_with(
     arguments: &SimulateArguments,
     model: &CodecModel,
     host: Option<Box<dyn EstimatorHost>>,
+    observer: Option<Box<dyn CallObserver>>,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    run(arguments, model, arguments.control.codec.into(), host, progress)
+    run(arguments, model, arguments.control.codec.into(), host, observer, progress)
 }
 
 /// The same with a source that always sends what the controller's target allows, instead of video. Its quality means
@@ -58,7 +59,7 @@ pub fn simulate_modelled_with(
 /// # Errors
 /// As [`simulate_modelled`].
 pub fn simulate_full_throttle(arguments: &SimulateArguments) -> Result<Simulated> {
-    run(arguments, &CodecModel::built_in()?, ModelledCodec::FullThrottle, None, |_| Ok(()))
+    run(arguments, &CodecModel::built_in()?, ModelledCodec::FullThrottle, None, None, |_| Ok(()))
 }
 
 fn run(
@@ -66,6 +67,7 @@ fn run(
     model: &CodecModel,
     codec: ModelledCodec,
     host: Option<Box<dyn EstimatorHost>>,
+    observer: Option<Box<dyn CallObserver>>,
     mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
     let (arguments, CallEstimator { estimator, failure }) = arguments.with_estimator(host)?;
@@ -84,6 +86,7 @@ fn run(
         feedback: FeedbackInterval::EveryFragment,
         ceiling: arguments.control.max_bitrate.ceiling(&format),
         stop: end,
+        length,
         recording: true,
         ..ModelledSetting::new()
     };
@@ -96,7 +99,10 @@ fn run(
     )?;
     let algorithm = arguments.control.algorithm();
     let encoder = ModelledEncoder::new(curves, setting.frame_interval, arguments.link.seed);
-    let call = ModelledCall::new(&setting, algorithm.controller(&control)?, estimator, encoder);
+    let mut call = ModelledCall::new(&setting, algorithm.controller(&control)?, estimator, encoder);
+    if let Some(observer) = observer {
+        call = call.observed_by(observer);
+    }
     let (forward, reverse) = arguments.link.links()?;
     let mut network = Network::new(vec![call], forward, reverse);
     while network.now() < end {
@@ -107,14 +113,14 @@ fn run(
         go_on.map_err(SimulationError::Stopped)?;
     }
 
-    let call = network.flows().first().context("the call is gone")?;
-    let log = call.log(length).context("the call kept no log")?;
-    let (mut scores, series) = log.score(|from, to| network.capacity_between(from, to));
+    let (mut calls, links) = network.into_parts();
+    let call = calls.pop().context("the call is gone")?;
+    let capacity = |from, to| links.first().map_or(ByteCount::ZERO, |link| link.capacity_between(from, to));
+    let FinishedCall { mut scores, series, .. } = call.finish(capacity).context("the call kept no log")?;
     if arguments.vmaf {
         scores = scores.with_vmaf(Err("a modelled call has no pictures".to_owned()));
     }
-    let statistics =
-        |link: usize| network.links().get(link).map_or_else(Default::default, |link| counters(link.statistics()));
+    let statistics = |link: usize| links.get(link).map_or_else(Default::default, |link| counters(link.statistics()));
     let report = CallReport {
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),
         kind: "modelled".to_owned(),
@@ -124,5 +130,5 @@ fn run(
         counters: [("link".to_owned(), statistics(0)), ("reverse_link".to_owned(), statistics(1))].into(),
         series,
     };
-    Ok(Simulated { records: log.records.to_vec(), report })
+    Ok(Simulated { report })
 }

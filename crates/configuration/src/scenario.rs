@@ -98,7 +98,8 @@ fn real_call(
     let source = open_source(clip, &SourceOptions { seed, ..SourceOptions::default() })?;
     let sender = control.sending_end_within(&source.format(), seed as u32, path, bounds)?;
     let (encode_time, decode_time) = CODING_TIMES;
-    let setting = CallSetting { activity, encode_time, decode_time };
+    let length = activity.end().saturating_since(activity.start());
+    let setting = CallSetting { activity, length, ends_with_source: false, encode_time, decode_time };
     let receiver = ControlArguments::receiving_end_with(control.algorithm().estimator(bounds));
     let call = CallFlow::new(sender, receiver, source, setting);
     Ok(AnyFlow::Call(Box::new(call)))

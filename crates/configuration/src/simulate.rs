@@ -8,7 +8,7 @@ use clap::{Args, CommandFactory, Parser};
 use serde::{Deserialize, Serialize};
 
 use lockstep_alphartc::EstimatorHost;
-use lockstep_call::{CallReport, CodecModel, FrameRecord};
+use lockstep_call::{CallObserver, CallReport, CodecModel};
 use lockstep_control::KnownPath;
 use lockstep_media::{SourceOptions, VmafMeter, open_source};
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
@@ -73,11 +73,7 @@ impl SimulateArguments {
     pub fn from_words(words: impl IntoIterator<Item = String>) -> Result<Self> {
         match Words::try_parse_from(words) {
             Ok(words) => Ok(words.arguments),
-            Err(error) => {
-                let text = error.to_string();
-                let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-                bail!("{}", line.strip_prefix("error: ").unwrap_or(line))
-            }
+            Err(error) => bail!("{}", in_one_line(&error.to_string())),
         }
     }
 
@@ -97,6 +93,15 @@ impl SimulateArguments {
     }
 }
 
+/// What clap says of wrong words, less what only helps at a command line: the choices that there are stay.
+fn in_one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let said = lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    let said: Vec<&str> = said.filter(|line| !line.starts_with("tip: to pass")).collect();
+    let line = said.join(" ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+}
+
 /// How a simulation goes.
 #[derive(Debug, Clone, Copy)]
 pub struct SimulationStatus {
@@ -111,8 +116,6 @@ pub struct SimulationStatus {
 /// A finished simulation.
 #[derive(Debug)]
 pub struct Simulated {
-    /// One record a captured frame.
-    pub records: Vec<FrameRecord>,
     /// Scores, counters and series.
     pub report: CallReport<SimulateArguments>,
 }
@@ -125,20 +128,22 @@ pub fn simulate(
     arguments: &SimulateArguments,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    simulate_with(arguments, None, progress)
+    simulate_with(arguments, None, None, progress)
 }
 
-/// The same with the estimator that lives at `host`, if one is given, instead of that which `arguments` name.
+/// The same with the estimator that lives at `host`, if one is given, instead of that which `arguments` name; and heard by
+/// `observer`.
 ///
 /// # Errors
 /// As [`simulate`]; if the estimator fails, its error as [`SimulationError::Stopped`](lockstep_sim::SimulationError).
 pub fn simulate_with(
     arguments: &SimulateArguments,
     host: Option<Box<dyn EstimatorHost>>,
+    observer: Option<Box<dyn CallObserver>>,
     mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
     if arguments.modelled {
-        return simulate_modelled_with(arguments, &CodecModel::built_in()?, host, progress);
+        return simulate_modelled_with(arguments, &CodecModel::built_in()?, host, observer, progress);
     }
     let (arguments, CallEstimator { estimator, failure }) = arguments.with_estimator(host)?;
     let source =
@@ -156,6 +161,9 @@ pub fn simulate_with(
     let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
     let receiver = ControlArguments::receiving_end_with(estimator).with_pixel_limit(limit);
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options);
+    if let Some(observer) = observer {
+        simulation = simulation.observed_by(observer);
+    }
     if arguments.vmaf {
         simulation = simulation.measuring_vmaf(VmafMeter::start(format));
     }
@@ -180,7 +188,7 @@ pub fn simulate_with(
         .into(),
         series: result.series,
     };
-    Ok(Simulated { records: result.records, report })
+    Ok(Simulated { report })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use lockstep_link::{Trace, parse_rate};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{
-    BobHeuristic, Controller, Copa, Estimator, Fixed, Gcc, GracePeriod, InterArrival, Latency, Nada, Oracle, ReceiverEstimate,
+    Controller, Copa, Estimator, EstimatorKind, Fixed, Gcc, GracePeriod, Latency, Nada, Oracle, ReceiverEstimate,
     SalsifyWindow, Scream, Sprout,
 };
 
@@ -131,13 +131,24 @@ impl Algorithm {
     /// The estimator for the receiving end.
     #[must_use]
     pub fn estimator(&self, bounds: RateBounds) -> Box<dyn Estimator> {
+        self.estimator_kind().make(bounds)
+    }
+
+    /// Which estimator the controller needs at the receiving end.
+    #[must_use]
+    pub fn estimator_kind(&self) -> EstimatorKind {
         match *self {
-            Self::Salsify(grace_period) => Box::new(InterArrival::new(grace_period)),
-            Self::BobHeuristic => Box::new(BobHeuristic::new(bounds)),
+            Self::Salsify(grace_period) => EstimatorKind::InterArrival(grace_period),
+            Self::BobHeuristic => EstimatorKind::BobHeuristic,
             // What it says is only read in logs.
-            Self::Gcc | Self::Fixed(_) | Self::Nada | Self::Scream | Self::Sprout | Self::Copa | Self::Oracle | Self::ReceiverEstimate => {
-                Box::new(InterArrival::new(GracePeriod::LinkIdle))
-            }
+            Self::Gcc
+            | Self::Fixed(_)
+            | Self::Nada
+            | Self::Scream
+            | Self::Sprout
+            | Self::Copa
+            | Self::Oracle
+            | Self::ReceiverEstimate => EstimatorKind::InterArrival(GracePeriod::LinkIdle),
         }
     }
 

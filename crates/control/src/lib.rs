@@ -11,6 +11,7 @@ mod bob_heuristic;
 #[cfg(test)]
 mod closed_loop;
 mod copa;
+mod estimator_kind;
 mod fixed;
 mod gcc;
 mod inter_arrival;
@@ -34,6 +35,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 pub use algorithm::{Algorithm, AlgorithmError, KnownPath, RateBounds, Setting};
 pub use bob_heuristic::{BobHeuristic, PathUse};
 pub use copa::Copa;
+pub use estimator_kind::EstimatorKind;
 pub use fixed::Fixed;
 pub use gcc::Gcc;
 pub use inter_arrival::{GracePeriod, InterArrival};

@@ -2,11 +2,14 @@
 //! camera paces itself.
 
 use std::sync::mpsc::SyncSender;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use lockstep_media::Source;
 use lockstep_vp8::Picture;
+
+use crate::LiveError;
+use crate::threads::Thread;
 
 /// What the capture thread tells the call.
 #[derive(Debug)]
@@ -15,8 +18,6 @@ pub(crate) enum Captured {
     Picture(Picture),
     /// The source has no more pictures.
     Ended,
-    /// The source failed.
-    Failed(String),
 }
 
 /// Reads `source` until it ends, fails, or nobody listens any more. The thread may block in the source for as long as it
@@ -26,15 +27,15 @@ pub(crate) fn spawn<Event: Send + 'static>(
     frame_interval: Duration,
     events: SyncSender<Event>,
     wrap: impl Fn(Captured) -> Event + Send + 'static,
-) -> JoinHandle<()> {
-    thread::spawn(move || {
+) -> Result<Thread, LiveError> {
+    Thread::spawn("source", move || {
         let started = Instant::now();
         let mut next = started;
         loop {
             let captured = match source.next() {
                 Ok(Some(picture)) => Captured::Picture(picture),
                 Ok(None) => Captured::Ended,
-                Err(error) => Captured::Failed(error.to_string()),
+                Err(error) => return Err(LiveError::Source(error.to_string())),
             };
             let more = matches!(captured, Captured::Picture(_));
             if !source.is_live() {
@@ -43,7 +44,7 @@ pub(crate) fn spawn<Event: Send + 'static>(
                 next = (next + frame_interval).max(Instant::now());
             }
             if events.send(wrap(captured)).is_err() || !more {
-                return;
+                return Ok(());
             }
         }
     })

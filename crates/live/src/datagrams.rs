@@ -1,22 +1,28 @@
 //! Datagrams from a socket into a channel.
 
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::SyncSender;
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::thread;
 use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
+use crate::LiveError;
 use crate::clock::Clock;
+use crate::threads::Thread;
 
 /// The largest datagram that UDP carries.
 const LARGEST_DATAGRAM: usize = 65_535;
 
 /// How long a reader waits before it looks whether it should stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
+/// How long it waits for room in the channel before it looks again.
+const ROOM_INTERVAL: Duration = Duration::from_millis(1);
+/// How long its thread may take to stop.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 /// A datagram, and when and from where it came.
 #[derive(Debug)]
@@ -29,7 +35,21 @@ pub(crate) struct Incoming {
 /// A thread that reads a socket; it stops when this is dropped.
 pub(crate) struct Reader {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    refused: Arc<AtomicBool>,
+    thread: Thread,
+}
+
+/// Gives `event` to `events`, waiting for room; says whether to go on.
+fn give<Event>(events: &SyncSender<Event>, mut event: Event, stopped: &AtomicBool) -> bool {
+    loop {
+        match events.try_send(event) {
+            Ok(()) => return true,
+            // Whoever reads the channel may have gone on to wait for this thread: that must not be waited for.
+            Err(TrySendError::Full(returned)) if !stopped.load(Ordering::Relaxed) => event = returned,
+            Err(_) => return false,
+        }
+        thread::sleep(ROOM_INTERVAL);
+    }
 }
 
 impl Reader {
@@ -40,43 +60,83 @@ impl Reader {
         clock: Clock,
         events: SyncSender<Event>,
         wrap: impl Fn(Incoming) -> Event + Send + 'static,
-    ) -> io::Result<Self> {
-        let socket = socket.try_clone()?;
-        socket.set_read_timeout(Some(STOP_INTERVAL))?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let thread = thread::spawn(move || {
+    ) -> Result<Self, LiveError> {
+        let socket = socket.try_clone().map_err(LiveError::Socket)?;
+        socket.set_read_timeout(Some(STOP_INTERVAL)).map_err(LiveError::Socket)?;
+        let [stop, refused] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let (stopped, was_refused) = (stop.clone(), refused.clone());
+        let thread = Thread::spawn("socket", move || {
             let mut buffer = vec![0; LARGEST_DATAGRAM];
             while !stopped.load(Ordering::Relaxed) {
                 match socket.recv_from(&mut buffer) {
                     Ok((length, from)) => {
                         let incoming = Incoming { at: clock.now(), from, datagram: buffer[..length].to_vec() };
-                        if events.send(wrap(incoming)).is_err() {
-                            return;
+                        if !give(&events, wrap(incoming), &stopped) {
+                            return Ok(());
                         }
                     }
-                    // An unreachable peer shows as a refused connection on the next read; it may come up later.
-                    Err(error)
-                        if matches!(
-                            error.kind(),
-                            ErrorKind::WouldBlock
-                                | ErrorKind::TimedOut
-                                | ErrorKind::Interrupted
-                                | ErrorKind::ConnectionRefused
-                        ) => {}
-                    Err(_) => return,
+                    // A peer without a program on its port shows on the next read; it may come up later.
+                    Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                        was_refused.store(true, Ordering::Relaxed);
+                    }
+                    Err(error) if is_nothing(error.kind()) => {}
+                    Err(error) => return Err(LiveError::Socket(error)),
                 }
             }
-        });
-        Ok(Self { stop, thread: Some(thread) })
+            Ok(())
+        })?;
+        Ok(Self { stop, refused, thread })
     }
+
+    /// Whether the peer's machine said since this was last asked that nothing listens on the port.
+    pub fn take_refused(&self) -> bool {
+        self.refused.swap(false, Ordering::Relaxed)
+    }
+
+    /// What ended the reading, if it has ended.
+    pub fn check(&mut self) -> Result<(), LiveError> {
+        self.thread.check()
+    }
+}
+
+/// Whether a failed read means that there is nothing to read: that the wait was over, or that the network told of a
+/// datagram that it lost.
+fn is_nothing(kind: ErrorKind) -> bool {
+    use ErrorKind::{ConnectionReset, HostUnreachable, Interrupted, NetworkUnreachable, TimedOut, WouldBlock};
+    matches!(kind, WouldBlock | TimedOut | Interrupted | ConnectionReset | HostUnreachable | NetworkUnreachable)
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let _ = self.thread.finish(STOP_LIMIT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_reader_stops_although_nobody_makes_room_for_what_it_read() {
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let [listening, sending] = [(); 2].map(|()| UdpSocket::bind(loopback).expect("a port is free"));
+        let to = listening.local_addr().expect("it is bound");
+        let (events, incoming) = mpsc::sync_channel(1);
+        let reader = Reader::spawn(&listening, Clock::start(), events, |incoming| incoming).expect("it starts");
+        (0..20).for_each(|_| assert_eq!(sending.send_to(&[1], to).ok(), Some(1)));
+        assert!(incoming.recv_timeout(Duration::from_secs(10)).is_ok(), "it reads");
+        let (dropped, told) = mpsc::channel();
+        thread::spawn(move || {
+            let began = Instant::now();
+            drop(reader);
+            let _ = dropped.send(began.elapsed());
+        });
+        assert!(told.recv_timeout(STOP_LIMIT).is_ok(), "it hangs");
+        drop(incoming);
     }
 }

@@ -14,7 +14,7 @@ use lockstep_units::Timestamp;
 use crate::LiveError;
 use crate::clock::Clock;
 use crate::datagrams::{Incoming, Reader};
-use crate::sender::is_loss;
+use crate::peers::{Peers, is_loss};
 
 const EVENT_QUEUE: usize = 4096;
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
@@ -22,14 +22,16 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What a relay is told.
 pub struct RelayOptions {
-    /// Where the receiver listens.
-    pub receiver: SocketAddr,
+    /// Where the receiver listens: every address that its name stands for. All are tried until one answers.
+    pub receivers: Vec<SocketAddr>,
     /// From the sender to the receiver. Its trace begins when the relay first hears from the sender.
     pub forward: Link<Vec<u8>>,
     /// From the receiver to the sender.
     pub reverse: Link<Vec<u8>>,
     /// Stop this long after the first datagram; none means never.
     pub length: Option<Duration>,
+    /// How much of the call is scored, from the first datagram on.
+    pub scored: Duration,
 }
 
 /// What a relay tells its caller a few times a second.
@@ -39,6 +41,8 @@ pub struct RelayStatus {
     pub elapsed: Duration,
     /// The forward link's counters.
     pub forward: LinkStatistics,
+    /// Whether something is on its way that will come out of either link.
+    pub under_way: bool,
 }
 
 /// What a relay saw.
@@ -77,18 +81,15 @@ impl Relay {
         options: RelayOptions,
         mut keep_going: impl FnMut(&RelayStatus) -> bool,
     ) -> Result<Self, LiveError> {
-        let RelayOptions { receiver, mut forward, mut reverse, length } = options;
+        let RelayOptions { receivers, mut forward, mut reverse, length, scored } = options;
         let clock = Clock::start();
-        let local: SocketAddr = if receiver.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
-        let outward = UdpSocket::bind(local).map_err(|error| LiveError::Bind { address: local, error })?;
         let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
-        let _from_sender =
-            Reader::spawn(listen, clock, events.clone(), Event::FromSender).map_err(LiveError::Socket)?;
-        let _from_receiver = Reader::spawn(&outward, clock, events, Event::FromReceiver).map_err(LiveError::Socket)?;
+        let mut from_sender = Reader::spawn(listen, clock, events.clone(), Event::FromSender)?;
+        let mut receiver = Peers::connect(&receivers, clock, &events, Event::FromReceiver)?;
 
         let mut sender: Option<SocketAddr> = None;
         let mut started_at: Option<Timestamp> = None;
-        let mut series = SeriesRecorder::new(Timestamp::ZERO);
+        let mut series = SeriesRecorder::new(Timestamp::ZERO, scored);
         let mut next_status = Timestamp::ZERO;
         // The links' clock starts with the first datagram, so that the trace begins with the call.
         let since = |start: Option<Timestamp>, at: Timestamp| {
@@ -99,7 +100,7 @@ impl Relay {
             while let Some(delivered) = forward.poll(now) {
                 let Delivered { at, sent_at, queueing_delay, .. } = delivered;
                 series.received(at, sent_at, carried(&delivered.packet), queueing_delay);
-                deliver(&outward, receiver, &delivered.packet)?;
+                receiver.transmit(&delivered.packet)?;
             }
             while let Some(delivered) = reverse.poll(now) {
                 if let Some(sender) = sender {
@@ -109,8 +110,11 @@ impl Relay {
             let wall = clock.now();
             if wall >= next_status {
                 next_status = wall + STATUS_INTERVAL;
+                from_sender.check()?;
+                receiver.check()?;
                 let elapsed = now.saturating_since(Timestamp::ZERO);
-                if !keep_going(&RelayStatus { elapsed, forward: *forward.statistics() }) {
+                let under_way = forward.poll_timeout().or(reverse.poll_timeout()).is_some();
+                if !keep_going(&RelayStatus { elapsed, forward: *forward.statistics(), under_way }) {
                     break;
                 }
             }
@@ -128,13 +132,13 @@ impl Relay {
                     let _ = forward.send(at, carried(&datagram), datagram);
                 }
                 Ok(Event::FromReceiver(Incoming { at, from, datagram })) => {
-                    if from.port() == receiver.port() {
+                    if receiver.includes(from) {
+                        receiver.choose(from);
                         let at = since(started_at, at).max(now);
                         let _ = reverse.send(at, carried(&datagram), datagram);
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
         }
         Ok(Self { started_at, series, forward: *forward.statistics(), reverse: *reverse.statistics() })

@@ -1,19 +1,21 @@
 //! The sending process of a live call.
 
-use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
-use std::thread;
 use std::time::Duration;
 
-use lockstep_call::{Committed, EncodeJob, Menu, MenuRunner, SendingEnd, SendingStatus};
+use lockstep_call::{Committed, EncodeJob, FrameRecord, Menu, MenuRunner, SendingEnd, SendingStatus};
 use lockstep_media::{Source, psnr, ssim};
+use lockstep_transport::CloseReason;
 use lockstep_units::Timestamp;
 
-use crate::LiveError;
 use crate::capture::{self, Captured};
 use crate::clock::Clock;
-use crate::datagrams::{Incoming, Reader};
+use crate::datagrams::Incoming;
+use crate::measuring::{Measuring, Quality};
+use crate::peers::Peers;
+use crate::threads::Thread;
+use crate::{Ended, Finished, LiveError, REFUSED_LIMIT, Stop, end_limit};
 
 /// Events that may wait for the call; more is a machine that cannot keep up, and then the threads wait.
 const EVENT_QUEUE: usize = 1024;
@@ -28,7 +30,7 @@ enum Event {
     Datagram(Incoming),
     Captured(Captured),
     Encoded(Menu),
-    Quality { capture: u64, ssim: f64, psnr_db: f64 },
+    Measured { capture: u64, quality: Option<Quality> },
 }
 
 enum Work {
@@ -43,10 +45,9 @@ fn worker(work: mpsc::Receiver<Work>, events: &SyncSender<Event>, runner: &dyn M
             Work::Encode(job) => Event::Encoded(job.run(runner)),
             Work::Measure(committed) => {
                 let Committed { capture, original, reconstruction } = *committed;
-                match (ssim(&original, &reconstruction), psnr(&original, &reconstruction)) {
-                    (Ok(ssim), Ok(psnr_db)) => Event::Quality { capture, ssim, psnr_db },
-                    _ => continue, // sizes always agree: both come from one encoder
-                }
+                // Sizes always agree: both come from one encoder.
+                let quality = ssim(&original, &reconstruction).ok().zip(psnr(&original, &reconstruction).ok());
+                Event::Measured { capture, quality }
             }
         };
         if events.send(event).is_err() {
@@ -57,111 +58,239 @@ fn worker(work: mpsc::Receiver<Work>, events: &SyncSender<Event>, runner: &dyn M
 
 /// What one live sender is told.
 pub struct SenderOptions {
-    /// Where the datagrams go: the receiver or a relay.
-    pub peer: SocketAddr,
+    /// Where the datagrams go, the receiver or a relay: every address that its name stands for. All are tried until one
+    /// answers.
+    pub peers: Vec<SocketAddr>,
     /// How long pictures are sent; none means until the source ends.
     pub length: Option<Duration>,
+    /// How long the receiver may take to answer the first time; none means that it need not.
+    pub wait_limit: Option<Duration>,
+    /// How long the receiver may be silent later; none means for ever.
+    pub idle_limit: Option<Duration>,
+    /// Asked whether the call shall end.
+    pub stop: Stop,
     /// Runs the candidates of a menu.
     pub runner: Box<dyn MenuRunner + Send>,
 }
 
-/// Sends `source` to the peer until the time is up, the source ends or the receiver closes the call. `status` is told
-/// of the call's state a few times a second. Gives the per-frame log.
-///
-/// # Errors
-/// If the socket or the source fails.
+/// A call while it runs.
+struct Running {
+    call: SendingEnd,
+    clock: Clock,
+    peers: Peers,
+    incoming: mpsc::Receiver<Event>,
+    work: mpsc::Sender<Work>,
+    measuring: Measuring,
+    worker: Thread,
+    source: Thread,
+    started: Timestamp,
+    length: Option<Duration>,
+    wait_limit: Option<Duration>,
+    idle_limit: Option<Duration>,
+    stop: Stop,
+    /// Since when datagrams leave and none comes.
+    unanswered_since: Option<Timestamp>,
+    /// When the last picture is no longer waited for, once there is a last one.
+    last_feedback_at: Option<Timestamp>,
+}
+
+/// Sends `source` to the peer until the time is up, the source ends, the receiver closes the call or is gone, or the
+/// user stops it; then tells the receiver, and waits for its answer. `status` is told of the call's state a few times a
+/// second, and `log` gets the record of every captured picture, in order, as soon as this end knows all of it. Gives the
+/// end back, however it ended.
 pub fn send(
-    mut call: SendingEnd,
+    call: SendingEnd,
     source: Box<dyn Source>,
     options: SenderOptions,
     mut status: impl FnMut(Timestamp, &SendingStatus, &SendingEnd),
-) -> Result<SendingEnd, LiveError> {
-    let clock = Clock::start();
-    let local: SocketAddr = if options.peer.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
-    let socket = UdpSocket::bind(local).map_err(|error| LiveError::Bind { address: local, error })?;
-    socket.connect(options.peer).map_err(|error| LiveError::Connect { address: options.peer, error })?;
+    mut log: impl FnMut(FrameRecord),
+) -> Finished<SendingEnd> {
+    match Running::start(call, source, options) {
+        Ok(mut running) => {
+            let result = running.run(&mut status, &mut log);
+            running.log_the_rest(&mut log);
+            running.close(&result);
+            Finished { end: running.call, result }
+        }
+        Err((end, error)) => Finished { end: *end, result: Err(error) },
+    }
+}
 
-    let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
-    let (work, jobs) = mpsc::channel();
-    let frame_interval = source.format().frame_interval();
-    let _reader = Reader::spawn(&socket, clock, events.clone(), Event::Datagram).map_err(LiveError::Socket)?;
-    let runner = options.runner;
-    let from_worker = events.clone();
-    let _worker = thread::spawn(move || worker(jobs, &from_worker, &*runner));
-    let _capture = capture::spawn(source, frame_interval, events, Event::Captured);
+impl Running {
+    fn start(
+        call: SendingEnd,
+        source: Box<dyn Source>,
+        options: SenderOptions,
+    ) -> Result<Self, (Box<SendingEnd>, LiveError)> {
+        let SenderOptions { peers, length, wait_limit, idle_limit, stop, runner } = options;
+        let clock = Clock::start();
+        let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
+        let (work, jobs) = mpsc::channel();
+        let frame_interval = source.format().frame_interval();
+        let from_worker = events.clone();
+        let threads = || {
+            let peers = Peers::connect(&peers, clock, &events, Event::Datagram)?;
+            let worker = Thread::spawn("encoder", move || {
+                worker(jobs, &from_worker, &*runner);
+                Ok(())
+            })?;
+            let source = capture::spawn(source, frame_interval, events, Event::Captured)?;
+            Ok((peers, worker, source))
+        };
+        let (peers, worker, source) = match threads() {
+            Ok(threads) => threads,
+            Err(error) => return Err((Box::new(call), error)),
+        };
+        Ok(Self {
+            call,
+            clock,
+            peers,
+            incoming,
+            work,
+            measuring: Measuring::default(),
+            worker,
+            source,
+            started: clock.now(),
+            length,
+            wait_limit,
+            idle_limit,
+            stop,
+            unanswered_since: None,
+            last_feedback_at: None,
+        })
+    }
 
-    let started = clock.now();
-    let end = options.length.map_or(Timestamp::MAX, |length| started + length);
-    let mut finish = None;
-    let mut next_status = started;
-    loop {
-        let now = clock.now();
-        if finish.is_none() && (now >= end || call.is_closed()) {
-            finish = Some(now + LINGER);
+    fn run(
+        &mut self,
+        status: &mut impl FnMut(Timestamp, &SendingStatus, &SendingEnd),
+        log: &mut impl FnMut(FrameRecord),
+    ) -> Result<Ended, LiveError> {
+        let end = self.length.map_or(Timestamp::MAX, |length| self.started + length);
+        let mut next_status = self.started;
+        loop {
+            let now = self.clock.now();
+            if self.last_feedback_at.is_none() && now >= end {
+                self.last_feedback_at = Some(now + LINGER);
+            }
+            if let Some(ended) = self.reason_to_end(now)? {
+                return Ok(ended);
+            }
+            self.timeout_and_transmit(now)?;
+            if let Some(job) = self.call.poll_encode(now) {
+                let _ = self.work.send(Work::Encode(job)); // that the worker is gone is noticed above
+            }
+            while let Some(record) = self.call.poll_record() {
+                self.measuring.push(record);
+            }
+            while let Some(record) = self.measuring.pop() {
+                log(record);
+            }
+            if now >= next_status {
+                next_status = now + STATUS_INTERVAL;
+                status(now, &self.call.status(now), &self.call);
+            }
+            self.wait_for_event(now, next_status.min(self.last_feedback_at.unwrap_or(end)));
         }
-        if finish.is_some_and(|moment| now >= moment) {
-            break;
+    }
+
+    /// Logs what is decided on or not, and measured or not, at the end.
+    fn log_the_rest(&mut self, log: &mut impl FnMut(FrameRecord)) {
+        while let Some(record) = self.call.poll_last_record() {
+            self.measuring.push(record);
         }
-        if call.poll_timeout().is_some_and(|at| at <= now) {
-            call.handle_timeout(now);
+        while let Some(record) = self.measuring.pop_any() {
+            log(record);
         }
-        if let Some(job) = call.poll_encode(now) {
-            let _ = work.send(Work::Encode(job)); // a worker that is gone panicked; nothing is coded any more
+    }
+
+    /// Whether the call is over, and why.
+    fn reason_to_end(&mut self, now: Timestamp) -> Result<Option<Ended>, LiveError> {
+        match self.call.peer_closed() {
+            None => {}
+            Some(CloseReason::Failed) => return Err(LiveError::PeerFailed { peer: "receiver" }),
+            Some(CloseReason::Unsupported) => return Err(LiveError::Refused),
+            Some(CloseReason::Done | CloseReason::Other(_)) => return Ok(Some(Ended::ByPeer)),
         }
-        while let Some(datagram) = call.poll_transmit(clock.now()) {
-            transmit(&socket, &datagram)?;
+        if (self.stop)() {
+            return Ok(Some(Ended::Stopped));
         }
-        if now >= next_status {
-            next_status = now + STATUS_INTERVAL;
-            status(now, &call.status(now), &call);
+        self.worker.check()?;
+        self.source.check()?;
+        self.peers.check()?;
+        let done = self.last_feedback_at.is_some_and(|moment| now >= moment);
+        if !self.call.is_connected() {
+            let waited = now.saturating_since(self.started);
+            if self.wait_limit.is_some_and(|limit| done || waited >= limit) {
+                return Err(LiveError::Unanswered { waited, tried: self.peers.tried() });
+            }
+        } else if let Some(since) = self.unanswered_since {
+            let silence = now.saturating_since(since);
+            if self.idle_limit.is_some() && silence >= REFUSED_LIMIT && self.peers.refuses() {
+                return Err(LiveError::Gone { tried: self.peers.tried() });
+            }
+            if let Some(limit) = self.idle_limit.filter(|&limit| silence >= limit) {
+                return Err(LiveError::Silent { peer: "receiver", silence: limit });
+            }
         }
-        let wake = call.poll_timeout().unwrap_or(Timestamp::MAX).min(next_status).min(finish.unwrap_or(end));
-        match incoming.recv_timeout(clock.until(wake).min(LONGEST_WAIT)) {
-            Ok(Event::Datagram(Incoming { at, datagram, .. })) => call.handle_datagram(at.max(now), &datagram),
+        Ok(done.then_some(Ended::Done))
+    }
+
+    fn timeout_and_transmit(&mut self, now: Timestamp) -> Result<(), LiveError> {
+        if self.call.poll_timeout().is_some_and(|at| at <= now) {
+            self.call.handle_timeout(now);
+        }
+        while let Some(datagram) = self.call.poll_transmit(self.clock.now()) {
+            self.unanswered_since.get_or_insert(now);
+            self.peers.transmit(&datagram)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for something to happen, at most until `wake` or until the call wants to be asked.
+    fn wait_for_event(&mut self, now: Timestamp, wake: Timestamp) {
+        let wake = self.call.poll_timeout().unwrap_or(Timestamp::MAX).min(wake);
+        match self.incoming.recv_timeout(self.clock.until(wake).min(LONGEST_WAIT)) {
+            Ok(Event::Datagram(Incoming { at, from, datagram })) => {
+                if self.peers.includes(from) {
+                    let accepted = self.call.accepted_datagrams();
+                    self.call.handle_datagram(at.max(now), &datagram);
+                    if self.call.accepted_datagrams() > accepted {
+                        self.peers.choose(from);
+                        self.unanswered_since = None;
+                    }
+                }
+            }
             Ok(Event::Captured(Captured::Picture(picture))) => {
-                if finish.is_none() {
-                    call.capture(clock.now(), picture);
+                if self.last_feedback_at.is_none() {
+                    self.call.capture(self.clock.now(), picture);
                 }
             }
-            Ok(Event::Captured(Captured::Ended)) => finish = finish.or(Some(clock.now() + LINGER)),
-            Ok(Event::Captured(Captured::Failed(reason))) => return Err(LiveError::Source(reason)),
+            Ok(Event::Captured(Captured::Ended)) => {
+                self.last_feedback_at.get_or_insert(self.clock.now() + LINGER);
+            }
             Ok(Event::Encoded(menu)) => {
-                call.encoded(clock.now(), menu);
-                if let Some(committed) = call.poll_committed() {
-                    let _ = work.send(Work::Measure(Box::new(committed)));
+                self.call.encoded(self.clock.now(), menu);
+                if let Some(committed) = self.call.poll_committed().filter(|_| self.measuring.has_room()) {
+                    self.measuring.begin(committed.capture);
+                    let _ = self.work.send(Work::Measure(Box::new(committed)));
                 }
             }
-            Ok(Event::Quality { capture, ssim, psnr_db }) => call.record_quality(capture, ssim, psnr_db),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
+            Ok(Event::Measured { capture, quality }) => self.measuring.measured(capture, quality),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
     }
-    call.close(clock.now());
-    for _ in 0..CLOSE_DATAGRAMS {
-        while let Some(datagram) = call.poll_transmit(clock.now()) {
-            transmit(&socket, &datagram)?;
+
+    /// Tells the receiver that the call is over, until it has answered or will not any more.
+    fn close(&mut self, result: &Result<Ended, LiveError>) {
+        let began = self.clock.now();
+        self.last_feedback_at = Some(began);
+        self.call.close(began, if result.is_ok() { CloseReason::Done } else { CloseReason::Failed });
+        while !self.call.is_finished() {
+            let now = self.clock.now();
+            if now.saturating_since(began) >= end_limit(result) || self.timeout_and_transmit(now).is_err() {
+                return;
+            }
+            self.wait_for_event(now, Timestamp::MAX);
         }
-        thread::sleep(CLOSE_INTERVAL);
-        call.handle_timeout(clock.now());
     }
-    Ok(call)
-}
-
-/// The close datagram may be lost as any other; it is offered this often, this far apart.
-const CLOSE_DATAGRAMS: usize = 3;
-const CLOSE_INTERVAL: Duration = Duration::from_millis(30);
-
-/// Sends one datagram. A peer that is not there yet, or a full buffer, loses it, as a network would.
-pub(crate) fn transmit(socket: &UdpSocket, datagram: &[u8]) -> Result<(), LiveError> {
-    match socket.send(datagram) {
-        Ok(_) => Ok(()),
-        Err(error) if is_loss(&error) => Ok(()),
-        Err(error) => Err(LiveError::Socket(error)),
-    }
-}
-
-/// Whether a failed send is what a network does to datagrams, and no fault of this process.
-pub(crate) fn is_loss(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionRefused, HostUnreachable, Interrupted, NetworkUnreachable, WouldBlock};
-    matches!(error.kind(), ConnectionRefused | HostUnreachable | Interrupted | NetworkUnreachable | WouldBlock)
 }

@@ -20,7 +20,7 @@ mod _lockstep {
     #[pymodule_export]
     use crate::simulation::{EstimatorError, simulate, simulate_options};
     #[pymodule_export]
-    use crate::table::Table;
+    use crate::table::{Table, unpickled_table};
 
     /// Version of Lockstep that the extension was built from.
     #[pyfunction]

@@ -7,12 +7,19 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use lockstep_alphartc::{EstimatorHost, HostError, PacketReport, ProcessError};
+use lockstep_call::KeptFrames;
 use lockstep_configuration::{SimulateArguments, Simulated, SimulationStatus, simulate_with};
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::table::Table;
 
-create_exception!(lockstep, EstimatorError, PyRuntimeError, "An AlphaRTC estimator failed; the message says how.");
+create_exception!(
+    lockstep,
+    EstimatorError,
+    PyRuntimeError,
+    "The file of an AlphaRTC estimator is not there, cannot be loaded, raised something, took too long, ended its process \
+     or answered what is no bandwidth; the message says which, in one line, with the file and where it happened."
+);
 
 /// How often Python may act on a signal, such as that of control-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
@@ -50,18 +57,38 @@ pub fn fields(packet: &PacketReport) -> Fields {
     )
 }
 
+/// What Python raises on a signal that has come, such as `KeyboardInterrupt` on that of control-C.
+fn signals() -> Result<(), HostError> {
+    Ok(Python::attach(|py| py.check_signals())?)
+}
+
+/// The exception for an estimator's process that is of no use.
+fn of_process(error: ProcessError, message: String) -> PyErr {
+    match error {
+        ProcessError::Interrupted(reason) => match reason.downcast::<PyErr>() {
+            Ok(error) => *error,
+            Err(_) => PyRuntimeError::new_err(message),
+        },
+        _ => EstimatorError::new_err(message),
+    }
+}
+
 /// What Python raised, if that is what ended a simulation; else the message as the exception that fits.
 fn raised(error: anyhow::Error) -> PyErr {
     let message = format!("{error:#}");
     match error.downcast::<lockstep_sim::SimulationError>() {
         Ok(lockstep_sim::SimulationError::Stopped(reason)) => match reason.downcast::<PyErr>() {
             Ok(error) => *error,
-            Err(reason) if reason.is::<ProcessError>() => EstimatorError::new_err(message),
-            Err(_) => PyRuntimeError::new_err(message),
+            Err(reason) => match reason.downcast::<ProcessError>() {
+                Ok(error) => of_process(*error, message),
+                Err(_) => PyRuntimeError::new_err(message),
+            },
         },
         Ok(_) => PyRuntimeError::new_err(message),
-        Err(error) if error.is::<ProcessError>() => EstimatorError::new_err(message),
-        Err(_) => PyValueError::new_err(message),
+        Err(error) => match error.downcast::<ProcessError>() {
+            Ok(error) => of_process(error, message),
+            Err(_) => PyValueError::new_err(message),
+        },
     }
 }
 
@@ -77,21 +104,26 @@ pub fn simulate(
     let arguments = SimulateArguments::from_words(words).map_err(|error| PyValueError::new_err(error.to_string()))?;
     let host = estimator.zip(exchange).map(|(estimator, exchange)| ObjectHost { estimator, exchange });
     let host = host.map(|host| Box::new(host) as Box<dyn EstimatorHost>);
-    let Simulated { records, report } = py
+    let kept = KeptFrames::default();
+    let Simulated { report } = py
         .detach(|| {
             let mut looked_at = Instant::now();
             let progress = |_: &SimulationStatus| {
                 if looked_at.elapsed() >= SIGNAL_INTERVAL {
-                    Python::attach(|py| py.check_signals())?;
+                    signals()?;
                     looked_at = Instant::now();
                 }
                 Ok(())
             };
-            simulate_with(&arguments, host, progress)
+            let host = match host {
+                Some(host) => Some(host),
+                None => arguments.estimator.start(arguments.link.seed, Some(signals))?,
+            };
+            simulate_with(&arguments, host, Some(Box::new(kept.clone())), progress)
         })
         .map_err(raised)?;
     let json = serde_json::to_string(&report).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-    Ok((json, Table::of_frames(&records)?, Table::of_series(&report.series)?))
+    Ok((json, Table::of_frames(&kept.take())?, Table::of_series(&report.series)?))
 }
 
 /// The names of the options of `lockstep simulate` that say what is run.

@@ -6,19 +6,76 @@ use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray, UInt64Array,
 };
+use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
-use numpy::PyArray1;
-use pyo3::exceptions::{PyKeyError, PyRuntimeError};
+use numpy::{PyArray1, PyArrayMethods};
+use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList};
 
-use lockstep_call::{FRAME_COLUMNS, FrameColumn, FrameRecord, Series, video_delays};
+use lockstep_call::{FRAME_COLUMNS, FrameColumn, LoggedFrame, Series};
 use lockstep_units::Timestamp;
 
 /// A table: columns of equal length. Whatever reads Arrow's PyCapsule interface reads it as it is, `polars.DataFrame(table)`
-/// for one; `table[name]` is a column as a NumPy array.
-#[pyclass(module = "lockstep._lockstep", frozen)]
+/// for one; `table[name]` is a column as a NumPy array. Tables with the same columns and values are equal, and tables can be
+/// pickled.
+#[pyclass(module = "lockstep._lockstep", frozen, eq)]
+#[derive(PartialEq)]
 pub struct Table(RecordBatch);
+
+/// A column as it is pickled: its name, its values (an array, or a list of words), which of them are there (all, if not
+/// given), and whether there may be some that are not.
+type PickledColumn<'py> = (String, Bound<'py, PyAny>, Option<Bound<'py, PyArray1<bool>>>, bool);
+
+/// The table of columns that were pickled.
+///
+/// # Errors
+/// `ValueError` if they are none, or of unequal length.
+#[pyfunction]
+pub fn unpickled_table(columns: Vec<PickledColumn<'_>>) -> PyResult<Table> {
+    let rebuilt = columns.into_iter().map(|(name, values, present, nullable)| {
+        let present = present.map(|present| NullBuffer::from(present.readonly().as_array().to_vec()));
+        let array = unpickled(&values, present)
+            .map_err(|problem| PyValueError::new_err(format!("column {name} of a pickled table {problem}")))?;
+        Ok((name, array, nullable))
+    });
+    let columns = rebuilt.collect::<PyResult<Vec<_>>>()?;
+    RecordBatch::try_from_iter_with_nullable(
+        columns.iter().map(|(name, array, nullable)| (name, array.clone(), *nullable)),
+    )
+    .map(Table)
+    .map_err(|error| PyValueError::new_err(format!("this is no pickled table: {error}")))
+}
+
+/// The values of a pickled column.
+fn unpickled(values: &Bound<'_, PyAny>, present: Option<NullBuffer>) -> Result<ArrayRef, &'static str> {
+    fn buffer<T: numpy::Element + arrow_buffer::ArrowNativeType>(values: &Bound<'_, PyArray1<T>>) -> ScalarBuffer<T> {
+        values.readonly().as_array().to_vec().into()
+    }
+    const UNEQUAL: &str = "has more values than flags, or fewer";
+    let unequal = |_: ArrowError| UNEQUAL;
+    Ok(if let Ok(values) = values.cast::<PyArray1<f64>>() {
+        Arc::new(Float64Array::try_new(buffer(values), present).map_err(unequal)?)
+    } else if let Ok(values) = values.cast::<PyArray1<i64>>() {
+        Arc::new(Int64Array::try_new(buffer(values), present).map_err(unequal)?)
+    } else if let Ok(values) = values.cast::<PyArray1<u64>>() {
+        Arc::new(UInt64Array::try_new(buffer(values), present).map_err(unequal)?)
+    } else if let Ok(values) = values.cast::<PyArray1<bool>>() {
+        let values = BooleanBuffer::from(values.readonly().as_array().to_vec());
+        if present.as_ref().is_some_and(|present| present.len() != values.len()) {
+            return Err(UNEQUAL);
+        }
+        Arc::new(BooleanArray::new(values, present))
+    } else {
+        let words: Vec<String> = values.extract().map_err(|_| "is of a kind that tables do not have")?;
+        if present.as_ref().is_some_and(|present| present.len() != words.len()) {
+            return Err(UNEQUAL);
+        }
+        let is_there = |index| present.as_ref().is_none_or(|present| present.is_valid(index));
+        let words = words.into_iter().enumerate().map(|(index, word)| is_there(index).then_some(word));
+        Arc::new(words.collect::<StringArray>())
+    })
+}
 
 fn failed(error: &ArrowError) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
@@ -30,21 +87,22 @@ impl Table {
     }
 
     /// The per-frame log of a call that began at zero, with the columns of the files of `lockstep simulate`.
-    pub fn of_frames(records: &[FrameRecord]) -> PyResult<Self> {
+    pub fn of_frames(frames: &[LoggedFrame]) -> PyResult<Self> {
         let start = Timestamp::ZERO;
-        let end = records.iter().flat_map(|record| [Some(record.captured_at), record.displayed_at]).flatten().max();
+        let records = || frames.iter().map(|frame| &frame.record);
         Self::new(FRAME_COLUMNS.iter().map(|&(name, column)| {
             let (array, nullable): (ArrayRef, bool) = match column {
-                FrameColumn::Integer(value) => (Arc::new(records.iter().map(value).collect::<Int64Array>()), true),
+                FrameColumn::Integer(value) => (Arc::new(records().map(value).collect::<Int64Array>()), true),
                 FrameColumn::Number(value) => {
-                    (Arc::new(records.iter().map(|record| value(record, start)).collect::<Float64Array>()), true)
+                    (Arc::new(records().map(|record| value(record, start)).collect::<Float64Array>()), true)
                 }
                 FrameColumn::Flag(value) => {
-                    (Arc::new(BooleanArray::from_iter(records.iter().map(|record| Some(value(record))))), false)
+                    (Arc::new(BooleanArray::from_iter(records().map(|record| Some(value(record))))), false)
                 }
-                FrameColumn::Text(value) => (Arc::new(StringArray::from_iter_values(records.iter().map(value))), false),
+                FrameColumn::Text(value) => (Arc::new(StringArray::from_iter_values(records().map(value))), false),
                 FrameColumn::VideoDelay => {
-                    (Arc::new(Float64Array::from(video_delays(records, end.unwrap_or(start)))), false)
+                    let delays = frames.iter().map(|frame| frame.video_delay.as_secs_f64());
+                    (Arc::new(Float64Array::from_iter_values(delays)), false)
                 }
             };
             (name, array, nullable)
@@ -105,6 +163,32 @@ impl Table {
     /// The table as a polars data frame.
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("polars")?.call_method1("DataFrame", (slf,))
+    }
+
+    /// How the table is pickled.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Vec<PickledColumn<'py>>,))> {
+        let schema = self.0.schema();
+        let columns = schema.fields().iter().zip(self.0.columns()).map(|(field, column)| {
+            let array = column.as_any();
+            let values = if let Some(array) = array.downcast_ref::<Float64Array>() {
+                PyArray1::from_slice(py, array.values()).into_any()
+            } else if let Some(array) = array.downcast_ref::<Int64Array>() {
+                PyArray1::from_slice(py, array.values()).into_any()
+            } else if let Some(array) = array.downcast_ref::<UInt64Array>() {
+                PyArray1::from_slice(py, array.values()).into_any()
+            } else if let Some(array) = array.downcast_ref::<BooleanArray>() {
+                PyArray1::from_iter(py, array.values().iter()).into_any()
+            } else if let Some(array) = array.downcast_ref::<StringArray>() {
+                PyList::new(py, array.iter().map(Option::unwrap_or_default))?.into_any()
+            } else {
+                let message = format!("column {} is of a kind that cannot be pickled", field.name());
+                return Err(PyRuntimeError::new_err(message));
+            };
+            let present = column.nulls().map(|present| PyArray1::from_iter(py, present.iter()));
+            Ok((field.name().clone(), values, present, field.is_nullable()))
+        });
+        let columns = columns.collect::<PyResult<_>>()?;
+        Ok((py.import("lockstep._lockstep")?.getattr("unpickled_table")?, (columns,)))
     }
 
     /// The table by Arrow's PyCapsule interface.

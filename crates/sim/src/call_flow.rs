@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockstep_call::{
-    CallLog, DRAIN, DecodeOutcome, DisplayRecord, FrameRecord, Menu, ReceivingEnd, Scores, SendingEnd, SerialMenu,
-    Series, SeriesRecorder, carried, merge_displays,
+    CallLog, CallObserver, DRAIN, DecodeOutcome, DisplayRecord, FinishedCall, Menu, Outcome, ReceivingEnd, SendingEnd,
+    SerialMenu, SeriesRecorder, carried,
 };
 use lockstep_media::{QualityError, Source, SourceError, VmafError, VmafMeter, psnr, ssim};
 use lockstep_units::{ByteCount, Timestamp};
@@ -33,11 +33,19 @@ pub enum SimulationError {
 /// Why the driver of a simulation ended it.
 pub type StopReason = Box<dyn std::error::Error + Send + Sync>;
 
+/// So many captured pictures are kept to be compared with what is shown: ten seconds of them. What is shown later than
+/// that is not compared.
+const MOST_ORIGINALS: usize = 300;
+
 /// What a call is told beside its ends.
 #[derive(Debug, Clone)]
 pub struct CallSetting {
     /// When pictures are captured.
     pub activity: Activity,
+    /// How much of it is scored, from its start on.
+    pub length: Duration,
+    /// Whether the scored time ends with the source, if that ends before.
+    pub ends_with_source: bool,
     /// Virtual time from the start of a menu of two candidates to its end.
     pub encode_time: Duration,
     /// Virtual time that decoding one frame takes.
@@ -46,12 +54,8 @@ pub struct CallSetting {
 
 /// A finished call.
 pub struct CallResult {
-    /// One record a captured frame.
-    pub records: Vec<FrameRecord>,
-    /// The call's scores.
-    pub scores: Scores,
-    /// Rates and delays over time, from the call's start on.
-    pub series: Series,
+    /// Its scores, and rates and delays over time.
+    pub call: FinishedCall,
     /// The sending end as the call left it.
     pub sender: SendingEnd,
     /// The receiving end as the call left it.
@@ -72,7 +76,7 @@ pub struct CallFlow {
     encoding: Option<(Timestamp, Menu)>,
     decoding: Option<(Timestamp, DecodeOutcome)>,
     originals: BTreeMap<u64, Picture>,
-    displays: Vec<DisplayRecord>,
+    log: CallLog,
     recorder: SeriesRecorder,
     failure: Option<SimulationError>,
     vmaf: Option<Result<VmafMeter, VmafError>>,
@@ -83,6 +87,7 @@ impl CallFlow {
     #[must_use]
     pub fn new(sender: SendingEnd, receiver: ReceivingEnd, source: Box<dyn Source>, setting: CallSetting) -> Self {
         let start = setting.activity.start();
+        let log = CallLog::new(start, setting.length, source.format().frame_interval());
         Self {
             sender,
             receiver,
@@ -94,12 +99,17 @@ impl CallFlow {
             encoding: None,
             decoding: None,
             originals: BTreeMap::new(),
-            displays: Vec::new(),
-            recorder: SeriesRecorder::new(start),
+            log,
+            recorder: SeriesRecorder::new(start, setting.length),
             setting,
             failure: None,
             vmaf: None,
         }
+    }
+
+    /// Has `observer` hear of every frame of the call.
+    pub fn observe(&mut self, observer: Box<dyn CallObserver>) {
+        self.log.observe(observer);
     }
 
     /// Compares what is shown with what was captured by `meter`; where there is none, the scores will say why.
@@ -131,35 +141,26 @@ impl CallFlow {
         self.failure.is_some()
     }
 
-    /// The finished call, scored over `length` from its start. `capacity` says how many bytes the link could have
-    /// carried between two moments.
+    /// The finished call. `capacity` says how many bytes the link could have carried between two moments.
     ///
     /// # Errors
     /// What ended the call early.
     pub fn finish(
-        self,
-        length: Duration,
+        mut self,
         capacity: impl Fn(Timestamp, Timestamp) -> ByteCount,
     ) -> Result<CallResult, SimulationError> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
-        let start = self.setting.activity.start();
-        let mut records = self.sender.records().to_vec();
-        merge_displays(&mut records, &self.displays);
-        let log = CallLog {
-            records: &records,
-            start,
-            recorder: &self.recorder,
-            length,
-            frame_interval: self.source.format().frame_interval(),
-        };
-        let (scores, series) = log.score(capacity);
-        let scores = match self.vmaf {
-            Some(meter) => scores.with_vmaf(meter.and_then(VmafMeter::finish).map_err(|error| error.to_string())),
-            None => scores,
-        };
-        Ok(CallResult { records, scores, series, sender: self.sender, receiver: self.receiver })
+        while let Some(record) = self.sender.poll_last_record() {
+            self.log.decided(record);
+        }
+        let mut call = self.log.finish(self.recorder, capacity);
+        if let Some(meter) = self.vmaf {
+            let vmaf = meter.and_then(VmafMeter::finish).map_err(|error| error.to_string());
+            call.scores = call.scores.with_vmaf(vmaf);
+        }
+        Ok(CallResult { call, sender: self.sender, receiver: self.receiver })
     }
 
     /// Whether the call is over: nothing is captured any more, and what was has had [`DRAIN`] to arrive.
@@ -171,9 +172,16 @@ impl CallFlow {
         let Some(picture) = self.source.next()? else {
             self.next_capture = None;
             self.source_ended_at = Some(now);
+            if self.setting.ends_with_source {
+                self.log.end_at(now);
+                self.recorder.end_at(now);
+            }
             return Ok(());
         };
         self.originals.insert(self.captures, picture.clone());
+        if self.originals.len() > MOST_ORIGINALS {
+            self.originals.pop_first();
+        }
         self.sender.capture(now, picture);
         self.captures += 1;
         let (captured, since) = &mut self.captured_since;
@@ -187,7 +195,8 @@ impl CallFlow {
         Ok(())
     }
 
-    /// Begins to encode and to decode what waits. Either gives no job while one is under way.
+    /// Begins to encode and to decode what waits, either of which gives no job while one is under way; and logs what the
+    /// sender has decided.
     fn begin_work(&mut self, now: Timestamp) {
         if let Some(job) = self.sender.poll_encode(now) {
             let time = self.setting.encode_time.mul_f64(job.share());
@@ -196,29 +205,32 @@ impl CallFlow {
         if let Some(job) = self.receiver.poll_decode() {
             self.decoding = Some((now + self.setting.decode_time, job.run()));
         }
+        while let Some(record) = self.sender.poll_record() {
+            if record.outcome != Outcome::Sent {
+                self.originals.remove(&record.capture);
+            }
+            self.log.decided(record);
+        }
     }
 
     fn show(&mut self) -> Result<(), SimulationError> {
         let Some(display) = self.receiver.poll_display() else { return Ok(()) };
-        self.displays.push(DisplayRecord {
-            frame: display.frame,
-            completed_at: display.completed_at,
-            displayed_at: display.displayed_at,
-        });
-        let Some(capture) = self.sender.capture_of(display.frame) else { return Ok(()) };
+        let Some(capture) = self.log.capture_of(display.frame) else { return Ok(()) };
         // Nothing older than what is shown will be shown any more.
         let later = self.originals.split_off(&(capture + 1));
         let shown = self.originals.remove(&capture);
         self.originals = later;
+        let mut quality = None;
         if let Some(original) = shown {
-            let (ssim, psnr_db) = (ssim(&original, &display.picture)?, psnr(&original, &display.picture)?);
-            self.sender.record_quality(capture, ssim, psnr_db);
+            quality = Some((ssim(&original, &display.picture)?, psnr(&original, &display.picture)?));
             if let Some(Ok(meter)) = &mut self.vmaf
                 && let Err(error) = meter.compare(&original, &display.picture)
             {
                 self.vmaf = Some(Err(error));
             }
         }
+        let (completed_at, displayed_at) = (display.completed_at, display.displayed_at);
+        self.log.shown(&DisplayRecord { frame: display.frame, completed_at, displayed_at }, quality);
         Ok(())
     }
 

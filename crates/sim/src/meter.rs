@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lockstep_call::Distribution;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 /// The time over which sizes are summed up.
@@ -10,18 +11,28 @@ pub const METER_INTERVAL: Duration = Duration::from_millis(100);
 /// Nothing later than this many intervals is recorded: 24 hours.
 const MOST_INTERVALS: usize = 864_000;
 
-/// The most delays that are kept: more than an hour at 10,000 packets a second.
-const MOST_DELAYS: usize = 1 << 26;
-
-/// Sizes over time and the delay of every packet, of the way from the sender to the receiver.
-#[derive(Debug, Clone, Default)]
+/// Sizes over time and the delays of packets, of the way from the sender to the receiver.
+#[derive(Debug, Clone)]
 pub struct FlowMeter {
     sent: Vec<ByteCount>,
     received: Vec<ByteCount>,
     sent_packets: u64,
     received_packets: u64,
-    /// One-way and queueing delay of each packet, microseconds.
-    delays: Vec<(u32, u32)>,
+    one_way_ms: Distribution,
+    queueing_ms: Distribution,
+}
+
+impl Default for FlowMeter {
+    fn default() -> Self {
+        Self {
+            sent: Vec::new(),
+            received: Vec::new(),
+            sent_packets: 0,
+            received_packets: 0,
+            one_way_ms: Distribution::of_milliseconds(),
+            queueing_ms: Distribution::of_milliseconds(),
+        }
+    }
 }
 
 fn add(bins: &mut Vec<ByteCount>, at: Timestamp, size: ByteCount) {
@@ -41,8 +52,9 @@ fn between(bins: &[ByteCount], from: Timestamp, to: Timestamp) -> ByteCount {
     bins.get(from..to).unwrap_or_default().iter().copied().sum()
 }
 
-fn microseconds(time: Duration) -> u32 {
-    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
+/// Whole microseconds, in milliseconds.
+fn milliseconds(time: Duration) -> f64 {
+    f64::from(u32::try_from(time.as_micros()).unwrap_or(u32::MAX)) * 1e-3
 }
 
 impl FlowMeter {
@@ -54,9 +66,8 @@ impl FlowMeter {
     pub(crate) fn received(&mut self, at: Timestamp, size: ByteCount, one_way: Duration, queueing: Duration) {
         add(&mut self.received, at, size);
         self.received_packets += 1;
-        if self.delays.len() < MOST_DELAYS {
-            self.delays.push((microseconds(one_way), microseconds(queueing)));
-        }
+        self.one_way_ms.add(milliseconds(one_way));
+        self.queueing_ms.add(milliseconds(queueing));
     }
 
     /// Bytes sent, headers included, from the interval of `from` up to that of `to`, exclusive.
@@ -100,21 +111,15 @@ impl FlowMeter {
         self.received_packets
     }
 
-    /// The one-way delays of all packets that arrived, milliseconds, in ascending order.
+    /// The one-way delays of all packets that arrived, milliseconds.
     #[must_use]
-    pub fn one_way_delays_ms(&self) -> Vec<f64> {
-        sorted(self.delays.iter().map(|&(one_way, _)| one_way))
+    pub fn one_way_delays_ms(&self) -> Distribution {
+        self.one_way_ms.clone()
     }
 
-    /// The times that they waited in queues, all links together, milliseconds, in ascending order.
+    /// The times that they waited in queues, all links together, milliseconds.
     #[must_use]
-    pub fn queueing_delays_ms(&self) -> Vec<f64> {
-        sorted(self.delays.iter().map(|&(_, queueing)| queueing))
+    pub fn queueing_delays_ms(&self) -> Distribution {
+        self.queueing_ms.clone()
     }
-}
-
-fn sorted(microseconds: impl Iterator<Item = u32>) -> Vec<f64> {
-    let mut values: Vec<u32> = microseconds.collect();
-    values.sort_unstable();
-    values.into_iter().map(|value| f64::from(value) * 1e-3).collect()
 }

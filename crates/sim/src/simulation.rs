@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockstep_call::{DRAIN, FrameRecord, ReceivingEnd, Scores, SendingEnd, Series};
+use lockstep_call::{CallObserver, DRAIN, FinishedCall, ReceivingEnd, Scores, SendingEnd, Series};
 use lockstep_link::LinkStatistics;
 use lockstep_media::{Source, VmafError, VmafMeter};
 use lockstep_units::Timestamp;
@@ -24,8 +24,6 @@ pub struct SimulationOptions {
 
 /// A finished simulation.
 pub struct SimulationResult {
-    /// One record a captured frame.
-    pub records: Vec<FrameRecord>,
     /// The call's scores.
     pub scores: Scores,
     /// Rates and delays over time.
@@ -62,11 +60,22 @@ impl Simulation {
         let setting = CallSetting {
             // A little longer than what is scored, so that the last scored frames have later ones to be followed by.
             activity: Activity::between(Timestamp::ZERO, Timestamp::ZERO + options.length + DRAIN),
+            length: options.length,
+            ends_with_source: true,
             encode_time: options.encode_time,
             decode_time: options.decode_time,
         };
         let call = CallFlow::new(sender, receiver, source, setting);
         Self { network: Network::new(vec![call], forward, reverse), length: options.length, frame_interval }
+    }
+
+    /// Has `observer` hear of every captured frame, in order, as soon as nothing about it can change any more.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Box<dyn CallObserver>) -> Self {
+        if let Some(call) = self.network.flows_mut().first_mut() {
+            call.observe(observer);
+        }
+        self
     }
 
     /// Compares what is shown with what was captured by `meter`; where there is none, the scores will say why.
@@ -87,22 +96,20 @@ impl Simulation {
         mut progress: impl FnMut(Timestamp, &SendingEnd) -> Result<(), StopReason>,
     ) -> Result<SimulationResult, SimulationError> {
         let end = Timestamp::ZERO + self.length + DRAIN;
-        let mut source_ended_at = None;
         while self.network.now() < end {
             let next = self.network.now() + self.frame_interval.max(Duration::from_micros(1));
             self.network.run_until(next.min(end));
             let Some(call) = self.network.flows().first() else { break };
-            source_ended_at = call.source_ended_at();
-            if call.has_failed() || source_ended_at.is_some_and(|at| self.network.now() >= at + DRAIN) {
+            if call.has_failed() || call.source_ended_at().is_some_and(|at| self.network.now() >= at + DRAIN) {
                 break;
             }
             progress(self.network.now(), call.sender()).map_err(SimulationError::Stopped)?;
         }
-        let length = source_ended_at.map_or(self.length, |at| self.length.min(at.saturating_since(Timestamp::ZERO)));
         let (mut calls, links) = self.network.into_parts();
-        let CallResult { records, scores, series, sender, receiver } =
-            calls.remove(0).finish(length, |from, to| links[0].capacity_between(from, to))?;
+        let CallResult { call, sender, receiver } =
+            calls.remove(0).finish(|from, to| links[0].capacity_between(from, to))?;
         let (forward, reverse) = (*links[0].statistics(), *links[1].statistics());
-        Ok(SimulationResult { records, scores, series, forward, reverse, sender, receiver })
+        let FinishedCall { scores, series, .. } = call;
+        Ok(SimulationResult { scores, series, forward, reverse, sender, receiver })
     }
 }

@@ -1,15 +1,19 @@
 //! Whole calls by plan: a seed, a link that changes at given times, and what must hold.
 
+mod finished;
+
 use std::time::Duration;
 
 use lockstep_call::{FunctionalEncoder, MenuMode, Outcome, ReceivingEnd, SendingEnd};
 use lockstep_control::{GracePeriod, InterArrival, SalsifyWindow};
 use lockstep_link::{Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
-use lockstep_sim::{SharedLink, Simulation, SimulationOptions, SimulationResult};
+use lockstep_sim::{SharedLink, Simulation, SimulationOptions};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
+
+use finished::Finished;
 
 /// What the sender says of its video.
 const FORMAT: lockstep_transport::VideoFormat =
@@ -65,7 +69,7 @@ impl Plan {
         Link::new(config, seed).expect("the plan's link is valid")
     }
 
-    fn run(&self) -> SimulationResult {
+    fn run(&self) -> Finished {
         let (sender, receiver) = self.ends();
         let options = SimulationOptions {
             length: Duration::from_secs(self.seconds),
@@ -80,13 +84,11 @@ impl Plan {
         let reverse = self.link("constant:100mbps", reverse_loss, self.seed + 1);
         let clip = GeneratedClip::new(VideoFormat { width: 320, height: 180, ..VideoFormat::default() }, self.seed);
         let source = GeneratedSource::new(clip.expect("the plan's clip is valid"));
-        Simulation::new(sender, receiver, Box::new(source), forward, reverse, &options)
-            .run(|_, _| Ok(()))
-            .expect("a generated source does not fail")
+        Finished::of(Simulation::new(sender, receiver, Box::new(source), forward, reverse, &options))
     }
 }
 
-fn displays(result: &SimulationResult) -> Vec<Timestamp> {
+fn displays(result: &Finished) -> Vec<Timestamp> {
     result.records.iter().filter_map(|record| record.displayed_at).collect()
 }
 

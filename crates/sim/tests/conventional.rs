@@ -1,16 +1,20 @@
 //! Calls of a conventional codec by plan: it must behave as today's systems do, well where they do and badly where they
 //! do.
 
+mod finished;
+
 use std::time::Duration;
 
 use lockstep_call::{ConventionalEncoder, FunctionalEncoder, MenuMode, Outcome, ReceivingEnd, SendingEnd};
 use lockstep_control::{Algorithm, RateBounds, Setting};
 use lockstep_link::{Link, LinkConfig, LossConfig, LossInterval, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
-use lockstep_sim::{SharedLink, Simulation, SimulationOptions, SimulationResult};
+use lockstep_sim::{SharedLink, Simulation, SimulationOptions};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
+
+use finished::Finished;
 
 /// What the sender says of its video.
 const ANNOUNCED: lockstep_transport::VideoFormat =
@@ -63,7 +67,7 @@ impl Plan {
         Link::new(config, seed).expect("the plan's link is valid")
     }
 
-    fn run(&self) -> SimulationResult {
+    fn run(&self) -> Finished {
         let (sender, receiver) = self.ends();
         let options = SimulationOptions {
             length: Duration::from_secs(self.seconds),
@@ -78,14 +82,12 @@ impl Plan {
         let reverse = Self::link("constant:100mbps", LossConfig::default(), 2);
         let clip = GeneratedClip::new(VideoFormat { width: 320, height: 180, ..VideoFormat::default() }, 1);
         let source = GeneratedSource::new(clip.expect("the plan's clip is valid"));
-        Simulation::new(sender, receiver, Box::new(source), forward, reverse, &options)
-            .run(|_, _| Ok(()))
-            .expect("a generated source does not fail")
+        Finished::of(Simulation::new(sender, receiver, Box::new(source), forward, reverse, &options))
     }
 }
 
 /// Every picture shown was the sender's own.
-fn assert_sound(result: &SimulationResult) {
+fn assert_sound(result: &Finished) {
     let counts = result.receiver.counts();
     assert_eq!((counts.mismatched, counts.undecodable), (0, 0));
     let sender = result.sender.status(Timestamp::from_millis(60_000)).held_states;
@@ -158,7 +160,7 @@ fn each_codec_runs_with_each_kind_of_controller_and_the_conventional_one_waits_l
             assert_eq!(result.receiver.counts().mismatched, 0);
             assert!(result.scores.frames.displayed > 60, "{controller}: {:?}", result.scores.frames);
         }
-        let delay = |result: &SimulationResult| result.scores.video_delay_ms.expect("frames were shown").p95;
+        let delay = |result: &Finished| result.scores.video_delay_ms.expect("frames were shown").p95;
         let (functional, conventional) = (delay(&functional), delay(&conventional));
         assert!(controller != "salsify" || conventional > functional, "{conventional} ms against {functional} ms");
     }

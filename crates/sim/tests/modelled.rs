@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_call::{ClipCurves, CodecModel, FrameRecord, ModelledEncoder, Outcome};
+use lockstep_call::{ClipCurves, CodecModel, FrameRecord, KeptFrames, MOST_PENDING_FRAMES, ModelledEncoder, Outcome};
 use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Link, LinkConfig, LossConfig, QueueConfig, Trace};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
 use lockstep_sim::{Network, SharedLink};
-use lockstep_units::{Bitrate, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 const LENGTH: Duration = Duration::from_secs(30);
 
@@ -43,11 +43,34 @@ fn call_with(codec: ModelledCodec, algorithm: &str, feedback: FeedbackInterval, 
     ModelledCall::new(&setting, algorithm.controller(&control).unwrap(), algorithm.estimator(control.bounds), encoder)
 }
 
-fn run(algorithm: &str, feedback: FeedbackInterval, trace: &str, loss: f64) -> Network<ModelledCall> {
-    let calls = vec![call(algorithm, feedback, 0)];
-    let mut network = Network::new(calls, link(trace, loss), link("constant:100mbps", 0.0));
-    network.run_until(Timestamp::ZERO + LENGTH + Duration::from_secs(2));
-    network
+/// What is left of a run.
+struct Run {
+    /// Of each call, one record a captured frame.
+    records: Vec<Vec<FrameRecord>>,
+    delivered: ByteCount,
+}
+
+impl Run {
+    fn of(calls: Vec<ModelledCall>, trace: &str, loss: f64) -> Self {
+        let kept: Vec<KeptFrames> = calls.iter().map(|_| KeptFrames::default()).collect();
+        let observed = calls.into_iter().zip(&kept).map(|(call, kept)| call.observed_by(Box::new(kept.clone())));
+        let mut network = Network::new(observed.collect(), link(trace, loss), link("constant:100mbps", 0.0));
+        network.run_until(Timestamp::ZERO + LENGTH + Duration::from_secs(2));
+        let (calls, links) = network.into_parts();
+        for call in calls {
+            call.finish(|from, to| links[0].capacity_between(from, to)).expect("the call was logged");
+        }
+        let records = kept.iter().map(KeptFrames::take_records).collect();
+        Self { records, delivered: links[0].statistics().delivered.bytes }
+    }
+
+    fn records(&self) -> &[FrameRecord] {
+        &self.records[0]
+    }
+}
+
+fn run(algorithm: &str, feedback: FeedbackInterval, trace: &str, loss: f64) -> Run {
+    Run::of(vec![call(algorithm, feedback, 0)], trace, loss)
 }
 
 fn delays_ms(records: &[FrameRecord]) -> Vec<f64> {
@@ -57,14 +80,14 @@ fn delays_ms(records: &[FrameRecord]) -> Vec<f64> {
     delays
 }
 
-fn rate(network: &Network<ModelledCall>) -> f64 {
-    Bitrate::mean(network.links()[0].statistics().delivered.bytes, LENGTH).as_mbps()
+fn rate(run: &Run) -> f64 {
+    Bitrate::mean(run.delivered, LENGTH).as_mbps()
 }
 
 #[test]
 fn salsify_fills_a_constant_link_with_little_delay() {
     let network = run("salsify", FeedbackInterval::EveryFragment, "constant:2mbps", 0.0);
-    let delays = delays_ms(network.flows()[0].records());
+    let delays = delays_ms(network.records());
     let (median, late) = (delays[delays.len() / 2], delays[delays.len() * 95 / 100]);
     assert!(rate(&network) > 1.6, "{} Mb/s", rate(&network));
     assert!(median < 150.0 && late < 250.0, "{median} {late}");
@@ -73,7 +96,7 @@ fn salsify_fills_a_constant_link_with_little_delay() {
 #[test]
 fn a_fixed_rate_is_held_and_its_frames_arrive_at_once() {
     let network = run("fixed:1mbps", FeedbackInterval::Every(Duration::from_millis(50)), "constant:4mbps", 0.0);
-    let delays = delays_ms(network.flows()[0].records());
+    let delays = delays_ms(network.records());
     assert!((rate(&network) - 1.0).abs() < 0.1, "{} Mb/s", rate(&network));
     assert!(delays[delays.len() * 95 / 100] < 80.0, "{}", delays[delays.len() * 95 / 100]);
 }
@@ -83,7 +106,7 @@ fn rate_based_controllers_find_a_megabit_with_either_kind_of_feedback() {
     for (controller, least) in [("nada", 0.75), ("scream", 0.8), ("bob-heuristic", 0.55)] {
         for feedback in [FeedbackInterval::EveryFragment, FeedbackInterval::Every(Duration::from_millis(50))] {
             let network = run(controller, feedback, "constant:1mbps", 0.0);
-            let delays = delays_ms(network.flows()[0].records());
+            let delays = delays_ms(network.records());
             let (rate, median) = (rate(&network), delays[delays.len() / 2]);
             assert!((least..=1.0).contains(&rate), "{controller}: {rate} Mb/s");
             assert!(median < 200.0, "{controller}: {median} ms");
@@ -94,7 +117,7 @@ fn rate_based_controllers_find_a_megabit_with_either_kind_of_feedback() {
 #[test]
 fn losses_are_recovered_from_states_that_the_receiver_holds() {
     let network = run("salsify", FeedbackInterval::EveryFragment, "constant:2mbps", 0.05);
-    let records = network.flows()[0].records();
+    let records = network.records();
     let recoveries = records.iter().filter(|record| record.recovery).count();
     let keys = records.iter().filter(|record| record.key_frame).count();
     let shown = records.iter().filter(|record| record.displayed_at.is_some()).count();
@@ -108,7 +131,7 @@ fn losses_are_recovered_from_states_that_the_receiver_holds() {
 fn equal_seeds_give_equal_records() {
     let records = || {
         let network = run("salsify", FeedbackInterval::EveryFragment, "cellular:mean=3mbps,seed=3", 0.01);
-        network.flows()[0].records().to_vec()
+        network.records().to_vec()
     };
     assert_eq!(records(), records());
 }
@@ -119,27 +142,22 @@ fn two_calls_share_a_link() {
         call("salsify", FeedbackInterval::EveryFragment, 0),
         call("salsify", FeedbackInterval::EveryFragment, 5_000),
     ];
-    let mut network = Network::new(calls, link("constant:4mbps", 0.0), link("constant:100mbps", 0.0));
-    network.run_until(Timestamp::ZERO + LENGTH);
-    for call in network.flows() {
-        let sent = call.records().iter().filter(|record| record.outcome == Outcome::Sent).count();
-        assert!(sent * 2 > call.records().len(), "{sent} of {}", call.records().len());
+    for records in Run::of(calls, "constant:4mbps", 0.0).records {
+        let sent = records.iter().filter(|record| record.outcome == Outcome::Sent).count();
+        assert!(sent * 2 > records.len(), "{sent} of {}", records.len());
     }
 }
 
-fn run_conventional(algorithm: &str, trace: &str, loss: f64) -> Network<ModelledCall> {
+fn run_conventional(algorithm: &str, trace: &str, loss: f64) -> Run {
     let feedback = FeedbackInterval::Every(Duration::from_millis(50));
-    let calls = vec![call_with(ModelledCodec::Conventional, algorithm, feedback, 0)];
-    let mut network = Network::new(calls, link(trace, loss), link("constant:100mbps", 0.0));
-    network.run_until(Timestamp::ZERO + LENGTH + Duration::from_secs(2));
-    network
+    Run::of(vec![call_with(ModelledCodec::Conventional, algorithm, feedback, 0)], trace, loss)
 }
 
 #[test]
 fn a_conventional_codec_has_its_target_in_the_mean_but_not_in_each_second() {
     let network = run_conventional("fixed:1mbps", "constant:4mbps", 0.0);
     assert!((rate(&network) - 1.0).abs() < 0.15, "{} Mb/s", rate(&network));
-    let records = network.flows()[0].records();
+    let records = network.records();
     let over = records.iter().filter(|record| record.size > record.budget).count();
     assert!(over * 10 > records.len(), "{over} frames over their budgets");
 }
@@ -147,7 +165,7 @@ fn a_conventional_codec_has_its_target_in_the_mean_but_not_in_each_second() {
 #[test]
 fn a_conventional_codec_repairs_by_repetition_and_seldom_by_key_frames() {
     let network = run_conventional("fixed:1mbps", "constant:4mbps", 0.05);
-    let records = network.flows()[0].records();
+    let records = network.records();
     let shown = records.iter().filter(|record| record.displayed_at.is_some()).count();
     let keys = records.iter().filter(|record| record.key_frame).count();
     assert!(shown * 10 > records.len() * 9, "{shown} of {}", records.len());
@@ -159,10 +177,46 @@ fn a_conventional_codec_repairs_by_repetition_and_seldom_by_key_frames() {
 #[test]
 fn after_an_outage_too_long_to_repair_a_conventional_codec_makes_a_key_frame() {
     let network = run_conventional("fixed:1mbps", "constant:4mbps,outage=10s+5s", 0.0);
-    let records = network.flows()[0].records();
+    let records = network.records();
     let keys: Vec<f64> =
         records.iter().filter(|record| record.key_frame).map(|record| record.captured_at.as_secs_f64()).collect();
     assert!(keys.len() >= 2 && keys.iter().any(|&at| (11.0..20.0).contains(&at)), "{keys:?}");
     let last = records.iter().rev().find(|record| record.displayed_at.is_some()).unwrap();
     assert!(last.captured_at > Timestamp::from_millis(29_000), "the picture moves again: {last:?}");
+}
+
+/// The most records that were held at once in a call of `seconds`, and how many frames it had.
+fn most_held_records(seconds: u64, trace: &str) -> (usize, u64) {
+    let length = Duration::from_secs(seconds);
+    let setting = ModelledSetting { recording: true, stop: Timestamp::ZERO + length, ..ModelledSetting::new() };
+    let algorithm: Algorithm = "fixed:300kbps".parse().unwrap();
+    let control = Setting::new(setting.payload, setting.frame_interval);
+    let curves = Arc::new(ClipCurves::new(&CodecModel::built_in().unwrap().clips[0], 640, 360));
+    let encoder = ModelledEncoder::new(curves, setting.frame_interval, 7);
+    let (controller, estimator) = (algorithm.controller(&control).unwrap(), algorithm.estimator(control.bounds));
+    let call = ModelledCall::new(&setting, controller, estimator, encoder);
+    let mut run = Network::new(vec![call], link(trace, 0.02), link("constant:100mbps", 0.0));
+    let mut most = 0;
+    while run.now() < Timestamp::ZERO + length {
+        run.run_until(run.now() + Duration::from_millis(100));
+        most = most.max(run.flows()[0].held_records());
+    }
+    let (mut calls, links) = run.into_parts();
+    let finished = calls.remove(0).finish(|from, to| links[0].capacity_between(from, to)).unwrap();
+    (most, finished.scores.frames.captured)
+}
+
+#[test]
+fn a_call_of_hours_holds_no_more_records_than_one_of_a_minute() {
+    let ((minute, few), (hours, many)) =
+        (most_held_records(60, "constant:1mbps"), most_held_records(7_200, "constant:1mbps"));
+    assert!(many > 100 * few && many > 200_000, "{few} {many}");
+    assert!(minute <= 30 && hours <= 60, "{minute} records in a minute, {hours} in two hours");
+}
+
+#[test]
+fn a_call_that_shows_nothing_for_an_hour_holds_a_bounded_number_of_records() {
+    let (most, frames) = most_held_records(3_600, "constant:1mbps,outage=60s+3500s");
+    assert!(frames > 3 * MOST_PENDING_FRAMES as u64);
+    assert!(most <= MOST_PENDING_FRAMES + 30, "{most}");
 }

@@ -13,6 +13,7 @@
 #![warn(missing_docs)]
 
 mod catalogue;
+mod closing;
 mod loss;
 mod outgoing;
 mod pacer;
@@ -37,7 +38,7 @@ pub use outgoing::{
 pub use receiver::{DropReason, Receiver, ReceiverConfig, ReceiverEvent, ReceiverStatistics};
 pub use round_trip::RoundTripTime;
 pub use sender::Sender;
-pub use wire::{CloseReason, Datagram, VideoFormat, WireError};
+pub use wire::{CloseReason, Datagram, Hello, VideoFormat, WireError};
 
 /// The name of a codec state: its hash. The transport compares names and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

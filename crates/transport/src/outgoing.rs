@@ -28,6 +28,9 @@ pub struct SenderConfig {
     pub connection: u32,
     /// What will be sent.
     pub format: VideoFormat,
+    /// The estimator that the receiver must run, by a number of the application's; 0 for any. See
+    /// [`Hello::estimator`](crate::Hello::estimator).
+    pub estimator: u16,
     /// The most bytes of a frame that a fragment carries; 1 to [`MAX_PAYLOAD`](crate::wire::MAX_PAYLOAD).
     pub payload: usize,
     /// How many states are known at most; at least 5. The receiver's bound counts if it is less. With
@@ -48,6 +51,7 @@ impl SenderConfig {
         Self {
             connection,
             format,
+            estimator: 0,
             payload: 1200,
             retained_states: 32,
             recovery: Recovery::default(),

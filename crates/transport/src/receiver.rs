@@ -6,11 +6,9 @@ use std::time::Duration;
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::catalogue::{Catalogue, Keep};
+use crate::closing::{Closing, Heard, Peer};
 use crate::reassembly::{Arrived, Stage, Window};
-use crate::repeat::Repeat;
-use crate::wire::{
-    Acknowledgement, Close, CloseReason, Data, Datagram, HelloReply, ReceivedFragment, VideoFormat, expand,
-};
+use crate::wire::{Acknowledgement, CloseReason, Data, Datagram, Hello, HelloReply, ReceivedFragment, expand};
 use crate::{Arrival, Estimate, StateId};
 
 /// A frame number further ahead than this, or a sequence number further than 256 times this, is not believed.
@@ -19,9 +17,6 @@ const FURTHEST_FRAME: u32 = 1 << 16;
 const LONGEST_HISTORY: usize = 1024;
 /// How many refused frames each acknowledgement names.
 const REFUSED_LISTED: usize = 4;
-/// The close datagram is sent this often, the first pause being [`CLOSE_INTERVAL`].
-const CLOSE_COPIES: u32 = 3;
-const CLOSE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How a [`Receiver`] is set up.
 #[derive(Debug, Clone)]
@@ -72,8 +67,8 @@ pub enum DropReason {
 /// What the owner of a [`Receiver`] must know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiverEvent {
-    /// The sender told the video's format; comes once.
-    Hello(VideoFormat),
+    /// The sender told the video's format and what it needs; comes once.
+    Hello(Hello),
     /// A fragment arrived for the first time.
     Arrival(Arrival),
     /// A frame is complete and its source state is held: decode it, then call [`Receiver::frame_decoded`] or
@@ -154,8 +149,7 @@ pub struct Receiver {
     connection: Option<u32>,
     greeted: bool,
     reply_due: bool,
-    close: Repeat,
-    closed: Option<CloseReason>,
+    closing: Closing,
     window: Window,
     catalogue: Catalogue,
     keep: Keep,
@@ -189,8 +183,7 @@ impl Receiver {
             connection: config.connection,
             greeted: false,
             reply_due: false,
-            close: Repeat::never(),
-            closed: None,
+            closing: Closing::not_begun(),
             window: Window::new(config.window, config.window_bytes),
             catalogue: Catalogue::new(config.retained_states.min(255)),
             keep: Keep::default(),
@@ -216,7 +209,7 @@ impl Receiver {
             self.statistics.malformed += 1;
             return;
         };
-        if self.closed.is_some() {
+        if self.closing.has_begun() && !matches!(datagram, Datagram::Close(_)) {
             self.statistics.unexpected += 1;
             return;
         }
@@ -229,17 +222,20 @@ impl Receiver {
                 self.connection = Some(hello.connection);
                 self.reply_due = true;
                 if !std::mem::replace(&mut self.greeted, true) {
-                    self.events.push_back(ReceiverEvent::Hello(hello.format));
+                    self.events.push_back(ReceiverEvent::Hello(hello));
                 }
             }
             _ if self.connection.is_none() => self.statistics.before_hello += 1,
             Datagram::Data(data) => self.handle_data(now, data, bytes.len()),
-            Datagram::Close(close) => {
-                self.closed = Some(close.reason);
-                self.acknowledge = false;
-                self.reply_due = false;
-                self.events.push_back(ReceiverEvent::PeerClosed(close.reason));
-            }
+            Datagram::Close(close) => match self.closing.handle(now, close) {
+                Heard::Ended(reason) => {
+                    self.acknowledge = false;
+                    self.reply_due = false;
+                    self.events.push_back(ReceiverEvent::PeerClosed(reason));
+                }
+                Heard::Known => {}
+                Heard::Unexpected => self.statistics.unexpected += 1,
+            },
             Datagram::Acknowledgement(_) | Datagram::HelloReply(_) => self.statistics.unexpected += 1,
         }
     }
@@ -394,13 +390,12 @@ impl Receiver {
         self.estimate = estimate;
     }
 
-    /// Ends the connection; the sender is told a few times.
+    /// Ends the connection; the sender, if there is one, is told until it answers, for about three seconds at most.
     pub fn close(&mut self, now: Timestamp, reason: CloseReason) {
-        if self.closed.is_none() {
-            self.closed = Some(reason);
+        let peer = if self.connection.is_some() { Peer::Heard } else { Peer::None };
+        if self.closing.begin(now, reason, peer) {
             self.acknowledge = false;
             self.reply_due = false;
-            self.close = Repeat::from(now, CLOSE_INTERVAL, CLOSE_INTERVAL * 2, Some(CLOSE_COPIES));
         }
     }
 
@@ -414,13 +409,10 @@ impl Receiver {
     /// one, and one that first takes all that arrived at one moment saves datagrams. A verdict is acknowledged too.
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Vec<u8>> {
         let connection = self.connection?;
-        let mut out = Vec::new();
-        if let Some(reason) = self.closed {
-            return self.close.take(now).then(|| {
-                Datagram::Close(Close { connection, reason }).encode(&mut out);
-                out
-            });
+        if self.closing.has_begun() {
+            return self.closing.poll_transmit(now, connection);
         }
+        let mut out = Vec::new();
         if std::mem::take(&mut self.reply_due) {
             let retained_states = self.catalogue.bound() as u16;
             Datagram::HelloReply(HelloReply { connection, retained_states }).encode(&mut out);
@@ -456,16 +448,20 @@ impl Receiver {
     /// When [`Self::handle_timeout`] and [`Self::poll_transmit`] are to be called if nothing happens before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        self.close.next()
+        self.closing.next()
     }
 
-    /// Tells the time. All that waits for a time is a datagram, which [`Self::poll_transmit`] gives.
-    pub fn handle_timeout(&mut self, _now: Timestamp) {}
+    /// Tells the time: nobody may ask for the answer to a close any more. All else that waits for a time is a datagram,
+    /// which [`Self::poll_transmit`] gives.
+    pub fn handle_timeout(&mut self, now: Timestamp) {
+        self.closing.handle_timeout(now);
+    }
 
-    /// Whether the connection has ended, and the copies of the close datagram are sent.
+    /// Whether the connection has ended and nothing is left to say of it: the sender has answered the close or will not
+    /// any more, or has had the answer to its own.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.closed.is_some() && self.close.next().is_none()
+        self.closing.is_finished()
     }
 
     /// Whether the decoder holds `state`, according to the owner's verdicts and the releases so far.

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use lockstep_units::{ByteCount, Timestamp};
 
+use crate::closing::{Closing, Heard, Peer};
 use crate::loss::{Loss, LossDetection, Named, SentFragment};
 use crate::pacer::Pacer;
 use crate::repeat::Repeat;
 use crate::retransmission::{FragmentedFrame, Repetition, Retransmission, patience};
 use crate::round_trip::RoundTripTime;
 use crate::states::{SentStates, Verdict};
-use crate::wire::{Acknowledgement, Close, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, ReceivedFragment, expand};
+use crate::wire::{Acknowledgement, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, ReceivedFragment, expand};
 use crate::{
     AcknowledgedFragment, Estimate, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
     SenderEvent, SenderStatistics, StateId,
@@ -20,9 +21,6 @@ use crate::{
 
 /// The hello is repeated ever more seldom, up to this interval.
 const LONGEST_HELLO: Duration = Duration::from_secs(2);
-/// The close datagram is sent this often, the first pause being [`CLOSE_INTERVAL`].
-const CLOSE_COPIES: u32 = 3;
-const CLOSE_INTERVAL: Duration = Duration::from_millis(50);
 /// Fragments that wait for the pacer beyond this number are refused.
 const LONGEST_QUEUE: usize = 65_536;
 /// Where fragments are sent again, every frame under way must be known, or its loss would not be noticed. No codec keeps
@@ -41,8 +39,7 @@ pub struct Sender {
     config: SenderConfig,
     hello: Repeat,
     connected: bool,
-    close: Repeat,
-    closed: Option<CloseReason>,
+    closing: Closing,
     next_frame: u32,
     queue: VecDeque<QueuedFrame>,
     queued: usize,
@@ -69,8 +66,7 @@ impl Sender {
         Self {
             hello: Repeat::from(Timestamp::ZERO, config.hello_interval, LONGEST_HELLO, None),
             connected: false,
-            close: Repeat::never(),
-            closed: None,
+            closing: Closing::not_begun(),
             next_frame: 0,
             queue: VecDeque::new(),
             queued: 0,
@@ -129,7 +125,7 @@ impl Sender {
         let length = frame.payload.len();
         let fragments = u16::try_from(length.div_ceil(self.config.payload).max(1));
         let fragments = fragments.map_err(|_| SendError::TooLong(length))?;
-        if self.closed.is_some() {
+        if self.closing.has_begun() {
             return Err(SendError::Closed);
         }
         if frame.target == StateId::EMPTY {
@@ -170,15 +166,13 @@ impl Sender {
     /// The next datagram to send to the receiver at `now`.
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Vec<u8>> {
         let connection = self.config.connection;
-        let mut out = Vec::new();
-        if let Some(reason) = self.closed {
-            return self.close.take(now).then(|| {
-                Datagram::Close(Close { connection, reason }).encode(&mut out);
-                out
-            });
+        if self.closing.has_begun() {
+            return self.closing.poll_transmit(now, connection);
         }
+        let mut out = Vec::new();
         if self.hello.take(now) {
-            Datagram::Hello(Hello { connection, format: self.config.format }).encode(&mut out);
+            let SenderConfig { format, estimator, .. } = self.config;
+            Datagram::Hello(Hello { connection, format, estimator }).encode(&mut out);
             return Some(out);
         }
         let free_at = self.pacer.next();
@@ -252,7 +246,7 @@ impl Sender {
             self.statistics.malformed += 1;
             return;
         };
-        if self.closed.is_some() {
+        if self.closing.has_begun() && !matches!(datagram, Datagram::Close(_)) {
             self.statistics.unexpected += 1;
             return;
         }
@@ -272,10 +266,14 @@ impl Sender {
                     self.tell();
                 }
             }
-            Datagram::Close(close) => {
-                self.end(close.reason);
-                self.events.push_back(SenderEvent::PeerClosed(close.reason));
-            }
+            Datagram::Close(close) => match self.closing.handle(now, close) {
+                Heard::Ended(reason) => {
+                    self.end();
+                    self.events.push_back(SenderEvent::PeerClosed(reason));
+                }
+                Heard::Known => {}
+                Heard::Unexpected => self.statistics.unexpected += 1,
+            },
             Datagram::Data(_) | Datagram::Hello(_) => self.statistics.unexpected += 1,
         }
     }
@@ -427,8 +425,8 @@ impl Sender {
     /// that has passed means now.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        if self.closed.is_some() {
-            return self.close.next();
+        if self.closing.has_begun() {
+            return self.closing.next();
         }
         let paced = (self.queued_fragments() > 0).then(|| self.pacer.next());
         [self.hello.next(), paced, self.loss.timeout()].into_iter().flatten().min()
@@ -436,31 +434,33 @@ impl Sender {
 
     /// Tells the time: fragments of which nothing was heard may be lost now.
     pub fn handle_timeout(&mut self, now: Timestamp) {
-        if self.closed.is_none() {
+        self.closing.handle_timeout(now);
+        if !self.closing.has_begun() {
             self.detect(now);
         }
     }
 
-    /// Ends the connection; the receiver is told a few times. What was queued is not sent.
+    /// Ends the connection; the receiver is told until it answers, for about three seconds at most. What was queued is not
+    /// sent.
     pub fn close(&mut self, now: Timestamp, reason: CloseReason) {
-        if self.closed.is_none() {
-            self.end(reason);
-            self.close = Repeat::from(now, CLOSE_INTERVAL, CLOSE_INTERVAL * 2, Some(CLOSE_COPIES));
+        let heard = self.connected || self.statistics.acknowledgements > 0;
+        if self.closing.begin(now, reason, if heard { Peer::Heard } else { Peer::Unheard }) {
+            self.end();
         }
     }
 
-    fn end(&mut self, reason: CloseReason) {
-        self.closed = Some(reason);
+    fn end(&mut self) {
         self.hello.stop();
         self.queue.clear();
         self.queued = 0;
         self.retransmission.clear();
     }
 
-    /// Whether the connection has ended, and the copies of the close datagram are sent.
+    /// Whether the connection has ended and nothing is left to say of it: the receiver has answered the close or will not
+    /// any more, or has had the answer to its own.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.closed.is_some() && self.close.next().is_none()
+        self.closing.is_finished()
     }
 
     /// What was transmitted and is neither acknowledged nor lost.

@@ -45,14 +45,17 @@
 //! |---|---|
 //! | 6..8, 8..10 | width and height in pixels |
 //! | 10..14, 14..18 | frame rate: numerator and denominator |
+//! | 18..20 | the estimator that the sender's controller needs, by a number of the application's; 0 for any |
 //!
 //! | bytes | reply to hello, kind 4 |
 //! |---|---|
 //! | 6..8 | how many states the receiver can hold |
 //!
-//! | bytes | close, kind 5 |
+//! | bytes | close, kind 5; flags: 1 the answer to a close |
 //! |---|---|
 //! | 6..8 | reason |
+//!
+//! A close that is no answer is answered, each copy of it, and repeated until it is. An answer never is.
 //!
 //! Kind 15 is kept for sealed datagrams: bytes 0..6 as in all datagrams, 6..14 a counter that is the nonce, then one of
 //! the datagrams above encrypted, then 16 bytes of authentication tag over all of it. This version refuses them
@@ -85,6 +88,7 @@ const FLAG_KEY_FRAME: u8 = 1;
 const FLAG_PINNED: u8 = 2;
 const FLAG_INTER_ARRIVAL: u8 = 1;
 const FLAG_CAPACITY: u8 = 2;
+const FLAG_ANSWER: u8 = 1;
 
 /// Why bytes are not a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -229,13 +233,17 @@ impl VideoFormat {
     }
 }
 
-/// The sender names the connection and the video's format.
+/// The sender names the connection, the video's format and what it needs of the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
     /// The connection.
     pub connection: u32,
     /// What will be sent.
     pub format: VideoFormat,
+    /// The estimator that the sender's controller needs at the receiver. The numbers are the application's (those of
+    /// `lockstep-control` are in its `EstimatorKind`); 0 means that any will do. Any number is a proper hello: the
+    /// application refuses those that it does not know, with [`CloseReason::Unsupported`].
+    pub estimator: u16,
 }
 
 /// The receiver has seen the [`Hello`].
@@ -254,6 +262,8 @@ pub enum CloseReason {
     Done,
     /// This side cannot go on (1 on the wire).
     Failed,
+    /// This side does not know what the hello asks for (2 on the wire).
+    Unsupported,
     /// A reason of the application's own, or one that this version does not know.
     Other(u16),
 }
@@ -263,6 +273,7 @@ impl CloseReason {
         match self {
             Self::Done => 0,
             Self::Failed => 1,
+            Self::Unsupported => 2,
             Self::Other(number) => number,
         }
     }
@@ -271,6 +282,7 @@ impl CloseReason {
         match number {
             0 => Self::Done,
             1 => Self::Failed,
+            2 => Self::Unsupported,
             other => Self::Other(other),
         }
     }
@@ -283,6 +295,8 @@ pub struct Close {
     pub connection: u32,
     /// Why.
     pub reason: CloseReason,
+    /// Whether this answers a close of the peer's, which is to be repeated no more.
+    pub answer: bool,
 }
 
 /// Any datagram.
@@ -338,18 +352,19 @@ impl Datagram {
             }
             Self::Hello(_) => (HELLO, 0),
             Self::HelloReply(_) => (HELLO_REPLY, 0),
-            Self::Close(_) => (CLOSE, 0),
+            Self::Close(close) => (CLOSE, if close.answer { FLAG_ANSWER } else { 0 }),
         };
         out.extend([VERSION << 4 | kind, flags]);
         out.extend(self.connection().to_be_bytes());
         match self {
             Self::Data(data) => data.encode(out),
             Self::Acknowledgement(acknowledgement) => acknowledgement.encode(out),
-            Self::Hello(Hello { format, .. }) => {
+            Self::Hello(Hello { format, estimator, .. }) => {
                 out.extend(format.width.to_be_bytes());
                 out.extend(format.height.to_be_bytes());
                 out.extend(format.frame_rate_numerator.to_be_bytes());
                 out.extend(format.frame_rate_denominator.to_be_bytes());
+                out.extend(estimator.to_be_bytes());
             }
             Self::HelloReply(reply) => out.extend(reply.retained_states.to_be_bytes()),
             Self::Close(close) => out.extend(close.reason.number().to_be_bytes()),
@@ -370,7 +385,8 @@ impl Datagram {
         let known_flags = match kind {
             DATA => FLAG_KEY_FRAME | FLAG_PINNED,
             ACKNOWLEDGEMENT => FLAG_INTER_ARRIVAL | FLAG_CAPACITY,
-            HELLO | HELLO_REPLY | CLOSE => 0,
+            HELLO | HELLO_REPLY => 0,
+            CLOSE => FLAG_ANSWER,
             SEALED => return Err(WireError::Sealed),
             other => return Err(WireError::Kind(other)),
         };
@@ -396,10 +412,13 @@ impl Datagram {
                 {
                     return Err(WireError::Format);
                 }
-                Self::Hello(Hello { connection, format })
+                Self::Hello(Hello { connection, format, estimator: reader.u16()? })
             }
             HELLO_REPLY => Self::HelloReply(HelloReply { connection, retained_states: reader.u16()? }),
-            _ => Self::Close(Close { connection, reason: CloseReason::from_number(reader.u16()?) }),
+            _ => {
+                let reason = CloseReason::from_number(reader.u16()?);
+                Self::Close(Close { connection, reason, answer: flags & FLAG_ANSWER != 0 })
+            }
         };
         match bytes.len() - reader.offset {
             0 => Ok(datagram),

@@ -184,7 +184,7 @@ fn data_cannot_choose_the_connection_and_the_first_hello_does() {
     assert_eq!(give(&mut receiver, frame(0, StateId::EMPTY), None), [] as [u32; 0]);
     assert_eq!(receiver.statistics().before_hello, 1);
     for connection in [1, 2] {
-        receiver.handle_datagram(at(1), &encoded(Datagram::Hello(Hello { connection, format: FORMAT })));
+        receiver.handle_datagram(at(1), &encoded(Datagram::Hello(Hello { connection, format: FORMAT, estimator: 0 })));
     }
     assert_eq!(receiver.statistics().foreign, 1);
     assert_eq!(give(&mut receiver, frame(0, StateId::EMPTY), None), [0]);

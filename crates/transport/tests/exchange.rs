@@ -359,6 +359,51 @@ fn the_hello_is_repeated_until_it_is_answered_and_the_end_is_told() {
 }
 
 #[test]
+fn a_close_is_repeated_until_it_is_answered_and_its_answer_may_be_lost() {
+    // Longer than the three copies of 150 ms that a slow or lossy path would have swallowed.
+    for (forward, backward) in [(1_200, 0), (0, 400), (1_200, 400)] {
+        let mut world = World::new(18);
+        world.run(at(1_000));
+        world.capture_at = Timestamp::MAX;
+        world.forward.outage = Some((at(1_000), at(1_000 + forward)));
+        world.backward.outage = Some((at(1_000), at(1_000 + forward + backward)));
+        world.sender.close(at(1_000), CloseReason::Done);
+        world.run(at(1_001));
+        assert!(!world.sender.is_finished(), "nobody has answered");
+        world.run(at(4_000));
+        let ended = |(_, event): &&(Timestamp, ReceiverEvent)| *event == ReceiverEvent::PeerClosed(CloseReason::Done);
+        assert_eq!(world.receiver_events.iter().filter(ended).count(), 1);
+        assert!(world.sender.is_finished() && world.receiver.is_finished());
+        let answered = world.backward.seen().iter().filter_map(|bytes| Datagram::decode(bytes).ok());
+        assert!(answered.filter(|datagram| matches!(datagram, Datagram::Close(close) if close.answer)).count() > 0);
+    }
+}
+
+#[test]
+fn a_close_that_nobody_answers_ends_by_itself() {
+    let mut world = World::new(19);
+    world.run(at(1_000));
+    world.capture_at = Timestamp::MAX;
+    world.forward.outage = Some((at(1_000), Timestamp::MAX));
+    world.sender.close(at(1_000), CloseReason::Done);
+    world.run(at(3_000));
+    assert!(!world.sender.is_finished());
+    world.run(at(4_000));
+    assert!(world.sender.is_finished() && world.sender.poll_timeout().is_none());
+}
+
+#[test]
+fn ends_that_close_at_once_both_finish() {
+    let mut world = World::new(20);
+    world.run(at(1_000));
+    world.capture_at = Timestamp::MAX;
+    world.sender.close(at(1_000), CloseReason::Done);
+    world.receiver.close(at(1_000), CloseReason::Failed);
+    world.run(at(2_000));
+    assert!(world.sender.is_finished() && world.receiver.is_finished());
+}
+
+#[test]
 fn a_pinned_state_outlives_the_frames_around_it() {
     let mut world = World::new(15);
     world.run(at(200));

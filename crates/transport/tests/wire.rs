@@ -57,17 +57,23 @@ prop_compose! {
 }
 
 fn small() -> impl Strategy<Value = Datagram> {
-    let hello = (any::<u32>(), 1u16.., 1u16.., 1u32.., 1u32..).prop_map(
-        |(connection, width, height, frames, frame_rate_denominator)| {
+    let hello = (any::<u32>(), 1u16.., 1u16.., 1u32.., 1u32.., any::<u16>()).prop_map(
+        |(connection, width, height, frames, frame_rate_denominator, estimator)| {
             let frame_rate_numerator = frames.min(frame_rate_denominator.saturating_mul(MAXIMUM_FRAME_RATE));
             let format = VideoFormat { width, height, frame_rate_numerator, frame_rate_denominator };
-            Datagram::Hello(Hello { connection, format })
+            Datagram::Hello(Hello { connection, format, estimator })
         },
     );
     let reply = any::<(u32, u16)>()
         .prop_map(|(connection, retained_states)| Datagram::HelloReply(HelloReply { connection, retained_states }));
-    let reason = prop_oneof![Just(CloseReason::Done), Just(CloseReason::Failed), (2u16..).prop_map(CloseReason::Other)];
-    let close = (any::<u32>(), reason).prop_map(|(connection, reason)| Datagram::Close(Close { connection, reason }));
+    let reason = prop_oneof![
+        Just(CloseReason::Done),
+        Just(CloseReason::Failed),
+        Just(CloseReason::Unsupported),
+        (3u16..).prop_map(CloseReason::Other)
+    ];
+    let close = (any::<u32>(), reason, any::<bool>())
+        .prop_map(|(connection, reason, answer)| Datagram::Close(Close { connection, reason, answer }));
     prop_oneof![hello, reply, close]
 }
 
@@ -164,14 +170,15 @@ fn other_versions_sealed_datagrams_and_impossible_fields_are_refused() {
     assert_eq!(Datagram::decode(&[0x13, 1]), Err(WireError::Flags(1)));
     assert_eq!(Datagram::decode(&[]), Err(WireError::Truncated { offset: 0, needed: 1 }));
     let format = VideoFormat { width: 1, height: 1, frame_rate_numerator: 1, frame_rate_denominator: 1 };
-    let mut hello = encoded(&Datagram::Hello(Hello { connection: 1, format }));
+    let mut hello = encoded(&Datagram::Hello(Hello { connection: 1, format, estimator: 3 }));
+    assert_eq!(hello[18..], [0, 3], "the estimator comes last");
     hello[17] = 0;
     assert_eq!(Datagram::decode(&hello), Err(WireError::Format));
     for (frames, seconds, refused) in
         [(1_000, 1, false), (1_001, 1, true), (u32::MAX, 1, true), (u32::MAX, 9_999_999, false)]
     {
         let format = VideoFormat { frame_rate_numerator: frames, frame_rate_denominator: seconds, ..format };
-        let hello = encoded(&Datagram::Hello(Hello { connection: 1, format }));
+        let hello = encoded(&Datagram::Hello(Hello { connection: 1, format, estimator: 0 }));
         assert_eq!(Datagram::decode(&hello) == Err(WireError::Format), refused, "{frames}/{seconds}");
     }
 }

@@ -18,7 +18,12 @@ class Action(Protocol):
         ...
 
     def rates(self, actions: NDArray[Any]) -> Values:
-        """The rates, bit/s, of the actions of all environments; the first axis is that of environments."""
+        """The rates, bit/s, of the actions of all environments; the first axis is that of environments.
+
+        Raises:
+            ValueError: If an action is none that the space has.
+
+        """
         ...
 
 
@@ -62,8 +67,17 @@ class LadderAction:
     """One of the given rates: Concerto's controller classifies, and does not regress (MobiCom 2019)."""
 
     def __init__(self, rates_bps: list[float] | None = None) -> None:
-        """A ladder of rates, bit/s; 0.1 to 2.5 Mb/s in steps of 0.1 Mb/s unless told otherwise."""
-        self._rates = np.asarray(rates_bps or [1e5 * step for step in range(1, 26)], np.float64)
+        """A ladder of rates, bit/s; 0.1 to 2.5 Mb/s in steps of 0.1 Mb/s unless told otherwise.
+
+        Raises:
+            ValueError: If there is no rate, or one is not above zero.
+
+        """
+        rates = [1e5 * step for step in range(1, 26)] if rates_bps is None else rates_bps
+        self._rates = np.asarray(rates, np.float64)
+        if self._rates.ndim != 1 or len(self._rates) == 0 or not (np.isfinite(self._rates) & (self._rates > 0.0)).all():
+            message = f"a ladder has at least one rate, each above 0 bit/s; {rates} is none"
+            raise ValueError(message)
 
     @property
     def space(self) -> spaces.Discrete[np.int64]:
@@ -72,5 +86,14 @@ class LadderAction:
 
     def rates(self, actions: NDArray[Any]) -> Values:
         """The rates, bit/s."""
-        chosen: Values = self._rates[np.asarray(actions, np.intp).reshape(len(actions))]
+        indices = np.asarray(actions).reshape(len(actions))
+        wrong = ~np.isin(indices, np.arange(len(self._rates)))
+        if wrong.any():
+            environment = int(np.flatnonzero(wrong)[0])
+            message = (
+                f"the action of environment {environment} is {indices[environment]}, which is no rate of the ladder: "
+                f"they are 0 to {len(self._rates) - 1}"
+            )
+            raise ValueError(message)
+        chosen: Values = self._rates[indices.astype(np.intp)]
         return chosen

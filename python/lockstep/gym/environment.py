@@ -1,10 +1,12 @@
 """The environments: one call, and many."""
 
+import os
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
+from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
@@ -44,6 +46,15 @@ def _preset(presets: dict[str, type[_Preset]], chosen: str | _Preset, of: str) -
     return presets[chosen]()
 
 
+_Text = str | os.PathLike[str]
+
+
+def _list(given: _Text | Sequence[_Text]) -> list[str]:
+    """One or many, as a list: a string is a sequence, too, but of letters."""
+    many = [given] if isinstance(given, str | os.PathLike) else given
+    return [os.fspath(one) for one in many]
+
+
 class _Calls:
     """Calls in Rust, with the presets around them."""
 
@@ -55,7 +66,7 @@ class _Calls:
         action: str | Action = "rate",
         reward: str | Reward = "bob",
         place: str = "receiver",
-        traces: Sequence[str] = DEFAULT_TRACES,
+        traces: _Text | Sequence[_Text] = DEFAULT_TRACES,
         random_start: bool = True,
         step_ms: float = 200.0,
         episode_steps: int = 300,
@@ -66,7 +77,7 @@ class _Calls:
         bounds_bps: tuple[int, int] = (10_000, 8_000_000),
         feedback_ms: float = 50.0,
         model: str | None = None,
-        clips: Sequence[str] | None = None,
+        clips: str | Sequence[str] | None = None,
         size: tuple[int, int] = (1280, 720),
         frames_per_second: float = 30.0,
         threads: int = 0,
@@ -82,11 +93,11 @@ class _Calls:
         self.rates = np.full(count, self.initial_bps)
         self.vector = VectorEnvironment(
             count,
-            list(traces),
+            _list(traces),
             seed=int(np.random.SeedSequence().generate_state(1)[0]),
             threads=threads,
             model=model,
-            clips=None if clips is None else list(clips),
+            clips=None if clips is None else _list(clips),
             width=size[0],
             height=size[1],
             frames_per_second=frames_per_second,
@@ -107,7 +118,7 @@ class _Calls:
         self.rates[begun] = self.initial_bps
         features = Features(values, self.rates)
         self.observation.reset(features, begun)
-        return self.observation.observe(features), features
+        return self.observation.observe(features, begun), features
 
     def step(
         self, actions: NDArray[Any], begun: NDArray[np.bool_]
@@ -118,7 +129,7 @@ class _Calls:
         features = Features(values, self.rates)
         if begun.any():
             self.observation.reset(features, begun)
-        observed = self.observation.observe(features)
+        observed = self.observation.observe(features, np.ones(len(features), np.bool_))
         rewards = np.where(begun, 0.0, self.reward.reward(features))
         return observed, rewards, done, features
 
@@ -135,7 +146,7 @@ class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
     :param reward: ``"bob"``, ``"concerto"``, ``"hrcc"``, or an object of your own.
     :param place: ``"receiver"`` (the rate is an estimate that feedback carries to the sender) or ``"sender"`` (the rate
         is the sender's target at once).
-    :param traces: Capacity traces: files, or generated ones such as ``cellular:mean=2mbps,seed=1``.
+    :param traces: Capacity traces: files, or generated ones such as ``cellular:mean=2mbps,seed=1``; one, or a sequence.
     :param random_start: Whether an episode begins anywhere in its trace.
     :param step_ms: Length of a step, milliseconds.
     :param episode_steps: Steps in an episode.
@@ -147,7 +158,7 @@ class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
     :param bounds_bps: What rates are clipped to, bit/s.
     :param feedback_ms: Interval of feedback, milliseconds; 0 for feedback after each packet.
     :param model: A codec model as JSON (``lockstep model fit``); the built-in one if none.
-    :param clips: Names of the model's clips to draw from; all if none.
+    :param clips: Names of the model's clips to draw from, or one; all if none.
     :param size: Width and height of the pictures.
     :param frames_per_second: Pictures a second.
     :param threads: Threads to step on; 0 for one a core. Results do not depend on it.
@@ -164,24 +175,49 @@ class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._ended = np.zeros(num_envs, np.bool_)
+        self._begun = False
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Begin new episodes. Equal seeds give equal episodes. ``options={"reset_mask": ...}`` begins only some."""
+        """Begin new episodes. Equal seeds give equal episodes.
+
+        ``options={"reset_mask": ...}``, a flag for each environment, begins only some; the others stay as they are.
+        """
         if isinstance(seed, list):
             message = "one seed gives every environment its own randomness; a list of seeds is not taken"
             raise TypeError(message)
         super().reset(seed=seed)
-        mask = None if options is None else options.get("reset_mask")
+        mask = self._mask(None if options is None else options.get("reset_mask"))
         observed, features = self._calls.reset(seed, mask)
         self._ended = np.zeros(self.num_envs, np.bool_) if mask is None else self._ended & ~mask
+        self._begun = True
         return observed, {"features": features.values}
+
+    def _mask(self, given: Any) -> NDArray[np.bool_] | None:
+        """The environments to begin anew; none says all."""
+        if given is None:
+            return None
+        mask = np.asarray(given)
+        if mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
+            message = f"a reset mask is {self.num_envs} flags, one an environment; this is {mask.dtype} {mask.shape}"
+            raise ValueError(message)
+        if not self._begun and not mask.all():
+            raise ResetNeeded("the first reset begins every environment; give it no mask")
+        return mask
 
     def step(
         self, actions: NDArray[Any]
     ) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
-        """Let one step pass everywhere."""
+        """Let one step pass everywhere.
+
+        Raises:
+            gymnasium.error.ResetNeeded: Before the first reset.
+            ValueError: If there is not one action for each environment, or one of them is no action.
+
+        """
+        if not self._begun:
+            raise ResetNeeded("reset the environments before the first step")
         observed, rewards, done, features = self._calls.step(actions, self._ended)
         self._ended = done
         terminated = np.zeros(self.num_envs, np.bool_)
@@ -198,6 +234,7 @@ class CallEnv(gymnasium.Env[NDArray[np.float32], Any]):
         self._calls = _Calls(1, **{"threads": 1, **setting})
         self.observation_space = self._calls.observation.space
         self.action_space = self._calls.action.space
+        self._going_on = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -205,12 +242,22 @@ class CallEnv(gymnasium.Env[NDArray[np.float32], Any]):
         """Begin an episode. Equal seeds give equal episodes."""
         super().reset(seed=seed, options=options)
         observed, features = self._calls.reset(seed)
+        self._going_on = True
         return observed[0], _named(features)
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Let one step pass."""
+        """Let one step pass.
+
+        Raises:
+            gymnasium.error.ResetNeeded: Before the first reset, and once the episode has ended.
+            ValueError: If ``action`` is none.
+
+        """
+        if not self._going_on:
+            raise ResetNeeded("no episode is going on: it has ended, or none has begun; reset the environment")
         actions = np.asarray(action)[None]
         observed, rewards, done, features = self._calls.step(actions, np.zeros(1, np.bool_))
+        self._going_on = not done[0]
         return observed[0], float(rewards[0]), False, bool(done[0]), _named(features)
 
 

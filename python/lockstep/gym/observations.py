@@ -21,8 +21,12 @@ class Observation(Protocol):
         """Forget the past of the environments in ``mask``, whose new episodes begin with ``features``."""
         ...
 
-    def observe(self, features: Features) -> NDArray[np.float32]:
-        """The observation of every environment, after a step or a reset; the first axis is that of environments."""
+    def observe(self, features: Features, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+        """The observation of every environment; the first axis is that of environments.
+
+        Those in ``mask`` have taken a step or begun an episode since they were last observed. The others have not:
+        their features are those of then, and so is what is observed.
+        """
         ...
 
 
@@ -39,9 +43,13 @@ class _History:
             self.rows = np.zeros((count, self.length, self.width))
         self.rows[mask] = 0.0
 
-    def push(self, row: Values) -> Values:
-        self.rows[:, :-1] = self.rows[:, 1:]
-        self.rows[:, -1] = row
+    def push(self, row: Values, mask: NDArray[np.bool_]) -> Values:
+        if mask.all():
+            self.rows[:, :-1] = self.rows[:, 1:]
+            self.rows[:, -1] = row
+        else:
+            self.rows[mask, :-1] = self.rows[mask, 1:]
+            self.rows[mask, -1] = row[mask]
         return self.rows
 
 
@@ -65,9 +73,9 @@ class BobObservation:
         """Forget the predictions."""
         self._predictions.reset(len(features), mask)
 
-    def observe(self, features: Features) -> NDArray[np.float32]:
+    def observe(self, features: Features, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
         """The observation, shape (environments, 11)."""
-        predictions = self._predictions.push(logarithmic(features.rates)[:, None])[:, :, 0]
+        predictions = self._predictions.push(logarithmic(features.rates)[:, None], mask)[:, :, 0]
         present = [
             logarithmic(features["received_bps"]),
             np.minimum(features["delay_ms"] / 1e3, 1.0),
@@ -104,11 +112,11 @@ class HrccObservation:
         self._since[mask] = 0.0
         self._rate[mask] = 0.0
 
-    def observe(self, features: Features) -> NDArray[np.float32]:
+    def observe(self, features: Features, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
         """The observation, shape (environments, 6, 10)."""
         grown = features["delay_ms"] - features["smallest_delay_ms"] > 50.0
-        self._since = np.where(grown, 0.0, self._since + 1.0)
-        self._rate = np.where(grown, features["received_bps"], self._rate)
+        self._since = np.where(mask, np.where(grown, 0.0, self._since + 1.0), self._since)
+        self._rate = np.where(mask & grown, features["received_bps"], self._rate)
         row = np.column_stack(
             [
                 features["received_bps"] / 6e6,
@@ -119,7 +127,7 @@ class HrccObservation:
                 self._rate / 6e6,
             ]
         )
-        return np.clip(self._history.push(row).swapaxes(1, 2), 0.0, 10.0).astype(np.float32)
+        return np.clip(self._history.push(row, mask).swapaxes(1, 2), 0.0, 10.0).astype(np.float32)
 
 
 class CrossLayerObservation:
@@ -132,7 +140,15 @@ class CrossLayerObservation:
     """
 
     def __init__(self, steps: int = 10) -> None:
-        """An observation of the last ``steps`` steps."""
+        """An observation of the last ``steps`` steps.
+
+        Raises:
+            ValueError: If there are no steps to look at.
+
+        """
+        if steps < 1:
+            message = f"an observation of the last {steps} steps shows nothing; it takes one at least"
+            raise ValueError(message)
         self._history = _History(steps, 6)
 
     @property
@@ -144,7 +160,7 @@ class CrossLayerObservation:
         """Forget the past."""
         self._history.reset(len(features), mask)
 
-    def observe(self, features: Features) -> NDArray[np.float32]:
+    def observe(self, features: Features, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
         """The observation, shape (environments, steps, 6)."""
         row = np.column_stack(
             [
@@ -156,4 +172,4 @@ class CrossLayerObservation:
                 logarithmic(features.rates),
             ]
         )
-        return np.clip(self._history.push(row), 0.0, 1.0).astype(np.float32)
+        return np.clip(self._history.push(row, mask), 0.0, 1.0).astype(np.float32)

@@ -3,6 +3,9 @@
 //! Video delay is Salsify's (NSDI 2018, section 5.1): for every captured frame the time until it or a later one is on
 //! the screen. SSIM in dB is -10 log10(1 - SSIM) of the pictures that were shown. QoE is Concerto's (MobiCom 2019,
 //! Table 2): a linear function of the mean delay and of the mean quality.
+//!
+//! Everything is counted frame by frame and packet by packet ([`FrameScores`], [`PacketLog`]), in memory that does not
+//! grow with the call. Counts, sums and means are exact; quantiles are those of a [`Distribution`].
 
 mod network;
 mod packets;
@@ -15,12 +18,13 @@ use serde::{Deserialize, Serialize};
 use lockstep_media::ssim_db;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
+use crate::distribution::Distribution;
 use crate::record::{FrameRecord, Outcome};
-use crate::series::{PacketRecord, Series, SeriesRecorder};
+use crate::series::{Series, SeriesRecorder};
 
 pub use network::{NetworkScores, TotalScores};
-use packets::PacketScores;
-use target::TargetScores;
+pub(crate) use packets::PacketLog;
+use target::{TargetScores, TargetSteps};
 
 /// Linear QoE model of Concerto, Table 2: `delay * milliseconds + quality * SSIM dB + constant`.
 struct QualityOfExperience {
@@ -52,10 +56,9 @@ pub struct DelayScores {
 }
 
 impl DelayScores {
-    /// Of `delays` in milliseconds; none of nothing.
-    fn of(mut delays: Vec<f64>) -> Option<Self> {
-        delays.sort_unstable_by(f64::total_cmp);
-        Some(Self { p50: quantile(&delays, 0.5)?, mean: mean(&delays)?, p95: quantile(&delays, 0.95)? })
+    /// Of delays in milliseconds; none of nothing.
+    fn of(delays: &mut Distribution) -> Option<Self> {
+        Some(Self { p50: delays.quantile(0.5)?, mean: delays.mean()?, p95: delays.quantile(0.95)? })
     }
 }
 
@@ -128,7 +131,7 @@ pub struct Scores {
     /// Share of packets lost, 0-1: of those sent in the scored time, the ones that did not arrive until the call was over,
     /// [`DRAIN`](crate::DRAIN) later.
     pub packet_loss: Option<f64>,
-    /// Mean step of the target from one point of the series to the next, bit/s (eta = mean |a(n+1) - a(n)|).
+    /// Mean step of the target from one tenth of a second to the next, bit/s (eta = mean |a(n+1) - a(n)|).
     pub target_smoothness_bps: Option<f64>,
     /// Symmetric mean absolute percentage error of the estimate against the capacity over the points of the series:
     /// the mean of 100 |e - c| / ((e + c) / 2), 0-200.
@@ -190,118 +193,194 @@ pub fn video_delays(records: &[FrameRecord], end: Timestamp) -> Vec<f64> {
     delays
 }
 
-/// Time without a new picture that counts as frozen, within `start` to `end`.
-fn frozen(records: &[FrameRecord], start: Timestamp, end: Timestamp, frame_interval: Duration) -> Duration {
-    let threshold = (3 * frame_interval).max(frame_interval + Duration::from_millis(150));
-    let mut displays: Vec<Timestamp> = records.iter().filter_map(|record| record.displayed_at).collect();
-    displays.sort_unstable();
-    let mut total = Duration::ZERO;
-    let mut previous = start;
-    for moment in displays.into_iter().filter(|&moment| moment < end).chain([end]) {
-        let gap = moment.saturating_since(previous);
-        if gap > threshold {
-            total += gap;
+/// Time without a new picture that counts as frozen.
+#[derive(Debug, Clone)]
+struct Freezes {
+    threshold: Duration,
+    /// The last display, or the start.
+    shown_at: Timestamp,
+    total: Duration,
+}
+
+impl Freezes {
+    fn new(start: Timestamp, frame_interval: Duration) -> Self {
+        let threshold = (3 * frame_interval).max(frame_interval + Duration::from_millis(150));
+        Self { threshold, shown_at: start, total: Duration::ZERO }
+    }
+
+    /// A picture was shown.
+    fn shown(&mut self, at: Timestamp) {
+        self.total = self.total_until(at);
+        self.shown_at = self.shown_at.max(at);
+    }
+
+    /// The total, where nothing more is shown until `end`.
+    fn total_until(&self, end: Timestamp) -> Duration {
+        let gap = end.saturating_since(self.shown_at);
+        if gap > self.threshold { self.total + gap } else { self.total }
+    }
+}
+
+/// What a call is scored by of its frames, counted as they become final, in the order of capture.
+#[derive(Debug, Clone)]
+pub(crate) struct FrameScores {
+    start: Timestamp,
+    end: Timestamp,
+    counts: FrameCounts,
+    delays_ms: Distribution,
+    ssim: Sum,
+    ssim_db: Distribution,
+    psnr_db: Sum,
+    fill: Sum,
+    over: u64,
+    freezes: Freezes,
+    steps: TargetSteps,
+    shown: ByteCount,
+}
+
+/// What a mean is made of.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    sum: f64,
+    count: u64,
+}
+
+impl Sum {
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.count += 1;
+    }
+
+    fn mean(self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+}
+
+impl FrameScores {
+    /// Of a call that begins at `start` and is scored for `length`.
+    pub(crate) fn new(start: Timestamp, length: Duration, frame_interval: Duration) -> Self {
+        Self {
+            start,
+            end: start + length,
+            counts: FrameCounts::default(),
+            delays_ms: Distribution::of_milliseconds(),
+            ssim: Sum::default(),
+            ssim_db: Distribution::new(1e-6),
+            psnr_db: Sum::default(),
+            fill: Sum::default(),
+            over: 0,
+            freezes: Freezes::new(start, frame_interval),
+            steps: TargetSteps::new(start),
+            shown: ByteCount::ZERO,
         }
-        previous = previous.max(moment);
     }
-    total
-}
 
-/// What a call is scored from.
-#[derive(Debug, Clone, Copy)]
-pub struct CallLog<'a> {
-    /// One record a captured frame. They may go on after the scored time, so that the last scored frames have later
-    /// ones to be followed by; those are not scored themselves.
-    pub records: &'a [FrameRecord],
-    /// When the call began, on the clock of the records.
-    pub start: Timestamp,
-    /// What went through the link, on the link's own clock; its start is the call's.
-    pub recorder: &'a SeriesRecorder,
+    /// The call is shorter than was thought; nothing captured from `end` on has been counted.
+    pub(crate) fn end_at(&mut self, end: Timestamp) {
+        self.end = self.end.min(end);
+    }
+
+    /// The end of the scored time.
+    pub(crate) fn end(&self) -> Timestamp {
+        self.end
+    }
+
     /// The scored time.
-    pub length: Duration,
-    /// Time between two pictures of the source.
-    pub frame_interval: Duration,
-}
-
-impl CallLog<'_> {
-    /// The scores, and rates and delays over time. `capacity` says how many bytes the link could have carried between
-    /// two moments of its clock.
-    #[must_use]
-    pub fn score(&self, capacity: impl Fn(Timestamp, Timestamp) -> ByteCount) -> (Scores, Series) {
-        let began = self.recorder.start();
-        let carried = capacity(began, began + self.length);
-        let series = self.recorder.finish(self.length, capacity).with_targets(self.records, self.start);
-        (score(self, carried, &series), series)
+    pub(crate) fn length(&self) -> Duration {
+        self.end.saturating_since(self.start)
     }
-}
 
-fn score(log: &CallLog<'_>, capacity: ByteCount, series: &Series) -> Scores {
-    let CallLog { records, start, recorder, length, frame_interval } = *log;
-    let delivered = recorder.received_within(length);
-    let packets = PacketScores::of(recorder, length);
-    let target = TargetScores::of(series);
-    let end = start + length;
-    let log_end = records.iter().flat_map(|record| [Some(record.captured_at), record.displayed_at]).flatten().max();
-    let delays = video_delays(records, log_end.unwrap_or(end).max(end));
-    let scored = records.iter().take_while(|record| record.captured_at < end).count();
-    let records = &records[..scored];
+    /// A frame is final; it, or a later one, was shown `video_delay` after its capture.
+    pub(crate) fn frame(&mut self, record: &FrameRecord, video_delay: Duration) {
+        if record.displayed_at.is_some() {
+            self.shown += record.size.unwrap_or_default();
+        }
+        // They go on after the scored time, so that the last scored frames have later ones to be followed by.
+        if record.captured_at >= self.end {
+            return;
+        }
+        self.counts.captured += 1;
+        self.delays_ms.add(video_delay.as_secs_f64() * 1e3);
+        if let Some(target) = record.target {
+            self.steps.target(record.captured_at, target);
+        }
+        if record.outcome == Outcome::Sent {
+            self.counts.sent += 1;
+            self.counts.key += u64::from(record.key_frame);
+            self.counts.recovery += u64::from(record.recovery);
+            self.over += u64::from(record.size > record.budget);
+            if let Some(fill) = record.fill().filter(|&fill| fill <= 1.0) {
+                self.fill.add(fill);
+            }
+        }
+        let Some(displayed_at) = record.displayed_at else { return };
+        self.counts.displayed += 1;
+        if displayed_at < self.end {
+            self.freezes.shown(displayed_at);
+        }
+        if let Some(ssim) = record.ssim {
+            self.ssim.add(ssim);
+            self.ssim_db.add(ssim_db(ssim));
+        }
+        if let Some(psnr_db) = record.psnr_db {
+            self.psnr_db.add(psnr_db);
+        }
+    }
 
-    let shown = || records.iter().filter(|record| record.displayed_at.is_some());
-    let ssim: Vec<f64> = shown().filter_map(|record| record.ssim).collect();
-    let mut ssim_decibels: Vec<f64> = ssim.iter().map(|&value| ssim_db(value)).collect();
-    ssim_decibels.sort_unstable_by(f64::total_cmp);
-    let ssim_scores = quantile(&ssim_decibels, 0.25)
-        .zip(mean(&ssim))
-        .map(|(p25, mean_ssim)| SsimScores { p25, mean: ssim_db(mean_ssim) });
-    let psnr: Vec<f64> = shown().filter_map(|record| record.psnr_db).collect();
+    /// Bytes of all frames that were shown, scored or not.
+    pub(crate) fn shown(&self) -> ByteCount {
+        self.shown
+    }
 
-    let sent = || records.iter().filter(|record| record.outcome == Outcome::Sent);
-    let count = |number: usize| number as u64;
-    let frames = FrameCounts {
-        captured: count(records.len()),
-        sent: count(sent().count()),
-        skipped: count(records.len() - sent().count()),
-        displayed: count(shown().count()),
-        key: count(sent().filter(|record| record.key_frame).count()),
-        recovery: count(sent().filter(|record| record.recovery).count()),
-    };
-    // Where nothing is ever shown, the time until the end of the call is no delay of anything.
-    let delays = if frames.displayed > 0 { &delays[..scored] } else { &[] };
-    let video_delay_ms = DelayScores::of(delays.iter().map(|delay| delay * 1e3).collect());
-    let fills: Vec<f64> = sent().filter_map(FrameRecord::fill).filter(|&fill| fill <= 1.0).collect();
-    let over = sent().filter(|record| record.size > record.budget).count();
-    let qoe = |model: QualityOfExperience| Some(model.score(video_delay_ms?.mean, ssim_scores?.mean));
-    let stalled = frozen(records, start, end, frame_interval);
-
-    Scores {
-        scored_seconds: length.as_secs_f64(),
-        video_delay_ms,
-        ssim_db: ssim_scores,
-        psnr_db: mean(&psnr).map(|mean| PsnrScores { mean }),
-        throughput_bps: Bitrate::mean(delivered, length).as_bps(),
-        link_utilisation: if capacity == ByteCount::ZERO { 0.0 } else { delivered.as_f64() / capacity.as_f64() },
-        frames,
-        fill: mean(&fills),
-        overshoot_ratio: (frames.sent > 0).then(|| over as f64 / frames.sent as f64),
-        stall_minutes_per_hour: 60.0 * stalled.as_secs_f64() / length.as_secs_f64().max(1e-9),
-        qoe_p: qoe(QOE_P),
-        qoe_d: qoe(QOE_D),
-        one_way_delay_ms: packets.one_way_delay_ms,
-        queueing_delay_ms: packets.queueing_delay_ms,
-        packet_loss: packets.loss,
-        target_smoothness_bps: target.smoothness_bps,
-        estimate_smape_percent: target.smape_percent,
-        estimate_accuracy: target.accuracy,
-        network: NetworkScores::of(recorder, length, capacity),
-        vmaf: None,
-        vmaf_missing: Some("not asked for".to_owned()),
-        total: None,
+    /// The scores of the call, with those of its packets in `recorder` and those over the points of `series`, over a link
+    /// that could have carried `capacity` in the scored time.
+    pub(crate) fn scores(mut self, recorder: &mut SeriesRecorder, capacity: ByteCount, series: &Series) -> Scores {
+        let length = self.length();
+        let delivered = recorder.received_within(length);
+        let target = TargetScores::of(series);
+        let frames = FrameCounts { skipped: self.counts.captured - self.counts.sent, ..self.counts };
+        // Where nothing is ever shown, the time until the end of the call is no delay of anything.
+        let delays = (frames.displayed > 0).then_some(&mut self.delays_ms);
+        let video_delay_ms = delays.and_then(DelayScores::of);
+        let ssim_scores = self
+            .ssim_db
+            .quantile(0.25)
+            .zip(self.ssim.mean())
+            .map(|(p25, mean_ssim)| SsimScores { p25, mean: ssim_db(mean_ssim) });
+        let qoe = |model: QualityOfExperience| Some(model.score(video_delay_ms?.mean, ssim_scores?.mean));
+        let stalled = self.freezes.total_until(self.end);
+        let packets = recorder.packets();
+        Scores {
+            scored_seconds: length.as_secs_f64(),
+            video_delay_ms,
+            ssim_db: ssim_scores,
+            psnr_db: self.psnr_db.mean().map(|mean| PsnrScores { mean }),
+            throughput_bps: Bitrate::mean(delivered, length).as_bps(),
+            link_utilisation: if capacity == ByteCount::ZERO { 0.0 } else { delivered.as_f64() / capacity.as_f64() },
+            frames,
+            fill: self.fill.mean(),
+            overshoot_ratio: (frames.sent > 0).then(|| self.over as f64 / frames.sent as f64),
+            stall_minutes_per_hour: 60.0 * stalled.as_secs_f64() / length.as_secs_f64().max(1e-9),
+            qoe_p: qoe(QOE_P),
+            qoe_d: qoe(QOE_D),
+            one_way_delay_ms: packets.one_way_delay_ms(),
+            queueing_delay_ms: packets.queueing_delay_ms(),
+            packet_loss: packets.loss(),
+            target_smoothness_bps: self.steps.mean(length),
+            estimate_smape_percent: target.smape_percent,
+            estimate_accuracy: target.accuracy,
+            network: NetworkScores::of(packets, length, capacity),
+            vmaf: None,
+            vmaf_missing: Some("not asked for".to_owned()),
+            total: None,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call_log::CallLog;
 
     fn record(capture: u64, displayed_ms: Option<u64>) -> FrameRecord {
         let mut record = FrameRecord::captured(capture, Timestamp::from_millis(capture * 100));
@@ -330,8 +409,9 @@ mod tests {
             .enumerate()
             .map(|(index, displayed)| record(index as u64, displayed))
             .collect();
-        let total = frozen(&records, Timestamp::ZERO, Timestamp::from_millis(700), Duration::from_millis(100));
-        assert_eq!(total, Duration::from_millis(510));
+        let mut freezes = Freezes::new(Timestamp::ZERO, Duration::from_millis(100));
+        records.iter().filter_map(|record| record.displayed_at).for_each(|at| freezes.shown(at));
+        assert_eq!(freezes.total_until(Timestamp::from_millis(700)), Duration::from_millis(510));
     }
 
     #[test]
@@ -340,23 +420,27 @@ mod tests {
         assert!((QOE_D.score(200.0, 16.0) - (2.67 - 0.384 + 1.616)).abs() < 1e-9);
     }
 
-    fn score_of(records: &[FrameRecord], recorder: &SeriesRecorder, length: Duration) -> (Scores, Series) {
-        let frame_interval = Duration::from_millis(33);
-        let log = CallLog { records, start: Timestamp::ZERO, recorder, length, frame_interval };
-        log.score(|from, to| Bitrate::from_kbps(800).bytes_in(to.saturating_since(from)))
+    fn recorder() -> SeriesRecorder {
+        SeriesRecorder::new(Timestamp::ZERO, Duration::MAX)
+    }
+
+    fn score_of(records: &[FrameRecord], recorder: SeriesRecorder, length: Duration) -> (Scores, Series) {
+        let mut log = CallLog::new(Timestamp::ZERO, length, Duration::from_millis(33));
+        records.iter().for_each(|record| log.decided(record.clone()));
+        let finished = log.finish(recorder, |from, to| Bitrate::from_kbps(800).bytes_in(to.saturating_since(from)));
+        (finished.scores, finished.series)
     }
 
     #[test]
     fn a_call_of_nothing_scores_without_dividing_by_zero() {
-        let (scores, _) = score_of(&[], &SeriesRecorder::new(Timestamp::ZERO), Duration::ZERO);
+        let (scores, _) = score_of(&[], recorder(), Duration::ZERO);
         assert_eq!((scores.video_delay_ms, scores.network, scores.packet_loss), (None, None, None));
         assert_eq!(scores.frames, FrameCounts::default());
     }
 
     #[test]
     fn a_call_that_showed_nothing_has_no_video_delay() {
-        let recorder = SeriesRecorder::new(Timestamp::ZERO);
-        let (scores, _) = score_of(&[record(0, None), record(1, None)], &recorder, Duration::from_secs(7));
+        let (scores, _) = score_of(&[record(0, None), record(1, None)], recorder(), Duration::from_secs(7));
         assert_eq!((scores.frames.captured, scores.frames.displayed), (2, 0));
         assert_eq!((scores.video_delay_ms, scores.qoe_d), (None, None));
         assert!((scores.stall_minutes_per_hour - 60.0).abs() < 1e-9);
@@ -370,17 +454,17 @@ mod tests {
             record.target = Some(Bitrate::from_kbps(kbps));
             record.estimate = Some(Bitrate::from_kbps(800));
         }
-        let (scores, series) = score_of(&records, &SeriesRecorder::new(Timestamp::ZERO), Duration::from_millis(500));
+        let (scores, series) = score_of(&records, recorder(), Duration::from_millis(500));
         assert_eq!(series.target_bps, [400_000, 400_000, 400_000, 800_000, 800_000].map(Some));
         assert_eq!((scores.target_smoothness_bps, scores.estimate_accuracy), (Some(100_000.0), Some(1.0)));
     }
 
     #[test]
     fn a_missing_vmaf_is_said_to_be_missing_and_leaves_no_total() {
-        let mut recorder = SeriesRecorder::new(Timestamp::ZERO);
+        let mut recorder = recorder();
         recorder.sent(Timestamp::ZERO, ByteCount::new(100));
         recorder.received(Timestamp::from_millis(9), Timestamp::ZERO, ByteCount::new(100), Duration::ZERO);
-        let (scores, _) = score_of(&[], &recorder, Duration::from_secs(1));
+        let (scores, _) = score_of(&[], recorder, Duration::from_secs(1));
         let with = scores.clone().with_vmaf(Ok(90.0));
         assert!((with.total.unwrap().bob - with.network.unwrap().bob - 27.0).abs() < 1e-9);
         let without = with.with_vmaf(Err("no ffmpeg".to_owned()));

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_units::{Bitrate, ByteCount};
 
-use super::{SeriesRecorder, quantile};
+use super::PacketLog;
 
 /// Delays count up to this, milliseconds.
 const MOST_DELAY_MS: f64 = 400.0;
@@ -65,25 +65,19 @@ pub struct TotalScores {
 impl NetworkScores {
     /// Of the packets that came out within `length`, in which the link could have carried `capacity` bytes. None where
     /// nothing came out.
-    pub(super) fn of(recorder: &SeriesRecorder, length: Duration, capacity: ByteCount) -> Option<Self> {
-        let packets = recorder.packets_until(recorder.start() + length);
-        let (first, last) = (packets.first()?, packets.last()?);
-        let shifted = |packet: &super::PacketRecord| packet.one_way_delay_ms() - first.one_way_delay_ms();
-        let least = packets.iter().map(shifted).fold(f64::INFINITY, f64::min);
-        let mut capped: Vec<f64> = packets.iter().map(|packet| shifted(packet).min(MOST_DELAY_MS)).collect();
-        capped.sort_unstable_by(f64::total_cmp);
-        let late = quantile(&capped, 0.95)?;
+    pub(super) fn of(packets: &mut PacketLog, length: Duration, capacity: ByteCount) -> Option<Self> {
+        let (one_way_ms, first) = packets.one_way()?;
+        let least = one_way_ms.least()? - first;
+        let late = one_way_ms.quantile_of(0.95, |delay| (delay - first).min(MOST_DELAY_MS))?;
         let delay = (MOST_DELAY_MS - late) / (MOST_DELAY_MS - least);
 
-        let bytes: ByteCount = packets.iter().map(|packet| ByteCount::new(u64::from(packet.size))).sum();
-        let received = Bitrate::mean(bytes, last.arrived_at.saturating_since(first.arrived_at)).as_bps() as f64;
+        let (bytes, time) = packets.arrivals();
+        let received = Bitrate::mean(bytes, time).as_bps() as f64;
         let mean_capacity = Bitrate::mean(capacity, length).as_bps() as f64;
         let rate = if mean_capacity > 0.0 { (received / mean_capacity).min(1.0) } else { 0.0 };
 
-        // Gaps: of what was sent no later than the newest that arrived, that which did not. The challenge knows no more.
-        let newest = packets.iter().map(|packet| packet.sent_at).max()?;
-        let sent = recorder.sent_by(newest);
-        let loss = sent.saturating_sub(packets.len()) as f64 / sent.max(1) as f64;
+        // The challenge knows no more of losses than the gaps.
+        let loss = packets.gaps();
         Some(Self {
             delay,
             rate,
@@ -112,24 +106,23 @@ mod tests {
     }
 
     /// Packets of 1,000 bytes by when they were sent and when they arrived.
-    fn recorder(packets: &[(u64, Option<u64>)]) -> SeriesRecorder {
-        let mut recorder = SeriesRecorder::new(Timestamp::ZERO);
-        let size = ByteCount::new(1_000);
+    fn log(packets: &[(u64, Option<u64>)]) -> PacketLog {
+        let mut log = PacketLog::new(at(1_000));
         for &(sent, arrived) in packets {
-            recorder.sent(at(sent), size);
+            log.sent(at(sent));
             if let Some(arrived) = arrived {
-                recorder.received(at(arrived), at(sent), size, Duration::ZERO);
+                log.received(at(arrived), at(sent), ByteCount::new(1_000), Duration::ZERO);
             }
         }
-        recorder
+        log
     }
 
     #[test]
     fn the_parts_and_both_weightings_are_those_worked_out_by_hand() {
         // Delays 50, 40, lost, 150 ms: shifted 0, -10, 100. The 95th percentile lies nine tenths between 0 and 100.
-        let recorder = recorder(&[(0, Some(50)), (20, Some(60)), (40, None), (50, Some(200))]);
+        let mut log = log(&[(0, Some(50)), (20, Some(60)), (40, None), (50, Some(200))]);
         // 3,000 bytes in 150 ms are 160 kb/s; 40,000 bytes a second are 320 kb/s.
-        let scores = NetworkScores::of(&recorder, Duration::from_secs(1), ByteCount::new(40_000)).unwrap();
+        let scores = NetworkScores::of(&mut log, Duration::from_secs(1), ByteCount::new(40_000)).unwrap();
         assert!((scores.delay - (400.0 - 90.0) / 410.0).abs() < 1e-12, "{scores:?}");
         assert!((scores.rate - 0.5).abs() < 1e-9 && (scores.loss - 0.25).abs() < 1e-12, "{scores:?}");
         let delay = 310.0 / 410.0;
@@ -142,15 +135,15 @@ mod tests {
 
     #[test]
     fn delays_beyond_400_ms_count_as_400_and_a_rate_beyond_the_capacity_as_all_of_it() {
-        let recorder = recorder(&[(0, Some(10)), (10, Some(900))]);
-        let scores = NetworkScores::of(&recorder, Duration::from_secs(1), ByteCount::new(1_000)).unwrap();
+        let mut log = log(&[(0, Some(10)), (10, Some(900))]);
+        let scores = NetworkScores::of(&mut log, Duration::from_secs(1), ByteCount::new(1_000)).unwrap();
         assert!((scores.delay - 20.0 / 400.0).abs() < 1e-12 && scores.rate == 1.0, "{scores:?}");
     }
 
     #[test]
     fn one_packet_has_no_rate() {
         let scores =
-            NetworkScores::of(&recorder(&[(0, Some(10))]), Duration::from_secs(1), ByteCount::new(1_000)).unwrap();
+            NetworkScores::of(&mut log(&[(0, Some(10))]), Duration::from_secs(1), ByteCount::new(1_000)).unwrap();
         assert_eq!((scores.delay, scores.rate, scores.loss), (1.0, 0.0, 0.0));
     }
 }

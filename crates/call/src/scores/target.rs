@@ -1,18 +1,21 @@
 //! Scores of what a controller decides: how steady its target is, and how near its estimate is to the capacity.
 
-use super::{Series, mean};
+use std::time::Duration;
 
-/// Steadiness and truth, over the points of a [`Series`].
+use lockstep_units::{Bitrate, Timestamp};
+
+use super::{Series, mean};
+use crate::series::SERIES_INTERVAL;
+
+/// How near the estimate is to the capacity, over the points of a [`Series`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TargetScores {
-    pub(super) smoothness_bps: Option<f64>,
     pub(super) smape_percent: Option<f64>,
     pub(super) accuracy: Option<f64>,
 }
 
 impl TargetScores {
     pub(super) fn of(series: &Series) -> Self {
-        let targets: Vec<f64> = series.target_bps.iter().flatten().map(|&target| target as f64).collect();
         let pairs: Vec<(f64, f64)> = series
             .estimate_bps
             .iter()
@@ -24,16 +27,58 @@ impl TargetScores {
             .filter(|&&(_, capacity)| capacity > 0.0)
             .map(|&(estimate, capacity)| (1.0 - (estimate - capacity).abs() / capacity).max(0.0));
         Self {
-            smoothness_bps: smoothness(&targets),
             smape_percent: symmetric_mean_absolute_percentage_error(&pairs),
             accuracy: mean(&accuracies.collect::<Vec<_>>()),
         }
     }
 }
 
-/// eta = the mean of |a(n+1) - a(n)|, in the unit of the series; smaller is steadier. None of fewer than two values.
-pub(super) fn smoothness(actions: &[f64]) -> Option<f64> {
-    mean(&actions.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect::<Vec<_>>())
+/// eta = the mean of |a(n+1) - a(n)| of the targets a(n) at the end of each [`SERIES_INTERVAL`], however long the call is;
+/// smaller is steadier. Intervals before the first target do not count.
+#[derive(Debug, Clone)]
+pub(super) struct TargetSteps {
+    start: Timestamp,
+    first: Option<u64>,
+    /// The interval of the newest target, that target, and the one at the end of the interval before, bit/s.
+    interval: u64,
+    target: f64,
+    before: Option<f64>,
+    sum: f64,
+}
+
+impl TargetSteps {
+    pub(super) fn new(start: Timestamp) -> Self {
+        Self { start, first: None, interval: 0, target: 0.0, before: None, sum: 0.0 }
+    }
+
+    /// The target was `target` at `at`; moments come in order.
+    pub(super) fn target(&mut self, at: Timestamp, target: Bitrate) {
+        let interval = whole_intervals(at.saturating_since(self.start));
+        if self.first.is_none() {
+            (self.first, self.interval) = (Some(interval), interval);
+        } else if interval > self.interval {
+            self.sum += self.step();
+            (self.before, self.interval) = (Some(self.target), interval);
+        }
+        self.target = target.as_bps() as f64;
+    }
+
+    /// From the end of the interval before to that of the newest.
+    fn step(&self) -> f64 {
+        self.before.map_or(0.0, |before| (self.target - before).abs())
+    }
+
+    /// The mean step, bit/s, over the whole intervals of the first `length`. None of fewer than two.
+    pub(super) fn mean(&self, length: Duration) -> Option<f64> {
+        let count = whole_intervals(length);
+        let steps = count.checked_sub(self.first? + 1).filter(|&steps| steps > 0)?;
+        let last = if self.interval < count { self.step() } else { 0.0 };
+        Some((self.sum + last) / steps as f64)
+    }
+}
+
+fn whole_intervals(time: Duration) -> u64 {
+    (time.as_nanos() / SERIES_INTERVAL.as_nanos()) as u64
 }
 
 /// sMAPE = the mean of 100 |e - c| / ((|e| + |c|) / 2) over pairs of an estimate and the truth: 0 where all are true, at
@@ -52,8 +97,13 @@ mod tests {
 
     #[test]
     fn smoothness_is_the_mean_step() {
-        assert_eq!(smoothness(&[1.0, 3.0, 2.0, 2.0]), Some(1.0));
-        assert_eq!(smoothness(&[1.0]), None);
+        let mut steps = TargetSteps::new(Timestamp::from_millis(50));
+        for (at, bps) in [(250, 9), (260, 1), (370, 3), (470, 7), (480, 2), (770, 20)] {
+            steps.target(Timestamp::from_millis(at), Bitrate::from_bps(bps));
+        }
+        // At the ends of the intervals: none, none, 1, 3, 2, 2, 2; the last target comes after the time asked for.
+        assert_eq!(steps.mean(Duration::from_millis(750)), Some(3.0 / 4.0));
+        assert_eq!(steps.mean(Duration::from_millis(300)), None);
     }
 
     #[test]
@@ -69,11 +119,9 @@ mod tests {
         let series = Series {
             capacity_bps: vec![100, 100, 0, 100],
             estimate_bps: vec![None, Some(80), Some(80), Some(500)],
-            target_bps: vec![None, Some(80), Some(80), Some(500)],
             ..Series::default()
         };
         let scores = TargetScores::of(&series);
-        assert_eq!(scores.smoothness_bps, Some(210.0));
         assert!((scores.accuracy.unwrap() - 0.4).abs() < 1e-12);
     }
 }

@@ -3,28 +3,28 @@
 
 use std::collections::VecDeque;
 use std::env;
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{CallLog, CallReport, DRAIN, FrameRecord, merge_displays};
+use lockstep_call::{CallObserver, CallReport, DRAIN, FinishedCall};
 use lockstep_live::{Relay, RelayOptions, RelayStatus};
 use lockstep_media::{SourceOptions, open_source, sink_path};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::commands::live::{ReceiverLog, SenderLog, StatusLine, bind};
+use crate::call_logs::{self, Captures, Merged};
+use crate::commands::live::{StatusLine, bind};
 use crate::commands::output::OutputArguments;
 use crate::configuration::{ControlArguments, LinkArguments, counters, seconds};
+use crate::interruption::Interruption;
 use crate::output_file::is_standard_output;
 use crate::progress::Progress;
 
@@ -60,37 +60,39 @@ impl CallArguments {
 
 /// A finished live call.
 pub struct CallResult {
-    /// One record a captured frame.
-    pub records: Vec<FrameRecord>,
-    /// When the call began.
-    pub started_at: Timestamp,
     /// Scores, counters and series.
     pub report: CallReport<CallArguments>,
+    /// What went wrong, if something did; the report tells of what was logged all the same.
+    pub problem: Option<Error>,
 }
 
 /// How long the receiver may take to come up.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// How long a process may take to end by itself.
-const END_LIMIT: Duration = Duration::from_secs(10);
+/// How long a process may take to end once it was told to; its own limits are shorter.
+const END_LIMIT: Duration = Duration::from_secs(30);
+/// How long the emulator goes on delivering what is on its way when the sender has ended.
+const DRAIN_LIMIT: Duration = Duration::from_secs(3);
 
-/// A process of this program that is killed if it is still there when this is dropped.
+/// A process of this program. It ends in order when it is told to, and when this process is gone, however that ended;
+/// it is killed if it is still there when this is dropped.
 struct Process {
     name: &'static str,
     child: Child,
     status: Receiver<StatusLine>,
+    told_at: Option<Instant>,
 }
 
 impl Process {
     /// Starts `lockstep` with `arguments`; its standard output is read as status lines.
     fn start(name: &'static str, arguments: &[String]) -> Result<Self> {
         let program = env::current_exe().context("cannot find the lockstep program")?;
-        let mut child = Command::new(program)
-            .arg(name)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("cannot start the {name} process"))?;
+        let mut command = Command::new(program);
+        // Its standard input says by its end that the process is to end.
+        command.arg(name).arg("--attached").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // Ctrl-C at the terminal is for this process, which ends the others one after the other.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.spawn().with_context(|| format!("cannot start the {name} process"))?;
         let output = child.stdout.take().context("the process has no output")?;
         let (lines, status) = mpsc::channel();
         thread::spawn(move || {
@@ -101,28 +103,70 @@ impl Process {
                 }
             }
         });
-        Ok(Self { name, child, status })
+        Ok(Self { name, child, status, told_at: None })
     }
 
     fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for the process to end by itself.
+    /// Tells the process to end in order.
+    fn end(&mut self) {
+        drop(self.child.stdin.take());
+        self.told_at.get_or_insert_with(Instant::now);
+    }
+
+    /// Whether it was told to end too long ago.
+    fn is_stuck(&self) -> bool {
+        self.told_at.is_some_and(|told_at| told_at.elapsed() >= END_LIMIT)
+    }
+
+    /// How the process has ended, which it was told to before.
     fn finish(mut self) -> Result<()> {
-        let mut waited = Duration::ZERO;
+        self.end();
         while self.is_running() {
-            if waited >= END_LIMIT {
+            if self.is_stuck() {
                 bail!("the {} process did not end within {} s", self.name, END_LIMIT.as_secs());
             }
             thread::sleep(Duration::from_millis(20));
-            waited += Duration::from_millis(20);
         }
         let status = self.child.wait()?;
         if !status.success() {
             bail!("the {} process failed ({status}); its message is above", self.name);
         }
         Ok(())
+    }
+}
+
+/// The processes of a call, and how they come to their end: first the sender, which tells the receiver, through the
+/// emulator; the receiver by itself if it hears of it, and when nothing is on its way to it any more if it does not.
+struct Processes<'a> {
+    sender: Process,
+    receiver: Process,
+    interruption: &'a Interruption,
+    sender_ended_at: Option<Instant>,
+    /// How far the call had come when it was interrupted.
+    cut_at: Option<Duration>,
+}
+
+impl Processes<'_> {
+    /// Whether the emulator is still needed.
+    fn go_on(&mut self, status: &RelayStatus) -> bool {
+        let interrupted = self.interruption.check().is_err();
+        if interrupted {
+            self.cut_at.get_or_insert(status.elapsed);
+        }
+        if interrupted || !self.receiver.is_running() {
+            self.sender.end();
+        }
+        if self.sender.is_running() {
+            return !self.sender.is_stuck();
+        }
+        let ended_at = *self.sender_ended_at.get_or_insert_with(Instant::now);
+        if !status.under_way || interrupted || ended_at.elapsed() >= DRAIN_LIMIT {
+            self.receiver.end();
+        }
+        self.receiver.is_running() && !self.receiver.is_stuck()
     }
 }
 
@@ -176,11 +220,6 @@ impl Display {
     }
 }
 
-fn read_log<Log: DeserializeOwned>(path: &Path, of: &str) -> Result<Log> {
-    let file = File::open(path).with_context(|| format!("the {of} left no log"))?;
-    serde_json::from_reader(BufReader::new(file)).with_context(|| format!("the {of}'s log is unreadable"))
-}
-
 /// The command-line name of a value.
 fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
@@ -201,63 +240,76 @@ fn control_words(control: &ControlArguments) -> Vec<String> {
     words.into_iter().chain(latency).flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
 }
 
-/// The scored length of a call that began at `start` and was to last `asked`: less where the pictures ended before. They are
+/// The scored length of a call that was to last `asked`: less where the pictures ended before. They are
 /// captured for longer than what is scored, so that one too few means an end and not a late picture.
-fn scored_length(records: &[FrameRecord], start: Timestamp, asked: Duration, frame_interval: Duration) -> Duration {
-    let captured =
-        records.last().map_or(Duration::ZERO, |record| record.captured_at.saturating_since(start) + frame_interval);
+fn scored_length(captures: Captures, asked: Duration, frame_interval: Duration) -> Duration {
+    let captured = captures.first.zip(captures.last);
+    let captured = captured.map_or(Duration::ZERO, |(first, last)| last.saturating_since(first) + frame_interval);
     if captured + frame_interval < asked { captured } else { asked }
 }
 
-/// Runs the live call that `arguments` describes.
-pub fn call(arguments: &CallArguments) -> Result<CallResult> {
+/// Runs the live call that `arguments` describes, until its end or an interruption; `observer` hears of its frames when it
+/// is over.
+pub fn call(
+    arguments: &CallArguments,
+    interruption: &Interruption,
+    observer: Option<Box<dyn CallObserver>>,
+) -> Result<CallResult> {
     let trace = arguments.link.forward_trace()?;
     let (forward, reverse) = arguments.link.links()?;
     let folder = tempfile::tempdir().context("cannot make a folder for the logs")?;
     let (send_log, receive_log) = (folder.path().join("send.json"), folder.path().join("receive.json"));
     let path = |path: &Path| path.to_string_lossy().into_owned();
     let length = Duration::from_secs_f64(arguments.seconds);
+    let frame_interval = arguments.frame_interval()?;
 
     let relay_socket = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let relay_address = relay_socket.local_addr().context("the relay's socket has no address")?;
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
     let mut receive = words(&["--listen", "127.0.0.1:0", "--status", "json", "--sink", &arguments.sink]);
-    receive.extend(words(&["--idle-seconds", "20", "--log", &path(&receive_log)]));
-    receive.extend(control_words(&arguments.control));
+    // However long an outage is, this process decides when the call is over.
+    let patience = words(&["--wait-seconds", "none", "--idle-seconds", "none"]);
+    receive.extend(patience.clone());
+    receive.extend(words(&["--log", &path(&receive_log)]));
     let receiver = Process::start("receive", &receive)?;
     let Ok(StatusLine::Listening(receiver_address)) = receiver.status.recv_timeout(START_LIMIT) else {
+        receiver.finish()?;
         bail!("the receiver did not come up within {} s", START_LIMIT.as_secs());
     };
     let sent_for = (length + DRAIN).as_secs_f64().to_string();
     let mut send = words(&["--to", &relay_address.to_string(), "--source", &arguments.clip, "--status", "json"]);
     send.extend(words(&["--seconds", &sent_for, "--seed", &arguments.link.seed.to_string()]));
+    send.extend(patience);
     send.extend(words(&["--log", &path(&send_log)]));
     send.extend(control_words(&arguments.control));
-    let mut sender = Process::start("send", &send)?;
+    let sender = Process::start("send", &send)?;
+    let mut processes = Processes { sender, receiver, interruption, sender_ended_at: None, cut_at: None };
 
     let mut progress = Progress::new("call", length.as_millis() as u64);
     let mut display = Display::default();
-    let options = RelayOptions { receiver: receiver_address, forward, reverse, length: None };
+    let options = RelayOptions { receivers: vec![receiver_address], forward, reverse, length: None, scored: length };
     let relay = Relay::run(&relay_socket, options, |status| {
-        display.hear(&sender, &receiver);
+        display.hear(&processes.sender, &processes.receiver);
         let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);
         let line = display.line(status, capacity);
         progress.update(status.elapsed.min(length).as_millis() as u64, &line);
-        sender.is_running()
+        processes.go_on(status)
     })?;
     progress.finish();
-    sender.finish()?;
-    receiver.finish()?;
-
-    let sent: SenderLog = read_log(&send_log, "sender")?;
-    let received: ReceiverLog = read_log(&receive_log, "receiver")?;
-    let mut records = sent.records;
-    merge_displays(&mut records, &received.displays);
-    let started_at = records.first().map_or(Timestamp::ZERO, |record| record.captured_at);
-    let frame_interval = arguments.frame_interval()?;
-    let length = scored_length(&records, started_at, length, frame_interval);
-    let log = CallLog { records: &records, start: started_at, recorder: &relay.series, length, frame_interval };
-    let (scores, series) = log.score(|from, to| trace.bytes_between(from, to));
+    let Processes { sender, receiver, cut_at, .. } = processes;
+    let (sender, receiver) = (sender.finish(), receiver.finish());
+    // What the user did comes before what came of it, and that before the log that is missing because of it.
+    let interrupted = interruption.check().map_err(|interrupted| anyhow!(interrupted));
+    let problem = interrupted.err().or(sender.err()).or(receiver.err());
+    let length = cut_at.map_or(length, |at| length.min(at));
+    let (captures, unread) = Captures::of(&send_log);
+    let length = scored_length(captures, length, frame_interval);
+    let times = (captures.first.unwrap_or(Timestamp::ZERO), length, frame_interval);
+    let Merged { log, counters: counted, problem: broken } = call_logs::merge(&send_log, &receive_log, times, observer);
+    let problem = problem.or(unread).or(broken);
+    let mut recorder = relay.series;
+    recorder.end_at(recorder.start() + length);
+    let FinishedCall { scores, series, .. } = log.finish(recorder, |from, to| trace.bytes_between(from, to));
     let report = CallReport {
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),
         kind: "call".to_owned(),
@@ -265,16 +317,16 @@ pub fn call(arguments: &CallArguments) -> Result<CallResult> {
         config: arguments.clone(),
         scores,
         counters: [
-            ("sender".to_owned(), sent.counters),
-            ("receiver".to_owned(), received.counters),
-            ("decoder".to_owned(), received.decoder),
+            ("sender".to_owned(), counted.sender),
+            ("receiver".to_owned(), counted.receiver),
+            ("decoder".to_owned(), counted.decoder),
             ("link".to_owned(), counters(&relay.forward)),
             ("reverse_link".to_owned(), counters(&relay.reverse)),
         ]
         .into(),
         series,
     };
-    Ok(CallResult { records, started_at, report })
+    Ok(CallResult { report, problem })
 }
 
 /// `lockstep call`.
@@ -286,8 +338,11 @@ pub fn run(arguments: &CallArguments) -> Result<()> {
     let mut inputs = arguments.link.inputs();
     inputs.push(Path::new(&arguments.clip));
     arguments.output.check(sink, &inputs)?;
-    let CallResult { records, started_at, report } = call(arguments)?;
-    arguments.output.write(arguments.seconds, &report, &records, started_at)
+    let output = arguments.output.open()?;
+    let interruption = Interruption::watch()?;
+    let CallResult { report, problem } = call(arguments, &interruption, output.observer())?;
+    output.write(arguments.seconds, &report)?;
+    problem.map_or(Ok(()), Err)
 }
 
 #[cfg(test)]
@@ -297,11 +352,12 @@ mod tests {
     #[test]
     fn a_call_whose_pictures_end_early_is_scored_as_long_as_they_lasted() {
         let frame_interval = Duration::from_millis(100);
-        let start = Timestamp::from_millis(7_000);
-        let records = |count: u64| -> Vec<FrameRecord> {
-            (0..count).map(|index| FrameRecord::captured(index, start + frame_interval * index as u32)).collect()
+        let captures = |count: u32| {
+            let mut captures = Captures::default();
+            (0..count).for_each(|index| captures.add(Timestamp::from_millis(7_000) + frame_interval * index));
+            captures
         };
-        let scored = |count| scored_length(&records(count), start, Duration::from_secs(2), frame_interval);
+        let scored = |count| scored_length(captures(count), Duration::from_secs(2), frame_interval);
         assert_eq!(scored(0), Duration::ZERO);
         assert_eq!(scored(12), Duration::from_millis(1_200));
         assert_eq!(scored(19), Duration::from_secs(2), "one picture that came late");

@@ -1,17 +1,20 @@
 //! `lockstep compare`: the same call in virtual and in real time, side by side.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{FrameRecord, Scores, quantile};
+use lockstep_call::{CallObserver, Distribution, LoggedFrame, Scores};
+use lockstep_units::Timestamp;
 
 use crate::commands::call::{CallArguments, call};
 use crate::commands::output::OutputArguments;
 use crate::commands::simulate::simulate;
 use crate::configuration::{ControlArguments, EstimatorArguments, LinkArguments, SimulateArguments, seconds};
+use crate::interruption::Interruption;
 use crate::output_file::{self, write_json};
 use crate::progress::warn_of_early_end;
 
@@ -44,11 +47,31 @@ struct Row {
     difference: Option<f64>,
 }
 
-/// The median time of a step in the log, milliseconds.
-fn median_ms(records: &[FrameRecord], step: impl Fn(&FrameRecord) -> Option<std::time::Duration>) -> f64 {
-    let mut times: Vec<f64> = records.iter().filter_map(step).map(|time| time.as_secs_f64() * 1e3).collect();
-    times.sort_unstable_by(f64::total_cmp);
-    quantile(&times, 0.5).unwrap_or(0.0)
+/// How long the steps of a live call took, milliseconds.
+struct StepTimes {
+    encode: Distribution,
+    decode: Distribution,
+}
+
+impl CallObserver for StepTimes {
+    fn frame(&mut self, frame: &LoggedFrame) {
+        let record = &frame.record;
+        let milliseconds =
+            |from: Option<Timestamp>, to: Option<Timestamp>| Some(to?.saturating_since(from?).as_secs_f64() * 1e3);
+        if let Some(time) = milliseconds(record.encode_started_at, record.sent_at) {
+            self.encode.add(time);
+        }
+        if let Some(time) = milliseconds(record.completed_at, record.displayed_at) {
+            self.decode.add(time);
+        }
+    }
+}
+
+impl StepTimes {
+    /// The medians of coding and of decoding.
+    fn medians(&mut self) -> (f64, f64) {
+        (self.encode.quantile(0.5).unwrap_or(0.0), self.decode.quantile(0.5).unwrap_or(0.0))
+    }
 }
 
 /// A figure by its name.
@@ -81,20 +104,28 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
     inputs.push(Path::new(&arguments.clip));
     output_file::check(&[("--json", arguments.json.as_deref())], &inputs)?;
     let (link, control) = (arguments.link.clone(), arguments.control.clone());
-    let live = call(&CallArguments {
+    let times = Arc::new(Mutex::new(StepTimes {
+        encode: Distribution::of_milliseconds(),
+        decode: Distribution::of_milliseconds(),
+    }));
+    let live_arguments = CallArguments {
         clip: arguments.clip.clone(),
         link: link.clone(),
         control: control.clone(),
         seconds: arguments.seconds,
         sink: "none".to_owned(),
         output: OutputArguments::default(),
-    })?;
+    };
+    let interruption = Interruption::watch()?;
+    let live = call(&live_arguments, &interruption, Some(Box::new(times.clone())))?;
+    // A call that failed or was cut short is no measure for a simulated one.
+    if let Some(problem) = live.problem {
+        return Err(problem);
+    }
+    drop(interruption);
     // Virtual time knows nothing of this machine's speed; it is told what the live call measured.
-    let encode_ms =
-        median_ms(&live.records, |record| Some(record.sent_at?.saturating_since(record.encode_started_at?)));
-    let decode_ms =
-        median_ms(&live.records, |record| Some(record.displayed_at?.saturating_since(record.completed_at?)));
-    let simulated = simulate(&SimulateArguments {
+    let (encode_ms, decode_ms) = times.lock().map(|mut times| times.medians()).unwrap_or_default();
+    let simulation = SimulateArguments {
         clip: arguments.clip.clone(),
         link,
         control,
@@ -104,7 +135,8 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
         vmaf: false,
         estimator: EstimatorArguments::default(),
         modelled: false,
-    })?;
+    };
+    let simulated = simulate(&simulation, None)?;
     let rows = rows(&live.report.scores, &simulated.report.scores);
     warn_of_early_end(arguments.seconds, &live.report.scores);
     say!("coding took {encode_ms:.1} ms a picture, decoding {decode_ms:.1} ms\n");
@@ -124,20 +156,16 @@ mod tests {
     use std::time::Duration;
 
     use lockstep_call::{CallLog, SeriesRecorder};
-    use lockstep_units::{ByteCount, Timestamp};
+    use lockstep_units::ByteCount;
 
     use super::*;
 
     #[test]
     fn a_call_that_showed_nothing_is_compared_by_what_there_is() {
-        let log = CallLog {
-            records: &[],
-            start: Timestamp::ZERO,
-            recorder: &SeriesRecorder::new(Timestamp::ZERO),
-            length: Duration::from_secs(1),
-            frame_interval: Duration::from_millis(33),
-        };
-        let (scores, _) = log.score(|_, _| ByteCount::ZERO);
+        let length = Duration::from_secs(1);
+        let log = CallLog::new(Timestamp::ZERO, length, Duration::from_millis(33));
+        let recorder = SeriesRecorder::new(Timestamp::ZERO, length);
+        let scores = log.finish(recorder, |_, _| ByteCount::ZERO).scores;
         let rows = rows(&scores, &scores);
         assert_eq!((rows[0].live, rows[0].difference), (None, None));
         assert_eq!((rows[4].live, rows[4].difference), (Some(0.0), None));

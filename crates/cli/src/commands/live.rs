@@ -1,23 +1,71 @@
 //! `lockstep send`, `lockstep receive` and `lockstep relay`.
 
-use std::collections::BTreeMap;
-use std::io::{Write, stdout};
+use std::io::{Read, Write, stdin, stdout};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{DisplayRecord, FrameRecord, SendingEnd, SerialMenu};
-use lockstep_live::{LiveError, ReceiverOptions, Relay, RelayOptions, SenderOptions, ThreadedMenu};
+use lockstep_call::{SendingEnd, SerialMenu};
+use lockstep_live::{Ended, LiveError, ReceiverOptions, Relay, RelayOptions, SenderOptions, Stop, ThreadedMenu};
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
 use lockstep_units::Timestamp;
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
+use crate::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
 use crate::configuration::{ControlArguments, LinkArguments, MenuArgument, counters, seconds};
-use crate::output_file::{self, for_people, standard_output_is_taken, write_json};
+use crate::destination::{destination, resolve};
+use crate::interruption::Interruption;
+use crate::output_file::{self, for_people, standard_output_is_taken};
+
+/// How long the other end of a call may be silent: as long as WebRTC lets consent last (RFC 7675, section 5.1).
+const IDLE_SECONDS: &str = "30";
+
+/// A time that may be none.
+#[derive(Debug, Clone, Copy)]
+struct Limit(Option<Duration>);
+
+/// Reads a time in seconds, or `none`.
+fn limit(text: &str) -> Result<Limit, String> {
+    match text {
+        "none" => Ok(Limit(None)),
+        text => match seconds(text) {
+            Ok(seconds) => Ok(Limit(Some(Duration::from_secs_f64(seconds)))),
+            Err(error) => Err(format!("{error}, nor `none`")),
+        },
+    }
+}
+
+/// For the program that runs this one.
+#[derive(Debug, Clone, Args)]
+struct ProgramArguments {
+    /// End in order when standard input ends, as it does when the program that runs this one tells it to or is gone.
+    #[arg(long, hide = true)]
+    attached: bool,
+}
+
+impl ProgramArguments {
+    /// Tells whether the call shall end: after an interruption, or because the other program said so.
+    fn stop(&self, interruption: &Interruption) -> Stop {
+        let interrupted = interruption.asked();
+        if !self.attached {
+            return Box::new(interrupted);
+        }
+        let told = Arc::new(AtomicBool::new(false));
+        let ended = told.clone();
+        thread::spawn(move || {
+            let _ = stdin().lock().read_to_end(&mut Vec::new());
+            ended.store(true, Ordering::Relaxed);
+        });
+        Box::new(move || interrupted() || told.load(Ordering::Relaxed))
+    }
+}
 
 /// What a process prints of a running call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -33,9 +81,9 @@ pub enum StatusArgument {
 /// What `lockstep send` is told.
 #[derive(Debug, Clone, Args)]
 pub struct SendArguments {
-    /// Where to: the receiver's address, or a relay's.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    to: SocketAddr,
+    /// Where to: the receiver, or a relay. Of a name's addresses, IPv6 and IPv4, the first that answers is taken.
+    #[arg(long, value_name = "HOST:PORT", value_parser = destination)]
+    to: String,
     /// The pictures: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, or anything else that
     /// ffmpeg reads.
     #[arg(long, default_value = "generated")]
@@ -43,17 +91,25 @@ pub struct SendArguments {
     /// Stop after this long; without it the call lasts until the source ends or the receiver leaves.
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
+    /// Give up when nobody answers within this long; `none` sends without an answer, too.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = limit)]
+    wait_seconds: Limit,
+    /// Give up when the receiver that answered is silent for this long, or for ever with `none`.
+    #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
+    idle_seconds: Limit,
     /// Seed of the generated clip.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     control: ControlArguments,
-    /// Where the sender's part of the per-frame log goes, as JSON.
+    /// Where the sender's part of the per-frame log goes while the call runs, a line of JSON for each frame.
     #[arg(long)]
     log: Option<PathBuf>,
     /// What is printed while the call runs.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
     status: StatusArgument,
+    #[command(flatten)]
+    program: ProgramArguments,
 }
 
 /// What `lockstep receive` is told.
@@ -69,17 +125,20 @@ pub struct ReceiveArguments {
     /// Decode no picture of more pixels than this; the default is what 8K video needs.
     #[arg(long, value_name = "PIXELS", default_value_t = DEFAULT_PIXEL_LIMIT)]
     max_pixels: usize,
-    /// Give up after this long without a datagram.
-    #[arg(long, value_parser = seconds)]
-    idle_seconds: Option<f64>,
-    #[command(flatten)]
-    control: ControlArguments,
-    /// Where the receiver's part of the per-frame log goes, as JSON.
+    /// Give up when no sender calls within this long; with `none` it waits for ever.
+    #[arg(long, value_name = "SECONDS", default_value = "none", value_parser = limit)]
+    wait_seconds: Limit,
+    /// End the call when the sender is silent for this long, or never with `none`.
+    #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
+    idle_seconds: Limit,
+    /// Where the receiver's part of the per-frame log goes while the call runs, a line of JSON for each picture shown.
     #[arg(long)]
     log: Option<PathBuf>,
     /// What is printed while the call runs.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
     status: StatusArgument,
+    #[command(flatten)]
+    program: ProgramArguments,
 }
 
 /// What `lockstep relay` is told.
@@ -88,34 +147,14 @@ pub struct RelayArguments {
     /// Address that the sender sends to.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4500")]
     listen: SocketAddr,
-    /// Address that the receiver listens on.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4600")]
-    to: SocketAddr,
+    /// Where the receiver listens.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4600", value_parser = destination)]
+    to: String,
     #[command(flatten)]
     link: LinkArguments,
     /// Stop this long after the first datagram; without it the relay runs until it is interrupted.
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
-}
-
-/// The sender's part of a live call's log.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct SenderLog {
-    /// One record a captured frame, without what only the receiver knows.
-    pub records: Vec<FrameRecord>,
-    /// Counters of the transport.
-    pub counters: BTreeMap<String, u64>,
-}
-
-/// The receiver's part of a live call's log.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct ReceiverLog {
-    /// One record a picture shown.
-    pub displays: Vec<DisplayRecord>,
-    /// Counters of the transport.
-    pub counters: BTreeMap<String, u64>,
-    /// Counts of decoded frames.
-    pub decoder: BTreeMap<String, u64>,
 }
 
 /// What a process says of itself on a line of JSON.
@@ -131,7 +170,7 @@ pub enum StatusLine {
         /// Quantizer of the last frame.
         quantizer: Option<u8>,
         /// Pictures captured so far.
-        captured: usize,
+        captured: u64,
     },
     /// A picture was shown.
     Showing {
@@ -157,13 +196,14 @@ fn rewrite(line: &str) {
 }
 
 fn send_status(format: StatusArgument, status: &lockstep_call::SendingStatus, call: &SendingEnd) {
-    let captured = call.records().len();
+    let captured = call.captured();
     match format {
         StatusArgument::None => {}
         StatusArgument::Json => {
             let (target_bps, quantizer) = (status.target.as_bps(), status.quantizer);
             say(&StatusLine::Sending { target_bps, quantizer, captured });
         }
+        StatusArgument::Line if !call.is_connected() => rewrite(&format!("{captured} captured   nobody answers yet")),
         StatusArgument::Line => {
             let quantizer = status.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string());
             let round_trip =
@@ -188,25 +228,48 @@ fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path], status: StatusArgu
 /// `lockstep send`.
 pub fn send(arguments: &SendArguments) -> Result<()> {
     check(&[("--log", arguments.log.as_deref())], &[Path::new(&arguments.source)], arguments.status)?;
+    let peers = resolve(&arguments.to)?;
     let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
     let connection = connection_id();
     let call = arguments.control.sending_end(&source.format(), connection, None)?;
+    let interruption = Interruption::watch()?;
     let options = SenderOptions {
-        peer: arguments.to,
+        peers,
         length: arguments.seconds.map(Duration::from_secs_f64),
+        wait_limit: arguments.wait_seconds.0,
+        idle_limit: arguments.idle_seconds.0,
+        stop: arguments.program.stop(&interruption),
         runner: match arguments.control.menu {
             MenuArgument::Parallel => Box::new(ThreadedMenu),
             MenuArgument::Serial | MenuArgument::Fit => Box::new(SerialMenu),
         },
     };
-    let call = lockstep_live::send(call, source, options, |_, status, call| {
+    let mut log = arguments.log.as_deref().map(LogWriter::create).transpose()?;
+    let status = |_, status: &lockstep_call::SendingStatus, call: &SendingEnd| {
         send_status(arguments.status, status, call);
-    })?;
+    };
+    let finished = lockstep_live::send(call, source, options, status, |record| {
+        if let Some(log) = &mut log {
+            log.write(&SenderEntry::Frame(Box::new(record)));
+        }
+    });
+    let call = finished.end;
     if arguments.status == StatusArgument::Line {
         say!("");
     }
-    if let Some(path) = &arguments.log {
-        write_json(path, &SenderLog { records: call.records().to_vec(), counters: counters(&call.statistics()) })?;
+    // Whatever ended the call, what is known of it is kept.
+    let written = log.map_or(Ok(()), |mut log| {
+        log.write(&SenderEntry::End { counters: counters(&call.statistics()) });
+        log.finish()
+    });
+    let ended = finished.result?;
+    written?;
+    interruption.check()?;
+    if arguments.status == StatusArgument::Line && ended == Ended::ByPeer {
+        say!("the receiver ended the call");
+    }
+    if !call.is_connected() && ended == Ended::Done {
+        eprintln!("lockstep: nobody answered at {}", arguments.to);
     }
     Ok(())
 }
@@ -228,19 +291,24 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     check(&outputs, &[], arguments.status)?;
     let socket = bind(arguments.listen)?;
     let address = socket.local_addr().context("the socket has no address")?;
+    let interruption = Interruption::watch()?;
     match arguments.status {
         StatusArgument::Json => say(&StatusLine::Listening(address)),
         StatusArgument::Line => say!("listening on {address}"),
         StatusArgument::None => {}
     }
-    let options = ReceiverOptions { idle_limit: arguments.idle_seconds.map(Duration::from_secs_f64) };
-    let mut log = ReceiverLog::default();
+    let options = ReceiverOptions {
+        wait_limit: arguments.wait_seconds.0,
+        idle_limit: arguments.idle_seconds.0,
+        stop: arguments.program.stop(&interruption),
+    };
+    let mut log = arguments.log.as_deref().map(LogWriter::create).transpose()?;
     let sink = arguments.sink.clone();
     let open = move |format| open_sink(&sink, format);
-    let end = arguments.control.receiving_end().with_pixel_limit(arguments.max_pixels);
-    let call = lockstep_live::receive(end, &socket, open, &options, |shown| {
-        if arguments.log.is_some() {
-            log.displays.push(shown.record);
+    let call = ControlArguments::receiving_end().with_pixel_limit(arguments.max_pixels);
+    let finished = lockstep_live::receive(call, &socket, open, &options, |shown| {
+        if let Some(log) = &mut log {
+            log.write(&ReceiverEntry::Display(shown.record));
         }
         let frame = shown.record.frame;
         let delay_ms = shown.record.displayed_at.saturating_since(shown.captured_at).as_secs_f64() * 1e3;
@@ -249,27 +317,36 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
             StatusArgument::Json => say(&StatusLine::Showing { frame, delay_ms }),
             StatusArgument::Line => rewrite(&format!("frame {frame}   delay {delay_ms:.0} ms")),
         }
-    })?;
+    });
+    let call = finished.end;
     if arguments.status == StatusArgument::Line {
         say!("");
     }
-    if let Some(path) = &arguments.log {
-        log.counters = counters(&call.statistics());
-        log.decoder = counters(&call.counts());
-        write_json(path, &log)?;
+    // Whatever ended the call, what is known of it is kept.
+    let written = log.map_or(Ok(()), |mut log| {
+        log.write(&ReceiverEntry::End { counters: counters(&call.statistics()), decoder: counters(&call.counts()) });
+        log.finish()
+    });
+    let ended = finished.result?;
+    written?;
+    interruption.check()?;
+    if arguments.status == StatusArgument::Line && ended == Ended::ByPeer {
+        say!("the sender ended the call");
     }
     Ok(())
 }
 
 /// `lockstep relay`.
 pub fn relay(arguments: &RelayArguments) -> Result<()> {
+    let receivers = resolve(&arguments.to)?;
     let socket = bind(arguments.listen)?;
     let address = socket.local_addr().context("the socket has no address")?;
-    say!("relaying {address} -> {}", arguments.to);
     let trace = arguments.link.forward_trace()?;
     let (forward, reverse) = arguments.link.links()?;
     let length = arguments.seconds.map(Duration::from_secs_f64);
-    let options = RelayOptions { receiver: arguments.to, forward, reverse, length };
+    let options = RelayOptions { receivers, forward, reverse, length, scored: Duration::ZERO };
+    let interruption = Interruption::watch()?;
+    say!("relaying {address} -> {}", arguments.to);
     Relay::run(&socket, options, |status| {
         let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);
         rewrite(&format!(
@@ -278,8 +355,8 @@ pub fn relay(arguments: &RelayArguments) -> Result<()> {
             status.forward.delivered.packets,
             status.forward.dropped_by_queue.packets + status.forward.lost().packets
         ));
-        true
+        interruption.check().is_ok()
     })?;
     say!("");
-    Ok(())
+    Ok(interruption.check()?)
 }

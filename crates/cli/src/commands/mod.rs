@@ -4,6 +4,7 @@ pub mod bench;
 pub mod call;
 pub mod codec;
 pub mod compare;
+pub mod completions;
 pub mod live;
 pub mod model;
 pub mod output;

@@ -1,15 +1,15 @@
 //! What the commands that run a call leave behind.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{CallReport, FrameRecord};
-use lockstep_units::Timestamp;
+use lockstep_call::{CallObserver, CallReport};
 
-use crate::frame_log;
+use crate::frame_log::{self, FrameWriter};
 use crate::output_file::{self, write_json};
 use crate::progress::{print_scores, warn_of_early_end};
 
@@ -28,29 +28,42 @@ impl OutputArguments {
     /// Finds out whether the files can be written, before a call runs that reads `inputs` and writes to `sink`, too.
     pub fn check(&self, sink: Option<&Path>, inputs: &[&Path]) -> Result<()> {
         if let Some(path) = &self.frames {
-            frame_log::writer(path)?;
+            frame_log::check_name(path)?;
         }
         let outputs = [("--json", self.json.as_deref()), ("--frames", self.frames.as_deref()), ("--sink", sink)];
         output_file::check(&outputs, inputs)
     }
 
-    /// Prints the scores of a call that was to last `seconds`, and writes the files that were asked for. The call began at
-    /// `start`.
-    pub fn write(
-        &self,
-        seconds: f64,
-        report: &CallReport<impl Serialize>,
-        records: &[FrameRecord],
-        start: Timestamp,
-    ) -> Result<()> {
+    /// Opens what is written while the call runs, so that a file that cannot be written is known before.
+    pub fn open(&self) -> Result<OpenOutput<'_>> {
+        let frames = self.frames.as_deref().map(FrameWriter::create).transpose()?;
+        Ok(OpenOutput { arguments: self, frames: frames.map(|writer| Arc::new(Mutex::new(Some(writer)))) })
+    }
+}
+
+/// The results of a call that is running.
+pub struct OpenOutput<'a> {
+    arguments: &'a OutputArguments,
+    frames: Option<Arc<Mutex<Option<FrameWriter>>>>,
+}
+
+impl OpenOutput<'_> {
+    /// What hears of the frames of the call, if they are written.
+    pub fn observer(&self) -> Option<Box<dyn CallObserver>> {
+        self.frames.as_ref().map(|frames| Box::new(frames.clone()) as Box<dyn CallObserver>)
+    }
+
+    /// Prints the scores of the call, which was to last `seconds`, and writes the files that were asked for.
+    pub fn write(self, seconds: f64, report: &CallReport<impl Serialize>) -> Result<()> {
         warn_of_early_end(seconds, &report.scores);
         print_scores(&report.scores);
-        if let Some(path) = &self.json {
+        if let Some(path) = &self.arguments.json {
             write_json(path, report)?;
             say!("scores        {}", path.display());
         }
-        if let Some(path) = &self.frames {
-            frame_log::write(path, records, start)?;
+        let frames = self.frames.and_then(|frames| frames.lock().ok()?.take());
+        if let (Some(frames), Some(path)) = (frames, &self.arguments.frames) {
+            frames.finish()?;
             say!("frames        {}", path.display());
         }
         Ok(())

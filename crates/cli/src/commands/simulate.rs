@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
+use lockstep_call::CallObserver;
 use lockstep_units::Timestamp;
 
 use crate::commands::output::OutputArguments;
@@ -20,11 +21,11 @@ pub struct SimulateCommand {
     output: OutputArguments,
 }
 
-/// Runs the simulation that `arguments` describes, and shows how it goes.
-pub fn simulate(arguments: &SimulateArguments) -> Result<Simulated> {
+/// Runs the simulation that `arguments` describes, heard by `observer`, and shows how it goes.
+pub fn simulate(arguments: &SimulateArguments, observer: Option<Box<dyn CallObserver>>) -> Result<Simulated> {
     let length = Duration::from_secs_f64(arguments.seconds);
     let mut progress = Progress::new("simulate", length.as_millis() as u64);
-    let simulated = crate::configuration::simulate(arguments, |status| {
+    let simulated = crate::configuration::simulate_with(arguments, None, observer, |status| {
         let quantizer = status.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string());
         let done = status.now.saturating_since(Timestamp::ZERO).as_millis() as u64;
         let seconds = status.now.as_secs_f64();
@@ -38,6 +39,7 @@ pub fn simulate(arguments: &SimulateArguments) -> Result<Simulated> {
 /// `lockstep simulate`.
 pub fn run(command: &SimulateCommand) -> Result<()> {
     command.output.check(None, &command.simulation.inputs())?;
-    let Simulated { records, report } = simulate(&command.simulation)?;
-    command.output.write(command.simulation.seconds, &report, &records, Timestamp::ZERO)
+    let output = command.output.open()?;
+    let Simulated { report } = simulate(&command.simulation, output.observer())?;
+    output.write(command.simulation.seconds, &report)
 }

@@ -16,12 +16,12 @@ mod window;
 
 use std::time::Duration;
 
-use lockstep_call::{CallLog, FrameRecord, ModelledEncoder, SeriesRecorder};
+use lockstep_call::{CallLog, CallObserver, DisplayRecord, FinishedCall, ModelledEncoder, SeriesRecorder};
 use lockstep_control::{Allowance, Controller, Estimator};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::flow::{Arrived, Direction, Flow};
-use receiver::ModelledReceiver;
+use receiver::{ModelledReceiver, Shown};
 use sender::ModelledSender;
 
 pub use frames::FrameStatistics;
@@ -73,7 +73,9 @@ pub struct ModelledSetting {
     pub stop: Timestamp,
     /// Nor in these times: (from, to), `to` exclusive.
     pub pauses: Vec<(Timestamp, Timestamp)>,
-    /// Whether a record of every frame and the series of rates are kept.
+    /// How much of the call is scored, from its start on: until its stop, if that is earlier.
+    pub length: Duration,
+    /// Whether every frame is logged, and the call scored.
     pub recording: bool,
 }
 
@@ -93,6 +95,7 @@ impl ModelledSetting {
             start: Timestamp::ZERO,
             stop: Timestamp::MAX,
             pauses: Vec::new(),
+            length: Duration::MAX,
             recording: false,
         }
     }
@@ -108,9 +111,9 @@ impl Default for ModelledSetting {
 pub struct ModelledCall {
     sender: ModelledSender,
     receiver: ModelledReceiver,
-    recorder: Option<SeriesRecorder>,
+    /// What is logged of the frames, and of the link.
+    logs: Option<(CallLog, SeriesRecorder)>,
     start: Timestamp,
-    frame_interval: Duration,
 }
 
 impl ModelledCall {
@@ -122,25 +125,43 @@ impl ModelledCall {
         estimator: Box<dyn Estimator>,
         encoder: ModelledEncoder,
     ) -> Self {
+        let length = setting.length.min(setting.stop.saturating_since(setting.start));
+        let logs = || {
+            let frames = CallLog::new(setting.start, length, setting.frame_interval);
+            (frames, SeriesRecorder::new(setting.start, length))
+        };
         Self {
             sender: ModelledSender::new(setting, controller, encoder),
             receiver: ModelledReceiver::new(estimator, setting.feedback, setting.decode_time),
-            recorder: setting.recording.then(|| SeriesRecorder::new(setting.start)),
+            logs: setting.recording.then(logs),
             start: setting.start,
-            frame_interval: setting.frame_interval,
         }
     }
 
-    /// What the call's first `length` is scored from; none unless records are kept.
+    /// Has `observer` hear of every frame of the call, if frames are logged.
     #[must_use]
-    pub fn log(&self, length: Duration) -> Option<CallLog<'_>> {
-        Some(CallLog {
-            records: self.records(),
-            start: self.start,
-            recorder: self.recorder.as_ref()?,
-            length,
-            frame_interval: self.frame_interval,
-        })
+    pub fn observed_by(mut self, observer: Box<dyn CallObserver>) -> Self {
+        if let Some((frames, _)) = &mut self.logs {
+            frames.observe(observer);
+        }
+        self
+    }
+
+    /// The finished call; none if nothing was logged. `capacity` says how many bytes the link could have carried between
+    /// two moments.
+    #[must_use]
+    pub fn finish(mut self, capacity: impl Fn(Timestamp, Timestamp) -> ByteCount) -> Option<FinishedCall> {
+        let (mut frames, recorder) = self.logs?;
+        while let Some(record) = self.sender.records.take_any() {
+            frames.decided(record);
+        }
+        Some(frames.finish(recorder, capacity))
+    }
+
+    /// How many records of frames are held, because they are not decided on or nothing was shown after them yet.
+    #[must_use]
+    pub fn held_records(&self) -> usize {
+        self.logs.as_ref().map_or(0, |(frames, _)| frames.held_records() + self.sender.records.len())
     }
 
     /// What the receiver saw since this was last asked.
@@ -165,18 +186,6 @@ impl ModelledCall {
         self.sender.frame_log.take()
     }
 
-    /// One record a captured picture; none unless they are kept.
-    #[must_use]
-    pub fn records(&self) -> &[FrameRecord] {
-        self.sender.records()
-    }
-
-    /// Rates and delays over time, if they are kept.
-    #[must_use]
-    pub fn recorder(&self) -> Option<&SeriesRecorder> {
-        self.recorder.as_ref()
-    }
-
     /// When the first picture is captured.
     #[must_use]
     pub fn start(&self) -> Timestamp {
@@ -186,9 +195,9 @@ impl ModelledCall {
     fn show(&mut self) {
         while let Some(shown) = self.receiver.shown.pop_front() {
             self.sender.frame_log.shown(shown.frame, shown.displayed_at);
-            if let Some(record) = self.sender.record_of(shown.frame) {
-                record.completed_at = Some(shown.completed_at);
-                record.displayed_at = Some(shown.displayed_at);
+            if let Some((frames, _)) = &mut self.logs {
+                let Shown { frame, completed_at, displayed_at } = shown;
+                frames.shown(&DisplayRecord { frame, completed_at, displayed_at }, None);
             }
         }
     }
@@ -200,7 +209,7 @@ impl Flow for ModelledCall {
     fn handle_packet(&mut self, now: Timestamp, arrived: Arrived<ModelledPacket>) {
         match (arrived.direction, arrived.packet) {
             (Direction::Forward, ModelledPacket::Media(media)) => {
-                if let Some(recorder) = &mut self.recorder {
+                if let Some((_, recorder)) = &mut self.logs {
                     recorder.received(arrived.at, arrived.sent_at, arrived.size, arrived.queueing_delay);
                 }
                 self.receiver.handle_media(now, media, arrived.size, arrived.queueing_delay);
@@ -214,7 +223,7 @@ impl Flow for ModelledCall {
 
     fn poll_transmit(&mut self, now: Timestamp) -> Option<(Direction, ByteCount, ModelledPacket)> {
         if let Some((size, media)) = self.sender.poll_transmit(now) {
-            if let Some(recorder) = &mut self.recorder {
+            if let Some((_, recorder)) = &mut self.logs {
                 recorder.sent(now, size);
             }
             return Some((Direction::Forward, size, ModelledPacket::Media(media)));
@@ -230,5 +239,10 @@ impl Flow for ModelledCall {
 
     fn handle_timeout(&mut self, now: Timestamp) {
         self.sender.handle_timeout(now);
+        if let Some((frames, _)) = &mut self.logs {
+            while let Some(record) = self.sender.records.take_decided() {
+                frames.decided(record);
+            }
+        }
     }
 }

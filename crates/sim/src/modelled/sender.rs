@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockstep_call::{FrameRecord, ModelledEncoder, ModelledFrame, Outcome};
+use lockstep_call::{FrameRecord, ModelledEncoder, ModelledFrame, OpenRecords, Outcome};
 use lockstep_control::{Allowance, Controller, InFlight, PathBound};
 use lockstep_transport::Feedback;
 use lockstep_units::{ByteCount, Timestamp};
@@ -54,9 +54,8 @@ pub(crate) struct ModelledSender {
     feedback: Feedback,
     pub(crate) frame_log: FrameLog,
     recording: bool,
-    records: Vec<FrameRecord>,
-    /// Capture of each frame, to find its record.
-    captures_by_frame: Vec<u64>,
+    /// Those that the call has not taken yet.
+    pub(crate) records: OpenRecords,
 }
 
 impl ModelledSender {
@@ -95,8 +94,7 @@ impl ModelledSender {
             },
             frame_log: FrameLog::new(setting.frame_interval),
             recording: setting.recording,
-            records: Vec::new(),
-            captures_by_frame: Vec::new(),
+            records: OpenRecords::default(),
         }
     }
 
@@ -133,10 +131,9 @@ impl ModelledSender {
             self.frame_log.captured();
             if self.recording {
                 let target = self.allowance(now).target;
-                self.records.push(FrameRecord {
-                    target: Some(target),
-                    estimate: Some(self.controller.estimate().unwrap_or(target)),
-                    ..FrameRecord::captured(capture, now)
+                let estimate = self.controller.estimate().unwrap_or(target);
+                self.records.capture(now, |record| {
+                    (record.target, record.estimate) = (Some(target), Some(estimate));
                 });
             }
             self.begin(now, capture);
@@ -251,9 +248,6 @@ impl ModelledSender {
             codec.sent(now, sent);
         }
         self.frame_log.sent(frame, coding.captured_at, coded.size, coded.quantizer, coded.ssim);
-        if self.recording {
-            self.captures_by_frame.push(capture);
-        }
         self.record(capture, |record| {
             record.outcome = Outcome::Sent;
             record.frame = Some(frame);
@@ -316,18 +310,8 @@ impl ModelledSender {
     }
 
     fn record(&mut self, capture: u64, change: impl FnOnce(&mut FrameRecord)) {
-        if let Some(record) = self.records.get_mut(capture as usize) {
+        if let Some(record) = self.records.get_mut(capture) {
             change(record);
         }
-    }
-
-    /// The record of frame `frame`, if records are kept.
-    pub(crate) fn record_of(&mut self, frame: u32) -> Option<&mut FrameRecord> {
-        let capture = *self.captures_by_frame.get(frame as usize)?;
-        self.records.get_mut(capture as usize)
-    }
-
-    pub(crate) fn records(&self) -> &[FrameRecord] {
-        &self.records
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lockstep_call::{Scores, quantile};
+use lockstep_call::{Distribution, Scores};
 use lockstep_units::{Bitrate, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -28,8 +28,8 @@ pub struct DelayReport {
 }
 
 impl DelayReport {
-    pub(super) fn of(sorted: &[f64]) -> Option<Self> {
-        let at = |share| quantile(sorted, share);
+    pub(super) fn of(mut delays: Distribution) -> Option<Self> {
+        let mut at = |share| delays.quantile(share);
         Some(Self { p50: at(0.5)?, p95: at(0.95)?, p99: at(0.99)?, longest: at(1.0)? })
     }
 }

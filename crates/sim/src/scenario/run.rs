@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lockstep_call::FrameRecord;
+use lockstep_call::FinishedCall;
 use lockstep_link::Link;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -103,7 +103,7 @@ impl Scenario {
                 let first = plan.forward.first().map(|&link| &links[link]);
                 first.map_or(ByteCount::ZERO, |link| link.capacity_between(from, to))
             };
-            let finished = finish(flow, activity, meter, capacity)
+            let finished = finish(flow, meter, capacity)
                 .map_err(|error| ScenarioError::Call { name: plan.name.clone(), error })?;
             reports.push(self.flow_report(plan, activity, meter, finished));
         }
@@ -143,8 +143,8 @@ impl Scenario {
             received_bps: bytes(meter.received_between(Timestamp::ZERO, Timestamp::MAX)),
             goodput_bps: bytes(finished.goodput),
             loss: lost as f64 / meter.sent_packets().max(1) as f64,
-            one_way_delay_ms: DelayReport::of(&meter.one_way_delays_ms()),
-            queueing_delay_ms: DelayReport::of(&meter.queueing_delays_ms()),
+            one_way_delay_ms: DelayReport::of(meter.one_way_delays_ms()),
+            queueing_delay_ms: DelayReport::of(meter.queueing_delays_ms()),
             video: finished.video,
             transfers: finished.transfers,
             interval_ms: METER_INTERVAL.as_millis() as u64,
@@ -217,10 +217,6 @@ impl Scenario {
     }
 }
 
-fn shown_bytes(records: &[FrameRecord]) -> ByteCount {
-    records.iter().filter(|record| record.displayed_at.is_some()).filter_map(|record| record.size).sum()
-}
-
 fn transfers(statistics: TcpStatistics) -> TransferReport {
     let mean = statistics.file_time.as_secs_f64() / statistics.files.max(1) as f64;
     TransferReport {
@@ -232,22 +228,17 @@ fn transfers(statistics: TcpStatistics) -> TransferReport {
 
 fn finish(
     flow: AnyFlow,
-    activity: &Activity,
     meter: &FlowMeter,
     capacity: impl Fn(Timestamp, Timestamp) -> ByteCount,
 ) -> Result<Finished, crate::call_flow::SimulationError> {
-    let start = activity.start();
-    let length = activity.end().saturating_since(start);
+    let of_call = |call: Option<FinishedCall>| Finished {
+        goodput: call.as_ref().map_or(ByteCount::ZERO, |call| call.shown),
+        video: call.map(|call| call.scores),
+        transfers: None,
+    };
     Ok(match flow {
-        AnyFlow::Call(call) => {
-            let result = call.finish(length, capacity)?;
-            let goodput = shown_bytes(&result.records);
-            Finished { goodput, video: Some(result.scores), transfers: None }
-        }
-        AnyFlow::Modelled(call) => {
-            let video = call.log(length).map(|log| log.score(capacity).0);
-            Finished { goodput: shown_bytes(call.records()), video, transfers: None }
-        }
+        AnyFlow::Call(call) => of_call(Some(call.finish(capacity)?.call)),
+        AnyFlow::Modelled(call) => of_call(call.finish(capacity)),
         AnyFlow::Traffic(CrossTraffic::Tcp(tcp)) => {
             let statistics = tcp.statistics();
             let goodput = ByteCount::new(statistics.acknowledged * TCP_DATA);

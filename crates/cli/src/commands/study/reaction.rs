@@ -4,15 +4,13 @@ use serde::Serialize;
 
 use lockstep_call::{Series, mean};
 
-/// Points of a series in a second.
-const SECOND: usize = 10;
 /// A second whose capacity is at most this share of the second before it is a drop; the inverse is a rise.
 const CHANGE: f64 = 0.6;
 /// Having followed a drop is to send no more than this share of the new capacity; a rise, no less than that.
 const REDUCED: f64 = 1.05;
 const RECOVERED: f64 = 0.7;
-/// A change that was not followed within so many points counts as if it were followed then: 10 s.
-const MOST_POINTS: usize = 10 * SECOND;
+/// A change that was not followed within so many seconds counts as if it were followed then.
+const MOST_SECONDS: usize = 10;
 
 /// Mean times from a change of capacity to the sender's rate having followed it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -31,34 +29,38 @@ fn average(values: &[u64]) -> f64 {
     values.iter().sum::<u64>() as f64 / values.len().max(1) as f64
 }
 
-/// Points from `from` on until the rate over half a second satisfies `followed`; at most [`MOST_POINTS`].
-fn points_until(rates: &[u64], from: usize, followed: impl Fn(f64) -> bool) -> usize {
-    let half = SECOND / 2;
-    (0..MOST_POINTS)
+/// Points from `from` on until the rate over half a second satisfies `followed`, where a second has `second` points; at
+/// most those of [`MOST_SECONDS`].
+fn points_until(rates: &[u64], from: usize, second: usize, followed: impl Fn(f64) -> bool) -> usize {
+    let (half, most) = (second.div_ceil(2), MOST_SECONDS * second);
+    (0..most)
         .find(|&wait| rates.get(from + wait..from + wait + half).is_none_or(|rates| followed(average(rates))))
-        .unwrap_or(MOST_POINTS)
+        .unwrap_or(most)
 }
 
 impl Reaction {
     pub(super) fn of(series: &Series) -> Self {
         let (capacity, sent) = (&series.capacity_bps, &series.sent_bps);
         let (mut reductions, mut recoveries) = (Vec::new(), Vec::new());
-        let mut at = SECOND;
-        while at + SECOND <= capacity.len() {
-            let (before, after) = (average(&capacity[at - SECOND..at]), average(&capacity[at..at + SECOND]));
+        // The points of a call of many hours are further apart than a second.
+        let second = (1_000 / series.interval_ms.max(1)).max(1) as usize;
+        let milliseconds = |points: usize| (points as u64 * series.interval_ms) as f64;
+        let mut at = second;
+        while at + second <= capacity.len() {
+            let (before, after) = (average(&capacity[at - second..at]), average(&capacity[at..at + second]));
             let wait = if after <= CHANGE * before {
-                let wait = points_until(sent, at, |rate| rate <= REDUCED * after);
-                reductions.push((wait * 100) as f64);
+                let wait = points_until(sent, at, second, |rate| rate <= REDUCED * after);
+                reductions.push(milliseconds(wait));
                 wait
             } else if CHANGE * after >= before {
-                let wait = points_until(sent, at, |rate| rate >= RECOVERED * after);
-                recoveries.push((wait * 100) as f64);
+                let wait = points_until(sent, at, second, |rate| rate >= RECOVERED * after);
+                recoveries.push(milliseconds(wait));
                 wait
             } else {
                 0
             };
             // One change is not counted twice.
-            at += if wait > 0 { wait.max(SECOND) } else { 1 };
+            at += if wait > 0 { wait.max(second) } else { 1 };
         }
         Self {
             drops: reductions.len(),
@@ -81,7 +83,8 @@ mod tests {
         // Half a second late down, 1.5 s late up; the windows of half a second see it when they are wholly past it.
         let sent: Vec<u64> = part(900, 35).chain(part(300, 50)).chain(part(900, 25)).collect();
         let target_bps = sent.iter().copied().map(Some).collect();
-        let series = Series { capacity_bps: capacity, sent_bps: sent, target_bps, ..Series::default() };
+        let series =
+            Series { interval_ms: 100, capacity_bps: capacity, sent_bps: sent, target_bps, ..Series::default() };
         let reaction = Reaction::of(&series);
         assert!(reaction.drops >= 1 && reaction.rises >= 1, "{reaction:?}");
         assert!(reaction.recovery_ms.unwrap() > reaction.reduction_ms.unwrap(), "{reaction:?}");
@@ -90,7 +93,8 @@ mod tests {
 
     #[test]
     fn a_steady_link_has_no_changes() {
-        let series = Series { capacity_bps: vec![5; 100], sent_bps: vec![5; 100], ..Series::default() };
+        let series =
+            Series { interval_ms: 100, capacity_bps: vec![5; 100], sent_bps: vec![5; 100], ..Series::default() };
         let reaction = Reaction::of(&series);
         assert_eq!((reaction.drops, reaction.rises, reaction.reduction_ms), (0, 0, None));
     }

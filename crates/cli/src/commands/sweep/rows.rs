@@ -116,7 +116,7 @@ pub fn write(path: &Path, rows: &[(&Job, &Scores)]) -> Result<()> {
         (*name, Values::Numbers(values))
     });
     let columns: Vec<(&str, Values)> = told.chain(scores).collect();
-    output_file::write(path, |output| parquet_table::write(output, "call", &columns))
+    output_file::write(path, |output| parquet_table::write(output, "call", columns))
 }
 
 /// What the table on the terminal shows of each controller and codec: heading, digits, score.

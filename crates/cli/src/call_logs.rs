@@ -1,0 +1,266 @@
+//! The logs that the two ends of a live call write while it runs, a line of JSON for each entry, and the call made of both.
+//! Nothing here grows with the call. What a killed end has written is there.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Lines, Write, stdout};
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Error, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use lockstep_call::{CallLog, CallObserver, DisplayRecord, FrameRecord};
+use lockstep_units::Timestamp;
+
+use crate::output_file::is_standard_output;
+
+/// Counters by name.
+pub type Counters = BTreeMap<String, u64>;
+
+/// An entry of the sender's log.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SenderEntry {
+    /// A captured frame, in the order of capture, without what only the receiver knows.
+    Frame(Box<FrameRecord>),
+    /// At the end: the counters of the transport.
+    End { counters: Counters },
+}
+
+/// An entry of the receiver's log.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReceiverEntry {
+    /// A picture that was shown, in the order in which they were.
+    Display(DisplayRecord),
+    /// At the end: the counters of the transport and of the decoder.
+    End { counters: Counters, decoder: Counters },
+}
+
+/// A log that is being written, if one is asked for. What goes wrong is told at the end: it is no reason to stop a call.
+pub struct LogWriter {
+    path: PathBuf,
+    file: Box<dyn Write>,
+    failure: Option<serde_json::Error>,
+}
+
+impl LogWriter {
+    /// A log at `path`, or on standard output.
+    pub fn create(path: &Path) -> Result<Self> {
+        let file: Box<dyn Write> = if is_standard_output(path) {
+            Box::new(stdout())
+        } else {
+            let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+            Box::new(BufWriter::new(file))
+        };
+        Ok(Self { path: path.to_owned(), file, failure: None })
+    }
+
+    /// Adds an entry.
+    pub fn write(&mut self, entry: &impl Serialize) {
+        if self.failure.is_none() {
+            let written = serde_json::to_writer(&mut self.file, entry)
+                .and_then(|()| self.file.write_all(b"\n").map_err(serde_json::Error::io));
+            self.failure = written.err();
+        }
+    }
+
+    /// Writes what is left.
+    pub fn finish(mut self) -> Result<()> {
+        let flushed = self.failure.map_or_else(|| self.file.flush().map_err(serde_json::Error::io), Err);
+        flushed.with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+/// The entries of a log, one by one, until its end or the first that cannot be read.
+struct LogReader<Entry> {
+    lines: Option<Lines<BufReader<File>>>,
+    of: &'static str,
+    /// Why there are no more entries.
+    problem: Option<Error>,
+    entry: PhantomData<Entry>,
+}
+
+impl<Entry> LogReader<Entry> {
+    fn open(path: &Path, of: &'static str) -> Self {
+        let (lines, problem) = match File::open(path) {
+            Ok(file) => (Some(BufReader::new(file).lines()), None),
+            Err(error) => (None, Some(Error::new(error).context(format!("the {of} left no log")))),
+        };
+        Self { lines, of, problem, entry: PhantomData }
+    }
+}
+
+impl<Entry: DeserializeOwned> Iterator for LogReader<Entry> {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        let line = self.lines.as_mut()?.next()?;
+        match line.map_err(Error::from).and_then(|line| Ok(serde_json::from_str(&line)?)) {
+            Ok(entry) => Some(entry),
+            Err(error) => {
+                self.lines = None;
+                self.problem = Some(error.context(format!("the {}'s log is unreadable from there on", self.of)));
+                None
+            }
+        }
+    }
+}
+
+/// When pictures were captured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Captures {
+    pub first: Option<Timestamp>,
+    pub last: Option<Timestamp>,
+}
+
+impl Captures {
+    /// A picture was captured at `at`.
+    pub fn add(&mut self, at: Timestamp) {
+        self.first.get_or_insert(at);
+        self.last = Some(at);
+    }
+
+    /// Those in the log of a sender, and what is wrong with that.
+    pub fn of(sender: &Path) -> (Self, Option<Error>) {
+        let mut captures = Self::default();
+        let mut log = LogReader::open(sender, "sender");
+        for entry in log.by_ref() {
+            if let SenderEntry::Frame(record) = entry {
+                captures.add(record.captured_at);
+            }
+        }
+        (captures, log.problem)
+    }
+}
+
+/// What the ends counted: the sender's transport, the receiver's, and the decoder.
+#[derive(Debug, Default)]
+pub struct EndCounters {
+    pub sender: Counters,
+    pub receiver: Counters,
+    pub decoder: Counters,
+}
+
+/// A call made of the logs of both its ends.
+pub struct Merged {
+    pub log: CallLog,
+    pub counters: EndCounters,
+    /// What is missing of it.
+    pub problem: Option<Error>,
+}
+
+/// Reads the logs of both ends side by side into the log of the call, which began at `start` and is scored for `length`.
+/// What can be read counts.
+pub fn merge(
+    sender: &Path,
+    receiver: &Path,
+    (start, length, frame_interval): (Timestamp, Duration, Duration),
+    observer: Option<Box<dyn CallObserver>>,
+) -> Merged {
+    let mut log = CallLog::new(start, length, frame_interval);
+    if let Some(observer) = observer {
+        log.observe(observer);
+    }
+    let mut counted = EndCounters::default();
+    let mut sent = LogReader::open(sender, "sender");
+    let mut received = LogReader::open(receiver, "receiver");
+    let mut next_display = |received: &mut LogReader<ReceiverEntry>| loop {
+        match received.next()? {
+            ReceiverEntry::Display(display) => return Some(display),
+            ReceiverEntry::End { counters, decoder } => (counted.receiver, counted.decoder) = (counters, decoder),
+        }
+    };
+    let mut display = next_display(&mut received);
+    for entry in sent.by_ref() {
+        let record = match entry {
+            SenderEntry::Frame(record) => record,
+            SenderEntry::End { counters } => {
+                counted.sender = counters;
+                continue;
+            }
+        };
+        let frame = record.frame;
+        log.decided(*record);
+        // Frames are shown in the order in which they were sent, so that all earlier displays have been merged.
+        while let Some(shown) = display.filter(|display| frame.is_some_and(|frame| display.frame <= frame)) {
+            log.shown(&shown, None);
+            display = next_display(&mut received);
+        }
+    }
+    while display.is_some() {
+        display = next_display(&mut received);
+    }
+    Merged { log, counters: counted, problem: sent.problem.or(received.problem) }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_call::{KeptFrames, Outcome};
+
+    use super::*;
+
+    fn at(milliseconds: u64) -> Timestamp {
+        Timestamp::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn the_logs_of_both_ends_become_one_with_what_each_of_them_knows() {
+        let folder = tempfile::tempdir().unwrap();
+        let (sender, receiver) = (folder.path().join("send"), folder.path().join("receive"));
+        let mut log = LogWriter::create(&sender).unwrap();
+        for (capture, frame) in [(0, Some(0)), (1, None), (2, Some(1)), (3, Some(2)), (4, None)] {
+            let outcome = if frame.is_some() { Outcome::Sent } else { Outcome::SkippedOverBudget };
+            let record = FrameRecord { frame, outcome, ..FrameRecord::captured(capture, at(1_000 + 100 * capture)) };
+            log.write(&SenderEntry::Frame(Box::new(record)));
+        }
+        log.write(&SenderEntry::End { counters: [("frames".to_owned(), 3)].into() });
+        log.finish().unwrap();
+        let mut log = LogWriter::create(&receiver).unwrap();
+        for (frame, shown) in [(0, 1_050), (2, 1_390)] {
+            log.write(&ReceiverEntry::Display(DisplayRecord {
+                frame,
+                completed_at: at(shown),
+                displayed_at: at(shown),
+            }));
+        }
+        log.write(&ReceiverEntry::End { counters: Counters::new(), decoder: [("decoded".to_owned(), 2)].into() });
+        log.finish().unwrap();
+
+        let (captures, unread) = Captures::of(&sender);
+        assert!(unread.is_none());
+        assert_eq!(captures, Captures { first: Some(at(1_000)), last: Some(at(1_400)) });
+        let kept = KeptFrames::default();
+        let times = (at(1_000), Duration::from_secs(1), Duration::from_millis(100));
+        let Merged { log, counters: counted, problem } = merge(&sender, &receiver, times, Some(Box::new(kept.clone())));
+        assert!(problem.is_none());
+        assert_eq!((counted.sender["frames"], counted.decoder["decoded"]), (3, 2));
+        assert_eq!(log.held_records(), 1, "nothing was shown after the last capture");
+        let frames = kept.take();
+        let delays: Vec<u128> = frames.iter().map(|frame| frame.video_delay.as_millis()).collect();
+        assert_eq!(delays, [50, 290, 190, 90]);
+        let shown: Vec<Option<Timestamp>> = frames.iter().map(|frame| frame.record.displayed_at).collect();
+        assert_eq!(shown, [Some(at(1_050)), None, None, Some(at(1_390))]);
+    }
+
+    #[test]
+    fn what_an_end_logged_before_it_was_killed_counts_and_what_is_missing_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let (sender, receiver) = (folder.path().join("send"), folder.path().join("receive"));
+        let mut log = LogWriter::create(&sender).unwrap();
+        log.write(&SenderEntry::Frame(Box::new(FrameRecord::captured(0, at(1_000)))));
+        log.finish().unwrap();
+        let whole = std::fs::read_to_string(&sender).unwrap();
+        std::fs::write(&sender, format!("{whole}{}", &whole[..40])).unwrap();
+        let (captures, unread) = Captures::of(&sender);
+        assert_eq!(captures.last, Some(at(1_000)));
+        assert!(unread.unwrap().to_string().contains("the sender's log is unreadable"));
+        let times = (at(1_000), Duration::from_secs(1), Duration::from_millis(100));
+        let merged = merge(&folder.path().join("none"), &receiver, times, None);
+        assert!(merged.problem.unwrap().to_string().contains("the sender left no log"));
+        assert_eq!(merge(&sender, &receiver, times, None).log.held_records(), 1);
+    }
+}

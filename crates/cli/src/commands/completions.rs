@@ -1,0 +1,28 @@
+//! `lockstep completions`: the words of this command, for a shell.
+
+use std::io::{self, ErrorKind, Write};
+
+use anyhow::{Context, Result};
+use clap::{Args, Command};
+use clap_complete::{Shell, generate};
+
+/// What `lockstep completions` is told.
+#[derive(Debug, Args)]
+pub struct CompletionsArguments {
+    /// The shell.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// `lockstep completions` for the command line that `command` describes.
+pub fn run(arguments: &CompletionsArguments, mut command: Command) -> Result<()> {
+    let name = command.get_name().to_owned();
+    // First into memory: writing it out may fail, which clap_complete would take for a bug.
+    let mut script = Vec::new();
+    generate(arguments.shell, &mut command, name, &mut script);
+    match io::stdout().write_all(&script) {
+        // A reader that went away, as `head` does, is no reason to fail.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to standard output"),
+        _ => Ok(()),
+    }
+}

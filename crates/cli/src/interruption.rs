@@ -1,0 +1,64 @@
+//! Ctrl-C and SIGTERM, for commands that must end in order.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// The command was told to end by a signal, and has ended in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("ended by {}", match .signal { 2 => "an interrupt (SIGINT)", _ => "SIGTERM" })]
+pub struct Interrupted {
+    signal: u8,
+}
+
+impl Interrupted {
+    /// The exit status that shells give a command which a signal ended.
+    pub fn status(self) -> u8 {
+        128 + self.signal
+    }
+}
+
+/// Notices the first SIGINT or SIGTERM while it lives. A second one, or one after its end, ends the process at once.
+pub struct Interruption {
+    signal: Arc<AtomicUsize>,
+    at_once: Arc<AtomicBool>,
+}
+
+impl Interruption {
+    /// Begins to notice.
+    pub fn watch() -> Result<Self> {
+        let interruption = Self { signal: Arc::default(), at_once: Arc::default() };
+        for signal in [SIGINT, SIGTERM] {
+            let (noticed, at_once) = (interruption.signal.clone(), interruption.at_once.clone());
+            // In this order: the first signal arms what the second one meets.
+            flag::register_conditional_default(signal, at_once.clone())
+                .and_then(|_| flag::register_usize(signal, noticed, signal as usize))
+                .and_then(|_| flag::register(signal, at_once))
+                .context("cannot watch for signals")?;
+        }
+        Ok(interruption)
+    }
+
+    /// The interruption, if there was one.
+    pub fn check(&self) -> Result<(), Interrupted> {
+        match self.signal.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            signal => Err(Interrupted { signal: signal as u8 }),
+        }
+    }
+
+    /// Tells whether there was one, from wherever.
+    pub fn asked(&self) -> impl Fn() -> bool + Send + use<> {
+        let signal = self.signal.clone();
+        move || signal.load(Ordering::Relaxed) != 0
+    }
+}
+
+impl Drop for Interruption {
+    fn drop(&mut self) {
+        self.at_once.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,199 @@
+//! Calls in real time, as a person runs and ends them.
+#![cfg(unix)]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const CLIP: &str = "generated:64x48@15";
+
+fn lockstep(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn started(arguments: &[&str]) -> Child {
+    lockstep(arguments).spawn().expect("the command starts")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).expect("it was written")).expect("it is JSON")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a temporary folder's name is UTF-8")
+}
+
+fn signal(process: &Child, name: &str) {
+    let status = Command::new("kill").args([format!("-{name}"), process.id().to_string()]).status();
+    assert!(status.expect("there is `kill`").success());
+}
+
+/// Reads lines until one says `what`.
+fn wait_for(child: &mut Child, what: &str) -> String {
+    let lines = BufReader::new(child.stdout.as_mut().expect("it is piped")).lines();
+    lines.map_while(Result::ok).find(|line| line.contains(what)).expect("it says so before it ends")
+}
+
+/// A receiver, and its port.
+fn receiver(arguments: &[&str]) -> (Child, String) {
+    let mut child = started(&[&["receive", "--listen", "127.0.0.1:0", "--status", "json"], arguments].concat());
+    let line = wait_for(&mut child, "listening");
+    let address: Value = serde_json::from_str(&line).expect("it is JSON");
+    let port = address["listening"].as_str().and_then(|address| address.rsplit_once(':')).expect("an address").1;
+    (child, port.to_owned())
+}
+
+#[test]
+fn a_call_whose_close_is_late_or_lost_leaves_a_report() {
+    let links: [&[&str]; 3] = [
+        &["--trace", "constant:500kbps", "--delay-ms", "600"],
+        &["--loss-at", "1s+30s"],
+        &["--trace", "constant:100kbps", "--controller", "fixed:300kbps"],
+    ];
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let calls = links.iter().enumerate().map(|(index, link)| {
+        let json = folder.path().join(format!("{index}.json"));
+        let call = started(&[&["call", "--clip", CLIP, "--seconds", "1", "--json", text(&json)], *link].concat());
+        (call, json)
+    });
+    for (call, path) in calls.collect::<Vec<_>>() {
+        let output = call.wait_with_output().expect("it ran");
+        assert!(output.status.success(), "{}", said(&output));
+        let report = json(&path);
+        assert!(report["frames"]["captured"].as_u64() > Some(0));
+        assert!(report["counters"]["receiver"]["datagrams"].as_u64() > Some(0), "the receiver left its part");
+    }
+}
+
+#[test]
+fn a_call_of_which_nothing_arrives_leaves_a_report_of_that() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("call.json");
+    let words = ["call", "--clip", CLIP, "--seconds", "1", "--loss", "100%", "--json", text(&path)];
+    let output = lockstep(&words).output().expect("it ran");
+    assert!(output.status.success() && said(&output).contains("nobody answered"), "{}", said(&output));
+    assert_eq!(json(&path)["frames"]["displayed"], 0);
+}
+
+/// The processes that `parent` has started.
+fn children(parent: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let parent_of = |number: u32| {
+        let status = fs::read_to_string(format!("/proc/{number}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse::<u32>().ok()
+    };
+    numbers.filter(|&number| parent_of(number) == Some(parent)).collect()
+}
+
+#[test]
+fn a_call_that_is_ended_by_a_signal_reports_and_leaves_no_process_and_no_folder() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (name, status) in [("TERM", 143), ("INT", 130)] {
+        let temporary = folder.path().join(name);
+        fs::create_dir(&temporary).expect("it can be made");
+        let path = folder.path().join(format!("{name}.json"));
+        let words = ["call", "--clip", CLIP, "--seconds", "300", "--sink", "none", "--json", text(&path)];
+        let call = lockstep(&words).env("TMPDIR", &temporary).spawn().expect("it starts");
+        let began = Instant::now();
+        // Where there is no /proc, a moment must do.
+        let linux = Path::new("/proc/self/status").exists();
+        while linux && children(call.id()).len() < 2 && began.elapsed() < Duration::from_secs(20) {
+            thread::sleep(Duration::from_millis(20));
+        }
+        thread::sleep(Duration::from_millis(500));
+        let processes = children(call.id());
+        signal(&call, name);
+        let output = call.wait_with_output().expect("it ran");
+        assert_eq!(output.status.code(), Some(status), "{}", said(&output));
+        assert_eq!(json(&path)["config"]["clip"], CLIP);
+        assert_eq!(fs::read_dir(&temporary).expect("it is there").count(), 0, "its folder is left");
+        assert!(!linux || processes.len() == 2, "{processes:?}");
+        assert!(processes.iter().all(|process| !Path::new(&format!("/proc/{process}")).exists()), "orphans");
+    }
+}
+
+#[test]
+fn an_end_that_is_ended_by_a_signal_writes_its_log_and_tells_the_other_end() {
+    for sender_is_ended in [true, false] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let [send_log, receive_log, shown] = ["s.json", "r.json", "shown.y4m"].map(|name| folder.path().join(name));
+        let (mut receiver, port) = receiver(&["--log", text(&receive_log), "--sink", text(&shown)]);
+        let to = format!("127.0.0.1:{port}");
+        let words = ["send", "--to", &to, "--source", CLIP, "--status", "none", "--log", text(&send_log)];
+        let sender = started(&words);
+        wait_for(&mut receiver, "showing");
+        if sender_is_ended {
+            signal(&sender, "INT")
+        } else {
+            signal(&receiver, "TERM")
+        }
+        let (sender, receiver) = (sender.wait_with_output(), receiver.wait_with_output());
+        let (sender, receiver) = (sender.expect("it ran"), receiver.expect("it ran"));
+        let expected = if sender_is_ended { (Some(130), Some(0)) } else { (Some(0), Some(143)) };
+        assert_eq!((sender.status.code(), receiver.status.code()), expected, "{} {}", said(&sender), said(&receiver));
+        for (log, entry) in [(&send_log, "frame"), (&receive_log, "display")] {
+            let text = fs::read_to_string(log).expect("the log is there");
+            let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+            let (end, entries) = lines.split_last().expect("something was logged");
+            assert!(!entries.is_empty() && entries.iter().all(|line| line[entry].is_object()), "{log:?}");
+            assert!(end["end"]["counters"].is_object(), "{end}");
+        }
+        assert!(fs::metadata(&shown).is_ok_and(|file| file.len() > 64 * 48));
+    }
+}
+
+#[test]
+fn a_sender_to_a_closed_port_fails_and_says_so() {
+    let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr()).expect("a free port");
+    let to = format!("localhost:{}", free.port());
+    let words = ["send", "--to", &to, "--source", CLIP, "--wait-seconds", "0.5"];
+    let output = lockstep(&words).output().expect("it ran");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("nobody answered") && said(&output).contains("is closed"), "{}", said(&output));
+}
+
+#[test]
+fn a_sender_may_be_started_before_the_receiver_and_names_it_by_its_host() {
+    let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr()).expect("a free port");
+    let to = format!("localhost:{}", free.port());
+    let sender = started(&["send", "--to", &to, "--source", CLIP, "--status", "none"]);
+    thread::sleep(Duration::from_millis(300));
+    let listen = free.to_string();
+    let mut receiver = started(&["receive", "--listen", &listen, "--status", "json"]);
+    wait_for(&mut receiver, "showing");
+    signal(&sender, "TERM");
+    let (sender, receiver) = (sender.wait_with_output(), receiver.wait_with_output());
+    assert_eq!(sender.expect("it ran").status.code(), Some(143));
+    assert_eq!(receiver.expect("it ran").status.code(), Some(0));
+}
+
+#[test]
+fn a_receiver_runs_the_estimator_that_the_senders_controller_needs() {
+    let (receiver, port) = receiver(&[]);
+    let to = format!("127.0.0.1:{port}");
+    // Without it the target stays where it begins for ever.
+    let words = ["send", "--to", &to, "--source", CLIP, "--controller", "bob-heuristic", "--status", "json"];
+    let mut sender = started(&words);
+    let lines = BufReader::new(sender.stdout.as_mut().expect("it is piped")).lines();
+    let mut targets = lines.map_while(Result::ok).take(150).filter_map(|line| {
+        let line: Value = serde_json::from_str(&line).ok()?;
+        line["sending"]["target_bps"].as_u64()
+    });
+    let target = targets.find(|&target| target > 300_000);
+    signal(&sender, "TERM");
+    assert!(target.is_some(), "it never grew");
+    let _ = (sender.wait(), receiver.wait_with_output());
+}
