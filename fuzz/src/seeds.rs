@@ -163,7 +163,7 @@ fn traces() -> Vec<(&'static str, Vec<u8>)> {
     ] {
         seeds.push((name, 2, words.to_owned()));
     }
-    let trace = Trace::from_bytes(b"rate 1000kbps\nwait 2000\nrate 250kbps\nloss 0.02\nwait 1000\n").expect("a profile");
+    let trace = Trace::from_bytes(b"rate 1000kbit\nwait 2s\nrate 250kbit\nloss 2%\nwait 1s\n").expect("a profile");
     seeds.push(("segments", 7, serde_json::to_string(&trace).expect("a trace")));
     let bytes = |choice: u8, text: &str| [&[choice, 9, 8, 7, 6, 5, 0, 0, 0], text.as_bytes()].concat();
     seeds.iter().map(|(name, choice, text)| (*name, bytes(*choice, text))).collect()
