@@ -19,9 +19,7 @@ use serde::{Deserialize, Serialize};
 use lockstep_call::{
     ConventionalEncoder, FIT_PASSES, FrameEncoder, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd,
 };
-use lockstep_control::{
-    Algorithm, Estimator, EstimatorKind, GracePeriod, KnownPath, Latency, RateBounds, Setting,
-};
+use lockstep_control::{Algorithm, Estimator, EstimatorKind, GracePeriod, KnownPath, Latency, RateBounds, Setting};
 use lockstep_link::{
     GilbertElliott, Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Reordering,
     Trace, parse_share, parse_time,

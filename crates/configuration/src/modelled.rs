@@ -91,12 +91,8 @@ fn run(
         ..ModelledSetting::new()
     };
     let path = KnownPath { trace: arguments.link.forward_trace()?, start: Timestamp::ZERO };
-    let control = arguments.control.setting(
-        setting.payload,
-        setting.frame_interval,
-        Some(path),
-        RateBounds::default(),
-    )?;
+    let control =
+        arguments.control.setting(setting.payload, setting.frame_interval, Some(path), RateBounds::default())?;
     let algorithm = arguments.control.algorithm();
     let encoder = ModelledEncoder::new(curves, setting.frame_interval, arguments.link.seed);
     let mut call = ModelledCall::new(&setting, algorithm.controller(&control)?, estimator, encoder);

@@ -12,6 +12,24 @@ use crate::base_delay::BaseDelay;
 use crate::{Allowance, Controller, InFlight, Setting};
 use rate_filter::{RateFilter, TICK};
 
+#[derive(Debug, Default)]
+struct Smallest {
+    v: VecDeque<(Timestamp, f64)>,
+}
+impl Smallest {
+    fn put(&mut self, now: Timestamp, x: f64) {
+        while self.v.back().is_some_and(|&(_, k)| k >= x) {
+            self.v.pop_back();
+        }
+        self.v.push_back((now, x));
+        while self.v.front().is_some_and(|&(at, _)| now.saturating_since(at) > Duration::from_secs(10)) {
+            self.v.pop_front();
+        }
+    }
+    fn get(&self) -> f64 {
+        self.v.front().map_or(0.5, |x| x.1)
+    }
+}
 const SLACK: f64 = 0.005;
 
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +55,7 @@ pub struct Sprout {
     tick_exposure: f64,
     tick_end: f64,
     round_trip: f64,
+    round_trips: Smallest,
     tolerated: f64,
     risk: f64,
     pace: f64,
@@ -57,7 +76,9 @@ pub struct Sprout {
     burst_rate: f64,
 }
 
-fn env(name: &str, or: f64) -> f64 { std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(or) }
+fn env(name: &str, or: f64) -> f64 {
+    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(or)
+}
 
 impl Sprout {
     /// A sender that has heard nothing yet.
@@ -76,7 +97,8 @@ impl Sprout {
             tick_bytes: 0.0,
             tick_exposure: 0.0,
             tick_end: TICK,
-            round_trip: 0.2,
+            round_trip: 0.5,
+            round_trips: Smallest::default(),
             tolerated: env("TOL", 0.08).max(0.85 * setting.frame_interval.as_secs_f64()),
             risk: env("RISK", 0.05),
             pace: env("PACE", 4.0),
@@ -99,7 +121,10 @@ impl Sprout {
 
     fn refresh(&mut self) {
         self.mean_rate = self.filter.mean_rate();
-        self.cautious_rate = self.filter.cautious_rate(self.round_trip.min(1.0) + self.tolerated + env("KAPPA", 1.0) * self.filter.scatter_time(), self.risk);
+        self.cautious_rate = self.filter.cautious_rate(
+            self.round_trip.min(1.0) + self.tolerated + env("KAPPA", 1.0) * self.filter.scatter_time(),
+            self.risk,
+        );
     }
 
     /// Time passes at the bottleneck, in which it had something to deliver or not.
@@ -143,7 +168,8 @@ impl Controller for Sprout {
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         if let Some(rtt) = feedback.round_trip_time {
             let rtt = rtt.as_secs_f64();
-            self.round_trip = if rtt < self.round_trip { rtt } else { self.round_trip + 0.001 * (rtt - self.round_trip) };
+            self.round_trips.put(now, rtt);
+            self.round_trip = self.round_trips.get();
         }
         for arrival in &feedback.acknowledged {
             let (delay, short) = self.base.update(arrival.sent_at, arrival.arrived_at);
@@ -153,7 +179,9 @@ impl Controller for Sprout {
             let sent = arrival.sent_at.as_secs_f64();
             let left = sent + queueing;
             let bytes = arrival.size.as_f64() + 28.0;
-            if left < self.known_until - 1.0 { continue; }
+            if left < self.known_until - 1.0 {
+                continue;
+            }
             // The rate inside frames' bursts.
             match self.last {
                 Some((frame, before)) if frame == arrival.frame => {
@@ -183,7 +211,11 @@ impl Controller for Sprout {
             if idle || env("ALLE", 1.0) > 0.0 {
                 self.external += weight * (external - self.external);
             }
-            let start = if idle { self.free_at.max(sent).max(left - (queueing - self.external).max(0.0)) } else { self.free_at.max(sent) };
+            let start = if idle {
+                self.free_at.max(sent).max(left - (queueing - self.external).max(0.0))
+            } else {
+                self.free_at.max(sent)
+            };
             let start = if idle { left - env("FIRSTW", 1.0) * (left - start) } else { start };
             self.pass(left, start);
             self.tick_bytes += bytes;
@@ -194,7 +226,9 @@ impl Controller for Sprout {
             }
             self.free_at = self.free_at.max(left);
         }
-        while self.first_sequence <= feedback.highest_sequence && let Some(sent) = self.pending.pop_front() {
+        while self.first_sequence <= feedback.highest_sequence
+            && let Some(sent) = self.pending.pop_front()
+        {
             self.first_sequence += 1;
             self.pending_bytes -= sent.bytes;
         }
@@ -227,9 +261,22 @@ impl Controller for Sprout {
         let wait = self.backlog(now).max(self.external) + in_flight.queued.as_f64() / rate.max(1.0);
         let room = (tolerated - wait).max(0.0);
         // What a flow may have beyond its share of the rate, whatever that share is.
-        let share_rate = rate + env("LINKW", 0.0) * (self.burst_rate.min(env("LINKX", 4.0) * self.mean_rate) - self.mean_rate).max(0.0);
-        let add = env("ADD", 0.0) + env("ADDR", 0.0) * self.burst_rate.min(env("LINKX", 8.0) * self.mean_rate) * self.frame_interval;
-        if env("DBG", 0.0) > 0.0 { eprintln!("{now:.3} mean {:.0} cautious {:.0} burst {:.0} ext {:.3} backlog {:.3} tol {:.3} comp {competing} inflight {}", self.mean_rate, rate, self.burst_rate, self.external, self.backlog(now), tolerated, in_flight.bytes.get()); }
+        let share_rate = rate
+            + env("LINKW", 0.0) * (self.burst_rate.min(env("LINKX", 4.0) * self.mean_rate) - self.mean_rate).max(0.0);
+        let add = env("ADD", 0.0)
+            + env("ADDR", 0.0) * self.burst_rate.min(env("LINKX", 8.0) * self.mean_rate) * self.frame_interval;
+        if env("DBG", 0.0) > 0.0 {
+            eprintln!(
+                "{now:.3} mean {:.0} cautious {:.0} burst {:.0} ext {:.3} backlog {:.3} tol {:.3} comp {competing} inflight {}",
+                self.mean_rate,
+                rate,
+                self.burst_rate,
+                self.external,
+                self.backlog(now),
+                tolerated,
+                in_flight.bytes.get()
+            );
+        }
         let mut bytes = share_rate * room + add * (room / tolerated);
         bytes = bytes.min(env("CAP", 9.0) * self.mean_rate * self.frame_interval + env("CAPADD", 1.0) * add);
         let least = env("MINP", 1.0) * (self.payload + 96.0);
@@ -242,7 +289,9 @@ impl Controller for Sprout {
         let share = self.payload / (self.payload + 96.0);
         Allowance {
             budget: ByteCount::new((bytes * share) as u64),
-            pacing_interval: Duration::from_secs_f64((self.payload / (self.mean_rate * self.pace).max(1.0)).min(env("PMAX", 0.002))),
+            pacing_interval: Duration::from_secs_f64(
+                (self.payload / (self.mean_rate * self.pace).max(1.0)).min(env("PMAX", 0.002)),
+            ),
             target: Bitrate::from_bps((8.0 * rate * share * (tolerated / wait.max(1e-3)).min(1.0)) as u64),
         }
     }

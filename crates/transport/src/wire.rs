@@ -227,9 +227,7 @@ impl VideoFormat {
     /// Time between two frames.
     #[must_use]
     pub fn frame_interval(&self) -> Duration {
-        Duration::from_secs_f64(
-            f64::from(self.frame_rate_denominator) / f64::from(self.frame_rate_numerator.max(1)),
-        )
+        Duration::from_secs_f64(f64::from(self.frame_rate_denominator) / f64::from(self.frame_rate_numerator.max(1)))
     }
 }
 

@@ -32,6 +32,7 @@ pub(super) struct RateFilter {
     kernel: [f64; 2 * REACH + 1],
     volatility: f64,
     dispersion: f64,
+    compared: (f64, f64),
 }
 
 impl RateFilter {
@@ -51,7 +52,7 @@ impl RateFilter {
         });
         let sum: f64 = kernel.iter().sum();
         kernel.iter_mut().for_each(|weight| *weight /= sum);
-        let mut filter = Self { rates, logarithms, belief, kernel, volatility, dispersion: 1.0 };
+        let mut filter = Self { rates, logarithms, belief, kernel, volatility, dispersion: 1.0, compared: (0.0, 0.0) };
         filter.normalise();
         filter
     }
@@ -86,11 +87,15 @@ impl RateFilter {
         if seconds <= 0.0 && bytes <= 0.0 {
             return;
         }
-        let expected = self.mean_rate() * seconds;
-        if expected > 0.25 * UNIT {
-            let surprise = (bytes - expected) * (bytes - expected) / (expected * UNIT);
-            self.dispersion += (surprise.min(MOST_SURPRISE) - self.dispersion) / super::env("DTICKS",500.0);
-            self.dispersion = self.dispersion.clamp(super::env("DMIN",0.05), super::env("DMAX", 20.0));
+        let (so_far, expected) = &mut self.compared;
+        *so_far += bytes;
+        *expected += self.belief.iter().zip(&self.rates).map(|(belief, rate)| belief * rate).sum::<f64>() * seconds;
+        let (so_far, expected) = (*so_far, *expected);
+        if expected > super::env("CMPU", 4.0) * UNIT {
+            self.compared = (0.0, 0.0);
+            let surprise = (so_far - expected) * (so_far - expected) / (expected * UNIT);
+            self.dispersion += (surprise.min(MOST_SURPRISE) - self.dispersion) / super::env("DTICKS", 500.0);
+            self.dispersion = self.dispersion.clamp(super::env("DMIN", 0.05), super::env("DMAX", 20.0));
         }
         let scale = 1.0 / (UNIT * self.dispersion);
         let likelihood = |index: usize| scale * (bytes * self.logarithms[index] - self.rates[index] * seconds);
