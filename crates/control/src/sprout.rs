@@ -1,158 +1,221 @@
-//! Sprout
+//! Sprout (NSDI 2013, "Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular Networks"): a Bayesian
+//! filter over the link's rate, and of what it will deliver by a deadline the amount that it will fail to deliver only
+//! with a small probability. That amount, less what is on its way, is just what the next frame may have.
+//!
+//! What is Sprout's: rates that drift in ticks of 20 ms, the filter, and the cautious forecast. What is not:
+//! - The filter is at the sender, from acknowledgements that list every packet; and from their absence, for silence longer
+//!   than the path takes says that nothing was delivered.
+//! - It counts time for which the link had something to deliver, not all time, so that a source with little to say does not
+//!   look like a slow link; Sprout's sender tells its receiver for how long it will be silent.
+//! - Rates are spaced by factors and the scatter of deliveries is learned ([`rate_filter`]): Sprout's range ends at 11 Mb/s
+//!   and its 5 % are far below the mean on a slow link. Forecasts of 40 % risk over a link that is known to scatter do
+//!   better on every trace than 5 % over one that is taken to.
+//! - The deadline is a delay in the queue, whatever the round trip is, and longer where deliveries scatter more.
+//! - A frame takes only so much of the room that the next one has some, too: a picture that is skipped is not seen.
+//! - A share of what a frame may have goes by the rate of bursts, which is that of the path and not of one's own share of
+//!   it; senders that share a path come to equal rates by that. Beside those that fill the queue until it overflows,
+//!   and so would take everything, a window is held ([`competitors`]).
+//!
+//! | constant | value | chosen by |
+//! |---|---|---|
+//! | first rate | 1.2 Mb/s, e^0.5 up or down | ten packets in 100 ms, TCP's initial window (RFC 6928) |
+//! | base delay believed for | 10 s | as elsewhere here: clocks drift by half a millisecond meanwhile |
+//! | packets in a frame at 2 ms at most | | Salsify's published code |
+//! | volatility, risk, room and shares by latency | [`Mode`] | `python -m lockstep.studies`, see `docs/controllers.md` |
 
+mod burst_rate;
+mod busy_time;
+mod competitors;
 mod rate_filter;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockstep_transport::{Feedback, LostFragment};
+use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::base_delay::BaseDelay;
-use crate::{Allowance, Controller, InFlight, Setting};
-use rate_filter::{RateFilter, TICK};
+use crate::{Allowance, Controller, InFlight, Latency, Setting};
+use burst_rate::BurstRate;
+use busy_time::BusyTime;
+use competitors::Competitors;
+use rate_filter::RateFilter;
 
-#[derive(Debug, Default)]
-struct Smallest {
-    v: VecDeque<(Timestamp, f64)>,
+/// Bytes a second that are expected at first, and how wrong that may be (natural logarithm).
+const FIRST_RATE: (f64, f64) = (150_000.0, 0.5);
+/// How much a rate drifts in a second, natural logarithm.
+const VOLATILITY: f64 = 0.55;
+/// Probability that a forecast is missed.
+const RISK: f64 = 0.4;
+const BASE_MEMORY: Duration = Duration::from_secs(10);
+/// The round trip that is assumed before one was measured, seconds.
+const FIRST_ROUND_TRIP: f64 = 0.5;
+/// How much later than the shortest round trip an acknowledgement may be until it is missed, seconds.
+const LATENESS: f64 = 0.005;
+/// Of what packets wait that is not for the sender's own, the lower part is kept: weights of less and of more.
+const OUTSIDE_WEIGHTS: (f64, f64) = (0.2, 0.02);
+/// Headers of UDP and IPv4, and the transport's own, bytes.
+const NETWORK_HEADERS: f64 = 28.0;
+const HEADERS: f64 = 96.0;
+/// Rate of bursts over one's own, at most, that a frame's share goes by.
+const MOST_SHARERS: f64 = 8.0;
+/// Pacing rate over mean rate, and the longest time between two packets of a frame.
+const PACING: f64 = 4.0;
+const LONGEST_PACE: f64 = 0.002;
+
+/// What a latency stands for.
+#[derive(Debug, Clone, Copy)]
+struct Mode {
+    /// Delay in the queue that is tolerated in any case, seconds; at least this share of a frame interval, and longer by
+    /// so many times the time over which deliveries scatter.
+    tolerated: f64,
+    interval_share: f64,
+    scatter: f64,
+    /// What a frame may have at most: shares of what own rate, and path's rate, carry in a frame interval.
+    own_share: f64,
+    path_share: f64,
 }
-impl Smallest {
-    fn put(&mut self, now: Timestamp, x: f64) {
-        while self.v.back().is_some_and(|&(_, k)| k >= x) {
-            self.v.pop_back();
-        }
-        self.v.push_back((now, x));
-        while self.v.front().is_some_and(|&(at, _)| now.saturating_since(at) > Duration::from_secs(10)) {
-            self.v.pop_front();
+
+impl Mode {
+    fn of(latency: Latency) -> Self {
+        let balanced = Self { tolerated: 0.01, interval_share: 0.85, scatter: 2.2, own_share: 1.65, path_share: 0.45 };
+        match latency {
+            Latency::Low => Self { tolerated: 0.0, scatter: 1.0, own_share: 0.55, path_share: 0.3, ..balanced },
+            Latency::Balanced => balanced,
+            Latency::Quality => Self { tolerated: 0.04, ..balanced },
         }
     }
-    fn get(&self) -> f64 {
-        self.v.front().map_or(0.5, |x| x.1)
-    }
 }
-const SLACK: f64 = 0.005;
 
+/// A packet on its way.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
+    /// Seconds, sender's clock.
     at: f64,
     bytes: f64,
 }
 
-/// Sprout's sender.
-#[derive(Debug)]
-pub struct Sprout {
-    payload: f64,
-    frame_interval: f64,
-    filter: RateFilter,
-    base: BaseDelay,
-    pending: VecDeque<Sent>,
-    first_sequence: u64,
-    pending_bytes: f64,
-    /// Bottleneck's time (sender's clock) until which all is known; when the last known packet had left.
-    known_until: f64,
-    free_at: f64,
-    tick_bytes: f64,
-    tick_exposure: f64,
-    tick_end: f64,
-    round_trip: f64,
-    round_trips: Smallest,
-    tolerated: f64,
-    risk: f64,
-    pace: f64,
-    mean_rate: f64,
-    cautious_rate: f64,
-    /// Own packets' virtual queue at the rate of bursts: when it is empty.
-    own_left: f64,
-    /// Decayed bytes and seconds inside frames' bursts.
-    burst_bytes: f64,
-    burst_seconds: f64,
-    last: Option<(u32, f64)>,
-    /// What packets wait that is not for own packets, the lower part of it, seconds.
-    external: f64,
-    this_burst: (f64, f64),
-    competing_since: Option<f64>,
-    standing: f64,
-    long_base: BaseDelay,
-    burst_rate: f64,
+/// The shortest of recent round trips, seconds.
+#[derive(Debug, Default)]
+struct ShortestRoundTrip {
+    /// Oldest first, each shorter than all that came after it.
+    samples: VecDeque<(f64, f64)>,
 }
 
-fn env(name: &str, or: f64) -> f64 {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(or)
+impl ShortestRoundTrip {
+    fn put(&mut self, now: f64, sample: f64) {
+        while self.samples.back().is_some_and(|&(_, known)| known >= sample) {
+            self.samples.pop_back();
+        }
+        self.samples.push_back((now, sample));
+        while self.samples.front().is_some_and(|&(at, _)| now - at > BASE_MEMORY.as_secs_f64()) {
+            self.samples.pop_front();
+        }
+    }
+
+    fn get(&self) -> f64 {
+        self.samples.front().map_or(FIRST_ROUND_TRIP, |&(_, sample)| sample)
+    }
+}
+
+/// Sprout's sender. Times within are seconds of the sender's clock.
+#[derive(Debug)]
+pub struct Sprout {
+    mode: Mode,
+    payload: f64,
+    frame_interval: f64,
+    busy: BusyTime,
+    bursts: BurstRate,
+    base_delay: BaseDelay,
+    round_trip: ShortestRoundTrip,
+    on_the_way: VecDeque<Sent>,
+    first_sequence: u64,
+    /// When the sender's own packets alone would have left, at the rate of bursts.
+    own_left: f64,
+    /// What packets wait for what is not the sender's own: jitter, turns of a scheduler, others' packets.
+    outside: f64,
+    competitors: Competitors,
+    /// The last round trip, queues included.
+    last_round_trip: f64,
+    cautious_rate: f64,
 }
 
 impl Sprout {
     /// A sender that has heard nothing yet.
     #[must_use]
     pub fn new(setting: &Setting) -> Self {
-        let mut s = Self {
-            payload: setting.payload.as_f64(),
+        let payload = setting.payload.as_f64().max(1.0);
+        let mut sprout = Self {
+            mode: Mode::of(setting.latency),
+            payload,
             frame_interval: setting.frame_interval.as_secs_f64(),
-            filter: RateFilter::new(150_000.0, 0.5, env("VOL", 0.7)),
-            base: BaseDelay::new(Duration::from_secs(10)),
-            pending: VecDeque::new(),
+            busy: BusyTime::new(RateFilter::new(FIRST_RATE.0, FIRST_RATE.1, VOLATILITY)),
+            bursts: BurstRate::new(payload),
+            base_delay: BaseDelay::new(BASE_MEMORY),
+            round_trip: ShortestRoundTrip::default(),
+            on_the_way: VecDeque::new(),
             first_sequence: 0,
-            pending_bytes: 0.0,
-            known_until: 0.0,
-            free_at: 0.0,
-            tick_bytes: 0.0,
-            tick_exposure: 0.0,
-            tick_end: TICK,
-            round_trip: 0.5,
-            round_trips: Smallest::default(),
-            tolerated: env("TOL", 0.08).max(0.85 * setting.frame_interval.as_secs_f64()),
-            risk: env("RISK", 0.05),
-            pace: env("PACE", 4.0),
-            mean_rate: 0.0,
-            cautious_rate: 0.0,
             own_left: 0.0,
-            burst_bytes: 0.0,
-            burst_seconds: 0.0,
-            last: None,
-            external: 0.0,
-            this_burst: (0.0, 0.0),
-            competing_since: None,
-            standing: 0.0,
-            long_base: BaseDelay::new(Duration::from_secs(60)),
-            burst_rate: 0.0,
+            outside: 0.0,
+            competitors: Competitors::new(payload + HEADERS),
+            last_round_trip: FIRST_ROUND_TRIP,
+            cautious_rate: 0.0,
         };
-        s.refresh();
-        s
+        sprout.forecast();
+        sprout
     }
 
-    fn refresh(&mut self) {
-        self.mean_rate = self.filter.mean_rate();
-        self.cautious_rate = self.filter.cautious_rate(
-            self.round_trip.min(1.0) + self.tolerated + env("KAPPA", 1.0) * self.filter.scatter_time(),
-            self.risk,
-        );
+    fn mean_rate(&self) -> f64 {
+        self.busy.filter().mean_rate()
     }
 
-    /// Time passes at the bottleneck, in which it had something to deliver or not.
-    fn pass(&mut self, until: f64, busy_from: f64) {
-        while self.known_until < until {
-            let step = self.tick_end.min(until);
-            let busy = step - self.known_until.max(busy_from);
-            self.tick_exposure += busy.max(0.0);
-            self.known_until = step;
-            if step >= self.tick_end {
-                self.filter.observe(self.tick_bytes, self.tick_exposure);
-                self.filter.evolve();
-                (self.tick_bytes, self.tick_exposure) = (0.0, 0.0);
-                self.tick_end += TICK;
-                self.refresh();
-            }
+    /// The path's rate: that of bursts, where there were any; no less than one's own.
+    fn path_rate(&self, now: f64) -> f64 {
+        self.bursts.rate(now).unwrap_or(0.0).max(self.mean_rate())
+    }
+
+    /// Delay that is tolerated in the queue.
+    fn tolerated(&self) -> f64 {
+        let least = self.mode.tolerated.max(self.mode.interval_share * self.frame_interval);
+        least + self.mode.scatter * self.busy.filter().scatter_time()
+    }
+
+    /// What is known is as old as the round trip is long; what is sent now is to be through within the tolerated delay.
+    fn forecast(&mut self) {
+        let horizon = self.round_trip.get() + self.tolerated();
+        self.cautious_rate = self.busy.filter().cautious_rate(horizon, RISK).max(1.0);
+    }
+
+    fn arrived(&mut self, arrival: &AcknowledgedFragment) {
+        let (delay, shortest) = self.base_delay.update(arrival.sent_at, arrival.arrived_at);
+        let waited = (delay - shortest) as f64 * 1e-9;
+        let sent = arrival.sent_at.as_secs_f64();
+        let (left, bytes) = (sent + waited, arrival.size.as_f64() + NETWORK_HEADERS);
+        self.bursts.departed(arrival.frame, bytes, left);
+        self.competitors.waited(left, waited);
+
+        let idle = sent >= self.own_left;
+        self.own_left = self.own_left.max(sent) + bytes / self.path_rate(left).max(1.0);
+        let mut start = sent;
+        if idle {
+            let outside = (waited - (self.own_left - sent)).max(0.0);
+            let (less, more) = OUTSIDE_WEIGHTS;
+            self.outside += if outside < self.outside { less } else { more } * (outside - self.outside);
+            // What it always waits is no time that it took to be delivered.
+            start = left - (waited - self.outside).max(0.0);
         }
+        self.busy.departed(bytes, start, left, idle);
     }
 
-    /// How long what is on the way will keep the bottleneck from `now` on, seconds.
+    /// How long what is on the way will keep the link from `now` on.
     fn backlog(&self, now: f64) -> f64 {
-        let rate = self.cautious_rate.max(1.0);
-        let mut free = self.free_at;
-        if !self.pending.is_empty() {
-            free = free.max(now - self.round_trip - SLACK);
+        let mut free = self.busy.free_at();
+        if !self.on_the_way.is_empty() {
+            // What has left since would have been heard of.
+            free = free.max(now - self.round_trip.get() - LATENESS);
         }
-        for sent in &self.pending {
-            free = free.max(sent.at + self.external) + sent.bytes / rate;
+        for sent in &self.on_the_way {
+            free = free.max(sent.at + self.outside) + sent.bytes / self.cautious_rate;
         }
         (free - now).max(0.0)
     }
@@ -160,143 +223,65 @@ impl Sprout {
 
 impl Controller for Sprout {
     fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
-        let bytes = size.as_f64() + 28.0;
-        self.pending.push_back(Sent { at: now.as_secs_f64(), bytes });
-        self.pending_bytes += bytes;
+        self.on_the_way.push_back(Sent { at: now.as_secs_f64(), bytes: size.as_f64() + NETWORK_HEADERS });
     }
 
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
-        if let Some(rtt) = feedback.round_trip_time {
-            let rtt = rtt.as_secs_f64();
-            self.round_trips.put(now, rtt);
-            self.round_trip = self.round_trips.get();
+        let now = now.as_secs_f64();
+        if let Some(sample) = feedback.round_trip_time {
+            self.last_round_trip = sample.as_secs_f64();
+            self.round_trip.put(now, self.last_round_trip);
         }
         for arrival in &feedback.acknowledged {
-            let (delay, short) = self.base.update(arrival.sent_at, arrival.arrived_at);
-            let (_, long) = self.long_base.update(arrival.sent_at, arrival.arrived_at);
-            let queueing = (delay - short) as f64 * 1e-9;
-            self.standing = (short - long) as f64 * 1e-9;
-            let sent = arrival.sent_at.as_secs_f64();
-            let left = sent + queueing;
-            let bytes = arrival.size.as_f64() + 28.0;
-            if left < self.known_until - 1.0 {
-                continue;
-            }
-            // The rate inside frames' bursts.
-            match self.last {
-                Some((frame, before)) if frame == arrival.frame => {
-                    self.this_burst.0 += bytes;
-                    self.this_burst.1 += (left - before).max(0.0);
-                }
-                _ => {
-                    let (bytes, seconds) = std::mem::take(&mut self.this_burst);
-                    if bytes >= 2.0 * self.payload {
-                        let keep = env("BKEEP", 0.9);
-                        self.burst_bytes = keep * self.burst_bytes + bytes;
-                        self.burst_seconds = keep * self.burst_seconds + seconds;
-                    }
-                }
-            }
-            self.last = Some((arrival.frame, left));
-            let burst_rate = if self.burst_bytes > 3_000.0 {
-                (self.burst_bytes / self.burst_seconds.max(1e-4)).max(self.mean_rate)
-            } else {
-                self.mean_rate
-            };
-            self.burst_rate = burst_rate;
-            let idle = sent >= self.own_left;
-            self.own_left = self.own_left.max(sent) + bytes / burst_rate;
-            let external = (queueing - (self.own_left - sent)).max(0.0);
-            let weight = if external < self.external { env("EDOWN", 0.2) } else { env("EUP", 0.02) };
-            if idle || env("ALLE", 1.0) > 0.0 {
-                self.external += weight * (external - self.external);
-            }
-            let start = if idle {
-                self.free_at.max(sent).max(left - (queueing - self.external).max(0.0))
-            } else {
-                self.free_at.max(sent)
-            };
-            let start = if idle { left - env("FIRSTW", 1.0) * (left - start) } else { start };
-            self.pass(left, start);
-            self.tick_bytes += bytes;
-            if idle {
-                // It says only that the link is no slower than this.
-                let expected = bytes / self.mean_rate.max(1.0);
-                self.tick_exposure += (env("IDLE", 0.5) * expected - (left - start)).max(0.0);
-            }
-            self.free_at = self.free_at.max(left);
+            self.arrived(arrival);
         }
-        while self.first_sequence <= feedback.highest_sequence
-            && let Some(sent) = self.pending.pop_front()
-        {
+        while self.first_sequence <= feedback.highest_sequence && self.on_the_way.pop_front().is_some() {
             self.first_sequence += 1;
-            self.pending_bytes -= sent.bytes;
         }
-        let now = now.as_secs_f64();
-        let standing = self.standing + self.external;
-        if standing > env("COMP", 0.07) {
-            self.competing_since.get_or_insert(now);
-        } else {
-            self.competing_since = None;
-        }
+        let (path_rate, own_rate) = (self.bursts.rate(now), self.mean_rate());
+        self.competitors.on_feedback(now, path_rate, own_rate, self.last_round_trip);
+        self.forecast();
     }
 
     fn on_time(&mut self, now: Timestamp) {
-        if let Some(oldest) = self.pending.front() {
-            let heard_of = now.as_secs_f64() - self.round_trip - SLACK;
-            let busy_from = self.free_at.max(oldest.at + self.external);
-            if heard_of > self.known_until.max(busy_from) {
-                self.pass(heard_of, busy_from);
-            }
+        if let Some(oldest) = self.on_the_way.front() {
+            let heard_of = now.as_secs_f64() - self.round_trip.get() - LATENESS;
+            self.busy.silent(oldest.at + self.outside, heard_of);
+            self.forecast();
         }
     }
 
-    fn on_loss(&mut self, _now: Timestamp, _lost: &[LostFragment]) {}
+    fn on_loss(&mut self, now: Timestamp, _lost: &[LostFragment]) {
+        self.competitors.on_loss(now.as_secs_f64(), self.last_round_trip);
+    }
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         let now = now.as_secs_f64();
-        let rate = self.cautious_rate;
-        let tolerated = self.tolerated + (env("KAPPA", 1.0) * self.filter.scatter_time()).min(env("KMAX", 0.3));
-        let competing = self.competing_since.is_some_and(|since| now - since > 1.0 && (now - since) % 4.0 < 3.6);
-        let wait = self.backlog(now).max(self.external) + in_flight.queued.as_f64() / rate.max(1.0);
+        let (tolerated, in_flight_bytes) = (self.tolerated(), in_flight.bytes.as_f64());
+        let wait = self.backlog(now).max(self.outside) + in_flight.queued.as_f64() / self.cautious_rate;
         let room = (tolerated - wait).max(0.0);
-        // What a flow may have beyond its share of the rate, whatever that share is.
-        let share_rate = rate
-            + env("LINKW", 0.0) * (self.burst_rate.min(env("LINKX", 4.0) * self.mean_rate) - self.mean_rate).max(0.0);
-        let add = env("ADD", 0.0)
-            + env("ADDR", 0.0) * self.burst_rate.min(env("LINKX", 8.0) * self.mean_rate) * self.frame_interval;
-        if env("DBG", 0.0) > 0.0 {
-            eprintln!(
-                "{now:.3} mean {:.0} cautious {:.0} burst {:.0} ext {:.3} backlog {:.3} tol {:.3} comp {competing} inflight {}",
-                self.mean_rate,
-                rate,
-                self.burst_rate,
-                self.external,
-                self.backlog(now),
-                tolerated,
-                in_flight.bytes.get()
-            );
+        let mean_rate = self.mean_rate();
+        let path_rate = self.path_rate(now).min(MOST_SHARERS * mean_rate);
+        let by_path = self.mode.path_share * path_rate * self.frame_interval;
+        let most = self.mode.own_share * mean_rate * self.frame_interval + by_path;
+        let mut bytes = (self.cautious_rate * room + by_path * room / tolerated).min(most);
+        if let Some(window) = self.competitors.window() {
+            bytes = bytes.max(window - in_flight_bytes);
         }
-        let mut bytes = share_rate * room + add * (room / tolerated);
-        bytes = bytes.min(env("CAP", 9.0) * self.mean_rate * self.frame_interval + env("CAPADD", 1.0) * add);
-        let least = env("MINP", 1.0) * (self.payload + 96.0);
-        if competing {
-            bytes = bytes.max(self.burst_rate * env("DCOMP", 0.12) - in_flight.bytes.as_f64());
+        if in_flight.bytes == ByteCount::ZERO {
+            // A packet that is alone delays nothing.
+            bytes = bytes.max(self.payload + HEADERS);
         }
-        if in_flight.bytes.as_f64() < least {
-            bytes = bytes.max(least - in_flight.bytes.as_f64());
-        }
-        let share = self.payload / (self.payload + 96.0);
+        let payload_share = self.payload / (self.payload + HEADERS);
+        let drain = (tolerated / wait.max(1e-3)).min(1.0);
         Allowance {
-            budget: ByteCount::new((bytes * share) as u64),
-            pacing_interval: Duration::from_secs_f64(
-                (self.payload / (self.mean_rate * self.pace).max(1.0)).min(env("PMAX", 0.002)),
-            ),
-            target: Bitrate::from_bps((8.0 * rate * share * (tolerated / wait.max(1e-3)).min(1.0)) as u64),
+            budget: ByteCount::new((bytes * payload_share) as u64),
+            pacing_interval: Duration::from_secs_f64((self.payload / (PACING * mean_rate).max(1.0)).min(LONGEST_PACE)),
+            target: Bitrate::from_bps((8.0 * self.cautious_rate * payload_share * drain) as u64),
         }
     }
 
     fn estimate(&self) -> Option<Bitrate> {
-        Some(Bitrate::from_bps((8.0 * self.mean_rate) as u64))
+        Some(Bitrate::from_bps((8.0 * self.mean_rate()) as u64))
     }
 }

@@ -1,5 +1,9 @@
-//! The Bayesian filter over the link's rate (Sprout, NSDI 2013, section 3): what is believed of the rate before and after
-//! each tick, and how much will be delivered at least.
+//! What is believed of the link's rate, before and after each tick, and how much will be delivered at least (Sprout, NSDI
+//! 2013, section 3): Bayes' rule over a range of rates, which drift from tick to tick.
+//!
+//! Other than there, rates are spaced by factors, from 8 kb/s to 1.7 Gb/s, and drift in proportion (a link of 0.5 Mb/s
+//! and one of 50 have little in common but that); and deliveries need not be a Poisson process. How much they scatter
+//! about it, the dispersion, is learned: a wire has next to none, a cell that serves its users in turns has much.
 
 use libm::{exp, fabs, log, sqrt};
 
@@ -7,52 +11,69 @@ use libm::{exp, fabs, log, sqrt};
 const STEP: f64 = 0.1;
 /// The smallest of them, bytes a second.
 const LEAST_RATE: f64 = 1_000.0;
-/// 1 kB/s to 200 MB/s.
 const RATES: usize = 123;
 /// Length of a tick, seconds (Sprout, section 3.2).
 pub(super) const TICK: f64 = 0.020;
 /// How many steps a rate may move in a tick, either way.
 const REACH: usize = 6;
-/// Probability in a tick that the rate becomes any other.
+/// Probability in a tick that the rate becomes any other, as after an outage.
 const JUMP: f64 = 1e-4;
+/// Rates less likely than this are left out of sums.
+const NEGLIGIBLE: f64 = 1e-5;
 /// What a delivery opportunity carries, bytes.
-const UNIT: f64 = 1_500.0;
-/// Bounds of the dispersion, and the time over which it is learned, ticks.
-const DISPERSION: (f64, f64) = (0.05, 20.0);
-const DISPERSION_TICKS: f64 = 500.0;
-/// No surprise counts for more in the dispersion.
+const OPPORTUNITY: f64 = 1_500.0;
+/// Bounds of the dispersion: variance over mean of the deliveries, in opportunities.
+const DISPERSION: (f64, f64) = (0.05, 8.0);
+/// Deliveries are compared with what was expected when so many opportunities were: fewer show how packets are cut, not how
+/// they scatter.
+const COMPARED: f64 = 4.0;
+/// Weight of a comparison in the dispersion.
+const DISPERSION_WEIGHT: f64 = 1.0 / 500.0;
+/// No comparison counts for more: a jump of the rate is no scatter.
 const MOST_SURPRISE: f64 = 30.0;
+/// No scatter is taken to last longer, seconds.
+const LONGEST_SCATTER: f64 = 0.3;
+/// Variance of the packets in a tick of a perfectly even link, where a tick has more of them than this; where it has
+/// fewer, they are as a Poisson process.
+const GRANULARITY: f64 = 0.25;
+/// Halvings in the search for a quantile.
+const HALVINGS: usize = 10;
 
-/// What is believed of the link's rate.
 #[derive(Debug, Clone)]
 pub(super) struct RateFilter {
     rates: [f64; RATES],
     logarithms: [f64; RATES],
     belief: [f64; RATES],
+    /// How belief spreads in a tick.
     kernel: [f64; 2 * REACH + 1],
+    /// Standard deviation of the drift in a second, natural logarithm.
     volatility: f64,
     dispersion: f64,
+    /// Bytes delivered and bytes expected since they were last compared.
     compared: (f64, f64),
+    mean_rate: f64,
 }
 
 impl RateFilter {
     /// A filter that expects about `rate` bytes a second, give or take `deviation` (natural logarithm), of a link whose
-    /// rate moves by `volatility` (natural logarithm) in a second.
+    /// rate drifts by `volatility` (natural logarithm) in a second.
     pub(super) fn new(rate: f64, deviation: f64, volatility: f64) -> Self {
         let rates: [f64; RATES] = std::array::from_fn(|index| LEAST_RATE * exp(STEP * index as f64));
         let logarithms = rates.map(log);
-        let belief = logarithms.map(|logarithm| {
-            let away = (logarithm - log(rate)) / deviation;
-            exp(-away * away / 2.0)
-        });
-        let deviation = volatility * sqrt(TICK) / STEP;
-        let mut kernel = std::array::from_fn(|index| {
-            let away = (index as f64 - REACH as f64) / deviation;
-            exp(-away * away / 2.0)
-        });
+        let density = |away: f64| exp(-away * away / 2.0);
+        let steps = volatility * sqrt(TICK) / STEP;
+        let kernel: [f64; 2 * REACH + 1] = std::array::from_fn(|index| density((index as f64 - REACH as f64) / steps));
         let sum: f64 = kernel.iter().sum();
-        kernel.iter_mut().for_each(|weight| *weight /= sum);
-        let mut filter = Self { rates, logarithms, belief, kernel, volatility, dispersion: 1.0, compared: (0.0, 0.0) };
+        let mut filter = Self {
+            belief: logarithms.map(|logarithm| density((logarithm - log(rate)) / deviation)),
+            rates,
+            logarithms,
+            kernel: kernel.map(|weight| weight / sum),
+            volatility,
+            dispersion: 1.0,
+            compared: (0.0, 0.0),
+            mean_rate: rate,
+        };
         filter.normalise();
         filter
     }
@@ -64,15 +85,13 @@ impl RateFilter {
         } else {
             self.belief = [1.0 / RATES as f64; RATES];
         }
+        self.mean_rate = self.belief.iter().zip(&self.rates).map(|(belief, rate)| belief * rate).sum();
     }
 
-    /// A tick passes: the rate may have moved.
+    /// A tick passes, in which the rate may have moved (Sprout, section 3.2, "evolve").
     pub(super) fn evolve(&mut self) {
         let mut moved = [JUMP / RATES as f64; RATES];
-        for (index, &belief) in self.belief.iter().enumerate() {
-            if belief < 1e-9 {
-                continue;
-            }
+        for (index, &belief) in self.belief.iter().enumerate().filter(|(_, belief)| **belief > NEGLIGIBLE * JUMP) {
             for (offset, &weight) in self.kernel.iter().enumerate() {
                 let to = (index + offset).saturating_sub(REACH).min(RATES - 1);
                 moved[to] += (1.0 - JUMP) * belief * weight;
@@ -82,55 +101,59 @@ impl RateFilter {
         self.normalise();
     }
 
-    /// `bytes` were delivered in `seconds` in which there was something to deliver.
+    /// `bytes` were delivered in `seconds` in which there was something to deliver (Sprout, section 3.2, "observe").
     pub(super) fn observe(&mut self, bytes: f64, seconds: f64) {
         if seconds <= 0.0 && bytes <= 0.0 {
             return;
         }
-        let (so_far, expected) = &mut self.compared;
-        *so_far += bytes;
-        *expected += self.belief.iter().zip(&self.rates).map(|(belief, rate)| belief * rate).sum::<f64>() * seconds;
-        let (so_far, expected) = (*so_far, *expected);
-        if expected > super::env("CMPU", 4.0) * UNIT {
-            self.compared = (0.0, 0.0);
-            let surprise = (so_far - expected) * (so_far - expected) / (expected * UNIT);
-            self.dispersion += (surprise.min(MOST_SURPRISE) - self.dispersion) / super::env("DTICKS", 500.0);
-            self.dispersion = self.dispersion.clamp(super::env("DMIN", 0.05), super::env("DMAX", 20.0));
+        self.compare(bytes, self.mean_rate * seconds);
+        // However even the deliveries, in a tick there is a whole packet or none.
+        let packets = self.mean_rate * TICK / OPPORTUNITY;
+        let scale = 1.0 / (OPPORTUNITY * (self.dispersion + GRANULARITY / packets.max(GRANULARITY)));
+        let likelihoods: [f64; RATES] =
+            std::array::from_fn(|index| scale * (bytes * self.logarithms[index] - self.rates[index] * seconds));
+        let best = likelihoods.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        for (belief, likelihood) in self.belief.iter_mut().zip(likelihoods) {
+            *belief *= exp((likelihood - best).max(-60.0));
         }
-        let scale = 1.0 / (UNIT * self.dispersion);
-        let likelihood = |index: usize| scale * (bytes * self.logarithms[index] - self.rates[index] * seconds);
-        let best = (0..RATES).map(likelihood).fold(f64::NEG_INFINITY, f64::max);
-        let factors: [f64; RATES] = std::array::from_fn(|index| exp((likelihood(index) - best).max(-60.0)));
-        self.belief.iter_mut().zip(factors).for_each(|(belief, factor)| *belief *= factor);
         self.normalise();
+    }
+
+    fn compare(&mut self, bytes: f64, expected: f64) {
+        let (delivered, expected) = (self.compared.0 + bytes, self.compared.1 + expected);
+        self.compared = (delivered, expected);
+        if expected < COMPARED * OPPORTUNITY {
+            return;
+        }
+        self.compared = (0.0, 0.0);
+        let surprise = (delivered - expected) * (delivered - expected) / (expected * OPPORTUNITY);
+        self.dispersion += DISPERSION_WEIGHT * (surprise.min(MOST_SURPRISE) - self.dispersion);
+        self.dispersion = self.dispersion.clamp(DISPERSION.0, DISPERSION.1);
     }
 
     /// The mean of what is believed, bytes a second.
     pub(super) fn mean_rate(&self) -> f64 {
-        self.belief.iter().zip(&self.rates).map(|(belief, rate)| belief * rate).sum()
+        self.mean_rate
     }
 
-    /// Over what time the deliveries are about even, seconds.
+    /// Over what time the deliveries of about one opportunity scatter, seconds.
     pub(super) fn scatter_time(&self) -> f64 {
-        (UNIT * self.dispersion / self.mean_rate().max(1.0)).min(0.3)
+        (OPPORTUNITY * self.dispersion / self.mean_rate.max(1.0)).min(LONGEST_SCATTER)
     }
 
-    /// The rate that will be kept at least on the mean of the next `seconds`, but for a share `risk`; bytes a second.
+    /// The rate that will be kept at least in the mean of the next `seconds`, but for a share `risk`; bytes a second
+    /// (Sprout, section 3.3, where the share is 5 %).
     pub(super) fn cautious_rate(&self, seconds: f64, risk: f64) -> f64 {
-        // What the rate moves meanwhile, and what the deliveries scatter about it.
+        // What the rate drifts meanwhile, in the mean, and what the deliveries scatter about it.
         let drift = self.volatility * self.volatility * seconds / 3.0;
-        let likely = || (0..RATES).filter(|&index| self.belief[index] > 1e-5);
+        let scatter = OPPORTUNITY * self.dispersion / seconds;
+        let likely = || self.belief.iter().zip(&self.rates).filter(|(belief, _)| **belief > NEGLIGIBLE);
         let below = |rate: f64| -> f64 {
-            likely()
-                .map(|index| {
-                    let mean = self.rates[index];
-                    let variance = drift * mean * mean + UNIT * self.dispersion * mean / seconds;
-                    self.belief[index] * normal_share((rate - mean) / sqrt(variance))
-                })
-                .sum()
+            let share = |mean: f64| normal_share((rate - mean) / sqrt(drift * mean * mean + scatter * mean));
+            likely().map(|(belief, &mean)| belief * share(mean)).sum()
         };
-        let (mut low, mut high) = (0.0, self.rates[likely().last().unwrap_or(0)]);
-        for _ in 0..10 {
+        let (mut low, mut high) = (0.0, likely().last().map_or(0.0, |(_, &rate)| rate));
+        for _ in 0..HALVINGS {
             let middle = 0.5 * (low + high);
             if below(middle) > risk { high = middle } else { low = middle }
         }
@@ -138,10 +161,69 @@ impl RateFilter {
     }
 }
 
-/// The share of a normal distribution below `x`: the logistic approximation, right to 0.01.
+/// The share of a normal distribution that is below `x` deviations: a logistic function of a cubic, right to 0.0002.
 fn normal_share(x: f64) -> f64 {
     if fabs(x) > 8.0 {
         return if x > 0.0 { 1.0 } else { 0.0 };
     }
     1.0 / (1.0 + exp(-1.5976 * x - 0.070_56 * x * x * x))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After so many seconds of `bytes` a tick.
+    fn after(seconds: f64, bytes: impl Fn(usize) -> f64) -> RateFilter {
+        let mut filter = RateFilter::new(150_000.0, 0.5, 0.55);
+        for tick in 0..(seconds / TICK) as usize {
+            filter.observe(bytes(tick), TICK);
+            filter.evolve();
+        }
+        filter
+    }
+
+    #[test]
+    fn it_finds_rates_of_a_wide_range() {
+        for rate in [5e3, 60e3, 1e6, 60e6] {
+            let found = after(5.0, |_| rate * TICK).mean_rate();
+            assert!((found / rate - 1.0).abs() < 0.2, "{found} of {rate}");
+        }
+    }
+
+    #[test]
+    fn the_cautious_rate_is_nearer_to_the_mean_on_a_steady_link_than_on_one_that_scatters() {
+        let share = |filter: &RateFilter| filter.cautious_rate(0.1, 0.1) / filter.mean_rate();
+        let (steady, bursts) =
+            (after(20.0, |_| 4_000.0), after(20.0, |tick| if tick % 8 == 0 { 32_000.0 } else { 0.0 }));
+        assert!(share(&steady) > 0.75, "{}", share(&steady));
+        assert!(share(&bursts) < share(&steady) - 0.1, "{} {}", share(&bursts), share(&steady));
+        assert!(bursts.scatter_time() > 3.0 * steady.scatter_time());
+    }
+
+    #[test]
+    fn silence_brings_the_rate_down_and_deliveries_bring_it_back() {
+        let mut filter = after(5.0, |_| 4_000.0);
+        for _ in 0..50 {
+            filter.observe(0.0, TICK);
+            filter.evolve();
+        }
+        assert!(filter.mean_rate() < 20_000.0, "{}", filter.mean_rate());
+        for _ in 0..10 {
+            filter.observe(4_000.0, TICK);
+            filter.evolve();
+        }
+        assert!(filter.mean_rate() > 80_000.0, "{}", filter.mean_rate());
+    }
+
+    #[test]
+    fn no_observation_breaks_it() {
+        let mut filter = RateFilter::new(150_000.0, 0.5, 0.55);
+        for (bytes, seconds) in [(0.0, 0.0), (1e12, 0.0), (0.0, 1e6), (1e12, 1e6), (1.0, 1e-9)] {
+            filter.observe(bytes, seconds);
+            filter.evolve();
+            let rates = [filter.mean_rate(), filter.cautious_rate(0.1, 0.05), filter.scatter_time()];
+            assert!(rates.iter().all(|rate| rate.is_finite() && *rate >= 0.0), "{rates:?}");
+        }
+    }
 }
