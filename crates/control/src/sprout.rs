@@ -20,8 +20,8 @@
 //! |---|---|---|
 //! | first rate | 1.2 Mb/s, e^0.5 up or down | ten packets in 100 ms, TCP's initial window (RFC 6928) |
 //! | base delay believed for | 10 s | as elsewhere here: clocks drift by half a millisecond meanwhile |
-//! | packets in a frame at 2 ms at most | | Salsify's published code |
-//! | volatility, risk, room and shares by latency | [`Mode`] | `python -m lockstep.studies`, see `docs/controllers.md` |
+//! | time between two packets of a frame | 2 ms at most | Salsify's published code |
+//! | volatility, risk, and what is in [`Mode`] | | the search that `docs/controllers.md` describes |
 
 mod burst_rate;
 mod busy_time;
@@ -59,6 +59,10 @@ const NETWORK_HEADERS: f64 = 28.0;
 const HEADERS: f64 = 96.0;
 /// Rate of bursts over one's own, at most, that a frame's share goes by.
 const MOST_SHARERS: f64 = 8.0;
+/// Where there is no room, a frame may still have this share of what the cautious rate carries in a frame interval, as
+/// long as the wait is no longer than so many tolerated delays: a coarse picture is seen, one that is skipped is not.
+const LEAST_SHARE: f64 = 0.2;
+const LEAST_WITHIN: f64 = 2.5;
 /// Pacing rate over mean rate, and the longest time between two packets of a frame.
 const PACING: f64 = 4.0;
 const LONGEST_PACE: f64 = 0.002;
@@ -78,7 +82,7 @@ struct Mode {
 
 impl Mode {
     fn of(latency: Latency) -> Self {
-        let balanced = Self { tolerated: 0.01, interval_share: 0.85, scatter: 2.2, own_share: 1.65, path_share: 0.45 };
+        let balanced = Self { tolerated: 0.01, interval_share: 0.85, scatter: 2.2, own_share: 1.3, path_share: 0.45 };
         match latency {
             Latency::Low => Self { tolerated: 0.0, scatter: 1.0, own_share: 0.55, path_share: 0.3, ..balanced },
             Latency::Balanced => balanced,
@@ -268,6 +272,9 @@ impl Controller for Sprout {
         if let Some(window) = self.competitors.window() {
             bytes = bytes.max(window - in_flight_bytes);
         }
+        if wait < LEAST_WITHIN * tolerated {
+            bytes = bytes.max(LEAST_SHARE * self.cautious_rate * self.frame_interval);
+        }
         if in_flight.bytes == ByteCount::ZERO {
             // A packet that is alone delays nothing.
             bytes = bytes.max(self.payload + HEADERS);
@@ -283,5 +290,72 @@ impl Controller for Sprout {
 
     fn estimate(&self) -> Option<Bitrate> {
         Some(Bitrate::from_bps((8.0 * self.mean_rate()) as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::closed_loop::{Outcome, Plan, run, setting};
+
+    fn call(plan: &Plan) -> Outcome {
+        run(plan, &mut Sprout::new(&setting()), None)
+    }
+
+    fn call_with(plan: &Plan, latency: Latency) -> Outcome {
+        run(plan, &mut Sprout::new(&Setting { latency, ..setting() }), None)
+    }
+
+    #[test]
+    fn it_finds_a_megabit_in_five_seconds_and_keeps_the_queue_short() {
+        for feedback_interval in [None, Some(Duration::from_millis(50))] {
+            let outcome = call(&Plan { feedback_interval, ..Plan::constant(1_000) });
+            assert!((0.75..1.05).contains(&outcome.rate(5, 20).as_mbps()), "{outcome:?}");
+            assert!(outcome.queueing_delay(5, 20, 0.5) < Duration::from_millis(80), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_path_is_filled_as_a_short_one_is() {
+        for delay in [5, 50, 200].map(Duration::from_millis) {
+            let outcome = call(&Plan { delay, ..Plan::constant(2_000) });
+            assert!(outcome.rate(8, 20).as_mbps() > 1.5, "{delay:?} {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn it_gives_way_when_the_capacity_falls_and_takes_what_comes() {
+        let outcome = call(&Plan::step(2_500, 600, 20));
+        assert!(outcome.rate(10, 20).as_mbps() > 1.9, "{outcome:?}");
+        assert!(outcome.mean_target(22, 40) < Bitrate::from_kbps(700), "{outcome:?}");
+        assert!(outcome.queueing_delay(23, 40, 0.5) < Duration::from_millis(100), "{outcome:?}");
+        let outcome = call(&Plan::step(600, 2_500, 20));
+        assert!(outcome.rate(25, 40).as_mbps() > 1.9, "{outcome:?}");
+    }
+
+    #[test]
+    fn random_losses_of_a_twentieth_do_not_starve_it() {
+        let outcome = call(&Plan { loss: 0.05, length: Duration::from_secs(40), ..Plan::constant(1_000) });
+        assert!(outcome.rate(20, 40).as_mbps() > 0.7, "{outcome:?}");
+        assert!(outcome.queueing_delay(20, 40, 0.5) < Duration::from_millis(100), "{outcome:?}");
+    }
+
+    #[test]
+    fn it_comes_back_after_an_outage_without_a_queue() {
+        let outage = Some((Duration::from_secs(20), Duration::from_secs(23)));
+        let outcome = call(&Plan { outage, length: Duration::from_secs(40), ..Plan::constant(1_000) });
+        assert!(outcome.rate(26, 40).as_mbps() > 0.75, "{outcome:?}");
+        assert!(outcome.queueing_delay(23, 26, 0.95) < Duration::from_millis(150), "{outcome:?}");
+    }
+
+    #[test]
+    fn more_latency_is_a_longer_queue_and_every_latency_fills_most_of_the_link() {
+        let queues = Latency::ALL.map(|latency| {
+            let outcome = call_with(&Plan { fill: 1.0, ..Plan::constant(3_000) }, latency);
+            assert!(outcome.rate(5, 20).as_mbps() > 2.3, "{latency} {outcome:?}");
+            outcome.queueing_delay(5, 20, 0.9)
+        });
+        assert!(queues.is_sorted(), "{queues:?}");
+        assert!(queues[0] < Duration::from_millis(40), "{queues:?}");
     }
 }

@@ -187,7 +187,7 @@ mod tests {
     fn it_finds_rates_of_a_wide_range() {
         for rate in [5e3, 60e3, 1e6, 60e6] {
             let found = after(5.0, |_| rate * TICK).mean_rate();
-            assert!((found / rate - 1.0).abs() < 0.2, "{found} of {rate}");
+            assert!((found / rate - 1.0).abs() < 0.25, "{found} of {rate}");
         }
     }
 

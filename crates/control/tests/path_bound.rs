@@ -1,0 +1,172 @@
+//! What every controller is bounded by.
+
+use std::time::Duration;
+
+use lockstep_control::{Allowance, InFlight, PathBound, bitrate_ceiling};
+use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback, LostFragment};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+const PAYLOAD: u64 = 1_384;
+const ROUND_TRIP: Duration = Duration::from_millis(40);
+
+/// A bound, and the time.
+struct Path {
+    bound: PathBound,
+    now: Timestamp,
+    frame: u32,
+}
+
+impl Path {
+    fn new(ceiling: Option<Bitrate>) -> Self {
+        let interval = Duration::from_millis(33);
+        let bound = PathBound::new(ByteCount::new(PAYLOAD), interval, ceiling);
+        Self { bound, now: Timestamp::from_millis(1_000), frame: 0 }
+    }
+
+    /// Bytes that a frame may have although its controller would have a gigabyte sent.
+    fn most(&self) -> u64 {
+        let boundless = Allowance {
+            budget: ByteCount::new(1_000_000_000),
+            pacing_interval: Duration::ZERO,
+            target: Bitrate::from_kbps(8_000_000),
+        };
+        self.bound.limit(self.now, InFlight::default(), boundless).budget.get()
+    }
+
+    /// A frame is sent now; its fragments arrive `delay` later, so far apart, and are acknowledged half a round trip after
+    /// that.
+    fn frame(&mut self, fragments: u16, delay: Duration, apart: Duration) {
+        let sent_at = self.now;
+        let size = ByteCount::new(PAYLOAD + 68);
+        (0..fragments).for_each(|_| self.bound.on_transmit(sent_at, size));
+        for fragment in 0..fragments {
+            let arrived_at = sent_at + delay + apart * u32::from(fragment);
+            self.now = arrived_at + ROUND_TRIP / 2;
+            let acknowledged = AcknowledgedFragment {
+                frame: self.frame,
+                fragment,
+                size,
+                sent_at,
+                arrived_at,
+                acknowledged_at: self.now,
+            };
+            let feedback = Feedback {
+                acknowledged: vec![acknowledged],
+                estimate: Estimate::default(),
+                round_trip_time: Some(self.now.saturating_since(sent_at)),
+                highest_sequence: 0,
+                received: 0,
+            };
+            self.bound.on_feedback(self.now, &feedback, 0);
+        }
+        self.frame += 1;
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.now += time;
+    }
+}
+
+const HALF: Duration = Duration::from_millis(20);
+
+#[test]
+fn of_a_path_that_is_not_known_little_is_asked() {
+    assert_eq!(Path::new(None).most(), 15_000);
+}
+
+#[test]
+fn a_quiet_source_on_a_fast_path_may_grow_twofold_a_round_trip() {
+    let mut path = Path::new(None);
+    let mut before = path.most();
+    for _ in 0..5 {
+        let fragments = (before / PAYLOAD) as u16;
+        path.frame(fragments, HALF, Duration::from_micros(100));
+        let most = path.most();
+        assert!(most > before * 3 / 2 && most <= before * 23 / 10, "{before} {most}");
+        before = most;
+        path.wait(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_burst_behind_a_pause_of_the_link_shows_nothing() {
+    let mut path = Path::new(None);
+    path.frame(3, HALF, Duration::from_millis(12));
+    path.wait(Duration::from_millis(30));
+    // What was held for a quarter of a second comes all at once.
+    path.frame(30, Duration::from_millis(150), Duration::from_micros(10));
+    // Half a second's deliveries are what counts: 33 packets.
+    assert!(path.most() <= 33 * (PAYLOAD + 68), "{}", path.most());
+}
+
+#[test]
+fn a_slow_path_bounds_frames_to_what_half_a_second_carried() {
+    let mut path = Path::new(None);
+    for _ in 0..60 {
+        // One packet in 12 ms: 0.97 Mb/s.
+        path.frame(4, HALF, Duration::from_millis(12));
+    }
+    assert!((40_000..=61_000).contains(&path.most()), "{}", path.most());
+}
+
+#[test]
+fn into_silence_one_fragment_is_sent_now_and_then_and_the_first_one_after_it_is_small() {
+    let mut path = Path::new(None);
+    (0..30).for_each(|_| path.frame(4, HALF, Duration::from_millis(5)));
+    assert!(path.most() > 15_000);
+    path.bound.on_transmit(path.now, ByteCount::new(1_452));
+    assert!(!path.bound.is_silent(path.now + Duration::from_millis(100)));
+    let mut probes = Vec::new();
+    let began = path.now;
+    while path.now < began + Duration::from_secs(5) {
+        path.wait(Duration::from_millis(10));
+        if path.bound.is_probe_due(path.now) {
+            probes.push(path.now.saturating_since(began).as_millis());
+            path.bound.on_probe();
+            path.bound.on_transmit(path.now, ByteCount::new(300));
+        }
+    }
+    assert!(path.bound.is_silent(path.now));
+    assert_eq!(path.most(), PAYLOAD);
+    assert!((5..=9).contains(&probes.len()) && probes[0] >= 90, "{probes:?}");
+    // News of what had queued opens nothing; news of what was sent since does.
+    let old = AcknowledgedFragment {
+        frame: path.frame,
+        fragment: 0,
+        size: ByteCount::new(1_452),
+        sent_at: began,
+        arrived_at: path.now,
+        acknowledged_at: path.now,
+    };
+    let feedback = Feedback {
+        acknowledged: vec![old],
+        estimate: Estimate::default(),
+        round_trip_time: None,
+        highest_sequence: 0,
+        received: 0,
+    };
+    path.bound.on_feedback(path.now, &feedback, 0);
+    assert_eq!(path.most(), PAYLOAD);
+    path.wait(Duration::from_millis(5));
+    path.frame(1, HALF, Duration::ZERO);
+    assert!(path.most() >= 15_000, "{}", path.most());
+}
+
+#[test]
+fn pictures_have_no_more_bits_than_they_gain_by() {
+    let ceiling = bitrate_ceiling(1_280, 720, Duration::from_nanos(33_333_333));
+    assert!((13.8..13.9).contains(&ceiling.as_mbps()), "{ceiling}");
+    let mut path = Path::new(Some(Bitrate::from_kbps(1_000)));
+    (0..20).for_each(|_| path.frame(4, HALF, Duration::from_micros(100)));
+    path.wait(Duration::from_secs(1));
+    assert!(path.most() <= 8_400, "two frames' worth of a megabit: {}", path.most());
+}
+
+#[test]
+fn losses_are_remembered_as_a_share() {
+    let mut path = Path::new(None);
+    path.frame(10, HALF, Duration::from_millis(1));
+    let lost = LostFragment { frame: 0, fragment: 0, size: ByteCount::new(1_452), sent_at: path.now };
+    path.bound.on_loss(&[lost; 10]);
+    assert!(path.bound.loss_rate().share() > 0.02);
+}
