@@ -49,6 +49,8 @@ def simulate(  # noqa: PLR0913
     codec: Codec | None = None,
     modelled: bool = False,
     controller: str | None = None,
+    latency: str | None = None,
+    max_bitrate: str | None = None,
     estimator: str | os.PathLike[str] | Estimator | None = None,
     clip: str | os.PathLike[str] | None = None,
     seconds: float | None = None,
@@ -84,6 +86,8 @@ def simulate(  # noqa: PLR0913
         codec: Which kind of codec the sender has; ``modelled`` is short for a model of the functional one.
         modelled: Run a model in the place of the codec: no pixels, hundreds of times faster.
         controller: Who decides how much is sent, as ``lockstep controllers`` lists them.
+        latency: How much delay is tolerated in the queue, for ``sprout``: `"low"`, `"balanced"` or `"quality"`.
+        max_bitrate: The most that is sent in the long run: a rate such as `"5mbps"`, `"auto"` or `"none"`.
         estimator: An estimator written for AlphaRTC instead: its file, which runs in a process of its own, in virtual
             time; or an object, which is asked in this process and sees the clock on the wall.
         clip: The pictures; of a modelled call, only their size and rate count.
@@ -129,6 +133,8 @@ def simulate(  # noqa: PLR0913
         "trace": trace,
         "codec": "functional" if codec == "modelled" else codec,
         "controller": controller,
+        "latency": latency,
+        "max_bitrate": max_bitrate,
         "estimator": path,
         "clip": clip,
         "seconds": seconds,

@@ -97,7 +97,13 @@ def headlines(report: CallReport) -> list[Headline]:
 
 def scores(report: CallReport) -> list[Score]:
     """Every score of the call, each with what it means; those of packets, rates and network where it has any."""
-    return [*_video_scores(report), *_packet_scores(report), *_rate_scores(report), *_total_scores(report)]
+    return [
+        *_video_scores(report),
+        *_floor_scores(report),
+        *_packet_scores(report),
+        *_rate_scores(report),
+        *_total_scores(report),
+    ]
 
 
 def _video_scores(report: CallReport) -> list[Score]:
@@ -152,6 +158,28 @@ def _video_scores(report: CallReport) -> list[Score]:
         ),
         Score("QoE weighing delay", number(report.qoe_d), "The same for applications that weigh delay."),
     ]
+
+
+def _floor_scores(report: CallReport) -> list[Score]:
+    rows = []
+    if (floor := report.video_delay_floor_ms) is not None:
+        definition = (
+            "The video delay that a frame of one small packet would have had at each capture with the link to itself; "
+            "half of the frames have a higher one."
+        )
+        if report.kind == "call":
+            definition += " Coding counts as taking no time."
+        rows += [
+            Score("Floor of the video delay, median", milliseconds(floor.p50), definition),
+            Score("Floor of the video delay, mean", milliseconds(floor.mean), "The mean over all captured frames."),
+            Score(
+                "Floor of the video delay, 95th percentile", milliseconds(floor.p95), "One in twenty has a higher one."
+            ),
+        ]
+    if report.near_floor is not None:
+        definition = "Share of the captured frames whose video delay is at most 1.5 times their own floor."
+        rows.append(Score("Frames near the floor", percent(report.near_floor), definition))
+    return rows
 
 
 def _packet_scores(report: CallReport) -> list[Score]:

@@ -109,6 +109,8 @@ def fake_report(frames: polars.DataFrame, series: dict[str, Any], seconds: float
             "mean": float(delays.mean()),
             "p95": float(numpy.quantile(delays, 0.95)),
         },
+        "video_delay_floor_ms": {"p50": 33.0, "mean": 36.0, "p95": 47.0},
+        "near_floor": 0.31,
         "ssim_db": {
             "p25": float(numpy.quantile(-10.0 * numpy.log10(1.0 - ssim), 0.25)),
             "mean": float(-10.0 * numpy.log10(1.0 - ssim.mean())),

@@ -45,7 +45,7 @@ def test_the_page_shows_every_score_with_its_definition(call: tuple[Path, Path])
     report = load_call(call[0])
     page = render_html(report, load_frames(call[1]))
     scores = summary.scores(report)
-    assert len(scores) == 32
+    assert len(scores) == 36
     for score in scores:
         assert score.name in page
         assert score.value in page
@@ -55,7 +55,7 @@ def test_the_page_shows_every_score_with_its_definition(call: tuple[Path, Path])
 
 NEW_SCORES = [
     *("one_way_delay_ms", "queueing_delay_ms", "packet_loss", "target_smoothness_bps", "estimate_smape_percent"),
-    *("estimate_accuracy", "network", "vmaf", "vmaf_missing", "total"),
+    *("estimate_accuracy", "network", "vmaf", "vmaf_missing", "total", "video_delay_floor_ms", "near_floor"),
 ]
 
 

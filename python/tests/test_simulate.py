@@ -88,6 +88,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "codec": {"codec": "conventional"},
     "modelled": {"modelled": True},
     "controller": {"controller": "gcc"},
+    "latency": {"controller": "sprout", "latency": "low"},
+    "max_bitrate": {"max_bitrate": "700kbps"},
     "estimator": {"estimator": ESTIMATOR},
     "clip": {"clip": "generated:128x96@25"},
     "seconds": {"seconds": 0.5},

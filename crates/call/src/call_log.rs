@@ -8,7 +8,7 @@ use lockstep_units::{ByteCount, Timestamp};
 use crate::frame_log::{CallObserver, LoggedFrame, PendingFrames};
 use crate::record::FrameRecord;
 use crate::report::DisplayRecord;
-use crate::scores::{FrameScores, Scores};
+use crate::scores::{FrameScores, Scores, VideoDelayFloor};
 use crate::series::{Series, SeriesRecorder, TargetRecorder};
 
 /// The log of a call that is going on.
@@ -42,6 +42,11 @@ impl CallLog {
     /// Has `observer` hear of every frame that is not final yet.
     pub fn observe(&mut self, observer: Box<dyn CallObserver>) {
         self.observer = Some(observer);
+    }
+
+    /// Has the video delay of every frame that is not final yet compared with `floor`.
+    pub fn compare_with(&mut self, floor: VideoDelayFloor) {
+        self.scores.compare_with(floor);
     }
 
     /// The sending end has decided on a picture. Pictures come in the order of capture.

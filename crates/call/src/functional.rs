@@ -30,8 +30,10 @@ const FIRST_PASS_AIM: f64 = 0.9;
 /// A frame that is to fit is coded again unless a candidate fits and fills this share of the budget. Filling more of it
 /// takes time and puts off the next frame: on cellular links what is gained in quality is less than what delay it costs.
 const ENOUGH_FILL: f64 = 0.5;
-/// The time of analysis and first pass, and of each later pass, as shares of that of analysis and two candidates.
-const PASS_SHARES: (f64, f64) = (0.6, 0.4);
+/// The time of analysis and first pass of a frame that is to fit, as a share of that of analysis and two candidates.
+pub const FIRST_PASS_SHARE: f64 = 0.6;
+/// The time of each later pass, likewise.
+const LATER_PASS_SHARE: f64 = 0.4;
 /// The first key frame of a call is expected to cost so many bits a luma sample at the middle quantizer.
 const FIRST_KEY_FRAME_BITS: f64 = 0.2;
 /// An inter frame is expected to have this share of a key frame's size, until one has been seen.
@@ -57,6 +59,17 @@ pub enum MenuMode {
     Serial,
     /// Salsify's two, both at once, for two cores.
     Parallel,
+}
+
+impl MenuMode {
+    /// The time until there is something to send, as a share of that of analysis and two candidates.
+    #[must_use]
+    pub fn first_job_share(self) -> f64 {
+        match self {
+            Self::Fit { .. } => FIRST_PASS_SHARE,
+            Self::Serial | Self::Parallel => 1.0,
+        }
+    }
 }
 
 /// Sizes over quantizers, kept apart for key and inter frames.
@@ -158,8 +171,7 @@ impl FrameEncoder for FunctionalEncoder {
             };
             Menu::new(encoded.into_iter().map(Candidate::from).collect())
         });
-        let job = if matches!(mode, MenuMode::Fit { .. }) { job.taking(PASS_SHARES.0) } else { job };
-        Some(FrameStart { source, job })
+        Some(FrameStart { source, job: job.taking(mode.first_job_share()) })
     }
 
     fn choose(&self, menu: &Menu, budget: ByteCount, probes: bool) -> Option<usize> {
@@ -178,7 +190,7 @@ impl FrameEncoder for FunctionalEncoder {
         match menu.fitting.take() {
             Some(fitting) if !fitting.is_filled(usize::try_from(expected.get()).unwrap_or(usize::MAX)) => {
                 let candidates = menu.candidates;
-                Ok(EncodeJob::new(move |_| another_pass(fitting, candidates, expected)).taking(PASS_SHARES.1))
+                Ok(EncodeJob::new(move |_| another_pass(fitting, candidates, expected)).taking(LATER_PASS_SHARE))
             }
             _ => Err(menu),
         }

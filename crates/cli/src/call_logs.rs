@@ -12,7 +12,7 @@ use anyhow::{Context, Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{CallLog, CallObserver, DisplayRecord, FrameRecord};
+use lockstep_call::{CallLog, CallObserver, DisplayRecord, FrameRecord, VideoDelayFloor};
 use lockstep_units::Timestamp;
 
 use crate::output_file::is_standard_output;
@@ -154,14 +154,18 @@ pub struct Merged {
 }
 
 /// Reads the logs of both ends side by side into the log of the call, which began at `start` and is scored for `length`.
-/// What can be read counts.
+/// What can be read counts. Video delays are compared with `floor`, where one is known.
 pub fn merge(
     sender: &Path,
     receiver: &Path,
     (start, length, frame_interval): (Timestamp, Duration, Duration),
+    floor: Option<VideoDelayFloor>,
     observer: Option<Box<dyn CallObserver>>,
 ) -> Merged {
     let mut log = CallLog::new(start, length, frame_interval);
+    if let Some(floor) = floor {
+        log.compare_with(floor);
+    }
     if let Some(observer) = observer {
         log.observe(observer);
     }
@@ -235,7 +239,8 @@ mod tests {
         assert_eq!(captures, Captures { first: Some(at(1_000)), last: Some(at(1_400)) });
         let kept = KeptFrames::default();
         let times = (at(1_000), Duration::from_secs(1), Duration::from_millis(100));
-        let Merged { log, counters: counted, problem } = merge(&sender, &receiver, times, Some(Box::new(kept.clone())));
+        let Merged { log, counters: counted, problem } =
+            merge(&sender, &receiver, times, None, Some(Box::new(kept.clone())));
         assert!(problem.is_none());
         assert_eq!((counted.sender["frames"], counted.decoder["decoded"]), (3, 2));
         assert_eq!(log.held_records(), 1, "nothing was shown after the last capture");
@@ -259,8 +264,8 @@ mod tests {
         assert_eq!(captures.last, Some(at(1_000)));
         assert!(unread.unwrap().to_string().contains("the sender's log is unreadable"));
         let times = (at(1_000), Duration::from_secs(1), Duration::from_millis(100));
-        let merged = merge(&folder.path().join("none"), &receiver, times, None);
+        let merged = merge(&folder.path().join("none"), &receiver, times, None, None);
         assert!(merged.problem.unwrap().to_string().contains("the sender left no log"));
-        assert_eq!(merge(&sender, &receiver, times, None).log.held_records(), 1);
+        assert_eq!(merge(&sender, &receiver, times, None, None).log.held_records(), 1);
     }
 }

@@ -79,6 +79,15 @@ pub fn print_scores(scores: &Scores) {
         shown(delay.map(|delay| delay.mean), 0, "ms"),
         shown(delay.map(|delay| delay.p95), 0, "ms"),
     );
+    if let Some(floor) = scores.video_delay_floor_ms {
+        say!(
+            "its floor     p50 {:.0} ms   mean {:.0} ms   p95 {:.0} ms   {} of the frames near it",
+            floor.p50,
+            floor.mean,
+            floor.p95,
+            shown(scores.near_floor.map(|share| 100.0 * share), 0, "%"),
+        );
+    }
     say!(
         "quality       SSIM mean {}   p25 {}   PSNR {}",
         shown(scores.ssim_db.map(|ssim| ssim.mean), 2, "dB"),

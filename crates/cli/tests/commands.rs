@@ -82,6 +82,10 @@ fn a_simulation_reports_what_it_promises() {
         "/video_delay_ms/p50",
         "/video_delay_ms/mean",
         "/video_delay_ms/p95",
+        "/video_delay_floor_ms/p50",
+        "/video_delay_floor_ms/mean",
+        "/video_delay_floor_ms/p95",
+        "/near_floor",
         "/ssim_db/p25",
         "/ssim_db/mean",
         "/psnr_db/mean",
@@ -103,6 +107,21 @@ fn a_simulation_reports_what_it_promises() {
     assert_eq!(report["seed"], 9);
     let rows = fs::read_to_string(frames).expect("written").lines().count() as u64 - 1;
     assert!(rows >= report["frames"]["captured"].as_u64().expect("a count"), "a row a captured frame");
+}
+
+#[test]
+fn the_floor_of_a_trace_is_propagation_coding_and_the_wait_for_its_next_opportunity() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let trace = folder.path().join("tenth.up");
+    fs::write(&trace, "100\n").expect("written");
+    // Captures come every 50 ms and are coded 7.2 ms later: they wait for 92.8 and 42.8 ms.
+    let said = succeed(&["trace", text(&trace), "--floor", "--rate", "20", "--seconds", "1"]);
+    assert!(said.contains("video delay floor   p50 98.0 ms   mean 98.0 ms   p95 123.0 ms"), "{said}");
+    let words = ["--floor", "--rate", "10", "--delay-ms", "0", "--encode-ms", "60", "--decode-ms", "1"];
+    let said = succeed(&[&["trace", text(&trace)][..], &words].concat());
+    assert!(said.contains("p50 101.0 ms   mean 101.0 ms   p95 101.0 ms"), "{said}");
+    assert!(succeed(&["trace", "constant:0mbps", "--floor"]).contains("none: nothing ever passes"));
+    assert!(!succeed(&["trace", text(&trace)]).contains("floor"));
 }
 
 #[test]

@@ -401,6 +401,22 @@ impl ControlArguments {
         Ok(Setting { path, bounds, latency, ..Setting::new(payload, frame_interval) })
     }
 
+    fn menu_mode(&self) -> MenuMode {
+        match self.menu {
+            MenuArgument::Fit => MenuMode::Fit { passes: usize::from(self.fit_passes) },
+            MenuArgument::Parallel => MenuMode::Parallel,
+            MenuArgument::Serial => MenuMode::Serial,
+        }
+    }
+
+    /// The time until the encoder has something to send, as a share of that of a menu of two candidates.
+    fn first_job_share(&self) -> f64 {
+        match self.codec {
+            CodecArgument::Functional => self.menu_mode().first_job_share(),
+            CodecArgument::Conventional => 1.0,
+        }
+    }
+
     /// A sending end for pictures of `format`, on a path that is known or not.
     pub fn sending_end(&self, format: &VideoFormat, connection: u32, path: Option<KnownPath>) -> Result<SendingEnd> {
         self.sending_end_within(format, connection, path, RateBounds::default())
@@ -419,14 +435,9 @@ impl ControlArguments {
         transport.estimator = self.algorithm().estimator_kind().number();
         let payload = ByteCount::new(transport.payload as u64);
         let setting = self.setting(payload, format.frame_interval(), path, bounds)?;
-        let mode = match self.menu {
-            MenuArgument::Fit => MenuMode::Fit { passes: usize::from(self.fit_passes) },
-            MenuArgument::Parallel => MenuMode::Parallel,
-            MenuArgument::Serial => MenuMode::Serial,
-        };
         let parameters = Parameters { preset: self.preset.into(), ..Parameters::default() };
         let encoder: Box<dyn FrameEncoder> = match self.codec {
-            CodecArgument::Functional => Box::new(FunctionalEncoder::new(parameters, mode)),
+            CodecArgument::Functional => Box::new(FunctionalEncoder::new(parameters, self.menu_mode())),
             CodecArgument::Conventional => Box::new(ConventionalEncoder::new(parameters, format.frame_interval())),
         };
         let sender = SendingEnd::new(transport, self.algorithm().controller(&setting)?, encoder);

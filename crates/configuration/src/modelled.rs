@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use lockstep_alphartc::EstimatorHost;
-use lockstep_call::{CallObserver, CallReport, ClipCurves, CodecModel, DRAIN, FinishedCall, ModelledEncoder};
+use lockstep_call::{
+    CallObserver, CallReport, ClipCurves, CodecModel, DRAIN, FinishedCall, ModelledEncoder, VideoDelayFloor,
+};
 use lockstep_control::{KnownPath, RateBounds};
 use lockstep_media::{SourceOptions, source_format};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
@@ -95,11 +97,15 @@ fn run(
         arguments.control.setting(setting.payload, setting.frame_interval, Some(path), RateBounds::default())?;
     let algorithm = arguments.control.algorithm();
     let encoder = ModelledEncoder::new(curves, setting.frame_interval, arguments.link.seed);
-    let mut call = ModelledCall::new(&setting, algorithm.controller(&control)?, estimator, encoder);
+    let (forward, reverse) = arguments.link.links()?;
+    let first_job_time = setting.encode_time.mul_f64(codec.first_job_share());
+    let floor =
+        VideoDelayFloor::new(forward.config(), Timestamp::ZERO).with_coding(first_job_time, setting.decode_time);
+    let call = ModelledCall::new(&setting, algorithm.controller(&control)?, estimator, encoder);
+    let mut call = call.compared_with(floor);
     if let Some(observer) = observer {
         call = call.observed_by(observer);
     }
-    let (forward, reverse) = arguments.link.links()?;
     let mut network = Network::new(vec![call], forward, reverse);
     while network.now() < end {
         network.run_until(end.min(network.now() + PROGRESS_INTERVAL));

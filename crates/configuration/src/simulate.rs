@@ -8,7 +8,7 @@ use clap::{Args, CommandFactory, Parser};
 use serde::{Deserialize, Serialize};
 
 use lockstep_alphartc::EstimatorHost;
-use lockstep_call::{CallObserver, CallReport, CodecModel};
+use lockstep_call::{CallObserver, CallReport, CodecModel, VideoDelayFloor};
 use lockstep_control::KnownPath;
 use lockstep_media::{SourceOptions, VmafMeter, open_source};
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
@@ -44,7 +44,8 @@ pub struct SimulateArguments {
     /// Scored length of the call.
     #[arg(long, default_value_t = 60.0, value_parser = seconds)]
     pub seconds: f64,
-    /// Virtual time that the candidates of one picture take.
+    /// Virtual time that a menu of two candidates of a picture takes. A functional codec that makes frames fit needs 60 % of
+    /// it until it has one to send.
     #[arg(long, default_value_t = 12.0, value_parser = milliseconds)]
     pub encode_ms: f64,
     /// Virtual time that decoding one frame takes.
@@ -155,12 +156,15 @@ pub fn simulate_with(
         decode_time: Duration::from_secs_f64(arguments.decode_ms / 1e3),
     };
     let format = source.format();
+    let first_job_time = options.encode_time.mul_f64(arguments.control.first_job_share());
+    let floor =
+        VideoDelayFloor::new(forward.config(), Timestamp::ZERO).with_coding(first_job_time, options.decode_time);
     let path = KnownPath { trace: arguments.link.forward_trace()?, start: Timestamp::ZERO };
     let sender = arguments.control.sending_end(&format, arguments.link.seed as u32, Some(path))?;
     // Both ends are ours: whatever the clip's size, it is decoded.
     let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
     let receiver = ControlArguments::receiving_end_with(estimator).with_pixel_limit(limit);
-    let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options);
+    let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options).compared_with(floor);
     if let Some(observer) = observer {
         simulation = simulation.observed_by(observer);
     }

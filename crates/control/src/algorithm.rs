@@ -218,8 +218,18 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        let names =
-            ["salsify", "salsify-no-grace", "gcc", "fixed:1500000bps", "bob-heuristic", "nada", "scream", "oracle"];
+        let names = [
+            "salsify",
+            "salsify-no-grace",
+            "gcc",
+            "fixed:1500000bps",
+            "bob-heuristic",
+            "nada",
+            "scream",
+            "sprout",
+            "copa",
+            "oracle",
+        ];
         for text in names {
             assert_eq!(text.parse::<Algorithm>().map(|algorithm| algorithm.to_string()), Ok(text.to_owned()));
         }

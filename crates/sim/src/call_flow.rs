@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockstep_call::{
     CallLog, CallObserver, DRAIN, DecodeOutcome, DisplayRecord, FinishedCall, Menu, Outcome, ReceivingEnd, SendingEnd,
-    SerialMenu, SeriesRecorder, carried,
+    SerialMenu, SeriesRecorder, VideoDelayFloor, carried,
 };
 use lockstep_media::{QualityError, Source, SourceError, VmafError, VmafMeter, psnr, ssim};
 use lockstep_units::{ByteCount, Timestamp};
@@ -110,6 +110,11 @@ impl CallFlow {
     /// Has `observer` hear of every frame of the call.
     pub fn observe(&mut self, observer: Box<dyn CallObserver>) {
         self.log.observe(observer);
+    }
+
+    /// Compares the video delay of every frame of the call with `floor`.
+    pub fn compare_with(&mut self, floor: VideoDelayFloor) {
+        self.log.compare_with(floor);
     }
 
     /// Compares what is shown with what was captured by `meter`; where there is none, the scores will say why.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockstep_call::{CallObserver, DRAIN, FinishedCall, ReceivingEnd, Scores, SendingEnd, Series};
+use lockstep_call::{CallObserver, DRAIN, FinishedCall, ReceivingEnd, Scores, SendingEnd, Series, VideoDelayFloor};
 use lockstep_link::LinkStatistics;
 use lockstep_media::{Source, VmafError, VmafMeter};
 use lockstep_units::Timestamp;
@@ -74,6 +74,15 @@ impl Simulation {
     pub fn observed_by(mut self, observer: Box<dyn CallObserver>) -> Self {
         if let Some(call) = self.network.flows_mut().first_mut() {
             call.observe(observer);
+        }
+        self
+    }
+
+    /// Compares the video delay of every frame of the call with `floor`.
+    #[must_use]
+    pub fn compared_with(mut self, floor: VideoDelayFloor) -> Self {
+        if let Some(call) = self.network.flows_mut().first_mut() {
+            call.compare_with(floor);
         }
         self
     }

@@ -61,12 +61,16 @@
 //! the datagrams above encrypted, then 16 bytes of authentication tag over all of it. This version refuses them
 //! ([`WireError::Sealed`]).
 
+mod acknowledgement;
+
 use std::time::Duration;
 
-use lockstep_units::{Bitrate, MAXIMUM_FRAME_RATE, Timestamp};
+use lockstep_units::{MAXIMUM_FRAME_RATE, Timestamp};
 use thiserror::Error;
 
-use crate::{Estimate, StateId};
+use crate::StateId;
+
+pub use acknowledgement::{ACKNOWLEDGEMENT_HEADER, Acknowledgement, ReceivedFragment};
 
 /// The version of the wire format that this crate speaks.
 pub const VERSION: u8 = 1;
@@ -74,8 +78,6 @@ pub const VERSION: u8 = 1;
 pub const DATA_HEADER: usize = 68;
 /// The longest payload that a fragment may carry: with header, UDP and IPv4 or IPv6 it fits 1,500 and 1,516 bytes.
 pub const MAX_PAYLOAD: usize = 1400;
-/// Bytes of an acknowledgement before its lists.
-pub const ACKNOWLEDGEMENT_HEADER: usize = 53;
 
 const DATA: u8 = 1;
 const ACKNOWLEDGEMENT: u8 = 2;
@@ -86,8 +88,6 @@ const SEALED: u8 = 15;
 
 const FLAG_KEY_FRAME: u8 = 1;
 const FLAG_PINNED: u8 = 2;
-const FLAG_INTER_ARRIVAL: u8 = 1;
-const FLAG_CAPACITY: u8 = 2;
 const FLAG_ANSWER: u8 = 1;
 
 /// Why bytes are not a datagram.
@@ -169,45 +169,6 @@ pub struct Data {
     pub key_frame: bool,
     /// The fragment's bytes, at most [`MAX_PAYLOAD`].
     pub payload: Vec<u8>,
-}
-
-/// One fragment that an acknowledgement lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReceivedFragment {
-    /// The frame's number.
-    pub frame: u32,
-    /// The fragment's place in the frame.
-    pub fragment: u16,
-    /// When it arrived, receiver's clock; on the wire at most 2^32 - 1 microseconds before the acknowledgement.
-    pub arrived_at: Timestamp,
-}
-
-/// What arrived lately, what the decoder holds and what the estimator says. Each one repeats the ones before, so that
-/// the loss of some does no harm.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Acknowledgement {
-    /// The connection.
-    pub connection: u32,
-    /// The lower 32 bits of the number of acknowledgements before this one.
-    pub sequence: u32,
-    /// When it was transmitted, receiver's clock.
-    pub sent_at: Timestamp,
-    /// The lower 32 bits of the highest data sequence that arrived.
-    pub highest: u32,
-    /// That datagram's time of transmission, sender's clock.
-    pub echo: Timestamp,
-    /// The time from that datagram's arrival to this transmission; saturates at 2^32 - 1 microseconds.
-    pub hold: Duration,
-    /// The lower 32 bits of the number of distinct data datagrams that arrived.
-    pub received: u32,
-    /// What the estimator says; the inter-arrival time saturates at 2^32 - 1 microseconds.
-    pub estimate: Estimate,
-    /// The fragments that arrived last, oldest first, at most 255.
-    pub fragments: Vec<ReceivedFragment>,
-    /// The states that the decoder holds, by the frames that yielded them, newest first, at most 255.
-    pub catalogue: Vec<(u32, StateId)>,
-    /// The frames that were complete and could not be decoded, newest first, at most 255.
-    pub refused: Vec<u32>,
 }
 
 /// The video's format.
@@ -312,10 +273,6 @@ pub enum Datagram {
     Close(Close),
 }
 
-fn short_micros(span: Duration) -> u32 {
-    u32::try_from(span.as_micros()).unwrap_or(u32::MAX)
-}
-
 /// The full number whose lower 32 bits are `low` and that lies nearest to `near`.
 pub(crate) fn expand(low: u32, near: u64) -> u64 {
     let step = i64::from(low.wrapping_sub(near as u32) as i32);
@@ -343,11 +300,7 @@ impl Datagram {
                 let pinned = if data.pinned.is_some() { FLAG_PINNED } else { 0 };
                 (DATA, pinned | if data.key_frame { FLAG_KEY_FRAME } else { 0 })
             }
-            Self::Acknowledgement(acknowledgement) => {
-                let estimate = &acknowledgement.estimate;
-                let capacity = if estimate.capacity.is_some() { FLAG_CAPACITY } else { 0 };
-                (ACKNOWLEDGEMENT, capacity | if estimate.inter_arrival.is_some() { FLAG_INTER_ARRIVAL } else { 0 })
-            }
+            Self::Acknowledgement(acknowledgement) => (ACKNOWLEDGEMENT, acknowledgement.flags()),
             Self::Hello(_) => (HELLO, 0),
             Self::HelloReply(_) => (HELLO_REPLY, 0),
             Self::Close(close) => (CLOSE, if close.answer { FLAG_ANSWER } else { 0 }),
@@ -382,7 +335,7 @@ impl Datagram {
         let kind = first & 15;
         let known_flags = match kind {
             DATA => FLAG_KEY_FRAME | FLAG_PINNED,
-            ACKNOWLEDGEMENT => FLAG_INTER_ARRIVAL | FLAG_CAPACITY,
+            ACKNOWLEDGEMENT => acknowledgement::KNOWN_FLAGS,
             HELLO | HELLO_REPLY => 0,
             CLOSE => FLAG_ANSWER,
             SEALED => return Err(WireError::Sealed),
@@ -483,80 +436,6 @@ impl Data {
             pinned: (flags & FLAG_PINNED != 0).then_some(pinned),
             key_frame: flags & FLAG_KEY_FRAME != 0,
             payload: reader.take(length)?.to_vec(),
-        })
-    }
-}
-
-impl Acknowledgement {
-    fn encode(&self, out: &mut Vec<u8>) {
-        let listed = |length: usize| length.min(usize::from(u8::MAX));
-        let (fragments, states, refused) =
-            (listed(self.fragments.len()), listed(self.catalogue.len()), listed(self.refused.len()));
-        out.extend(self.sequence.to_be_bytes());
-        out.extend(self.sent_at.as_micros().to_be_bytes());
-        out.extend(self.highest.to_be_bytes());
-        out.extend(self.echo.as_micros().to_be_bytes());
-        out.extend(short_micros(self.hold).to_be_bytes());
-        out.extend(self.received.to_be_bytes());
-        out.extend(self.estimate.inter_arrival.map_or(0, short_micros).to_be_bytes());
-        out.extend(self.estimate.capacity.map_or(0, Bitrate::as_bps).to_be_bytes());
-        out.extend([fragments as u8, states as u8, refused as u8]);
-        for received in &self.fragments[..fragments] {
-            let age = self.sent_at.as_micros().saturating_sub(received.arrived_at.as_micros());
-            out.extend(received.frame.to_be_bytes());
-            out.extend(received.fragment.to_be_bytes());
-            out.extend(u32::try_from(age).unwrap_or(u32::MAX).to_be_bytes());
-        }
-        for (frame, state) in &self.catalogue[..states] {
-            out.extend(frame.to_be_bytes());
-            out.extend(state.0.to_be_bytes());
-        }
-        for frame in &self.refused[..refused] {
-            out.extend(frame.to_be_bytes());
-        }
-    }
-
-    fn decode(connection: u32, flags: u8, reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let sequence = reader.u32()?;
-        let sent_at = reader.time()?;
-        let highest = reader.u32()?;
-        let echo = reader.time()?;
-        let hold = Duration::from_micros(u64::from(reader.u32()?));
-        let received = reader.u32()?;
-        let inter_arrival = reader.u32()?;
-        let capacity = reader.u64()?;
-        let contradicts = |flag: u8, value: u64| flags & flag == 0 && value != 0;
-        if contradicts(FLAG_INTER_ARRIVAL, u64::from(inter_arrival)) || contradicts(FLAG_CAPACITY, capacity) {
-            return Err(WireError::Flags(flags));
-        }
-        let estimate = Estimate {
-            inter_arrival: (flags & FLAG_INTER_ARRIVAL != 0).then_some(Duration::from_micros(u64::from(inter_arrival))),
-            capacity: (flags & FLAG_CAPACITY != 0).then_some(Bitrate::from_bps(capacity)),
-        };
-        let (fragments, states, refused) = (reader.u8()?, reader.u8()?, reader.u8()?);
-        let fragments = (0..fragments)
-            .map(|_| {
-                let (frame, fragment, at) = (reader.u32()?, reader.u16()?, reader.offset);
-                let age = u64::from(reader.u32()?);
-                let arrived_at = sent_at.as_micros().checked_sub(age).ok_or(WireError::Time(at))?;
-                Ok(ReceivedFragment { frame, fragment, arrived_at: Timestamp::from_micros(arrived_at) })
-            })
-            .collect::<Result<_, WireError>>()?;
-        let catalogue =
-            (0..states).map(|_| Ok((reader.u32()?, StateId(reader.u64()?)))).collect::<Result<_, WireError>>()?;
-        let refused = (0..refused).map(|_| reader.u32()).collect::<Result<_, WireError>>()?;
-        Ok(Self {
-            connection,
-            sequence,
-            sent_at,
-            highest,
-            echo,
-            hold,
-            received,
-            estimate,
-            fragments,
-            catalogue,
-            refused,
         })
     }
 }

@@ -7,6 +7,7 @@
 //! Everything is counted frame by frame and packet by packet ([`FrameScores`], [`PacketLog`]), in memory that does not
 //! grow with the call. Counts, sums and means are exact; quantiles are those of a [`Distribution`].
 
+mod floor;
 mod network;
 mod packets;
 mod target;
@@ -22,6 +23,8 @@ use crate::distribution::Distribution;
 use crate::record::{FrameRecord, Outcome};
 use crate::series::{Series, SeriesRecorder};
 
+use floor::FloorScores;
+pub use floor::{NEAR_FLOOR, SMALL_PACKET, VideoDelayFloor};
 pub use network::{NetworkScores, TotalScores};
 pub(crate) use packets::PacketLog;
 use target::{TargetScores, TargetSteps};
@@ -103,6 +106,12 @@ pub struct Scores {
     pub scored_seconds: f64,
     /// Capture to display of this or a later frame; none where nothing was shown.
     pub video_delay_ms: Option<DelayScores>,
+    /// The video delay that frames of one small packet would have had, see [`VideoDelayFloor`]; none where the path is not
+    /// known. In a live call coding counts as taking no time.
+    pub video_delay_floor_ms: Option<DelayScores>,
+    /// Share (0-1) of the captured frames whose video delay is at most [`NEAR_FLOOR`] times their own floor; none where
+    /// nothing was shown or the path is not known.
+    pub near_floor: Option<f64>,
     /// Quality of what was shown.
     pub ssim_db: Option<SsimScores>,
     /// Quality of what was shown.
@@ -228,6 +237,7 @@ pub(crate) struct FrameScores {
     end: Timestamp,
     counts: FrameCounts,
     delays_ms: Distribution,
+    floor: Option<FloorScores>,
     ssim: Sum,
     ssim_db: Distribution,
     psnr_db: Sum,
@@ -264,6 +274,7 @@ impl FrameScores {
             end: start + length,
             counts: FrameCounts::default(),
             delays_ms: Distribution::of_milliseconds(),
+            floor: None,
             ssim: Sum::default(),
             ssim_db: Distribution::new(1e-6),
             psnr_db: Sum::default(),
@@ -273,6 +284,11 @@ impl FrameScores {
             steps: TargetSteps::new(start),
             shown: ByteCount::ZERO,
         }
+    }
+
+    /// Has every frame that is not counted yet compared with `floor`.
+    pub(crate) fn compare_with(&mut self, floor: VideoDelayFloor) {
+        self.floor = Some(FloorScores::new(floor));
     }
 
     /// The call is shorter than was thought; nothing captured from `end` on has been counted.
@@ -301,6 +317,9 @@ impl FrameScores {
         }
         self.counts.captured += 1;
         self.delays_ms.add(video_delay.as_secs_f64() * 1e3);
+        if let Some(floor) = &mut self.floor {
+            floor.frame(record.captured_at, video_delay);
+        }
         if let Some(target) = record.target {
             self.steps.target(record.captured_at, target);
         }
@@ -342,6 +361,7 @@ impl FrameScores {
         // Where nothing is ever shown, the time until the end of the call is no delay of anything.
         let delays = (frames.displayed > 0).then_some(&mut self.delays_ms);
         let video_delay_ms = delays.and_then(DelayScores::of);
+        let near_floor = self.floor.as_ref().and_then(FloorScores::near).filter(|_| frames.displayed > 0);
         let ssim_scores = self
             .ssim_db
             .quantile(0.25)
@@ -353,6 +373,8 @@ impl FrameScores {
         Scores {
             scored_seconds: length.as_secs_f64(),
             video_delay_ms,
+            video_delay_floor_ms: self.floor.as_mut().and_then(FloorScores::floor_ms),
+            near_floor,
             ssim_db: ssim_scores,
             psnr_db: self.psnr_db.mean().map(|mean| PsnrScores { mean }),
             throughput_bps: Bitrate::mean(delivered, length).as_bps(),

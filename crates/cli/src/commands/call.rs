@@ -15,7 +15,7 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{CallObserver, CallReport, DRAIN, FinishedCall};
+use lockstep_call::{CallObserver, CallReport, DRAIN, FinishedCall, VideoDelayFloor};
 use lockstep_live::{Relay, RelayOptions, RelayStatus};
 use lockstep_media::{SourceOptions, open_source, sink_path};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -257,9 +257,10 @@ pub fn call(
 ) -> Result<CallResult> {
     let trace = arguments.link.forward_trace()?;
     let (forward, reverse) = arguments.link.links()?;
+    let path = forward.config().clone();
     let folder = tempfile::tempdir().context("cannot make a folder for the logs")?;
     let (send_log, receive_log) = (folder.path().join("send.json"), folder.path().join("receive.json"));
-    let path = |path: &Path| path.to_string_lossy().into_owned();
+    let name = |path: &Path| path.to_string_lossy().into_owned();
     let length = Duration::from_secs_f64(arguments.seconds);
     let frame_interval = arguments.frame_interval()?;
 
@@ -270,7 +271,7 @@ pub fn call(
     // However long an outage is, this process decides when the call is over.
     let patience = words(&["--wait-seconds", "none", "--idle-seconds", "none"]);
     receive.extend(patience.clone());
-    receive.extend(words(&["--log", &path(&receive_log)]));
+    receive.extend(words(&["--log", &name(&receive_log)]));
     let receiver = Process::start("receive", &receive)?;
     let Ok(StatusLine::Listening(receiver_address)) = receiver.status.recv_timeout(START_LIMIT) else {
         receiver.finish()?;
@@ -280,7 +281,7 @@ pub fn call(
     let mut send = words(&["--to", &relay_address.to_string(), "--source", &arguments.clip, "--status", "json"]);
     send.extend(words(&["--seconds", &sent_for, "--seed", &arguments.link.seed.to_string()]));
     send.extend(patience);
-    send.extend(words(&["--log", &path(&send_log)]));
+    send.extend(words(&["--log", &name(&send_log)]));
     send.extend(control_words(&arguments.control));
     let sender = Process::start("send", &send)?;
     let mut processes = Processes { sender, receiver, interruption, sender_ended_at: None, cut_at: None };
@@ -305,7 +306,10 @@ pub fn call(
     let (captures, unread) = Captures::of(&send_log);
     let length = scored_length(captures, length, frame_interval);
     let times = (captures.first.unwrap_or(Timestamp::ZERO), length, frame_interval);
-    let Merged { log, counters: counted, problem: broken } = call_logs::merge(&send_log, &receive_log, times, observer);
+    // All processes read the same clock. How long coding takes on this machine is no property of the path.
+    let floor = relay.started_at.map(|started_at| VideoDelayFloor::new(&path, started_at));
+    let Merged { log, counters: counted, problem: broken } =
+        call_logs::merge(&send_log, &receive_log, times, floor, observer);
     let problem = problem.or(unread).or(broken);
     let mut recorder = relay.series;
     recorder.end_at(recorder.start() + length);

@@ -77,12 +77,14 @@ impl StepTimes {
 /// A figure by its name.
 type Figure = (&'static str, fn(&Scores) -> Option<f64>);
 
-const FIGURES: [Figure; 5] = [
+const FIGURES: [Figure; 7] = [
     ("video delay, mean (ms)", |scores| scores.video_delay_ms.map(|delay| delay.mean)),
     ("video delay, p95 (ms)", |scores| scores.video_delay_ms.map(|delay| delay.p95)),
     ("throughput (kb/s)", |scores| Some(scores.throughput_bps as f64 * 1e-3)),
     ("SSIM, mean (dB)", |scores| scores.ssim_db.map(|ssim| ssim.mean)),
     ("frames sent", |scores| Some(scores.frames.sent as f64)),
+    ("delay floor, p95 (ms)", |scores| scores.video_delay_floor_ms.map(|floor| floor.p95)),
+    ("near the floor (%)", |scores| scores.near_floor.map(|share| 100.0 * share)),
 ];
 
 fn rows(live: &Scores, simulated: &Scores) -> Vec<Row> {

@@ -6,6 +6,9 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 
+use lockstep_call::VideoDelayFloor;
+use lockstep_link::{LinkConfig, Trace};
+use lockstep_media::FrameRate;
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::configuration::{milliseconds, open_trace, seconds};
@@ -35,12 +38,47 @@ pub struct TraceArguments {
     /// Width of the intervals of .json and .csv, milliseconds.
     #[arg(long, default_value_t = 200.0, value_parser = milliseconds)]
     interval_ms: f64,
+    /// Print the floor of the video delay: what a frame of one small packet would have at every capture on the idle link,
+    /// over what is described, a day of it at most.
+    #[arg(long)]
+    floor: bool,
+    /// Propagation delay, milliseconds.
+    #[arg(long, default_value_t = 20.0, value_parser = milliseconds, requires = "floor")]
+    delay_ms: f64,
+    /// Captures a second.
+    #[arg(long, default_value_t = FrameRate::default(), requires = "floor")]
+    rate: FrameRate,
+    /// The least time that coding a picture takes: of `--encode-ms` of `simulate`, 60 % where frames are made to fit.
+    #[arg(long, default_value_t = 7.2, value_parser = milliseconds, requires = "floor")]
+    encode_ms: f64,
+    /// Time that decoding a frame takes.
+    #[arg(long, default_value_t = 3.0, value_parser = milliseconds, requires = "floor")]
+    decode_ms: f64,
 }
+
+/// The longest time over which the floor is computed: a day, as long as a call may be.
+const LONGEST_FLOOR: Duration = Duration::from_secs(86_400);
 
 /// Characters of a bar, from empty to full.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Width of the drawing.
 const COLUMNS: u32 = 72;
+
+/// Prints the floor of the video delay over the first `length` of `trace`.
+fn print_floor(arguments: &TraceArguments, trace: &Trace, length: Duration) {
+    let time = |milliseconds: f64| Duration::from_secs_f64(milliseconds / 1e3);
+    let link = LinkConfig { delay: time(arguments.delay_ms), ..LinkConfig::new(trace.clone()) };
+    let floor =
+        VideoDelayFloor::new(&link, Timestamp::ZERO).with_coding(time(arguments.encode_ms), time(arguments.decode_ms));
+    let captures = (0u64..).map(|index| arguments.rate.time_of(index));
+    let captures = captures.take_while(|&at| at < length.min(LONGEST_FLOOR)).map(|at| Timestamp::ZERO + at);
+    match floor.over(captures) {
+        Some(delay) => {
+            say!("video delay floor   p50 {:.1} ms   mean {:.1} ms   p95 {:.1} ms", delay.p50, delay.mean, delay.p95);
+        }
+        None => say!("video delay floor   none: nothing ever passes"),
+    }
+}
 
 /// `lockstep trace`.
 pub fn run(arguments: &TraceArguments) -> Result<()> {
@@ -69,6 +107,9 @@ pub fn run(arguments: &TraceArguments) -> Result<()> {
         column.as_secs_f64()
     );
     say!("{drawing}");
+    if arguments.floor {
+        print_floor(arguments, &trace, length);
+    }
     let Some(path) = &arguments.output else { return Ok(()) };
     let interval = Duration::from_secs_f64(arguments.interval_ms / 1e3);
     let text = match path.extension().and_then(|extension| extension.to_str()) {

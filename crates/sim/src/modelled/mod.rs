@@ -16,7 +16,10 @@ mod window;
 
 use std::time::Duration;
 
-use lockstep_call::{CallLog, CallObserver, DisplayRecord, FinishedCall, ModelledEncoder, SeriesRecorder};
+use lockstep_call::{
+    CallLog, CallObserver, DisplayRecord, FIRST_PASS_SHARE, FinishedCall, ModelledEncoder, SeriesRecorder,
+    VideoDelayFloor,
+};
 use lockstep_control::{Allowance, Controller, Estimator};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -57,7 +60,7 @@ pub struct ModelledSetting {
     pub frame_interval: Duration,
     /// The most bytes of a frame in one fragment.
     pub payload: ByteCount,
-    /// Time to code a picture.
+    /// Time to code the two candidates of a menu, of which a codec takes [`ModelledCodec::first_job_share`].
     pub encode_time: Duration,
     /// Time to decode a frame.
     pub decode_time: Duration,
@@ -77,6 +80,18 @@ pub struct ModelledSetting {
     pub length: Duration,
     /// Whether every frame is logged, and the call scored.
     pub recording: bool,
+}
+
+impl ModelledCodec {
+    /// The time until there is something to send, as a share of [`ModelledSetting::encode_time`]: a functional codec has it
+    /// after its first pass, and a model makes no others.
+    #[must_use]
+    pub fn first_job_share(self) -> f64 {
+        match self {
+            Self::Functional => FIRST_PASS_SHARE,
+            Self::Conventional | Self::FullThrottle => 1.0,
+        }
+    }
 }
 
 impl ModelledSetting {
@@ -143,6 +158,15 @@ impl ModelledCall {
     pub fn observed_by(mut self, observer: Box<dyn CallObserver>) -> Self {
         if let Some((frames, _)) = &mut self.logs {
             frames.observe(observer);
+        }
+        self
+    }
+
+    /// Compares the video delay of every frame of the call with `floor`, if frames are logged.
+    #[must_use]
+    pub fn compared_with(mut self, floor: VideoDelayFloor) -> Self {
+        if let Some((frames, _)) = &mut self.logs {
+            frames.compare_with(floor);
         }
         self
     }
