@@ -18,6 +18,17 @@ use crate::record::{FrameRecord, Outcome};
 
 /// Weight of a new frame in the smoothed coding time.
 const ENCODE_TIME_WEIGHT: f64 = 0.2;
+/// What a host's timer can be relied on to tell apart: the tick of most schedulers is 1 ms or more, and one that is
+/// asked for 50 microseconds is late by as much. Fragments that are due within it leave together.
+const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
+/// Most fragments that leave together: what most hosts' sockets and drivers take without loss, 90 kB.
+const MOST_BURST: u32 = 64;
+
+/// How many fragments may leave at once where one is due every `interval`: those of a millisecond, one at least.
+fn pacing_burst(interval: Duration) -> u32 {
+    let due = TIMER_RESOLUTION.as_nanos().div_ceil(interval.as_nanos().max(1));
+    u32::try_from(due).map_or(MOST_BURST, |due| due.min(MOST_BURST))
+}
 
 /// A frame that was handed to the transport, with what its quality is measured from.
 #[derive(Debug, Clone)]
@@ -71,6 +82,8 @@ pub struct SendingEnd {
     encode_time: Duration,
     refine_time: Duration,
     bound: PathBound,
+    /// Whether the path was silent when that was last asked.
+    silent: bool,
     spurious_losses: u64,
     last_fragments: u64,
     last_target: StateId,
@@ -105,6 +118,7 @@ impl SendingEnd {
             encode_time: Duration::ZERO,
             refine_time: Duration::ZERO,
             bound,
+            silent: false,
             spurious_losses: 0,
             last_fragments: 1,
             last_target: StateId::EMPTY,
@@ -147,8 +161,11 @@ impl SendingEnd {
             return None;
         }
         let (capture, picture) = self.waiting.take()?;
+        self.drop_if_silent(now);
         let from_held_state = self.recovery == Recovery::FromHeldState;
-        let source = if from_held_state && self.bound.loss_rate().breaks_chains(self.last_fragments) {
+        // Of what was sent into silence nothing may have arrived.
+        let chain_breaks = self.silent || self.bound.loss_rate().breaks_chains(self.last_fragments);
+        let source = if from_held_state && chain_breaks {
             self.transport.next_held_source()
         } else {
             self.transport.next_source()
@@ -262,6 +279,7 @@ impl SendingEnd {
     /// The next datagram that may leave now.
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Vec<u8>> {
         let interval = self.allowance(now).pacing_interval;
+        self.transport.set_pacing_burst(pacing_burst(interval));
         self.transport.set_pacing_interval(interval);
         let before = self.transport.statistics();
         let datagram = self.transport.poll_transmit(now);
@@ -284,7 +302,17 @@ impl SendingEnd {
     /// The time that [`SendingEnd::poll_timeout`] gave has come.
     pub fn handle_timeout(&mut self, now: Timestamp) {
         self.transport.handle_timeout(now);
+        self.drop_if_silent(now);
         self.drain_events(now);
+    }
+
+    /// Frames of before a silence are not sent any more when it begins. A probe of the silence itself stays.
+    fn drop_if_silent(&mut self, now: Timestamp) {
+        let silent = self.controller.is_bounded() && self.bound.is_silent(now);
+        if silent && !self.silent && self.transport.drop_waiting() > 0 {
+            self.drain_events(now);
+        }
+        self.silent = silent;
     }
 
     /// Ends the call; the close datagrams come out of [`SendingEnd::poll_transmit`].
@@ -416,5 +444,17 @@ impl SendingEnd {
                 _ => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fragments_of_a_millisecond_leave_together_and_slower_ones_alone() {
+        let microseconds = [5_000, 1_000, 999, 500, 100, 16, 1, 0];
+        let bursts = microseconds.map(|interval| pacing_burst(Duration::from_micros(interval)));
+        assert_eq!(bursts, [1, 1, 2, 2, 10, 63, 64, 64]);
     }
 }

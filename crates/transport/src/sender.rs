@@ -163,6 +163,24 @@ impl Sender {
         self.pacer.set_burst(fragments);
     }
 
+    /// Drops what waits for the pacer, as when the path has carried nothing for so long that other pictures matter by now,
+    /// and says how many frames that were. Each counts as lost, one of which some fragments have left already too, and so
+    /// do those coded from it: the next source is a state that the receiver is known to hold. Nothing is dropped where
+    /// losses are repaired by sending again, since there the frames to come need those that wait.
+    pub fn drop_waiting(&mut self) -> usize {
+        if self.config.recovery == Recovery::Retransmit || self.queue.is_empty() {
+            return 0;
+        }
+        let dropped = self.queue.len();
+        self.queued = 0;
+        for waiting in self.queue.drain(..) {
+            self.states.give_up(waiting.frame.number);
+        }
+        self.states.settle();
+        self.tell();
+        dropped
+    }
+
     /// The next datagram to send to the receiver at `now`.
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Vec<u8>> {
         let connection = self.config.connection;

@@ -279,3 +279,50 @@ fn as_long_as_news_comes_a_growing_queue_is_no_loss() {
     }
     assert_eq!((sender.statistics().fragments_lost, sender.in_flight().fragments), (0, 0));
 }
+
+/// The next fragment; the hello is repeated before it where it is due.
+fn next_data(sender: &mut Sender, now: u64) -> Option<Data> {
+    std::iter::from_fn(|| sender.poll_transmit(at(now))).find_map(|bytes| match Datagram::decode(&bytes) {
+        Ok(Datagram::Data(data)) => Some(data),
+        _ => None,
+    })
+}
+
+#[test]
+fn what_waits_can_be_dropped_and_nothing_of_it_leaves() {
+    let mut sender = sender(2);
+    hear(&mut sender, 100, acknowledge(0, &[0], &[0]));
+    while sender.poll_event().is_some() {}
+    sender.set_pacing_interval(Duration::from_millis(10));
+    for number in 2..5 {
+        let payload = vec![number as u8; 3_000];
+        let frame = OutgoingFrame {
+            source: state(number - 1),
+            target: state(number),
+            captured: at(100),
+            key_frame: false,
+            payload,
+        };
+        assert_eq!(sender.send_frame(at(100), frame), Ok(number));
+    }
+    assert!(next_data(&mut sender, 100).is_some(), "one fragment of frame 2 has left");
+    assert_eq!((sender.queued_fragments(), sender.in_flight().fragments), (8, 2));
+
+    assert_eq!((sender.drop_waiting(), sender.drop_waiting()), (3, 0));
+    assert_eq!((sender.queued_fragments(), sender.in_flight().fragments), (0, 2));
+    assert_eq!(next_data(&mut sender, 1_000), None);
+    let lost: Vec<_> = std::iter::from_fn(|| sender.poll_event()).collect();
+    assert_eq!(lost, [2, 3, 4].map(SenderEvent::FrameLost));
+    assert_eq!((sender.statistics().frames_lost, sender.statistics().fragments_lost), (3, 0));
+
+    assert_eq!(sender.next_source(), state(0), "which the receiver holds");
+    let frame =
+        OutgoingFrame { source: state(0), target: state(5), captured: at(1_000), key_frame: false, payload: vec![5] };
+    assert_eq!(sender.send_frame(at(1_000), frame), Ok(5));
+    let data = next_data(&mut sender, 1_000).expect("it is small and nothing is before it");
+    assert_eq!((data.frame, data.sequence), (5, 3), "no sequence number was used up");
+    let fragments = vec![ReceivedFragment { frame: 5, fragment: 0, arrived_at: at(5_000) }];
+    let news = Acknowledgement { highest: 3, echo: at(1_000), fragments, ..acknowledge(1, &[0], &[5, 0]) };
+    hear(&mut sender, 1_100, news);
+    assert_eq!((sender.next_source(), sender.held_states()), (state(5), 1), "no state of a dropped frame is kept");
+}

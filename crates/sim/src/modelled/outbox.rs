@@ -118,6 +118,14 @@ impl Outbox {
         });
     }
 
+    /// Drops the frames that wait to be sent for the first time, those too of which some fragments have left.
+    pub(super) fn drop_waiting(&mut self) {
+        for waiting in self.queue.drain(..) {
+            self.bytes -= waiting.left;
+            self.fragments -= u64::from(waiting.frame.fragments - waiting.next);
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.repetitions.is_empty()
     }

@@ -45,6 +45,8 @@ pub(crate) struct ModelledSender {
     outbox: Outbox,
     pub(crate) sent: SentFragments,
     bound: PathBound,
+    /// Whether the path was silent when that was last asked.
+    silent: bool,
     /// The newest frame that the receiver is known to have decoded.
     held: Option<u32>,
     /// The oldest frame of the present chain: a loss of an older one no longer matters.
@@ -81,6 +83,7 @@ impl ModelledSender {
             outbox: Outbox::new(setting.payload),
             sent: SentFragments::new(),
             bound: PathBound::new(setting.payload, setting.frame_interval, setting.ceiling),
+            silent: false,
             held: None,
             chain_from: 0,
             chain_broken: false,
@@ -116,6 +119,7 @@ impl ModelledSender {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Timestamp) {
+        self.drop_if_silent(now);
         if self.sent.poll_timeout() <= now {
             self.detect(now);
         }
@@ -138,6 +142,18 @@ impl ModelledSender {
             }
             self.begin(now, capture);
         }
+    }
+
+    /// Frames of before a silence are not sent any more when it begins; a probe of the silence itself stays. As long as it
+    /// lasts, each frame is coded from a state that the receiver holds.
+    fn drop_if_silent(&mut self, now: Timestamp) {
+        let functional = self.conventional.is_none() && !self.full_throttle;
+        let silent = functional && self.controller.is_bounded() && self.bound.is_silent(now);
+        if silent && !self.silent {
+            self.outbox.drop_waiting();
+        }
+        self.chain_broken |= silent;
+        self.silent = silent;
     }
 
     /// Begins to code a picture.
