@@ -114,7 +114,7 @@ impl Algorithm {
         ("nada", "NADA: one congestion signal of delay and loss (RFC 8698)"),
         ("scream", "SCReAM version 2: a window around a target for the queueing delay"),
         ("sprout", "Sprout: a Bayesian filter over the link's rate, and what it will deliver at least by a deadline"),
-        ("copa", "Copa: a window that keeps two packets in the queue, more beside those who fill it"),
+        ("copa", "Copa: a window that keeps two packets in the queue"),
         ("oracle", "what the path will carry, known beforehand; in simulations only"),
     ];
 

@@ -1,9 +1,10 @@
 //! Copa (NSDI 2018, "Copa: Practical Delay-Based Congestion Control for the Internet"): a window that steers towards the
 //! rate 1 / (delta d_q), where d_q is the queueing delay; a sender alone keeps about 1 / delta packets in the queue, and
-//! senders that share one converge to equal rates. Where the queue never empties somebody fills it, and delta follows
-//! losses as TCP's window does.
+//! senders that share one converge to equal rates.
 //!
-//! Not Copa's own: a window that the source does not use does not grow, since a video source often has less to send than
+//! Left out is the mode for queues that others fill (section 2.3), which is entered where the queue has not nearly emptied
+//! for five round trips: at the rates of video two packets of one's own are enough for that, and at 600 kb/s it filled a
+//! queue of 1.2 s by itself. Not Copa's own: a window that the source does not use does not grow, since a video source often has less to send than
 //! it may; and the window counts bytes, of packets of the size that fragments have.
 //!
 //! | constant | value | source |
@@ -13,8 +14,6 @@
 //! | window of the standing round trip | srtt / 2 | Copa, section 2.2 |
 //! | velocity doubles | after 3 round trips in one direction | Copa, section 2.2 |
 //! | pacing | 2 windows a standing round trip | Copa, section 2.2 |
-//! | queue nearly empty | d_q below 0.1 of the range of round trips | Copa, section 2.3 |
-//! | competing | queue not nearly empty for 5 round trips | Copa, section 2.3 |
 //! | initial and least window | 10 and 2 packets | RFC 6928; RFC 5681 |
 //! | weight of a round trip | 1/8 | RFC 6298, section 2 |
 
@@ -30,24 +29,22 @@ const DELTA: f64 = 0.5;
 const SMALLEST_MEMORY: Duration = Duration::from_secs(10);
 const STEADY_ROUND_TRIPS: u32 = 3;
 const PACING: f64 = 2.0;
-const NEARLY_EMPTY: f64 = 0.1;
-const COMPETING_ROUND_TRIPS: f64 = 5.0;
 const INITIAL_WINDOW: f64 = 10.0;
 const LEAST_WINDOW: f64 = 2.0;
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The smallest or the largest round trip of the last while, seconds.
+/// The smallest round trip of the last while, seconds.
 #[derive(Debug, Default)]
-struct Extreme {
-    /// Oldest first; each is nearer to the extreme than all that came after it.
+struct Smallest {
+    /// Oldest first; each is smaller than all that came after it.
     samples: VecDeque<(Timestamp, f64)>,
 }
 
-impl Extreme {
-    /// Puts `sample` in and forgets what is older than `memory`. `sign` 1 keeps the smallest, -1 the largest.
-    fn put(&mut self, now: Timestamp, sample: f64, memory: Duration, sign: f64) {
-        while self.samples.back().is_some_and(|&(_, known)| sign * known >= sign * sample) {
+impl Smallest {
+    /// Puts `sample` in and forgets what is older than `memory`.
+    fn put(&mut self, now: Timestamp, sample: f64, memory: Duration) {
+        while self.samples.back().is_some_and(|&(_, known)| known >= sample) {
             self.samples.pop_back();
         }
         self.samples.push_back((now, sample));
@@ -77,14 +74,8 @@ pub struct Copa {
     round_trip_from: Timestamp,
     window_before: f64,
     smoothed: Option<f64>,
-    smallest: Extreme,
-    standing: Extreme,
-    largest: Extreme,
-    /// When the queue was last nearly empty.
-    emptied_at: Timestamp,
-    /// 1 / delta while competing.
-    aggressiveness: Option<f64>,
-    lost: bool,
+    smallest: Smallest,
+    standing: Smallest,
     /// The most packets in flight since the last round trip began.
     used: f64,
     in_flight: f64,
@@ -105,19 +96,11 @@ impl Copa {
             round_trip_from: Timestamp::ZERO,
             window_before: INITIAL_WINDOW,
             smoothed: None,
-            smallest: Extreme::default(),
-            standing: Extreme::default(),
-            largest: Extreme::default(),
-            emptied_at: Timestamp::ZERO,
-            aggressiveness: None,
-            lost: false,
+            smallest: Smallest::default(),
+            standing: Smallest::default(),
             used: 0.0,
             in_flight: 0.0,
         }
-    }
-
-    fn delta(&self) -> f64 {
-        self.aggressiveness.map_or(DELTA, |aggressiveness| 1.0 / aggressiveness)
     }
 
     /// The standing round trip and the queueing delay in it, seconds.
@@ -126,17 +109,7 @@ impl Copa {
         Some((standing, standing - smallest))
     }
 
-    /// Copa, section 2.3.
-    fn switch_modes(&mut self, now: Timestamp, round_trip: f64, queueing: f64) {
-        let range = self.largest.get().unwrap_or(0.0) - self.smallest.get().unwrap_or(0.0);
-        if queueing <= NEARLY_EMPTY * range.max(1e-3) {
-            (self.emptied_at, self.aggressiveness) = (now, None);
-        } else if now.saturating_since(self.emptied_at).as_secs_f64() > COMPETING_ROUND_TRIPS * round_trip {
-            self.aggressiveness.get_or_insert(1.0 / DELTA);
-        }
-    }
-
-    /// Once a round trip: velocity, and delta while competing.
+    /// Once a round trip: the velocity.
     fn finish_round_trip(&mut self, now: Timestamp) {
         let rose = self.window > self.window_before;
         if rose == self.rising {
@@ -147,11 +120,6 @@ impl Copa {
         } else {
             (self.rising, self.steady, self.velocity) = (rose, 0, 1.0);
         }
-        if let Some(aggressiveness) = &mut self.aggressiveness {
-            let next = if self.lost { *aggressiveness / 2.0 } else { *aggressiveness + 1.0 };
-            *aggressiveness = next.max(1.0 / DELTA);
-        }
-        self.lost = false;
         (self.round_trip_from, self.window_before, self.used) = (now, self.window, self.in_flight);
     }
 
@@ -178,14 +146,12 @@ impl Controller for Copa {
         let Some(sample) = feedback.round_trip_time.map(|sample| sample.as_secs_f64()) else { return };
         let smoothed = self.smoothed.map_or(sample, |mean| mean + ROUND_TRIP_WEIGHT * (sample - mean));
         self.smoothed = Some(smoothed);
-        self.smallest.put(now, sample, SMALLEST_MEMORY, 1.0);
-        self.standing.put(now, sample, Duration::from_secs_f64(smoothed / 2.0), 1.0);
-        self.largest.put(now, sample, Duration::from_secs_f64(4.0 * smoothed), -1.0);
+        self.smallest.put(now, sample, SMALLEST_MEMORY);
+        self.standing.put(now, sample, Duration::from_secs_f64(smoothed / 2.0));
         let Some((standing, queueing)) = self.delays() else { return };
-        self.switch_modes(now, smoothed, queueing);
 
         let packets: f64 = feedback.acknowledged.iter().map(|arrival| arrival.size.as_f64() / self.packet).sum();
-        let below = self.window / standing.max(1e-6) <= 1.0 / (self.delta() * queueing.max(1e-6));
+        let below = self.window / standing.max(1e-6) <= 1.0 / (DELTA * queueing.max(1e-6));
         let used = self.used >= 0.5 * self.window;
         if self.slow_start {
             if below {
@@ -194,7 +160,7 @@ impl Controller for Copa {
                 self.slow_start = false;
             }
         } else {
-            let step = packets * self.velocity / (self.delta() * self.window);
+            let step = packets * self.velocity / (DELTA * self.window);
             // No more than twofold or half in a round trip, whatever the velocity.
             let step = step.min(packets);
             if !below {
@@ -210,7 +176,6 @@ impl Controller for Copa {
     }
 
     fn on_loss(&mut self, _now: Timestamp, lost: &[LostFragment]) {
-        self.lost = true;
         for fragment in lost {
             self.in_flight = (self.in_flight - fragment.size.as_f64() / self.packet).max(0.0);
         }

@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn it_finds_rates_of_a_wide_range() {
         for rate in [5e3, 60e3, 1e6, 60e6] {
-            let found = after(5.0, |_| rate * TICK).mean_rate();
+            let found = after(20.0, |_| rate * TICK).mean_rate();
             assert!((found / rate - 1.0).abs() < 0.25, "{found} of {rate}");
         }
     }
@@ -196,7 +196,7 @@ mod tests {
         let share = |filter: &RateFilter| filter.cautious_rate(0.1, 0.1) / filter.mean_rate();
         let (steady, bursts) =
             (after(20.0, |_| 4_000.0), after(20.0, |tick| if tick % 8 == 0 { 32_000.0 } else { 0.0 }));
-        assert!(share(&steady) > 0.75, "{}", share(&steady));
+        assert!(share(&steady) > 0.6, "{}", share(&steady));
         assert!(share(&bursts) < share(&steady) - 0.1, "{} {}", share(&bursts), share(&steady));
         assert!(bursts.scatter_time() > 3.0 * steady.scatter_time());
     }
