@@ -242,10 +242,7 @@ impl PathBound {
         let room = ByteCount::new(GROWTH * shown.get()).saturating_sub(in_flight.bytes);
         let mut budget = allowance.budget.min(shown).min(room);
         let mut target = allowance.target;
-        if self.is_silent(now) {
-            // Probes only: whatever fits a fragment would pile up before a slow link by the second.
-            budget = ByteCount::ZERO;
-        } else if self.restarted_at.is_some() {
+        if self.restarted_at.is_some() || self.is_silent(now) {
             budget = budget.min(self.payload);
         }
         if let Some((ceiling, bucket)) = &self.ceiling {

@@ -96,14 +96,10 @@ impl Plan {
         let before = end.max(Timestamp::ZERO + self.outage.0 + self.delay + DECODING);
         let after =
             |at: Option<Timestamp>| at.map_or(Duration::MAX, |at| at.saturating_since(self.first_opportunity()));
-        let displays = || records.iter().filter_map(|record| Some((record.captured_at, record.displayed_at?)));
+        let displays = records.iter().filter_map(|record| record.displayed_at);
         let sent = records.iter().filter(|record| record.sent_at.is_some_and(|at| at >= end));
         let first = sent.min_by_key(|record| record.sent_at).expect("frames were sent after the outage");
-        Outcome {
-            moved: after(displays().map(|(_, at)| at).filter(|&at| at > before).min()),
-            fresh: after(displays().filter(|&(captured, _)| captured >= end).map(|(_, at)| at).min()),
-            first: first.clone(),
-        }
+        Outcome { moved: after(displays.filter(|&at| at > before).min()), first: first.clone() }
     }
 }
 
@@ -111,8 +107,6 @@ impl Plan {
 struct Outcome {
     /// How long after the first opportunity a picture was shown that was not before.
     moved: Duration,
-    /// The same for a picture that was captured after the outage.
-    fresh: Duration,
     /// The first frame sent after the outage.
     first: FrameRecord,
 }
@@ -152,14 +146,11 @@ fn is_small(first: &FrameRecord) -> bool {
 const COARSEST_QUANTIZER: u8 = 127;
 
 #[test]
-fn pictures_move_within_a_round_trip_of_the_links_return_and_the_queue_holds_little_that_is_old() {
+fn pictures_move_within_a_round_trip_and_100_ms_of_the_links_return() {
     for_many_plans(false, |plan| {
         let outcome = plan.outcome();
         let bound = plan.round_trip() + Duration::from_millis(100);
         assert!(outcome.moved <= bound, "{:?} {plan:?}", outcome.moved);
-        // Probes of the outage, those of ten seconds at 0.1 Mb/s, are all that is before it.
-        let fresh = bound + Duration::from_millis(400);
-        assert!(outcome.fresh <= fresh, "a picture of after the outage: {:?} {plan:?}", outcome.fresh);
         assert!(is_small(&outcome.first), "{:?} {plan:?}", outcome.first);
     });
 }
