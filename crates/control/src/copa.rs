@@ -13,7 +13,7 @@
 //! | memory of the smallest round trip | 10 s | Copa, section 2.2 |
 //! | window of the standing round trip | srtt / 2 | Copa, section 2.2 |
 //! | velocity doubles | after 3 round trips in one direction | Copa, section 2.2 |
-//! | pacing | 2 windows a standing round trip | Copa, section 2.2 |
+//! | pacing | 2 windows a round trip | Copa, section 2.2 |
 //! | initial and least window | 10 and 2 packets | RFC 6928; RFC 5681 |
 //! | weight of a round trip | 1/8 | RFC 6298, section 2 |
 
@@ -124,10 +124,8 @@ impl Copa {
     }
 
     fn rate(&self) -> Bitrate {
-        let round_trip = self.standing.get().unwrap_or(0.0);
-        if round_trip <= 0.0 {
-            return self.bounds.initial;
-        }
+        // The window is through once in a round trip, queue and all.
+        let Some(round_trip) = self.smoothed.filter(|&round_trip| round_trip > 0.0) else { return self.bounds.initial };
         let bps = 8.0 * self.packet * self.window / round_trip;
         Bitrate::from_bps(bps as u64).clamp(self.bounds.least, self.bounds.most)
     }

@@ -6,8 +6,8 @@
 //! half a second, or, growing twofold a round trip, by the spacing of fragments inside a frame's own burst. Without the
 //! latter a quiet scene could never grow again: the vicious circle that Concerto describes (MobiCom 2019, section 2). A
 //! burst of what had queued behind a pause of the link is no such evidence: it shows how fast the last hop is, not the
-//! path. At first, and when nothing is known, a frame may have [`LEAST_FRAME`]. Under way may be twice as much, so that
-//! the rate can double in a round trip.
+//! path. At first, and when nothing is known, a frame may have [`LEAST_FRAME`]. Under way may be twice as much, and the
+//! target is no more than twice that rate, so that it can double in a round trip.
 //!
 //! | constant | value | why |
 //! |---|---|---|
@@ -17,7 +17,7 @@
 //! | growth | 2 a round trip | slow start (RFC 5681) |
 //! | burst found the link idle | its first fragment waited no more than 10 ms | a tick of most schedulers |
 //! | silence | smoothed round trip + 150 ms | pauses of cellular links are rarely longer |
-//! | pause between two probes | 100 ms, doubling to 1 s | at 0.1 Mb/s ten seconds of them drain in a quarter of a second |
+//! | pause between two probes | 100 ms; doubling to 1 s once the path would take 100 ms for all of them | what is sent into silence must not be in the way when it ends |
 //! | ceiling | 0.5 bit a pixel | beyond it VP8's picture gains nothing that is seen: quantizers below 8 or so |
 
 use std::collections::VecDeque;
@@ -39,6 +39,9 @@ const SHORTEST_BURST: Duration = Duration::from_millis(1);
 const SILENCE_MARGIN: Duration = Duration::from_millis(150);
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(500);
 const PROBE_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// Of what the path delivered in a window, the part that may be sent into silence before probes become rare.
+const SILENT_SHARE: (u64, u64) = (1, 5);
+const LEAST_HARMLESS: u64 = 1_500;
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
 const CEILING_BITS_PER_PIXEL: f64 = 0.5;
 
@@ -106,6 +109,9 @@ pub struct PathBound {
     /// When the oldest was transmitted of all that was since something was last heard.
     unheard_from: Option<Timestamp>,
     transmitted_at: Option<Timestamp>,
+    /// Bytes transmitted into silence.
+    unheard: u64,
+    /// Probes since those are too many.
     probes: u32,
     /// Nothing that was transmitted after this moment has been acknowledged yet.
     restarted_at: Option<Timestamp>,
@@ -131,6 +137,7 @@ impl PathBound {
             heard_at: Timestamp::ZERO,
             unheard_from: None,
             transmitted_at: None,
+            unheard: 0,
             probes: 0,
             restarted_at: None,
         }
@@ -154,11 +161,16 @@ impl PathBound {
         }
         self.unheard_from.get_or_insert(now);
         self.transmitted_at = Some(now);
+        if self.is_silent(now) {
+            self.unheard += size.get();
+        }
     }
 
     /// A frame was handed to the transport although the budget did not hold it.
     pub fn on_probe(&mut self) {
-        self.probes = self.probes.saturating_add(1);
+        if self.unheard > self.harmless() {
+            self.probes = self.probes.saturating_add(1);
+        }
     }
 
     /// Feedback arrived, in which `found` fragments turned up that had been declared lost.
@@ -171,7 +183,7 @@ impl PathBound {
         if self.is_silent(now) {
             self.restarted_at = Some(now);
         }
-        (self.heard_at, self.unheard_from, self.probes) = (now, None, 0);
+        (self.heard_at, self.unheard_from, self.unheard, self.probes) = (now, None, 0, 0);
         if let Some(sample) = feedback.round_trip_time {
             let known = self.round_trip.unwrap_or(sample);
             self.round_trip = Some(known.mul_f64(1.0 - ROUND_TRIP_WEIGHT) + sample.mul_f64(ROUND_TRIP_WEIGHT));
@@ -235,14 +247,22 @@ impl PathBound {
         now.saturating_since(transmitted_at.max(self.heard_at)) >= pause
     }
 
+    /// What may be sent into silence without doing harm: should it only be queued, it is through a tenth of a second after
+    /// the path works again.
+    fn harmless(&self) -> u64 {
+        (self.delivered.get() * SILENT_SHARE.0 / SILENT_SHARE.1).max(LEAST_HARMLESS)
+    }
+
     /// As much of `allowance` as is borne out by what is known.
     #[must_use]
     pub fn limit(&self, now: Timestamp, in_flight: InFlight, allowance: Allowance) -> Allowance {
         let shown = ByteCount::new(self.delivered.get().max(self.bursts.get())).max(LEAST_FRAME);
         let room = ByteCount::new(GROWTH * shown.get()).saturating_sub(in_flight.bytes);
         let mut budget = allowance.budget.min(shown).min(room);
-        let mut target = allowance.target;
-        if self.restarted_at.is_some() || self.is_silent(now) {
+        let mut target = allowance.target.min(Bitrate::mean(ByteCount::new(GROWTH * shown.get()), WINDOW));
+        if self.is_silent(now) {
+            budget = ByteCount::ZERO;
+        } else if self.restarted_at.is_some() {
             budget = budget.min(self.payload);
         }
         if let Some((ceiling, bucket)) = &self.ceiling {

@@ -185,9 +185,9 @@ mod tests {
 
     #[test]
     fn it_finds_rates_of_a_wide_range() {
-        for rate in [5e3, 60e3, 1e6, 60e6] {
+        for (rate, error) in [(5e3, 0.5), (60e3, 0.2), (1e6, 0.2), (60e6, 0.2)] {
             let found = after(20.0, |_| rate * TICK).mean_rate();
-            assert!((found / rate - 1.0).abs() < 0.25, "{found} of {rate}");
+            assert!((found / rate - 1.0).abs() < error, "{found} of {rate}");
         }
     }
 
