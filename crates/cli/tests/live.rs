@@ -184,8 +184,9 @@ fn a_sender_may_be_started_before_the_receiver_and_names_it_by_its_host() {
 fn a_receiver_runs_the_estimator_that_the_senders_controller_needs() {
     let (receiver, port) = receiver(&[]);
     let to = format!("127.0.0.1:{port}");
-    // Without it the target stays where it begins for ever.
-    let words = ["send", "--to", &to, "--source", CLIP, "--controller", "bob-heuristic", "--status", "json"];
+    // Without it the target stays where it begins for ever. The pictures can use more than that.
+    let words =
+        ["send", "--to", &to, "--source", "generated:640x360@30", "--controller", "bob-heuristic", "--status", "json"];
     let mut sender = started(&words);
     let lines = BufReader::new(sender.stdout.as_mut().expect("it is piped")).lines();
     let mut targets = lines.map_while(Result::ok).take(150).filter_map(|line| {

@@ -120,7 +120,7 @@ pub struct ControlArguments {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<LatencyArgument>,
     /// The most that is sent in the long run: a bit rate such as `5mbps`; `auto`, what pictures of this size and rate gain
-    /// by, half a bit a pixel; or `none`.
+    /// by (half a bit a pixel, 500 kb/s at least); or `none`.
     #[arg(long, value_name = "RATE", default_value_t)]
     #[serde(default)]
     pub max_bitrate: MaxBitrate,

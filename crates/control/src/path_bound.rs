@@ -18,7 +18,7 @@
 //! | burst found the link idle | its first fragment waited no more than 10 ms | a tick of most schedulers |
 //! | silence | smoothed round trip + 150 ms | pauses of cellular links are rarely longer |
 //! | pause between two probes | 100 ms; doubling to 1 s once the path would take 100 ms for all of them | what is sent into silence must not be in the way when it ends |
-//! | ceiling | 0.5 bit a pixel | beyond it VP8's picture gains nothing that is seen: quantizers below 8 or so |
+//! | ceiling | 0.5 bit a pixel | beyond it VP8's picture gains nothing that is seen: quantizers below 8 or so; small pictures 500 kb/s |
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -44,12 +44,14 @@ const SILENT_SHARE: (u64, u64) = (1, 5);
 const LEAST_HARMLESS: u64 = 1_500;
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
 const CEILING_BITS_PER_PIXEL: f64 = 0.5;
+const LEAST_CEILING: Bitrate = Bitrate::from_kbps(500);
 
-/// The bit rate beyond which pictures of this size and rate gain nothing.
+/// The bit rate beyond which pictures of this size and rate gain nothing: half a bit a pixel, and at least 500 kb/s, since
+/// small pictures take more bits a pixel.
 #[must_use]
 pub fn bitrate_ceiling(width: usize, height: usize, frame_interval: Duration) -> Bitrate {
     let pixels = (width * height) as f64 / frame_interval.as_secs_f64().max(1e-6);
-    Bitrate::from_bps((CEILING_BITS_PER_PIXEL * pixels) as u64)
+    Bitrate::from_bps((CEILING_BITS_PER_PIXEL * pixels) as u64).max(LEAST_CEILING)
 }
 
 /// The largest of what was put in within the memory.

@@ -135,7 +135,12 @@ fn plans(lossy: bool) -> impl Strategy<Value = Plan> {
 fn for_many_plans(lossy: bool, check: impl Fn(&Plan)) {
     let config = Config { cases: 60, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
-    runner.run(&plans(lossy), |plan| Ok(check(&plan))).unwrap();
+    runner
+        .run(&plans(lossy), |plan| {
+            check(&plan);
+            Ok(())
+        })
+        .unwrap();
 }
 
 /// A frame of one fragment, or of no more than the coarsest quantizer makes of the picture.

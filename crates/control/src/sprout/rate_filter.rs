@@ -152,7 +152,7 @@ impl RateFilter {
             let share = |mean: f64| normal_share((rate - mean) / sqrt(drift * mean * mean + scatter * mean));
             likely().map(|(belief, &mean)| belief * share(mean)).sum()
         };
-        let (mut low, mut high) = (0.0, likely().last().map_or(0.0, |(_, &rate)| rate));
+        let (mut low, mut high) = (0.0, likely().next_back().map_or(0.0, |(_, &rate)| rate));
         for _ in 0..HALVINGS {
             let middle = 0.5 * (low + high);
             if below(middle) > risk { high = middle } else { low = middle }
