@@ -71,6 +71,8 @@ pub struct SenderOptions {
     pub stop: Stop,
     /// Runs the candidates of a menu.
     pub runner: Box<dyn MenuRunner + Send>,
+    /// Whether the quality of what is sent is measured, for the log; it takes about half as long as coding does.
+    pub measures_quality: bool,
 }
 
 /// A call while it runs.
@@ -81,6 +83,7 @@ struct Running {
     incoming: mpsc::Receiver<Event>,
     work: mpsc::Sender<Work>,
     measuring: Measuring,
+    measures_quality: bool,
     worker: Thread,
     source: Thread,
     started: Timestamp,
@@ -122,7 +125,7 @@ impl Running {
         source: Box<dyn Source>,
         options: SenderOptions,
     ) -> Result<Self, (Box<SendingEnd>, LiveError)> {
-        let SenderOptions { peers, length, wait_limit, idle_limit, stop, runner } = options;
+        let SenderOptions { peers, length, wait_limit, idle_limit, stop, runner, measures_quality } = options;
         let clock = Clock::start();
         let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
         let (work, jobs) = mpsc::channel();
@@ -148,6 +151,7 @@ impl Running {
             incoming,
             work,
             measuring: Measuring::default(),
+            measures_quality,
             worker,
             source,
             started: clock.now(),
@@ -270,7 +274,9 @@ impl Running {
             }
             Ok(Event::Encoded(menu)) => {
                 self.call.encoded(self.clock.now(), menu);
-                if let Some(committed) = self.call.poll_committed().filter(|_| self.measuring.has_room()) {
+                if let Some(committed) =
+                    self.call.poll_committed().filter(|_| self.measures_quality && self.measuring.has_room())
+                {
                     self.measuring.begin(committed.capture);
                     let _ = self.work.send(Work::Measure(Box::new(committed)));
                 }

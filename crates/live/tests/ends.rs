@@ -64,6 +64,7 @@ fn to(peers: Vec<SocketAddr>) -> SenderOptions {
         idle_limit: Some(LIMIT),
         stop: never(),
         runner: Box::new(SerialMenu),
+        measures_quality: true,
     }
 }
 

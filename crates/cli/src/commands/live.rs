@@ -243,6 +243,7 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
             MenuArgument::Parallel => Box::new(ThreadedMenu),
             MenuArgument::Serial | MenuArgument::Fit => Box::new(SerialMenu),
         },
+        measures_quality: arguments.log.is_some(),
     };
     let mut log = arguments.log.as_deref().map(LogWriter::create).transpose()?;
     let status = |_, status: &lockstep_call::SendingStatus, call: &SendingEnd| {
