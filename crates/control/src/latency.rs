@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
 
 /// Which delay a call tolerates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,16 +27,6 @@ impl Latency {
             Self::Balanced => "balanced",
             Self::Quality => "quality",
         }
-    }
-
-    /// The delay that is tolerated in the queue, Salsify's d: 100 ms are its own.
-    #[must_use]
-    pub const fn tolerated_delay(self) -> Duration {
-        Duration::from_millis(match self {
-            Self::Low => 28,
-            Self::Balanced => 80,
-            Self::Quality => 150,
-        })
     }
 }
 

@@ -42,6 +42,8 @@ const PROBE_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration
 /// Of what the path delivered in a window, the part that may be sent into silence before probes become rare.
 const SILENT_SHARE: (u64, u64) = (1, 5);
 const LEAST_HARMLESS: u64 = 1_500;
+/// More arrivals than this are not remembered, whatever times they are said to have: half a second of a gigabit.
+const MOST_ARRIVALS: usize = 65_536;
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
 const CEILING_BITS_PER_PIXEL: f64 = 0.5;
 const LEAST_CEILING: Bitrate = Bitrate::from_kbps(500);
@@ -204,7 +206,7 @@ impl PathBound {
         self.arrivals.push_back((at, size));
         self.arrived += size;
         while let Some(&(first, size)) = self.arrivals.front()
-            && at.saturating_since(first) > WINDOW
+            && (at.saturating_since(first) > WINDOW || self.arrivals.len() > MOST_ARRIVALS)
         {
             self.arrived -= size;
             self.arrivals.pop_front();

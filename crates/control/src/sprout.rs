@@ -57,6 +57,8 @@ const OUTSIDE_WEIGHTS: (f64, f64) = (0.2, 0.02);
 /// Headers of UDP and IPv4, and the transport's own, bytes.
 const NETWORK_HEADERS: f64 = 28.0;
 const HEADERS: f64 = 96.0;
+/// Packets remembered. More are never on the way, whatever the feedback does.
+const MOST_ON_THE_WAY: usize = 16_384;
 /// Rate of bursts over one's own, at most, that a frame's share goes by.
 const MOST_SHARERS: f64 = 8.0;
 /// Where there is no room, a frame may still have this share of what the cautious rate carries in a frame interval, as
@@ -228,6 +230,10 @@ impl Sprout {
 impl Controller for Sprout {
     fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
         self.on_the_way.push_back(Sent { at: now.as_secs_f64(), bytes: size.as_f64() + NETWORK_HEADERS });
+        if self.on_the_way.len() > MOST_ON_THE_WAY {
+            self.on_the_way.pop_front();
+            self.first_sequence += 1;
+        }
     }
 
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
