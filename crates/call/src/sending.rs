@@ -199,12 +199,16 @@ impl SendingEnd {
 
         self.controller.on_time(now);
         let budget = self.allowance(now).budget;
+        let probes = self.bound.is_probe_due(now);
         // A source that was lost while the menu was being coded would only waste the link.
         let still_good = encoding.source == StateId::EMPTY
             || self.transport.is_held(encoding.source)
             || self.transport.next_source() == encoding.source;
         let menu = if still_good && self.waiting.is_none() && !self.closed {
-            match self.encoder.refine(menu, budget, self.expected_budget(now, self.refine_time)) {
+            // What was coded for a budget that is gone must not be sent as a probe: that is to be small.
+            let probe = if probes { self.payload } else { ByteCount::ZERO };
+            let expected = self.expected_budget(now, self.refine_time).max(probe);
+            match self.encoder.refine(menu, budget.max(probe), expected) {
                 Ok(job) => {
                     self.refinement = Some(job);
                     self.encoding = Some(Encoding { job_started_at: now, refines: true, ..encoding });
@@ -222,7 +226,6 @@ impl SendingEnd {
         record.budget = Some(budget);
         record.candidates = menu.candidates.iter().map(crate::encoder::Candidate::size).collect();
 
-        let probes = self.bound.is_probe_due(now);
         let choice = if still_good { self.encoder.choose(&menu, budget, probes) } else { None };
         let Some((target, candidate)) = self.encoder.commit(menu, choice) else {
             record.outcome = if still_good { Outcome::SkippedOverBudget } else { Outcome::SkippedStaleSource };
@@ -417,6 +420,9 @@ impl SendingEnd {
     fn expected_budget(&self, now: Timestamp, time: Duration) -> ByteCount {
         let allowance = self.allowance(now);
         let path_rate = self.controller.estimate().unwrap_or(allowance.target);
+        let silent = self.controller.is_bounded() && self.bound.is_silent(now);
+        // Of a path that is not heard of nothing is known to drain.
+        let path_rate = if silent { Bitrate::ZERO } else { path_rate };
         let drained = path_rate.bytes_in(time).min(self.in_flight().bytes);
         self.likely_whole(allowance.budget + drained)
     }

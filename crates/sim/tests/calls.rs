@@ -125,6 +125,33 @@ fn after_an_outage_of_a_second_video_moves_within_300_ms_of_the_links_return() {
 }
 
 #[test]
+fn what_is_sent_into_silence_is_small_even_if_it_was_coded_for_more() {
+    // The outage begins at different times of a picture's coding.
+    let traces = [
+        "constant:4mbps,outage=2000ms+1s",
+        "constant:4mbps,outage=2007ms+1s",
+        "constant:4mbps,outage=2014ms+1s",
+        "constant:4mbps,outage=2021ms+1s",
+        "constant:4mbps,outage=2028ms+1s",
+    ];
+    let mut probes = 0;
+    for trace in traces {
+        let result = Plan { trace, menu: MenuMode::Fit { passes: 3 }, seconds: 4, ..Plan::default() }.run();
+        // In the outage, and with nothing that may be sent: what leaves all the same is a probe.
+        let silent = result.records.iter().filter(|record| {
+            let at = record.sent_at.unwrap_or(Timestamp::ZERO);
+            let out = at > Timestamp::from_millis(2_100) && at < Timestamp::from_millis(3_000);
+            out && record.budget == Some(ByteCount::ZERO)
+        });
+        for record in silent {
+            probes += 1;
+            assert!(record.size <= Some(ByteCount::new(1_200)), "{trace}: {record:?}");
+        }
+    }
+    assert!(probes > 10, "{probes}");
+}
+
+#[test]
 fn after_two_seconds_in_which_all_was_lost_video_goes_on_from_a_state_of_before_without_a_key_frame() {
     let result = Plan { trace: "constant:1mbps", lost: Some((3, 5)), ..Plan::default() }.run();
     let back = Timestamp::from_millis(5_000);
