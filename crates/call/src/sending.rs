@@ -204,7 +204,9 @@ impl SendingEnd {
         let still_good = encoding.source == StateId::EMPTY
             || self.transport.is_held(encoding.source)
             || self.transport.next_source() == encoding.source;
-        let menu = if still_good && self.waiting.is_none() && !self.closed {
+        // Of what is sent whatever the budget, the picture is not given up for a newer one: that one would be as large.
+        let may_refine = self.waiting.is_none() || probes;
+        let menu = if still_good && may_refine && !self.closed {
             // What was coded for a budget that is gone must not be sent as a probe: that is to be small.
             let probe = if probes { self.payload } else { ByteCount::ZERO };
             let expected = self.expected_budget(now, self.refine_time).max(probe);
