@@ -1,37 +1,30 @@
 //! The smallest of recent one-way delays: what a path takes without queues, on two clocks that need not agree.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockstep_units::Timestamp;
+
+use crate::recent_least::RecentLeast;
 
 /// The smallest one-way delay of the last while, in nanoseconds of unsynchronised clocks (so possibly negative).
 #[derive(Debug)]
 pub(crate) struct BaseDelay {
     memory: Duration,
-    /// Candidates, oldest first, delays rising: each is smaller than all that came after it.
-    window: VecDeque<(Timestamp, i128)>,
+    smallest: RecentLeast<i128>,
 }
 
 impl BaseDelay {
     /// Believes a delay for `memory`. Clocks that drift by 50 millionths are wrong by half a millisecond in ten seconds;
     /// but a controller that keeps a queue takes it for the path when the memory of the empty one has gone.
     pub(crate) fn new(memory: Duration) -> Self {
-        Self { memory, window: VecDeque::new() }
+        Self { memory, smallest: RecentLeast::new() }
     }
 
     /// A datagram sent at `sent_at` on one clock arrived at `arrived_at` on the other: its delay and the smallest, the
     /// new one included.
     pub(crate) fn update(&mut self, sent_at: Timestamp, arrived_at: Timestamp) -> (i128, i128) {
         let delay = i128::from(arrived_at.as_nanos()) - i128::from(sent_at.as_nanos());
-        while self.window.back().is_some_and(|&(_, known)| known >= delay) {
-            self.window.pop_back();
-        }
-        self.window.push_back((arrived_at, delay));
-        while self.window.front().is_some_and(|&(at, _)| arrived_at.saturating_since(at) > self.memory) {
-            self.window.pop_front();
-        }
-        (delay, self.window.front().map_or(delay, |&(_, smallest)| smallest))
+        (delay, self.smallest.put(arrived_at, delay, self.memory))
     }
 
     /// The same, as the time that the datagram waited in queues.

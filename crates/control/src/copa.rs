@@ -17,12 +17,12 @@
 //! | initial and least window | 10 and 2 packets | RFC 6928; RFC 5681 |
 //! | weight of a round trip | 1/8 | RFC 6298, section 2 |
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
+use crate::recent_least::RecentLeast;
 use crate::{Allowance, Controller, InFlight, RateBounds, Setting};
 
 const DELTA: f64 = 0.5;
@@ -33,30 +33,6 @@ const INITIAL_WINDOW: f64 = 10.0;
 const LEAST_WINDOW: f64 = 2.0;
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The smallest round trip of the last while, seconds.
-#[derive(Debug, Default)]
-struct Smallest {
-    /// Oldest first; each is smaller than all that came after it.
-    samples: VecDeque<(Timestamp, f64)>,
-}
-
-impl Smallest {
-    /// Puts `sample` in and forgets what is older than `memory`.
-    fn put(&mut self, now: Timestamp, sample: f64, memory: Duration) {
-        while self.samples.back().is_some_and(|&(_, known)| known >= sample) {
-            self.samples.pop_back();
-        }
-        self.samples.push_back((now, sample));
-        while self.samples.front().is_some_and(|&(at, _)| now.saturating_since(at) > memory) {
-            self.samples.pop_front();
-        }
-    }
-
-    fn get(&self) -> Option<f64> {
-        self.samples.front().map(|&(_, sample)| sample)
-    }
-}
 
 /// Copa's sender.
 #[derive(Debug)]
@@ -74,8 +50,9 @@ pub struct Copa {
     round_trip_from: Timestamp,
     window_before: f64,
     smoothed: Option<f64>,
-    smallest: Smallest,
-    standing: Smallest,
+    /// The smallest round trip, and that of the last half round trip, seconds.
+    smallest: RecentLeast<f64>,
+    standing: RecentLeast<f64>,
     /// The most packets in flight since the last round trip began.
     used: f64,
     in_flight: f64,
@@ -96,8 +73,8 @@ impl Copa {
             round_trip_from: Timestamp::ZERO,
             window_before: INITIAL_WINDOW,
             smoothed: None,
-            smallest: Smallest::default(),
-            standing: Smallest::default(),
+            smallest: RecentLeast::new(),
+            standing: RecentLeast::new(),
             used: 0.0,
             in_flight: 0.0,
         }

@@ -21,6 +21,7 @@ mod nada;
 mod oracle;
 mod path_bound;
 mod receiver_estimate;
+mod recent_least;
 mod reported_loss;
 mod salsify;
 mod scream;

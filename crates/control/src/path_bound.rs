@@ -20,6 +20,7 @@
 //! | pause between two probes | 100 ms; doubling to 1 s once the path would take 100 ms for all of them | what is sent into silence must not be in the way when it ends |
 //! | ceiling | 0.5 bit a pixel | beyond it VP8's picture gains nothing that is seen: quantizers below 8 or so; small pictures 500 kb/s |
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::base_delay::BaseDelay;
+use crate::recent_least::RecentLeast;
 use crate::{Allowance, InFlight, LossRate, TokenBucket};
 
 const WINDOW: Duration = Duration::from_millis(500);
@@ -56,27 +58,9 @@ pub fn bitrate_ceiling(width: usize, height: usize, frame_interval: Duration) ->
     Bitrate::from_bps((CEILING_BITS_PER_PIXEL * pixels) as u64).max(LEAST_CEILING)
 }
 
-/// The largest of what was put in within the memory.
-#[derive(Debug, Default)]
-struct RecentMaximum {
-    /// Oldest first, values falling.
-    values: VecDeque<(Timestamp, u64)>,
-}
-
-impl RecentMaximum {
-    fn put(&mut self, now: Timestamp, value: u64) {
-        while self.values.back().is_some_and(|&(_, known)| known <= value) {
-            self.values.pop_back();
-        }
-        self.values.push_back((now, value));
-        while self.values.front().is_some_and(|&(at, _)| now.saturating_since(at) > MEMORY) {
-            self.values.pop_front();
-        }
-    }
-
-    fn get(&self) -> u64 {
-        self.values.front().map_or(0, |&(_, value)| value)
-    }
+/// The most bytes of those put in lately; zero if there were none.
+fn most(recent: &RecentLeast<Reverse<u64>>) -> u64 {
+    recent.get().map_or(0, |Reverse(bytes)| bytes)
 }
 
 /// A frame's fragments as they arrived.
@@ -103,9 +87,9 @@ pub struct PathBound {
     arrivals: VecDeque<(Timestamp, u64)>,
     arrived: u64,
     /// The most bytes that were delivered in a window.
-    delivered: RecentMaximum,
+    delivered: RecentLeast<Reverse<u64>>,
     /// The most bytes that bursts call for.
-    bursts: RecentMaximum,
+    bursts: RecentLeast<Reverse<u64>>,
     burst: Option<Burst>,
     round_trip: Option<Duration>,
     loss_rate: LossRate,
@@ -133,8 +117,8 @@ impl PathBound {
             base_delay: BaseDelay::new(Duration::from_secs(10)),
             arrivals: VecDeque::new(),
             arrived: 0,
-            delivered: RecentMaximum::default(),
-            bursts: RecentMaximum::default(),
+            delivered: RecentLeast::new(),
+            bursts: RecentLeast::new(),
             burst: None,
             round_trip: None,
             loss_rate: LossRate::default(),
@@ -211,7 +195,7 @@ impl PathBound {
             self.arrived -= size;
             self.arrivals.pop_front();
         }
-        self.delivered.put(now, self.arrived);
+        self.delivered.put(now, Reverse(self.arrived), MEMORY);
         match &mut self.burst {
             Some(burst) if burst.frame == arrival.frame => {
                 (burst.bytes, burst.later) = (burst.bytes + size, burst.later + size);
@@ -219,7 +203,7 @@ impl PathBound {
                 if burst.evidence {
                     let time = burst.last_at.saturating_since(burst.first_at).max(SHORTEST_BURST);
                     let window = Bitrate::mean(ByteCount::new(burst.later), time).bytes_in(WINDOW);
-                    self.bursts.put(now, window.get().min(GROWTH * burst.bytes));
+                    self.bursts.put(now, Reverse(window.get().min(GROWTH * burst.bytes)), MEMORY);
                 }
             }
             _ => {
@@ -254,13 +238,13 @@ impl PathBound {
     /// What may be sent into silence without doing harm: should it only be queued, it is through a tenth of a second after
     /// the path works again.
     fn harmless(&self) -> u64 {
-        (self.delivered.get() * SILENT_SHARE.0 / SILENT_SHARE.1).max(LEAST_HARMLESS)
+        (most(&self.delivered) * SILENT_SHARE.0 / SILENT_SHARE.1).max(LEAST_HARMLESS)
     }
 
     /// As much of `allowance` as is borne out by what is known.
     #[must_use]
     pub fn limit(&self, now: Timestamp, in_flight: InFlight, allowance: Allowance) -> Allowance {
-        let shown = ByteCount::new(self.delivered.get().max(self.bursts.get())).max(LEAST_FRAME);
+        let shown = ByteCount::new(most(&self.delivered).max(most(&self.bursts))).max(LEAST_FRAME);
         let room = ByteCount::new(GROWTH * shown.get()).saturating_sub(in_flight.bytes);
         let mut budget = allowance.budget.min(shown).min(room);
         let mut target = allowance.target.min(Bitrate::mean(ByteCount::new(GROWTH * shown.get()), WINDOW));

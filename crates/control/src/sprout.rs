@@ -35,6 +35,7 @@ use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::base_delay::BaseDelay;
+use crate::recent_least::RecentLeast;
 use crate::{Allowance, Controller, InFlight, Latency, Setting};
 use burst_rate::BurstRate;
 use busy_time::BusyTime;
@@ -101,29 +102,6 @@ struct Sent {
     bytes: f64,
 }
 
-/// The shortest of recent round trips, seconds.
-#[derive(Debug, Default)]
-struct ShortestRoundTrip {
-    /// Oldest first, each shorter than all that came after it.
-    samples: VecDeque<(f64, f64)>,
-}
-
-impl ShortestRoundTrip {
-    fn put(&mut self, now: f64, sample: f64) {
-        while self.samples.back().is_some_and(|&(_, known)| known >= sample) {
-            self.samples.pop_back();
-        }
-        self.samples.push_back((now, sample));
-        while self.samples.front().is_some_and(|&(at, _)| now - at > BASE_MEMORY.as_secs_f64()) {
-            self.samples.pop_front();
-        }
-    }
-
-    fn get(&self) -> f64 {
-        self.samples.front().map_or(FIRST_ROUND_TRIP, |&(_, sample)| sample)
-    }
-}
-
 /// Sprout's sender. Times within are seconds of the sender's clock.
 #[derive(Debug)]
 pub struct Sprout {
@@ -133,7 +111,8 @@ pub struct Sprout {
     busy: BusyTime,
     bursts: BurstRate,
     base_delay: BaseDelay,
-    round_trip: ShortestRoundTrip,
+    /// The shortest of recent ones, seconds.
+    round_trips: RecentLeast<f64>,
     on_the_way: VecDeque<Sent>,
     first_sequence: u64,
     /// When the sender's own packets alone would have left, at the rate of bursts.
@@ -158,7 +137,7 @@ impl Sprout {
             busy: BusyTime::new(RateFilter::new(FIRST_RATE.0, FIRST_RATE.1, VOLATILITY)),
             bursts: BurstRate::new(payload),
             base_delay: BaseDelay::new(BASE_MEMORY),
-            round_trip: ShortestRoundTrip::default(),
+            round_trips: RecentLeast::new(),
             on_the_way: VecDeque::new(),
             first_sequence: 0,
             own_left: 0.0,
@@ -169,6 +148,10 @@ impl Sprout {
         };
         sprout.forecast();
         sprout
+    }
+
+    fn round_trip(&self) -> f64 {
+        self.round_trips.get().unwrap_or(FIRST_ROUND_TRIP)
     }
 
     fn mean_rate(&self) -> f64 {
@@ -188,7 +171,7 @@ impl Sprout {
 
     /// What is known is as old as the round trip is long; what is sent now is to be through within the tolerated delay.
     fn forecast(&mut self) {
-        let horizon = self.round_trip.get() + self.tolerated();
+        let horizon = self.round_trip() + self.tolerated();
         self.cautious_rate = self.busy.filter().cautious_rate(horizon, RISK).max(1.0);
     }
 
@@ -198,7 +181,7 @@ impl Sprout {
         let sent = arrival.sent_at.as_secs_f64();
         let (left, bytes) = (sent + waited, arrival.size.as_f64() + NETWORK_HEADERS);
         self.bursts.departed(arrival.frame, bytes, left);
-        self.competitors.waited(left, waited);
+        self.competitors.waited(arrival.arrived_at, waited);
 
         let idle = sent >= self.own_left;
         self.own_left = self.own_left.max(sent) + bytes / self.path_rate(left).max(1.0);
@@ -218,7 +201,7 @@ impl Sprout {
         let mut free = self.busy.free_at();
         if !self.on_the_way.is_empty() {
             // What has left since would have been heard of.
-            free = free.max(now - self.round_trip.get() - LATENESS);
+            free = free.max(now - self.round_trip() - LATENESS);
         }
         for sent in &self.on_the_way {
             free = free.max(sent.at + self.outside) + sent.bytes / self.cautious_rate;
@@ -237,11 +220,11 @@ impl Controller for Sprout {
     }
 
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
-        let now = now.as_secs_f64();
         if let Some(sample) = feedback.round_trip_time {
             self.last_round_trip = sample.as_secs_f64();
-            self.round_trip.put(now, self.last_round_trip);
+            self.round_trips.put(now, self.last_round_trip, BASE_MEMORY);
         }
+        let now = now.as_secs_f64();
         for arrival in &feedback.acknowledged {
             self.arrived(arrival);
         }
@@ -255,7 +238,7 @@ impl Controller for Sprout {
 
     fn on_time(&mut self, now: Timestamp) {
         if let Some(oldest) = self.on_the_way.front() {
-            let heard_of = now.as_secs_f64() - self.round_trip.get() - LATENESS;
+            let heard_of = now.as_secs_f64() - self.round_trip() - LATENESS;
             self.busy.silent(oldest.at + self.outside, heard_of);
             self.forecast();
         }

@@ -6,13 +6,18 @@
 //! coincide with a long queue are none of congestion. If bursts come through no faster than the sender's own share, nobody
 //! else is there after all.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use lockstep_units::Timestamp;
+
+use crate::recent_least::RecentLeast;
 
 /// A loss is one of congestion where packets now wait so long, seconds, and such a share of the longest wait of late.
 const LEAST_WAIT: f64 = 0.04;
 const LONGEST_SHARE: f64 = 0.5;
 /// Over what time the longest wait is taken, and for how long a loss of congestion is remembered, seconds.
-const MEMORY: f64 = 10.0;
+const MEMORY: Duration = Duration::from_secs(10);
 const LASTING: f64 = 20.0;
 /// The path's rate over one's own share of it, if there are others; and how long they are believed in until this is
 /// looked at, seconds.
@@ -35,8 +40,8 @@ struct Window {
 #[derive(Debug)]
 pub(super) struct Competitors {
     packet: f64,
-    /// When packets arrived and how long they had waited, oldest first, waits falling: for the longest.
-    waits: VecDeque<(f64, f64)>,
+    /// How long packets had waited: the longest, seconds.
+    longest_wait: RecentLeast<Reverse<f64>>,
     last_wait: f64,
     window: Option<Window>,
 }
@@ -44,19 +49,13 @@ pub(super) struct Competitors {
 impl Competitors {
     /// Nobody, for packets of `packet` bytes.
     pub(super) fn new(packet: f64) -> Self {
-        Self { packet, waits: VecDeque::new(), last_wait: 0.0, window: None }
+        Self { packet, longest_wait: RecentLeast::new(), last_wait: 0.0, window: None }
     }
 
-    /// A packet had waited for `wait` seconds.
-    pub(super) fn waited(&mut self, now: f64, wait: f64) {
+    /// A packet that arrived at `at` had waited for `wait` seconds.
+    pub(super) fn waited(&mut self, at: Timestamp, wait: f64) {
         self.last_wait = wait;
-        while self.waits.back().is_some_and(|&(_, known)| known <= wait) {
-            self.waits.pop_back();
-        }
-        self.waits.push_back((now, wait));
-        while self.waits.front().is_some_and(|&(at, _)| now - at > MEMORY) {
-            self.waits.pop_front();
-        }
+        self.longest_wait.put(at, Reverse(wait), MEMORY);
     }
 
     /// Feedback came: bursts came through at `path_rate`, if any did lately, and the sender's own share is `own_rate`, bytes
@@ -79,7 +78,7 @@ impl Competitors {
 
     /// Packets were lost; `round_trip` as above.
     pub(super) fn on_loss(&mut self, now: f64, round_trip: f64) {
-        let longest = self.waits.front().map_or(0.0, |&(_, wait)| wait);
+        let longest = self.longest_wait.get().map_or(0.0, |Reverse(wait)| wait);
         if self.last_wait < LEAST_WAIT.max(LONGEST_SHARE * longest) {
             return;
         }
@@ -108,7 +107,7 @@ mod tests {
     #[test]
     fn a_loss_from_a_full_queue_opens_a_window_that_grows_to_what_drains_soon() {
         let mut competitors = Competitors::new(1_500.0);
-        competitors.waited(0.0, 0.25);
+        competitors.waited(Timestamp::ZERO, 0.25);
         competitors.on_loss(0.1, 0.3);
         assert_eq!(competitors.window(), Some(6_000.0));
         for round_trip in 1..50 {
@@ -126,7 +125,7 @@ mod tests {
     fn random_losses_from_a_short_queue_are_nobody() {
         let mut competitors = Competitors::new(1_500.0);
         for (at, wait) in [(0.0, 0.2), (0.5, 0.03), (1.0, 0.05)] {
-            competitors.waited(at, wait);
+            competitors.waited(Timestamp::ZERO + Duration::from_secs_f64(at), wait);
             if wait < 0.2 {
                 competitors.on_loss(at, 0.1);
             }
@@ -137,7 +136,7 @@ mod tests {
     #[test]
     fn a_path_that_is_ones_own_is_not_competed_for() {
         let mut competitors = Competitors::new(1_500.0);
-        competitors.waited(0.0, 0.25);
+        competitors.waited(Timestamp::ZERO, 0.25);
         competitors.on_loss(0.1, 0.3);
         competitors.on_feedback(1.3, Some(12_000.0), 11_000.0, 0.3);
         assert_eq!(competitors.window(), None);
