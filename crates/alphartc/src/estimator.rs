@@ -162,6 +162,7 @@ mod tests {
             frame: 0,
             fragment: 0,
             grace: Duration::ZERO,
+            congestion_experienced: false,
         }
     }
 

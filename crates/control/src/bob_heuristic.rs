@@ -487,6 +487,7 @@ mod tests {
                 frame: packet as u32,
                 fragment: 0,
                 grace: Duration::ZERO,
+                congestion_experienced: false,
             });
         }
         let after = heuristic.prediction();

@@ -191,6 +191,7 @@ impl Sender {
                 sent_at: sent.sent_at,
                 arrived_at: *arrived_at,
                 acknowledged_at: now,
+                congestion_experienced: false,
             })
         });
         known.collect()
@@ -284,6 +285,7 @@ pub(crate) fn run(plan: &Plan, controller: &mut dyn Controller, mut estimator: O
                     frame: datagram.frame,
                     fragment: datagram.fragment,
                     grace: Duration::ZERO,
+                    congestion_experienced: false,
                 });
             }
             receiver.received += 1;

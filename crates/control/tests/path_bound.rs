@@ -49,6 +49,7 @@ impl Path {
                 sent_at,
                 arrived_at,
                 acknowledged_at: self.now,
+                congestion_experienced: false,
             };
             let feedback = Feedback {
                 acknowledged: vec![acknowledged],
@@ -140,6 +141,7 @@ fn into_silence_a_probe_is_sent_now_and_then_and_the_first_frame_after_it_is_sma
         sent_at: began,
         arrived_at: path.now,
         acknowledged_at: path.now,
+        congestion_experienced: false,
     };
     let feedback = Feedback {
         acknowledged: vec![old],

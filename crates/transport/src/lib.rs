@@ -82,4 +82,6 @@ pub struct Arrival {
     /// How long the sender chose to be idle between transmitting the newest fragment that had arrived before and this
     /// one, those between that were lost included; zero for a fragment that was overtaken.
     pub grace: Duration,
+    /// Whether a queue on the way had marked it: congestion experienced (RFC 3168, RFC 9331).
+    pub congestion_experienced: bool,
 }

@@ -114,6 +114,8 @@ pub struct AcknowledgedFragment {
     pub arrived_at: Timestamp,
     /// When the sender learned it.
     pub acknowledged_at: Timestamp,
+    /// Whether a queue on the way had marked it: congestion experienced (RFC 3168, RFC 9331).
+    pub congestion_experienced: bool,
 }
 
 /// A fragment that counts as lost.

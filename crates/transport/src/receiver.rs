@@ -270,7 +270,10 @@ impl Receiver {
             self.highest = Some(Highest { sequence, sent_at, arrived_at: now, idle });
             self.keep = Keep { from: data.keep_from, anchor: data.anchor, pinned: data.pinned };
         }
-        self.history.push_back(ReceivedFragment { frame: data.frame, fragment: data.fragment, arrived_at: now });
+        // No driver tells of marks yet.
+        let congestion_experienced = false;
+        let Data { frame, fragment, .. } = data;
+        self.history.push_back(ReceivedFragment { frame, fragment, arrived_at: now, congestion_experienced });
         if self.history.len() > LONGEST_HISTORY {
             self.history.pop_front();
         }
@@ -284,6 +287,7 @@ impl Receiver {
             frame: data.frame,
             fragment: data.fragment,
             grace: Duration::from_micros(u64::from(grace)),
+            congestion_experienced,
         }));
         for (frame, stage) in self.window.pass() {
             let reason = if stage == Stage::Complete { DropReason::Expired } else { DropReason::Incomplete };

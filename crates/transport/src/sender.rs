@@ -346,6 +346,7 @@ impl Sender {
                 sent_at: sent.sent_at,
                 arrived_at: listed.arrived_at,
                 acknowledged_at: now,
+                congestion_experienced: listed.congestion_experienced,
             });
         }
         if let Some(sample) = sample {

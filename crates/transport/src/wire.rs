@@ -37,7 +37,7 @@
 //! | 50 | n, number of fragments listed |
 //! | 51 | m, number of states listed |
 //! | 52 | r, number of frames refused |
-//! | 10 n | frame (4), fragment (2), age: from arrival to this transmission (4); oldest first |
+//! | 10 n | frame (4), fragment (2), upper bit: congestion experienced, others: age, from arrival to this transmission (4); oldest first |
 //! | 12 m | frame (4), state (8): what the decoder holds, newest first |
 //! | 4 r | frame (4): complete, but not decodable; newest first |
 //!

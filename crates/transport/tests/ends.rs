@@ -209,7 +209,9 @@ fn send(sender: &mut Sender, number: u32) {
 /// An acknowledgement of the fragments of `frames`, the newest last, that says that `held` are held.
 fn acknowledge(sequence: u32, frames: &[u32], held: &[u32]) -> Acknowledgement {
     let newest = frames.last().copied().unwrap_or(0);
-    let fragments = frames.iter().map(|&frame| ReceivedFragment { frame, fragment: 0, arrived_at: at(5_000) });
+    let received =
+        |&frame| ReceivedFragment { frame, fragment: 0, arrived_at: at(5_000), congestion_experienced: false };
+    let fragments = frames.iter().map(received);
     Acknowledgement {
         connection: 1,
         sequence,
@@ -321,7 +323,8 @@ fn what_waits_can_be_dropped_and_nothing_of_it_leaves() {
     assert_eq!(sender.send_frame(at(1_000), frame), Ok(5));
     let data = next_data(&mut sender, 1_000).expect("it is small and nothing is before it");
     assert_eq!((data.frame, data.sequence), (5, 3), "no sequence number was used up");
-    let fragments = vec![ReceivedFragment { frame: 5, fragment: 0, arrived_at: at(5_000) }];
+    let fragments =
+        vec![ReceivedFragment { frame: 5, fragment: 0, arrived_at: at(5_000), congestion_experienced: false }];
     let news = Acknowledgement { highest: 3, echo: at(1_000), fragments, ..acknowledge(1, &[0], &[5, 0]) };
     hear(&mut sender, 1_100, news);
     assert_eq!((sender.next_source(), sender.held_states()), (state(5), 1), "no state of a dropped frame is kept");

@@ -41,13 +41,15 @@ prop_compose! {
         (connection, sequence, highest, received) in any::<(u32, u32, u32, u32)>(),
         (sent_at, echo, hold) in (moment(), moment(), span()),
         (inter_arrival, capacity) in (option::of(span()), option::of(any::<u64>().prop_map(Bitrate::from_bps))),
-        arrivals in vec(any::<(u32, u16, u32)>(), 0..=255),
+        arrivals in vec((any::<u32>(), any::<u16>(), 0u32..1 << 31, any::<bool>()), 0..=255),
         catalogue in vec((any::<u32>(), any::<u64>().prop_map(StateId)), 0..=255),
         refused in vec(any::<u32>(), 0..=255),
     ) -> Datagram {
         let arrived_at = |age: u32| Timestamp::from_micros(sent_at.as_micros().saturating_sub(u64::from(age)));
         let fragments = arrivals.into_iter()
-            .map(|(frame, fragment, age)| ReceivedFragment { frame, fragment, arrived_at: arrived_at(age) })
+            .map(|(frame, fragment, age, congestion_experienced)| {
+                ReceivedFragment { frame, fragment, arrived_at: arrived_at(age), congestion_experienced }
+            })
             .collect();
         let estimate = Estimate { inter_arrival, capacity };
         Datagram::Acknowledgement(Acknowledgement {

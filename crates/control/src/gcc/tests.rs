@@ -18,6 +18,7 @@ pub(super) fn acknowledged(sent: u64, arrived: u64, size: u64) -> AcknowledgedFr
         sent_at: Timestamp::from_millis(sent),
         arrived_at: Timestamp::from_millis(arrived),
         acknowledged_at: Timestamp::from_millis(arrived + 25),
+        congestion_experienced: false,
     }
 }
 
@@ -125,7 +126,15 @@ impl Call {
                 let (sent_at, size) = self.under_way.remove(&sequence)?;
                 let acknowledged_at = self.now;
                 let frame = sequence as u32;
-                Some(AcknowledgedFragment { frame, fragment: 0, size, sent_at, arrived_at, acknowledged_at })
+                Some(AcknowledgedFragment {
+                    frame,
+                    fragment: 0,
+                    size,
+                    sent_at,
+                    arrived_at,
+                    acknowledged_at,
+                    congestion_experienced: false,
+                })
             };
             let acknowledged = arrived.into_iter().filter_map(fragment).collect();
             let estimate = Estimate::default();
@@ -303,6 +312,7 @@ fn a_stranger_s_clock_and_numbers_do_not_disturb_it() {
             sent_at: Timestamp::from_nanos(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             arrived_at: Timestamp::from_nanos(number.wrapping_mul(0xd1b5_4a32_d192_ed03)),
             acknowledged_at: call.now,
+            congestion_experienced: false,
         };
         let feedback = Feedback {
             acknowledged: vec![fragment],

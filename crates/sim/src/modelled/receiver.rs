@@ -118,6 +118,7 @@ impl ModelledReceiver {
             frame: media.frame,
             fragment: media.fragment,
             grace,
+            congestion_experienced: false,
         });
         self.collect(now, &media);
     }

@@ -127,6 +127,7 @@ impl SentFragments {
                 sent_at: sent.sent_at,
                 arrived_at,
                 acknowledged_at: now,
+                congestion_experienced: false,
             });
         }
         if !self.acknowledged.is_empty() {

@@ -15,6 +15,11 @@ const FLAG_CAPACITY: u8 = 2;
 /// The flags that have a meaning.
 pub(super) const KNOWN_FLAGS: u8 = FLAG_INTER_ARRIVAL | FLAG_CAPACITY;
 
+/// The bit beside a fragment's age that says that it came marked; ECN and arrival stand side by side in RFC 8888 too.
+const CONGESTION_EXPERIENCED: u32 = 1 << 31;
+/// The most that an age can say, microseconds.
+const LONGEST_AGE: u32 = CONGESTION_EXPERIENCED - 1;
+
 /// One fragment that an acknowledgement lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceivedFragment {
@@ -22,8 +27,10 @@ pub struct ReceivedFragment {
     pub frame: u32,
     /// The fragment's place in the frame.
     pub fragment: u16,
-    /// When it arrived, receiver's clock; on the wire at most 2^32 - 1 microseconds before the acknowledgement.
+    /// When it arrived, receiver's clock; on the wire at most 2^31 - 1 microseconds before the acknowledgement.
     pub arrived_at: Timestamp,
+    /// Whether a queue on the way had marked it: congestion experienced (RFC 3168, RFC 9331).
+    pub congestion_experienced: bool,
 }
 
 /// What arrived lately, what the decoder holds and what the estimator says. Each one repeats the ones before, so that
@@ -82,7 +89,9 @@ impl Acknowledgement {
             let age = self.sent_at.as_micros().saturating_sub(received.arrived_at.as_micros());
             out.extend(received.frame.to_be_bytes());
             out.extend(received.fragment.to_be_bytes());
-            out.extend(u32::try_from(age).unwrap_or(u32::MAX).to_be_bytes());
+            let age = u32::try_from(age).map_or(LONGEST_AGE, |age| age.min(LONGEST_AGE));
+            let mark = if received.congestion_experienced { CONGESTION_EXPERIENCED } else { 0 };
+            out.extend((age | mark).to_be_bytes());
         }
         for (frame, state) in &self.catalogue[..states] {
             out.extend(frame.to_be_bytes());
@@ -114,9 +123,12 @@ impl Acknowledgement {
         let fragments = (0..fragments)
             .map(|_| {
                 let (frame, fragment, at) = (reader.u32()?, reader.u16()?, reader.offset);
-                let age = u64::from(reader.u32()?);
+                let word = reader.u32()?;
+                let age = u64::from(word & LONGEST_AGE);
                 let arrived_at = sent_at.as_micros().checked_sub(age).ok_or(WireError::Time(at))?;
-                Ok(ReceivedFragment { frame, fragment, arrived_at: Timestamp::from_micros(arrived_at) })
+                let arrived_at = Timestamp::from_micros(arrived_at);
+                let congestion_experienced = word & CONGESTION_EXPERIENCED != 0;
+                Ok(ReceivedFragment { frame, fragment, arrived_at, congestion_experienced })
             })
             .collect::<Result<_, WireError>>()?;
         let catalogue =
