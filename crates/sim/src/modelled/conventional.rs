@@ -77,7 +77,7 @@ impl Conventional {
             self.must_be_key = false;
             self.key_frame_at = Some(now);
         } else {
-            let error = encoder.excess() - self.expected_excess;
+            let error = encoder.picture().excess() - self.expected_excess;
             self.expected_excess += LEARNED * error;
         }
         self.rate_control.sent(coded.size);
