@@ -17,6 +17,7 @@ mod closing;
 mod loss;
 mod outgoing;
 mod pacer;
+mod payload;
 mod reassembly;
 mod receiver;
 mod repeat;
@@ -35,6 +36,7 @@ pub use outgoing::{
     AcknowledgedFragment, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
     SenderEvent, SenderStatistics,
 };
+pub use payload::Payload;
 pub use receiver::{DropReason, Receiver, ReceiverConfig, ReceiverEvent, ReceiverStatistics};
 pub use round_trip::RoundTripTime;
 pub use sender::Sender;
