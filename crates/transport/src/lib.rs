@@ -22,6 +22,7 @@ mod reassembly;
 mod receiver;
 mod repeat;
 mod retransmission;
+mod ring;
 mod round_trip;
 mod sender;
 mod states;
