@@ -1,6 +1,6 @@
 //! The sending side: cuts frames into fragments, paces them, learns what arrived, says what to encode from.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const RETRANSMITTED_STATES: usize = 1_024;
 
 #[derive(Debug)]
 struct QueuedFrame {
-    frame: Arc<FragmentedFrame>,
+    frame: Arc<FragmentedFrame<OutgoingFrame>>,
     next: u16,
 }
 
@@ -48,7 +48,7 @@ pub struct Sender {
     idle: Duration,
     loss: LossDetection,
     states: SentStates,
-    retransmission: Retransmission,
+    retransmission: Retransmission<OutgoingFrame>,
     newest_acknowledgement: Option<u64>,
     estimate: Estimate,
     events: VecDeque<SenderEvent>,
@@ -101,20 +101,6 @@ impl Sender {
     #[must_use]
     pub fn is_held(&self, state: StateId) -> bool {
         self.states.is_held(state)
-    }
-
-    /// Keeps a state (a golden one) on both sides until [`Self::unpin`] or another is pinned. Says whether it is still
-    /// known. Before a frame is encoded from it, [`Self::is_held`] must say that it arrived.
-    pub fn pin(&mut self, state: StateId) -> bool {
-        let known = self.states.pin(state);
-        self.tell();
-        known
-    }
-
-    /// Keeps the pinned state no longer.
-    pub fn unpin(&mut self) {
-        self.states.unpin();
-        self.tell();
     }
 
     /// Puts a frame into the pacer's queue; returns its number, which counts frames from 0.
@@ -225,7 +211,7 @@ impl Sender {
             idle: self.idle.as_micros() as u32,
             keep_from: self.states.keep_from(),
             anchor: self.states.anchor(),
-            pinned: self.states.pinned(),
+            pinned: None,
             key_frame: queued.frame.key_frame,
             payload: queued.frame.payload[start..end].to_vec(),
         })
@@ -240,7 +226,7 @@ impl Sender {
     }
 
     /// The fragment that leaves next: one that is sent again before one that is new.
-    fn next_fragment(&mut self) -> Option<Repetition> {
+    fn next_fragment(&mut self) -> Option<Repetition<OutgoingFrame>> {
         if let Some(repetition) = self.retransmission.pop() {
             self.statistics.retransmitted += 1;
             return Some(repetition);
@@ -402,7 +388,8 @@ impl Sender {
         }
         self.states.settle();
         if self.config.recovery == Recovery::Retransmit {
-            self.retransmission.forget(|frame| self.states.may_arrive(frame));
+            let changed = self.states.take_settled();
+            self.retransmission.forget(changed, |frame| self.states.may_arrive(frame));
         }
         self.tell();
     }
@@ -430,8 +417,7 @@ impl Sender {
                 }
             });
         }
-        let released: BTreeSet<StateId> = self.states.take_released().into_iter().collect();
-        self.events.extend(released.into_iter().map(SenderEvent::Release));
+        self.events.extend(self.states.take_released().map(SenderEvent::Release));
         self.statistics.evicted_states = self.states.evicted();
     }
 

@@ -403,19 +403,6 @@ fn ends_that_close_at_once_both_finish() {
     assert!(world.sender.is_finished() && world.receiver.is_finished());
 }
 
-#[test]
-fn a_pinned_state_outlives_the_frames_around_it() {
-    let mut world = World::new(15);
-    world.run(at(200));
-    let golden = StateId(3 << 20 | 1);
-    assert!(world.sender.pin(golden));
-    world.run(at(3_000));
-    assert!(world.sender.is_held(golden) && world.receiver.holds(golden) && world.encoder.contains(&golden));
-    world.sender.unpin();
-    world.run(at(3_500));
-    assert!(!world.sender.is_held(golden) && !world.receiver.holds(golden) && !world.encoder.contains(&golden));
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
