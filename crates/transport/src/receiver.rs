@@ -1,13 +1,13 @@
 //! The receiving side: puts frames together, hands out those that can be decoded, acknowledges.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::catalogue::{Catalogue, Keep};
 use crate::closing::{Closing, Heard, Peer};
-use crate::reassembly::{Arrived, Stage, Window};
+use crate::reassembly::{Arrived, Frame, Stage, Window};
 use crate::wire::{Acknowledgement, CloseReason, Data, Datagram, Hello, HelloReply, ReceivedFragment, expand};
 use crate::{Arrival, Estimate, StateId};
 
@@ -150,7 +150,9 @@ pub struct Receiver {
     greeted: bool,
     reply_due: bool,
     closing: Closing,
-    window: Window,
+    window: Window<Vec<u8>>,
+    /// The states that frames in the window wait for, in a place that is used again.
+    needed: Vec<StateId>,
     catalogue: Catalogue,
     keep: Keep,
     /// Frames handed out and not yet judged: source and target.
@@ -185,6 +187,7 @@ impl Receiver {
             reply_due: false,
             closing: Closing::not_begun(),
             window: Window::new(config.window, config.window_bytes),
+            needed: Vec::new(),
             catalogue: Catalogue::new(config.retained_states.min(255)),
             keep: Keep::default(),
             pending: BTreeMap::new(),
@@ -254,7 +257,8 @@ impl Receiver {
             self.statistics.absurd += 1;
             return;
         }
-        match self.window.insert(&mut data) {
+        let payload = std::mem::take(&mut data.payload);
+        match self.window.insert(&data, payload) {
             Arrived::New => {}
             Arrived::Duplicate => return self.statistics.duplicates += 1,
             Arrived::Late => return self.statistics.late += 1,
@@ -268,7 +272,7 @@ impl Receiver {
         if self.highest.is_none_or(|highest| sequence > highest.sequence) {
             let Data { sent_at, idle, .. } = data;
             self.highest = Some(Highest { sequence, sent_at, arrived_at: now, idle });
-            self.keep = Keep { from: data.keep_from, anchor: data.anchor, pinned: data.pinned };
+            self.keep = Keep { from: data.keep_from, anchor: data.anchor };
         }
         // No driver tells of marks yet.
         let congestion_experienced = false;
@@ -289,37 +293,45 @@ impl Receiver {
             grace: Duration::from_micros(u64::from(grace)),
             congestion_experienced,
         }));
-        for (frame, stage) in self.window.pass() {
+        while let Some((frame, stage)) = self.window.pass() {
             let reason = if stage == Stage::Complete { DropReason::Expired } else { DropReason::Incomplete };
             self.drop_frame(frame, stage, reason);
         }
-        while let Some((frame, stage)) = self.window.too_big() {
-            self.window.settle(frame);
+        while let Some(frame) = self.window.too_big() {
+            let Some(stage) = self.window.discard(frame) else { break };
             self.drop_frame(frame, stage, DropReason::NoRoom);
         }
-        self.advance();
+        // A further fragment of a frame changes nothing else.
+        if self.window.take_changed() {
+            self.advance();
+        }
         self.sweep();
     }
 
     /// Hands out the frames that can be decoded now, drops those that are not needed any more.
     fn advance(&mut self) {
-        let needed = self.window.needed(self.decoded);
-        for number in self.window.waiting() {
-            let Some(frame) = self.window.get(number) else { continue };
-            let is_needed = needed.contains(&frame.target);
+        if !self.window.has_waiting() {
+            return;
+        }
+        self.window.needed(self.decoded, &mut self.needed);
+        let mut last = None;
+        while let Some(frame) = self.window.next_waiting(last) {
+            let (number, source) = (frame.number, frame.source);
+            last = Some(number);
+            let is_needed = self.needed.contains(&frame.target);
             if !is_needed && self.decoded.is_some_and(|decoded| number < decoded) {
-                self.window.settle(number);
+                self.window.discard(number);
                 self.drop_frame(number, Stage::Complete, DropReason::Superseded);
                 continue;
             }
-            let last = self.pending.keys().next_back().copied();
-            let in_turn = is_needed || last.is_none_or(|last| number > last);
+            let handed_out = self.pending.keys().next_back().copied();
+            let in_turn = is_needed || handed_out.is_none_or(|newest| number > newest);
             let room = self.pending.len() < self.config.window as usize;
-            if !(in_turn && room && self.catalogue.holds(frame.source)) {
+            if !(in_turn && room && self.catalogue.holds(source)) {
                 continue;
             }
-            let (source, target, captured, key_frame) = (frame.source, frame.target, frame.captured, frame.key_frame);
-            let payload = self.window.settle(number).unwrap_or_default();
+            let Some((frame, payload)) = self.window.settle(number) else { continue };
+            let Frame { target, captured, key_frame, .. } = frame;
             self.pending.insert(number, (source, target));
             self.statistics.frames += 1;
             let frame = number;
@@ -347,11 +359,14 @@ impl Receiver {
     }
 
     fn sweep(&mut self) {
-        let mut in_use: BTreeSet<StateId> = self.pending.values().map(|&(source, _)| source).collect();
-        in_use.extend(self.window.needed(self.decoded));
-        let (released, evicted) = self.catalogue.sweep(self.keep, &in_use);
+        if !self.catalogue.is_untidy(self.keep) {
+            return;
+        }
+        self.window.needed(self.decoded, &mut self.needed);
+        let in_use = |state| self.needed.contains(&state) || self.pending.values().any(|&(source, _)| source == state);
+        let (released, evicted) = self.catalogue.sweep(self.keep, in_use);
         self.statistics.evicted_states += evicted;
-        self.events.extend(released.into_iter().map(ReceiverEvent::Release));
+        self.events.extend(released.iter().copied().map(ReceiverEvent::Release));
     }
 
     /// The owner has decoded a frame that was handed out, and it yielded `state`. If that is not the state that the
