@@ -244,7 +244,8 @@ impl LossDetection {
             return Named::Forgotten;
         }
         let Some(known) = self.frames.get(u64::from(frame)) else { return Named::Never };
-        let mut copies = (0..known.runs()).rev().filter_map(|place| known.run(place).find(fragment));
+        let runs = known.more.iter().rev().chain([&known.first]);
+        let mut copies = runs.filter_map(|run| run.find(fragment));
         copies.find(|&sequence| sequence <= highest).map_or(Named::Never, Named::Sequence)
     }
 

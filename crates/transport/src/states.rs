@@ -152,10 +152,10 @@ impl SentStates {
     /// Where the frame is.
     fn place(&self, frame: u32) -> Result<usize, usize> {
         let first = self.frames.front().map_or(0, |first| first.number);
+        let Some(distance) = frame.checked_sub(first) else { return Err(0) };
         // None is missing between them but after a shortage of room.
-        let distance = frame.wrapping_sub(first) as usize;
-        if self.frames.get(distance).is_some_and(|sent| sent.number == frame) {
-            return Ok(distance);
+        if self.frames.get(distance as usize).is_some_and(|sent| sent.number == frame) {
+            return Ok(distance as usize);
         }
         self.frames.binary_search_by_key(&frame, |sent| sent.number)
     }

@@ -270,7 +270,7 @@ proptest! {
                 }
                 _ => prop_assert_eq!(rings.detect(now), maps.detect(now)),
             }
-            if operation <= 6 && operation != 6 {
+            if operation < 6 {
                 fragment += 1;
             }
             prop_assert_eq!(rings.in_flight(), maps.in_flight());

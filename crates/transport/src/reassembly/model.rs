@@ -203,6 +203,8 @@ proptest! {
             let frame = (model.newest() + 3).saturating_sub(number);
             let fragments = [1, 2, 3, 150][frame as usize % 4];
             let before = window.waiting();
+            let mut needed_before = Vec::new();
+            window.needed(Some(3), &mut needed_before);
             match operation {
                 0..=13 => {
                     let frame = if operation == 0 && number == 0 { frame + 1_000 } else { frame };
@@ -253,6 +255,9 @@ proptest! {
             prop_assert_eq!(window.has_waiting(), !model.waiting().is_empty());
             if !window.take_changed() {
                 prop_assert_eq!(window.waiting(), before);
+                let mut needed = Vec::new();
+                window.needed(Some(3), &mut needed);
+                prop_assert_eq!(needed, needed_before);
             }
             for frame in model.newest().saturating_sub(20)..model.newest() + 3 {
                 let open = model.get(frame).filter(|frame| frame.stage != Far::Settled);
