@@ -15,7 +15,7 @@ struct Model {
 }
 
 impl Model {
-    /// Room for `bound` frames' states, at least four: the newest, the anchor, the pinned one and one to work with.
+    /// Room for `bound` frames' states, at least four.
     fn new(bound: usize) -> Self {
         Self { entries: BTreeMap::new(), bound: bound.max(4) }
     }

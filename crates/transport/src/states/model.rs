@@ -47,7 +47,7 @@ struct Model {
 }
 
 impl Model {
-    /// Room for `bound` states, at least five: newest sent, newest held, pinned, reserved and one to work with.
+    /// Room for `bound` states, at least five.
     fn new(bound: usize) -> Self {
         Self {
             frames: BTreeMap::new(),
@@ -75,7 +75,7 @@ impl Model {
         self.evicted
     }
 
-    /// Older frames' states may be forgotten by both sides, except the pinned one.
+    /// Older frames' states may be forgotten by both sides.
     fn keep_from(&self) -> u32 {
         self.keep_from
     }
