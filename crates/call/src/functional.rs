@@ -6,6 +6,7 @@
 //! pass aims at the newest budget ([`MenuMode::Fit`]).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use lockstep_transport::{Recovery, StateId};
 use lockstep_units::ByteCount;
@@ -95,6 +96,10 @@ impl SizeCurves {
         }
     }
 
+    fn get(&self, key_frame: bool) -> &SizeCurve {
+        if key_frame { &self.key } else { &self.inter }
+    }
+
     pub(crate) fn of(&mut self, key_frame: bool) -> &mut SizeCurve {
         if key_frame { &mut self.key } else { &mut self.inter }
     }
@@ -106,7 +111,7 @@ pub struct FunctionalEncoder<C: Codec = Vp8> {
     parameters: C::Parameters,
     mode: MenuMode,
     states: BTreeMap<StateId, C::State>,
-    curves: Option<SizeCurves>,
+    curves: Option<Arc<SizeCurves>>,
 }
 
 impl<C: Codec> FunctionalEncoder<C> {
@@ -180,11 +185,11 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
         };
         let (parameters, mode) = (self.parameters.clone(), self.mode);
         let samples = C::luma_samples(&parameters, picture);
-        let mut curves = self.curves.get_or_insert_with(|| SizeCurves::new(samples)).clone();
+        let curves = Arc::clone(self.curves.get_or_insert_with(|| Arc::new(SizeCurves::new(samples))));
         let picture = picture.clone();
         let job = EncodeJob::new(move |runner| {
             let analysis = C::analyse(&state, &picture, &parameters);
-            let curve = curves.of(C::is_key_frame(&analysis));
+            let curve = curves.get(C::is_key_frame(&analysis));
             Menu::new(match mode {
                 MenuMode::Fit { .. } => return first_pass(analysis, curve, budget),
                 MenuMode::Serial => serial_menu(&analysis, curve.clone(), budget.as_f64(), runner),
@@ -228,7 +233,8 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
         let telling = if matches!(self.mode, MenuMode::Fit { .. }) { 1 } else { usize::MAX };
         for candidate in menu.candidates.iter().take(telling) {
             if let Some(curves) = &mut self.curves {
-                curves.of(candidate.key_frame).learn(candidate.quantizer, candidate.size().as_f64());
+                // The job that shared them is done.
+                Arc::make_mut(curves).of(candidate.key_frame).learn(candidate.quantizer, candidate.size().as_f64());
             }
         }
         let chosen = menu.candidates.swap_remove(choice?);
