@@ -134,7 +134,17 @@ impl FrameBuffer {
         self.spares.clone()
     }
 
+    /// Where the planes lie.
+    pub(crate) fn layout(&self) -> FrameLayout {
+        self.layout
+    }
+
     /// All samples, borders included.
+    pub(crate) fn samples(&self) -> &[u8] {
+        &self.samples
+    }
+
+    /// All samples, borders included, to be written.
     pub(crate) fn samples_mut(&mut self) -> &mut [u8] {
         Arc::get_mut(&mut self.samples).expect("a frame in the making has one owner")
     }

@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod bool_decoder;
+mod decode_error;
 mod decoder;
 mod encoder;
 mod frame;
@@ -15,18 +16,23 @@ mod header;
 pub mod kernels;
 mod loop_filter;
 mod macroblock;
+mod motion_vector;
+mod neighbours;
 mod picture;
 mod predict;
 mod probabilities;
 mod quantization;
 mod state;
+mod state_error;
 mod tables;
 mod transform;
 
-pub use decoder::{DEFAULT_PIXEL_LIMIT, DecodeError, decode, decode_within, is_shown};
+pub use decode_error::DecodeError;
+pub use decoder::{DEFAULT_PIXEL_LIMIT, decode, decode_within, is_shown};
 pub use encoder::{
     Analysis, EncodeStatistics, Encoded, Fitting, FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters, Preset,
     encode, encode_to_fit, menu,
 };
 pub use picture::{MAXIMUM_DIMENSION, Picture, PictureError, Plane};
-pub use state::{State, StateError};
+pub use state::State;
+pub use state_error::StateError;
