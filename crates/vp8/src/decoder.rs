@@ -6,9 +6,10 @@ mod residual;
 
 use std::sync::Arc;
 
+use crate::arena::Arena;
 use crate::bool_decoder::BoolDecoder;
 use crate::decode_error::DecodeError;
-use crate::frame::{FrameBuffer, FrameLayout};
+use crate::frame::FrameLayout;
 use crate::header::{FrameHeader, FrameTag, Segmentation};
 use crate::loop_filter::filter_frame;
 use crate::macroblock::MacroblockInfo;
@@ -46,6 +47,14 @@ pub fn decode(state: &State, frame: &[u8]) -> Result<(State, Picture), DecodeErr
 /// does not have; if a key frame has more than `limit` pixels. Memory is bounded by that limit and by the frame's length (a
 /// key frame's size must be plausible for it), or by the size that the state already has.
 pub fn decode_within(state: &State, frame: &[u8], limit: usize) -> Result<(State, Picture), DecodeError> {
+    decode_in(&Arena::default(), state, frame, limit)
+}
+
+/// Decodes as [`decode_within`] does, in the memory of `arena`: for whoever decodes one frame after another.
+///
+/// # Errors
+/// As [`decode_within`].
+pub fn decode_in(arena: &Arena, state: &State, frame: &[u8], limit: usize) -> Result<(State, Picture), DecodeError> {
     if frame.is_empty() {
         let picture = state.last_picture().ok_or(DecodeError::NoReference)?;
         return Ok((state.clone(), picture));
@@ -81,9 +90,8 @@ pub fn decode_within(state: &State, frame: &[u8], limit: usize) -> Result<(State
 
     let layout = FrameLayout::new(usize::from(size.width), usize::from(size.height));
     let segments = if tag.key_frame { Arc::default() } else { contents.segment_map.clone() };
-    let mut buffer = FrameBuffer::following(contents.references.as_ref().map(|references| &references.last), layout);
-    let spares = buffer.spares();
-    let room = spares.vector(layout.columns * layout.rows);
+    let mut buffer = arena.frame(layout);
+    let room = arena.macroblocks().take(layout.columns * layout.rows);
     let mut macroblocks = modes::read_modes(&mut modes_reader, &header, tag.key_frame, &layout, &segments, room);
     let steps = Steps::of_segments(&header.quantizer, &header.segmentation);
     let interpolation = if tag.version == 0 { Interpolation::SixTap } else { Interpolation::Bilinear };
@@ -119,10 +127,10 @@ pub fn decode_within(state: &State, frame: &[u8], limit: usize) -> Result<(State
         &header.loop_filter_deltas,
         &header.segmentation,
     );
-    let decoded = buffer.finish();
+    let decoded = arena.finish(buffer);
     let picture = decoded.picture(usize::from(size.width), usize::from(size.height));
     let map = segment_map(&header.segmentation, segments, &macroblocks);
-    spares.keep_vector(macroblocks);
+    arena.macroblocks().give_back(macroblocks);
     let next = contents.successor(&tag, size, header, decoded, map);
     Ok((next, picture))
 }

@@ -11,6 +11,7 @@ use super::size_model::CoefficientHistogram;
 use super::source::Source;
 use super::tokens::TokenCosts;
 use super::vector_coding::VectorCosts;
+use crate::arena::Arena;
 use crate::frame::{Frame, FrameLayout};
 use crate::macroblock::ReferenceFrame;
 use crate::picture::Picture;
@@ -22,6 +23,7 @@ use crate::state::{References, State};
 /// It is immutable, so candidates may be encoded from it in parallel.
 #[derive(Debug, Clone)]
 pub struct Analysis {
+    pub(super) arena: Arena,
     pub(super) state: State,
     pub(super) source: Source,
     pub(super) layout: FrameLayout,
@@ -48,9 +50,17 @@ impl Analysis {
     /// Analyses `picture` against `state`. The quantizer in `parameters` plays no part.
     #[must_use]
     pub fn new(state: &State, picture: &Picture, parameters: &Parameters) -> Self {
+        Self::new_in(&Arena::default(), state, picture, parameters)
+    }
+
+    /// The same, in the memory of `arena`, where its candidates are coded as well: for whoever codes one picture after
+    /// another.
+    #[must_use]
+    pub fn new_in(arena: &Arena, state: &State, picture: &Picture, parameters: &Parameters) -> Self {
         let source = Source::new(picture);
         let layout = FrameLayout::new(source.width, source.height);
         let mut analysis = Self {
+            arena: arena.clone(),
             state: state.clone(),
             layout,
             preset: parameters.preset,
@@ -97,7 +107,7 @@ impl Analysis {
             }
         }
         self.references = references;
-        let room = self.references[0].1.spares().vector(self.layout.columns * self.layout.rows);
+        let room = self.arena.motion().take(self.layout.columns * self.layout.rows);
         let Self { source, layout, preset, references, .. } = &*self;
         self.motion = PictureSearch { source, layout, preset: *preset, references }.all(room);
         let intra: u64 = self.motion.iter().map(|motion| u64::from(motion.intra)).sum();
@@ -162,9 +172,7 @@ impl Analysis {
 impl Drop for Analysis {
     /// Leaves memory to the next.
     fn drop(&mut self) {
-        if let Some((_, last)) = self.references.first() {
-            last.spares().keep_vector(std::mem::take(&mut self.motion));
-        }
+        self.arena.motion().give_back(std::mem::take(&mut self.motion));
     }
 }
 

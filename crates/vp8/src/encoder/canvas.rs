@@ -27,13 +27,11 @@ impl Canvas {
     pub(super) fn new(analysis: &Analysis) -> Self {
         let layout = analysis.layout;
         let count = layout.columns * layout.rows;
-        let last = analysis.state.contents().references.as_ref().map(|references| &references.last);
-        let buffer = FrameBuffer::following(last, layout);
-        let spares = buffer.spares();
+        let arena = &analysis.arena;
         Self {
-            buffer,
-            macroblocks: Macroblocks::new(layout.columns, layout.rows, spares.vector(count)),
-            tokens: TokenBuffer::new(spares.vector(count * 32)),
+            buffer: arena.frame(layout),
+            macroblocks: Macroblocks::new(layout.columns, layout.rows, arena.macroblocks().take(count)),
+            tokens: TokenBuffer::new(arena.tokens().take(count * 32)),
             counts: ModeCounts::default(),
             above: vec![EdgeContext::default(); layout.columns],
             left: EdgeContext::default(),

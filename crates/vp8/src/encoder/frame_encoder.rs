@@ -112,16 +112,16 @@ pub(super) fn finish(analysis: &Analysis, quantizer: u8, mut canvas: Canvas) -> 
     let same_size = (contents.size.width, contents.size.height) == (size.width, size.height);
     let segment_map = if same_size { contents.segment_map.clone() } else { Arc::default() };
     let loop_filter_level = header.loop_filter.level;
-    let spares = buffer.spares();
-    let state = contents.successor(&tag, size, header, buffer.finish(), segment_map);
+    let arena = &analysis.arena;
+    let state = contents.successor(&tag, size, header, arena.finish(buffer), segment_map);
     let (width, height) = (analysis.source.width as u64, analysis.source.height as u64);
     let chroma = width.div_ceil(2) * height.div_ceil(2);
     let infos = macroblocks.infos;
     let skipped = infos.iter().filter(|info| info.skip).count() as u32;
     let intra = infos.iter().filter(|info| info.reference == ReferenceFrame::Intra).count() as u32;
     let count = infos.len() as u32;
-    spares.keep_vector(infos);
-    spares.keep_vector(tokens.into_tokens());
+    arena.macroblocks().give_back(infos);
+    arena.tokens().give_back(tokens.into_tokens());
     Encoded {
         frame: written.frame,
         state,

@@ -7,7 +7,7 @@ pub(super) const WELL_PREDICTED: u32 = 800;
 
 /// Where a macroblock is found again in one reference.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ReferenceMotion {
+pub(crate) struct ReferenceMotion {
     pub(super) vector: MotionVector,
     /// Transformed error at that vector, and without motion.
     pub(super) satd: u32,
@@ -35,7 +35,7 @@ pub(super) const NOT_FOUND: u32 = 1 << 24;
 
 /// What was found for one macroblock.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct MacroblockMotion {
+pub(crate) struct MacroblockMotion {
     /// In each of the analysis's references.
     pub(super) references: [ReferenceMotion; 3],
     /// The vectors of the four quarters in the last frame, where they were looked for.

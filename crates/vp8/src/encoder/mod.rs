@@ -30,7 +30,7 @@ mod inter_prediction;
 mod intra_decision;
 mod intra_estimate;
 mod loop_filter_level;
-mod macroblock_motion;
+pub(crate) mod macroblock_motion;
 mod macroblocks;
 mod mode_costs;
 mod mode_counts;
