@@ -1,28 +1,13 @@
 //! A codec without pixels: sizes and qualities as real encodes of real clips have them, drawn from a model that
 //! `lockstep model fit` fits. For training and for studies of control, where coding every picture would take hours.
-//!
-//! At a quantizer, the logarithm of a frame's size is the clip's curve, plus how hard the pictures of this second are
-//! (an autoregressive process of first order), plus what differs from frame to frame. Quality follows the quantizer.
+//! Here is what the model says of clips; what is coded with it is in `modelled_clip`.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use rand::SeedableRng;
-use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use lockstep_link::random::normal;
-use lockstep_units::ByteCount;
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
-use crate::functional::FINEST_USEFUL_QUANTIZER;
-
-const QUANTIZERS: usize = MAXIMUM_QUANTIZER as usize + 1;
-
-/// No frame is smaller, bytes: headers and one bit a macroblock.
-const LEAST_SIZE: f64 = 40.0;
-/// Bounds of the difficulty, natural logarithm: what no clip was seen to exceed.
-const MOST_DIFFICULTY: f64 = 2.5;
+/// How many quantizers there are.
+pub(crate) const QUANTIZERS: usize = MAXIMUM_QUANTIZER as usize + 1;
 
 /// Why a model cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -171,7 +156,7 @@ impl ClipModel {
     }
 
     /// A value at every quantizer, straight between the points.
-    fn curve(&self, value: impl Fn(&ModelPoint) -> f64) -> [f64; QUANTIZERS] {
+    pub(crate) fn curve(&self, value: impl Fn(&ModelPoint) -> f64) -> [f64; QUANTIZERS] {
         std::array::from_fn(|quantizer| {
             let after = self.points.partition_point(|point| usize::from(point.quantizer) < quantizer);
             let after = after.clamp(1, self.points.len() - 1);
@@ -183,191 +168,9 @@ impl ClipModel {
     }
 }
 
-/// A clip's curves at one picture size, ready to be looked up; shared by all encoders of that clip and size.
-#[derive(Debug)]
-pub struct ClipCurves {
-    clip: ClipModel,
-    /// Natural logarithm of the size in bytes.
-    inter: [f64; QUANTIZERS],
-    key: [f64; QUANTIZERS],
-    /// Luma SSIM, 0-1.
-    ssim: [f64; QUANTIZERS],
-}
-
-impl ClipCurves {
-    /// The curves of `clip` in pictures of `width` by `height` luma samples.
-    #[must_use]
-    pub fn new(clip: &ClipModel, width: usize, height: usize) -> Self {
-        let bytes = (width * height) as f64 / 8.0;
-        Self {
-            inter: clip.curve(|point| libm::log(point.inter_bits * bytes)),
-            key: clip.curve(|point| libm::log(point.key_bits * bytes)),
-            ssim: clip.curve(|point| point.ssim_db).map(|decibels| 1.0 - libm::exp10(-decibels / 10.0)),
-            clip: clip.clone(),
-        }
-    }
-}
-
-/// One frame that was coded, as far as the model knows.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ModelledFrame {
-    /// Size.
-    pub size: ByteCount,
-    /// Quantizer index, 0-127.
-    pub quantizer: u8,
-    /// Luma SSIM of its picture, 0-1.
-    pub ssim: f64,
-}
-
-/// Codes one clip, without pixels.
-#[derive(Debug, Clone)]
-pub struct ModelledEncoder {
-    curves: Arc<ClipCurves>,
-    generator: Pcg64,
-    /// Share of the difficulty that stays from one picture to the next.
-    persistence: f64,
-    /// Deviation of what comes anew with each picture.
-    innovation: f64,
-    difficulty: f64,
-    /// Of the present picture: difficulty and what it has beside, natural logarithm.
-    excess: f64,
-}
-
-impl ModelledEncoder {
-    /// An encoder of pictures that come every `frame_interval`. Equal arguments give equal frames.
-    #[must_use]
-    pub fn new(curves: Arc<ClipCurves>, frame_interval: Duration, seed: u64) -> Self {
-        let clip = &curves.clip;
-        let mut generator = Pcg64::seed_from_u64(seed);
-        let persistence = libm::exp(-frame_interval.as_secs_f64() / clip.correlation_seconds);
-        let innovation = clip.second_deviation * libm::sqrt(1.0 - persistence * persistence);
-        let difficulty = clip.second_deviation * normal(&mut generator);
-        let mut encoder = Self { curves, generator, persistence, innovation, difficulty, excess: 0.0 };
-        encoder.next_picture();
-        encoder
-    }
-
-    /// The source gives another picture.
-    pub fn next_picture(&mut self) {
-        let draw = normal(&mut self.generator);
-        self.difficulty = self.persistence * self.difficulty + self.innovation * draw;
-        let own = self.curves.clip.frame_deviation * normal(&mut self.generator);
-        self.excess = (self.difficulty + own).clamp(-MOST_DIFFICULTY, MOST_DIFFICULTY);
-    }
-
-    fn logarithms(&self, key_frame: bool) -> &[f64; QUANTIZERS] {
-        if key_frame { &self.curves.key } else { &self.curves.inter }
-    }
-
-    /// How much larger the present picture's frames are than the clip's mean, natural logarithm: what an encoder knows
-    /// once it has coded it.
-    #[must_use]
-    pub fn excess(&self) -> f64 {
-        self.excess
-    }
-
-    /// The smallest quantizer that is expected to give at most `size` bytes, where frames are expected to be larger than
-    /// the clip's mean by `excess` (natural logarithm).
-    #[must_use]
-    pub fn quantizer_for(&self, size: f64, excess: f64, key_frame: bool) -> u8 {
-        let wanted = libm::log(size.max(1.0)) - excess;
-        let coarse_enough = self.logarithms(key_frame).partition_point(|&logarithm| logarithm > wanted);
-        coarse_enough.min(QUANTIZERS - 1) as u8
-    }
-
-    /// The present picture at `quantizer`.
-    #[must_use]
-    pub fn encode(&self, quantizer: u8, key_frame: bool) -> ModelledFrame {
-        let index = usize::from(quantizer.min(MAXIMUM_QUANTIZER));
-        let size = libm::exp(self.logarithms(key_frame)[index] + self.excess);
-        ModelledFrame {
-            size: ByteCount::new(size.max(LEAST_SIZE) as u64),
-            quantizer: index as u8,
-            ssim: self.curves.ssim[index],
-        }
-    }
-
-    /// The present picture in at most `budget`, filled as far as real frames fill theirs; larger where even the coarsest
-    /// quantizer is.
-    #[must_use]
-    pub fn encode_to_fit(&mut self, budget: ByteCount, key_frame: bool) -> ModelledFrame {
-        let clip = &self.curves.clip;
-        let fill = (clip.fill + clip.fill_deviation * normal(&mut self.generator)).clamp(0.5, 1.0);
-        let wanted = libm::log((budget.as_f64() * fill).max(1.0)) - self.excess;
-        let logarithms = self.logarithms(key_frame);
-        let coarser = logarithms.partition_point(|&logarithm| logarithm > wanted);
-        let finest = usize::from(FINEST_USEFUL_QUANTIZER);
-        if coarser <= finest || coarser == QUANTIZERS {
-            return self.encode(coarser.clamp(finest, QUANTIZERS - 1) as u8, key_frame);
-        }
-        // Between two quantizers lies what encode_to_fit reaches by steering.
-        let (fine, coarse) = (logarithms[coarser - 1], logarithms[coarser]);
-        let share = (fine - wanted) / (fine - coarse);
-        let ssim = &self.curves.ssim;
-        ModelledFrame {
-            size: ByteCount::new((budget.as_f64() * fill).max(LEAST_SIZE) as u64),
-            quantizer: coarser as u8,
-            ssim: ssim[coarser - 1] + share * (ssim[coarser] - ssim[coarser - 1]),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn encoder(seed: u64) -> ModelledEncoder {
-        let model = CodecModel::built_in().unwrap();
-        let curves = ClipCurves::new(&model.clips[0], 640, 360);
-        ModelledEncoder::new(Arc::new(curves), Duration::from_millis(33), seed)
-    }
-
-    #[test]
-    fn frames_fit_their_budgets_and_larger_ones_are_better() {
-        let mut encoder = encoder(1);
-        let mut last = 0.0;
-        for budget in [2_000, 4_000, 8_000, 16_000].map(ByteCount::new) {
-            let frame = encoder.encode_to_fit(budget, false);
-            assert!(frame.size <= budget && frame.size.as_f64() > 0.5 * budget.as_f64(), "{frame:?} in {budget:?}");
-            assert!(frame.ssim > last, "{frame:?}");
-            last = frame.ssim;
-        }
-    }
-
-    #[test]
-    fn a_budget_too_small_for_the_coarsest_gives_the_coarsest() {
-        let frame = encoder(1).encode_to_fit(ByteCount::new(1), false);
-        assert_eq!(frame.quantizer, MAXIMUM_QUANTIZER);
-        assert!(frame.size > ByteCount::new(1));
-    }
-
-    #[test]
-    fn a_key_frame_is_larger_than_an_inter_frame() {
-        let encoder = encoder(3);
-        assert!(encoder.encode(64, true).size > encoder.encode(64, false).size);
-    }
-
-    #[test]
-    fn sizes_vary_from_second_to_second_as_the_clip_says_and_replay_from_the_seed() {
-        let sizes = |seed| {
-            let mut encoder = encoder(seed);
-            let mut sizes = Vec::new();
-            for _ in 0..30_000 {
-                encoder.next_picture();
-                sizes.push(libm::log(encoder.encode(40, false).size.as_f64()));
-            }
-            sizes
-        };
-        let first = sizes(9);
-        assert_eq!(first, sizes(9));
-        assert_ne!(first, sizes(10));
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-        let seconds: Vec<f64> = first.chunks(30).map(mean).collect();
-        let middle = mean(&seconds);
-        let deviation = libm::sqrt(mean(&seconds.iter().map(|value| (value - middle).powi(2)).collect::<Vec<_>>()));
-        let clip = &CodecModel::built_in().unwrap().clips[0];
-        assert!((deviation / clip.second_deviation - 1.0).abs() < 0.35, "{deviation} of {}", clip.second_deviation);
-    }
 
     #[test]
     fn a_model_that_makes_no_sense_is_refused_with_the_place() {
