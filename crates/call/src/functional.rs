@@ -112,6 +112,7 @@ pub struct FunctionalEncoder<C: Codec = Vp8> {
     mode: MenuMode,
     states: BTreeMap<StateId, C::State>,
     curves: Option<Arc<SizeCurves>>,
+    arena: C::Arena,
 }
 
 impl<C: Codec> FunctionalEncoder<C> {
@@ -119,7 +120,7 @@ impl<C: Codec> FunctionalEncoder<C> {
     #[must_use]
     pub fn new(parameters: C::Parameters, mode: MenuMode) -> Self {
         let states = BTreeMap::from([(StateId::EMPTY, C::State::default())]);
-        Self { parameters, mode, states, curves: None }
+        Self { parameters, mode, states, curves: None, arena: C::Arena::default() }
     }
 }
 
@@ -186,9 +187,9 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
         let (parameters, mode) = (self.parameters.clone(), self.mode);
         let samples = C::luma_samples(&parameters, picture);
         let curves = Arc::clone(self.curves.get_or_insert_with(|| Arc::new(SizeCurves::new(samples))));
-        let picture = picture.clone();
+        let (arena, picture) = (self.arena.clone(), picture.clone());
         let job = EncodeJob::new(move |runner| {
-            let analysis = C::analyse(&state, &picture, &parameters);
+            let analysis = C::analyse(&arena, &state, &picture, &parameters);
             let curve = curves.get(C::is_key_frame(&analysis));
             Menu::new(match mode {
                 MenuMode::Fit { .. } => return first_pass(analysis, curve, budget),

@@ -98,6 +98,7 @@ impl Codec for Modelled {
     type Picture = ModelledPicture;
     type Decoded = ();
     type State = ModelledState;
+    type Arena = ();
     type Payload = Length;
     type Packet = Datagram<Length>;
     type Parameters = Arc<ClipCurves>;
@@ -121,7 +122,12 @@ impl Codec for Modelled {
         }
     }
 
-    fn analyse(state: &ModelledState, picture: &ModelledPicture, curves: &Arc<ClipCurves>) -> ModelledAnalysis {
+    fn analyse(
+        _arena: &(),
+        state: &ModelledState,
+        picture: &ModelledPicture,
+        curves: &Arc<ClipCurves>,
+    ) -> ModelledAnalysis {
         ModelledAnalysis { curves: Arc::clone(curves), picture: *picture, source: state.0 }
     }
 
@@ -163,7 +169,13 @@ impl Codec for Modelled {
         Some(())
     }
 
-    fn decode(_source: &ModelledState, _frame: &Length, target: StateId, _limit: usize) -> Option<(ModelledState, ())> {
+    fn decode(
+        _arena: &(),
+        _source: &ModelledState,
+        _frame: &Length,
+        target: StateId,
+        _limit: usize,
+    ) -> Option<(ModelledState, ())> {
         Some((ModelledState(target), ()))
     }
 

@@ -9,7 +9,7 @@ use clap::Args;
 use md5::{Digest, Md5};
 
 use lockstep_media::{IvfReader, IvfWriter, VideoFormat, Y4mError, Y4mReader, Y4mWriter};
-use lockstep_vp8::{DEFAULT_PIXEL_LIMIT, Parameters, State, decode_within, encode as encode_picture};
+use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Parameters, State, decode_in};
 
 use crate::configuration::PresetArgument;
 use crate::output_file::{self, OutputFile};
@@ -76,12 +76,12 @@ pub fn encode(arguments: &EncodeArguments) -> Result<()> {
     let mut output = IvfWriter::new(output, format).with_context(writing)?;
     let parameters =
         Parameters { quantizer: arguments.quantizer, preset: arguments.preset.into(), ..Parameters::default() };
-    let mut state = State::default();
+    let (arena, mut state) = (Arena::default(), State::default());
     let mut progress = Progress::new("encode", 0);
     let (mut frames, mut bytes) = (0, 0);
     let mut failure = None;
     for picture in until_failure(|| source.read_picture(), &mut failure) {
-        let encoded = encode_picture(&state, &picture, &parameters);
+        let encoded = Analysis::new_in(&arena, &state, &picture, &parameters).encode(parameters.quantizer);
         output.write_frame(frames, &encoded.frame).with_context(writing)?;
         frames += 1;
         bytes += encoded.frame.len() as u64;
@@ -108,12 +108,12 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
     let stem = arguments.input.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let mut output: Option<Y4mWriter<OutputFile>> = None;
     let mut printed = BufWriter::new(stdout().lock());
-    let mut state = State::default();
+    let (arena, mut state) = (Arena::default(), State::default());
     let (mut number, mut failed) = (0u64, 0u64);
     let mut failure = None;
     for frame in until_failure(|| frames.read_frame(), &mut failure) {
         number += 1;
-        let picture = match decode_within(&state, &frame.data, arguments.max_pixels) {
+        let picture = match decode_in(&arena, &state, &frame.data, arguments.max_pixels) {
             Ok((next, picture)) => {
                 state = next;
                 picture

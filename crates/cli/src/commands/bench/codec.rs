@@ -15,7 +15,7 @@ use lockstep_media::{
     IvfReader, RatePoint, SourceOptions, VideoFormat, Y4mWriter, bjontegaard_delta_rate, open_source, psnr, ssim,
     ssim_db,
 };
-use lockstep_vp8::{Analysis, Parameters, Picture, State, decode, encode};
+use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Encoded, Parameters, Picture, State, decode, decode_in};
 
 use super::median;
 use crate::configuration::PresetArgument;
@@ -138,12 +138,17 @@ fn kbps(clip: &Clip, frames: &[Vec<u8>]) -> f64 {
     bytes as f64 * 8e-3 / clip.format.time_of(frames.len() as u64).as_secs_f64()
 }
 
+/// Codes one picture of several, as whoever has an arena does.
+fn encode(arena: &Arena, state: &State, picture: &Picture, parameters: &Parameters) -> Encoded {
+    Analysis::new_in(arena, state, picture, parameters).encode(parameters.quantizer)
+}
+
 fn encode_ours(clip: &Clip, parameters: &Parameters) -> (Vec<Vec<u8>>, f64) {
     let started = Instant::now();
-    let mut state = State::default();
+    let (arena, mut state) = (Arena::default(), State::default());
     let mut frames = Vec::with_capacity(clip.pictures.len());
     for picture in &clip.pictures {
-        let encoded = encode(&state, picture, parameters);
+        let encoded = encode(&arena, &state, picture, parameters);
         frames.push(encoded.frame);
         state = encoded.state;
     }
@@ -339,9 +344,9 @@ fn write_ivf(path: &Path, format: &VideoFormat, frames: &[Vec<u8>]) -> Result<()
 /// Pictures decoded a second.
 fn decode_ours(frames: &[Vec<u8>]) -> Result<f64> {
     let started = Instant::now();
-    let mut state = State::default();
+    let (arena, mut state) = (Arena::default(), State::default());
     for frame in frames {
-        state = decode(&state, frame).context("our own frame does not decode")?.0;
+        state = decode_in(&arena, &state, frame, DEFAULT_PIXEL_LIMIT).context("our own frame does not decode")?.0;
     }
     Ok(frames.len() as f64 / started.elapsed().as_secs_f64())
 }
@@ -351,11 +356,11 @@ const SAMPLE: usize = 30;
 
 /// A state in the middle of the clip, coded at `parameters`, and the picture after it, for each of a sample.
 fn sample(clip: &Clip, parameters: &Parameters) -> Vec<(State, Picture)> {
-    let mut state = State::default();
+    let (arena, mut state) = (Arena::default(), State::default());
     let mut pairs = Vec::new();
     for picture in clip.pictures.iter().take(SAMPLE + 1) {
         pairs.push((state.clone(), picture.clone()));
-        state = encode(&state, picture, parameters).state;
+        state = encode(&arena, &state, picture, parameters).state;
     }
     pairs.remove(0);
     pairs
@@ -363,11 +368,11 @@ fn sample(clip: &Clip, parameters: &Parameters) -> Vec<(State, Picture)> {
 
 fn menu_time(clip: &Clip, parameters: &Parameters) -> (f64, f64) {
     let sample = sample(clip, parameters);
-    let center = parameters.quantizer;
+    let (arena, center) = (Arena::default(), parameters.quantizer);
     let menu = |quantizers: &[u8]| {
         time_of(sample.len(), |index| {
             let (state, picture) = &sample[index];
-            let analysis = Analysis::new(state, picture, parameters);
+            let analysis = Analysis::new_in(&arena, state, picture, parameters);
             for &quantizer in quantizers {
                 std::hint::black_box(analysis.encode(quantizer));
             }
@@ -378,24 +383,24 @@ fn menu_time(clip: &Clip, parameters: &Parameters) -> (f64, f64) {
 }
 
 fn key_frame_time(clip: &Clip, parameters: &Parameters) -> f64 {
-    let sample = sample(clip, parameters);
+    let (arena, sample) = (Arena::default(), sample(clip, parameters));
     let time = |from_nothing: bool| {
         time_of(sample.len(), |index| {
             let (state, picture) = &sample[index];
             let state = if from_nothing { &State::default() } else { state };
-            std::hint::black_box(encode(state, picture, parameters));
+            std::hint::black_box(encode(&arena, state, picture, parameters));
         })
     };
     time(true) / time(false)
 }
 
 fn hash_time(clip: &Clip, parameters: &Parameters) -> Result<f64> {
-    let mut state = State::default();
+    let ([coding_arena, arena], mut state) = (<[Arena; 2]>::default(), State::default());
     let (mut decoding, mut hashing) = (0.0, 0.0);
     for picture in clip.pictures.iter().take(SAMPLE) {
-        let frame = encode(&state, picture, parameters).frame;
+        let frame = encode(&coding_arena, &state, picture, parameters).frame;
         let started = Instant::now();
-        state = decode(&state, &frame).context("our own frame does not decode")?.0;
+        state = decode_in(&arena, &state, &frame, DEFAULT_PIXEL_LIMIT).context("our own frame does not decode")?.0;
         let decoded = Instant::now();
         std::hint::black_box(state.hash());
         decoding += (decoded - started).as_secs_f64();
@@ -416,11 +421,12 @@ fn resident() -> Option<u64> {
 
 fn retained_states(clip: &Clip, parameters: &Parameters) -> Option<u64> {
     // The codec's own working memory is there before the first state is kept.
-    let mut state = encode(&State::default(), clip.pictures.first()?, parameters).state;
+    let arena = Arena::default();
+    let mut state = encode(&arena, &State::default(), clip.pictures.first()?, parameters).state;
     let before = resident()?;
     let mut kept = Vec::with_capacity(RETAINED);
     for picture in clip.pictures.iter().cycle().skip(1).take(RETAINED) {
-        state = encode(&state, picture, parameters).state;
+        state = encode(&arena, &state, picture, parameters).state;
         kept.push(state.clone());
     }
     let after = resident()?;
