@@ -77,12 +77,17 @@ impl StepTimes {
 /// A figure by its name.
 type Figure = (&'static str, fn(&Scores) -> Option<f64>);
 
-const FIGURES: [Figure; 7] = [
+const FIGURES: [Figure; 12] = [
     ("video delay, mean (ms)", |scores| scores.video_delay_ms.map(|delay| delay.mean)),
     ("video delay, p95 (ms)", |scores| scores.video_delay_ms.map(|delay| delay.p95)),
+    ("displayed delay, mean (ms)", |scores| scores.displayed_delay_ms.map(|delay| delay.mean)),
+    ("displayed delay, p95 (ms)", |scores| scores.displayed_delay_ms.map(|delay| delay.p95)),
     ("throughput (kb/s)", |scores| Some(scores.throughput_bps as f64 * 1e-3)),
     ("SSIM, mean (dB)", |scores| scores.ssim_db.map(|ssim| ssim.mean)),
     ("frames sent", |scores| Some(scores.frames.sent as f64)),
+    ("frames shown a second", |scores| Some(scores.frames_per_second)),
+    ("harmonic frame rate (1/s)", |scores| scores.harmonic_frame_rate),
+    ("longest freeze (s)", |scores| Some(scores.freezes.longest_seconds)),
     ("delay floor, p95 (ms)", |scores| scores.video_delay_floor_ms.map(|floor| floor.p95)),
     ("near the floor (%)", |scores| scores.near_floor.map(|share| 100.0 * share)),
 ];
@@ -142,10 +147,10 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
     let rows = rows(&live.report.scores, &simulated.report.scores);
     warn_of_early_end(arguments.seconds, &live.report.scores);
     say!("coding took {encode_ms:.1} ms a picture, decoding {decode_ms:.1} ms\n");
-    say!("{:<24}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
+    say!("{:<28}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
     for Row { figure, live, simulated, difference } in &rows {
         let (live, simulated) = (shown(*live, 2), shown(*simulated, 2));
-        say!("{figure:<24}{live:>12}{simulated:>12}{:>10} %", shown(difference.map(|share| 100.0 * share), 1));
+        say!("{figure:<28}{live:>12}{simulated:>12}{:>10} %", shown(difference.map(|share| 100.0 * share), 1));
     }
     if let Some(path) = &arguments.json {
         write_json(path, &rows)?;
@@ -170,6 +175,7 @@ mod tests {
         let scores = log.finish(recorder, |_, _| ByteCount::ZERO).scores;
         let rows = rows(&scores, &scores);
         assert_eq!((rows[0].live, rows[0].difference), (None, None));
-        assert_eq!((rows[4].live, rows[4].difference), (Some(0.0), None));
+        let sent = rows.iter().find(|row| row.figure == "frames sent").expect("a figure");
+        assert_eq!((sent.live, sent.difference), (Some(0.0), None));
     }
 }
