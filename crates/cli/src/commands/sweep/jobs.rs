@@ -8,11 +8,13 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use lockstep_control::Algorithm;
 
 use super::SweepArguments;
-use crate::configuration::{CodecArgument, SimulateArguments, open_trace};
+use super::contents::{self, Contents};
+use crate::configuration::{CODEC_OPTIONS, CodecArgument, SimulateArguments, open_trace};
 
 /// What codes the pictures of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -87,15 +89,53 @@ impl FromStr for Seeds {
 /// One call of a sweep.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
-    /// Names the call, the trace's content and the program that runs it: what was run under the same key gave the same.
+    /// Names the call, the content of the files that it reads and the program that runs it: what was run under the same key
+    /// gave the same.
     pub key: String,
     /// What codes its pictures.
     pub codec: SweepCodec,
+    /// The codec model, where it is not the built-in one.
+    pub model: Option<PathBuf>,
+    /// Hash of the codec model's file.
+    pub model_hash: Option<String>,
+    /// Hash of the estimator with all that it reads, where it is none of this project's.
+    pub estimator_hash: Option<String>,
     /// Everything else.
     pub call: SimulateArguments,
 }
 
+/// The name of the controller that follows an estimator of somebody else's.
+const FOLLOWER: &str = "receiver-estimate";
+
+/// An option that ends a call or leaves it as it is.
+const WITHOUT_EFFECT: &str = "estimator_limit";
+
 impl Job {
+    /// Every setting of the call by its name, null where nothing is set or it means nothing in this call. They are had from
+    /// the options that there are and from how a call's are written, so that no option can be left out here.
+    pub fn settings(&self) -> Result<Map<String, Value>> {
+        let names = SimulateArguments::option_names().into_iter().map(|name| name.replace('-', "_"));
+        let mut settings: Map<String, Value> = names.map(|name| (name, Value::Null)).collect();
+        match serde_json::to_value(&self.call)? {
+            Value::Object(said) => settings.extend(said),
+            other => bail!("the settings of a call are no object but {other}"),
+        }
+        if self.codec.is_modelled() {
+            settings.extend(CODEC_OPTIONS.map(|name| (name.to_owned(), Value::Null)));
+        }
+        settings.remove(WITHOUT_EFFECT);
+        settings.insert("modelled".to_owned(), Value::Bool(self.codec.is_modelled()));
+        let also = [
+            ("codec", Some(self.codec.name().to_owned())),
+            ("model", self.model.as_ref().map(|path| path.to_string_lossy().into_owned())),
+            ("model_hash", self.model_hash.clone()),
+            ("estimator_hash", self.estimator_hash.clone()),
+            ("python", self.call.estimator.python.clone()),
+        ];
+        settings.extend(also.map(|(name, value)| (name.to_owned(), value.map_or(Value::Null, Value::String))));
+        Ok(settings)
+    }
+
     /// In words.
     pub fn name(&self) -> String {
         let SimulateArguments { link, control, .. } = &self.call;
@@ -148,19 +188,19 @@ fn traces(named: &[String]) -> Result<Vec<String>> {
 }
 
 /// Names this program by its content: another build may give other results.
-fn program() -> Result<Vec<u8>> {
-    let path = std::env::current_exe().context("cannot find the lockstep program")?;
-    Ok(Md5::digest(fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?).to_vec())
+fn program(contents: &mut Contents) -> Result<String> {
+    contents.of_file(&std::env::current_exe().context("cannot find the lockstep program")?)
 }
 
-fn key(program: &[u8], codec: SweepCodec, call: &SimulateArguments) -> Result<String> {
+/// The key of a job that has none yet.
+fn key(program: &str, job: &Job, contents: &mut Contents) -> Result<String> {
     let mut hash = Md5::new();
     hash.update(program);
-    hash.update(codec.name());
-    hash.update(serde_json::to_vec(call)?);
+    hash.update(serde_json::to_vec(&job.settings()?)?);
+    let call = &job.call;
     for name in [&call.link.trace, &call.clip].into_iter().chain(&call.link.reverse) {
         if Path::new(name).is_file() {
-            hash.update(fs::read(name).with_context(|| format!("cannot read {name}"))?);
+            hash.update(contents.of_file(Path::new(name))?);
         }
     }
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
@@ -182,7 +222,14 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
     let traces = traces(&or_one(&arguments.traces, &given.link.trace))?;
     let seeds = arguments.seeds.as_ref().map_or_else(|| vec![given.link.seed], |seeds| seeds.0.clone());
 
-    let program = program()?;
+    let mut contents = Contents::default();
+    let program = program(&mut contents)?;
+    let estimator = given.estimator.estimator.as_deref();
+    let estimator_hash = estimator.map(contents::of_estimator).transpose()?;
+    let model_hash = arguments.model.as_deref().map(|path| contents.of_file(path)).transpose()?;
+    if estimator.is_some() {
+        controllers = vec![FOLLOWER.to_owned()];
+    }
     let mut jobs = Vec::new();
     for controller in &controllers {
         for &codec in &codecs {
@@ -193,7 +240,17 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
                     call.link.trace.clone_from(trace);
                     call.link.seed = seed;
                     call.control.codec = codec.kind();
-                    jobs.push(Job { key: key(&program, codec, &call)?, codec, call });
+                    call.modelled = codec.is_modelled();
+                    let mut job = Job {
+                        key: String::new(),
+                        codec,
+                        model: arguments.model.clone().filter(|_| codec.is_modelled()),
+                        model_hash: model_hash.clone().filter(|_| codec.is_modelled()),
+                        estimator_hash: estimator_hash.clone(),
+                        call,
+                    };
+                    job.key = key(&program, &job, &mut contents)?;
+                    jobs.push(job);
                 }
             }
         }
@@ -204,6 +261,76 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn job(codec: SweepCodec, words: &[&str]) -> Job {
+        let call = SimulateArguments::from_words(words.iter().map(|&word| word.to_owned())).unwrap();
+        Job { key: String::new(), codec, model: None, model_hash: None, estimator_hash: None, call }
+    }
+
+    #[test]
+    fn every_option_of_a_call_is_among_its_settings() {
+        let usual = job(SweepCodec::Functional, &[]).settings().unwrap();
+        // No call can have all of them at once.
+        let link = [
+            "--trace=constant:1mbps",
+            "--reverse=constant:2mbps",
+            "--queue=codel",
+            "--queue-packets=9",
+            "--delay-ms=1",
+            "--loss=1%",
+            "--reverse-loss=2%",
+            "--burst-loss=1%,30%",
+            "--loss-at=1s+1s",
+            "--reorder=1%,15ms",
+            "--jitter-ms=3",
+            "--seed=4",
+        ];
+        let codec =
+            ["--clip=generated:64x48@30", "--menu=fit", "--fit-passes=2", "--preset=quality", "--controller=sprout"];
+        let call = ["--latency=low", "--max-bitrate=1mbps", "--seconds=5", "--encode-ms=6", "--decode-ms=7", "--vmaf"];
+        let examples = [
+            job(SweepCodec::Conventional, &[&link[..], &codec, &call].concat()),
+            job(SweepCodec::Modelled, &["--controller=salsify", "--grace-period=none", "--queue-bytes=1000"]),
+            job(SweepCodec::Functional, &["--menu=serial", "--estimator=mine.py", "--python=python3.9"]),
+            job(SweepCodec::Modelled, &["--modelled"]),
+        ];
+        let said = examples.map(|example| example.settings().unwrap());
+        for name in SimulateArguments::option_names().into_iter().map(|name| name.replace('-', "_")) {
+            let differs =
+                |settings: &Map<String, Value>| settings[&name] != Value::Null && settings[&name] != usual[&name];
+            assert!(name == WITHOUT_EFFECT || said.iter().any(differs), "the settings of a call say nothing of {name}");
+        }
+        for name in CODEC_OPTIONS {
+            assert_eq!(said[3][name], Value::Null, "a model does not heed {name}");
+        }
+    }
+
+    #[test]
+    fn another_setting_or_another_content_of_a_file_is_another_call() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("a.up");
+        fs::write(&trace, "10\n20\n").unwrap();
+        let words = [format!("--trace={}", trace.display())];
+        let key = |change: &dyn Fn(&mut Job)| {
+            let mut job = job(SweepCodec::Modelled, &words.each_ref().map(String::as_str));
+            change(&mut job);
+            key("this", &job, &mut Contents::default()).unwrap()
+        };
+        let before = key(&|_| ());
+        let mut keys = vec![
+            key(&|job| job.codec = SweepCodec::ModelledConventional),
+            key(&|job| job.estimator_hash = Some("0".to_owned())),
+            key(&|job| job.model_hash = Some("0".to_owned())),
+            key(&|job| job.call.link.loss_at = vec![(std::time::Duration::ZERO, std::time::Duration::from_secs(1))]),
+            key(&|job| job.call.estimator.python = Some("python3.9".to_owned())),
+        ];
+        assert_eq!(key(&|_| ()), before);
+        fs::write(&trace, "10\n30\n").unwrap();
+        keys.push(key(&|_| ()));
+        keys.push(before);
+        let different: std::collections::BTreeSet<&String> = keys.iter().collect();
+        assert_eq!(different.len(), keys.len());
+    }
 
     #[test]
     fn seeds_are_ranges_and_lists() {
