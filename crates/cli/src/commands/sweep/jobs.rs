@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use lockstep_control::Algorithm;
 
 use super::SweepArguments;
-use crate::configuration::{CodecArgument, SimulateArguments, open_trace};
+use crate::configuration::{CallOptions, CallSettings, CodecKind, NamedTrace, TraceName};
 
 /// What codes the pictures of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -44,10 +44,10 @@ impl SweepCodec {
         matches!(self, Self::Modelled | Self::ModelledConventional)
     }
 
-    fn kind(self) -> CodecArgument {
+    fn kind(self) -> CodecKind {
         match self {
-            Self::Modelled | Self::Functional => CodecArgument::Functional,
-            Self::ModelledConventional | Self::Conventional => CodecArgument::Conventional,
+            Self::Modelled | Self::Functional => CodecKind::Functional,
+            Self::ModelledConventional | Self::Conventional => CodecKind::Conventional,
         }
     }
 }
@@ -92,14 +92,15 @@ pub struct Job {
     /// What codes its pictures.
     pub codec: SweepCodec,
     /// Everything else.
-    pub call: SimulateArguments,
+    pub call: CallSettings,
 }
 
 impl Job {
     /// In words.
     pub fn name(&self) -> String {
-        let SimulateArguments { link, control, .. } = &self.call;
-        format!("{} with the codec {} over {}, seed {}", control.controller, self.codec.name(), link.trace, link.seed)
+        let CallSettings { link, control, .. } = &self.call;
+        let (controller, codec, trace) = (control.controller, self.codec.name(), link.trace.name());
+        format!("{controller} with the codec {codec} over {trace}, seed {}", link.seed)
     }
 }
 
@@ -118,23 +119,22 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// The traces that `named` stands for, each as [`open_trace`] reads it.
-fn traces(named: &[String]) -> Result<Vec<String>> {
+/// The traces that `named` stands for.
+fn traces(named: &[String]) -> Result<Vec<NamedTrace>> {
+    let open = |name: &str| NamedTrace::open(&TraceName::from(name));
     let mut traces = Vec::new();
     for name in named {
         if !Path::new(name).is_dir() {
-            open_trace(name)?;
-            traces.push(name.clone());
+            traces.push(open(name)?);
             continue;
         }
         let mut found = Vec::new();
         files(Path::new(name), &mut found)?;
         let before = traces.len();
         for path in found {
-            let path = path.to_string_lossy().into_owned();
             // A folder of traces may hold other things, such as a note of where they come from.
-            match open_trace(&path) {
-                Ok(_) => traces.push(path),
+            match open(&path.to_string_lossy()) {
+                Ok(trace) => traces.push(trace),
                 Err(error) => eprintln!("lockstep: left out: {error:#}"),
             }
         }
@@ -142,8 +142,8 @@ fn traces(named: &[String]) -> Result<Vec<String>> {
             bail!("there is no trace in the folder {name}");
         }
     }
-    traces.sort();
-    traces.dedup();
+    traces.sort_by(|one, other| one.name().as_str().cmp(other.name().as_str()));
+    traces.dedup_by(|one, other| one.name() == other.name());
     Ok(traces)
 }
 
@@ -153,14 +153,15 @@ fn program() -> Result<Vec<u8>> {
     Ok(Md5::digest(fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?).to_vec())
 }
 
-fn key(program: &[u8], codec: SweepCodec, call: &SimulateArguments) -> Result<String> {
+fn key(program: &[u8], codec: SweepCodec, call: &CallSettings) -> Result<String> {
     let mut hash = Md5::new();
     hash.update(program);
     hash.update(codec.name());
     hash.update(serde_json::to_vec(call)?);
-    for name in [&call.link.trace, &call.clip].into_iter().chain(&call.link.reverse) {
-        if Path::new(name).is_file() {
-            hash.update(fs::read(name).with_context(|| format!("cannot read {name}"))?);
+    let reverse = call.link.reverse.iter().map(|reverse| reverse.name().as_path());
+    for path in [call.link.trace.name().as_path(), call.clip.as_path()].into_iter().chain(reverse) {
+        if path.is_file() {
+            hash.update(fs::read(path).with_context(|| format!("cannot read {}", path.display()))?);
         }
     }
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
@@ -168,31 +169,36 @@ fn key(program: &[u8], codec: SweepCodec, call: &SimulateArguments) -> Result<St
 
 /// Every call that `arguments` ask for, in the order of the rows: by controller, codec, trace and seed.
 pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
-    let given = &arguments.simulation;
-    let or_one = |many: &[String], one: &String| if many.is_empty() { vec![one.clone()] } else { many.to_vec() };
-    let mut controllers = or_one(&arguments.controllers, &given.control.controller);
-    for name in &controllers {
-        name.parse::<Algorithm>()?;
-    }
-    controllers.sort();
+    // What codes is said by the codecs.
+    let given = CallOptions { modelled: None, ..arguments.simulation.0.clone() };
+    let usual = CallOptions::usual();
+    let one_trace = given.trace.as_ref().or(usual.trace.as_ref()).map(ToString::to_string);
+    let named = if arguments.traces.is_empty() { one_trace.into_iter().collect() } else { arguments.traces.clone() };
+    let traces = traces(&named)?;
+    let first_trace = traces.first().map(|trace| trace.name().clone());
+    let mut controllers = match &arguments.controllers[..] {
+        [] => vec![given.controller],
+        names => names.iter().map(|name| Ok(Some(name.parse::<Algorithm>()?))).collect::<Result<Vec<_>>>()?,
+    };
+    controllers.sort_by_key(|controller| controller.map(|controller| controller.to_string()));
     controllers.dedup();
     let mut codecs = arguments.codecs.clone();
     codecs.sort_unstable();
     codecs.dedup();
-    let traces = traces(&or_one(&arguments.traces, &given.link.trace))?;
-    let seeds = arguments.seeds.as_ref().map_or_else(|| vec![given.link.seed], |seeds| seeds.0.clone());
 
     let program = program()?;
     let mut jobs = Vec::new();
-    for controller in &controllers {
+    for controller in controllers {
+        let settings = CallOptions { controller, trace: first_trace.clone(), ..given.clone() }.settings()?;
+        let seeds = arguments.seeds.as_ref().map_or_else(|| vec![settings.link.seed], |seeds| seeds.0.clone());
         for &codec in &codecs {
             for trace in &traces {
                 for &seed in &seeds {
-                    let mut call = given.clone();
-                    call.control.controller.clone_from(controller);
+                    let mut call = settings.clone();
                     call.link.trace.clone_from(trace);
                     call.link.seed = seed;
                     call.control.codec = codec.kind();
+                    call.modelled = codec.is_modelled();
                     jobs.push(Job { key: key(&program, codec, &call)?, codec, call });
                 }
             }

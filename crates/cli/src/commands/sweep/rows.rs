@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
-use clap::ValueEnum;
-
 use lockstep_call::{DelayScores, Scores, mean};
 
 use super::jobs::Job;
+use crate::configuration::{OptionValue, QueueMemory};
 use crate::output_file;
 use crate::parquet_table::{self, Values};
 
@@ -19,28 +18,39 @@ enum Told {
     Number(fn(&Job) -> f64),
 }
 
-fn name(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
 const TOLD: &[(&str, Told)] = &[
-    ("controller", Told::Text(|job| job.call.control.controller.clone())),
+    ("controller", Told::Text(|job| job.call.control.controller.to_string())),
     ("codec", Told::Text(|job| job.codec.name().to_owned())),
-    ("trace", Told::Text(|job| job.call.link.trace.clone())),
+    ("trace", Told::Text(|job| job.call.link.trace.name().to_string())),
     ("seed", Told::Integer(|job| Some(job.call.link.seed))),
-    ("clip", Told::Text(|job| job.call.clip.clone())),
-    ("seconds", Told::Number(|job| job.call.seconds)),
-    ("reverse", Told::Text(|job| job.call.link.reverse.clone().unwrap_or_default())),
-    ("delay_ms", Told::Number(|job| job.call.link.delay_ms)),
-    ("queue", Told::Text(|job| name(&job.call.link.queue))),
-    ("queue_packets", Told::Integer(|job| Some(u64::from(job.call.link.queue_packets)))),
-    ("queue_bytes", Told::Integer(|job| job.call.link.queue_bytes)),
-    ("loss", Told::Number(|job| job.call.link.loss)),
-    ("reverse_loss", Told::Number(|job| job.call.link.reverse_loss)),
-    ("jitter_ms", Told::Number(|job| job.call.link.jitter_ms)),
-    ("encode_ms", Told::Number(|job| job.call.encode_ms)),
-    ("decode_ms", Told::Number(|job| job.call.decode_ms)),
-    ("preset", Told::Text(|job| name(&job.call.control.preset))),
+    ("clip", Told::Text(|job| job.call.clip.to_string())),
+    ("seconds", Told::Number(|job| job.call.length.as_f64())),
+    (
+        "reverse",
+        Told::Text(|job| job.call.link.reverse.as_ref().map_or_else(String::new, |trace| trace.name().to_string())),
+    ),
+    ("delay_ms", Told::Number(|job| job.call.link.delay.as_f64())),
+    ("queue", Told::Text(|job| job.call.link.queue.to_word())),
+    (
+        "queue_packets",
+        Told::Integer(|job| match job.call.link.queue_memory {
+            QueueMemory::Packets(packets) => Some(packets.get().into()),
+            QueueMemory::Bytes(_) => None,
+        }),
+    ),
+    (
+        "queue_bytes",
+        Told::Integer(|job| match job.call.link.queue_memory {
+            QueueMemory::Bytes(bytes) => Some(bytes.get()),
+            QueueMemory::Packets(_) => None,
+        }),
+    ),
+    ("loss", Told::Number(|job| job.call.link.loss.get())),
+    ("reverse_loss", Told::Number(|job| job.call.link.reverse_loss.get())),
+    ("jitter_ms", Told::Number(|job| job.call.link.jitter.as_f64())),
+    ("encode_ms", Told::Number(|job| job.call.encode_time.as_f64())),
+    ("decode_ms", Told::Number(|job| job.call.decode_time.as_f64())),
+    ("preset", Told::Text(|job| job.call.control.preset.to_word())),
 ];
 
 fn p50(delay: Option<DelayScores>) -> Option<f64> {
@@ -140,9 +150,9 @@ const SHOWN: &[(&str, usize, Score)] = &[
 
 /// Prints the mean of each score over the calls of each controller and codec.
 pub fn print(rows: &[(&Job, &Scores)]) {
-    let mut groups: BTreeMap<(&str, &str), Vec<&Scores>> = BTreeMap::new();
+    let mut groups: BTreeMap<(String, &str), Vec<&Scores>> = BTreeMap::new();
     for (job, scores) in rows {
-        groups.entry((&job.call.control.controller, job.codec.name())).or_default().push(scores);
+        groups.entry((job.call.control.controller.to_string(), job.codec.name())).or_default().push(scores);
     }
     let widest = groups.keys().map(|(controller, _)| controller.len()).max().unwrap_or(0).max("controller".len());
     let headings: String = SHOWN.iter().map(|(heading, ..)| format!("{heading:>11}")).collect();
