@@ -145,7 +145,7 @@ fn a_row_says_every_setting_that_made_it() {
     run_in(folder.path(), &[&words[..], &link, &codec, &["--output", "rows.parquet"]].concat());
     let row = first_row(&output);
     for (name, value) in [
-        ("controller", "\"salsify\""),
+        ("controller", "\"salsify-no-grace\""),
         ("codec", "\"functional\""),
         ("modelled", "false"),
         ("seconds", "1.0"),

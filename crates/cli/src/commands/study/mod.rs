@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use lockstep_sim::in_parallel;
 
-use crate::configuration::SimulateArguments;
+use crate::configuration::{CallSettings, SimulateWords};
 use crate::output_file::{self, write_json};
 use crate::progress::Progress;
 
@@ -39,7 +39,7 @@ enum Study {
 #[derive(Debug, Clone, Args)]
 struct CommonArguments {
     #[command(flatten)]
-    simulation: SimulateArguments,
+    simulation: SimulateWords,
     /// Where the numbers go, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -54,11 +54,14 @@ fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()> {
 }
 
 impl CommonArguments {
-    /// Finds out whether the numbers can be written, before calls run that read `traces`, too.
-    fn check(&self, traces: &[String]) -> Result<()> {
-        let mut inputs = self.simulation.inputs();
+    /// What its calls have in common. Finds out whether the numbers can be written, before calls run that read `traces`,
+    /// too.
+    fn settings(&self, traces: &[String]) -> Result<CallSettings> {
+        let settings = self.simulation.settings()?;
+        let mut inputs = settings.inputs();
         inputs.extend(traces.iter().map(Path::new));
-        output_file::check(&[("--json", self.json.as_deref())], &inputs)
+        output_file::check(&[("--json", self.json.as_deref())], &inputs)?;
+        Ok(settings)
     }
 }
 

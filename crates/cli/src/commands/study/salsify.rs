@@ -8,9 +8,10 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_call::Scores;
+use lockstep_control::{Algorithm, GracePeriod};
 
 use super::{CommonArguments, each, figure, write};
-use crate::configuration::{CodecArgument, SimulateArguments, simulate};
+use crate::configuration::{CodecKind, simulate};
 
 /// What `lockstep study salsify` is told: a trace, such as Salsify's recording of Verizon LTE, and whatever
 /// `lockstep simulate` takes.
@@ -21,18 +22,18 @@ pub(super) struct AblationArguments {
 }
 
 /// A design: its name, its controller and its codec.
-const DESIGNS: [(&str, &str, CodecArgument); 4] = [
-    ("whole", "salsify", CodecArgument::Functional),
-    ("no grace period", "salsify-no-grace", CodecArgument::Functional),
-    ("conventional codec", "salsify", CodecArgument::Conventional),
-    ("conventional codec and transport", "gcc", CodecArgument::Conventional),
+const DESIGNS: [(&str, Algorithm, CodecKind); 4] = [
+    ("whole", Algorithm::Salsify(GracePeriod::LinkIdle), CodecKind::Functional),
+    ("no grace period", Algorithm::Salsify(GracePeriod::None), CodecKind::Functional),
+    ("conventional codec", Algorithm::Salsify(GracePeriod::LinkIdle), CodecKind::Conventional),
+    ("conventional codec and transport", Algorithm::Gcc, CodecKind::Conventional),
 ];
 
 #[derive(Serialize)]
 struct Row {
     design: &'static str,
-    controller: &'static str,
-    codec: CodecArgument,
+    controller: String,
+    codec: CodecKind,
     /// Whether it is worse than the whole in p50 and p95 of the displayed frames' delay, and SSIM.
     worse: [bool; 3],
     #[serde(flatten)]
@@ -50,11 +51,10 @@ fn worse(whole: &Scores, other: &Scores) -> [bool; 3] {
 }
 
 pub(super) fn run(arguments: &AblationArguments) -> Result<()> {
-    arguments.common.check(&[])?;
-    let given = &arguments.common.simulation;
+    let given = arguments.common.settings(&[])?;
     let scores = each("study salsify", &DESIGNS, |&(_, controller, codec)| {
-        let mut call: SimulateArguments = given.clone();
-        call.control.controller = controller.to_owned();
+        let mut call = given.clone();
+        call.control.controller = controller.into();
         call.control.codec = codec;
         Ok(simulate(&call, |_| Ok(()))?.report.scores)
     })?;
@@ -64,11 +64,11 @@ pub(super) fn run(arguments: &AblationArguments) -> Result<()> {
         .zip(scores)
         .map(|(&(design, controller, codec), scores)| {
             let worse = whole.as_ref().map_or([false; 3], |whole| worse(whole, &scores));
-            Row { design, controller, codec, worse, scores }
+            Row { design, controller: controller.to_string(), codec, worse, scores }
         })
         .collect();
 
-    say!("{} s of {} over {}\n", given.seconds, given.clip, given.link.trace);
+    say!("{} s of {} over {}\n", given.length.as_f64(), given.clip, given.link.trace.name());
     say!("delays are those of the frames displayed, as in the paper, and of every frame captured\n");
     say!(
         "{:<34}{:>11}{:>10}{:>11}{:>10}{:>12}{:>8}   worse in",

@@ -19,7 +19,7 @@ use lockstep_call::Scores;
 use lockstep_sim::in_parallel;
 
 use crate::commands::model::open_model;
-use crate::configuration::{CODEC_OPTIONS, SimulateArguments, simulate, simulate_modelled};
+use crate::configuration::{CODEC_OPTIONS, SimulateWords, simulate, simulate_modelled};
 use crate::output_file::{self, is_standard_output};
 use crate::progress::Progress;
 pub use jobs::Seeds;
@@ -43,7 +43,7 @@ pub struct SweepArguments {
     #[arg(long)]
     seeds: Option<Seeds>,
     #[command(flatten)]
-    simulation: SimulateArguments,
+    simulation: SimulateWords,
     /// The codec model of the calls without pixels, such as `lockstep model fit` writes; the built-in one if not given.
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
@@ -105,7 +105,7 @@ fn refuse_contradictions(arguments: &SweepArguments, given: &dyn Fn(&str) -> boo
             "a sweep takes its codecs from --codecs, such as --codecs conventional,modelled-conventional, not from --codec"
         );
     }
-    if arguments.simulation.modelled
+    if arguments.simulation.0.modelled == Some(true)
         && let Some(coded) = arguments.codecs.iter().find(|codec| !codec.is_modelled())
     {
         bail!("--modelled contradicts --codecs {}; leave one of the two out", coded.name());
@@ -133,12 +133,14 @@ pub fn run(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<(
     if to_file && arguments.output.extension().is_none_or(|extension| extension != "parquet") {
         bail!("output {}: the name must end in .parquet", arguments.output.display());
     }
-    let mut inputs = arguments.simulation.inputs();
+    let jobs = jobs::all(arguments)?;
+    let mut inputs: Vec<&Path> = jobs.iter().flat_map(|job| job.call.inputs()).collect();
+    inputs.sort_unstable();
+    inputs.dedup();
     inputs.extend(arguments.traces.iter().map(Path::new));
     inputs.extend(arguments.model.as_deref());
     output_file::check(&[("--output", Some(&arguments.output))], &inputs)?;
     open_model(arguments.model.as_ref())?;
-    let jobs = jobs::all(arguments)?;
     let mut journal = if to_file { Journal::open(&arguments.output, arguments.fresh)? } else { Journal::default() };
     let open: Vec<Job> = jobs.iter().filter(|job| !journal.has(&job.key)).cloned().collect();
     let kept = jobs.len() - open.len();

@@ -49,15 +49,15 @@ fn column(name: &str, values: &[&Value]) -> Values {
 }
 
 /// Every setting of these calls as a column.
-fn settings<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<Vec<(String, Values)>> {
-    let rows: Vec<Map<String, Value>> = jobs.map(Job::settings).collect::<Result<_>>()?;
+fn settings<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<(String, Values)> {
+    let rows: Vec<Map<String, Value>> = jobs.map(Job::settings).collect();
     let first = FIRST.map(str::to_owned);
     let others: BTreeSet<&String> = rows.iter().flat_map(Map::keys).filter(|name| !first.contains(name)).collect();
     let column = |name: &String| {
         let values: Vec<&Value> = rows.iter().map(|row| row.get(name).unwrap_or(&Value::Null)).collect();
         (name.clone(), column(name, &values))
     };
-    Ok(first.iter().chain(others).map(column).collect())
+    first.iter().chain(others).map(column).collect()
 }
 
 fn p50(delay: Option<DelayScores>) -> Option<f64> {
@@ -130,7 +130,7 @@ const SCORES: &[(&str, Score)] = &[
 
 /// Writes one row a call.
 pub fn write(path: &Path, rows: &[(&Job, &Scores)]) -> Result<()> {
-    let settings = settings(rows.iter().map(|(job, _)| *job))?;
+    let settings = settings(rows.iter().map(|(job, _)| *job));
     let scores = SCORES.iter().map(|(name, score)| {
         let values = rows.iter().map(|(_, scores)| score(scores)).collect();
         ((*name).to_owned(), Values::Numbers(values))
@@ -156,9 +156,9 @@ const SHOWN: &[(&str, usize, Score)] = &[
 
 /// Prints the mean of each score over the calls of each controller and codec.
 pub fn print(rows: &[(&Job, &Scores)]) {
-    let mut groups: BTreeMap<(&str, &str), Vec<&Scores>> = BTreeMap::new();
+    let mut groups: BTreeMap<(String, &str), Vec<&Scores>> = BTreeMap::new();
     for (job, scores) in rows {
-        groups.entry((&job.call.control.controller, job.codec.name())).or_default().push(scores);
+        groups.entry((job.call.control.controller.to_string(), job.codec.name())).or_default().push(scores);
     }
     let widest = groups.keys().map(|(controller, _)| controller.len()).max().unwrap_or(0).max("controller".len());
     let headings: String = SHOWN.iter().map(|(heading, ..)| format!("{heading:>11}")).collect();
