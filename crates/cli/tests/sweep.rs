@@ -204,3 +204,40 @@ fn an_edited_codec_model_is_run_again() {
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("none of the codecs heeds --model"), "{said}");
 }
+
+#[cfg(unix)]
+#[test]
+fn jobs_that_went_to_another_machine_and_back_give_the_same_rows() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("written");
+    // In the place of Ray, a machine that runs all jobs as one of a cluster does; and estimators with Python, as that does.
+    write(
+        "python",
+        "#!/bin/sh\n[ \"$1\" = -m ] || exec python3 \"$@\"\n\
+         test \"$2 $3 $4 $5\" = 'lockstep.sweep_ray --address ray://local --jobs' || exit 9\n\
+         exec \"$8\" sweep --workers 1 --job-file \"$6\"\n",
+    );
+    let program = folder.path().join("python");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("permissions");
+    write(
+        "mine.py",
+        "class Estimator:\n    def report_states(self, stats): pass\n    def get_estimated_bandwidth(self): return 4e5\n",
+    );
+    let clip = ["--clip", "generated:64x48@30", "--traces", "constant:1mbps", "--seconds", "1", "--seeds", "1,2"];
+    let link = ["--burst-loss", "1%,30%", "--loss-at", "500ms+100ms", "--reorder", "1%,15ms", "--queue-bytes", "9000"];
+    let codecs = ["--codecs", "modelled,functional", "--menu", "serial"];
+    for control in [["--controllers", "salsify-no-grace,sprout"], ["--estimator", "mine.py"]] {
+        let words = [&clip[..], &link, &codecs, &control].concat();
+        let run = |output: &str, on: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
+            command.arg("sweep").args(&words).args(["--output", output]).args(on).current_dir(folder.path());
+            let run = command.env("LOCKSTEP_PYTHON", &program).output().expect("the command starts");
+            assert!(run.status.success(), "{control:?} {on:?}: {}", String::from_utf8_lossy(&run.stderr));
+            fs::read(folder.path().join(output)).expect("the rows were written")
+        };
+        let here = run("here.parquet", &["--fresh"]);
+        assert!(run("there.parquet", &["--fresh", "--on", "ray://local"]) == here, "{control:?}");
+    }
+}
