@@ -103,7 +103,7 @@ def _freezes_note(freezes: FreezeScores | None) -> str:
     if freezes.count == 0:
         return "of frozen picture; no freeze"
     number_of = "1 freeze" if freezes.count == 1 else f"{count(freezes.count)} freezes"
-    return f"of frozen picture; {number_of}, the longest of {seconds(freezes.longest_seconds)}"
+    return f"{number_of}, the longest {seconds(freezes.longest_seconds)}"
 
 
 def scores(report: CallReport) -> list[Score]:
@@ -132,6 +132,7 @@ def _video_scores(report: CallReport) -> list[Score]:
         ),
         Score("Video delay, mean", milliseconds(delay.mean), "The mean of the same time over all captured frames."),
         Score("Video delay, 95th percentile", milliseconds(delay.p95), "One frame in twenty takes longer than this."),
+        *_displayed_scores(report),
         Score(
             "SSIM, mean",
             decibels(ssim.mean),
@@ -167,7 +168,7 @@ def _video_scores(report: CallReport) -> list[Score]:
     ]
 
 
-def _smoothness_scores(report: CallReport) -> list[Score]:
+def _displayed_scores(report: CallReport) -> list[Score]:
     rows = []
     if (displayed := report.displayed_delay_ms) is not None:
         rows += [
@@ -184,6 +185,11 @@ def _smoothness_scores(report: CallReport) -> list[Score]:
                 "One displayed frame in twenty takes longer.",
             ),
         ]
+    return rows
+
+
+def _smoothness_scores(report: CallReport) -> list[Score]:
+    rows = []
     if report.frames_per_second is not None:
         rows.append(Score("Frame rate", frame_rate(report.frames_per_second), "Frames displayed a second."))
     if report.harmonic_frame_rate is not None:
@@ -200,7 +206,7 @@ def _smoothness_scores(report: CallReport) -> list[Score]:
         )
         rows += [
             Score("Freezes", count(freezes.count), definition),
-            Score("Longest freeze", seconds(freezes.longest_seconds), "Zero where there was none."),
+            Score("Longest freeze", seconds(freezes.longest_seconds), "How long the longest of them was."),
         ]
     definition = "Minutes of frozen picture in an hour of call: the time of the freezes."
     rows.append(Score("Stalls", minutes_per_hour(report.stall_minutes_per_hour), definition))
@@ -247,7 +253,7 @@ def _packet_scores(report: CallReport) -> list[Score]:
             Score("Queueing delay, 95th percentile", milliseconds(queueing.p95), "One packet in twenty waits longer."),
         ]
     if report.packet_loss is not None:
-        definition = "Share that did not arrive of the packets sent no later than the newest that did."
+        definition = "Share of the packets sent in the scored time that had not arrived a second after it."
         rows.append(Score("Packet loss", percent(report.packet_loss), definition))
     return rows
 
