@@ -140,9 +140,9 @@ impl ControlWords {
 }
 
 impl Serialize for ControlWords {
-    /// As reports have it: with the defaults for what was not given.
+    /// As reports of a call have it: with the defaults for what was not given.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let options = self.0.clone().or(CallOptions::usual());
-        options.record(Self::GROUPS).serialize(serializer)
+        let settings = self.0.settings().map_err(serde::ser::Error::custom)?;
+        settings.options().record(Self::GROUPS).serialize(serializer)
     }
 }

@@ -125,7 +125,8 @@ fn options(given: &Bound<'_, PyDict>) -> PyResult<CallOptions> {
     let mut options = CallOptions::default();
     for (name, given) in given {
         let name: String = name.extract()?;
-        let value = value(&given).map_err(|error| PyValueError::new_err(format!("{name}: {}", error.value(given.py()))))?;
+        let value =
+            value(&given).map_err(|error| PyValueError::new_err(format!("{name}: {}", error.value(given.py()))))?;
         options.set_value(&name, &value).map_err(|error| PyValueError::new_err(error.to_string()))?;
     }
     Ok(options)
