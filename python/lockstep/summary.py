@@ -360,6 +360,8 @@ def _link(config: dict[str, Any]) -> str:
         parts.append(f"{delay:g} ms of propagation delay each way")
     if (queue := _number(config, "queue_packets")) is not None:
         parts.append(f"a queue of {queue:g} packets")
+    elif (queue := _number(config, "queue_bytes")) is not None:
+        parts.append(f"a queue of {count(queue)} bytes")
     if (jitter := _number(config, "jitter_ms")) is not None and jitter > 0:
         parts.append(f"{jitter:g} ms of mean jitter")
     if (loss := _number(config, "loss")) is not None:

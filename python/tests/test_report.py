@@ -4,6 +4,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars
 import pytest
 
@@ -174,6 +175,8 @@ def test_the_title_says_what_was_run(call: tuple[Path, Path]) -> None:
     report = load_call(call[0])
     assert summary.title(report) == "Live call of 6 s over a generated cellular trace (mean=4mbps,seed=1)"
     assert "20 ms of propagation delay each way, a queue of 256 packets" in summary.description(report)
+    in_bytes = msgspec.structs.replace(report, config=report.config | {"queue_packets": None, "queue_bytes": 60_000})
+    assert "each way, a queue of 60\u202f000 bytes" in summary.description(in_bytes)
 
 
 def test_the_command_writes_page_and_picture(

@@ -103,6 +103,18 @@ fn words_that_contradict_each_other_are_refused() {
         (&["study", "concerto", "--controller", "nada"], "decides --controller itself"),
         (&["study", "concerto", "--preset", "quality"], "does not heed --preset"),
         (&["study", "salsify", "--codec", "conventional"], "decides --codec itself"),
+        (&["study", "salsify", "--grace-period", "none"], "decides --grace-period itself"),
+        (&["study", "concerto", "--latency", "low"], "decides --latency itself"),
+        (
+            &["sweep", "--controllers", "sprout,gcc", "--latency", "low"],
+            "--latency is for the controller sprout, not for gcc",
+        ),
+        (
+            &["simulate", "--controller", "gcc", "--grace-period", "none"],
+            "--grace-period is for the controller salsify",
+        ),
+        (&["simulate", "--queue-bytes", "5000", "--queue-packets", "9"], "'--queue-bytes' cannot be used with"),
+        (&["call", "--menu", "serial", "--fit-passes", "2"], "'--fit-passes' cannot be used with '--menu'"),
     ] {
         let run = Command::new(env!("CARGO_BIN_EXE_lockstep"))
             .args(words)

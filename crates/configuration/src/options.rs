@@ -1,6 +1,7 @@
 //! The options of a call: the one table of their names, types, defaults and meanings. The words of the command line and
 //! the keyword arguments of Python are read by it, and what a report says of a call is written by it.
 
+mod choices;
 mod values;
 
 use std::fmt;
@@ -16,8 +17,9 @@ use lockstep_link::{GilbertElliott, LossInterval, Reordering};
 use lockstep_vp8::Preset;
 
 use crate::MaxBitrate;
-pub(crate) use values::MenuKind;
-pub use values::{ClipName, CodecKind, Form, Milliseconds, OptionValue, Passes, QueueKind, Seconds, Share, TraceName};
+pub(crate) use choices::MenuKind;
+pub use choices::{CodecKind, QueueKind};
+pub use values::{ClipName, Form, Milliseconds, OptionValue, Passes, Seconds, Share, TraceName};
 
 /// Which part of a call an option is of; commands take the options of some parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +119,7 @@ pub enum OptionError {
         other: &'static str,
     },
     /// An option was given to a controller that does not take it.
-    #[error("`{name}` is for the controller {takes}; {controller} has its own in what was published of it")]
+    #[error("`{name}` is for the controller {takes}, not for {controller}; leave it out")]
     Controller {
         /// The option.
         name: &'static str,
@@ -139,10 +141,7 @@ impl OptionError {
                 format!("the argument '{}' cannot be used with '{}'", flag(name), flag(other))
             }
             Self::Controller { name, takes, controller } => {
-                format!(
-                    "{} is for the controller {takes}; {controller} has its own in what was published of it",
-                    flag(name)
-                )
+                format!("{} is for the controller {takes}, not for {controller}; leave it out", flag(name))
             }
         }
     }

@@ -70,11 +70,17 @@ macro_rules! words {
     ($($(#[doc = $help:literal])+ $name:ident: $groups:expr;)*) => {$(
         $(#[doc = $help])+
         #[derive(Debug, Clone)]
-        pub struct $name(pub CallOptions);
+        pub struct $name(Box<CallOptions>);
 
         impl $name {
             /// The groups of the options that it reads.
             pub const GROUPS: &'static [OptionGroup] = &$groups;
+
+            /// What was given.
+            #[must_use]
+            pub fn said(&self) -> &CallOptions {
+                &self.0
+            }
         }
 
         impl Args for $name {
@@ -89,11 +95,11 @@ macro_rules! words {
 
         impl FromArgMatches for $name {
             fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-                read(matches, Self::GROUPS).map(Self)
+                read(matches, Self::GROUPS).map(Box::new).map(Self)
             }
 
             fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-                self.0 = read(matches, Self::GROUPS)?.or(self.0.clone());
+                *self.0 = read(matches, Self::GROUPS)?.or((*self.0).clone());
                 Ok(())
             }
         }
@@ -140,9 +146,9 @@ impl ControlWords {
 }
 
 impl Serialize for ControlWords {
-    /// As reports have it: with the defaults for what was not given.
+    /// As reports of a call have it: with the defaults for what was not given.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let options = self.0.clone().or(CallOptions::usual());
-        options.record(Self::GROUPS).serialize(serializer)
+        let settings = self.0.settings().map_err(serde::ser::Error::custom)?;
+        settings.options().record(Self::GROUPS).serialize(serializer)
     }
 }

@@ -23,8 +23,11 @@ fn refusal(words: &[(&str, &str)]) -> String {
     said(words).unwrap().settings().unwrap_err().to_string()
 }
 
+/// Options and the words that say them.
+type Words = &'static [(&'static str, &'static str)];
+
 /// For each option a word that is not its default, and the other options that it needs.
-const OTHERS: &[(&str, &str, &[(&str, &str)])] = &[
+const OTHERS: &[(&str, &str, Words)] = &[
     ("clip", "generated:64x48@25", &[]),
     ("trace", "constant:700kbps", &[]),
     ("reverse", "constant:3mbps", &[]),

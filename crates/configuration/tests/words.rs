@@ -13,7 +13,7 @@ struct CommandLine {
 
 fn read(words: &[&str]) -> Result<CallOptions, clap::Error> {
     let words = std::iter::once("simulate").chain(words.iter().copied());
-    CommandLine::try_parse_from(words).map(|line| line.words.0)
+    CommandLine::try_parse_from(words).map(|line| line.words.said().clone())
 }
 
 fn refusal(words: &[&str]) -> String {

@@ -340,7 +340,7 @@ pub fn run(arguments: &CallArguments) -> Result<()> {
     let given = CallOptions {
         clip: Some(arguments.clip.clone()),
         seconds: Some(arguments.seconds),
-        ..arguments.link.0.clone().or(arguments.control.0.clone())
+        ..arguments.link.said().clone().or(arguments.control.said().clone())
     };
     let live = LiveCall { settings: given.settings()?, sink: arguments.sink.clone() };
     arguments.output.check(sink, &live.settings.inputs())?;

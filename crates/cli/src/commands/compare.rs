@@ -112,7 +112,7 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
     let given = CallOptions {
         clip: Some(arguments.clip.clone()),
         seconds: Some(arguments.seconds),
-        ..arguments.link.0.clone().or(arguments.control.0.clone())
+        ..arguments.link.said().clone().or(arguments.control.said().clone())
     };
     let settings = given.settings()?;
     output_file::check(&[("--json", arguments.json.as_deref())], &settings.inputs())?;

@@ -45,6 +45,9 @@ struct CommonArguments {
     json: Option<PathBuf>,
 }
 
+/// What every study decides itself: which codec, under which control.
+const DECIDED: [&str; 5] = ["codec", "controller", "estimator", "latency", "grace_period"];
+
 /// Refuses options that a study decides itself. `given` says whether an option was.
 fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()> {
     match names.iter().find(|name| given(name)) {
@@ -69,11 +72,12 @@ impl CommonArguments {
 pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
     match &arguments.study {
         Study::Concerto(arguments) => {
-            refuse(&["codec", "controller", "estimator", "modelled"], given)?;
+            refuse(&DECIDED, given)?;
+            refuse(&["modelled"], given)?;
             concerto::run(arguments, given)
         }
         Study::Salsify(arguments) => {
-            refuse(&["codec", "controller", "estimator"], given)?;
+            refuse(&DECIDED, given)?;
             salsify::run(arguments)
         }
     }

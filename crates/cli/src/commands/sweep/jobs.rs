@@ -195,7 +195,7 @@ fn key(program: &str, job: &Job, contents: &mut Contents) -> Result<String> {
 /// Every call that `arguments` ask for, in the order of the rows: by controller, codec, trace and seed.
 pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
     // What codes is said by the codecs.
-    let given = CallOptions { modelled: None, ..arguments.simulation.0.clone() };
+    let given = CallOptions { modelled: None, ..arguments.simulation.said().clone() };
     let usual = CallOptions::usual();
     let one_trace = given.trace.as_ref().or(usual.trace.as_ref()).map(ToString::to_string);
     let named = if arguments.traces.is_empty() { one_trace.into_iter().collect() } else { arguments.traces.clone() };

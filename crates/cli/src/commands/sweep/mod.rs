@@ -105,7 +105,7 @@ fn refuse_contradictions(arguments: &SweepArguments, given: &dyn Fn(&str) -> boo
             "a sweep takes its codecs from --codecs, such as --codecs conventional,modelled-conventional, not from --codec"
         );
     }
-    if arguments.simulation.0.modelled == Some(true)
+    if arguments.simulation.said().modelled == Some(true)
         && let Some(coded) = arguments.codecs.iter().find(|codec| !codec.is_modelled())
     {
         bail!("--modelled contradicts --codecs {}; leave one of the two out", coded.name());
