@@ -53,7 +53,7 @@ pub(crate) const FINEST_USEFUL_QUANTIZER: u8 = 4;
 pub const FIT_PASSES: u8 = 3;
 
 /// How the candidates of a menu are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MenuMode {
     /// Coded again and again, each time to the newest budget, until one fits and fills half of it or a newer picture
     /// waits. All of them are offered.
@@ -62,10 +62,16 @@ pub enum MenuMode {
         passes: usize,
     },
     /// Salsify's two, one after the other, for one core: the second makes up for what the first missed.
-    #[default]
     Serial,
     /// Salsify's two, both at once, for two cores.
     Parallel,
+}
+
+impl Default for MenuMode {
+    /// Frames made to fit in up to [`FIT_PASSES`] passes: the default of the library, of the command and of Python.
+    fn default() -> Self {
+        Self::Fit { passes: usize::from(FIT_PASSES) }
+    }
 }
 
 impl MenuMode {
