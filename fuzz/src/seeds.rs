@@ -108,13 +108,13 @@ fn datagrams() -> Vec<(&'static str, Datagram)> {
         hold: Duration::from_millis(2),
         received: 6,
         estimate: Estimate { inter_arrival: Some(Duration::from_micros(900)), capacity: Some(Bitrate::from_kbps(900)) },
-        fragments: vec![ReceivedFragment { frame: 3, fragment: 0, arrived_at: at }],
+        fragments: vec![ReceivedFragment { frame: 3, fragment: 0, arrived_at: at, congestion_experienced: false }],
         catalogue: vec![(2, StateId(9)), (1, StateId(8))],
         refused: vec![0],
     };
     vec![
         ("data", Datagram::Data(data)),
-        ("acknowledgement", Datagram::Acknowledgement(acknowledgement)),
+        ("acknowledgement", Datagram::Acknowledgement(Box::new(acknowledgement))),
         ("hello", Datagram::Hello(Hello { connection: 7, format, estimator: 1 })),
         ("hello_reply", Datagram::HelloReply(HelloReply { connection: 7, retained_states: 32 })),
         ("close", Datagram::Close(Close { connection: 7, reason: CloseReason::Done, answer: false })),

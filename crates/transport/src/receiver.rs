@@ -506,7 +506,7 @@ impl<P: Payload> Receiver<P> {
         };
         self.statistics.acknowledgements += 1;
         self.acknowledgements += 1;
-        Some(Transmit::of(Datagram::Acknowledgement(acknowledgement)))
+        Some(Transmit::of(Datagram::Acknowledgement(Box::new(acknowledgement))))
     }
 
     /// When [`Self::handle_timeout`] and [`Self::poll_transmit`] are to be called if nothing happens before.

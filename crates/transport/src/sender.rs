@@ -155,14 +155,10 @@ impl<P: Payload> Sender<P> {
         Ok(number)
     }
 
-    /// Sets the least time between two fragments; zero, as at first, sends them at once.
-    pub fn set_pacing_interval(&mut self, interval: Duration) {
-        self.pacer.set_interval(interval);
-    }
-
-    /// Sets how many fragments may leave at once after a pause; 1 at first and at least.
-    pub fn set_pacing_burst(&mut self, fragments: u32) {
-        self.pacer.set_burst(fragments);
+    /// Sets the mean time between two fragments, zero at first, which sends them at once; and how many of them may leave
+    /// together after a pause, 1 at first and at least.
+    pub fn set_pace(&mut self, interval: Duration, burst: u32) {
+        self.pacer.set(interval, burst);
     }
 
     /// Drops what waits for the pacer, as when the path has carried nothing for so long that other pictures matter by now,
