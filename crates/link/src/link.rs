@@ -203,7 +203,7 @@ impl<T: Clone> Link<T> {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         let heads = [self.ordered.front(), self.late.peek()];
-        let flying = heads.into_iter().flatten().map(|flight| flight.delivered.at).min();
+        let flying = Timestamp::earliest(heads.map(|head| head.map(|flight| flight.delivered.at)));
         let start = match self.bottleneck {
             Bottleneck::Waiting(start) => Some(start),
             Bottleneck::Busy(until) if self.queue.packets() > 0 => Some(until),
@@ -212,7 +212,7 @@ impl<T: Clone> Link<T> {
         // What is still queued comes after what flies, unless a packet may be overtaken.
         let queued =
             start.filter(|_| flying.is_none() || self.config.reorders()).map(|start| start + self.config.delay);
-        flying.into_iter().chain(queued).min().filter(|&at| at < Timestamp::MAX)
+        Timestamp::earliest([flying, queued]).filter(|&at| at < Timestamp::MAX)
     }
 
     /// What became of the packets so far.

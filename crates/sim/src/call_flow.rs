@@ -382,7 +382,7 @@ impl<C: Codec> Flow for CallFlow<C> {
             self.sender.poll_timeout(),
             self.receiver.poll_timeout(),
         ];
-        let next = ends.into_iter().flatten().min()?.max(self.start);
+        let next = Timestamp::earliest(ends)?.max(self.start);
         (!self.is_over(next)).then_some(next)
     }
 

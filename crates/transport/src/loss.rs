@@ -244,9 +244,9 @@ impl LossDetection {
             return Named::Forgotten;
         }
         let Some(known) = self.frames.get(u64::from(frame)) else { return Named::Never };
-        let runs = known.more.iter().rev().chain([&known.first]);
-        let mut copies = runs.filter_map(|run| run.find(fragment));
-        copies.find(|&sequence| sequence <= highest).map_or(Named::Never, Named::Sequence)
+        let copy = |run: &Run| run.find(fragment).filter(|&sequence| sequence <= highest);
+        let found = known.more.iter().rev().find_map(copy).or_else(|| copy(&known.first));
+        found.map_or(Named::Never, Named::Sequence)
     }
 
     /// The fragment with this sequence number, if it was not acknowledged yet nor forgotten.
@@ -479,7 +479,7 @@ impl LossDetection {
         };
         let tail = deadline(self.oldest_tail);
         let overtaken = if self.oldest < self.oldest_tail { deadline(self.oldest) } else { None };
-        overtaken.into_iter().chain(tail).min()
+        Timestamp::earliest([overtaken, tail])
     }
 
     /// Whether something that was transmitted later has arrived.

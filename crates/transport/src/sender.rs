@@ -460,7 +460,7 @@ impl<P: Payload> Sender<P> {
             return self.closing.next();
         }
         let paced = (self.queued_fragments() > 0).then(|| self.pacer.next());
-        [self.hello.next(), paced, self.loss.timeout()].into_iter().flatten().min()
+        Timestamp::earliest([self.hello.next(), paced, self.loss.timeout()])
     }
 
     /// Tells the time: fragments of which nothing was heard may be lost now.
