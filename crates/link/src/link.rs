@@ -100,8 +100,9 @@ enum Bottleneck {
 #[derive(Debug, Clone)]
 pub struct Link<T> {
     config: LinkConfig,
-    /// Where the trace begins; the configured offset is apart.
+    /// Where the trace begins; the configured offset, in nanoseconds, is apart.
     origin: Timestamp,
+    trace_offset: u64,
     now: Timestamp,
     queue: Queue<T>,
     service: Service,
@@ -139,6 +140,7 @@ impl<T: Clone> Link<T> {
         config.validate()?;
         Ok(Self {
             origin,
+            trace_offset: nanos(config.trace_offset),
             now: origin,
             queue: Queue::new(config.queue, seed, origin),
             service: Service::new(config.trace.clone()),
@@ -255,13 +257,13 @@ impl<T: Clone> Link<T> {
 
     /// The moment of the trace at `at`.
     fn trace_time(&self, at: Timestamp) -> u64 {
-        nanos(at.saturating_since(self.origin)).saturating_add(nanos(self.config.trace_offset))
+        at.as_nanos().saturating_sub(self.origin.as_nanos()).saturating_add(self.trace_offset)
     }
 
     /// The moment at which the trace is at `at`; the end of time for none. Never before what has already been told.
     fn moment(&self, at: Option<u64>) -> Timestamp {
         at.map_or(Timestamp::MAX, |at| {
-            self.origin + Duration::from_nanos(at.saturating_sub(nanos(self.config.trace_offset)))
+            Timestamp::from_nanos(self.origin.as_nanos().saturating_add(at.saturating_sub(self.trace_offset)))
         })
     }
 

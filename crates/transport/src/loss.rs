@@ -48,17 +48,6 @@ pub(crate) struct SentFragment {
     pub(crate) sent_at: Timestamp,
 }
 
-/// What is known of a fragment that somebody names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Named {
-    /// It was never transmitted.
-    Never,
-    /// It was transmitted too long ago.
-    Forgotten,
-    /// It was the datagram with this sequence number.
-    Sequence(u64),
-}
-
 /// Successive fragments of one frame that were transmitted one after another.
 #[derive(Debug, Clone, Copy, Default)]
 struct Run {
@@ -116,6 +105,12 @@ impl TransmittedFrame {
     /// A run by its place in the order of transmission, which must be less than [`Self::runs`].
     fn run(&self, place: usize) -> Run {
         place.checked_sub(1).map_or(self.first, |place| self.more[place])
+    }
+
+    /// The sequence number of the newest copy of a fragment, but not above `highest`.
+    fn find(&self, fragment: u16, highest: u64) -> Option<u64> {
+        let copy = |run: &Run| run.find(fragment).filter(|&sequence| sequence <= highest);
+        self.more.iter().rev().find_map(copy).or_else(|| copy(&self.first))
     }
 
     fn transmitted(&mut self, sequence: u64, fragment: u16) {
@@ -238,15 +233,33 @@ impl LossDetection {
         !self.frames.is_empty() && u64::from(frame) < self.frames.first()
     }
 
-    /// The fragment as somebody knows it to whom the datagram `highest` is the newest.
-    pub(crate) fn find(&self, frame: u32, fragment: u16, highest: u64) -> Named {
-        if self.is_forgotten(frame) {
-            return Named::Forgotten;
+    /// Puts into `open` the sequence numbers of those of the `named` fragments (frame and place in it) that are not decided
+    /// yet, each with its place among them, and says whether each was transmitted or is remembered no longer, as somebody
+    /// knows it to whom the datagram `highest` is the newest. Most are named again and again, and decided long since.
+    pub(crate) fn find_open(
+        &self,
+        named: impl Iterator<Item = (u32, u16)>,
+        highest: u64,
+        open: &mut Vec<(usize, u64)>,
+    ) -> bool {
+        open.clear();
+        let mut last = (None, None);
+        for (place, (frame, fragment)) in named.enumerate() {
+            if last.0 != Some(frame) {
+                last = (Some(frame), self.frames.get(u64::from(frame)));
+            }
+            let Some(known) = last.1 else {
+                if self.is_forgotten(frame) {
+                    continue;
+                }
+                return false;
+            };
+            let Some(sequence) = known.find(fragment, highest) else { return false };
+            if self.get(sequence).is_some() {
+                open.push((place, sequence));
+            }
         }
-        let Some(known) = self.frames.get(u64::from(frame)) else { return Named::Never };
-        let copy = |run: &Run| run.find(fragment).filter(|&sequence| sequence <= highest);
-        let found = known.more.iter().rev().find_map(copy).or_else(|| copy(&known.first));
-        found.map_or(Named::Never, Named::Sequence)
+        true
     }
 
     /// The fragment with this sequence number, if it was not acknowledged yet nor forgotten.

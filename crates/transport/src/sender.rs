@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::closing::{Closing, Heard, Peer};
-use crate::loss::{Loss, LossDetection, Named, SentFragment};
+use crate::loss::{Loss, LossDetection, SentFragment};
 use crate::pacer::Pacer;
 use crate::payload::Payload;
 use crate::refusal::Refusal;
@@ -16,7 +16,7 @@ use crate::retransmission::{FragmentedFrame, Repetition, Retransmission, patienc
 use crate::round_trip::RoundTripTime;
 use crate::states::{SentStates, Verdict};
 use crate::wire::{
-    Acknowledgement, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, ReceivedFragment, WireError, expand,
+    Acknowledgement, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, WireError, expand,
 };
 use crate::{
     AcknowledgedFragment, Estimate, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
@@ -56,8 +56,8 @@ pub struct Sender<P = Vec<u8>> {
     newest_acknowledgement: Option<u64>,
     /// Fragments that had counted as lost and arrived, not told of yet.
     found: usize,
-    /// Kept to save allocations.
-    named: Vec<Option<u64>>,
+    /// The fragments of which an acknowledgement brings news, in a place that is used again.
+    open: Vec<(usize, u64)>,
     estimate: Estimate,
     events: VecDeque<SenderEvent>,
     statistics: SenderStatistics,
@@ -86,7 +86,7 @@ impl<P: Payload> Sender<P> {
             retransmission: Retransmission::default(),
             newest_acknowledgement: None,
             found: 0,
-            named: Vec::new(),
+            open: Vec::new(),
             estimate: Estimate::default(),
             events: VecDeque::new(),
             statistics: SenderStatistics::default(),
@@ -299,12 +299,13 @@ impl<P: Payload> Sender<P> {
     }
 
     /// The highest sequence number, the count of arrivals and the acknowledgement's own number, if everything in it can
-    /// be true; `named` is then the sequence numbers of the listed fragments that are still remembered.
+    /// be true; `open` is then the listed fragments of which nothing was known, by their places in the list, with their sequence
+    /// numbers.
     fn believe(
         &self,
         now: Timestamp,
         acknowledgement: &Acknowledgement,
-        named: &mut Vec<Option<u64>>,
+        open: &mut Vec<(usize, u64)>,
     ) -> Option<[u64; 3]> {
         let transmitted = self.loss.next_sequence();
         let highest = expand(acknowledgement.highest, transmitted);
@@ -321,27 +322,32 @@ impl<P: Payload> Sender<P> {
         if !(possible && echoed && in_time && states && refused) {
             return None;
         }
-        named.clear();
-        for &ReceivedFragment { frame, fragment, .. } in &acknowledgement.fragments {
-            named.push(match self.loss.find(frame, fragment, highest) {
-                Named::Forgotten => None,
-                Named::Sequence(sequence) => Some(sequence),
-                Named::Never => return None,
-            });
-        }
-        Some([highest, received, number])
+        let named = acknowledgement.fragments.iter().map(|listed| (listed.frame, listed.fragment));
+        self.loss.find_open(named, highest, open).then_some([highest, received, number])
     }
 
     fn handle_acknowledgement(&mut self, now: Timestamp, acknowledgement: &Acknowledgement) -> Result<(), Refusal> {
-        let mut named = std::mem::take(&mut self.named);
-        let believed = self.believe(now, acknowledgement, &mut named);
-        self.named = named;
-        let [highest, received, number] = believed.ok_or(Refusal::Absurd)?;
+        let mut open = std::mem::take(&mut self.open);
+        let believed = self.believe(now, acknowledgement, &mut open);
+        let result = believed.ok_or(Refusal::Absurd).map(|numbers| self.learn(now, acknowledgement, numbers, &open));
+        self.open = open;
+        result
+    }
+
+    /// Takes over what an acknowledgement that is believed says; the arguments are as [`Self::believe`] gave them.
+    fn learn(
+        &mut self,
+        now: Timestamp,
+        acknowledgement: &Acknowledgement,
+        [highest, received, number]: [u64; 3],
+        open: &[(usize, u64)],
+    ) {
         self.statistics.acknowledgements += 1;
-        let mut acknowledged = Vec::new();
+        let mut acknowledged = Vec::with_capacity(open.len());
         let mut sample = None;
-        for (at, listed) in acknowledgement.fragments.iter().enumerate() {
-            let Some(sequence) = self.named[at] else { continue };
+        for &(place, sequence) in open {
+            let Some(listed) = acknowledgement.fragments.get(place) else { continue };
+            // One that is listed twice is open only once.
             let Some((sent, spurious)) = self.loss.acknowledge(now, sequence) else { continue };
             self.statistics.fragments_acknowledged += 1;
             self.found(&sent, spurious);
@@ -387,7 +393,6 @@ impl<P: Payload> Sender<P> {
             }));
         }
         self.detect(now);
-        Ok(())
     }
 
     fn found(&mut self, sent: &SentFragment, spurious: bool) {
@@ -431,6 +436,10 @@ impl<P: Payload> Sender<P> {
 
     /// Turns what the states concluded into events.
     fn tell(&mut self) {
+        self.statistics.evicted_states = self.states.evicted();
+        if !self.states.has_news() {
+            return;
+        }
         for verdict in self.states.take_verdicts() {
             self.events.push_back(match verdict {
                 Verdict::Held(frame, state) => {
@@ -444,7 +453,6 @@ impl<P: Payload> Sender<P> {
             });
         }
         self.events.extend(self.states.take_released().map(SenderEvent::Release));
-        self.statistics.evicted_states = self.states.evicted();
     }
 
     /// What has happened and was not polled yet.
