@@ -110,6 +110,9 @@ impl TransmittedFrame {
     /// The sequence number of the newest copy of a fragment, but not above `highest`.
     fn find(&self, fragment: u16, highest: u64) -> Option<u64> {
         let copy = |run: &Run| run.find(fragment).filter(|&sequence| sequence <= highest);
+        if self.more.is_empty() {
+            return copy(&self.first);
+        }
         self.more.iter().rev().find_map(copy).or_else(|| copy(&self.first))
     }
 
@@ -593,8 +596,12 @@ mod tests {
         for fragment in [1, 2] {
             loss.transmitted(SentFragment { frame: 0, fragment, size: ByteCount::new(100), sent_at: at(101) });
         }
-        assert_eq!((loss.find(0, 1, 10), loss.find(0, 1, 9)), (Named::Sequence(10), Named::Sequence(1)));
-        assert_eq!(loss.find(0, 10, 11), Named::Never);
+        let find = |loss: &LossDetection, fragment, highest| {
+            let mut open = Vec::new();
+            loss.find_open([(0, fragment)].into_iter(), highest, &mut open).then_some(open)
+        };
+        assert_eq!((find(&loss, 1, 10), find(&loss, 1, 9)), (Some(vec![(0, 10)]), Some(vec![(0, 1)])));
+        assert_eq!((find(&loss, 4, 11), find(&loss, 10, 11)), (Some(vec![]), None), "one known already, one never sent");
         assert_eq!(loss.acknowledge(at(201), 10).map(|(_, spurious)| spurious), Some(false));
         assert_eq!(loss.get(1), None, "the first copy is not waited for any longer");
         let arrived: Vec<_> = loss.frame_arrived(0).into_iter().map(|(sent, lost)| (sent.fragment, lost)).collect();

@@ -499,6 +499,11 @@ impl<P: Payload> Receiver<P> {
         let told = self.unreported.min(most).max(repeated);
         let fragments = list(&self.history, end.saturating_sub(told)..end);
         self.unreported = self.unreported.saturating_sub(most);
+        // What will not be listed again goes: of a thousand calls only as much stays as is looked at.
+        let listed_again = self.unreported.max(repeated);
+        while self.history.len() > listed_again {
+            self.history.pop_front();
+        }
         self.acknowledge = self.unreported > 0;
         if let Some(interval) = self.config.acknowledgement_interval.filter(|_| !self.acknowledge) {
             self.acknowledge_at = now + interval;

@@ -315,9 +315,11 @@ impl<P: Payload> Sender<P> {
         let possible = highest < transmitted && received <= transmitted && number <= 2 * transmitted;
         let echoed = self.loss.get(highest).is_none_or(|s| s.sent_at.as_micros() == acknowledgement.echo.as_micros());
         let in_time = acknowledgement.echo + acknowledgement.hold <= now;
-        let states = acknowledgement.catalogue.iter().all(|&(frame, state)| {
-            self.loss.was_transmitted(frame) && self.states.target(frame).is_none_or(|target| target == state)
-        });
+        // What was believed once can be true for ever.
+        let states = self.states.last_catalogue() == acknowledgement.catalogue
+            || acknowledgement.catalogue.iter().all(|&(frame, state)| {
+                self.loss.was_transmitted(frame) && self.states.target(frame).is_none_or(|target| target == state)
+            });
         let refused = acknowledgement.refused.iter().all(|&frame| self.loss.was_transmitted(frame));
         if !(possible && echoed && in_time && states && refused) {
             return None;

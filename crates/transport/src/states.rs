@@ -291,6 +291,11 @@ impl SentStates {
         }
     }
 
+    /// What [`Self::catalogue`] was told last.
+    pub(crate) fn last_catalogue(&self) -> &[(u32, StateId)] {
+        &self.catalogue
+    }
+
     /// The receiver holds these states and no others.
     pub(crate) fn catalogue(&mut self, catalogue: &[(u32, StateId)]) {
         if self.catalogue == catalogue && !std::mem::take(&mut self.reread) {
