@@ -194,6 +194,10 @@ impl<T: Clone> Link<T> {
         // Packets that never come are kept at the end of time.
         next.filter(|flight| flight.delivered.at <= self.now && flight.delivered.at < Timestamp::MAX)?;
         let delivered = if late { self.late.pop() } else { self.ordered.pop_front() }?.delivered;
+        if self.ordered.is_empty() {
+            // As the queue: begins anew at its front.
+            self.ordered.clear();
+        }
         self.under_way.packets -= 1;
         self.under_way.bytes -= delivered.size;
         self.statistics.delivered += delivered.size;

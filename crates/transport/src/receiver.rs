@@ -473,7 +473,12 @@ impl<P: Payload> Receiver<P> {
 
     /// What has happened and was not polled yet.
     pub fn poll_event(&mut self) -> Option<ReceiverEvent<P>> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event.is_none() {
+            // As a ring: begins anew at its front.
+            self.events.clear();
+        }
+        event
     }
 
     /// The next datagram to send to the sender at `now`. Arrivals that came since the last call share one

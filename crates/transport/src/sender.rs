@@ -459,7 +459,12 @@ impl<P: Payload> Sender<P> {
 
     /// What has happened and was not polled yet.
     pub fn poll_event(&mut self) -> Option<SenderEvent> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event.is_none() {
+            // As a ring: begins anew at its front.
+            self.events.clear();
+        }
+        event
     }
 
     /// When [`Self::handle_timeout`] and [`Self::poll_transmit`] are to be called if nothing happens before. A moment
