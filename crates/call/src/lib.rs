@@ -11,6 +11,7 @@ mod distribution;
 mod encoder;
 mod frame_columns;
 mod frame_log;
+mod freezes;
 mod full_throttle;
 mod functional;
 mod modelled_clip;
@@ -34,6 +35,7 @@ pub use distribution::{Distribution, MOST_EXACT_VALUES};
 pub use encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use frame_columns::{FRAME_COLUMNS, FrameColumn};
 pub use frame_log::{CallObserver, KeptFrames, LoggedFrame, MOST_PENDING_FRAMES, OpenRecords};
+pub use freezes::{FrameDuration, FreezeDetector};
 pub use full_throttle::FullThrottle;
 pub use functional::{FIRST_PASS_SHARE, FIT_PASSES, FunctionalEncoder, MenuMode};
 pub use modelled_clip::{ClipCurves, ModelledClip, ModelledFrame, ModelledPicture};
@@ -43,8 +45,8 @@ pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEn
 pub use record::{FrameRecord, Outcome};
 pub use report::{CallReport, DRAIN, DisplayRecord, carried};
 pub use scores::{
-    DelayScores, FrameCounts, NEAR_FLOOR, NetworkScores, PsnrScores, SMALL_PACKET, Scores, SsimScores, TotalScores,
-    VideoDelayFloor, mean, quantile, video_delays,
+    DelayScores, FrameCounts, FreezeScores, NEAR_FLOOR, NetworkScores, PsnrScores, SMALL_PACKET, Scores, SsimScores,
+    TotalScores, VideoDelayFloor, mean, quantile, video_delays,
 };
 pub use sending::{Committed, SendingEnd, SendingStatus};
 pub use series::{MOST_POINTS, SERIES_INTERVAL, Series, SeriesRecorder};

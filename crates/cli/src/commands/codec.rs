@@ -9,9 +9,9 @@ use clap::Args;
 use md5::{Digest, Md5};
 
 use lockstep_media::{IvfReader, IvfWriter, VideoFormat, Y4mError, Y4mReader, Y4mWriter};
-use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Parameters, State, decode_in};
+use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Parameters, Preset, State, decode_in};
 
-use crate::configuration::PresetArgument;
+use crate::configuration::value_of;
 use crate::output_file::{self, OutputFile};
 use crate::progress::Progress;
 
@@ -26,8 +26,8 @@ pub struct EncodeArguments {
     #[arg(long, short, value_parser = clap::value_parser!(u8).range(0..=127))]
     quantizer: u8,
     /// How hard the encoder works.
-    #[arg(long, value_enum, default_value_t = PresetArgument::RealTime)]
-    preset: PresetArgument,
+    #[arg(long, value_parser = value_of::<Preset>(), default_value = "real-time")]
+    preset: Preset,
 }
 
 /// What `lockstep decode` is told.
@@ -74,8 +74,7 @@ pub fn encode(arguments: &EncodeArguments) -> Result<()> {
     let output = OutputFile::create(&arguments.output)?;
     let can_seek = output.can_seek();
     let mut output = IvfWriter::new(output, format).with_context(writing)?;
-    let parameters =
-        Parameters { quantizer: arguments.quantizer, preset: arguments.preset.into(), ..Parameters::default() };
+    let parameters = Parameters { quantizer: arguments.quantizer, preset: arguments.preset, ..Parameters::default() };
     let (arena, mut state) = (Arena::default(), State::default());
     let mut progress = Progress::new("encode", 0);
     let (mut frames, mut bytes) = (0, 0);

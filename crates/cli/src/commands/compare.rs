@@ -1,19 +1,21 @@
 //! `lockstep compare`: the same call in virtual and in real time, side by side.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use clap::Args;
 use serde::Serialize;
 
 use lockstep_call::{CallObserver, Distribution, LoggedFrame, Scores};
 use lockstep_units::Timestamp;
 
-use crate::commands::call::{CallArguments, call};
-use crate::commands::output::OutputArguments;
+use crate::commands::call::{LiveCall, call};
 use crate::commands::simulate::simulate;
-use crate::configuration::{ControlArguments, EstimatorArguments, LinkArguments, SimulateArguments, seconds};
+use crate::configuration::{
+    CallOptions, CallSettings, ClipName, ControlWords, LinkWords, Milliseconds, OptionValue, Seconds,
+};
 use crate::interruption::Interruption;
 use crate::output_file::{self, write_json};
 use crate::progress::warn_of_early_end;
@@ -22,15 +24,15 @@ use crate::progress::warn_of_early_end;
 #[derive(Debug, Clone, Args)]
 pub struct CompareArguments {
     /// The pictures, as for `lockstep call`.
-    #[arg(long, default_value = "generated:640x360@30")]
-    clip: String,
+    #[arg(long, default_value = "generated:640x360@30", value_parser = ClipName::from_word)]
+    clip: ClipName,
     #[command(flatten)]
-    link: LinkArguments,
+    link: LinkWords,
     #[command(flatten)]
-    control: ControlArguments,
+    control: ControlWords,
     /// Scored length of each of the two calls.
-    #[arg(long, default_value_t = 20.0, value_parser = seconds)]
-    seconds: f64,
+    #[arg(long, default_value = "20", value_parser = Seconds::from_word)]
+    seconds: Seconds,
     /// Where the numbers go, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -77,12 +79,17 @@ impl StepTimes {
 /// A figure by its name.
 type Figure = (&'static str, fn(&Scores) -> Option<f64>);
 
-const FIGURES: [Figure; 7] = [
+const FIGURES: [Figure; 12] = [
     ("video delay, mean (ms)", |scores| scores.video_delay_ms.map(|delay| delay.mean)),
     ("video delay, p95 (ms)", |scores| scores.video_delay_ms.map(|delay| delay.p95)),
+    ("displayed delay, mean (ms)", |scores| scores.displayed_delay_ms.map(|delay| delay.mean)),
+    ("displayed delay, p95 (ms)", |scores| scores.displayed_delay_ms.map(|delay| delay.p95)),
     ("throughput (kb/s)", |scores| Some(scores.throughput_bps as f64 * 1e-3)),
     ("SSIM, mean (dB)", |scores| scores.ssim_db.map(|ssim| ssim.mean)),
     ("frames sent", |scores| Some(scores.frames.sent as f64)),
+    ("frames shown a second", |scores| Some(scores.frames_per_second)),
+    ("harmonic frame rate (1/s)", |scores| scores.harmonic_frame_rate),
+    ("longest freeze (s)", |scores| Some(scores.freezes.longest_seconds)),
     ("delay floor, p95 (ms)", |scores| scores.video_delay_floor_ms.map(|floor| floor.p95)),
     ("near the floor (%)", |scores| scores.near_floor.map(|share| 100.0 * share)),
 ];
@@ -102,24 +109,20 @@ fn shown(value: Option<f64>, digits: usize) -> String {
 
 /// `lockstep compare`.
 pub fn run(arguments: &CompareArguments) -> Result<()> {
-    let mut inputs = arguments.link.inputs();
-    inputs.push(Path::new(&arguments.clip));
-    output_file::check(&[("--json", arguments.json.as_deref())], &inputs)?;
-    let (link, control) = (arguments.link.clone(), arguments.control.clone());
+    let given = CallOptions {
+        clip: Some(arguments.clip.clone()),
+        seconds: Some(arguments.seconds),
+        ..arguments.link.said().clone().or(arguments.control.said().clone())
+    };
+    let settings = given.settings()?;
+    output_file::check(&[("--json", arguments.json.as_deref())], &settings.inputs())?;
     let times = Arc::new(Mutex::new(StepTimes {
         encode: Distribution::of_milliseconds(),
         decode: Distribution::of_milliseconds(),
     }));
-    let live_arguments = CallArguments {
-        clip: arguments.clip.clone(),
-        link: link.clone(),
-        control: control.clone(),
-        seconds: arguments.seconds,
-        sink: "none".to_owned(),
-        output: OutputArguments::default(),
-    };
+    let live = LiveCall { settings: settings.clone(), sink: "none".to_owned() };
     let interruption = Interruption::watch()?;
-    let live = call(&live_arguments, &interruption, Some(Box::new(times.clone())))?;
+    let live = call(&live, &interruption, Some(Box::new(times.clone())))?;
     // A call that failed or was cut short is no measure for a simulated one.
     if let Some(problem) = live.problem {
         return Err(problem);
@@ -127,25 +130,16 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
     drop(interruption);
     // Virtual time knows nothing of this machine's speed; it is told what the live call measured.
     let (encode_ms, decode_ms) = times.lock().map(|mut times| times.medians()).unwrap_or_default();
-    let simulation = SimulateArguments {
-        clip: arguments.clip.clone(),
-        link,
-        control,
-        seconds: arguments.seconds,
-        encode_ms,
-        decode_ms,
-        vmaf: false,
-        estimator: EstimatorArguments::default(),
-        modelled: false,
-    };
-    let simulated = simulate(&simulation, None)?;
+    let time = |milliseconds: f64| Milliseconds::new(Duration::from_secs_f64(milliseconds / 1e3)).map_err(Error::msg);
+    let settings = CallSettings { encode_time: time(encode_ms)?, decode_time: time(decode_ms)?, ..settings };
+    let simulated = simulate(&settings, None)?;
     let rows = rows(&live.report.scores, &simulated.report.scores);
-    warn_of_early_end(arguments.seconds, &live.report.scores);
+    warn_of_early_end(settings.length.as_f64(), &live.report.scores);
     say!("coding took {encode_ms:.1} ms a picture, decoding {decode_ms:.1} ms\n");
-    say!("{:<24}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
+    say!("{:<28}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
     for Row { figure, live, simulated, difference } in &rows {
         let (live, simulated) = (shown(*live, 2), shown(*simulated, 2));
-        say!("{figure:<24}{live:>12}{simulated:>12}{:>10} %", shown(difference.map(|share| 100.0 * share), 1));
+        say!("{figure:<28}{live:>12}{simulated:>12}{:>10} %", shown(difference.map(|share| 100.0 * share), 1));
     }
     if let Some(path) = &arguments.json {
         write_json(path, &rows)?;
@@ -170,6 +164,7 @@ mod tests {
         let scores = log.finish(recorder, |_, _| ByteCount::ZERO).scores;
         let rows = rows(&scores, &scores);
         assert_eq!((rows[0].live, rows[0].difference), (None, None));
-        assert_eq!((rows[4].live, rows[4].difference), (Some(0.0), None));
+        let sent = rows.iter().find(|row| row.figure == "frames sent").expect("a figure");
+        assert_eq!((sent.live, sent.difference), (Some(0.0), None));
     }
 }

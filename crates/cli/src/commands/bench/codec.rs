@@ -15,10 +15,12 @@ use lockstep_media::{
     IvfReader, RatePoint, SourceOptions, VideoFormat, Y4mWriter, bjontegaard_delta_rate, open_source, psnr, ssim,
     ssim_db,
 };
-use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Encoded, Parameters, Picture, State, decode, decode_in};
+use lockstep_vp8::{
+    Analysis, Arena, DEFAULT_PIXEL_LIMIT, Encoded, Parameters, Picture, Preset, State, decode, decode_in,
+};
 
 use super::median;
-use crate::configuration::PresetArgument;
+use crate::configuration::{OptionValue, value_of};
 use crate::output_file::{self, write_json};
 use crate::progress::Progress;
 
@@ -35,8 +37,8 @@ pub(super) struct CodecArguments {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
     rounds: u32,
     /// How hard our encoder works.
-    #[arg(long, value_enum, default_value_t = PresetArgument::RealTime)]
-    preset: PresetArgument,
+    #[arg(long, value_parser = value_of::<Preset>(), default_value = "real-time")]
+    preset: Preset,
     /// Where the numbers go, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -229,7 +231,7 @@ pub(super) fn run(arguments: &CodecArguments) -> Result<()> {
     if libvpx.is_empty() {
         eprintln!("vpxenc is not installed (Debian: vpx-tools); only our own codec is measured");
     }
-    let parameters = |quantizer| Parameters { quantizer, preset: arguments.preset.into(), ..Parameters::default() };
+    let parameters = |quantizer| Parameters { quantizer, preset: arguments.preset, ..Parameters::default() };
     let rounds = arguments.rounds as usize;
     let mut progress = Progress::new("bench codec", (POINTS.len() * (1 + libvpx.len()) + rounds) as u64);
     let mut done = 0;
@@ -238,7 +240,7 @@ pub(super) fn run(arguments: &CodecArguments) -> Result<()> {
         progress.update(done, message);
     };
 
-    let name = format!("lockstep {}", arguments.preset.name());
+    let name = format!("lockstep {}", arguments.preset.to_word());
     let mut encoders = vec![EncoderResult::new(name)];
     encoders.extend(libvpx.iter().map(|(name, ..)| EncoderResult::new((*name).to_owned())));
     let ivf = folder.path().join("stream.ivf");
