@@ -11,6 +11,7 @@ use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::{Analysis, Parameters, State};
 
+use crate::encode_time::EncodeWork;
 use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::functional::SizeCurves;
 use crate::rate_control::RateControl;
@@ -80,7 +81,7 @@ impl FrameEncoder for ConventionalEncoder {
         let (inter, key) = (quantizer(false, sizes.inter), quantizer(true, sizes.key));
         self.begun_at = Some(now);
         let (picture, parameters) = (picture.clone(), self.parameters.clone());
-        let job = EncodeJob::new(move |runner| {
+        let job = EncodeJob::new(EncodeWork::OneFrame, move |runner| {
             let analysis = Analysis::new(&state, &picture, &parameters);
             let quantizer = if analysis.key_frame() { key } else { inter };
             Menu::new(runner.run(&analysis, &[quantizer]).into_iter().map(Candidate::from).collect())

@@ -6,6 +6,8 @@ use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{Analysis, Encoded, Fitting, Picture, State};
 
+use crate::encode_time::EncodeWork;
+
 /// Runs the candidates of one menu. The serial runner does so one after another; a driver that owns threads may hand in
 /// one that uses several cores.
 pub trait MenuRunner {
@@ -91,25 +93,25 @@ type MenuWork = dyn FnOnce(&dyn MenuRunner) -> Menu + Send;
 /// Work that makes a menu; it may run on another thread than the call's.
 pub struct EncodeJob {
     work: Box<MenuWork>,
-    share: f64,
+    kind: EncodeWork,
 }
 
 impl EncodeJob {
-    /// A job that does `work`.
-    pub fn new(work: impl FnOnce(&dyn MenuRunner) -> Menu + Send + 'static) -> Self {
-        Self { work: Box::new(work), share: 1.0 }
+    /// A job that does `work`, which is of this kind.
+    pub fn new(kind: EncodeWork, work: impl FnOnce(&dyn MenuRunner) -> Menu + Send + 'static) -> Self {
+        Self { work: Box::new(work), kind }
     }
 
-    /// A job that takes this share of the time of a menu of two candidates.
+    /// What it does: drivers in virtual time look up how long that takes ([`crate::JobTimes`]).
     #[must_use]
-    pub fn taking(self, share: f64) -> Self {
-        Self { share, ..self }
+    pub fn kind(&self) -> EncodeWork {
+        self.kind
     }
 
-    /// About how long it takes, as a share of the time of a menu of two candidates: for drivers in virtual time.
+    /// See [`EncodeWork::share`].
     #[must_use]
     pub fn share(&self) -> f64 {
-        self.share
+        self.kind.share()
     }
 
     /// Codes the menu.

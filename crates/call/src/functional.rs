@@ -12,6 +12,7 @@ use lockstep_transport::{Recovery, StateId};
 use lockstep_units::ByteCount;
 use lockstep_vp8::{Analysis, Encoded, Fitting, MAXIMUM_QUANTIZER, Parameters, Picture, State};
 
+use crate::encode_time::EncodeWork;
 use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
 use crate::size_curve::SizeCurve;
 
@@ -30,10 +31,6 @@ const FIRST_PASS_AIM: f64 = 0.9;
 /// A frame that is to fit is coded again unless a candidate fits and fills this share of the budget. Filling more of it
 /// takes time and puts off the next frame: on cellular links what is gained in quality is less than what delay it costs.
 const ENOUGH_FILL: f64 = 0.5;
-/// The time of analysis and first pass of a frame that is to fit, as a share of that of analysis and two candidates.
-pub const FIRST_PASS_SHARE: f64 = 0.6;
-/// The time of each later pass, likewise.
-const LATER_PASS_SHARE: f64 = 0.4;
 /// The first key frame of a call is expected to cost so many bits a luma sample at the middle quantizer.
 const FIRST_KEY_FRAME_BITS: f64 = 0.2;
 /// An inter frame is expected to have this share of a key frame's size, until one has been seen.
@@ -67,12 +64,13 @@ pub enum MenuMode {
 }
 
 impl MenuMode {
-    /// The time until there is something to send, as a share of that of analysis and two candidates.
+    /// What is done until there is something to send.
     #[must_use]
-    pub fn first_job_share(self) -> f64 {
+    pub fn first_work(self) -> EncodeWork {
         match self {
-            Self::Fit { .. } => FIRST_PASS_SHARE,
-            Self::Serial | Self::Parallel => 1.0,
+            Self::Fit { .. } => EncodeWork::FirstPass,
+            Self::Serial => EncodeWork::SerialMenu,
+            Self::Parallel => EncodeWork::ParallelMenu,
         }
     }
 }
@@ -166,7 +164,7 @@ impl FrameEncoder for FunctionalEncoder {
         let (parameters, mode) = (self.parameters.clone(), self.mode);
         let mut curves = self.curves.get_or_insert_with(|| SizeCurves::new(picture)).clone();
         let picture = picture.clone();
-        let job = EncodeJob::new(move |runner| {
+        let job = EncodeJob::new(mode.first_work(), move |runner| {
             let analysis = Analysis::new(&state, &picture, &parameters);
             let curve = curves.of(analysis.key_frame());
             let encoded = match mode {
@@ -176,7 +174,7 @@ impl FrameEncoder for FunctionalEncoder {
             };
             Menu::new(encoded.into_iter().map(Candidate::from).collect())
         });
-        Some(FrameStart { source, job: job.taking(mode.first_job_share()) })
+        Some(FrameStart { source, job })
     }
 
     fn choose(&self, menu: &Menu, budget: ByteCount, probes: bool) -> Option<usize> {
@@ -202,7 +200,8 @@ impl FrameEncoder for FunctionalEncoder {
         match menu.fitting.take() {
             Some(fitting) if !fitting.is_filled(usize::try_from(expected.get()).unwrap_or(usize::MAX)) => {
                 let candidates = menu.candidates;
-                Ok(EncodeJob::new(move |_| another_pass(fitting, candidates, expected)).taking(LATER_PASS_SHARE))
+                let work = EncodeWork::LaterPass;
+                Ok(EncodeJob::new(work, move |_| another_pass(fitting, candidates, expected)))
             }
             _ => Err(menu),
         }

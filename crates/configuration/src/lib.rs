@@ -2,6 +2,7 @@
 //! made of that. The command and the Python module share it, so that they run the same calls.
 #![forbid(unsafe_code)]
 
+mod coding_time;
 mod counters;
 mod estimator;
 mod max_bitrate;
@@ -29,6 +30,7 @@ use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount};
 use lockstep_vp8::{Parameters, Preset};
 
+pub use coding_time::{CodingTimes, open_encode_time};
 pub use counters::counters;
 pub use estimator::EstimatorArguments;
 pub use max_bitrate::MaxBitrate;
@@ -406,14 +408,6 @@ impl ControlArguments {
             MenuArgument::Fit => MenuMode::Fit { passes: usize::from(self.fit_passes) },
             MenuArgument::Parallel => MenuMode::Parallel,
             MenuArgument::Serial => MenuMode::Serial,
-        }
-    }
-
-    /// The time until the encoder has something to send, as a share of that of a menu of two candidates.
-    fn first_job_share(&self) -> f64 {
-        match self.codec {
-            CodecArgument::Functional => self.menu_mode().first_job_share(),
-            CodecArgument::Conventional => 1.0,
         }
     }
 

@@ -72,17 +72,19 @@ fn run(
     observer: Option<Box<dyn CallObserver>>,
     mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    let (arguments, CallEstimator { estimator, failure }) = arguments.with_estimator(host)?;
+    let (mut arguments, CallEstimator { estimator, failure }) = arguments.with_estimator(host)?;
     let options = SourceOptions { seed: arguments.link.seed, ..SourceOptions::default() };
     let format = source_format(&arguments.clip, &options)?;
     let clip = model.clips.first().context("the codec model has no clip")?;
     let curves = Arc::new(ClipCurves::new(clip, format.width, format.height));
     let length = Duration::from_secs_f64(arguments.seconds);
     let end = Timestamp::ZERO + length + DRAIN;
+    let (job_times, told) = arguments.job_times(format.width * format.height)?;
+    arguments.coding_times = Some(told);
     let setting = ModelledSetting {
         frame_interval: format.frame_interval(),
         payload: ByteCount::new(FRAGMENT_PAYLOAD as u64),
-        encode_time: Duration::from_secs_f64(arguments.encode_ms / 1e3),
+        encode_time: job_times.of(codec.first_work()),
         decode_time: Duration::from_secs_f64(arguments.decode_ms / 1e3),
         codec,
         feedback: FeedbackInterval::EveryFragment,
@@ -98,9 +100,8 @@ fn run(
     let algorithm = arguments.control.algorithm();
     let encoder = ModelledEncoder::new(curves, setting.frame_interval, arguments.link.seed);
     let (forward, reverse) = arguments.link.links()?;
-    let first_job_time = setting.encode_time.mul_f64(codec.first_job_share());
     let floor =
-        VideoDelayFloor::new(forward.config(), Timestamp::ZERO).with_coding(first_job_time, setting.decode_time);
+        VideoDelayFloor::new(forward.config(), Timestamp::ZERO).with_coding(setting.encode_time, setting.decode_time);
     let call = ModelledCall::new(&setting, algorithm.controller(&control)?, estimator, encoder);
     let mut call = call.compared_with(floor);
     if let Some(observer) = observer {

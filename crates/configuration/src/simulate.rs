@@ -1,6 +1,6 @@
 //! A call in virtual time: what it is told, and what it leaves.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -17,7 +17,7 @@ use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::estimator::CallEstimator;
 use crate::{
-    CODEC_OPTIONS, ControlArguments, EstimatorArguments, LinkArguments, counters, milliseconds, seconds,
+    CODEC_OPTIONS, CodingTimes, ControlArguments, EstimatorArguments, LinkArguments, counters, milliseconds, seconds,
     simulate_modelled_with,
 };
 
@@ -44,10 +44,16 @@ pub struct SimulateArguments {
     /// Scored length of the call.
     #[arg(long, default_value_t = 60.0, value_parser = seconds)]
     pub seconds: f64,
-    /// Virtual time that a menu of two candidates of a picture takes. A functional codec that makes frames fit needs 60 % of
-    /// it until it has one to send.
-    #[arg(long, default_value_t = 12.0, value_parser = milliseconds)]
-    pub encode_ms: f64,
+    /// How long coding takes in virtual time, by picture size and preset: a file that `lockstep bench encode-time` wrote
+    /// on the machine that is meant. Lockstep comes with the times of one that the report names.
+    #[arg(long, value_name = "FILE")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encode_time: Option<PathBuf>,
+    /// Virtual time that a menu of two candidates of a picture takes, one after the other, in place of what was measured;
+    /// everything else that an encoder does takes the measured share of it.
+    #[arg(long, value_parser = milliseconds)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encode_ms: Option<f64>,
     /// Virtual time that decoding one frame takes.
     #[arg(long, default_value_t = 3.0, value_parser = milliseconds)]
     pub decode_ms: f64,
@@ -56,6 +62,10 @@ pub struct SimulateArguments {
     #[arg(long)]
     #[serde(default)]
     pub vmaf: bool,
+    /// What coding took, as a report says.
+    #[arg(skip)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coding_times: Option<CodingTimes>,
 }
 
 /// The words of a command line, without the command.
@@ -84,6 +94,7 @@ impl SimulateArguments {
         let mut inputs = self.link.inputs();
         inputs.push(Path::new(&self.clip));
         inputs.extend(self.estimator.estimator.as_deref());
+        inputs.extend(self.encode_time.as_deref());
         inputs
     }
 
@@ -146,17 +157,19 @@ pub fn simulate_with(
     if arguments.modelled {
         return simulate_modelled_with(arguments, &CodecModel::built_in()?, host, observer, progress);
     }
-    let (arguments, CallEstimator { estimator, failure }) = arguments.with_estimator(host)?;
+    let (mut arguments, CallEstimator { estimator, failure }) = arguments.with_estimator(host)?;
     let source =
         open_source(&arguments.clip, &SourceOptions { seed: arguments.link.seed, ..SourceOptions::default() })?;
     let (forward, reverse) = arguments.link.links()?;
+    let format = source.format();
+    let (job_times, told) = arguments.job_times(format.width * format.height)?;
+    arguments.coding_times = Some(told);
     let options = SimulationOptions {
         length: Duration::from_secs_f64(arguments.seconds),
-        encode_time: Duration::from_secs_f64(arguments.encode_ms / 1e3),
+        job_times,
         decode_time: Duration::from_secs_f64(arguments.decode_ms / 1e3),
     };
-    let format = source.format();
-    let first_job_time = options.encode_time.mul_f64(arguments.control.first_job_share());
+    let first_job_time = job_times.of(arguments.control.first_work());
     let floor =
         VideoDelayFloor::new(forward.config(), Timestamp::ZERO).with_coding(first_job_time, options.decode_time);
     let path = KnownPath { trace: arguments.link.forward_trace()?, start: Timestamp::ZERO };

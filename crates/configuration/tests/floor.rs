@@ -2,16 +2,21 @@
 
 use std::time::Duration;
 
-use lockstep_call::{FIRST_PASS_SHARE, KeptFrames, LoggedFrame, Scores, VideoDelayFloor};
+use lockstep_call::{EncodeTime, EncodeWork, JobTimes, KeptFrames, LoggedFrame, Scores, TimePoint, VideoDelayFloor};
 use lockstep_configuration::{SimulateArguments, simulate_with};
 use lockstep_units::Timestamp;
+use lockstep_vp8::Preset;
 
-const ENCODE_TIME: Duration = Duration::from_millis(12);
 const DECODE_TIME: Duration = Duration::from_millis(3);
 
 fn arguments(words: &[&str]) -> SimulateArguments {
     let usual = ["--clip=generated:64x48@30", "--seconds=4", "--trace=poisson:500kbps,seed=2", "--controller=salsify"];
     SimulateArguments::from_words(usual.iter().chain(words).map(|&word| word.to_owned())).unwrap()
+}
+
+/// What jobs take in the call of [`arguments`].
+fn job_times() -> JobTimes {
+    EncodeTime::built_in().unwrap().job_times(Preset::RealTime, 64 * 48)
 }
 
 fn run(words: &[&str]) -> (Scores, Vec<LoggedFrame>) {
@@ -34,15 +39,16 @@ fn shortest_coding(frames: &[LoggedFrame]) -> Duration {
 
 #[test]
 fn no_frame_is_shown_before_the_floor_of_its_video_delay_and_the_scores_are_of_that() {
-    for (words, share) in [
-        (&[][..], FIRST_PASS_SHARE),
-        (&["--modelled"], FIRST_PASS_SHARE),
-        (&["--menu=serial"], 1.0),
-        (&["--codec=conventional"], 1.0),
-        (&["--modelled", "--codec=conventional"], 1.0),
+    for (words, work) in [
+        (&[][..], EncodeWork::FirstPass),
+        (&["--modelled"], EncodeWork::FirstPass),
+        (&["--menu=serial"], EncodeWork::SerialMenu),
+        (&["--menu=parallel"], EncodeWork::ParallelMenu),
+        (&["--codec=conventional"], EncodeWork::OneFrame),
+        (&["--modelled", "--codec=conventional"], EncodeWork::OneFrame),
     ] {
         let (scores, frames) = run(words);
-        let floor = floor(ENCODE_TIME.mul_f64(share));
+        let floor = floor(job_times().of(work));
         for frame in frames.iter().filter(|frame| frame.followed) {
             let least = floor.of(frame.record.captured_at).unwrap();
             assert!(frame.video_delay >= least, "{words:?}: {:?} of at least {least:?}", frame.video_delay);
@@ -64,10 +70,44 @@ fn a_call_that_sends_next_to_nothing_is_near_the_floor() {
 }
 
 #[test]
-fn a_modelled_functional_codec_takes_as_long_for_its_first_pass_as_the_real_one() {
-    let first_pass = ENCODE_TIME.mul_f64(FIRST_PASS_SHARE);
+fn a_modelled_codec_takes_as_long_for_a_picture_as_the_real_one() {
+    let JobTimes { first_pass, one_frame, .. } = job_times();
     assert_eq!(shortest_coding(&run(&[]).1), first_pass);
     assert_eq!(shortest_coding(&run(&["--modelled"]).1), first_pass);
-    assert_eq!(shortest_coding(&run(&["--codec=conventional"]).1), ENCODE_TIME);
-    assert_eq!(shortest_coding(&run(&["--modelled", "--codec=conventional"]).1), ENCODE_TIME);
+    assert_eq!(shortest_coding(&run(&["--codec=conventional"]).1), one_frame);
+    assert_eq!(shortest_coding(&run(&["--modelled", "--codec=conventional"]).1), one_frame);
+}
+
+#[test]
+fn coding_takes_longer_with_the_quality_preset_and_in_large_pictures_and_as_long_as_one_is_told() {
+    let coding = |words: &[&str]| {
+        let arguments = arguments(words);
+        let (times, told) = arguments.job_times(64 * 48).unwrap();
+        assert!((told.first_job_ms - times.of(arguments.control.first_work()).as_secs_f64() * 1e3).abs() < 1e-9);
+        assert!(!told.processor.is_empty());
+        times
+    };
+    assert!(coding(&["--preset=quality"]).first_pass > coding(&[]).first_pass);
+    assert!(arguments(&[]).job_times(3840 * 2160).unwrap().0.first_pass > 100 * coding(&[]).first_pass);
+    let told = coding(&["--encode-ms=12"]);
+    assert_eq!(told.serial_menu, Duration::from_millis(12));
+    assert!(told.first_pass < told.serial_menu && told.one_frame < told.serial_menu);
+    assert_eq!(shortest_coding(&run(&["--encode-ms=12"]).1), told.first_pass);
+}
+
+#[test]
+fn encode_times_of_another_machine_are_read_from_a_file_and_reported() {
+    let mut model = EncodeTime::built_in().unwrap();
+    model.machine.processor = "an abacus".to_owned();
+    let point = TimePoint { pixels: 64 * 48, ..model.real_time[0] };
+    model.real_time = vec![TimePoint { first_pass_ms: 25.0, ..point }];
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), serde_json::to_string(&model).unwrap()).unwrap();
+    let option = format!("--encode-time={}", file.path().display());
+    let report = simulate_with(&arguments(&[&option]), None, None, |_| Ok(())).unwrap().report;
+    let told = report.config.coding_times.unwrap();
+    assert_eq!((told.processor.as_str(), told.first_job_ms), ("an abacus", 25.0));
+    std::fs::write(file.path(), "{}").unwrap();
+    let error = simulate_with(&arguments(&[&option]), None, None, |_| Ok(())).unwrap_err();
+    assert!(format!("{error:#}").contains(file.path().to_str().unwrap()), "{error:#}");
 }

@@ -2,18 +2,22 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{CallObserver, Distribution, LoggedFrame, Scores};
+use lockstep_call::{CallObserver, Distribution, EncodeTime, EncodeWork, LoggedFrame, Scores};
+use lockstep_media::{SourceOptions, source_format};
 use lockstep_units::Timestamp;
 
 use crate::commands::call::{CallArguments, call};
 use crate::commands::output::OutputArguments;
 use crate::commands::simulate::simulate;
-use crate::configuration::{ControlArguments, EstimatorArguments, LinkArguments, SimulateArguments, seconds};
+use crate::configuration::{
+    CodingTimes, ControlArguments, EstimatorArguments, LinkArguments, SimulateArguments, seconds,
+};
 use crate::interruption::Interruption;
 use crate::output_file::{self, write_json};
 use crate::progress::warn_of_early_end;
@@ -49,6 +53,9 @@ struct Row {
 
 /// How long the steps of a live call took, milliseconds.
 struct StepTimes {
+    /// What the encoder does until there is something to send. Where it makes frames fit, a picture that was coded more
+    /// than once took longer than that.
+    first_work: EncodeWork,
     encode: Distribution,
     decode: Distribution,
 }
@@ -58,7 +65,8 @@ impl CallObserver for StepTimes {
         let record = &frame.record;
         let milliseconds =
             |from: Option<Timestamp>, to: Option<Timestamp>| Some(to?.saturating_since(from?).as_secs_f64() * 1e3);
-        if let Some(time) = milliseconds(record.encode_started_at, record.sent_at) {
+        let one_job = self.first_work != EncodeWork::FirstPass || record.candidates.len() == 1;
+        if let Some(time) = milliseconds(record.encode_started_at, record.sent_at).filter(|_| one_job) {
             self.encode.add(time);
         }
         if let Some(time) = milliseconds(record.completed_at, record.displayed_at) {
@@ -68,9 +76,9 @@ impl CallObserver for StepTimes {
 }
 
 impl StepTimes {
-    /// The medians of coding and of decoding.
-    fn medians(&mut self) -> (f64, f64) {
-        (self.encode.quantile(0.5).unwrap_or(0.0), self.decode.quantile(0.5).unwrap_or(0.0))
+    /// The medians of the first job on a picture and of decoding; none for what did not happen.
+    fn medians(&mut self) -> (Option<f64>, Option<f64>) {
+        (self.encode.quantile(0.5), self.decode.quantile(0.5))
     }
 }
 
@@ -100,13 +108,32 @@ fn shown(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
 }
 
+/// What the simulated call was told of the time that coding takes, and where that is from.
+fn told_times(times: Option<&CodingTimes>, first_work: EncodeWork, measured: bool, decode_ms: f64) -> String {
+    let Some(CodingTimes { processor, first_job_ms, later_pass_ms, .. }) = times else { return String::new() };
+    let work = match first_work {
+        EncodeWork::OneFrame => "coding a picture",
+        EncodeWork::FirstPass | EncodeWork::LaterPass => "coding a picture for the first time",
+        EncodeWork::SerialMenu | EncodeWork::ParallelMenu => "coding the two candidates of a picture",
+    };
+    let from = if measured { "the live call's median".to_owned() } else { format!("as on {processor}") };
+    let later = if first_work == EncodeWork::FirstPass {
+        format!(", each time more {later_pass_ms:.1} ms (in the proportion measured on {processor})")
+    } else {
+        String::new()
+    };
+    format!("simulated with {first_job_ms:.1} ms for {work} ({from}){later}, {decode_ms:.1} ms for decoding one")
+}
+
 /// `lockstep compare`.
 pub fn run(arguments: &CompareArguments) -> Result<()> {
     let mut inputs = arguments.link.inputs();
     inputs.push(Path::new(&arguments.clip));
     output_file::check(&[("--json", arguments.json.as_deref())], &inputs)?;
     let (link, control) = (arguments.link.clone(), arguments.control.clone());
+    let first_work = control.first_work();
     let times = Arc::new(Mutex::new(StepTimes {
+        first_work,
         encode: Distribution::of_milliseconds(),
         decode: Distribution::of_milliseconds(),
     }));
@@ -126,22 +153,28 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
     }
     drop(interruption);
     // Virtual time knows nothing of this machine's speed; it is told what the live call measured.
-    let (encode_ms, decode_ms) = times.lock().map(|mut times| times.medians()).unwrap_or_default();
+    let (first_job_ms, decode_ms) = times.lock().map(|mut times| times.medians()).unwrap_or_default();
+    let format = source_format(&arguments.clip, &SourceOptions::default())?;
+    let measured = EncodeTime::built_in()?.job_times(control.preset.into(), format.width * format.height);
+    let scaled = first_job_ms.map(|time| measured.where_takes(first_work, Duration::from_secs_f64(time / 1e3)));
     let simulation = SimulateArguments {
         clip: arguments.clip.clone(),
         link,
         control,
         seconds: arguments.seconds,
-        encode_ms,
-        decode_ms,
+        encode_time: None,
+        encode_ms: scaled.map(|times| times.serial_menu.as_secs_f64() * 1e3),
+        decode_ms: decode_ms.unwrap_or(0.0),
         vmaf: false,
         estimator: EstimatorArguments::default(),
         modelled: false,
+        coding_times: None,
     };
     let simulated = simulate(&simulation, None)?;
     let rows = rows(&live.report.scores, &simulated.report.scores);
     warn_of_early_end(arguments.seconds, &live.report.scores);
-    say!("coding took {encode_ms:.1} ms a picture, decoding {decode_ms:.1} ms\n");
+    let times = simulated.report.config.coding_times.as_ref();
+    say!("{}\n", told_times(times, first_work, first_job_ms.is_some(), simulated.report.config.decode_ms));
     say!("{:<24}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
     for Row { figure, live, simulated, difference } in &rows {
         let (live, simulated) = (shown(*live, 2), shown(*simulated, 2));
@@ -155,9 +188,7 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use lockstep_call::{CallLog, SeriesRecorder};
+    use lockstep_call::{CallLog, FrameRecord, SeriesRecorder};
     use lockstep_units::ByteCount;
 
     use super::*;
@@ -171,5 +202,27 @@ mod tests {
         let rows = rows(&scores, &scores);
         assert_eq!((rows[0].live, rows[0].difference), (None, None));
         assert_eq!((rows[4].live, rows[4].difference), (Some(0.0), None));
+    }
+
+    #[test]
+    fn only_pictures_coded_once_say_how_long_a_first_pass_takes_and_that_is_said() {
+        let mut times = StepTimes {
+            first_work: EncodeWork::FirstPass,
+            encode: Distribution::of_milliseconds(),
+            decode: Distribution::of_milliseconds(),
+        };
+        for (passes, taken) in [(1, 5), (2, 9), (3, 13), (1, 5), (2, 9)] {
+            let mut record = FrameRecord::captured(0, Timestamp::ZERO);
+            record.encode_started_at = Some(Timestamp::ZERO);
+            record.sent_at = Some(Timestamp::from_millis(taken));
+            record.candidates = vec![ByteCount::new(1_000); passes];
+            times.frame(&LoggedFrame { record, video_delay: Duration::ZERO, followed: true });
+        }
+        assert_eq!(times.medians(), (Some(5.0), None));
+        let told = CodingTimes { processor: "an abacus".to_owned(), cores: 1, first_job_ms: 5.0, later_pass_ms: 3.0 };
+        let said = told_times(Some(&told), EncodeWork::FirstPass, true, 1.0);
+        assert!(said.contains("5.0 ms for coding a picture for the first time (the live call's median)"), "{said}");
+        assert!(said.contains("each time more 3.0 ms"), "{said}");
+        assert!(!told_times(Some(&told), EncodeWork::OneFrame, true, 1.0).contains("each time more"));
     }
 }

@@ -48,7 +48,7 @@ pub struct TraceArguments {
     /// Captures a second.
     #[arg(long, default_value_t = FrameRate::default(), requires = "floor")]
     rate: FrameRate,
-    /// The least time that coding a picture takes: of `--encode-ms` of `simulate`, 60 % where frames are made to fit.
+    /// The least time that coding a picture takes: as a report of `simulate` has it in `coding_times`.
     #[arg(long, default_value_t = 7.2, value_parser = milliseconds, requires = "floor")]
     encode_ms: f64,
     /// Time that decoding a frame takes.

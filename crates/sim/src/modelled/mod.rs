@@ -17,8 +17,7 @@ mod window;
 use std::time::Duration;
 
 use lockstep_call::{
-    CallLog, CallObserver, DisplayRecord, FIRST_PASS_SHARE, FinishedCall, ModelledEncoder, SeriesRecorder,
-    VideoDelayFloor,
+    CallLog, CallObserver, DisplayRecord, EncodeWork, FinishedCall, ModelledEncoder, SeriesRecorder, VideoDelayFloor,
 };
 use lockstep_control::{Allowance, Controller, Estimator};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -60,7 +59,7 @@ pub struct ModelledSetting {
     pub frame_interval: Duration,
     /// The most bytes of a frame in one fragment.
     pub payload: ByteCount,
-    /// Time to code the two candidates of a menu, of which a codec takes [`ModelledCodec::first_job_share`].
+    /// Time to code a picture.
     pub encode_time: Duration,
     /// Time to decode a frame.
     pub decode_time: Duration,
@@ -83,13 +82,13 @@ pub struct ModelledSetting {
 }
 
 impl ModelledCodec {
-    /// The time until there is something to send, as a share of [`ModelledSetting::encode_time`]: a functional codec has it
-    /// after its first pass, and a model makes no others.
+    /// What is done until there is something to send: a functional codec has it after its first pass, and a model makes no
+    /// others.
     #[must_use]
-    pub fn first_job_share(self) -> f64 {
+    pub fn first_work(self) -> EncodeWork {
         match self {
-            Self::Functional => FIRST_PASS_SHARE,
-            Self::Conventional | Self::FullThrottle => 1.0,
+            Self::Functional => EncodeWork::FirstPass,
+            Self::Conventional | Self::FullThrottle => EncodeWork::OneFrame,
         }
     }
 }
@@ -102,7 +101,7 @@ impl ModelledSetting {
         Self {
             frame_interval: Duration::from_nanos(1_000_000_000 / 30),
             payload: ByteCount::new(1_384),
-            encode_time: Duration::from_millis(12),
+            encode_time: Duration::from_micros(7_200),
             decode_time: Duration::from_millis(3),
             codec: ModelledCodec::Functional,
             ceiling: None,

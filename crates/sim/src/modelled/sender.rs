@@ -72,7 +72,7 @@ impl ModelledSender {
             full_throttle: setting.codec == ModelledCodec::FullThrottle,
             payload: setting.payload,
             frame_interval: setting.frame_interval,
-            encode_time: setting.encode_time.mul_f64(setting.codec.first_job_share()),
+            encode_time: setting.encode_time,
             stop: setting.stop,
             pauses: setting.pauses.clone(),
             captures: 0,

@@ -17,6 +17,11 @@ enum Told {
     Text(fn(&Job) -> String),
     Integer(fn(&Job) -> Option<u64>),
     Number(fn(&Job) -> f64),
+    Optional(fn(&Job) -> Option<f64>),
+}
+
+fn path_text(path: &Path) -> String {
+    path.display().to_string()
 }
 
 fn name(value: &impl ValueEnum) -> String {
@@ -38,7 +43,8 @@ const TOLD: &[(&str, Told)] = &[
     ("loss", Told::Number(|job| job.call.link.loss)),
     ("reverse_loss", Told::Number(|job| job.call.link.reverse_loss)),
     ("jitter_ms", Told::Number(|job| job.call.link.jitter_ms)),
-    ("encode_ms", Told::Number(|job| job.call.encode_ms)),
+    ("encode_time", Told::Text(|job| job.call.encode_time.as_deref().map_or_else(String::new, path_text))),
+    ("encode_ms", Told::Optional(|job| job.call.encode_ms)),
     ("decode_ms", Told::Number(|job| job.call.decode_ms)),
     ("preset", Told::Text(|job| name(&job.call.control.preset))),
 ];
@@ -112,6 +118,7 @@ pub fn write(path: &Path, rows: &[(&Job, &Scores)]) -> Result<()> {
             Told::Text(value) => Values::Texts(jobs().map(value).collect()),
             Told::Integer(value) => Values::Integers(jobs().map(|job| integer(value(job))).collect()),
             Told::Number(value) => Values::Numbers(jobs().map(|job| Some(value(job))).collect()),
+            Told::Optional(value) => Values::Numbers(jobs().map(value).collect()),
         };
         (*name, values)
     });
