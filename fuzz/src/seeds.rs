@@ -96,7 +96,6 @@ fn datagrams() -> Vec<(&'static str, Datagram)> {
         idle: 13,
         keep_from: 1,
         anchor: 2,
-        pinned: Some(1),
         key_frame: false,
         payload: vec![1, 2, 3, 4],
     };

@@ -153,14 +153,14 @@ impl World {
 
     fn transmit(&mut self, most: usize) {
         for _ in 0..most {
-            let Some(bytes) = self.sender.poll_transmit(self.now) else { break };
+            let Some(bytes) = self.sender.poll_transmit(self.now).map(|transmit| transmit.to_bytes()) else { break };
             if let Datagram::Data(data) = Datagram::decode(&bytes).expect("the sender's own datagram") {
                 self.sent.push(Data { payload: Vec::new(), ..data });
             }
             keep(&mut self.forward, bytes);
         }
         for _ in 0..most {
-            let Some(bytes) = self.receiver.poll_transmit(self.now) else { break };
+            let Some(bytes) = self.receiver.poll_transmit(self.now).map(|transmit| transmit.to_bytes()) else { break };
             Datagram::decode(&bytes).expect("the receiver's own datagram");
             keep(&mut self.backward, bytes);
         }
@@ -186,7 +186,6 @@ impl World {
             idle: u.arbitrary()?,
             keep_from: near(u, frame.saturating_sub(4))?,
             anchor: near(u, frame.saturating_sub(2))?,
-            pinned: if flags & 4 == 0 { None } else { Some(near(u, frame)?) },
             key_frame: flags & 8 == 8,
             payload: vec![flags; usize::from(length) % 1401],
         }))
@@ -264,23 +263,23 @@ impl World {
             6 => {
                 // All that is on the way, as it is.
                 for bytes in std::mem::take(&mut self.forward) {
-                    self.receiver.handle_datagram(self.now, &bytes);
+                    self.receiver.handle_datagram(self.now, Datagram::decode(&bytes), false);
                     self.settle();
                 }
                 for bytes in std::mem::take(&mut self.backward) {
-                    self.sender.handle_datagram(self.now, &bytes);
+                    self.sender.handle_datagram(self.now, Datagram::decode(&bytes));
                     self.settle();
                 }
             }
             7 => {
                 let Some(bytes) = pick(u, &self.forward)? else { return Ok(()) };
                 let bytes = damaged(u, bytes)?;
-                self.receiver.handle_datagram(self.now, &bytes);
+                self.receiver.handle_datagram(self.now, Datagram::decode(&bytes), false);
             }
             8 => {
                 let Some(bytes) = pick(u, &self.backward)? else { return Ok(()) };
                 let bytes = damaged(u, bytes)?;
-                self.sender.handle_datagram(self.now, &bytes);
+                self.sender.handle_datagram(self.now, Datagram::decode(&bytes));
             }
             9 => {
                 _ = self.forward.pop();
@@ -288,33 +287,29 @@ impl World {
             }
             10 => {
                 let datagram = self.made_up_data(u)?;
-                self.receiver.handle_datagram(self.now, &encoded(&datagram));
+                self.receiver.handle_datagram(self.now, Datagram::decode(&encoded(&datagram)), false);
             }
             11 => {
                 let datagram = self.made_up_acknowledgement(u)?;
-                self.sender.handle_datagram(self.now, &encoded(&datagram));
+                self.sender.handle_datagram(self.now, Datagram::decode(&encoded(&datagram)));
             }
             12 => {
                 let length = usize::from(u.arbitrary::<u8>()?);
                 let bytes = u.bytes(length.min(u.len()))?;
-                self.receiver.handle_datagram(self.now, bytes);
-                self.sender.handle_datagram(self.now, bytes);
+                self.receiver.handle_datagram(self.now, Datagram::decode(bytes), false);
+                self.sender.handle_datagram(self.now, Datagram::decode(bytes));
             }
             13 => {
                 let retained_states = u.arbitrary::<u8>()?.into();
                 let hello = Hello { connection: CONNECTION, format: FORMAT, estimator: retained_states };
-                self.receiver.handle_datagram(self.now, &encoded(&Datagram::Hello(hello)));
+                self.receiver.handle_datagram(self.now, Datagram::decode(&encoded(&Datagram::Hello(hello))), false);
                 let reply = Datagram::HelloReply(HelloReply { connection: CONNECTION, retained_states });
-                self.sender.handle_datagram(self.now, &encoded(&reply));
+                self.sender.handle_datagram(self.now, Datagram::decode(&encoded(&reply)));
             }
             14 | 15 => self.judge(u)?,
             16 => {
                 self.sender.handle_timeout(self.now);
                 self.receiver.handle_timeout(self.now);
-            }
-            17 => {
-                let pinned = state(u)?;
-                if u.arbitrary()? { _ = self.sender.pin(pinned) } else { self.sender.unpin() }
             }
             18 => {
                 self.sender.set_pacing_interval(Duration::from_micros(u.arbitrary::<u32>()?.into()));

@@ -38,6 +38,7 @@ OUTCOMES = {
     "skipped_stale_source": "skipped: its source state was lost",
     "skipped_by_encoder": "skipped: the encoder dropped it to keep its rate",
     "skipped_busy": "skipped: the encoder was busy",
+    "skipped_by_transport": "skipped: the transport did not take it",
     "unfinished": "undecided when the call ended",
 }
 """What the outcomes of a frame log mean."""

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{ByteCount, Timestamp};
-use lockstep_vp8::{Analysis, Parameters, State};
 
+use crate::codec::Codec;
 use crate::encode_time::EncodeWork;
 use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::functional::SizeCurves;
 use crate::rate_control::RateControl;
+use crate::vp8_codec::Vp8;
 
 /// The quantizers that WebRTC allows VP8, 2 to 56 of libvpx's scale to 63 (`rc_min_quantizer`, `rc_max_quantizer`), as
 /// indices of VP8's own scale to 127.
@@ -30,21 +31,21 @@ const MOST_INTER_FRAMES: u32 = 3_000;
 
 /// VP8 with an opaque state and a target bit rate.
 #[derive(Debug)]
-pub struct ConventionalEncoder {
-    parameters: Parameters,
+pub struct ConventionalEncoder<C: Codec = Vp8> {
+    parameters: C::Parameters,
     rate_control: RateControl,
     curves: Option<SizeCurves>,
-    last: Option<(StateId, State)>,
+    last: Option<(StateId, C::State)>,
     /// When the frame being coded was begun.
     begun_at: Option<Timestamp>,
     key_frame_at: Option<Timestamp>,
     inter_frames: u32,
 }
 
-impl ConventionalEncoder {
+impl<C: Codec> ConventionalEncoder<C> {
     /// An encoder that codes pictures `frame_interval` apart with `parameters` (its quantizer is chosen for each frame).
     #[must_use]
-    pub fn new(parameters: Parameters, frame_interval: Duration) -> Self {
+    pub fn new(parameters: C::Parameters, frame_interval: Duration) -> Self {
         Self {
             parameters,
             rate_control: RateControl::new(frame_interval),
@@ -57,43 +58,44 @@ impl ConventionalEncoder {
     }
 }
 
-impl FrameEncoder for ConventionalEncoder {
+impl<C: Codec> FrameEncoder<C> for ConventionalEncoder<C> {
     fn recovery(&self) -> Recovery {
         Recovery::Retransmit
     }
 
-    fn begin(&mut self, request: &FrameRequest<'_>) -> Option<FrameStart> {
+    fn begin(&mut self, request: &FrameRequest<'_, C>) -> Option<FrameStart<C>> {
         let FrameRequest { now, picture, source: offered, target, pacer_delay, .. } = *request;
         if pacer_delay > LONGEST_PACER_DELAY {
             return None;
         }
         // A state other than the last is as good as none to a codec that cannot go back.
         let last = self.last.as_ref().filter(|(name, _)| *name == offered && self.inter_frames < MOST_INTER_FRAMES);
-        let (source, state) = last.map_or((StateId::EMPTY, State::default()), Clone::clone);
+        let (source, state) = last.map_or((StateId::EMPTY, C::State::default()), Clone::clone);
         let must_be_key = source == StateId::EMPTY;
         if must_be_key && self.key_frame_at.is_some_and(|at| now < at + KEY_FRAME_INTERVAL) {
             return None;
         }
         let sizes = self.rate_control.begin(now, target, must_be_key)?;
-        let curves = self.curves.get_or_insert_with(|| SizeCurves::new(picture));
+        let samples = C::luma_samples(&self.parameters, picture);
+        let curves = self.curves.get_or_insert_with(|| SizeCurves::new(samples));
         let mut quantizer =
             |key_frame, size| curves.of(key_frame).quantizer_nearest(size).clamp(QUANTIZERS.0, QUANTIZERS.1);
         let (inter, key) = (quantizer(false, sizes.inter), quantizer(true, sizes.key));
         self.begun_at = Some(now);
         let (picture, parameters) = (picture.clone(), self.parameters.clone());
         let job = EncodeJob::new(EncodeWork::OneFrame, move |runner| {
-            let analysis = Analysis::new(&state, &picture, &parameters);
-            let quantizer = if analysis.key_frame() { key } else { inter };
-            Menu::new(runner.run(&analysis, &[quantizer]).into_iter().map(Candidate::from).collect())
+            let analysis = C::analyse(&state, &picture, &parameters);
+            let quantizer = if C::is_key_frame(&analysis) { key } else { inter };
+            Menu::new(runner.run(&analysis, &[quantizer]))
         });
         Some(FrameStart { source, job })
     }
 
-    fn choose(&self, menu: &Menu, _budget: ByteCount, _probes: bool) -> Option<usize> {
+    fn choose(&self, menu: &Menu<C>, _budget: ByteCount, _probes: bool) -> Option<usize> {
         (!menu.candidates.is_empty()).then_some(0)
     }
 
-    fn commit(&mut self, mut menu: Menu, choice: Option<usize>) -> Option<(StateId, Candidate)> {
+    fn commit(&mut self, mut menu: Menu<C>, choice: Option<usize>) -> Option<(StateId, Candidate<C>)> {
         let begun_at = self.begun_at.take();
         let frame = menu.candidates.swap_remove(choice?);
         if let Some(curves) = &mut self.curves {
@@ -106,7 +108,7 @@ impl FrameEncoder for ConventionalEncoder {
         } else {
             self.inter_frames += 1;
         }
-        let name = StateId(frame.state.hash());
+        let name = C::name(&frame.state);
         self.last = Some((name, frame.state.clone()));
         Some((name, frame))
     }
@@ -123,7 +125,7 @@ impl FrameEncoder for ConventionalEncoder {
 #[cfg(test)]
 mod tests {
     use lockstep_units::Bitrate;
-    use lockstep_vp8::Picture;
+    use lockstep_vp8::{Parameters, Picture};
 
     use super::*;
     use crate::encoder::SerialMenu;
@@ -143,6 +145,7 @@ mod tests {
             budget: ByteCount::ZERO,
             target: Bitrate::from_kbps(300),
             pacer_delay: Duration::ZERO,
+            queued: ByteCount::ZERO,
         }
     }
 

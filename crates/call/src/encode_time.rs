@@ -196,6 +196,14 @@ fn at(points: &[TimePoint], pixels: f64, of: fn(&TimePoint) -> f64) -> f64 {
     }
 }
 
+impl Default for JobTimes {
+    /// Of pictures of 640x360 with [`Preset::RealTime`], on the machine of [`EncodeTime::built_in`].
+    fn default() -> Self {
+        let model = EncodeTime::built_in().expect("the times that come with Lockstep are well made, as a test shows");
+        model.job_times(Preset::RealTime, 640 * 360)
+    }
+}
+
 impl JobTimes {
     /// How long `work` takes.
     #[must_use]

@@ -2,75 +2,73 @@
 
 use std::time::Duration;
 
-use lockstep_transport::{Recovery, StateId};
+use lockstep_transport::{Payload, Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
-use lockstep_vp8::{Analysis, Encoded, Fitting, Picture, State};
+
+use crate::codec::Codec;
+use crate::vp8_codec::Vp8;
 
 use crate::encode_time::EncodeWork;
 
 /// Runs the candidates of one menu. The serial runner does so one after another; a driver that owns threads may hand in
 /// one that uses several cores.
-pub trait MenuRunner {
+pub trait MenuRunner<C: Codec = Vp8> {
     /// One candidate for each of `quantizers`, in their order.
-    fn run(&self, analysis: &Analysis, quantizers: &[u8]) -> Vec<Encoded>;
+    fn run(&self, analysis: &C::Analysis, quantizers: &[u8]) -> Vec<Candidate<C>>;
 }
 
 /// One candidate after another, on the calling thread.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SerialMenu;
 
-impl MenuRunner for SerialMenu {
-    fn run(&self, analysis: &Analysis, quantizers: &[u8]) -> Vec<Encoded> {
-        quantizers.iter().map(|&quantizer| analysis.encode(quantizer)).collect()
+impl<C: Codec> MenuRunner<C> for SerialMenu {
+    fn run(&self, analysis: &C::Analysis, quantizers: &[u8]) -> Vec<Candidate<C>> {
+        quantizers.iter().map(|&quantizer| C::encode(analysis, quantizer)).collect()
     }
 }
 
 /// A coded version of a picture that may be sent.
 #[derive(Debug, Clone)]
-pub struct Candidate {
+pub struct Candidate<C: Codec = Vp8> {
     /// The frame as it goes to the packetiser.
-    pub frame: Vec<u8>,
+    pub frame: C::Payload,
     /// Quantizer index, 0-127.
     pub quantizer: u8,
     /// Whether it decodes from nothing.
     pub key_frame: bool,
     /// What a decoder that holds the source state has afterwards.
-    pub state: State,
+    pub state: C::State,
+    /// Luma SSIM of what will be shown, 0-1, where coding says it; of real pictures it has to be measured.
+    pub ssim: Option<f64>,
 }
 
-impl From<Encoded> for Candidate {
-    fn from(Encoded { frame, state, quantizer, key_frame, .. }: Encoded) -> Self {
-        Self { frame, quantizer, key_frame, state }
-    }
-}
-
-impl Candidate {
+impl<C: Codec> Candidate<C> {
     /// Size of the frame.
     #[must_use]
     pub fn size(&self) -> ByteCount {
-        ByteCount::of(&self.frame)
+        ByteCount::new(self.frame.length() as u64)
     }
 
-    /// The picture that the receiver will show.
+    /// What the receiver will show.
     #[must_use]
-    pub fn picture(&self) -> Option<Picture> {
-        self.state.last_picture()
+    pub fn shown(&self) -> Option<C::Decoded> {
+        C::last_shown(&self.state)
     }
 }
 
 /// The candidates of one picture.
-#[derive(Debug, Default)]
-pub struct Menu {
+#[derive(Debug)]
+pub struct Menu<C: Codec = Vp8> {
     /// In the order in which they were coded.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<Candidate<C>>,
     /// What another candidate can be made from, where the encoder works pass by pass.
-    pub(crate) fitting: Option<Box<Fitting<'static>>>,
+    pub(crate) fitting: Option<C::Fitting>,
 }
 
-impl Menu {
+impl<C: Codec> Menu<C> {
     /// A menu of `candidates` that is complete.
     #[must_use]
-    pub fn new(candidates: Vec<Candidate>) -> Self {
+    pub fn new(candidates: Vec<Candidate<C>>) -> Self {
         Self { candidates, fitting: None }
     }
 
@@ -88,17 +86,17 @@ impl Menu {
     }
 }
 
-type MenuWork = dyn FnOnce(&dyn MenuRunner) -> Menu + Send;
+type MenuWork<C> = dyn FnOnce(&dyn MenuRunner<C>) -> Menu<C> + Send;
 
 /// Work that makes a menu; it may run on another thread than the call's.
-pub struct EncodeJob {
-    work: Box<MenuWork>,
+pub struct EncodeJob<C: Codec = Vp8> {
+    work: Box<MenuWork<C>>,
     kind: EncodeWork,
 }
 
-impl EncodeJob {
+impl<C: Codec> EncodeJob<C> {
     /// A job that does `work`, which is of this kind.
-    pub fn new(kind: EncodeWork, work: impl FnOnce(&dyn MenuRunner) -> Menu + Send + 'static) -> Self {
+    pub fn new(kind: EncodeWork, work: impl FnOnce(&dyn MenuRunner<C>) -> Menu<C> + Send + 'static) -> Self {
         Self { work: Box::new(work), kind }
     }
 
@@ -116,18 +114,18 @@ impl EncodeJob {
 
     /// Codes the menu.
     #[must_use]
-    pub fn run(self, runner: &dyn MenuRunner) -> Menu {
+    pub fn run(self, runner: &dyn MenuRunner<C>) -> Menu<C> {
         (self.work)(runner)
     }
 }
 
 /// What an encoder is told of the frame that it is asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct FrameRequest<'a> {
+pub struct FrameRequest<'a, C: Codec = Vp8> {
     /// When coding would begin.
     pub now: Timestamp,
     /// The picture.
-    pub picture: &'a Picture,
+    pub picture: &'a C::Picture,
     /// The state that the transport would have the frame coded from: the last one sent, while it may arrive, else one
     /// that the receiver holds, else [`StateId::EMPTY`].
     pub source: StateId,
@@ -137,39 +135,41 @@ pub struct FrameRequest<'a> {
     pub target: Bitrate,
     /// How long what waits in the pacer takes to leave at the present pace.
     pub pacer_delay: Duration,
+    /// Bytes that wait there.
+    pub queued: ByteCount,
 }
 
 /// A frame that an encoder has agreed to code.
-pub struct FrameStart {
+pub struct FrameStart<C: Codec = Vp8> {
     /// The state that it is coded from: the one offered, or [`StateId::EMPTY`].
     pub source: StateId,
     /// What codes it.
-    pub job: EncodeJob,
+    pub job: EncodeJob<C>,
 }
 
 /// Given a picture and what may be sent, offers candidates, chooses among them, and commits to the one that was sent.
-pub trait FrameEncoder: Send {
+pub trait FrameEncoder<C: Codec = Vp8>: Send {
     /// What the transport does about a loss. [`Recovery::FromHeldState`] also asks for frames that are likely to arrive
     /// whole, coded from states known to be held where losses are many.
     fn recovery(&self) -> Recovery;
     /// The job that codes the picture; none if the encoder drops it.
-    fn begin(&mut self, request: &FrameRequest<'_>) -> Option<FrameStart>;
+    fn begin(&mut self, request: &FrameRequest<'_, C>) -> Option<FrameStart<C>>;
     /// Which candidate is sent, now that `budget` bytes are free; none if none is. With `probes` one is sent even if the
     /// budget holds none, as small as there is.
-    fn choose(&self, menu: &Menu, budget: ByteCount, probes: bool) -> Option<usize>;
+    fn choose(&self, menu: &Menu<C>, budget: ByteCount, probes: bool) -> Option<usize>;
     /// A job that adds to the menu what serves the call better than what is in it, where there is such a thing: now
     /// `budget` bytes are free, and `expected` of them will be when the job is done. Most encoders offer all that they
     /// have at once.
     ///
     /// # Errors
     /// The menu, if it is complete.
-    fn refine(&mut self, menu: Menu, budget: ByteCount, expected: ByteCount) -> Result<EncodeJob, Menu> {
+    fn refine(&mut self, menu: Menu<C>, budget: ByteCount, expected: ByteCount) -> Result<EncodeJob<C>, Menu<C>> {
         let _ = (budget, expected);
         Err(menu)
     }
     /// Takes the finished menu back; `choice` is the candidate that is sent, if any. Gives that candidate and the name
     /// of the state that it leads to.
-    fn commit(&mut self, menu: Menu, choice: Option<usize>) -> Option<(StateId, Candidate)>;
+    fn commit(&mut self, menu: Menu<C>, choice: Option<usize>) -> Option<(StateId, Candidate<C>)>;
     /// No frame will be coded from this state any more.
     fn forget(&mut self, state: StateId);
     /// States held.

@@ -30,6 +30,7 @@ fn outcome(record: &FrameRecord) -> String {
         Outcome::SkippedStaleSource => "skipped_stale_source",
         Outcome::SkippedByEncoder => "skipped_by_encoder",
         Outcome::SkippedBusy => "skipped_busy",
+        Outcome::SkippedByTransport => "skipped_by_transport",
         Outcome::Unfinished => "unfinished",
     }
     .to_owned()

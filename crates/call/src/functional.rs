@@ -5,16 +5,17 @@
 //! is centred on the quantizer that should fit; or, beginning there, one frame is made to fit, pass by pass, and each
 //! pass aims at the newest budget ([`MenuMode::Fit`]).
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lockstep_transport::{Recovery, StateId};
 use lockstep_units::ByteCount;
-use lockstep_vp8::{Analysis, Encoded, Fitting, MAXIMUM_QUANTIZER, Parameters, Picture, State};
+use lockstep_vp8::MAXIMUM_QUANTIZER;
 
+use crate::codec::Codec;
 use crate::encode_time::EncodeWork;
 use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
 use crate::size_curve::SizeCurve;
+use crate::vp8_codec::Vp8;
 
 /// Share of the budget that the main candidate aims at. Predictions scatter; a frame over the budget is not sent at
 /// all, so aiming at 1 would lose half of them.
@@ -83,8 +84,9 @@ pub(crate) struct SizeCurves {
 }
 
 impl SizeCurves {
-    pub(crate) fn new(picture: &Picture) -> Self {
-        let size = (picture.width() * picture.height()) as f64 * FIRST_KEY_FRAME_BITS / 8.0;
+    /// Of pictures of so many luma samples, before any was coded.
+    pub(crate) fn new(luma_samples: usize) -> Self {
+        let size = luma_samples as f64 * FIRST_KEY_FRAME_BITS / 8.0;
         Self {
             key: SizeCurve::new(MIDDLE_QUANTIZER, size),
             inter: SizeCurve::new(MIDDLE_QUANTIZER, FIRST_INTER_SHARE * size),
@@ -98,47 +100,56 @@ impl SizeCurves {
 
 /// A menu from one state by the functional codec.
 #[derive(Debug)]
-pub struct FunctionalEncoder {
-    parameters: Parameters,
+pub struct FunctionalEncoder<C: Codec = Vp8> {
+    parameters: C::Parameters,
     mode: MenuMode,
-    states: BTreeMap<StateId, State>,
+    states: BTreeMap<StateId, C::State>,
     curves: Option<SizeCurves>,
 }
 
-impl FunctionalEncoder {
+impl<C: Codec> FunctionalEncoder<C> {
     /// An encoder that codes with `parameters` (its quantizer is chosen for each frame).
     #[must_use]
-    pub fn new(parameters: Parameters, mode: MenuMode) -> Self {
-        let states = BTreeMap::from([(StateId::EMPTY, State::default())]);
+    pub fn new(parameters: C::Parameters, mode: MenuMode) -> Self {
+        let states = BTreeMap::from([(StateId::EMPTY, C::State::default())]);
         Self { parameters, mode, states, curves: None }
     }
 }
 
 /// The first pass of a frame that is to fit.
-fn first_pass(analysis: Analysis, curve: &SizeCurve, budget: ByteCount) -> Menu {
+fn first_pass<C: Codec>(analysis: C::Analysis, curve: &SizeCurve, budget: ByteCount) -> Menu<C> {
     let first = curve.quantizer_for(FIRST_PASS_AIM * budget.as_f64()).max(FINEST_USEFUL_QUANTIZER);
-    let fitting = Box::new(Fitting::new(Cow::Owned(analysis), Some(first)));
-    another_pass(fitting, Vec::new(), budget)
+    another_pass(C::fitting(analysis, first), Vec::new(), budget)
 }
 
 /// One more candidate, made to fit `budget`.
-fn another_pass(mut fitting: Box<Fitting<'static>>, mut candidates: Vec<Candidate>, budget: ByteCount) -> Menu {
-    candidates.push(fitting.pass(usize::try_from(budget.get()).unwrap_or(usize::MAX)).into());
+fn another_pass<C: Codec>(mut fitting: C::Fitting, mut candidates: Vec<Candidate<C>>, budget: ByteCount) -> Menu<C> {
+    candidates.push(C::pass(&mut fitting, budget));
     Menu { candidates, fitting: Some(fitting) }
 }
 
 /// Both candidates at once, one at the budget and one safely below.
-fn parallel_menu(analysis: &Analysis, curve: &SizeCurve, budget: f64, runner: &dyn MenuRunner) -> Vec<Encoded> {
+fn parallel_menu<C: Codec>(
+    analysis: &C::Analysis,
+    curve: &SizeCurve,
+    budget: f64,
+    runner: &dyn MenuRunner<C>,
+) -> Vec<Candidate<C>> {
     let main = curve.quantizer_for(PARALLEL_AIMS.0 * budget).max(FINEST_USEFUL_QUANTIZER);
     let safe = curve.quantizer_for(PARALLEL_AIMS.1 * budget).max(main.saturating_add(1)).min(MAXIMUM_QUANTIZER);
     if safe == main { runner.run(analysis, &[main]) } else { runner.run(analysis, &[main, safe]) }
 }
 
 /// One candidate at the budget, then one that makes up for what it missed.
-fn serial_menu(analysis: &Analysis, mut curve: SizeCurve, budget: f64, runner: &dyn MenuRunner) -> Vec<Encoded> {
+fn serial_menu<C: Codec>(
+    analysis: &C::Analysis,
+    mut curve: SizeCurve,
+    budget: f64,
+    runner: &dyn MenuRunner<C>,
+) -> Vec<Candidate<C>> {
     let main = curve.quantizer_for(AIM * budget).max(FINEST_USEFUL_QUANTIZER);
     let mut candidates = runner.run(analysis, &[main]);
-    let Some(size) = candidates.first().map(|first| first.frame.len() as f64) else { return candidates };
+    let Some(size) = candidates.first().map(|first| first.size().as_f64()) else { return candidates };
     curve.pass_through(main, size);
     let second = if size > budget {
         curve.quantizer_for(AIM * budget).max(main.saturating_add(1))
@@ -153,31 +164,35 @@ fn serial_menu(analysis: &Analysis, mut curve: SizeCurve, budget: f64, runner: &
     candidates
 }
 
-impl FrameEncoder for FunctionalEncoder {
+impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
     fn recovery(&self) -> Recovery {
         Recovery::FromHeldState
     }
 
-    fn begin(&mut self, request: &FrameRequest<'_>) -> Option<FrameStart> {
+    fn begin(&mut self, request: &FrameRequest<'_, C>) -> Option<FrameStart<C>> {
         let FrameRequest { picture, source, budget, .. } = *request;
-        let state = self.states.get(&source).cloned().unwrap_or_default();
+        // A state that is not held any more is as good as none: the frame is a key frame.
+        let (source, state) = match self.states.get(&source) {
+            Some(state) => (source, state.clone()),
+            None => (StateId::EMPTY, C::State::default()),
+        };
         let (parameters, mode) = (self.parameters.clone(), self.mode);
-        let mut curves = self.curves.get_or_insert_with(|| SizeCurves::new(picture)).clone();
+        let samples = C::luma_samples(&parameters, picture);
+        let mut curves = self.curves.get_or_insert_with(|| SizeCurves::new(samples)).clone();
         let picture = picture.clone();
         let job = EncodeJob::new(mode.first_work(), move |runner| {
-            let analysis = Analysis::new(&state, &picture, &parameters);
-            let curve = curves.of(analysis.key_frame());
-            let encoded = match mode {
+            let analysis = C::analyse(&state, &picture, &parameters);
+            let curve = curves.of(C::is_key_frame(&analysis));
+            Menu::new(match mode {
                 MenuMode::Fit { .. } => return first_pass(analysis, curve, budget),
                 MenuMode::Serial => serial_menu(&analysis, curve.clone(), budget.as_f64(), runner),
                 MenuMode::Parallel => parallel_menu(&analysis, curve, budget.as_f64(), runner),
-            };
-            Menu::new(encoded.into_iter().map(Candidate::from).collect())
+            })
         });
         Some(FrameStart { source, job })
     }
 
-    fn choose(&self, menu: &Menu, budget: ByteCount, probes: bool) -> Option<usize> {
+    fn choose(&self, menu: &Menu<C>, budget: ByteCount, probes: bool) -> Option<usize> {
         let nearly = || match self.mode {
             MenuMode::Fit { .. } if budget > ByteCount::ZERO => {
                 let most = ByteCount::new((MOST_OVER * budget.as_f64()) as u64) + LEAST_OVER;
@@ -188,7 +203,7 @@ impl FrameEncoder for FunctionalEncoder {
         menu.largest_within(budget).or_else(nearly).or_else(|| probes.then(|| menu.smallest()).flatten())
     }
 
-    fn refine(&mut self, mut menu: Menu, budget: ByteCount, expected: ByteCount) -> Result<EncodeJob, Menu> {
+    fn refine(&mut self, mut menu: Menu<C>, budget: ByteCount, expected: ByteCount) -> Result<EncodeJob<C>, Menu<C>> {
         let MenuMode::Fit { passes } = self.mode else { return Err(menu) };
         let good = menu.candidates.iter().any(|candidate| {
             let filling = candidate.size().as_f64() >= ENOUGH_FILL * budget.as_f64();
@@ -198,7 +213,7 @@ impl FrameEncoder for FunctionalEncoder {
             return Err(menu);
         }
         match menu.fitting.take() {
-            Some(fitting) if !fitting.is_filled(usize::try_from(expected.get()).unwrap_or(usize::MAX)) => {
+            Some(fitting) if !C::is_filled(&fitting, expected) => {
                 let candidates = menu.candidates;
                 let work = EncodeWork::LaterPass;
                 Ok(EncodeJob::new(work, move |_| another_pass(fitting, candidates, expected)))
@@ -207,7 +222,7 @@ impl FrameEncoder for FunctionalEncoder {
         }
     }
 
-    fn commit(&mut self, mut menu: Menu, choice: Option<usize>) -> Option<(StateId, Candidate)> {
+    fn commit(&mut self, mut menu: Menu<C>, choice: Option<usize>) -> Option<(StateId, Candidate<C>)> {
         // Where frames are made to fit, only the first has the size that belongs to its quantizer.
         let telling = if matches!(self.mode, MenuMode::Fit { .. }) { 1 } else { usize::MAX };
         for candidate in menu.candidates.iter().take(telling) {
@@ -216,7 +231,7 @@ impl FrameEncoder for FunctionalEncoder {
             }
         }
         let chosen = menu.candidates.swap_remove(choice?);
-        let name = StateId(chosen.state.hash());
+        let name = C::name(&chosen.state);
         self.states.insert(name, chosen.state.clone());
         Some((name, chosen))
     }

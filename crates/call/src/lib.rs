@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod call_log;
+mod codec;
 mod codec_model;
 mod codec_model_fit;
 mod conventional;
@@ -11,8 +12,10 @@ mod encode_time;
 mod encoder;
 mod frame_columns;
 mod frame_log;
+mod full_throttle;
 mod functional;
 mod modelled_clip;
+mod modelled_codec;
 mod overhead;
 mod rate_control;
 mod receiving;
@@ -22,8 +25,10 @@ mod scores;
 mod sending;
 mod series;
 mod size_curve;
+mod vp8_codec;
 
 pub use call_log::{CallLog, FinishedCall};
+pub use codec::Codec;
 pub use codec_model::{ClipModel, CodecModel, CodecModelError, ModelPoint};
 pub use conventional::ConventionalEncoder;
 pub use distribution::{Distribution, MOST_EXACT_VALUES};
@@ -31,8 +36,10 @@ pub use encode_time::{EncodeTime, EncodeTimeError, EncodeWork, JobTimes, Machine
 pub use encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use frame_columns::{FRAME_COLUMNS, FrameColumn};
 pub use frame_log::{CallObserver, KeptFrames, LoggedFrame, MOST_PENDING_FRAMES, OpenRecords};
+pub use full_throttle::FullThrottle;
 pub use functional::{FIT_PASSES, FunctionalEncoder, MenuMode};
-pub use modelled_clip::{ClipCurves, ModelledClip, ModelledEncoder, ModelledFrame, ModelledPicture};
+pub use modelled_clip::{ClipCurves, ModelledClip, ModelledFrame, ModelledPicture};
+pub use modelled_codec::{Length, Modelled, ModelledState};
 pub use rate_control::{FrameTarget, RateControl};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};
 pub use record::{FrameRecord, Outcome};
@@ -43,3 +50,4 @@ pub use scores::{
 };
 pub use sending::{Committed, SendingEnd, SendingStatus};
 pub use series::{MOST_POINTS, SERIES_INTERVAL, Series, SeriesRecorder};
+pub use vp8_codec::Vp8;

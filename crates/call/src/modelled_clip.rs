@@ -71,6 +71,7 @@ pub struct ModelledFrame {
 #[derive(Debug)]
 pub struct ClipCurves {
     clip: ClipModel,
+    picture_size: (usize, usize),
     /// Natural logarithm of the size in bytes.
     inter: [f64; QUANTIZERS],
     key: [f64; QUANTIZERS],
@@ -88,7 +89,14 @@ impl ClipCurves {
             key: clip.curve(|point| libm::log(point.key_bits * bytes)),
             ssim: clip.curve(|point| point.ssim_db).map(|decibels| 1.0 - libm::exp10(-decibels / 10.0)),
             clip: clip.clone(),
+            picture_size: (width, height),
         }
+    }
+
+    /// Width and height of its pictures, luma samples.
+    #[must_use]
+    pub fn picture_size(&self) -> (usize, usize) {
+        self.picture_size
     }
 
     fn logarithms(&self, key_frame: bool) -> &[f64; QUANTIZERS] {
@@ -182,52 +190,6 @@ impl ModelledClip {
         let excess = (self.difficulty + own).clamp(-MOST_DIFFICULTY, MOST_DIFFICULTY);
         let fill = (clip.fill + clip.fill_deviation * normal(&mut self.generator)).clamp(LEAST_FILL, 1.0);
         ModelledPicture { number, excess, fill, scene_cut: false }
-    }
-}
-
-/// A source and its coding in one, with the newest picture always at hand.
-#[derive(Debug, Clone)]
-pub struct ModelledEncoder {
-    clip: ModelledClip,
-    picture: ModelledPicture,
-}
-
-impl ModelledEncoder {
-    /// An encoder of pictures that come every `frame_interval`. Equal arguments give equal frames.
-    #[must_use]
-    pub fn new(curves: Arc<ClipCurves>, frame_interval: Duration, seed: u64) -> Self {
-        let mut clip = ModelledClip::new(curves, frame_interval, seed);
-        let picture = clip.next_picture();
-        Self { clip, picture }
-    }
-
-    /// The source gives another picture.
-    pub fn next_picture(&mut self) {
-        self.picture = self.clip.next_picture();
-    }
-
-    /// The present picture.
-    #[must_use]
-    pub fn picture(&self) -> &ModelledPicture {
-        &self.picture
-    }
-
-    /// See [`ClipCurves::quantizer_for`].
-    #[must_use]
-    pub fn quantizer_for(&self, size: f64, excess: f64, key_frame: bool) -> u8 {
-        self.clip.curves.quantizer_for(size, excess, key_frame)
-    }
-
-    /// The present picture at `quantizer`.
-    #[must_use]
-    pub fn encode(&self, quantizer: u8, key_frame: bool) -> ModelledFrame {
-        self.clip.curves.encode(&self.picture, quantizer, key_frame)
-    }
-
-    /// The present picture in at most `budget`, as [`ClipCurves::encode_to_fit`] has it.
-    #[must_use]
-    pub fn encode_to_fit(&self, budget: ByteCount, key_frame: bool) -> ModelledFrame {
-        self.clip.curves.encode_to_fit(&self.picture, budget, key_frame)
     }
 }
 

@@ -3,56 +3,59 @@
 //! As at the sending end, the driver does the long work: [`ReceivingEnd::poll_decode`] gives a job to run on any thread
 //! and [`ReceivingEnd::decoded`] takes its result, so that acknowledgements never wait for the decoder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use lockstep_control::Estimator;
-use lockstep_transport::{CloseReason, Receiver, ReceiverConfig, ReceiverEvent, StateId, VideoFormat};
+use lockstep_transport::{
+    CloseReason, Datagram, Receiver, ReceiverConfig, ReceiverEvent, StateId, Transmit, VideoFormat, WireError,
+};
 use lockstep_units::Timestamp;
-use lockstep_vp8::{DEFAULT_PIXEL_LIMIT, DecodeError, Picture, State, decode_within};
+use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
-use std::collections::VecDeque;
+use crate::codec::Codec;
+use crate::vp8_codec::Vp8;
 
 /// A complete frame whose source state is held.
 #[derive(Debug)]
-struct ReceivedFrame {
+struct ReceivedFrame<P> {
     frame: u32,
     source: StateId,
     target: StateId,
     captured_at: Timestamp,
     completed_at: Timestamp,
-    payload: Vec<u8>,
+    payload: P,
 }
 
 /// Decoding of one frame; may run on another thread than the call's.
 #[derive(Debug)]
-pub struct DecodeJob {
-    source: State,
-    frame: ReceivedFrame,
+pub struct DecodeJob<C: Codec = Vp8> {
+    source: C::State,
+    frame: ReceivedFrame<C::Payload>,
     pixel_limit: usize,
 }
 
 /// What a [`DecodeJob`] gave.
 #[derive(Debug)]
-pub struct DecodeOutcome {
-    frame: ReceivedFrame,
-    result: Result<(State, Picture), DecodeError>,
-    /// Name of the state reached.
-    reached: Option<StateId>,
+pub struct DecodeOutcome<C: Codec = Vp8> {
+    frame: ReceivedFrame<C::Payload>,
+    /// What the frame decodes to, with the name of the state reached; none if it is damaged.
+    result: Option<(StateId, C::State, C::Decoded)>,
 }
 
-impl DecodeJob {
+impl<C: Codec> DecodeJob<C> {
     /// Decodes the frame and names the state that it leads to.
     #[must_use]
-    pub fn run(self) -> DecodeOutcome {
-        let result = decode_within(&self.source, &self.frame.payload, self.pixel_limit);
-        let reached = result.as_ref().ok().map(|(state, _)| StateId(state.hash()));
-        DecodeOutcome { frame: self.frame, result, reached }
+    pub fn run(self) -> DecodeOutcome<C> {
+        let Self { source, frame, pixel_limit } = self;
+        let result = C::decode(&source, &frame.payload, frame.target, pixel_limit);
+        let result = result.map(|(state, picture)| (C::name(&state), state, picture));
+        DecodeOutcome { frame, result }
     }
 }
 
 /// A picture to be shown now.
 #[derive(Debug, Clone)]
-pub struct Display {
+pub struct Display<C: Codec = Vp8> {
     /// Frame number on the wire.
     pub frame: u32,
     /// When the sender captured it, on the sender's clock.
@@ -62,9 +65,9 @@ pub struct Display {
     /// When it is shown.
     pub displayed_at: Timestamp,
     /// What is shown.
-    pub picture: Picture,
+    pub picture: C::Decoded,
     /// The frame itself, for a sink that stores coded video.
-    pub payload: Vec<u8>,
+    pub payload: C::Payload,
 }
 
 /// Counts of the receiving end beyond the transport's.
@@ -84,24 +87,24 @@ pub struct DecodeCounts {
 type Estimators = Box<dyn Fn(u16) -> Option<Box<dyn Estimator>> + Send>;
 
 /// The receiving end.
-pub struct ReceivingEnd {
-    transport: Receiver,
+pub struct ReceivingEnd<C: Codec = Vp8> {
+    transport: Receiver<C::Payload>,
     /// None until the hello has said which.
     estimator: Option<Box<dyn Estimator>>,
     estimators: Option<Estimators>,
     refused_estimator: Option<u16>,
-    states: BTreeMap<StateId, State>,
-    ready: VecDeque<ReceivedFrame>,
+    states: BTreeMap<StateId, C::State>,
+    ready: VecDeque<ReceivedFrame<C::Payload>>,
     decoding: bool,
     format: Option<VideoFormat>,
     pixel_limit: usize,
     newest_shown: Option<u32>,
-    display: Option<Display>,
+    display: Option<Display<C>>,
     counts: DecodeCounts,
     peer_closed: Option<CloseReason>,
 }
 
-impl ReceivingEnd {
+impl<C: Codec> ReceivingEnd<C> {
     /// A receiving end that has seen nothing yet, with the estimator that its owner knows the sender's controller to
     /// need.
     #[must_use]
@@ -125,7 +128,7 @@ impl ReceivingEnd {
             estimator,
             estimators,
             refused_estimator: None,
-            states: BTreeMap::from([(StateId::EMPTY, State::default())]),
+            states: BTreeMap::from([(StateId::EMPTY, C::State::default())]),
             ready: VecDeque::new(),
             decoding: false,
             format: None,
@@ -143,14 +146,21 @@ impl ReceivingEnd {
         Self { pixel_limit: limit, ..self }
     }
 
-    /// A datagram came from the sender, or garbage from anybody.
-    pub fn handle_datagram(&mut self, now: Timestamp, datagram: &[u8]) {
-        self.transport.handle_datagram(now, datagram);
+    /// A datagram came from the sender, or garbage from anybody; `congestion_experienced` says whether a queue on the way
+    /// had marked it. Says whether it made sense.
+    pub fn handle_datagram(
+        &mut self,
+        now: Timestamp,
+        datagram: Result<Datagram<C::Payload>, WireError>,
+        congestion_experienced: bool,
+    ) -> bool {
+        let taken = self.transport.handle_datagram(now, datagram, congestion_experienced);
         self.drain_events(now);
+        taken
     }
 
     /// The next frame to be decoded, unless one is being decoded already.
-    pub fn poll_decode(&mut self) -> Option<DecodeJob> {
+    pub fn poll_decode(&mut self) -> Option<DecodeJob<C>> {
         if self.decoding {
             return None;
         }
@@ -166,11 +176,11 @@ impl ReceivingEnd {
     }
 
     /// The job is done.
-    pub fn decoded(&mut self, now: Timestamp, outcome: DecodeOutcome) {
+    pub fn decoded(&mut self, now: Timestamp, outcome: DecodeOutcome<C>) {
         self.decoding = false;
-        let DecodeOutcome { frame, result, reached } = outcome;
+        let DecodeOutcome { frame, result } = outcome;
         match result {
-            Ok((state, picture)) if reached == Some(frame.target) => {
+            Some((reached, state, picture)) if reached == frame.target => {
                 self.counts.decoded += 1;
                 self.states.insert(frame.target, state);
                 self.transport.frame_decoded(frame.frame, frame.target);
@@ -188,11 +198,11 @@ impl ReceivingEnd {
                     self.counts.late += 1;
                 }
             }
-            Ok(_) => {
+            Some(_) => {
                 self.counts.mismatched += 1;
                 self.transport.frame_failed(frame.frame);
             }
-            Err(_) => {
+            None => {
                 self.counts.undecodable += 1;
                 self.transport.frame_failed(frame.frame);
             }
@@ -201,12 +211,12 @@ impl ReceivingEnd {
     }
 
     /// The picture to be shown, once.
-    pub fn poll_display(&mut self) -> Option<Display> {
+    pub fn poll_display(&mut self) -> Option<Display<C>> {
         self.display.take()
     }
 
     /// The next datagram for the sender.
-    pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Vec<u8>> {
+    pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
         if let Some(estimator) = &mut self.estimator {
             self.transport.set_estimate(estimator.estimate(now));
         }
@@ -277,14 +287,6 @@ impl ReceivingEnd {
     pub fn format_beyond_limit(&self) -> Option<(VideoFormat, usize)> {
         let pixels = |format: &VideoFormat| usize::from(format.width) * usize::from(format.height);
         self.format.filter(|format| pixels(format) > self.pixel_limit).map(|format| (format, self.pixel_limit))
-    }
-
-    /// Datagrams that made sense so far.
-    #[must_use]
-    pub fn accepted_datagrams(&self) -> u64 {
-        let counts = self.transport.statistics();
-        let refused = counts.malformed + counts.foreign + counts.before_hello + counts.unexpected + counts.absurd;
-        counts.datagrams - refused
     }
 
     /// The transport's counters.

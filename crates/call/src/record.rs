@@ -18,6 +18,8 @@ pub enum Outcome {
     SkippedByEncoder,
     /// A newer picture arrived before the encoder was free.
     SkippedBusy,
+    /// The transport did not take the frame, as when too many fragments wait already or the call has ended.
+    SkippedByTransport,
     /// The call ended before the frame was decided on.
     Unfinished,
 }

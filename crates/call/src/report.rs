@@ -16,10 +16,10 @@ pub const DRAIN: Duration = Duration::from_secs(1);
 /// Bytes of IPv4 and UDP headers, which a link carries with every datagram (RFC 791, RFC 768).
 const HEADER_BYTES: u64 = 28;
 
-/// What a link carries of a datagram: its bytes and those of the headers before it.
+/// What a link carries of a datagram of `size`: its bytes and those of the headers before it.
 #[must_use]
-pub fn carried(datagram: &[u8]) -> ByteCount {
-    ByteCount::of(datagram) + ByteCount::new(HEADER_BYTES)
+pub fn carried(size: ByteCount) -> ByteCount {
+    size + ByteCount::new(HEADER_BYTES)
 }
 
 /// When the receiver had a frame and when it showed it, as its own log has them.

@@ -7,14 +7,17 @@
 use std::time::Duration;
 
 use lockstep_control::{Allowance, Controller, InFlight, PathBound, bitrate_ceiling};
-use lockstep_transport::{CloseReason, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId};
+use lockstep_transport::{
+    CloseReason, Datagram, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError,
+};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
-use lockstep_vp8::Picture;
 
+use crate::codec::Codec;
 use crate::encoder::{EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::frame_log::OpenRecords;
 use crate::overhead::Overhead;
 use crate::record::{FrameRecord, Outcome};
+use crate::vp8_codec::Vp8;
 
 /// Weight of a new frame in the smoothed coding time.
 const ENCODE_TIME_WEIGHT: f64 = 0.2;
@@ -32,19 +35,19 @@ fn pacing_burst(interval: Duration) -> u32 {
 
 /// A frame that was handed to the transport, with what its quality is measured from.
 #[derive(Debug, Clone)]
-pub struct Committed {
+pub struct Committed<C: Codec = Vp8> {
     /// Number of the captured picture.
     pub capture: u64,
     /// The picture as captured.
-    pub original: Picture,
+    pub original: C::Picture,
     /// The picture as the receiver will show it.
-    pub reconstruction: Picture,
+    pub reconstruction: C::Decoded,
 }
 
 #[derive(Debug)]
-struct Encoding {
+struct Encoding<P> {
     capture: u64,
-    picture: Picture,
+    picture: P,
     source: StateId,
     /// When the job that is being done was handed out.
     job_started_at: Timestamp,
@@ -68,37 +71,40 @@ pub struct SendingStatus {
 }
 
 /// The sending end.
-pub struct SendingEnd {
-    transport: Sender,
+pub struct SendingEnd<C: Codec = Vp8> {
+    transport: Sender<C::Payload>,
     payload: ByteCount,
     recovery: Recovery,
     overhead: Overhead,
     controller: Box<dyn Controller>,
-    encoder: Box<dyn FrameEncoder>,
-    waiting: Option<(u64, Picture)>,
-    encoding: Option<Encoding>,
-    refinement: Option<EncodeJob>,
+    encoder: Box<dyn FrameEncoder<C>>,
+    waiting: Option<(u64, C::Picture)>,
+    encoding: Option<Encoding<C::Picture>>,
+    refinement: Option<EncodeJob<C>>,
     /// Smoothed times of first jobs, and of those that add to a menu.
     encode_time: Duration,
     refine_time: Duration,
     bound: PathBound,
     /// Whether the path was silent when that was last asked.
     silent: bool,
-    spurious_losses: u64,
     last_fragments: u64,
     last_target: StateId,
     last_quantizer: Option<u8>,
     records: OpenRecords,
-    committed: Option<Committed>,
+    committed: Option<Committed<C>>,
     connected: bool,
     closed: bool,
     peer_closed: Option<CloseReason>,
 }
 
-impl SendingEnd {
+impl<C: Codec> SendingEnd<C> {
     /// A sending end that has captured nothing yet. The encoder says how `transport` recovers from losses.
     #[must_use]
-    pub fn new(mut transport: SenderConfig, controller: Box<dyn Controller>, encoder: Box<dyn FrameEncoder>) -> Self {
+    pub fn new(
+        mut transport: SenderConfig,
+        controller: Box<dyn Controller>,
+        encoder: Box<dyn FrameEncoder<C>>,
+    ) -> Self {
         transport.recovery = encoder.recovery();
         let payload = ByteCount::new(transport.payload as u64);
         let format = transport.format;
@@ -119,7 +125,6 @@ impl SendingEnd {
             refine_time: Duration::ZERO,
             bound,
             silent: false,
-            spurious_losses: 0,
             last_fragments: 1,
             last_target: StateId::EMPTY,
             last_quantizer: None,
@@ -139,7 +144,7 @@ impl SendingEnd {
     }
 
     /// The source gave `picture`. It replaces one that still waits for the encoder.
-    pub fn capture(&mut self, now: Timestamp, picture: Picture) {
+    pub fn capture(&mut self, now: Timestamp, picture: C::Picture) {
         self.controller.on_time(now);
         let target = self.allowance(now).target;
         let estimate = self.controller.estimate().unwrap_or(target);
@@ -153,7 +158,7 @@ impl SendingEnd {
 
     /// The next picture to be coded, or more of one that was, unless one is being coded already. The driver runs the job
     /// and gives its menu to [`SendingEnd::encoded`].
-    pub fn poll_encode(&mut self, now: Timestamp) -> Option<EncodeJob> {
+    pub fn poll_encode(&mut self, now: Timestamp) -> Option<EncodeJob<C>> {
         if let Some(job) = self.refinement.take() {
             return Some(job);
         }
@@ -179,6 +184,7 @@ impl SendingEnd {
             budget: self.expected_budget(now, self.encode_time),
             target: self.overhead.less(target),
             pacer_delay: pacing_interval.saturating_mul(waiting),
+            queued: self.in_flight().queued,
         };
         let Some(FrameStart { source, job }) = self.encoder.begin(&request) else {
             self.record(capture, |record| record.outcome = Outcome::SkippedByEncoder);
@@ -191,7 +197,7 @@ impl SendingEnd {
 
     /// The job's menu is ready. Decides, on the newest feedback, which candidate is sent; or, as long as no newer picture
     /// waits, has the encoder add to the menu what that feedback calls for.
-    pub fn encoded(&mut self, now: Timestamp, menu: Menu) {
+    pub fn encoded(&mut self, now: Timestamp, menu: Menu<C>) {
         let Some(encoding) = self.encoding.take() else { return };
         let spent = now.saturating_since(encoding.job_started_at);
         let smoothed = if encoding.refines { &mut self.refine_time } else { &mut self.encode_time };
@@ -203,7 +209,7 @@ impl SendingEnd {
         // A source that was lost while the menu was being coded would only waste the link.
         let still_good = encoding.source == StateId::EMPTY
             || self.transport.is_held(encoding.source)
-            || self.transport.next_source() == encoding.source;
+            || self.transport.is_next_source(encoding.source);
         // Of what is sent whatever the budget, the picture is not given up for a newer one: that one would be as large.
         let may_refine = self.waiting.is_none() || probes;
         let menu = if still_good && may_refine && !self.closed {
@@ -243,9 +249,9 @@ impl SendingEnd {
         let frame = match self.transport.send_frame(now, frame) {
             Ok(frame) => frame,
             Err(_) => {
-                // The transport's queue is full or it was closed: the frame is dropped as if it had not fitted.
+                // The transport's queue is full, or it was closed.
                 self.encoder.forget(target);
-                record.outcome = Outcome::SkippedOverBudget;
+                record.outcome = Outcome::SkippedByTransport;
                 return;
             }
         };
@@ -258,12 +264,13 @@ impl SendingEnd {
         record.recovery = recovery;
         record.quantizer = Some(candidate.quantizer);
         record.size = Some(candidate.size());
+        record.ssim = candidate.ssim;
         self.last_fragments = candidate.size().get().div_ceil(self.payload.get());
         record.fragments = u16::try_from(self.last_fragments).ok();
         record.sent_at = Some(now);
         self.last_quantizer = Some(candidate.quantizer);
         self.last_target = target;
-        if let Some(reconstruction) = candidate.picture() {
+        if let Some(reconstruction) = candidate.shown() {
             let Encoding { capture, picture: original, .. } = encoding;
             self.committed = Some(Committed { capture, original, reconstruction });
         }
@@ -271,31 +278,32 @@ impl SendingEnd {
     }
 
     /// The frame last handed to the transport, once.
-    pub fn poll_committed(&mut self) -> Option<Committed> {
+    pub fn poll_committed(&mut self) -> Option<Committed<C>> {
         self.committed.take()
     }
 
-    /// A datagram came from the receiver, or garbage from anybody.
-    pub fn handle_datagram(&mut self, now: Timestamp, datagram: &[u8]) {
-        self.transport.handle_datagram(now, datagram);
+    /// A datagram came from the receiver, or garbage from anybody; says whether it made sense.
+    pub fn handle_datagram(&mut self, now: Timestamp, datagram: Result<Datagram<C::Payload>, WireError>) -> bool {
+        let taken = self.transport.handle_datagram(now, datagram);
         self.drain_events(now);
+        taken
     }
 
     /// The next datagram that may leave now.
-    pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Vec<u8>> {
-        let interval = self.allowance(now).pacing_interval;
-        self.transport.set_pacing_burst(pacing_burst(interval));
-        self.transport.set_pacing_interval(interval);
-        let before = self.transport.statistics();
-        let datagram = self.transport.poll_transmit(now);
-        let after = self.transport.statistics();
-        let fragment = ByteCount::new(after.bytes - before.bytes);
-        if fragment > ByteCount::ZERO {
-            self.overhead.on_transmit(fragment, ByteCount::new(after.payload_bytes - before.payload_bytes));
-            self.controller.on_transmit(now, fragment);
-            self.bound.on_transmit(now, fragment);
+    pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
+        if self.transport.queued_fragments() > 0 {
+            let interval = self.allowance(now).pacing_interval;
+            self.transport.set_pacing_burst(pacing_burst(interval));
+            self.transport.set_pacing_interval(interval);
         }
-        datagram
+        let transmit = self.transport.poll_transmit(now)?;
+        if let Some(fragment) = transmit.fragment {
+            let new = if fragment.retransmitted { ByteCount::ZERO } else { fragment.payload };
+            self.overhead.on_transmit(transmit.size, new);
+            self.controller.on_transmit(now, transmit.size);
+            self.bound.on_transmit(now, transmit.size);
+        }
+        Some(transmit)
     }
 
     /// When [`SendingEnd::handle_timeout`] and [`SendingEnd::poll_transmit`] want to be called next.
@@ -344,13 +352,6 @@ impl SendingEnd {
         self.transport.is_finished()
     }
 
-    /// Datagrams that made sense so far.
-    #[must_use]
-    pub fn accepted_datagrams(&self) -> u64 {
-        let counts = self.transport.statistics();
-        counts.datagrams - (counts.malformed + counts.foreign + counts.unexpected + counts.absurd)
-    }
-
     /// The record of the next picture that is decided on, in the order of capture: what this end knows of it. The driver
     /// asks after everything else; of a driver that does not, the newest thousand or so are kept.
     pub fn poll_record(&mut self) -> Option<FrameRecord> {
@@ -360,6 +361,18 @@ impl SendingEnd {
     /// The same when the call is over, of the pictures that it never decided on, too.
     pub fn poll_last_record(&mut self) -> Option<FrameRecord> {
         self.records.take_any()
+    }
+
+    /// How many records wait to be asked for or decided on.
+    #[must_use]
+    pub fn held_records(&self) -> usize {
+        self.records.len()
+    }
+
+    /// What the controller allows at `now`.
+    #[must_use]
+    pub fn allowed(&self, now: Timestamp) -> Allowance {
+        self.allowance(now)
     }
 
     /// How many pictures were captured.
@@ -434,9 +447,7 @@ impl SendingEnd {
             match event {
                 SenderEvent::Feedback(feedback) => {
                     self.connected = true;
-                    let spurious = self.transport.statistics().spurious;
-                    self.bound.on_feedback(now, &feedback, (spurious - self.spurious_losses) as usize);
-                    self.spurious_losses = spurious;
+                    self.bound.on_feedback(now, &feedback);
                     self.controller.on_feedback(now, &feedback);
                 }
                 SenderEvent::FragmentsLost(fragments) => {

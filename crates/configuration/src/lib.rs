@@ -403,7 +403,7 @@ impl ControlArguments {
         Ok(Setting { path, bounds, latency, ..Setting::new(payload, frame_interval) })
     }
 
-    fn menu_mode(&self) -> MenuMode {
+    pub(crate) fn menu_mode(&self) -> MenuMode {
         match self.menu {
             MenuArgument::Fit => MenuMode::Fit { passes: usize::from(self.fit_passes) },
             MenuArgument::Parallel => MenuMode::Parallel,

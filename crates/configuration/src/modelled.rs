@@ -7,25 +7,28 @@ use anyhow::{Context, Result};
 
 use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{
-    CallObserver, CallReport, ClipCurves, CodecModel, DRAIN, FinishedCall, ModelledEncoder, VideoDelayFloor,
+    CallObserver, CallReport, ClipCurves, CodecModel, DRAIN, FinishedCall, ModelledClip, VideoDelayFloor,
 };
 use lockstep_control::{KnownPath, RateBounds};
 use lockstep_media::{SourceOptions, source_format};
-use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
-use lockstep_sim::{Network, SimulationError, StopReason};
+use lockstep_sim::modelled::{FeedbackInterval, ModelledCodec, ModelledSetting};
+use lockstep_sim::{Activity, Network, SimulationError, StopReason};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::estimator::CallEstimator;
-use crate::{CodecArgument, FRAGMENT_PAYLOAD, SimulateArguments, Simulated, SimulationStatus, counters};
+use crate::{
+    CodecArgument, ControlArguments, FRAGMENT_PAYLOAD, SimulateArguments, Simulated, SimulationStatus, counters,
+};
 
 /// Virtual time between two reports of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-impl From<CodecArgument> for ModelledCodec {
-    fn from(codec: CodecArgument) -> Self {
-        match codec {
-            CodecArgument::Functional => Self::Functional,
-            CodecArgument::Conventional => Self::Conventional,
+impl ControlArguments {
+    /// What the model stands in for.
+    pub(crate) fn modelled_codec(&self) -> ModelledCodec {
+        match self.codec {
+            CodecArgument::Functional => ModelledCodec::Functional(self.menu_mode()),
+            CodecArgument::Conventional => ModelledCodec::Conventional,
         }
     }
 }
@@ -52,7 +55,7 @@ pub fn simulate_modelled_with(
     observer: Option<Box<dyn CallObserver>>,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    run(arguments, model, arguments.control.codec.into(), host, observer, progress)
+    run(arguments, model, arguments.control.modelled_codec(), host, observer, progress)
 }
 
 /// The same with a source that always sends what the controller's target allows, instead of video. Its quality means
@@ -82,44 +85,44 @@ fn run(
     let (job_times, told) = arguments.job_times(format.width * format.height)?;
     arguments.coding_times = Some(told);
     let setting = ModelledSetting {
-        frame_interval: format.frame_interval(),
+        frame_rate: format.frame_rate,
         payload: ByteCount::new(FRAGMENT_PAYLOAD as u64),
-        encode_time: job_times.of(codec.first_work()),
+        job_times,
         decode_time: Duration::from_secs_f64(arguments.decode_ms / 1e3),
         codec,
         feedback: FeedbackInterval::EveryFragment,
         ceiling: arguments.control.max_bitrate.ceiling(&format),
-        stop: end,
+        activity: Activity::between(Timestamp::ZERO, end),
         length,
-        recording: true,
-        ..ModelledSetting::new()
     };
     let path = KnownPath { trace: arguments.link.forward_trace()?, start: Timestamp::ZERO };
     let control =
-        arguments.control.setting(setting.payload, setting.frame_interval, Some(path), RateBounds::default())?;
+        arguments.control.setting(setting.payload, setting.frame_interval(), Some(path), RateBounds::default())?;
     let algorithm = arguments.control.algorithm();
-    let encoder = ModelledEncoder::new(curves, setting.frame_interval, arguments.link.seed);
+    let clip = ModelledClip::new(curves, setting.frame_interval(), arguments.link.seed);
     let (forward, reverse) = arguments.link.links()?;
-    let floor =
-        VideoDelayFloor::new(forward.config(), Timestamp::ZERO).with_coding(setting.encode_time, setting.decode_time);
-    let call = ModelledCall::new(&setting, algorithm.controller(&control)?, estimator, encoder);
-    let mut call = call.compared_with(floor);
+    let floor = VideoDelayFloor::new(forward.config(), Timestamp::ZERO)
+        .with_coding(job_times.of(codec.first_work()), setting.decode_time);
+    let mut call = setting.call(algorithm.controller(&control)?, estimator, clip);
+    call.compare_with(floor);
     if let Some(observer) = observer {
-        call = call.observed_by(observer);
+        call.observe(observer);
     }
     let mut network = Network::new(vec![call], forward, reverse);
     while network.now() < end {
         network.run_until(end.min(network.now() + PROGRESS_INTERVAL));
         let now = network.now();
-        let target = network.flows().first().map_or(Bitrate::ZERO, |call| call.allowance(now).target);
-        let go_on = failure.check().and_then(|()| progress(&SimulationStatus { now, target, quantizer: None }));
+        let status = network.flows().first().map(|call| call.sender().status(now));
+        let target = status.map_or(Bitrate::ZERO, |status| status.target);
+        let quantizer = status.and_then(|status| status.quantizer);
+        let go_on = failure.check().and_then(|()| progress(&SimulationStatus { now, target, quantizer }));
         go_on.map_err(SimulationError::Stopped)?;
     }
 
     let (mut calls, links) = network.into_parts();
     let call = calls.pop().context("the call is gone")?;
     let capacity = |from, to| links.first().map_or(ByteCount::ZERO, |link| link.capacity_between(from, to));
-    let FinishedCall { mut scores, series, .. } = call.finish(capacity).context("the call kept no log")?;
+    let FinishedCall { mut scores, series, .. } = call.finish(capacity)?.call;
     if arguments.vmaf {
         scores = scores.with_vmaf(Err("a modelled call has no pictures".to_owned()));
     }

@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{ClipCurves, CodecModel, EncodeTime, ModelledEncoder};
+use lockstep_call::{ClipCurves, CodecModel, EncodeTime, ModelledClip};
 use lockstep_control::{KnownPath, RateBounds};
 use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source};
-use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
+use lockstep_sim::modelled::{FeedbackInterval, ModelledSetting};
 use lockstep_sim::scenario::{Scenario, ScenarioReport};
 use lockstep_sim::{Activity, AnyFlow, CallFlow, CallSetting};
 use lockstep_units::{ByteCount, Timestamp};
@@ -119,26 +119,21 @@ fn modelled_call(
     let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
     let pixels = MODELLED_SIZE.0 * MODELLED_SIZE.1;
     let job_times = EncodeTime::built_in()?.job_times(Preset::from(control.preset), pixels);
-    let codec = ModelledCodec::from(control.codec);
-    let pauses = activity.intervals().windows(2).map(|pair| (pair[0].1, pair[1].0)).collect();
     let frame_rate = FrameRate::default();
     let format = VideoFormat { width: MODELLED_SIZE.0, height: MODELLED_SIZE.1, frame_rate };
     let setting = ModelledSetting {
         payload: ByteCount::new(FRAGMENT_PAYLOAD as u64),
-        encode_time: job_times.of(codec.first_work()),
+        job_times,
         decode_time: DECODE_TIME,
-        codec,
+        codec: control.modelled_codec(),
         ceiling: control.max_bitrate.ceiling(&format),
         feedback: FeedbackInterval::EveryFragment,
-        start: activity.start(),
-        stop: activity.end(),
-        pauses,
-        recording: true,
+        activity: activity.clone(),
         ..ModelledSetting::new()
     };
-    let control_setting = control.setting(setting.payload, setting.frame_interval, path, bounds)?;
+    let control_setting = control.setting(setting.payload, setting.frame_interval(), path, bounds)?;
     let algorithm = control.algorithm();
-    let encoder = ModelledEncoder::new(curves, setting.frame_interval, seed);
+    let clip = ModelledClip::new(curves, setting.frame_interval(), seed);
     let (controller, estimator) = (algorithm.controller(&control_setting)?, algorithm.estimator(bounds));
-    Ok(AnyFlow::Modelled(Box::new(ModelledCall::new(&setting, controller, estimator, encoder))))
+    Ok(AnyFlow::Modelled(Box::new(setting.call(controller, estimator, clip))))
 }

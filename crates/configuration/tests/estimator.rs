@@ -14,7 +14,7 @@ fn estimate(controller: &str) -> Estimate {
     let mut sender = control.sending_end(&format, 7, None).expect("it needs no path");
     let mut receiver = ControlArguments::receiving_end();
     let hello = sender.poll_transmit(Timestamp::ZERO).expect("the hello comes first");
-    receiver.handle_datagram(Timestamp::ZERO, &hello);
+    receiver.handle_datagram(Timestamp::ZERO, Ok(hello.datagram), false);
     assert!(receiver.poll_transmit(Timestamp::ZERO).is_some(), "it is answered");
     let mut estimate = Estimate::default();
     for number in 0..10 {
@@ -32,15 +32,14 @@ fn estimate(controller: &str) -> Estimate {
             idle: 0,
             keep_from: 0,
             anchor: 0,
-            pinned: None,
             key_frame: false,
             payload: vec![0; 1_000],
         });
         let mut bytes = Vec::new();
         data.encode(&mut bytes);
-        receiver.handle_datagram(now, &bytes);
+        receiver.handle_datagram(now, Datagram::decode(&bytes), false);
         let answer = receiver.poll_transmit(now).expect("it is acknowledged");
-        if let Ok(Datagram::Acknowledgement(acknowledgement)) = Datagram::decode(&answer) {
+        if let Datagram::Acknowledgement(acknowledgement) = answer.datagram {
             estimate = acknowledgement.estimate;
         }
     }

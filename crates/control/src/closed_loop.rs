@@ -305,6 +305,7 @@ pub(crate) fn run(plan: &Plan, controller: &mut dyn Controller, mut estimator: O
             controller.on_feedback(
                 now,
                 &Feedback {
+                    found: 0,
                     acknowledged,
                     estimate: report.estimate,
                     round_trip_time,

@@ -161,10 +161,10 @@ impl PathBound {
         }
     }
 
-    /// Feedback arrived, in which `found` fragments turned up that had been declared lost.
-    pub fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback, found: usize) {
+    /// Feedback arrived.
+    pub fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         self.loss_rate.on_acknowledged(feedback.acknowledged.len());
-        self.loss_rate.on_found(found);
+        self.loss_rate.on_found(feedback.found);
         if feedback.acknowledged.is_empty() {
             return;
         }

@@ -59,6 +59,7 @@ mod tests {
 
     fn feedback(highest_sequence: u64, received: u64) -> Feedback {
         Feedback {
+            found: 0,
             acknowledged: Vec::new(),
             estimate: lockstep_transport::Estimate::default(),
             round_trip_time: None,

@@ -52,13 +52,14 @@ impl Path {
                 congestion_experienced: false,
             };
             let feedback = Feedback {
+                found: 0,
                 acknowledged: vec![acknowledged],
                 estimate: Estimate::default(),
                 round_trip_time: Some(self.now.saturating_since(sent_at)),
                 highest_sequence: 0,
                 received: 0,
             };
-            self.bound.on_feedback(self.now, &feedback, 0);
+            self.bound.on_feedback(self.now, &feedback);
         }
         self.frame += 1;
     }
@@ -144,13 +145,14 @@ fn into_silence_a_probe_is_sent_now_and_then_and_the_first_frame_after_it_is_sma
         congestion_experienced: false,
     };
     let feedback = Feedback {
+        found: 0,
         acknowledged: vec![old],
         estimate: Estimate::default(),
         round_trip_time: None,
         highest_sequence: 0,
         received: 0,
     };
-    path.bound.on_feedback(path.now, &feedback, 0);
+    path.bound.on_feedback(path.now, &feedback);
     assert_eq!(path.most(), PAYLOAD);
     path.wait(Duration::from_millis(5));
     path.frame(1, HALF, Duration::ZERO);

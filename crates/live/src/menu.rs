@@ -2,20 +2,22 @@
 
 use std::thread;
 
-use lockstep_call::MenuRunner;
-use lockstep_vp8::{Analysis, Encoded};
+use lockstep_call::{Candidate, MenuRunner};
+use lockstep_vp8::Analysis;
 
 /// Codes the first candidate on the calling thread and each other one on a thread of its own.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThreadedMenu;
 
 impl MenuRunner for ThreadedMenu {
-    fn run(&self, analysis: &Analysis, quantizers: &[u8]) -> Vec<Encoded> {
+    fn run(&self, analysis: &Analysis, quantizers: &[u8]) -> Vec<Candidate> {
         let Some((&first, others)) = quantizers.split_first() else { return Vec::new() };
         thread::scope(|scope| {
-            let others: Vec<_> =
-                others.iter().map(|&quantizer| scope.spawn(move || analysis.encode(quantizer))).collect();
-            let mut candidates = vec![analysis.encode(first)];
+            let others: Vec<_> = others
+                .iter()
+                .map(|&quantizer| scope.spawn(move || Candidate::from(analysis.encode(quantizer))))
+                .collect();
+            let mut candidates = vec![Candidate::from(analysis.encode(first))];
             candidates.extend(others.into_iter().map(|other| match other.join() {
                 Ok(candidate) => candidate,
                 Err(panic) => std::panic::resume_unwind(panic),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockstep_call::{DecodeJob, DecodeOutcome, Display, DisplayRecord, ReceivingEnd};
 use lockstep_media::{FrameRate, Sink, SinkError, VideoFormat};
-use lockstep_transport::CloseReason;
+use lockstep_transport::{CloseReason, Datagram};
 use lockstep_units::Timestamp;
 
 use crate::clock::Clock;
@@ -246,9 +246,9 @@ impl<'a> Running<'a> {
     }
 
     fn transmit(&mut self) -> Result<(), LiveError> {
-        while let Some(datagram) = self.call.poll_transmit(self.clock.now()) {
+        while let Some(transmit) = self.call.poll_transmit(self.clock.now()) {
             let Some(peer) = self.peer else { continue };
-            match self.socket.send_to(&datagram, peer) {
+            match self.socket.send_to(&transmit.to_bytes(), peer) {
                 Err(error) if !is_loss(&error) => return Err(LiveError::Socket(error)),
                 _ => {}
             }
@@ -261,10 +261,8 @@ impl<'a> Running<'a> {
         let wake = self.call.poll_timeout().unwrap_or(Timestamp::MAX);
         match self.incoming.recv_timeout(self.clock.until(wake).min(longest)) {
             Ok(Event::Datagram(Incoming { at, from, datagram })) => {
-                let accepted = self.call.accepted_datagrams();
-                self.call.handle_datagram(at.max(now), &datagram);
                 // Only a sender whose datagrams make sense is answered, wherever it now sends from.
-                if self.call.accepted_datagrams() > accepted {
+                if self.call.handle_datagram(at.max(now), Datagram::decode(&datagram), false) {
                     self.peer = Some(from);
                     self.last_heard = now;
                 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lockstep_call::{SeriesRecorder, carried};
 use lockstep_link::{Delivered, Link, LinkStatistics};
-use lockstep_units::Timestamp;
+use lockstep_units::{ByteCount, Timestamp};
 
 use crate::LiveError;
 use crate::clock::Clock;
@@ -99,7 +99,7 @@ impl Relay {
             let now = since(started_at, clock.now());
             while let Some(delivered) = forward.poll(now) {
                 let Delivered { at, sent_at, queueing_delay, .. } = delivered;
-                series.received(at, sent_at, carried(&delivered.packet), queueing_delay);
+                series.received(at, sent_at, carried(ByteCount::of(&delivered.packet)), queueing_delay);
                 receiver.transmit(&delivered.packet)?;
             }
             while let Some(delivered) = reverse.poll(now) {
@@ -128,14 +128,14 @@ impl Relay {
                     started_at.get_or_insert(at);
                     sender = Some(from);
                     let at = since(started_at, at).max(now);
-                    series.sent(at, carried(&datagram));
-                    let _ = forward.send(at, carried(&datagram), datagram);
+                    series.sent(at, carried(ByteCount::of(&datagram)));
+                    let _ = forward.send(at, carried(ByteCount::of(&datagram)), datagram);
                 }
                 Ok(Event::FromReceiver(Incoming { at, from, datagram })) => {
                     if receiver.includes(from) {
                         receiver.choose(from);
                         let at = since(started_at, at).max(now);
-                        let _ = reverse.send(at, carried(&datagram), datagram);
+                        let _ = reverse.send(at, carried(ByteCount::of(&datagram)), datagram);
                     }
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}

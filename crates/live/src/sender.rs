@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockstep_call::{Committed, EncodeJob, FrameRecord, Menu, MenuRunner, SendingEnd, SendingStatus};
 use lockstep_media::{Source, psnr, ssim};
-use lockstep_transport::CloseReason;
+use lockstep_transport::{CloseReason, Datagram};
 use lockstep_units::Timestamp;
 
 use crate::capture::{self, Captured};
@@ -243,9 +243,9 @@ impl Running {
         if self.call.poll_timeout().is_some_and(|at| at <= now) {
             self.call.handle_timeout(now);
         }
-        while let Some(datagram) = self.call.poll_transmit(self.clock.now()) {
+        while let Some(transmit) = self.call.poll_transmit(self.clock.now()) {
             self.unanswered_since.get_or_insert(now);
-            self.peers.transmit(&datagram)?;
+            self.peers.transmit(&transmit.to_bytes())?;
         }
         Ok(())
     }
@@ -255,13 +255,9 @@ impl Running {
         let wake = self.call.poll_timeout().unwrap_or(Timestamp::MAX).min(wake);
         match self.incoming.recv_timeout(self.clock.until(wake).min(LONGEST_WAIT)) {
             Ok(Event::Datagram(Incoming { at, from, datagram })) => {
-                if self.peers.includes(from) {
-                    let accepted = self.call.accepted_datagrams();
-                    self.call.handle_datagram(at.max(now), &datagram);
-                    if self.call.accepted_datagrams() > accepted {
-                        self.peers.choose(from);
-                        self.unanswered_since = None;
-                    }
+                if self.peers.includes(from) && self.call.handle_datagram(at.max(now), Datagram::decode(&datagram)) {
+                    self.peers.choose(from);
+                    self.unanswered_since = None;
                 }
             }
             Ok(Event::Captured(Captured::Picture(picture))) => {

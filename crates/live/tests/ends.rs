@@ -7,14 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 use lockstep_call::{
-    FrameRecord, FunctionalEncoder, MenuMode, MenuRunner, Outcome, ReceivingEnd, SendingEnd, SerialMenu,
+    Candidate, FrameRecord, FunctionalEncoder, MenuMode, MenuRunner, Outcome, ReceivingEnd, SendingEnd, SerialMenu,
 };
 use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
 use lockstep_live::{Ended, Finished, LiveError, ReceiverOptions, SenderOptions, Stop, receive, send};
 use lockstep_media::{Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::ByteCount;
-use lockstep_vp8::{Analysis, Encoded, Parameters, Picture};
+use lockstep_vp8::{Analysis, Parameters, Picture};
 
 /// Nothing here takes so long unless it hangs.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -130,7 +130,7 @@ fn a_call_of_a_short_source_ends_well_at_both_ends_with_every_frame_shown() {
 fn a_thread_of_the_sender_that_dies_ends_the_call_and_is_named() {
     struct Dies;
     impl MenuRunner for Dies {
-        fn run(&self, _: &Analysis, _: &[u8]) -> Vec<Encoded> {
+        fn run(&self, _: &Analysis, _: &[u8]) -> Vec<Candidate> {
             panic!("no memory for a candidate")
         }
     }
@@ -203,7 +203,7 @@ fn an_end_that_hears_nothing_any_more_ends_by_itself() {
     let (sender, _) = bound();
     let mut caller = sending_end(1);
     let hello = caller.poll_transmit(lockstep_units::Timestamp::ZERO).expect("the hello comes first");
-    assert!(sender.send_to(&hello, address).is_ok());
+    assert!(sender.send_to(&hello.to_bytes(), address).is_ok());
     let (receiver, _) = receiver.join().expect("it does not panic");
     assert!(matches!(receiver.result, Err(LiveError::Silent { peer: "sender", .. })));
 }

@@ -13,8 +13,8 @@ use crate::clip::{ClipError, GeneratedClip};
 use crate::format::{FormatError, FrameRate, VideoFormat, parse_size};
 use crate::y4m::{Y4mError, Y4mReader};
 
-/// Gives pictures one after the other.
-pub trait Source: Send {
+/// Gives pictures one after the other: those of the codec, or whatever stands for them.
+pub trait Source<P = Picture>: Send {
     /// Size and frame rate of its pictures. It does not change.
     fn format(&self) -> VideoFormat;
 
@@ -22,7 +22,7 @@ pub trait Source: Send {
     ///
     /// # Errors
     /// If there is no next picture for another reason than the end.
-    fn next(&mut self) -> Result<Option<Picture>, SourceError>;
+    fn next(&mut self) -> Result<Option<P>, SourceError>;
 
     /// Whether the source keeps time by itself, as a camera does. Any other source gives pictures as fast as it is
     /// asked.

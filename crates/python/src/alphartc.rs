@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use lockstep_alphartc::PacketReport;
-use lockstep_call::{ClipCurves, CodecModel, ModelledEncoder};
+use lockstep_call::{ClipCurves, CodecModel, ModelledClip};
 use lockstep_control::{Algorithm, Estimator, Setting};
 use lockstep_link::{Link, LinkConfig, QueueConfig, Trace, parse_alphartc};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
@@ -111,11 +111,11 @@ impl SteppedCall {
         let model = CodecModel::built_in().map_err(invalid)?;
         let clip = model.clips.first().ok_or_else(|| invalid("the codec model has no clip"))?;
         let curves = Arc::new(ClipCurves::new(clip, SIZE.0, SIZE.1));
-        let control = Setting::new(setting.payload, setting.frame_interval);
+        let control = Setting::new(setting.payload, setting.frame_interval());
         let controller = Algorithm::ReceiverEstimate.controller(&control).map_err(invalid)?;
         let exchange = Arc::new(Mutex::new(Exchange::default()));
-        let encoder = ModelledEncoder::new(curves, setting.frame_interval, seed);
-        let call = ModelledCall::new(&setting, controller, Box::new(Agent(Arc::clone(&exchange))), encoder);
+        let clip = ModelledClip::new(curves, setting.frame_interval(), seed);
+        let call = setting.call(controller, Box::new(Agent(Arc::clone(&exchange))), clip).unlogged();
         let network = Network::new(vec![call], link(forward, seed)?, link(reverse, seed.wrapping_add(1))?);
         let interval = Duration::from_millis(interval_ms.into());
         Ok(Self { network: Mutex::new(network), exchange, interval, end: Timestamp::ZERO + length })

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use lockstep_call::{ClipCurves, CodecModel};
 use lockstep_control::RateBounds;
 use lockstep_link::Trace;
+use lockstep_media::FrameRate;
 use lockstep_sim::environment::{self as simulated, AgentPlace, EnvironmentSetting, FEATURES};
 use lockstep_sim::modelled::FeedbackInterval;
 use lockstep_units::Bitrate;
@@ -96,7 +97,10 @@ impl VectorEnvironment {
             bounds: RateBounds { initial, least, most },
             ..EnvironmentSetting::new(traces, curves)
         };
-        setting.call.frame_interval = Duration::from_secs_f64(1.0 / frames_per_second);
+        // In thousandths: 29.97 is as near to 30000/1001 as anybody asks for.
+        let frame_rate = FrameRate::new((frames_per_second * 1e3).round() as u32, 1_000);
+        setting.call.frame_rate =
+            frame_rate.ok_or_else(|| invalid(format!("{frames_per_second} pictures a second are none or too many")))?;
         setting.call.feedback = if feedback_ms > 0.0 {
             FeedbackInterval::Every(milliseconds(feedback_ms, "the feedback interval")?)
         } else {

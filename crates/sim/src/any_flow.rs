@@ -1,11 +1,13 @@
 //! Every kind of flow in one type, so that they can share links.
 
+use lockstep_call::Length;
+use lockstep_transport::Datagram;
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::call_flow::CallFlow;
 use crate::cross_traffic::{CrossTraffic, TrafficPacket};
 use crate::flow::{Arrived, Direction, Flow};
-use crate::modelled::{ModelledCall, ModelledPacket};
+use crate::modelled::ModelledCall;
 
 /// One of the kinds of flows.
 pub enum AnyFlow {
@@ -23,7 +25,7 @@ pub enum AnyPacket {
     /// Of a call with pictures.
     Datagram(Vec<u8>),
     /// Of a modelled call.
-    Modelled(ModelledPacket),
+    Modelled(Datagram<Length>),
     /// Of cross traffic.
     Traffic(TrafficPacket),
 }

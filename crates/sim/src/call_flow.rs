@@ -1,19 +1,21 @@
-//! A call with pictures and bytes as a flow: the very ends that a live call has, their long work done at once while
-//! virtual time passes.
+//! A call as a flow: the very ends that a live call has, their long work done at once while virtual time passes. With the
+//! real codec datagrams are bytes; with a model in its place ([`crate::modelled`]) there are neither pixels nor bytes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockstep_call::{
-    CallLog, CallObserver, DRAIN, DecodeOutcome, DisplayRecord, FinishedCall, JobTimes, Menu, Outcome, ReceivingEnd,
-    SendingEnd, SerialMenu, SeriesRecorder, VideoDelayFloor, carried,
+    CallLog, CallObserver, Codec, DRAIN, DecodeOutcome, DisplayRecord, FinishedCall, FrameRecord, JobTimes, Menu,
+    Outcome, ReceivingEnd, SendingEnd, SerialMenu, SeriesRecorder, VideoDelayFloor, Vp8, carried,
 };
 use lockstep_media::{QualityError, Source, SourceError, VmafError, VmafMeter, psnr, ssim};
+use lockstep_transport::Datagram;
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Picture;
 
 use crate::activity::Activity;
 use crate::flow::{Arrived, Direction, Flow};
+use crate::step_statistics::StepStatistics;
 
 /// Why a simulation ended early.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +27,9 @@ pub enum SimulationError {
     /// A picture was shown that cannot be compared with the one captured.
     #[error("a shown picture cannot be compared with its original: {0}")]
     Quality(#[from] QualityError),
+    /// The call was not logged, and so has no scores.
+    #[error("the call was not logged")]
+    Unlogged,
     /// Whoever drove the simulation ended it.
     #[error("{0}")]
     Stopped(StopReason),
@@ -53,39 +58,46 @@ pub struct CallSetting {
 }
 
 /// A finished call.
-pub struct CallResult {
+pub struct CallResult<C: Codec = Vp8> {
     /// Its scores, and rates and delays over time.
     pub call: FinishedCall,
     /// The sending end as the call left it.
-    pub sender: SendingEnd,
+    pub sender: SendingEnd<C>,
     /// The receiving end as the call left it.
-    pub receiver: ReceivingEnd,
+    pub receiver: ReceivingEnd<C>,
 }
 
 /// Both ends of a call, its source, and what the driver of a live call would do for them.
-pub struct CallFlow {
-    sender: SendingEnd,
-    receiver: ReceivingEnd,
-    source: Box<dyn Source>,
+pub struct CallFlow<C: Codec = Vp8> {
+    sender: SendingEnd<C>,
+    receiver: ReceivingEnd<C>,
+    source: Box<dyn Source<C::Picture>>,
     setting: CallSetting,
     /// When the next picture is captured, and how many were since the activity last began, and when that was.
     next_capture: Option<Timestamp>,
     captured_since: (u64, Timestamp),
     captures: u64,
     source_ended_at: Option<Timestamp>,
-    encoding: Option<(Timestamp, Menu)>,
-    decoding: Option<(Timestamp, DecodeOutcome)>,
+    encoding: Option<(Timestamp, Menu<C>)>,
+    decoding: Option<(Timestamp, DecodeOutcome<C>)>,
     originals: BTreeMap<u64, Picture>,
-    log: CallLog,
-    recorder: SeriesRecorder,
+    /// What is logged of the frames, and of the link; nothing where nobody will ask.
+    log: Option<(CallLog, SeriesRecorder)>,
+    /// What a learning agent observes, where there is one.
+    steps: Option<StepStatistics>,
     failure: Option<SimulationError>,
     vmaf: Option<Result<VmafMeter, VmafError>>,
 }
 
-impl CallFlow {
+impl<C: Codec> CallFlow<C> {
     /// A call that has not begun.
     #[must_use]
-    pub fn new(sender: SendingEnd, receiver: ReceivingEnd, source: Box<dyn Source>, setting: CallSetting) -> Self {
+    pub fn new(
+        sender: SendingEnd<C>,
+        receiver: ReceivingEnd<C>,
+        source: Box<dyn Source<C::Picture>>,
+        setting: CallSetting,
+    ) -> Self {
         let start = setting.activity.start();
         let log = CallLog::new(start, setting.length, source.format().frame_interval());
         Self {
@@ -99,22 +111,51 @@ impl CallFlow {
             encoding: None,
             decoding: None,
             originals: BTreeMap::new(),
-            log,
-            recorder: SeriesRecorder::new(start, setting.length),
+            log: Some((log, SeriesRecorder::new(start, setting.length))),
+            steps: None,
             setting,
             failure: None,
             vmaf: None,
         }
     }
 
-    /// Has `observer` hear of every frame of the call.
-    pub fn observe(&mut self, observer: Box<dyn CallObserver>) {
-        self.log.observe(observer);
+    /// The same without log and scores, for calls of which only steps are observed ([`CallFlow::steps`]).
+    #[must_use]
+    pub fn unlogged(self) -> Self {
+        let steps = StepStatistics::new(self.source.format().frame_interval());
+        Self { log: None, steps: Some(steps), ..self }
     }
 
-    /// Compares the video delay of every frame of the call with `floor`.
+    /// Has `observer` hear of every frame of the call, if frames are logged.
+    pub fn observe(&mut self, observer: Box<dyn CallObserver>) {
+        if let Some((log, _)) = &mut self.log {
+            log.observe(observer);
+        }
+    }
+
+    /// As [`CallFlow::observe`].
+    #[must_use]
+    pub fn observed_by(mut self, observer: Box<dyn CallObserver>) -> Self {
+        self.observe(observer);
+        self
+    }
+
+    /// Compares the video delay of every frame of the call with `floor`, if frames are logged.
     pub fn compare_with(&mut self, floor: VideoDelayFloor) {
-        self.log.compare_with(floor);
+        if let Some((log, _)) = &mut self.log {
+            log.compare_with(floor);
+        }
+    }
+
+    /// What a learning agent observes of an unlogged call.
+    pub fn steps(&mut self) -> Option<&mut StepStatistics> {
+        self.steps.as_mut()
+    }
+
+    /// How many records of frames are held, because they are not decided on or nothing was shown after them yet.
+    #[must_use]
+    pub fn held_records(&self) -> usize {
+        self.log.as_ref().map_or(0, |(log, _)| log.held_records()) + self.sender.held_records()
     }
 
     /// Compares what is shown with what was captured by `meter`; where there is none, the scores will say why.
@@ -124,13 +165,13 @@ impl CallFlow {
 
     /// The sending end.
     #[must_use]
-    pub fn sender(&self) -> &SendingEnd {
+    pub fn sender(&self) -> &SendingEnd<C> {
         &self.sender
     }
 
     /// The receiving end.
     #[must_use]
-    pub fn receiver(&self) -> &ReceivingEnd {
+    pub fn receiver(&self) -> &ReceivingEnd<C> {
         &self.receiver
     }
 
@@ -149,18 +190,19 @@ impl CallFlow {
     /// The finished call. `capacity` says how many bytes the link could have carried between two moments.
     ///
     /// # Errors
-    /// What ended the call early.
+    /// What ended the call early, or that nothing was logged.
     pub fn finish(
         mut self,
         capacity: impl Fn(Timestamp, Timestamp) -> ByteCount,
-    ) -> Result<CallResult, SimulationError> {
+    ) -> Result<CallResult<C>, SimulationError> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
+        let (mut log, recorder) = self.log.ok_or(SimulationError::Unlogged)?;
         while let Some(record) = self.sender.poll_last_record() {
-            self.log.decided(record);
+            log.decided(record);
         }
-        let mut call = self.log.finish(self.recorder, capacity);
+        let mut call = log.finish(recorder, capacity);
         if let Some(meter) = self.vmaf {
             let vmaf = meter.and_then(VmafMeter::finish).map_err(|error| error.to_string());
             call.scores = call.scores.with_vmaf(vmaf);
@@ -177,15 +219,22 @@ impl CallFlow {
         let Some(picture) = self.source.next()? else {
             self.next_capture = None;
             self.source_ended_at = Some(now);
-            if self.setting.ends_with_source {
-                self.log.end_at(now);
-                self.recorder.end_at(now);
+            if self.setting.ends_with_source
+                && let Some((log, recorder)) = &mut self.log
+            {
+                log.end_at(now);
+                recorder.end_at(now);
             }
             return Ok(());
         };
-        self.originals.insert(self.captures, picture.clone());
-        if self.originals.len() > MOST_ORIGINALS {
-            self.originals.pop_first();
+        if let Some(pixels) = C::pixels(&picture) {
+            self.originals.insert(self.captures, pixels.clone());
+            if self.originals.len() > MOST_ORIGINALS {
+                self.originals.pop_first();
+            }
+        }
+        if let Some(steps) = &mut self.steps {
+            steps.frames.captured();
         }
         self.sender.capture(now, picture);
         self.captures += 1;
@@ -211,31 +260,46 @@ impl CallFlow {
             self.decoding = Some((now + self.setting.decode_time, job.run()));
         }
         while let Some(record) = self.sender.poll_record() {
-            if record.outcome != Outcome::Sent {
-                self.originals.remove(&record.capture);
-            }
-            self.log.decided(record);
+            self.decided(record);
+        }
+    }
+
+    fn decided(&mut self, record: FrameRecord) {
+        if record.outcome != Outcome::Sent && C::HAS_PIXELS {
+            self.originals.remove(&record.capture);
+        }
+        if let Some(steps) = &mut self.steps {
+            steps.frames.decided(&record);
+        }
+        if let Some((log, _)) = &mut self.log {
+            log.decided(record);
         }
     }
 
     fn show(&mut self) -> Result<(), SimulationError> {
         let Some(display) = self.receiver.poll_display() else { return Ok(()) };
-        let Some(capture) = self.log.capture_of(display.frame) else { return Ok(()) };
-        // Nothing older than what is shown will be shown any more.
-        let later = self.originals.split_off(&(capture + 1));
-        let shown = self.originals.remove(&capture);
-        self.originals = later;
+        if let Some(steps) = &mut self.steps {
+            steps.frames.shown(display.frame, display.displayed_at);
+        }
+        let Some((log, _)) = &mut self.log else { return Ok(()) };
+        let Some(capture) = log.capture_of(display.frame) else { return Ok(()) };
         let mut quality = None;
-        if let Some(original) = shown {
-            quality = Some((ssim(&original, &display.picture)?, psnr(&original, &display.picture)?));
-            if let Some(Ok(meter)) = &mut self.vmaf
-                && let Err(error) = meter.compare(&original, &display.picture)
-            {
-                self.vmaf = Some(Err(error));
+        if let Some(shown) = C::shown_pixels(&display.picture) {
+            // Nothing older than what is shown will be shown any more.
+            let later = self.originals.split_off(&(capture + 1));
+            let original = self.originals.remove(&capture);
+            self.originals = later;
+            if let Some(original) = original {
+                quality = Some((ssim(&original, shown)?, psnr(&original, shown)?));
+                if let Some(Ok(meter)) = &mut self.vmaf
+                    && let Err(error) = meter.compare(&original, shown)
+                {
+                    self.vmaf = Some(Err(error));
+                }
             }
         }
         let (completed_at, displayed_at) = (display.completed_at, display.displayed_at);
-        self.log.shown(&DisplayRecord { frame: display.frame, completed_at, displayed_at }, quality);
+        log.shown(&DisplayRecord { frame: display.frame, completed_at, displayed_at }, quality);
         Ok(())
     }
 
@@ -262,33 +326,47 @@ impl CallFlow {
     }
 }
 
-impl Flow for CallFlow {
-    type Packet = Vec<u8>;
+impl<C: Codec> Flow for CallFlow<C> {
+    type Packet = C::Packet;
 
-    fn handle_packet(&mut self, now: Timestamp, arrived: Arrived<Vec<u8>>) {
+    fn handle_packet(&mut self, now: Timestamp, arrived: Arrived<C::Packet>) {
         if self.is_over(now) {
             return;
         }
+        let datagram = C::unpack(arrived.packet);
         match arrived.direction {
             Direction::Forward => {
-                self.recorder.received(arrived.at, arrived.sent_at, arrived.size, arrived.queueing_delay);
-                self.receiver.handle_datagram(now, &arrived.packet);
+                if let Some((_, recorder)) = &mut self.log {
+                    recorder.received(arrived.at, arrived.sent_at, arrived.size, arrived.queueing_delay);
+                }
+                if let (Some(steps), Ok(Datagram::Data(data))) = (&mut self.steps, &datagram) {
+                    steps.arrivals.on_arrival(now, data, arrived.size, arrived.queueing_delay);
+                }
+                self.receiver.handle_datagram(now, datagram, false);
             }
-            Direction::Reverse => self.sender.handle_datagram(now, &arrived.packet),
+            Direction::Reverse => {
+                self.sender.handle_datagram(now, datagram);
+            }
         }
         self.begin_work(now);
     }
 
-    fn poll_transmit(&mut self, now: Timestamp) -> Option<(Direction, ByteCount, Vec<u8>)> {
+    fn poll_transmit(&mut self, now: Timestamp) -> Option<(Direction, ByteCount, C::Packet)> {
         if self.is_over(now) {
             return None;
         }
-        if let Some(datagram) = self.sender.poll_transmit(now) {
-            self.recorder.sent(now, carried(&datagram));
-            return Some((Direction::Forward, carried(&datagram), datagram));
+        if let Some(transmit) = self.sender.poll_transmit(now) {
+            let size = carried(transmit.size);
+            if let Some((_, recorder)) = &mut self.log {
+                recorder.sent(now, size);
+            }
+            if let Some(steps) = &mut self.steps {
+                steps.frames.transmitted(size);
+            }
+            return Some((Direction::Forward, size, C::pack(transmit.datagram)));
         }
-        let datagram = self.receiver.poll_transmit(now)?;
-        Some((Direction::Reverse, carried(&datagram), datagram))
+        let transmit = self.receiver.poll_transmit(now)?;
+        Some((Direction::Reverse, carried(transmit.size), C::pack(transmit.datagram)))
     }
 
     fn poll_timeout(&self) -> Option<Timestamp> {

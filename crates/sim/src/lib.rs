@@ -14,6 +14,7 @@ mod network;
 mod parallel;
 pub mod scenario;
 mod simulation;
+pub mod step_statistics;
 
 pub use activity::Activity;
 pub use any_flow::{AnyFlow, AnyPacket};

@@ -7,7 +7,7 @@ use lockstep_call::{
 };
 use lockstep_control::{GracePeriod, InterArrival, SalsifyWindow};
 use lockstep_media::{GeneratedClip, VideoFormat};
-use lockstep_transport::{ReceiverConfig, SenderConfig};
+use lockstep_transport::{Datagram, ReceiverConfig, SenderConfig};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
 use proptest::prelude::*;
@@ -46,13 +46,13 @@ fn run(
         sender.handle_timeout(now);
         receiver.handle_timeout(now);
         while let Some(datagram) = sender.poll_transmit(now) {
-            to_receiver.push((step + 10, datagram));
+            to_receiver.push((step + 10, datagram.to_bytes()));
         }
         for (_, datagram) in to_receiver.extract_if(.., |(due, _)| *due <= step) {
-            receiver.handle_datagram(now, &datagram);
+            receiver.handle_datagram(now, Datagram::decode(&datagram), false);
             disturb(now, &mut sender, &mut receiver, &datagram);
             while let Some(reply) = receiver.poll_transmit(now) {
-                to_sender.push((step + 10, reply));
+                to_sender.push((step + 10, reply.to_bytes()));
             }
         }
         while let Some(job) = receiver.poll_decode() {
@@ -60,11 +60,11 @@ fn run(
             shown.extend(receiver.poll_display().map(|display| display.frame));
         }
         while let Some(reply) = receiver.poll_transmit(now) {
-            to_sender.push((step + 10, reply));
+            to_sender.push((step + 10, reply.to_bytes()));
         }
         for (_, reply) in to_sender.extract_if(.., |(due, _)| *due <= step) {
             disturb(now, &mut sender, &mut receiver, &reply);
-            sender.handle_datagram(now, &reply);
+            sender.handle_datagram(now, Datagram::decode(&reply));
         }
     }
     let records: Vec<_> = std::iter::from_fn(|| sender.poll_last_record()).collect();
@@ -84,8 +84,8 @@ proptest! {
         let disturbed = run(conventional, |now, sender, receiver, datagram| {
             let truncated = &datagram[..(datagram.len() as f64 * cut) as usize];
             for bytes in [&garbage[..], truncated] {
-                sender.handle_datagram(now, bytes);
-                receiver.handle_datagram(now, bytes);
+                sender.handle_datagram(now, Datagram::decode(bytes));
+                receiver.handle_datagram(now, Datagram::decode(bytes), false);
             }
         });
         prop_assert_eq!(calm, disturbed);
@@ -96,7 +96,9 @@ proptest! {
 fn duplicated_datagrams_to_the_receiver_show_nothing_twice() {
     for conventional in [false, true] {
         let calm = run(conventional, |_, _, _, _| {});
-        let disturbed = run(conventional, |now, _, receiver, datagram| receiver.handle_datagram(now, datagram));
+        let disturbed = run(conventional, |now, _, receiver, datagram| {
+            receiver.handle_datagram(now, Datagram::decode(datagram), false);
+        });
         assert_eq!(calm.1, disturbed.1);
         assert!(calm.1.len() >= 10, "shown: {:?}", calm.1);
     }

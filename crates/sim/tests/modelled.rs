@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_call::{ClipCurves, CodecModel, FrameRecord, KeptFrames, MOST_PENDING_FRAMES, ModelledEncoder, Outcome};
+use lockstep_call::{
+    ClipCurves, CodecModel, FrameRecord, KeptFrames, MOST_PENDING_FRAMES, MenuMode, ModelledClip, Outcome,
+};
 use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Link, LinkConfig, LossConfig, QueueConfig, Trace};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
-use lockstep_sim::{Network, SharedLink};
+use lockstep_sim::{Activity, Network, SharedLink};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 const LENGTH: Duration = Duration::from_secs(30);
@@ -23,7 +25,7 @@ fn link<P: Clone>(trace: &str, loss: f64) -> SharedLink<P> {
 }
 
 fn call(algorithm: &str, feedback: FeedbackInterval, start: u64) -> ModelledCall {
-    call_with(ModelledCodec::Functional, algorithm, feedback, start)
+    call_with(ModelledCodec::Functional(MenuMode::default()), algorithm, feedback, start)
 }
 
 fn call_with(codec: ModelledCodec, algorithm: &str, feedback: FeedbackInterval, start: u64) -> ModelledCall {
@@ -31,16 +33,14 @@ fn call_with(codec: ModelledCodec, algorithm: &str, feedback: FeedbackInterval, 
     let setting = ModelledSetting {
         codec,
         feedback,
-        recording: true,
-        start: Timestamp::from_millis(start),
-        stop: Timestamp::ZERO + LENGTH,
+        activity: Activity::between(Timestamp::from_millis(start), Timestamp::ZERO + LENGTH),
         ..ModelledSetting::new()
     };
-    let control = Setting::new(setting.payload, setting.frame_interval);
+    let control = Setting::new(setting.payload, setting.frame_interval());
     let model = CodecModel::built_in().unwrap();
     let curves = Arc::new(ClipCurves::new(&model.clips[0], 1280, 720));
-    let encoder = ModelledEncoder::new(curves, setting.frame_interval, 7);
-    ModelledCall::new(&setting, algorithm.controller(&control).unwrap(), algorithm.estimator(control.bounds), encoder)
+    let clip = ModelledClip::new(curves, setting.frame_interval(), 7);
+    setting.call(algorithm.controller(&control).unwrap(), algorithm.estimator(control.bounds), clip)
 }
 
 /// What is left of a run.
@@ -188,13 +188,14 @@ fn after_an_outage_too_long_to_repair_a_conventional_codec_makes_a_key_frame() {
 /// The most records that were held at once in a call of `seconds`, and how many frames it had.
 fn most_held_records(seconds: u64, trace: &str) -> (usize, u64) {
     let length = Duration::from_secs(seconds);
-    let setting = ModelledSetting { recording: true, stop: Timestamp::ZERO + length, ..ModelledSetting::new() };
+    let activity = Activity::between(Timestamp::ZERO, Timestamp::ZERO + length);
+    let setting = ModelledSetting { activity, ..ModelledSetting::new() };
     let algorithm: Algorithm = "fixed:300kbps".parse().unwrap();
-    let control = Setting::new(setting.payload, setting.frame_interval);
+    let control = Setting::new(setting.payload, setting.frame_interval());
     let curves = Arc::new(ClipCurves::new(&CodecModel::built_in().unwrap().clips[0], 640, 360));
-    let encoder = ModelledEncoder::new(curves, setting.frame_interval, 7);
+    let clip = ModelledClip::new(curves, setting.frame_interval(), 7);
     let (controller, estimator) = (algorithm.controller(&control).unwrap(), algorithm.estimator(control.bounds));
-    let call = ModelledCall::new(&setting, controller, estimator, encoder);
+    let call = setting.call(controller, estimator, clip);
     let mut run = Network::new(vec![call], link(trace, 0.02), link("constant:100mbps", 0.0));
     let mut most = 0;
     while run.now() < Timestamp::ZERO + length {
@@ -203,7 +204,7 @@ fn most_held_records(seconds: u64, trace: &str) -> (usize, u64) {
     }
     let (mut calls, links) = run.into_parts();
     let finished = calls.remove(0).finish(|from, to| links[0].capacity_between(from, to)).unwrap();
-    (most, finished.scores.frames.captured)
+    (most, finished.call.scores.frames.captured)
 }
 
 #[test]

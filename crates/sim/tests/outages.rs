@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_call::{ClipCurves, CodecModel, FrameRecord, KeptFrames, ModelledEncoder};
+use lockstep_call::{ClipCurves, CodecModel, FrameRecord, KeptFrames, ModelledClip};
 use lockstep_control::{Algorithm, Setting, bitrate_ceiling};
 use lockstep_link::{Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Trace};
-use lockstep_sim::Network;
-use lockstep_sim::modelled::{ModelledCall, ModelledSetting};
+use lockstep_media::FrameRate;
+use lockstep_sim::modelled::ModelledSetting;
+use lockstep_sim::{Activity, Network};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -53,20 +54,19 @@ impl Plan {
         let (from, to) = self.outage;
         let stop = Timestamp::ZERO + to + Duration::from_secs(3);
         let setting = ModelledSetting {
-            recording: true,
-            frame_interval,
+            frame_rate: FrameRate::new(frame_rate, 1).unwrap(),
             ceiling: Some(bitrate_ceiling(width.into(), height.into(), frame_interval)),
-            stop,
+            activity: Activity::between(Timestamp::ZERO, stop),
             ..ModelledSetting::new()
         };
         let algorithm: Algorithm = Algorithm::DEFAULT_NAME.parse().unwrap();
         let control = Setting::new(setting.payload, frame_interval);
         let curves = ClipCurves::new(&CodecModel::built_in().unwrap().clips[self.clip], width.into(), height.into());
-        let encoder = ModelledEncoder::new(Arc::new(curves), frame_interval, self.seed);
+        let clip = ModelledClip::new(Arc::new(curves), frame_interval, self.seed);
         let kept = KeptFrames::default();
         let controller = algorithm.controller(&control).unwrap();
-        let call = ModelledCall::new(&setting, controller, algorithm.estimator(control.bounds), encoder)
-            .observed_by(Box::new(kept.clone()));
+        let call = setting.call(controller, algorithm.estimator(control.bounds), clip);
+        let call = call.observed_by(Box::new(kept.clone()));
         let rate = self.rate.as_bps();
         let gap = (to - from).as_secs_f64();
         let outage = if self.lossy { String::new() } else { format!(",outage={}s+{gap}s", from.as_secs_f64()) };

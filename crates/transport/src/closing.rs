@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockstep_units::Timestamp;
 
 use crate::repeat::Repeat;
-use crate::wire::{Close, CloseReason, Datagram};
+use crate::wire::{Close, CloseReason};
 
 /// The first pause between two copies of a close, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -82,16 +82,14 @@ impl Closing {
         Heard::Ended(close.reason)
     }
 
-    /// The next datagram about the end.
-    pub(crate) fn poll_transmit(&mut self, now: Timestamp, connection: u32) -> Option<Vec<u8>> {
+    /// What is to be said of the end next.
+    pub(crate) fn poll_transmit(&mut self, now: Timestamp, connection: u32) -> Option<Close> {
         let reason = self.reason?;
         let answer = std::mem::take(&mut self.answer_due);
         if !answer && !self.request.take(now) {
             return None;
         }
-        let mut out = Vec::new();
-        Datagram::Close(Close { connection, reason, answer }).encode(&mut out);
-        Some(out)
+        Some(Close { connection, reason, answer })
     }
 
     /// When something is to be said or given up.

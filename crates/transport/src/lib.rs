@@ -17,8 +17,10 @@ mod closing;
 mod loss;
 mod outgoing;
 mod pacer;
+mod payload;
 mod reassembly;
 mod receiver;
+mod refusal;
 mod repeat;
 mod retransmission;
 mod round_trip;
@@ -33,8 +35,9 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 pub use outgoing::{
     AcknowledgedFragment, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
-    SenderEvent, SenderStatistics,
+    SenderEvent, SenderStatistics, Transmit, TransmittedFragment,
 };
+pub use payload::Payload;
 pub use receiver::{DropReason, Receiver, ReceiverConfig, ReceiverEvent, ReceiverStatistics};
 pub use round_trip::RoundTripTime;
 pub use sender::Sender;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::loss::SentFragment;
-use crate::wire::{CloseReason, VideoFormat};
+use crate::payload::Payload;
+use crate::wire::{CloseReason, Datagram, VideoFormat};
 use crate::{Estimate, StateId};
 
 /// What a sender does about a loss.
@@ -61,9 +62,9 @@ impl SenderConfig {
     }
 }
 
-/// A frame to send.
+/// A frame to send, made of `P`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutgoingFrame {
+pub struct OutgoingFrame<P = Vec<u8>> {
     /// The state that it was encoded from.
     pub source: StateId,
     /// The state that it yields; not [`StateId::EMPTY`].
@@ -73,7 +74,42 @@ pub struct OutgoingFrame {
     /// Whether it is a key frame.
     pub key_frame: bool,
     /// The compressed frame; may be empty.
-    pub payload: Vec<u8>,
+    pub payload: P,
+}
+
+/// A datagram that leaves now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transmit<P = Vec<u8>> {
+    /// The datagram.
+    pub datagram: Datagram<P>,
+    /// Its bytes on the wire, without the headers of IP and UDP.
+    pub size: ByteCount,
+    /// What of a frame leaves with it; none where it only speaks of the connection, or of what arrived.
+    pub fragment: Option<TransmittedFragment>,
+}
+
+impl<P: Payload> Transmit<P> {
+    /// One that carries nothing of a frame.
+    pub(crate) fn of(datagram: Datagram<P>) -> Self {
+        Self { size: datagram.size(), datagram, fragment: None }
+    }
+}
+
+impl Transmit {
+    /// The datagram's bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.datagram.to_bytes()
+    }
+}
+
+/// What of a frame leaves with a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransmittedFragment {
+    /// Bytes of the frame.
+    pub payload: ByteCount,
+    /// Whether they had been transmitted before.
+    pub retransmitted: bool,
 }
 
 /// Why a frame is not sent.
@@ -148,6 +184,8 @@ pub struct Feedback {
     pub round_trip_time: Option<Duration>,
     /// The highest sequence number that arrived, according to this acknowledgement.
     pub highest_sequence: u64,
+    /// How many fragments that had counted as lost are known to have arrived after all since the feedback before.
+    pub found: usize,
     /// How many distinct data datagrams arrived, according to this acknowledgement: with `highest_sequence + 1` it
     /// gives the share that was lost, even if other acknowledgements were lost too.
     pub received: u64,

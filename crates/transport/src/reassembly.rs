@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lockstep_units::Timestamp;
 
 use crate::StateId;
+use crate::payload::Payload;
 use crate::wire::Data;
 
 /// What storing one fragment costs beside its payload, so that many small fragments cannot cost more than they count.
@@ -23,7 +24,7 @@ pub(crate) enum Stage {
 
 /// One frame of the window.
 #[derive(Debug)]
-pub(crate) struct Frame {
+pub(crate) struct Frame<P> {
     pub(crate) source: StateId,
     pub(crate) target: StateId,
     pub(crate) captured: Timestamp,
@@ -32,12 +33,12 @@ pub(crate) struct Frame {
     fragments: u16,
     missing: u16,
     seen: Vec<u64>,
-    payloads: BTreeMap<u16, Vec<u8>>,
+    payloads: BTreeMap<u16, P>,
     bytes: usize,
 }
 
-impl Frame {
-    fn new(data: &Data) -> Self {
+impl<P: Payload> Frame<P> {
+    fn new(data: &Data<P>) -> Self {
         Self {
             source: data.source,
             target: data.target,
@@ -52,7 +53,7 @@ impl Frame {
         }
     }
 
-    fn agrees(&self, data: &Data) -> bool {
+    fn agrees(&self, data: &Data<P>) -> bool {
         (self.source, self.target, self.captured, self.key_frame, self.fragments)
             == (data.source, data.target, data.captured, data.key_frame, data.fragments)
     }
@@ -77,15 +78,15 @@ pub(crate) enum Arrived {
 
 /// The newest frames, at most `span` numbers and about `bytes` bytes of them.
 #[derive(Debug)]
-pub(crate) struct Window {
-    frames: BTreeMap<u32, Frame>,
+pub(crate) struct Window<P> {
+    frames: BTreeMap<u32, Frame<P>>,
     newest: u32,
     span: u32,
     bytes: usize,
     most_bytes: usize,
 }
 
-impl Window {
+impl<P: Payload> Window<P> {
     pub(crate) fn new(span: u32, most_bytes: usize) -> Self {
         Self { frames: BTreeMap::new(), newest: 0, span: span.max(1), bytes: 0, most_bytes }
     }
@@ -96,7 +97,7 @@ impl Window {
     }
 
     /// Stores a fragment.
-    pub(crate) fn insert(&mut self, data: &mut Data) -> Arrived {
+    pub(crate) fn insert(&mut self, data: &Data<P>) -> Arrived {
         if self.newest.saturating_sub(data.frame) >= self.span {
             return Arrived::Late;
         }
@@ -116,8 +117,8 @@ impl Window {
         frame.seen[word] |= 1 << (data.fragment % 64);
         frame.missing -= 1;
         if frame.stage == Stage::Collecting {
-            let payload = std::mem::take(&mut data.payload);
-            let cost = payload.len() + FRAGMENT_OVERHEAD;
+            let payload = data.payload.clone();
+            let cost = payload.length() + FRAGMENT_OVERHEAD;
             frame.bytes += cost;
             self.bytes += cost;
             frame.payloads.insert(data.fragment, payload);
@@ -145,15 +146,15 @@ impl Window {
     }
 
     /// Takes the payload out of a frame, in order, and remembers only that the frame was here.
-    pub(crate) fn settle(&mut self, number: u32) -> Option<Vec<u8>> {
+    pub(crate) fn settle(&mut self, number: u32) -> Option<P> {
         let frame = self.frames.get_mut(&number)?;
         self.bytes -= std::mem::take(&mut frame.bytes);
         frame.stage = Stage::Settled;
         let parts = std::mem::take(&mut frame.payloads);
-        Some(parts.into_values().flatten().collect())
+        Some(P::join(parts.into_values()))
     }
 
-    pub(crate) fn get(&self, number: u32) -> Option<&Frame> {
+    pub(crate) fn get(&self, number: u32) -> Option<&Frame<P>> {
         self.frames.get(&number)
     }
 

@@ -7,14 +7,21 @@ use lockstep_units::{ByteCount, Timestamp};
 
 use crate::catalogue::{Catalogue, Keep};
 use crate::closing::{Closing, Heard, Peer};
+use crate::payload::Payload;
 use crate::reassembly::{Arrived, Stage, Window};
-use crate::wire::{Acknowledgement, CloseReason, Data, Datagram, Hello, HelloReply, ReceivedFragment, expand};
-use crate::{Arrival, Estimate, StateId};
+use crate::refusal::Refusal;
+use crate::wire::{
+    Acknowledgement, CloseReason, DATA_HEADER, Data, Datagram, Hello, HelloReply, ReceivedFragment, WireError, expand,
+};
+use crate::{Arrival, Estimate, StateId, Transmit};
 
 /// A frame number further ahead than this, or a sequence number further than 256 times this, is not believed.
 const FURTHEST_FRAME: u32 = 1 << 16;
 /// The arrivals remembered for acknowledgements that the owner has not asked for yet.
 const LONGEST_HISTORY: usize = 1024;
+/// Fragments that one acknowledgement lists at most where each lists all that is new: with them, and with the states that
+/// are usually held, it is no longer than a data datagram.
+const MOST_LISTED: usize = 128;
 /// How many refused frames each acknowledgement names.
 const REFUSED_LISTED: usize = 4;
 
@@ -36,6 +43,9 @@ pub struct ReceiverConfig {
     pub retained_states: usize,
     /// How many of the latest arrivals each acknowledgement lists; at least 1, at most 255.
     pub repeated_fragments: usize,
+    /// The least time between two acknowledgements, each of which then tells all that is new, as those of receivers of
+    /// transport-wide feedback and of AlphaRTC do; none for an acknowledgement as soon as the owner asks.
+    pub acknowledgement_interval: Option<Duration>,
 }
 
 impl Default for ReceiverConfig {
@@ -47,6 +57,7 @@ impl Default for ReceiverConfig {
             frame_fragments: 8192,
             retained_states: 32,
             repeated_fragments: 12,
+            acknowledgement_interval: None,
         }
     }
 }
@@ -66,7 +77,7 @@ pub enum DropReason {
 
 /// What the owner of a [`Receiver`] must know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReceiverEvent {
+pub enum ReceiverEvent<P = Vec<u8>> {
     /// The sender told the video's format and what it needs; comes once.
     Hello(Hello),
     /// A fragment arrived for the first time.
@@ -86,7 +97,7 @@ pub enum ReceiverEvent {
         /// Whether it is a key frame.
         key_frame: bool,
         /// The compressed frame.
-        payload: Vec<u8>,
+        payload: P,
     },
     /// A frame will not be handed out.
     Dropped {
@@ -142,15 +153,15 @@ pub struct ReceiverStatistics {
     pub acknowledgements: u64,
 }
 
-/// The receiving side of a connection. See the crate's documentation for how to drive it.
+/// The receiving side of a connection whose frames are made of `P`. See the crate's documentation for how to drive it.
 #[derive(Debug)]
-pub struct Receiver {
+pub struct Receiver<P = Vec<u8>> {
     config: ReceiverConfig,
     connection: Option<u32>,
     greeted: bool,
     reply_due: bool,
     closing: Closing,
-    window: Window,
+    window: Window<P>,
     catalogue: Catalogue,
     keep: Keep,
     /// Frames handed out and not yet judged: source and target.
@@ -161,8 +172,13 @@ pub struct Receiver {
     unreported: usize,
     acknowledge: bool,
     highest: Option<Highest>,
+    /// Fragments that arrived for the first time, and acknowledgements made.
+    received: u64,
+    acknowledgements: u64,
+    /// Nothing is acknowledged before.
+    acknowledge_at: Timestamp,
     estimate: Estimate,
-    events: VecDeque<ReceiverEvent>,
+    events: VecDeque<ReceiverEvent<P>>,
     statistics: ReceiverStatistics,
 }
 
@@ -175,7 +191,7 @@ struct Highest {
     idle: u32,
 }
 
-impl Receiver {
+impl<P: Payload> Receiver<P> {
     /// A receiver to which nothing has come.
     #[must_use]
     pub fn new(config: ReceiverConfig) -> Self {
@@ -194,6 +210,9 @@ impl Receiver {
             unreported: 0,
             acknowledge: false,
             highest: None,
+            received: 0,
+            acknowledgements: 0,
+            acknowledge_at: Timestamp::ZERO,
             estimate: Estimate::default(),
             events: VecDeque::new(),
             statistics: ReceiverStatistics::default(),
@@ -201,21 +220,35 @@ impl Receiver {
         }
     }
 
-    /// Takes a datagram that arrived at `now`. Whatever it holds, nothing but a counter changes unless it is a proper
-    /// datagram of this connection.
-    pub fn handle_datagram(&mut self, now: Timestamp, bytes: &[u8]) {
+    /// Takes a datagram that arrived at `now`, or what was wrong with the bytes that came instead of one (see
+    /// [`Datagram::decode`]); `congestion_experienced` says whether a queue on the way had marked it (RFC 3168). Whatever
+    /// it holds, nothing but a counter changes unless it is a proper datagram of this connection; says whether it was one.
+    pub fn handle_datagram(
+        &mut self,
+        now: Timestamp,
+        datagram: Result<Datagram<P>, WireError>,
+        congestion_experienced: bool,
+    ) -> bool {
         self.statistics.datagrams += 1;
-        let Ok(datagram) = Datagram::decode(bytes) else {
-            self.statistics.malformed += 1;
-            return;
-        };
+        let taken = datagram.map_err(|_| Refusal::Malformed);
+        let taken = taken.and_then(|datagram| self.take(now, datagram, congestion_experienced));
+        let Err(refusal) = taken else { return true };
+        match refusal {
+            Refusal::Malformed => self.statistics.malformed += 1,
+            Refusal::Foreign => self.statistics.foreign += 1,
+            Refusal::BeforeHello => self.statistics.before_hello += 1,
+            Refusal::Unexpected => self.statistics.unexpected += 1,
+            Refusal::Absurd => self.statistics.absurd += 1,
+        }
+        false
+    }
+
+    fn take(&mut self, now: Timestamp, datagram: Datagram<P>, congestion_experienced: bool) -> Result<(), Refusal> {
         if self.closing.has_begun() && !matches!(datagram, Datagram::Close(_)) {
-            self.statistics.unexpected += 1;
-            return;
+            return Err(Refusal::Unexpected);
         }
         if self.connection.is_some_and(|connection| connection != datagram.connection()) {
-            self.statistics.foreign += 1;
-            return;
+            return Err(Refusal::Foreign);
         }
         match datagram {
             Datagram::Hello(hello) => {
@@ -225,8 +258,8 @@ impl Receiver {
                     self.events.push_back(ReceiverEvent::Hello(hello));
                 }
             }
-            _ if self.connection.is_none() => self.statistics.before_hello += 1,
-            Datagram::Data(data) => self.handle_data(now, data, bytes.len()),
+            _ if self.connection.is_none() => return Err(Refusal::BeforeHello),
+            Datagram::Data(data) => return self.handle_data(now, &data, congestion_experienced),
             Datagram::Close(close) => match self.closing.handle(now, close) {
                 Heard::Ended(reason) => {
                     self.acknowledge = false;
@@ -234,13 +267,14 @@ impl Receiver {
                     self.events.push_back(ReceiverEvent::PeerClosed(reason));
                 }
                 Heard::Known => {}
-                Heard::Unexpected => self.statistics.unexpected += 1,
+                Heard::Unexpected => return Err(Refusal::Unexpected),
             },
-            Datagram::Acknowledgement(_) | Datagram::HelloReply(_) => self.statistics.unexpected += 1,
+            Datagram::Acknowledgement(_) | Datagram::HelloReply(_) => return Err(Refusal::Unexpected),
         }
+        Ok(())
     }
 
-    fn handle_data(&mut self, now: Timestamp, mut data: Data, size: usize) {
+    fn handle_data(&mut self, now: Timestamp, data: &Data<P>, congestion_experienced: bool) -> Result<(), Refusal> {
         let sequence = expand(data.sequence, self.highest.map_or(0, |highest| highest.sequence));
         let furthest = self.highest.map_or(0, |highest| highest.sequence) + u64::from(FURTHEST_FRAME) * 256;
         if data.captured > data.sent_at
@@ -251,28 +285,35 @@ impl Receiver {
             || data.anchor > data.frame
             || data.target == StateId::EMPTY
         {
-            self.statistics.absurd += 1;
-            return;
+            return Err(Refusal::Absurd);
         }
-        match self.window.insert(&mut data) {
+        match self.window.insert(data) {
             Arrived::New => {}
-            Arrived::Duplicate => return self.statistics.duplicates += 1,
-            Arrived::Late => return self.statistics.late += 1,
-            Arrived::Inconsistent => return self.statistics.inconsistent += 1,
+            Arrived::Duplicate => {
+                self.statistics.duplicates += 1;
+                return Ok(());
+            }
+            Arrived::Late => {
+                self.statistics.late += 1;
+                return Ok(());
+            }
+            Arrived::Inconsistent => {
+                self.statistics.inconsistent += 1;
+                return Ok(());
+            }
         }
         self.statistics.fragments += 1;
+        self.received += 1;
         let grace = match self.highest {
             Some(highest) if sequence > highest.sequence => data.idle.wrapping_sub(highest.idle),
             _ => 0,
         };
         if self.highest.is_none_or(|highest| sequence > highest.sequence) {
-            let Data { sent_at, idle, .. } = data;
+            let &Data { sent_at, idle, .. } = data;
             self.highest = Some(Highest { sequence, sent_at, arrived_at: now, idle });
-            self.keep = Keep { from: data.keep_from, anchor: data.anchor, pinned: data.pinned };
+            self.keep = Keep { from: data.keep_from, anchor: data.anchor, pinned: None };
         }
-        // No driver tells of marks yet.
-        let congestion_experienced = false;
-        let Data { frame, fragment, .. } = data;
+        let &Data { frame, fragment, .. } = data;
         self.history.push_back(ReceivedFragment { frame, fragment, arrived_at: now, congestion_experienced });
         if self.history.len() > LONGEST_HISTORY {
             self.history.pop_front();
@@ -282,7 +323,7 @@ impl Receiver {
         self.events.push_back(ReceiverEvent::Arrival(Arrival {
             arrived_at: now,
             sent_at: data.sent_at,
-            size: ByteCount::new(size as u64),
+            size: ByteCount::new((DATA_HEADER + data.payload.length()) as u64),
             sequence,
             frame: data.frame,
             fragment: data.fragment,
@@ -299,6 +340,7 @@ impl Receiver {
         }
         self.advance();
         self.sweep();
+        Ok(())
     }
 
     /// Hands out the frames that can be decoded now, drops those that are not needed any more.
@@ -319,7 +361,7 @@ impl Receiver {
                 continue;
             }
             let (source, target, captured, key_frame) = (frame.source, frame.target, frame.captured, frame.key_frame);
-            let payload = self.window.settle(number).unwrap_or_default();
+            let Some(payload) = self.window.settle(number) else { continue };
             self.pending.insert(number, (source, target));
             self.statistics.frames += 1;
             let frame = number;
@@ -404,55 +446,64 @@ impl Receiver {
     }
 
     /// What has happened and was not polled yet.
-    pub fn poll_event(&mut self) -> Option<ReceiverEvent> {
+    pub fn poll_event(&mut self) -> Option<ReceiverEvent<P>> {
         self.events.pop_front()
     }
 
     /// The next datagram to send to the sender at `now`. Arrivals that came since the last call share one
     /// acknowledgement as long as it can list them all, so an owner that polls after each datagram acknowledges each
     /// one, and one that first takes all that arrived at one moment saves datagrams. A verdict is acknowledged too.
-    pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Vec<u8>> {
+    pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         let connection = self.connection?;
         if self.closing.has_begun() {
-            return self.closing.poll_transmit(now, connection);
+            return self.closing.poll_transmit(now, connection).map(|close| Transmit::of(Datagram::Close(close)));
         }
-        let mut out = Vec::new();
         if std::mem::take(&mut self.reply_due) {
             let retained_states = self.catalogue.bound() as u16;
-            Datagram::HelloReply(HelloReply { connection, retained_states }).encode(&mut out);
-            return Some(out);
+            return Some(Transmit::of(Datagram::HelloReply(HelloReply { connection, retained_states })));
         }
-        if !self.acknowledge {
+        if !self.acknowledge || self.acknowledge_at > now {
             return None;
         }
         let highest = self.highest?;
-        let most = self.config.repeated_fragments.clamp(1, 255);
+        let repeated = self.config.repeated_fragments.clamp(1, 255);
+        // Whoever asks for few acknowledgements wants them to tell all.
+        let most = if self.config.acknowledgement_interval.is_some() { MOST_LISTED.max(repeated) } else { repeated };
         let end = self.history.len() - self.unreported.saturating_sub(most);
-        let fragments = self.history.range(end.saturating_sub(most)..end).copied().collect();
+        let told = self.unreported.min(most).max(repeated);
+        let fragments = self.history.range(end.saturating_sub(told)..end).copied().collect();
         self.unreported = self.unreported.saturating_sub(most);
         self.acknowledge = self.unreported > 0;
+        if let Some(interval) = self.config.acknowledgement_interval.filter(|_| !self.acknowledge) {
+            self.acknowledge_at = now + interval;
+        }
         let acknowledgement = Acknowledgement {
             connection,
-            sequence: self.statistics.acknowledgements as u32,
+            sequence: self.acknowledgements as u32,
             sent_at: now,
             highest: highest.sequence as u32,
             echo: highest.sent_at,
             hold: now.saturating_since(highest.arrived_at),
-            received: self.statistics.fragments as u32,
+            received: self.received as u32,
             estimate: self.estimate,
             fragments,
             catalogue: self.catalogue.list().collect(),
             refused: self.refused.iter().copied().collect(),
         };
         self.statistics.acknowledgements += 1;
-        Datagram::Acknowledgement(acknowledgement).encode(&mut out);
-        Some(out)
+        self.acknowledgements += 1;
+        Some(Transmit::of(Datagram::Acknowledgement(acknowledgement)))
     }
 
     /// When [`Self::handle_timeout`] and [`Self::poll_transmit`] are to be called if nothing happens before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        self.closing.next()
+        if self.closing.has_begun() {
+            return self.closing.next();
+        }
+        // What is acknowledged at once is asked for at once.
+        let later = self.config.acknowledgement_interval.is_some() && self.acknowledge && self.highest.is_some();
+        later.then_some(self.acknowledge_at)
     }
 
     /// Tells the time: nobody may ask for the answer to a close any more. All else that waits for a time is a datagram,

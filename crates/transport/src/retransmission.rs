@@ -33,48 +33,54 @@ pub(crate) fn patience(round_trip: Duration) -> Duration {
 
 /// A frame cut into fragments.
 #[derive(Debug)]
-pub(crate) struct FragmentedFrame {
+pub(crate) struct FragmentedFrame<P> {
     pub(crate) number: u32,
-    pub(crate) frame: OutgoingFrame,
+    pub(crate) frame: OutgoingFrame<P>,
     pub(crate) queued_at: Timestamp,
     pub(crate) fragments: u16,
 }
 
 #[derive(Debug)]
-struct Kept {
-    frame: Arc<FragmentedFrame>,
+struct Kept<P> {
+    frame: Arc<FragmentedFrame<P>>,
     /// How often each fragment was repeated.
     retries: BTreeMap<u16, u32>,
 }
 
 /// A fragment that waits to be repeated.
 #[derive(Debug)]
-pub(crate) struct Repetition {
-    pub(crate) frame: Arc<FragmentedFrame>,
+pub(crate) struct Repetition<P> {
+    pub(crate) frame: Arc<FragmentedFrame<P>>,
     pub(crate) fragment: u16,
     /// Since when it waits.
     pub(crate) since: Timestamp,
 }
 
-impl Repetition {
+impl<P> Repetition<P> {
     fn is(&self, frame: u32, fragment: u16) -> bool {
         (self.frame.number, self.fragment) == (frame, fragment)
     }
 }
 
 /// The frames that may be repeated, and the fragments that are.
-#[derive(Debug, Default)]
-pub(crate) struct Retransmission {
-    frames: BTreeMap<u32, Kept>,
+#[derive(Debug)]
+pub(crate) struct Retransmission<P> {
+    frames: BTreeMap<u32, Kept<P>>,
     fragments: usize,
-    queue: VecDeque<Repetition>,
+    queue: VecDeque<Repetition<P>>,
     /// By sequence number the fragments of which nothing was heard for too long.
     doubtful: BTreeMap<u64, (u32, u16)>,
 }
 
-impl Retransmission {
+impl<P> Default for Retransmission<P> {
+    fn default() -> Self {
+        Self { frames: BTreeMap::new(), fragments: 0, queue: VecDeque::new(), doubtful: BTreeMap::new() }
+    }
+}
+
+impl<P> Retransmission<P> {
     /// Keeps a frame that is about to be sent.
-    pub(crate) fn keep(&mut self, frame: &Arc<FragmentedFrame>) {
+    pub(crate) fn keep(&mut self, frame: &Arc<FragmentedFrame<P>>) {
         self.fragments += usize::from(frame.fragments);
         self.frames.insert(frame.number, Kept { frame: Arc::clone(frame), retries: BTreeMap::new() });
         while self.fragments > MOST_KEPT && self.frames.len() > 1 {
@@ -152,7 +158,7 @@ impl Retransmission {
         *self = Self::default();
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Repetition> {
+    pub(crate) fn pop(&mut self) -> Option<Repetition<P>> {
         self.queue.pop_front()
     }
 

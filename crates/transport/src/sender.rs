@@ -9,14 +9,18 @@ use lockstep_units::{ByteCount, Timestamp};
 use crate::closing::{Closing, Heard, Peer};
 use crate::loss::{Loss, LossDetection, Named, SentFragment};
 use crate::pacer::Pacer;
+use crate::payload::Payload;
+use crate::refusal::Refusal;
 use crate::repeat::Repeat;
 use crate::retransmission::{FragmentedFrame, Repetition, Retransmission, patience};
 use crate::round_trip::RoundTripTime;
 use crate::states::{SentStates, Verdict};
-use crate::wire::{Acknowledgement, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, ReceivedFragment, expand};
+use crate::wire::{
+    Acknowledgement, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, ReceivedFragment, WireError, expand,
+};
 use crate::{
     AcknowledgedFragment, Estimate, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
-    SenderEvent, SenderStatistics, StateId,
+    SenderEvent, SenderStatistics, StateId, Transmit, TransmittedFragment,
 };
 
 /// The hello is repeated ever more seldom, up to this interval.
@@ -28,34 +32,38 @@ const LONGEST_QUEUE: usize = 65_536;
 const RETRANSMITTED_STATES: usize = 1_024;
 
 #[derive(Debug)]
-struct QueuedFrame {
-    frame: Arc<FragmentedFrame>,
+struct QueuedFrame<P> {
+    frame: Arc<FragmentedFrame<P>>,
     next: u16,
 }
 
-/// The sending side of a connection. See the crate's documentation for how to drive it.
+/// The sending side of a connection whose frames are made of `P`. See the crate's documentation for how to drive it.
 #[derive(Debug)]
-pub struct Sender {
+pub struct Sender<P = Vec<u8>> {
     config: SenderConfig,
     hello: Repeat,
     connected: bool,
     closing: Closing,
     next_frame: u32,
-    queue: VecDeque<QueuedFrame>,
+    queue: VecDeque<QueuedFrame<P>>,
     queued: usize,
     pacer: Pacer,
     transmitted_at: Option<Timestamp>,
     idle: Duration,
     loss: LossDetection,
     states: SentStates,
-    retransmission: Retransmission,
+    retransmission: Retransmission<P>,
     newest_acknowledgement: Option<u64>,
+    /// Fragments that had counted as lost and arrived, not told of yet.
+    found: usize,
+    /// Kept to save allocations.
+    named: Vec<Option<u64>>,
     estimate: Estimate,
     events: VecDeque<SenderEvent>,
     statistics: SenderStatistics,
 }
 
-impl Sender {
+impl<P: Payload> Sender<P> {
     /// A sender that has sent nothing. Its first datagram is the hello; frames may follow at once.
     #[must_use]
     pub fn new(mut config: SenderConfig) -> Self {
@@ -77,6 +85,8 @@ impl Sender {
             states: SentStates::new(config.retained_states),
             retransmission: Retransmission::default(),
             newest_acknowledgement: None,
+            found: 0,
+            named: Vec::new(),
             estimate: Estimate::default(),
             events: VecDeque::new(),
             statistics: SenderStatistics::default(),
@@ -91,6 +101,12 @@ impl Sender {
         self.states.reserve()
     }
 
+    /// Whether [`Sender::next_source`] would give `state`.
+    #[must_use]
+    pub fn is_next_source(&self, state: StateId) -> bool {
+        self.states.source() == state
+    }
+
     /// As [`Sender::next_source`], but a state that the receiver is known to hold wherever there is one: for paths on
     /// which the last frame is too likely to be lost to build on it.
     pub fn next_held_source(&mut self) -> StateId {
@@ -103,26 +119,12 @@ impl Sender {
         self.states.is_held(state)
     }
 
-    /// Keeps a state (a golden one) on both sides until [`Self::unpin`] or another is pinned. Says whether it is still
-    /// known. Before a frame is encoded from it, [`Self::is_held`] must say that it arrived.
-    pub fn pin(&mut self, state: StateId) -> bool {
-        let known = self.states.pin(state);
-        self.tell();
-        known
-    }
-
-    /// Keeps the pinned state no longer.
-    pub fn unpin(&mut self) {
-        self.states.unpin();
-        self.tell();
-    }
-
     /// Puts a frame into the pacer's queue; returns its number, which counts frames from 0.
     ///
     /// # Errors
     /// [`SendError`] says why the frame is not sent; nothing has changed then.
-    pub fn send_frame(&mut self, now: Timestamp, mut frame: OutgoingFrame) -> Result<u32, SendError> {
-        let length = frame.payload.len();
+    pub fn send_frame(&mut self, now: Timestamp, mut frame: OutgoingFrame<P>) -> Result<u32, SendError> {
+        let length = frame.payload.length();
         let fragments = u16::try_from(length.div_ceil(self.config.payload).max(1));
         let fragments = fragments.map_err(|_| SendError::TooLong(length))?;
         if self.closing.has_begun() {
@@ -182,24 +184,23 @@ impl Sender {
     }
 
     /// The next datagram to send to the receiver at `now`.
-    pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Vec<u8>> {
+    pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         let connection = self.config.connection;
         if self.closing.has_begun() {
-            return self.closing.poll_transmit(now, connection);
+            return self.closing.poll_transmit(now, connection).map(|close| Transmit::of(Datagram::Close(close)));
         }
-        let mut out = Vec::new();
         if self.hello.take(now) {
             let SenderConfig { format, estimator, .. } = self.config;
-            Datagram::Hello(Hello { connection, format, estimator }).encode(&mut out);
-            return Some(out);
+            return Some(Transmit::of(Datagram::Hello(Hello { connection, format, estimator })));
         }
         let free_at = self.pacer.next();
         if free_at > now {
             return None;
         }
         let sequence = self.loss.next_sequence();
-        let retransmitted = self.statistics.retransmitted;
-        let Repetition { frame: queued, fragment, since } = self.next_fragment()?;
+        let repetition = self.retransmission.pop();
+        let retransmitted = repetition.is_some();
+        let Repetition { frame: queued, fragment, since } = repetition.or_else(|| self.next_fragment())?;
         if let Some(last) = self.transmitted_at {
             // The gap was chosen if there was nothing to send or the pacer held it; a late host's is not.
             if since.max(free_at) > last {
@@ -207,12 +208,9 @@ impl Sender {
             }
         }
         let start = usize::from(fragment) * self.config.payload;
-        let end = (start + self.config.payload).min(queued.frame.payload.len());
+        let end = (start + self.config.payload).min(queued.frame.payload.length());
         let number = queued.number;
-        if self.statistics.retransmitted == retransmitted {
-            self.statistics.payload_bytes += (end - start) as u64;
-        }
-        Datagram::Data(Data {
+        let datagram = Datagram::Data(Data {
             connection,
             sequence: sequence as u32,
             frame: number,
@@ -225,26 +223,26 @@ impl Sender {
             idle: self.idle.as_micros() as u32,
             keep_from: self.states.keep_from(),
             anchor: self.states.anchor(),
-            pinned: self.states.pinned(),
             key_frame: queued.frame.key_frame,
-            payload: queued.frame.payload[start..end].to_vec(),
-        })
-        .encode(&mut out);
+            payload: queued.frame.payload.part(start..end),
+        });
         self.pacer.transmitted(now);
         self.transmitted_at = Some(now);
-        let size = ByteCount::of(&out);
+        let size = datagram.size();
+        let payload = ByteCount::new((end - start) as u64);
         self.loss.transmitted(SentFragment { frame: number, fragment, size, sent_at: now });
         self.statistics.fragments += 1;
         self.statistics.bytes += size.get();
-        Some(out)
+        if retransmitted {
+            self.statistics.retransmitted += 1;
+        } else {
+            self.statistics.payload_bytes += payload.get();
+        }
+        Some(Transmit { datagram, size, fragment: Some(TransmittedFragment { payload, retransmitted }) })
     }
 
-    /// The fragment that leaves next: one that is sent again before one that is new.
-    fn next_fragment(&mut self) -> Option<Repetition> {
-        if let Some(repetition) = self.retransmission.pop() {
-            self.statistics.retransmitted += 1;
-            return Some(repetition);
-        }
+    /// The fragment of a new frame that leaves next.
+    fn next_fragment(&mut self) -> Option<Repetition<P>> {
         let queued = self.queue.front_mut()?;
         let (frame, fragment) = (Arc::clone(&queued.frame), queued.next);
         let since = frame.queued_at;
@@ -256,24 +254,31 @@ impl Sender {
         Some(Repetition { frame, fragment, since })
     }
 
-    /// Takes a datagram that arrived at `now`. Whatever it holds, nothing but a counter changes unless it is a proper
-    /// datagram of this connection.
-    pub fn handle_datagram(&mut self, now: Timestamp, bytes: &[u8]) {
+    /// Takes a datagram that arrived at `now`, or what was wrong with the bytes that came instead of one (see
+    /// [`Datagram::decode`]). Whatever it holds, nothing but a counter changes unless it is a proper datagram of this
+    /// connection; says whether it was one.
+    pub fn handle_datagram(&mut self, now: Timestamp, datagram: Result<Datagram<P>, WireError>) -> bool {
         self.statistics.datagrams += 1;
-        let Ok(datagram) = Datagram::decode(bytes) else {
-            self.statistics.malformed += 1;
-            return;
-        };
+        let taken = datagram.map_err(|_| Refusal::Malformed).and_then(|datagram| self.take(now, datagram));
+        let Err(refusal) = taken else { return true };
+        match refusal {
+            Refusal::Malformed => self.statistics.malformed += 1,
+            Refusal::Foreign => self.statistics.foreign += 1,
+            Refusal::Unexpected | Refusal::BeforeHello => self.statistics.unexpected += 1,
+            Refusal::Absurd => self.statistics.absurd += 1,
+        }
+        false
+    }
+
+    fn take(&mut self, now: Timestamp, datagram: Datagram<P>) -> Result<(), Refusal> {
         if self.closing.has_begun() && !matches!(datagram, Datagram::Close(_)) {
-            self.statistics.unexpected += 1;
-            return;
+            return Err(Refusal::Unexpected);
         }
         if datagram.connection() != self.config.connection {
-            self.statistics.foreign += 1;
-            return;
+            return Err(Refusal::Foreign);
         }
         match datagram {
-            Datagram::Acknowledgement(acknowledgement) => self.handle_acknowledgement(now, &acknowledgement),
+            Datagram::Acknowledgement(acknowledgement) => return self.handle_acknowledgement(now, &acknowledgement),
             Datagram::HelloReply(reply) => {
                 self.hello.stop();
                 if !std::mem::replace(&mut self.connected, true) {
@@ -290,15 +295,21 @@ impl Sender {
                     self.events.push_back(SenderEvent::PeerClosed(reason));
                 }
                 Heard::Known => {}
-                Heard::Unexpected => self.statistics.unexpected += 1,
+                Heard::Unexpected => return Err(Refusal::Unexpected),
             },
-            Datagram::Data(_) | Datagram::Hello(_) => self.statistics.unexpected += 1,
+            Datagram::Data(_) | Datagram::Hello(_) => return Err(Refusal::Unexpected),
         }
+        Ok(())
     }
 
-    /// The sequence numbers of the listed fragments that are still remembered, the highest sequence number, the count
-    /// of arrivals and the acknowledgement's own number, if everything in it can be true.
-    fn believe(&self, now: Timestamp, acknowledgement: &Acknowledgement) -> Option<(Vec<Option<u64>>, [u64; 3])> {
+    /// The highest sequence number, the count of arrivals and the acknowledgement's own number, if everything in it can
+    /// be true; `named` is then the sequence numbers of the listed fragments that are still remembered.
+    fn believe(
+        &self,
+        now: Timestamp,
+        acknowledgement: &Acknowledgement,
+        named: &mut Vec<Option<u64>>,
+    ) -> Option<[u64; 3]> {
         let transmitted = self.loss.next_sequence();
         let highest = expand(acknowledgement.highest, transmitted);
         let received = expand(acknowledgement.received, transmitted);
@@ -314,25 +325,27 @@ impl Sender {
         if !(possible && echoed && in_time && states && refused) {
             return None;
         }
-        let named = |&fragment: &ReceivedFragment| match self.loss.find(fragment.frame, fragment.fragment, highest) {
-            Named::Forgotten => Some(None),
-            Named::Sequence(sequence) => Some(Some(sequence)),
-            Named::Never => None,
-        };
-        let sequences = acknowledgement.fragments.iter().map(named).collect::<Option<Vec<_>>>()?;
-        Some((sequences, [highest, received, number]))
+        named.clear();
+        for &ReceivedFragment { frame, fragment, .. } in &acknowledgement.fragments {
+            named.push(match self.loss.find(frame, fragment, highest) {
+                Named::Forgotten => None,
+                Named::Sequence(sequence) => Some(sequence),
+                Named::Never => return None,
+            });
+        }
+        Some([highest, received, number])
     }
 
-    fn handle_acknowledgement(&mut self, now: Timestamp, acknowledgement: &Acknowledgement) {
-        let Some((sequences, [highest, received, number])) = self.believe(now, acknowledgement) else {
-            self.statistics.absurd += 1;
-            return;
-        };
+    fn handle_acknowledgement(&mut self, now: Timestamp, acknowledgement: &Acknowledgement) -> Result<(), Refusal> {
+        let mut named = std::mem::take(&mut self.named);
+        let believed = self.believe(now, acknowledgement, &mut named);
+        self.named = named;
+        let [highest, received, number] = believed.ok_or(Refusal::Absurd)?;
         self.statistics.acknowledgements += 1;
         let mut acknowledged = Vec::new();
         let mut sample = None;
-        for (sequence, listed) in sequences.iter().zip(&acknowledgement.fragments) {
-            let Some(sequence) = *sequence else { continue };
+        for (at, listed) in acknowledgement.fragments.iter().enumerate() {
+            let Some(sequence) = self.named[at] else { continue };
             let Some((sent, spurious)) = self.loss.acknowledge(now, sequence) else { continue };
             self.statistics.fragments_acknowledged += 1;
             self.found(&sent, spurious);
@@ -373,15 +386,18 @@ impl Sender {
                 estimate: self.estimate,
                 round_trip_time: sample,
                 highest_sequence: highest,
+                found: std::mem::take(&mut self.found),
                 received,
             }));
         }
         self.detect(now);
+        Ok(())
     }
 
     fn found(&mut self, sent: &SentFragment, spurious: bool) {
         if spurious {
             self.statistics.spurious += 1;
+            self.found += 1;
             match self.config.recovery {
                 Recovery::FromHeldState => self.states.fragment_found(sent.frame),
                 Recovery::Retransmit => self.retransmission.found(sent.frame, sent.fragment),
@@ -462,7 +478,7 @@ impl Sender {
     /// Ends the connection; the receiver is told until it answers, for about three seconds at most. What was queued is not
     /// sent.
     pub fn close(&mut self, now: Timestamp, reason: CloseReason) {
-        let heard = self.connected || self.statistics.acknowledgements > 0;
+        let heard = self.connected || self.newest_acknowledgement.is_some();
         if self.closing.begin(now, reason, if heard { Peer::Heard } else { Peer::Unheard }) {
             self.end();
         }

@@ -3,11 +3,11 @@
 //!
 //! | bytes | all datagrams |
 //! |---|---|
-//! | 0 | version (upper four bits, 1) and kind (lower four bits) |
+//! | 0 | version (upper four bits, 2) and kind (lower four bits) |
 //! | 1 | flags; those that a kind does not name are zero |
 //! | 2..6 | connection |
 //!
-//! | bytes | data, kind 1; flags: 1 key frame, 2 a frame is pinned |
+//! | bytes | data, kind 1; flags: 1 key frame |
 //! |---|---|
 //! | 6..10 | sequence: the lower 32 bits of the count of data datagrams transmitted before |
 //! | 10..14 | frame |
@@ -20,9 +20,8 @@
 //! | 50..54 | idle: the lower 32 bits of all grace periods so far, this fragment's included |
 //! | 54..58 | keep from: states of older frames may be let go |
 //! | 58..62 | anchor: the frame whose state must stay even if the receiver runs out of room |
-//! | 62..66 | the pinned frame, whose state stays though it is older than `keep from`; 0 without flag 2 |
-//! | 66..68 | length of the payload |
-//! | 68.. | payload |
+//! | 62..64 | length of the payload |
+//! | 64.. | payload |
 //!
 //! | bytes | acknowledgement, kind 2; flags: 1 inter-arrival time known, 2 capacity known |
 //! |---|---|
@@ -65,19 +64,24 @@ mod acknowledgement;
 
 use std::time::Duration;
 
-use lockstep_units::{MAXIMUM_FRAME_RATE, Timestamp};
+use lockstep_units::{ByteCount, MAXIMUM_FRAME_RATE, Timestamp};
 use thiserror::Error;
 
 use crate::StateId;
+use crate::payload::Payload;
 
 pub use acknowledgement::{ACKNOWLEDGEMENT_HEADER, Acknowledgement, ReceivedFragment};
 
 /// The version of the wire format that this crate speaks.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes of a data datagram before its payload.
-pub const DATA_HEADER: usize = 68;
+pub const DATA_HEADER: usize = 64;
 /// The longest payload that a fragment may carry: with header, UDP and IPv4 or IPv6 it fits 1,500 and 1,516 bytes.
 pub const MAX_PAYLOAD: usize = 1400;
+
+/// Bytes of a hello, and of a reply to one or a close.
+const HELLO_LENGTH: usize = 20;
+const SHORT_LENGTH: usize = 8;
 
 const DATA: u8 = 1;
 const ACKNOWLEDGEMENT: u8 = 2;
@@ -87,7 +91,6 @@ const CLOSE: u8 = 5;
 const SEALED: u8 = 15;
 
 const FLAG_KEY_FRAME: u8 = 1;
-const FLAG_PINNED: u8 = 2;
 const FLAG_ANSWER: u8 = 1;
 
 /// Why bytes are not a datagram.
@@ -135,9 +138,9 @@ pub enum WireError {
     Format,
 }
 
-/// A fragment of a frame.
+/// A fragment of a frame that is made of `P`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Data {
+pub struct Data<P = Vec<u8>> {
     /// The connection.
     pub connection: u32,
     /// The lower 32 bits of the datagram's sequence number.
@@ -163,12 +166,10 @@ pub struct Data {
     pub keep_from: u32,
     /// The frame whose state must outlive a shortage of room.
     pub anchor: u32,
-    /// The frame whose state stays though it is older than `keep_from`.
-    pub pinned: Option<u32>,
     /// Whether the frame is a key frame.
     pub key_frame: bool,
-    /// The fragment's bytes, at most [`MAX_PAYLOAD`].
-    pub payload: Vec<u8>,
+    /// The fragment's part of the frame, at most [`MAX_PAYLOAD`] bytes.
+    pub payload: P,
 }
 
 /// The video's format.
@@ -258,11 +259,11 @@ pub struct Close {
     pub answer: bool,
 }
 
-/// Any datagram.
+/// Any datagram. With a `P` other than bytes it cannot be written, but goes from one end to the other as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Datagram {
+pub enum Datagram<P = Vec<u8>> {
     /// A fragment of a frame.
-    Data(Data),
+    Data(Data<P>),
     /// What arrived, what is held, what is estimated.
     Acknowledgement(Acknowledgement),
     /// The connection begins.
@@ -279,7 +280,19 @@ pub(crate) fn expand(low: u32, near: u64) -> u64 {
     near.checked_add_signed(step).unwrap_or(u64::from(low))
 }
 
-impl Datagram {
+impl<P: Payload> Datagram<P> {
+    /// Bytes that it takes on the wire, which is how many [`Datagram::encode`] writes.
+    #[must_use]
+    pub fn size(&self) -> ByteCount {
+        let fields = match self {
+            Self::Data(data) => DATA_HEADER + data.payload.length().min(MAX_PAYLOAD),
+            Self::Acknowledgement(acknowledgement) => acknowledgement.length(),
+            Self::Hello(_) => HELLO_LENGTH,
+            Self::HelloReply(_) | Self::Close(_) => SHORT_LENGTH,
+        };
+        ByteCount::new(fields as u64)
+    }
+
     /// The connection that it names.
     #[must_use]
     pub fn connection(&self) -> u32 {
@@ -291,15 +304,22 @@ impl Datagram {
             Self::Close(close) => close.connection,
         }
     }
+}
+
+impl Datagram {
+    /// The datagram's bytes; see [`Datagram::encode`].
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(usize::try_from(self.size().get()).unwrap_or(0));
+        self.encode(&mut out);
+        out
+    }
 
     /// Appends the datagram to `out`. Times lose what is below a microsecond; of lists only the first 255 entries, and
     /// of a payload only the first [`MAX_PAYLOAD`] bytes, are written.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (kind, flags) = match self {
-            Self::Data(data) => {
-                let pinned = if data.pinned.is_some() { FLAG_PINNED } else { 0 };
-                (DATA, pinned | if data.key_frame { FLAG_KEY_FRAME } else { 0 })
-            }
+            Self::Data(data) => (DATA, if data.key_frame { FLAG_KEY_FRAME } else { 0 }),
             Self::Acknowledgement(acknowledgement) => (ACKNOWLEDGEMENT, acknowledgement.flags()),
             Self::Hello(_) => (HELLO, 0),
             Self::HelloReply(_) => (HELLO_REPLY, 0),
@@ -334,7 +354,7 @@ impl Datagram {
         }
         let kind = first & 15;
         let known_flags = match kind {
-            DATA => FLAG_KEY_FRAME | FLAG_PINNED,
+            DATA => FLAG_KEY_FRAME,
             ACKNOWLEDGEMENT => acknowledgement::KNOWN_FLAGS,
             HELLO | HELLO_REPLY => 0,
             CLOSE => FLAG_ANSWER,
@@ -392,7 +412,6 @@ impl Data {
         out.extend(self.idle.to_be_bytes());
         out.extend(self.keep_from.to_be_bytes());
         out.extend(self.anchor.to_be_bytes());
-        out.extend(self.pinned.unwrap_or(0).to_be_bytes());
         out.extend((payload.len() as u16).to_be_bytes());
         out.extend_from_slice(payload);
     }
@@ -412,11 +431,7 @@ impl Data {
         let idle = reader.u32()?;
         let keep_from = reader.u32()?;
         let anchor = reader.u32()?;
-        let pinned = reader.u32()?;
         let length = usize::from(reader.u16()?);
-        if flags & FLAG_PINNED == 0 && pinned != 0 {
-            return Err(WireError::Flags(flags));
-        }
         if length > MAX_PAYLOAD {
             return Err(WireError::Payload(length));
         }
@@ -433,7 +448,6 @@ impl Data {
             idle,
             keep_from,
             anchor,
-            pinned: (flags & FLAG_PINNED != 0).then_some(pinned),
             key_frame: flags & FLAG_KEY_FRAME != 0,
             payload: reader.take(length)?.to_vec(),
         })

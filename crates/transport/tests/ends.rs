@@ -40,7 +40,6 @@ fn frame(number: u32, source: StateId) -> Data {
         idle: 0,
         keep_from: 0,
         anchor: 0,
-        pinned: None,
         key_frame: false,
         payload: vec![number as u8],
     }
@@ -52,7 +51,7 @@ fn receiver() -> Receiver {
 
 /// Gives a fragment to the receiver and decodes what it hands out, except `bad`; returns the frames handed out.
 fn give(receiver: &mut Receiver, data: Data, bad: Option<u32>) -> Vec<u32> {
-    receiver.handle_datagram(at(100), &encoded(Datagram::Data(data)));
+    receiver.handle_datagram(at(100), Datagram::decode(&encoded(Datagram::Data(data))), false);
     let mut frames = Vec::new();
     while let Some(event) = receiver.poll_event() {
         if let ReceiverEvent::Frame { frame, target, .. } = event {
@@ -64,9 +63,9 @@ fn give(receiver: &mut Receiver, data: Data, bad: Option<u32>) -> Vec<u32> {
 }
 
 fn acknowledgement(receiver: &mut Receiver, now: Timestamp) -> Acknowledgement {
-    let bytes = receiver.poll_transmit(now).expect("an acknowledgement is due");
-    match Datagram::decode(&bytes) {
-        Ok(Datagram::Acknowledgement(acknowledgement)) => acknowledgement,
+    let transmit = receiver.poll_transmit(now).expect("an acknowledgement is due");
+    match transmit.datagram {
+        Datagram::Acknowledgement(acknowledgement) => acknowledgement,
         other => panic!("not an acknowledgement: {other:?}"),
     }
 }
@@ -113,7 +112,7 @@ fn a_state_that_a_waiting_frame_needs_outlives_the_senders_leave() {
 fn a_frame_that_fails_or_yields_another_state_is_refused_and_not_held() {
     let mut receiver = receiver();
     assert_eq!(give(&mut receiver, frame(0, StateId::EMPTY), Some(0)), [0]);
-    receiver.handle_datagram(at(100), &encoded(Datagram::Data(frame(1, StateId::EMPTY))));
+    receiver.handle_datagram(at(100), Datagram::decode(&encoded(Datagram::Data(frame(1, StateId::EMPTY)))), false);
     receiver.frame_decoded(1, StateId(55));
     let acknowledgement = acknowledgement(&mut receiver, at(100));
     assert_eq!((acknowledgement.refused, acknowledgement.catalogue), (vec![1, 0], vec![]));
@@ -126,7 +125,7 @@ fn a_frame_that_fails_or_yields_another_state_is_refused_and_not_held() {
 #[test]
 fn a_verdict_is_acknowledged_like_an_arrival() {
     let mut receiver = receiver();
-    receiver.handle_datagram(at(100), &encoded(Datagram::Data(frame(0, StateId::EMPTY))));
+    receiver.handle_datagram(at(100), Datagram::decode(&encoded(Datagram::Data(frame(0, StateId::EMPTY)))), false);
     let first = acknowledgement(&mut receiver, at(100));
     assert_eq!((first.fragments.len(), first.catalogue.len(), first.hold), (1, 0, Duration::ZERO));
     assert_eq!(receiver.poll_transmit(at(100)), None);
@@ -139,11 +138,11 @@ fn a_verdict_is_acknowledged_like_an_arrival() {
 fn many_arrivals_between_two_polls_are_all_acknowledged() {
     let mut receiver = receiver();
     for number in 0..40 {
-        receiver.handle_datagram(at(100), &encoded(Datagram::Data(frame(number, state(90)))));
+        receiver.handle_datagram(at(100), Datagram::decode(&encoded(Datagram::Data(frame(number, state(90))))), false);
     }
     let mut listed = Vec::new();
-    while let Some(bytes) = receiver.poll_transmit(at(100)) {
-        let Ok(Datagram::Acknowledgement(acknowledgement)) = Datagram::decode(&bytes) else { continue };
+    while let Some(transmit) = receiver.poll_transmit(at(100)) {
+        let Datagram::Acknowledgement(acknowledgement) = transmit.datagram else { continue };
         assert!(acknowledgement.fragments.len() <= 12);
         listed.extend(acknowledgement.fragments.iter().map(|fragment| fragment.frame));
     }
@@ -164,8 +163,16 @@ fn the_window_forgets_old_frames_and_its_bytes_are_bounded() {
     let mut dropped = Vec::new();
     for number in 0..30 {
         let data = Data { payload: vec![0; 1_000], ..frame(number, StateId(7)) };
-        receiver.handle_datagram(at(1), &encoded(Datagram::Data(Data { fragments: 2, ..data.clone() })));
-        receiver.handle_datagram(at(1), &encoded(Datagram::Data(Data { fragments: 2, fragment: 1, ..data })));
+        receiver.handle_datagram(
+            at(1),
+            Datagram::decode(&encoded(Datagram::Data(Data { fragments: 2, ..data.clone() }))),
+            false,
+        );
+        receiver.handle_datagram(
+            at(1),
+            Datagram::decode(&encoded(Datagram::Data(Data { fragments: 2, fragment: 1, ..data }))),
+            false,
+        );
         while let Some(event) = receiver.poll_event() {
             if let ReceiverEvent::Dropped { frame, reason } = event {
                 assert_eq!(reason, DropReason::NoRoom);
@@ -174,7 +181,11 @@ fn the_window_forgets_old_frames_and_its_bytes_are_bounded() {
         }
     }
     assert_eq!(dropped, (0..26).collect::<Vec<_>>(), "four frames of 2,128 bytes fit");
-    receiver.handle_datagram(at(1), &encoded(Datagram::Data(Data { fragments: 2, ..frame(21, StateId(7)) })));
+    receiver.handle_datagram(
+        at(1),
+        Datagram::decode(&encoded(Datagram::Data(Data { fragments: 2, ..frame(21, StateId(7)) }))),
+        false,
+    );
     assert_eq!(receiver.statistics().late, 1);
 }
 
@@ -184,7 +195,11 @@ fn data_cannot_choose_the_connection_and_the_first_hello_does() {
     assert_eq!(give(&mut receiver, frame(0, StateId::EMPTY), None), [] as [u32; 0]);
     assert_eq!(receiver.statistics().before_hello, 1);
     for connection in [1, 2] {
-        receiver.handle_datagram(at(1), &encoded(Datagram::Hello(Hello { connection, format: FORMAT, estimator: 0 })));
+        receiver.handle_datagram(
+            at(1),
+            Datagram::decode(&encoded(Datagram::Hello(Hello { connection, format: FORMAT, estimator: 0 }))),
+            false,
+        );
     }
     assert_eq!(receiver.statistics().foreign, 1);
     assert_eq!(give(&mut receiver, frame(0, StateId::EMPTY), None), [0]);
@@ -228,7 +243,7 @@ fn acknowledge(sequence: u32, frames: &[u32], held: &[u32]) -> Acknowledgement {
 }
 
 fn hear(sender: &mut Sender, now: u64, acknowledgement: Acknowledgement) {
-    sender.handle_datagram(at(now), &encoded(Datagram::Acknowledgement(acknowledgement)));
+    sender.handle_datagram(at(now), Datagram::decode(&encoded(Datagram::Acknowledgement(acknowledgement))));
     assert_eq!(sender.statistics().absurd, 0);
 }
 
@@ -284,8 +299,8 @@ fn as_long_as_news_comes_a_growing_queue_is_no_loss() {
 
 /// The next fragment; the hello is repeated before it where it is due.
 fn next_data(sender: &mut Sender, now: u64) -> Option<Data> {
-    std::iter::from_fn(|| sender.poll_transmit(at(now))).find_map(|bytes| match Datagram::decode(&bytes) {
-        Ok(Datagram::Data(data)) => Some(data),
+    std::iter::from_fn(|| sender.poll_transmit(at(now))).find_map(|transmit| match transmit.datagram {
+        Datagram::Data(data) => Some(data),
         _ => None,
     })
 }

@@ -26,12 +26,12 @@ prop_compose! {
         (last, fragment) in (0..u16::MAX).prop_flat_map(|last| (Just(last), 0..=last)),
         (source, target) in any::<(u64, u64)>(),
         (sent_at, captured) in (moment(), moment()),
-        (idle, keep_from, anchor, pinned, key_frame) in any::<(u32, u32, u32, Option<u32>, bool)>(),
+        (idle, keep_from, anchor, key_frame) in any::<(u32, u32, u32, bool)>(),
         payload in vec(any::<u8>(), 0..MAX_PAYLOAD),
     ) -> Datagram {
         Datagram::Data(Data {
             connection, sequence, frame, fragment, fragments: last + 1, source: StateId(source),
-            target: StateId(target), sent_at, captured, idle, keep_from, anchor, pinned, key_frame, payload,
+            target: StateId(target), sent_at, captured, idle, keep_from, anchor, key_frame, payload,
         })
     }
 }
@@ -96,6 +96,12 @@ proptest! {
     }
 
     #[test]
+    fn the_size_is_told_without_writing(datagram in datagram()) {
+        prop_assert_eq!(datagram.size().get(), encoded(&datagram).len() as u64);
+        prop_assert_eq!(datagram.to_bytes(), encoded(&datagram));
+    }
+
+    #[test]
     fn no_part_of_a_datagram_is_a_datagram(datagram in datagram()) {
         let bytes = encoded(&datagram);
         for length in 0..bytes.len() {
@@ -151,25 +157,24 @@ fn the_layout_is_the_documented_one() {
         idle: 13,
         keep_from: 14,
         anchor: 15,
-        pinned: Some(16),
         key_frame: true,
         payload: vec![0xaa, 0xbb],
     });
     let bytes = encoded(&data);
-    assert_eq!(bytes[..6], [0x11, 3, 1, 2, 3, 4]);
+    assert_eq!(bytes[..6], [0x21, 1, 1, 2, 3, 4]);
     let ends = [(10, 5), (14, 6), (16, 7), (18, 8), (26, 9), (34, 10), (42, 11), (50, 12), (54, 13), (58, 14)];
-    for (end, value) in ends.into_iter().chain([(62, 15), (66, 16), (68, 2)]) {
+    for (end, value) in ends.into_iter().chain([(62, 15), (64, 2)]) {
         assert_eq!(bytes[end - 1], value);
     }
-    assert_eq!(bytes[68..], [0xaa, 0xbb]);
+    assert_eq!(bytes[64..], [0xaa, 0xbb]);
 }
 
 #[test]
 fn other_versions_sealed_datagrams_and_impossible_fields_are_refused() {
-    assert_eq!(Datagram::decode(&[0x21, 0]), Err(WireError::Version(2)));
-    assert_eq!(Datagram::decode(&[0x1f, 0]), Err(WireError::Sealed));
-    assert_eq!(Datagram::decode(&[0x1e, 0]), Err(WireError::Kind(14)));
-    assert_eq!(Datagram::decode(&[0x13, 1]), Err(WireError::Flags(1)));
+    assert_eq!(Datagram::decode(&[0x11, 0]), Err(WireError::Version(1)));
+    assert_eq!(Datagram::decode(&[0x2f, 0]), Err(WireError::Sealed));
+    assert_eq!(Datagram::decode(&[0x2e, 0]), Err(WireError::Kind(14)));
+    assert_eq!(Datagram::decode(&[0x23, 1]), Err(WireError::Flags(1)));
     assert_eq!(Datagram::decode(&[]), Err(WireError::Truncated { offset: 0, needed: 1 }));
     let format = VideoFormat { width: 1, height: 1, frame_rate_numerator: 1, frame_rate_denominator: 1 };
     let mut hello = encoded(&Datagram::Hello(Hello { connection: 1, format, estimator: 3 }));

@@ -139,6 +139,7 @@ impl Call {
             let acknowledged = arrived.into_iter().filter_map(fragment).collect();
             let estimate = Estimate::default();
             let feedback = Feedback {
+                found: 0,
                 acknowledged,
                 estimate,
                 round_trip_time: None,
@@ -315,6 +316,7 @@ fn a_stranger_s_clock_and_numbers_do_not_disturb_it() {
             congestion_experienced: false,
         };
         let feedback = Feedback {
+            found: 0,
             acknowledged: vec![fragment],
             estimate: Estimate::default(),
             round_trip_time: None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockstep_units::{Bitrate, Timestamp};
 
 use super::EnvironmentSetting;
-use crate::modelled::{FrameStatistics, WindowStatistics};
+use crate::step_statistics::{ArrivalStatistics, FrameStatistics};
 
 /// One value of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ fn mean(sum: f64, count: u64) -> f64 {
 pub(super) fn observe(
     setting: &EnvironmentSetting,
     now: Timestamp,
-    window: &WindowStatistics,
+    window: &ArrivalStatistics,
     frames: &FrameStatistics,
     target: Bitrate,
     round_trip: Option<Duration>,

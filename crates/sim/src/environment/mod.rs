@@ -12,13 +12,15 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use lockstep_call::{ClipCurves, ModelledEncoder};
+use lockstep_call::{ClipCurves, ModelledClip};
 use lockstep_control::{RateBounds, Setting};
 use lockstep_link::{ConfigError, Link, LinkConfig, LossConfig, QueueConfig, Trace};
 use lockstep_units::{Bitrate, Timestamp};
 
+use crate::activity::Activity;
 use crate::modelled::{ModelledCall, ModelledSetting};
 use crate::network::Network;
+use crate::step_statistics::StepStatistics;
 use agent::{AgentController, AgentEstimator, AgentRate};
 
 pub use features::{FEATURES, Feature, Features};
@@ -59,7 +61,7 @@ pub struct EnvironmentSetting {
     pub place: AgentPlace,
     /// The rate before the first action, and the bounds that actions are clamped to.
     pub bounds: RateBounds,
-    /// The call itself; its start, its end and its recording are the environment's.
+    /// The call itself; when it is and that it is not logged are the environment's.
     pub call: ModelledSetting,
 }
 
@@ -170,9 +172,10 @@ impl Environment {
         self.steps += 1;
         let capacity = [from, to].map(|moment| self.capacity(moment));
         let call = &mut self.network.flows_mut()[0];
-        let (window, frames) = (call.take_window(), call.take_frames());
-        let target = call.allowance(to).target;
-        let features = features::observe(&self.setting, to, &window, &frames, target, call.round_trip_time(), capacity);
+        let (frames, arrivals) = call.steps().map(StepStatistics::take).unwrap_or_default();
+        let status = call.sender().status(to);
+        let round_trip = status.round_trip_time;
+        let features = features::observe(&self.setting, to, &arrivals, &frames, status.target, round_trip, capacity);
         (features, self.steps >= self.setting.steps)
     }
 }
@@ -198,19 +201,18 @@ fn episode(
         ..LinkConfig::new(trace)
     };
     let reverse = LinkConfig { delay, ..LinkConfig::new(Trace::constant(REVERSE_CAPACITY)) };
-    let call =
-        ModelledSetting { start: Timestamp::ZERO, stop: Timestamp::MAX, recording: false, ..setting.call.clone() };
-    let control = Setting { bounds: setting.bounds, ..Setting::new(call.payload, call.frame_interval) };
+    let activity = Activity::between(Timestamp::ZERO, Timestamp::MAX);
+    let call = ModelledSetting { activity, ..setting.call.clone() };
+    let control = Setting { bounds: setting.bounds, ..Setting::new(call.payload, call.frame_interval()) };
     let (receiver, sender) = match setting.place {
         AgentPlace::Receiver => (Some(rate.clone()), None),
         AgentPlace::Sender => (None, Some(rate.clone())),
     };
-    let call = ModelledCall::new(
-        &call,
+    let call = call.call(
         Box::new(AgentController::new(sender, &control)),
         Box::new(AgentEstimator(receiver)),
-        ModelledEncoder::new(clip, call.frame_interval, seed),
+        ModelledClip::new(clip, call.frame_interval(), seed),
     );
     let link = |config, seed| Link::new(config, seed).map_err(|error: ConfigError| EnvironmentError::Link(error));
-    Ok(Network::new(vec![call], link(forward, seed)?, link(reverse, seed ^ 1)?))
+    Ok(Network::new(vec![call.unlogged()], link(forward, seed)?, link(reverse, seed ^ 1)?))
 }

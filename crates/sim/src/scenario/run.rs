@@ -231,14 +231,10 @@ fn finish(
     meter: &FlowMeter,
     capacity: impl Fn(Timestamp, Timestamp) -> ByteCount,
 ) -> Result<Finished, crate::call_flow::SimulationError> {
-    let of_call = |call: Option<FinishedCall>| Finished {
-        goodput: call.as_ref().map_or(ByteCount::ZERO, |call| call.shown),
-        video: call.map(|call| call.scores),
-        transfers: None,
-    };
+    let of_call = |call: FinishedCall| Finished { goodput: call.shown, video: Some(call.scores), transfers: None };
     Ok(match flow {
-        AnyFlow::Call(call) => of_call(Some(call.finish(capacity)?.call)),
-        AnyFlow::Modelled(call) => of_call(call.finish(capacity)),
+        AnyFlow::Call(call) => of_call(call.finish(capacity)?.call),
+        AnyFlow::Modelled(call) => of_call(call.finish(capacity)?.call),
         AnyFlow::Traffic(CrossTraffic::Tcp(tcp)) => {
             let statistics = tcp.statistics();
             let goodput = ByteCount::new(statistics.acknowledged * TCP_DATA);

@@ -72,6 +72,14 @@ impl Acknowledgement {
         inter_arrival | if self.estimate.capacity.is_some() { FLAG_CAPACITY } else { 0 }
     }
 
+    /// Bytes of the whole datagram.
+    pub(super) fn length(&self) -> usize {
+        let listed = |length: usize| length.min(usize::from(u8::MAX));
+        let lists =
+            10 * listed(self.fragments.len()) + 12 * listed(self.catalogue.len()) + 4 * listed(self.refused.len());
+        ACKNOWLEDGEMENT_HEADER + lists
+    }
+
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let listed = |length: usize| length.min(usize::from(u8::MAX));
         let (fragments, states, refused) =

@@ -228,13 +228,13 @@ impl World {
             }
             self.sender_events.push((self.now, event));
         }
-        while let Some(bytes) = self.sender.poll_transmit(self.now) {
+        while let Some(bytes) = self.sender.poll_transmit(self.now).map(|transmit| transmit.to_bytes()) {
             if let Ok(Datagram::Data(data)) = Datagram::decode(&bytes) {
                 self.transmitted.push((self.now, data.frame, data.fragment));
             }
             self.forward.put(self.now, bytes);
         }
-        while let Some(bytes) = self.receiver.poll_transmit(self.now) {
+        while let Some(bytes) = self.receiver.poll_transmit(self.now).map(|transmit| transmit.to_bytes()) {
             self.backward.put(self.now, bytes);
         }
         assert_eq!(self.sender.held_states() + 1, self.encoder.len());
@@ -264,10 +264,10 @@ impl World {
                 self.receiver.handle_timeout(self.now);
             }
             if let Some(bytes) = self.forward.take(self.now) {
-                self.receiver.handle_datagram(self.now, &bytes);
+                self.receiver.handle_datagram(self.now, Datagram::decode(&bytes), false);
             }
             if let Some(bytes) = self.backward.take(self.now) {
-                self.sender.handle_datagram(self.now, &bytes);
+                self.sender.handle_datagram(self.now, Datagram::decode(&bytes));
             }
             if self.capture_at <= self.now {
                 self.capture();

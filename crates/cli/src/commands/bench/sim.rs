@@ -12,12 +12,12 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_call::{
-    ClipCurves, CodecModel, EncodeTime, FunctionalEncoder, MenuMode, ModelledEncoder, ReceivingEnd, SendingEnd,
+    ClipCurves, CodecModel, EncodeTime, FunctionalEncoder, MenuMode, ModelledClip, ReceivingEnd, SendingEnd,
 };
 use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
-use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
+use lockstep_sim::modelled::{FeedbackInterval, ModelledSetting};
 use lockstep_sim::{Network, SharedLink, Simulation, SimulationOptions};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -123,13 +123,12 @@ fn link<P: Clone>(capacity: Bitrate) -> Result<SharedLink<P>> {
 
 fn modelled(algorithm: Algorithm, feedback: FeedbackInterval) -> Result<Run> {
     let setting = ModelledSetting { feedback, ..ModelledSetting::new() };
-    let control = Setting::new(setting.payload, setting.frame_interval);
+    let control = Setting::new(setting.payload, setting.frame_interval());
     let model = CodecModel::built_in()?;
     let clip = model.clips.first().context("the built-in model has no clip")?;
     let curves = Arc::new(ClipCurves::new(clip, 1280, 720));
-    let encoder = ModelledEncoder::new(curves, setting.frame_interval, 1);
-    let call =
-        ModelledCall::new(&setting, algorithm.controller(&control)?, algorithm.estimator(control.bounds), encoder);
+    let clip = ModelledClip::new(curves, setting.frame_interval(), 1);
+    let call = setting.call(algorithm.controller(&control)?, algorithm.estimator(control.bounds), clip).unlogged();
     // Fixed rates vary around their mean; a little room keeps their queue from growing.
     let capacity = if matches!(algorithm, Algorithm::Fixed(_)) { 1_200 } else { 1_000 };
     let mut network = Network::new(vec![call], link(Bitrate::from_kbps(capacity))?, link(Bitrate::from_kbps(100_000))?);

@@ -1,12 +1,13 @@
-//! What a receiver saw within a window of time: what learning agents observe.
+//! What a receiver saw within a step.
 
 use std::time::Duration;
 
+use lockstep_transport::wire::Data;
 use lockstep_units::{ByteCount, Timestamp};
 
-/// Counts since the last [`WindowStatistics::take`].
+/// Counts since the last [`StepStatistics::take`](super::StepStatistics::take).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct WindowStatistics {
+pub struct ArrivalStatistics {
     /// Bytes that arrived, headers of UDP and IPv4 included.
     pub received: ByteCount,
     /// Packets that arrived.
@@ -25,20 +26,23 @@ pub struct WindowStatistics {
     pub span_seconds: f64,
     /// The smallest one-way delay of the call so far, seconds; zero before the first arrival.
     pub smallest_delay_seconds: f64,
+    next_sequence: u32,
     first: Option<Timestamp>,
     last_delay: Option<f64>,
 }
 
-impl WindowStatistics {
-    pub(crate) fn on_gap(&mut self, packets: u64) {
-        self.lost += packets;
-    }
-
-    pub(crate) fn on_late(&mut self) {
-        self.lost = self.lost.saturating_sub(1);
-    }
-
-    pub(crate) fn on_arrival(&mut self, now: Timestamp, size: ByteCount, delay: Duration, queueing: Duration) {
+impl ArrivalStatistics {
+    /// A fragment came out of the link, `size` bytes with all headers, after `queueing` in queues.
+    pub(crate) fn on_arrival<P>(&mut self, now: Timestamp, data: &Data<P>, size: ByteCount, queueing: Duration) {
+        let delay = now.saturating_since(data.sent_at);
+        // Sequence numbers wrap; what differs by less than half their range is near.
+        match data.sequence.wrapping_sub(self.next_sequence) as i32 {
+            missing @ 0.. => {
+                self.lost += missing as u64;
+                self.next_sequence = data.sequence.wrapping_add(1);
+            }
+            _ => self.lost = self.lost.saturating_sub(1),
+        }
         let delay = delay.as_secs_f64();
         if self.smallest_delay_seconds == 0.0 || delay < self.smallest_delay_seconds {
             self.smallest_delay_seconds = delay;
@@ -61,6 +65,7 @@ impl WindowStatistics {
         *self = Self {
             smallest_delay_seconds: taken.smallest_delay_seconds,
             last_delay: taken.last_delay,
+            next_sequence: taken.next_sequence,
             ..Self::default()
         };
         taken

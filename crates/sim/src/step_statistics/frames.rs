@@ -1,11 +1,12 @@
-//! What became of the frames of a modelled call within a window of time.
+//! What became of the frames of a call within a step.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use lockstep_call::{FrameRecord, Outcome};
 use lockstep_units::{ByteCount, Timestamp};
 
-/// Counts since the last [`FrameStatistics::take`].
+/// Counts since the last [`StepStatistics::take`](super::StepStatistics::take).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct FrameStatistics {
     /// Pictures that the source gave.
@@ -41,14 +42,14 @@ struct Pending {
 const MOST_PENDING: usize = 8_192;
 
 #[derive(Debug)]
-pub(crate) struct FrameLog {
+pub(crate) struct FrameCounter {
     counts: FrameStatistics,
     pending: VecDeque<Pending>,
     frame_interval: Duration,
     shown_at: Option<Timestamp>,
 }
 
-impl FrameLog {
+impl FrameCounter {
     pub(crate) fn new(frame_interval: Duration) -> Self {
         Self { counts: FrameStatistics::default(), pending: VecDeque::new(), frame_interval, shown_at: None }
     }
@@ -57,10 +58,13 @@ impl FrameLog {
         self.counts.captured += 1;
     }
 
-    pub(crate) fn sent(&mut self, frame: u32, captured_at: Timestamp, size: ByteCount, quantizer: u8, ssim: f64) {
+    /// The sender has decided on a picture.
+    pub(crate) fn decided(&mut self, record: &FrameRecord) {
+        let (Outcome::Sent, Some(frame)) = (record.outcome, record.frame) else { return };
         self.counts.sent += 1;
-        self.counts.encoded += size;
-        self.counts.quantizers += u64::from(quantizer);
+        self.counts.encoded += record.size.unwrap_or(ByteCount::ZERO);
+        self.counts.quantizers += u64::from(record.quantizer.unwrap_or(0));
+        let (captured_at, ssim) = (record.captured_at, record.ssim.unwrap_or(0.0));
         self.pending.push_back(Pending { frame, captured_at, ssim });
         if self.pending.len() > MOST_PENDING {
             self.pending.pop_front();

@@ -1,0 +1,71 @@
+//! What a call's ends know of the codec between them: that of this project ([`Vp8`](crate::Vp8)), or a model of it without
+//! pixels and bytes ([`Modelled`](crate::Modelled)). Everything above - menus, rate control, transport, control, log - is
+//! the same object over either.
+
+use std::fmt::Debug;
+
+use lockstep_transport::{Datagram, Payload, StateId, WireError};
+use lockstep_units::ByteCount;
+
+use crate::encoder::Candidate;
+
+/// A codec as a pure function: a state and a picture give a frame and a state. Its values go to other threads and back.
+pub trait Codec: Debug + Copy + 'static {
+    /// What is captured.
+    type Picture: Clone + Debug + Send;
+    /// What a decoder gives to be shown.
+    type Decoded: Clone + Debug + Send;
+    /// What a decoder holds between frames; the default is that of one that has seen nothing.
+    type State: Clone + Debug + Default + Send;
+    /// What frames are made of.
+    type Payload: Payload + Send;
+    /// What a datagram is on its way: its bytes, or itself.
+    type Packet: Clone + Debug;
+    /// How pictures are coded, but for the quantizer.
+    type Parameters: Clone + Debug + Send;
+    /// One picture about to be coded from one state, at any quantizer.
+    type Analysis: Send;
+    /// A picture that is being made to fit a budget, pass by pass.
+    type Fitting: Debug + Send;
+
+    /// Whether there are pixels.
+    const HAS_PIXELS: bool;
+
+    /// The pixels of what is captured, where there are any.
+    fn pixels(picture: &Self::Picture) -> Option<&lockstep_vp8::Picture>;
+    /// The pixels of what is shown, where there are any.
+    fn shown_pixels(shown: &Self::Decoded) -> Option<&lockstep_vp8::Picture>;
+    /// Luma samples of a picture.
+    fn luma_samples(parameters: &Self::Parameters, picture: &Self::Picture) -> usize;
+    /// Looks at `picture`, to be coded from `state`.
+    fn analyse(state: &Self::State, picture: &Self::Picture, parameters: &Self::Parameters) -> Self::Analysis;
+    /// Whether it will be a key frame.
+    fn is_key_frame(analysis: &Self::Analysis) -> bool;
+    /// Codes it at a quantizer index, 0-127.
+    fn encode(analysis: &Self::Analysis, quantizer: u8) -> Candidate<Self>;
+    /// Begins to make it fit; the first pass is at the quantizer `first`.
+    fn fitting(analysis: Self::Analysis, first: u8) -> Self::Fitting;
+    /// Codes it once more, for `budget`.
+    fn pass(fitting: &mut Self::Fitting, budget: ByteCount) -> Candidate<Self>;
+    /// Whether another pass would bring nothing: one so far fits `budget` and fills it, or is as fine as can be.
+    fn is_filled(fitting: &Self::Fitting, budget: ByteCount) -> bool;
+    /// The name of a state.
+    fn name(state: &Self::State) -> StateId;
+    /// What a decoder with this state has shown last.
+    fn last_shown(state: &Self::State) -> Option<Self::Decoded>;
+    /// Decodes a frame that should lead to the state `target`, unless its pictures have more than `pixel_limit` pixels or
+    /// it is damaged.
+    fn decode(
+        source: &Self::State,
+        frame: &Self::Payload,
+        target: StateId,
+        pixel_limit: usize,
+    ) -> Option<(Self::State, Self::Decoded)>;
+    /// The datagram as it goes on its way.
+    fn pack(datagram: Datagram<Self::Payload>) -> Self::Packet;
+    /// The datagram that has come.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn unpack(packet: Self::Packet) -> Result<Datagram<Self::Payload>, WireError>;
+}

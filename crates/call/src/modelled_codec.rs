@@ -1,0 +1,177 @@
+//! A codec without pixels and bytes: sizes and qualities as real encodes have them, names of states that depend on all
+//! that real ones depend on, frames that are nothing but a length. See [`CodecModel`](crate::CodecModel).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use lockstep_transport::{Datagram, Payload, StateId, WireError};
+use lockstep_units::ByteCount;
+
+use crate::codec::Codec;
+use crate::encoder::Candidate;
+use crate::modelled_clip::{ClipCurves, ModelledFrame, ModelledPicture};
+
+/// A frame, or a part of one, of which nothing but its length is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Length(pub u32);
+
+impl Payload for Length {
+    fn length(&self) -> usize {
+        self.0 as usize
+    }
+
+    fn part(&self, range: Range<usize>) -> Self {
+        Self(range.len() as u32)
+    }
+
+    fn join(parts: impl Iterator<Item = Self>) -> Self {
+        Self(parts.map(|part| part.0).fold(0, u32::saturating_add))
+    }
+}
+
+/// The model in the codec's place.
+#[derive(Debug, Clone, Copy)]
+pub enum Modelled {}
+
+/// What a decoder of the model holds: nothing but the name of what a real one would hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ModelledState(StateId);
+
+/// A picture about to be coded by the model.
+#[derive(Debug, Clone)]
+pub struct ModelledAnalysis {
+    curves: Arc<ClipCurves>,
+    picture: ModelledPicture,
+    source: StateId,
+}
+
+/// A picture that the model makes fit, pass by pass.
+#[derive(Debug)]
+pub struct ModelledFitting {
+    analysis: ModelledAnalysis,
+    first: u8,
+    /// Quantizers and sizes so far.
+    coded: Vec<(u8, ByteCount)>,
+}
+
+/// One step of the finaliser of SplitMix64 (Steele, Lea and Flood 2014): every bit depends on every one.
+fn mix(seed: u64, value: u64) -> u64 {
+    let mut word = seed ^ value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+/// The name of the state that a frame leads to: it depends on all that a real one depends on, and is never that of the
+/// empty state.
+fn state_after(source: u64, picture: &ModelledPicture, quantizer: u8, size: ByteCount) -> ModelledState {
+    let name = [picture.number(), u64::from(quantizer), size.get()].into_iter().fold(source, mix);
+    ModelledState(StateId(name.max(1)))
+}
+
+impl Candidate<Modelled> {
+    /// A frame of `size` that shows nothing and decodes from nothing.
+    pub(crate) fn filling(picture: &ModelledPicture, size: ByteCount) -> Self {
+        let length = u32::try_from(size.get()).unwrap_or(u32::MAX);
+        let state = state_after(0, picture, 0, size);
+        Self { frame: Length(length), quantizer: 0, key_frame: true, state, ssim: None }
+    }
+}
+
+impl ModelledAnalysis {
+    fn is_key_frame(&self) -> bool {
+        self.source == StateId::EMPTY || self.picture.is_scene_cut()
+    }
+
+    /// The candidate that is as the model has it.
+    fn candidate(&self, frame: ModelledFrame) -> Candidate<Modelled> {
+        let ModelledFrame { size, quantizer, ssim } = frame;
+        let key_frame = self.is_key_frame();
+        let source = if key_frame { 0 } else { self.source.0 };
+        let state = state_after(source, &self.picture, quantizer, size);
+        let length = u32::try_from(size.get()).unwrap_or(u32::MAX);
+        Candidate { frame: Length(length), quantizer, key_frame, state, ssim: Some(ssim) }
+    }
+}
+
+impl Codec for Modelled {
+    type Picture = ModelledPicture;
+    type Decoded = ();
+    type State = ModelledState;
+    type Payload = Length;
+    type Packet = Datagram<Length>;
+    type Parameters = Arc<ClipCurves>;
+    type Analysis = ModelledAnalysis;
+    type Fitting = ModelledFitting;
+
+    const HAS_PIXELS: bool = false;
+
+    fn pixels(_picture: &ModelledPicture) -> Option<&lockstep_vp8::Picture> {
+        None
+    }
+
+    fn shown_pixels(_shown: &()) -> Option<&lockstep_vp8::Picture> {
+        None
+    }
+
+    fn luma_samples(curves: &Arc<ClipCurves>, _picture: &ModelledPicture) -> usize {
+        {
+            let (width, height) = curves.picture_size();
+            width * height
+        }
+    }
+
+    fn analyse(state: &ModelledState, picture: &ModelledPicture, curves: &Arc<ClipCurves>) -> ModelledAnalysis {
+        ModelledAnalysis { curves: Arc::clone(curves), picture: *picture, source: state.0 }
+    }
+
+    fn is_key_frame(analysis: &ModelledAnalysis) -> bool {
+        analysis.is_key_frame()
+    }
+
+    fn encode(analysis: &ModelledAnalysis, quantizer: u8) -> Candidate<Self> {
+        analysis.candidate(analysis.curves.encode(&analysis.picture, quantizer, analysis.is_key_frame()))
+    }
+
+    fn fitting(analysis: ModelledAnalysis, first: u8) -> ModelledFitting {
+        ModelledFitting { analysis, first, coded: Vec::new() }
+    }
+
+    fn pass(fitting: &mut ModelledFitting, budget: ByteCount) -> Candidate<Self> {
+        let ModelledFitting { analysis, first, coded } = fitting;
+        let candidate = if coded.is_empty() {
+            Self::encode(analysis, *first)
+        } else {
+            analysis.candidate(analysis.curves.encode_to_fit(&analysis.picture, budget, analysis.is_key_frame()))
+        };
+        coded.push((candidate.quantizer, candidate.size()));
+        candidate
+    }
+
+    fn is_filled(fitting: &ModelledFitting, budget: ByteCount) -> bool {
+        // As `lockstep_vp8::Fitting` has it.
+        const FILLED: f64 = 0.92;
+        let filled = |size: ByteCount| size.as_f64() >= FILLED * budget.as_f64();
+        fitting.coded.iter().any(|&(quantizer, size)| size <= budget && (quantizer == 0 || filled(size)))
+    }
+
+    fn name(state: &ModelledState) -> StateId {
+        state.0
+    }
+
+    fn last_shown(_state: &ModelledState) -> Option<()> {
+        Some(())
+    }
+
+    fn decode(_source: &ModelledState, _frame: &Length, target: StateId, _limit: usize) -> Option<(ModelledState, ())> {
+        Some((ModelledState(target), ()))
+    }
+
+    fn pack(datagram: Datagram<Length>) -> Datagram<Length> {
+        datagram
+    }
+
+    fn unpack(packet: Datagram<Length>) -> Result<Datagram<Length>, WireError> {
+        Ok(packet)
+    }
+}

@@ -1,0 +1,93 @@
+//! The codec of this project as a call's ends see it.
+
+use std::borrow::Cow;
+
+use lockstep_transport::{Datagram, StateId, WireError};
+use lockstep_units::ByteCount;
+use lockstep_vp8::{Analysis, Encoded, Fitting, Parameters, Picture, State, decode_within};
+
+use crate::codec::Codec;
+use crate::encoder::Candidate;
+
+/// VP8 with pictures and bytes.
+#[derive(Debug, Clone, Copy)]
+pub enum Vp8 {}
+
+fn bytes(budget: ByteCount) -> usize {
+    usize::try_from(budget.get()).unwrap_or(usize::MAX)
+}
+
+impl From<Encoded> for Candidate {
+    fn from(Encoded { frame, state, quantizer, key_frame, .. }: Encoded) -> Self {
+        Self { frame, quantizer, key_frame, state, ssim: None }
+    }
+}
+
+impl Codec for Vp8 {
+    type Picture = Picture;
+    type Decoded = Picture;
+    type State = State;
+    type Payload = Vec<u8>;
+    type Packet = Vec<u8>;
+    type Parameters = Parameters;
+    type Analysis = Analysis;
+    type Fitting = Box<Fitting<'static>>;
+
+    const HAS_PIXELS: bool = true;
+
+    fn pixels(picture: &Picture) -> Option<&Picture> {
+        Some(picture)
+    }
+
+    fn shown_pixels(shown: &Picture) -> Option<&Picture> {
+        Some(shown)
+    }
+
+    fn luma_samples(_parameters: &Parameters, picture: &Picture) -> usize {
+        picture.width() * picture.height()
+    }
+
+    fn analyse(state: &State, picture: &Picture, parameters: &Parameters) -> Analysis {
+        Analysis::new(state, picture, parameters)
+    }
+
+    fn is_key_frame(analysis: &Analysis) -> bool {
+        analysis.key_frame()
+    }
+
+    fn encode(analysis: &Analysis, quantizer: u8) -> Candidate {
+        analysis.encode(quantizer).into()
+    }
+
+    fn fitting(analysis: Analysis, first: u8) -> Self::Fitting {
+        Box::new(Fitting::new(Cow::Owned(analysis), Some(first)))
+    }
+
+    fn pass(fitting: &mut Self::Fitting, budget: ByteCount) -> Candidate {
+        fitting.pass(bytes(budget)).into()
+    }
+
+    fn is_filled(fitting: &Self::Fitting, budget: ByteCount) -> bool {
+        fitting.is_filled(bytes(budget))
+    }
+
+    fn name(state: &State) -> StateId {
+        StateId(state.hash())
+    }
+
+    fn last_shown(state: &State) -> Option<Picture> {
+        state.last_picture()
+    }
+
+    fn decode(source: &State, frame: &Vec<u8>, _target: StateId, pixel_limit: usize) -> Option<(State, Picture)> {
+        decode_within(source, frame, pixel_limit).ok()
+    }
+
+    fn pack(datagram: Datagram) -> Vec<u8> {
+        datagram.to_bytes()
+    }
+
+    fn unpack(packet: Vec<u8>) -> Result<Datagram, WireError> {
+        Datagram::decode(&packet)
+    }
+}

@@ -1,0 +1,172 @@
+//! A call without pixels and bytes: the ends, the transport, the controllers, the menus, the links and the scores of a
+//! real call, with a model in the codec's place ([`lockstep_call::Modelled`]) and datagrams that are never written. Four
+//! orders of magnitude faster than real time, for training and for sweeps.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockstep_call::{
+    ConventionalEncoder, EncodeWork, FrameEncoder, FullThrottle, FunctionalEncoder, JobTimes, MenuMode, Modelled,
+    ModelledClip, ModelledPicture, ReceivingEnd, SendingEnd,
+};
+use lockstep_control::{Controller, Estimator};
+use lockstep_media::{FrameRate, Source, SourceError, VideoFormat};
+use lockstep_transport::{ReceiverConfig, SenderConfig};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use crate::activity::Activity;
+use crate::call_flow::{CallFlow, CallSetting};
+
+/// Both ends of a modelled call.
+pub type ModelledCall = CallFlow<Modelled>;
+
+/// How often the receiver reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FeedbackInterval {
+    /// After each fragment, as Salsify's receiver does.
+    EveryFragment,
+    /// At most once in this time, as receivers of transport-wide feedback and of AlphaRTC do.
+    Every(Duration),
+}
+
+/// Which codec the model stands in for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ModelledCodec {
+    /// Frames that fit the budget of their moment, coded from any state that the receiver holds.
+    Functional(MenuMode),
+    /// One quantizer a frame, decided before coding by a rate control that takes the target over once a second; lost
+    /// fragments are sent again, and a key frame follows where that fails.
+    Conventional,
+    /// No video, but a source that at every moment of capture fills up what the controller's target allows.
+    FullThrottle,
+}
+
+/// What a modelled call is told.
+#[derive(Debug, Clone)]
+pub struct ModelledSetting {
+    /// Pictures a second.
+    pub frame_rate: FrameRate,
+    /// The most bytes of a frame in one fragment.
+    pub payload: ByteCount,
+    /// Time that jobs of encoding take.
+    pub job_times: JobTimes,
+    /// Time to decode a frame.
+    pub decode_time: Duration,
+    /// The codec.
+    pub codec: ModelledCodec,
+    /// The bit rate beyond which pictures gain nothing; none for no such bound.
+    pub ceiling: Option<Bitrate>,
+    /// How often the receiver reports.
+    pub feedback: FeedbackInterval,
+    /// When pictures are captured.
+    pub activity: Activity,
+    /// How much of the call is scored, from its start on: until its stop, if that is earlier.
+    pub length: Duration,
+}
+
+impl ModelledCodec {
+    /// What is done until there is something to send.
+    #[must_use]
+    pub fn first_work(self) -> EncodeWork {
+        match self {
+            Self::Functional(menu) => menu.first_work(),
+            Self::Conventional | Self::FullThrottle => EncodeWork::OneFrame,
+        }
+    }
+}
+
+impl ModelledSetting {
+    /// Thirty pictures a second from zero on without end, fragments as real calls have them, feedback every 50 ms as
+    /// WebRTC's at a usual rate.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            frame_rate: FrameRate::default(),
+            payload: ByteCount::new(1_384),
+            job_times: JobTimes::default(),
+            decode_time: Duration::from_millis(3),
+            codec: ModelledCodec::Functional(MenuMode::default()),
+            ceiling: None,
+            feedback: FeedbackInterval::Every(Duration::from_millis(50)),
+            activity: Activity::between(Timestamp::ZERO, Timestamp::MAX),
+            length: Duration::MAX,
+        }
+    }
+
+    /// Time between two pictures.
+    #[must_use]
+    pub fn frame_interval(&self) -> Duration {
+        self.frame_rate.time_of(1)
+    }
+
+    /// A call that has not begun, of pictures of `clip`.
+    #[must_use]
+    pub fn call(
+        &self,
+        controller: Box<dyn Controller>,
+        estimator: Box<dyn Estimator>,
+        clip: ModelledClip,
+    ) -> ModelledCall {
+        let curves = Arc::clone(clip.curves());
+        let source = ModelledSource::new(clip, self.frame_rate);
+        let format = Source::<ModelledPicture>::format(&source);
+        let interval = self.frame_interval();
+        let encoder: Box<dyn FrameEncoder<Modelled>> = match self.codec {
+            ModelledCodec::Functional(menu) => Box::new(FunctionalEncoder::new(curves, menu)),
+            ModelledCodec::Conventional => Box::new(ConventionalEncoder::new(curves, interval)),
+            ModelledCodec::FullThrottle => Box::new(FullThrottle::new(interval)),
+        };
+        let announced = lockstep_transport::VideoFormat {
+            width: u16::try_from(format.width).unwrap_or(u16::MAX),
+            height: u16::try_from(format.height).unwrap_or(u16::MAX),
+            frame_rate_numerator: format.frame_rate.numerator(),
+            frame_rate_denominator: format.frame_rate.denominator(),
+        };
+        let payload = usize::try_from(self.payload.get()).unwrap_or(usize::MAX);
+        let transport = SenderConfig { payload, ..SenderConfig::new(1, announced) };
+        let interval = match self.feedback {
+            FeedbackInterval::EveryFragment => None,
+            FeedbackInterval::Every(interval) => Some(interval),
+        };
+        let receiver = ReceiverConfig { acknowledgement_interval: interval, ..ReceiverConfig::default() };
+        let setting = CallSetting {
+            activity: self.activity.clone(),
+            length: self.length.min(self.activity.end().saturating_since(self.activity.start())),
+            ends_with_source: false,
+            job_times: self.job_times,
+            decode_time: self.decode_time,
+        };
+        let sender = SendingEnd::new(transport, controller, encoder).with_max_bitrate(self.ceiling);
+        CallFlow::new(sender, ReceivingEnd::new(receiver, estimator), Box::new(source), setting)
+    }
+}
+
+impl Default for ModelledSetting {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A clip of pictures without pixels at a frame rate.
+struct ModelledSource {
+    clip: ModelledClip,
+    format: VideoFormat,
+}
+
+impl ModelledSource {
+    fn new(clip: ModelledClip, frame_rate: FrameRate) -> Self {
+        let (width, height) = clip.curves().picture_size();
+        Self { clip, format: VideoFormat { width, height, frame_rate } }
+    }
+}
+
+impl Source<ModelledPicture> for ModelledSource {
+    fn format(&self) -> VideoFormat {
+        self.format
+    }
+
+    fn next(&mut self) -> Result<Option<ModelledPicture>, SourceError> {
+        Ok(Some(self.clip.next_picture()))
+    }
+}
