@@ -23,19 +23,6 @@ pub enum EncodeWork {
     ParallelMenu,
 }
 
-impl EncodeWork {
-    /// About how long it takes, as a share of the time of [`EncodeWork::SerialMenu`]: for what is told no more than that one
-    /// time.
-    #[must_use]
-    pub fn share(self) -> f64 {
-        match self {
-            Self::OneFrame | Self::FirstPass | Self::ParallelMenu => 0.6,
-            Self::LaterPass => 0.4,
-            Self::SerialMenu => 1.0,
-        }
-    }
-}
-
 /// Why a model of encode times cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

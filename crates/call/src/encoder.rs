@@ -106,12 +106,6 @@ impl<C: Codec> EncodeJob<C> {
         self.kind
     }
 
-    /// See [`EncodeWork::share`].
-    #[must_use]
-    pub fn share(&self) -> f64 {
-        self.kind.share()
-    }
-
     /// Codes the menu.
     #[must_use]
     pub fn run(self, runner: &dyn MenuRunner<C>) -> Menu<C> {

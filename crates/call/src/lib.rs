@@ -6,6 +6,7 @@ mod call_log;
 mod codec;
 mod codec_model;
 mod codec_model_fit;
+mod codec_model_measure;
 mod conventional;
 mod distribution;
 mod encode_time;
@@ -29,7 +30,10 @@ mod vp8_codec;
 
 pub use call_log::{CallLog, FinishedCall};
 pub use codec::Codec;
-pub use codec_model::{ClipModel, CodecModel, CodecModelError, ModelPoint};
+pub use codec_model::{
+    ClipModel, CodecModel, CodecModelError, HeldOutError, ModelPoint, NORMAL_POINTS, REFERENCE_POINTS, ReferenceEffect,
+};
+pub use codec_model_measure::ClipMeasurements;
 pub use conventional::ConventionalEncoder;
 pub use distribution::{Distribution, MOST_EXACT_VALUES};
 pub use encode_time::{EncodeTime, EncodeTimeError, EncodeWork, JobTimes, Machine, TimePoint};
@@ -38,7 +42,7 @@ pub use frame_columns::{FRAME_COLUMNS, FrameColumn};
 pub use frame_log::{CallObserver, KeptFrames, LoggedFrame, MOST_PENDING_FRAMES, OpenRecords};
 pub use full_throttle::FullThrottle;
 pub use functional::{FIT_PASSES, FunctionalEncoder, MenuMode};
-pub use modelled_clip::{ClipCurves, ModelledClip, ModelledFrame, ModelledPicture};
+pub use modelled_clip::{ClipCurves, ModelledClip, ModelledFrame, ModelledPicture, ModelledReference};
 pub use modelled_codec::{Length, Modelled, ModelledState};
 pub use rate_control::{FrameTarget, RateControl};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};

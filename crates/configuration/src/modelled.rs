@@ -78,7 +78,7 @@ fn run(
     let (mut arguments, CallEstimator { estimator, failure }) = arguments.with_estimator(host)?;
     let options = SourceOptions { seed: arguments.link.seed, ..SourceOptions::default() };
     let format = source_format(&arguments.clip, &options)?;
-    let clip = model.clips.first().context("the codec model has no clip")?;
+    let clip = model.drawn(arguments.link.seed);
     let curves = Arc::new(ClipCurves::new(clip, format.width, format.height));
     let length = Duration::from_secs_f64(arguments.seconds);
     let end = Timestamp::ZERO + length + DRAIN;

@@ -115,7 +115,7 @@ fn modelled_call(
     path: Option<KnownPath>,
     seed: u64,
 ) -> Result<AnyFlow> {
-    let clip = model.clips.first().context("the codec model has no clip")?;
+    let clip = model.drawn(seed);
     let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
     let pixels = MODELLED_SIZE.0 * MODELLED_SIZE.1;
     let job_times = EncodeTime::built_in()?.job_times(Preset::from(control.preset), pixels);
