@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use lockstep_vp8::{DecodeError, State, decode, is_shown};
+use lockstep_vp8::{Arena, DEFAULT_PIXEL_LIMIT, DecodeError, State, decode, decode_in, is_shown};
 
 use crate::memory::bounded;
 use crate::seeds::stream;
@@ -24,9 +24,9 @@ static STATES: LazyLock<Vec<State>> = LazyLock::new(|| {
 });
 
 /// Decodes and checks what a caller builds on: nothing changes where it fails, and the same comes out again.
-pub fn checked(state: &State, frame: &[u8]) -> Result<State, DecodeError> {
+pub fn checked(arena: &Arena, state: &State, frame: &[u8]) -> Result<State, DecodeError> {
     let before = state.hash();
-    let result = decode(state, frame);
+    let result = decode_in(arena, state, frame, DEFAULT_PIXEL_LIMIT);
     assert_eq!(state.hash(), before, "decoding changed the state it began from");
     let (next, picture) = result?;
     assert_eq!(next.size(), Some((picture.width(), picture.height())));
@@ -41,9 +41,10 @@ pub fn run(data: &[u8]) {
     let Some((&choice, frame)) = data.split_first() else { return };
     let state = &STATES[usize::from(choice) % STATES.len()];
     bounded(FIXED + PER_BYTE * frame.len(), || {
-        let first = checked(state, frame);
-        // Buffers of states that went are used again: what they held must not matter.
+        let arena = Arena::default();
+        let first = checked(&arena, state, frame);
+        // The memory of states that went is used again: what it held must not matter.
         let hash = first.map(|state| state.hash());
-        assert_eq!(checked(state, frame).map(|state| state.hash()), hash, "the second time was another");
+        assert_eq!(checked(&arena, state, frame).map(|state| state.hash()), hash, "the second time was another");
     });
 }

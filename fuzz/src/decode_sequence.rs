@@ -1,6 +1,6 @@
 //! Several frames, each behind its length: real streams, changed.
 
-use lockstep_vp8::State;
+use lockstep_vp8::{Arena, State};
 
 use crate::decode::checked;
 use crate::memory::bounded;
@@ -34,15 +34,15 @@ fn is_large(frame: &[u8]) -> bool {
 /// Decodes as a receiver does: a frame that is an error leaves the state as it is.
 pub fn run(data: &[u8]) {
     bounded(MEMORY, || {
-        let mut state = State::default();
+        let (arena, mut state) = (Arena::default(), State::default());
         for frame in frames(data).take(FRAMES).filter(|frame| !is_large(frame)) {
-            let Ok(next) = checked(&state, frame) else { continue };
+            let Ok(next) = checked(&arena, &state, frame) else { continue };
             state = next;
         }
         let restored = State::from_bytes(&state.to_bytes()).expect("a state that was saved");
         assert_eq!(restored.hash(), state.hash());
         if let Some(frame) = frames(data).filter(|frame| !is_large(frame)).take(FRAMES).last() {
-            let hash = |state: &State| checked(state, frame).map(|state| state.hash());
+            let hash = |state: &State| checked(&arena, state, frame).map(|state| state.hash());
             assert_eq!(hash(&restored), hash(&state), "a restored state decodes otherwise");
         }
     });

@@ -1,7 +1,10 @@
 //! Any small pictures, settings and sources: what a decoder makes of a frame is what the encoder says it makes.
 
 use arbitrary::{Result, Unstructured};
-use lockstep_vp8::{Analysis, Encoded, FrameKind, GoldenPolicy, Parameters, Picture, Preset, State, decode};
+use lockstep_vp8::{
+    Analysis, Arena, DEFAULT_PIXEL_LIMIT, Encoded, FrameKind, GoldenPolicy, Parameters, Picture, Preset, State,
+    decode_in,
+};
 
 use crate::memory::bounded;
 use crate::pictures::picture;
@@ -13,14 +16,15 @@ const SIDE: usize = 56;
 /// Seven states of 56x56 with borders, an analysis and its candidates.
 const MEMORY: usize = 16 << 20;
 
-/// Encodes and decodes again, and compares.
-pub fn checked(state: &State, picture: &Picture, parameters: &Parameters) -> Encoded {
+/// Encodes and decodes again, both in the memory of `arena`, and compares.
+pub fn checked(arena: &Arena, state: &State, picture: &Picture, parameters: &Parameters) -> Encoded {
     let before = state.hash();
-    let analysis = Analysis::new(state, picture, parameters);
+    let analysis = Analysis::new_in(arena, state, picture, parameters);
     assert!(analysis.predict_size(parameters.quantizer) < 1 << 24);
     let encoded = analysis.encode(parameters.quantizer);
     assert_eq!(state.hash(), before, "encoding changed the state it began from");
-    let (decoded, shown) = decode(state, &encoded.frame).expect("the encoder's frame does not decode");
+    let (decoded, shown) =
+        decode_in(arena, state, &encoded.frame, DEFAULT_PIXEL_LIMIT).expect("the encoder's frame does not decode");
     assert_eq!((shown.width(), shown.height()), (picture.width(), picture.height()));
     assert!(shown == encoded.picture(), "the decoder sees another picture than the encoder");
     assert_eq!(decoded.hash(), encoded.state.hash(), "the decoder is in another state than the encoder");
@@ -44,7 +48,7 @@ fn side(u: &mut Unstructured) -> Result<usize> {
 
 fn call(u: &mut Unstructured) -> Result<()> {
     let (mut width, mut height) = (side(u)?, side(u)?);
-    let mut states = vec![State::default()];
+    let (arena, mut states) = (Arena::default(), vec![State::default()]);
     let mut last: Option<Picture> = None;
     for _ in 0..FRAMES {
         let (source, resize): (u8, u8) = u.arbitrary()?;
@@ -55,7 +59,7 @@ fn call(u: &mut Unstructured) -> Result<()> {
         let picture = picture(u, width, height, last.as_ref())?;
         // Mostly the newest, else an older one or the empty one.
         let from = if source & 3 == 0 { usize::from(source >> 2) % states.len() } else { states.len() - 1 };
-        let encoded = checked(&states[from], &picture, &parameters);
+        let encoded = checked(&arena, &states[from], &picture, &parameters);
         states.push(encoded.state);
         last = Some(picture);
     }

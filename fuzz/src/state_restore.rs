@@ -1,7 +1,7 @@
 //! Any bytes as a saved state; one that is restored can be decoded and encoded from.
 
 use arbitrary::Unstructured;
-use lockstep_vp8::{State, StateError};
+use lockstep_vp8::{Arena, State, StateError};
 
 use crate::decode::checked;
 use crate::encode_round_trip;
@@ -37,19 +37,19 @@ pub fn run(data: &[u8]) {
     let (frame, bytes) = rest.split_at(usize::from(u16::from_le_bytes(*length)).min(rest.len()));
     let Some(state) = bounded(FIXED + PER_BYTE * bytes.len(), || restored(bytes)) else { return };
     bounded(MEMORY, || {
-        let saved = state.to_bytes();
+        let (arena, saved) = (Arena::default(), state.to_bytes());
         let again = State::from_bytes(&saved).expect("a state that was saved");
         assert_eq!(again.hash(), state.hash());
         assert_eq!(again.is_shown(), state.is_shown());
         assert_eq!(again.to_bytes(), saved);
-        let hash = |state: &State| checked(state, frame).map(|state| state.hash());
+        let hash = |state: &State| checked(&arena, state, frame).map(|state| state.hash());
         assert_eq!(hash(&again), hash(&state));
         let Some((width, height)) = state.size().filter(|(width, height)| width * height <= SAMPLES) else { return };
         let mut u = Unstructured::new(frame);
         if let Ok(parameters) = encode_round_trip::parameters(&mut u)
             && let Ok(picture) = picture(&mut u, width, height, state.last_picture().as_ref())
         {
-            encode_round_trip::checked(&state, &picture, &parameters);
+            encode_round_trip::checked(&arena, &state, &picture, &parameters);
         }
     });
 }

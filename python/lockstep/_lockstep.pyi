@@ -70,18 +70,18 @@ class Table:
         """The table by Arrow's PyCapsule interface."""
 
 def simulate(
-    words: list[str],
+    options: dict[str, Any],
     *,
     estimator: object | None = None,
     exchange: Callable[..., float] | None = None,
 ) -> tuple[str, Table, Table]:
-    """Runs the call that the words of ``lockstep simulate`` describe; gives its report as JSON, frames and series."""
+    """Runs the call that the options say, by the names of the table; gives its report as JSON, frames and series."""
 
 def unpickled_table(columns: list[tuple[str, NDArray[Any] | list[str], NDArray[np.bool_] | None, bool]]) -> Table:
     """The table of columns that were pickled."""
 
 def simulate_options() -> list[str]:
-    """The names of the options of ``lockstep simulate`` that say what is run."""
+    """The names of the options of a call, as ``simulate`` takes them."""
 
 class SteppedCall:
     """A call that an agent at the receiver estimates for, step by step."""

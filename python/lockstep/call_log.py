@@ -95,6 +95,14 @@ class FrameCounts(msgspec.Struct, frozen=True):
     recovery: int = 0
 
 
+class FreezeScores(msgspec.Struct, frozen=True):
+    """The freezes of a call: how many, and how long together and the longest, seconds."""
+
+    count: int | None = None
+    total_seconds: float | None = None
+    longest_seconds: float | None = None
+
+
 class Series(msgspec.Struct, frozen=True):
     """Rates (bit/s) and delays (milliseconds) over time, one point each `interval_ms`."""
 
@@ -121,6 +129,7 @@ class CallReport(msgspec.Struct, frozen=True):
     config: dict[str, Any] = {}
     scored_seconds: float | None = None
     video_delay_ms: DelayScores | None = None
+    displayed_delay_ms: DelayScores | None = None
     video_delay_floor_ms: DelayScores | None = None
     near_floor: float | None = None
     ssim_db: SsimScores | None = None
@@ -130,6 +139,9 @@ class CallReport(msgspec.Struct, frozen=True):
     frames: FrameCounts = FrameCounts()
     fill: float | None = None
     overshoot_ratio: float | None = None
+    frames_per_second: float | None = None
+    harmonic_frame_rate: float | None = None
+    freezes: FreezeScores | None = None
     stall_minutes_per_hour: float | None = None
     qoe_p: float | None = None
     qoe_d: float | None = None

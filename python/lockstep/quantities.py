@@ -33,6 +33,16 @@ def milliseconds(value: float | None) -> str:
     return _with_unit(value, "ms", 0 if value >= 10 else 1)
 
 
+def seconds(value: float | None) -> str:
+    """A time in seconds."""
+    return MISSING if value is None or not math.isfinite(value) else _with_unit(value, "s", 2 if value < 10 else 1)
+
+
+def frame_rate(value: float | None) -> str:
+    """Frames a second."""
+    return MISSING if value is None or not math.isfinite(value) else _with_unit(value, "frames/s", 1)
+
+
 def decibels(value: float | None) -> str:
     """A level in dB."""
     return MISSING if value is None or not math.isfinite(value) else _with_unit(value, "dB", 1)

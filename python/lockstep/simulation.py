@@ -6,8 +6,6 @@ import sys
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -18,6 +16,9 @@ from lockstep.alphartc.estimator import Estimator, exchange
 from lockstep.call_log import CallReport
 
 Codec = Literal["functional", "conventional", "modelled"]
+
+_FOLLOWER = "receiver-estimate"
+"""What reports call the controller that follows an estimator from elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Simulated:
     counters: dict[str, dict[str, int]]
     """Counters of sender, receiver, decoder and links."""
     config: dict[str, Any]
-    """What was run."""
+    """What was run: every option that bears on what comes of it, None where it was not given or means nothing in this
+    call. ``simulate(**config)`` runs the call again."""
     json: str
     """The document that ``lockstep simulate --json`` writes."""
 
@@ -64,7 +66,7 @@ def simulate(  # noqa: PLR0913
     loss: float | None = None,
     reverse_loss: float | None = None,
     burst_loss: tuple[float, float] | None = None,
-    loss_at: Iterable[tuple[float, float]] = (),
+    loss_at: Iterable[tuple[float, float]] | None = None,
     reorder: tuple[float, float] | None = None,
     menu: str | None = None,
     fit_passes: int | None = None,
@@ -80,6 +82,7 @@ def simulate(  # noqa: PLR0913
     """Runs a call in virtual time.
 
     The arguments are the options of ``lockstep simulate``, whose help says more of each; what is not given is as there.
+    Each may also be a word as on the command line, such as ``loss="5%"``.
     The same arguments give the same call, from here and from the command line. It runs without the interpreter's lock.
 
     Args:
@@ -108,7 +111,7 @@ def simulate(  # noqa: PLR0913
         menu: What the encoder offers for a budget: `"fit"`, `"serial"` or `"parallel"`.
         fit_passes: How many times a picture may be coded to fit.
         preset: How hard the encoder works.
-        grace_period: What Salsify takes out of the time between two arrivals.
+        grace_period: What Salsify takes out of the time between two arrivals: `"none"` or `"link-idle"`.
         encode_time: How long coding takes, a file that ``lockstep bench encode-time`` wrote.
         encode_ms: Virtual time that a menu of two candidates takes, in place of what was measured.
         decode_ms: Virtual time that decoding a frame takes.
@@ -125,49 +128,18 @@ def simulate(  # noqa: PLR0913
         KeyboardInterrupt: If the call is interrupted, also while an estimator's file hangs.
 
     """
-    path = os.fspath(estimator) if isinstance(estimator, str | os.PathLike) else None
-    asked = None if path is not None or estimator is None else estimator
-    if asked is not None and controller is not None:
-        raise ValueError("an estimator comes with its own controller; give one of the two")
-    if path is not None and python is None:
-        python = os.environ.get("LOCKSTEP_PYTHON") or sys.executable
-    options: dict[str, object] = {
-        "trace": trace,
-        "codec": "functional" if codec == "modelled" else codec,
-        "controller": controller,
-        "latency": latency,
-        "max_bitrate": max_bitrate,
-        "estimator": path,
-        "clip": clip,
-        "seconds": seconds,
-        "seed": seed,
-        "reverse": reverse,
-        "queue": queue,
-        "queue_packets": queue_packets,
-        "queue_bytes": queue_bytes,
-        "delay_ms": delay_ms,
-        "jitter_ms": jitter_ms,
-        "loss": loss,
-        "reverse_loss": reverse_loss,
-        "burst_loss": None if burst_loss is None else ",".join(_word(share) for share in burst_loss),
-        "reorder": None if reorder is None else f"{_word(reorder[0])},{_word(reorder[1])}ms",
-        "menu": menu,
-        "fit_passes": fit_passes,
-        "preset": preset,
-        "grace_period": grace_period,
-        "encode_time": encode_time,
-        "encode_ms": encode_ms,
-        "decode_ms": decode_ms,
-        "python": python,
-        "estimator_limit": estimator_limit,
-    }
-    words = [f"--{name.replace('_', '-')}={_word(value)}" for name, value in options.items() if value is not None]
-    words += [f"--loss-at={_word(start)}s+{_word(length)}s" for start, length in loss_at]
-    if modelled or codec == "modelled":
-        words.append("--modelled")
-    if vmaf:
-        words.append("--vmaf")
-    text, frames, series = _lockstep.simulate(words, estimator=asked, exchange=None if asked is None else exchange)
+    given = dict(locals())  # whatever the arguments are: none can be left out or misspelt
+    options = {name: value for name, value in given.items() if value is not None}
+    asked = None
+    if estimator is not None and not isinstance(estimator, str | os.PathLike):
+        asked = options.pop("estimator")
+        if controller not in (None, _FOLLOWER):
+            raise ValueError("`estimator` cannot be used with `controller`: an estimator comes with its own")
+    if asked is None and estimator is not None and python is None:
+        options["python"] = os.environ.get("LOCKSTEP_PYTHON") or sys.executable
+    if codec == "modelled":
+        options |= {"codec": "functional", "modelled": True}
+    text, frames, series = _lockstep.simulate(options, estimator=asked, exchange=None if asked is None else exchange)
     document = json.loads(text)
     scored, wanted = document["scored_seconds"], document["config"]["seconds"]
     if scored < wanted - 1e-6:  # times are whole nanoseconds; what was asked for need not be
@@ -181,12 +153,3 @@ def simulate(  # noqa: PLR0913
         config=document["config"],
         json=text,
     )
-
-
-def _word(value: object) -> str:
-    """The value as a word of the command line; numbers exactly, and without an exponent."""
-    if isinstance(value, float):
-        return f"{Decimal(repr(value)):f}"
-    if isinstance(value, Path | os.PathLike):
-        return os.fspath(value)
-    return str(value)

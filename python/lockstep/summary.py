@@ -3,16 +3,18 @@
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.call_log import CallReport, DelayScores, NetworkScores, PsnrScores, SsimScores, TotalScores
+from lockstep.call_log import CallReport, DelayScores, FreezeScores, NetworkScores, PsnrScores, SsimScores, TotalScores
 from lockstep.quantities import (
     MISSING,
     bit_rate,
     count,
     decibels,
+    frame_rate,
     milliseconds,
     minutes_per_hour,
     number,
     percent,
+    seconds,
 )
 
 _KINDS = {"call": "Live call", "simulate": "Simulated call", "modelled": "Modelled call"}
@@ -89,16 +91,26 @@ def headlines(report: CallReport) -> list[Headline]:
             "Frames shown", count(frames.displayed), f"of {count(frames.captured)}; {count(frames.skipped)} skipped"
         ),
         Headline("Fill", percent(report.fill), f"of the budget; {percent(report.overshoot_ratio)} over it"),
-        Headline("Stalls", minutes_per_hour(report.stall_minutes_per_hour), "of frozen picture"),
+        Headline("Stalls", minutes_per_hour(report.stall_minutes_per_hour), _freezes_note(report.freezes)),
         Headline("Recovery frames", count(frames.recovery), f"after a loss; key frames: {count(frames.key)}"),
         Headline("QoE", number(report.qoe_d), f"weighing delay; {number(report.qoe_p)} weighing quality"),
     ]
+
+
+def _freezes_note(freezes: FreezeScores | None) -> str:
+    if freezes is None or freezes.count is None:
+        return "of frozen picture"
+    if freezes.count == 0:
+        return "of frozen picture; no freeze"
+    number_of = "1 freeze" if freezes.count == 1 else f"{count(freezes.count)} freezes"
+    return f"{number_of}, the longest {seconds(freezes.longest_seconds)}"
 
 
 def scores(report: CallReport) -> list[Score]:
     """Every score of the call, each with what it means; those of packets, rates and network where it has any."""
     return [
         *_video_scores(report),
+        *_smoothness_scores(report),
         *_floor_scores(report),
         *_packet_scores(report),
         *_rate_scores(report),
@@ -115,10 +127,12 @@ def _video_scores(report: CallReport) -> list[Score]:
         Score(
             "Video delay, median",
             milliseconds(delay.p50),
-            "For every captured frame the time until it or a later one is displayed; half of the frames take longer.",
+            "For every captured frame the time until it or a later one is displayed; half of the frames take longer. "
+            "So the text of Salsify's paper defines it (NSDI 2018, section 5.1).",
         ),
         Score("Video delay, mean", milliseconds(delay.mean), "The mean of the same time over all captured frames."),
         Score("Video delay, 95th percentile", milliseconds(delay.p95), "One frame in twenty takes longer than this."),
+        *_displayed_scores(report),
         Score(
             "SSIM, mean",
             decibels(ssim.mean),
@@ -145,12 +159,6 @@ def _video_scores(report: CallReport) -> list[Score]:
         Score("Fill", percent(report.fill), "Mean of size over budget of the frames sent within their budget."),
         Score("Overshoot", percent(report.overshoot_ratio), "Share of the frames sent that were over their budget."),
         Score(
-            "Stalls",
-            minutes_per_hour(report.stall_minutes_per_hour),
-            "Minutes of frozen picture in an hour of call; a freeze is a gap between displays longer than three frame "
-            "intervals and than one frame interval plus 150 ms (W3C webrtc-stats).",
-        ),
-        Score(
             "QoE weighing quality",
             number(report.qoe_p),
             "Concerto's linear model of mean delay and mean SSIM for applications that weigh quality (MobiCom 2019, "
@@ -158,6 +166,51 @@ def _video_scores(report: CallReport) -> list[Score]:
         ),
         Score("QoE weighing delay", number(report.qoe_d), "The same for applications that weigh delay."),
     ]
+
+
+def _displayed_scores(report: CallReport) -> list[Score]:
+    rows = []
+    if (displayed := report.displayed_delay_ms) is not None:
+        rows += [
+            Score(
+                "Displayed delay, median",
+                milliseconds(displayed.p50),
+                "The time from capture to display of the frames that were displayed themselves, which is what "
+                "Salsify's published figures count; frames that were skipped or lost have none.",
+            ),
+            Score("Displayed delay, mean", milliseconds(displayed.mean), "The mean over the displayed frames."),
+            Score(
+                "Displayed delay, 95th percentile",
+                milliseconds(displayed.p95),
+                "One displayed frame in twenty takes longer.",
+            ),
+        ]
+    return rows
+
+
+def _smoothness_scores(report: CallReport) -> list[Score]:
+    rows = []
+    if report.frames_per_second is not None:
+        rows.append(Score("Frame rate", frame_rate(report.frames_per_second), "Frames displayed a second."))
+    if report.harmonic_frame_rate is not None:
+        definition = (
+            "The sum of the times for which pictures were on the screen over the sum of their squares (W3C "
+            "webrtc-stats, totalInterFrameDelay and totalSquaredInterFrameDelay): the frame rate where pictures come "
+            "evenly, and far less where they do not."
+        )
+        rows.append(Score("Harmonic frame rate", frame_rate(report.harmonic_frame_rate), definition))
+    if (freezes := report.freezes) is not None:
+        definition = (
+            "Times that a picture was on the screen for at least three times the mean of the last 30, and at least "
+            "150 ms longer than it (W3C webrtc-stats, freezeCount); so, too, before the first and after the last one."
+        )
+        rows += [
+            Score("Freezes", count(freezes.count), definition),
+            Score("Longest freeze", seconds(freezes.longest_seconds), "How long the longest of them was."),
+        ]
+    definition = "Minutes of frozen picture in an hour of call: the time of the freezes."
+    rows.append(Score("Stalls", minutes_per_hour(report.stall_minutes_per_hour), definition))
+    return rows
 
 
 def _floor_scores(report: CallReport) -> list[Score]:
@@ -200,7 +253,7 @@ def _packet_scores(report: CallReport) -> list[Score]:
             Score("Queueing delay, 95th percentile", milliseconds(queueing.p95), "One packet in twenty waits longer."),
         ]
     if report.packet_loss is not None:
-        definition = "Share that did not arrive of the packets sent no later than the newest that did."
+        definition = "Share of the packets sent in the scored time that had not arrived a second after it."
         rows.append(Score("Packet loss", percent(report.packet_loss), definition))
     return rows
 
@@ -307,6 +360,8 @@ def _link(config: dict[str, Any]) -> str:
         parts.append(f"{delay:g} ms of propagation delay each way")
     if (queue := _number(config, "queue_packets")) is not None:
         parts.append(f"a queue of {queue:g} packets")
+    elif (queue := _number(config, "queue_bytes")) is not None:
+        parts.append(f"a queue of {count(queue)} bytes")
     if (jitter := _number(config, "jitter_ms")) is not None and jitter > 0:
         parts.append(f"{jitter:g} ms of mean jitter")
     if (loss := _number(config, "loss")) is not None:

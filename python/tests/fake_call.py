@@ -85,6 +85,8 @@ def fake_report(frames: polars.DataFrame, series: dict[str, Any], seconds: float
     """The JSON document of the call whose log and series are given."""
     delays = frames["video_delay"].to_numpy() * 1e3
     shown = frames.filter(polars.col("displayed_at").is_not_null())
+    displayed = shown["video_delay"].to_numpy() * 1e3
+    durations = numpy.diff(shown["displayed_at"].to_numpy())
     sent = frames.filter(polars.col("outcome") == "sent")
     ssim = shown["ssim"].to_numpy()
     throughput = float(numpy.mean(series["received_bps"]))
@@ -109,6 +111,11 @@ def fake_report(frames: polars.DataFrame, series: dict[str, Any], seconds: float
             "mean": float(delays.mean()),
             "p95": float(numpy.quantile(delays, 0.95)),
         },
+        "displayed_delay_ms": {
+            "p50": float(numpy.quantile(displayed, 0.5)),
+            "mean": float(displayed.mean()),
+            "p95": float(numpy.quantile(displayed, 0.95)),
+        },
         "video_delay_floor_ms": {"p50": 33.0, "mean": 36.0, "p95": 47.0},
         "near_floor": 0.31,
         "ssim_db": {
@@ -128,6 +135,9 @@ def fake_report(frames: polars.DataFrame, series: dict[str, Any], seconds: float
         },
         "fill": 0.91,
         "overshoot_ratio": 0.004,
+        "frames_per_second": len(shown) / seconds,
+        "harmonic_frame_rate": float(durations.sum() / (durations**2).sum()),
+        "freezes": {"count": 2, "total_seconds": 0.42, "longest_seconds": 0.23},
         "stall_minutes_per_hour": 0.84,
         "qoe_p": 4.12,
         "qoe_d": 3.87,

@@ -4,6 +4,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars
 import pytest
 
@@ -45,7 +46,7 @@ def test_the_page_shows_every_score_with_its_definition(call: tuple[Path, Path])
     report = load_call(call[0])
     page = render_html(report, load_frames(call[1]))
     scores = summary.scores(report)
-    assert len(scores) == 36
+    assert len(scores) == 43
     for score in scores:
         assert score.name in page
         assert score.value in page
@@ -56,6 +57,7 @@ def test_the_page_shows_every_score_with_its_definition(call: tuple[Path, Path])
 NEW_SCORES = [
     *("one_way_delay_ms", "queueing_delay_ms", "packet_loss", "target_smoothness_bps", "estimate_smape_percent"),
     *("estimate_accuracy", "network", "vmaf", "vmaf_missing", "total", "video_delay_floor_ms", "near_floor"),
+    *("displayed_delay_ms", "frames_per_second", "harmonic_frame_rate", "freezes"),
 ]
 
 
@@ -70,6 +72,18 @@ def test_a_call_of_an_earlier_version_has_the_scores_and_rates_that_it_wrote(cal
     page = render_html(report, None)
     assert '"Capacity","Sent","Received"]' in page
     assert '"Estimate"' not in page
+
+
+def test_the_delay_of_displayed_frames_and_the_freezes_stand_beside_the_video_delay_and_the_stalls(
+    call: tuple[Path, Path],
+) -> None:
+    report = load_call(call[0])
+    scores = {score.name: score.value for score in summary.scores(report)}
+    assert report.displayed_delay_ms is not None
+    assert scores["Displayed delay, median"] == f"{report.displayed_delay_ms.p50:.0f}\N{NO-BREAK SPACE}ms"
+    assert (scores["Freezes"], scores["Longest freeze"]) == ("2", "0.23\N{NO-BREAK SPACE}s")
+    stalls = next(headline for headline in summary.headlines(report) if headline.label == "Stalls")
+    assert stalls.note == "2 freezes, the longest 0.23\N{NO-BREAK SPACE}s"
 
 
 def test_a_vmaf_that_was_not_measured_says_why(call: tuple[Path, Path]) -> None:
@@ -161,6 +175,8 @@ def test_the_title_says_what_was_run(call: tuple[Path, Path]) -> None:
     report = load_call(call[0])
     assert summary.title(report) == "Live call of 6 s over a generated cellular trace (mean=4mbps,seed=1)"
     assert "20 ms of propagation delay each way, a queue of 256 packets" in summary.description(report)
+    in_bytes = msgspec.structs.replace(report, config=report.config | {"queue_packets": None, "queue_bytes": 60_000})
+    assert "each way, a queue of 60\u202f000 bytes" in summary.description(in_bytes)
 
 
 def test_the_command_writes_page_and_picture(

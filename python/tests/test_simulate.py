@@ -3,6 +3,7 @@ import inspect
 import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -73,12 +74,14 @@ def test_the_same_goes_for_modelled_calls(tmp_path: Path) -> None:
     assert json.loads(result.json) == json.loads(scores.read_text())
 
 
-def test_every_option_of_the_command_has_an_argument() -> None:
-    names = {name.replace("-", "_") for name in _lockstep.simulate_options()}
+def test_every_option_of_the_command_has_an_argument_and_a_line_of_documentation() -> None:
+    names = set(_lockstep.simulate_options())
     assert names == set(inspect.signature(lockstep.simulate).parameters)
+    arguments = (inspect.getdoc(lockstep.simulate) or "").partition("Args:")[2].partition("Raises:")[0]
+    assert names == set(re.findall(r"^    (\w+): ", arguments, re.MULTILINE))
 
 
-SHORT: dict[str, Any] = {"clip": "generated:160x96@30", "seconds": 0.3}
+SHORT: dict[str, Any] = {"clip": "generated:160x96@30", "trace": "cellular:mean=1mbps,seed=3", "seconds": 1.0}
 """A call with the real codec, since a model has no use for some options."""
 
 ESTIMATOR = Path(__file__).parent / "estimators" / "fixed.py"
@@ -89,26 +92,26 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "modelled": {"modelled": True},
     "controller": {"controller": "gcc"},
     "latency": {"controller": "sprout", "latency": "low"},
-    "max_bitrate": {"max_bitrate": "700kbps"},
+    "max_bitrate": {"max_bitrate": "200kbps"},
     "estimator": {"estimator": ESTIMATOR},
     "clip": {"clip": "generated:128x96@25"},
-    "seconds": {"seconds": 0.5},
+    "seconds": {"seconds": 1.5},
     "seed": {"seed": 8},
-    "reverse": {"reverse": "constant:3mbps"},
-    "queue": {"queue": "codel"},
-    "queue_packets": {"queue_packets": 40},
-    "queue_bytes": {"queue_bytes": 60_000},
+    "reverse": {"reverse": "constant:50kbps"},
+    "queue": {"queue": "codel", "trace": "constant:100kbps"},
+    "queue_packets": {"queue_packets": 2, "trace": "constant:100kbps"},
+    "queue_bytes": {"queue_bytes": 6_000, "trace": "constant:100kbps"},
     "delay_ms": {"delay_ms": 7.5},
     "jitter_ms": {"jitter_ms": 2.5},
-    "loss": {"loss": 0.02},
-    "reverse_loss": {"reverse_loss": 1e-5},
-    "burst_loss": {"burst_loss": (0.01, 0.3)},
+    "loss": {"loss": 0.1},
+    "reverse_loss": {"reverse_loss": 0.3},
+    "burst_loss": {"burst_loss": (0.05, 0.3)},
     "loss_at": {"loss_at": [(0.1, 0.05), (0.2, 0.05)]},
-    "reorder": {"reorder": (0.01, 15)},
+    "reorder": {"reorder": (0.3, 15)},
     "menu": {"menu": "serial"},
-    "fit_passes": {"fit_passes": 2},
+    "fit_passes": {"fit_passes": 1},
     "preset": {"preset": "quality"},
-    "grace_period": {"grace_period": "none"},
+    "grace_period": {"controller": "salsify", "grace_period": "none"},
     "encode_time": {"encode_time": Path(__file__).parents[2] / "crates/call/src/encode_time.json"},
     "encode_ms": {"encode_ms": 5.0},
     "decode_ms": {"decode_ms": 1.5},
@@ -118,18 +121,53 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 }
 """For each option a value that is not its default, with the other options that it needs."""
 
+OPTIONS = _lockstep.simulate_options()
+
 UNRECORDED = {"python", "estimator_limit"}
 """Options of which a report says nothing: what they change is how long a call takes, not what comes of it."""
 
 
-@pytest.mark.parametrize("option", [name.replace("-", "_") for name in _lockstep.simulate_options()])
-def test_every_option_can_be_given_and_reaches_the_call(option: str) -> None:
+def example(option: str) -> dict[str, Any]:
+    """A call with a value of `option` that is not its default."""
     if option not in EXAMPLES:
         pytest.fail(f"lockstep.simulate has the option `{option}`: give EXAMPLES a value of it that is not its default")
-    config = lockstep.simulate(**{**SHORT, **EXAMPLES[option]}).config
-    if option not in UNRECORDED:
-        usual = lockstep.simulate(**SHORT).config
-        assert config.get(option) != usual.get(option), config
+    return {**SHORT, **EXAMPLES[option]}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_changes_the_call_and_is_in_its_report(option: str) -> None:
+    arguments = example(option)
+    call = lockstep.simulate(**arguments)
+    needed = {name: value for name, value in EXAMPLES[option].items() if name != option}
+    usual = lockstep.simulate(**{**SHORT, **needed})
+    if option in UNRECORDED:
+        assert option not in call.config
+        assert call == usual
+        return
+    assert call.config[option] != usual.config[option], call.config
+    assert call.scores != usual.scores
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_the_configuration_in_a_report_gives_the_same_call_again(option: str) -> None:
+    call = lockstep.simulate(**example(option))
+    again = lockstep.simulate(**call.config)
+    assert again.json == call.json
+
+
+def test_options_of_the_estimators_process_reach_it(tmp_path: Path) -> None:
+    with pytest.raises(lockstep.EstimatorError, match="nosuchpython"):
+        lockstep.simulate(estimator=ESTIMATOR, python="nosuchpython", **SHORT)
+    hangs = tmp_path / "hangs.py"
+    hangs.write_text(ESTIMATOR.read_text().replace("return 500_000", "while True: pass"))
+    with pytest.raises(lockstep.EstimatorError, match=r"hangs\.py: no answer within 0\.25 s"):
+        lockstep.simulate(estimator=hangs, estimator_limit=0.25, **SHORT)
+
+
+def test_a_value_may_be_a_word_as_on_the_command_line() -> None:
+    words: dict[str, Any] = {"loss": "5%", "burst_loss": "1%,30%", "delay_ms": "7.5", "loss_at": ["0.1s+50ms"]}
+    typed = lockstep.simulate(loss=0.05, burst_loss=(0.01, 0.3), delay_ms=7.5, loss_at=[(0.1, 0.05)], **SHORT)
+    assert lockstep.simulate(**words, **SHORT).json == typed.json
 
 
 def test_equal_seeds_give_equal_bytes_and_others_do_not() -> None:
@@ -214,17 +252,25 @@ def test_the_report_has_types() -> None:
     [
         ({"trace": "nosuch.up"}, "no such file"),
         ({"trace": "constant:fast"}, "needs a number and a unit"),
-        ({"loss": 1.5}, "--loss"),
+        ({"loss": 1.5}, "^loss: .*0 to 1"),
+        ({"loss": float("nan")}, "^loss: .*no finite number"),
+        ({"loss": ["much"]}, r"^loss: \["),
+        ({"seed": -1}, "^seed: .*no whole number"),
+        ({"queue_packets": 2.5}, "^queue_packets: .*no whole number"),
+        ({"burst_loss": (0.1,)}, "^burst_loss: .*no pair"),
+        ({"modelled": "yes"}, "^modelled: .*neither true nor false"),
         ({"controller": "reno"}, "no controller is called `reno`; there are: .*salsify.*gcc"),
         ({"seconds": -1.0}, "is not a time"),
-        ({"queue": "lifo"}, r"invalid value 'lifo' for '--queue <QUEUE>' \[possible values: droptail, codel, pie\]$"),
-        ({"menu": "fitt"}, r"invalid value 'fitt' .*\[possible values: fit, serial, parallel\].* 'fit'$"),
+        ({"queue": "lifo"}, "^queue: `lifo` is none of droptail, codel, pie$"),
+        ({"menu": "fitt"}, "^menu: `fitt` is none of fit, serial, parallel$"),
         ({"fit_passes": 99}, "99 is not in 1..=8$"),
-        ({"codec": "x264"}, r"\[possible values: functional, conventional\]"),
+        ({"codec": "x264"}, "none of functional, conventional"),
+        ({"controller": "gcc", "latency": "low"}, "^`latency` is for the controller sprout, not for gcc"),
+        ({"estimator": "mine.py", "controller": "gcc"}, "^`estimator` cannot be used with `controller`$"),
         ({"clip": "generated:0x0"}, "is not WIDTHxHEIGHT"),
         ({"clip": "generated:64x48@4294967295"}, "at most 1000"),
-        ({"modelled": True, "preset": "quality"}, "'--preset <PRESET>' cannot be used with '--modelled'"),
-        ({"codec": "modelled", "menu": "serial"}, "'--menu <MENU>' cannot be used with '--modelled'"),
+        ({"modelled": True, "preset": "quality"}, "^`modelled` cannot be used with `preset`$"),
+        ({"codec": "modelled", "menu": "serial"}, "^`modelled` cannot be used with `menu`$"),
     ],
 )
 def test_wrong_arguments_are_told_in_one_line(arguments: dict[str, Any], message: str) -> None:

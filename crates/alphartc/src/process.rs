@@ -109,7 +109,22 @@ pub struct Process {
     request: String,
 }
 
+/// The name of the file of the estimator that `path` names.
+fn named(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(FILE_NAME) } else { path.to_path_buf() }
+}
+
 impl Process {
+    /// The file of the estimator that `path` names: `path`, or `BandwidthEstimator.py` in the folder `path`. The folder that
+    /// it is in, links followed, is the one that it runs and imports from.
+    ///
+    /// # Errors
+    /// [`ProcessError::NoFile`].
+    pub fn file(path: &Path) -> Result<PathBuf, ProcessError> {
+        let file = named(path);
+        file.canonicalize().ok().filter(|file| file.is_file()).ok_or(ProcessError::NoFile(file))
+    }
+
     /// Starts a process for the estimator in the file `path`, or in `BandwidthEstimator.py` in the folder `path`, and waits
     /// until the estimator is there.
     ///
@@ -117,17 +132,13 @@ impl Process {
     /// [`ProcessError`]: if there is no such file or interpreter, if the estimator cannot be loaded, or if the wait for it
     /// was interrupted.
     pub fn start(path: &Path, options: &ProcessOptions) -> Result<Self, ProcessError> {
-        let file = if path.is_dir() { path.join(FILE_NAME) } else { path.to_path_buf() };
-        let absolute = file.canonicalize().ok().filter(|file| file.is_file());
-        let (path, folder) = match absolute.as_ref().and_then(|file| Some((file, file.parent()?))) {
-            Some(found) => found,
-            None => return Err(ProcessError::NoFile(file)),
-        };
+        let (file, path) = (named(path), Self::file(path)?);
+        let folder = path.parent().ok_or_else(|| ProcessError::NoFile(file.clone()))?;
         // One thread for the mathematics: with more, sums come out in another order from run to run.
         let mut command = Command::new(&options.interpreter);
         command
             .args(["-B", "-c", WORKER])
-            .arg(path)
+            .arg(&path)
             .arg(options.seed.to_string())
             .current_dir(folder)
             .envs([("PYTHONHASHSEED", "0"), ("TZ", "UTC"), ("PYTHONIOENCODING", "utf-8")])

@@ -17,6 +17,9 @@ pub trait Codec: Debug + Copy + 'static {
     type Decoded: Clone + Debug + Send;
     /// What a decoder holds between frames; the default is that of one that has seen nothing.
     type State: Clone + Debug + Default + Send;
+    /// The memory that frames are made in, kept from one to the next by whoever codes or decodes: a clone is another handle
+    /// of it.
+    type Arena: Clone + Debug + Default + Send;
     /// What frames are made of.
     type Payload: Payload + Send;
     /// What a datagram is on its way: its bytes, or itself.
@@ -38,7 +41,12 @@ pub trait Codec: Debug + Copy + 'static {
     /// Luma samples of a picture.
     fn luma_samples(parameters: &Self::Parameters, picture: &Self::Picture) -> usize;
     /// Looks at `picture`, to be coded from `state`.
-    fn analyse(state: &Self::State, picture: &Self::Picture, parameters: &Self::Parameters) -> Self::Analysis;
+    fn analyse(
+        arena: &Self::Arena,
+        state: &Self::State,
+        picture: &Self::Picture,
+        parameters: &Self::Parameters,
+    ) -> Self::Analysis;
     /// Whether it will be a key frame.
     fn is_key_frame(analysis: &Self::Analysis) -> bool;
     /// Codes it at a quantizer index, 0-127.
@@ -56,6 +64,7 @@ pub trait Codec: Debug + Copy + 'static {
     /// Decodes a frame that should lead to the state `target`, unless its pictures have more than `pixel_limit` pixels or
     /// it is damaged.
     fn decode(
+        arena: &Self::Arena,
         source: &Self::State,
         frame: &Self::Payload,
         target: StateId,

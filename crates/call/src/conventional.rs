@@ -40,6 +40,7 @@ pub struct ConventionalEncoder<C: Codec = Vp8> {
     begun_at: Option<Timestamp>,
     key_frame_at: Option<Timestamp>,
     inter_frames: u32,
+    arena: C::Arena,
 }
 
 impl<C: Codec> ConventionalEncoder<C> {
@@ -54,6 +55,7 @@ impl<C: Codec> ConventionalEncoder<C> {
             begun_at: None,
             key_frame_at: None,
             inter_frames: 0,
+            arena: C::Arena::default(),
         }
     }
 }
@@ -82,9 +84,9 @@ impl<C: Codec> FrameEncoder<C> for ConventionalEncoder<C> {
             |key_frame, size| curves.of(key_frame).quantizer_nearest(size).clamp(QUANTIZERS.0, QUANTIZERS.1);
         let (inter, key) = (quantizer(false, sizes.inter), quantizer(true, sizes.key));
         self.begun_at = Some(now);
-        let (picture, parameters) = (picture.clone(), self.parameters.clone());
+        let (arena, picture, parameters) = (self.arena.clone(), picture.clone(), self.parameters.clone());
         let job = EncodeJob::new(EncodeWork::OneFrame, move |runner| {
-            let analysis = C::analyse(&state, &picture, &parameters);
+            let analysis = C::analyse(&arena, &state, &picture, &parameters);
             let quantizer = if C::is_key_frame(&analysis) { key } else { inter };
             Menu::new(runner.run(&analysis, &[quantizer]))
         });

@@ -102,6 +102,17 @@ pub struct JobTimes {
     pub parallel_menu: Duration,
 }
 
+/// What coding took in a call in virtual time, and where that was measured: a report has it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CodingTimes {
+    /// The machine that was measured.
+    pub machine: Machine,
+    /// Time until there was something of a picture to send, milliseconds.
+    pub first_job_ms: f64,
+    /// Time of each pass more, where frames are made to fit, milliseconds.
+    pub later_pass_ms: f64,
+}
+
 impl TimePoint {
     fn fields(&self) -> [(&'static str, f64); 4] {
         [

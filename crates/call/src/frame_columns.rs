@@ -63,3 +63,25 @@ pub const FRAME_COLUMNS: &[(&str, FrameColumn)] = &[
     ("target_bps", FrameColumn::Integer(|record| record.target.and_then(|rate| i64::try_from(rate.as_bps()).ok()))),
     ("estimate_bps", FrameColumn::Integer(|record| record.estimate.and_then(|rate| i64::try_from(rate.as_bps()).ok()))),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_is_called_the_same_in_every_log() {
+        let outcomes = [
+            Outcome::Sent,
+            Outcome::SkippedOverBudget,
+            Outcome::SkippedStaleSource,
+            Outcome::SkippedByEncoder,
+            Outcome::SkippedBusy,
+            Outcome::SkippedByTransport,
+            Outcome::Unfinished,
+        ];
+        for of in outcomes {
+            let record = FrameRecord { outcome: of, ..FrameRecord::captured(0, Timestamp::ZERO) };
+            assert_eq!(serde_json::to_value(of).unwrap(), outcome(&record), "{of:?}");
+        }
+    }
+}

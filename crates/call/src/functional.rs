@@ -6,6 +6,7 @@
 //! pass aims at the newest budget ([`MenuMode::Fit`]).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use lockstep_transport::{Recovery, StateId};
 use lockstep_units::ByteCount;
@@ -49,7 +50,7 @@ pub(crate) const FINEST_USEFUL_QUANTIZER: u8 = 4;
 pub const FIT_PASSES: u8 = 3;
 
 /// How the candidates of a menu are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MenuMode {
     /// Coded again and again, each time to the newest budget, until one fits and fills half of it or a newer picture
     /// waits. All of them are offered.
@@ -58,10 +59,16 @@ pub enum MenuMode {
         passes: usize,
     },
     /// Salsify's two, one after the other, for one core: the second makes up for what the first missed.
-    #[default]
     Serial,
     /// Salsify's two, both at once, for two cores.
     Parallel,
+}
+
+impl Default for MenuMode {
+    /// Frames made to fit in up to [`FIT_PASSES`] passes: the default of the library, of the command and of Python.
+    fn default() -> Self {
+        Self::Fit { passes: usize::from(FIT_PASSES) }
+    }
 }
 
 impl MenuMode {
@@ -93,6 +100,10 @@ impl SizeCurves {
         }
     }
 
+    fn get(&self, key_frame: bool) -> &SizeCurve {
+        if key_frame { &self.key } else { &self.inter }
+    }
+
     pub(crate) fn of(&mut self, key_frame: bool) -> &mut SizeCurve {
         if key_frame { &mut self.key } else { &mut self.inter }
     }
@@ -104,7 +115,8 @@ pub struct FunctionalEncoder<C: Codec = Vp8> {
     parameters: C::Parameters,
     mode: MenuMode,
     states: BTreeMap<StateId, C::State>,
-    curves: Option<SizeCurves>,
+    curves: Option<Arc<SizeCurves>>,
+    arena: C::Arena,
 }
 
 impl<C: Codec> FunctionalEncoder<C> {
@@ -112,7 +124,7 @@ impl<C: Codec> FunctionalEncoder<C> {
     #[must_use]
     pub fn new(parameters: C::Parameters, mode: MenuMode) -> Self {
         let states = BTreeMap::from([(StateId::EMPTY, C::State::default())]);
-        Self { parameters, mode, states, curves: None }
+        Self { parameters, mode, states, curves: None, arena: C::Arena::default() }
     }
 }
 
@@ -178,11 +190,11 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
         };
         let (parameters, mode) = (self.parameters.clone(), self.mode);
         let samples = C::luma_samples(&parameters, picture);
-        let mut curves = self.curves.get_or_insert_with(|| SizeCurves::new(samples)).clone();
-        let picture = picture.clone();
+        let curves = Arc::clone(self.curves.get_or_insert_with(|| Arc::new(SizeCurves::new(samples))));
+        let (arena, picture) = (self.arena.clone(), picture.clone());
         let job = EncodeJob::new(mode.first_work(), move |runner| {
-            let analysis = C::analyse(&state, &picture, &parameters);
-            let curve = curves.of(C::is_key_frame(&analysis));
+            let analysis = C::analyse(&arena, &state, &picture, &parameters);
+            let curve = curves.get(C::is_key_frame(&analysis));
             Menu::new(match mode {
                 MenuMode::Fit { .. } => return first_pass(analysis, curve, budget),
                 MenuMode::Serial => serial_menu(&analysis, curve.clone(), budget.as_f64(), runner),
@@ -227,7 +239,8 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
         let telling = if matches!(self.mode, MenuMode::Fit { .. }) { 1 } else { usize::MAX };
         for candidate in menu.candidates.iter().take(telling) {
             if let Some(curves) = &mut self.curves {
-                curves.of(candidate.key_frame).learn(candidate.quantizer, candidate.size().as_f64());
+                // The job that shared them is done.
+                Arc::make_mut(curves).of(candidate.key_frame).learn(candidate.quantizer, candidate.size().as_f64());
             }
         }
         let chosen = menu.candidates.swap_remove(choice?);

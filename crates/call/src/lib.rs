@@ -13,6 +13,7 @@ mod encode_time;
 mod encoder;
 mod frame_columns;
 mod frame_log;
+mod freezes;
 mod full_throttle;
 mod functional;
 mod modelled_clip;
@@ -36,10 +37,11 @@ pub use codec_model::{
 pub use codec_model_measure::ClipMeasurements;
 pub use conventional::ConventionalEncoder;
 pub use distribution::{Distribution, MOST_EXACT_VALUES};
-pub use encode_time::{EncodeTime, EncodeTimeError, EncodeWork, JobTimes, Machine, TimePoint};
+pub use encode_time::{CodingTimes, EncodeTime, EncodeTimeError, EncodeWork, JobTimes, Machine, TimePoint};
 pub use encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use frame_columns::{FRAME_COLUMNS, FrameColumn};
 pub use frame_log::{CallObserver, KeptFrames, LoggedFrame, MOST_PENDING_FRAMES, OpenRecords};
+pub use freezes::{FrameDuration, FreezeDetector};
 pub use full_throttle::FullThrottle;
 pub use functional::{FIT_PASSES, FunctionalEncoder, MenuMode};
 pub use modelled_clip::{ClipCurves, ModelledClip, ModelledFrame, ModelledPicture, ModelledReference};
@@ -49,8 +51,8 @@ pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEn
 pub use record::{FrameRecord, Outcome};
 pub use report::{CallReport, DRAIN, DisplayRecord, carried};
 pub use scores::{
-    DelayScores, FrameCounts, NEAR_FLOOR, NetworkScores, PsnrScores, SMALL_PACKET, Scores, SsimScores, TotalScores,
-    VideoDelayFloor, mean, quantile, video_delays,
+    DelayScores, FrameCounts, FreezeScores, NEAR_FLOOR, NetworkScores, PsnrScores, SMALL_PACKET, Scores, SsimScores,
+    TotalScores, VideoDelayFloor, mean, quantile, video_delays,
 };
 pub use sending::{Committed, SendingEnd, SendingStatus};
 pub use series::{MOST_POINTS, SERIES_INTERVAL, Series, SeriesRecorder};

@@ -103,6 +103,7 @@ impl Codec for Modelled {
     type Picture = ModelledPicture;
     type Decoded = ();
     type State = ModelledState;
+    type Arena = ();
     type Payload = Length;
     type Packet = Datagram<Length>;
     type Parameters = Arc<ClipCurves>;
@@ -126,7 +127,12 @@ impl Codec for Modelled {
         }
     }
 
-    fn analyse(state: &ModelledState, picture: &ModelledPicture, curves: &Arc<ClipCurves>) -> ModelledAnalysis {
+    fn analyse(
+        _arena: &(),
+        state: &ModelledState,
+        picture: &ModelledPicture,
+        curves: &Arc<ClipCurves>,
+    ) -> ModelledAnalysis {
         let picture = picture.coded_from(state.reference);
         ModelledAnalysis { curves: Arc::clone(curves), picture, source: state.name }
     }
@@ -170,7 +176,13 @@ impl Codec for Modelled {
         Some(())
     }
 
-    fn decode(_source: &ModelledState, _frame: &Length, target: StateId, _limit: usize) -> Option<(ModelledState, ())> {
+    fn decode(
+        _arena: &(),
+        _source: &ModelledState,
+        _frame: &Length,
+        target: StateId,
+        _limit: usize,
+    ) -> Option<(ModelledState, ())> {
         Some((ModelledState { name: target, reference: None }, ()))
     }
 

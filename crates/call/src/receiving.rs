@@ -29,6 +29,7 @@ struct ReceivedFrame<P> {
 /// Decoding of one frame; may run on another thread than the call's.
 #[derive(Debug)]
 pub struct DecodeJob<C: Codec = Vp8> {
+    arena: C::Arena,
     source: C::State,
     frame: ReceivedFrame<C::Payload>,
     pixel_limit: usize,
@@ -46,8 +47,8 @@ impl<C: Codec> DecodeJob<C> {
     /// Decodes the frame and names the state that it leads to.
     #[must_use]
     pub fn run(self) -> DecodeOutcome<C> {
-        let Self { source, frame, pixel_limit } = self;
-        let result = C::decode(&source, &frame.payload, frame.target, pixel_limit);
+        let Self { arena, source, frame, pixel_limit } = self;
+        let result = C::decode(&arena, &source, &frame.payload, frame.target, pixel_limit);
         let result = result.map(|(state, picture)| (C::name(&state), state, picture));
         DecodeOutcome { frame, result }
     }
@@ -94,6 +95,7 @@ pub struct ReceivingEnd<C: Codec = Vp8> {
     estimators: Option<Estimators>,
     refused_estimator: Option<u16>,
     states: BTreeMap<StateId, C::State>,
+    arena: C::Arena,
     ready: VecDeque<ReceivedFrame<C::Payload>>,
     decoding: bool,
     format: Option<VideoFormat>,
@@ -129,6 +131,7 @@ impl<C: Codec> ReceivingEnd<C> {
             estimators,
             refused_estimator: None,
             states: BTreeMap::from([(StateId::EMPTY, C::State::default())]),
+            arena: C::Arena::default(),
             ready: VecDeque::new(),
             decoding: false,
             format: None,
@@ -170,7 +173,7 @@ impl<C: Codec> ReceivingEnd<C> {
                 continue;
             };
             self.decoding = true;
-            return Some(DecodeJob { source, frame, pixel_limit: self.pixel_limit });
+            return Some(DecodeJob { arena: self.arena.clone(), source, frame, pixel_limit: self.pixel_limit });
         }
         None
     }

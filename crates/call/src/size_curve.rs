@@ -4,6 +4,8 @@
 //! tenfold within a few indices. The curve is therefore kept point by point and bent to what is seen; two candidates a
 //! picture show both its height and its slope where they matter.
 
+use std::sync::Arc;
+
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
 const POINTS: usize = MAXIMUM_QUANTIZER as usize + 1;
@@ -23,6 +25,8 @@ const LEAST_SIZE: f64 = 64.0;
 #[derive(Debug, Clone)]
 pub(crate) struct SizeCurve {
     logarithms: [f64; POINTS],
+    /// How much of the bend around a point there is at each distance from it, 0-1.
+    bend: Arc<[f64; POINTS]>,
 }
 
 impl SizeCurve {
@@ -32,7 +36,11 @@ impl SizeCurve {
         const FALL: f64 = 0.04;
         let height = libm::log(size.max(LEAST_SIZE));
         let logarithms = std::array::from_fn(|index| height - FALL * (index as f64 - f64::from(quantizer)));
-        Self { logarithms }
+        let bend = std::array::from_fn(|distance| {
+            let distance = distance as f64 / REACH;
+            libm::exp(-0.5 * distance * distance)
+        });
+        Self { logarithms, bend: Arc::new(bend) }
     }
 
     /// Expected size at `quantizer`, bytes.
@@ -69,16 +77,24 @@ impl SizeCurve {
     fn bend(&mut self, quantizer: u8, size: f64, common: f64, local: f64) {
         let seen = usize::from(quantizer.min(MAXIMUM_QUANTIZER));
         let error = libm::log(size.max(LEAST_SIZE)) - self.logarithms[seen];
-        for (index, logarithm) in self.logarithms.iter_mut().enumerate() {
-            let distance = (index as f64 - seen as f64) / REACH;
-            *logarithm += error * (common + local * libm::exp(-0.5 * distance * distance));
+        let moved = |logarithm: &mut f64, bend: &f64| *logarithm += error * (common + local * bend);
+        let (finer, coarser) = self.logarithms.split_at_mut(seen);
+        coarser.iter_mut().zip(&self.bend[..]).for_each(|(logarithm, bend)| moved(logarithm, bend));
+        finer.iter_mut().rev().zip(&self.bend[1..]).for_each(|(logarithm, bend)| moved(logarithm, bend));
+        // What was just seen stays; its neighbours give way. Few do, so that looking is quicker than always writing.
+        let mut last = coarser[0];
+        for logarithm in &mut coarser[1..] {
+            if *logarithm > last - LEAST_FALL {
+                *logarithm = last - LEAST_FALL;
+            }
+            last = *logarithm;
         }
-        // What was just seen stays; its neighbours give way.
-        for index in seen + 1..POINTS {
-            self.logarithms[index] = self.logarithms[index].min(self.logarithms[index - 1] - LEAST_FALL);
-        }
-        for index in (0..seen).rev() {
-            self.logarithms[index] = self.logarithms[index].max(self.logarithms[index + 1] + LEAST_FALL);
+        let mut last = coarser[0];
+        for logarithm in finer.iter_mut().rev() {
+            if *logarithm < last + LEAST_FALL {
+                *logarithm = last + LEAST_FALL;
+            }
+            last = *logarithm;
         }
     }
 }

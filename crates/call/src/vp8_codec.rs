@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use lockstep_transport::{Datagram, StateId, WireError};
 use lockstep_units::ByteCount;
-use lockstep_vp8::{Analysis, Encoded, Fitting, Parameters, Picture, State, decode_within};
+use lockstep_vp8::{Analysis, Arena, Encoded, Fitting, Parameters, Picture, State, decode_in};
 
 use crate::codec::Codec;
 use crate::encoder::Candidate;
@@ -27,6 +27,7 @@ impl Codec for Vp8 {
     type Picture = Picture;
     type Decoded = Picture;
     type State = State;
+    type Arena = Arena;
     type Payload = Vec<u8>;
     type Packet = Vec<u8>;
     type Parameters = Parameters;
@@ -47,8 +48,8 @@ impl Codec for Vp8 {
         picture.width() * picture.height()
     }
 
-    fn analyse(state: &State, picture: &Picture, parameters: &Parameters) -> Analysis {
-        Analysis::new(state, picture, parameters)
+    fn analyse(arena: &Arena, state: &State, picture: &Picture, parameters: &Parameters) -> Analysis {
+        Analysis::new_in(arena, state, picture, parameters)
     }
 
     fn is_key_frame(analysis: &Analysis) -> bool {
@@ -79,8 +80,14 @@ impl Codec for Vp8 {
         state.last_picture()
     }
 
-    fn decode(source: &State, frame: &Vec<u8>, _target: StateId, pixel_limit: usize) -> Option<(State, Picture)> {
-        decode_within(source, frame, pixel_limit).ok()
+    fn decode(
+        arena: &Arena,
+        source: &State,
+        frame: &Vec<u8>,
+        _target: StateId,
+        pixel_limit: usize,
+    ) -> Option<(State, Picture)> {
+        decode_in(arena, source, frame, pixel_limit).ok()
     }
 
     fn pack(datagram: Datagram) -> Vec<u8> {

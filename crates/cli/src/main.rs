@@ -107,7 +107,10 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("lockstep: {error:#}");
+            match error.downcast_ref::<configuration::OptionError>() {
+                Some(wrong) => eprintln!("lockstep: {}", wrong.in_words()),
+                None => eprintln!("lockstep: {error:#}"),
+            }
             match error.downcast_ref::<interruption::Interrupted>() {
                 Some(interrupted) => ExitCode::from(interrupted.status()),
                 None => ExitCode::FAILURE,

@@ -51,7 +51,7 @@ impl Values {
         }
     }
 
-    fn kind(&self) -> Kind {
+    pub fn kind(&self) -> Kind {
         match self {
             Self::Integers(_) => Kind::Integers,
             Self::Numbers(_) => Kind::Numbers,
@@ -126,8 +126,8 @@ impl<W: Write + Send> TableWriter<W> {
 }
 
 /// Writes the table called `name` as one row group. Equal columns give equal bytes.
-pub fn write(file: impl Write + Send, name: &str, columns: Vec<(&str, Values)>) -> Result<()> {
-    let kinds: Vec<(&str, Kind)> = columns.iter().map(|(name, values)| (*name, values.kind())).collect();
+pub fn write(file: impl Write + Send, name: &str, columns: Vec<(impl AsRef<str>, Values)>) -> Result<()> {
+    let kinds: Vec<(&str, Kind)> = columns.iter().map(|(name, values)| (name.as_ref(), values.kind())).collect();
     let mut table = TableWriter::new(file, name, &kinds)?;
     table.write_group(&columns.into_iter().map(|(_, values)| values).collect::<Vec<_>>())?;
     table.finish()?;

@@ -79,6 +79,13 @@ pub fn print_scores(scores: &Scores) {
         shown(delay.map(|delay| delay.mean), 0, "ms"),
         shown(delay.map(|delay| delay.p95), 0, "ms"),
     );
+    let displayed = scores.displayed_delay_ms;
+    say!(
+        "  displayed   p50 {}   mean {}   p95 {}",
+        shown(displayed.map(|delay| delay.p50), 0, "ms"),
+        shown(displayed.map(|delay| delay.mean), 0, "ms"),
+        shown(displayed.map(|delay| delay.p95), 0, "ms"),
+    );
     if let Some(floor) = scores.video_delay_floor_ms {
         say!(
             "its floor     p50 {:.0} ms   mean {:.0} ms   p95 {:.0} ms   {} of the frames near it",
@@ -123,11 +130,14 @@ pub fn print_scores(scores: &Scores) {
         shown(scores.overshoot_ratio.map(|ratio| 100.0 * ratio), 1, "%"),
     );
     say!(
-        "experience    QoE_p {}   QoE_d {}   stalled {:.2} min/h",
-        shown(scores.qoe_p, 2, ""),
-        shown(scores.qoe_d, 2, ""),
+        "smoothness    {:.1} frames/s   harmonic {}   {} freezes   longest {:.2} s   stalled {:.2} min/h",
+        scores.frames_per_second,
+        shown(scores.harmonic_frame_rate, 1, "frames/s"),
+        scores.freezes.count,
+        scores.freezes.longest_seconds,
         scores.stall_minutes_per_hour
     );
+    say!("experience    QoE_p {}   QoE_d {}", shown(scores.qoe_p, 2, ""), shown(scores.qoe_d, 2, ""));
     say!(
         "score         network {} (challenge)   {} (BoB's weights)   estimate accurate to {}",
         shown(scores.network.map(|network| network.challenge), 1, "of 70"),

@@ -38,11 +38,27 @@ fn a_call_in_which_nothing_arrives_lost_everything_and_has_no_video_delay() {
     let (report, printed, _) = simulate(&[&SMALL[..], &["--seconds", "2", "--loss", "100%"]].concat());
     assert_eq!(report["packet_loss"], 1.0);
     assert_eq!(report["frames"]["displayed"], 0);
-    assert_eq!(report["video_delay_ms"], Value::Null);
+    assert_eq!((&report["video_delay_ms"], &report["displayed_delay_ms"]), (&Value::Null, &Value::Null));
+    assert_eq!((&report["freezes"]["count"], &report["freezes"]["longest_seconds"]), (&1.into(), &2.0.into()));
     assert!(printed.contains("no picture of the call was shown"), "{printed}");
-    assert!(printed.contains("video delay   p50 -"), "{printed}");
+    assert!(printed.contains("video delay   p50 -") && printed.contains("  displayed   p50 -"), "{printed}");
     let (report, ..) = simulate(&[&SMALL[..], &["--seconds", "2", "--burst-loss", "100%,0%"]].concat());
     assert!(report["packet_loss"].as_f64() > Some(0.9), "{}", report["packet_loss"]);
+}
+
+#[test]
+fn an_outage_counts_in_the_video_delay_and_as_a_freeze_and_hardly_in_the_delay_of_what_was_displayed() {
+    for modelled in [&[][..], &["--modelled"]] {
+        let words = ["--seconds", "6", "--delay-ms", "20", "--loss-at", "2s+2s"];
+        let (report, printed, _) = simulate(&[&SMALL[..], &words, modelled].concat());
+        let delay = |name: &str| report[name]["p95"].as_f64().expect("a delay");
+        assert!(delay("video_delay_ms") > 1_000.0 && delay("displayed_delay_ms") < 500.0, "{modelled:?}: {printed}");
+        let (count, longest) = (report["freezes"]["count"].as_u64(), report["freezes"]["longest_seconds"].as_f64());
+        assert!(count >= Some(1) && longest > Some(1.9) && longest < Some(3.5), "{modelled:?}: {printed}");
+        let rate = |name: &str| report[name].as_f64().expect("a rate");
+        assert!(rate("harmonic_frame_rate") < 0.2 * rate("frames_per_second"), "{modelled:?}: {printed}");
+        assert!(printed.contains("  displayed   p50") && printed.contains("smoothness    "), "{printed}");
+    }
 }
 
 /// A clip of 18x10 at 25 pictures a second.

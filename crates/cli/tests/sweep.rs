@@ -1,8 +1,25 @@
 //! `lockstep sweep` as a person types it.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output};
+
+use lockstep_call::CodecModel;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+/// A sweep in `folder`.
+fn command(folder: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
+    command.arg("sweep").args(words).current_dir(folder).output().expect("the command starts")
+}
+
+/// What a sweep in `folder` that succeeds prints.
+fn run_in(folder: &Path, words: &[&str]) -> String {
+    let run = command(folder, words);
+    assert!(run.status.success(), "{words:?}: {}", String::from_utf8_lossy(&run.stderr));
+    String::from_utf8_lossy(&run.stdout).into_owned()
+}
 
 fn sweep(output: &Path, more: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lockstep"))
@@ -86,6 +103,18 @@ fn words_that_contradict_each_other_are_refused() {
         (&["study", "concerto", "--controller", "nada"], "decides --controller itself"),
         (&["study", "concerto", "--preset", "quality"], "does not heed --preset"),
         (&["study", "salsify", "--codec", "conventional"], "decides --codec itself"),
+        (&["study", "salsify", "--grace-period", "none"], "decides --grace-period itself"),
+        (&["study", "concerto", "--latency", "low"], "decides --latency itself"),
+        (
+            &["sweep", "--controllers", "sprout,gcc", "--latency", "low"],
+            "--latency is for the controller sprout, not for gcc",
+        ),
+        (
+            &["simulate", "--controller", "gcc", "--grace-period", "none"],
+            "--grace-period is for the controller salsify",
+        ),
+        (&["simulate", "--queue-bytes", "5000", "--queue-packets", "9"], "'--queue-bytes' cannot be used with"),
+        (&["call", "--menu", "serial", "--fit-passes", "2"], "'--fit-passes' cannot be used with '--menu'"),
     ] {
         let run = Command::new(env!("CARGO_BIN_EXE_lockstep"))
             .args(words)
@@ -107,5 +136,120 @@ fn words_that_contradict_each_other_are_refused() {
             .output()
             .expect("the command starts");
         assert!(run.status.success(), "{words:?}: {}", String::from_utf8_lossy(&run.stderr));
+    }
+}
+
+/// The columns of the first row of a sweep, as text.
+fn first_row(path: &Path) -> BTreeMap<String, String> {
+    let reader = SerializedFileReader::new(File::open(path).expect("rows")).expect("Parquet");
+    let row = reader.get_row_iter(None).expect("rows").next().expect("a row").expect("readable");
+    row.get_column_iter().map(|(name, value)| (name.clone(), value.to_string())).collect()
+}
+
+#[test]
+fn a_row_says_every_setting_that_made_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let output = folder.path().join("rows.parquet");
+    let words =
+        ["--codecs", "functional", "--clip", "generated:64x48@30", "--seconds", "1", "--trace", "constant:1mbps"];
+    let link = ["--burst-loss", "1%,30%", "--loss-at", "500ms+100ms", "--reorder", "1%,15ms", "--queue-bytes", "9000"];
+    let codec = ["--controller", "salsify", "--menu", "fit", "--fit-passes", "2", "--grace-period", "none"];
+    run_in(folder.path(), &[&words[..], &link, &codec, &["--output", "rows.parquet"]].concat());
+    let row = first_row(&output);
+    for (name, value) in [
+        ("controller", "\"salsify-no-grace\""),
+        ("codec", "\"functional\""),
+        ("modelled", "false"),
+        ("seconds", "1.0"),
+        ("menu", "\"fit\""),
+        ("fit_passes", "2"),
+        ("grace_period", "\"none\""),
+        ("burst_loss", "\"[0.01,0.3]\""),
+        ("queue_bytes", "9000"),
+        ("max_bitrate", "\"auto\""),
+        ("estimator", "\"\""),
+        ("estimator_hash", "\"\""),
+    ] {
+        assert_eq!(row.get(name).map(String::as_str), Some(value), "{name}: {row:?}");
+    }
+    assert!(row["loss_at"].len() > 4 && row["reorder"].len() > 4, "{row:?}");
+    assert!(row.contains_key("displayed_delay_ms_p95") && row.contains_key("freezes_longest_seconds"));
+}
+
+#[test]
+fn an_edited_estimator_is_run_again_and_its_row_says_which_it_was() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("written");
+    let source = "import rate\nclass Estimator:\n    def report_states(self, stats): pass\n    \
+                  def get_estimated_bandwidth(self): return rate.RATE\n";
+    write("mine.py", source);
+    write("rate.py", "RATE = 400000\n");
+    let words = ["--estimator", "mine.py", "--trace", "constant:1mbps", "--seconds", "3", "--output", "rows.parquet"];
+    run_in(folder.path(), &words);
+    let first = first_row(&folder.path().join("rows.parquet"));
+    assert_eq!((first["controller"].as_str(), first["estimator"].as_str()), ("\"receiver-estimate\"", "\"mine.py\""));
+    assert_eq!(first["estimator_hash"].len(), 34, "{}", first["estimator_hash"]);
+    assert!(run_in(folder.path(), &words).contains("1 of 1 calls are in the journal already"));
+    // What it imports decides.
+    write("rate.py", "RATE = 700000\n");
+    assert!(!run_in(folder.path(), &words).contains("already"));
+    let edited = first_row(&folder.path().join("rows.parquet"));
+    assert_ne!(edited["estimator_hash"], first["estimator_hash"]);
+    let rate = |row: &BTreeMap<String, String>| row["throughput_bps"].parse::<f64>().expect("a rate");
+    assert!(rate(&edited) > 1.3 * rate(&first), "{} {}", rate(&edited), rate(&first));
+}
+
+#[test]
+fn an_edited_codec_model_is_run_again() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = CodecModel::built_in().expect("a model");
+    let model = serde_json::to_string(&model).expect("JSON");
+    fs::write(folder.path().join("model.json"), &model).expect("written");
+    let words = ["--model", "model.json", "--trace", "constant:1mbps", "--seconds", "2", "--output", "rows.parquet"];
+    run_in(folder.path(), &words);
+    let first = first_row(&folder.path().join("rows.parquet"));
+    assert_eq!((first["model"].as_str(), first["model_hash"].len()), ("\"model.json\"", 34));
+    assert!(run_in(folder.path(), &words).contains("already"));
+    fs::write(folder.path().join("model.json"), format!("{model}\n")).expect("written");
+    assert!(!run_in(folder.path(), &words).contains("already"));
+    let refused = command(folder.path(), &["--codecs", "functional", "--model", "model.json"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("none of the codecs heeds --model"), "{said}");
+}
+
+#[cfg(unix)]
+#[test]
+fn jobs_that_went_to_another_machine_and_back_give_the_same_rows() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("written");
+    // In the place of Ray, a machine that runs all jobs as one of a cluster does; and estimators with Python, as that does.
+    write(
+        "python",
+        "#!/bin/sh\n[ \"$1\" = -m ] || exec python3 \"$@\"\n\
+         test \"$2 $3 $4 $5\" = 'lockstep.sweep_ray --address ray://local --jobs' || exit 9\n\
+         exec \"$8\" sweep --workers 1 --job-file \"$6\"\n",
+    );
+    let program = folder.path().join("python");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("permissions");
+    write(
+        "mine.py",
+        "class Estimator:\n    def report_states(self, stats): pass\n    def get_estimated_bandwidth(self): return 4e5\n",
+    );
+    let clip = ["--clip", "generated:64x48@30", "--traces", "constant:1mbps", "--seconds", "1", "--seeds", "1,2"];
+    let link = ["--burst-loss", "1%,30%", "--loss-at", "500ms+100ms", "--reorder", "1%,15ms", "--queue-bytes", "9000"];
+    let codecs = ["--codecs", "modelled,functional", "--menu", "serial"];
+    for control in [["--controllers", "salsify-no-grace,sprout"], ["--estimator", "mine.py"]] {
+        let words = [&clip[..], &link, &codecs, &control].concat();
+        let run = |output: &str, on: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
+            command.arg("sweep").args(&words).args(["--output", output]).args(on).current_dir(folder.path());
+            let run = command.env("LOCKSTEP_PYTHON", &program).output().expect("the command starts");
+            assert!(run.status.success(), "{control:?} {on:?}: {}", String::from_utf8_lossy(&run.stderr));
+            fs::read(folder.path().join(output)).expect("the rows were written")
+        };
+        let here = run("here.parquet", &["--fresh"]);
+        assert!(run("there.parquet", &["--fresh", "--on", "ray://local"]) == here, "{control:?}");
     }
 }

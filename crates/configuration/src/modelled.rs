@@ -15,47 +15,46 @@ use lockstep_sim::modelled::{FeedbackInterval, ModelledCodec, ModelledSetting};
 use lockstep_sim::{Activity, Network, SimulationError, StopReason};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
+use crate::ends::FRAGMENT_PAYLOAD;
 use crate::estimator::CallEstimator;
-use crate::{
-    CodecArgument, ControlArguments, FRAGMENT_PAYLOAD, SimulateArguments, Simulated, SimulationStatus, counters,
-};
+use crate::{CallSettings, CodecKind, ControlSettings, Simulated, SimulationStatus, counters};
 
 /// Virtual time between two reports of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-impl ControlArguments {
+impl ControlSettings {
     /// What the model stands in for.
     pub(crate) fn modelled_codec(&self) -> ModelledCodec {
         match self.codec {
-            CodecArgument::Functional => ModelledCodec::Functional(self.menu_mode()),
-            CodecArgument::Conventional => ModelledCodec::Conventional,
+            CodecKind::Functional => ModelledCodec::Functional(self.menu),
+            CodecKind::Conventional => ModelledCodec::Conventional,
         }
     }
 }
 
-/// Runs the call that `arguments` describes with a model in the place of the codec: the first clip of `model`, in the
-/// size and at the frame rate of the clip of `arguments`. As the real transport does, the receiver reports every
+/// Runs the call that `settings` describe with a model in the place of the codec: the first clip of `model`, in the
+/// size and at the frame rate of the clip of `settings`. As the real transport does, the receiver reports every
 /// fragment.
 ///
 /// # Errors
 /// If clip, trace or link cannot be had, or if the estimator fails.
-pub fn simulate_modelled(arguments: &SimulateArguments, model: &CodecModel) -> Result<Simulated> {
-    simulate_modelled_with(arguments, model, None, None, |_| Ok(()))
+pub fn simulate_modelled(settings: &CallSettings, model: &CodecModel) -> Result<Simulated> {
+    simulate_modelled_with(settings, model, None, None, |_| Ok(()))
 }
 
-/// The same with the estimator that lives at `host`, if one is given, instead of that which `arguments` name; and heard by
+/// The same with the estimator that lives at `host`, if one is given, instead of that which `settings` name; and heard by
 /// `observer`. `progress` hears of the call every [`PROGRESS_INTERVAL`], and may end it.
 ///
 /// # Errors
 /// As [`simulate_modelled`]; if the estimator or `progress` fails, their error as [`SimulationError::Stopped`].
 pub fn simulate_modelled_with(
-    arguments: &SimulateArguments,
+    settings: &CallSettings,
     model: &CodecModel,
     host: Option<Box<dyn EstimatorHost>>,
     observer: Option<Box<dyn CallObserver>>,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    run(arguments, model, arguments.control.modelled_codec(), host, observer, progress)
+    run(settings, model, settings.control.modelled_codec(), host, observer, progress)
 }
 
 /// The same with a source that always sends what the controller's target allows, instead of video. Its quality means
@@ -63,46 +62,46 @@ pub fn simulate_modelled_with(
 ///
 /// # Errors
 /// As [`simulate_modelled`].
-pub fn simulate_full_throttle(arguments: &SimulateArguments) -> Result<Simulated> {
-    run(arguments, &CodecModel::built_in()?, ModelledCodec::FullThrottle, None, None, |_| Ok(()))
+pub fn simulate_full_throttle(settings: &CallSettings) -> Result<Simulated> {
+    run(settings, &CodecModel::built_in()?, ModelledCodec::FullThrottle, None, None, |_| Ok(()))
 }
 
 fn run(
-    arguments: &SimulateArguments,
+    settings: &CallSettings,
     model: &CodecModel,
     codec: ModelledCodec,
     host: Option<Box<dyn EstimatorHost>>,
     observer: Option<Box<dyn CallObserver>>,
     mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    let (mut arguments, CallEstimator { estimator, failure }) = arguments.with_estimator(host)?;
-    let options = SourceOptions { seed: arguments.link.seed, ..SourceOptions::default() };
-    let format = source_format(&arguments.clip, &options)?;
-    let clip = model.drawn(arguments.link.seed);
+    let (settings, CallEstimator { estimator, failure }) = settings.with_estimator(host)?;
+    let options = SourceOptions { seed: settings.link.seed, ..SourceOptions::default() };
+    let format = source_format(settings.clip.as_str(), &options)?;
+    let clip = model.drawn(settings.link.seed);
     let curves = Arc::new(ClipCurves::new(clip, format.width, format.height));
-    let length = Duration::from_secs_f64(arguments.seconds);
+    let length = settings.length.get();
     let end = Timestamp::ZERO + length + DRAIN;
-    let (job_times, told) = arguments.job_times(format.width * format.height)?;
-    arguments.coding_times = Some(told);
+    let (job_times, coding_times) = settings.job_times(format.width * format.height);
     let setting = ModelledSetting {
         frame_rate: format.frame_rate,
         payload: ByteCount::new(FRAGMENT_PAYLOAD as u64),
         job_times,
-        decode_time: Duration::from_secs_f64(arguments.decode_ms / 1e3),
+        decode_time: settings.decode_time.get(),
         codec,
         feedback: FeedbackInterval::EveryFragment,
-        ceiling: arguments.control.max_bitrate.ceiling(&format),
+        ceiling: settings.control.max_bitrate.ceiling(&format),
         activity: Activity::between(Timestamp::ZERO, end),
         length,
     };
-    let path = KnownPath { trace: arguments.link.forward_trace()?, start: Timestamp::ZERO };
-    let control =
-        arguments.control.setting(setting.payload, setting.frame_interval(), Some(path), RateBounds::default())?;
-    let algorithm = arguments.control.algorithm();
-    let clip = ModelledClip::new(curves, setting.frame_interval(), arguments.link.seed);
-    let (forward, reverse) = arguments.link.links()?;
-    let floor = VideoDelayFloor::new(forward.config(), Timestamp::ZERO)
-        .with_coding(job_times.of(codec.first_work()), setting.decode_time);
+    let path = KnownPath { trace: settings.link.trace.trace().clone(), start: Timestamp::ZERO };
+    let interval = setting.frame_interval();
+    let control = settings.control.setting(setting.payload, interval, Some(path), RateBounds::default());
+    let algorithm = settings.control.controller.algorithm();
+    let clip = ModelledClip::new(curves, interval, settings.link.seed);
+    let (forward, reverse) = settings.link.links()?;
+    let first_job_time = job_times.of(codec.first_work());
+    let floor =
+        VideoDelayFloor::new(forward.config(), Timestamp::ZERO).with_coding(first_job_time, setting.decode_time);
     let mut call = setting.call(algorithm.controller(&control)?, estimator, clip);
     call.compare_with(floor);
     if let Some(observer) = observer {
@@ -123,15 +122,16 @@ fn run(
     let call = calls.pop().context("the call is gone")?;
     let capacity = |from, to| links.first().map_or(ByteCount::ZERO, |link| link.capacity_between(from, to));
     let FinishedCall { mut scores, series, .. } = call.finish(capacity)?.call;
-    if arguments.vmaf {
+    if settings.vmaf {
         scores = scores.with_vmaf(Err("a modelled call has no pictures".to_owned()));
     }
     let statistics = |link: usize| links.get(link).map_or_else(Default::default, |link| counters(link.statistics()));
     let report = CallReport {
+        coding_times: Some(coding_times),
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),
         kind: "modelled".to_owned(),
-        seed: arguments.link.seed,
-        config: arguments,
+        seed: settings.link.seed,
+        config: settings,
         scores,
         counters: [("link".to_owned(), statistics(0)), ("reverse_link".to_owned(), statistics(1))].into(),
         series,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use lockstep_call::{ClipCurves, CodecModel, EncodeTime, ModelledClip};
 use lockstep_control::{KnownPath, RateBounds};
@@ -14,9 +14,9 @@ use lockstep_sim::modelled::{FeedbackInterval, ModelledSetting};
 use lockstep_sim::scenario::{Scenario, ScenarioReport};
 use lockstep_sim::{Activity, AnyFlow, CallFlow, CallSetting};
 use lockstep_units::{ByteCount, Timestamp};
-use lockstep_vp8::Preset;
 
-use crate::{ControlArguments, FRAGMENT_PAYLOAD, QueueArgument};
+use crate::ends::FRAGMENT_PAYLOAD;
+use crate::{ControlSettings, ControlWords, QueueKind, Seconds, value_of};
 
 /// Size of the pictures that a modelled codec has; they come at the rate of [`ModelledSetting`].
 const MODELLED_SIZE: (usize, usize) = (640, 360);
@@ -24,22 +24,21 @@ const MODELLED_SIZE: (usize, usize) = (640, 360);
 const DECODE_TIME: Duration = Duration::from_millis(3);
 
 /// What a run of a scenario is told.
-#[derive(Debug, Clone, Args, Serialize, Deserialize)]
+#[derive(Debug, Clone, Args, Serialize)]
 pub struct ScenarioArguments {
     #[command(flatten)]
     #[serde(flatten)]
-    pub control: ControlArguments,
+    pub control: ControlWords,
     /// Code real pictures: of this clip, such as `generated:640x360`, one seed for each call. Without it the codec is a
     /// model, which is a thousand times faster.
     #[arg(long)]
     pub clip: Option<String>,
     /// How the queues of the scenario's links drop packets.
-    #[arg(long, value_enum, default_value_t = QueueArgument::Droptail)]
-    #[serde(default)]
-    pub queue: QueueArgument,
+    #[arg(long, value_parser = value_of::<QueueKind>(), default_value = "droptail")]
+    pub queue: QueueKind,
     /// Run only so many seconds of it.
-    #[arg(long, value_parser = crate::seconds)]
-    pub seconds: Option<f64>,
+    #[arg(long, value_parser = value_of::<Seconds>())]
+    pub seconds: Option<Seconds>,
     /// Seed of everything random in the run.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -56,7 +55,7 @@ pub fn run_scenario(
     mut progress: impl FnMut(Timestamp, Duration),
 ) -> Result<ScenarioReport> {
     let scenario = match arguments.seconds {
-        Some(seconds) => scenario.shortened(Duration::from_secs_f64(seconds)),
+        Some(seconds) => scenario.shortened(seconds.get()),
         None => scenario,
     };
     let scenario = scenario.with_queues(|queue| arguments.queue.over(queue));
@@ -78,11 +77,12 @@ fn media_flows(scenario: &Scenario, arguments: &ScenarioArguments, model: &Codec
         _ => None,
     };
     let media = scenario.media_flows().zip(1u64..);
+    let control = arguments.control.settings()?;
     let calls = media.map(|((_, activity), number)| {
         let seed = arguments.seed.wrapping_mul(1_000_003).wrapping_add(number);
         match &arguments.clip {
-            Some(clip) => real_call(clip, &arguments.control, activity, bounds, path.clone(), seed),
-            None => modelled_call(model, &arguments.control, &activity, bounds, path.clone(), seed),
+            Some(clip) => real_call(clip, &control, activity, bounds, path.clone(), seed),
+            None => modelled_call(model, &control, &activity, bounds, path.clone(), seed),
         }
     });
     calls.collect()
@@ -90,7 +90,7 @@ fn media_flows(scenario: &Scenario, arguments: &ScenarioArguments, model: &Codec
 
 fn real_call(
     clip: &str,
-    control: &ControlArguments,
+    control: &ControlSettings,
     activity: Activity,
     bounds: RateBounds,
     path: Option<KnownPath>,
@@ -100,16 +100,16 @@ fn real_call(
     let sender = control.sending_end_within(&source.format(), seed as u32, path, bounds)?;
     let length = activity.end().saturating_since(activity.start());
     let format = source.format();
-    let job_times = EncodeTime::built_in()?.job_times(Preset::from(control.preset), format.width * format.height);
+    let job_times = EncodeTime::built_in()?.job_times(control.preset, format.width * format.height);
     let setting = CallSetting { activity, length, ends_with_source: false, job_times, decode_time: DECODE_TIME };
-    let receiver = ControlArguments::receiving_end_with(control.algorithm().estimator(bounds));
+    let receiver = ControlSettings::receiving_end_with(control.controller.algorithm().estimator(bounds));
     let call = CallFlow::new(sender, receiver, source, setting);
     Ok(AnyFlow::Call(Box::new(call)))
 }
 
 fn modelled_call(
     model: &CodecModel,
-    control: &ControlArguments,
+    control: &ControlSettings,
     activity: &Activity,
     bounds: RateBounds,
     path: Option<KnownPath>,
@@ -118,7 +118,7 @@ fn modelled_call(
     let clip = model.drawn(seed);
     let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
     let pixels = MODELLED_SIZE.0 * MODELLED_SIZE.1;
-    let job_times = EncodeTime::built_in()?.job_times(Preset::from(control.preset), pixels);
+    let job_times = EncodeTime::built_in()?.job_times(control.preset, pixels);
     let frame_rate = FrameRate::default();
     let format = VideoFormat { width: MODELLED_SIZE.0, height: MODELLED_SIZE.1, frame_rate };
     let setting = ModelledSetting {
@@ -131,8 +131,8 @@ fn modelled_call(
         activity: activity.clone(),
         ..ModelledSetting::new()
     };
-    let control_setting = control.setting(setting.payload, setting.frame_interval(), path, bounds)?;
-    let algorithm = control.algorithm();
+    let control_setting = control.setting(setting.payload, setting.frame_interval(), path, bounds);
+    let algorithm = control.controller.algorithm();
     let clip = ModelledClip::new(curves, setting.frame_interval(), seed);
     let (controller, estimator) = (algorithm.controller(&control_setting)?, algorithm.estimator(bounds));
     Ok(AnyFlow::Modelled(Box::new(setting.call(controller, estimator, clip))))

@@ -1,11 +1,6 @@
-//! A call in virtual time: what it is told, and what it leaves.
+//! A call in virtual time: how it runs, and what it leaves.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use anyhow::{Result, bail};
-use clap::{Args, CommandFactory, Parser};
-use serde::{Deserialize, Serialize};
+use anyhow::Result;
 
 use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{CallObserver, CallReport, CodecModel, VideoDelayFloor};
@@ -16,103 +11,7 @@ use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::estimator::CallEstimator;
-use crate::{
-    CODEC_OPTIONS, CodingTimes, ControlArguments, EstimatorArguments, LinkArguments, counters, milliseconds, seconds,
-    simulate_modelled_with,
-};
-
-/// What a simulation is told.
-#[derive(Debug, Clone, Args, Serialize, Deserialize)]
-pub struct SimulateArguments {
-    /// The pictures: `generated`, `generated:640x360@25`, a y4m file, or anything else that ffmpeg reads.
-    #[arg(long, default_value = "generated")]
-    pub clip: String,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub link: LinkArguments,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub control: ControlArguments,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub estimator: EstimatorArguments,
-    /// Run a model in the place of the codec: no pixels, hundreds of times faster. Of the clip, its size and its frame rate
-    /// count; of the options of the codec, its kind.
-    #[arg(long, conflicts_with_all = CODEC_OPTIONS)]
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub modelled: bool,
-    /// Scored length of the call.
-    #[arg(long, default_value_t = 60.0, value_parser = seconds)]
-    pub seconds: f64,
-    /// How long coding takes in virtual time, by picture size and preset: a file that `lockstep bench encode-time` wrote
-    /// on the machine that is meant. Lockstep comes with the times of one that the report names.
-    #[arg(long, value_name = "FILE")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub encode_time: Option<PathBuf>,
-    /// Virtual time that a menu of two candidates of a picture takes, one after the other, in place of what was measured;
-    /// everything else that an encoder does takes the measured share of it.
-    #[arg(long, value_parser = milliseconds)]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub encode_ms: Option<f64>,
-    /// Virtual time that decoding one frame takes.
-    #[arg(long, default_value_t = 3.0, value_parser = milliseconds)]
-    pub decode_ms: f64,
-    /// Measure VMAF of what is shown, and the scores that need it. Takes an ffmpeg with libvmaf: LOCKSTEP_VMAF may name
-    /// one, such as that in PyPI's imageio-ffmpeg. Without, the scores say that it is missing.
-    #[arg(long)]
-    #[serde(default)]
-    pub vmaf: bool,
-    /// What coding took, as a report says.
-    #[arg(skip)]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub coding_times: Option<CodingTimes>,
-}
-
-/// The words of a command line, without the command.
-#[derive(Parser)]
-#[command(no_binary_name = true, disable_help_flag = true)]
-struct Words {
-    #[command(flatten)]
-    arguments: SimulateArguments,
-}
-
-impl SimulateArguments {
-    /// What the words of `lockstep simulate` say, such as `--loss=5%`; of what they leave out, the defaults.
-    ///
-    /// # Errors
-    /// What is wrong with them, in one line.
-    pub fn from_words(words: impl IntoIterator<Item = String>) -> Result<Self> {
-        match Words::try_parse_from(words) {
-            Ok(words) => Ok(words.arguments),
-            Err(error) => bail!("{}", in_one_line(&error.to_string())),
-        }
-    }
-
-    /// What a call reads, as far as these names are those of files.
-    #[must_use]
-    pub fn inputs(&self) -> Vec<&Path> {
-        let mut inputs = self.link.inputs();
-        inputs.push(Path::new(&self.clip));
-        inputs.extend(self.estimator.estimator.as_deref());
-        inputs.extend(self.encode_time.as_deref());
-        inputs
-    }
-
-    /// The names of all options that [`SimulateArguments::from_words`] knows, without the dashes.
-    #[must_use]
-    pub fn option_names() -> Vec<String> {
-        Words::command().get_arguments().filter_map(|argument| argument.get_long().map(str::to_owned)).collect()
-    }
-}
-
-/// What clap says of wrong words, less what only helps at a command line: the choices that there are stay.
-fn in_one_line(text: &str) -> String {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let said = lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
-    let said: Vec<&str> = said.filter(|line| !line.starts_with("tip: to pass")).collect();
-    let line = said.join(" ");
-    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
-}
+use crate::{CallSettings, ControlSettings, counters, simulate_modelled_with};
 
 /// How a simulation goes.
 #[derive(Debug, Clone, Copy)]
@@ -129,59 +28,55 @@ pub struct SimulationStatus {
 #[derive(Debug)]
 pub struct Simulated {
     /// Scores, counters and series.
-    pub report: CallReport<SimulateArguments>,
+    pub report: CallReport<CallSettings>,
 }
 
-/// Runs the simulation that `arguments` describes. `progress` hears of it once a frame interval, and may end it.
+/// Runs the simulation that `settings` describe. `progress` hears of it once a frame interval, and may end it.
 ///
 /// # Errors
 /// If clip, trace or link cannot be had, if the source fails, or if `progress` does.
 pub fn simulate(
-    arguments: &SimulateArguments,
+    settings: &CallSettings,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    simulate_with(arguments, None, None, progress)
+    simulate_with(settings, None, None, progress)
 }
 
-/// The same with the estimator that lives at `host`, if one is given, instead of that which `arguments` name; and heard by
+/// The same with the estimator that lives at `host`, if one is given, instead of that which `settings` name; and heard by
 /// `observer`.
 ///
 /// # Errors
 /// As [`simulate`]; if the estimator fails, its error as [`SimulationError::Stopped`](lockstep_sim::SimulationError).
 pub fn simulate_with(
-    arguments: &SimulateArguments,
+    settings: &CallSettings,
     host: Option<Box<dyn EstimatorHost>>,
     observer: Option<Box<dyn CallObserver>>,
     mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    if arguments.modelled {
-        return simulate_modelled_with(arguments, &CodecModel::built_in()?, host, observer, progress);
+    if settings.modelled {
+        return simulate_modelled_with(settings, &CodecModel::built_in()?, host, observer, progress);
     }
-    let (mut arguments, CallEstimator { estimator, failure }) = arguments.with_estimator(host)?;
-    let source =
-        open_source(&arguments.clip, &SourceOptions { seed: arguments.link.seed, ..SourceOptions::default() })?;
-    let (forward, reverse) = arguments.link.links()?;
+    let (settings, CallEstimator { estimator, failure }) = settings.with_estimator(host)?;
+    let seed = settings.link.seed;
+    let source = open_source(settings.clip.as_str(), &SourceOptions { seed, ..SourceOptions::default() })?;
+    let (forward, reverse) = settings.link.links()?;
     let format = source.format();
-    let (job_times, told) = arguments.job_times(format.width * format.height)?;
-    arguments.coding_times = Some(told);
-    let options = SimulationOptions {
-        length: Duration::from_secs_f64(arguments.seconds),
-        job_times,
-        decode_time: Duration::from_secs_f64(arguments.decode_ms / 1e3),
-    };
-    let first_job_time = job_times.of(arguments.control.first_work());
+    let (job_times, coding_times) = settings.job_times(format.width * format.height);
+    let options =
+        SimulationOptions { length: settings.length.get(), job_times, decode_time: settings.decode_time.get() };
+    let first_job_time = job_times.of(settings.control.first_work());
     let floor =
         VideoDelayFloor::new(forward.config(), Timestamp::ZERO).with_coding(first_job_time, options.decode_time);
-    let path = KnownPath { trace: arguments.link.forward_trace()?, start: Timestamp::ZERO };
-    let sender = arguments.control.sending_end(&format, arguments.link.seed as u32, Some(path))?;
+    let path = KnownPath { trace: settings.link.trace.trace().clone(), start: Timestamp::ZERO };
+    let sender = settings.control.sending_end(&format, seed as u32, Some(path))?;
     // Both ends are ours: whatever the clip's size, it is decoded.
     let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
-    let receiver = ControlArguments::receiving_end_with(estimator).with_pixel_limit(limit);
+    let receiver = ControlSettings::receiving_end_with(estimator).with_pixel_limit(limit);
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options).compared_with(floor);
     if let Some(observer) = observer {
         simulation = simulation.observed_by(observer);
     }
-    if arguments.vmaf {
+    if settings.vmaf {
         simulation = simulation.measuring_vmaf(VmafMeter::start(format));
     }
     let result = simulation.run(|now, sender| {
@@ -190,10 +85,11 @@ pub fn simulate_with(
         progress(&SimulationStatus { now, target: status.target, quantizer: status.quantizer })
     })?;
     let report = CallReport {
+        coding_times: Some(coding_times),
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),
         kind: "simulate".to_owned(),
-        seed: arguments.link.seed,
-        config: arguments,
+        seed,
+        config: settings,
         scores: result.scores,
         counters: [
             ("sender".to_owned(), counters(&result.sender.statistics())),
@@ -206,24 +102,4 @@ pub fn simulate_with(
         series: result.series,
     };
     Ok(Simulated { report })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn from_words(words: &[&str]) -> Result<SimulateArguments> {
-        SimulateArguments::from_words(words.iter().map(|&word| word.to_owned()))
-    }
-
-    #[test]
-    fn a_model_is_not_told_what_only_the_codec_heeds() {
-        for option in ["--preset=quality", "--menu=fit", "--fit-passes=2"] {
-            let error = from_words(&["--modelled", option]).unwrap_err().to_string();
-            let name = option.split_once('=').unwrap().0;
-            assert!(error.contains("'--modelled' cannot be used with") && error.contains(name), "{error}");
-            assert!(from_words(&[option]).is_ok());
-        }
-        assert!(from_words(&["--modelled", "--codec=conventional"]).unwrap().modelled);
-    }
 }

@@ -1,6 +1,6 @@
 //! The receiver runs what the sender's controller needs.
 
-use lockstep_configuration::{ControlArguments, SimulateArguments};
+use lockstep_configuration::{CallOptions, ControlSettings};
 use lockstep_media::{SourceOptions, source_format};
 use lockstep_transport::wire::Data;
 use lockstep_transport::{Datagram, Estimate, StateId};
@@ -8,11 +8,12 @@ use lockstep_units::Timestamp;
 
 /// What a plain receiver says of the path after the hello of a sender with `controller` and some data.
 fn estimate(controller: &str) -> Estimate {
-    let words = [format!("--controller={controller}")];
-    let control = SimulateArguments::from_words(words).expect("there is such a controller").control;
+    let controller = Some(controller.parse().expect("there is such a controller"));
+    let control =
+        CallOptions { controller, ..CallOptions::default() }.control_settings().expect("nothing contradicts it");
     let format = source_format("generated:64x48@30", &SourceOptions::default()).expect("it is generated");
     let mut sender = control.sending_end(&format, 7, None).expect("it needs no path");
-    let mut receiver = ControlArguments::receiving_end();
+    let mut receiver = ControlSettings::receiving_end();
     let hello = sender.poll_transmit(Timestamp::ZERO).expect("the hello comes first");
     receiver.handle_datagram(Timestamp::ZERO, Ok(hello.datagram), false);
     assert!(receiver.poll_transmit(Timestamp::ZERO).is_some(), "it is answered");

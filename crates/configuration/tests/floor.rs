@@ -3,31 +3,40 @@
 use std::time::Duration;
 
 use lockstep_call::{EncodeTime, EncodeWork, JobTimes, KeptFrames, LoggedFrame, Scores, TimePoint, VideoDelayFloor};
-use lockstep_configuration::{SimulateArguments, simulate_with};
+use lockstep_configuration::{CallOptions, CallSettings, simulate_with};
 use lockstep_units::Timestamp;
 use lockstep_vp8::Preset;
 
 const DECODE_TIME: Duration = Duration::from_millis(3);
 
-fn arguments(words: &[&str]) -> SimulateArguments {
-    let usual = ["--clip=generated:64x48@30", "--seconds=4", "--trace=poisson:500kbps,seed=2", "--controller=salsify"];
-    SimulateArguments::from_words(usual.iter().chain(words).map(|&word| word.to_owned())).unwrap()
+fn settings(options: &[(&str, &str)]) -> CallSettings {
+    let usual = [
+        ("clip", "generated:64x48@30"),
+        ("seconds", "4"),
+        ("trace", "poisson:500kbps,seed=2"),
+        ("controller", "salsify"),
+    ];
+    let mut all = CallOptions::default();
+    for (name, word) in usual.iter().chain(options) {
+        all.set_words(name, &[(*word).to_owned()]).unwrap();
+    }
+    all.settings().unwrap()
 }
 
-/// What jobs take in the call of [`arguments`].
+/// What jobs take in the call of [`settings`].
 fn job_times() -> JobTimes {
     EncodeTime::built_in().unwrap().job_times(Preset::RealTime, 64 * 48)
 }
 
-fn run(words: &[&str]) -> (Scores, Vec<LoggedFrame>) {
+fn run(options: &[(&str, &str)]) -> (Scores, Vec<LoggedFrame>) {
     let kept = KeptFrames::default();
-    let report = simulate_with(&arguments(words), None, Some(Box::new(kept.clone())), |_| Ok(())).unwrap().report;
+    let report = simulate_with(&settings(options), None, Some(Box::new(kept.clone())), |_| Ok(())).unwrap().report;
     (report.scores, kept.take())
 }
 
-/// The floor on the path of [`arguments`], where the codec has something to send `first_job_time` after it began.
+/// The floor on the path of [`settings`], where the codec has something to send `first_job_time` after it began.
 fn floor(first_job_time: Duration) -> VideoDelayFloor {
-    let (forward, _) = arguments(&[]).link.links::<()>().unwrap();
+    let (forward, _) = settings(&[]).link.links::<()>().unwrap();
     VideoDelayFloor::new(forward.config(), Timestamp::ZERO).with_coding(first_job_time, DECODE_TIME)
 }
 
@@ -41,11 +50,11 @@ fn shortest_coding(frames: &[LoggedFrame]) -> Duration {
 fn no_frame_is_shown_before_the_floor_of_its_video_delay_and_the_scores_are_of_that() {
     for (words, work) in [
         (&[][..], EncodeWork::FirstPass),
-        (&["--modelled"], EncodeWork::FirstPass),
-        (&["--menu=serial"], EncodeWork::SerialMenu),
-        (&["--menu=parallel"], EncodeWork::ParallelMenu),
-        (&["--codec=conventional"], EncodeWork::OneFrame),
-        (&["--modelled", "--codec=conventional"], EncodeWork::OneFrame),
+        (&[("modelled", "true")], EncodeWork::FirstPass),
+        (&[("menu", "serial")], EncodeWork::SerialMenu),
+        (&[("menu", "parallel")], EncodeWork::ParallelMenu),
+        (&[("codec", "conventional")], EncodeWork::OneFrame),
+        (&[("modelled", "true"), ("codec", "conventional")], EncodeWork::OneFrame),
     ] {
         let (scores, frames) = run(words);
         let floor = floor(job_times().of(work));
@@ -63,8 +72,8 @@ fn no_frame_is_shown_before_the_floor_of_its_video_delay_and_the_scores_are_of_t
 
 #[test]
 fn a_call_that_sends_next_to_nothing_is_near_the_floor() {
-    let (few, _) = run(&["--modelled", "--max-bitrate=40kbps"]);
-    let (many, _) = run(&["--modelled", "--max-bitrate=none"]);
+    let (few, _) = run(&[("modelled", "true"), ("max_bitrate", "40kbps")]);
+    let (many, _) = run(&[("modelled", "true"), ("max_bitrate", "none")]);
     assert!(few.near_floor > Some(0.6), "{:?}", few.near_floor);
     assert!(many.near_floor < few.near_floor, "{:?}", many.near_floor);
 }
@@ -73,26 +82,20 @@ fn a_call_that_sends_next_to_nothing_is_near_the_floor() {
 fn a_modelled_codec_takes_as_long_for_a_picture_as_the_real_one() {
     let JobTimes { first_pass, one_frame, .. } = job_times();
     assert_eq!(shortest_coding(&run(&[]).1), first_pass);
-    assert_eq!(shortest_coding(&run(&["--modelled"]).1), first_pass);
-    assert_eq!(shortest_coding(&run(&["--codec=conventional"]).1), one_frame);
-    assert_eq!(shortest_coding(&run(&["--modelled", "--codec=conventional"]).1), one_frame);
+    assert_eq!(shortest_coding(&run(&[("modelled", "true")]).1), first_pass);
+    assert_eq!(shortest_coding(&run(&[("codec", "conventional")]).1), one_frame);
+    assert_eq!(shortest_coding(&run(&[("modelled", "true"), ("codec", "conventional")]).1), one_frame);
 }
 
 #[test]
 fn coding_takes_longer_with_the_quality_preset_and_in_large_pictures_and_as_long_as_one_is_told() {
-    let coding = |words: &[&str]| {
-        let arguments = arguments(words);
-        let (times, told) = arguments.job_times(64 * 48).unwrap();
-        assert!((told.first_job_ms - times.of(arguments.control.first_work()).as_secs_f64() * 1e3).abs() < 1e-9);
-        assert!(!told.processor.is_empty());
-        times
-    };
-    assert!(coding(&["--preset=quality"]).first_pass > coding(&[]).first_pass);
-    assert!(arguments(&[]).job_times(3840 * 2160).unwrap().0.first_pass > 100 * coding(&[]).first_pass);
-    let told = coding(&["--encode-ms=12"]);
+    let coding = |options: &[(&str, &str)]| settings(options).job_times(64 * 48).0;
+    assert!(coding(&[("preset", "quality")]).first_pass > coding(&[]).first_pass);
+    assert!(settings(&[]).job_times(3840 * 2160).0.first_pass > 100 * coding(&[]).first_pass);
+    let told = coding(&[("encode_ms", "12")]);
     assert_eq!(told.serial_menu, Duration::from_millis(12));
     assert!(told.first_pass < told.serial_menu && told.one_frame < told.serial_menu);
-    assert_eq!(shortest_coding(&run(&["--encode-ms=12"]).1), told.first_pass);
+    assert_eq!(shortest_coding(&run(&[("encode_ms", "12")]).1), told.first_pass);
 }
 
 #[test]
@@ -103,11 +106,13 @@ fn encode_times_of_another_machine_are_read_from_a_file_and_reported() {
     model.real_time = vec![TimePoint { first_pass_ms: 25.0, ..point }];
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), serde_json::to_string(&model).unwrap()).unwrap();
-    let option = format!("--encode-time={}", file.path().display());
-    let report = simulate_with(&arguments(&[&option]), None, None, |_| Ok(())).unwrap().report;
-    let told = report.config.coding_times.unwrap();
-    assert_eq!((told.processor.as_str(), told.first_job_ms), ("an abacus", 25.0));
+    let name = file.path().to_str().unwrap();
+    let report = simulate_with(&settings(&[("encode_time", name)]), None, None, |_| Ok(())).unwrap().report;
+    let told = report.coding_times.unwrap();
+    assert_eq!((told.machine.processor.as_str(), told.first_job_ms), ("an abacus", 25.0));
     std::fs::write(file.path(), "{}").unwrap();
-    let error = simulate_with(&arguments(&[&option]), None, None, |_| Ok(())).unwrap_err();
-    assert!(format!("{error:#}").contains(file.path().to_str().unwrap()), "{error:#}");
+    let mut wrong = CallOptions::default();
+    wrong.set_words("encode_time", &[name.to_owned()]).unwrap();
+    let error = format!("{:#}", wrong.settings().unwrap_err());
+    assert!(error.contains(name), "{error}");
 }

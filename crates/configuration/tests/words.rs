@@ -1,25 +1,64 @@
 //! The words of a call, and what is said of wrong ones.
 
-use lockstep_configuration::SimulateArguments;
+use clap::Parser;
+use lockstep_configuration::{CallOptions, SimulateWords};
+use lockstep_control::Algorithm;
+
+/// A command line of nothing but these words.
+#[derive(Debug, Parser)]
+struct CommandLine {
+    #[command(flatten)]
+    words: SimulateWords,
+}
+
+fn read(words: &[&str]) -> Result<CallOptions, clap::Error> {
+    let words = std::iter::once("simulate").chain(words.iter().copied());
+    CommandLine::try_parse_from(words).map(|line| line.words.said().clone())
+}
 
 fn refusal(words: &[&str]) -> String {
-    SimulateArguments::from_words(words.iter().map(|&word| word.to_owned())).unwrap_err().to_string()
+    read(words).unwrap_err().to_string()
 }
 
 #[test]
-fn a_wrong_word_is_answered_in_one_line_with_the_choices_that_there_are() {
-    assert_eq!(
-        refusal(&["--queue=lifo"]),
-        "invalid value 'lifo' for '--queue <QUEUE>' [possible values: droptail, codel, pie]"
-    );
+fn a_wrong_word_is_answered_with_the_choices_that_there_are() {
+    let said = refusal(&["--queue=lifo"]);
+    assert!(said.contains("invalid value 'lifo' for '--queue <QUEUE>'"), "{said}");
+    assert!(said.contains("[possible values: droptail, codel, pie]"), "{said}");
     let similar = refusal(&["--menu=fitt"]);
-    assert!(similar.contains("[possible values: fit, serial, parallel]") && similar.ends_with("'fit'"), "{similar}");
-    assert!(refusal(&["--fit-passes=9"]).ends_with("9 is not in 1..=8"));
-    assert!(refusal(&["--nosuch=1"]).starts_with("unexpected argument '--nosuch' found"));
-    let conflict = refusal(&["--estimator=a.py", "--controller=salsify"]);
-    assert!(conflict.ends_with("cannot be used with '--controller <CONTROLLER>'"), "{conflict}");
-    for words in [&["--queue=lifo"], &["--menu=fitt"], &["--nosuch=1"], &["talk.y4m"]] {
-        let said = refusal(words);
-        assert!(said.lines().count() == 1 && !said.contains("Usage") && !said.contains("--help"), "{said}");
+    assert!(similar.contains("[possible values: fit, serial, parallel]") && similar.contains("'fit'"), "{similar}");
+    assert!(refusal(&["--fit-passes=9"]).contains("9 is not in 1..=8"));
+    assert!(refusal(&["--nosuch=1"]).contains("unexpected argument '--nosuch' found"));
+    assert!(refusal(&["--controller=reno"]).contains("no controller is called `reno`; there are: salsify, "));
+}
+
+#[test]
+fn only_what_was_given_is_said() {
+    assert_eq!(read(&[]).unwrap(), CallOptions::default());
+    let given = read(&["--controller=gcc", "--loss-at=1s+1s", "--loss-at", "5s+100ms", "--vmaf"]).unwrap();
+    assert_eq!(given.controller, Some(Algorithm::Gcc));
+    assert_eq!(given.loss_at.as_ref().map(Vec::len), Some(2));
+    assert_eq!(CallOptions { controller: None, loss_at: None, vmaf: None, ..given }, CallOptions::default());
+}
+
+#[test]
+fn a_model_is_not_told_what_only_the_codec_heeds() {
+    for option in ["--preset=quality", "--menu=fit", "--fit-passes=2"] {
+        let said = refusal(&["--modelled", option]);
+        let name = option.split_once('=').unwrap().0;
+        assert!(said.contains(&format!("'--modelled' cannot be used with '{name}'")), "{said}");
+        assert!(read(&[option]).is_ok());
     }
+    assert_eq!(read(&["--modelled", "--codec=conventional"]).unwrap().modelled, Some(true));
+    let said = refusal(&["--estimator=a.py", "--controller=salsify"]);
+    assert!(said.contains("'--estimator' cannot be used with '--controller'"), "{said}");
+}
+
+#[test]
+fn what_is_written_for_another_process_is_read_as_it_was_meant() {
+    let given = read(&["--menu=serial", "--controller=salsify-no-grace", "--max-bitrate=2mbps"]).unwrap();
+    let settings = given.settings().unwrap();
+    let words = settings.options().words(lockstep_configuration::OptionGroup::Control);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    assert_eq!(read(&words).unwrap().settings().unwrap().options(), settings.options());
 }

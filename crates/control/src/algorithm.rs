@@ -63,7 +63,7 @@ pub struct KnownPath {
 }
 
 /// An estimator and a controller that belong together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Algorithm {
     /// Salsify's window over its inter-arrival average.
@@ -78,7 +78,8 @@ pub enum Algorithm {
     Nada,
     /// SCReAM, version 2.
     Scream,
-    /// Sprout.
+    /// Sprout; the one that calls have unless another is named: the best of those compared (`docs/controllers.md`).
+    #[default]
     Sprout,
     /// Copa.
     Copa,
@@ -117,10 +118,6 @@ impl Algorithm {
         ("copa", "Copa: a window that keeps two packets in the queue"),
         ("oracle", "what the path will carry, known beforehand; in simulations only"),
     ];
-
-    /// The name of the controller that calls have unless another is named: the best of those compared
-    /// (`docs/controllers.md`).
-    pub const DEFAULT_NAME: &'static str = "sprout";
 
     /// Whether its controller lets the delay that it tolerates be chosen ([`Setting::latency`]).
     #[must_use]

@@ -39,14 +39,14 @@ fn clip() -> Box<dyn Source> {
 }
 
 /// A sending end whose hello asks for the estimator of that number.
-fn sending_end(estimator: u16) -> SendingEnd {
+fn sending_end(estimator: u16, menu: MenuMode) -> SendingEnd {
     let format =
         lockstep_transport::VideoFormat { width: 64, height: 48, frame_rate_numerator: 30, frame_rate_denominator: 1 };
     let config = SenderConfig { estimator, ..SenderConfig::new(7, format) };
     let setting = Setting::new(ByteCount::new(config.payload as u64), Duration::from_millis(33));
     let algorithm: Algorithm = "salsify".parse().expect("there is one");
     let controller = algorithm.controller(&setting).expect("it needs no path");
-    let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::Parallel);
+    let encoder = FunctionalEncoder::new(Parameters::default(), menu);
     SendingEnd::new(config, controller, Box::new(encoder))
 }
 
@@ -74,8 +74,17 @@ fn sent(source: Box<dyn Source>, options: SenderOptions) -> Finished<SendingEnd>
 
 /// The same with the log of all captured frames.
 fn logged(source: Box<dyn Source>, options: SenderOptions) -> (Finished<SendingEnd>, Vec<FrameRecord>) {
+    logged_of(MenuMode::default(), source, options)
+}
+
+/// The same of an encoder with another menu.
+fn logged_of(
+    menu: MenuMode,
+    source: Box<dyn Source>,
+    options: SenderOptions,
+) -> (Finished<SendingEnd>, Vec<FrameRecord>) {
     let mut records = Vec::new();
-    let finished = send(sending_end(1), source, options, |_, _, _| {}, |record| records.push(record));
+    let finished = send(sending_end(1, menu), source, options, |_, _, _| {}, |record| records.push(record));
     assert!(records.iter().map(|record| record.capture).eq(0..finished.end.captured()), "each once, in order");
     (finished, records)
 }
@@ -140,7 +149,9 @@ fn a_thread_of_the_sender_that_dies_ends_the_call_and_is_named() {
     for ((source, runner), (name, reason)) in [dies, clip()].into_iter().zip(runners).zip(expected) {
         let (socket, address) = bound();
         let receiver = receiving(socket, discard, patient());
-        let (finished, records) = logged(source, SenderOptions { runner, ..to(vec![address]) });
+        // Only a menu of two candidates leaves them to a runner.
+        let options = SenderOptions { runner, ..to(vec![address]) };
+        let (finished, records) = logged_of(MenuMode::Parallel, source, options);
         let said = finished.result.expect_err("a thread died").to_string();
         assert!(said.contains(name) && said.contains(reason), "{said}");
         assert!(!records.is_empty(), "the log is kept");
@@ -201,7 +212,7 @@ fn an_end_that_hears_nothing_any_more_ends_by_itself() {
     let idle = ReceiverOptions { idle_limit: Some(Duration::from_millis(300)), ..patient() };
     let receiver = receiving(socket, discard, idle);
     let (sender, _) = bound();
-    let mut caller = sending_end(1);
+    let mut caller = sending_end(1, MenuMode::default());
     let hello = caller.poll_transmit(lockstep_units::Timestamp::ZERO).expect("the hello comes first");
     assert!(sender.send_to(&hello.to_bytes(), address).is_ok());
     let (receiver, _) = receiver.join().expect("it does not panic");
@@ -233,7 +244,7 @@ fn a_stopped_end_tells_the_other_one() {
 fn a_receiver_without_the_estimator_that_the_sender_needs_refuses_the_call() {
     let (socket, address) = bound();
     let receiver = receiving(socket, discard, patient());
-    let sender = send(sending_end(999), clip(), to(vec![address]), |_, _, _| {}, |_| {});
+    let sender = send(sending_end(999, MenuMode::default()), clip(), to(vec![address]), |_, _, _| {}, |_| {});
     let (receiver, _) = receiver.join().expect("it does not panic");
     assert!(matches!(sender.result, Err(LiveError::Refused)));
     assert!(matches!(receiver.result, Err(LiveError::UnknownEstimator { number: 999 })));

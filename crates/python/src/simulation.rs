@@ -1,14 +1,17 @@
 //! `lockstep.simulate`.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyString};
+use serde_json::{Number, Value};
 
 use lockstep_alphartc::{EstimatorHost, HostError, PacketReport, ProcessError};
 use lockstep_call::KeptFrames;
-use lockstep_configuration::{SimulateArguments, Simulated, SimulationStatus, simulate_with};
+use lockstep_configuration::{CallOptions, Simulated, SimulationStatus, simulate_with};
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::table::Table;
@@ -92,21 +95,60 @@ fn raised(error: anyhow::Error) -> PyErr {
     }
 }
 
-/// Runs the call that the words of `lockstep simulate` describe; gives its report as JSON, its frames and its series.
+/// What Python gives for an option as the table of options reads it: flags, numbers, words, paths, and whatever can be
+/// iterated as a list.
+fn value(given: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if given.is_none() {
+        return Ok(Value::Null);
+    }
+    if let Ok(flag) = given.cast::<PyBool>() {
+        return Ok(Value::Bool(flag.is_true()));
+    }
+    if let Ok(text) = given.cast::<PyString>() {
+        return Ok(Value::String(text.to_str()?.to_owned()));
+    }
+    if let Ok(number) = given.extract::<u64>() {
+        return Ok(Value::from(number));
+    }
+    if let Ok(number) = given.extract::<f64>() {
+        let number = Number::from_f64(number).ok_or_else(|| PyValueError::new_err("it is no finite number"))?;
+        return Ok(Value::Number(number));
+    }
+    if let Ok(path) = given.extract::<PathBuf>() {
+        return Ok(Value::String(path.to_string_lossy().into_owned()));
+    }
+    given.try_iter()?.map(|item| value(&item?)).collect::<PyResult<_>>().map(Value::Array)
+}
+
+/// The options of a call that `given` are, by name; nothing is said of those that are None.
+fn options(given: &Bound<'_, PyDict>) -> PyResult<CallOptions> {
+    let mut options = CallOptions::default();
+    for (name, given) in given {
+        let name: String = name.extract()?;
+        let value =
+            value(&given).map_err(|error| PyValueError::new_err(format!("{name}: {}", error.value(given.py()))))?;
+        options.set_value(&name, &value).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    }
+    Ok(options)
+}
+
+/// Runs the call that `options` say, by the names of the table; gives its report as JSON, its frames and its series. An
+/// object that is an estimator comes with `lockstep.alphartc.exchange`.
 #[pyfunction]
-#[pyo3(signature = (words, *, estimator = None, exchange = None))]
+#[pyo3(signature = (options, *, estimator = None, exchange = None))]
 pub fn simulate(
     py: Python<'_>,
-    words: Vec<String>,
+    options: &Bound<'_, PyDict>,
     estimator: Option<Py<PyAny>>,
     exchange: Option<Py<PyAny>>,
 ) -> PyResult<(String, Table, Table)> {
-    let arguments = SimulateArguments::from_words(words).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let options = self::options(options)?;
     let host = estimator.zip(exchange).map(|(estimator, exchange)| ObjectHost { estimator, exchange });
     let host = host.map(|host| Box::new(host) as Box<dyn EstimatorHost>);
     let kept = KeptFrames::default();
     let Simulated { report } = py
         .detach(|| {
+            let settings = options.settings()?;
             let mut looked_at = Instant::now();
             let progress = |_: &SimulationStatus| {
                 if looked_at.elapsed() >= SIGNAL_INTERVAL {
@@ -115,19 +157,20 @@ pub fn simulate(
                 }
                 Ok(())
             };
-            let host = match host {
-                Some(host) => Some(host),
-                None => arguments.estimator.start(arguments.link.seed, Some(signals))?,
+            let host = match (host, &settings.estimator) {
+                (Some(host), _) => Some(host),
+                (None, Some(estimator)) => Some(estimator.start(settings.link.seed, Some(signals))?),
+                (None, None) => None,
             };
-            simulate_with(&arguments, host, Some(Box::new(kept.clone())), progress)
+            simulate_with(&settings, host, Some(Box::new(kept.clone())), progress)
         })
         .map_err(raised)?;
     let json = serde_json::to_string(&report).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     Ok((json, Table::of_frames(&kept.take())?, Table::of_series(&report.series)?))
 }
 
-/// The names of the options of `lockstep simulate` that say what is run.
+/// The names of the options of a call, as [`simulate`] takes them.
 #[pyfunction]
-pub fn simulate_options() -> Vec<String> {
-    SimulateArguments::option_names()
+pub fn simulate_options() -> Vec<&'static str> {
+    CallOptions::TABLE.iter().map(|option| option.name).collect()
 }

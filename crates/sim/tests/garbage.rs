@@ -27,7 +27,7 @@ fn run(
     let encoder: Box<dyn FrameEncoder> = if conventional {
         Box::new(ConventionalEncoder::new(Parameters::default(), Duration::from_millis(33)))
     } else {
-        Box::new(FunctionalEncoder::new(Parameters::default(), MenuMode::Serial))
+        Box::new(FunctionalEncoder::new(Parameters::default(), MenuMode::default()))
     };
     let mut sender = SendingEnd::new(transport, Box::new(SalsifyWindow::new(payload)), encoder);
     let mut receiver = ReceivingEnd::new(ReceiverConfig::default(), Box::new(InterArrival::new(GracePeriod::LinkIdle)));

@@ -59,7 +59,7 @@ impl Plan {
             activity: Activity::between(Timestamp::ZERO, stop),
             ..ModelledSetting::new()
         };
-        let algorithm: Algorithm = Algorithm::DEFAULT_NAME.parse().unwrap();
+        let algorithm = Algorithm::default();
         let control = Setting::new(setting.payload, frame_interval);
         let curves = ClipCurves::new(&CodecModel::built_in().unwrap().clips[self.clip], width.into(), height.into());
         let clip = ModelledClip::new(Arc::new(curves), frame_interval, self.seed);

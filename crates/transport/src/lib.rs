@@ -23,6 +23,7 @@ mod receiver;
 mod refusal;
 mod repeat;
 mod retransmission;
+mod ring;
 mod round_trip;
 mod sender;
 mod states;

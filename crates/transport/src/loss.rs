@@ -4,11 +4,12 @@
 //! (RFC 9002, section 6.1), or when nothing was heard for longer than a round trip takes (as the probe timeout of RFC
 //! 9002, section 6.2, but it declares the loss: whether anything is sent again is not decided here).
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use lockstep_units::{ByteCount, Timestamp};
 
+use crate::ring::Ring;
 use crate::round_trip::RoundTripTime;
 
 /// How many newer fragments must be acknowledged before one is lost, at first (RFC 9002, section 6.1.1).
@@ -33,8 +34,10 @@ const LEAST_TAIL: Duration = Duration::from_millis(20);
 const MOST_TAIL: Duration = Duration::from_secs(3);
 /// Fragments under way beyond this number count as lost.
 const MOST_IN_FLIGHT: usize = 16_384;
-/// Lost fragments and frames remembered, to recognise late acknowledgements.
-const REMEMBERED: usize = 2_048;
+/// Lost fragments are remembered, to recognise late acknowledgements, until so many more were transmitted.
+const REMEMBERED: u64 = 2_048;
+/// So many frame numbers, up to the newest transmitted one, are remembered for the same reason.
+const REMEMBERED_FRAMES: u64 = 1_024;
 
 /// A fragment that was transmitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +60,7 @@ pub(crate) enum Named {
 }
 
 /// Successive fragments of one frame that were transmitted one after another.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Run {
     /// The sequence number of the first.
     sequence: u64,
@@ -72,6 +75,59 @@ impl Run {
         let offset = fragment.checked_sub(self.fragment).filter(|&offset| offset < self.length)?;
         Some(self.sequence + u64::from(offset))
     }
+
+    /// The sequence number after the last one's.
+    fn end(&self) -> u64 {
+        self.sequence + u64::from(self.length)
+    }
+
+    fn is_followed_by(&self, sequence: u64, fragment: u16) -> bool {
+        let next = u32::from(self.fragment) + u32::from(self.length);
+        (self.end(), next) == (sequence, u32::from(fragment))
+    }
+}
+
+/// What is known of one sequence number.
+#[derive(Debug, Clone, Copy, Default)]
+enum Fate {
+    /// It was acknowledged, or its frame was, or it is remembered no longer.
+    #[default]
+    Decided,
+    InFlight(SentFragment),
+    Lost(SentFragment),
+}
+
+/// What was transmitted of a frame.
+#[derive(Debug, Default)]
+struct TransmittedFrame {
+    /// The first run; its length is 0 if nothing was transmitted.
+    first: Run,
+    /// The others, in the order of transmission. There are none where nothing is sent again.
+    more: Vec<Run>,
+    /// How many of the transmitted fragments are in flight or remembered as lost.
+    undecided: u32,
+}
+
+impl TransmittedFrame {
+    fn runs(&self) -> usize {
+        if self.first.length == 0 { 0 } else { 1 + self.more.len() }
+    }
+
+    /// A run by its place in the order of transmission, which must be less than [`Self::runs`].
+    fn run(&self, place: usize) -> Run {
+        place.checked_sub(1).map_or(self.first, |place| self.more[place])
+    }
+
+    fn transmitted(&mut self, sequence: u64, fragment: u16) {
+        self.undecided += 1;
+        let run = Run { sequence, fragment, length: 1 };
+        if self.first.length == 0 {
+            self.first = run;
+            return;
+        }
+        let last = self.more.last_mut().unwrap_or(&mut self.first);
+        if last.is_followed_by(sequence, fragment) { last.length += 1 } else { self.more.push(run) }
+    }
 }
 
 /// What [`LossDetection::detect`] found.
@@ -83,13 +139,29 @@ pub(crate) struct Loss {
     pub(crate) overtaken: bool,
 }
 
+/// How long is waited for a fragment, by what is known of the path.
+#[derive(Debug, Clone, Copy, Default)]
+struct Patience {
+    /// For one that was overtaken, from its transmission on.
+    overtaken: Duration,
+    /// For another, from its transmission on, ...
+    tail: Duration,
+    /// ... and from the last news on.
+    slack: Duration,
+}
+
 #[derive(Debug)]
 pub(crate) struct LossDetection {
-    in_flight: BTreeMap<u64, SentFragment>,
+    /// By sequence number, from the oldest on that is in flight or remembered as lost.
+    fragments: Ring<Fate>,
+    in_flight: usize,
     bytes: ByteCount,
-    lost: BTreeMap<u64, SentFragment>,
-    /// What was transmitted of each frame, in that order. A frame of which nothing is sent again is one run.
-    frames: BTreeMap<u32, Vec<Run>>,
+    /// No older sequence number is in flight.
+    oldest: u64,
+    /// None that is older and not overtaken is in flight.
+    oldest_tail: u64,
+    /// By number. The first was transmitted, at least in part.
+    frames: Ring<TransmittedFrame>,
     next_sequence: u64,
     largest_acknowledged: Option<u64>,
     heard_at: Timestamp,
@@ -100,15 +172,18 @@ pub(crate) struct LossDetection {
     backoff: u32,
     initial: RoundTripTime,
     round_trip: Option<RoundTripTime>,
+    patience: Patience,
 }
 
 impl LossDetection {
     pub(crate) fn new(initial_round_trip: Duration) -> Self {
-        Self {
-            in_flight: BTreeMap::new(),
+        let mut detection = Self {
+            fragments: Ring::new(),
+            in_flight: 0,
             bytes: ByteCount::ZERO,
-            lost: BTreeMap::new(),
-            frames: BTreeMap::new(),
+            oldest: 0,
+            oldest_tail: 0,
+            frames: Ring::new(),
             next_sequence: 0,
             largest_acknowledged: None,
             heard_at: Timestamp::ZERO,
@@ -119,7 +194,10 @@ impl LossDetection {
             backoff: 0,
             initial: RoundTripTime::assumed(initial_round_trip),
             round_trip: None,
-        }
+            patience: Patience::default(),
+        };
+        detection.set_patience();
+        detection
     }
 
     pub(crate) fn next_sequence(&self) -> u64 {
@@ -127,7 +205,7 @@ impl LossDetection {
     }
 
     pub(crate) fn in_flight(&self) -> (usize, ByteCount) {
-        (self.in_flight.len(), self.bytes)
+        (self.in_flight, self.bytes)
     }
 
     pub(crate) fn round_trip_time(&self) -> Option<RoundTripTime> {
@@ -135,36 +213,29 @@ impl LossDetection {
     }
 
     pub(crate) fn transmitted(&mut self, sent: SentFragment) {
-        let runs = self.frames.entry(sent.frame).or_default();
-        let follows = |run: &Run| {
-            (run.sequence + u64::from(run.length), u32::from(run.fragment) + u32::from(run.length))
-                == (self.next_sequence, u32::from(sent.fragment))
-        };
-        match runs.last_mut().filter(|run| follows(run)) {
-            Some(run) => run.length += 1,
-            None => runs.push(Run { sequence: self.next_sequence, fragment: sent.fragment, length: 1 }),
-        }
-        if self.frames.len() > REMEMBERED {
-            self.frames.pop_first();
-        }
-        self.in_flight.insert(self.next_sequence, sent);
-        self.bytes += sent.size;
+        let sequence = self.next_sequence;
         self.next_sequence += 1;
+        *self.fragments.reach(sequence) = Fate::InFlight(sent);
+        self.in_flight += 1;
+        self.bytes += sent.size;
+        self.forget_old();
+        let frame = u64::from(sent.frame);
+        if !self.is_forgotten(sent.frame) {
+            self.frames.forget_before((frame + 1).saturating_sub(REMEMBERED_FRAMES));
+            self.frames.reach(frame).transmitted(sequence, sent.fragment);
+            while self.frames.front().is_some_and(|oldest| oldest.runs() == 0) {
+                self.frames.pop_front();
+            }
+        }
     }
 
     /// Whether anything was transmitted of a frame.
     pub(crate) fn was_transmitted(&self, frame: u32) -> bool {
-        self.frames.contains_key(&frame) || self.is_forgotten(frame)
+        self.frames.get(u64::from(frame)).is_some_and(|known| known.runs() > 0) || self.is_forgotten(frame)
     }
 
     fn is_forgotten(&self, frame: u32) -> bool {
-        self.frames.keys().next().is_some_and(|&oldest| frame < oldest)
-    }
-
-    /// The sequence numbers of a fragment, the last one first.
-    fn copies(&self, frame: u32, fragment: u16) -> impl Iterator<Item = u64> + '_ {
-        let runs = self.frames.get(&frame).map_or(&[][..], Vec::as_slice);
-        runs.iter().rev().filter_map(move |run| run.find(fragment))
+        !self.frames.is_empty() && u64::from(frame) < self.frames.first()
     }
 
     /// The fragment as somebody knows it to whom the datagram `highest` is the newest.
@@ -172,23 +243,24 @@ impl LossDetection {
         if self.is_forgotten(frame) {
             return Named::Forgotten;
         }
-        let arrived = self.copies(frame, fragment).find(|&sequence| sequence <= highest);
-        arrived.map_or(Named::Never, Named::Sequence)
+        let Some(known) = self.frames.get(u64::from(frame)) else { return Named::Never };
+        let runs = known.more.iter().rev().chain([&known.first]);
+        let mut copies = runs.filter_map(|run| run.find(fragment));
+        copies.find(|&sequence| sequence <= highest).map_or(Named::Never, Named::Sequence)
     }
 
     /// The fragment with this sequence number, if it was not acknowledged yet nor forgotten.
     pub(crate) fn get(&self, sequence: u64) -> Option<&SentFragment> {
-        self.in_flight.get(&sequence).or_else(|| self.lost.get(&sequence))
+        match self.fragments.get(sequence)? {
+            Fate::Decided => None,
+            Fate::InFlight(sent) | Fate::Lost(sent) => Some(sent),
+        }
     }
 
     /// The receiver has it. Returns the fragment, and whether it had been declared lost, unless this was known.
     pub(crate) fn acknowledge(&mut self, now: Timestamp, sequence: u64) -> Option<(SentFragment, bool)> {
-        let taken = self.take(sequence);
-        let Some((sent, spurious)) = taken else { return taken };
-        // The receiver acknowledges the first copy that comes; nothing will be heard of the others.
-        for copy in self.copies(sent.frame, sent.fragment).collect::<Vec<_>>() {
-            self.take(copy);
-        }
+        let (sent, spurious) = self.take(sequence)?;
+        self.take_copies(&sent);
         if spurious {
             let round_trip = self.round_trip.unwrap_or(self.initial);
             let expected = sent.sent_at + round_trip.smoothed + round_trip.variation * 4;
@@ -197,7 +269,7 @@ impl LossDetection {
             self.calm = 0;
         }
         self.heard_at = now;
-        self.backoff = 0;
+        let backed_off = std::mem::take(&mut self.backoff) > 0;
         match self.largest_acknowledged {
             Some(largest) if largest > sequence => {
                 if spurious {
@@ -215,28 +287,101 @@ impl LossDetection {
             self.time_eighths = (self.time_eighths - 1).max(TIME_EIGHTHS);
             self.tail_margin = (self.tail_margin * 3 / 4).max(TAIL_MARGIN);
         }
-        taken
+        if spurious || backed_off || self.calm == 0 {
+            self.set_patience();
+        }
+        self.find_oldest();
+        Some((sent, spurious))
+    }
+
+    /// The receiver acknowledges the first copy that comes; nothing will be heard of the others.
+    fn take_copies(&mut self, sent: &SentFragment) {
+        let frame = u64::from(sent.frame);
+        let runs = self.frames.get(frame).filter(|known| known.undecided > 0).map_or(0, TransmittedFrame::runs);
+        if runs < 2 {
+            // The only copy was taken already.
+            return;
+        }
+        for place in (0..runs).rev() {
+            let run = self.frames.get(frame).map(|known| known.run(place)).unwrap_or_default();
+            if let Some(copy) = run.find(sent.fragment) {
+                self.take(copy);
+            }
+        }
     }
 
     /// The receiver has decoded the frame, so all its fragments arrived; returns those that nobody acknowledged, with
     /// whether all their copies had been declared lost.
     pub(crate) fn frame_arrived(&mut self, frame: u32) -> Vec<(SentFragment, bool)> {
-        let Some(runs) = self.frames.get(&frame) else { return Vec::new() };
-        let runs: Vec<Run> = runs.iter().rev().copied().collect();
-        let sequences = runs.iter().flat_map(|run| run.sequence..run.sequence + u64::from(run.length));
-        let mut arrived: BTreeMap<u16, (SentFragment, bool)> = BTreeMap::new();
-        for (sent, lost) in sequences.filter_map(|sequence| self.take(sequence)) {
-            arrived.entry(sent.fragment).and_modify(|known| known.1 &= lost).or_insert((sent, lost));
+        let mut arrived: Vec<(SentFragment, bool)> = Vec::new();
+        let Some(known) = self.frames.get(u64::from(frame)).filter(|known| known.undecided > 0) else { return arrived };
+        let runs: Vec<Run> = (0..known.runs()).rev().map(|place| known.run(place)).collect();
+        for run in runs {
+            arrived.extend((run.sequence..run.end()).filter_map(|sequence| self.take(sequence)));
         }
-        arrived.into_values().collect()
+        arrived.sort_by_key(|(sent, _)| sent.fragment);
+        // Of copies, the one that was transmitted last stands for all.
+        arrived.dedup_by(|copy, known| {
+            let same = copy.0.fragment == known.0.fragment;
+            if same {
+                known.1 &= copy.1;
+            }
+            same
+        });
+        self.find_oldest();
+        arrived
     }
 
+    /// Decides about a sequence number; returns what was transmitted under it and whether it counted as lost.
     fn take(&mut self, sequence: u64) -> Option<(SentFragment, bool)> {
-        if let Some(sent) = self.in_flight.remove(&sequence) {
-            self.bytes -= sent.size;
-            return Some((sent, false));
+        let taken = match std::mem::take(self.fragments.get_mut(sequence)?) {
+            Fate::Decided => return None,
+            Fate::InFlight(sent) => {
+                self.in_flight -= 1;
+                self.bytes -= sent.size;
+                (sent, false)
+            }
+            Fate::Lost(sent) => (sent, true),
+        };
+        self.decided(&taken.0);
+        Some(taken)
+    }
+
+    fn decided(&mut self, sent: &SentFragment) {
+        if let Some(frame) = self.frames.get_mut(u64::from(sent.frame)) {
+            frame.undecided = frame.undecided.saturating_sub(1);
         }
-        self.lost.remove(&sequence).map(|sent| (sent, true))
+    }
+
+    fn is_in_flight(&self, sequence: u64) -> bool {
+        matches!(self.fragments.get(sequence), Some(Fate::InFlight(_)))
+    }
+
+    /// Moves past what is in flight no longer, and forgets what is decided or was lost too long ago.
+    fn find_oldest(&mut self) {
+        self.oldest = self.next_in_flight(self.oldest);
+        self.oldest_tail = self.next_in_flight(self.oldest_tail.max(self.split()).max(self.oldest));
+        self.forget_old();
+    }
+
+    fn forget_old(&mut self) {
+        while let Some(&front) = self.fragments.front() {
+            match front {
+                Fate::Decided => {}
+                Fate::Lost(sent) if self.fragments.first() + REMEMBERED < self.next_sequence => self.decided(&sent),
+                _ => break,
+            }
+            self.fragments.pop_front();
+        }
+    }
+
+    /// The first one in flight from `sequence` on, or the next that is transmitted.
+    fn next_in_flight(&self, mut sequence: u64) -> u64 {
+        sequence = sequence.max(self.fragments.first().min(self.next_sequence));
+        while sequence < self.next_sequence && !self.is_in_flight(sequence) {
+            sequence += 1;
+        }
+        sequence
     }
 
     pub(crate) fn sample(&mut self, sample: Duration) {
@@ -244,62 +389,97 @@ impl LossDetection {
             Some(round_trip) => round_trip.update(sample),
             None => self.round_trip = Some(RoundTripTime::first(sample)),
         }
+        self.set_patience();
+    }
+
+    /// Older fragments were overtaken by one that was acknowledged.
+    fn split(&self) -> u64 {
+        self.largest_acknowledged.unwrap_or(0)
+    }
+
+    /// To be called when round-trip time, tolerance, margin or backoff have changed.
+    fn set_patience(&mut self) {
+        let round_trip = self.round_trip.unwrap_or(self.initial);
+        let overtaken = round_trip.smoothed.max(round_trip.latest) * self.time_eighths / 8;
+        let slack = round_trip.variation * 4 + self.tail_margin;
+        let tail = (round_trip.smoothed + slack).max(LEAST_TAIL);
+        let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MOST_TAIL.max(tail));
+        self.patience = Patience { overtaken: overtaken.max(LEAST_TIME), tail: backed_off, slack };
     }
 
     /// When the fragment counts as lost if nothing more is heard.
     fn deadline(&self, sequence: u64, sent: &SentFragment) -> Timestamp {
-        let round_trip = self.round_trip.unwrap_or(self.initial);
-        if self.largest_acknowledged.is_some_and(|largest| sequence < largest) {
-            let patience = round_trip.smoothed.max(round_trip.latest) * self.time_eighths / 8;
-            return sent.sent_at + patience.max(LEAST_TIME);
+        if sequence < self.split() {
+            return sent.sent_at + self.patience.overtaken;
         }
-        let slack = round_trip.variation * 4 + self.tail_margin;
-        let tail = (round_trip.smoothed + slack).max(LEAST_TAIL);
-        let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MOST_TAIL.max(tail));
         // As long as acknowledgements keep coming, a queue that grows is likelier than a loss.
-        (sent.sent_at + backed_off).max(self.heard_at + slack)
+        (sent.sent_at + self.patience.tail).max(self.heard_at + self.patience.slack)
     }
 
-    fn is_outnumbered(&self, sequence: u64) -> bool {
-        self.largest_acknowledged.is_some_and(|largest| sequence + self.packet_threshold <= largest)
+    /// Whether the fragment is lost by `now`.
+    fn is_over(&self, now: Timestamp, sequence: u64, sent: &SentFragment) -> bool {
+        let outnumbered = self.largest_acknowledged.is_some_and(|largest| sequence + self.packet_threshold <= largest);
+        outnumbered || self.deadline(sequence, sent) <= now
+    }
+
+    /// Adds to `lost` the fragments in flight among `sequences`, up to the first that is not lost.
+    fn collect(&self, sequences: Range<u64>, lost: &mut Vec<Loss>, mut is_lost: impl FnMut(&Loss) -> bool) {
+        for sequence in sequences {
+            let Some(&Fate::InFlight(sent)) = self.fragments.get(sequence) else { continue };
+            let loss = Loss { sequence, sent, overtaken: sequence < self.split() };
+            if !is_lost(&loss) {
+                break;
+            }
+            lost.push(loss);
+        }
     }
 
     /// The fragments that are lost by `now`.
     pub(crate) fn detect(&mut self, now: Timestamp) -> Vec<Loss> {
-        let excess = self.in_flight.len().saturating_sub(MOST_IN_FLIGHT);
-        let over = |&(&sequence, sent): &(&u64, &SentFragment)| {
-            self.is_outnumbered(sequence) || self.deadline(sequence, sent) <= now
-        };
+        let mut lost = Vec::new();
         // Deadlines grow with the sequence number on each side of the largest acknowledged one.
-        let split = self.largest_acknowledged.unwrap_or(0);
-        let mut lost: Vec<u64> = self.in_flight.range(..split).take_while(over).map(|(&at, _)| at).collect();
+        let over = |loss: &Loss| self.is_over(now, loss.sequence, &loss.sent);
+        self.collect(self.oldest..self.split(), &mut lost, over);
         let overtaken = lost.len();
-        lost.extend(self.in_flight.range(split..).take_while(over).map(|(&at, _)| at));
-        if lost.len() > overtaken {
-            self.backoff += 1;
-        }
+        self.collect(self.oldest_tail..self.next_sequence, &mut lost, over);
+        let silence = lost.len() > overtaken;
+        let excess = self.in_flight.saturating_sub(MOST_IN_FLIGHT);
         if lost.len() < excess {
-            lost = self.in_flight.keys().take(excess).copied().collect();
+            lost.clear();
+            let mut oldest = 0;
+            let is_excess = |_: &Loss| {
+                oldest += 1;
+                oldest <= excess
+            };
+            self.collect(self.oldest..self.next_sequence, &mut lost, is_excess);
         }
-        let mut fragments = Vec::with_capacity(lost.len());
-        for sequence in lost {
-            if let Some(sent) = self.in_flight.remove(&sequence) {
-                self.bytes -= sent.size;
-                self.lost.insert(sequence, sent);
-                fragments.push(Loss { sequence, sent, overtaken: sequence < split });
+        if lost.is_empty() {
+            return lost;
+        }
+        if silence {
+            self.backoff += 1;
+            self.set_patience();
+        }
+        for &Loss { sequence, sent, .. } in &lost {
+            self.in_flight -= 1;
+            self.bytes -= sent.size;
+            if let Some(fate) = self.fragments.get_mut(sequence) {
+                *fate = Fate::Lost(sent);
             }
         }
-        while self.lost.len() > REMEMBERED {
-            self.lost.pop_first();
-        }
-        fragments
+        self.find_oldest();
+        lost
     }
 
     /// When [`Self::detect`] will find something if nothing is heard before.
     pub(crate) fn timeout(&self) -> Option<Timestamp> {
-        let split = self.largest_acknowledged.unwrap_or(0);
-        let sides = [self.in_flight.range(..split).next(), self.in_flight.range(split..).next()];
-        sides.into_iter().flatten().map(|(&sequence, sent)| self.deadline(sequence, sent)).min()
+        let deadline = |sequence| match self.fragments.get(sequence) {
+            Some(Fate::InFlight(sent)) => Some(self.deadline(sequence, sent)),
+            _ => None,
+        };
+        let tail = deadline(self.oldest_tail);
+        let overtaken = if self.oldest < self.oldest_tail { deadline(self.oldest) } else { None };
+        overtaken.into_iter().chain(tail).min()
     }
 
     /// Whether something that was transmitted later has arrived.
@@ -312,6 +492,9 @@ impl LossDetection {
         self.packet_threshold
     }
 }
+
+#[cfg(test)]
+mod model;
 
 #[cfg(test)]
 mod tests {

@@ -1,16 +1,19 @@
-//! What a datagram carries of a frame: its bytes, or no more than what a simulation needs to know of them.
+//! What a datagram carries of a frame: bytes in a call, only how many they are in a modelled one.
 
 use std::fmt::Debug;
 use std::ops::Range;
 
-/// A frame, or a part of one, as the transport sees it: something that has a length and can be cut and put together.
+/// A frame's content or a part of it.
 pub trait Payload: Clone + Debug {
-    /// Bytes that it takes on the wire.
+    /// How many bytes it has or stands for.
     fn length(&self) -> usize;
-    /// The part of it in `range`, which lies within its length.
+
+    /// The bytes in `range`, which must lie within [`Self::length`].
     #[must_use]
     fn part(&self, range: Range<usize>) -> Self;
-    /// The parts put together in their order; all of them are of one whole.
+
+    /// The parts one after the other; nothing of no parts.
+    #[must_use]
     fn join(parts: impl Iterator<Item = Self>) -> Self;
 }
 
@@ -23,7 +26,23 @@ impl Payload for Vec<u8> {
         self[range].to_vec()
     }
 
-    fn join(parts: impl Iterator<Item = Self>) -> Self {
-        parts.flatten().collect()
+    fn join(mut parts: impl Iterator<Item = Self>) -> Self {
+        let mut joined = parts.next().unwrap_or_default();
+        parts.for_each(|part| joined.extend_from_slice(&part));
+        joined
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_payload_make_the_whole_again() {
+        let whole: Vec<u8> = (0..10).collect();
+        let parts = [0..4, 4..8, 8..10].map(|range| whole.part(range));
+        assert_eq!(parts.each_ref().map(Payload::length), [4, 4, 2]);
+        assert_eq!(Vec::join(parts.into_iter()), whole);
+        assert_eq!(Vec::join(std::iter::empty()).length(), 0);
     }
 }

@@ -1,66 +1,99 @@
 //! Frames in the making: a window over frame numbers in which fragments may arrive in any order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::VecDeque;
 
 use lockstep_units::Timestamp;
 
-use crate::StateId;
-use crate::payload::Payload;
+use crate::ring::Ring;
 use crate::wire::Data;
+use crate::{Payload, StateId};
 
 /// What storing one fragment costs beside its payload, so that many small fragments cannot cost more than they count.
 const FRAGMENT_OVERHEAD: usize = 64;
 
-/// How far a frame has come.
+/// How far a frame has come that was neither handed out nor dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Fragments are missing.
     Collecting,
     /// All fragments are there; the frame waits for its source state or its turn.
     Complete,
-    /// Handed out or dropped: only remembered to tell duplicates.
-    Settled,
 }
 
-/// One frame of the window.
+/// What all fragments of a frame say, and which of them have arrived: all that is remembered of a frame that was handed
+/// out or dropped, to tell duplicates.
 #[derive(Debug)]
-pub(crate) struct Frame<P> {
-    pub(crate) source: StateId,
-    pub(crate) target: StateId,
-    pub(crate) captured: Timestamp,
-    pub(crate) key_frame: bool,
-    pub(crate) stage: Stage,
+struct Known {
+    source: StateId,
+    target: StateId,
+    captured: Timestamp,
     fragments: u16,
     missing: u16,
-    seen: Vec<u64>,
-    payloads: BTreeMap<u16, P>,
-    bytes: usize,
+    key_frame: bool,
+    /// Which of the first 64 fragments have arrived.
+    seen: u64,
+    /// The same of the others, up to the last one that has. Empty again as soon as all have.
+    more: Vec<u64>,
 }
 
-impl<P: Payload> Frame<P> {
-    fn new(data: &Data<P>) -> Self {
+impl Known {
+    fn new<P>(data: &Data<P>) -> Self {
         Self {
             source: data.source,
             target: data.target,
             captured: data.captured,
-            key_frame: data.key_frame,
-            stage: Stage::Collecting,
             fragments: data.fragments,
             missing: data.fragments,
-            seen: Vec::new(),
-            payloads: BTreeMap::new(),
-            bytes: 0,
+            key_frame: data.key_frame,
+            seen: 0,
+            more: Vec::new(),
         }
     }
 
-    fn agrees(&self, data: &Data<P>) -> bool {
+    fn agrees<P>(&self, data: &Data<P>) -> bool {
         (self.source, self.target, self.captured, self.key_frame, self.fragments)
             == (data.source, data.target, data.captured, data.key_frame, data.fragments)
     }
 
     fn has(&self, fragment: u16) -> bool {
-        self.seen.get(usize::from(fragment) / 64).is_some_and(|word| word >> (fragment % 64) & 1 == 1)
+        let word = match usize::from(fragment / 64) {
+            0 => self.seen,
+            word => self.more.get(word - 1).copied().unwrap_or(0),
+        };
+        self.missing == 0 || word >> (fragment % 64) & 1 == 1
     }
+
+    /// Remembers a fragment that had not arrived before.
+    fn add(&mut self, fragment: u16) {
+        let bit = 1 << (fragment % 64);
+        match usize::from(fragment / 64) {
+            0 => self.seen |= bit,
+            word => {
+                if self.more.len() < word {
+                    self.more.resize(word, 0);
+                }
+                self.more[word - 1] |= bit;
+            }
+        }
+        self.missing -= 1;
+        if self.missing == 0 {
+            self.more = Vec::new();
+        }
+    }
+}
+
+/// A frame that was neither handed out nor dropped.
+#[derive(Debug)]
+pub(crate) struct Frame<P> {
+    pub(crate) number: u32,
+    pub(crate) source: StateId,
+    pub(crate) target: StateId,
+    pub(crate) captured: Timestamp,
+    pub(crate) key_frame: bool,
+    pub(crate) stage: Stage,
+    /// The fragments by their places, in the order of arrival.
+    parts: Vec<(u16, P)>,
+    bytes: usize,
 }
 
 /// What became of a fragment.
@@ -79,16 +112,34 @@ pub(crate) enum Arrived {
 /// The newest frames, at most `span` numbers and about `bytes` bytes of them.
 #[derive(Debug)]
 pub(crate) struct Window<P> {
-    frames: BTreeMap<u32, Frame<P>>,
+    /// What is known of frames, by number.
+    known: Ring<Option<Known>>,
+    /// Those of them that were neither handed out nor dropped, the oldest first, and such as the window has passed since
+    /// [`Self::pass`] was asked.
+    open: VecDeque<Frame<P>>,
+    complete: usize,
     newest: u32,
     span: u32,
     bytes: usize,
     most_bytes: usize,
+    changed: bool,
+    /// Room for a frame's parts that is used again.
+    spare: Vec<(u16, P)>,
 }
 
 impl<P: Payload> Window<P> {
     pub(crate) fn new(span: u32, most_bytes: usize) -> Self {
-        Self { frames: BTreeMap::new(), newest: 0, span: span.max(1), bytes: 0, most_bytes }
+        Self {
+            known: Ring::new(),
+            open: VecDeque::new(),
+            complete: 0,
+            newest: 0,
+            span: span.max(1),
+            bytes: 0,
+            most_bytes,
+            changed: false,
+            spare: Vec::new(),
+        }
     }
 
     /// The newest frame of which anything arrived; zero at first.
@@ -96,84 +147,138 @@ impl<P: Payload> Window<P> {
         self.newest
     }
 
+    fn oldest(&self) -> u32 {
+        self.newest.saturating_sub(self.span - 1)
+    }
+
+    /// Whether a frame was begun, completed, handed out or dropped since the last call.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
     /// Stores a fragment.
-    pub(crate) fn insert(&mut self, data: &Data<P>) -> Arrived {
-        if self.newest.saturating_sub(data.frame) >= self.span {
+    pub(crate) fn insert(&mut self, data: Data<P>) -> Arrived {
+        if data.frame < self.oldest() {
             return Arrived::Late;
         }
-        let known = self.frames.get(&data.frame);
-        if known.is_some_and(|frame| !frame.agrees(data)) {
-            return Arrived::Inconsistent;
-        }
-        if known.is_some_and(|frame| frame.has(data.fragment)) {
-            return Arrived::Duplicate;
-        }
-        self.newest = self.newest.max(data.frame);
-        let frame = self.frames.entry(data.frame).or_insert_with(|| Frame::new(data));
-        let word = usize::from(data.fragment) / 64;
-        if frame.seen.len() <= word {
-            frame.seen.resize(word + 1, 0);
-        }
-        frame.seen[word] |= 1 << (data.fragment % 64);
-        frame.missing -= 1;
-        if frame.stage == Stage::Collecting {
-            let payload = data.payload.clone();
-            let cost = payload.length() + FRAGMENT_OVERHEAD;
-            frame.bytes += cost;
-            self.bytes += cost;
-            frame.payloads.insert(data.fragment, payload);
-            if frame.missing == 0 {
-                frame.stage = Stage::Complete;
+        let number = u64::from(data.frame);
+        if let Some(Some(known)) = self.known.get(number) {
+            if !known.agrees(&data) {
+                return Arrived::Inconsistent;
+            }
+            if known.has(data.fragment) {
+                return Arrived::Duplicate;
             }
         }
+        self.newest = self.newest.max(data.frame);
+        self.known.forget_before(u64::from(self.oldest()));
+        let known = self.known.reach(number);
+        let begun = known.is_none();
+        let known = known.get_or_insert_with(|| Known::new(&data));
+        known.add(data.fragment);
+        let is_complete = known.missing == 0;
+        let place = match self.place(data.frame) {
+            Ok(place) => place,
+            // Of a frame that was dropped.
+            Err(_) if !begun => return Arrived::New,
+            Err(place) => {
+                let (source, target) = (data.source, data.target);
+                let parts = std::mem::take(&mut self.spare);
+                let frame = Frame {
+                    number: data.frame,
+                    source,
+                    target,
+                    captured: data.captured,
+                    key_frame: data.key_frame,
+                    stage: Stage::Collecting,
+                    parts,
+                    bytes: 0,
+                };
+                self.open.insert(place, frame);
+                place
+            }
+        };
+        let frame = &mut self.open[place];
+        let cost = data.payload.length() + FRAGMENT_OVERHEAD;
+        frame.bytes += cost;
+        self.bytes += cost;
+        frame.parts.push((data.fragment, data.payload));
+        if is_complete {
+            frame.stage = Stage::Complete;
+            self.complete += 1;
+        }
+        self.changed |= begun || is_complete;
         Arrived::New
     }
 
-    /// Forgets the frames that the window has passed; returns those that were neither handed out nor dropped.
-    pub(crate) fn pass(&mut self) -> Vec<(u32, Stage)> {
-        let oldest = self.newest.saturating_sub(self.span - 1);
-        let kept = self.frames.split_off(&oldest);
-        let passed = std::mem::replace(&mut self.frames, kept);
-        self.bytes -= passed.values().map(|frame| frame.bytes).sum::<usize>();
-        let unsettled = passed.into_iter().filter(|(_, frame)| frame.stage != Stage::Settled);
-        unsettled.map(|(number, frame)| (number, frame.stage)).collect()
+    /// Where an open frame is, or would be.
+    fn place(&self, number: u32) -> Result<usize, usize> {
+        match self.open.back() {
+            Some(newest) if newest.number == number => Ok(self.open.len() - 1),
+            Some(newest) if newest.number > number => self.open.binary_search_by_key(&number, |frame| frame.number),
+            _ => Err(self.open.len()),
+        }
+    }
+
+    /// Forgets the oldest of the frames that the window has passed and that were neither handed out nor dropped.
+    pub(crate) fn pass(&mut self) -> Option<(u32, Stage)> {
+        let oldest = self.oldest();
+        let passed = self.open.front().filter(|frame| frame.number < oldest)?.number;
+        self.discard(passed).map(|stage| (passed, stage))
     }
 
     /// The oldest frame with bytes to give up, while there are too many.
-    pub(crate) fn too_big(&self) -> Option<(u32, Stage)> {
-        let mut stored = self.frames.iter().filter(|(_, frame)| frame.stage != Stage::Settled);
-        if self.bytes > self.most_bytes { stored.next().map(|(&number, frame)| (number, frame.stage)) } else { None }
+    pub(crate) fn too_big(&self) -> Option<u32> {
+        if self.bytes > self.most_bytes { self.open.front().map(|frame| frame.number) } else { None }
     }
 
-    /// Takes the payload out of a frame, in order, and remembers only that the frame was here.
-    pub(crate) fn settle(&mut self, number: u32) -> Option<P> {
-        let frame = self.frames.get_mut(&number)?;
-        self.bytes -= std::mem::take(&mut frame.bytes);
-        frame.stage = Stage::Settled;
-        let parts = std::mem::take(&mut frame.payloads);
-        Some(P::join(parts.into_values()))
+    fn close(&mut self, number: u32) -> Option<Frame<P>> {
+        let frame = self.open.remove(self.place(number).ok()?)?;
+        self.bytes -= frame.bytes;
+        self.complete -= usize::from(frame.stage == Stage::Complete);
+        self.changed = true;
+        Some(frame)
     }
 
-    pub(crate) fn get(&self, number: u32) -> Option<&Frame<P>> {
-        self.frames.get(&number)
+    /// Takes an open frame out with its payload, and remembers only that it was here.
+    pub(crate) fn settle(&mut self, number: u32) -> Option<(Frame<P>, P)> {
+        let mut frame = self.close(number)?;
+        if !frame.parts.is_sorted_by_key(|&(fragment, _)| fragment) {
+            frame.parts.sort_unstable_by_key(|&(fragment, _)| fragment);
+        }
+        self.spare = std::mem::take(&mut frame.parts);
+        let payload = P::join(self.spare.drain(..).map(|(_, part)| part));
+        Some((frame, payload))
     }
 
-    /// The complete frames that wait, oldest first.
-    pub(crate) fn waiting(&self) -> Vec<u32> {
-        let complete = self.frames.iter().filter(|(_, frame)| frame.stage == Stage::Complete);
-        complete.map(|(&number, _)| number).collect()
+    /// Drops an open frame, and remembers only that it was here. Returns how far it had come.
+    pub(crate) fn discard(&mut self, number: u32) -> Option<Stage> {
+        self.close(number).map(|frame| frame.stage)
     }
 
-    /// The states that frames newer than `decoded` which are still to come are decoded from, and those that the older
-    /// frames yielding them are decoded from, and so on.
-    pub(crate) fn needed(&self, decoded: Option<u32>) -> BTreeSet<StateId> {
-        let mut needed = BTreeSet::new();
-        for (&number, frame) in self.frames.iter().rev() {
-            let newer = decoded.is_none_or(|decoded| number > decoded);
-            if frame.stage != Stage::Settled && (newer || needed.contains(&frame.target)) {
-                needed.insert(frame.source);
+    /// Whether complete frames wait.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.complete > 0
+    }
+
+    /// The oldest complete frame that waits, newer than `last`.
+    pub(crate) fn next_waiting(&self, last: Option<u32>) -> Option<&Frame<P>> {
+        let from = last.map_or(0, |last| self.open.partition_point(|frame| frame.number <= last));
+        self.open.range(from..).find(|frame| frame.stage == Stage::Complete)
+    }
+
+    /// Puts into `needed` the states that frames newer than `decoded` which are still to come are decoded from, and those
+    /// that the older frames yielding them are decoded from, and so on.
+    pub(crate) fn needed(&self, decoded: Option<u32>, needed: &mut Vec<StateId>) {
+        needed.clear();
+        for frame in self.open.iter().rev() {
+            let newer = decoded.is_none_or(|decoded| frame.number > decoded);
+            if newer || needed.contains(&frame.target) {
+                needed.push(frame.source);
             }
         }
-        needed
     }
 }
+
+#[cfg(test)]
+mod model;

@@ -1,6 +1,6 @@
 //! The receiving side: puts frames together, hands out those that can be decoded, acknowledges.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use lockstep_units::{ByteCount, Timestamp};
@@ -8,7 +8,7 @@ use lockstep_units::{ByteCount, Timestamp};
 use crate::catalogue::{Catalogue, Keep};
 use crate::closing::{Closing, Heard, Peer};
 use crate::payload::Payload;
-use crate::reassembly::{Arrived, Stage, Window};
+use crate::reassembly::{Arrived, Frame, Stage, Window};
 use crate::refusal::Refusal;
 use crate::wire::{
     Acknowledgement, CloseReason, DATA_HEADER, Data, Datagram, Hello, HelloReply, ReceivedFragment, WireError, expand,
@@ -162,6 +162,8 @@ pub struct Receiver<P = Vec<u8>> {
     reply_due: bool,
     closing: Closing,
     window: Window<P>,
+    /// The states that frames in the window wait for, in a place that is used again.
+    needed: Vec<StateId>,
     catalogue: Catalogue,
     keep: Keep,
     /// Frames handed out and not yet judged: source and target.
@@ -201,6 +203,7 @@ impl<P: Payload> Receiver<P> {
             reply_due: false,
             closing: Closing::not_begun(),
             window: Window::new(config.window, config.window_bytes),
+            needed: Vec::new(),
             catalogue: Catalogue::new(config.retained_states.min(255)),
             keep: Keep::default(),
             pending: BTreeMap::new(),
@@ -259,7 +262,7 @@ impl<P: Payload> Receiver<P> {
                 }
             }
             _ if self.connection.is_none() => return Err(Refusal::BeforeHello),
-            Datagram::Data(data) => return self.handle_data(now, &data, congestion_experienced),
+            Datagram::Data(data) => return self.handle_data(now, data, congestion_experienced),
             Datagram::Close(close) => match self.closing.handle(now, close) {
                 Heard::Ended(reason) => {
                     self.acknowledge = false;
@@ -274,7 +277,7 @@ impl<P: Payload> Receiver<P> {
         Ok(())
     }
 
-    fn handle_data(&mut self, now: Timestamp, data: &Data<P>, congestion_experienced: bool) -> Result<(), Refusal> {
+    fn handle_data(&mut self, now: Timestamp, data: Data<P>, congestion_experienced: bool) -> Result<(), Refusal> {
         let sequence = expand(data.sequence, self.highest.map_or(0, |highest| highest.sequence));
         let furthest = self.highest.map_or(0, |highest| highest.sequence) + u64::from(FURTHEST_FRAME) * 256;
         if data.captured > data.sent_at
@@ -287,6 +290,8 @@ impl<P: Payload> Receiver<P> {
         {
             return Err(Refusal::Absurd);
         }
+        let Data { sent_at, idle, keep_from, anchor, frame, fragment, .. } = data;
+        let size = ByteCount::new((DATA_HEADER + data.payload.length()) as u64);
         match self.window.insert(data) {
             Arrived::New => {}
             Arrived::Duplicate => {
@@ -305,15 +310,13 @@ impl<P: Payload> Receiver<P> {
         self.statistics.fragments += 1;
         self.received += 1;
         let grace = match self.highest {
-            Some(highest) if sequence > highest.sequence => data.idle.wrapping_sub(highest.idle),
+            Some(highest) if sequence > highest.sequence => idle.wrapping_sub(highest.idle),
             _ => 0,
         };
         if self.highest.is_none_or(|highest| sequence > highest.sequence) {
-            let &Data { sent_at, idle, .. } = data;
             self.highest = Some(Highest { sequence, sent_at, arrived_at: now, idle });
-            self.keep = Keep { from: data.keep_from, anchor: data.anchor, pinned: None };
+            self.keep = Keep { from: keep_from, anchor };
         }
-        let &Data { frame, fragment, .. } = data;
         self.history.push_back(ReceivedFragment { frame, fragment, arrived_at: now, congestion_experienced });
         if self.history.len() > LONGEST_HISTORY {
             self.history.pop_front();
@@ -322,46 +325,54 @@ impl<P: Payload> Receiver<P> {
         self.acknowledge = true;
         self.events.push_back(ReceiverEvent::Arrival(Arrival {
             arrived_at: now,
-            sent_at: data.sent_at,
-            size: ByteCount::new((DATA_HEADER + data.payload.length()) as u64),
+            sent_at,
+            size,
             sequence,
-            frame: data.frame,
-            fragment: data.fragment,
+            frame,
+            fragment,
             grace: Duration::from_micros(u64::from(grace)),
             congestion_experienced,
         }));
-        for (frame, stage) in self.window.pass() {
+        while let Some((frame, stage)) = self.window.pass() {
             let reason = if stage == Stage::Complete { DropReason::Expired } else { DropReason::Incomplete };
             self.drop_frame(frame, stage, reason);
         }
-        while let Some((frame, stage)) = self.window.too_big() {
-            self.window.settle(frame);
+        while let Some(frame) = self.window.too_big() {
+            let Some(stage) = self.window.discard(frame) else { break };
             self.drop_frame(frame, stage, DropReason::NoRoom);
         }
-        self.advance();
+        // A further fragment of a frame changes nothing else.
+        if self.window.take_changed() {
+            self.advance();
+        }
         self.sweep();
         Ok(())
     }
 
     /// Hands out the frames that can be decoded now, drops those that are not needed any more.
     fn advance(&mut self) {
-        let needed = self.window.needed(self.decoded);
-        for number in self.window.waiting() {
-            let Some(frame) = self.window.get(number) else { continue };
-            let is_needed = needed.contains(&frame.target);
+        if !self.window.has_waiting() {
+            return;
+        }
+        self.window.needed(self.decoded, &mut self.needed);
+        let mut last = None;
+        while let Some(frame) = self.window.next_waiting(last) {
+            let (number, source) = (frame.number, frame.source);
+            last = Some(number);
+            let is_needed = self.needed.contains(&frame.target);
             if !is_needed && self.decoded.is_some_and(|decoded| number < decoded) {
-                self.window.settle(number);
+                self.window.discard(number);
                 self.drop_frame(number, Stage::Complete, DropReason::Superseded);
                 continue;
             }
-            let last = self.pending.keys().next_back().copied();
-            let in_turn = is_needed || last.is_none_or(|last| number > last);
+            let handed_out = self.pending.keys().next_back().copied();
+            let in_turn = is_needed || handed_out.is_none_or(|newest| number > newest);
             let room = self.pending.len() < self.config.window as usize;
-            if !(in_turn && room && self.catalogue.holds(frame.source)) {
+            if !(in_turn && room && self.catalogue.holds(source)) {
                 continue;
             }
-            let (source, target, captured, key_frame) = (frame.source, frame.target, frame.captured, frame.key_frame);
-            let Some(payload) = self.window.settle(number) else { continue };
+            let Some((frame, payload)) = self.window.settle(number) else { continue };
+            let Frame { target, captured, key_frame, .. } = frame;
             self.pending.insert(number, (source, target));
             self.statistics.frames += 1;
             let frame = number;
@@ -389,11 +400,14 @@ impl<P: Payload> Receiver<P> {
     }
 
     fn sweep(&mut self) {
-        let mut in_use: BTreeSet<StateId> = self.pending.values().map(|&(source, _)| source).collect();
-        in_use.extend(self.window.needed(self.decoded));
-        let (released, evicted) = self.catalogue.sweep(self.keep, &in_use);
+        if !self.catalogue.is_untidy(self.keep) {
+            return;
+        }
+        self.window.needed(self.decoded, &mut self.needed);
+        let in_use = |state| self.needed.contains(&state) || self.pending.values().any(|&(source, _)| source == state);
+        let (released, evicted) = self.catalogue.sweep(self.keep, in_use);
         self.statistics.evicted_states += evicted;
-        self.events.extend(released.into_iter().map(ReceiverEvent::Release));
+        self.events.extend(released.iter().copied().map(ReceiverEvent::Release));
     }
 
     /// The owner has decoded a frame that was handed out, and it yielded `state`. If that is not the state that the

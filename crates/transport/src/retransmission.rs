@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-use crate::OutgoingFrame;
 use crate::loss::Loss;
 
 /// A fragment is repeated so often at most (WebRTC's NACK module, `kMaxNackRetries`).
@@ -33,30 +32,30 @@ pub(crate) fn patience(round_trip: Duration) -> Duration {
 
 /// A frame cut into fragments.
 #[derive(Debug)]
-pub(crate) struct FragmentedFrame<P> {
+pub(crate) struct FragmentedFrame<F> {
     pub(crate) number: u32,
-    pub(crate) frame: OutgoingFrame<P>,
+    pub(crate) frame: F,
     pub(crate) queued_at: Timestamp,
     pub(crate) fragments: u16,
 }
 
 #[derive(Debug)]
-struct Kept<P> {
-    frame: Arc<FragmentedFrame<P>>,
+struct Kept<F> {
+    frame: Arc<FragmentedFrame<F>>,
     /// How often each fragment was repeated.
     retries: BTreeMap<u16, u32>,
 }
 
 /// A fragment that waits to be repeated.
 #[derive(Debug)]
-pub(crate) struct Repetition<P> {
-    pub(crate) frame: Arc<FragmentedFrame<P>>,
+pub(crate) struct Repetition<F> {
+    pub(crate) frame: Arc<FragmentedFrame<F>>,
     pub(crate) fragment: u16,
     /// Since when it waits.
     pub(crate) since: Timestamp,
 }
 
-impl<P> Repetition<P> {
+impl<F> Repetition<F> {
     fn is(&self, frame: u32, fragment: u16) -> bool {
         (self.frame.number, self.fragment) == (frame, fragment)
     }
@@ -64,28 +63,37 @@ impl<P> Repetition<P> {
 
 /// The frames that may be repeated, and the fragments that are.
 #[derive(Debug)]
-pub(crate) struct Retransmission<P> {
-    frames: BTreeMap<u32, Kept<P>>,
+pub(crate) struct Retransmission<F> {
+    /// By number, the oldest first.
+    frames: VecDeque<Kept<F>>,
     fragments: usize,
-    queue: VecDeque<Repetition<P>>,
+    queue: VecDeque<Repetition<F>>,
     /// By sequence number the fragments of which nothing was heard for too long.
     doubtful: BTreeMap<u64, (u32, u16)>,
+    /// Fragments came into doubt since [`Self::forget`] looked.
+    doubted: bool,
 }
 
-impl<P> Default for Retransmission<P> {
+impl<F> Default for Retransmission<F> {
     fn default() -> Self {
-        Self { frames: BTreeMap::new(), fragments: 0, queue: VecDeque::new(), doubtful: BTreeMap::new() }
+        Self {
+            frames: VecDeque::new(),
+            fragments: 0,
+            queue: VecDeque::new(),
+            doubtful: BTreeMap::new(),
+            doubted: false,
+        }
     }
 }
 
-impl<P> Retransmission<P> {
-    /// Keeps a frame that is about to be sent.
-    pub(crate) fn keep(&mut self, frame: &Arc<FragmentedFrame<P>>) {
+impl<F> Retransmission<F> {
+    /// Keeps a frame, newer than all others, that is about to be sent.
+    pub(crate) fn keep(&mut self, frame: &Arc<FragmentedFrame<F>>) {
         self.fragments += usize::from(frame.fragments);
-        self.frames.insert(frame.number, Kept { frame: Arc::clone(frame), retries: BTreeMap::new() });
+        self.frames.push_back(Kept { frame: Arc::clone(frame), retries: BTreeMap::new() });
         while self.fragments > MOST_KEPT && self.frames.len() > 1 {
-            let oldest = self.frames.pop_first();
-            self.fragments -= oldest.map_or(0, |(_, kept)| usize::from(kept.frame.fragments));
+            let oldest = self.frames.pop_front();
+            self.fragments -= oldest.map_or(0, |kept| usize::from(kept.frame.fragments));
         }
     }
 
@@ -99,6 +107,7 @@ impl<P> Retransmission<P> {
                 hopeless.extend(self.repeat(now, sent.frame, sent.fragment, patience).err());
             } else {
                 silence = true;
+                self.doubted = true;
                 self.doubtful.insert(sequence, (sent.frame, sent.fragment));
             }
         }
@@ -128,7 +137,8 @@ impl<P> Retransmission<P> {
 
     /// Puts a fragment into the queue, or says that its frame is too old or was repeated too often.
     fn repeat(&mut self, now: Timestamp, frame: u32, fragment: u16, patience: Duration) -> Result<(), u32> {
-        let kept = self.frames.get_mut(&frame).ok_or(frame)?;
+        let place = self.frames.binary_search_by_key(&frame, |kept| kept.frame.number);
+        let kept = place.ok().and_then(|place| self.frames.get_mut(place)).ok_or(frame)?;
         let retries = kept.retries.entry(fragment).or_default();
         if *retries >= MOST_RETRIES || kept.frame.queued_at + patience < now {
             return Err(frame);
@@ -146,10 +156,16 @@ impl<P> Retransmission<P> {
         self.doubtful.retain(|_, &mut doubtful| doubtful != (frame, fragment));
     }
 
-    /// Forgets the frames that need no repair any more.
-    pub(crate) fn forget(&mut self, may_arrive: impl Fn(u32) -> bool) {
-        self.frames.retain(|&frame, _| may_arrive(frame));
-        self.fragments = self.frames.values().map(|kept| usize::from(kept.frame.fragments)).sum();
+    /// Forgets the frames that need no repair any more. `changed` says whether those are others than at the last call.
+    pub(crate) fn forget(&mut self, changed: bool, may_arrive: impl Fn(u32) -> bool) {
+        if !(std::mem::take(&mut self.doubted) || changed) {
+            return;
+        }
+        self.frames.retain(|kept| {
+            let stays = may_arrive(kept.frame.number);
+            self.fragments -= if stays { 0 } else { usize::from(kept.frame.fragments) };
+            stays
+        });
         self.queue.retain(|waiting| may_arrive(waiting.frame.number));
         self.doubtful.retain(|_, &mut (frame, _)| may_arrive(frame));
     }
@@ -158,7 +174,7 @@ impl<P> Retransmission<P> {
         *self = Self::default();
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Repetition<P>> {
+    pub(crate) fn pop(&mut self) -> Option<Repetition<F>> {
         self.queue.pop_front()
     }
 

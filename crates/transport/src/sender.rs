@@ -1,6 +1,6 @@
 //! The sending side: cuts frames into fragments, paces them, learns what arrived, says what to encode from.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ const RETRANSMITTED_STATES: usize = 1_024;
 
 #[derive(Debug)]
 struct QueuedFrame<P> {
-    frame: Arc<FragmentedFrame<P>>,
+    frame: Arc<FragmentedFrame<OutgoingFrame<P>>>,
     next: u16,
 }
 
@@ -52,7 +52,7 @@ pub struct Sender<P = Vec<u8>> {
     idle: Duration,
     loss: LossDetection,
     states: SentStates,
-    retransmission: Retransmission<P>,
+    retransmission: Retransmission<OutgoingFrame<P>>,
     newest_acknowledgement: Option<u64>,
     /// Fragments that had counted as lost and arrived, not told of yet.
     found: usize,
@@ -242,7 +242,7 @@ impl<P: Payload> Sender<P> {
     }
 
     /// The fragment of a new frame that leaves next.
-    fn next_fragment(&mut self) -> Option<Repetition<P>> {
+    fn next_fragment(&mut self) -> Option<Repetition<OutgoingFrame<P>>> {
         let queued = self.queue.front_mut()?;
         let (frame, fragment) = (Arc::clone(&queued.frame), queued.next);
         let since = frame.queued_at;
@@ -418,7 +418,8 @@ impl<P: Payload> Sender<P> {
         }
         self.states.settle();
         if self.config.recovery == Recovery::Retransmit {
-            self.retransmission.forget(|frame| self.states.may_arrive(frame));
+            let changed = self.states.take_settled();
+            self.retransmission.forget(changed, |frame| self.states.may_arrive(frame));
         }
         self.tell();
     }
@@ -446,8 +447,7 @@ impl<P: Payload> Sender<P> {
                 }
             });
         }
-        let released: BTreeSet<StateId> = self.states.take_released().into_iter().collect();
-        self.events.extend(released.into_iter().map(SenderEvent::Release));
+        self.events.extend(self.states.take_released().map(SenderEvent::Release));
         self.statistics.evicted_states = self.states.evicted();
     }
 

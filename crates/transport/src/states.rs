@@ -6,12 +6,13 @@
 //! anything may still depend. Only states that the receiver keeps by that rule are ever chosen, so an acknowledgement
 //! that comes late cannot make the sender choose one that the receiver has been allowed to forget.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use crate::StateId;
 
 #[derive(Debug)]
 struct SentFrame {
+    number: u32,
     source: StateId,
     target: StateId,
     /// How many of its fragments count as lost.
@@ -26,6 +27,8 @@ struct SentFrame {
     was_held: bool,
     /// Its loss was told.
     told: bool,
+    /// The catalogue that is being read names it.
+    named: bool,
 }
 
 impl SentFrame {
@@ -46,29 +49,46 @@ pub(crate) enum Verdict {
 
 #[derive(Debug)]
 pub(crate) struct SentStates {
-    frames: BTreeMap<u32, SentFrame>,
+    /// By number, the oldest first.
+    frames: VecDeque<SentFrame>,
     bound: usize,
     /// The newest frame that the receiver holds.
     base: Option<u32>,
-    pinned: Option<u32>,
     /// The frame whose state the owner may be encoding from.
     reserved: Option<u32>,
     keep_from: u32,
+    /// What the receiver said last that it holds.
+    catalogue: Vec<(u32, StateId)>,
+    /// What it said may mean something else by now.
+    reread: bool,
+    /// The newest frame whose state an older known one had yielded too.
+    twin: Option<u32>,
+    /// Something changed from which [`Self::settle`] has drawn no conclusions.
+    unsettled: bool,
+    /// Among it, that a frame is broken, mended, lost or forgotten.
+    doubts: bool,
+    /// Conclusions were drawn since [`Self::take_settled`] was asked.
+    settled: bool,
     verdicts: Vec<Verdict>,
     released: Vec<StateId>,
     evicted: u64,
 }
 
 impl SentStates {
-    /// Room for `bound` states, at least five: newest sent, newest held, pinned, reserved and one to work with.
+    /// Room for `bound` states, at least five: newest sent, newest held, reserved and two to work with.
     pub(crate) fn new(bound: usize) -> Self {
         Self {
-            frames: BTreeMap::new(),
+            frames: VecDeque::new(),
             bound: bound.max(5),
             base: None,
-            pinned: None,
             reserved: None,
             keep_from: 0,
+            catalogue: Vec::new(),
+            reread: false,
+            twin: None,
+            unsettled: false,
+            doubts: false,
+            settled: false,
             verdicts: Vec::new(),
             released: Vec::new(),
             evicted: 0,
@@ -78,6 +98,7 @@ impl SentStates {
     /// The receiver has less room than was thought.
     pub(crate) fn limit(&mut self, bound: usize) {
         self.bound = self.bound.min(bound).max(5);
+        self.unsettled = true;
         self.settle();
     }
 
@@ -89,7 +110,7 @@ impl SentStates {
         self.evicted
     }
 
-    /// Older frames' states may be forgotten by both sides, except the pinned one.
+    /// Older frames' states may be forgotten by both sides.
     pub(crate) fn keep_from(&self) -> u32 {
         self.keep_from
     }
@@ -99,49 +120,73 @@ impl SentStates {
         self.base.unwrap_or(0).max(self.keep_from)
     }
 
-    pub(crate) fn pinned(&self) -> Option<u32> {
-        self.pinned
-    }
-
     /// What became of frames since the last call.
-    pub(crate) fn take_verdicts(&mut self) -> Vec<Verdict> {
-        std::mem::take(&mut self.verdicts)
+    pub(crate) fn take_verdicts(&mut self) -> impl Iterator<Item = Verdict> {
+        self.verdicts.drain(..)
     }
 
-    /// The states to forget since the last call.
-    pub(crate) fn take_released(&mut self) -> Vec<StateId> {
-        std::mem::take(&mut self.released)
+    /// The states to forget since the last call, in their names' order, each once.
+    pub(crate) fn take_released(&mut self) -> impl Iterator<Item = StateId> {
+        self.released.sort_unstable();
+        self.released.dedup();
+        self.released.drain(..)
+    }
+
+    /// Whether [`Self::settle`] had anything to do since the last call: only then [`Self::may_arrive`] says anything new.
+    pub(crate) fn take_settled(&mut self) -> bool {
+        std::mem::take(&mut self.settled)
     }
 
     pub(crate) fn knows(&self, state: StateId) -> bool {
-        state == StateId::EMPTY || self.frames.values().any(|frame| frame.target == state)
+        state == StateId::EMPTY || self.frames.iter().rev().any(|frame| frame.target == state)
     }
 
     pub(crate) fn is_held(&self, state: StateId) -> bool {
-        state == StateId::EMPTY || self.frames.values().any(|frame| frame.held && frame.target == state)
+        state == StateId::EMPTY || self.frames.iter().any(|frame| frame.held && frame.target == state)
     }
 
     pub(crate) fn target(&self, frame: u32) -> Option<StateId> {
-        self.frames.get(&frame).map(|sent| sent.target)
+        self.get(frame).map(|sent| sent.target)
     }
 
-    pub(crate) fn pin(&mut self, state: StateId) -> bool {
-        let Some(frame) = self.frame_of(state, u32::MAX) else { return false };
-        self.pinned = Some(frame);
-        self.settle();
-        true
+    /// Where the frame is.
+    fn place(&self, frame: u32) -> Result<usize, usize> {
+        let first = self.frames.front().map_or(0, |first| first.number);
+        let Some(distance) = frame.checked_sub(first) else { return Err(0) };
+        // None is missing between them but after a shortage of room.
+        if self.frames.get(distance as usize).is_some_and(|sent| sent.number == frame) {
+            return Ok(distance as usize);
+        }
+        self.frames.binary_search_by_key(&frame, |sent| sent.number)
     }
 
-    pub(crate) fn unpin(&mut self) {
-        self.pinned = None;
-        self.settle();
+    fn get(&self, frame: u32) -> Option<&SentFrame> {
+        self.frames.get(self.place(frame).ok()?)
     }
 
-    /// The newest frame, older than `before`, whose state this is; one whose state is held before one whose is not.
-    fn frame_of(&self, state: StateId, before: u32) -> Option<u32> {
-        let named = || self.frames.range(..before).rev().filter(move |(_, frame)| frame.target == state);
-        let held = named().find(|(_, frame)| frame.held);
-        held.or_else(|| named().find(|(_, frame)| !frame.broken())).or_else(|| named().next()).map(|(&at, _)| at)
+    fn get_mut(&mut self, frame: u32) -> Option<&mut SentFrame> {
+        let place = self.place(frame).ok()?;
+        self.frames.get_mut(place)
+    }
+
+    /// Whether two frames may have yielded the same state.
+    fn has_twins(&self) -> bool {
+        self.twin.is_some_and(|twin| self.frames.front().is_some_and(|oldest| oldest.number < twin))
+    }
+
+    /// The newest frame, before the one at `end`, whose state this is; one whose state is held before one whose is not.
+    fn frame_of(&self, state: StateId, end: usize) -> Option<&SentFrame> {
+        let mut best: Option<&SentFrame> = None;
+        let twins = self.has_twins();
+        for sent in self.frames.range(..end).rev().filter(|sent| sent.target == state) {
+            if sent.held || !twins {
+                return Some(sent);
+            }
+            if best.is_none_or(|best| best.broken() && !sent.broken()) {
+                best = Some(sent);
+            }
+        }
+        best
     }
 
     /// The state that the next frame is to be encoded from.
@@ -150,48 +195,77 @@ impl SentStates {
     }
 
     fn source_frame(&self) -> Option<u32> {
-        let newest = self.frames.iter().next_back();
-        newest.filter(|(_, sent)| !sent.broken()).map(|(&frame, _)| frame).or(self.base)
+        self.frames.back().filter(|sent| !sent.broken()).map(|sent| sent.number).or(self.base)
+    }
+
+    fn set_reserved(&mut self, frame: Option<u32>) {
+        self.unsettled |= self.reserved != frame;
+        self.reserved = frame;
     }
 
     /// As [`Self::source`]; the state is kept until the next frame is sent or this is asked again.
     pub(crate) fn reserve(&mut self) -> StateId {
-        self.reserved = self.source_frame();
+        self.set_reserved(self.source_frame());
         self.source()
     }
 
     /// The newest state that the receiver holds, or as [`Self::reserve`] if it is not known to hold any.
     pub(crate) fn reserve_held(&mut self) -> StateId {
-        self.reserved = self.base.or_else(|| self.source_frame());
+        self.set_reserved(self.base.or_else(|| self.source_frame()));
         self.reserved.and_then(|frame| self.target(frame)).unwrap_or(StateId::EMPTY)
     }
 
+    /// A frame, newer than all others, was sent.
     pub(crate) fn sent(&mut self, frame: u32, source: StateId, target: StateId) {
-        let (refused, orphaned, held, was_held, told) = (false, false, false, false, false);
-        let sent = SentFrame { source, target, lost_fragments: 0, refused, orphaned, held, was_held, told };
-        self.frames.insert(frame, sent);
+        if self.knows(target) {
+            self.twin = Some(frame);
+        }
+        self.reread |= self.catalogue.iter().any(|&(named, _)| named >= frame);
+        let (refused, orphaned, held, was_held, told, named) = (false, false, false, false, false, false);
+        let number = frame;
+        self.frames.push_back(SentFrame {
+            number,
+            source,
+            target,
+            lost_fragments: 0,
+            refused,
+            orphaned,
+            held,
+            was_held,
+            told,
+            named,
+        });
+        self.find_orphan(self.frames.len() - 1);
         self.reserved = None;
+        self.unsettled = true;
         self.settle();
+    }
+
+    fn doubt(&mut self) {
+        self.doubts = true;
+        self.unsettled = true;
     }
 
     /// A fragment of the frame counts as lost.
     pub(crate) fn fragment_lost(&mut self, frame: u32) {
-        if let Some(sent) = self.frames.get_mut(&frame) {
+        if let Some(sent) = self.get_mut(frame) {
             sent.lost_fragments += 1;
+            self.doubt();
         }
     }
 
     /// A fragment that counted as lost arrived after all.
     pub(crate) fn fragment_found(&mut self, frame: u32) {
-        if let Some(sent) = self.frames.get_mut(&frame) {
+        if let Some(sent) = self.get_mut(frame) {
             sent.lost_fragments = sent.lost_fragments.saturating_sub(1);
+            self.doubt();
         }
     }
 
     /// A frame will not be sent again though fragments of it are lost.
     pub(crate) fn give_up(&mut self, frame: u32) {
         // Where the frame itself is known no longer, the oldest known one cannot be decoded either.
-        let broken = if self.frames.contains_key(&frame) { Some(frame) } else { self.frames.keys().next().copied() };
+        let broken = if self.get(frame).is_some() { Some(frame) } else { self.frames.front().map(|sent| sent.number) };
         if let Some(broken) = broken.filter(|&known| known >= frame) {
             self.fragment_lost(broken);
         }
@@ -199,94 +273,134 @@ impl SentStates {
 
     /// Whether the receiver may still have the frame's state, and does not yet, by what is known.
     pub(crate) fn may_arrive(&self, frame: u32) -> bool {
-        let open = self.frames.get(&frame).is_none_or(|sent| !sent.held && !sent.broken());
-        open && self.base != Some(frame) && frame >= self.anchor()
+        if frame < self.anchor() || self.base == Some(frame) {
+            return false;
+        }
+        self.get(frame).is_none_or(|sent| !sent.held && !sent.broken())
     }
 
     pub(crate) fn refused(&mut self, frame: u32) {
-        if let Some(sent) = self.frames.get_mut(&frame) {
+        if let Some(sent) = self.get_mut(frame).filter(|sent| !sent.refused) {
             sent.refused = true;
+            self.doubt();
         }
     }
 
     /// The receiver holds these states and no others.
     pub(crate) fn catalogue(&mut self, catalogue: &[(u32, StateId)]) {
-        for sent in self.frames.values_mut() {
-            sent.held = false;
+        if self.catalogue == catalogue && !std::mem::take(&mut self.reread) {
+            return;
         }
+        self.reread = false;
+        self.catalogue.clear();
+        self.catalogue.extend_from_slice(catalogue);
+        self.unsettled = true;
         for &(frame, state) in catalogue.iter().rev() {
-            let Some(sent) = self.frames.get_mut(&frame).filter(|sent| sent.target == state) else { continue };
-            sent.held = true;
-            if !std::mem::replace(&mut sent.was_held, true) {
+            let Ok(place) = self.place(frame) else { continue };
+            let Some(sent) = self.frames.get_mut(place).filter(|sent| sent.target == state) else { continue };
+            sent.named = true;
+            if std::mem::replace(&mut sent.was_held, true) {
+                self.doubts |= !sent.held;
+            } else {
                 self.verdicts.push(Verdict::Held(frame, state));
+            }
+        }
+        for sent in &mut self.frames {
+            let named = std::mem::take(&mut sent.named);
+            if std::mem::replace(&mut sent.held, named) != named {
+                // One that was on its way and is held now surprises nobody.
+                self.doubts |= !named || sent.lost_fragments > 0 || sent.refused || sent.orphaned;
             }
         }
     }
 
     /// Draws the conclusions from what changed.
     pub(crate) fn settle(&mut self) {
-        self.find_orphans();
-        for (&frame, sent) in &mut self.frames {
-            if !sent.was_held && !sent.told && (sent.lost_fragments > 0 || sent.refused) {
-                sent.told = true;
-                self.verdicts.push(Verdict::Lost(frame));
-            }
+        if !std::mem::take(&mut self.unsettled) {
+            return;
         }
-        self.base = self.frames.iter().rev().find(|(_, sent)| sent.held).map(|(&frame, _)| frame);
+        self.settled = true;
+        if std::mem::take(&mut self.doubts) {
+            self.find_lost();
+        }
+        self.base = self.frames.iter().rev().find(|sent| sent.held).map(|sent| sent.number);
         self.advance_keep_from();
         self.forget();
     }
 
-    fn find_orphans(&mut self) {
-        let frames: Vec<(u32, StateId)> = self.frames.iter().map(|(&frame, sent)| (frame, sent.source)).collect();
-        for (frame, source) in frames {
-            if source == StateId::EMPTY {
-                continue;
+    fn find_lost(&mut self) {
+        (0..self.frames.len()).for_each(|place| self.find_orphan(place));
+        for sent in &mut self.frames {
+            if !sent.was_held && !sent.told && (sent.lost_fragments > 0 || sent.refused) {
+                sent.told = true;
+                self.verdicts.push(Verdict::Lost(sent.number));
             }
-            // A source that is no longer known leaves the verdict as it was.
-            let sources = || self.frames.range(..frame).rev().filter(|(_, older)| older.target == source);
-            let sound = sources().any(|(_, older)| !older.broken());
-            let known = sources().next().is_some();
-            if let Some(sent) = self.frames.get_mut(&frame).filter(|_| known) {
-                sent.orphaned = !sound;
-            }
+        }
+    }
+
+    /// Whether the source of the frame at `place` will ever be held, by what is known of the frames before it.
+    fn find_orphan(&mut self, place: usize) {
+        let source = self.frames[place].source;
+        if source == StateId::EMPTY {
+            return;
+        }
+        // A source that is no longer known leaves the verdict as it was. Where several frames yielded it, the one that is
+        // found is broken only if all are.
+        if let Some(broken) = self.frame_of(source, place).map(SentFrame::broken) {
+            self.frames[place].orphaned = broken;
         }
     }
 
     fn advance_keep_from(&mut self) {
         let Some(base) = self.base else { return };
-        let newest = self.frames.keys().next_back().copied();
         let mut least = self.reserved.map_or(base, |reserved| reserved.min(base));
-        for (&frame, sent) in &self.frames {
-            if !sent.was_held && (Some(frame) == newest || !sent.broken()) {
-                least = least.min(self.frame_of(sent.source, frame).unwrap_or(frame));
+        for (place, sent) in self.frames.iter().enumerate() {
+            if !sent.was_held && (place + 1 == self.frames.len() || !sent.broken()) {
+                least = least.min(self.frame_of(sent.source, place).unwrap_or(sent).number);
             }
         }
         self.keep_from = self.keep_from.max(least);
     }
 
     fn forget(&mut self) {
-        let newest = self.frames.keys().next_back().copied();
-        let spare = |frame: u32, pinned: Option<u32>| Some(frame) != pinned && Some(frame) != newest;
-        let old = self.frames.range(..self.keep_from).map(|(&frame, _)| frame);
-        let mut gone: Vec<u32> = old.filter(|&frame| spare(frame, self.pinned)).collect();
-        let stay = |frame: u32| !spare(frame, self.pinned) || [self.base, self.reserved].contains(&Some(frame));
-        let excess = (self.frames.len() - gone.len()).saturating_sub(self.bound);
-        let evicted = self.frames.range(self.keep_from..).map(|(&frame, _)| frame).filter(|&frame| !stay(frame));
-        let evicted: Vec<u32> = evicted.take(excess).collect();
-        self.evicted += evicted.len() as u64;
-        gone.extend(evicted);
-        for frame in gone {
-            let Some(sent) = self.frames.remove(&frame) else { continue };
-            if !sent.was_held && !sent.told {
-                self.verdicts.push(Verdict::Lost(frame));
+        // The newest stays.
+        let old =
+            self.frames.partition_point(|sent| sent.number < self.keep_from).min(self.frames.len().saturating_sub(1));
+        (0..old).for_each(|_| self.remove(0));
+        let excess = self.frames.len().saturating_sub(self.bound);
+        let mut place = 0;
+        let mut evicted = 0;
+        while evicted < excess && place + 1 < self.frames.len() {
+            let number = Some(self.frames[place].number);
+            if number == self.base || number == self.reserved {
+                place += 1;
+            } else {
+                self.remove(place);
+                evicted += 1;
+                // What waited for it waits no longer.
+                self.doubt();
             }
-            if !self.knows(sent.target) {
-                self.released.push(sent.target);
-            }
+        }
+        self.evicted += evicted as u64;
+    }
+
+    fn remove(&mut self, place: usize) {
+        let twins = self.has_twins();
+        let Some(sent) = self.frames.remove(place) else { return };
+        if !sent.was_held && !sent.told {
+            self.verdicts.push(Verdict::Lost(sent.number));
+        }
+        if !twins || !self.knows(sent.target) {
+            self.released.push(sent.target);
+        }
+        if twins || self.base == Some(sent.number) || !sent.was_held && !sent.broken() {
+            self.doubt();
         }
     }
 }
+
+#[cfg(test)]
+mod model;
 
 #[cfg(test)]
 mod tests {
@@ -320,7 +434,7 @@ mod tests {
         states.fragment_lost(2);
         states.settle();
         assert_eq!(states.source(), state(1));
-        assert_eq!(states.take_verdicts().last(), Some(&Verdict::Lost(2)));
+        assert_eq!(states.take_verdicts().last(), Some(Verdict::Lost(2)));
         states.sent(4, state(1), state(4));
         assert_eq!(states.source(), state(4));
     }
@@ -355,7 +469,7 @@ mod tests {
         assert_eq!(states.keep_from(), 0, "frame 1 may still need the state of frame 0");
         states.fragment_lost(1);
         states.settle();
-        assert_eq!((states.keep_from(), states.take_released()), (2, vec![state(0), state(1)]));
+        assert_eq!((states.keep_from(), states.take_released().collect()), (2, vec![state(0), state(1)]));
     }
 
     #[test]
@@ -374,17 +488,29 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_states_is_bounded_and_the_pinned_and_held_ones_stay() {
+    fn the_number_of_states_is_bounded_and_the_held_one_stays() {
         let mut states = chain(2);
-        assert!(states.pin(state(0)) && !states.pin(state(77)));
         hold(&mut states, &[1, 0]);
         for frame in 2..40 {
             states.sent(frame, states.source(), state(frame));
             assert!(states.len() <= 8);
         }
-        assert!(states.is_held(state(0)) && states.is_held(state(1)) && states.knows(state(39)));
+        assert!(states.is_held(state(1)) && states.knows(state(39)) && !states.knows(state(2)));
         states.refused(39);
         states.settle();
         assert_eq!(states.source(), state(1));
+    }
+
+    #[test]
+    fn nothing_is_settled_twice() {
+        let mut states = chain(3);
+        hold(&mut states, &[0]);
+        assert!(states.take_settled());
+        hold(&mut states, &[0]);
+        states.settle();
+        assert!(!states.take_settled());
+        states.fragment_lost(1);
+        states.settle();
+        assert!(states.take_settled());
     }
 }

@@ -6,73 +6,17 @@ mod residual;
 
 use std::sync::Arc;
 
+use crate::arena::Arena;
 use crate::bool_decoder::BoolDecoder;
-use crate::frame::{Frame, FrameBuffer, FrameLayout};
-use crate::header::{BufferCopy, FrameHeader, FrameSize, FrameTag, Inherited, ReferenceUpdates, Segmentation};
+use crate::decode_error::DecodeError;
+use crate::frame::FrameLayout;
+use crate::header::{FrameHeader, FrameTag, Segmentation};
 use crate::loop_filter::filter_frame;
 use crate::macroblock::MacroblockInfo;
 use crate::picture::Picture;
 use crate::predict::inter::Interpolation;
-use crate::probabilities::Probabilities;
 use crate::quantization::Steps;
-use crate::state::{Contents, References, State};
-
-/// Why a frame could not be decoded. The state that it was to be decoded from is as it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum DecodeError {
-    /// The frame ends within its own header.
-    #[error("frame of {actual} bytes is shorter than its header of {expected}")]
-    Truncated {
-        /// Bytes that the header needs.
-        expected: usize,
-        /// Bytes that are there.
-        actual: usize,
-    },
-    /// A key frame does not begin with 9d 01 2a.
-    #[error("key frame begins with {0:02x?} instead of the start code 9d 01 2a")]
-    StartCode([u8; 3]),
-    /// A key frame of no size.
-    #[error("key frame says its size is {width}x{height}")]
-    EmptySize {
-        /// Width, luma samples.
-        width: u16,
-        /// Height, luma samples.
-        height: u16,
-    },
-    /// A key frame has more pixels than the caller wants to decode.
-    #[error("key frame says its size is {width}x{height}, more than the limit of {limit} pixels")]
-    TooManyPixels {
-        /// Width, luma samples.
-        width: u16,
-        /// Height, luma samples.
-        height: u16,
-        /// The caller's limit.
-        limit: usize,
-    },
-    /// The first partition or the table of partitions reaches beyond the frame.
-    #[error("partition of {expected} bytes reaches beyond the {actual} bytes that are left")]
-    Partition {
-        /// Bytes that the frame says.
-        expected: usize,
-        /// Bytes that are there.
-        actual: usize,
-    },
-    /// A key frame is too short for its size: fewer than one byte for 16 macroblocks.
-    #[error("key frame of {bytes} bytes is too short for {macroblocks} macroblocks")]
-    ImplausibleSize {
-        /// Bytes of the frame.
-        bytes: usize,
-        /// Macroblocks of its size.
-        macroblocks: usize,
-    },
-    /// The header says 3 where it says what is copied to the golden or altref frame, which means nothing.
-    #[error("header copies an unknown reference to the golden or altref frame")]
-    ReferenceCopy,
-    /// An inter frame came before any key frame.
-    #[error("inter frame without a key frame before it")]
-    NoReference,
-}
+use crate::state::State;
 
 /// A key frame must have at least one byte for so many macroblocks, else it is refused before anything is allocated.
 /// The luma and chroma modes of a key frame's macroblock cost at least 3 bits by the fixed probabilities of RFC 6386,
@@ -103,6 +47,14 @@ pub fn decode(state: &State, frame: &[u8]) -> Result<(State, Picture), DecodeErr
 /// does not have; if a key frame has more than `limit` pixels. Memory is bounded by that limit and by the frame's length (a
 /// key frame's size must be plausible for it), or by the size that the state already has.
 pub fn decode_within(state: &State, frame: &[u8], limit: usize) -> Result<(State, Picture), DecodeError> {
+    decode_in(&Arena::default(), state, frame, limit)
+}
+
+/// Decodes as [`decode_within`] does, in the memory of `arena`: for whoever decodes one frame after another.
+///
+/// # Errors
+/// As [`decode_within`].
+pub fn decode_in(arena: &Arena, state: &State, frame: &[u8], limit: usize) -> Result<(State, Picture), DecodeError> {
     if frame.is_empty() {
         let picture = state.last_picture().ok_or(DecodeError::NoReference)?;
         return Ok((state.clone(), picture));
@@ -129,7 +81,7 @@ pub fn decode_within(state: &State, frame: &[u8], limit: usize) -> Result<(State
     if !tag.key_frame && contents.references.is_none() {
         return Err(DecodeError::NoReference);
     }
-    let inherited = inherit(contents, tag.key_frame);
+    let inherited = contents.inherited(tag.key_frame);
     // As in libvpx, the first partition ends with the frame: what a damaged one lacks is read from those behind it.
     let mut modes_reader = BoolDecoder::new(rest);
     let (_, rest) = rest.split_at(tag.first_partition);
@@ -138,9 +90,8 @@ pub fn decode_within(state: &State, frame: &[u8], limit: usize) -> Result<(State
 
     let layout = FrameLayout::new(usize::from(size.width), usize::from(size.height));
     let segments = if tag.key_frame { Arc::default() } else { contents.segment_map.clone() };
-    let mut buffer = FrameBuffer::following(contents.references.as_ref().map(|references| &references.last), layout);
-    let spares = buffer.spares();
-    let room = spares.vector(layout.columns * layout.rows);
+    let mut buffer = arena.frame(layout);
+    let room = arena.macroblocks().take(layout.columns * layout.rows);
     let mut macroblocks = modes::read_modes(&mut modes_reader, &header, tag.key_frame, &layout, &segments, room);
     let steps = Steps::of_segments(&header.quantizer, &header.segmentation);
     let interpolation = if tag.version == 0 { Interpolation::SixTap } else { Interpolation::Bilinear };
@@ -176,32 +127,12 @@ pub fn decode_within(state: &State, frame: &[u8], limit: usize) -> Result<(State
         &header.loop_filter_deltas,
         &header.segmentation,
     );
-    let decoded = buffer.finish();
+    let decoded = arena.finish(buffer);
     let picture = decoded.picture(usize::from(size.width), usize::from(size.height));
     let map = segment_map(&header.segmentation, segments, &macroblocks);
-    spares.keep_vector(macroblocks);
-    let next = succeed(contents, &tag, size, header, decoded, map);
+    arena.macroblocks().give_back(macroblocks);
+    let next = contents.successor(&tag, size, header, decoded, map);
     Ok((next, picture))
-}
-
-/// What the frame's header builds on: a key frame begins anew (section 9.3, 9.6, 9.11).
-pub(crate) fn inherit(contents: &Contents, key_frame: bool) -> Inherited {
-    if key_frame {
-        return Inherited {
-            segmentation: Segmentation::default(),
-            loop_filter_deltas: Default::default(),
-            probabilities: Probabilities::default(),
-            golden_sign_bias: false,
-            altref_sign_bias: false,
-        };
-    }
-    Inherited {
-        segmentation: contents.segmentation,
-        loop_filter_deltas: contents.loop_filter_deltas,
-        probabilities: contents.probabilities.clone(),
-        golden_sign_bias: contents.golden_sign_bias,
-        altref_sign_bias: contents.altref_sign_bias,
-    }
 }
 
 /// The segment map after a frame: what it wrote, or what was there. Empty where all macroblocks are in segment 0.
@@ -212,60 +143,6 @@ fn segment_map(segmentation: &Segmentation, before: Arc<[u8]>, macroblocks: &[Ma
         Arc::default()
     } else {
         macroblocks.iter().map(|info| info.segment).collect()
-    }
-}
-
-/// The state behind a frame. `header` is what it said, `decoded` what it shows, `segment_map` the map behind it; a key
-/// frame that writes no map puts all macroblocks into segment 0.
-pub(crate) fn succeed(
-    before: &Contents,
-    tag: &FrameTag,
-    size: FrameSize,
-    header: FrameHeader,
-    decoded: Frame,
-    segment_map: Arc<[u8]>,
-) -> State {
-    let references = update_references(before.references.as_ref(), &header.references, &decoded);
-    let probabilities =
-        if header.refresh_entropy { header.probabilities } else { inherit(before, tag.key_frame).probabilities };
-    let writes_map = header.segmentation.enabled && header.segmentation.update_map;
-    let segment_map = if tag.key_frame && !writes_map { Arc::default() } else { segment_map };
-    State::new(Contents {
-        size,
-        version: tag.version,
-        references: Some(references),
-        probabilities,
-        segmentation: header.segmentation.inheritable(),
-        segment_map,
-        loop_filter_deltas: header.loop_filter_deltas,
-        golden_sign_bias: header.references.golden_sign_bias,
-        altref_sign_bias: header.references.altref_sign_bias,
-        shown: tag.shown,
-        hash: Default::default(),
-    })
-}
-
-/// The references after a frame (section 9.7). Copies come before what this frame replaces, and the altref frame before
-/// the golden frame: where each is to become the other, both are what the golden frame was. That is the order of libvpx.
-fn update_references(before: Option<&References>, updates: &ReferenceUpdates, decoded: &Frame) -> References {
-    let Some(before) = before else {
-        return References { last: decoded.clone(), golden: decoded.clone(), altref: decoded.clone() };
-    };
-    let altref = match updates.copy_to_altref {
-        BufferCopy::None => &before.altref,
-        BufferCopy::Last => &before.last,
-        BufferCopy::Other => &before.golden,
-    };
-    let golden = match updates.copy_to_golden {
-        BufferCopy::None => &before.golden,
-        BufferCopy::Last => &before.last,
-        BufferCopy::Other => altref,
-    };
-    let choose = |refresh: bool, kept: &Frame| if refresh { decoded.clone() } else { kept.clone() };
-    References {
-        last: choose(updates.refresh_last, &before.last),
-        golden: choose(updates.refresh_golden, golden),
-        altref: choose(updates.refresh_altref, altref),
     }
 }
 
@@ -293,27 +170,4 @@ fn split_partitions(rest: &[u8], count: usize) -> Result<Vec<BoolDecoder<'_>>, D
     }
     partitions.push(BoolDecoder::new(rest));
     Ok(partitions)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn references_that_each_copy_the_other_both_become_the_golden_frame() {
-        let frame = || FrameBuffer::new(FrameLayout::new(16, 16)).finish();
-        let before = References { last: frame(), golden: frame(), altref: frame() };
-        let decoded = frame();
-        let both = ReferenceUpdates {
-            copy_to_golden: BufferCopy::Other,
-            copy_to_altref: BufferCopy::Other,
-            ..ReferenceUpdates::default()
-        };
-        let after = update_references(Some(&before), &both, &decoded);
-        assert!(after.last.is(&before.last) && after.golden.is(&before.golden) && after.altref.is(&before.golden));
-        let swept =
-            ReferenceUpdates { refresh_golden: true, refresh_last: true, copy_to_golden: BufferCopy::None, ..both };
-        let after = update_references(Some(&before), &swept, &decoded);
-        assert!(after.last.is(&decoded) && after.golden.is(&decoded) && after.altref.is(&before.golden));
-    }
 }

@@ -1,9 +1,8 @@
 //! Reference frames: three planes with a border, in one buffer that never changes once it is a reference.
 
-use std::any::Any;
 use std::fmt;
 use std::hash::Hasher;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use twox_hash::XxHash3_64;
 
@@ -52,89 +51,43 @@ impl FrameLayout {
         let (v, length) = PlaneLayout::after(end, 8 * columns, 8 * rows);
         Self { planes: [luma, u, v], columns, rows, length }
     }
-}
 
-/// Memory that nothing refers to any more, for the frames that follow: a system would take large blocks back and hand
-/// them out page by page. What is in it is never read.
-#[derive(Default)]
-pub(crate) struct Spares {
-    /// Of frames. A frame writes all of its samples and borders.
-    buffers: Mutex<Vec<Arc<[u8]>>>,
-    /// Vectors of different types, all empty.
-    vectors: Mutex<Vec<Box<dyn Any + Send>>>,
-}
-
-impl Spares {
-    /// One is left over each time a frame replaces another; the rest is for streams that replace several at once.
-    const MOST: usize = 2;
-    /// Two of each type that a frame's coding needs.
-    const MOST_VECTORS: usize = 8;
-
-    /// An empty vector with room for `capacity` elements.
-    pub(crate) fn vector<T: Send + 'static>(&self, capacity: usize) -> Vec<T> {
-        let spare = self.vectors.lock().ok().and_then(|mut vectors| {
-            let index = vectors.iter().position(|vector| vector.is::<Vec<T>>())?;
-            vectors.swap_remove(index).downcast::<Vec<T>>().ok()
-        });
-        let mut vector = spare.map_or_else(Vec::new, |vector| *vector);
-        vector.reserve(capacity);
-        vector
-    }
-
-    /// Keeps what a vector took for a later one.
-    pub(crate) fn keep_vector<T: Send + 'static>(&self, mut vector: Vec<T>) {
-        vector.clear();
-        if vector.capacity() > 0
-            && let Ok(mut vectors) = self.vectors.lock()
-            && vectors.len() < Self::MOST_VECTORS
-        {
-            vectors.push(Box::new(vector));
-        }
-    }
-
-    fn put(&self, buffer: Arc<[u8]>) {
-        if let Ok(mut buffers) = self.buffers.lock()
-            && buffers.len() < Self::MOST
-        {
-            buffers.push(buffer);
-        }
-    }
-
-    fn take(&self, length: usize) -> Option<Arc<[u8]>> {
-        self.buffers.lock().ok()?.pop().filter(|buffer| buffer.len() == length)
+    /// Samples of all planes, borders included.
+    pub(crate) fn length(&self) -> usize {
+        self.length
     }
 }
 
 /// A frame in the making.
-#[derive(Clone)]
 pub(crate) struct FrameBuffer {
     samples: Arc<[u8]>,
     layout: FrameLayout,
-    spares: Arc<Spares>,
 }
 
 impl FrameBuffer {
     /// A frame whose samples are all zero.
     pub(crate) fn new(layout: FrameLayout) -> Self {
-        Self { samples: std::iter::repeat_n(0, layout.length).collect(), layout, spares: Arc::default() }
+        Self { samples: std::iter::repeat_n(0, layout.length).collect(), layout }
     }
 
-    /// A frame that follows `before`. All of its samples are to be written: what they are now is unspecified, since the
-    /// buffer may be that of an earlier frame.
-    pub(crate) fn following(before: Option<&Frame>, layout: FrameLayout) -> Self {
-        let Some(before) = before else { return Self::new(layout) };
-        let spares = before.0.spares.clone();
-        let spare = spares.take(layout.length);
-        let samples = spare.unwrap_or_else(|| std::iter::repeat_n(0, layout.length).collect());
-        Self { samples, layout, spares }
+    /// A frame in memory that nothing else holds, as long as the layout. All of its samples are to be written: what they
+    /// are now is unspecified.
+    pub(crate) fn on(samples: Arc<[u8]>, layout: FrameLayout) -> Self {
+        debug_assert_eq!(samples.len(), layout.length);
+        Self { samples, layout }
     }
 
-    /// What is left over of the frames before, and will be of this one.
-    pub(crate) fn spares(&self) -> Arc<Spares> {
-        self.spares.clone()
+    /// Where the planes lie.
+    pub(crate) fn layout(&self) -> FrameLayout {
+        self.layout
     }
 
     /// All samples, borders included.
+    pub(crate) fn samples(&self) -> &[u8] {
+        &self.samples
+    }
+
+    /// All samples, borders included, to be written.
     pub(crate) fn samples_mut(&mut self) -> &mut [u8] {
         Arc::get_mut(&mut self.samples).expect("a frame in the making has one owner")
     }
@@ -146,7 +99,7 @@ impl FrameBuffer {
         for plane in layout.planes {
             extend(samples, plane);
         }
-        Frame(Arc::new(Finished { samples: self.samples, layout, hash: OnceLock::new(), spares: self.spares }))
+        Frame(Arc::new(Finished { samples: self.samples, layout, hash: OnceLock::new() }))
     }
 }
 
@@ -169,16 +122,6 @@ struct Finished {
     samples: Arc<[u8]>,
     layout: FrameLayout,
     hash: OnceLock<u64>,
-    spares: Arc<Spares>,
-}
-
-impl Drop for Finished {
-    /// Leaves the buffer to a later frame, unless a picture still shows it.
-    fn drop(&mut self) {
-        if Arc::get_mut(&mut self.samples).is_some() {
-            self.spares.put(std::mem::take(&mut self.samples));
-        }
-    }
 }
 
 /// A reference frame. Cloning it copies nothing.
@@ -195,9 +138,9 @@ impl Frame {
         &self.0.samples
     }
 
-    /// What is left over of the frames before.
-    pub(crate) fn spares(&self) -> &Spares {
-        &self.0.spares
+    /// The same, for whoever keeps them.
+    pub(crate) fn shared_samples(&self) -> Arc<[u8]> {
+        self.0.samples.clone()
     }
 
     /// Whether both are the same buffer.
@@ -241,31 +184,5 @@ impl Frame {
 impl fmt::Debug for Frame {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Frame({}x{} macroblocks)", self.0.layout.columns, self.0.layout.rows)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_buffer_is_used_again_once_neither_a_frame_nor_a_picture_needs_it() {
-        let layout = FrameLayout::new(40, 24);
-        let first = FrameBuffer::new(layout).finish();
-        let place = first.samples().as_ptr();
-        let second = FrameBuffer::following(Some(&first), layout).finish();
-        let picture = first.picture(40, 24);
-        drop(first);
-        let third = FrameBuffer::following(Some(&second), layout).finish();
-        assert_ne!(third.samples().as_ptr(), place);
-        drop(picture);
-
-        drop(second);
-        let small = FrameLayout::new(16, 16);
-        let other_size = FrameBuffer::following(Some(&third), small).finish();
-        assert_eq!(other_size.samples().len(), small.length);
-        let place = third.samples().as_ptr();
-        drop(third);
-        assert_eq!(FrameBuffer::following(Some(&other_size), layout).finish().samples().as_ptr(), place);
     }
 }

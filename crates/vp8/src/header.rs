@@ -1,7 +1,7 @@
 //! The frame header (RFC 6386, sections 9 and 19.2).
 
 use crate::bool_decoder::BoolDecoder;
-use crate::decoder::DecodeError;
+use crate::decode_error::DecodeError;
 use crate::probabilities::Probabilities;
 use crate::tables::{COEFFICIENT_UPDATE_PROBABILITIES, MOTION_VECTOR_UPDATE_PROBABILITIES};
 

@@ -2,6 +2,7 @@
 
 #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
 mod edges;
+mod limits;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
@@ -12,49 +13,13 @@ mod x86;
 use crate::frame::FrameLayout;
 use crate::header::{LoopFilterDeltas, LoopFilterHeader, Segmentation};
 use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
+pub(crate) use limits::{Edge, Limits};
 #[cfg(target_arch = "aarch64")]
 pub(crate) use neon::{chroma_columns, chroma_rows, luma_columns, luma_rows};
 #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
 pub(crate) use portable::{chroma_columns, chroma_rows, luma_columns, luma_rows};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{chroma_columns, chroma_rows, luma_columns, luma_rows};
-
-/// How strongly a macroblock is filtered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limits {
-    /// Of the difference over a macroblock's edge.
-    macroblock_edge: u8,
-    /// Of the difference over a subblock's edge.
-    subblock_edge: u8,
-    /// Of differences between neighbours on one side.
-    interior: u8,
-    /// Above this difference next to the edge only the two nearest samples change.
-    high_variance: u8,
-}
-
-impl Limits {
-    pub(crate) fn new(level: i32, sharpness: u8, key_frame: bool) -> Self {
-        let mut interior = level >> (i32::from(sharpness > 0) + i32::from(sharpness > 4));
-        if sharpness > 0 {
-            interior = interior.min(9 - i32::from(sharpness));
-        }
-        let interior = interior.max(1);
-        let high_variance = match (key_frame, level) {
-            (true, 40..) => 2,
-            (true, 15..) => 1,
-            (false, 40..) => 3,
-            (false, 20..) => 2,
-            (false, 15..) => 1,
-            _ => 0,
-        };
-        Self {
-            macroblock_edge: ((level + 2) * 2 + interior) as u8,
-            subblock_edge: (level * 2 + interior) as u8,
-            interior: interior as u8,
-            high_variance,
-        }
-    }
-}
 
 /// The filter level of a macroblock (section 9.6), 0-63.
 fn level_of(
@@ -126,21 +91,6 @@ pub(crate) fn filter_row(
             filter_macroblock(samples, layout, column, row, &limits, inner);
         }
     }
-}
-
-/// Where two runs of eight places along an edge begin, which are filtered together: in one plane behind each other, or
-/// in both chroma planes at the same place.
-pub(crate) type Runs = [usize; 2];
-
-/// What an edge lies between.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Edge {
-    /// Macroblocks: lines p2 to q2 change.
-    Macroblock,
-    /// Subblocks of one macroblock: lines p1 to q1 change.
-    Subblock,
-    /// Either, in the simple filter with its limit: lines p0 and q0 change.
-    Simple(u8),
 }
 
 fn filter_macroblock_simply(

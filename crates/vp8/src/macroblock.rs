@@ -1,6 +1,6 @@
-//! Macroblocks: their modes, their motion vectors, and what their neighbours say of them (RFC 6386, sections 8, 11, 16).
+//! Macroblocks: what they are predicted from, their modes and their motion vectors (RFC 6386, sections 8, 11 and 16).
 
-use crate::tables::INTER_MODE_CONTEXTS;
+use crate::motion_vector::MotionVector;
 
 /// Prediction of a macroblock's luma (sections 11.2 and 16.2). The numbers of the intra modes are those of the trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -87,32 +87,6 @@ pub(crate) enum ReferenceFrame {
     AltRef = 3,
 }
 
-/// A displacement in quarter samples of luma: to the right and down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct MotionVector {
-    pub(crate) x: i16,
-    pub(crate) y: i16,
-}
-
-impl MotionVector {
-    pub(crate) const ZERO: Self = Self { x: 0, y: 0 };
-
-    pub(crate) fn is_zero(self) -> bool {
-        self == Self::ZERO
-    }
-
-    fn negated(self) -> Self {
-        Self { x: self.x.wrapping_neg(), y: self.y.wrapping_neg() }
-    }
-}
-
-impl std::ops::Add for MotionVector {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self { x: self.x.wrapping_add(other.x), y: self.y.wrapping_add(other.y) }
-    }
-}
-
 /// All that is known of a macroblock beside its coefficients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct MacroblockInfo {
@@ -134,104 +108,43 @@ pub(crate) struct MacroblockInfo {
     pub(crate) subblock_vectors: [MotionVector; 16],
 }
 
-/// How far a vector may point, in quarter samples: so far that one macroblock's width is outside (section 16.3).
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct VectorBounds {
-    pub(crate) left: i32,
-    pub(crate) right: i32,
-    pub(crate) top: i32,
-    pub(crate) bottom: i32,
-}
+impl MacroblockInfo {
+    /// What stands for a neighbour outside the frame.
+    pub(crate) const OUTSIDE: Self = Self {
+        luma_mode: LumaMode::Dc,
+        chroma_mode: LumaMode::Dc,
+        reference: ReferenceFrame::Intra,
+        motion_vector: MotionVector::ZERO,
+        segment: 0,
+        partitioning: 0,
+        skip: false,
+        has_coefficients: false,
+        subblock_modes: [SubblockMode::Dc; 16],
+        subblock_vectors: [MotionVector::ZERO; 16],
+    };
 
-impl VectorBounds {
-    /// The bounds at macroblock (`column`, `row`) of `columns` x `rows`.
-    pub(crate) fn at(column: usize, row: usize, columns: usize, rows: usize) -> Self {
+    /// A macroblock that is predicted from its own frame.
+    #[inline]
+    pub(crate) fn intra(luma_mode: LumaMode, chroma_mode: ChromaMode) -> Self {
+        Self { luma_mode, chroma_mode, ..Self::OUTSIDE }
+    }
+
+    /// A macroblock with one vector.
+    #[inline]
+    pub(crate) fn whole(reference: ReferenceFrame, luma_mode: LumaMode, vector: MotionVector) -> Self {
+        Self { luma_mode, reference, motion_vector: vector, subblock_vectors: [vector; 16], ..Self::OUTSIDE }
+    }
+
+    /// A macroblock whose parts have vectors of their own.
+    #[inline]
+    pub(crate) fn split(reference: ReferenceFrame, partitioning: u8, vectors: &[MotionVector; 16]) -> Self {
         Self {
-            left: -(64 * column as i32) - 64,
-            right: 64 * (columns - column) as i32,
-            top: -(64 * row as i32) - 64,
-            bottom: 64 * (rows - row) as i32,
+            luma_mode: LumaMode::Split,
+            reference,
+            motion_vector: vectors[15],
+            partitioning,
+            subblock_vectors: *vectors,
+            ..Self::OUTSIDE
         }
-    }
-
-    pub(crate) fn clamp(&self, vector: MotionVector) -> MotionVector {
-        MotionVector {
-            x: i32::from(vector.x).clamp(self.left, self.right) as i16,
-            y: i32::from(vector.y).clamp(self.top, self.bottom) as i16,
-        }
-    }
-}
-
-/// What a macroblock's neighbours say of its vector.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NearVectors {
-    pub(crate) best: MotionVector,
-    pub(crate) nearest: MotionVector,
-    pub(crate) near: MotionVector,
-    /// Probabilities of the four decisions that choose the inter mode.
-    pub(crate) mode_probabilities: [u8; 4],
-}
-
-/// Which references' vectors point the other way (section 9.7), by [`ReferenceFrame`].
-pub(crate) type SignBiases = [bool; 4];
-
-/// Looks at the neighbours above, to the left and above to the left (section 16.3).
-pub(crate) fn find_near_vectors(
-    above: &MacroblockInfo,
-    left: &MacroblockInfo,
-    above_left: &MacroblockInfo,
-    reference: ReferenceFrame,
-    sign_biases: &SignBiases,
-    bounds: &VectorBounds,
-) -> NearVectors {
-    let mut vectors = [MotionVector::ZERO; 4];
-    let mut counts = [0u8; 4];
-    let mut found = 0;
-    for (neighbour, weight) in [(above, 2), (left, 2), (above_left, 1)] {
-        if neighbour.reference == ReferenceFrame::Intra {
-            continue;
-        }
-        if neighbour.motion_vector.is_zero() {
-            counts[0] += weight;
-            continue;
-        }
-        let flipped = sign_biases[neighbour.reference as usize] != sign_biases[reference as usize];
-        let vector = if flipped { neighbour.motion_vector.negated() } else { neighbour.motion_vector };
-        if found == 0 || vectors[found] != vector {
-            found += 1;
-            vectors[found] = vector;
-        }
-        counts[found] += weight;
-    }
-    // Three different vectors, and the third is the first again.
-    if counts[3] > 0 && vectors[3] == vectors[1] {
-        counts[1] += 1;
-    }
-    let split = |neighbour: &MacroblockInfo| u8::from(neighbour.luma_mode == LumaMode::Split);
-    counts[3] = 2 * (split(above) + split(left)) + split(above_left);
-    if counts[2] > counts[1] {
-        counts.swap(1, 2);
-        vectors.swap(1, 2);
-    }
-    if counts[1] >= counts[0] {
-        vectors[0] = vectors[1];
-    }
-    let probability = |decision: usize| INTER_MODE_CONTEXTS[usize::from(counts[decision])][decision];
-    NearVectors {
-        best: bounds.clamp(vectors[0]),
-        nearest: bounds.clamp(vectors[1]),
-        near: bounds.clamp(vectors[2]),
-        mode_probabilities: [probability(0), probability(1), probability(2), probability(3)],
-    }
-}
-
-/// Context of a partition's vector from the vectors to its left and above it (section 16.3).
-pub(crate) fn partition_vector_context(left: MotionVector, above: MotionVector) -> usize {
-    match (left == above, above.is_zero(), left.is_zero()) {
-        (true, true, _) => 4,
-        (true, false, _) => 3,
-        (false, true, _) => 2,
-        (false, false, true) => 1,
-        (false, false, false) => 0,
     }
 }

@@ -1,6 +1,7 @@
 //! Everything that decoding the next frame depends on, as a value.
 
 mod bytes;
+mod succession;
 
 use std::fmt;
 use std::hash::Hasher;
@@ -12,7 +13,6 @@ use crate::frame::Frame;
 use crate::header::{FrameSize, LoopFilterDeltas, Segmentation};
 use crate::picture::Picture;
 use crate::probabilities::Probabilities;
-pub use bytes::StateError;
 
 /// The state between two frames: references, probabilities, segmentation and loop-filter deltas.
 ///

@@ -3,6 +3,7 @@
 //! The inverse DCT counts in 16 bits and wraps, as vector instructions do; what an encoder makes of eight-bit samples
 //! never gets there.
 
+mod angles;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
@@ -16,10 +17,6 @@ pub(crate) use neon::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_
 pub(crate) use portable::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair};
-
-/// sqrt(2) cos(pi / 8) - 1 and sqrt(2) sin(pi / 8), in 16 fractional bits (section 14.3).
-const COSINE: i32 = 20_091;
-const SINE: i32 = 35_468;
 
 /// Inverse Walsh-Hadamard transform of the second-order block; value `i` is the DC coefficient of subblock `i`.
 #[inline]

@@ -1,7 +1,14 @@
 //! The scores of a call, computed from its per-frame log and from what went through its link.
 //!
-//! Video delay is Salsify's (NSDI 2018, section 5.1): for every captured frame the time until it or a later one is on
-//! the screen. SSIM in dB is -10 log10(1 - SSIM) of the pictures that were shown. QoE is Concerto's (MobiCom 2019,
+//! Video delay is counted in both ways that there are figures of. `video_delay_ms` is the text of Salsify's paper (NSDI
+//! 2018, section 5.1): for every captured frame the time until it or a later one is on the screen, so that a frame that
+//! was skipped or lost counts with the wait for the next. `displayed_delay_ms` is what its published analysis files, and
+//! so its figures, are made of: the same of the frames that were shown themselves. It is the shorter one, and knows little
+//! of outages.
+//!
+//! A stall is the time of freezes, and a freeze is what getStats of WebRTC counts as one, see [`FreezeDetector`].
+//!
+//! SSIM in dB is -10 log10(1 - SSIM) of the pictures that were shown. QoE is Concerto's (MobiCom 2019,
 //! Table 2): a linear function of the mean delay and of the mean quality.
 //!
 //! Everything is counted frame by frame and packet by packet ([`FrameScores`], [`PacketLog`]), in memory that does not
@@ -10,6 +17,7 @@
 mod floor;
 mod network;
 mod packets;
+mod smoothness;
 mod target;
 
 use std::time::Duration;
@@ -27,6 +35,8 @@ use floor::FloorScores;
 pub use floor::{NEAR_FLOOR, SMALL_PACKET, VideoDelayFloor};
 pub use network::{NetworkScores, TotalScores};
 pub(crate) use packets::PacketLog;
+pub use smoothness::FreezeScores;
+use smoothness::{Smoothness, SmoothnessScores};
 use target::{TargetScores, TargetSteps};
 
 /// Linear QoE model of Concerto, Table 2: `delay * milliseconds + quality * SSIM dB + constant`.
@@ -104,8 +114,11 @@ pub struct Scores {
     /// Length of the scored time, seconds: what was asked for, or less where the source ended before.
     #[serde(default)]
     pub scored_seconds: f64,
-    /// Capture to display of this or a later frame; none where nothing was shown.
+    /// Of every captured frame, capture to display of this or a later frame; none where nothing was shown.
     pub video_delay_ms: Option<DelayScores>,
+    /// Of the frames that were shown, capture to display: what Salsify's published figures count. None where nothing was
+    /// shown.
+    pub displayed_delay_ms: Option<DelayScores>,
     /// The video delay that frames of one small packet would have had, see [`VideoDelayFloor`]; none where the path is not
     /// known. In a live call coding counts as taking no time.
     pub video_delay_floor_ms: Option<DelayScores>,
@@ -126,8 +139,19 @@ pub struct Scores {
     pub fill: Option<f64>,
     /// Share of the frames sent that were larger than their budget.
     pub overshoot_ratio: Option<f64>,
-    /// Minutes of frozen picture in an hour of call. A freeze is a gap between displays longer than the larger of three
-    /// frame intervals and one frame interval plus 150 ms (W3C webrtc-stats, `freezeCount`).
+    /// Frames shown a second (getStats' `framesPerSecond`, over the scored time instead of the last second).
+    #[serde(default)]
+    pub frames_per_second: f64,
+    /// Sum of the durations for which pictures were on the screen over the sum of their squares, frames a second (W3C
+    /// webrtc-stats, `totalInterFrameDelay` over `totalSquaredInterFrameDelay`; libwebrtc calls it so). The frame rate of
+    /// the picture that is on the screen at a moment drawn at random: equal to the other where pictures come evenly, and
+    /// far less where they do not. None where nothing was shown, or one picture and it was no freeze.
+    #[serde(default)]
+    pub harmonic_frame_rate: Option<f64>,
+    /// The freezes.
+    #[serde(default)]
+    pub freezes: FreezeScores,
+    /// Stalls: the time of the freezes ([`FreezeScores::total_seconds`]), in minutes in an hour of call.
     pub stall_minutes_per_hour: f64,
     /// Concerto's QoE_p.
     pub qoe_p: Option<f64>,
@@ -202,34 +226,6 @@ pub fn video_delays(records: &[FrameRecord], end: Timestamp) -> Vec<f64> {
     delays
 }
 
-/// Time without a new picture that counts as frozen.
-#[derive(Debug, Clone)]
-struct Freezes {
-    threshold: Duration,
-    /// The last display, or the start.
-    shown_at: Timestamp,
-    total: Duration,
-}
-
-impl Freezes {
-    fn new(start: Timestamp, frame_interval: Duration) -> Self {
-        let threshold = (3 * frame_interval).max(frame_interval + Duration::from_millis(150));
-        Self { threshold, shown_at: start, total: Duration::ZERO }
-    }
-
-    /// A picture was shown.
-    fn shown(&mut self, at: Timestamp) {
-        self.total = self.total_until(at);
-        self.shown_at = self.shown_at.max(at);
-    }
-
-    /// The total, where nothing more is shown until `end`.
-    fn total_until(&self, end: Timestamp) -> Duration {
-        let gap = end.saturating_since(self.shown_at);
-        if gap > self.threshold { self.total + gap } else { self.total }
-    }
-}
-
 /// What a call is scored by of its frames, counted as they become final, in the order of capture.
 #[derive(Debug, Clone)]
 pub(crate) struct FrameScores {
@@ -237,13 +233,14 @@ pub(crate) struct FrameScores {
     end: Timestamp,
     counts: FrameCounts,
     delays_ms: Distribution,
+    displayed_delays_ms: Distribution,
     floor: Option<FloorScores>,
     ssim: Sum,
     ssim_db: Distribution,
     psnr_db: Sum,
     fill: Sum,
     over: u64,
-    freezes: Freezes,
+    smoothness: Smoothness,
     steps: TargetSteps,
     shown: ByteCount,
 }
@@ -274,13 +271,14 @@ impl FrameScores {
             end: start + length,
             counts: FrameCounts::default(),
             delays_ms: Distribution::of_milliseconds(),
+            displayed_delays_ms: Distribution::of_milliseconds(),
             floor: None,
             ssim: Sum::default(),
             ssim_db: Distribution::new(1e-6),
             psnr_db: Sum::default(),
             fill: Sum::default(),
             over: 0,
-            freezes: Freezes::new(start, frame_interval),
+            smoothness: Smoothness::new(start, frame_interval),
             steps: TargetSteps::new(start),
             shown: ByteCount::ZERO,
         }
@@ -334,8 +332,9 @@ impl FrameScores {
         }
         let Some(displayed_at) = record.displayed_at else { return };
         self.counts.displayed += 1;
+        self.displayed_delays_ms.add(displayed_at.saturating_since(record.captured_at).as_secs_f64() * 1e3);
         if displayed_at < self.end {
-            self.freezes.shown(displayed_at);
+            self.smoothness.shown(displayed_at);
         }
         if let Some(ssim) = record.ssim {
             self.ssim.add(ssim);
@@ -368,11 +367,12 @@ impl FrameScores {
             .zip(self.ssim.mean())
             .map(|(p25, mean_ssim)| SsimScores { p25, mean: ssim_db(mean_ssim) });
         let qoe = |model: QualityOfExperience| Some(model.score(video_delay_ms?.mean, ssim_scores?.mean));
-        let stalled = self.freezes.total_until(self.end);
+        let SmoothnessScores { frames_per_second, harmonic_frame_rate, freezes } = self.smoothness.scores(self.end);
         let packets = recorder.packets();
         Scores {
             scored_seconds: length.as_secs_f64(),
             video_delay_ms,
+            displayed_delay_ms: DelayScores::of(&mut self.displayed_delays_ms),
             video_delay_floor_ms: self.floor.as_mut().and_then(FloorScores::floor_ms),
             near_floor,
             ssim_db: ssim_scores,
@@ -382,7 +382,10 @@ impl FrameScores {
             frames,
             fill: self.fill.mean(),
             overshoot_ratio: (frames.sent > 0).then(|| self.over as f64 / frames.sent as f64),
-            stall_minutes_per_hour: 60.0 * stalled.as_secs_f64() / length.as_secs_f64().max(1e-9),
+            frames_per_second,
+            harmonic_frame_rate,
+            freezes,
+            stall_minutes_per_hour: 60.0 * freezes.total_seconds / length.as_secs_f64().max(1e-9),
             qoe_p: qoe(QOE_P),
             qoe_d: qoe(QOE_D),
             one_way_delay_ms: packets.one_way_delay_ms(),
@@ -425,15 +428,30 @@ mod tests {
     }
 
     #[test]
-    fn a_freeze_is_the_whole_gap_and_short_gaps_are_none() {
-        let records: Vec<_> = [Some(0), None, None, None, None, Some(510), Some(610)]
-            .into_iter()
-            .enumerate()
-            .map(|(index, displayed)| record(index as u64, displayed))
-            .collect();
-        let mut freezes = Freezes::new(Timestamp::ZERO, Duration::from_millis(100));
-        records.iter().filter_map(|record| record.displayed_at).for_each(|at| freezes.shown(at));
-        assert_eq!(freezes.total_until(Timestamp::from_millis(700)), Duration::from_millis(510));
+    fn displayed_delay_is_of_the_frames_shown_and_video_delay_of_every_frame_captured() {
+        // Captured at 0, 100, 200, 300 ms; the first is shown after 50 ms, the last after 60 ms, the others never.
+        let records = [record(0, Some(50)), record(1, None), record(2, None), record(3, Some(360))];
+        let mut scores = FrameScores::new(Timestamp::ZERO, Duration::from_secs(1), Duration::from_millis(100));
+        let end = Timestamp::from_millis(1_000);
+        for (record, delay) in records.iter().zip(video_delays(&records, end)) {
+            scores.frame(record, Duration::from_secs_f64(delay));
+        }
+        let scores = scores.scores(&mut recorder(), ByteCount::ZERO, &Series::default());
+        let (all, displayed) = (scores.video_delay_ms.unwrap(), scores.displayed_delay_ms.unwrap());
+        assert!((all.mean - (50.0 + 260.0 + 160.0 + 60.0) / 4.0).abs() < 1e-6, "{all:?}");
+        assert!((displayed.mean - 55.0).abs() < 1e-6 && (displayed.p50 - 55.0).abs() < 1e-6, "{displayed:?}");
+    }
+
+    #[test]
+    fn stalls_are_the_time_of_the_freezes() {
+        let records = [record(0, Some(20)), record(1, Some(120)), record(9, Some(920)), record(10, Some(1_020))];
+        let mut scores = FrameScores::new(Timestamp::ZERO, Duration::from_millis(1_100), Duration::from_millis(100));
+        records.iter().for_each(|record| scores.frame(record, Duration::from_millis(20)));
+        let scores = scores.scores(&mut recorder(), ByteCount::ZERO, &Series::default());
+        assert_eq!(scores.freezes, FreezeScores { count: 1, total_seconds: 0.8, longest_seconds: 0.8 });
+        assert!((scores.stall_minutes_per_hour - 60.0 * 0.8 / 1.1).abs() < 1e-9);
+        assert!((scores.frames_per_second - 4.0 / 1.1).abs() < 1e-9);
+        assert!((scores.harmonic_frame_rate.unwrap() - 1.0 / (0.01 + 0.64 + 0.01)).abs() < 1e-9);
     }
 
     #[test]
@@ -464,7 +482,8 @@ mod tests {
     fn a_call_that_showed_nothing_has_no_video_delay() {
         let (scores, _) = score_of(&[record(0, None), record(1, None)], recorder(), Duration::from_secs(7));
         assert_eq!((scores.frames.captured, scores.frames.displayed), (2, 0));
-        assert_eq!((scores.video_delay_ms, scores.qoe_d), (None, None));
+        assert_eq!((scores.video_delay_ms, scores.displayed_delay_ms, scores.qoe_d), (None, None, None));
+        assert_eq!((scores.frames_per_second, scores.harmonic_frame_rate, scores.freezes.count), (0.0, None, 1));
         assert!((scores.stall_minutes_per_hour - 60.0).abs() < 1e-9);
         assert!((scores.scored_seconds - 7.0).abs() < 1e-9);
     }

@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
-use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
+use clap::Args;
+use serde::{Serialize, Serializer};
 
 use lockstep_call::{CallObserver, CallReport, DRAIN, FinishedCall, VideoDelayFloor};
 use lockstep_live::{Relay, RelayOptions, RelayStatus};
@@ -23,45 +23,62 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use crate::call_logs::{self, Captures, Merged};
 use crate::commands::live::{StatusLine, bind};
 use crate::commands::output::OutputArguments;
-use crate::configuration::{ControlArguments, LinkArguments, counters, seconds};
+use crate::configuration::{
+    CallOptions, CallSettings, ClipName, ControlWords, LinkWords, OptionGroup, OptionValue, Seconds, counters,
+};
 use crate::interruption::Interruption;
 use crate::output_file::is_standard_output;
 use crate::progress::Progress;
 
 /// What `lockstep call` is told.
-#[derive(Debug, Clone, Args, Serialize, Deserialize)]
+#[derive(Debug, Clone, Args)]
 pub struct CallArguments {
     /// The pictures: `generated`, `generated:640x360@25`, a y4m file, `camera`, or anything else that ffmpeg reads.
-    #[arg(long, default_value = "generated")]
-    pub clip: String,
+    #[arg(long, default_value = "generated", value_parser = ClipName::from_word)]
+    clip: ClipName,
     #[command(flatten)]
-    #[serde(flatten)]
-    pub link: LinkArguments,
+    link: LinkWords,
     #[command(flatten)]
-    #[serde(flatten)]
-    pub control: ControlArguments,
+    control: ControlWords,
     /// Scored length of the call.
-    #[arg(long, default_value_t = 30.0, value_parser = seconds)]
-    pub seconds: f64,
+    #[arg(long, default_value = "30", value_parser = Seconds::from_word)]
+    seconds: Seconds,
     /// Where the receiver shows the pictures: `window`, `none`, a .y4m or an .ivf file.
     #[arg(long, default_value = "none")]
-    pub sink: String,
+    sink: String,
     #[command(flatten)]
-    #[serde(skip)]
-    pub output: OutputArguments,
+    output: OutputArguments,
 }
 
-impl CallArguments {
+/// A call in real time.
+#[derive(Debug, Clone)]
+pub struct LiveCall {
+    /// What it is told, but for what only virtual time knows.
+    pub settings: CallSettings,
+    /// Where the receiver shows the pictures.
+    pub sink: String,
+}
+
+impl Serialize for LiveCall {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let groups = [OptionGroup::Call, OptionGroup::Link, OptionGroup::Control];
+        let mut record = self.settings.options().record(&groups);
+        record.0.push(("sink", self.sink.as_str().into()));
+        record.serialize(serializer)
+    }
+}
+
+impl LiveCall {
     fn frame_interval(&self) -> Result<Duration> {
-        let options = SourceOptions { seed: self.link.seed, ..SourceOptions::default() };
-        Ok(open_source(&self.clip, &options)?.format().frame_interval())
+        let options = SourceOptions { seed: self.settings.link.seed, ..SourceOptions::default() };
+        Ok(open_source(self.settings.clip.as_str(), &options)?.format().frame_interval())
     }
 }
 
 /// A finished live call.
 pub struct CallResult {
     /// Scores, counters and series.
-    pub report: CallReport<CallArguments>,
+    pub report: CallReport<LiveCall>,
     /// What went wrong, if something did; the report tells of what was logged all the same.
     pub problem: Option<Error>,
 }
@@ -220,26 +237,6 @@ impl Display {
     }
 }
 
-/// The command-line name of a value.
-fn name(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
-/// What the processes of both ends are told of `control`.
-fn control_words(control: &ControlArguments) -> Vec<String> {
-    let words = [
-        ("--codec", name(&control.codec)),
-        ("--menu", name(&control.menu)),
-        ("--fit-passes", control.fit_passes.to_string()),
-        ("--preset", name(&control.preset)),
-        ("--grace-period", name(&control.grace_period)),
-        ("--controller", control.controller.clone()),
-        ("--max-bitrate", control.max_bitrate.to_string()),
-    ];
-    let latency = control.latency.iter().map(|latency| ("--latency", name(latency)));
-    words.into_iter().chain(latency).flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
-}
-
 /// The scored length of a call that was to last `asked`: less where the pictures ended before. They are
 /// captured for longer than what is scored, so that one too few means an end and not a late picture.
 fn scored_length(captures: Captures, asked: Duration, frame_interval: Duration) -> Duration {
@@ -248,26 +245,27 @@ fn scored_length(captures: Captures, asked: Duration, frame_interval: Duration) 
     if captured + frame_interval < asked { captured } else { asked }
 }
 
-/// Runs the live call that `arguments` describes, until its end or an interruption; `observer` hears of its frames when it
+/// Runs `live`, until its end or an interruption; `observer` hears of its frames when it
 /// is over.
 pub fn call(
-    arguments: &CallArguments,
+    live: &LiveCall,
     interruption: &Interruption,
     observer: Option<Box<dyn CallObserver>>,
 ) -> Result<CallResult> {
-    let trace = arguments.link.forward_trace()?;
-    let (forward, reverse) = arguments.link.links()?;
+    let LiveCall { settings, sink } = live;
+    let trace = settings.link.trace.trace();
+    let (forward, reverse) = settings.link.links()?;
     let path = forward.config().clone();
     let folder = tempfile::tempdir().context("cannot make a folder for the logs")?;
     let (send_log, receive_log) = (folder.path().join("send.json"), folder.path().join("receive.json"));
     let name = |path: &Path| path.to_string_lossy().into_owned();
-    let length = Duration::from_secs_f64(arguments.seconds);
-    let frame_interval = arguments.frame_interval()?;
+    let length = settings.length.get();
+    let frame_interval = live.frame_interval()?;
 
     let relay_socket = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let relay_address = relay_socket.local_addr().context("the relay's socket has no address")?;
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
-    let mut receive = words(&["--listen", "127.0.0.1:0", "--status", "json", "--sink", &arguments.sink]);
+    let mut receive = words(&["--listen", "127.0.0.1:0", "--status", "json", "--sink", sink]);
     // However long an outage is, this process decides when the call is over.
     let patience = words(&["--wait-seconds", "none", "--idle-seconds", "none"]);
     receive.extend(patience.clone());
@@ -278,11 +276,11 @@ pub fn call(
         bail!("the receiver did not come up within {} s", START_LIMIT.as_secs());
     };
     let sent_for = (length + DRAIN).as_secs_f64().to_string();
-    let mut send = words(&["--to", &relay_address.to_string(), "--source", &arguments.clip, "--status", "json"]);
-    send.extend(words(&["--seconds", &sent_for, "--seed", &arguments.link.seed.to_string()]));
+    let mut send = words(&["--to", &relay_address.to_string(), "--source", settings.clip.as_str(), "--status", "json"]);
+    send.extend(words(&["--seconds", &sent_for, "--seed", &settings.link.seed.to_string()]));
     send.extend(patience);
     send.extend(words(&["--log", &name(&send_log)]));
-    send.extend(control_words(&arguments.control));
+    send.extend(settings.options().words(OptionGroup::Control));
     let sender = Process::start("send", &send)?;
     let mut processes = Processes { sender, receiver, interruption, sender_ended_at: None, cut_at: None };
 
@@ -315,10 +313,11 @@ pub fn call(
     recorder.end_at(recorder.start() + length);
     let FinishedCall { scores, series, .. } = log.finish(recorder, |from, to| trace.bytes_between(from, to));
     let report = CallReport {
+        coding_times: None,
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),
         kind: "call".to_owned(),
-        seed: arguments.link.seed,
-        config: arguments.clone(),
+        seed: settings.link.seed,
+        config: live.clone(),
         scores,
         counters: [
             ("sender".to_owned(), counted.sender),
@@ -339,13 +338,17 @@ pub fn run(arguments: &CallArguments) -> Result<()> {
     if sink.is_some_and(is_standard_output) {
         bail!("--sink {}: the receiver is a process of its own; name a file", arguments.sink);
     }
-    let mut inputs = arguments.link.inputs();
-    inputs.push(Path::new(&arguments.clip));
-    arguments.output.check(sink, &inputs)?;
+    let given = CallOptions {
+        clip: Some(arguments.clip.clone()),
+        seconds: Some(arguments.seconds),
+        ..arguments.link.said().clone().or(arguments.control.said().clone())
+    };
+    let live = LiveCall { settings: given.settings()?, sink: arguments.sink.clone() };
+    arguments.output.check(sink, &live.settings.inputs())?;
     let output = arguments.output.open()?;
     let interruption = Interruption::watch()?;
-    let CallResult { report, problem } = call(arguments, &interruption, output.observer())?;
-    output.write(arguments.seconds, &report)?;
+    let CallResult { report, problem } = call(&live, &interruption, output.observer())?;
+    output.write(live.settings.length.as_f64(), &report)?;
     problem.map_or(Ok(()), Err)
 }
 

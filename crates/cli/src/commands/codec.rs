@@ -9,9 +9,9 @@ use clap::Args;
 use md5::{Digest, Md5};
 
 use lockstep_media::{IvfReader, IvfWriter, VideoFormat, Y4mError, Y4mReader, Y4mWriter};
-use lockstep_vp8::{DEFAULT_PIXEL_LIMIT, Parameters, State, decode_within, encode as encode_picture};
+use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Parameters, Preset, State, decode_in};
 
-use crate::configuration::PresetArgument;
+use crate::configuration::value_of;
 use crate::output_file::{self, OutputFile};
 use crate::progress::Progress;
 
@@ -26,8 +26,8 @@ pub struct EncodeArguments {
     #[arg(long, short, value_parser = clap::value_parser!(u8).range(0..=127))]
     quantizer: u8,
     /// How hard the encoder works.
-    #[arg(long, value_enum, default_value_t = PresetArgument::RealTime)]
-    preset: PresetArgument,
+    #[arg(long, value_parser = value_of::<Preset>(), default_value = "real-time")]
+    preset: Preset,
 }
 
 /// What `lockstep decode` is told.
@@ -74,14 +74,13 @@ pub fn encode(arguments: &EncodeArguments) -> Result<()> {
     let output = OutputFile::create(&arguments.output)?;
     let can_seek = output.can_seek();
     let mut output = IvfWriter::new(output, format).with_context(writing)?;
-    let parameters =
-        Parameters { quantizer: arguments.quantizer, preset: arguments.preset.into(), ..Parameters::default() };
-    let mut state = State::default();
+    let parameters = Parameters { quantizer: arguments.quantizer, preset: arguments.preset, ..Parameters::default() };
+    let (arena, mut state) = (Arena::default(), State::default());
     let mut progress = Progress::new("encode", 0);
     let (mut frames, mut bytes) = (0, 0);
     let mut failure = None;
     for picture in until_failure(|| source.read_picture(), &mut failure) {
-        let encoded = encode_picture(&state, &picture, &parameters);
+        let encoded = Analysis::new_in(&arena, &state, &picture, &parameters).encode(parameters.quantizer);
         output.write_frame(frames, &encoded.frame).with_context(writing)?;
         frames += 1;
         bytes += encoded.frame.len() as u64;
@@ -108,12 +107,12 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
     let stem = arguments.input.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let mut output: Option<Y4mWriter<OutputFile>> = None;
     let mut printed = BufWriter::new(stdout().lock());
-    let mut state = State::default();
+    let (arena, mut state) = (Arena::default(), State::default());
     let (mut number, mut failed) = (0u64, 0u64);
     let mut failure = None;
     for frame in until_failure(|| frames.read_frame(), &mut failure) {
         number += 1;
-        let picture = match decode_within(&state, &frame.data, arguments.max_pixels) {
+        let picture = match decode_in(&arena, &state, &frame.data, arguments.max_pixels) {
             Ok((next, picture)) => {
                 state = next;
                 picture

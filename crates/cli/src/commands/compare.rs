@@ -1,22 +1,22 @@
 //! `lockstep compare`: the same call in virtual and in real time, side by side.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{CallObserver, Distribution, EncodeTime, EncodeWork, LoggedFrame, Scores};
+use lockstep_call::{CallObserver, CodingTimes, Distribution, EncodeWork, LoggedFrame, Scores};
 use lockstep_media::{SourceOptions, source_format};
 use lockstep_units::Timestamp;
 
-use crate::commands::call::{CallArguments, call};
-use crate::commands::output::OutputArguments;
+use crate::commands::call::{LiveCall, call};
 use crate::commands::simulate::simulate;
 use crate::configuration::{
-    CodingTimes, ControlArguments, EstimatorArguments, LinkArguments, SimulateArguments, seconds,
+    CallOptions, CallSettings, ClipName, ControlWords, EncodeTimeSettings, LinkWords, Milliseconds, OptionValue,
+    Seconds,
 };
 use crate::interruption::Interruption;
 use crate::output_file::{self, write_json};
@@ -26,15 +26,15 @@ use crate::progress::warn_of_early_end;
 #[derive(Debug, Clone, Args)]
 pub struct CompareArguments {
     /// The pictures, as for `lockstep call`.
-    #[arg(long, default_value = "generated:640x360@30")]
-    clip: String,
+    #[arg(long, default_value = "generated:640x360@30", value_parser = ClipName::from_word)]
+    clip: ClipName,
     #[command(flatten)]
-    link: LinkArguments,
+    link: LinkWords,
     #[command(flatten)]
-    control: ControlArguments,
+    control: ControlWords,
     /// Scored length of each of the two calls.
-    #[arg(long, default_value_t = 20.0, value_parser = seconds)]
-    seconds: f64,
+    #[arg(long, default_value = "20", value_parser = Seconds::from_word)]
+    seconds: Seconds,
     /// Where the numbers go, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -85,12 +85,17 @@ impl StepTimes {
 /// A figure by its name.
 type Figure = (&'static str, fn(&Scores) -> Option<f64>);
 
-const FIGURES: [Figure; 7] = [
+const FIGURES: [Figure; 12] = [
     ("video delay, mean (ms)", |scores| scores.video_delay_ms.map(|delay| delay.mean)),
     ("video delay, p95 (ms)", |scores| scores.video_delay_ms.map(|delay| delay.p95)),
+    ("displayed delay, mean (ms)", |scores| scores.displayed_delay_ms.map(|delay| delay.mean)),
+    ("displayed delay, p95 (ms)", |scores| scores.displayed_delay_ms.map(|delay| delay.p95)),
     ("throughput (kb/s)", |scores| Some(scores.throughput_bps as f64 * 1e-3)),
     ("SSIM, mean (dB)", |scores| scores.ssim_db.map(|ssim| ssim.mean)),
     ("frames sent", |scores| Some(scores.frames.sent as f64)),
+    ("frames shown a second", |scores| Some(scores.frames_per_second)),
+    ("harmonic frame rate (1/s)", |scores| scores.harmonic_frame_rate),
+    ("longest freeze (s)", |scores| Some(scores.freezes.longest_seconds)),
     ("delay floor, p95 (ms)", |scores| scores.video_delay_floor_ms.map(|floor| floor.p95)),
     ("near the floor (%)", |scores| scores.near_floor.map(|share| 100.0 * share)),
 ];
@@ -110,7 +115,8 @@ fn shown(value: Option<f64>, digits: usize) -> String {
 
 /// What the simulated call was told of the time that coding takes, and where that is from.
 fn told_times(times: Option<&CodingTimes>, first_work: EncodeWork, measured: bool, decode_ms: f64) -> String {
-    let Some(CodingTimes { processor, first_job_ms, later_pass_ms, .. }) = times else { return String::new() };
+    let Some(CodingTimes { machine, first_job_ms, later_pass_ms }) = times else { return String::new() };
+    let processor = &machine.processor;
     let work = match first_work {
         EncodeWork::OneFrame => "coding a picture",
         EncodeWork::FirstPass | EncodeWork::LaterPass => "coding a picture for the first time",
@@ -127,26 +133,22 @@ fn told_times(times: Option<&CodingTimes>, first_work: EncodeWork, measured: boo
 
 /// `lockstep compare`.
 pub fn run(arguments: &CompareArguments) -> Result<()> {
-    let mut inputs = arguments.link.inputs();
-    inputs.push(Path::new(&arguments.clip));
-    output_file::check(&[("--json", arguments.json.as_deref())], &inputs)?;
-    let (link, control) = (arguments.link.clone(), arguments.control.clone());
-    let first_work = control.first_work();
+    let given = CallOptions {
+        clip: Some(arguments.clip.clone()),
+        seconds: Some(arguments.seconds),
+        ..arguments.link.said().clone().or(arguments.control.said().clone())
+    };
+    let settings = given.settings()?;
+    output_file::check(&[("--json", arguments.json.as_deref())], &settings.inputs())?;
+    let first_work = settings.control.first_work();
     let times = Arc::new(Mutex::new(StepTimes {
         first_work,
         encode: Distribution::of_milliseconds(),
         decode: Distribution::of_milliseconds(),
     }));
-    let live_arguments = CallArguments {
-        clip: arguments.clip.clone(),
-        link: link.clone(),
-        control: control.clone(),
-        seconds: arguments.seconds,
-        sink: "none".to_owned(),
-        output: OutputArguments::default(),
-    };
+    let live = LiveCall { settings: settings.clone(), sink: "none".to_owned() };
     let interruption = Interruption::watch()?;
-    let live = call(&live_arguments, &interruption, Some(Box::new(times.clone())))?;
+    let live = call(&live, &interruption, Some(Box::new(times.clone())))?;
     // A call that failed or was cut short is no measure for a simulated one.
     if let Some(problem) = live.problem {
         return Err(problem);
@@ -154,31 +156,25 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
     drop(interruption);
     // Virtual time knows nothing of this machine's speed; it is told what the live call measured.
     let (first_job_ms, decode_ms) = times.lock().map(|mut times| times.medians()).unwrap_or_default();
-    let format = source_format(&arguments.clip, &SourceOptions::default())?;
-    let measured = EncodeTime::built_in()?.job_times(control.preset.into(), format.width * format.height);
-    let scaled = first_job_ms.map(|time| measured.where_takes(first_work, Duration::from_secs_f64(time / 1e3)));
-    let simulation = SimulateArguments {
-        clip: arguments.clip.clone(),
-        link,
-        control,
-        seconds: arguments.seconds,
-        encode_time: None,
-        encode_ms: scaled.map(|times| times.serial_menu.as_secs_f64() * 1e3),
-        decode_ms: decode_ms.unwrap_or(0.0),
-        vmaf: false,
-        estimator: EstimatorArguments::default(),
-        modelled: false,
-        coding_times: None,
+    let duration = |milliseconds: f64| Duration::from_secs_f64(milliseconds / 1e3);
+    let time = |time: Duration| Milliseconds::new(time).map_err(Error::msg);
+    let format = source_format(settings.clip.as_str(), &SourceOptions::default())?;
+    let (measured, _) = settings.job_times(format.width * format.height);
+    let menu = first_job_ms.map(|time| measured.where_takes(first_work, duration(time)).serial_menu);
+    let settings = CallSettings {
+        encode_time: EncodeTimeSettings { menu: menu.map(time).transpose()?, ..settings.encode_time },
+        decode_time: time(duration(decode_ms.unwrap_or(0.0)))?,
+        ..settings
     };
-    let simulated = simulate(&simulation, None)?;
+    let simulated = simulate(&settings, None)?;
     let rows = rows(&live.report.scores, &simulated.report.scores);
-    warn_of_early_end(arguments.seconds, &live.report.scores);
-    let times = simulated.report.config.coding_times.as_ref();
-    say!("{}\n", told_times(times, first_work, first_job_ms.is_some(), simulated.report.config.decode_ms));
-    say!("{:<24}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
+    warn_of_early_end(settings.length.as_f64(), &live.report.scores);
+    let times = simulated.report.coding_times.as_ref();
+    say!("{}\n", told_times(times, first_work, first_job_ms.is_some(), decode_ms.unwrap_or(0.0)));
+    say!("{:<28}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
     for Row { figure, live, simulated, difference } in &rows {
         let (live, simulated) = (shown(*live, 2), shown(*simulated, 2));
-        say!("{figure:<24}{live:>12}{simulated:>12}{:>10} %", shown(difference.map(|share| 100.0 * share), 1));
+        say!("{figure:<28}{live:>12}{simulated:>12}{:>10} %", shown(difference.map(|share| 100.0 * share), 1));
     }
     if let Some(path) = &arguments.json {
         write_json(path, &rows)?;
@@ -188,7 +184,9 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use lockstep_call::{CallLog, FrameRecord, SeriesRecorder};
+    use std::time::Duration;
+
+    use lockstep_call::{CallLog, FrameRecord, Machine, SeriesRecorder};
     use lockstep_units::ByteCount;
 
     use super::*;
@@ -201,7 +199,8 @@ mod tests {
         let scores = log.finish(recorder, |_, _| ByteCount::ZERO).scores;
         let rows = rows(&scores, &scores);
         assert_eq!((rows[0].live, rows[0].difference), (None, None));
-        assert_eq!((rows[4].live, rows[4].difference), (Some(0.0), None));
+        let sent = rows.iter().find(|row| row.figure == "frames sent").expect("a figure");
+        assert_eq!((sent.live, sent.difference), (Some(0.0), None));
     }
 
     #[test]
@@ -219,7 +218,11 @@ mod tests {
             times.frame(&LoggedFrame { record, video_delay: Duration::ZERO, followed: true });
         }
         assert_eq!(times.medians(), (Some(5.0), None));
-        let told = CodingTimes { processor: "an abacus".to_owned(), cores: 1, first_job_ms: 5.0, later_pass_ms: 3.0 };
+        let told = CodingTimes {
+            machine: Machine { processor: "an abacus".to_owned(), cores: 1 },
+            first_job_ms: 5.0,
+            later_pass_ms: 3.0,
+        };
         let said = told_times(Some(&told), EncodeWork::FirstPass, true, 1.0);
         assert!(said.contains("5.0 ms for coding a picture for the first time (the live call's median)"), "{said}");
         assert!(said.contains("each time more 3.0 ms"), "{said}");

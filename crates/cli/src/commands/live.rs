@@ -12,14 +12,14 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{SendingEnd, SerialMenu};
+use lockstep_call::{MenuMode, SendingEnd, SerialMenu};
 use lockstep_live::{Ended, LiveError, ReceiverOptions, Relay, RelayOptions, SenderOptions, Stop, ThreadedMenu};
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
 use lockstep_units::Timestamp;
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
-use crate::configuration::{ControlArguments, LinkArguments, MenuArgument, counters, seconds};
+use crate::configuration::{ControlSettings, ControlWords, LinkWords, OptionValue, Seconds, counters};
 use crate::destination::{destination, resolve};
 use crate::interruption::Interruption;
 use crate::output_file::{self, for_people, standard_output_is_taken};
@@ -35,8 +35,8 @@ struct Limit(Option<Duration>);
 fn limit(text: &str) -> Result<Limit, String> {
     match text {
         "none" => Ok(Limit(None)),
-        text => match seconds(text) {
-            Ok(seconds) => Ok(Limit(Some(Duration::from_secs_f64(seconds)))),
+        text => match Seconds::from_word(text) {
+            Ok(seconds) => Ok(Limit(Some(seconds.get()))),
             Err(error) => Err(format!("{error}, nor `none`")),
         },
     }
@@ -89,8 +89,8 @@ pub struct SendArguments {
     #[arg(long, default_value = "generated")]
     source: String,
     /// Stop after this long; without it the call lasts until the source ends or the receiver leaves.
-    #[arg(long, value_parser = seconds)]
-    seconds: Option<f64>,
+    #[arg(long, value_parser = Seconds::from_word)]
+    seconds: Option<Seconds>,
     /// Give up when nobody answers within this long; `none` sends without an answer, too.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = limit)]
     wait_seconds: Limit,
@@ -101,7 +101,7 @@ pub struct SendArguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    control: ControlArguments,
+    control: ControlWords,
     /// Where the sender's part of the per-frame log goes while the call runs, a line of JSON for each frame.
     #[arg(long)]
     log: Option<PathBuf>,
@@ -151,10 +151,10 @@ pub struct RelayArguments {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4600", value_parser = destination)]
     to: String,
     #[command(flatten)]
-    link: LinkArguments,
+    link: LinkWords,
     /// Stop this long after the first datagram; without it the relay runs until it is interrupted.
-    #[arg(long, value_parser = seconds)]
-    seconds: Option<f64>,
+    #[arg(long, value_parser = Seconds::from_word)]
+    seconds: Option<Seconds>,
 }
 
 /// What a process says of itself on a line of JSON.
@@ -231,17 +231,18 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
     let peers = resolve(&arguments.to)?;
     let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
     let connection = connection_id();
-    let call = arguments.control.sending_end(&source.format(), connection, None)?;
+    let control = arguments.control.settings()?;
+    let call = control.sending_end(&source.format(), connection, None)?;
     let interruption = Interruption::watch()?;
     let options = SenderOptions {
         peers,
-        length: arguments.seconds.map(Duration::from_secs_f64),
+        length: arguments.seconds.map(Seconds::get),
         wait_limit: arguments.wait_seconds.0,
         idle_limit: arguments.idle_seconds.0,
         stop: arguments.program.stop(&interruption),
-        runner: match arguments.control.menu {
-            MenuArgument::Parallel => Box::new(ThreadedMenu),
-            MenuArgument::Serial | MenuArgument::Fit => Box::new(SerialMenu),
+        runner: match control.menu {
+            MenuMode::Parallel => Box::new(ThreadedMenu),
+            MenuMode::Serial | MenuMode::Fit { .. } => Box::new(SerialMenu),
         },
         measures_quality: arguments.log.is_some(),
     };
@@ -306,7 +307,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let mut log = arguments.log.as_deref().map(LogWriter::create).transpose()?;
     let sink = arguments.sink.clone();
     let open = move |format| open_sink(&sink, format);
-    let call = ControlArguments::receiving_end().with_pixel_limit(arguments.max_pixels);
+    let call = ControlSettings::receiving_end().with_pixel_limit(arguments.max_pixels);
     let finished = lockstep_live::receive(call, &socket, open, &options, |shown| {
         if let Some(log) = &mut log {
             log.write(&ReceiverEntry::Display(shown.record));
@@ -342,9 +343,10 @@ pub fn relay(arguments: &RelayArguments) -> Result<()> {
     let receivers = resolve(&arguments.to)?;
     let socket = bind(arguments.listen)?;
     let address = socket.local_addr().context("the socket has no address")?;
-    let trace = arguments.link.forward_trace()?;
-    let (forward, reverse) = arguments.link.links()?;
-    let length = arguments.seconds.map(Duration::from_secs_f64);
+    let link = arguments.link.settings()?;
+    let trace = link.trace.trace();
+    let (forward, reverse) = link.links()?;
+    let length = arguments.seconds.map(Seconds::get);
     let options = RelayOptions { receivers, forward, reverse, length, scored: Duration::ZERO };
     let interruption = Interruption::watch()?;
     say!("relaying {address} -> {}", arguments.to);

@@ -11,7 +11,7 @@ use lockstep_link::{LinkConfig, Trace};
 use lockstep_media::FrameRate;
 use lockstep_units::{Bitrate, Timestamp};
 
-use crate::configuration::{milliseconds, open_trace, seconds};
+use crate::configuration::{Milliseconds, OptionValue, Seconds, open_trace};
 use crate::output_file::{self, is_standard_output, write_text};
 
 /// What `lockstep trace` is told.
@@ -33,27 +33,27 @@ pub struct TraceArguments {
     #[arg(long)]
     output: Option<PathBuf>,
     /// How much of the trace is described; one period of it if not given.
-    #[arg(long, value_parser = seconds)]
-    seconds: Option<f64>,
+    #[arg(long, value_parser = Seconds::from_word)]
+    seconds: Option<Seconds>,
     /// Width of the intervals of .json and .csv, milliseconds.
-    #[arg(long, default_value_t = 200.0, value_parser = milliseconds)]
-    interval_ms: f64,
+    #[arg(long, default_value = "200", value_parser = Milliseconds::from_word)]
+    interval_ms: Milliseconds,
     /// Print the floor of the video delay: what a frame of one small packet would have at every capture on the idle link,
     /// over what is described, a day of it at most.
     #[arg(long)]
     floor: bool,
     /// Propagation delay, milliseconds.
-    #[arg(long, default_value_t = 20.0, value_parser = milliseconds, requires = "floor")]
-    delay_ms: f64,
+    #[arg(long, default_value = "20", value_parser = Milliseconds::from_word, requires = "floor")]
+    delay_ms: Milliseconds,
     /// Captures a second.
     #[arg(long, default_value_t = FrameRate::default(), requires = "floor")]
     rate: FrameRate,
-    /// The least time that coding a picture takes: as a report of `simulate` has it in `coding_times`.
-    #[arg(long, default_value_t = 7.2, value_parser = milliseconds, requires = "floor")]
-    encode_ms: f64,
+    /// The least time that coding a picture takes: what a report of `simulate` has in `coding_times`.
+    #[arg(long, default_value = "7.2", value_parser = Milliseconds::from_word, requires = "floor")]
+    encode_ms: Milliseconds,
     /// Time that decoding a frame takes.
-    #[arg(long, default_value_t = 3.0, value_parser = milliseconds, requires = "floor")]
-    decode_ms: f64,
+    #[arg(long, default_value = "3", value_parser = Milliseconds::from_word, requires = "floor")]
+    decode_ms: Milliseconds,
 }
 
 /// The longest time over which the floor is computed: a day, as long as a call may be.
@@ -66,10 +66,9 @@ const COLUMNS: u32 = 72;
 
 /// Prints the floor of the video delay over the first `length` of `trace`.
 fn print_floor(arguments: &TraceArguments, trace: &Trace, length: Duration) {
-    let time = |milliseconds: f64| Duration::from_secs_f64(milliseconds / 1e3);
-    let link = LinkConfig { delay: time(arguments.delay_ms), ..LinkConfig::new(trace.clone()) };
+    let link = LinkConfig { delay: arguments.delay_ms.get(), ..LinkConfig::new(trace.clone()) };
     let floor =
-        VideoDelayFloor::new(&link, Timestamp::ZERO).with_coding(time(arguments.encode_ms), time(arguments.decode_ms));
+        VideoDelayFloor::new(&link, Timestamp::ZERO).with_coding(arguments.encode_ms.get(), arguments.decode_ms.get());
     let captures = (0u64..).map(|index| arguments.rate.time_of(index));
     let captures = captures.take_while(|&at| at < length.min(LONGEST_FLOOR)).map(|at| Timestamp::ZERO + at);
     match floor.over(captures) {
@@ -84,7 +83,7 @@ fn print_floor(arguments: &TraceArguments, trace: &Trace, length: Duration) {
 pub fn run(arguments: &TraceArguments) -> Result<()> {
     output_file::check(&[("--output", arguments.output.as_deref())], &[Path::new(&arguments.trace)])?;
     let trace = open_trace(&arguments.trace)?;
-    let length = arguments.seconds.map_or_else(|| trace.period(), Duration::from_secs_f64);
+    let length = arguments.seconds.map_or_else(|| trace.period(), Seconds::get);
     let start = Timestamp::ZERO;
     let column = length / COLUMNS;
     let rates: Vec<Bitrate> =
@@ -111,7 +110,7 @@ pub fn run(arguments: &TraceArguments) -> Result<()> {
         print_floor(arguments, &trace, length);
     }
     let Some(path) = &arguments.output else { return Ok(()) };
-    let interval = Duration::from_secs_f64(arguments.interval_ms / 1e3);
+    let interval = arguments.interval_ms.get();
     let text = match path.extension().and_then(|extension| extension.to_str()) {
         Some("up" | "down" | "trace") => trace.to_mahimahi()?,
         Some("json") => trace.to_alphartc_json(interval)?,

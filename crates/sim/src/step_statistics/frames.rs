@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockstep_call::{FrameRecord, Outcome};
+use lockstep_call::{FrameRecord, FreezeDetector, Outcome};
 use lockstep_units::{ByteCount, Timestamp};
 
 /// Counts since the last [`StepStatistics::take`](super::StepStatistics::take).
@@ -25,8 +25,7 @@ pub struct FrameStatistics {
     pub video_delay_seconds: f64,
     /// Sum over the frames shown of their SSIM, 0-1.
     pub ssim: f64,
-    /// Time for which the picture on the screen was frozen: gaps between displays beyond the threshold of webrtc-stats,
-    /// counted when they end, seconds.
+    /// Time for which the picture on the screen was frozen ([`FreezeDetector`]), counted when it moves again, seconds.
     pub frozen_seconds: f64,
 }
 
@@ -45,13 +44,16 @@ const MOST_PENDING: usize = 8_192;
 pub(crate) struct FrameCounter {
     counts: FrameStatistics,
     pending: VecDeque<Pending>,
-    frame_interval: Duration,
-    shown_at: Option<Timestamp>,
+    freezes: FreezeDetector,
 }
 
 impl FrameCounter {
     pub(crate) fn new(frame_interval: Duration) -> Self {
-        Self { counts: FrameStatistics::default(), pending: VecDeque::new(), frame_interval, shown_at: None }
+        Self {
+            counts: FrameStatistics::default(),
+            pending: VecDeque::new(),
+            freezes: FreezeDetector::new(frame_interval),
+        }
     }
 
     pub(crate) fn captured(&mut self) {
@@ -84,13 +86,8 @@ impl FrameCounter {
                 self.counts.ssim += pending.ssim;
             }
         }
-        if let Some(before) = self.shown_at.replace(at) {
-            let gap = at.saturating_since(before);
-            // W3C webrtc-stats, freezeCount.
-            let threshold = (3 * self.frame_interval).max(self.frame_interval + Duration::from_millis(150));
-            if gap > threshold {
-                self.counts.frozen_seconds += gap.as_secs_f64();
-            }
+        if let Some(duration) = self.freezes.shown(at).filter(|duration| duration.frozen) {
+            self.counts.frozen_seconds += duration.length.as_secs_f64();
         }
     }
 

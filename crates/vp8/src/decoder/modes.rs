@@ -3,15 +3,17 @@
 use crate::bool_decoder::BoolDecoder;
 use crate::frame::FrameLayout;
 use crate::header::FrameHeader;
-use crate::macroblock::{
-    LumaMode, MacroblockInfo, MotionVector, NearVectors, ReferenceFrame, SignBiases, SubblockMode, VectorBounds,
-    find_near_vectors, partition_vector_context,
+use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame, SubblockMode};
+use crate::motion_vector::{MotionVector, VectorBounds};
+use crate::neighbours::{
+    NearVectors, SignBiases, find_near_vectors, first_subblock, key_subblock_probabilities, partition_vector_context,
+    vectors_beside,
 };
 use crate::tables::{
     CHROMA_MODE_TREE, DEFAULT_SUBBLOCK_MODE_PROBABILITIES, KEY_FRAME_CHROMA_MODE_PROBABILITIES,
-    KEY_FRAME_LUMA_MODE_PROBABILITIES, KEY_FRAME_LUMA_MODE_TREE, KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES, LUMA_MODE_TREE,
-    PARTITION_COUNTS, PARTITION_LAYOUTS, PARTITION_VECTOR_PROBABILITIES, PARTITION_VECTOR_TREE,
-    PARTITIONING_PROBABILITIES, PARTITIONING_TREE, SEGMENT_TREE, SHORT_VECTOR_TREE, SUBBLOCK_MODE_TREE,
+    KEY_FRAME_LUMA_MODE_PROBABILITIES, KEY_FRAME_LUMA_MODE_TREE, LUMA_MODE_TREE, PARTITION_COUNTS, PARTITION_LAYOUTS,
+    PARTITION_VECTOR_PROBABILITIES, PARTITION_VECTOR_TREE, PARTITIONING_PROBABILITIES, PARTITIONING_TREE, SEGMENT_TREE,
+    SHORT_VECTOR_TREE, SUBBLOCK_MODE_TREE,
 };
 
 struct ModeReader<'a, 'b> {
@@ -33,11 +35,10 @@ pub(super) fn read_modes(
     let sign_biases = [false, false, header.references.golden_sign_bias, header.references.altref_sign_bias];
     let mut modes = ModeReader { reader, header, sign_biases };
     let columns = layout.columns;
-    let outside = MacroblockInfo::default();
     for index in 0..columns * layout.rows {
         let (column, row) = (index % columns, index / columns);
         let neighbour = |inside: bool, distance: usize| {
-            if inside { &macroblocks[index - distance] } else { &outside }
+            if inside { &macroblocks[index - distance] } else { &MacroblockInfo::OUTSIDE }
         };
         let above = neighbour(row > 0, columns);
         let left = neighbour(column > 0, 1);
@@ -71,9 +72,7 @@ impl ModeReader<'_, '_> {
         info.subblock_modes = [SubblockMode::implied_by(info.luma_mode); 16];
         if info.luma_mode == LumaMode::Subblocks {
             for block in 0..16 {
-                let above = if block < 4 { above.subblock_modes[block + 12] } else { info.subblock_modes[block - 4] };
-                let left = if block & 3 == 0 { left.subblock_modes[block + 3] } else { info.subblock_modes[block - 1] };
-                let probabilities = &KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES[above as usize][left as usize];
+                let probabilities = key_subblock_probabilities(block, info, above, left);
                 info.subblock_modes[block] = self.subblock_mode(probabilities);
             }
         }
@@ -143,11 +142,8 @@ impl ModeReader<'_, '_> {
         info.partitioning = self.reader.read_tree(&PARTITIONING_TREE, &PARTITIONING_PROBABILITIES);
         let layout = &PARTITION_LAYOUTS[usize::from(info.partitioning)];
         for partition in 0..PARTITION_COUNTS[usize::from(info.partitioning)] {
-            let first = layout.iter().position(|&of| usize::from(of) == partition).unwrap_or(0);
-            let left_vector =
-                if first & 3 == 0 { left.subblock_vectors[first + 3] } else { info.subblock_vectors[first - 1] };
-            let above_vector =
-                if first < 4 { above.subblock_vectors[first + 12] } else { info.subblock_vectors[first - 4] };
+            let first = first_subblock(info.partitioning, partition);
+            let [left_vector, above_vector] = vectors_beside(first, &info.subblock_vectors, above, left);
             let context = partition_vector_context(left_vector, above_vector);
             let vector = match self.reader.read_tree(&PARTITION_VECTOR_TREE, &PARTITION_VECTOR_PROBABILITIES[context]) {
                 0 => left_vector,

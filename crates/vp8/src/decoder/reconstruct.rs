@@ -3,6 +3,7 @@
 use super::residual::{BlockContent, Residual};
 use crate::frame::FrameLayout;
 use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
+use crate::motion_vector::MotionVector;
 use crate::predict::inter::{Interpolation, predict};
 use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block, predict_subblock};
 use crate::state::References;
@@ -173,7 +174,7 @@ pub(crate) fn predict_inter(
     for block in 0..4 {
         let first = 8 * (block >> 1) + 2 * (block & 1);
         let four = [first, first + 1, first + 4, first + 5].map(|index| info.subblock_vectors[index]);
-        let sum = |component: fn(&crate::macroblock::MotionVector) -> i16| {
+        let sum = |component: fn(&MotionVector) -> i16| {
             let sum: i32 = four.iter().map(|vector| i32::from(component(vector))).sum();
             // A quarter of the sum, rounded to the nearest, halves away from zero.
             if sum < 0 { -((2 - sum) >> 2) } else { (sum + 2) >> 2 }

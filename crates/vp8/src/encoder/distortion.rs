@@ -5,6 +5,7 @@
 mod neon;
 #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
 pub(crate) mod portable;
+mod subblock_differences;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -18,18 +19,6 @@ pub(crate) use neon::{compare_subblocks, row_squared_error, sad, sad_between, sa
 pub(crate) use portable::{compare_subblocks, row_squared_error, sad, sad_between, satd, satd_4x4, sse};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{compare_subblocks, row_squared_error, sad, sad_between, satd, satd_4x4, sse};
-
-/// How a block differs from its prediction, subblock by subblock of 4x4, `N` of them row by row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SubblockDifferences<const N: usize> {
-    /// The sum of each subblock's differences.
-    pub(crate) sums: [i16; N],
-    /// The sum of all squared differences.
-    pub(crate) squared: u32,
-    /// By how much the subblocks vary that vary by no less than a limit: sixteen times the sum of their squared differences
-    /// less the squares of their sums.
-    pub(crate) varied: u32,
-}
 
 /// Sum of squared differences between the picture and its reconstruction, over the visible part of each plane, in the given
 /// lines of luma, whose bounds are even, and what chroma lies beside them.

@@ -12,10 +12,15 @@
 
 use std::borrow::Cow;
 
+use super::analysis::Analysis;
 use super::bit_cost::BIT;
-use super::frame_encoder::{FrameEncoder, Macroblocks, rounding_of};
-use super::trial::{Place, USUAL_SKIP_WEIGHT};
-use super::{Analysis, Encoded, MAXIMUM_QUANTIZER};
+use super::costs::USUAL_SKIP_WEIGHT;
+use super::encoded::Encoded;
+use super::frame_encoder::{code_macroblocks, finish};
+use super::frame_quantizers::rounding_of;
+use super::macroblocks::Macroblocks;
+use super::parameters::MAXIMUM_QUANTIZER;
+use super::steering::{Cost, Plan, Steering};
 use crate::header::QuantizerIndices;
 use crate::quantization::Steps;
 
@@ -33,19 +38,11 @@ const SAFE_AIM: f64 = 0.6;
 /// How far sizes may be off the predicted ones, as factors, to say that others are off alike: where all was left out,
 /// the size says nothing of finer quantizers.
 const TRUSTED_SCALES: (f64, f64) = (0.25, 4.0);
-/// How far ahead steering looks, as shares of the frame: it wants the bits back on plan by then.
-const HORIZON: (f64, f64) = (0.03, 0.15);
-/// Steering thinks again after so many macroblocks.
-const STEERED_TOGETHER: usize = 4;
-/// The least and the most rounding of AC coefficients, in 1/128 of a step.
-const ROUNDINGS: (f64, f64) = (0.0, 56.0);
-/// The weights of bits, in 1/256 of the usual, that are good at a quantizer; beyond them another quantizer is better.
-const GOOD_WEIGHTS: (u32, u32) = (100, 400);
 /// How much smaller an inter frame becomes with every unit of strictness, as a share. It differs a lot: this is less
 /// than most.
 const INTER_GAIN: f64 = 0.05;
-/// The skip weight is doubled by so many units of strictness.
-const DOUBLING: f64 = 8.0;
+/// The weights of bits, in 1/256 of the usual, that are good at a quantizer; beyond them another quantizer is better.
+const GOOD_WEIGHTS: (u32, u32) = (100, 400);
 
 /// One way in which the frame was coded, kept for the next.
 #[derive(Debug)]
@@ -58,113 +55,6 @@ struct Pass {
     overhead: usize,
     /// The rounding that it used on average, 1/128 of a step.
     rounding: f64,
-}
-
-/// What a macroblock's coefficients cost, by the costs that the frame begins with.
-#[derive(Debug, Clone, Copy)]
-struct Cost {
-    /// As they were coded.
-    bits: u32,
-    /// As they would be coded if they are not left out.
-    coded: u32,
-    /// The skip weight from which on they are left out.
-    worth: u32,
-}
-
-impl Cost {
-    /// The bits at another skip weight.
-    fn at(self, weight: u32) -> u32 {
-        if self.worth > weight { self.coded } else { 0 }
-    }
-}
-
-/// What a frame's making records, and by what it is steered.
-#[derive(Debug)]
-pub(super) struct Steering<'a> {
-    kept: Option<&'a Pass>,
-    costs: Vec<Cost>,
-    spent: u64,
-    /// What each macroblock should cost; empty where nothing is steered.
-    plan: Vec<f64>,
-    planned: f64,
-    total: f64,
-    /// Rounding and skip weight that are expected to be right.
-    rounding: f64,
-    weight: f64,
-    /// How much smaller (as a share) a frame becomes by one unit of strictness.
-    gain: f64,
-    /// Sum of the roundings used.
-    roundings: f64,
-}
-
-impl Steering<'_> {
-    fn recording(rounding: f64) -> Self {
-        Self {
-            kept: None,
-            costs: Vec::new(),
-            spent: 0,
-            plan: Vec::new(),
-            planned: 0.0,
-            total: 1.0,
-            rounding,
-            weight: f64::from(USUAL_SKIP_WEIGHT),
-            gain: INTER_GAIN,
-            roundings: 0.0,
-        }
-    }
-
-    /// Rounding and skip weight for the macroblocks to come.
-    fn steer(&self) -> (f64, f64) {
-        let ahead = (self.spent as f64 - self.planned) / self.total;
-        let left = 1.0 - self.planned / self.total;
-        let strictness = (ahead / left.clamp(HORIZON.0, HORIZON.1) / self.gain).clamp(-64.0, 64.0);
-        let rounding = (self.rounding - strictness).clamp(ROUNDINGS.0, ROUNDINGS.1);
-        let factor = 1.0 + strictness.abs() / DOUBLING;
-        (rounding, if strictness > 0.0 { self.weight * factor } else { self.weight / factor })
-    }
-}
-
-impl FrameEncoder<'_> {
-    /// Before a macroblock is decided: steers, and codes it with the mode and vectors that were kept, if any were. Whether
-    /// it did.
-    pub(super) fn keep_mode(&mut self, place: &Place) -> bool {
-        let Some(steering) = &mut self.steering else { return false };
-        let at = steering.costs.len();
-        if !steering.plan.is_empty() && at.is_multiple_of(STEERED_TOGETHER) {
-            let (rounding, weight) = steering.steer();
-            let together = steering.plan.len().min(at + STEERED_TOGETHER) - at;
-            steering.roundings += rounding * together as f64;
-            self.quantizers.round_by(rounding as i32, self.analysis.key_frame);
-            self.skip_weight = weight as u32;
-        }
-        let Some(kept) = steering.kept else { return false };
-        let info = kept.macroblocks.infos[at];
-        let references = &self.analysis.references;
-        let Some((_, reference)) = references.iter().find(|(kind, _)| *kind == info.reference) else {
-            // Predicted from this frame, which differs from that of the other pass. It must not turn to a reference now:
-            // that the vectors around it are told as near ones depends on it.
-            self.decide_intra(place);
-            return true;
-        };
-        self.trial.info = info;
-        self.trial.partition_vectors = kept.macroblocks.partition_vectors[at];
-        self.trial.mode_bits = 0;
-        self.trial.predict_inter(reference, place);
-        self.code_trial(place);
-        true
-    }
-
-    /// After a macroblock is decided: records what it costs.
-    pub(super) fn record_cost(&mut self) {
-        let Some(steering) = &mut self.steering else { return };
-        let (coded, worth) = (self.best.coefficient_bits, self.best.worth);
-        let bits = if self.best.residual.is_empty() { 0 } else { coded };
-        if let Some(planned) = steering.plan.get(steering.costs.len()) {
-            steering.planned += planned;
-        }
-        steering.costs.push(Cost { bits, coded, worth });
-        steering.spent += u64::from(bits);
-    }
 }
 
 impl Pass {
@@ -241,21 +131,11 @@ impl<'a> Fitting<'a> {
         self.coded.iter().any(|&(_, size)| size <= budget)
     }
 
-    fn code(&mut self, quantizer: u8, steering: Steering<'_>) -> Encoded {
-        let steered = !steering.plan.is_empty();
-        let mut encoder = FrameEncoder::new(&self.analysis, quantizer);
-        let mut rounding = steering.rounding;
-        encoder.steering = Some(steering);
-        encoder.code_macroblocks();
-        let macroblocks = encoder.macroblocks.clone();
-        let mut costs = Vec::new();
-        if let Some(steering) = encoder.steering.take() {
-            if steered {
-                rounding = steering.roundings / steering.costs.len() as f64;
-            }
-            costs = steering.costs;
-        }
-        let encoded = encoder.finish();
+    fn code(&mut self, quantizer: u8, mut steering: Steering<'_>) -> Encoded {
+        let canvas = code_macroblocks(&self.analysis, quantizer, Some(&mut steering));
+        let macroblocks = canvas.macroblocks.clone();
+        let (costs, rounding) = steering.finish();
+        let encoded = finish(&self.analysis, quantizer, canvas);
         let size = encoded.frame.len();
         let overhead = size - encoded.statistics.coefficient_bytes;
         self.coded.push((quantizer, size));
@@ -280,10 +160,9 @@ impl<'a> Fitting<'a> {
         let weight = if key_frame { 0 } else { last.weight_for(total) };
         let encoded = if (GOOD_WEIGHTS.0..=GOOD_WEIGHTS.1).contains(&weight) {
             // Another weight fills the budget at this quantizer.
-            let plan = last.costs.iter().map(|cost| f64::from(cost.at(weight))).collect();
-            let weight = f64::from(weight);
-            let steering = Steering { kept: Some(last), plan, total, weight, ..Steering::recording(last.rounding) };
-            self.code(last.quantizer, steering)
+            let costs = last.costs.iter().map(|cost| f64::from(cost.at(weight))).collect();
+            let plan = Plan { kept: &last.macroblocks, costs, total, weight: f64::from(weight), gain: INTER_GAIN };
+            self.code(last.quantizer, Steering::following(plan, last.rounding))
         } else {
             let quantizer = self.next_quantizer(last, target, budget);
             let ratio = f64::from(step(quantizer)) / f64::from(step(last.quantizer));
@@ -296,9 +175,9 @@ impl<'a> Fitting<'a> {
             } else {
                 (self.usual_rounding(), INTER_GAIN)
             };
-            let plan = plan(&last.costs, total);
-            let steering = Steering { kept: Some(last), plan, total, gain, ..Steering::recording(rounding) };
-            self.code(quantizer, steering)
+            let (costs, weight) = (planned_costs(&last.costs, total), f64::from(USUAL_SKIP_WEIGHT));
+            let plan = Plan { kept: &last.macroblocks, costs, total, weight, gain };
+            self.code(quantizer, Steering::following(plan, rounding))
         };
         self.over += usize::from(encoded.frame.len() > budget);
         encoded
@@ -379,7 +258,7 @@ fn key_rounding(analysis: &Analysis, quantizer: u8, wanted: f64, usual: f64) -> 
 
 /// What each macroblock should cost where all cost `total`: what is too much is taken off all alike, and what is left
 /// over is given to all alike, for it is the noise in all of them that comes and goes.
-fn plan(costs: &[Cost], total: f64) -> Vec<f64> {
+fn planned_costs(costs: &[Cost], total: f64) -> Vec<f64> {
     let spent: f64 = costs.iter().map(|cost| f64::from(cost.bits)).sum();
     if total >= spent {
         let more = (total - spent) / costs.len() as f64;

@@ -2,77 +2,13 @@
 
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use super::tokens::end_of;
-
-use crate::tables::ZIGZAG;
-
-/// The largest level that the last token category can carry within VP8's coefficient range (RFC 6386, section 13.2).
-const LARGEST_LEVEL: u16 = 2047;
-
-/// How coefficients of one block kind are quantized: the division by the step is a multiplication by its reciprocal.
-/// The first of each array is for the DC, the others for the other coefficients, laid out so that a block is one loop.
-#[derive(Debug, Clone)]
-pub(crate) struct ForwardQuantizer {
-    /// The step between levels.
-    pub(crate) step: [i16; 16],
-    reciprocal: [u16; 16],
-    rounding: [u16; 16],
-    /// What becomes of small coefficients.
-    pub(crate) dead_zone: DeadZone,
-}
-
-/// Magnitudes below which a DC and any other coefficient are quantized to zero.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DeadZone {
-    pub(crate) dc: u32,
-    pub(crate) ac: u32,
-}
-
-/// What is added before the division, in 1/128 of a step. Half a step (64) would be the nearest level; less leaves
-/// more coefficients at the smaller, cheaper one.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rounding {
-    pub(crate) dc: u16,
-    pub(crate) ac: u16,
-}
+pub(crate) use portable::{ForwardQuantizer, Rounding};
 
 impl ForwardQuantizer {
-    /// A quantizer of these steps (DC, others).
-    pub(crate) fn new(dc: i32, ac: i32, rounding: Rounding) -> Self {
-        let each = |at_dc: u16, at_ac: u16| std::array::from_fn(|i| if i == 0 { at_dc } else { at_ac });
-        // Rounded up, so that a whole multiple of the step does not fall short of its level.
-        let reciprocal = |step: i32| (65_536 / step + 1) as u16;
-        let mut quantizer = Self {
-            step: each(dc as u16, ac as u16).map(|step| step as i16),
-            reciprocal: each(reciprocal(dc), reciprocal(ac)),
-            rounding: each((dc as u16 * rounding.dc) >> 7, (ac as u16 * rounding.ac) >> 7),
-            dead_zone: DeadZone { dc: 0, ac: 0 },
-        };
-        quantizer.measure_dead_zone();
-        quantizer
-    }
-
-    fn measure_dead_zone(&mut self) {
-        // The least that gives one when it is rounded and multiplied by the reciprocal.
-        let one = |i: usize| (1u32 << 16).div_ceil(u32::from(self.reciprocal[i]));
-        let limit = |i: usize| one(i).saturating_sub(u32::from(self.rounding[i]));
-        self.dead_zone = DeadZone { dc: limit(0), ac: (1..16).map(limit).min().unwrap_or(0) };
-    }
-
-    /// Rounds by `dc` and `ac` (1/128 of a step) from now on. What that leaves between two whole values is rounded up at
-    /// the lower frequencies first, so that every change makes a small difference.
-    pub(crate) fn round_by(&mut self, dc: u16, ac: u16) {
-        for (position, &i) in ZIGZAG.iter().enumerate() {
-            let i = usize::from(i);
-            let share = u32::from(if i == 0 { dc } else { ac });
-            self.rounding[i] = ((self.step[i] as u32 * share + 8 * (15 - position as u32)) >> 7) as u16;
-        }
-        self.measure_dead_zone();
-    }
-
     /// Quantizes `coefficients` to `levels` and puts back what the decoder will read from those. Gives the zigzag position
     /// after the last level that is not zero; 0 where there is none.
     #[inline]
@@ -106,48 +42,11 @@ impl ForwardQuantizer {
         #[cfg(not(target_arch = "aarch64"))]
         self.quantize_all_portably(coefficients, levels, restored, ends)
     }
-
-    #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
-    pub(crate) fn quantize_all_portably(
-        &self,
-        coefficients: &[[i16; 16]],
-        levels: &mut [[i16; 16]],
-        restored: &mut [[i16; 16]],
-        ends: &mut [u8],
-    ) -> u32 {
-        let mut gain = 0i32;
-        for (((coefficients, levels), restored), end) in coefficients.iter().zip(levels).zip(restored).zip(ends) {
-            *end = self.quantize_portably(coefficients, levels, restored);
-            for (&coefficient, &restored) in coefficients.iter().zip(&*restored) {
-                let other = coefficient.wrapping_mul(2).wrapping_sub(restored);
-                gain = gain.wrapping_add(i32::from(restored) * i32::from(other));
-            }
-        }
-        gain.max(0) as u32
-    }
-
-    #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
-    pub(crate) fn quantize_portably(
-        &self,
-        coefficients: &[i16; 16],
-        levels: &mut [i16; 16],
-        restored: &mut [i16; 16],
-    ) -> u8 {
-        for i in 0..16 {
-            let coefficient = coefficients[i];
-            let rounded = u32::from(coefficient.unsigned_abs().saturating_add(self.rounding[i]));
-            let magnitude = (((rounded * u32::from(self.reciprocal[i])) >> 16) as u16).min(LARGEST_LEVEL) as i16;
-            let sign = coefficient >> 15;
-            let level = (magnitude ^ sign) - sign;
-            levels[i] = level;
-            restored[i] = level.wrapping_mul(self.step[i]);
-        }
-        end_of(levels) as u8
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::portable::DeadZone;
     use super::*;
     use proptest::prelude::*;
 

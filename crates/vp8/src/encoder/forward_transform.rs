@@ -1,5 +1,6 @@
 //! The forward transforms: the encoder's side of RFC 6386, section 14, scaled so that the decoder's inverses undo them.
 
+mod angles;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
@@ -13,11 +14,6 @@ pub(crate) use neon::{forward_dct, forward_dct_pair};
 pub(crate) use portable::{forward_dct, forward_dct_pair};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{forward_dct, forward_dct_pair};
-
-/// sqrt(2) * sin(pi / 8), in 1/4096.
-const SINE: i32 = 2217;
-/// sqrt(2) * cos(pi / 8), in 1/4096.
-const COSINE: i32 = 5352;
 
 /// The 4x4 Walsh-Hadamard transform of the sixteen luma DCs of a macroblock.
 #[inline]

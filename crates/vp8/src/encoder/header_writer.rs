@@ -1,89 +1,25 @@
 //! Writing a frame: tag, header and modes into the first partition, tokens into the second (RFC 6386, sections 9, 19).
 
-use super::bit_cost::{BIT, bit_cost, branch_cost, fitting_probability};
+use super::bit_cost::{BIT, branch_cost, fitting_probability};
 use super::bool_encoder::BoolEncoder;
-use super::frame_encoder::Macroblocks;
+use super::macroblocks::Macroblocks;
 use super::mode_costs::{
-    PARTITIONING_PATHS, PartitionVector, chroma_path, count_path, inter_path, key_luma_path, luma_path, partition_path,
-    subblock_path, write_path,
+    PARTITIONING_PATHS, PartitionVector, chroma_path, inter_path, key_luma_path, luma_path, partition_path,
+    reference_path, subblock_path, write_path,
 };
+use super::mode_counts::ModeCounts;
 use super::tokens::TokenBuffer;
 use super::vector_coding::{self, VectorCounts};
 use crate::header::{FrameHeader, FrameTag, Inherited, LoopFilterDeltas, START_CODE};
-use crate::macroblock::{
-    LumaMode, MacroblockInfo, MotionVector, NearVectors, ReferenceFrame, partition_vector_context,
+use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
+use crate::motion_vector::MotionVector;
+use crate::neighbours::{
+    NearVectors, first_subblock, key_subblock_probabilities, partition_vector_context, vectors_beside,
 };
 use crate::tables::{
     DEFAULT_SUBBLOCK_MODE_PROBABILITIES, KEY_FRAME_CHROMA_MODE_PROBABILITIES, KEY_FRAME_LUMA_MODE_PROBABILITIES,
-    KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES, PARTITION_COUNTS, PARTITION_LAYOUTS, PARTITION_VECTOR_PROBABILITIES,
-    PARTITIONING_PROBABILITIES,
+    PARTITION_COUNTS, PARTITION_VECTOR_PROBABILITIES, PARTITIONING_PROBABILITIES,
 };
-
-/// What macroblocks turned out to be.
-#[derive(Debug, Clone, Default)]
-pub(super) struct ModeCounts {
-    /// With coefficients and without.
-    skip: [u32; 2],
-    /// Intra and inter; last and others; golden and altref.
-    references: [[u32; 2]; 3],
-    luma: [[u32; 2]; 4],
-    chroma: [[u32; 2]; 3],
-}
-
-impl ModeCounts {
-    /// Counts one macroblock.
-    pub(super) fn add(&mut self, info: &MacroblockInfo, key_frame: bool) {
-        self.skip[usize::from(info.skip)] += 1;
-        if key_frame {
-            return;
-        }
-        if info.reference == ReferenceFrame::Intra {
-            self.references[0][0] += 1;
-            count_path(luma_path(info.luma_mode), &mut self.luma);
-            count_path(chroma_path(info.chroma_mode), &mut self.chroma);
-        } else {
-            count_path(reference_path(info.reference), &mut self.references);
-        }
-    }
-
-    /// The probability that a macroblock has coefficients.
-    pub(super) fn skip_probability(&self) -> u8 {
-        fitting_probability(self.skip[0], self.skip[1])
-    }
-
-    /// Probabilities of intra among all, last among inter, golden among the others.
-    pub(super) fn reference_probabilities(&self) -> [u8; 3] {
-        self.references.map(|[falses, trues]| fitting_probability(falses, trues))
-    }
-
-    /// What a macroblock's skip flag will cost, as far as is known: without and with it.
-    pub(super) fn skip_costs(&self) -> [u32; 2] {
-        let probability = fitting_probability(self.skip[0] + 4, self.skip[1] + 4);
-        [false, true].map(|skip| bit_cost(skip, probability))
-    }
-
-    /// What saying each reference will cost, as far as is known.
-    pub(super) fn reference_costs(&self) -> [u32; 4] {
-        const PRIOR: [[u32; 2]; 3] = [[1, 8], [8, 1], [1, 1]];
-        let probability: [u8; 3] = std::array::from_fn(|node| {
-            let [falses, trues] = self.references[node];
-            fitting_probability(falses + PRIOR[node][0], trues + PRIOR[node][1])
-        });
-        [ReferenceFrame::Intra, ReferenceFrame::Last, ReferenceFrame::Golden, ReferenceFrame::AltRef].map(|reference| {
-            reference_path(reference).iter().map(|&(node, bit)| bit_cost(bit, probability[node])).sum()
-        })
-    }
-}
-
-/// The booleans that say a reference.
-fn reference_path(reference: ReferenceFrame) -> &'static [(usize, bool)] {
-    match reference {
-        ReferenceFrame::Intra => &[(0, false)],
-        ReferenceFrame::Last => &[(0, true), (1, false)],
-        ReferenceFrame::Golden => &[(0, true), (1, true), (2, false)],
-        ReferenceFrame::AltRef => &[(0, true), (1, true), (2, true)],
-    }
-}
 
 /// A frame and the sizes of its parts.
 pub(super) struct Written {
@@ -248,39 +184,12 @@ fn count_vectors(macroblocks: &Macroblocks) -> VectorCounts {
         if matches!(info.luma_mode, LumaMode::New | LumaMode::Split) {
             let near = macroblocks.near_vectors(at % macroblocks.columns, at / macroblocks.columns);
             visit_new_vectors(info, &macroblocks.partition_vectors[at], |vector| {
-                let (y, x) = difference(vector, near.best);
+                let (y, x) = vector.difference(near.best);
                 counts.add(y, x);
             });
         }
     }
     counts
-}
-
-/// The vertical and horizontal difference.
-#[inline]
-pub(super) fn difference(vector: MotionVector, from: MotionVector) -> (i32, i32) {
-    (i32::from(vector.y) - i32::from(from.y), i32::from(vector.x) - i32::from(from.x))
-}
-
-/// The first subblock, in raster order, of a partition.
-#[inline]
-pub(super) fn first_subblock(partitioning: u8, partition: usize) -> usize {
-    let layout = &PARTITION_LAYOUTS[usize::from(partitioning)];
-    layout.iter().position(|&p| usize::from(p) == partition).expect("every partition has subblocks")
-}
-
-/// The vectors to the left of a subblock and above it, inside its macroblock or outside.
-#[inline]
-pub(super) fn beside(
-    block: usize,
-    own: &[MotionVector; 16],
-    above: &MacroblockInfo,
-    left: &MacroblockInfo,
-) -> [MotionVector; 2] {
-    [
-        if block.is_multiple_of(4) { left.subblock_vectors[block + 3] } else { own[block - 1] },
-        if block < 4 { above.subblock_vectors[block + 12] } else { own[block - 4] },
-    ]
 }
 
 fn write_modes(writer: &mut BoolEncoder, key_frame: bool, header: &FrameHeader, macroblocks: &Macroblocks) {
@@ -317,7 +226,7 @@ fn write_modes(writer: &mut BoolEncoder, key_frame: bool, header: &FrameHeader, 
         write_path(writer, inter_path(info.luma_mode), &near.mode_probabilities);
         match info.luma_mode {
             LumaMode::New => {
-                let (y, x) = difference(info.motion_vector, near.best);
+                let (y, x) = info.motion_vector.difference(near.best);
                 vector_coding::write(writer, y, x, &header.probabilities.motion_vectors);
             }
             LumaMode::Split => {
@@ -343,26 +252,12 @@ fn write_split(
     write_path(writer, PARTITIONING_PATHS[partitioning], &PARTITIONING_PROBABILITIES);
     for (partition, &source) in sources.iter().enumerate().take(PARTITION_COUNTS[partitioning]) {
         let block = first_subblock(info.partitioning, partition);
-        let [left, above] = beside(block, &info.subblock_vectors, above, left);
+        let [left, above] = vectors_beside(block, &info.subblock_vectors, above, left);
         let context = partition_vector_context(left, above);
         write_path(writer, partition_path(source), &PARTITION_VECTOR_PROBABILITIES[context]);
         if source == PartitionVector::New {
-            let (y, x) = difference(info.subblock_vectors[block], near.best);
+            let (y, x) = info.subblock_vectors[block].difference(near.best);
             vector_coding::write(writer, y, x, probabilities);
         }
     }
-}
-
-/// The probabilities of a subblock's mode in a key frame, from the modes above and to the left.
-#[inline]
-pub(super) fn key_subblock_probabilities<'a>(
-    block: usize,
-    info: &MacroblockInfo,
-    above: &MacroblockInfo,
-    left: &MacroblockInfo,
-) -> &'a [u8; 9] {
-    let above_mode = if block < 4 { above.subblock_modes[block + 12] } else { info.subblock_modes[block - 4] };
-    let left_mode =
-        if block.is_multiple_of(4) { left.subblock_modes[block + 3] } else { info.subblock_modes[block - 1] };
-    &KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES[above_mode as usize][left_mode as usize]
 }

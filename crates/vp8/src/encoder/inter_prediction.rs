@@ -1,7 +1,7 @@
 //! Predictions of a macroblock and its parts from a reference, exactly as the decoder makes them.
 
 use crate::frame::Frame;
-use crate::macroblock::MotionVector;
+use crate::motion_vector::MotionVector;
 use crate::predict::inter::{Interpolation, predict};
 
 /// Predicts a `W` x `H` luma block at (`x`, `y`) samples.

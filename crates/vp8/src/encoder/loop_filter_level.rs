@@ -1,18 +1,18 @@
 //! How strongly to filter the reconstruction.
 
-use super::Preset;
 use super::analysis::Analysis;
 use super::distortion::row_squared_error;
-use crate::frame::{BORDER, FrameBuffer, FrameLayout};
+use super::parameters::Preset;
+use crate::frame::{BORDER, FrameLayout};
 use crate::header::{FrameHeader, LoopFilterHeader};
 use crate::loop_filter::filter_frame;
 use crate::macroblock::MacroblockInfo;
 
-/// The filter's level for a frame that is reconstructed but not filtered: by rule in real time, by trial for quality.
+/// The filter's level for a frame whose `samples` are reconstructed but not filtered: by rule in real time, by trial for quality.
 pub(super) fn choose_level(
     analysis: &Analysis,
     quantizer: u8,
-    buffer: &mut FrameBuffer,
+    samples: &[u8],
     infos: &[MacroblockInfo],
     header: &FrameHeader,
 ) -> u8 {
@@ -20,7 +20,7 @@ pub(super) fn choose_level(
     if analysis.preset == Preset::RealTime {
         return start;
     }
-    let strip = Strip::new(analysis, infos, buffer.samples_mut());
+    let strip = Strip::new(analysis, infos, samples);
     let mut scratch = strip.samples.clone();
     let mut error_at = |level: u8| strip.error(level, analysis, header, &mut scratch);
     let (mut best, mut best_error) = (start, error_at(start));

@@ -2,7 +2,7 @@
 
 use super::bit_cost::bit_cost;
 use super::bool_encoder::BoolEncoder;
-use crate::macroblock::{ChromaMode, LumaMode, SubblockMode};
+use crate::macroblock::{ChromaMode, LumaMode, ReferenceFrame, SubblockMode};
 
 /// A way through a tree: at each node, which probability tells the branches apart and which one is taken.
 pub(crate) type Path = &'static [(usize, bool)];
@@ -75,6 +75,17 @@ pub(crate) fn inter_path(mode: LumaMode) -> Path {
         LumaMode::New => &[(0, T), (1, T), (2, T), (3, F)],
         LumaMode::Split => &[(0, T), (1, T), (2, T), (3, T)],
         _ => unreachable!("not an inter mode"),
+    }
+}
+
+/// What a macroblock is predicted from.
+#[inline]
+pub(crate) fn reference_path(reference: ReferenceFrame) -> Path {
+    match reference {
+        ReferenceFrame::Intra => &[(0, F)],
+        ReferenceFrame::Last => &[(0, T), (1, F)],
+        ReferenceFrame::Golden => &[(0, T), (1, T), (2, F)],
+        ReferenceFrame::AltRef => &[(0, T), (1, T), (2, T)],
     }
 }
 

@@ -1,12 +1,20 @@
 //! Motion search: where in a reference a block of the picture is found again.
 
 use super::distortion::{sad, sad_between};
+use crate::motion_vector::MotionVector;
 
 /// Whole samples to the right and down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Displacement {
     pub(crate) x: i32,
     pub(crate) y: i32,
+}
+
+impl From<MotionVector> for Displacement {
+    /// The nearest by whole samples.
+    fn from(vector: MotionVector) -> Self {
+        Self { x: (i32::from(vector.x) + 2) >> 2, y: (i32::from(vector.y) + 2) >> 2 }
+    }
 }
 
 /// The displacements that a search may try.

@@ -2,7 +2,7 @@
 
 use super::forward_quantizer::ForwardQuantizer;
 use super::forward_transform::{forward_dct, forward_dct_pair, forward_wht};
-use super::frame_encoder::{SECOND_ORDER_ROUNDING, rounding_of};
+use super::frame_quantizers::FrameQuantizers;
 use super::tokens::{BlockKind, TokenBuffer, TokenCosts};
 use crate::transform::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair, inverse_wht};
 
@@ -32,28 +32,6 @@ pub(crate) const SECOND_ORDER: usize = 24;
 const COEFFICIENT_SQUARE: u32 = 4;
 const SECOND_ORDER_SQUARE: u32 = 16;
 
-/// The quantizers of one frame.
-#[derive(Debug, Clone)]
-pub(crate) struct ForwardQuantizers {
-    pub(crate) luma: ForwardQuantizer,
-    pub(crate) second_order: ForwardQuantizer,
-    pub(crate) chroma: ForwardQuantizer,
-}
-
-impl ForwardQuantizers {
-    /// Rounds AC coefficients of luma and chroma by `ac` (1/128 of a step) from now on, and all others to match.
-    pub(crate) fn round_by(&mut self, ac: i32, key_frame: bool) {
-        let usual = rounding_of(key_frame);
-        let change = ac - i32::from(usual.ac);
-        let other = |rounding: u16, change: i32| (i32::from(rounding) + change).clamp(0, 64) as u16;
-        let (dc, ac) = (other(usual.dc, change), other(usual.ac, change));
-        self.luma.round_by(dc, ac);
-        self.chroma.round_by(dc, ac);
-        let change = change / 2;
-        self.second_order.round_by(other(SECOND_ORDER_ROUNDING.dc, change), other(SECOND_ORDER_ROUNDING.ac, change));
-    }
-}
-
 /// Levels of one macroblock, and what the decoder makes of them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Residual {
@@ -71,7 +49,7 @@ impl Residual {
         source: &[u8],
         source_stride: usize,
         prediction: &[u8; 256],
-        quantizers: &ForwardQuantizers,
+        quantizers: &FrameQuantizers,
     ) -> u32 {
         let mut coefficients = [[0i16; 16]; 16];
         transform_luma(source, source_stride, prediction, &mut coefficients);

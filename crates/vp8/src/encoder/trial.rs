@@ -1,45 +1,26 @@
 //! One way to code a macroblock, carried out in full: what it predicts, what is left, what the decoder will see.
 
+use super::costs::{Costs, USUAL_SKIP_WEIGHT};
 use super::distortion::{compare_subblocks, sse};
 use super::forward_quantizer::ForwardQuantizer;
 use super::forward_transform::forward_wht;
+use super::frame_quantizers::FrameQuantizers;
 use super::inter_prediction::{predict_chroma, predict_luma, predict_split_chroma};
 use super::mode_costs::PartitionVector;
-use super::rate_distortion::Lagrangian;
-use super::residual::{EdgeContext, ForwardQuantizers, Residual};
-use super::source::Source;
-use super::tokens::TokenCosts;
+use super::residual::{EdgeContext, Residual};
 use crate::frame::Frame;
 use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
-
-/// What coding any macroblock of a frame needs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Setting<'a> {
-    pub(crate) source: &'a Source,
-    pub(crate) quantizers: &'a ForwardQuantizers,
-    pub(crate) lagrangian: Lagrangian,
-    pub(crate) token_costs: &'a TokenCosts,
-    /// The weight of the bits of a residual that is left out if it is not worth them, in 1/256 of the usual.
-    pub(crate) skip_weight: u32,
-    /// Whether [`Trial::worth`] is needed of every residual that does not vanish.
-    pub(crate) exact_worth: bool,
-}
 
 /// A residual that is not empty takes hardly ever less than this, in 1/256 bit.
 const LEAST_BITS: u32 = 16 * 256;
 
-/// The usual [`Setting::skip_weight`].
-pub(crate) const USUAL_SKIP_WEIGHT: u32 = 256;
-
-/// What coding one macroblock needs: its place, its neighbours' contexts, and what its skip flag costs either way.
+/// What coding one macroblock needs: its place and its neighbours' contexts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) column: usize,
     pub(crate) row: usize,
     pub(crate) above: EdgeContext,
     pub(crate) left: EdgeContext,
-    /// Costs of saying that there are coefficients, and that there are none.
-    pub(crate) skip_costs: [u32; 2],
 }
 
 /// A macroblock coded one way.
@@ -112,9 +93,9 @@ impl Trial {
 
     /// Codes the residual of a predicted macroblock, reconstructs it and costs it all. Macroblocks whose residual is not
     /// worth its bits are left without.
-    pub(crate) fn code(&mut self, setting: &Setting<'_>, place: &Place) {
+    pub(crate) fn code(&mut self, costs: &Costs<'_>, place: &Place) {
         let Self { luma, chroma, residual, .. } = self;
-        let [y, u, v] = &setting.source.planes;
+        let [y, u, v] = &costs.analysis.source.planes;
         let source = [
             y.at(16 * place.column, 16 * place.row),
             u.at(8 * place.column, 8 * place.row),
@@ -127,54 +108,53 @@ impl Trial {
                 + sse::<8, 8>(source[1], u.stride, &chroma[0], 8)
                 + sse::<8, 8>(source[2], v.stride, &chroma[1], 8)
         };
-        let [coded_cost, skipped_cost] = place.skip_costs;
+        let [coded_cost, skipped_cost] = costs.skip;
         (self.coefficient_bits, self.worth) = (0, u32::MAX);
         let mut error = 0;
         if inter {
             let strides = [y.stride, u.stride];
-            let predicted = Predicted::new(source, strides, luma, chroma, second_order, setting.quantizers);
+            let predicted = Predicted::new(source, strides, luma, chroma, second_order, &costs.quantizers);
             error = predicted.error;
             let hopeless = || {
                 let bits = (coded_cost + LEAST_BITS) / 2;
-                let mended =
-                    setting.lagrangian.squared(error.saturating_sub(predicted.mendable), self.mode_bits + bits);
-                setting.lagrangian.squared(error, self.mode_bits + skipped_cost) <= mended
+                let mended = costs.lagrangian.squared(error.saturating_sub(predicted.mendable), self.mode_bits + bits);
+                costs.lagrangian.squared(error, self.mode_bits + skipped_cost) <= mended
             };
-            if predicted.mendable == 0 || !setting.exact_worth && hopeless() {
+            if predicted.mendable == 0 || !costs.exact_worth && hopeless() {
                 residual.clear();
-                self.cost = setting.lagrangian.squared(error, self.mode_bits + skipped_cost);
+                self.cost = costs.lagrangian.squared(error, self.mode_bits + skipped_cost);
                 return;
             }
         }
         // Subblock prediction has coded and reconstructed luma already.
         let mut gain = 0;
         if second_order {
-            gain += residual.code_luma(source[0], y.stride, luma, setting.quantizers);
+            gain += residual.code_luma(source[0], y.stride, luma, &costs.quantizers);
         } else if inter {
-            gain += residual.code_luma_subblocks(source[0], y.stride, luma, &setting.quantizers.luma);
+            gain += residual.code_luma_subblocks(source[0], y.stride, luma, &costs.quantizers.luma);
         }
-        gain += residual.code_chroma([source[1], source[2]], u.stride, chroma, &setting.quantizers.chroma);
+        gain += residual.code_chroma([source[1], source[2]], u.stride, chroma, &costs.quantizers.chroma);
         if residual.is_empty() {
             if !inter {
                 error = error_of(luma, chroma);
             }
-            self.cost = setting.lagrangian.squared(error, self.mode_bits + skipped_cost);
+            self.cost = costs.lagrangian.squared(error, self.mode_bits + skipped_cost);
             return;
         }
-        let bits = residual.luma_cost(second_order, &place.above, &place.left, setting.token_costs)
-            + residual.chroma_cost(&place.above, &place.left, setting.token_costs);
+        let bits = residual.luma_cost(second_order, &place.above, &place.left, &costs.analysis.token_costs)
+            + residual.chroma_cost(&place.above, &place.left, &costs.analysis.token_costs);
         self.coefficient_bits = bits;
         if inter {
             let gain = gain.saturating_sub(ROUNDING_ERROR);
             let coded_error = error.saturating_sub(gain);
-            let skipped = setting.lagrangian.squared(error, self.mode_bits + skipped_cost);
+            let skipped = costs.lagrangian.squared(error, self.mode_bits + skipped_cost);
             // What is mended now need not be mended in later frames: that counts as half the bits.
             let mending_bits = (coded_cost + bits) / 2;
-            let bits_gained = setting.lagrangian.bits_worth(gain) + u64::from(skipped_cost);
+            let bits_gained = costs.lagrangian.bits_worth(gain) + u64::from(skipped_cost);
             let usual = u64::from(USUAL_SKIP_WEIGHT);
             self.worth = (bits_gained * usual / u64::from(mending_bits.max(1))).min(u64::from(u32::MAX) - 1) as u32;
-            let weighted = u64::from(mending_bits) * u64::from(setting.skip_weight) / usual;
-            let mended = setting.lagrangian.squared(coded_error, self.mode_bits + weighted as u32);
+            let weighted = u64::from(mending_bits) * u64::from(costs.skip_weight) / usual;
+            let mended = costs.lagrangian.squared(coded_error, self.mode_bits + weighted as u32);
             if skipped <= mended {
                 self.cost = skipped;
                 residual.clear();
@@ -187,7 +167,7 @@ impl Trial {
             residual.restore_luma_subblocks(luma);
         }
         residual.restore_chroma(chroma);
-        self.cost = setting.lagrangian.squared(error_of(luma, chroma), self.mode_bits + coded_cost + bits);
+        self.cost = costs.lagrangian.squared(error_of(luma, chroma), self.mode_bits + coded_cost + bits);
     }
 }
 
@@ -206,7 +186,7 @@ impl Predicted {
         luma: &[u8; 256],
         chroma: &[[u8; 64]; 2],
         second_order: bool,
-        quantizers: &ForwardQuantizers,
+        quantizers: &FrameQuantizers,
     ) -> Self {
         // A coefficient but the DC is, squared, at most a quarter of what its subblock varies by; the DC is half the sum.
         let limit = |quantizer: &ForwardQuantizer| 4 * quantizer.dead_zone.ac.pow(2);

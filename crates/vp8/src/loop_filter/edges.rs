@@ -3,7 +3,7 @@
 //! Samples come as [`Lines`]: four lines before the edge and four behind it, 16 samples each. Everything is computed in
 //! eight or sixteen bits and without branches, so that the compiler makes vector instructions of it.
 
-use super::Limits;
+use super::limits::Limits;
 
 /// The samples p3, p2, p1, p0, q0, q1, q2, q3 around an edge.
 pub(super) type Lines = [[u8; 16]; 8];

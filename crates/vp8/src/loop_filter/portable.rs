@@ -1,7 +1,7 @@
 //! The loop filter's edges without vector instructions of their own.
 
 use super::edges::{self, Lines};
-use super::{Edge, Limits, Runs};
+use super::limits::{Edge, Limits, Runs};
 
 /// Filters 16 places of an edge between rows: `at` is the first sample behind it.
 pub(crate) fn luma_rows(samples: &mut [u8], at: usize, stride: usize, edge: Edge, limits: &Limits) {

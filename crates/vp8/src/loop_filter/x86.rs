@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Edge, Limits, Runs};
+use super::limits::{Edge, Limits, Runs};
 
 /// The samples p3, p2, p1, p0, q0, q1, q2, q3 around an edge, 16 places along it.
 type Lines = [__m128i; 8];

@@ -4,6 +4,8 @@
 
 use std::arch::aarch64::*;
 
+use super::angles::{COSINE, SINE};
+
 /// Inverse DCTs of two blocks, added to the 4x8 samples at the start of `samples`.
 #[inline]
 pub(crate) fn inverse_dct_add_pair(blocks: &[[i16; 16]; 2], samples: &mut [u8], stride: usize) {
@@ -81,9 +83,9 @@ fn butterfly([i0, i1, i2, i3]: [int16x8_t; 4]) -> [int16x8_t; 4] {
     unsafe {
         // NEON's high half of a product is doubled.
         let high = |value, factor: i32| vshrq_n_s16::<1>(vqdmulhq_n_s16(value, factor as i16));
-        let times_cosine = |value| vaddq_s16(value, high(value, super::COSINE));
+        let times_cosine = |value| vaddq_s16(value, high(value, COSINE));
         // As a signed number the factor is too small by one whole.
-        let times_sine = |value| vaddq_s16(value, high(value, super::SINE));
+        let times_sine = |value| vaddq_s16(value, high(value, SINE));
         let (a, b) = (vaddq_s16(i0, i2), vsubq_s16(i0, i2));
         let c = vsubq_s16(times_sine(i1), times_cosine(i3));
         let d = vaddq_s16(times_cosine(i1), times_sine(i3));

@@ -1,6 +1,6 @@
 //! The inverse DCT without vector instructions of its own.
 
-use super::{COSINE, SINE};
+use super::angles::{COSINE, SINE};
 
 #[inline(always)]
 fn times_cosine(value: i16) -> i16 {

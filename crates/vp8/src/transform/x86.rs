@@ -4,6 +4,8 @@
 
 use std::arch::x86_64::*;
 
+use super::angles::{COSINE, SINE};
+
 /// Inverse DCTs of two blocks, added to the 4x8 samples at the start of `samples`.
 #[inline]
 pub(crate) fn inverse_dct_add_pair(blocks: &[[i16; 16]; 2], samples: &mut [u8], stride: usize) {
@@ -87,9 +89,9 @@ fn inverse_dct(a: [__m128i; 2], b: [__m128i; 2]) -> [__m128i; 4] {
 fn butterfly([i0, i1, i2, i3]: [__m128i; 4]) -> [__m128i; 4] {
     // SAFETY: SSE2 is always there on x86-64.
     unsafe {
-        let times_cosine = |value| _mm_add_epi16(value, _mm_mulhi_epi16(value, _mm_set1_epi16(super::COSINE as i16)));
+        let times_cosine = |value| _mm_add_epi16(value, _mm_mulhi_epi16(value, _mm_set1_epi16(COSINE as i16)));
         // As a signed number the factor is too small by one whole.
-        let times_sine = |value| _mm_add_epi16(value, _mm_mulhi_epi16(value, _mm_set1_epi16(super::SINE as i16)));
+        let times_sine = |value| _mm_add_epi16(value, _mm_mulhi_epi16(value, _mm_set1_epi16(SINE as i16)));
         let (a, b) = (_mm_add_epi16(i0, i2), _mm_sub_epi16(i0, i2));
         let c = _mm_sub_epi16(times_sine(i1), times_cosine(i3));
         let d = _mm_add_epi16(times_cosine(i1), times_sine(i3));

@@ -15,10 +15,12 @@ use lockstep_media::{
     IvfReader, RatePoint, SourceOptions, VideoFormat, Y4mWriter, bjontegaard_delta_rate, open_source, psnr, ssim,
     ssim_db,
 };
-use lockstep_vp8::{Analysis, Parameters, Picture, State, decode, encode};
+use lockstep_vp8::{
+    Analysis, Arena, DEFAULT_PIXEL_LIMIT, Encoded, Parameters, Picture, Preset, State, decode, decode_in,
+};
 
 use super::median;
-use crate::configuration::PresetArgument;
+use crate::configuration::{OptionValue, value_of};
 use crate::output_file::{self, write_json};
 use crate::progress::Progress;
 
@@ -35,8 +37,8 @@ pub(super) struct CodecArguments {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
     rounds: u32,
     /// How hard our encoder works.
-    #[arg(long, value_enum, default_value_t = PresetArgument::RealTime)]
-    preset: PresetArgument,
+    #[arg(long, value_parser = value_of::<Preset>(), default_value = "real-time")]
+    preset: Preset,
     /// Where the numbers go, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -138,12 +140,17 @@ fn kbps(clip: &Clip, frames: &[Vec<u8>]) -> f64 {
     bytes as f64 * 8e-3 / clip.format.time_of(frames.len() as u64).as_secs_f64()
 }
 
+/// Codes one picture of several, as whoever has an arena does.
+fn encode(arena: &Arena, state: &State, picture: &Picture, parameters: &Parameters) -> Encoded {
+    Analysis::new_in(arena, state, picture, parameters).encode(parameters.quantizer)
+}
+
 fn encode_ours(clip: &Clip, parameters: &Parameters) -> (Vec<Vec<u8>>, f64) {
     let started = Instant::now();
-    let mut state = State::default();
+    let (arena, mut state) = (Arena::default(), State::default());
     let mut frames = Vec::with_capacity(clip.pictures.len());
     for picture in &clip.pictures {
-        let encoded = encode(&state, picture, parameters);
+        let encoded = encode(&arena, &state, picture, parameters);
         frames.push(encoded.frame);
         state = encoded.state;
     }
@@ -224,7 +231,7 @@ pub(super) fn run(arguments: &CodecArguments) -> Result<()> {
     if libvpx.is_empty() {
         eprintln!("vpxenc is not installed (Debian: vpx-tools); only our own codec is measured");
     }
-    let parameters = |quantizer| Parameters { quantizer, preset: arguments.preset.into(), ..Parameters::default() };
+    let parameters = |quantizer| Parameters { quantizer, preset: arguments.preset, ..Parameters::default() };
     let rounds = arguments.rounds as usize;
     let mut progress = Progress::new("bench codec", (POINTS.len() * (1 + libvpx.len()) + rounds) as u64);
     let mut done = 0;
@@ -233,7 +240,7 @@ pub(super) fn run(arguments: &CodecArguments) -> Result<()> {
         progress.update(done, message);
     };
 
-    let name = format!("lockstep {}", arguments.preset.name());
+    let name = format!("lockstep {}", arguments.preset.to_word());
     let mut encoders = vec![EncoderResult::new(name)];
     encoders.extend(libvpx.iter().map(|(name, ..)| EncoderResult::new((*name).to_owned())));
     let ivf = folder.path().join("stream.ivf");
@@ -339,9 +346,9 @@ fn write_ivf(path: &Path, format: &VideoFormat, frames: &[Vec<u8>]) -> Result<()
 /// Pictures decoded a second.
 fn decode_ours(frames: &[Vec<u8>]) -> Result<f64> {
     let started = Instant::now();
-    let mut state = State::default();
+    let (arena, mut state) = (Arena::default(), State::default());
     for frame in frames {
-        state = decode(&state, frame).context("our own frame does not decode")?.0;
+        state = decode_in(&arena, &state, frame, DEFAULT_PIXEL_LIMIT).context("our own frame does not decode")?.0;
     }
     Ok(frames.len() as f64 / started.elapsed().as_secs_f64())
 }
@@ -351,11 +358,11 @@ const SAMPLE: usize = 30;
 
 /// A state in the middle of the clip, coded at `parameters`, and the picture after it, for each of a sample.
 fn sample(clip: &Clip, parameters: &Parameters) -> Vec<(State, Picture)> {
-    let mut state = State::default();
+    let (arena, mut state) = (Arena::default(), State::default());
     let mut pairs = Vec::new();
     for picture in clip.pictures.iter().take(SAMPLE + 1) {
         pairs.push((state.clone(), picture.clone()));
-        state = encode(&state, picture, parameters).state;
+        state = encode(&arena, &state, picture, parameters).state;
     }
     pairs.remove(0);
     pairs
@@ -363,11 +370,11 @@ fn sample(clip: &Clip, parameters: &Parameters) -> Vec<(State, Picture)> {
 
 fn menu_time(clip: &Clip, parameters: &Parameters) -> (f64, f64) {
     let sample = sample(clip, parameters);
-    let center = parameters.quantizer;
+    let (arena, center) = (Arena::default(), parameters.quantizer);
     let menu = |quantizers: &[u8]| {
         time_of(sample.len(), |index| {
             let (state, picture) = &sample[index];
-            let analysis = Analysis::new(state, picture, parameters);
+            let analysis = Analysis::new_in(&arena, state, picture, parameters);
             for &quantizer in quantizers {
                 std::hint::black_box(analysis.encode(quantizer));
             }
@@ -378,24 +385,24 @@ fn menu_time(clip: &Clip, parameters: &Parameters) -> (f64, f64) {
 }
 
 fn key_frame_time(clip: &Clip, parameters: &Parameters) -> f64 {
-    let sample = sample(clip, parameters);
+    let (arena, sample) = (Arena::default(), sample(clip, parameters));
     let time = |from_nothing: bool| {
         time_of(sample.len(), |index| {
             let (state, picture) = &sample[index];
             let state = if from_nothing { &State::default() } else { state };
-            std::hint::black_box(encode(state, picture, parameters));
+            std::hint::black_box(encode(&arena, state, picture, parameters));
         })
     };
     time(true) / time(false)
 }
 
 fn hash_time(clip: &Clip, parameters: &Parameters) -> Result<f64> {
-    let mut state = State::default();
+    let ([coding_arena, arena], mut state) = (<[Arena; 2]>::default(), State::default());
     let (mut decoding, mut hashing) = (0.0, 0.0);
     for picture in clip.pictures.iter().take(SAMPLE) {
-        let frame = encode(&state, picture, parameters).frame;
+        let frame = encode(&coding_arena, &state, picture, parameters).frame;
         let started = Instant::now();
-        state = decode(&state, &frame).context("our own frame does not decode")?.0;
+        state = decode_in(&arena, &state, &frame, DEFAULT_PIXEL_LIMIT).context("our own frame does not decode")?.0;
         let decoded = Instant::now();
         std::hint::black_box(state.hash());
         decoding += (decoded - started).as_secs_f64();
@@ -416,11 +423,12 @@ fn resident() -> Option<u64> {
 
 fn retained_states(clip: &Clip, parameters: &Parameters) -> Option<u64> {
     // The codec's own working memory is there before the first state is kept.
-    let mut state = encode(&State::default(), clip.pictures.first()?, parameters).state;
+    let arena = Arena::default();
+    let mut state = encode(&arena, &State::default(), clip.pictures.first()?, parameters).state;
     let before = resident()?;
     let mut kept = Vec::with_capacity(RETAINED);
     for picture in clip.pictures.iter().cycle().skip(1).take(RETAINED) {
-        state = encode(&state, picture, parameters).state;
+        state = encode(&arena, &state, picture, parameters).state;
         kept.push(state.clone());
     }
     let after = resident()?;

@@ -150,7 +150,7 @@ fn real() -> Result<Run> {
     let transport = SenderConfig::new(1, announced);
     let algorithm: Algorithm = "salsify".parse()?;
     let setting = Setting::new(ByteCount::new(transport.payload as u64), format.frame_interval());
-    let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::Serial);
+    let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default());
     let sender = SendingEnd::new(transport, algorithm.controller(&setting)?, Box::new(encoder));
     let receiver = ReceivingEnd::new(ReceiverConfig::default(), algorithm.estimator(setting.bounds));
     let options = SimulationOptions {

@@ -8,11 +8,12 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_call::{Scores, mean};
+use lockstep_control::Algorithm;
 
 use super::reaction::Reaction;
 use super::{CommonArguments, each, figure, write};
 use crate::commands::sweep::Seeds;
-use crate::configuration::{CODEC_OPTIONS, CodecArgument, SimulateArguments, simulate, simulate_full_throttle};
+use crate::configuration::{CODEC_OPTIONS, CodecKind, NamedTrace, TraceName, simulate, simulate_full_throttle};
 
 /// What `lockstep study concerto` is told.
 #[derive(Args)]
@@ -42,7 +43,7 @@ const TRACES: [&str; 8] = [
     "cellular:mean=6mbps,seed=8",
 ];
 /// The congestion control of all sources.
-const CONTROLLER: &str = "gcc";
+const CONTROLLER: Algorithm = Algorithm::Gcc;
 
 /// What sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -124,12 +125,12 @@ pub(super) fn run(arguments: &ConcertoArguments, told: &dyn Fn(&str) -> bool) ->
     {
         bail!("a model of the codec does not heed --{}; leave it out, or add --coded", name.replace('_', "-"));
     }
-    arguments.common.check(&arguments.traces)?;
-    let given = &arguments.common.simulation;
-    let traces: Vec<String> = match &arguments.traces[..] {
-        [] => TRACES.map(str::to_owned).to_vec(),
-        given => given.to_vec(),
+    let given = arguments.common.settings(&arguments.traces)?;
+    let traces: Vec<TraceName> = match &arguments.traces[..] {
+        [] => TRACES.map(TraceName::from).to_vec(),
+        given => given.iter().map(|name| TraceName::from(name.as_str())).collect(),
     };
+    let traces = traces.iter().map(NamedTrace::open).collect::<Result<Vec<_>>>()?;
     let seeds = arguments.seeds.as_ref().map_or_else(|| vec![given.link.seed], |seeds| seeds.0.clone());
     let sources: Vec<Source> =
         Source::ALL.into_iter().filter(|&source| arguments.coded || source != Source::CodedVideo).collect();
@@ -140,20 +141,20 @@ pub(super) fn run(arguments: &ConcertoArguments, told: &dyn Fn(&str) -> bool) ->
         }
     }
     let rows = each("study concerto", &calls, |(trace, seed, source)| {
-        let mut call: SimulateArguments = given.clone();
+        let mut call = given.clone();
         call.link.trace.clone_from(trace);
         call.link.seed = *seed;
-        call.control.controller = CONTROLLER.to_owned();
-        call.control.codec = CodecArgument::Conventional;
+        call.control.controller = CONTROLLER.into();
+        call.control.codec = CodecKind::Conventional;
         call.modelled = *source != Source::CodedVideo;
         let report = match source {
             Source::Video | Source::CodedVideo => simulate(&call, |_| Ok(()))?.report,
             Source::FullThrottle => simulate_full_throttle(&call)?.report,
         };
         let reaction = Reaction::of(&report.series);
-        Ok(Row { trace: trace.clone(), seed: *seed, source: *source, reaction, scores: report.scores })
+        Ok(Row { trace: trace.name().to_string(), seed: *seed, source: *source, reaction, scores: report.scores })
     })?;
-    say!("{} s of {} under {CONTROLLER}\n", given.seconds, given.clip);
+    say!("{} s of {} under {CONTROLLER}\n", given.length.as_f64(), given.clip);
     print(&rows);
     write(arguments.common.json.as_ref(), &rows)
 }

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use lockstep_sim::in_parallel;
 
-use crate::configuration::SimulateArguments;
+use crate::configuration::{CallSettings, SimulateWords};
 use crate::output_file::{self, write_json};
 use crate::progress::Progress;
 
@@ -39,11 +39,14 @@ enum Study {
 #[derive(Debug, Clone, Args)]
 struct CommonArguments {
     #[command(flatten)]
-    simulation: SimulateArguments,
+    simulation: SimulateWords,
     /// Where the numbers go, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
 }
+
+/// What every study decides itself: which codec, under which control.
+const DECIDED: [&str; 5] = ["codec", "controller", "estimator", "latency", "grace_period"];
 
 /// Refuses options that a study decides itself. `given` says whether an option was.
 fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()> {
@@ -54,11 +57,14 @@ fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()> {
 }
 
 impl CommonArguments {
-    /// Finds out whether the numbers can be written, before calls run that read `traces`, too.
-    fn check(&self, traces: &[String]) -> Result<()> {
-        let mut inputs = self.simulation.inputs();
+    /// What its calls have in common. Finds out whether the numbers can be written, before calls run that read `traces`,
+    /// too.
+    fn settings(&self, traces: &[String]) -> Result<CallSettings> {
+        let settings = self.simulation.settings()?;
+        let mut inputs = settings.inputs();
         inputs.extend(traces.iter().map(Path::new));
-        output_file::check(&[("--json", self.json.as_deref())], &inputs)
+        output_file::check(&[("--json", self.json.as_deref())], &inputs)?;
+        Ok(settings)
     }
 }
 
@@ -66,11 +72,12 @@ impl CommonArguments {
 pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
     match &arguments.study {
         Study::Concerto(arguments) => {
-            refuse(&["codec", "controller", "estimator", "modelled"], given)?;
+            refuse(&DECIDED, given)?;
+            refuse(&["modelled"], given)?;
             concerto::run(arguments, given)
         }
         Study::Salsify(arguments) => {
-            refuse(&["codec", "controller", "estimator"], given)?;
+            refuse(&DECIDED, given)?;
             salsify::run(arguments)
         }
     }

@@ -8,11 +8,13 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use lockstep_control::Algorithm;
 
 use super::SweepArguments;
-use crate::configuration::{CodecArgument, SimulateArguments, open_trace};
+use super::contents::{self, Contents};
+use crate::configuration::{CallOptions, CallRecord, CallSettings, CodecKind, NamedTrace, TraceName};
 
 /// What codes the pictures of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -44,10 +46,10 @@ impl SweepCodec {
         matches!(self, Self::Modelled | Self::ModelledConventional)
     }
 
-    fn kind(self) -> CodecArgument {
+    fn kind(self) -> CodecKind {
         match self {
-            Self::Modelled | Self::Functional => CodecArgument::Functional,
-            Self::ModelledConventional | Self::Conventional => CodecArgument::Conventional,
+            Self::Modelled | Self::Functional => CodecKind::Functional,
+            Self::ModelledConventional | Self::Conventional => CodecKind::Conventional,
         }
     }
 }
@@ -87,19 +89,43 @@ impl FromStr for Seeds {
 /// One call of a sweep.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
-    /// Names the call, the trace's content and the program that runs it: what was run under the same key gave the same.
+    /// Names the call, the content of the files that it reads and the program that runs it: what was run under the same key
+    /// gave the same.
     pub key: String,
     /// What codes its pictures.
     pub codec: SweepCodec,
+    /// The codec model, where it is not the built-in one.
+    pub model: Option<PathBuf>,
+    /// Hash of the codec model's file.
+    pub model_hash: Option<String>,
+    /// Hash of the estimator with all that it reads, where it is none of this project's.
+    pub estimator_hash: Option<String>,
     /// Everything else.
-    pub call: SimulateArguments,
+    pub call: CallSettings,
 }
 
 impl Job {
+    /// Every setting of the call by its name, null where nothing is set or it means nothing in this call.
+    pub fn settings(&self) -> Map<String, Value> {
+        let text = |value: Option<String>| value.map_or(Value::Null, Value::String);
+        let path = |path: Option<&PathBuf>| text(path.map(|path| path.to_string_lossy().into_owned()));
+        // What reports say of a call, where no option can be forgotten, and what a sweep knows besides.
+        let CallRecord(record) = self.call.record();
+        let of_the_sweep = [
+            ("codec", Value::String(self.codec.name().to_owned())),
+            ("model", path(self.model.as_ref())),
+            ("model_hash", text(self.model_hash.clone())),
+            ("estimator_hash", text(self.estimator_hash.clone())),
+            ("python", path(self.call.estimator.as_ref().and_then(|estimator| estimator.python.as_ref()))),
+        ];
+        record.into_iter().chain(of_the_sweep).map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
     /// In words.
     pub fn name(&self) -> String {
-        let SimulateArguments { link, control, .. } = &self.call;
-        format!("{} with the codec {} over {}, seed {}", control.controller, self.codec.name(), link.trace, link.seed)
+        let CallSettings { link, control, .. } = &self.call;
+        let (controller, codec, trace) = (control.controller, self.codec.name(), link.trace.name());
+        format!("{controller} with the codec {codec} over {trace}, seed {}", link.seed)
     }
 }
 
@@ -118,23 +144,22 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// The traces that `named` stands for, each as [`open_trace`] reads it.
-fn traces(named: &[String]) -> Result<Vec<String>> {
+/// The traces that `named` stands for.
+fn traces(named: &[String]) -> Result<Vec<NamedTrace>> {
+    let open = |name: &str| NamedTrace::open(&TraceName::from(name));
     let mut traces = Vec::new();
     for name in named {
         if !Path::new(name).is_dir() {
-            open_trace(name)?;
-            traces.push(name.clone());
+            traces.push(open(name)?);
             continue;
         }
         let mut found = Vec::new();
         files(Path::new(name), &mut found)?;
         let before = traces.len();
         for path in found {
-            let path = path.to_string_lossy().into_owned();
             // A folder of traces may hold other things, such as a note of where they come from.
-            match open_trace(&path) {
-                Ok(_) => traces.push(path),
+            match open(&path.to_string_lossy()) {
+                Ok(trace) => traces.push(trace),
                 Err(error) => eprintln!("lockstep: left out: {error:#}"),
             }
         }
@@ -142,25 +167,26 @@ fn traces(named: &[String]) -> Result<Vec<String>> {
             bail!("there is no trace in the folder {name}");
         }
     }
-    traces.sort();
-    traces.dedup();
+    traces.sort_by(|one, other| one.name().as_str().cmp(other.name().as_str()));
+    traces.dedup_by(|one, other| one.name() == other.name());
     Ok(traces)
 }
 
 /// Names this program by its content: another build may give other results.
-fn program() -> Result<Vec<u8>> {
-    let path = std::env::current_exe().context("cannot find the lockstep program")?;
-    Ok(Md5::digest(fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?).to_vec())
+fn program(contents: &mut Contents) -> Result<String> {
+    contents.of_file(&std::env::current_exe().context("cannot find the lockstep program")?)
 }
 
-fn key(program: &[u8], codec: SweepCodec, call: &SimulateArguments) -> Result<String> {
+/// The key of a job that has none yet.
+fn key(program: &str, job: &Job, contents: &mut Contents) -> Result<String> {
     let mut hash = Md5::new();
     hash.update(program);
-    hash.update(codec.name());
-    hash.update(serde_json::to_vec(call)?);
-    for name in [&call.link.trace, &call.clip].into_iter().chain(&call.link.reverse) {
-        if Path::new(name).is_file() {
-            hash.update(fs::read(name).with_context(|| format!("cannot read {name}"))?);
+    hash.update(serde_json::to_vec(&job.settings())?);
+    let call = &job.call;
+    let reverse = call.link.reverse.iter().map(|reverse| reverse.name().as_path());
+    for path in [call.link.trace.name().as_path(), call.clip.as_path()].into_iter().chain(reverse) {
+        if path.is_file() {
+            hash.update(contents.of_file(path)?);
         }
     }
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
@@ -168,32 +194,49 @@ fn key(program: &[u8], codec: SweepCodec, call: &SimulateArguments) -> Result<St
 
 /// Every call that `arguments` ask for, in the order of the rows: by controller, codec, trace and seed.
 pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
-    let given = &arguments.simulation;
-    let or_one = |many: &[String], one: &String| if many.is_empty() { vec![one.clone()] } else { many.to_vec() };
-    let mut controllers = or_one(&arguments.controllers, &given.control.controller);
-    for name in &controllers {
-        name.parse::<Algorithm>()?;
-    }
-    controllers.sort();
+    // What codes is said by the codecs.
+    let given = CallOptions { modelled: None, ..arguments.simulation.said().clone() };
+    let usual = CallOptions::usual();
+    let one_trace = given.trace.as_ref().or(usual.trace.as_ref()).map(ToString::to_string);
+    let named = if arguments.traces.is_empty() { one_trace.into_iter().collect() } else { arguments.traces.clone() };
+    let traces = traces(&named)?;
+    let first_trace = traces.first().map(|trace| trace.name().clone());
+    let mut controllers = match &arguments.controllers[..] {
+        [] => vec![given.controller],
+        names => names.iter().map(|name| Ok(Some(name.parse::<Algorithm>()?))).collect::<Result<Vec<_>>>()?,
+    };
+    controllers.sort_by_key(|controller| controller.map(|controller| controller.to_string()));
     controllers.dedup();
     let mut codecs = arguments.codecs.clone();
     codecs.sort_unstable();
     codecs.dedup();
-    let traces = traces(&or_one(&arguments.traces, &given.link.trace))?;
-    let seeds = arguments.seeds.as_ref().map_or_else(|| vec![given.link.seed], |seeds| seeds.0.clone());
 
-    let program = program()?;
+    let mut contents = Contents::default();
+    let program = program(&mut contents)?;
+    let estimator_hash = given.estimator.as_deref().map(contents::of_estimator).transpose()?;
+    let model_hash = arguments.model.as_deref().map(|path| contents.of_file(path)).transpose()?;
     let mut jobs = Vec::new();
-    for controller in &controllers {
+    for controller in controllers {
+        let settings = CallOptions { controller, trace: first_trace.clone(), ..given.clone() }.settings()?;
+        let seeds = arguments.seeds.as_ref().map_or_else(|| vec![settings.link.seed], |seeds| seeds.0.clone());
         for &codec in &codecs {
             for trace in &traces {
                 for &seed in &seeds {
-                    let mut call = given.clone();
-                    call.control.controller.clone_from(controller);
+                    let mut call = settings.clone();
                     call.link.trace.clone_from(trace);
                     call.link.seed = seed;
                     call.control.codec = codec.kind();
-                    jobs.push(Job { key: key(&program, codec, &call)?, codec, call });
+                    call.modelled = codec.is_modelled();
+                    let mut job = Job {
+                        key: String::new(),
+                        codec,
+                        model: arguments.model.clone().filter(|_| codec.is_modelled()),
+                        model_hash: model_hash.clone().filter(|_| codec.is_modelled()),
+                        estimator_hash: estimator_hash.clone(),
+                        call,
+                    };
+                    job.key = key(&program, &job, &mut contents)?;
+                    jobs.push(job);
                 }
             }
         }
@@ -203,7 +246,108 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use lockstep_link::LossInterval;
+
     use super::*;
+
+    fn job(codec: SweepCodec, change: impl FnOnce(&mut CallOptions)) -> Job {
+        let mut options = CallOptions { trace: Some(TraceName::from("constant:1mbps")), ..CallOptions::default() };
+        change(&mut options);
+        let mut call = options.settings().unwrap();
+        (call.control.codec, call.modelled) = (codec.kind(), codec.is_modelled());
+        Job { key: String::new(), codec, model: None, model_hash: None, estimator_hash: None, call }
+    }
+
+    #[test]
+    fn every_option_of_a_call_is_among_its_settings() {
+        let usual = job(SweepCodec::Functional, |_| ()).settings();
+        // No call can have all of them at once.
+        let set = |settings: &'static [(&str, &str)]| {
+            move |options: &mut CallOptions| {
+                for (name, word) in settings {
+                    options.set_words(name, &[(*word).to_owned()]).unwrap();
+                }
+            }
+        };
+        let examples = [
+            job(
+                SweepCodec::Conventional,
+                set(&[
+                    ("clip", "generated:64x48@30"),
+                    ("trace", "constant:2mbps"),
+                    ("reverse", "constant:2mbps"),
+                    ("queue", "codel"),
+                    ("queue_packets", "9"),
+                    ("delay_ms", "1"),
+                    ("loss", "1%"),
+                    ("reverse_loss", "2%"),
+                    ("burst_loss", "1%,30%"),
+                    ("loss_at", "1s+1s"),
+                    ("reorder", "1%,15ms"),
+                    ("jitter_ms", "3"),
+                    ("seed", "4"),
+                    ("fit_passes", "2"),
+                    ("preset", "quality"),
+                    ("controller", "sprout"),
+                    ("latency", "low"),
+                    ("max_bitrate", "1mbps"),
+                    ("seconds", "5"),
+                    ("encode_ms", "6"),
+                    ("encode_time", concat!(env!("CARGO_MANIFEST_DIR"), "/../call/src/encode_time.json")),
+                    ("decode_ms", "7"),
+                    ("vmaf", "true"),
+                ]),
+            ),
+            job(
+                SweepCodec::Modelled,
+                set(&[("controller", "salsify"), ("grace_period", "none"), ("queue_bytes", "1000")]),
+            ),
+            job(SweepCodec::Functional, set(&[("menu", "serial"), ("estimator", "mine.py"), ("python", "python3.9")])),
+        ];
+        let said = examples.map(|example| example.settings());
+        for option in CallOptions::TABLE {
+            let name = option.name;
+            let differs =
+                |settings: &Map<String, Value>| settings[name] != Value::Null && settings[name] != usual[name];
+            // The limit of an estimator ends a call or leaves it as it is.
+            let told = name == "estimator_limit" || said.iter().any(differs);
+            assert!(told, "the settings of a call say nothing of {name}");
+        }
+    }
+
+    #[test]
+    fn another_setting_or_another_content_of_a_file_is_another_call() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("a.up");
+        fs::write(&trace, "10\n20\n").unwrap();
+        let name = TraceName::from(trace.to_str().unwrap());
+        let key = |change: &dyn Fn(&mut Job)| {
+            let mut job = job(SweepCodec::Modelled, |options| {
+                options.trace = Some(name.clone());
+                options.estimator = Some(PathBuf::from("mine.py"));
+            });
+            change(&mut job);
+            key("this", &job, &mut Contents::default()).unwrap()
+        };
+        let before = key(&|_| ());
+        let mut keys = vec![
+            key(&|job| job.codec = SweepCodec::ModelledConventional),
+            key(&|job| job.estimator_hash = Some("0".to_owned())),
+            key(&|job| job.model_hash = Some("0".to_owned())),
+            key(&|job| job.call.link.loss_at.push(LossInterval { from: Duration::ZERO, to: Duration::MAX, loss: 1.0 })),
+            key(&|job| {
+                job.call.estimator.as_mut().expect("it has one").python = Some(PathBuf::from("python3.9"));
+            }),
+        ];
+        assert_eq!(key(&|_| ()), before);
+        fs::write(&trace, "10\n30\n").unwrap();
+        keys.push(key(&|_| ()));
+        keys.push(before);
+        let different: std::collections::BTreeSet<&String> = keys.iter().collect();
+        assert_eq!(different.len(), keys.len());
+    }
 
     #[test]
     fn seeds_are_ranges_and_lists() {

@@ -1,5 +1,6 @@
 //! `lockstep sweep`: many calls, on every core or on a cluster; one row a call.
 
+mod contents;
 mod jobs;
 mod journal;
 mod remote;
@@ -14,10 +15,11 @@ use std::thread::available_parallelism;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use lockstep_call::{CodecModel, Scores};
+use lockstep_call::Scores;
 use lockstep_sim::in_parallel;
 
-use crate::configuration::{CODEC_OPTIONS, SimulateArguments, simulate, simulate_modelled};
+use crate::commands::model::open_model;
+use crate::configuration::{CODEC_OPTIONS, SimulateWords, simulate, simulate_modelled};
 use crate::output_file::{self, is_standard_output};
 use crate::progress::Progress;
 pub use jobs::Seeds;
@@ -41,7 +43,10 @@ pub struct SweepArguments {
     #[arg(long)]
     seeds: Option<Seeds>,
     #[command(flatten)]
-    simulation: SimulateArguments,
+    simulation: SimulateWords,
+    /// The codec model of the calls without pixels, such as `lockstep model fit` writes; the built-in one if not given.
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
     /// Where the rows go, as Parquet. Beside it, in OUTPUT.journal, every finished call is kept, so that a sweep that
     /// was ended early goes on where it was. `-` is standard output, without a journal.
     #[arg(long, default_value = "out/sweep.parquet")]
@@ -64,7 +69,7 @@ pub struct SweepArguments {
 /// Runs one call.
 fn call(job: &Job) -> Result<Scores> {
     let simulated = if job.codec.is_modelled() {
-        simulate_modelled(&job.call, &CodecModel::built_in()?)?
+        simulate_modelled(&job.call, &open_model(job.model.as_ref())?)?
     } else {
         simulate(&job.call, |_| Ok(()))?
     };
@@ -100,7 +105,7 @@ fn refuse_contradictions(arguments: &SweepArguments, given: &dyn Fn(&str) -> boo
             "a sweep takes its codecs from --codecs, such as --codecs conventional,modelled-conventional, not from --codec"
         );
     }
-    if arguments.simulation.modelled
+    if arguments.simulation.said().modelled == Some(true)
         && let Some(coded) = arguments.codecs.iter().find(|codec| !codec.is_modelled())
     {
         bail!("--modelled contradicts --codecs {}; leave one of the two out", coded.name());
@@ -110,6 +115,9 @@ fn refuse_contradictions(arguments: &SweepArguments, given: &dyn Fn(&str) -> boo
     {
         let name = name.replace('_', "-");
         bail!("a model of the codec does not heed --{name}; leave it out, or name a real codec: --codecs functional");
+    }
+    if arguments.model.is_some() && !arguments.codecs.iter().any(|codec| codec.is_modelled()) {
+        bail!("none of the codecs heeds --model; leave it out, or name a modelled one: --codecs modelled");
     }
     Ok(())
 }
@@ -125,10 +133,14 @@ pub fn run(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<(
     if to_file && arguments.output.extension().is_none_or(|extension| extension != "parquet") {
         bail!("output {}: the name must end in .parquet", arguments.output.display());
     }
-    let mut inputs = arguments.simulation.inputs();
-    inputs.extend(arguments.traces.iter().map(Path::new));
-    output_file::check(&[("--output", Some(&arguments.output))], &inputs)?;
     let jobs = jobs::all(arguments)?;
+    let mut inputs: Vec<&Path> = jobs.iter().flat_map(|job| job.call.inputs()).collect();
+    inputs.sort_unstable();
+    inputs.dedup();
+    inputs.extend(arguments.traces.iter().map(Path::new));
+    inputs.extend(arguments.model.as_deref());
+    output_file::check(&[("--output", Some(&arguments.output))], &inputs)?;
+    open_model(arguments.model.as_ref())?;
     let mut journal = if to_file { Journal::open(&arguments.output, arguments.fresh)? } else { Journal::default() };
     let open: Vec<Job> = jobs.iter().filter(|job| !journal.has(&job.key)).cloned().collect();
     let kept = jobs.len() - open.len();

@@ -1,10 +1,10 @@
-//! The rows of a sweep: what was run, and every score of it.
+//! The rows of a sweep: every setting of what was run, and every score of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Result;
-use clap::ValueEnum;
+use serde_json::{Map, Value};
 
 use lockstep_call::{DelayScores, Scores, mean};
 
@@ -12,42 +12,53 @@ use super::jobs::Job;
 use crate::output_file;
 use crate::parquet_table::{self, Values};
 
-/// A column of what was run.
-enum Told {
-    Text(fn(&Job) -> String),
-    Integer(fn(&Job) -> Option<u64>),
-    Number(fn(&Job) -> f64),
-    Optional(fn(&Job) -> Option<f64>),
+/// The columns that come first; the other settings follow by name.
+const FIRST: [&str; 6] = ["controller", "codec", "trace", "seed", "clip", "seconds"];
+
+/// Settings that may be without a value in every row and are whole numbers where they have one. All others that have none
+/// are texts.
+const WHOLE_NUMBERS: [&str; 3] = ["fit_passes", "queue_bytes", "queue_packets"];
+
+/// What a setting is as text: lists as JSON has them, and nothing where there is no value.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
 }
 
-fn path_text(path: &Path) -> String {
-    path.display().to_string()
+/// The values of the setting `name` as a column of what they are.
+fn column(name: &str, values: &[&Value]) -> Values {
+    let every = |is: fn(&Value) -> bool| {
+        let mut there = values.iter().filter(|value| !value.is_null()).peekable();
+        there.peek().is_some() && there.all(|value| is(value))
+    };
+    let whole = |value: &Value| value.is_i64() || value.is_u64();
+    if every(whole) || (values.iter().all(|value| value.is_null()) && WHOLE_NUMBERS.contains(&name)) {
+        return Values::Integers(values.iter().map(|value| value.as_i64()).collect());
+    }
+    if every(Value::is_number) {
+        return Values::Numbers(values.iter().map(|value| value.as_f64()).collect());
+    }
+    // What is not said of a flag is no.
+    if every(Value::is_boolean) {
+        return Values::Flags(values.iter().map(|value| value.as_bool().unwrap_or(false)).collect());
+    }
+    Values::Texts(values.iter().map(|value| text(value)).collect())
 }
 
-fn name(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+/// Every setting of these calls as a column.
+fn settings<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<(String, Values)> {
+    let rows: Vec<Map<String, Value>> = jobs.map(Job::settings).collect();
+    let first = FIRST.map(str::to_owned);
+    let others: BTreeSet<&String> = rows.iter().flat_map(Map::keys).filter(|name| !first.contains(name)).collect();
+    let column = |name: &String| {
+        let values: Vec<&Value> = rows.iter().map(|row| row.get(name).unwrap_or(&Value::Null)).collect();
+        (name.clone(), column(name, &values))
+    };
+    first.iter().chain(others).map(column).collect()
 }
-
-const TOLD: &[(&str, Told)] = &[
-    ("controller", Told::Text(|job| job.call.control.controller.clone())),
-    ("codec", Told::Text(|job| job.codec.name().to_owned())),
-    ("trace", Told::Text(|job| job.call.link.trace.clone())),
-    ("seed", Told::Integer(|job| Some(job.call.link.seed))),
-    ("clip", Told::Text(|job| job.call.clip.clone())),
-    ("seconds", Told::Number(|job| job.call.seconds)),
-    ("reverse", Told::Text(|job| job.call.link.reverse.clone().unwrap_or_default())),
-    ("delay_ms", Told::Number(|job| job.call.link.delay_ms)),
-    ("queue", Told::Text(|job| name(&job.call.link.queue))),
-    ("queue_packets", Told::Integer(|job| Some(u64::from(job.call.link.queue_packets)))),
-    ("queue_bytes", Told::Integer(|job| job.call.link.queue_bytes)),
-    ("loss", Told::Number(|job| job.call.link.loss)),
-    ("reverse_loss", Told::Number(|job| job.call.link.reverse_loss)),
-    ("jitter_ms", Told::Number(|job| job.call.link.jitter_ms)),
-    ("encode_time", Told::Text(|job| job.call.encode_time.as_deref().map_or_else(String::new, path_text))),
-    ("encode_ms", Told::Optional(|job| job.call.encode_ms)),
-    ("decode_ms", Told::Number(|job| job.call.decode_ms)),
-    ("preset", Told::Text(|job| name(&job.call.control.preset))),
-];
 
 fn p50(delay: Option<DelayScores>) -> Option<f64> {
     delay.map(|delay| delay.p50)
@@ -69,6 +80,9 @@ const SCORES: &[(&str, Score)] = &[
     ("video_delay_ms_p50", |scores| p50(scores.video_delay_ms)),
     ("video_delay_ms_mean", |scores| middle(scores.video_delay_ms)),
     ("video_delay_ms_p95", |scores| p95(scores.video_delay_ms)),
+    ("displayed_delay_ms_p50", |scores| p50(scores.displayed_delay_ms)),
+    ("displayed_delay_ms_mean", |scores| middle(scores.displayed_delay_ms)),
+    ("displayed_delay_ms_p95", |scores| p95(scores.displayed_delay_ms)),
     ("video_delay_floor_ms_p50", |scores| p50(scores.video_delay_floor_ms)),
     ("video_delay_floor_ms_mean", |scores| middle(scores.video_delay_floor_ms)),
     ("video_delay_floor_ms_p95", |scores| p95(scores.video_delay_floor_ms)),
@@ -93,6 +107,11 @@ const SCORES: &[(&str, Score)] = &[
     ("frames_recovery", |scores| Some(scores.frames.recovery as f64)),
     ("fill", |scores| scores.fill),
     ("overshoot_ratio", |scores| scores.overshoot_ratio),
+    ("frames_per_second", |scores| Some(scores.frames_per_second)),
+    ("harmonic_frame_rate", |scores| scores.harmonic_frame_rate),
+    ("freezes_count", |scores| Some(scores.freezes.count as f64)),
+    ("freezes_total_seconds", |scores| Some(scores.freezes.total_seconds)),
+    ("freezes_longest_seconds", |scores| Some(scores.freezes.longest_seconds)),
     ("stall_minutes_per_hour", |scores| Some(scores.stall_minutes_per_hour)),
     ("qoe_p", |scores| scores.qoe_p),
     ("qoe_d", |scores| scores.qoe_d),
@@ -111,22 +130,12 @@ const SCORES: &[(&str, Score)] = &[
 
 /// Writes one row a call.
 pub fn write(path: &Path, rows: &[(&Job, &Scores)]) -> Result<()> {
-    let jobs = || rows.iter().map(|(job, _)| *job);
-    let integer = |value: Option<u64>| value.and_then(|value| i64::try_from(value).ok());
-    let told = TOLD.iter().map(|(name, told)| {
-        let values = match told {
-            Told::Text(value) => Values::Texts(jobs().map(value).collect()),
-            Told::Integer(value) => Values::Integers(jobs().map(|job| integer(value(job))).collect()),
-            Told::Number(value) => Values::Numbers(jobs().map(|job| Some(value(job))).collect()),
-            Told::Optional(value) => Values::Numbers(jobs().map(value).collect()),
-        };
-        (*name, values)
-    });
+    let settings = settings(rows.iter().map(|(job, _)| *job));
     let scores = SCORES.iter().map(|(name, score)| {
         let values = rows.iter().map(|(_, scores)| score(scores)).collect();
-        (*name, Values::Numbers(values))
+        ((*name).to_owned(), Values::Numbers(values))
     });
-    let columns: Vec<(&str, Values)> = told.chain(scores).collect();
+    let columns: Vec<(String, Values)> = settings.into_iter().chain(scores).collect();
     output_file::write(path, |output| parquet_table::write(output, "call", columns))
 }
 
@@ -147,9 +156,9 @@ const SHOWN: &[(&str, usize, Score)] = &[
 
 /// Prints the mean of each score over the calls of each controller and codec.
 pub fn print(rows: &[(&Job, &Scores)]) {
-    let mut groups: BTreeMap<(&str, &str), Vec<&Scores>> = BTreeMap::new();
+    let mut groups: BTreeMap<(String, &str), Vec<&Scores>> = BTreeMap::new();
     for (job, scores) in rows {
-        groups.entry((&job.call.control.controller, job.codec.name())).or_default().push(scores);
+        groups.entry((job.call.control.controller.to_string(), job.codec.name())).or_default().push(scores);
     }
     let widest = groups.keys().map(|(controller, _)| controller.len()).max().unwrap_or(0).max("controller".len());
     let headings: String = SHOWN.iter().map(|(heading, ..)| format!("{heading:>11}")).collect();
@@ -163,5 +172,31 @@ pub fn print(rows: &[(&Job, &Scores)]) {
             })
             .collect();
         say!("{controller:<widest$}  {codec:<22}{:>6}{values}", calls.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::parquet_table::Kind;
+
+    #[test]
+    fn a_setting_is_a_column_of_what_it_is_also_where_no_call_has_one() {
+        let kind = |name: &str, values: &[Value]| column(name, &values.iter().collect::<Vec<_>>()).kind();
+        for (name, values, expected) in [
+            ("queue_bytes", &[Value::Null, json!(1_000)][..], Kind::Integers),
+            ("queue_bytes", &[Value::Null, Value::Null], Kind::Integers),
+            ("loss", &[json!(0.0), json!(0.5)], Kind::Numbers),
+            ("vmaf", &[json!(false)], Kind::Flags),
+            ("latency", &[Value::Null], Kind::Texts),
+            ("latency", &[Value::Null, json!("low")], Kind::Texts),
+        ] {
+            assert_eq!(kind(name, values), expected, "{name}");
+        }
+        let values = [Value::Null, json!([0.01, 0.3]), json!("x")];
+        let Values::Texts(texts) = column("burst_loss", &values.iter().collect::<Vec<_>>()) else { panic!("no texts") };
+        assert_eq!(texts, ["", "[0.01,0.3]", "x"]);
     }
 }

@@ -4,7 +4,8 @@
 
 use std::arch::aarch64::*;
 
-use super::{SubblockDifferences, portable};
+use super::portable;
+use super::subblock_differences::SubblockDifferences;
 
 /// Sum of absolute differences over a `W` x `H` block.
 #[inline]

@@ -1,6 +1,6 @@
 //! Distances between two blocks of samples, on any processor.
 
-use super::SubblockDifferences;
+use super::subblock_differences::SubblockDifferences;
 
 /// Sum of absolute differences over a `W` x `H` block.
 #[inline]

@@ -4,7 +4,7 @@
 
 use std::arch::aarch64::*;
 
-use super::{ForwardQuantizer, LARGEST_LEVEL};
+use super::portable::{ForwardQuantizer, LARGEST_LEVEL};
 use crate::tables::ZIGZAG;
 
 /// Quantizes a block; the arguments and the value are those of [`ForwardQuantizer::quantize`].

@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{ForwardQuantizer, LARGEST_LEVEL};
+use super::portable::{ForwardQuantizer, LARGEST_LEVEL};
 use crate::tables::ZIGZAG;
 
 /// Quantizes a block, if the processor can; the arguments and the value are those of [`ForwardQuantizer::quantize`].

@@ -4,7 +4,7 @@
 
 use std::arch::aarch64::*;
 
-use super::{COSINE, SINE};
+use super::angles::{COSINE, SINE};
 use crate::transform::transposed;
 
 /// The forward DCT of `source - prediction`, a 4x4 block.

@@ -1,6 +1,6 @@
 //! The forward DCT on any processor.
 
-use super::{COSINE, SINE};
+use super::angles::{COSINE, SINE};
 
 /// The 4x4 discrete cosine transform of `source - prediction`: the inverse gives the difference back, a DC of `c`
 /// standing for `c / 8` in every sample.

@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{COSINE, SINE};
+use super::angles::{COSINE, SINE};
 
 /// The forward DCT of `source - prediction`, a 4x4 block.
 #[inline]

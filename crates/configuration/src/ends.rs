@@ -1,0 +1,106 @@
+//! The links and the ends of a call, made of its settings.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use lockstep_call::{ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SendingEnd};
+use lockstep_control::{Estimator, EstimatorKind, KnownPath, RateBounds, Setting};
+use lockstep_link::Link;
+use lockstep_media::VideoFormat;
+use lockstep_transport::{ReceiverConfig, SenderConfig};
+use lockstep_units::ByteCount;
+use lockstep_vp8::Parameters;
+
+use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate};
+
+/// Bytes of a frame in one datagram: with the data header (68) and those of UDP (8) and IPv6 (40), what Ethernet carries
+/// (1500). The fewer fragments a frame has, the likelier it arrives whole.
+pub(crate) const FRAGMENT_PAYLOAD: usize = 1384;
+
+impl LinkSettings {
+    /// The forward and the reverse link, for packets of any kind.
+    ///
+    /// # Errors
+    /// If no link can be so.
+    pub fn links<P: Clone>(&self) -> Result<(Link<P>, Link<P>)> {
+        let [forward, reverse] = self.configs().map(|(config, seed)| Link::new(config, seed).context("the link"));
+        Ok((forward?, reverse?))
+    }
+}
+
+/// What the sender tells of its video in its hello.
+fn announced(format: &VideoFormat) -> lockstep_transport::VideoFormat {
+    lockstep_transport::VideoFormat {
+        width: format.width as u16,
+        height: format.height as u16,
+        frame_rate_numerator: format.frame_rate.numerator(),
+        frame_rate_denominator: format.frame_rate.denominator(),
+    }
+}
+
+impl ControlSettings {
+    /// What the controller is told of a call whose frames come every `frame_interval`, in fragments of up to `payload`
+    /// bytes.
+    pub(crate) fn setting(
+        &self,
+        payload: ByteCount,
+        frame_interval: Duration,
+        path: Option<KnownPath>,
+        bounds: RateBounds,
+    ) -> Setting {
+        let latency = self.controller.latency().unwrap_or_default();
+        let most = match self.max_bitrate {
+            MaxBitrate::At(rate) => rate.max(bounds.least),
+            MaxBitrate::Auto | MaxBitrate::Unlimited => bounds.most,
+        };
+        let bounds = RateBounds { most, initial: bounds.initial.min(most), ..bounds };
+        Setting { path, bounds, latency, ..Setting::new(payload, frame_interval) }
+    }
+
+    /// A sending end for pictures of `format`, on a path that is known or not.
+    ///
+    /// # Errors
+    /// If the controller must know the path.
+    pub fn sending_end(&self, format: &VideoFormat, connection: u32, path: Option<KnownPath>) -> Result<SendingEnd> {
+        self.sending_end_within(format, connection, path, RateBounds::default())
+    }
+
+    /// The same with other bounds for controllers that decide on a rate.
+    ///
+    /// # Errors
+    /// As [`ControlSettings::sending_end`].
+    pub fn sending_end_within(
+        &self,
+        format: &VideoFormat,
+        connection: u32,
+        path: Option<KnownPath>,
+        bounds: RateBounds,
+    ) -> Result<SendingEnd> {
+        let algorithm = self.controller.algorithm();
+        let mut transport = SenderConfig::new(connection, announced(format));
+        transport.payload = FRAGMENT_PAYLOAD;
+        transport.estimator = algorithm.estimator_kind().number();
+        let payload = ByteCount::new(transport.payload as u64);
+        let setting = self.setting(payload, format.frame_interval(), path, bounds);
+        let parameters = Parameters { preset: self.preset, ..Parameters::default() };
+        let encoder: Box<dyn FrameEncoder> = match self.codec {
+            CodecKind::Functional => Box::new(FunctionalEncoder::new(parameters, self.menu)),
+            CodecKind::Conventional => Box::new(ConventionalEncoder::new(parameters, format.frame_interval())),
+        };
+        let sender = SendingEnd::new(transport, algorithm.controller(&setting)?, encoder);
+        Ok(sender.with_max_bitrate(self.max_bitrate.ceiling(format)))
+    }
+
+    /// A receiving end that takes the estimator that the sender asks for.
+    pub fn receiving_end() -> ReceivingEnd {
+        ReceivingEnd::taking(ReceiverConfig::default(), |number| {
+            Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
+        })
+    }
+
+    /// A receiving end with an estimator that its owner has chosen.
+    pub fn receiving_end_with(estimator: Box<dyn Estimator>) -> ReceivingEnd {
+        ReceivingEnd::new(ReceiverConfig::default(), estimator)
+    }
+}

@@ -1,0 +1,541 @@
+//! What the values of options are: how each is read from a word of the command line or from what Python and reports have,
+//! and how it is written.
+
+use std::fmt;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use lockstep_control::Algorithm;
+use lockstep_link::{GilbertElliott, LossInterval, Reordering, parse_share, parse_time};
+
+use super::choices::{CodecKind, QueueKind};
+use crate::MaxBitrate;
+
+/// How an option is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// With one value.
+    One,
+    /// With a value each time.
+    Many,
+    /// Without a value.
+    Flag,
+}
+
+/// A type of values that options have.
+pub trait OptionValue: Sized {
+    /// How an option of this type is given.
+    const FORM: Form = Form::One;
+    /// Names and meanings of all values, where they are few.
+    const CHOICES: &'static [(&'static str, &'static str)] = &[];
+
+    /// Reads a word of the command line.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line.
+    fn from_word(word: &str) -> Result<Self, String>;
+
+    /// Reads what is no text: a number, a flag, or a list.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line.
+    fn from_value(value: &Value) -> Result<Self, String> {
+        Err(format!("{value} is no text"))
+    }
+
+    /// What [`OptionValue::read`] reads.
+    fn to_value(&self) -> Value;
+
+    /// What [`OptionValue::from_word`] reads.
+    fn to_word(&self) -> String {
+        match self.to_value() {
+            Value::String(text) => text,
+            value => value.to_string(),
+        }
+    }
+
+    /// Reads all words of an option; the last one counts, unless it is given with many.
+    ///
+    /// # Errors
+    /// What is wrong with one of them.
+    fn from_words(words: &[String]) -> Result<Self, String> {
+        Self::from_word(words.last().map_or("", String::as_str))
+    }
+
+    /// What [`OptionValue::from_words`] reads.
+    fn to_words(&self) -> Vec<String> {
+        vec![self.to_word()]
+    }
+
+    /// Reads what Python and reports have: text as on the command line, and all else by its type.
+    ///
+    /// # Errors
+    /// What is wrong with it, in one line.
+    fn read(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::String(word) => Self::from_word(word),
+            value => Self::from_value(value),
+        }
+    }
+}
+
+/// What `value` is as a number.
+fn number(value: &Value) -> Result<f64, String> {
+    value.as_f64().ok_or_else(|| format!("{value} is no number"))
+}
+
+/// The two values of a list of two.
+fn pair(value: &Value) -> Result<(&Value, &Value), String> {
+    match value.as_array().map(Vec::as_slice) {
+        Some([first, second]) => Ok((first, second)),
+        _ => Err(format!("{value} is no pair")),
+    }
+}
+
+/// `value` without an exponent, and exactly.
+fn plain(value: f64) -> String {
+    value.to_string()
+}
+
+/// How many `unit`s of nanoseconds a time is: the number that is nearest to it.
+fn in_units(time: Duration, unit: f64) -> f64 {
+    time.as_nanos() as f64 / unit
+}
+
+/// What opens the pictures of a call, see [`lockstep_media::open_source`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClipName(String);
+
+/// What opens a trace: the name of a file, or the words of a generated one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceName(String);
+
+macro_rules! names {
+    ($($type:ident)*) => {$(
+        impl From<&str> for $type {
+            fn from(name: &str) -> Self {
+                Self(name.to_owned())
+            }
+        }
+
+        impl $type {
+            /// As it was given.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            /// The same as the name of a file, which it may be.
+            #[must_use]
+            pub fn as_path(&self) -> &Path {
+                Path::new(&self.0)
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(&self.0)
+            }
+        }
+
+        impl OptionValue for $type {
+            fn from_word(word: &str) -> Result<Self, String> {
+                Ok(Self::from(word))
+            }
+
+            fn to_value(&self) -> Value {
+                Value::from(self.0.as_str())
+            }
+        }
+    )*};
+}
+
+names! { ClipName TraceName }
+
+impl OptionValue for bool {
+    const FORM: Form = Form::Flag;
+
+    fn from_word(word: &str) -> Result<Self, String> {
+        word.parse().map_err(|_| format!("`{word}` is neither true nor false"))
+    }
+
+    fn from_value(value: &Value) -> Result<Self, String> {
+        value.as_bool().ok_or_else(|| format!("{value} is neither true nor false"))
+    }
+
+    fn to_value(&self) -> Value {
+        Value::Bool(*self)
+    }
+
+    fn to_words(&self) -> Vec<String> {
+        if *self { vec![self.to_word()] } else { Vec::new() }
+    }
+}
+
+/// Reads a whole number from `least` to `most`.
+fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
+    match text.parse() {
+        Ok(value) if (least..=most).contains(&value) => Ok(value),
+        Ok(value) if most == u64::MAX => Err(format!("{value} is not in {least}..")),
+        Ok(value) => Err(format!("{value} is not in {least}..={most}")),
+        Err(_) => Err(format!("`{text}` is no whole number from {least} on")),
+    }
+}
+
+/// How many times a picture may be coded to fit: once to eight times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Passes(u8);
+
+impl Passes {
+    const MOST: u8 = 8;
+
+    /// `passes`, or the nearest number that is allowed.
+    #[must_use]
+    pub const fn of(passes: u8) -> Self {
+        match passes {
+            0 => Self(1),
+            1..=Self::MOST => Self(passes),
+            _ => Self(Self::MOST),
+        }
+    }
+
+    /// As a number.
+    #[must_use]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+macro_rules! whole_numbers {
+    ($($type:ty: $least:expr, $most:expr, |$value:ident| $make:expr, |$number:ident| $get:expr;)*) => {$(
+        impl OptionValue for $type {
+            fn from_word(word: &str) -> Result<Self, String> {
+                let $value = whole(word, $least, $most)?;
+                $make
+            }
+
+            fn from_value(value: &Value) -> Result<Self, String> {
+                Self::from_word(&value.to_string())
+            }
+
+            fn to_value(&self) -> Value {
+                let $number = self;
+                Value::from($get)
+            }
+        }
+    )*};
+}
+
+/// Said of a number that a type does not hold although its bounds were checked.
+const OUT_OF_RANGE: &str = "it is out of range";
+
+whole_numbers! {
+    u64: 0, u64::MAX, |value| Ok(value), |number| *number;
+    Passes: 1, u64::from(Passes::MOST),
+        |value| Ok(Self::of(u8::try_from(value).map_err(|_| OUT_OF_RANGE)?)), |number| number.0;
+    NonZero<u32>: 1, u64::from(u32::MAX),
+        |value| Ok(u32::try_from(value).ok().and_then(Self::new).ok_or(OUT_OF_RANGE)?), |number| number.get();
+    NonZero<u64>: 1, u64::MAX, |value| Ok(Self::new(value).ok_or(OUT_OF_RANGE)?), |number| number.get();
+}
+
+/// A time of up to a minute, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Milliseconds(Duration);
+
+impl Milliseconds {
+    /// `milliseconds`, a minute at most.
+    #[must_use]
+    pub const fn whole(milliseconds: u16) -> Self {
+        Self(Duration::from_millis(if milliseconds < 60_000 { milliseconds as u64 } else { 60_000 }))
+    }
+
+    /// This time.
+    ///
+    /// # Errors
+    /// If it is longer than a minute.
+    pub fn new(time: Duration) -> Result<Self, String> {
+        Self::of(in_units(time, 1e6)).map(|_| Self(time))
+    }
+
+    /// So many milliseconds.
+    fn of(milliseconds: f64) -> Result<Self, String> {
+        if (0.0..=60_000.0).contains(&milliseconds) {
+            Ok(Self(Duration::from_secs_f64(milliseconds / 1e3)))
+        } else {
+            Err(format!("`{milliseconds}` is not a time between 0 and 60000 ms"))
+        }
+    }
+
+    /// As a time.
+    #[must_use]
+    pub const fn get(self) -> Duration {
+        self.0
+    }
+
+    /// As a number.
+    #[must_use]
+    pub fn as_f64(self) -> f64 {
+        in_units(self.0, 1e6)
+    }
+}
+
+impl OptionValue for Milliseconds {
+    fn from_word(word: &str) -> Result<Self, String> {
+        word.parse().map_err(|_| format!("`{word}` is not a time between 0 and 60000 ms")).and_then(Self::of)
+    }
+
+    fn from_value(value: &Value) -> Result<Self, String> {
+        Self::of(number(value)?)
+    }
+
+    fn to_value(&self) -> Value {
+        json!(self.as_f64())
+    }
+
+    fn to_word(&self) -> String {
+        plain(self.as_f64())
+    }
+}
+
+/// A length of more than nothing and up to a day, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seconds(Duration);
+
+impl Seconds {
+    /// `seconds`, one at least.
+    #[must_use]
+    pub const fn whole(seconds: u16) -> Self {
+        Self(Duration::from_secs(if seconds == 0 { 1 } else { seconds as u64 }))
+    }
+
+    /// This length.
+    ///
+    /// # Errors
+    /// If it is nothing, or longer than a day.
+    pub fn new(length: Duration) -> Result<Self, String> {
+        Self::of(in_units(length, 1e9)).map(|_| Self(length))
+    }
+
+    /// So many seconds.
+    fn of(seconds: f64) -> Result<Self, String> {
+        if seconds > 0.0 && seconds <= 86_400.0 {
+            Ok(Self(Duration::from_secs_f64(seconds)))
+        } else {
+            Err(format!("`{seconds}` is not a time of more than 0 and at most 86400 s"))
+        }
+    }
+
+    /// As a time.
+    #[must_use]
+    pub const fn get(self) -> Duration {
+        self.0
+    }
+
+    /// As a number.
+    #[must_use]
+    pub fn as_f64(self) -> f64 {
+        in_units(self.0, 1e9)
+    }
+}
+
+impl OptionValue for Seconds {
+    fn from_word(word: &str) -> Result<Self, String> {
+        word.parse()
+            .map_err(|_| format!("`{word}` is not a time of more than 0 and at most 86400 s"))
+            .and_then(Self::of)
+    }
+
+    fn from_value(value: &Value) -> Result<Self, String> {
+        Self::of(number(value)?)
+    }
+
+    fn to_value(&self) -> Value {
+        json!(self.as_f64())
+    }
+
+    fn to_word(&self) -> String {
+        plain(self.as_f64())
+    }
+}
+
+/// A share of one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Share(f64);
+
+impl Share {
+    /// Nothing of it.
+    pub const ZERO: Self = Self(0.0);
+
+    /// As a number, 0-1.
+    #[must_use]
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl OptionValue for Share {
+    fn from_word(word: &str) -> Result<Self, String> {
+        parse_share(word).map(Self).map_err(|problem| problem.to_string())
+    }
+
+    fn from_value(value: &Value) -> Result<Self, String> {
+        Self::from_word(&plain(number(value)?))
+    }
+
+    fn to_value(&self) -> Value {
+        json!(self.0)
+    }
+
+    fn to_word(&self) -> String {
+        plain(self.0)
+    }
+}
+
+/// Bursts in which all packets are lost.
+fn bursts(begins: Share, ends: Share) -> GilbertElliott {
+    GilbertElliott { to_bad: begins.0, to_good: ends.0, loss_in_good: 0.0, loss_in_bad: 1.0 }
+}
+
+impl OptionValue for GilbertElliott {
+    fn from_word(word: &str) -> Result<Self, String> {
+        let (begins, ends) =
+            word.split_once(',').ok_or_else(|| format!("`{word}` is not two shares such as 1%,30%"))?;
+        Ok(bursts(Share::from_word(begins)?, Share::from_word(ends)?))
+    }
+
+    fn from_value(value: &Value) -> Result<Self, String> {
+        let (begins, ends) = pair(value)?;
+        Ok(bursts(Share::read(begins)?, Share::read(ends)?))
+    }
+
+    fn to_value(&self) -> Value {
+        json!([self.to_bad, self.to_good])
+    }
+
+    fn to_word(&self) -> String {
+        format!("{},{}", plain(self.to_bad), plain(self.to_good))
+    }
+}
+
+impl OptionValue for Reordering {
+    fn from_word(word: &str) -> Result<Self, String> {
+        let (share, delay) = word.split_once(',').ok_or_else(|| format!("`{word}` is not like 1%,15ms"))?;
+        let extra_delay = parse_time(delay).map_err(|problem| problem.to_string())?;
+        Ok(Self { probability: Share::from_word(share)?.0, extra_delay })
+    }
+
+    /// A share and a delay in milliseconds.
+    fn from_value(value: &Value) -> Result<Self, String> {
+        let (share, delay) = pair(value)?;
+        Ok(Self { probability: Share::read(share)?.0, extra_delay: Milliseconds::read(delay)?.0 })
+    }
+
+    fn to_value(&self) -> Value {
+        json!([self.probability, in_units(self.extra_delay, 1e6)])
+    }
+
+    fn to_word(&self) -> String {
+        format!("{},{}ms", plain(self.probability), plain(in_units(self.extra_delay, 1e6)))
+    }
+}
+
+/// All packets are lost from `start` on for `length`.
+fn outage(start: Duration, length: Duration) -> LossInterval {
+    LossInterval { from: start, to: start.saturating_add(length), loss: 1.0 }
+}
+
+impl OptionValue for LossInterval {
+    fn from_word(word: &str) -> Result<Self, String> {
+        let (start, length) = word.split_once('+').ok_or_else(|| format!("`{word}` is not like 10s+500ms"))?;
+        let time = |text| parse_time(text).map_err(|problem| problem.to_string());
+        Ok(outage(time(start)?, time(length)?))
+    }
+
+    /// Start and length in seconds.
+    fn from_value(value: &Value) -> Result<Self, String> {
+        let (start, length) = pair(value)?;
+        let time = |value| parse_time(&format!("{}s", plain(number(value)?))).map_err(|problem| problem.to_string());
+        Ok(outage(time(start)?, time(length)?))
+    }
+
+    fn to_value(&self) -> Value {
+        json!([in_units(self.from, 1e9), in_units(self.to.saturating_sub(self.from), 1e9)])
+    }
+
+    fn to_word(&self) -> String {
+        let seconds = |time| plain(in_units(time, 1e9));
+        format!("{}s+{}s", seconds(self.from), seconds(self.to.saturating_sub(self.from)))
+    }
+}
+
+impl<T: OptionValue> OptionValue for Vec<T> {
+    const FORM: Form = Form::Many;
+    const CHOICES: &'static [(&'static str, &'static str)] = T::CHOICES;
+
+    fn from_word(word: &str) -> Result<Self, String> {
+        Ok(vec![T::from_word(word)?])
+    }
+
+    fn from_words(words: &[String]) -> Result<Self, String> {
+        words.iter().map(|word| T::from_word(word)).collect()
+    }
+
+    fn from_value(value: &Value) -> Result<Self, String> {
+        value.as_array().ok_or_else(|| format!("{value} is no list"))?.iter().map(T::read).collect()
+    }
+
+    fn to_value(&self) -> Value {
+        self.iter().map(T::to_value).collect()
+    }
+
+    fn to_words(&self) -> Vec<String> {
+        self.iter().map(T::to_word).collect()
+    }
+}
+
+impl OptionValue for Algorithm {
+    fn from_word(word: &str) -> Result<Self, String> {
+        word.parse().map_err(|error: lockstep_control::AlgorithmError| error.to_string())
+    }
+
+    fn to_value(&self) -> Value {
+        Value::from(self.to_string())
+    }
+}
+
+impl OptionValue for MaxBitrate {
+    fn from_word(word: &str) -> Result<Self, String> {
+        word.parse()
+    }
+
+    fn to_value(&self) -> Value {
+        Value::from(self.to_string())
+    }
+}
+
+impl OptionValue for PathBuf {
+    fn from_word(word: &str) -> Result<Self, String> {
+        Ok(Self::from(word))
+    }
+
+    fn to_value(&self) -> Value {
+        Value::from(self.to_string_lossy())
+    }
+}
+
+/// Writes values as options have them.
+macro_rules! written_so {
+    ($($type:ty)*) => {$(
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                self.to_value().serialize(serializer)
+            }
+        }
+    )*};
+}
+
+written_so! { QueueKind CodecKind Milliseconds Seconds Share ClipName TraceName }

@@ -1,0 +1,451 @@
+//! What a call is told, typed and checked: made of [`CallOptions`] by whoever reads words or keyword arguments, and turned
+//! back into them for reports. No option can be left out of either way: the compiler counts them.
+
+use std::fmt;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use lockstep_call::MenuMode;
+use lockstep_control::{Algorithm, GracePeriod, Latency};
+use lockstep_link::{
+    GilbertElliott, Jitter, JitterDistribution, LinkConfig, LossConfig, LossInterval, QueueConfig, Reordering, Trace,
+};
+use lockstep_units::{Bitrate, ByteCount};
+use lockstep_vp8::Preset;
+
+use crate::MaxBitrate;
+use crate::coding_time::EncodeTimeSettings;
+use crate::options::{
+    CallOptions, CallRecord, ClipName, CodecKind, MenuKind, Milliseconds, OptionError, OptionGroup, Passes, QueueKind,
+    Seconds, Share, TraceName,
+};
+
+/// The reverse path's capacity where no trace is given for it: ample for acknowledgements.
+const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
+
+/// Everything that a call is told. The command and Python make the same one of the same options.
+#[derive(Debug, Clone)]
+pub struct CallSettings {
+    /// What opens the pictures.
+    pub clip: ClipName,
+    /// Scored length of the call.
+    pub length: Seconds,
+    /// The emulated link.
+    pub link: LinkSettings,
+    /// The codec and its control.
+    pub control: ControlSettings,
+    /// The estimator at the receiver, if it is not the controller's own.
+    pub estimator: Option<EstimatorFile>,
+    /// Whether a model is in the place of the codec.
+    pub modelled: bool,
+    /// Virtual time that coding takes.
+    pub encode_time: EncodeTimeSettings,
+    /// Virtual time that decoding one frame takes.
+    pub decode_time: Milliseconds,
+    /// Whether VMAF of what is shown is measured.
+    pub vmaf: bool,
+}
+
+/// A trace and what it is called.
+#[derive(Clone)]
+pub struct NamedTrace {
+    name: TraceName,
+    trace: Trace,
+}
+
+impl NamedTrace {
+    /// Opens the trace that `name` names: a file, or a generated one.
+    ///
+    /// # Errors
+    /// If there is neither, or if it is no trace.
+    pub fn open(name: &TraceName) -> Result<Self> {
+        Ok(Self { name: name.clone(), trace: open_trace(name.as_str())? })
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &TraceName {
+        &self.name
+    }
+
+    /// The trace.
+    #[must_use]
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+}
+
+impl fmt::Debug for NamedTrace {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} ({:?})", self.name, self.trace)
+    }
+}
+
+/// The trace that `text` names: a file, or a generated one.
+///
+/// # Errors
+/// If there is neither, or if it is no trace.
+pub fn open_trace(text: &str) -> Result<Trace> {
+    if Path::new(text).exists() {
+        Trace::open(Path::new(text)).with_context(|| format!("trace {text}"))
+    } else if Trace::is_spec(text) {
+        Ok(Trace::from_spec(text)?)
+    } else {
+        bail!("trace {text}: no such file, and no generated trace such as constant:500kbps or cellular:mean=3mbps")
+    }
+}
+
+/// How much a queue holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueMemory {
+    /// So many packets.
+    Packets(NonZero<u32>),
+    /// So many bytes.
+    Bytes(NonZero<u64>),
+}
+
+/// The emulated link, both directions.
+#[derive(Debug, Clone)]
+pub struct LinkSettings {
+    /// Capacity from sender to receiver.
+    pub trace: NamedTrace,
+    /// Capacity from receiver to sender; 100 Mb/s where there is none.
+    pub reverse: Option<NamedTrace>,
+    /// How the queue of each direction drops packets.
+    pub queue: QueueKind,
+    /// What the queue of each direction holds.
+    pub queue_memory: QueueMemory,
+    /// Propagation delay each way.
+    pub delay: Milliseconds,
+    /// Share of packets lost at random on the forward link.
+    pub loss: Share,
+    /// Share of packets lost at random on the reverse link.
+    pub reverse_loss: Share,
+    /// Loss in bursts on the forward link.
+    pub burst_loss: Option<GilbertElliott>,
+    /// Times in which packets of the forward link are lost.
+    pub loss_at: Vec<LossInterval>,
+    /// Packets of the forward link that come late.
+    pub reorder: Option<Reordering>,
+    /// Mean of an additional, exponentially distributed delay of either direction.
+    pub jitter: Milliseconds,
+    /// Seed of everything random in the run.
+    pub seed: u64,
+}
+
+/// The codec and its control.
+#[derive(Debug, Clone)]
+pub struct ControlSettings {
+    /// Which kind of codec the sender has.
+    pub codec: CodecKind,
+    /// What the functional codec offers for a budget.
+    pub menu: MenuMode,
+    /// How hard the encoder works.
+    pub preset: Preset,
+    /// Who decides how much is sent.
+    pub controller: ControllerSettings,
+    /// The most that is sent in the long run.
+    pub max_bitrate: MaxBitrate,
+}
+
+/// A controller, with what only it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ControllerSettings {
+    algorithm: Algorithm,
+    latency: Option<Latency>,
+}
+
+impl ControllerSettings {
+    /// `algorithm` with the latency and the grace period that were given, if any were.
+    ///
+    /// # Errors
+    /// [`OptionError::Controller`] if `algorithm` does not take one that was given.
+    pub fn new(
+        algorithm: Algorithm,
+        latency: Option<Latency>,
+        grace_period: Option<GracePeriod>,
+    ) -> Result<Self, OptionError> {
+        let refused = |name, takes| OptionError::Controller { name, takes, controller: algorithm };
+        if latency.is_some() && !algorithm.takes_latency() {
+            return Err(refused("latency", "sprout"));
+        }
+        let algorithm = match (algorithm, grace_period) {
+            (algorithm, None) => algorithm,
+            (Algorithm::Salsify(GracePeriod::LinkIdle), Some(given)) => Algorithm::Salsify(given),
+            (Algorithm::Salsify(GracePeriod::None), Some(GracePeriod::None)) => algorithm,
+            (_, Some(_)) => return Err(refused("grace_period", "salsify")),
+        };
+        Ok(Self { algorithm, latency })
+    }
+
+    /// Which one.
+    #[must_use]
+    pub const fn algorithm(self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// How much delay it tolerates for a better picture, where that was chosen.
+    #[must_use]
+    pub const fn latency(self) -> Option<Latency> {
+        self.latency
+    }
+
+    /// What it takes out of the time between two arrivals, if it is one that does.
+    #[must_use]
+    pub const fn grace_period(self) -> Option<GracePeriod> {
+        match self.algorithm {
+            Algorithm::Salsify(grace_period) => Some(grace_period),
+            _ => None,
+        }
+    }
+}
+
+impl From<Algorithm> for ControllerSettings {
+    /// `algorithm` as it is by itself.
+    fn from(algorithm: Algorithm) -> Self {
+        Self { algorithm, latency: None }
+    }
+}
+
+impl fmt::Display for ControllerSettings {
+    /// Its name, as on the command line.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.algorithm.fmt(formatter)
+    }
+}
+
+/// An estimator written for AlphaRTC: a file of Python.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EstimatorFile {
+    /// The file of its class `Estimator`, or a folder with `BandwidthEstimator.py` in it.
+    pub path: PathBuf,
+    /// The interpreter that runs it; `LOCKSTEP_PYTHON`, or else `python3`, where there is none.
+    pub python: Option<PathBuf>,
+    /// The longest that it may take for one answer, on the clock on the wall.
+    pub limit: Seconds,
+}
+
+/// An option that [`CallOptions::usual`] has, and so one that is there.
+fn there<T>(value: Option<T>) -> Result<T> {
+    value.context("an option without a default was not given")
+}
+
+impl CallOptions {
+    /// The call that these say, with the defaults for what they leave out.
+    ///
+    /// # Errors
+    /// If options contradict each other, or if a trace cannot be had.
+    pub fn settings(&self) -> Result<CallSettings> {
+        let usual = Self::usual();
+        let control = self.control_settings()?;
+        let estimator = self.estimator.as_ref().map(|path| {
+            let limit = there(self.estimator_limit.or(usual.estimator_limit))?;
+            anyhow::Ok(EstimatorFile { path: path.clone(), python: self.python.clone(), limit })
+        });
+        Ok(CallSettings {
+            clip: there(self.clip.clone().or(usual.clip))?,
+            length: there(self.seconds.or(usual.seconds))?,
+            link: self.link_settings()?,
+            control,
+            estimator: estimator.transpose()?,
+            modelled: there(self.modelled.or(usual.modelled))?,
+            encode_time: EncodeTimeSettings::open(self.encode_time.clone(), self.encode_ms)?,
+            decode_time: there(self.decode_ms.or(usual.decode_ms))?,
+            vmaf: there(self.vmaf.or(usual.vmaf))?,
+        })
+    }
+
+    /// The link that these say.
+    ///
+    /// # Errors
+    /// If options contradict each other, if a trace cannot be had, or if no link can be so.
+    pub fn link_settings(&self) -> Result<LinkSettings> {
+        self.check()?;
+        let usual = Self::usual();
+        let queue_memory = match self.queue_bytes {
+            Some(bytes) => QueueMemory::Bytes(bytes),
+            None => QueueMemory::Packets(there(self.queue_packets.or(usual.queue_packets))?),
+        };
+        let link = LinkSettings {
+            trace: NamedTrace::open(&there(self.trace.clone().or(usual.trace))?)?,
+            reverse: self.reverse.as_ref().or(usual.reverse.as_ref()).map(NamedTrace::open).transpose()?,
+            queue: there(self.queue.or(usual.queue))?,
+            queue_memory,
+            delay: there(self.delay_ms.or(usual.delay_ms))?,
+            loss: there(self.loss.or(usual.loss))?,
+            reverse_loss: there(self.reverse_loss.or(usual.reverse_loss))?,
+            burst_loss: self.burst_loss.or(usual.burst_loss),
+            loss_at: self.loss_at.clone().or(usual.loss_at).unwrap_or_default(),
+            reorder: self.reorder.or(usual.reorder),
+            jitter: there(self.jitter_ms.or(usual.jitter_ms))?,
+            seed: there(self.seed.or(usual.seed))?,
+        };
+        for (config, _) in link.configs() {
+            config.validate().context("the link")?;
+        }
+        Ok(link)
+    }
+
+    /// The codec and the control that these say.
+    ///
+    /// # Errors
+    /// If options contradict each other.
+    pub fn control_settings(&self) -> Result<ControlSettings> {
+        self.check()?;
+        let usual = Self::usual();
+        let named = if self.estimator.is_some() { Some(Algorithm::ReceiverEstimate) } else { self.controller };
+        let algorithm = there(named.or(usual.controller))?;
+        let menu = match there(self.menu.or(usual.menu))? {
+            MenuKind::Fit => MenuMode::Fit { passes: usize::from(there(self.fit_passes.or(usual.fit_passes))?.get()) },
+            MenuKind::Serial => MenuMode::Serial,
+            MenuKind::Parallel => MenuMode::Parallel,
+        };
+        Ok(ControlSettings {
+            codec: there(self.codec.or(usual.codec))?,
+            menu,
+            preset: there(self.preset.or(usual.preset))?,
+            controller: ControllerSettings::new(algorithm, self.latency, self.grace_period)?,
+            max_bitrate: there(self.max_bitrate.or(usual.max_bitrate))?,
+        })
+    }
+}
+
+impl CallSettings {
+    /// The options that say this call. Those that mean nothing in it are left out.
+    #[must_use]
+    pub fn options(&self) -> CallOptions {
+        let Self { clip, length, link, control, estimator, modelled, encode_time, decode_time, vmaf } = self.clone();
+        let LinkSettings {
+            trace,
+            reverse,
+            queue,
+            queue_memory,
+            delay,
+            loss,
+            reverse_loss,
+            burst_loss,
+            loss_at,
+            reorder,
+            jitter,
+            seed,
+        } = link;
+        let ControlSettings { codec, menu, preset, controller, max_bitrate } = control;
+        let (queue_packets, queue_bytes) = match queue_memory {
+            QueueMemory::Packets(packets) => (Some(packets), None),
+            QueueMemory::Bytes(bytes) => (None, Some(bytes)),
+        };
+        let fit_passes = match menu {
+            MenuMode::Fit { passes } => Some(Passes::of(u8::try_from(passes).unwrap_or(u8::MAX))),
+            MenuMode::Serial | MenuMode::Parallel => None,
+        };
+        let (estimator, python, estimator_limit) = match estimator {
+            Some(EstimatorFile { path, python, limit }) => (Some(path), python, Some(limit)),
+            None => (None, None, None),
+        };
+        // Whatever an algorithm is called says its grace period, too.
+        let grace_period = controller.grace_period();
+        CallOptions {
+            clip: Some(clip),
+            seconds: Some(length),
+            trace: Some(trace.name),
+            reverse: reverse.map(|reverse| reverse.name),
+            queue: Some(queue),
+            queue_packets,
+            queue_bytes,
+            delay_ms: Some(delay),
+            loss: Some(loss),
+            reverse_loss: Some(reverse_loss),
+            burst_loss,
+            loss_at: Some(loss_at),
+            reorder,
+            jitter_ms: Some(jitter),
+            seed: Some(seed),
+            codec: Some(codec),
+            menu: (!modelled).then_some(MenuKind::of(menu)),
+            fit_passes: fit_passes.filter(|_| !modelled),
+            preset: (!modelled).then_some(preset),
+            controller: Some(controller.algorithm()),
+            latency: controller.latency(),
+            max_bitrate: Some(max_bitrate),
+            grace_period,
+            estimator,
+            python,
+            estimator_limit,
+            modelled: Some(modelled),
+            encode_time: encode_time.file,
+            encode_ms: encode_time.menu,
+            decode_ms: Some(decode_time),
+            vmaf: Some(vmaf),
+        }
+    }
+
+    /// The name and the value of every setting that bears on what comes of a call, in the order of
+    /// [`CallOptions::TABLE`]; null where one is not given or means nothing in this call. It is what reports have.
+    #[must_use]
+    pub fn record(&self) -> CallRecord {
+        self.options().record(&OptionGroup::ALL)
+    }
+
+    /// What the call reads, as far as these names are those of files.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<&Path> {
+        let mut inputs = self.link.inputs();
+        inputs.push(self.clip.as_path());
+        inputs.extend(self.estimator.as_ref().map(|estimator| estimator.path.as_path()));
+        inputs.extend(self.encode_time.file.as_deref());
+        inputs
+    }
+}
+
+impl Serialize for CallSettings {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.record().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for CallSettings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let options = CallOptions::deserialize(deserializer)?;
+        options.settings().map_err(|error| serde::de::Error::custom(format!("{error:#}")))
+    }
+}
+
+impl LinkSettings {
+    /// The traces, as far as these names are those of files.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<&Path> {
+        [Some(&self.trace), self.reverse.as_ref()].into_iter().flatten().map(|trace| trace.name.as_path()).collect()
+    }
+
+    /// What the forward and the reverse link are like, each with the seed of what is random in it.
+    #[must_use]
+    pub fn configs(&self) -> [(LinkConfig, u64); 2] {
+        let memory = match self.queue_memory {
+            QueueMemory::Packets(packets) => QueueConfig::drop_tail(packets.get() as usize),
+            QueueMemory::Bytes(bytes) => QueueConfig::drop_tail_bytes(ByteCount::new(bytes.get())),
+        };
+        let mean = self.jitter.get();
+        let distribution = JitterDistribution::Exponential { mean };
+        let either = |trace, loss| LinkConfig {
+            queue: self.queue.over(memory),
+            delay: self.delay.get(),
+            loss,
+            jitter: (!mean.is_zero()).then_some(Jitter { distribution, reorders: false }),
+            ..LinkConfig::new(trace)
+        };
+        let loss = LossConfig {
+            random: self.loss.get(),
+            burst: self.burst_loss,
+            scheduled: self.loss_at.clone(),
+            ..LossConfig::default()
+        };
+        let reverse_loss = LossConfig { random: self.reverse_loss.get(), ..LossConfig::default() };
+        let reverse =
+            self.reverse.as_ref().map_or_else(|| Trace::constant(REVERSE_CAPACITY), |reverse| reverse.trace.clone());
+        let forward = LinkConfig { reordering: self.reorder, ..either(self.trace.trace.clone(), loss) };
+        [(forward, self.seed), (either(reverse, reverse_loss), self.seed.wrapping_add(1))]
+    }
+}

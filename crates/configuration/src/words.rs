@@ -1,0 +1,154 @@
+//! The words of the command line, which say options by the table. This is all that is known of clap here.
+
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
+
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser, ValueParser};
+use serde::{Serialize, Serializer};
+
+use crate::options::{CallOptions, Form, OptionDescription, OptionGroup, OptionValue};
+use crate::settings::{CallSettings, ControlSettings, LinkSettings};
+
+/// How the command line has `option`.
+fn argument(option: &'static OptionDescription) -> Arg {
+    let argument = Arg::new(option.name).long(option.name.replace('_', "-")).help(option.help());
+    if option.form == Form::Flag {
+        return argument.action(ArgAction::SetTrue);
+    }
+    let many = option.form == Form::Many;
+    let argument = argument.action(if many { ArgAction::Append } else { ArgAction::Set });
+    let value_name = option.value_name.map_or_else(|| option.name.to_uppercase(), str::to_owned);
+    let argument = argument.value_name(value_name).default_values(option.default_words());
+    if option.choices.is_empty() {
+        argument.value_parser(move |word: &str| option.check(word).map(|()| word.to_owned()))
+    } else {
+        argument.value_parser(one_of(option.choices))
+    }
+}
+
+/// Reads a word that is one of `choices`.
+fn one_of(choices: &[(&'static str, &'static str)]) -> PossibleValuesParser {
+    PossibleValuesParser::new(choices.iter().map(|&(name, meaning)| PossibleValue::new(name).help(meaning)))
+}
+
+/// Reads a value as options have it, for a command that has an option of its own with such a value.
+#[must_use]
+pub fn value_of<T: OptionValue + Clone + Send + Sync + 'static>() -> ValueParser {
+    let read = |word: String| T::from_word(&word);
+    match T::CHOICES {
+        [] => StringValueParser::new().try_map(read).into(),
+        choices => one_of(choices).try_map(read).into(),
+    }
+}
+
+/// Adds the options of `groups` to `command`.
+fn add(command: Command, groups: &[OptionGroup]) -> Command {
+    command.args(CallOptions::TABLE.iter().filter(|option| groups.contains(&option.group)).map(argument))
+}
+
+/// The options of `groups` that were given.
+fn read(matches: &ArgMatches, groups: &[OptionGroup]) -> Result<CallOptions, Error> {
+    let mut options = CallOptions::default();
+    let wrong = |kind, error: &crate::OptionError| Error::raw(kind, format!("{}\n", error.in_words()));
+    for option in CallOptions::TABLE.iter().filter(|option| groups.contains(&option.group)) {
+        if matches.value_source(option.name) != Some(ValueSource::CommandLine) {
+            continue;
+        }
+        let words: Vec<String> = match option.form {
+            Form::Flag => vec![matches.get_flag(option.name).to_string()],
+            Form::One | Form::Many => matches.get_many::<String>(option.name).into_iter().flatten().cloned().collect(),
+        };
+        options.set_words(option.name, &words).map_err(|error| wrong(ErrorKind::ValueValidation, &error))?;
+    }
+    options.check().map_err(|error| wrong(ErrorKind::ArgumentConflict, &error))?;
+    Ok(options)
+}
+
+/// What the command line says of the options of some groups.
+macro_rules! words {
+    ($($(#[doc = $help:literal])+ $name:ident: $groups:expr;)*) => {$(
+        $(#[doc = $help])+
+        #[derive(Debug, Clone)]
+        pub struct $name(Box<CallOptions>);
+
+        impl $name {
+            /// The groups of the options that it reads.
+            pub const GROUPS: &'static [OptionGroup] = &$groups;
+
+            /// What was given.
+            #[must_use]
+            pub fn said(&self) -> &CallOptions {
+                &self.0
+            }
+        }
+
+        impl Args for $name {
+            fn augment_args(command: Command) -> Command {
+                add(command, Self::GROUPS)
+            }
+
+            fn augment_args_for_update(command: Command) -> Command {
+                add(command, Self::GROUPS)
+            }
+        }
+
+        impl FromArgMatches for $name {
+            fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+                read(matches, Self::GROUPS).map(Box::new).map(Self)
+            }
+
+            fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+                *self.0 = read(matches, Self::GROUPS)?.or((*self.0).clone());
+                Ok(())
+            }
+        }
+    )*};
+}
+
+words! {
+    /// All options of a call in virtual time.
+    SimulateWords: OptionGroup::ALL;
+    /// Those of the emulated link.
+    LinkWords: [OptionGroup::Link];
+    /// Those of the codec and its control.
+    ControlWords: [OptionGroup::Control];
+}
+
+impl SimulateWords {
+    /// The call that they say.
+    ///
+    /// # Errors
+    /// As [`CallOptions::settings`].
+    pub fn settings(&self) -> anyhow::Result<CallSettings> {
+        self.0.settings()
+    }
+}
+
+impl LinkWords {
+    /// The link that they say.
+    ///
+    /// # Errors
+    /// As [`CallOptions::link_settings`].
+    pub fn settings(&self) -> anyhow::Result<LinkSettings> {
+        self.0.link_settings()
+    }
+}
+
+impl ControlWords {
+    /// The codec and the control that they say.
+    ///
+    /// # Errors
+    /// As [`CallOptions::control_settings`].
+    pub fn settings(&self) -> anyhow::Result<ControlSettings> {
+        self.0.control_settings()
+    }
+}
+
+impl Serialize for ControlWords {
+    /// As reports of a call have it: with the defaults for what was not given.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let settings = self.0.settings().map_err(serde::ser::Error::custom)?;
+        settings.options().record(Self::GROUPS).serialize(serializer)
+    }
+}

@@ -1,0 +1,226 @@
+//! The table of options, and the settings made of it.
+
+use lockstep_call::{FIT_PASSES, MenuMode};
+use lockstep_configuration::{CallOptions, CallSettings, ControllerSettings, Form, OptionError, OptionGroup};
+use lockstep_control::{Algorithm, GracePeriod, Latency};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// Options that are said in words.
+fn said(words: &[(&str, &str)]) -> Result<CallOptions, OptionError> {
+    let mut options = CallOptions::default();
+    for (name, word) in words {
+        options.set_words(name, &[(*word).to_owned()])?;
+    }
+    Ok(options)
+}
+
+fn settings(words: &[(&str, &str)]) -> CallSettings {
+    said(words).unwrap().settings().unwrap()
+}
+
+fn refusal(words: &[(&str, &str)]) -> String {
+    said(words).unwrap().settings().unwrap_err().to_string()
+}
+
+/// Options and the words that say them.
+type Words = &'static [(&'static str, &'static str)];
+
+/// For each option a word that is not its default, and the other options that it needs.
+const OTHERS: &[(&str, &str, Words)] = &[
+    ("clip", "generated:64x48@25", &[]),
+    ("trace", "constant:700kbps", &[]),
+    ("reverse", "constant:3mbps", &[]),
+    ("queue", "pie", &[]),
+    ("queue_packets", "40", &[]),
+    ("queue_bytes", "60000", &[]),
+    ("delay_ms", "7.5", &[]),
+    ("loss", "2%", &[]),
+    ("reverse_loss", "0.00001", &[]),
+    ("burst_loss", "1%,30%", &[]),
+    ("loss_at", "1.5s+100ms", &[]),
+    ("reorder", "1%,15ms", &[]),
+    ("jitter_ms", "2.5", &[]),
+    ("seed", "18446744073709551615", &[]),
+    ("codec", "conventional", &[]),
+    ("menu", "serial", &[]),
+    ("fit_passes", "2", &[]),
+    ("preset", "quality", &[]),
+    ("controller", "fixed:700kbps", &[]),
+    ("latency", "low", &[]),
+    ("max_bitrate", "3mbps", &[]),
+    ("grace_period", "none", &[("controller", "salsify")]),
+    ("estimator", "BandwidthEstimator.py", &[]),
+    ("python", "python3.11", &[("estimator", "mine.py")]),
+    ("estimator_limit", "2.5", &[("estimator", "mine.py")]),
+    ("modelled", "true", &[]),
+    ("seconds", "12.3", &[]),
+    ("encode_ms", "4.35", &[]),
+    ("decode_ms", "1.1", &[]),
+    ("vmaf", "true", &[]),
+];
+
+#[test]
+fn every_option_reaches_the_settings_and_is_written_as_it_was_read() {
+    for option in CallOptions::TABLE {
+        let (name, word, needed) = OTHERS
+            .iter()
+            .find(|(name, ..)| *name == option.name)
+            .unwrap_or_else(|| panic!("give OTHERS a value of `{}` that is not its default", option.name));
+        let given = [*needed, &[(*name, *word)]].concat();
+        let (usual, other) = (settings(needed).options(), settings(&given).options());
+        assert_ne!(usual, other, "{name} makes no difference");
+        assert_eq!(other.settings().unwrap().options(), other, "{name}");
+        // In words, and as Python and reports have it.
+        for group in OptionGroup::ALL {
+            let words = other.words(group);
+            assert_eq!(words.iter().any(|said| said.starts_with(&option.flag())), group == option.group, "{words:?}");
+        }
+        let mut again = CallOptions::default();
+        for (option, value) in other.values() {
+            again.set_value(option.name, &value).unwrap();
+        }
+        assert_eq!(again, other, "{name}");
+    }
+}
+
+#[test]
+fn a_call_is_read_as_a_report_has_it() {
+    for (name, word, needed) in OTHERS {
+        let call = settings(&[*needed, &[(*name, *word)]].concat());
+        let text = serde_json::to_string(&call).unwrap();
+        let again: CallSettings = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&again).unwrap(), text);
+    }
+    let record = serde_json::to_value(settings(&[])).unwrap();
+    let recorded = record.as_object().unwrap();
+    for option in CallOptions::TABLE {
+        let of_this_machine = ["python", "estimator_limit"].contains(&option.name);
+        assert_eq!(recorded.contains_key(option.name), !of_this_machine, "{}", option.name);
+    }
+    for (wrong, message) in [
+        (json!({"nosuch": 1}), "there is no option `nosuch`"),
+        (json!({"loss": 2}), "loss: "),
+        (json!({"trace": "nosuch.up"}), "no such file"),
+        (json!({"modelled": true, "menu": "fit"}), "`modelled` cannot be used with `menu`"),
+        (json!([]), "the options of a call by name"),
+    ] {
+        let error = serde_json::from_value::<CallSettings>(wrong.clone()).unwrap_err().to_string();
+        assert!(error.contains(message), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn the_defaults_of_the_table_are_values_and_those_of_the_library() {
+    for option in CallOptions::TABLE {
+        for word in option.default_words() {
+            assert_eq!(option.check(&word), Ok(()), "{}", option.name);
+        }
+        assert!(!option.help().is_empty() && !option.help().ends_with('.'));
+    }
+    let usual = settings(&[]);
+    assert_eq!(usual.control.menu, MenuMode::default());
+    assert_eq!(usual.control.menu, MenuMode::Fit { passes: usize::from(FIT_PASSES) });
+    assert_eq!(usual.control.controller, ControllerSettings::from(Algorithm::default()));
+}
+
+#[test]
+fn a_controller_that_there_is_not_is_refused_and_becomes_no_other() {
+    for word in ["salsifi", "", "fixed:", "fixed:fast", "Salsify"] {
+        let error = said(&[("controller", word)]).unwrap_err();
+        assert!(matches!(error, OptionError::Value { name: "controller", .. }), "{error}");
+    }
+    let all = Algorithm::NAMES.map(|(name, _)| name.replace("RATE", "1mbps"));
+    for name in all {
+        let controller = settings(&[("controller", &name)]).control.controller.algorithm();
+        assert_eq!(Ok(controller), name.parse());
+    }
+}
+
+#[test]
+fn a_controller_is_told_only_what_it_takes() {
+    let new = ControllerSettings::new;
+    assert_eq!(new(Algorithm::Sprout, Some(Latency::Low), None).unwrap().latency(), Some(Latency::Low));
+    let without = new(Algorithm::Salsify(GracePeriod::LinkIdle), None, Some(GracePeriod::None)).unwrap();
+    assert_eq!(without.algorithm(), Algorithm::Salsify(GracePeriod::None));
+    for (controller, option, word) in
+        [("gcc", "latency", "low"), ("gcc", "grace_period", "none"), ("salsify-no-grace", "grace_period", "link-idle")]
+    {
+        let said = refusal(&[("controller", controller), (option, word)]);
+        assert!(said.contains(option) && said.contains(controller), "{said}");
+    }
+}
+
+#[test]
+fn options_that_contradict_each_other_are_refused_by_name() {
+    for (one, other) in [
+        (("modelled", "true"), ("menu", "fit")),
+        (("modelled", "true"), ("fit_passes", "3")),
+        (("modelled", "true"), ("preset", "real-time")),
+        (("estimator", "a.py"), ("controller", "salsify")),
+        (("queue_bytes", "5000"), ("queue_packets", "256")),
+        (("fit_passes", "2"), ("menu", "serial")),
+    ] {
+        let error = said(&[one, other]).unwrap().check().unwrap_err();
+        assert_eq!(error, OptionError::Contradiction { name: one.0, other: other.0 });
+        let flag = |name: &str| format!("--{}", name.replace('_', "-"));
+        assert_eq!(error.in_words(), format!("the argument '{}' cannot be used with '{}'", flag(one.0), flag(other.0)));
+        said(&[one]).unwrap().check().unwrap();
+        said(&[other]).unwrap().check().unwrap();
+    }
+}
+
+#[test]
+fn a_link_that_cannot_be_is_refused_before_a_call_is_made_of_it() {
+    let mut options = CallOptions::default();
+    options.set_words("loss_at", &["2s+1s".to_owned(), "1s+1s".to_owned()]).unwrap();
+    let error = format!("{:#}", options.settings().unwrap_err());
+    assert!(error.contains("the link: interval 2 of the scheduled loss"), "{error}");
+}
+
+/// Any value that Python or a report may have.
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "\\PC{0,12}".prop_map(Value::from),
+        "[0-9.]{1,4}(ms|s|%|kbps)?[,+]?[0-9.]{0,4}(ms|s|%)?".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(2, 8, 3, |inner| prop::collection::vec(inner, 0..4).prop_map(Value::from))
+}
+
+proptest! {
+    #[test]
+    fn no_value_makes_an_option_panic_and_what_is_taken_is_written_and_read_again(
+        index in 0..CallOptions::TABLE.len(),
+        value in any_value(),
+    ) {
+        let option = &CallOptions::TABLE[index];
+        let mut options = CallOptions::default();
+        if options.set_value(option.name, &value).is_ok() {
+            let mut again = CallOptions::default();
+            for (option, value) in options.values() {
+                again.set_value(option.name, &value).unwrap();
+            }
+            prop_assert_eq!(&again, &options);
+            let mut in_words = CallOptions::default();
+            let prefix = format!("{}=", option.flag());
+            let said = options.words(option.group);
+            let words: Vec<String> = match option.form {
+                Form::Flag => vec![(!said.is_empty()).to_string()],
+                _ => said.iter().filter_map(|word| Some(word.strip_prefix(&prefix)?.to_owned())).collect(),
+            };
+            if !value.is_null() {
+                in_words.set_words(option.name, &words).unwrap();
+                prop_assert_eq!(&in_words, &options);
+            }
+        }
+    }
+
+    #[test]
+    fn no_word_makes_an_option_panic(index in 0..CallOptions::TABLE.len(), word in "\\PC{0,20}") {
+        let _ = CallOptions::TABLE[index].check(&word);
+    }
+}

@@ -1,0 +1,313 @@
+//! [`LossDetection`] as maps, without any bookkeeping: what the rings must not differ from.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Debug)]
+struct Model {
+    in_flight: BTreeMap<u64, SentFragment>,
+    bytes: ByteCount,
+    lost: BTreeMap<u64, SentFragment>,
+    /// What was transmitted of each frame, in that order. A frame of which nothing is sent again is one run.
+    frames: BTreeMap<u32, Vec<Run>>,
+    next_sequence: u64,
+    largest_acknowledged: Option<u64>,
+    heard_at: Timestamp,
+    packet_threshold: u64,
+    time_eighths: u32,
+    tail_margin: Duration,
+    calm: u32,
+    backoff: u32,
+    initial: RoundTripTime,
+    round_trip: Option<RoundTripTime>,
+}
+
+impl Model {
+    fn new(initial_round_trip: Duration) -> Self {
+        Self {
+            in_flight: BTreeMap::new(),
+            bytes: ByteCount::ZERO,
+            lost: BTreeMap::new(),
+            frames: BTreeMap::new(),
+            next_sequence: 0,
+            largest_acknowledged: None,
+            heard_at: Timestamp::ZERO,
+            packet_threshold: PACKET_THRESHOLD,
+            time_eighths: TIME_EIGHTHS,
+            tail_margin: TAIL_MARGIN,
+            calm: 0,
+            backoff: 0,
+            initial: RoundTripTime::assumed(initial_round_trip),
+            round_trip: None,
+        }
+    }
+
+    fn in_flight(&self) -> (usize, ByteCount) {
+        (self.in_flight.len(), self.bytes)
+    }
+
+    fn transmitted(&mut self, sent: SentFragment) {
+        let runs = self.frames.entry(sent.frame).or_default();
+        let follows = |run: &Run| {
+            (run.sequence + u64::from(run.length), u32::from(run.fragment) + u32::from(run.length))
+                == (self.next_sequence, u32::from(sent.fragment))
+        };
+        match runs.last_mut().filter(|run| follows(run)) {
+            Some(run) => run.length += 1,
+            None => runs.push(Run { sequence: self.next_sequence, fragment: sent.fragment, length: 1 }),
+        }
+        let newest = sent.frame;
+        self.frames.retain(|&frame, _| u64::from(frame) + REMEMBERED_FRAMES > u64::from(newest));
+        self.in_flight.insert(self.next_sequence, sent);
+        self.bytes += sent.size;
+        self.next_sequence += 1;
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.lost.retain(|&sequence, _| sequence + REMEMBERED >= self.next_sequence);
+    }
+
+    /// Whether anything was transmitted of a frame.
+    fn was_transmitted(&self, frame: u32) -> bool {
+        self.frames.contains_key(&frame) || self.is_forgotten(frame)
+    }
+
+    fn is_forgotten(&self, frame: u32) -> bool {
+        self.frames.keys().next().is_some_and(|&oldest| frame < oldest)
+    }
+
+    /// The sequence numbers of a fragment, the last one first.
+    fn copies(&self, frame: u32, fragment: u16) -> impl Iterator<Item = u64> + '_ {
+        let runs = self.frames.get(&frame).map_or(&[][..], Vec::as_slice);
+        runs.iter().rev().filter_map(move |run| run.find(fragment))
+    }
+
+    /// The fragment as somebody knows it to whom the datagram `highest` is the newest.
+    fn find(&self, frame: u32, fragment: u16, highest: u64) -> Named {
+        if self.is_forgotten(frame) {
+            return Named::Forgotten;
+        }
+        let arrived = self.copies(frame, fragment).find(|&sequence| sequence <= highest);
+        arrived.map_or(Named::Never, Named::Sequence)
+    }
+
+    /// The fragment with this sequence number, if it was not acknowledged yet nor forgotten.
+    fn get(&self, sequence: u64) -> Option<&SentFragment> {
+        self.in_flight.get(&sequence).or_else(|| self.lost.get(&sequence))
+    }
+
+    /// The receiver has it. Returns the fragment, and whether it had been declared lost, unless this was known.
+    fn acknowledge(&mut self, now: Timestamp, sequence: u64) -> Option<(SentFragment, bool)> {
+        let taken = self.take(sequence);
+        let Some((sent, spurious)) = taken else { return taken };
+        // The receiver acknowledges the first copy that comes; nothing will be heard of the others.
+        for copy in self.copies(sent.frame, sent.fragment).collect::<Vec<_>>() {
+            self.take(copy);
+        }
+        if spurious {
+            let round_trip = self.round_trip.unwrap_or(self.initial);
+            let expected = sent.sent_at + round_trip.smoothed + round_trip.variation * 4;
+            let late = now.saturating_since(expected) * 5 / 4;
+            self.tail_margin = self.tail_margin.max(late.min(MOST_TAIL_MARGIN));
+            self.calm = 0;
+        }
+        self.heard_at = now;
+        self.backoff = 0;
+        match self.largest_acknowledged {
+            Some(largest) if largest > sequence => {
+                if spurious {
+                    let overtaken_by = largest - sequence + 1;
+                    self.packet_threshold = self.packet_threshold.max(overtaken_by).min(MOST_PACKET_THRESHOLD);
+                    self.time_eighths = (self.time_eighths + 1).min(MOST_TIME_EIGHTHS);
+                }
+            }
+            _ => self.largest_acknowledged = Some(sequence),
+        }
+        self.calm += 1;
+        if self.calm >= CALM {
+            self.calm = 0;
+            self.packet_threshold = (self.packet_threshold - 1).max(PACKET_THRESHOLD);
+            self.time_eighths = (self.time_eighths - 1).max(TIME_EIGHTHS);
+            self.tail_margin = (self.tail_margin * 3 / 4).max(TAIL_MARGIN);
+        }
+        taken
+    }
+
+    /// The receiver has decoded the frame, so all its fragments arrived; returns those that nobody acknowledged, with
+    /// whether all their copies had been declared lost.
+    fn frame_arrived(&mut self, frame: u32) -> Vec<(SentFragment, bool)> {
+        let Some(runs) = self.frames.get(&frame) else { return Vec::new() };
+        let runs: Vec<Run> = runs.iter().rev().copied().collect();
+        let sequences = runs.iter().flat_map(|run| run.sequence..run.sequence + u64::from(run.length));
+        let mut arrived: BTreeMap<u16, (SentFragment, bool)> = BTreeMap::new();
+        for (sent, lost) in sequences.filter_map(|sequence| self.take(sequence)) {
+            arrived.entry(sent.fragment).and_modify(|known| known.1 &= lost).or_insert((sent, lost));
+        }
+        arrived.into_values().collect()
+    }
+
+    fn take(&mut self, sequence: u64) -> Option<(SentFragment, bool)> {
+        if let Some(sent) = self.in_flight.remove(&sequence) {
+            self.bytes -= sent.size;
+            return Some((sent, false));
+        }
+        self.lost.remove(&sequence).map(|sent| (sent, true))
+    }
+
+    fn sample(&mut self, sample: Duration) {
+        match &mut self.round_trip {
+            Some(round_trip) => round_trip.update(sample),
+            None => self.round_trip = Some(RoundTripTime::first(sample)),
+        }
+    }
+
+    /// When the fragment counts as lost if nothing more is heard.
+    fn deadline(&self, sequence: u64, sent: &SentFragment) -> Timestamp {
+        let round_trip = self.round_trip.unwrap_or(self.initial);
+        if self.largest_acknowledged.is_some_and(|largest| sequence < largest) {
+            let patience = round_trip.smoothed.max(round_trip.latest) * self.time_eighths / 8;
+            return sent.sent_at + patience.max(LEAST_TIME);
+        }
+        let slack = round_trip.variation * 4 + self.tail_margin;
+        let tail = (round_trip.smoothed + slack).max(LEAST_TAIL);
+        let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MOST_TAIL.max(tail));
+        // As long as acknowledgements keep coming, a queue that grows is likelier than a loss.
+        (sent.sent_at + backed_off).max(self.heard_at + slack)
+    }
+
+    fn is_outnumbered(&self, sequence: u64) -> bool {
+        self.largest_acknowledged.is_some_and(|largest| sequence + self.packet_threshold <= largest)
+    }
+
+    /// The fragments that are lost by `now`.
+    fn detect(&mut self, now: Timestamp) -> Vec<Loss> {
+        let excess = self.in_flight.len().saturating_sub(MOST_IN_FLIGHT);
+        let over = |&(&sequence, sent): &(&u64, &SentFragment)| {
+            self.is_outnumbered(sequence) || self.deadline(sequence, sent) <= now
+        };
+        // Deadlines grow with the sequence number on each side of the largest acknowledged one.
+        let split = self.largest_acknowledged.unwrap_or(0);
+        let mut lost: Vec<u64> = self.in_flight.range(..split).take_while(over).map(|(&at, _)| at).collect();
+        let overtaken = lost.len();
+        lost.extend(self.in_flight.range(split..).take_while(over).map(|(&at, _)| at));
+        if lost.len() > overtaken {
+            self.backoff += 1;
+        }
+        if lost.len() < excess {
+            lost = self.in_flight.keys().take(excess).copied().collect();
+        }
+        let mut fragments = Vec::with_capacity(lost.len());
+        for sequence in lost {
+            if let Some(sent) = self.in_flight.remove(&sequence) {
+                self.bytes -= sent.size;
+                self.lost.insert(sequence, sent);
+                fragments.push(Loss { sequence, sent, overtaken: sequence < split });
+            }
+        }
+        self.forget();
+        fragments
+    }
+
+    /// When [`Self::detect`] will find something if nothing is heard before.
+    fn timeout(&self) -> Option<Timestamp> {
+        let split = self.largest_acknowledged.unwrap_or(0);
+        let sides = [self.in_flight.range(..split).next(), self.in_flight.range(split..).next()];
+        sides.into_iter().flatten().map(|(&sequence, sent)| self.deadline(sequence, sent)).min()
+    }
+
+    /// Whether something that was transmitted later has arrived.
+    fn is_overtaken(&self, sequence: u64) -> bool {
+        self.largest_acknowledged.is_some_and(|largest| sequence < largest)
+    }
+}
+
+proptest! {
+    /// Frames of a few fragments, some dropped before they left, some repeated; acknowledgements in any order, some of
+    /// them late, some of what was never sent; silence.
+    #[test]
+    fn the_rings_find_what_maps_find(
+        operations in prop::collection::vec((0..16u8, 0..40u64, 0..6u16), 0..400),
+        stride in prop::sample::select(vec![1, 1, 1, 200, 5_000]),
+    ) {
+        let initial = Duration::from_millis(100);
+        let (mut rings, mut maps) = (LossDetection::new(initial), Model::new(initial));
+        let (mut now, mut frame, mut fragment) = (Timestamp::from_millis(1), 3u32, 0u16);
+        for (operation, number, small) in operations {
+            now += Duration::from_micros(number * 100);
+            let back = rings.next_sequence().saturating_sub(number);
+            match operation {
+                0..=6 => {
+                    let again = operation == 6;
+                    if !again && small == 0 {
+                        frame += if number == 0 { stride } else { 1 };
+                        fragment = 0;
+                    }
+                    let copied = (frame.saturating_sub(number as u32 / 10), small.min(fragment));
+                    let (frame, fragment) = if again { copied } else { (frame, fragment) };
+                    let sent = SentFragment { frame, fragment, size: ByteCount::new(number), sent_at: now };
+                    // Nothing of a frame is repeated of which nothing was transmitted.
+                    if !again || rings.was_transmitted(frame) && !rings.is_forgotten(frame) {
+                        rings.transmitted(sent);
+                        maps.transmitted(sent);
+                    }
+                }
+                7..=11 => prop_assert_eq!(rings.acknowledge(now, back), maps.acknowledge(now, back)),
+                12 => {
+                    let arrived = frame.saturating_sub(number as u32 / 4);
+                    prop_assert_eq!(rings.frame_arrived(arrived), maps.frame_arrived(arrived));
+                }
+                13 => {
+                    rings.sample(Duration::from_millis(number));
+                    maps.sample(Duration::from_millis(number));
+                }
+                14 => {
+                    now = maps.timeout().map_or(now, |timeout| timeout.max(now));
+                    prop_assert_eq!(rings.detect(now), maps.detect(now));
+                }
+                _ => prop_assert_eq!(rings.detect(now), maps.detect(now)),
+            }
+            if operation < 6 {
+                fragment += 1;
+            }
+            prop_assert_eq!(rings.in_flight(), maps.in_flight());
+            prop_assert_eq!(rings.timeout(), maps.timeout());
+            prop_assert_eq!(rings.get(back), maps.get(back));
+            prop_assert_eq!(rings.is_overtaken(back), maps.is_overtaken(back));
+            let named = frame.saturating_sub(number as u32);
+            prop_assert_eq!(rings.was_transmitted(named), maps.was_transmitted(named));
+            prop_assert_eq!(rings.find(named, small, back), maps.find(named, small, back));
+        }
+    }
+}
+
+#[test]
+fn what_was_lost_is_remembered_over_a_bounded_distance() {
+    let mut loss = LossDetection::new(Duration::from_millis(100));
+    let sent = |frame| SentFragment { frame, fragment: 0, size: ByteCount::new(1), sent_at: Timestamp::ZERO };
+    loss.transmitted(sent(0));
+    assert_eq!(loss.detect(Timestamp::from_millis(10_000)).len(), 1);
+    for frame in 1..=REMEMBERED as u32 {
+        assert!(loss.get(0).is_some(), "{frame} later");
+        loss.transmitted(sent(frame));
+        assert!(loss.acknowledge(Timestamp::from_millis(10_000), u64::from(frame)).is_some());
+    }
+    assert_eq!((loss.get(0), loss.in_flight()), (None, (0, ByteCount::ZERO)));
+    assert_eq!(loss.find(0, 0, 5), Named::Forgotten);
+    assert!(loss.fragments.is_empty() && loss.frames.end() - loss.frames.first() == REMEMBERED_FRAMES);
+}
+
+#[test]
+fn fragments_in_flight_are_bounded() {
+    let mut loss = LossDetection::new(Duration::from_millis(100));
+    let size = ByteCount::new(1);
+    for frame in 0..MOST_IN_FLIGHT as u32 + 10 {
+        loss.transmitted(SentFragment { frame, fragment: 0, size, sent_at: Timestamp::ZERO });
+    }
+    let lost: Vec<u64> = loss.detect(Timestamp::ZERO).into_iter().map(|loss| loss.sequence).collect();
+    assert_eq!(lost, (0..10).collect::<Vec<_>>());
+    assert_eq!(loss.in_flight().0, MOST_IN_FLIGHT);
+}

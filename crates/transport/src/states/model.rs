@@ -1,0 +1,330 @@
+//! [`SentStates`] that draws all conclusions anew each time: what drawing them on change must not differ from.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::{SentStates, Verdict};
+use crate::StateId;
+
+#[derive(Debug)]
+struct SentFrame {
+    source: StateId,
+    target: StateId,
+    /// How many of its fragments count as lost.
+    lost_fragments: u32,
+    /// The receiver said that it cannot decode it.
+    refused: bool,
+    /// Its source will never be held.
+    orphaned: bool,
+    /// The newest catalogue names it.
+    held: bool,
+    /// Some catalogue named it.
+    was_held: bool,
+    /// Its loss was told.
+    told: bool,
+}
+
+impl SentFrame {
+    /// The receiver will not have its state, by what is known.
+    fn broken(&self) -> bool {
+        !self.held && (self.was_held || self.lost_fragments > 0 || self.refused || self.orphaned)
+    }
+}
+
+#[derive(Debug)]
+struct Model {
+    frames: BTreeMap<u32, SentFrame>,
+    bound: usize,
+    /// The newest frame that the receiver holds.
+    base: Option<u32>,
+    /// The frame whose state the owner may be encoding from.
+    reserved: Option<u32>,
+    keep_from: u32,
+    verdicts: Vec<Verdict>,
+    released: Vec<StateId>,
+    evicted: u64,
+}
+
+impl Model {
+    /// Room for `bound` states, at least five.
+    fn new(bound: usize) -> Self {
+        Self {
+            frames: BTreeMap::new(),
+            bound: bound.max(5),
+            base: None,
+            reserved: None,
+            keep_from: 0,
+            verdicts: Vec::new(),
+            released: Vec::new(),
+            evicted: 0,
+        }
+    }
+
+    /// The receiver has less room than was thought.
+    fn limit(&mut self, bound: usize) {
+        self.bound = self.bound.min(bound).max(5);
+        self.settle();
+    }
+
+    fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    /// Older frames' states may be forgotten by both sides.
+    fn keep_from(&self) -> u32 {
+        self.keep_from
+    }
+
+    /// The frame whose state the receiver must not evict.
+    fn anchor(&self) -> u32 {
+        self.base.unwrap_or(0).max(self.keep_from)
+    }
+
+    /// What became of frames since the last call.
+    fn take_verdicts(&mut self) -> Vec<Verdict> {
+        std::mem::take(&mut self.verdicts)
+    }
+
+    /// The states to forget since the last call.
+    fn take_released(&mut self) -> Vec<StateId> {
+        std::mem::take(&mut self.released)
+    }
+
+    fn knows(&self, state: StateId) -> bool {
+        state == StateId::EMPTY || self.frames.values().any(|frame| frame.target == state)
+    }
+
+    fn is_held(&self, state: StateId) -> bool {
+        state == StateId::EMPTY || self.frames.values().any(|frame| frame.held && frame.target == state)
+    }
+
+    fn target(&self, frame: u32) -> Option<StateId> {
+        self.frames.get(&frame).map(|sent| sent.target)
+    }
+
+    /// The newest frame, older than `before`, whose state this is; one whose state is held before one whose is not.
+    fn frame_of(&self, state: StateId, before: u32) -> Option<u32> {
+        let named = || self.frames.range(..before).rev().filter(move |(_, frame)| frame.target == state);
+        let held = named().find(|(_, frame)| frame.held);
+        held.or_else(|| named().find(|(_, frame)| !frame.broken())).or_else(|| named().next()).map(|(&at, _)| at)
+    }
+
+    /// The state that the next frame is to be encoded from.
+    fn source(&self) -> StateId {
+        self.source_frame().and_then(|frame| self.target(frame)).unwrap_or(StateId::EMPTY)
+    }
+
+    fn source_frame(&self) -> Option<u32> {
+        let newest = self.frames.iter().next_back();
+        newest.filter(|(_, sent)| !sent.broken()).map(|(&frame, _)| frame).or(self.base)
+    }
+
+    /// As [`Self::source`]; the state is kept until the next frame is sent or this is asked again.
+    fn reserve(&mut self) -> StateId {
+        self.reserved = self.source_frame();
+        self.source()
+    }
+
+    /// The newest state that the receiver holds, or as [`Self::reserve`] if it is not known to hold any.
+    fn reserve_held(&mut self) -> StateId {
+        self.reserved = self.base.or_else(|| self.source_frame());
+        self.reserved.and_then(|frame| self.target(frame)).unwrap_or(StateId::EMPTY)
+    }
+
+    fn sent(&mut self, frame: u32, source: StateId, target: StateId) {
+        let (refused, orphaned, held, was_held, told) = (false, false, false, false, false);
+        let sent = SentFrame { source, target, lost_fragments: 0, refused, orphaned, held, was_held, told };
+        self.frames.insert(frame, sent);
+        self.reserved = None;
+        self.settle();
+    }
+
+    /// A fragment of the frame counts as lost.
+    fn fragment_lost(&mut self, frame: u32) {
+        if let Some(sent) = self.frames.get_mut(&frame) {
+            sent.lost_fragments += 1;
+        }
+    }
+
+    /// A fragment that counted as lost arrived after all.
+    fn fragment_found(&mut self, frame: u32) {
+        if let Some(sent) = self.frames.get_mut(&frame) {
+            sent.lost_fragments = sent.lost_fragments.saturating_sub(1);
+        }
+    }
+
+    /// A frame will not be sent again though fragments of it are lost.
+    fn give_up(&mut self, frame: u32) {
+        // Where the frame itself is known no longer, the oldest known one cannot be decoded either.
+        let broken = if self.frames.contains_key(&frame) { Some(frame) } else { self.frames.keys().next().copied() };
+        if let Some(broken) = broken.filter(|&known| known >= frame) {
+            self.fragment_lost(broken);
+        }
+    }
+
+    /// Whether the receiver may still have the frame's state, and does not yet, by what is known.
+    fn may_arrive(&self, frame: u32) -> bool {
+        let open = self.frames.get(&frame).is_none_or(|sent| !sent.held && !sent.broken());
+        open && self.base != Some(frame) && frame >= self.anchor()
+    }
+
+    fn refused(&mut self, frame: u32) {
+        if let Some(sent) = self.frames.get_mut(&frame) {
+            sent.refused = true;
+        }
+    }
+
+    /// The receiver holds these states and no others.
+    fn catalogue(&mut self, catalogue: &[(u32, StateId)]) {
+        for sent in self.frames.values_mut() {
+            sent.held = false;
+        }
+        for &(frame, state) in catalogue.iter().rev() {
+            let Some(sent) = self.frames.get_mut(&frame).filter(|sent| sent.target == state) else { continue };
+            sent.held = true;
+            if !std::mem::replace(&mut sent.was_held, true) {
+                self.verdicts.push(Verdict::Held(frame, state));
+            }
+        }
+    }
+
+    /// Draws the conclusions from what changed.
+    fn settle(&mut self) {
+        self.find_orphans();
+        for (&frame, sent) in &mut self.frames {
+            if !sent.was_held && !sent.told && (sent.lost_fragments > 0 || sent.refused) {
+                sent.told = true;
+                self.verdicts.push(Verdict::Lost(frame));
+            }
+        }
+        self.base = self.frames.iter().rev().find(|(_, sent)| sent.held).map(|(&frame, _)| frame);
+        self.advance_keep_from();
+        self.forget();
+    }
+
+    fn find_orphans(&mut self) {
+        let frames: Vec<(u32, StateId)> = self.frames.iter().map(|(&frame, sent)| (frame, sent.source)).collect();
+        for (frame, source) in frames {
+            if source == StateId::EMPTY {
+                continue;
+            }
+            // A source that is no longer known leaves the verdict as it was.
+            let sources = || self.frames.range(..frame).rev().filter(|(_, older)| older.target == source);
+            let sound = sources().any(|(_, older)| !older.broken());
+            let known = sources().next().is_some();
+            if let Some(sent) = self.frames.get_mut(&frame).filter(|_| known) {
+                sent.orphaned = !sound;
+            }
+        }
+    }
+
+    fn advance_keep_from(&mut self) {
+        let Some(base) = self.base else { return };
+        let newest = self.frames.keys().next_back().copied();
+        let mut least = self.reserved.map_or(base, |reserved| reserved.min(base));
+        for (&frame, sent) in &self.frames {
+            if !sent.was_held && (Some(frame) == newest || !sent.broken()) {
+                least = least.min(self.frame_of(sent.source, frame).unwrap_or(frame));
+            }
+        }
+        self.keep_from = self.keep_from.max(least);
+    }
+
+    fn forget(&mut self) {
+        let newest = self.frames.keys().next_back().copied();
+        let spare = |frame: u32| Some(frame) != newest;
+        let old = self.frames.range(..self.keep_from).map(|(&frame, _)| frame);
+        let mut gone: Vec<u32> = old.filter(|&frame| spare(frame)).collect();
+        let stay = |frame: u32| !spare(frame) || [self.base, self.reserved].contains(&Some(frame));
+        let excess = (self.frames.len() - gone.len()).saturating_sub(self.bound);
+        let evicted = self.frames.range(self.keep_from..).map(|(&frame, _)| frame).filter(|&frame| !stay(frame));
+        let evicted: Vec<u32> = evicted.take(excess).collect();
+        self.evicted += evicted.len() as u64;
+        gone.extend(evicted);
+        for frame in gone {
+            let Some(sent) = self.frames.remove(&frame) else { continue };
+            if !sent.was_held && !sent.told {
+                self.verdicts.push(Verdict::Lost(frame));
+            }
+            if !self.knows(sent.target) {
+                self.released.push(sent.target);
+            }
+        }
+    }
+}
+
+proptest! {
+    /// Frames from any state that is known, some of which yield a state that another has yielded; losses that are or are
+    /// none, refusals, catalogues of what was sent and of what was not.
+    #[test]
+    fn conclusions_drawn_on_change_are_those_drawn_each_time(
+        operations in prop::collection::vec((0..16u8, 0..24u32, any::<u16>()), 0..300),
+        bound in prop::sample::select(vec![5, 8, 32]),
+        twins in any::<bool>(),
+    ) {
+        let (mut states, mut model) = (SentStates::new(bound), Model::new(bound));
+        let mut next = 0;
+        let target = |frame: u32| StateId(u64::from(if twins { frame / 2 } else { frame }) + 100);
+        let mut arrived: Vec<bool> = Vec::new();
+        for (operation, number, bits) in operations {
+            let frame = u32::saturating_sub(next, number);
+            match operation {
+                0..=4 => {
+                    let source = match operation {
+                        0 => target(frame),
+                        1 => { model.reserve_held(); states.reserve_held() }
+                        2 => StateId::EMPTY,
+                        _ => { model.reserve(); states.reserve() }
+                    };
+                    prop_assert_eq!(states.knows(source), model.knows(source));
+                    if operation != 4 && model.knows(source) {
+                        // A frame that does not fit is not sent, but its number is not used either.
+                        states.sent(next, source, target(next));
+                        model.sent(next, source, target(next));
+                        next += 1;
+                    }
+                }
+                5 | 6 => { states.fragment_lost(frame); model.fragment_lost(frame); }
+                7 => { states.fragment_found(frame); model.fragment_found(frame); }
+                8 => { states.refused(frame); model.refused(frame); }
+                9 => { states.give_up(frame); model.give_up(frame); }
+                10 if number == 0 => { states.limit(usize::from(bits % 8)); model.limit(usize::from(bits % 8)); }
+                11..=14 => {
+                    // The newest first, as receivers list them; now and then one in another's name.
+                    let listed = (0..16).filter(|at| bits >> at & 1 == 1).map(|at| frame.saturating_add(3).saturating_sub(at));
+                    let list: Vec<_> = listed.map(|frame| (frame, target(frame + u32::from(bits == 77)))).collect();
+                    for _ in 0..operation - 10 {
+                        states.catalogue(&list);
+                        model.catalogue(&list);
+                        states.settle();
+                        model.settle();
+                    }
+                }
+                _ => {}
+            }
+            states.settle();
+            model.settle();
+            prop_assert_eq!(states.take_verdicts().collect::<Vec<_>>(), model.take_verdicts());
+            let released: std::collections::BTreeSet<StateId> = model.take_released().into_iter().collect();
+            prop_assert_eq!(states.take_released().collect::<Vec<_>>(), released.into_iter().collect::<Vec<_>>());
+            prop_assert_eq!((states.len(), states.evicted(), states.keep_from(), states.anchor(), states.source()),
+                (model.len(), model.evicted(), model.keep_from(), model.anchor(), model.source()));
+            let may_arrive: Vec<bool> = (0..next).map(|frame| states.may_arrive(frame)).collect();
+            if !states.take_settled() {
+                prop_assert_eq!(&may_arrive, &arrived);
+            }
+            for frame in 0..next + 2 {
+                prop_assert_eq!(states.may_arrive(frame), model.may_arrive(frame));
+                prop_assert_eq!(states.target(frame), model.target(frame));
+                prop_assert_eq!(states.is_held(target(frame)), model.is_held(target(frame)));
+                prop_assert_eq!(states.knows(target(frame)), model.knows(target(frame)));
+            }
+            arrived = may_arrive;
+        }
+    }
+}

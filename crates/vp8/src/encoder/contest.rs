@@ -1,0 +1,39 @@
+//! The ways to code one macroblock, tried one after another.
+
+use super::costs::Costs;
+use super::trial::{Place, Trial};
+
+/// The best way to code a macroblock that was found so far, and room to make the next. It serves one macroblock after
+/// another.
+#[derive(Debug, Default)]
+pub(super) struct Contest {
+    best: Box<Trial>,
+    /// What is to be tried next: predicted, with its mode and what saying that costs.
+    pub(super) next: Box<Trial>,
+}
+
+impl Contest {
+    /// Forgets the macroblock before.
+    pub(super) fn begin(&mut self) {
+        self.best.cost = u64::MAX;
+    }
+
+    /// Codes the next way and keeps it if it is the best.
+    pub(super) fn run(&mut self, costs: &Costs<'_>, place: &Place) {
+        self.next.code(costs, place);
+        if self.next.cost < self.best.cost {
+            std::mem::swap(&mut self.next, &mut self.best);
+        }
+    }
+
+    /// The best way so far; some way must have been tried.
+    pub(super) fn best(&mut self) -> &mut Trial {
+        debug_assert!(self.best.cost < u64::MAX, "nothing was tried");
+        &mut self.best
+    }
+
+    /// Whether the best way so far leaves the residual out.
+    pub(super) fn best_is_empty(&self) -> bool {
+        self.best.residual.is_empty()
+    }
+}

@@ -1,0 +1,56 @@
+//! What an encoder gives.
+
+use crate::picture::Picture;
+use crate::state::State;
+
+/// A frame and where it leads.
+#[derive(Debug, Clone)]
+pub struct Encoded {
+    /// The VP8 frame.
+    pub frame: Vec<u8>,
+    /// The state that decoding `frame` from the encoder's state leads to.
+    pub state: State,
+    /// The quantizer index used.
+    pub quantizer: u8,
+    /// Whether it is a key frame.
+    pub key_frame: bool,
+    /// What the encoder did.
+    pub statistics: EncodeStatistics,
+}
+
+impl Encoded {
+    /// The picture that a receiver will see. O(1): a view of the new last reference.
+    #[must_use]
+    pub fn picture(&self) -> Picture {
+        self.state.last_picture().expect("an encoded frame leaves a reference")
+    }
+}
+
+/// What the encoder did with one picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EncodeStatistics {
+    /// Sum of squared differences between picture and reconstruction: Y, U, V.
+    pub squared_error: [u64; 3],
+    /// Samples in each plane.
+    pub samples: [u64; 3],
+    /// Macroblocks predicted from this frame.
+    pub intra_macroblocks: u32,
+    /// Macroblocks predicted from a reference.
+    pub inter_macroblocks: u32,
+    /// Macroblocks, of either kind, without coefficients.
+    pub skipped_macroblocks: u32,
+    /// The loop filter's level, 0 to 63.
+    pub loop_filter_level: u8,
+    /// Bytes of the first partition: header, modes and motion vectors.
+    pub mode_bytes: usize,
+    /// Bytes of the coefficients.
+    pub coefficient_bytes: usize,
+}
+
+impl EncodeStatistics {
+    /// Peak signal-to-noise ratio of the reconstructed luma, dB; infinite where it is exact.
+    #[must_use]
+    pub fn luma_psnr(&self) -> f64 {
+        10.0 * (255.0 * 255.0 * self.samples[0] as f64 / self.squared_error[0] as f64).log10()
+    }
+}

@@ -1,0 +1,47 @@
+//! The quantizers of one frame, and how they round.
+
+use super::forward_quantizer::{ForwardQuantizer, Rounding};
+use crate::quantization::Steps;
+
+/// Rounding of luma and chroma coefficients; the second-order block, which spreads over a whole macroblock, is rounded
+/// more nearly to the nearest level.
+const INTRA_ROUNDING: Rounding = Rounding { dc: 50, ac: 44 };
+const INTER_ROUNDING: Rounding = Rounding { dc: 48, ac: 40 };
+const SECOND_ORDER_ROUNDING: Rounding = Rounding { dc: 52, ac: 48 };
+
+/// The usual rounding of luma and chroma.
+pub(super) fn rounding_of(key_frame: bool) -> Rounding {
+    if key_frame { INTRA_ROUNDING } else { INTER_ROUNDING }
+}
+
+/// The quantizers of one frame, by kind of block.
+#[derive(Debug, Clone)]
+pub(crate) struct FrameQuantizers {
+    pub(crate) luma: ForwardQuantizer,
+    pub(crate) second_order: ForwardQuantizer,
+    pub(crate) chroma: ForwardQuantizer,
+}
+
+impl FrameQuantizers {
+    /// Quantizers of these steps with the usual rounding.
+    pub(crate) fn new(steps: &Steps, key_frame: bool) -> Self {
+        let forward = |[dc, ac]: [i32; 2], rounding| ForwardQuantizer::new(dc, ac, rounding);
+        Self {
+            luma: forward(steps.luma, rounding_of(key_frame)),
+            second_order: forward(steps.second_order, SECOND_ORDER_ROUNDING),
+            chroma: forward(steps.chroma, rounding_of(key_frame)),
+        }
+    }
+
+    /// Rounds AC coefficients of luma and chroma by `ac` (1/128 of a step) from now on, and all others to match.
+    pub(crate) fn round_by(&mut self, ac: i32, key_frame: bool) {
+        let usual = rounding_of(key_frame);
+        let change = ac - i32::from(usual.ac);
+        let other = |rounding: u16, change: i32| (i32::from(rounding) + change).clamp(0, 64) as u16;
+        let (dc, ac) = (other(usual.dc, change), other(usual.ac, change));
+        self.luma.round_by(dc, ac);
+        self.chroma.round_by(dc, ac);
+        let change = change / 2;
+        self.second_order.round_by(other(SECOND_ORDER_ROUNDING.dc, change), other(SECOND_ORDER_ROUNDING.ac, change));
+    }
+}

@@ -1,0 +1,52 @@
+//! Where macroblocks are found again in the references.
+
+use crate::motion_vector::MotionVector;
+
+/// Transformed error below which intra prediction need not be looked at.
+pub(super) const WELL_PREDICTED: u32 = 800;
+
+/// Where a macroblock is found again in one reference.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReferenceMotion {
+    pub(super) vector: MotionVector,
+    /// Transformed error at that vector, and without motion.
+    pub(super) satd: u32,
+    pub(super) zero_satd: u32,
+    /// Absolute error at the nearest displacement by whole samples.
+    pub(super) sad: u32,
+}
+
+impl Default for ReferenceMotion {
+    /// Not found at all.
+    fn default() -> Self {
+        Self { vector: MotionVector::ZERO, satd: NOT_FOUND, zero_satd: NOT_FOUND, sad: NOT_FOUND }
+    }
+}
+
+impl ReferenceMotion {
+    /// Whether it was looked for.
+    pub(super) fn is_known(&self) -> bool {
+        self.zero_satd != NOT_FOUND
+    }
+}
+
+/// More than any transformed error.
+pub(super) const NOT_FOUND: u32 = 1 << 24;
+
+/// What was found for one macroblock.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct MacroblockMotion {
+    /// In each of the analysis's references.
+    pub(super) references: [ReferenceMotion; 3],
+    /// The vectors of the four quarters in the last frame, where they were looked for.
+    pub(super) quarters: Option<[MotionVector; 4]>,
+    /// An estimate of the transformed error of intra prediction.
+    pub(super) intra: u32,
+}
+
+impl MacroblockMotion {
+    /// The smallest transformed error of all references.
+    pub(super) fn best(&self) -> u32 {
+        self.references.iter().map(|reference| reference.satd).min().unwrap_or(NOT_FOUND)
+    }
+}

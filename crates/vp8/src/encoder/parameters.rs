@@ -1,0 +1,63 @@
+//! What an encoder is told.
+
+/// The largest quantizer index (RFC 6386, section 9.6).
+pub const MAXIMUM_QUANTIZER: u8 = 127;
+
+/// How an encoder should treat one picture.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// The quantizer index, 0 (finest) to 127 (coarsest); larger values are taken as 127.
+    pub quantizer: u8,
+    /// How much work to spend.
+    pub preset: Preset,
+    /// Which kind of frame to make.
+    pub frame_kind: FrameKind,
+    /// Whether the frame becomes the golden reference.
+    pub golden: GoldenPolicy,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            quantizer: 64,
+            preset: Preset::default(),
+            frame_kind: FrameKind::default(),
+            golden: GoldenPolicy::default(),
+        }
+    }
+}
+
+/// How much work the encoder spends on a picture. Every preset makes frames that any VP8 decoder understands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Preset {
+    /// For calls: modes are pruned by their transformed error, the loop filter follows from the quantizer.
+    #[default]
+    RealTime,
+    /// For comparison: more candidates are coded in full before one is chosen, split motion down to 4x4 is tried
+    /// everywhere, and loop-filter levels are tried out. Several times slower than [`Preset::RealTime`].
+    Quality,
+}
+
+/// Which kind of frame to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum FrameKind {
+    /// A key frame where the state has no reference of the picture's size or the scene has changed; else an inter
+    /// frame.
+    #[default]
+    Auto,
+    /// A key frame: it depends on nothing before it.
+    Key,
+}
+
+/// Whether an inter frame becomes the golden reference; the old golden one then becomes altref. (A key frame always
+/// becomes all three.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum GoldenPolicy {
+    /// The golden reference is renewed once hardly any macroblock is found better in it than in the last frame.
+    #[default]
+    Auto,
+    /// This frame becomes the golden reference.
+    Refresh,
+    /// Golden and altref stay as they are.
+    Keep,
+}

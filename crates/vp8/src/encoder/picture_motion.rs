@@ -1,0 +1,245 @@
+//! Finding all of a picture's macroblocks again in the references.
+
+use super::distortion::{sad, satd};
+use super::inter_prediction::predict_luma;
+use super::intra_estimate::intra_estimate;
+use super::macroblock_motion::{MacroblockMotion, NOT_FOUND, ReferenceMotion, WELL_PREDICTED};
+use super::motion::{Bounds, Displacement, WholeSampleSearch, refine};
+use super::parameters::Preset;
+use super::source::Source;
+use crate::frame::{Frame, FrameLayout};
+use crate::macroblock::ReferenceFrame;
+use crate::motion_vector::MotionVector;
+
+/// The weight of a bit of motion vector in the searches, which serve all quantizers: that of the middle ones.
+const BIT_WEIGHT: u32 = 4;
+/// A mean absolute difference of one per sample: no search will find much better.
+const STILL_ENOUGH: u32 = 256;
+/// A mean absolute difference of two and a half per sample: more is not put down to noise.
+const STILL_AT_MOST: u32 = 640;
+/// Transformed error above which the quarters are searched on their own, in real time.
+const SPLIT_WORTHY: u32 = 2600;
+
+/// The search for a picture's macroblocks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PictureSearch<'a> {
+    pub(super) source: &'a Source,
+    pub(super) layout: &'a FrameLayout,
+    pub(super) preset: Preset,
+    /// The different references, the last frame first.
+    pub(super) references: &'a [(ReferenceFrame, Frame)],
+}
+
+impl PictureSearch<'_> {
+    /// What is found for each macroblock, row by row; `all` is an empty vector for it.
+    pub(super) fn all(&self, mut all: Vec<MacroblockMotion>) -> Vec<MacroblockMotion> {
+        let (columns, rows) = (self.layout.columns, self.layout.rows);
+        let mut prediction = [0u8; 256];
+        let mut total = 0u64;
+        let still = if self.preset == Preset::RealTime { self.still_enough() } else { STILL_ENOUGH };
+        for row in 0..rows {
+            for column in 0..columns {
+                let mut motion = MacroblockMotion::default();
+                for index in 0..self.references.len() {
+                    // In real time the other references are for what the last frame hides.
+                    if index > 0
+                        && self.preset == Preset::RealTime
+                        && motion.references[0].satd < WELL_PREDICTED.max(still + still / 2)
+                    {
+                        break;
+                    }
+                    motion.references[index] = self.search(index, column, row, still, &all, &motion);
+                }
+                let best = motion.best();
+                // In real time only what is found worse than most of the picture so far.
+                let split_above = match self.preset {
+                    Preset::Quality => WELL_PREDICTED,
+                    Preset::RealTime => {
+                        let mean = total / (all.len() as u64 + 1);
+                        SPLIT_WORTHY.max((mean + mean / 4) as u32)
+                    }
+                };
+                total += u64::from(motion.references[0].satd);
+                if motion.references[0].satd > split_above {
+                    motion.quarters = Some(self.search_quarters(column, row, motion.references[0].vector));
+                }
+                let well_predicted = match self.preset {
+                    Preset::Quality => WELL_PREDICTED,
+                    Preset::RealTime => WELL_PREDICTED.max(2 * still),
+                };
+                motion.intra = if best > well_predicted {
+                    intra_estimate(&self.source.planes[0], 16 * column, 16 * row, &mut prediction)
+                } else {
+                    NOT_FOUND
+                };
+                all.push(motion);
+            }
+        }
+        all
+    }
+
+    /// The difference below which a macroblock counts as standing still, in real time: little more than what noise alone
+    /// makes of most of a picture that stands still.
+    fn still_enough(&self) -> u32 {
+        let plane = self.layout.planes[0];
+        let source = &self.source.planes[0];
+        let reference = self.references[0].1.samples();
+        let mut differences = Vec::with_capacity(self.layout.columns * self.layout.rows / 6 + 1);
+        for row in (0..self.layout.rows).step_by(3) {
+            for column in (row % 2..self.layout.columns).step_by(2) {
+                let (x, y) = (16 * column, 16 * row);
+                let reference = &reference[plane.origin + y * plane.stride + x..];
+                differences.push(sad::<16, 16>(source.at(x, y), source.stride, reference, plane.stride));
+            }
+        }
+        if differences.is_empty() {
+            return STILL_ENOUGH;
+        }
+        let middle = differences.len() / 3;
+        let (_, &mut noise, _) = differences.select_nth_unstable(middle);
+        (noise + noise / 4).clamp(STILL_ENOUGH, STILL_AT_MOST)
+    }
+
+    /// The search for `W` x `H` samples at (`x`, `y`) in a reference; vectors are expected near `expected`.
+    fn whole_samples<'a, const W: usize, const H: usize>(
+        &'a self,
+        reference: &'a Frame,
+        x: usize,
+        y: usize,
+        expected: Displacement,
+    ) -> WholeSampleSearch<'a, W, H> {
+        let plane = self.layout.planes[0];
+        let (left, top) = (x as i32, y as i32);
+        WholeSampleSearch {
+            source: self.source.planes[0].at(x, y),
+            source_stride: self.source.planes[0].stride,
+            reference: reference.samples(),
+            reference_stride: plane.stride,
+            origin: plane.origin + y * plane.stride + x,
+            // At most a whole macroblock outside, which the border covers with all that the filter reads.
+            bounds: Bounds {
+                left: -left - 15,
+                right: plane.width as i32 - left - W as i32 + 15,
+                top: -top - 15,
+                bottom: plane.height as i32 - top - H as i32 + 15,
+            },
+            expected,
+            bit_weight: BIT_WEIGHT,
+        }
+    }
+
+    /// Finds a macroblock in one reference, starting from what was found for its neighbours and in other references.
+    fn search(
+        &self,
+        index: usize,
+        column: usize,
+        row: usize,
+        still_enough: u32,
+        done: &[MacroblockMotion],
+        current: &MacroblockMotion,
+    ) -> ReferenceMotion {
+        let (x, y) = (16 * column, 16 * row);
+        let (_, reference) = &self.references[index];
+        let columns = self.layout.columns;
+        let at = row * columns + column;
+        let neighbour = |exists: bool, back: usize| {
+            if exists { done[at - back].references[index].vector } else { MotionVector::ZERO }
+        };
+        let left = neighbour(column > 0, 1);
+        let above = neighbour(row > 0, columns);
+        let above_right = neighbour(row > 0 && column + 1 < columns, columns.saturating_sub(1));
+        let other = if index > 0 { current.references[0].vector } else { MotionVector::ZERO };
+        let expected = Displacement::from(MotionVector::median(left, above, above_right));
+        let search = self.whole_samples::<16, 16>(reference, x, y, expected);
+
+        let zero_sad = search.sad_at(Displacement::default());
+        let [from_left, from_above, from_right, from_other] = [left, above, above_right, other].map(Displacement::from);
+        let starts = [Displacement::default(), from_left, from_above, from_right, from_other, expected];
+        let steps = if index == 0 { 16 } else { 4 };
+        // A reference behind the last frame is for what that one hides: found at once, or not at all.
+        if index > 0 && self.preset == Preset::RealTime {
+            let promising = current.references[0].sad;
+            let worse = |at: usize| {
+                starts[..at].contains(&starts[at]) || search.sad_at(search.bounds.clamp(starts[at])) >= promising
+            };
+            if zero_sad >= promising && (1..starts.len()).all(worse) {
+                return ReferenceMotion::default();
+            }
+        }
+        let source = self.source.planes[0].at(x, y);
+        let stride = self.source.planes[0].stride;
+        let mut prediction = [0u8; 256];
+        let mut satd_at = |vector: MotionVector| {
+            if vector.x & 3 == 0 && vector.y & 3 == 0 {
+                let plane = &reference.samples()[search.at(Displacement::from(vector))..];
+                return satd::<16, 16>(source, stride, plane, search.reference_stride);
+            }
+            predict_luma::<16, 16>(reference, x, y, vector, &mut prediction, 16);
+            satd::<16, 16>(source, stride, &prediction, 16)
+        };
+        let zero_satd = satd_at(MotionVector::ZERO);
+        let still = ReferenceMotion { vector: MotionVector::ZERO, satd: zero_satd, zero_satd, sad: zero_sad };
+        if zero_sad < STILL_ENOUGH || zero_sad < still_enough && left.is_zero() && above.is_zero() {
+            return still;
+        }
+        let found = search.search(&starts, steps, STILL_ENOUGH);
+        // The other references are for what the last frame hides: no fraction will make up for a wrong place.
+        if index > 0 && found.sad > 2 * current.references[0].satd {
+            return still;
+        }
+        let expected = MotionVector::median(left, above, above_right);
+        let weigh = |(x, y): (i32, i32)| BIT_WEIGHT * bits_between((x, y), expected);
+        let start = (4 * found.displacement.x, 4 * found.displacement.y);
+        let (best, satd) = if self.preset == Preset::Quality {
+            let start_cost = satd_at(start.into()) + weigh(start);
+            let (best, cost) = refine(start, start_cost, |candidate| satd_at(candidate.into()) + weigh(candidate));
+            (best, cost - weigh(best))
+        } else {
+            let (best, _) = search.refine(&found, weigh);
+            (best, satd_at(best.into()))
+        };
+        if zero_satd <= satd + 4 * BIT_WEIGHT {
+            still
+        } else {
+            ReferenceMotion { vector: best.into(), satd, zero_satd, sad: found.sad }
+        }
+    }
+
+    /// Finds the four quarters of a macroblock in the last frame, near the vector of the whole.
+    fn search_quarters(&self, column: usize, row: usize, whole_vector: MotionVector) -> [MotionVector; 4] {
+        let (_, reference) = &self.references[0];
+        let stride = self.source.planes[0].stride;
+        let mut vectors = [whole_vector; 4];
+        for quarter in 0..4 {
+            let (x, y) = (16 * column + 8 * (quarter % 2), 16 * row + 8 * (quarter / 2));
+            let expected = Displacement::from(whole_vector);
+            let search = self.whole_samples::<8, 8>(reference, x, y, expected);
+            let starts = [expected, Displacement::default(), Displacement::from(vectors[quarter.saturating_sub(1)])];
+            let found = search.search(&starts, 8, 0);
+            let source = self.source.planes[0].at(x, y);
+            let mut prediction = [0u8; 64];
+            let mut cost_at = |candidate: (i32, i32)| {
+                let error = if self.preset == Preset::Quality {
+                    predict_luma::<8, 8>(reference, x, y, candidate.into(), &mut prediction, 8);
+                    satd::<8, 8>(source, stride, &prediction, 8)
+                } else {
+                    search.sad_between(candidate)
+                };
+                error + BIT_WEIGHT * bits_between(candidate, whole_vector)
+            };
+            let unsplit = (i32::from(whole_vector.x), i32::from(whole_vector.y));
+            let unsplit_cost = cost_at(unsplit);
+            let start = (4 * found.displacement.x, 4 * found.displacement.y);
+            let start_cost = cost_at(start);
+            let (best, cost) = refine(start, start_cost, cost_at);
+            vectors[quarter] = if unsplit_cost <= cost { whole_vector } else { best.into() };
+        }
+        vectors
+    }
+}
+
+/// Roughly the bits that a vector's difference from another takes.
+fn bits_between((x, y): (i32, i32), from: MotionVector) -> u32 {
+    let bits = |difference: i32| 2 * (32 - difference.unsigned_abs().leading_zeros());
+    2 + bits(x - i32::from(from.x)) + bits(y - i32::from(from.y))
+}

@@ -1,0 +1,115 @@
+//! What a macroblock's and a subblock's neighbours say of it (RFC 6386, sections 11.3 and 16.3).
+
+use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
+use crate::motion_vector::{MotionVector, VectorBounds};
+use crate::tables::{INTER_MODE_CONTEXTS, KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES, PARTITION_LAYOUTS};
+
+/// What a macroblock's neighbours say of its vector.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NearVectors {
+    pub(crate) best: MotionVector,
+    pub(crate) nearest: MotionVector,
+    pub(crate) near: MotionVector,
+    /// Probabilities of the four decisions that choose the inter mode.
+    pub(crate) mode_probabilities: [u8; 4],
+}
+
+/// Which references' vectors point the other way (section 9.7), by [`ReferenceFrame`].
+pub(crate) type SignBiases = [bool; 4];
+
+/// Looks at the neighbours above, to the left and above to the left (section 16.3).
+pub(crate) fn find_near_vectors(
+    above: &MacroblockInfo,
+    left: &MacroblockInfo,
+    above_left: &MacroblockInfo,
+    reference: ReferenceFrame,
+    sign_biases: &SignBiases,
+    bounds: &VectorBounds,
+) -> NearVectors {
+    let mut vectors = [MotionVector::ZERO; 4];
+    let mut counts = [0u8; 4];
+    let mut found = 0;
+    for (neighbour, weight) in [(above, 2), (left, 2), (above_left, 1)] {
+        if neighbour.reference == ReferenceFrame::Intra {
+            continue;
+        }
+        if neighbour.motion_vector.is_zero() {
+            counts[0] += weight;
+            continue;
+        }
+        let flipped = sign_biases[neighbour.reference as usize] != sign_biases[reference as usize];
+        let vector = if flipped { neighbour.motion_vector.negated() } else { neighbour.motion_vector };
+        if found == 0 || vectors[found] != vector {
+            found += 1;
+            vectors[found] = vector;
+        }
+        counts[found] += weight;
+    }
+    // Three different vectors, and the third is the first again.
+    if counts[3] > 0 && vectors[3] == vectors[1] {
+        counts[1] += 1;
+    }
+    let split = |neighbour: &MacroblockInfo| u8::from(neighbour.luma_mode == LumaMode::Split);
+    counts[3] = 2 * (split(above) + split(left)) + split(above_left);
+    if counts[2] > counts[1] {
+        counts.swap(1, 2);
+        vectors.swap(1, 2);
+    }
+    if counts[1] >= counts[0] {
+        vectors[0] = vectors[1];
+    }
+    let probability = |decision: usize| INTER_MODE_CONTEXTS[usize::from(counts[decision])][decision];
+    NearVectors {
+        best: bounds.clamp(vectors[0]),
+        nearest: bounds.clamp(vectors[1]),
+        near: bounds.clamp(vectors[2]),
+        mode_probabilities: [probability(0), probability(1), probability(2), probability(3)],
+    }
+}
+
+/// The first subblock, in raster order, of a partition (section 16.3).
+#[inline]
+pub(crate) fn first_subblock(partitioning: u8, partition: usize) -> usize {
+    let layout = &PARTITION_LAYOUTS[usize::from(partitioning)];
+    layout.iter().position(|&of| usize::from(of) == partition).expect("every partition has subblocks")
+}
+
+/// The vectors to the left of a subblock and above it, inside its macroblock (whose vectors are `own`) or outside.
+#[inline]
+pub(crate) fn vectors_beside(
+    block: usize,
+    own: &[MotionVector; 16],
+    above: &MacroblockInfo,
+    left: &MacroblockInfo,
+) -> [MotionVector; 2] {
+    [
+        if block.is_multiple_of(4) { left.subblock_vectors[block + 3] } else { own[block - 1] },
+        if block < 4 { above.subblock_vectors[block + 12] } else { own[block - 4] },
+    ]
+}
+
+/// The probabilities of a subblock's mode in a key frame, from the modes above it and to its left (section 11.3), inside
+/// its macroblock `info` or outside.
+#[inline]
+pub(crate) fn key_subblock_probabilities(
+    block: usize,
+    info: &MacroblockInfo,
+    above: &MacroblockInfo,
+    left: &MacroblockInfo,
+) -> &'static [u8; 9] {
+    let above_mode = if block < 4 { above.subblock_modes[block + 12] } else { info.subblock_modes[block - 4] };
+    let left_mode =
+        if block.is_multiple_of(4) { left.subblock_modes[block + 3] } else { info.subblock_modes[block - 1] };
+    &KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES[above_mode as usize][left_mode as usize]
+}
+
+/// Context of a partition's vector from the vectors to its left and above it (section 16.3).
+pub(crate) fn partition_vector_context(left: MotionVector, above: MotionVector) -> usize {
+    match (left == above, above.is_zero(), left.is_zero()) {
+        (true, true, _) => 4,
+        (true, false, _) => 3,
+        (false, true, _) => 2,
+        (false, false, true) => 1,
+        (false, false, false) => 0,
+    }
+}

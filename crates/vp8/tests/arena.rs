@@ -1,0 +1,78 @@
+//! What is coded and decoded in the memory of an arena is what is coded and decoded without.
+
+mod clips;
+
+use clips::{Content, picture};
+use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Encoded, Parameters, Picture, State, decode, decode_in};
+
+/// Pictures that move, of changing sizes.
+fn pictures() -> Vec<Picture> {
+    let sizes = [(96, 80), (96, 80), (96, 80), (50, 34), (50, 34), (160, 112), (160, 112), (96, 80)];
+    (0..).zip(sizes).map(|(index, (width, height))| picture(Content::Pan, width, height, index, 3)).collect()
+}
+
+#[test]
+fn frames_and_states_do_not_depend_on_whose_memory_they_are_made_in() {
+    let arena = Arena::default();
+    // What is made between times, and kept or not, has the memory used in another order.
+    let other = Arena::default();
+    let mut kept = Vec::new();
+    let (mut inside, mut outside) = (State::default(), State::default());
+    for (index, picture) in pictures().iter().enumerate() {
+        let parameters = Parameters::default();
+        let within = Analysis::new_in(&arena, &inside, picture, &parameters);
+        let without = Analysis::new(&outside, picture, &parameters);
+        let candidates = [20, 50, 90].map(|quantizer| {
+            let [a, b] = [&within, &without].map(|analysis| analysis.encode(quantizer));
+            assert_eq!((&a.frame, a.state.hash(), a.statistics), (&b.frame, b.state.hash(), b.statistics));
+            [a, b]
+        });
+        for [a, _] in &candidates {
+            let decoded = decode_in(&other, &inside, &a.frame, DEFAULT_PIXEL_LIMIT).unwrap();
+            assert_eq!(decoded, decode(&inside, &a.frame).unwrap());
+            assert_eq!(decoded.0, a.state);
+            if index % 2 == 0 {
+                kept.push((a.picture(), decoded));
+            }
+        }
+        let [_, [a, b], _] = candidates;
+        (inside, outside) = (a.state, b.state);
+    }
+    for (coded, (state, shown)) in kept {
+        assert_eq!(coded, shown, "a picture has changed while it was held");
+        assert_eq!(state.last_picture(), Some(shown));
+    }
+}
+
+#[test]
+fn candidates_on_several_threads_share_an_arena() {
+    let arena = Arena::default();
+    let mut state = State::default();
+    for picture in pictures() {
+        let analysis = Analysis::new_in(&arena, &state, &picture, &Parameters::default());
+        let alone: Vec<Encoded> = [30, 60, 100].map(|quantizer| analysis.encode(quantizer)).into();
+        let together: Vec<Encoded> = std::thread::scope(|scope| {
+            let jobs = [30, 60, 100].map(|quantizer| {
+                scope.spawn({
+                    let analysis = &analysis;
+                    move || analysis.encode(quantizer)
+                })
+            });
+            jobs.into_iter().map(|job| job.join().unwrap()).collect()
+        });
+        for (a, b) in alone.iter().zip(&together) {
+            assert_eq!((&a.frame, &a.state), (&b.frame, &b.state));
+        }
+        state = together.into_iter().next().unwrap().state;
+    }
+}
+
+#[test]
+fn states_and_pictures_outlive_their_arena() {
+    let picture = picture(Content::Pan, 64, 48, 0, 3);
+    let arena = Arena::default();
+    let encoded = Analysis::new_in(&arena, &State::default(), &picture, &Parameters::default()).encode(40);
+    drop(arena);
+    assert_eq!(decode(&State::default(), &encoded.frame).unwrap().1, encoded.picture());
+    assert_eq!(State::from_bytes(&encoded.state.to_bytes()), Ok(encoded.state));
+}
