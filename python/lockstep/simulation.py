@@ -72,6 +72,7 @@ def simulate(  # noqa: PLR0913
     fit_passes: int | None = None,
     preset: str | None = None,
     grace_period: str | None = None,
+    encode_time: str | os.PathLike[str] | None = None,
     encode_ms: float | None = None,
     decode_ms: float | None = None,
     python: str | os.PathLike[str] | None = None,
@@ -111,7 +112,8 @@ def simulate(  # noqa: PLR0913
         fit_passes: How many times a picture may be coded to fit.
         preset: How hard the encoder works.
         grace_period: What Salsify takes out of the time between two arrivals: `"none"` or `"link-idle"`.
-        encode_ms: Virtual time that coding a picture takes.
+        encode_time: How long coding takes, a file that ``lockstep bench encode-time`` wrote.
+        encode_ms: Virtual time that a menu of two candidates takes, in place of what was measured.
         decode_ms: Virtual time that decoding a frame takes.
         python: Interpreter for the estimator's file; this one if not given.
         estimator_limit: Longest time of one answer of the estimator's file, in real seconds.

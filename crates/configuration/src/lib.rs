@@ -3,6 +3,7 @@
 //! that they make of it, so that they run the same calls.
 #![forbid(unsafe_code)]
 
+mod coding_time;
 mod counters;
 mod ends;
 mod estimator;
@@ -14,6 +15,7 @@ mod settings;
 mod simulate;
 mod words;
 
+pub use coding_time::EncodeTimeSettings;
 pub use counters::counters;
 pub use max_bitrate::MaxBitrate;
 pub use modelled::{simulate_full_throttle, simulate_modelled, simulate_modelled_with};

@@ -317,9 +317,12 @@ options! {
     Simulation modelled: bool = false;
     /// Scored length of the call.
     Call seconds: Seconds = Seconds::whole(60);
-    /// Virtual time that a menu of two candidates of a picture takes. A functional codec that makes frames fit needs 60 % of
-    /// it until it has one to send.
-    Simulation encode_ms: Milliseconds = Milliseconds::whole(12);
+    /// How long coding takes in virtual time, by picture size and preset: a file that `lockstep bench encode-time` wrote on
+    /// the machine that is meant. Lockstep comes with the times of one that the report names.
+    Simulation encode_time ("FILE"): PathBuf;
+    /// Virtual time that a menu of two candidates of a picture takes, one after the other, in place of what was measured;
+    /// everything else that an encoder does takes the measured share of it.
+    Simulation encode_ms: Milliseconds;
     /// Virtual time that decoding one frame takes.
     Simulation decode_ms: Milliseconds = Milliseconds::whole(3);
     /// Measure VMAF of what is shown, and the scores that need it. Takes an ffmpeg with libvmaf: LOCKSTEP_VMAF may name

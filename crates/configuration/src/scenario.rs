@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{ClipCurves, CodecModel, ModelledClip};
+use lockstep_call::{ClipCurves, CodecModel, EncodeTime, ModelledClip};
 use lockstep_control::{KnownPath, RateBounds};
 use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledSetting};
@@ -20,8 +20,8 @@ use crate::{ControlSettings, ControlWords, QueueKind, Seconds, value_of};
 
 /// Size of the pictures that a modelled codec has; they come at the rate of [`ModelledSetting`].
 const MODELLED_SIZE: (usize, usize) = (640, 360);
-/// Virtual time that the candidates of a picture of that size take, and decoding one.
-const CODING_TIMES: (Duration, Duration) = (Duration::from_millis(12), Duration::from_millis(3));
+/// Virtual time that decoding a picture takes.
+const DECODE_TIME: Duration = Duration::from_millis(3);
 
 /// What a run of a scenario is told.
 #[derive(Debug, Clone, Args, Serialize)]
@@ -98,9 +98,10 @@ fn real_call(
 ) -> Result<AnyFlow> {
     let source = open_source(clip, &SourceOptions { seed, ..SourceOptions::default() })?;
     let sender = control.sending_end_within(&source.format(), seed as u32, path, bounds)?;
-    let (encode_time, decode_time) = CODING_TIMES;
     let length = activity.end().saturating_since(activity.start());
-    let setting = CallSetting { activity, length, ends_with_source: false, encode_time, decode_time };
+    let format = source.format();
+    let job_times = EncodeTime::built_in()?.job_times(control.preset, format.width * format.height);
+    let setting = CallSetting { activity, length, ends_with_source: false, job_times, decode_time: DECODE_TIME };
     let receiver = ControlSettings::receiving_end_with(control.controller.algorithm().estimator(bounds));
     let call = CallFlow::new(sender, receiver, source, setting);
     Ok(AnyFlow::Call(Box::new(call)))
@@ -114,15 +115,16 @@ fn modelled_call(
     path: Option<KnownPath>,
     seed: u64,
 ) -> Result<AnyFlow> {
-    let clip = model.clips.first().context("the codec model has no clip")?;
+    let clip = model.drawn(seed);
     let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
-    let (encode_time, decode_time) = CODING_TIMES;
+    let pixels = MODELLED_SIZE.0 * MODELLED_SIZE.1;
+    let job_times = EncodeTime::built_in()?.job_times(control.preset, pixels);
     let frame_rate = FrameRate::default();
     let format = VideoFormat { width: MODELLED_SIZE.0, height: MODELLED_SIZE.1, frame_rate };
     let setting = ModelledSetting {
         payload: ByteCount::new(FRAGMENT_PAYLOAD as u64),
-        encode_time,
-        decode_time,
+        job_times,
+        decode_time: DECODE_TIME,
         codec: control.modelled_codec(),
         ceiling: control.max_bitrate.ceiling(&format),
         feedback: FeedbackInterval::EveryFragment,

@@ -4,7 +4,6 @@
 use std::fmt;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -18,6 +17,7 @@ use lockstep_units::{Bitrate, ByteCount};
 use lockstep_vp8::Preset;
 
 use crate::MaxBitrate;
+use crate::coding_time::EncodeTimeSettings;
 use crate::options::{
     CallOptions, CallRecord, ClipName, CodecKind, MenuKind, Milliseconds, OptionError, OptionGroup, Passes, QueueKind,
     Seconds, Share, TraceName,
@@ -41,8 +41,8 @@ pub struct CallSettings {
     pub estimator: Option<EstimatorFile>,
     /// Whether a model is in the place of the codec.
     pub modelled: bool,
-    /// Virtual time that a menu of two candidates of a picture takes.
-    pub encode_time: Milliseconds,
+    /// Virtual time that coding takes.
+    pub encode_time: EncodeTimeSettings,
     /// Virtual time that decoding one frame takes.
     pub decode_time: Milliseconds,
     /// Whether VMAF of what is shown is measured.
@@ -252,7 +252,7 @@ impl CallOptions {
             control,
             estimator: estimator.transpose()?,
             modelled: there(self.modelled.or(usual.modelled))?,
-            encode_time: there(self.encode_ms.or(usual.encode_ms))?,
+            encode_time: EncodeTimeSettings::open(self.encode_time.clone(), self.encode_ms)?,
             decode_time: there(self.decode_ms.or(usual.decode_ms))?,
             vmaf: there(self.vmaf.or(usual.vmaf))?,
         })
@@ -375,7 +375,8 @@ impl CallSettings {
             python,
             estimator_limit,
             modelled: Some(modelled),
-            encode_ms: Some(encode_time),
+            encode_time: encode_time.file,
+            encode_ms: encode_time.menu,
             decode_ms: Some(decode_time),
             vmaf: Some(vmaf),
         }
@@ -394,6 +395,7 @@ impl CallSettings {
         let mut inputs = self.link.inputs();
         inputs.push(self.clip.as_path());
         inputs.extend(self.estimator.as_ref().map(|estimator| estimator.path.as_path()));
+        inputs.extend(self.encode_time.file.as_deref());
         inputs
     }
 }
@@ -445,16 +447,5 @@ impl LinkSettings {
             self.reverse.as_ref().map_or_else(|| Trace::constant(REVERSE_CAPACITY), |reverse| reverse.trace.clone());
         let forward = LinkConfig { reordering: self.reorder, ..either(self.trace.trace.clone(), loss) };
         [(forward, self.seed), (either(reverse, reverse_loss), self.seed.wrapping_add(1))]
-    }
-}
-
-impl ControlSettings {
-    /// How long until the encoder has something to send, of `encode_time` for a menu of two candidates.
-    #[must_use]
-    pub fn first_job_time(&self, encode_time: Duration) -> Duration {
-        match self.codec {
-            CodecKind::Functional => encode_time.mul_f64(self.menu.first_job_share()),
-            CodecKind::Conventional => encode_time,
-        }
     }
 }

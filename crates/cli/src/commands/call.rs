@@ -313,6 +313,7 @@ pub fn call(
     recorder.end_at(recorder.start() + length);
     let FinishedCall { scores, series, .. } = log.finish(recorder, |from, to| trace.bytes_between(from, to));
     let report = CallReport {
+        coding_times: None,
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),
         kind: "call".to_owned(),
         seed: settings.link.seed,
