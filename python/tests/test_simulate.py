@@ -243,6 +243,13 @@ def test_the_report_has_types() -> None:
     delay = result.report.video_delay_ms
     assert delay is not None
     assert delay.p95 == result.scores["video_delay_ms"]["p95"]
+    displayed, freezes = result.report.displayed_delay_ms, result.report.freezes
+    assert displayed is not None
+    assert displayed.p95 == result.scores["displayed_delay_ms"]["p95"]
+    assert freezes is not None
+    assert freezes.longest_seconds == result.scores["freezes"]["longest_seconds"]
+    assert result.report.frames_per_second == result.scores["frames_per_second"]
+    assert result.report.harmonic_frame_rate == result.scores["harmonic_frame_rate"]
     assert result.config["trace"] == "constant:2mbps"
     assert result.counters["link"]["delivered_packets"] > 100
 
