@@ -57,6 +57,10 @@ pub struct LinkArguments {
     #[arg(long, value_enum, default_value_t = QueueArgument::Droptail)]
     #[serde(default)]
     pub queue: QueueArgument,
+    /// Mark instead of dropping, where both ends understand that (ECN); for the queues codel and pie. In simulations only.
+    #[arg(long)]
+    #[serde(default)]
+    pub ecn: bool,
     /// Packets that the queue of each direction holds; more are dropped.
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub queue_packets: u32,
@@ -312,6 +316,17 @@ impl LinkArguments {
         open_trace(&self.trace)
     }
 
+    /// For links that carry real datagrams: a relay has no access to the field of their headers in which marks are.
+    ///
+    /// # Errors
+    /// If they are to mark.
+    pub fn refuse_ecn(&self) -> Result<()> {
+        if self.ecn {
+            bail!("--ecn: real datagrams cannot be marked here; it is for `lockstep simulate` and `lockstep scenario`");
+        }
+        Ok(())
+    }
+
     /// The forward and the reverse link, for packets of any kind.
     pub fn links<P: Clone>(&self) -> Result<(Link<P>, Link<P>)> {
         let reverse = match &self.reverse {
@@ -340,6 +355,10 @@ impl LinkArguments {
             None => QueueConfig::drop_tail(self.queue_packets as usize),
         };
         let queue = self.queue.over(memory);
+        if self.ecn && self.queue == QueueArgument::Droptail {
+            bail!("--ecn: a drop-tail queue has nothing to mark; choose --queue codel or --queue pie");
+        }
+        let queue = if self.ecn { queue.with_ecn() } else { queue };
         let link = |trace, loss, reordering, seed| {
             let mean = Duration::from_secs_f64(self.jitter_ms / 1e3);
             let distribution = JitterDistribution::Exponential { mean };

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{ClipCurves, CodecModel, ModelledEncoder};
-use lockstep_control::{KnownPath, RateBounds};
+use lockstep_control::{Controller, FlowGroup, KnownPath, RateBounds};
+use lockstep_link::QueueConfig;
 use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
-use lockstep_sim::scenario::{Scenario, ScenarioReport};
+use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioFlow, ScenarioReport};
 use lockstep_sim::{Activity, AnyFlow, CallFlow, CallSetting};
 use lockstep_units::{ByteCount, Timestamp};
 
@@ -33,15 +34,32 @@ pub struct ScenarioArguments {
     #[arg(long)]
     pub clip: Option<String>,
     /// How the queues of the scenario's links drop packets.
-    #[arg(long, value_enum, default_value_t = QueueArgument::Droptail)]
+    /// As the scenario has it if not given.
+    #[arg(long, value_enum)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueArgument>,
+    /// Run it with ECN: its queues mark what they would drop, and media and TCP understand marks. Drop-tail queues, which
+    /// have nothing to mark, become those of CoDel.
+    #[arg(long)]
     #[serde(default)]
-    pub queue: QueueArgument,
+    pub ecn: bool,
     /// Run only so many seconds of it.
     #[arg(long, value_parser = crate::seconds)]
     pub seconds: Option<f64>,
     /// Seed of everything random in the run.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+}
+
+impl ScenarioArguments {
+    /// The queue of a link of a scenario, which has `queue`.
+    fn over(&self, queue: QueueConfig) -> QueueConfig {
+        match self.queue {
+            None => queue,
+            Some(discipline) if queue.marks() => discipline.over(queue).with_ecn(),
+            Some(discipline) => discipline.over(queue),
+        }
+    }
 }
 
 /// Runs `scenario` as `arguments` say. `progress` hears of the virtual time and how long the run is.
@@ -58,7 +76,8 @@ pub fn run_scenario(
         Some(seconds) => scenario.shortened(Duration::from_secs_f64(seconds)),
         None => scenario,
     };
-    let scenario = scenario.with_queues(|queue| arguments.queue.over(queue));
+    let scenario = scenario.with_queues(|queue| arguments.over(queue));
+    let scenario = if arguments.ecn { scenario.with_ecn() } else { scenario };
     let length = scenario.duration();
     let media = media_flows(&scenario, arguments, model)?;
     Ok(scenario.run(media, arguments.seed, |now| progress(now, length))?)
@@ -68,23 +87,63 @@ pub fn run_scenario(
 fn media_flows(scenario: &Scenario, arguments: &ScenarioArguments, model: &CodecModel) -> Result<Vec<AnyFlow>> {
     let rates = scenario.media;
     let bounds = RateBounds { initial: rates.initial_bps, least: rates.least_bps, most: rates.most_bps };
-    // What a path will carry is known to one that has it alone.
-    let path = match (&scenario.flows[..], &scenario.links[..]) {
-        ([flow], links) if flow.forward.len() == 1 => {
-            let link = flow.forward.first().and_then(|&link| links.get(link));
-            link.map(|link| KnownPath { trace: link.config.trace.clone(), start: Timestamp::ZERO })
-        }
-        _ => None,
-    };
+    let path = known_path(scenario);
+    let groups = Groups::of(scenario);
     let media = scenario.media_flows().zip(1u64..);
-    let calls = media.map(|((_, activity), number)| {
+    let calls = media.map(|((flow, activity), number)| {
         let seed = arguments.seed.wrapping_mul(1_000_003).wrapping_add(number);
         match &arguments.clip {
+            Some(_) if groups.any() => {
+                bail!("scenario {}: priorities are for modelled calls; leave out --clip", scenario.name)
+            }
             Some(clip) => real_call(clip, &arguments.control, activity, bounds, path.clone(), seed),
-            None => modelled_call(model, &arguments.control, &activity, bounds, path.clone(), seed),
+            None => {
+                let coupled = |controller| groups.couple(flow, controller, bounds);
+                modelled_call(model, &arguments.control, &activity, bounds, path.clone(), seed, coupled)
+            }
         }
     });
     calls.collect()
+}
+
+/// What a path will carry is known to media that has it alone, but for its audio.
+fn known_path(scenario: &Scenario) -> Option<KnownPath> {
+    let mut others = scenario.flows.iter().filter(|flow| !matches!(flow.kind, FlowKind::Audio { .. }));
+    let (Some(flow), None) = (others.next(), others.next()) else { return None };
+    let [link] = flow.forward[..] else { return None };
+    let link = scenario.links.get(link).filter(|link| link.config.medium.is_none())?;
+    Some(KnownPath { trace: link.config.trace.clone(), start: Timestamp::ZERO })
+}
+
+/// The media of a scenario whose priorities differ, by their ways: those of one way are coupled.
+struct Groups(Vec<(Vec<usize>, FlowGroup)>);
+
+impl Groups {
+    fn of(scenario: &Scenario) -> Self {
+        let mut groups: Vec<(Vec<usize>, FlowGroup)> = Vec::new();
+        let media = || scenario.media_flows().map(|(flow, _)| flow);
+        if let Some(first) = media().next()
+            && media().any(|flow| flow.priority != first.priority)
+        {
+            for flow in media() {
+                if groups.iter().all(|(way, _)| *way != flow.forward) {
+                    groups.push((flow.forward.clone(), FlowGroup::new()));
+                }
+            }
+        }
+        Self(groups)
+    }
+
+    fn any(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    fn couple(&self, flow: &ScenarioFlow, controller: Box<dyn Controller>, bounds: RateBounds) -> Box<dyn Controller> {
+        match self.0.iter().find(|(way, _)| *way == flow.forward) {
+            Some((_, group)) => group.join(controller, flow.priority, bounds.most),
+            None => controller,
+        }
+    }
 }
 
 fn real_call(
@@ -112,6 +171,7 @@ fn modelled_call(
     bounds: RateBounds,
     path: Option<KnownPath>,
     seed: u64,
+    coupled: impl FnOnce(Box<dyn Controller>) -> Box<dyn Controller>,
 ) -> Result<AnyFlow> {
     let clip = model.clips.first().context("the codec model has no clip")?;
     let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
@@ -136,5 +196,5 @@ fn modelled_call(
     let algorithm = control.algorithm();
     let encoder = ModelledEncoder::new(curves, setting.frame_interval, seed);
     let (controller, estimator) = (algorithm.controller(&control_setting)?, algorithm.estimator(bounds));
-    Ok(AnyFlow::Modelled(Box::new(ModelledCall::new(&setting, controller, estimator, encoder))))
+    Ok(AnyFlow::Modelled(Box::new(ModelledCall::new(&setting, coupled(controller), estimator, encoder))))
 }

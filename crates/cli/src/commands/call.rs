@@ -256,6 +256,7 @@ pub fn call(
     observer: Option<Box<dyn CallObserver>>,
 ) -> Result<CallResult> {
     let trace = arguments.link.forward_trace()?;
+    arguments.link.refuse_ecn()?;
     let (forward, reverse) = arguments.link.links()?;
     let path = forward.config().clone();
     let folder = tempfile::tempdir().context("cannot make a folder for the logs")?;

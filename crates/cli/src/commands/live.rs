@@ -343,6 +343,7 @@ pub fn relay(arguments: &RelayArguments) -> Result<()> {
     let socket = bind(arguments.listen)?;
     let address = socket.local_addr().context("the socket has no address")?;
     let trace = arguments.link.forward_trace()?;
+    arguments.link.refuse_ecn()?;
     let (forward, reverse) = arguments.link.links()?;
     let length = arguments.seconds.map(Duration::from_secs_f64);
     let options = RelayOptions { receivers, forward, reverse, length, scored: Duration::ZERO };

@@ -231,15 +231,15 @@ impl Flow for ModelledCall {
     type Packet = ModelledPacket;
 
     fn handle_packet(&mut self, now: Timestamp, arrived: Arrived<ModelledPacket>) {
-        match (arrived.direction, arrived.packet) {
-            (Direction::Forward, ModelledPacket::Media(media)) => {
+        match (arrived.direction, &arrived.packet) {
+            (Direction::Forward, &ModelledPacket::Media(media)) => {
                 if let Some((_, recorder)) = &mut self.logs {
                     recorder.received(arrived.at, arrived.sent_at, arrived.size, arrived.queueing_delay);
                 }
-                self.receiver.handle_media(now, media, arrived.size, arrived.queueing_delay);
+                self.receiver.handle_media(now, media, &arrived);
                 self.show();
             }
-            (Direction::Reverse, ModelledPacket::Feedback(report)) => self.sender.handle_feedback(now, &report),
+            (Direction::Reverse, ModelledPacket::Feedback(report)) => self.sender.handle_feedback(now, report),
             // Neither end sends the other's packets.
             (Direction::Forward, ModelledPacket::Feedback(_)) | (Direction::Reverse, ModelledPacket::Media(_)) => {}
         }

@@ -32,9 +32,9 @@ pub struct MediaFragment {
 pub struct FeedbackReport {
     /// Its place among the reports.
     pub number: u64,
-    /// Sequence numbers and times of arrival, in the order of arrival: what came since the report before the last, so
+    /// Sequence numbers, times of arrival and whether a queue marked the fragment (ECN), in the order of arrival: what came since the report before the last, so
     /// that the loss of one report does no harm.
-    pub arrivals: Vec<(u64, Timestamp)>,
+    pub arrivals: Vec<(u64, Timestamp, bool)>,
     /// The highest sequence number that arrived.
     pub highest: u64,
     /// The time from that fragment's arrival to this report.

@@ -8,8 +8,9 @@ use lockstep_transport::Arrival;
 use lockstep_units::{ByteCount, Timestamp};
 
 use super::FeedbackInterval;
-use super::packet::{FeedbackReport, MediaFragment};
+use super::packet::{FeedbackReport, MediaFragment, ModelledPacket};
 use super::window::WindowStatistics;
+use crate::flow::Arrived;
 
 /// Over how many frames fragments may come in any order, as in the real transport (`ReceiverConfig::window`).
 const WINDOW: usize = 256;
@@ -57,8 +58,8 @@ pub(crate) struct ModelledReceiver {
     highest: Option<Highest>,
     received: u64,
     /// What came since the last report, and what that one listed.
-    fresh: Vec<(u64, Timestamp)>,
-    listed: Vec<(u64, Timestamp)>,
+    fresh: Vec<(u64, Timestamp, bool)>,
+    listed: Vec<(u64, Timestamp, bool)>,
     reports: u64,
     /// When the next report is due; [`Timestamp::MAX`] if none is.
     due: Timestamp,
@@ -88,7 +89,13 @@ impl ModelledReceiver {
         }
     }
 
-    pub(crate) fn handle_media(&mut self, now: Timestamp, media: MediaFragment, size: ByteCount, queueing: Duration) {
+    pub(crate) fn handle_media(
+        &mut self,
+        now: Timestamp,
+        media: MediaFragment,
+        arrived: &Arrived<ModelledPacket>,
+    ) {
+        let &Arrived { size, queueing_delay: queueing, congestion_experienced, .. } = arrived;
         // A report is due after the first fragment, and from then on at its interval, whatever comes.
         match self.feedback {
             FeedbackInterval::EveryFragment => self.due = now,
@@ -107,7 +114,7 @@ impl ModelledReceiver {
         } else {
             self.window.on_late();
         }
-        self.fresh.push((media.sequence, now));
+        self.fresh.push((media.sequence, now, congestion_experienced));
         let datagram = size.saturating_sub(ByteCount::new(28));
         self.window.on_arrival(now, size, now.saturating_since(media.sent_at), queueing);
         self.estimator.on_arrival(&Arrival {
@@ -118,7 +125,7 @@ impl ModelledReceiver {
             frame: media.frame,
             fragment: media.fragment,
             grace,
-            congestion_experienced: false,
+            congestion_experienced,
         });
         self.collect(now, &media);
     }

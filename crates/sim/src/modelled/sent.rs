@@ -106,7 +106,7 @@ impl SentFragments {
         self.acknowledged.clear();
         self.found = 0;
         let mut sample = None;
-        for &(sequence, arrived_at) in &report.arrivals {
+        for &(sequence, arrived_at, congestion_experienced) in &report.arrivals {
             let Some(index) = sequence.checked_sub(self.first) else { continue };
             let Some(sent) = self.fragments.get_mut(index as usize) else { continue };
             match std::mem::replace(&mut sent.fate, Fate::Arrived) {
@@ -127,7 +127,7 @@ impl SentFragments {
                 sent_at: sent.sent_at,
                 arrived_at,
                 acknowledged_at: now,
-                congestion_experienced: false,
+                congestion_experienced,
             });
         }
         if !self.acknowledged.is_empty() {
