@@ -24,7 +24,7 @@ fn text(path: &Path) -> &str {
 fn every_scenario_of_the_list_is_shown_and_runs() {
     let listed = succeed(&["list"]);
     let names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert!(names.contains(&"long-tcp-cubic") && names.len() >= 15, "{listed}");
+    assert!(names.contains(&"long-tcp-cubic") && names.len() >= 50, "{listed}");
     for name in names {
         let shown: Value = serde_json::from_str(&succeed(&["show", name])).expect("JSON");
         assert_eq!(shown["name"], name);
@@ -62,7 +62,7 @@ fn a_run_repeated_says_and_writes_the_same_to_the_byte_and_another_seed_somethin
     assert_eq!(document["kind"], "scenario");
     assert_eq!(document["config"]["controller"], "salsify");
     let flows = document["flows"].as_array().expect("one report a flow");
-    assert_eq!(flows.len(), 2, "media and TCP");
+    assert_eq!(flows.len(), 3, "media, TCP and audio");
 }
 
 #[test]

@@ -57,7 +57,8 @@ pub struct LinkArguments {
     #[arg(long, value_enum, default_value_t = QueueArgument::Droptail)]
     #[serde(default)]
     pub queue: QueueArgument,
-    /// Mark instead of dropping, where both ends understand that (ECN); for the queues codel and pie. In simulations only.
+    /// Mark instead of dropping (ECN), for controllers that heed marks: gcc, nada, scream. For the queues codel and pie, in
+    /// simulations only.
     #[arg(long)]
     #[serde(default)]
     pub ecn: bool,
@@ -314,6 +315,18 @@ impl LinkArguments {
     /// The forward trace.
     pub fn forward_trace(&self) -> Result<Trace> {
         open_trace(&self.trace)
+    }
+
+    /// That a call of `control` may go over links like this.
+    ///
+    /// # Errors
+    /// If they are to mark, and its controller does not heed marks.
+    pub(crate) fn check_for(&self, control: &ControlArguments) -> Result<()> {
+        let algorithm = control.algorithm();
+        if self.ecn && !algorithm.heeds_marks() {
+            bail!("--ecn: the controller {algorithm} does not heed marks; gcc, nada and scream do");
+        }
+        Ok(())
     }
 
     /// For links that carry real datagrams: a relay has no access to the field of their headers in which marks are.

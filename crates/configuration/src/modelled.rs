@@ -73,6 +73,7 @@ fn run(
     mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
     let (arguments, CallEstimator { estimator, failure }) = arguments.with_estimator(host)?;
+    arguments.link.check_for(&arguments.control)?;
     let options = SourceOptions { seed: arguments.link.seed, ..SourceOptions::default() };
     let format = source_format(&arguments.clip, &options)?;
     let clip = model.clips.first().context("the codec model has no clip")?;

@@ -38,8 +38,8 @@ pub struct ScenarioArguments {
     #[arg(long, value_enum)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueArgument>,
-    /// Run it with ECN: its queues mark what they would drop, and media and TCP understand marks. Drop-tail queues, which
-    /// have nothing to mark, become those of CoDel.
+    /// Run it with ECN: its queues mark what they would drop; TCP, and media whose controller heeds marks (gcc, nada, scream),
+    /// answer. Drop-tail queues, which have nothing to mark, become those of CoDel.
     #[arg(long)]
     #[serde(default)]
     pub ecn: bool,
@@ -77,7 +77,10 @@ pub fn run_scenario(
         None => scenario,
     };
     let scenario = scenario.with_queues(|queue| arguments.over(queue));
-    let scenario = if arguments.ecn { scenario.with_ecn() } else { scenario };
+    let mut scenario = if arguments.ecn { scenario.with_ecn() } else { scenario };
+    for flow in scenario.flows.iter_mut().filter(|flow| flow.kind == FlowKind::Media) {
+        flow.ecn &= arguments.control.algorithm().heeds_marks();
+    }
     let length = scenario.duration();
     let media = media_flows(&scenario, arguments, model)?;
     Ok(scenario.run(media, arguments.seed, |now| progress(now, length))?)

@@ -147,6 +147,7 @@ pub fn simulate_with(
         return simulate_modelled_with(arguments, &CodecModel::built_in()?, host, observer, progress);
     }
     let (arguments, CallEstimator { estimator, failure }) = arguments.with_estimator(host)?;
+    arguments.link.check_for(&arguments.control)?;
     let source =
         open_source(&arguments.clip, &SourceOptions { seed: arguments.link.seed, ..SourceOptions::default() })?;
     let (forward, reverse) = arguments.link.links()?;

@@ -80,7 +80,8 @@ impl FlowGroup {
 
 /// Hands the sum of the calculated rates out: by priority, but to nobody more than it can use.
 fn distribute(members: &mut [Member], now: Timestamp) {
-    let mut left: f64 = members.iter().filter(|member| member.is_present(now)).map(|member| member.calculated_bps).sum();
+    let mut left: f64 =
+        members.iter().filter(|member| member.is_present(now)).map(|member| member.calculated_bps).sum();
     let mut open: Vec<usize> = (0..members.len()).filter(|&number| members[number].is_present(now)).collect();
     while !open.is_empty() {
         let priorities: f64 = open.iter().map(|&number| members[number].priority).sum();
@@ -194,8 +195,8 @@ impl Controller for Coupled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::closed_loop::setting;
     use crate::Fixed;
+    use crate::closed_loop::setting;
 
     fn flows(group: &FlowGroup, rates: &[(u64, f64, u64)]) -> Vec<Box<dyn Controller>> {
         let join = |&(kbps, priority, most): &(u64, f64, u64)| {

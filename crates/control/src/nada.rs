@@ -193,8 +193,8 @@ impl Nada {
         };
         let relative_loss = self.smoothed_loss / REFERENCE_LOSS;
         let relative_marking = self.smoothed_marking / REFERENCE_MARKING;
-        let penalties = MARKING_PENALTY_MS * relative_marking * relative_marking
-            + LOSS_PENALTY_MS * relative_loss * relative_loss;
+        let penalties =
+            MARKING_PENALTY_MS * relative_marking * relative_marking + LOSS_PENALTY_MS * relative_loss * relative_loss;
         (warped + penalties).min(MOST_SIGNAL_MS)
     }
 

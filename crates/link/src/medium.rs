@@ -106,8 +106,7 @@ impl Medium {
     /// A medium for `links`, by their numbers where [`Medium::transmit`] is given them.
     #[must_use]
     pub fn new(config: MediumConfig, links: impl IntoIterator<Item = usize>, seed: u64) -> Self {
-        let station =
-            |link| Station { link, slots: None, window: WINDOWS.0, attempts: 0, credit: 0.0, given: 0.0 };
+        let station = |link| Station { link, slots: None, window: WINDOWS.0, attempts: 0, credit: 0.0, given: 0.0 };
         Self {
             config,
             stations: links.into_iter().map(station).collect(),

@@ -30,8 +30,15 @@ pub enum AnyPacket {
 
 fn repacked<P>(arrived: Arrived<AnyPacket>, unpack: impl FnOnce(AnyPacket) -> Option<P>) -> Option<Arrived<P>> {
     let Arrived { direction, sent_at, at, size, queueing_delay, congestion_experienced, packet } = arrived;
-    unpack(packet)
-        .map(|packet| Arrived { direction, sent_at, at, size, queueing_delay, congestion_experienced, packet })
+    unpack(packet).map(|packet| Arrived {
+        direction,
+        sent_at,
+        at,
+        size,
+        queueing_delay,
+        congestion_experienced,
+        packet,
+    })
 }
 
 impl Flow for AnyFlow {

@@ -187,7 +187,11 @@ fn table(columns: &[&str], words: usize, rows: &[Vec<String>], markdown: bool) {
     if markdown {
         let rules = widths.iter().enumerate();
         let rules: Vec<String> = rules
-            .map(|(column, &width)| if column < words { "-".repeat(width) } else { format!("{}:", "-".repeat(width - 1)) })
+            .map(
+                |(column, &width)| {
+                    if column < words { "-".repeat(width) } else { format!("{}:", "-".repeat(width - 1)) }
+                },
+            )
             .collect();
         say!("| {} |", rules.join(" | "));
     }

@@ -89,12 +89,7 @@ impl ModelledReceiver {
         }
     }
 
-    pub(crate) fn handle_media(
-        &mut self,
-        now: Timestamp,
-        media: MediaFragment,
-        arrived: &Arrived<ModelledPacket>,
-    ) {
+    pub(crate) fn handle_media(&mut self, now: Timestamp, media: MediaFragment, arrived: &Arrived<ModelledPacket>) {
         let &Arrived { size, queueing_delay: queueing, congestion_experienced, .. } = arrived;
         // A report is due after the first fragment, and from then on at its interval, whatever comes.
         match self.feedback {

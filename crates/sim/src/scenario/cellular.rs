@@ -74,7 +74,8 @@ fn run_of(cell: Cell) -> Scenario {
             break;
         }
         let user = flows.len() + 1;
-        let way = ScenarioFlow { forward: vec![links.len()], reverse: vec![BACK], ..media(user, at, at + CALL_SECONDS) };
+        let way =
+            ScenarioFlow { forward: vec![links.len()], reverse: vec![BACK], ..media(user, at, at + CALL_SECONDS) };
         flows.push(way);
         links.push(radio(&cell, user, &mut random));
     }

@@ -47,7 +47,8 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 /// The mean of values by their weights.
 fn weighted(values: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
-    let (sum, weights) = values.fold((0.0, 0.0), |(sum, weights), (weight, value)| (sum + weight * value, weights + weight));
+    let (sum, weights) =
+        values.fold((0.0, 0.0), |(sum, weights), (weight, value)| (sum + weight * value, weights + weight));
     (weights > 0.0).then(|| sum / weights)
 }
 

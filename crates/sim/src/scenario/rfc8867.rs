@@ -93,7 +93,12 @@ pub(super) fn media(number: usize, from: f64, to: f64) -> ScenarioFlow {
 pub(super) fn with_audio(mut flows: Vec<ScenarioFlow>) -> Vec<ScenarioFlow> {
     let media = flows.iter().filter(|flow| flow.kind == FlowKind::Media);
     let audio: Vec<_> = media
-        .map(|flow| ScenarioFlow { name: flow.name.replace("media", "audio"), kind: AUDIO, priority: 1.0, ..flow.clone() })
+        .map(|flow| ScenarioFlow {
+            name: flow.name.replace("media", "audio"),
+            kind: AUDIO,
+            priority: 1.0,
+            ..flow.clone()
+        })
         .collect();
     flows.extend(audio);
     flows
@@ -158,7 +163,12 @@ fn background(name: &str, capacity: Capacity, seconds: f64) -> Vec<ScenarioFlow>
 }
 
 /// Sections 5.1 and 5.2: the same heading for a capacity that changes and for one that UDP takes.
-fn variable_capacity(headings: [Heading; 2], capacity: Capacity, seconds: f64, media: &[ScenarioFlow]) -> [Scenario; 2] {
+fn variable_capacity(
+    headings: [Heading; 2],
+    capacity: Capacity,
+    seconds: f64,
+    media: &[ScenarioFlow],
+) -> [Scenario; 2] {
     let [changing, udp] = headings;
     let flows = with_audio(media.to_vec());
     let mut taken = flows.clone();
@@ -281,12 +291,8 @@ fn long_tcp(heading: Heading, window: TcpWindow, queue: Duration) -> Scenario {
 }
 
 fn long_tcps() -> [Scenario; 3] {
-    let heading = |name, title, source| Heading {
-        name,
-        title,
-        source,
-        expected: "media neither starves nor starves TCP",
-    };
+    let heading =
+        |name, title, source| Heading { name, title, source, expected: "media neither starves nor starves TCP" };
     let source = "RFC 8867, section 5.6";
     [
         long_tcp(
@@ -382,11 +388,7 @@ fn multiple_bottlenecks() -> Scenario {
         reverse: reverse.to_vec(),
         ..media(number, 0.0, 299.0)
     };
-    let flows = vec![
-        over(1, "A-D", &[0, 1, 2], &[5, 4, 3]),
-        over(2, "A-B", &[0], &[3]),
-        over(3, "C-D", &[2], &[5]),
-    ];
+    let flows = vec![over(1, "A-D", &[0, 1, 2], &[5, 4, 3]), over(2, "A-B", &[0], &[3]), over(3, "C-D", &[2], &[5])];
     let heading = Heading {
         name: "multiple-bottlenecks",
         title: "media over a chain of links of 2, 8 and 1.5 Mb/s, and over its ends",

@@ -1,6 +1,6 @@
 //! Runs a scenario.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lockstep_call::FinishedCall;
@@ -10,8 +10,8 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use super::fairness::jain;
 use super::report::{LEAST_SETTLING, settle_time};
 use super::{
-    DelayReport, FlowKind, FlowReport, LinkReport, MediumReport, Phase, PhaseRate, Scenario, ScenarioError, ScenarioFlow,
-    ScenarioReport, SettleTime, TransferReport, VideoReport,
+    DelayReport, FlowKind, FlowReport, LinkReport, MediumReport, Phase, PhaseRate, Scenario, ScenarioError,
+    ScenarioFlow, ScenarioReport, SettleTime, TransferReport, VideoReport,
 };
 use crate::activity::Activity;
 use crate::any_flow::{AnyFlow, AnyPacket};
@@ -92,7 +92,8 @@ impl Scenario {
     /// The media that the links share.
     fn media_of_links(&self, seed: u64) -> Vec<Medium> {
         let on = |name: &str| {
-            let on_it = self.links.iter().enumerate().filter(move |(_, link)| link.config.medium.as_deref() == Some(name));
+            let on_it =
+                self.links.iter().enumerate().filter(move |(_, link)| link.config.medium.as_deref() == Some(name));
             on_it.map(|(number, _)| number).collect::<Vec<_>>()
         };
         let media = self.shared_media.iter().enumerate();
@@ -122,7 +123,8 @@ impl Scenario {
                 .map_err(|error| ScenarioError::Call { name: plan.name.clone(), error })?;
             reports.push(self.flow_report(plan, activity, meter, finished));
         }
-        let link_reports = self.links.iter().zip(&links).map(|(plan, link)| link_report(&plan.name, link, end)).collect();
+        let link_reports =
+            self.links.iter().zip(&links).map(|(plan, link)| link_report(&plan.name, link, end)).collect();
         let share = |busy: Duration| (busy.as_secs_f64() / (self.duration() + DRAIN).as_secs_f64()).min(1.0);
         let shared_media = self.shared_media.iter().zip(&media);
         let shared_media = shared_media.map(|(plan, medium)| {
@@ -217,6 +219,22 @@ impl Scenario {
         changes.into_iter().filter(|&at| begin <= at && at <= end).collect()
     }
 
+    /// Those of `media` that share a link or a medium, for each that several do.
+    fn sharing(&self, media: impl Iterator<Item = usize>) -> impl Iterator<Item = Vec<usize>> {
+        let mut users: BTreeMap<(Option<&str>, usize), Vec<usize>> = BTreeMap::new();
+        for flow in media {
+            let mut passed = BTreeSet::new();
+            for &link in &self.flows[flow].forward {
+                let medium = self.links[link].config.medium.as_deref();
+                passed.insert((medium, if medium.is_some() { 0 } else { link }));
+            }
+            for place in passed {
+                users.entry(place).or_default().push(flow);
+            }
+        }
+        users.into_values().filter(|flows| flows.len() > 1)
+    }
+
     fn phases(&self, activities: &[Activity], meters: &[FlowMeter]) -> Vec<Phase> {
         let changes = self.changes(activities);
         let mut phases = Vec::new();
@@ -232,21 +250,17 @@ impl Scenario {
             let rate =
                 |flow: usize| Bitrate::mean(meters[flow].received_between(middle, to), to.saturating_since(middle));
             let media = || there.iter().copied().filter(|&flow| self.flows[flow].kind == FlowKind::Media);
-            let way = media().next().map(|first| &self.flows[first].forward);
             let weighted = |flow: usize| rate(flow).mul_f64(self.flows[flow].priority.recip());
-            let alike: Vec<Bitrate> =
-                media().filter(|&flow| Some(&self.flows[flow].forward) == way).map(weighted).collect();
-            let (lowest, highest) = (alike.iter().min(), alike.iter().max());
-            let ratio = |over: Option<Bitrate>, under: Option<Bitrate>| {
-                let under = under.filter(|&under| under > Bitrate::ZERO)?;
-                Some(over?.as_bps() as f64 / under.as_bps() as f64)
-            };
+            let shared: Vec<Vec<Bitrate>> =
+                self.sharing(media()).map(|flows| flows.into_iter().map(weighted).collect()).collect();
+            let lowest_over_highest = shared.iter().filter_map(|rates| ratio(rates.iter().min(), rates.iter().max()));
             let bulk = |flow: &usize| matches!(self.flows[*flow].kind, FlowKind::Tcp { files: None, .. });
             let mean = |rates: Vec<Bitrate>| {
                 let sum: u64 = rates.iter().map(|rate| rate.as_bps()).sum();
                 (!rates.is_empty()).then(|| Bitrate::from_bps(sum / rates.len() as u64))
             };
             let tcp = mean(there.iter().copied().filter(bulk).map(rate).collect());
+            let of_media = mean(media().map(rate).collect());
             let settles = |flow: usize| SettleTime {
                 flow: self.flows[flow].name.clone(),
                 seconds: settle_time(&meters[flow], from, to).map(|time| time.as_secs_f64()),
@@ -258,14 +272,20 @@ impl Scenario {
                     .iter()
                     .map(|&flow| PhaseRate { flow: self.flows[flow].name.clone(), received_bps: rate(flow) })
                     .collect(),
-                fairness: if alike.len() > 1 { jain(&alike) } else { None },
-                lowest_over_highest: if alike.len() > 1 { ratio(lowest.copied(), highest.copied()) } else { None },
-                media_over_tcp: ratio(mean(media().map(rate).collect()), tcp),
+                fairness: shared.iter().filter_map(|rates| jain(rates)).min_by(f64::total_cmp),
+                lowest_over_highest: lowest_over_highest.min_by(f64::total_cmp),
+                media_over_tcp: ratio(of_media.as_ref(), tcp.as_ref()),
                 settled: if length >= LEAST_SETTLING { media().map(settles).collect() } else { Vec::new() },
             });
         }
         phases
     }
+}
+
+/// One rate over another; none if there is no other.
+fn ratio(over: Option<&Bitrate>, under: Option<&Bitrate>) -> Option<f64> {
+    let under = under.filter(|&&under| under > Bitrate::ZERO)?;
+    Some(over?.as_bps() as f64 / under.as_bps() as f64)
 }
 
 fn transfers(statistics: TcpStatistics) -> TransferReport {

@@ -183,4 +183,3 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     all.extend(wireless());
     all
 }
-

@@ -196,12 +196,8 @@ pub(super) fn run(all: &AllArguments) -> Result<()> {
         say!("{name} was not run: {error}");
     }
     if let Some(path) = &all.json {
-        let document = Document {
-            lockstep: env!("CARGO_PKG_VERSION"),
-            kind: "scenarios",
-            config: &all.arguments,
-            rows: &rows,
-        };
+        let document =
+            Document { lockstep: env!("CARGO_PKG_VERSION"), kind: "scenarios", config: &all.arguments, rows: &rows };
         write_json(path, &document)?;
         say!("results       {}", path.display());
     }
