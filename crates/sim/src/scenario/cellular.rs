@@ -118,9 +118,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         cell(load("cell-load-up", "the same up (4.2 a second)"), near, 4.2, 8.0, false, 2.0, 22),
         cell(load("cell-load-up-150ms", "the same with a round trip of 150 ms"), far, 4.2, 8.0, false, 2.0, 22),
         cell(
-            coverage("cell-coverage-down", "calls of 30 s down at places with bad coverage (2.8 a second)"),
+            coverage("cell-coverage-down", "calls of 30 s down at places with bad coverage (3.5 a second)"),
             near,
-            2.8,
+            3.5,
             17.0,
             true,
             2.0,
@@ -129,13 +129,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         cell(
             coverage("cell-coverage-down-150ms", "the same with a round trip of 150 ms"),
             far,
-            2.8,
+            3.5,
             17.0,
             true,
             2.0,
             23,
         ),
-        cell(coverage("cell-coverage-up", "the same up (2.1 a second)"), near, 2.1, 8.0, true, 1.0, 24),
-        cell(coverage("cell-coverage-up-150ms", "the same with a round trip of 150 ms"), far, 2.1, 8.0, true, 1.0, 24),
+        cell(coverage("cell-coverage-up", "the same up (2.8 a second)"), near, 2.8, 8.0, true, 1.0, 24),
+        cell(coverage("cell-coverage-up-150ms", "the same with a round trip of 150 ms"), far, 2.8, 8.0, true, 1.0, 24),
     ]
 }
