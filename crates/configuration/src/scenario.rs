@@ -14,7 +14,7 @@ use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
 use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioFlow, ScenarioReport};
 use lockstep_sim::{Activity, AnyFlow, CallFlow, CallSetting};
-use lockstep_units::{ByteCount, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{ControlArguments, FRAGMENT_PAYLOAD, QueueArgument};
 
@@ -149,6 +149,11 @@ impl Groups {
     }
 }
 
+/// What media sends at most, whoever controls it: the scenario's highest rate, or less where pictures gain nothing by it.
+fn ceiling(control: &ControlArguments, format: &VideoFormat, bounds: RateBounds) -> Bitrate {
+    control.max_bitrate.ceiling(format).map_or(bounds.most, |ceiling| ceiling.min(bounds.most))
+}
+
 fn real_call(
     clip: &str,
     control: &ControlArguments,
@@ -158,7 +163,9 @@ fn real_call(
     seed: u64,
 ) -> Result<AnyFlow> {
     let source = open_source(clip, &SourceOptions { seed, ..SourceOptions::default() })?;
-    let sender = control.sending_end_within(&source.format(), seed as u32, path, bounds)?;
+    let format = source.format();
+    let sender = control.sending_end_within(&format, seed as u32, path, bounds)?;
+    let sender = sender.with_max_bitrate(Some(ceiling(control, &format, bounds)));
     let (encode_time, decode_time) = CODING_TIMES;
     let length = activity.end().saturating_since(activity.start());
     let setting = CallSetting { activity, length, ends_with_source: false, encode_time, decode_time };
@@ -187,7 +194,7 @@ fn modelled_call(
         encode_time,
         decode_time,
         codec: ModelledCodec::from(control.codec),
-        ceiling: control.max_bitrate.ceiling(&format),
+        ceiling: Some(ceiling(control, &format, bounds)),
         feedback: FeedbackInterval::EveryFragment,
         start: activity.start(),
         stop: activity.end(),

@@ -199,3 +199,14 @@ fn media_up_and_down_share_the_airtime_of_wifi() {
     assert!((10.0..22.0).contains(&down.0) && (10.0..22.0).contains(&both.0), "{down:?} {both:?}");
     assert!(down.1 > 0.8 && both.1 > 0.9, "{down:?} {both:?}");
 }
+
+#[test]
+fn media_never_has_more_than_the_scenario_says_whoever_controls_it() {
+    for controller in ["salsify", "gcc", "sprout", "copa"] {
+        let report = run("wifi-both-4", &format!("--controller {controller}"));
+        for flow in report.flows.iter().filter(|flow| flow.kind == "media") {
+            // Headers and what the window allows at once come on top of 1.5 Mb/s.
+            assert!((1.2..1.75).contains(&flow.sent_bps.as_mbps()), "{controller}: {}", flow.sent_bps);
+        }
+    }
+}
