@@ -40,6 +40,8 @@ pub(crate) struct Plan {
     pub(crate) outage: Option<(Duration, Duration)>,
     /// None: a feedback for each datagram.
     pub(crate) feedback_interval: Option<Duration>,
+    /// Whether the queue is one of CoDel and marks what it would drop.
+    pub(crate) ecn: bool,
     /// Frames have this share of their budgets on average.
     pub(crate) fill: f64,
     pub(crate) length: Duration,
@@ -57,6 +59,7 @@ impl Plan {
             loss: 0.0,
             outage: None,
             feedback_interval: None,
+            ecn: false,
             fill: 0.9,
             length: Duration::from_secs(20),
             seed: 1,
@@ -181,8 +184,8 @@ impl Sender {
         self.frame += 1;
     }
 
-    fn acknowledged(&mut self, now: Timestamp, arrivals: &[(Datagram, Timestamp)]) -> Vec<AcknowledgedFragment> {
-        let known = arrivals.iter().filter_map(|(datagram, arrived_at)| {
+    fn acknowledged(&mut self, now: Timestamp, arrivals: &[(Datagram, Timestamp, bool)]) -> Vec<AcknowledgedFragment> {
+        let known = arrivals.iter().filter_map(|(datagram, arrived_at, marked)| {
             let sent = self.in_flight.remove(&datagram.sequence)?;
             Some(AcknowledgedFragment {
                 frame: sent.frame,
@@ -191,7 +194,7 @@ impl Sender {
                 sent_at: sent.sent_at,
                 arrived_at: *arrived_at,
                 acknowledged_at: now,
-                congestion_experienced: false,
+                congestion_experienced: *marked,
             })
         });
         known.collect()
@@ -216,7 +219,7 @@ impl Sender {
 
 #[derive(Default)]
 struct Receiver {
-    unreported: Vec<(Datagram, Timestamp)>,
+    unreported: Vec<(Datagram, Timestamp, bool)>,
     received: u64,
     highest: u64,
     reported_at: Timestamp,
@@ -225,7 +228,7 @@ struct Receiver {
 /// What the receiver sends back.
 struct Report {
     arrives_at: Timestamp,
-    arrivals: Vec<(Datagram, Timestamp)>,
+    arrivals: Vec<(Datagram, Timestamp, bool)>,
     estimate: Estimate,
     highest: u64,
     received: u64,
@@ -254,9 +257,10 @@ impl Receiver {
 
 fn link(plan: &Plan) -> Link<Datagram> {
     let scheduled = plan.outage.iter().map(|&(from, to)| LossInterval { from, to, loss: 1.0 }).collect();
+    let queue = QueueConfig::drop_tail_bytes(plan.queue);
     let config = LinkConfig {
         delay: plan.delay,
-        queue: QueueConfig::drop_tail_bytes(plan.queue),
+        queue: if plan.ecn { queue.with_codel().with_ecn() } else { queue },
         loss: LossConfig { random: plan.loss, scheduled, ..LossConfig::default() },
         ..LinkConfig::new(plan.trace.clone())
     };
@@ -285,12 +289,12 @@ pub(crate) fn run(plan: &Plan, controller: &mut dyn Controller, mut estimator: O
                     frame: datagram.frame,
                     fragment: datagram.fragment,
                     grace: Duration::ZERO,
-                    congestion_experienced: false,
+                    congestion_experienced: delivered.congestion_experienced,
                 });
             }
             receiver.received += 1;
             receiver.highest = receiver.highest.max(datagram.sequence);
-            receiver.unreported.push((datagram, delivered.at));
+            receiver.unreported.push((datagram, delivered.at, delivered.congestion_experienced));
             if plan.feedback_interval.is_none() {
                 reports.extend(receiver.report(now, plan.delay, &mut estimator));
             }
@@ -345,7 +349,7 @@ pub(crate) fn run(plan: &Plan, controller: &mut dyn Controller, mut estimator: O
             sender.free_at = sender.free_at.max(now) + interval;
             sender.in_flight.insert(datagram.sequence, datagram.clone());
             controller.on_transmit(now, size);
-            let _ = link.send(now, size, datagram);
+            let _ = link.send_ecn_capable(now, size, datagram);
         }
         now += TICK;
     }
