@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{ClipCurves, CodecModel, EncodeTime, ModelledClip};
+use lockstep_call::{ClipCurves, ClipModel, CodecModel, EncodeTime, ModelledClip};
 use lockstep_control::{KnownPath, RateBounds};
 use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledSetting};
@@ -78,11 +78,13 @@ fn media_flows(scenario: &Scenario, arguments: &ScenarioArguments, model: &Codec
     };
     let media = scenario.media_flows().zip(1u64..);
     let control = arguments.control.settings()?;
+    // All calls show the same clip, each from elsewhere on: their shares of the link are compared.
+    let clip = model.drawn(arguments.seed);
     let calls = media.map(|((_, activity), number)| {
         let seed = arguments.seed.wrapping_mul(1_000_003).wrapping_add(number);
         match &arguments.clip {
-            Some(clip) => real_call(clip, &control, activity, bounds, path.clone(), seed),
-            None => modelled_call(model, &control, &activity, bounds, path.clone(), seed),
+            Some(named) => real_call(named, &control, activity, bounds, path.clone(), seed),
+            None => modelled_call(clip, &control, &activity, bounds, path.clone(), seed),
         }
     });
     calls.collect()
@@ -108,14 +110,13 @@ fn real_call(
 }
 
 fn modelled_call(
-    model: &CodecModel,
+    clip: &ClipModel,
     control: &ControlSettings,
     activity: &Activity,
     bounds: RateBounds,
     path: Option<KnownPath>,
     seed: u64,
 ) -> Result<AnyFlow> {
-    let clip = model.drawn(seed);
     let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
     let pixels = MODELLED_SIZE.0 * MODELLED_SIZE.1;
     let job_times = EncodeTime::built_in()?.job_times(control.preset, pixels);
