@@ -73,7 +73,7 @@ fn no_frame_is_shown_before_the_floor_of_its_video_delay_and_the_scores_are_of_t
 #[test]
 fn a_call_that_sends_next_to_nothing_is_near_the_floor() {
     // Pictures large enough to fill the link, whatever clip is drawn.
-    let large = [("modelled", "true"), ("clip", "generated:1280x720@30")];
+    let large = [("modelled", "true"), ("clip", "generated:640x360@30")];
     let (few, _) = run(&[&large[..], &[("max_bitrate", "40kbps")]].concat());
     let (many, _) = run(&[&large[..], &[("max_bitrate", "none")]].concat());
     assert!(few.near_floor > Some(0.6), "{:?}", few.near_floor);
