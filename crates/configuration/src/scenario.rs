@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{ClipCurves, CodecModel, EncodeTime, ModelledClip};
+use lockstep_call::{ClipCurves, ClipModel, CodecModel, EncodeTime, ModelledClip};
 use lockstep_control::{Controller, FlowGroup, KnownPath, RateBounds};
 use lockstep_link::QueueConfig;
 use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source};
@@ -98,16 +98,19 @@ fn media_flows(
     let path = known_path(scenario);
     let groups = Groups::of(scenario);
     let media = scenario.media_flows().zip(1u64..);
+    // All calls show the same clip, each from elsewhere on, since their shares are compared: the first one, which needs more
+    // bits than the links have, as RFC 8867's source (section 4.3) sends at whatever rate it is told.
+    let clip = model.clips.first().context("the codec model has no clip")?;
     let calls = media.map(|((flow, activity), number)| {
         let seed = arguments.seed.wrapping_mul(1_000_003).wrapping_add(number);
         match &arguments.clip {
             Some(_) if groups.any() => {
                 bail!("scenario {}: priorities are for modelled calls; leave out --clip", scenario.name)
             }
-            Some(clip) => real_call(clip, control, activity, bounds, path.clone(), seed),
+            Some(named) => real_call(named, control, activity, bounds, path.clone(), seed),
             None => {
                 let coupled = |controller| groups.couple(flow, controller, bounds);
-                modelled_call(model, control, &activity, bounds, path.clone(), seed, coupled)
+                modelled_call(clip, control, &activity, bounds, path.clone(), seed, coupled)
             }
         }
     });
@@ -180,7 +183,7 @@ fn real_call(
 }
 
 fn modelled_call(
-    model: &CodecModel,
+    clip: &ClipModel,
     control: &ControlSettings,
     activity: &Activity,
     bounds: RateBounds,
@@ -188,7 +191,6 @@ fn modelled_call(
     seed: u64,
     coupled: impl FnOnce(Box<dyn Controller>) -> Box<dyn Controller>,
 ) -> Result<AnyFlow> {
-    let clip = model.drawn(seed);
     let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
     let pixels = MODELLED_SIZE.0 * MODELLED_SIZE.1;
     let job_times = EncodeTime::built_in()?.job_times(control.preset, pixels);
