@@ -277,8 +277,7 @@ def test_the_report_has_types() -> None:
         ({"estimator": "mine.py", "controller": "gcc"}, "^`estimator` cannot be used with `controller`$"),
         ({"clip": "generated:0x0"}, "is not WIDTHxHEIGHT"),
         ({"clip": "generated:64x48@4294967295"}, "at most 1000"),
-        ({"modelled": True, "preset": "quality"}, "^`modelled` cannot be used with `preset`$"),
-        ({"codec": "modelled", "menu": "serial"}, "^`modelled` cannot be used with `menu`$"),
+        ({"codec": "modelled", "menu": "serial", "fit_passes": 2}, "^`fit_passes` cannot be used with `menu`$"),
     ],
 )
 def test_wrong_arguments_are_told_in_one_line(arguments: dict[str, Any], message: str) -> None:

@@ -45,7 +45,7 @@ pub use freezes::{FrameDuration, FreezeDetector};
 pub use full_throttle::FullThrottle;
 pub use functional::{FIT_PASSES, FunctionalEncoder, MenuMode};
 pub use modelled_clip::{ClipCurves, ModelledClip, ModelledFrame, ModelledPicture, ModelledReference};
-pub use modelled_codec::{Length, Modelled, ModelledState};
+pub use modelled_codec::{Modelled, ModelledState};
 pub use rate_control::{FrameTarget, RateControl};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};
 pub use record::{FrameRecord, Outcome};

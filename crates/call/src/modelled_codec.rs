@@ -1,33 +1,14 @@
 //! A codec without pixels and bytes: sizes and qualities as real encodes have them, names of states that depend on all
 //! that real ones depend on, frames that are nothing but a length. See [`CodecModel`](crate::CodecModel).
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_transport::{Datagram, Payload, StateId, WireError};
+use lockstep_transport::{Datagram, Length, StateId, WireError};
 use lockstep_units::ByteCount;
 
 use crate::codec::Codec;
 use crate::encoder::Candidate;
 use crate::modelled_clip::{ClipCurves, ModelledFrame, ModelledPicture, ModelledReference};
-
-/// A frame, or a part of one, of which nothing but its length is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Length(pub u32);
-
-impl Payload for Length {
-    fn length(&self) -> usize {
-        self.0 as usize
-    }
-
-    fn part(&self, range: Range<usize>) -> Self {
-        Self(range.len() as u32)
-    }
-
-    fn join(parts: impl Iterator<Item = Self>) -> Self {
-        Self(parts.map(|part| part.0).fold(0, u32::saturating_add))
-    }
-}
 
 /// The model in the codec's place.
 #[derive(Debug, Clone, Copy)]

@@ -20,8 +20,8 @@ pub use counters::counters;
 pub use max_bitrate::MaxBitrate;
 pub use modelled::{simulate_full_throttle, simulate_modelled, simulate_modelled_with};
 pub use options::{
-    CODEC_OPTIONS, CallOptions, CallRecord, ClipName, CodecKind, Form, Milliseconds, OptionDescription, OptionError,
-    OptionGroup, OptionValue, Passes, QueueKind, Seconds, Share, TraceName,
+    CallOptions, CallRecord, ClipName, CodecKind, Form, Milliseconds, OptionDescription, OptionError, OptionGroup,
+    OptionValue, Passes, QueueKind, Seconds, Share, TraceName,
 };
 pub use scenario::{ScenarioArguments, run_scenario};
 pub use settings::{

@@ -316,7 +316,7 @@ options! {
     /// The longest that the estimator may take for one answer, on the clock on the wall.
     Estimator estimator_limit ("SECONDS"): Seconds = Seconds::whole(10);
     /// Run a model in the place of the codec: no pixels, hundreds of times faster. Of the clip, its size and its frame rate
-    /// count; of the options of the codec, its kind.
+    /// count; of the preset, the time that coding takes.
     Simulation modelled: bool = false;
     /// Scored length of the call.
     Call seconds: Seconds = Seconds::whole(60);
@@ -332,9 +332,6 @@ options! {
     /// one, such as that in PyPI's imageio-ffmpeg. Without, the scores say that it is missing.
     Simulation vmaf: bool = false;
 }
-
-/// The options that a codec heeds and a model of it does not.
-pub const CODEC_OPTIONS: [&str; 3] = ["menu", "fit_passes", "preset"];
 
 /// Options of which reports say nothing: what they change is how long a call takes, not what comes of it.
 const UNRECORDED: [&str; 2] = ["python", "estimator_limit"];
@@ -358,10 +355,6 @@ impl CallOptions {
         let clashes = |name, other, clash: bool| {
             if clash { Err(OptionError::Contradiction { name, other }) } else { Ok(()) }
         };
-        let modelled = self.modelled == Some(true);
-        clashes("modelled", "menu", modelled && self.menu.is_some())?;
-        clashes("modelled", "fit_passes", modelled && self.fit_passes.is_some())?;
-        clashes("modelled", "preset", modelled && self.preset.is_some())?;
         // What follows an estimator is called so in reports, whose words may be given again.
         let decides = self.controller.is_some_and(|controller| controller != Algorithm::ReceiverEstimate);
         clashes("estimator", "controller", self.estimator.is_some() && decides)?;

@@ -1,7 +1,6 @@
 //! Every kind of flow in one type, so that they can share links.
 
-use lockstep_call::Length;
-use lockstep_transport::Datagram;
+use lockstep_transport::{Datagram, Length};
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::call_flow::CallFlow;
