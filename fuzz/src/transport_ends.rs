@@ -199,7 +199,8 @@ impl World {
         for _ in 0..count % 16 {
             let Some(data) = pick(u, &self.sent)? else { break };
             let (frame, fragment) = (data.frame, data.fragment);
-            fragments.push(ReceivedFragment { frame, fragment, arrived_at: moment(u, self.now)?, congestion_experienced: false });
+            let (arrived_at, congestion_experienced) = (moment(u, self.now)?, count & 0x40 != 0);
+            fragments.push(ReceivedFragment { frame, fragment, arrived_at, congestion_experienced });
         }
         let mut catalogue = Vec::new();
         for _ in 0..catalogued % 16 {

@@ -59,6 +59,7 @@ def simulate(  # noqa: PLR0913
     seed: int | None = None,
     reverse: str | os.PathLike[str] | None = None,
     queue: str | None = None,
+    ecn: bool = False,
     queue_packets: int | None = None,
     queue_bytes: int | None = None,
     delay_ms: float | None = None,
@@ -72,6 +73,7 @@ def simulate(  # noqa: PLR0913
     fit_passes: int | None = None,
     preset: str | None = None,
     grace_period: str | None = None,
+    encode_time: str | os.PathLike[str] | None = None,
     encode_ms: float | None = None,
     decode_ms: float | None = None,
     python: str | os.PathLike[str] | None = None,
@@ -98,6 +100,7 @@ def simulate(  # noqa: PLR0913
         seed: Seed of everything random.
         reverse: Capacity from receiver to sender.
         queue: How queues drop packets.
+        ecn: Mark instead of dropping, where both ends understand that; for the queues `"codel"` and `"pie"`.
         queue_packets: Packets that each queue holds.
         queue_bytes: Bytes that each queue holds, instead.
         delay_ms: Propagation delay each way.
@@ -111,7 +114,8 @@ def simulate(  # noqa: PLR0913
         fit_passes: How many times a picture may be coded to fit.
         preset: How hard the encoder works.
         grace_period: What Salsify takes out of the time between two arrivals: `"none"` or `"link-idle"`.
-        encode_ms: Virtual time that coding a picture takes.
+        encode_time: How long coding takes, a file that ``lockstep bench encode-time`` wrote.
+        encode_ms: Virtual time that a menu of two candidates takes, in place of what was measured.
         decode_ms: Virtual time that decoding a frame takes.
         python: Interpreter for the estimator's file; this one if not given.
         estimator_limit: Longest time of one answer of the estimator's file, in real seconds.

@@ -99,6 +99,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "seed": {"seed": 8},
     "reverse": {"reverse": "constant:50kbps"},
     "queue": {"queue": "codel", "trace": "constant:100kbps"},
+    "ecn": {"ecn": True, "queue": "codel", "controller": "gcc", "trace": "constant:100kbps"},
     "queue_packets": {"queue_packets": 2, "trace": "constant:100kbps"},
     "queue_bytes": {"queue_bytes": 6_000, "trace": "constant:100kbps"},
     "delay_ms": {"delay_ms": 7.5},
@@ -112,6 +113,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "fit_passes": {"fit_passes": 1},
     "preset": {"preset": "quality"},
     "grace_period": {"controller": "salsify", "grace_period": "none"},
+    "encode_time": {"encode_time": Path(__file__).parents[2] / "crates/call/src/encode_time.json"},
     "encode_ms": {"encode_ms": 5.0},
     "decode_ms": {"decode_ms": 1.5},
     "python": {"estimator": ESTIMATOR, "python": sys.executable},
@@ -242,6 +244,13 @@ def test_the_report_has_types() -> None:
     delay = result.report.video_delay_ms
     assert delay is not None
     assert delay.p95 == result.scores["video_delay_ms"]["p95"]
+    displayed, freezes = result.report.displayed_delay_ms, result.report.freezes
+    assert displayed is not None
+    assert displayed.p95 == result.scores["displayed_delay_ms"]["p95"]
+    assert freezes is not None
+    assert freezes.longest_seconds == result.scores["freezes"]["longest_seconds"]
+    assert result.report.frames_per_second == result.scores["frames_per_second"]
+    assert result.report.harmonic_frame_rate == result.scores["harmonic_frame_rate"]
     assert result.config["trace"] == "constant:2mbps"
     assert result.counters["link"]["delivered_packets"] > 100
 
@@ -268,8 +277,7 @@ def test_the_report_has_types() -> None:
         ({"estimator": "mine.py", "controller": "gcc"}, "^`estimator` cannot be used with `controller`$"),
         ({"clip": "generated:0x0"}, "is not WIDTHxHEIGHT"),
         ({"clip": "generated:64x48@4294967295"}, "at most 1000"),
-        ({"modelled": True, "preset": "quality"}, "^`modelled` cannot be used with `preset`$"),
-        ({"codec": "modelled", "menu": "serial"}, "^`modelled` cannot be used with `menu`$"),
+        ({"codec": "modelled", "menu": "serial", "fit_passes": 2}, "^`fit_passes` cannot be used with `menu`$"),
     ],
 )
 def test_wrong_arguments_are_told_in_one_line(arguments: dict[str, Any], message: str) -> None:

@@ -1,5 +1,6 @@
 //! A codec without pixels: sizes and qualities as real encodes of real clips have them, drawn from a model that
 //! `lockstep model fit` fits. For training and for studies of control, where coding every picture would take hours.
+//!
 //! Here is what the model says of clips; what is coded with it is in `modelled_clip`.
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,11 @@ use lockstep_vp8::MAXIMUM_QUANTIZER;
 
 /// How many quantizers there are.
 pub(crate) const QUANTIZERS: usize = MAXIMUM_QUANTIZER as usize + 1;
+/// Where distributions are tabulated: so many standard deviations of a normal variable from its mean, from the least to the
+/// largest, evenly.
+pub const NORMAL_POINTS: [f64; 9] = [-3.0, -2.25, -1.5, -0.75, 0.0, 0.75, 1.5, 2.25, 3.0];
+/// Where the effect of a reference is tabulated: its quantizer less that of the frame that follows it.
+pub const REFERENCE_POINTS: [f64; 7] = [-90.0, -45.0, -18.0, 0.0, 18.0, 45.0, 90.0];
 
 /// Why a model cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +28,14 @@ pub enum CodecModelError {
     /// A clip's curve has fewer than two points, or they do not rise in quantizer and fall in size.
     #[error("clip `{0}` of the codec model has no falling curve of sizes over rising quantizers")]
     Curve(String),
+    /// A distribution falls.
+    #[error("clip `{clip}` of the codec model has {field} that do not rise")]
+    Quantiles {
+        /// Which clip.
+        clip: String,
+        /// Which distribution.
+        field: &'static str,
+    },
     /// A number is not finite or negative where it must not be.
     #[error("clip `{clip}` of the codec model has {field} = {value}")]
     Number {
@@ -50,10 +64,40 @@ pub struct ModelPoint {
     pub quantizer: u8,
     /// Geometric mean of an inter frame's bits for each luma sample.
     pub inter_bits: f64,
-    /// A key frame's bits for each luma sample.
+    /// Standard deviation of the natural logarithm of an inter frame's size.
+    pub inter_deviation: f64,
+    /// Geometric mean of a key frame's bits for each luma sample.
     pub key_bits: f64,
     /// Mean luma SSIM, dB: -10 log10(1 - SSIM).
     pub ssim_db: f64,
+}
+
+/// What a frame owes to its reference, by [`REFERENCE_POINTS`]: how much it differs from one whose reference was coded at
+/// its own quantizer.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReferenceEffect {
+    /// Natural logarithm of its size: more after a coarser one.
+    pub size: [f64; REFERENCE_POINTS.len()],
+    /// Its SSIM, dB: less after a coarser one.
+    pub ssim_db: [f64; REFERENCE_POINTS.len()],
+}
+
+/// How far the model is off on a part of the clip that it was not fitted to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeldOutError {
+    /// Pictures fitted to, and pictures held out.
+    pub pictures: (u32, u32),
+    /// Mean size of inter frames, model over clip less one, at each quantizer of the points.
+    pub size: Vec<f64>,
+    /// SSIM, model less clip, dB, at each quantizer of the points.
+    pub ssim_db: Vec<f64>,
+    /// Standard deviation of ln(size) from frame to frame within a second: model over clip less one.
+    pub frame_deviation: f64,
+    /// Standard deviation of the mean of ln(size) over a second: the model's and the clip's; of fewer than three seconds
+    /// held out the clip says little.
+    pub second_deviation: (f64, f64),
 }
 
 /// How one clip codes.
@@ -62,18 +106,37 @@ pub struct ModelPoint {
 pub struct ClipModel {
     /// The clip's name.
     pub name: String,
+    /// Time between two pictures of the clip, seconds.
+    pub frame_interval: f64,
     /// Points with rising quantizers.
     pub points: Vec<ModelPoint>,
-    /// Standard deviation of the mean of ln(size) over a second.
-    pub second_deviation: f64,
-    /// Time over which the difficulty of the pictures is correlated (to 1/e), seconds.
+    /// How difficult pictures are is counted in standard deviations of ln(size). Of its variance, this share is of what
+    /// lasts for seconds.
+    pub slow_share: f64,
+    /// Time over which that is correlated (to 1/e), seconds.
     pub correlation_seconds: f64,
-    /// Standard deviation of ln(size) from frame to frame within a second.
-    pub frame_deviation: f64,
-    /// Mean of size over budget of frames that were coded to fit ([`lockstep_vp8::Analysis::encode_to_fit`]).
-    pub fill: f64,
-    /// Its standard deviation.
-    pub fill_deviation: f64,
+    /// Correlation of the rest from picture to picture.
+    pub frame_correlation: f64,
+    /// Quantiles of the rest, at [`NORMAL_POINTS`] of a normal variable.
+    pub frame_quantiles: [f64; NORMAL_POINTS.len()],
+    /// How much SSIM is lost in dB by a picture that is more difficult by one.
+    pub ssim_slope: f64,
+    /// Standard deviation of SSIM apart from that, dB.
+    pub ssim_deviation: f64,
+    /// Standard deviation of ln(size) of key frames.
+    pub key_deviation: f64,
+    /// Scene cuts a second.
+    pub scene_cuts: f64,
+    /// How ln(size) grows with the logarithm of the time since the reference's picture.
+    pub gap_slope: f64,
+    /// What the quality of the reference does.
+    pub reference: ReferenceEffect,
+    /// Quantiles of size over budget of frames that were coded once more to fit
+    /// ([`lockstep_vp8::Fitting::pass`]), at [`NORMAL_POINTS`]: of the second pass and of later ones.
+    pub fills: [[f64; NORMAL_POINTS.len()]; 2],
+    /// How far that is off; none where it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<HeldOutError>,
 }
 
 /// Models of several clips.
@@ -85,7 +148,7 @@ pub struct CodecModel {
 }
 
 impl CodecModel {
-    /// The model that comes with Lockstep, fitted to the clips that it generates (`lockstep model fit`).
+    /// The model that comes with Lockstep, fitted to natural clips and to the one that it generates (`make codec-model`).
     ///
     /// # Errors
     /// None, as a test shows; a build whose model is damaged says how.
@@ -120,6 +183,19 @@ impl CodecModel {
             known: self.clips.iter().map(|clip| clip.name.as_str()).collect::<Vec<_>>().join(", "),
         })
     }
+
+    /// The clip that a call of `seed` has: each is as likely.
+    ///
+    /// # Panics
+    /// If there is no clip, which no model that was read lacks.
+    #[must_use]
+    pub fn drawn(&self, seed: u64) -> &ClipModel {
+        // The finaliser of SplitMix64 (Steele, Lea and Flood 2014): neighbouring seeds must not give neighbouring clips.
+        let mut word = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        &self.clips[((word ^ (word >> 31)) % self.clips.len() as u64) as usize]
+    }
 }
 
 impl ClipModel {
@@ -134,22 +210,38 @@ impl ClipModel {
             return Err(CodecModelError::Curve(self.name.clone()));
         }
         let numbers = [
-            ("second_deviation", self.second_deviation, 0.0..=2.0),
+            ("frame_interval", self.frame_interval, 0.001..=10.0),
+            ("slow_share", self.slow_share, 0.0..=1.0),
             ("correlation_seconds", self.correlation_seconds, 0.01..=1e3),
-            ("frame_deviation", self.frame_deviation, 0.0..=2.0),
-            ("fill", self.fill, 0.1..=1.0),
-            ("fill_deviation", self.fill_deviation, 0.0..=1.0),
+            ("frame_correlation", self.frame_correlation, -0.99..=0.99),
+            ("ssim_slope", self.ssim_slope, -10.0..=10.0),
+            ("ssim_deviation", self.ssim_deviation, 0.0..=10.0),
+            ("key_deviation", self.key_deviation, 0.0..=2.0),
+            ("scene_cuts", self.scene_cuts, 0.0..=10.0),
+            ("gap_slope", self.gap_slope, -1.0..=3.0),
         ];
         let points = self.points.iter().flat_map(|point| {
             [
                 ("inter_bits", point.inter_bits, 1e-9..=100.0),
+                ("inter_deviation", point.inter_deviation, 0.0..=2.0),
                 ("key_bits", point.key_bits, 1e-9..=100.0),
                 ("ssim_db", point.ssim_db, 0.0..=100.0),
             ]
         });
-        for (field, value, range) in numbers.into_iter().chain(points) {
+        let effects = self.reference.size.iter().map(|&size| ("reference.size", size, -5.0..=5.0));
+        let qualities = self.reference.ssim_db.iter().map(|&ssim| ("reference.ssim_db", ssim, -30.0..=30.0));
+        let difficulties = self.frame_quantiles.iter().map(|&value| ("frame_quantiles", value, -20.0..=20.0));
+        let fills = self.fills.iter().flatten().map(|&fill| ("fills", fill, 0.05..=3.0));
+        let all = numbers.into_iter().chain(points).chain(effects).chain(qualities).chain(difficulties).chain(fills);
+        for (field, value, range) in all {
             if !range.contains(&value) {
                 return Err(CodecModelError::Number { clip: self.name.clone(), field, value });
+            }
+        }
+        let [second, later] = &self.fills;
+        for (field, quantiles) in [("frame_quantiles", &self.frame_quantiles), ("fills", second), ("fills", later)] {
+            if quantiles.windows(2).any(|pair| pair[0] > pair[1]) {
+                return Err(CodecModelError::Quantiles { clip: self.name.clone(), field });
             }
         }
         Ok(())
@@ -168,16 +260,56 @@ impl ClipModel {
     }
 }
 
+/// The value at `x` of what has `values` at rising `points`: straight between them, constant beyond them.
+pub(crate) fn between<const POINTS: usize>(points: &[f64; POINTS], values: &[f64; POINTS], x: f64) -> f64 {
+    let after = points.partition_point(|&point| point < x);
+    if after == 0 {
+        return values[0];
+    }
+    if after == POINTS {
+        return values[POINTS - 1];
+    }
+    let share = (x - points[after - 1]) / (points[after] - points[after - 1]);
+    values[after - 1] + share * (values[after] - values[after - 1])
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
     fn a_model_that_makes_no_sense_is_refused_with_the_place() {
-        let mut model = CodecModel::built_in().unwrap();
-        model.clips[0].points[0].inter_bits = 0.0;
-        let error = CodecModel::from_json(&serde_json::to_string(&model).unwrap()).unwrap_err().to_string();
-        assert!(error.contains("falling curve"), "{error}");
+        let with = |change: fn(&mut ClipModel)| {
+            let mut model = CodecModel::built_in().unwrap();
+            change(&mut model.clips[0]);
+            CodecModel::from_json(&serde_json::to_string(&model).unwrap()).unwrap_err().to_string()
+        };
+        assert!(with(|clip| clip.points[0].inter_bits = 0.0).contains("falling curve"));
+        assert!(with(|clip| clip.points.truncate(1)).contains("falling curve"));
+        assert!(with(|clip| clip.frame_quantiles[0] = 5.0).contains("do not rise"));
+        assert!(with(|clip| clip.gap_slope = 1e9).contains("gap_slope = 1000000000"));
+        assert!(with(|clip| clip.reference.size[6] = 99.0).contains("reference.size = 99"));
         assert!(CodecModel::from_json("{\"clips\": []}").unwrap_err().to_string().contains("no clip"));
+    }
+
+    #[test]
+    fn the_built_in_model_has_natural_clips_and_says_how_far_each_is_off_where_it_was_not_fitted() {
+        let model = CodecModel::built_in().unwrap();
+        assert!(model.clips.len() >= 4, "{}", model.clips.len());
+        for clip in &model.clips {
+            let error = clip.held_out.as_ref().unwrap();
+            assert!(error.pictures.0 > 0 && error.pictures.1 > 0);
+            assert_eq!((error.size.len(), error.ssim_db.len()), (clip.points.len(), clip.points.len()));
+        }
+    }
+
+    #[test]
+    fn seeds_draw_every_clip_and_the_same_one_again() {
+        let model = CodecModel::built_in().unwrap();
+        let names: BTreeSet<&str> = (0..100).map(|seed| model.drawn(seed).name.as_str()).collect();
+        assert_eq!(names.len(), model.clips.len());
+        assert_eq!(model.drawn(7), model.drawn(7));
     }
 }

@@ -1,23 +1,35 @@
-//! Fits a [`ClipModel`] to what the real codec makes of a clip.
+//! Fits a [`ClipModel`] to what the real codec makes of a clip, and says how far it is off on a part of the clip that it
+//! was not fitted to.
 
-use std::time::Duration;
+use crate::codec_model::{ClipModel, HeldOutError, ModelPoint, NORMAL_POINTS, REFERENCE_POINTS, ReferenceEffect};
+use crate::codec_model_measure::{ClipMeasurements, Followed, MEASURED, Run, Segment};
+use crate::scores::{mean, quantile};
 
-use lockstep_media::{QualityError, ssim, ssim_db};
-use lockstep_vp8::{Analysis, Encoded, FrameKind, MAXIMUM_QUANTIZER, Parameters, Picture, State};
-
-use crate::codec_model::{ClipModel, ModelPoint};
-use crate::scores::mean;
-
-/// Where the curves are measured: close together where VP8's steps are small (RFC 6386, section 14.1).
-const QUANTIZERS: [u8; 12] = [0, 4, 10, 18, 26, 36, 48, 60, 76, 94, 112, MAXIMUM_QUANTIZER];
 /// The quantizers whose sizes say how difficult pictures are: the extremes are all noise or all headers.
 const TYPICAL: std::ops::RangeInclusive<u8> = 18..=94;
-/// Quality is measured on every such picture.
-const QUALITY_INTERVAL: usize = 6;
-/// Budgets of exactly fitted frames, as shares of the clip's own sizes from fine to coarse.
-const BUDGETED: [u8; 3] = [26, 48, 76];
+/// That of which variances are compared.
+const MIDDLE: usize = 6;
+/// The share of each segment, from its start on, that the held-out error is of a fit to.
+const FITTED_SHARE: f64 = 2.0 / 3.0;
 /// A curve falls at least by this factor from one point to the next.
 const LEAST_FALL: f64 = 0.98;
+/// How far from a point of the table frames count for it, differences of quantizers.
+const REACH: f64 = 40.0;
+
+/// The pictures of a segment that count.
+type Part = fn(picture: usize, of: usize) -> bool;
+
+fn all(_picture: usize, _of: usize) -> bool {
+    true
+}
+
+fn fitted(picture: usize, of: usize) -> bool {
+    (picture as f64) < FITTED_SHARE * of as f64
+}
+
+fn held_out(picture: usize, of: usize) -> bool {
+    !fitted(picture, of)
+}
 
 /// Standard deviation of `values`.
 fn deviation(values: &[f64]) -> f64 {
@@ -26,124 +38,286 @@ fn deviation(values: &[f64]) -> f64 {
     libm::sqrt(mean(&squares).unwrap_or(0.0))
 }
 
-/// What one quantizer gave.
-struct Coded {
-    key: usize,
-    inter: Vec<f64>,
-    ssim: f64,
+/// Quantiles of `values` at [`NORMAL_POINTS`] of a normal variable; `usual` where there are none.
+fn quantiles(mut values: Vec<f64>, usual: [f64; NORMAL_POINTS.len()]) -> [f64; NORMAL_POINTS.len()] {
+    values.sort_unstable_by(f64::total_cmp);
+    let share = |point: f64| 0.5 * (1.0 + libm::erf(point / std::f64::consts::SQRT_2));
+    std::array::from_fn(|index| quantile(&values, share(NORMAL_POINTS[index])).unwrap_or(usual[index]))
 }
 
-fn code(pictures: &[Picture], quantizer: u8) -> Result<Coded, QualityError> {
-    let mut state = State::default();
-    let (mut key, mut inter, mut qualities) = (0, Vec::new(), Vec::new());
-    for (index, picture) in pictures.iter().enumerate() {
-        let parameters = Parameters { quantizer, ..Parameters::default() };
-        let encoded = lockstep_vp8::encode(&state, picture, &parameters);
-        if index == 0 {
-            key = encoded.frame.len();
-        } else {
-            inter.push(libm::log(encoded.frame.len() as f64));
-        }
-        if index % QUALITY_INTERVAL == 0 {
-            qualities.push(ssim(picture, &encoded.picture())?);
-        }
-        state = encoded.state;
-    }
-    Ok(Coded { key, inter, ssim: mean(&qualities).unwrap_or(0.0) })
+/// The frames of one quantizer in the pictures that count.
+fn values(segments: &[Segment], part: Part, at: usize, of: impl Fn(&Run) -> &[Option<f64>]) -> Vec<f64> {
+    let values = |segment: &Segment| -> Vec<f64> {
+        let count = segment.pictures;
+        let counted = |(index, value): (usize, &Option<f64>)| value.filter(|_| part(index, count));
+        of(&segment.runs[at]).iter().enumerate().filter_map(counted).collect()
+    };
+    segments.iter().flat_map(values).collect()
 }
 
-/// Shares of their budgets that exactly fitted frames take.
-fn fills(pictures: &[Picture], sizes: &[f64]) -> Vec<f64> {
-    let mut fills = Vec::new();
-    for &size in sizes {
-        let mut state = State::default();
-        for (index, picture) in pictures.iter().enumerate() {
-            let kind = if index == 0 { FrameKind::Key } else { FrameKind::Auto };
-            let analysis = Analysis::new(&state, picture, &Parameters { frame_kind: kind, ..Parameters::default() });
-            let budget = if index == 0 { 4.0 * size } else { size };
-            let encoded: Encoded = analysis.encode_to_fit(budget as usize);
-            let fill = encoded.frame.len() as f64 / budget;
-            if index > 0 && (0.3..=1.0).contains(&fill) {
-                fills.push(fill);
+/// How difficult pictures are, in deviations of ln(size), segment by segment; pictures that are no inter frames are left
+/// out.
+fn difficulties(segments: &[Segment], part: Part, means: &[(f64, f64)]) -> Vec<Vec<f64>> {
+    let of = |segment: &Segment| {
+        let counted = (0..segment.pictures).filter(|&picture| part(picture, segment.pictures));
+        let difficulty = |picture: usize| {
+            let typical = MEASURED.iter().enumerate().filter(|(_, quantizer)| TYPICAL.contains(quantizer));
+            let values: Vec<f64> = typical
+                .filter_map(|(at, _)| Some((segment.runs[at].inter[picture]? - means[at].0) / means[at].1.max(1e-3)))
+                .collect();
+            mean(&values)
+        };
+        counted.filter_map(difficulty).collect()
+    };
+    segments.iter().map(of).collect()
+}
+
+/// How values vary over seconds and within them.
+struct Variation {
+    second_deviation: f64,
+    /// Correlation of the mean of one second with that of the next.
+    neighbours: f64,
+    frame_deviation: f64,
+    /// Correlation of what is left from frame to frame.
+    frame_correlation: f64,
+    /// What is left.
+    within: Vec<f64>,
+    seconds: usize,
+}
+
+impl Variation {
+    fn of(series: &[Vec<f64>], in_a_second: usize) -> Self {
+        let (mut seconds, mut within) = (Vec::new(), Vec::new());
+        let (mut pairs, mut frame_pairs) = ((0.0, 0.0), (0.0, 0.0));
+        for values in series {
+            let chunks = values.chunks_exact(in_a_second);
+            let means: Vec<f64> = chunks.clone().filter_map(mean).collect();
+            for pair in means.windows(2) {
+                pairs.0 += pair[0] * pair[1];
+                pairs.1 += 0.5 * (pair[0] * pair[0] + pair[1] * pair[1]);
             }
-            state = encoded.state;
+            for (chunk, middle) in chunks.zip(&means) {
+                for pair in chunk.windows(2) {
+                    frame_pairs.0 += (pair[0] - middle) * (pair[1] - middle);
+                    frame_pairs.1 += 0.5 * ((pair[0] - middle).powi(2) + (pair[1] - middle).powi(2));
+                }
+                within.extend(chunk.iter().map(|value| value - middle));
+            }
+            seconds.extend(means);
+        }
+        // Means of seconds that were taken out correlate what is left negatively.
+        let bias = 1.0 / in_a_second as f64;
+        Self {
+            second_deviation: deviation(&seconds),
+            neighbours: pairs.0 / pairs.1.max(1e-9),
+            frame_deviation: deviation(&within),
+            frame_correlation: (frame_pairs.0 / frame_pairs.1.max(1e-9) + bias).clamp(-0.9, 0.9),
+            within,
+            seconds: seconds.len(),
         }
     }
-    fills
+
+    /// The variance that the mean of a second has of what is correlated from frame to frame only.
+    fn of_means(frame_variance: f64, correlation: f64, in_a_second: usize) -> f64 {
+        frame_variance * (1.0 + correlation) / (1.0 - correlation) / in_a_second as f64
+    }
 }
 
-impl ClipModel {
-    /// Codes `pictures`, taken every `frame_interval`, at many quantizers and says how their sizes and qualities behave.
-    /// Takes minutes for a few hundred pictures; `progress` hears the share that is done.
-    ///
-    /// # Errors
-    /// If the pictures are too small to measure their quality.
-    ///
-    /// # Panics
-    /// If there are no pictures.
-    pub fn fit(
-        name: &str,
-        pictures: &[Picture],
-        frame_interval: Duration,
-        mut progress: impl FnMut(f64),
-    ) -> Result<Self, QualityError> {
-        let first = pictures.first().expect("a clip has pictures");
-        let samples = (first.width() * first.height()) as f64;
-        let steps = (QUANTIZERS.len() + BUDGETED.len()) as f64;
+/// The effect that references have, at [`REFERENCE_POINTS`]: the slope through nothing of what is near each, which never
+/// turns back.
+fn effect(followed: &[Followed], of: impl Fn(&Followed) -> f64, sign: f64) -> [f64; REFERENCE_POINTS.len()] {
+    let mut table = REFERENCE_POINTS.map(|point| {
+        let (mut product, mut square) = (0.0, 1e-9);
+        for frame in followed.iter().filter(|frame| frame.difference * point > 0.0) {
+            let weight = (1.0 - (frame.difference - point).abs() / REACH).max(0.0);
+            product += weight * frame.difference * of(frame);
+            square += weight * frame.difference * frame.difference;
+        }
+        point * product / square
+    });
+    let middle = REFERENCE_POINTS.iter().position(|&point| point == 0.0).unwrap_or(0);
+    table[middle] = 0.0;
+    for index in middle + 1..table.len() {
+        table[index] = sign * (sign * table[index]).max(sign * table[index - 1]);
+    }
+    for index in (0..middle).rev() {
+        table[index] = sign * (sign * table[index]).min(sign * table[index + 1]);
+    }
+    table
+}
+
+impl ClipMeasurements {
+    fn in_a_second(&self) -> usize {
+        ((1.0 / self.frame_interval.as_secs_f64()).round() as usize).max(2)
+    }
+
+    /// Mean and deviation of ln(size) of inter frames at each quantizer.
+    fn means(&self, part: Part) -> Vec<(f64, f64)> {
+        let of = |at| {
+            let sizes = values(&self.segments, part, at, |run| &run.inter);
+            (mean(&sizes).unwrap_or(0.0), deviation(&sizes))
+        };
+        (0..MEASURED.len()).map(of).collect()
+    }
+
+    fn points(&self, part: Part, means: &[(f64, f64)]) -> Vec<ModelPoint> {
         let mut points: Vec<ModelPoint> = Vec::new();
-        let mut residuals: Vec<Vec<f64>> = Vec::new();
-        let mut budgets = Vec::new();
-        for (done, quantizer) in QUANTIZERS.into_iter().enumerate() {
-            let coded = code(pictures, quantizer)?;
-            let middle = mean(&coded.inter).unwrap_or(0.0);
-            let mut point = ModelPoint {
-                quantizer,
-                inter_bits: 8.0 * libm::exp(middle) / samples,
-                key_bits: 8.0 * coded.key as f64 / samples,
-                ssim_db: ssim_db(coded.ssim),
-            };
+        for (at, &quantizer) in MEASURED.iter().enumerate() {
+            let (middle, inter_deviation) = means[at];
+            let key = mean(&values(&self.segments, part, at, |run| &run.key)).unwrap_or(middle);
+            let bits = |logarithm: f64| 8.0 * libm::exp(logarithm) / self.samples;
+            let ssim_db = mean(&values(&self.segments, part, at, |run| &run.ssim_db)).unwrap_or(0.0);
+            let inter_deviation = inter_deviation.min(2.0);
+            let mut point =
+                ModelPoint { quantizer, inter_bits: bits(middle), inter_deviation, key_bits: bits(key), ssim_db };
             if let Some(last) = points.last() {
                 point.inter_bits = point.inter_bits.min(LEAST_FALL * last.inter_bits);
                 point.key_bits = point.key_bits.min(LEAST_FALL * last.key_bits);
-                point.ssim_db = point.ssim_db.min(last.ssim_db);
+                point.ssim_db = point.ssim_db.min(last.ssim_db - 1e-3);
             }
             points.push(point);
-            if TYPICAL.contains(&quantizer) {
-                residuals.push(coded.inter.iter().map(|value| value - middle).collect());
-            }
-            if BUDGETED.contains(&quantizer) {
-                budgets.push(libm::exp(middle));
-            }
-            progress((done + 1) as f64 / steps);
         }
-        let count = residuals.first().map_or(0, Vec::len);
-        let difficulty: Vec<f64> = (0..count)
-            .map(|index| residuals.iter().map(|of| of[index]).sum::<f64>() / residuals.len() as f64)
-            .collect();
-        let in_a_second = ((1.0 / frame_interval.as_secs_f64()).round() as usize).max(1);
-        let seconds: Vec<f64> = difficulty.chunks_exact(in_a_second).filter_map(mean).collect();
-        let second_deviation = deviation(&seconds);
-        let neighbours: f64 = seconds.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>()
-            / seconds.iter().map(|value| value * value).sum::<f64>().max(1e-12);
-        let within: Vec<f64> = difficulty
-            .chunks_exact(in_a_second)
-            .zip(&seconds)
-            .flat_map(|(values, middle)| values.iter().map(move |value| value - middle))
-            .collect();
-        // What differs between quantizers is noise of single frames too.
-        let apart: Vec<f64> =
-            residuals.iter().flat_map(|of| of.iter().zip(&difficulty).map(|(value, common)| value - common)).collect();
-        let frame_deviation = libm::hypot(deviation(&within), deviation(&apart));
-        let fills = fills(pictures, &budgets);
-        progress(1.0);
-        Ok(Self {
-            name: name.to_owned(),
-            points,
-            second_deviation: second_deviation.clamp(0.0, 2.0),
-            correlation_seconds: (-1.0 / libm::log(neighbours.clamp(0.05, 0.95))).clamp(0.01, 1e3),
-            frame_deviation: frame_deviation.clamp(0.0, 2.0),
-            fill: mean(&fills).unwrap_or(0.95),
-            fill_deviation: deviation(&fills),
-        })
+        points
     }
+
+    /// Slope of SSIM over difficulty, and deviation around it, dB: over all typical quantizers.
+    fn ssim_variation(&self, part: Part, means: &[(f64, f64)]) -> (f64, f64) {
+        let (mut product, mut square, mut residuals) = (0.0, 1e-9, Vec::new());
+        let typical = || MEASURED.iter().enumerate().filter(|(_, quantizer)| TYPICAL.contains(quantizer));
+        let mut pairs = Vec::new();
+        for (at, _) in typical() {
+            let middle = mean(&values(&self.segments, part, at, |run| &run.ssim_db)).unwrap_or(0.0);
+            for segment in &self.segments {
+                let run = &segment.runs[at];
+                for picture in (0..segment.pictures).filter(|&picture| part(picture, segment.pictures)) {
+                    if let (Some(size), Some(ssim)) = (run.inter[picture], run.ssim_db[picture]) {
+                        pairs.push(((size - means[at].0) / means[at].1.max(1e-3), ssim - middle));
+                    }
+                }
+            }
+        }
+        for (difficulty, ssim) in &pairs {
+            product += difficulty * ssim;
+            square += difficulty * difficulty;
+        }
+        let slope = -product / square;
+        residuals.extend(pairs.iter().map(|(difficulty, ssim)| ssim + slope * difficulty));
+        (slope, deviation(&residuals))
+    }
+
+    fn model(&self, part: Part) -> ClipModel {
+        let means = self.means(part);
+        let in_a_second = self.in_a_second();
+        let mut series = difficulties(&self.segments, part, &means);
+        let scale = deviation(&series.concat()).max(1e-3);
+        series.iter_mut().flatten().for_each(|difficulty| *difficulty /= scale);
+        let variation = Variation::of(&series, in_a_second);
+        let frame_variance = variation.frame_deviation * variation.frame_deviation;
+        let of_frames = Variation::of_means(frame_variance, variation.frame_correlation, in_a_second);
+        let second_variance = variation.second_deviation * variation.second_deviation;
+        let slow_share = (second_variance - of_frames).clamp(0.0, 0.98);
+        let rest = libm::sqrt(1.0 - slow_share) / variation.frame_deviation.max(1e-6);
+        let within: Vec<f64> = variation.within.iter().map(|value| (value * rest).clamp(-20.0, 20.0)).collect();
+        let counted: Vec<Followed> = self.of(part, |segment| &segment.followed, |frame| frame.picture);
+        let gaps: Vec<(usize, f64, f64)> = self.of(part, |segment| &segment.gaps, |&(picture, ..)| picture);
+        let gap_product: f64 = gaps.iter().map(|(_, gap, size)| gap * size).sum();
+        let gap_square: f64 = gaps.iter().map(|(_, gap, _)| gap * gap).sum();
+        let fills = |pass: usize| -> Vec<f64> {
+            let fills = self.of(part, |segment| &segment.fills[pass], |&(picture, _)| picture);
+            fills.into_iter().map(|(_, fill)| fill.clamp(0.05, 3.0)).collect()
+        };
+        let second = quantiles(fills(0), [0.95; NORMAL_POINTS.len()]);
+        let pictures: usize = self.segments.iter().map(|segment| count(segment, part)).sum();
+        let cuts: usize = self.of(part, |segment| &segment.cuts, |&picture| picture).len();
+        let (ssim_slope, ssim_deviation) = self.ssim_variation(part, &means);
+        let keys: Vec<f64> = values(&self.segments, part, MIDDLE, |run| &run.key);
+        ClipModel {
+            name: self.name.clone(),
+            frame_interval: self.frame_interval.as_secs_f64(),
+            points: self.points(part, &means),
+            slow_share,
+            correlation_seconds: (-1.0 / libm::log(variation.neighbours.clamp(0.05, 0.95))).clamp(0.01, 1e3),
+            frame_correlation: variation.frame_correlation,
+            frame_quantiles: quantiles(within, NORMAL_POINTS),
+            ssim_slope,
+            ssim_deviation,
+            key_deviation: deviation(&keys).min(2.0),
+            scene_cuts: cuts as f64 / (pictures.max(1) as f64 * self.frame_interval.as_secs_f64()),
+            gap_slope: (gap_product / gap_square.max(1e-9)).clamp(-1.0, 3.0),
+            reference: ReferenceEffect {
+                size: effect(&counted, |frame| frame.size, 1.0),
+                ssim_db: effect(&counted, |frame| frame.ssim_db, -1.0),
+            },
+            fills: [second, quantiles(fills(1), second)],
+            held_out: None,
+        }
+    }
+
+    /// What was measured of the pictures that count.
+    fn of<T: Clone>(&self, part: Part, of: impl Fn(&Segment) -> &[T], picture: impl Fn(&T) -> usize) -> Vec<T> {
+        let counted = |segment: &Segment| -> Vec<T> {
+            of(segment).iter().filter(|value| part(picture(value), segment.pictures)).cloned().collect()
+        };
+        self.segments.iter().flat_map(counted).collect()
+    }
+
+    /// How far `model` is off on the pictures that count.
+    ///
+    /// # Panics
+    /// If the model was fitted to other quantizers.
+    fn error(&self, model: &ClipModel, part: Part, pictures: (u32, u32)) -> HeldOutError {
+        let means = self.means(part);
+        let in_a_second = self.in_a_second();
+        let size = |(point, (middle, _)): (&ModelPoint, &(f64, f64))| {
+            point.inter_bits * self.samples / 8.0 / libm::exp(*middle) - 1.0
+        };
+        let ssim = |(at, point): (usize, &ModelPoint)| {
+            let measured = mean(&values(&self.segments, part, at, |run| &run.ssim_db));
+            point.ssim_db - measured.unwrap_or(point.ssim_db)
+        };
+        // Sizes at the middle quantizer, as the model has them and as they are.
+        let of_middle = |segment: &Segment| -> Vec<f64> {
+            let run = &segment.runs[MIDDLE];
+            (0..segment.pictures)
+                .filter(|&index| part(index, segment.pictures))
+                .filter_map(|at| run.inter[at])
+                .collect()
+        };
+        let middle = means[MIDDLE].0;
+        let series: Vec<Vec<f64>> = self.segments.iter().map(of_middle).collect();
+        let centred: Vec<Vec<f64>> =
+            series.iter().map(|values| values.iter().map(|value| value - middle).collect()).collect();
+        let clip = Variation::of(&centred, in_a_second);
+        let told = model.points[MIDDLE].inter_deviation;
+        let frame_variance = 1.0 - model.slow_share;
+        let of_means = Variation::of_means(frame_variance, model.frame_correlation, in_a_second);
+        let frame_deviation = told * libm::sqrt((frame_variance - of_means).max(0.0));
+        let second_deviation = told * libm::sqrt(model.slow_share + of_means);
+        HeldOutError {
+            pictures,
+            size: model.points.iter().zip(&means).map(size).collect(),
+            ssim_db: model.points.iter().enumerate().map(ssim).collect(),
+            frame_deviation: frame_deviation / clip.frame_deviation.max(1e-6) - 1.0,
+            second_deviation: (second_deviation, if clip.seconds > 1 { clip.second_deviation } else { 0.0 }),
+        }
+    }
+
+    /// The model of the whole clip. Its held-out error is that of a model of the first two thirds of each segment, on the
+    /// last third.
+    #[must_use]
+    pub fn fit(&self) -> ClipModel {
+        let pictures = |part: Part| self.segments.iter().map(|segment| count(segment, part) as u32).sum();
+        let error = self.error(&self.model(fitted), held_out, (pictures(fitted), pictures(held_out)));
+        ClipModel { held_out: Some(error), ..self.model(all) }
+    }
+
+    /// How far `model`, of other clips, is off on this one.
+    #[must_use]
+    pub fn error_of(&self, model: &ClipModel) -> HeldOutError {
+        self.error(model, all, (0, self.segments.iter().map(|segment| segment.pictures as u32).sum()))
+    }
+}
+
+fn count(segment: &Segment, part: Part) -> usize {
+    (0..segment.pictures).filter(|&picture| part(picture, segment.pictures)).count()
 }

@@ -11,6 +11,7 @@ use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::codec::Codec;
+use crate::encode_time::EncodeWork;
 use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::functional::SizeCurves;
 use crate::rate_control::RateControl;
@@ -84,7 +85,7 @@ impl<C: Codec> FrameEncoder<C> for ConventionalEncoder<C> {
         let (inter, key) = (quantizer(false, sizes.inter), quantizer(true, sizes.key));
         self.begun_at = Some(now);
         let (arena, picture, parameters) = (self.arena.clone(), picture.clone(), self.parameters.clone());
-        let job = EncodeJob::new(move |runner| {
+        let job = EncodeJob::new(EncodeWork::OneFrame, move |runner| {
             let analysis = C::analyse(&arena, &state, &picture, &parameters);
             let quantizer = if C::is_key_frame(&analysis) { key } else { inter };
             Menu::new(runner.run(&analysis, &[quantizer]))

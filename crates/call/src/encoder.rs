@@ -8,6 +8,8 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use crate::codec::Codec;
 use crate::vp8_codec::Vp8;
 
+use crate::encode_time::EncodeWork;
+
 /// Runs the candidates of one menu. The serial runner does so one after another; a driver that owns threads may hand in
 /// one that uses several cores.
 pub trait MenuRunner<C: Codec = Vp8> {
@@ -89,25 +91,19 @@ type MenuWork<C> = dyn FnOnce(&dyn MenuRunner<C>) -> Menu<C> + Send;
 /// Work that makes a menu; it may run on another thread than the call's.
 pub struct EncodeJob<C: Codec = Vp8> {
     work: Box<MenuWork<C>>,
-    share: f64,
+    kind: EncodeWork,
 }
 
 impl<C: Codec> EncodeJob<C> {
-    /// A job that does `work`.
-    pub fn new(work: impl FnOnce(&dyn MenuRunner<C>) -> Menu<C> + Send + 'static) -> Self {
-        Self { work: Box::new(work), share: 1.0 }
+    /// A job that does `work`, which is of this kind.
+    pub fn new(kind: EncodeWork, work: impl FnOnce(&dyn MenuRunner<C>) -> Menu<C> + Send + 'static) -> Self {
+        Self { work: Box::new(work), kind }
     }
 
-    /// A job that takes this share of the time of a menu of two candidates.
+    /// What it does: drivers in virtual time look up how long that takes ([`crate::JobTimes`]).
     #[must_use]
-    pub fn taking(self, share: f64) -> Self {
-        Self { share, ..self }
-    }
-
-    /// About how long it takes, as a share of the time of a menu of two candidates: for drivers in virtual time.
-    #[must_use]
-    pub fn share(&self) -> f64 {
-        self.share
+    pub fn kind(&self) -> EncodeWork {
+        self.kind
     }
 
     /// Codes the menu.

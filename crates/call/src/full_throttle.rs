@@ -7,6 +7,7 @@ use lockstep_transport::{Recovery, StateId};
 use lockstep_units::ByteCount;
 
 use crate::codec::Codec;
+use crate::encode_time::EncodeWork;
 use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::modelled_codec::Modelled;
 
@@ -36,7 +37,10 @@ impl FrameEncoder<Modelled> for FullThrottle {
             return None;
         }
         let frame = Candidate::filling(request.picture, size);
-        Some(FrameStart { source: StateId::EMPTY, job: EncodeJob::new(move |_| Menu::new(vec![frame])) })
+        Some(FrameStart {
+            source: StateId::EMPTY,
+            job: EncodeJob::new(EncodeWork::OneFrame, move |_| Menu::new(vec![frame])),
+        })
     }
 
     fn choose(&self, menu: &Menu<Modelled>, _budget: ByteCount, _probes: bool) -> Option<usize> {

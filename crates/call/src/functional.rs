@@ -13,6 +13,7 @@ use lockstep_units::ByteCount;
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
 use crate::codec::Codec;
+use crate::encode_time::EncodeWork;
 use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
 use crate::size_curve::SizeCurve;
 use crate::vp8_codec::Vp8;
@@ -32,10 +33,6 @@ const FIRST_PASS_AIM: f64 = 0.9;
 /// A frame that is to fit is coded again unless a candidate fits and fills this share of the budget. Filling more of it
 /// takes time and puts off the next frame: on cellular links what is gained in quality is less than what delay it costs.
 const ENOUGH_FILL: f64 = 0.5;
-/// The time of analysis and first pass of a frame that is to fit, as a share of that of analysis and two candidates.
-pub const FIRST_PASS_SHARE: f64 = 0.6;
-/// The time of each later pass, likewise.
-const LATER_PASS_SHARE: f64 = 0.4;
 /// The first key frame of a call is expected to cost so many bits a luma sample at the middle quantizer.
 const FIRST_KEY_FRAME_BITS: f64 = 0.2;
 /// An inter frame is expected to have this share of a key frame's size, until one has been seen.
@@ -75,12 +72,13 @@ impl Default for MenuMode {
 }
 
 impl MenuMode {
-    /// The time until there is something to send, as a share of that of analysis and two candidates.
+    /// What is done until there is something to send.
     #[must_use]
-    pub fn first_job_share(self) -> f64 {
+    pub fn first_work(self) -> EncodeWork {
         match self {
-            Self::Fit { .. } => FIRST_PASS_SHARE,
-            Self::Serial | Self::Parallel => 1.0,
+            Self::Fit { .. } => EncodeWork::FirstPass,
+            Self::Serial => EncodeWork::SerialMenu,
+            Self::Parallel => EncodeWork::ParallelMenu,
         }
     }
 }
@@ -194,7 +192,7 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
         let samples = C::luma_samples(&parameters, picture);
         let curves = Arc::clone(self.curves.get_or_insert_with(|| Arc::new(SizeCurves::new(samples))));
         let (arena, picture) = (self.arena.clone(), picture.clone());
-        let job = EncodeJob::new(move |runner| {
+        let job = EncodeJob::new(mode.first_work(), move |runner| {
             let analysis = C::analyse(&arena, &state, &picture, &parameters);
             let curve = curves.get(C::is_key_frame(&analysis));
             Menu::new(match mode {
@@ -203,7 +201,7 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
                 MenuMode::Parallel => parallel_menu(&analysis, curve, budget.as_f64(), runner),
             })
         });
-        Some(FrameStart { source, job: job.taking(mode.first_job_share()) })
+        Some(FrameStart { source, job })
     }
 
     fn choose(&self, menu: &Menu<C>, budget: ByteCount, probes: bool) -> Option<usize> {
@@ -229,7 +227,8 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
         match menu.fitting.take() {
             Some(fitting) if !C::is_filled(&fitting, expected) => {
                 let candidates = menu.candidates;
-                Ok(EncodeJob::new(move |_| another_pass(fitting, candidates, expected)).taking(LATER_PASS_SHARE))
+                let work = EncodeWork::LaterPass;
+                Ok(EncodeJob::new(work, move |_| another_pass(fitting, candidates, expected)))
             }
             _ => Err(menu),
         }

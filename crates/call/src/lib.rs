@@ -6,8 +6,10 @@ mod call_log;
 mod codec;
 mod codec_model;
 mod codec_model_fit;
+mod codec_model_measure;
 mod conventional;
 mod distribution;
+mod encode_time;
 mod encoder;
 mod frame_columns;
 mod frame_log;
@@ -29,17 +31,21 @@ mod vp8_codec;
 
 pub use call_log::{CallLog, FinishedCall};
 pub use codec::Codec;
-pub use codec_model::{ClipModel, CodecModel, CodecModelError, ModelPoint};
+pub use codec_model::{
+    ClipModel, CodecModel, CodecModelError, HeldOutError, ModelPoint, NORMAL_POINTS, REFERENCE_POINTS, ReferenceEffect,
+};
+pub use codec_model_measure::ClipMeasurements;
 pub use conventional::ConventionalEncoder;
 pub use distribution::{Distribution, MOST_EXACT_VALUES};
+pub use encode_time::{CodingTimes, EncodeTime, EncodeTimeError, EncodeWork, JobTimes, Machine, TimePoint};
 pub use encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
 pub use frame_columns::{FRAME_COLUMNS, FrameColumn};
 pub use frame_log::{CallObserver, KeptFrames, LoggedFrame, MOST_PENDING_FRAMES, OpenRecords};
 pub use freezes::{FrameDuration, FreezeDetector};
 pub use full_throttle::FullThrottle;
-pub use functional::{FIRST_PASS_SHARE, FIT_PASSES, FunctionalEncoder, MenuMode};
-pub use modelled_clip::{ClipCurves, ModelledClip, ModelledFrame, ModelledPicture};
-pub use modelled_codec::{Length, Modelled, ModelledState};
+pub use functional::{FIT_PASSES, FunctionalEncoder, MenuMode};
+pub use modelled_clip::{ClipCurves, ModelledClip, ModelledFrame, ModelledPicture, ModelledReference};
+pub use modelled_codec::{Modelled, ModelledState};
 pub use rate_control::{FrameTarget, RateControl};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};
 pub use record::{FrameRecord, Outcome};

@@ -1,8 +1,10 @@
 //! What a call without pixels captures and codes: the pictures of a clip, of which nothing is known but how hard they are
 //! ([`ModelledClip`]), and what coding one would give ([`ClipCurves`]).
 //!
-//! At a quantizer, the logarithm of a frame's size is the clip's curve, plus how hard the pictures of this second are
-//! (an autoregressive process of first order), plus what differs from frame to frame. Quality follows the quantizer.
+//! At a quantizer, the logarithm of a frame's size is the clip's curve plus the picture's difficulty, counted in deviations
+//! at that quantizer. Difficulty has a part that lasts for seconds and one that hardly outlives a picture; both are
+//! autoregressive processes of first order, the latter with the tails that the clip has. A reference that was coded
+//! coarser or finer, or shows a picture of longer ago, makes the frame larger or smaller, and better or worse.
 //!
 //! All that is random belongs to the source and is drawn with the picture; coding depends on nothing but its arguments, so
 //! that an encoder may code a picture as often as it likes, in any order, and find what it found before.
@@ -13,27 +15,47 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
-use lockstep_link::random::normal;
+use lockstep_link::random::{happens, normal};
 use lockstep_units::ByteCount;
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
-use crate::codec_model::{ClipModel, QUANTIZERS};
+use crate::codec_model::{ClipModel, NORMAL_POINTS, QUANTIZERS, REFERENCE_POINTS, between};
 use crate::functional::FINEST_USEFUL_QUANTIZER;
 
 /// No frame is smaller, bytes: headers and one bit a macroblock.
 const LEAST_SIZE: f64 = 40.0;
-/// Bounds of the difficulty, natural logarithm: what no clip was seen to exceed.
-const MOST_DIFFICULTY: f64 = 2.5;
-/// The least that a frame which is made to fit fills of its budget, where it could fill more.
-const LEAST_FILL: f64 = 0.5;
+/// Bounds of the difficulty, deviations: what no clip was seen to exceed.
+const MOST_DIFFICULTY: f64 = 6.0;
+/// Bounds of what a picture may be off its quantizer's SSIM, dB.
+const MOST_SSIM_EXCESS: f64 = 6.0;
+/// Bounds of the time since the reference's picture that matters, intervals between pictures of the clip: beyond, nothing
+/// is left that could be predicted.
+const GAPS: (f64, f64) = (0.25, 64.0);
+
+/// What a frame that was coded is as a reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelledReference {
+    /// The number of its picture.
+    picture: u64,
+    /// The quantizer whose quality it has, in 256ths.
+    coarseness: u16,
+}
 
 /// A picture without pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ModelledPicture {
     number: u64,
-    excess: f64,
-    fill: f64,
+    difficulty: f64,
+    /// What its SSIM is off that of its quantizer, dB.
+    ssim_excess: f64,
+    /// What ln(size) of its inter frames is off because pictures come more or less often than the clip's.
+    often: f64,
+    /// What ln(size) of it as a key frame is off the mean.
+    key_excess: f64,
+    /// What its second and later passes fill of their budgets.
+    fills: [f64; 2],
     scene_cut: bool,
+    reference: Option<ModelledReference>,
 }
 
 impl ModelledPicture {
@@ -43,16 +65,23 @@ impl ModelledPicture {
         self.number
     }
 
-    /// How much larger its frames are than the clip's mean, natural logarithm.
+    /// How much larger its frames are than the clip's mean, standard deviations.
     #[must_use]
-    pub fn excess(&self) -> f64 {
-        self.excess
+    pub fn difficulty(&self) -> f64 {
+        self.difficulty
     }
 
     /// Whether it shows another scene than the one before, so that an encoder makes it a key frame from whatever state.
     #[must_use]
     pub fn is_scene_cut(&self) -> bool {
         self.scene_cut
+    }
+
+    /// The picture, to be coded from what `reference` says. Without, its reference is the picture before, as good as it
+    /// will be.
+    #[must_use]
+    pub fn coded_from(self, reference: Option<ModelledReference>) -> Self {
+        Self { reference, ..self }
     }
 }
 
@@ -65,6 +94,8 @@ pub struct ModelledFrame {
     pub quantizer: u8,
     /// Luma SSIM of its picture, 0-1.
     pub ssim: f64,
+    /// What the next frame may be coded from.
+    pub reference: ModelledReference,
 }
 
 /// A clip's curves at one picture size, ready to be looked up; shared by all calls of that clip and size.
@@ -74,9 +105,11 @@ pub struct ClipCurves {
     picture_size: (usize, usize),
     /// Natural logarithm of the size in bytes.
     inter: [f64; QUANTIZERS],
+    /// Its standard deviation.
+    deviation: [f64; QUANTIZERS],
     key: [f64; QUANTIZERS],
-    /// Luma SSIM, 0-1.
-    ssim: [f64; QUANTIZERS],
+    /// Luma SSIM, dB.
+    ssim_db: [f64; QUANTIZERS],
 }
 
 impl ClipCurves {
@@ -86,8 +119,9 @@ impl ClipCurves {
         let bytes = (width * height) as f64 / 8.0;
         Self {
             inter: clip.curve(|point| libm::log(point.inter_bits * bytes)),
+            deviation: clip.curve(|point| point.inter_deviation),
             key: clip.curve(|point| libm::log(point.key_bits * bytes)),
-            ssim: clip.curve(|point| point.ssim_db).map(|decibels| 1.0 - libm::exp10(-decibels / 10.0)),
+            ssim_db: clip.curve(|point| point.ssim_db),
             clip: clip.clone(),
             picture_size: (width, height),
         }
@@ -99,52 +133,127 @@ impl ClipCurves {
         self.picture_size
     }
 
-    fn logarithms(&self, key_frame: bool) -> &[f64; QUANTIZERS] {
-        if key_frame { &self.key } else { &self.inter }
+    /// Natural logarithm of the size of `picture` at a quantizer. `gap` is what the age of its reference adds.
+    fn logarithm(&self, picture: &ModelledPicture, quantizer: usize, key_frame: bool, gap: f64) -> f64 {
+        if key_frame {
+            return self.key[quantizer] + picture.key_excess;
+        }
+        let history = picture.reference.map_or(0.0, |reference| {
+            between(&REFERENCE_POINTS, &self.clip.reference.size, difference(reference, quantizer))
+        });
+        self.inter[quantizer] + self.deviation[quantizer] * picture.difficulty + picture.often + history + gap
     }
 
-    /// The smallest quantizer that is expected to give at most `size` bytes, where frames are expected to be larger than
-    /// the clip's mean by `excess` (natural logarithm).
-    #[must_use]
-    pub fn quantizer_for(&self, size: f64, excess: f64, key_frame: bool) -> u8 {
-        let wanted = libm::log(size.max(1.0)) - excess;
-        let coarse_enough = self.logarithms(key_frame).partition_point(|&logarithm| logarithm > wanted);
-        coarse_enough.min(QUANTIZERS - 1) as u8
+    /// What the age of the reference of `picture` adds to the logarithm of its size.
+    fn gap(&self, picture: &ModelledPicture, key_frame: bool) -> f64 {
+        match picture.reference {
+            // The picture before is where the curves are from.
+            Some(reference) if !key_frame && picture.number > reference.picture + 1 => {
+                let gap = (picture.number - reference.picture) as f64;
+                self.clip.gap_slope * libm::log(gap.clamp(GAPS.0, GAPS.1))
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// The frame of `size` bytes at `quantizer`, or between it and the next finer one by `share` of the way.
+    fn frame(
+        &self,
+        picture: &ModelledPicture,
+        quantizer: usize,
+        share: f64,
+        size: f64,
+        key_frame: bool,
+    ) -> ModelledFrame {
+        let history = picture.reference.filter(|_| !key_frame).map_or(0.0, |reference| {
+            between(&REFERENCE_POINTS, &self.clip.reference.ssim_db, difference(reference, quantizer))
+        });
+        let finer = self.ssim_db[quantizer.saturating_sub(1)];
+        let usual = self.ssim_db[quantizer] + share * (finer - self.ssim_db[quantizer]);
+        let decibels = (usual + history + picture.ssim_excess).max(0.1);
+        let coarseness = if history == 0.0 { quantizer as f64 } else { self.quantizer_of(usual + history) };
+        ModelledFrame {
+            size: ByteCount::new(size.max(LEAST_SIZE) as u64),
+            quantizer: quantizer as u8,
+            ssim: 1.0 - libm::exp10(-0.1 * decibels),
+            reference: ModelledReference { picture: picture.number, coarseness: (256.0 * coarseness) as u16 },
+        }
+    }
+
+    /// The quantizer whose quality is `decibels`.
+    fn quantizer_of(&self, decibels: f64) -> f64 {
+        let coarser = self.ssim_db.partition_point(|&ssim| ssim > decibels);
+        if coarser == 0 || coarser == QUANTIZERS {
+            return coarser.min(QUANTIZERS - 1) as f64;
+        }
+        let (fine, coarse) = (self.ssim_db[coarser - 1], self.ssim_db[coarser]);
+        coarser as f64 - (decibels - coarse) / (fine - coarse)
     }
 
     /// `picture` at `quantizer` (above 127 it is taken as 127).
     #[must_use]
     pub fn encode(&self, picture: &ModelledPicture, quantizer: u8, key_frame: bool) -> ModelledFrame {
         let index = usize::from(quantizer.min(MAXIMUM_QUANTIZER));
-        let size = libm::exp(self.logarithms(key_frame)[index] + picture.excess);
-        ModelledFrame {
-            size: ByteCount::new(size.max(LEAST_SIZE) as u64),
-            quantizer: index as u8,
-            ssim: self.ssim[index],
-        }
+        let gap = self.gap(picture, key_frame);
+        let size = libm::exp(self.logarithm(picture, index, key_frame, gap));
+        self.frame(picture, index, 0.0, size, key_frame)
     }
 
-    /// `picture` in at most `budget`, filled as far as real frames fill theirs ([`lockstep_vp8::Fitting`]); larger where
-    /// even the coarsest quantizer is.
+    /// `picture` after it was coded `passes` times, once at least, once more to fit `budget`; filled as far as real frames
+    /// fill theirs ([`lockstep_vp8::Fitting`]), which may be too far. Larger where even the coarsest quantizer is.
     #[must_use]
-    pub fn encode_to_fit(&self, picture: &ModelledPicture, budget: ByteCount, key_frame: bool) -> ModelledFrame {
-        let size = budget.as_f64() * picture.fill;
-        let wanted = libm::log(size.max(1.0)) - picture.excess;
-        let logarithms = self.logarithms(key_frame);
-        let coarser = logarithms.partition_point(|&logarithm| logarithm > wanted);
+    pub fn encode_to_fit(
+        &self,
+        picture: &ModelledPicture,
+        budget: ByteCount,
+        key_frame: bool,
+        passes: usize,
+    ) -> ModelledFrame {
+        let size = budget.as_f64() * picture.fills[usize::from(passes > 1)];
+        let wanted = libm::log(size.max(1.0));
+        let gap = self.gap(picture, key_frame);
+        let logarithm = |quantizer: usize| self.logarithm(picture, quantizer, key_frame, gap);
         let finest = usize::from(FINEST_USEFUL_QUANTIZER);
-        if coarser <= finest || coarser == QUANTIZERS {
-            return self.encode(picture, coarser.clamp(finest, QUANTIZERS - 1) as u8, key_frame);
+        let (mut fine, mut coarse) = (finest, QUANTIZERS - 1);
+        for quantizer in [fine, coarse] {
+            if (logarithm(quantizer) <= wanted) == (quantizer == fine) {
+                return self.encode(picture, quantizer as u8, key_frame);
+            }
+        }
+        // From here on the finer one is too large and the coarser one is not.
+        while fine + 1 < coarse {
+            let middle = (fine + coarse) / 2;
+            if logarithm(middle) > wanted { fine = middle } else { coarse = middle }
         }
         // Between two quantizers lies what a real encoder reaches by steering.
-        let (fine, coarse) = (logarithms[coarser - 1], logarithms[coarser]);
-        let share = (fine - wanted) / (fine - coarse);
-        let ssim = &self.ssim;
-        ModelledFrame {
-            size: ByteCount::new(size.max(LEAST_SIZE) as u64),
-            quantizer: coarser as u8,
-            ssim: ssim[coarser - 1] + share * (ssim[coarser] - ssim[coarser - 1]),
-        }
+        let (large, small) = (logarithm(fine), logarithm(coarse));
+        let share = (wanted - small) / (large - small).max(1e-9);
+        self.frame(picture, coarse, share, size, key_frame)
+    }
+}
+
+/// How much coarser the reference is than `quantizer`.
+fn difference(reference: ModelledReference, quantizer: usize) -> f64 {
+    f64::from(reference.coarseness) / 256.0 - quantizer as f64
+}
+
+/// A process that returns to its mean and has unit variance.
+#[derive(Debug, Clone, Copy)]
+struct Autoregression {
+    /// Share of it that stays from one picture to the next.
+    persistence: f64,
+    value: f64,
+}
+
+impl Autoregression {
+    fn new(persistence: f64, generator: &mut Pcg64) -> Self {
+        Self { persistence, value: normal(generator) }
+    }
+
+    fn next(&mut self, draw: f64) -> f64 {
+        let innovation = libm::sqrt(1.0 - self.persistence * self.persistence);
+        self.value = self.persistence * self.value + innovation * draw;
+        self.value
     }
 }
 
@@ -155,11 +264,15 @@ pub struct ModelledClip {
     generator: Pcg64,
     /// Pictures given so far.
     pictures: u64,
-    /// Share of the difficulty that stays from one picture to the next.
-    persistence: f64,
-    /// Deviation of what comes anew with each picture.
-    innovation: f64,
-    difficulty: f64,
+    slow: Autoregression,
+    fast: Autoregression,
+    ssim: Autoregression,
+    /// What the slow part adds to the difficulty, for one.
+    slow_deviation: f64,
+    /// Probability that a picture shows another scene than the one before.
+    scene_cut: f64,
+    /// What ln(size) of inter frames is off because pictures come more or less often than the clip's.
+    often: f64,
 }
 
 impl ModelledClip {
@@ -167,11 +280,22 @@ impl ModelledClip {
     #[must_use]
     pub fn new(curves: Arc<ClipCurves>, frame_interval: Duration, seed: u64) -> Self {
         let clip = &curves.clip;
+        let interval = frame_interval.as_secs_f64();
+        let intervals = interval / clip.frame_interval;
         let mut generator = Pcg64::seed_from_u64(seed);
-        let persistence = libm::exp(-frame_interval.as_secs_f64() / clip.correlation_seconds);
-        let innovation = clip.second_deviation * libm::sqrt(1.0 - persistence * persistence);
-        let difficulty = clip.second_deviation * normal(&mut generator);
-        Self { curves, generator, pictures: 0, persistence, innovation, difficulty }
+        let persistence = libm::exp(-interval / clip.correlation_seconds);
+        let correlation = libm::copysign(libm::pow(clip.frame_correlation.abs(), intervals), clip.frame_correlation);
+        Self {
+            slow: Autoregression::new(persistence, &mut generator),
+            fast: Autoregression::new(correlation.clamp(-0.99, 0.99), &mut generator),
+            ssim: Autoregression::new(persistence, &mut generator),
+            slow_deviation: libm::sqrt(clip.slow_share),
+            scene_cut: clip.scene_cuts * interval,
+            often: clip.gap_slope * libm::log(intervals.clamp(GAPS.0, GAPS.1)),
+            pictures: 0,
+            generator,
+            curves,
+        }
     }
 
     /// The curves that its pictures are coded by.
@@ -182,14 +306,30 @@ impl ModelledClip {
 
     /// The next picture.
     pub fn next_picture(&mut self) -> ModelledPicture {
+        let Self { generator, slow, fast, ssim, .. } = self;
         let clip = &self.curves.clip;
         let number = self.pictures;
         self.pictures += 1;
-        self.difficulty = self.persistence * self.difficulty + self.innovation * normal(&mut self.generator);
-        let own = clip.frame_deviation * normal(&mut self.generator);
-        let excess = (self.difficulty + own).clamp(-MOST_DIFFICULTY, MOST_DIFFICULTY);
-        let fill = (clip.fill + clip.fill_deviation * normal(&mut self.generator)).clamp(LEAST_FILL, 1.0);
-        ModelledPicture { number, excess, fill, scene_cut: false }
+        let scene_cut = number > 0 && happens(generator, self.scene_cut);
+        if scene_cut {
+            *slow = Autoregression::new(slow.persistence, generator);
+        }
+        let difficult = slow.next(normal(generator));
+        let own = between(&NORMAL_POINTS, &clip.frame_quantiles, fast.next(normal(generator)));
+        let difficulty = (self.slow_deviation * difficult + own).clamp(-MOST_DIFFICULTY, MOST_DIFFICULTY);
+        let quality = normal(generator);
+        let ssim_excess = clip.ssim_deviation * ssim.next(quality) - clip.ssim_slope * difficulty;
+        let fills = [normal(generator), quality];
+        ModelledPicture {
+            number,
+            difficulty,
+            ssim_excess: ssim_excess.clamp(-MOST_SSIM_EXCESS, MOST_SSIM_EXCESS),
+            often: self.often,
+            key_excess: clip.key_deviation * difficult,
+            fills: std::array::from_fn(|pass| between(&NORMAL_POINTS, &clip.fills[pass], fills[pass])),
+            scene_cut,
+            reference: None,
+        }
     }
 }
 
@@ -210,33 +350,43 @@ mod tests {
         let curves = Arc::clone(clip.curves());
         let pictures: Vec<ModelledPicture> = (0..20).map(|_| clip.next_picture()).collect();
         let code = |picture: &ModelledPicture| {
-            let fitted = curves.encode_to_fit(picture, ByteCount::new(3_000), false);
+            let fitted = curves.encode_to_fit(picture, ByteCount::new(3_000), false, 1);
             (curves.encode(picture, 40, false), curves.encode(picture, 20, true), fitted)
         };
         let first: Vec<_> = pictures.iter().map(code).collect();
         let again: Vec<_> = pictures.iter().rev().map(code).collect();
         assert!(first.iter().eq(again.iter().rev()));
-        assert!(pictures.windows(2).all(|pair| pair[0].excess() != pair[1].excess()));
+        assert!(pictures.windows(2).all(|pair| pair[0].difficulty() != pair[1].difficulty()));
     }
 
     #[test]
-    fn frames_fit_their_budgets_and_larger_ones_are_better() {
+    fn frames_fill_their_budgets_as_real_passes_do_and_larger_ones_are_better() {
         let mut clip = clip(1);
-        let picture = clip.next_picture();
-        let mut last = 0.0;
-        for budget in [2_000, 4_000, 8_000, 16_000].map(ByteCount::new) {
-            let frame = clip.curves().encode_to_fit(&picture, budget, false);
-            assert!(frame.size <= budget && frame.size.as_f64() > 0.5 * budget.as_f64(), "{frame:?} in {budget:?}");
-            assert!(frame.ssim > last, "{frame:?}");
-            last = frame.ssim;
+        let curves = Arc::clone(clip.curves());
+        let mut fills = Vec::new();
+        for _ in 0..400 {
+            let picture = clip.next_picture();
+            let mut last = 0.0;
+            for budget in [2_000, 4_000, 8_000, 16_000].map(ByteCount::new) {
+                let frame = curves.encode_to_fit(&picture, budget, false, 1);
+                assert!(frame.ssim >= last, "{frame:?}");
+                last = frame.ssim;
+                if (5..127).contains(&frame.quantizer) {
+                    fills.push(frame.size.as_f64() / budget.as_f64());
+                }
+            }
         }
+        fills.sort_unstable_by(f64::total_cmp);
+        let told = curves.clip.fills[0][NORMAL_POINTS.len() / 2];
+        let median = fills[fills.len() / 2];
+        assert!((0.8..=1.1).contains(&median) && (median / told - 1.0).abs() < 0.1, "{median} of {told}");
     }
 
     #[test]
     fn a_budget_too_small_for_the_coarsest_gives_the_coarsest() {
         let mut clip = clip(1);
         let picture = clip.next_picture();
-        let frame = clip.curves().encode_to_fit(&picture, ByteCount::new(1), false);
+        let frame = clip.curves().encode_to_fit(&picture, ByteCount::new(1), false, 1);
         assert_eq!(frame.quantizer, MAXIMUM_QUANTIZER);
         assert!(frame.size > ByteCount::new(1));
     }
@@ -260,10 +410,43 @@ mod tests {
         assert_eq!(first, sizes(9));
         assert_ne!(first, sizes(10));
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-        let seconds: Vec<f64> = first.chunks(30).map(mean).collect();
-        let middle = mean(&seconds);
-        let deviation = libm::sqrt(mean(&seconds.iter().map(|value| (value - middle).powi(2)).collect::<Vec<_>>()));
+        let deviation = |values: &[f64]| {
+            let middle = mean(values);
+            libm::sqrt(mean(&values.iter().map(|value| (value - middle).powi(2)).collect::<Vec<_>>()))
+        };
         let clip = &CodecModel::built_in().unwrap().clips[0];
-        assert!((deviation / clip.second_deviation - 1.0).abs() < 0.35, "{deviation} of {}", clip.second_deviation);
+        let told = clip.curve(|point| point.inter_deviation)[40];
+        assert!((deviation(&first) / told - 1.0).abs() < 0.25, "{} of {told}", deviation(&first));
+        let seconds: Vec<f64> = first.chunks(30).map(mean).collect();
+        let least = told * libm::sqrt(clip.slow_share) * 0.6;
+        assert!(deviation(&seconds) > least, "{} of {least}", deviation(&seconds));
+    }
+
+    #[test]
+    fn a_reference_that_is_coarser_or_older_makes_the_frame_larger_and_a_finer_one_makes_it_better() {
+        let mut clip = clip(2);
+        let curves = Arc::clone(clip.curves());
+        let before = clip.next_picture();
+        let reference = |quantizer| Some(curves.encode(&before, quantizer, false).reference);
+        let picture = clip.next_picture();
+        let from = |reference| curves.encode(&picture.coded_from(reference), 40, false);
+        let usual = from(reference(40));
+        assert_eq!(usual.size, curves.encode(&picture, 40, false).size);
+        assert!(from(reference(100)).size > usual.size && from(reference(10)).size < usual.size);
+        assert!(from(reference(10)).ssim > usual.ssim && from(reference(100)).ssim < usual.ssim);
+        let later = (0..8).map(|_| clip.next_picture()).last().unwrap();
+        let older = curves.encode(&later.coded_from(reference(40)), 40, false);
+        assert!(older.size > curves.encode(&later, 40, false).size, "{older:?}");
+    }
+
+    #[test]
+    fn a_fine_frame_after_a_coarse_one_is_a_reference_between_them() {
+        let mut clip = clip(4);
+        let curves = Arc::clone(clip.curves());
+        let coarse = curves.encode(&clip.next_picture(), 110, false).reference;
+        let picture = clip.next_picture().coded_from(Some(coarse));
+        let coarseness = |quantizer| curves.encode(&picture, quantizer, false).reference.coarseness / 256;
+        assert!((30..110).contains(&coarseness(30)), "{}", coarseness(30));
+        assert_eq!(coarseness(110), 110);
     }
 }

@@ -1,41 +1,26 @@
 //! A codec without pixels and bytes: sizes and qualities as real encodes have them, names of states that depend on all
 //! that real ones depend on, frames that are nothing but a length. See [`CodecModel`](crate::CodecModel).
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_transport::{Datagram, Payload, StateId, WireError};
+use lockstep_transport::{Datagram, Length, StateId, WireError};
 use lockstep_units::ByteCount;
 
 use crate::codec::Codec;
 use crate::encoder::Candidate;
-use crate::modelled_clip::{ClipCurves, ModelledFrame, ModelledPicture};
-
-/// A frame, or a part of one, of which nothing but its length is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Length(pub u32);
-
-impl Payload for Length {
-    fn length(&self) -> usize {
-        self.0 as usize
-    }
-
-    fn part(&self, range: Range<usize>) -> Self {
-        Self(range.len() as u32)
-    }
-
-    fn join(parts: impl Iterator<Item = Self>) -> Self {
-        Self(parts.map(|part| part.0).fold(0, u32::saturating_add))
-    }
-}
+use crate::modelled_clip::{ClipCurves, ModelledFrame, ModelledPicture, ModelledReference};
 
 /// The model in the codec's place.
 #[derive(Debug, Clone, Copy)]
 pub enum Modelled {}
 
-/// What a decoder of the model holds: nothing but the name of what a real one would hold.
+/// What a decoder of the model holds: the name of what a real one would hold; and, at the encoder, what the next frame owes
+/// to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ModelledState(StateId);
+pub struct ModelledState {
+    name: StateId,
+    reference: Option<ModelledReference>,
+}
 
 /// A picture about to be coded by the model.
 #[derive(Debug, Clone)]
@@ -66,7 +51,7 @@ fn mix(seed: u64, value: u64) -> u64 {
 /// empty state.
 fn state_after(source: u64, picture: &ModelledPicture, quantizer: u8, size: ByteCount) -> ModelledState {
     let name = [picture.number(), u64::from(quantizer), size.get()].into_iter().fold(source, mix);
-    ModelledState(StateId(name.max(1)))
+    ModelledState { name: StateId(name.max(1)), reference: None }
 }
 
 impl Candidate<Modelled> {
@@ -85,10 +70,11 @@ impl ModelledAnalysis {
 
     /// The candidate that is as the model has it.
     fn candidate(&self, frame: ModelledFrame) -> Candidate<Modelled> {
-        let ModelledFrame { size, quantizer, ssim } = frame;
+        let ModelledFrame { size, quantizer, ssim, reference } = frame;
         let key_frame = self.is_key_frame();
         let source = if key_frame { 0 } else { self.source.0 };
         let state = state_after(source, &self.picture, quantizer, size);
+        let state = ModelledState { reference: Some(reference), ..state };
         let length = u32::try_from(size.get()).unwrap_or(u32::MAX);
         Candidate { frame: Length(length), quantizer, key_frame, state, ssim: Some(ssim) }
     }
@@ -128,7 +114,8 @@ impl Codec for Modelled {
         picture: &ModelledPicture,
         curves: &Arc<ClipCurves>,
     ) -> ModelledAnalysis {
-        ModelledAnalysis { curves: Arc::clone(curves), picture: *picture, source: state.0 }
+        let picture = picture.coded_from(state.reference);
+        ModelledAnalysis { curves: Arc::clone(curves), picture, source: state.name }
     }
 
     fn is_key_frame(analysis: &ModelledAnalysis) -> bool {
@@ -148,7 +135,8 @@ impl Codec for Modelled {
         let candidate = if coded.is_empty() {
             Self::encode(analysis, *first)
         } else {
-            analysis.candidate(analysis.curves.encode_to_fit(&analysis.picture, budget, analysis.is_key_frame()))
+            let key_frame = analysis.is_key_frame();
+            analysis.candidate(analysis.curves.encode_to_fit(&analysis.picture, budget, key_frame, coded.len()))
         };
         coded.push((candidate.quantizer, candidate.size()));
         candidate
@@ -162,7 +150,7 @@ impl Codec for Modelled {
     }
 
     fn name(state: &ModelledState) -> StateId {
-        state.0
+        state.name
     }
 
     fn last_shown(_state: &ModelledState) -> Option<()> {
@@ -176,7 +164,7 @@ impl Codec for Modelled {
         target: StateId,
         _limit: usize,
     ) -> Option<(ModelledState, ())> {
-        Some((ModelledState(target), ()))
+        Some((ModelledState { name: target, reference: None }, ()))
     }
 
     fn pack(datagram: Datagram<Length>) -> Datagram<Length> {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_units::{ByteCount, Timestamp};
 
+use crate::encode_time::CodingTimes;
 use crate::scores::Scores;
 use crate::series::Series;
 
@@ -36,6 +37,9 @@ pub struct DisplayRecord {
 /// The JSON document of a call. `Configuration` is whatever the driver was told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallReport<Configuration> {
+    /// What coding took in virtual time; none of a call in real time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coding_times: Option<CodingTimes>,
     /// Version of Lockstep that made it.
     pub lockstep: String,
     /// `simulate` or `call`.

@@ -411,10 +411,7 @@ impl<C: Codec> SendingEnd<C> {
     }
 
     fn in_flight(&self) -> InFlight {
-        let sent = self.transport.in_flight();
-        let queued = self.transport.queued_fragments() as u64;
-        let waiting = ByteCount::new(queued * self.payload.get());
-        InFlight { fragments: sent.fragments as u64 + queued, bytes: sent.bytes + waiting, queued: waiting }
+        InFlight::of(&self.transport, self.payload)
     }
 
     fn allowance(&self, now: Timestamp) -> Allowance {

@@ -201,9 +201,13 @@ fn a_sweep_in_which_every_call_failed_leaves_the_rows_of_an_earlier_one() {
     let words = ["sweep", "--trace", "constant:1mbps", "--seconds", "1", "--output", "rows.parquet"];
     succeed(folder.path(), &words);
     let rows = fs::read(folder.path().join("rows.parquet")).expect("rows");
-    refuses(folder.path(), &[&words[..], &["--estimator", "nosuch.py"]].concat(), "1 of 1 calls failed");
-    assert!(fs::read(folder.path().join("rows.parquet")).expect("rows") == rows);
-    refuses(folder.path(), &[&words[..5], &["--estimator", "nosuch.py", "--output", "new.parquet"]].concat(), "failed");
+    let source = "class Estimator:\n    def report_states(self, stats): pass\n    def get_estimated_bandwidth(self): return None\n";
+    fs::write(folder.path().join("broken.py"), source).expect("written");
+    for (estimator, message) in [("broken.py", "1 of 1 calls failed"), ("nosuch.py", "nosuch.py: no such file")] {
+        refuses(folder.path(), &[&words[..], &["--estimator", estimator]].concat(), message);
+        assert!(fs::read(folder.path().join("rows.parquet")).expect("rows") == rows);
+    }
+    refuses(folder.path(), &[&words[..5], &["--estimator", "broken.py", "--output", "new.parquet"]].concat(), "failed");
     assert!(!folder.path().join("new.parquet").exists());
 }
 

@@ -95,13 +95,9 @@ fn words_that_contradict_each_other_are_refused() {
     for (words, message) in [
         (&["sweep", "--codec", "conventional"][..], "--codecs"),
         (&["sweep", "--modelled", "--codecs", "functional"], "--modelled contradicts --codecs functional"),
-        (&["sweep", "--preset", "quality"], "does not heed --preset"),
-        (&["sweep", "--codecs", "modelled,modelled-conventional", "--fit-passes", "2"], "does not heed --fit-passes"),
-        (&["sweep", "--modelled", "--menu", "serial"], "'--modelled' cannot be used with '--menu"),
         (&["sweep", "--controllers", "gcc", "--estimator", "a.py"], "cannot be used with '--estimator"),
-        (&["simulate", "--modelled", "--preset", "quality"], "'--modelled' cannot be used with '--preset"),
         (&["study", "concerto", "--controller", "nada"], "decides --controller itself"),
-        (&["study", "concerto", "--preset", "quality"], "does not heed --preset"),
+        (&["study", "concerto", "--coded", "--menu", "serial"], "does not heed --menu"),
         (&["study", "salsify", "--codec", "conventional"], "decides --codec itself"),
         (&["study", "salsify", "--grace-period", "none"], "decides --grace-period itself"),
         (&["study", "concerto", "--latency", "low"], "decides --latency itself"),
@@ -126,7 +122,11 @@ fn words_that_contradict_each_other_are_refused() {
         assert!(!run.status.success() && said.contains(message), "{words:?}: {said}");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "{words:?} left files");
     }
-    for words in [&["--modelled"][..], &["--codecs", "modelled,functional", "--preset", "quality"]] {
+    for words in [
+        &["--modelled"][..],
+        &["--modelled", "--menu", "serial"],
+        &["--codecs", "modelled,functional", "--preset", "quality"],
+    ] {
         let clip = ["--clip", "generated:64x48@30", "--trace", "constant:1mbps", "--seconds", "1"];
         let run = Command::new(env!("CARGO_BIN_EXE_lockstep"))
             .arg("sweep")

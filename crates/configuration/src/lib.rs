@@ -3,6 +3,7 @@
 //! that they make of it, so that they run the same calls.
 #![forbid(unsafe_code)]
 
+mod coding_time;
 mod counters;
 mod ends;
 mod estimator;
@@ -14,12 +15,13 @@ mod settings;
 mod simulate;
 mod words;
 
+pub use coding_time::EncodeTimeSettings;
 pub use counters::counters;
 pub use max_bitrate::MaxBitrate;
 pub use modelled::{simulate_full_throttle, simulate_modelled, simulate_modelled_with};
 pub use options::{
-    CODEC_OPTIONS, CallOptions, CallRecord, ClipName, CodecKind, Form, Milliseconds, OptionDescription, OptionError,
-    OptionGroup, OptionValue, Passes, QueueKind, Seconds, Share, TraceName,
+    CallOptions, CallRecord, ClipName, CodecKind, Form, Milliseconds, OptionDescription, OptionError, OptionGroup,
+    OptionValue, Passes, QueueKind, Seconds, Share, TraceName,
 };
 pub use scenario::{ScenarioArguments, run_scenario};
 pub use settings::{

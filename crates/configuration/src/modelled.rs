@@ -77,14 +77,15 @@ fn run(
     let (settings, CallEstimator { estimator, failure }) = settings.with_estimator(host)?;
     let options = SourceOptions { seed: settings.link.seed, ..SourceOptions::default() };
     let format = source_format(settings.clip.as_str(), &options)?;
-    let clip = model.clips.first().context("the codec model has no clip")?;
+    let clip = model.drawn(settings.link.seed);
     let curves = Arc::new(ClipCurves::new(clip, format.width, format.height));
     let length = settings.length.get();
     let end = Timestamp::ZERO + length + DRAIN;
+    let (job_times, coding_times) = settings.job_times(format.width * format.height);
     let setting = ModelledSetting {
         frame_rate: format.frame_rate,
         payload: ByteCount::new(FRAGMENT_PAYLOAD as u64),
-        encode_time: settings.encode_time.get(),
+        job_times,
         decode_time: settings.decode_time.get(),
         codec,
         feedback: FeedbackInterval::EveryFragment,
@@ -98,11 +99,7 @@ fn run(
     let algorithm = settings.control.controller.algorithm();
     let clip = ModelledClip::new(curves, interval, settings.link.seed);
     let (forward, reverse) = settings.link.links()?;
-    let first_job_share = match codec {
-        ModelledCodec::Functional(menu) => menu.first_job_share(),
-        _ => 1.0,
-    };
-    let first_job_time = setting.encode_time.mul_f64(first_job_share);
+    let first_job_time = job_times.of(codec.first_work());
     let floor =
         VideoDelayFloor::new(forward.config(), Timestamp::ZERO).with_coding(first_job_time, setting.decode_time);
     let mut call = setting.call(algorithm.controller(&control)?, estimator, clip);
@@ -130,6 +127,7 @@ fn run(
     }
     let statistics = |link: usize| links.get(link).map_or_else(Default::default, |link| counters(link.statistics()));
     let report = CallReport {
+        coding_times: Some(coding_times),
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),
         kind: "modelled".to_owned(),
         seed: settings.link.seed,

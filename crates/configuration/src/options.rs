@@ -264,6 +264,9 @@ options! {
     Link reverse: TraceName;
     /// How the queue of each direction drops packets.
     Link queue: QueueKind = QueueKind::default();
+    /// Mark instead of dropping (ECN), for controllers that heed marks: gcc, nada, scream. For the queues codel and pie, in
+    /// simulations only.
+    Link ecn: bool = false;
     /// Packets that the queue of each direction holds; more are dropped.
     Link queue_packets: NonZero<u32> = const { NonZero::new(256).unwrap() };
     /// Bytes that each queue holds, instead of packets.
@@ -313,22 +316,22 @@ options! {
     /// The longest that the estimator may take for one answer, on the clock on the wall.
     Estimator estimator_limit ("SECONDS"): Seconds = Seconds::whole(10);
     /// Run a model in the place of the codec: no pixels, hundreds of times faster. Of the clip, its size and its frame rate
-    /// count; of the options of the codec, its kind.
+    /// count; of the preset, the time that coding takes.
     Simulation modelled: bool = false;
     /// Scored length of the call.
     Call seconds: Seconds = Seconds::whole(60);
-    /// Virtual time that a menu of two candidates of a picture takes. A functional codec that makes frames fit needs 60 % of
-    /// it until it has one to send.
-    Simulation encode_ms: Milliseconds = Milliseconds::whole(12);
+    /// How long coding takes in virtual time, by picture size and preset: a file that `lockstep bench encode-time` wrote on
+    /// the machine that is meant. Lockstep comes with the times of one that the report names.
+    Simulation encode_time ("FILE"): PathBuf;
+    /// Virtual time that a menu of two candidates of a picture takes, one after the other, in place of what was measured;
+    /// everything else that an encoder does takes the measured share of it.
+    Simulation encode_ms: Milliseconds;
     /// Virtual time that decoding one frame takes.
     Simulation decode_ms: Milliseconds = Milliseconds::whole(3);
     /// Measure VMAF of what is shown, and the scores that need it. Takes an ffmpeg with libvmaf: LOCKSTEP_VMAF may name
     /// one, such as that in PyPI's imageio-ffmpeg. Without, the scores say that it is missing.
     Simulation vmaf: bool = false;
 }
-
-/// The options that a codec heeds and a model of it does not.
-pub const CODEC_OPTIONS: [&str; 3] = ["menu", "fit_passes", "preset"];
 
 /// Options of which reports say nothing: what they change is how long a call takes, not what comes of it.
 const UNRECORDED: [&str; 2] = ["python", "estimator_limit"];
@@ -352,13 +355,11 @@ impl CallOptions {
         let clashes = |name, other, clash: bool| {
             if clash { Err(OptionError::Contradiction { name, other }) } else { Ok(()) }
         };
-        let modelled = self.modelled == Some(true);
-        clashes("modelled", "menu", modelled && self.menu.is_some())?;
-        clashes("modelled", "fit_passes", modelled && self.fit_passes.is_some())?;
-        clashes("modelled", "preset", modelled && self.preset.is_some())?;
         // What follows an estimator is called so in reports, whose words may be given again.
         let decides = self.controller.is_some_and(|controller| controller != Algorithm::ReceiverEstimate);
         clashes("estimator", "controller", self.estimator.is_some() && decides)?;
+        let marks = self.queue.is_some_and(QueueKind::can_mark);
+        clashes("ecn", "queue", self.ecn == Some(true) && !marks)?;
         clashes("queue_bytes", "queue_packets", self.queue_bytes.is_some() && self.queue_packets.is_some())?;
         let fits = self.menu.is_none_or(|menu| menu == MenuKind::Fit);
         clashes("fit_passes", "menu", self.fit_passes.is_some() && !fits)

@@ -4,7 +4,6 @@
 use std::fmt;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -18,10 +17,14 @@ use lockstep_units::{Bitrate, ByteCount};
 use lockstep_vp8::Preset;
 
 use crate::MaxBitrate;
+use crate::coding_time::EncodeTimeSettings;
 use crate::options::{
     CallOptions, CallRecord, ClipName, CodecKind, MenuKind, Milliseconds, OptionError, OptionGroup, Passes, QueueKind,
     Seconds, Share, TraceName,
 };
+
+/// The controllers that answer to marks (ECN).
+const MARKS_HEEDED_BY: &str = "gcc, nada or scream";
 
 /// The reverse path's capacity where no trace is given for it: ample for acknowledgements.
 const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
@@ -41,8 +44,8 @@ pub struct CallSettings {
     pub estimator: Option<EstimatorFile>,
     /// Whether a model is in the place of the codec.
     pub modelled: bool,
-    /// Virtual time that a menu of two candidates of a picture takes.
-    pub encode_time: Milliseconds,
+    /// Virtual time that coding takes.
+    pub encode_time: EncodeTimeSettings,
     /// Virtual time that decoding one frame takes.
     pub decode_time: Milliseconds,
     /// Whether VMAF of what is shown is measured.
@@ -116,6 +119,8 @@ pub struct LinkSettings {
     pub reverse: Option<NamedTrace>,
     /// How the queue of each direction drops packets.
     pub queue: QueueKind,
+    /// Whether they mark packets instead (ECN).
+    pub ecn: bool,
     /// What the queue of each direction holds.
     pub queue_memory: QueueMemory,
     /// Propagation delay each way.
@@ -241,6 +246,10 @@ impl CallOptions {
     pub fn settings(&self) -> Result<CallSettings> {
         let usual = Self::usual();
         let control = self.control_settings()?;
+        let algorithm = control.controller.algorithm();
+        if self.ecn == Some(true) && !algorithm.heeds_marks() {
+            return Err(OptionError::Controller { name: "ecn", takes: MARKS_HEEDED_BY, controller: algorithm }.into());
+        }
         let estimator = self.estimator.as_ref().map(|path| {
             let limit = there(self.estimator_limit.or(usual.estimator_limit))?;
             anyhow::Ok(EstimatorFile { path: path.clone(), python: self.python.clone(), limit })
@@ -252,7 +261,7 @@ impl CallOptions {
             control,
             estimator: estimator.transpose()?,
             modelled: there(self.modelled.or(usual.modelled))?,
-            encode_time: there(self.encode_ms.or(usual.encode_ms))?,
+            encode_time: EncodeTimeSettings::open(self.encode_time.clone(), self.encode_ms)?,
             decode_time: there(self.decode_ms.or(usual.decode_ms))?,
             vmaf: there(self.vmaf.or(usual.vmaf))?,
         })
@@ -273,6 +282,7 @@ impl CallOptions {
             trace: NamedTrace::open(&there(self.trace.clone().or(usual.trace))?)?,
             reverse: self.reverse.as_ref().or(usual.reverse.as_ref()).map(NamedTrace::open).transpose()?,
             queue: there(self.queue.or(usual.queue))?,
+            ecn: there(self.ecn.or(usual.ecn))?,
             queue_memory,
             delay: there(self.delay_ms.or(usual.delay_ms))?,
             loss: there(self.loss.or(usual.loss))?,
@@ -322,6 +332,7 @@ impl CallSettings {
             trace,
             reverse,
             queue,
+            ecn,
             queue_memory,
             delay,
             loss,
@@ -353,6 +364,7 @@ impl CallSettings {
             trace: Some(trace.name),
             reverse: reverse.map(|reverse| reverse.name),
             queue: Some(queue),
+            ecn: Some(ecn),
             queue_packets,
             queue_bytes,
             delay_ms: Some(delay),
@@ -364,9 +376,9 @@ impl CallSettings {
             jitter_ms: Some(jitter),
             seed: Some(seed),
             codec: Some(codec),
-            menu: (!modelled).then_some(MenuKind::of(menu)),
-            fit_passes: fit_passes.filter(|_| !modelled),
-            preset: (!modelled).then_some(preset),
+            menu: Some(MenuKind::of(menu)),
+            fit_passes,
+            preset: Some(preset),
             controller: Some(controller.algorithm()),
             latency: controller.latency(),
             max_bitrate: Some(max_bitrate),
@@ -375,7 +387,8 @@ impl CallSettings {
             python,
             estimator_limit,
             modelled: Some(modelled),
-            encode_ms: Some(encode_time),
+            encode_time: encode_time.file,
+            encode_ms: encode_time.menu,
             decode_ms: Some(decode_time),
             vmaf: Some(vmaf),
         }
@@ -394,6 +407,7 @@ impl CallSettings {
         let mut inputs = self.link.inputs();
         inputs.push(self.clip.as_path());
         inputs.extend(self.estimator.as_ref().map(|estimator| estimator.path.as_path()));
+        inputs.extend(self.encode_time.file.as_deref());
         inputs
     }
 }
@@ -412,6 +426,17 @@ impl<'de> Deserialize<'de> for CallSettings {
 }
 
 impl LinkSettings {
+    /// For links that carry real datagrams: a relay has no access to the field of their headers in which marks are.
+    ///
+    /// # Errors
+    /// If they are to mark.
+    pub fn refuse_ecn(&self) -> Result<()> {
+        if self.ecn {
+            bail!("--ecn: real datagrams cannot be marked here; it is for `lockstep simulate` and `lockstep scenario`");
+        }
+        Ok(())
+    }
+
     /// The traces, as far as these names are those of files.
     #[must_use]
     pub fn inputs(&self) -> Vec<&Path> {
@@ -427,8 +452,10 @@ impl LinkSettings {
         };
         let mean = self.jitter.get();
         let distribution = JitterDistribution::Exponential { mean };
+        let queue = self.queue.over(memory);
+        let queue = if self.ecn { queue.with_ecn() } else { queue };
         let either = |trace, loss| LinkConfig {
-            queue: self.queue.over(memory),
+            queue,
             delay: self.delay.get(),
             loss,
             jitter: (!mean.is_zero()).then_some(Jitter { distribution, reorders: false }),
@@ -445,16 +472,5 @@ impl LinkSettings {
             self.reverse.as_ref().map_or_else(|| Trace::constant(REVERSE_CAPACITY), |reverse| reverse.trace.clone());
         let forward = LinkConfig { reordering: self.reorder, ..either(self.trace.trace.clone(), loss) };
         [(forward, self.seed), (either(reverse, reverse_loss), self.seed.wrapping_add(1))]
-    }
-}
-
-impl ControlSettings {
-    /// How long until the encoder has something to send, of `encode_time` for a menu of two candidates.
-    #[must_use]
-    pub fn first_job_time(&self, encode_time: Duration) -> Duration {
-        match self.codec {
-            CodecKind::Functional => encode_time.mul_f64(self.menu.first_job_share()),
-            CodecKind::Conventional => encode_time,
-        }
     }
 }

@@ -60,13 +60,11 @@ pub fn simulate_with(
     let seed = settings.link.seed;
     let source = open_source(settings.clip.as_str(), &SourceOptions { seed, ..SourceOptions::default() })?;
     let (forward, reverse) = settings.link.links()?;
-    let options = SimulationOptions {
-        length: settings.length.get(),
-        encode_time: settings.encode_time.get(),
-        decode_time: settings.decode_time.get(),
-    };
     let format = source.format();
-    let first_job_time = settings.control.first_job_time(options.encode_time);
+    let (job_times, coding_times) = settings.job_times(format.width * format.height);
+    let options =
+        SimulationOptions { length: settings.length.get(), job_times, decode_time: settings.decode_time.get() };
+    let first_job_time = job_times.of(settings.control.first_work());
     let floor =
         VideoDelayFloor::new(forward.config(), Timestamp::ZERO).with_coding(first_job_time, options.decode_time);
     let path = KnownPath { trace: settings.link.trace.trace().clone(), start: Timestamp::ZERO };
@@ -87,6 +85,7 @@ pub fn simulate_with(
         progress(&SimulationStatus { now, target: status.target, quantizer: status.quantizer })
     })?;
     let report = CallReport {
+        coding_times: Some(coding_times),
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),
         kind: "simulate".to_owned(),
         seed,

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lockstep_call::{FIRST_PASS_SHARE, KeptFrames, LoggedFrame, Scores, VideoDelayFloor};
+use lockstep_call::{EncodeTime, EncodeWork, JobTimes, KeptFrames, LoggedFrame, Scores, TimePoint, VideoDelayFloor};
 use lockstep_configuration::{CallOptions, CallSettings, simulate_with};
 use lockstep_units::Timestamp;
+use lockstep_vp8::Preset;
 
-const ENCODE_TIME: Duration = Duration::from_millis(12);
 const DECODE_TIME: Duration = Duration::from_millis(3);
 
 fn settings(options: &[(&str, &str)]) -> CallSettings {
@@ -21,6 +21,11 @@ fn settings(options: &[(&str, &str)]) -> CallSettings {
         all.set_words(name, &[(*word).to_owned()]).unwrap();
     }
     all.settings().unwrap()
+}
+
+/// What jobs take in the call of [`settings`].
+fn job_times() -> JobTimes {
+    EncodeTime::built_in().unwrap().job_times(Preset::RealTime, 64 * 48)
 }
 
 fn run(options: &[(&str, &str)]) -> (Scores, Vec<LoggedFrame>) {
@@ -43,15 +48,16 @@ fn shortest_coding(frames: &[LoggedFrame]) -> Duration {
 
 #[test]
 fn no_frame_is_shown_before_the_floor_of_its_video_delay_and_the_scores_are_of_that() {
-    for (words, share) in [
-        (&[][..], FIRST_PASS_SHARE),
-        (&[("modelled", "true")], FIRST_PASS_SHARE),
-        (&[("menu", "serial")], 1.0),
-        (&[("codec", "conventional")], 1.0),
-        (&[("modelled", "true"), ("codec", "conventional")], 1.0),
+    for (words, work) in [
+        (&[][..], EncodeWork::FirstPass),
+        (&[("modelled", "true")], EncodeWork::FirstPass),
+        (&[("menu", "serial")], EncodeWork::SerialMenu),
+        (&[("menu", "parallel")], EncodeWork::ParallelMenu),
+        (&[("codec", "conventional")], EncodeWork::OneFrame),
+        (&[("modelled", "true"), ("codec", "conventional")], EncodeWork::OneFrame),
     ] {
         let (scores, frames) = run(words);
-        let floor = floor(ENCODE_TIME.mul_f64(share));
+        let floor = floor(job_times().of(work));
         for frame in frames.iter().filter(|frame| frame.followed) {
             let least = floor.of(frame.record.captured_at).unwrap();
             assert!(frame.video_delay >= least, "{words:?}: {:?} of at least {least:?}", frame.video_delay);
@@ -66,17 +72,48 @@ fn no_frame_is_shown_before_the_floor_of_its_video_delay_and_the_scores_are_of_t
 
 #[test]
 fn a_call_that_sends_next_to_nothing_is_near_the_floor() {
-    let (few, _) = run(&[("modelled", "true"), ("max_bitrate", "40kbps")]);
-    let (many, _) = run(&[("modelled", "true"), ("max_bitrate", "none")]);
+    // Smaller pictures would never fill the link.
+    let call = |rate| run(&[("modelled", "true"), ("clip", "generated:320x180@30"), ("max_bitrate", rate)]).0;
+    let (few, many) = (call("40kbps"), call("none"));
     assert!(few.near_floor > Some(0.6), "{:?}", few.near_floor);
     assert!(many.near_floor < few.near_floor, "{:?}", many.near_floor);
 }
 
 #[test]
-fn a_modelled_functional_codec_takes_as_long_for_its_first_pass_as_the_real_one() {
-    let first_pass = ENCODE_TIME.mul_f64(FIRST_PASS_SHARE);
+fn a_modelled_codec_takes_as_long_for_a_picture_as_the_real_one() {
+    let JobTimes { first_pass, one_frame, .. } = job_times();
     assert_eq!(shortest_coding(&run(&[]).1), first_pass);
     assert_eq!(shortest_coding(&run(&[("modelled", "true")]).1), first_pass);
-    assert_eq!(shortest_coding(&run(&[("codec", "conventional")]).1), ENCODE_TIME);
-    assert_eq!(shortest_coding(&run(&[("modelled", "true"), ("codec", "conventional")]).1), ENCODE_TIME);
+    assert_eq!(shortest_coding(&run(&[("codec", "conventional")]).1), one_frame);
+    assert_eq!(shortest_coding(&run(&[("modelled", "true"), ("codec", "conventional")]).1), one_frame);
+}
+
+#[test]
+fn coding_takes_longer_with_the_quality_preset_and_in_large_pictures_and_as_long_as_one_is_told() {
+    let coding = |options: &[(&str, &str)]| settings(options).job_times(64 * 48).0;
+    assert!(coding(&[("preset", "quality")]).first_pass > coding(&[]).first_pass);
+    assert!(settings(&[]).job_times(3840 * 2160).0.first_pass > 100 * coding(&[]).first_pass);
+    let told = coding(&[("encode_ms", "12")]);
+    assert_eq!(told.serial_menu, Duration::from_millis(12));
+    assert!(told.first_pass < told.serial_menu && told.one_frame < told.serial_menu);
+    assert_eq!(shortest_coding(&run(&[("encode_ms", "12")]).1), told.first_pass);
+}
+
+#[test]
+fn encode_times_of_another_machine_are_read_from_a_file_and_reported() {
+    let mut model = EncodeTime::built_in().unwrap();
+    model.machine.processor = "an abacus".to_owned();
+    let point = TimePoint { pixels: 64 * 48, ..model.real_time[0] };
+    model.real_time = vec![TimePoint { first_pass_ms: 25.0, ..point }];
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), serde_json::to_string(&model).unwrap()).unwrap();
+    let name = file.path().to_str().unwrap();
+    let report = simulate_with(&settings(&[("encode_time", name)]), None, None, |_| Ok(())).unwrap().report;
+    let told = report.coding_times.unwrap();
+    assert_eq!((told.machine.processor.as_str(), told.first_job_ms), ("an abacus", 25.0));
+    std::fs::write(file.path(), "{}").unwrap();
+    let mut wrong = CallOptions::default();
+    wrong.set_words("encode_time", &[name.to_owned()]).unwrap();
+    let error = format!("{:#}", wrong.settings().unwrap_err());
+    assert!(error.contains(name), "{error}");
 }

@@ -55,6 +55,7 @@ const OTHERS: &[(&str, &str, Words)] = &[
     ("estimator_limit", "2.5", &[("estimator", "mine.py")]),
     ("modelled", "true", &[]),
     ("seconds", "12.3", &[]),
+    ("encode_time", concat!(env!("CARGO_MANIFEST_DIR"), "/../call/src/encode_time.json"), &[]),
     ("encode_ms", "4.35", &[]),
     ("decode_ms", "1.1", &[]),
     ("vmaf", "true", &[]),
@@ -102,7 +103,7 @@ fn a_call_is_read_as_a_report_has_it() {
         (json!({"nosuch": 1}), "there is no option `nosuch`"),
         (json!({"loss": 2}), "loss: "),
         (json!({"trace": "nosuch.up"}), "no such file"),
-        (json!({"modelled": true, "menu": "fit"}), "`modelled` cannot be used with `menu`"),
+        (json!({"menu": "serial", "fit_passes": 2}), "`fit_passes` cannot be used with `menu`"),
         (json!([]), "the options of a call by name"),
     ] {
         let error = serde_json::from_value::<CallSettings>(wrong.clone()).unwrap_err().to_string();
@@ -154,9 +155,6 @@ fn a_controller_is_told_only_what_it_takes() {
 #[test]
 fn options_that_contradict_each_other_are_refused_by_name() {
     for (one, other) in [
-        (("modelled", "true"), ("menu", "fit")),
-        (("modelled", "true"), ("fit_passes", "3")),
-        (("modelled", "true"), ("preset", "real-time")),
         (("estimator", "a.py"), ("controller", "salsify")),
         (("queue_bytes", "5000"), ("queue_packets", "256")),
         (("fit_passes", "2"), ("menu", "serial")),

@@ -42,14 +42,10 @@ fn only_what_was_given_is_said() {
 }
 
 #[test]
-fn a_model_is_not_told_what_only_the_codec_heeds() {
-    for option in ["--preset=quality", "--menu=fit", "--fit-passes=2"] {
-        let said = refusal(&["--modelled", option]);
-        let name = option.split_once('=').unwrap().0;
-        assert!(said.contains(&format!("'--modelled' cannot be used with '{name}'")), "{said}");
-        assert!(read(&[option]).is_ok());
+fn a_model_is_told_of_its_codec_and_no_controller_of_an_estimator() {
+    for option in ["--preset=quality", "--menu=fit", "--fit-passes=2", "--codec=conventional"] {
+        assert_eq!(read(&["--modelled", option]).unwrap().modelled, Some(true));
     }
-    assert_eq!(read(&["--modelled", "--codec=conventional"]).unwrap().modelled, Some(true));
     let said = refusal(&["--estimator=a.py", "--controller=salsify"]);
     assert!(said.contains("'--estimator' cannot be used with '--controller'"), "{said}");
 }

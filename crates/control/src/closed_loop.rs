@@ -1,27 +1,25 @@
-//! A controller and an estimator around a link, for behaviour tests: frames as large as their budgets nearly, a pacer, a
-//! bottleneck, feedback at once or in batches, losses told when later fragments arrived. It owns the clock.
+//! A controller and an estimator around a link, for behaviour tests: the transport of calls with frames that are nothing
+//! but a length and as large as their budgets nearly, a bottleneck, feedback at once or in batches. It owns the clock.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
 use lockstep_link::{Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Segment, Trace};
-use lockstep_transport::{AcknowledgedFragment, Arrival, Estimate, Feedback, LostFragment};
+use lockstep_transport::{
+    Datagram, Length, OutgoingFrame, Receiver, ReceiverConfig, ReceiverEvent, Sender, SenderConfig, SenderEvent,
+    StateId, VideoFormat,
+};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Controller, Estimator, InFlight, Setting};
+use crate::{Allowance, Controller, Estimator, InFlight, Setting};
 
 const PAYLOAD: u64 = 1_200;
 const FRAME_INTERVAL: Duration = Duration::from_nanos(33_333_333);
-const HEADER: u64 = 68;
 const QUEUE: Duration = Duration::from_millis(300);
-const TICK: Duration = Duration::from_micros(500);
 /// After so many frames without a budget a small one is sent all the same, as the sending end of a call does.
 const MOST_SKIPS: u32 = 3;
-const SMALLEST_FRAME: u64 = 300;
-/// A fragment counts as lost when so many later ones have come, or after so long.
-const REORDERING: u64 = 3;
-const TAIL: Duration = Duration::from_millis(600);
+const SMALLEST_FRAME: u32 = 300;
 
 /// What controllers are told of the loop.
 pub(crate) fn setting() -> Setting {
@@ -40,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) outage: Option<(Duration, Duration)>,
     /// None: a feedback for each datagram.
     pub(crate) feedback_interval: Option<Duration>,
+    /// Whether the queue is one of CoDel and marks what it would drop.
+    pub(crate) ecn: bool,
     /// Frames have this share of their budgets on average.
     pub(crate) fill: f64,
     pub(crate) length: Duration,
@@ -57,6 +57,7 @@ impl Plan {
             loss: 0.0,
             outage: None,
             feedback_interval: None,
+            ecn: false,
             fill: 0.9,
             length: Duration::from_secs(20),
             seed: 1,
@@ -131,15 +132,6 @@ impl fmt::Debug for Outcome {
     }
 }
 
-#[derive(Clone)]
-struct Datagram {
-    sequence: u64,
-    frame: u32,
-    fragment: u16,
-    size: ByteCount,
-    sent_at: Timestamp,
-}
-
 /// A sequence of numbers that looks random.
 struct Noise(u64);
 
@@ -151,203 +143,161 @@ impl Noise {
     }
 }
 
-#[derive(Default)]
-struct Sender {
-    queue: VecDeque<(u32, u16, ByteCount)>,
-    in_flight: BTreeMap<u64, Datagram>,
-    next_sequence: u64,
-    free_at: Timestamp,
-    frame: u32,
-    skips: u32,
-}
-
-impl Sender {
-    fn in_flight(&self) -> InFlight {
-        let queued: ByteCount = self.queue.iter().map(|&(.., size)| size).sum();
-        let sent: ByteCount = self.in_flight.values().map(|datagram| datagram.size).sum();
-        InFlight { fragments: (self.queue.len() + self.in_flight.len()) as u64, bytes: sent + queued, queued }
-    }
-
-    fn send_frame(&mut self, size: u64) {
-        let mut left = size;
-        for fragment in 0.. {
-            let part = left.min(PAYLOAD);
-            self.queue.push_back((self.frame, fragment, ByteCount::new(part + HEADER)));
-            left -= part;
-            if left == 0 {
-                break;
-            }
-        }
-        self.frame += 1;
-    }
-
-    fn acknowledged(&mut self, now: Timestamp, arrivals: &[(Datagram, Timestamp)]) -> Vec<AcknowledgedFragment> {
-        let known = arrivals.iter().filter_map(|(datagram, arrived_at)| {
-            let sent = self.in_flight.remove(&datagram.sequence)?;
-            Some(AcknowledgedFragment {
-                frame: sent.frame,
-                fragment: sent.fragment,
-                size: sent.size,
-                sent_at: sent.sent_at,
-                arrived_at: *arrived_at,
-                acknowledged_at: now,
-                congestion_experienced: false,
-            })
-        });
-        known.collect()
-    }
-
-    fn lost(&mut self, now: Timestamp, highest: u64) -> Vec<LostFragment> {
-        let is_lost =
-            |sent: &Datagram| sent.sequence + REORDERING <= highest || now.saturating_since(sent.sent_at) > TAIL;
-        let lost: Vec<_> = self.in_flight.values().filter(|sent| is_lost(sent)).cloned().collect();
-        for sent in &lost {
-            self.in_flight.remove(&sent.sequence);
-        }
-        let told = |sent: Datagram| LostFragment {
-            frame: sent.frame,
-            fragment: sent.fragment,
-            size: sent.size,
-            sent_at: sent.sent_at,
-        };
-        lost.into_iter().map(told).collect()
-    }
-}
-
-#[derive(Default)]
-struct Receiver {
-    unreported: Vec<(Datagram, Timestamp)>,
-    received: u64,
-    highest: u64,
-    reported_at: Timestamp,
-}
-
-/// What the receiver sends back.
-struct Report {
-    arrives_at: Timestamp,
-    arrivals: Vec<(Datagram, Timestamp)>,
-    estimate: Estimate,
-    highest: u64,
-    received: u64,
-    hold: Duration,
-}
-
-impl Receiver {
-    fn report(
-        &mut self,
-        now: Timestamp,
-        delay: Duration,
-        estimator: &mut Option<&mut dyn Estimator>,
-    ) -> Option<Report> {
-        let newest = self.unreported.last()?.1;
-        self.reported_at = now;
-        Some(Report {
-            arrives_at: now + delay,
-            arrivals: std::mem::take(&mut self.unreported),
-            estimate: estimator.as_mut().map_or_else(Estimate::default, |estimator| estimator.estimate(now)),
-            highest: self.highest,
-            received: self.received,
-            hold: now.saturating_since(newest),
-        })
-    }
-}
-
-fn link(plan: &Plan) -> Link<Datagram> {
+fn link(plan: &Plan) -> Link<Datagram<Length>> {
     let scheduled = plan.outage.iter().map(|&(from, to)| LossInterval { from, to, loss: 1.0 }).collect();
+    let queue = QueueConfig::drop_tail_bytes(plan.queue);
     let config = LinkConfig {
         delay: plan.delay,
-        queue: QueueConfig::drop_tail_bytes(plan.queue),
+        queue: if plan.ecn { queue.with_codel().with_ecn() } else { queue },
         loss: LossConfig { random: plan.loss, scheduled, ..LossConfig::default() },
         ..LinkConfig::new(plan.trace.clone())
     };
     Link::new(config, plan.seed).unwrap()
 }
 
+/// The sending end: frames for what `controller` allows.
+struct Sending<'a> {
+    transport: Sender<Length>,
+    controller: &'a mut dyn Controller,
+    noise: Noise,
+    fill: f64,
+    frames: u64,
+    skips: u32,
+}
+
+impl Sending<'_> {
+    fn allowance(&self, now: Timestamp) -> Allowance {
+        self.controller.allowance(now, InFlight::of(&self.transport, ByteCount::new(PAYLOAD)))
+    }
+
+    /// Sends a frame if there is a budget for one, and says the target of that moment.
+    fn capture(&mut self, now: Timestamp) -> Bitrate {
+        self.controller.on_time(now);
+        let Allowance { budget, target, .. } = self.allowance(now);
+        let spread = 2.0 * (1.0 - self.fill) * (self.noise.next() - 0.5);
+        let mut size = (budget.as_f64() * (self.fill + spread)) as u32;
+        if size < SMALLEST_FRAME {
+            self.skips += 1;
+            if self.skips <= MOST_SKIPS {
+                return target;
+            }
+            size = SMALLEST_FRAME;
+        }
+        self.skips = 0;
+        self.frames += 1;
+        let frame = OutgoingFrame {
+            source: self.transport.next_source(),
+            target: StateId(self.frames),
+            captured: now,
+            key_frame: false,
+            payload: Length(size),
+        };
+        self.transport.send_frame(now, frame).unwrap();
+        target
+    }
+
+    /// The next datagram that leaves at `now`.
+    fn transmit(&mut self, now: Timestamp) -> Option<(ByteCount, Datagram<Length>)> {
+        self.transport.set_pace(self.allowance(now).pacing_interval, 1);
+        let transmit = self.transport.poll_transmit(now)?;
+        if transmit.fragment.is_some() {
+            self.controller.on_transmit(now, transmit.size);
+        }
+        Some((transmit.size, transmit.datagram))
+    }
+
+    /// Tells the controller what the transport has learned.
+    fn tell(&mut self, now: Timestamp) {
+        while let Some(event) = self.transport.poll_event() {
+            match event {
+                SenderEvent::Feedback(feedback) => self.controller.on_feedback(now, &feedback),
+                SenderEvent::FragmentsLost(lost) => self.controller.on_loss(now, &lost),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The receiving end: every frame that comes is decoded at once.
+struct Receiving<'a> {
+    transport: Receiver<Length>,
+    estimator: Option<&'a mut dyn Estimator>,
+}
+
+impl Receiving<'_> {
+    fn take(&mut self, now: Timestamp, datagram: Datagram<Length>, congestion_experienced: bool) {
+        let taken = self.transport.handle_datagram(now, Ok(datagram), congestion_experienced);
+        assert!(taken, "{:?}", self.transport.statistics());
+        while let Some(event) = self.transport.poll_event() {
+            match event {
+                ReceiverEvent::Arrival(arrival) => {
+                    if let Some(estimator) = &mut self.estimator {
+                        estimator.on_arrival(&arrival);
+                    }
+                }
+                ReceiverEvent::Frame { frame, target, .. } => self.transport.frame_decoded(frame, target),
+                _ => {}
+            }
+        }
+    }
+
+    fn transmit(&mut self, now: Timestamp) -> Option<Datagram<Length>> {
+        if let Some(estimator) = &mut self.estimator {
+            self.transport.set_estimate(estimator.estimate(now));
+        }
+        Some(self.transport.poll_transmit(now)?.datagram)
+    }
+}
+
 /// Runs `plan` to its end.
-pub(crate) fn run(plan: &Plan, controller: &mut dyn Controller, mut estimator: Option<&mut dyn Estimator>) -> Outcome {
+pub(crate) fn run(plan: &Plan, controller: &mut dyn Controller, estimator: Option<&mut dyn Estimator>) -> Outcome {
+    let format = VideoFormat { width: 1280, height: 720, frame_rate_numerator: 30, frame_rate_denominator: 1 };
+    let config = SenderConfig { payload: PAYLOAD as usize, ..SenderConfig::new(1, format) };
+    let transport = Sender::new(config);
+    let noise = Noise(plan.seed);
+    let mut sending = Sending { transport, controller, noise, fill: plan.fill, frames: 0, skips: 0 };
+    // Both ends know the connection: a lost hello is no business of a controller's.
+    let config = ReceiverConfig {
+        connection: Some(1),
+        acknowledgement_interval: plan.feedback_interval,
+        ..ReceiverConfig::default()
+    };
+    let mut receiving = Receiving { transport: Receiver::new(config), estimator };
     let mut link = link(plan);
-    let (mut sender, mut receiver) = (Sender::default(), Receiver::default());
-    let mut reports = VecDeque::<Report>::new();
-    let mut noise = Noise(plan.seed);
+    let mut reverse = VecDeque::<(Timestamp, Datagram<Length>)>::new();
     let mut outcome = Outcome { delivered: Vec::new(), targets: Vec::new() };
     let (mut now, mut next_frame) = (Timestamp::ZERO, Timestamp::ZERO);
     while now < Timestamp::ZERO + plan.length {
         while let Some(delivered) = link.poll(now) {
-            let datagram = delivered.packet;
-            let queued = delivered.queueing_delay + delivered.service_time;
-            outcome.delivered.push((delivered.at, datagram.size, queued));
-            if let Some(estimator) = &mut estimator {
-                estimator.on_arrival(&Arrival {
-                    arrived_at: delivered.at,
-                    sent_at: datagram.sent_at,
-                    size: datagram.size,
-                    sequence: datagram.sequence,
-                    frame: datagram.frame,
-                    fragment: datagram.fragment,
-                    grace: Duration::ZERO,
-                    congestion_experienced: false,
-                });
+            if matches!(delivered.packet, Datagram::Data(_)) {
+                let queued = delivered.queueing_delay + delivered.service_time;
+                outcome.delivered.push((delivered.at, delivered.size, queued));
             }
-            receiver.received += 1;
-            receiver.highest = receiver.highest.max(datagram.sequence);
-            receiver.unreported.push((datagram, delivered.at));
-            if plan.feedback_interval.is_none() {
-                reports.extend(receiver.report(now, plan.delay, &mut estimator));
-            }
+            receiving.take(now, delivered.packet, delivered.congestion_experienced);
+            reverse.extend(receiving.transmit(now).map(|datagram| (now + plan.delay, datagram)));
         }
-        if plan.feedback_interval.is_some_and(|interval| now.saturating_since(receiver.reported_at) >= interval) {
-            reports.extend(receiver.report(now, plan.delay, &mut estimator));
+        while let Some((_, datagram)) = reverse.pop_front_if(|(at, _)| *at <= now) {
+            let taken = sending.transport.handle_datagram(now, Ok(datagram));
+            assert!(taken, "{:?}", sending.transport.statistics());
+            sending.tell(now);
         }
-        while let Some(report) = reports.pop_front_if(|report| report.arrives_at <= now) {
-            let acknowledged = sender.acknowledged(now, &report.arrivals);
-            let round_trip_time =
-                acknowledged.last().map(|newest| now.saturating_since(newest.sent_at).saturating_sub(report.hold));
-            controller.on_feedback(
-                now,
-                &Feedback {
-                    found: 0,
-                    acknowledged,
-                    estimate: report.estimate,
-                    round_trip_time,
-                    highest_sequence: report.highest,
-                    received: report.received,
-                },
-            );
-            let lost = sender.lost(now, report.highest);
-            if !lost.is_empty() {
-                controller.on_loss(now, &lost);
-            }
-        }
-        let lost = sender.lost(now, 0);
-        if !lost.is_empty() {
-            controller.on_loss(now, &lost);
-        }
+        sending.transport.handle_timeout(now);
+        sending.tell(now);
         if now >= next_frame {
             next_frame += FRAME_INTERVAL;
-            let allowance = controller.allowance(now, sender.in_flight());
-            outcome.targets.push((now, allowance.target));
-            let spread = 2.0 * (1.0 - plan.fill) * (noise.next() - 0.5);
-            let size = (allowance.budget.as_f64() * (plan.fill + spread)) as u64;
-            sender.skips = if size < SMALLEST_FRAME { sender.skips + 1 } else { 0 };
-            if size >= SMALLEST_FRAME {
-                sender.send_frame(size);
-            } else if sender.skips > MOST_SKIPS {
-                sender.skips = 0;
-                sender.send_frame(SMALLEST_FRAME);
-            }
+            outcome.targets.push((now, sending.capture(now)));
         }
-        while sender.free_at <= now
-            && let Some((frame, fragment, size)) = sender.queue.pop_front()
-        {
-            let interval = controller.allowance(now, sender.in_flight()).pacing_interval;
-            let datagram = Datagram { sequence: sender.next_sequence, frame, fragment, size, sent_at: now };
-            sender.next_sequence += 1;
-            sender.free_at = sender.free_at.max(now) + interval;
-            sender.in_flight.insert(datagram.sequence, datagram.clone());
-            controller.on_transmit(now, size);
-            let _ = link.send(now, size, datagram);
+        while let Some((size, datagram)) = sending.transmit(now) {
+            let _ = link.send_ecn_capable(now, size, datagram);
         }
-        now += TICK;
+        while let Some(datagram) = receiving.transmit(now) {
+            reverse.push_back((now + plan.delay, datagram));
+        }
+        let transports = [sending.transport.poll_timeout(), receiving.transport.poll_timeout()];
+        let arrivals = [link.poll_timeout(), reverse.front().map(|&(at, _)| at)];
+        let due = transports.into_iter().chain(arrivals).flatten().min().map_or(next_frame, |at| at.min(next_frame));
+        // A moment that has passed means now; the clock of the wire counts microseconds.
+        now = due.max(now + Duration::from_micros(1));
     }
     outcome
 }

@@ -13,6 +13,7 @@ mod closed_loop;
 mod copa;
 mod estimator_kind;
 mod fixed;
+mod flow_group;
 mod gcc;
 mod inter_arrival;
 mod latency;
@@ -30,7 +31,7 @@ mod token_bucket;
 
 use std::time::Duration;
 
-use lockstep_transport::{Arrival, Estimate, Feedback, LostFragment};
+use lockstep_transport::{Arrival, Estimate, Feedback, LostFragment, Payload, Sender};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 pub use algorithm::{Algorithm, AlgorithmError, KnownPath, RateBounds, Setting};
@@ -38,6 +39,7 @@ pub use bob_heuristic::{BobHeuristic, PathUse};
 pub use copa::Copa;
 pub use estimator_kind::EstimatorKind;
 pub use fixed::Fixed;
+pub use flow_group::FlowGroup;
 pub use gcc::Gcc;
 pub use inter_arrival::{GracePeriod, InterArrival};
 pub use latency::{Latency, UnknownLatency};
@@ -68,6 +70,17 @@ pub struct InFlight {
     pub bytes: ByteCount,
     /// The part of those bytes that still waits in the pacer.
     pub queued: ByteCount,
+}
+
+impl InFlight {
+    /// What `sender` has on the way; each fragment that waits counts as `payload` bytes, the most that it may carry.
+    #[must_use]
+    pub fn of<P: Payload>(sender: &Sender<P>, payload: ByteCount) -> Self {
+        let sent = sender.in_flight();
+        let waiting = sender.queued_fragments() as u64;
+        let queued = ByteCount::new(waiting * payload.get());
+        Self { fragments: sent.fragments as u64 + waiting, bytes: sent.bytes + queued, queued }
+    }
 }
 
 /// What the sender may do now.

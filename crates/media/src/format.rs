@@ -143,7 +143,7 @@ impl fmt::Display for VideoFormat {
 }
 
 /// Reads `WIDTHxHEIGHT`.
-pub(crate) fn parse_size(text: &str) -> Result<(usize, usize), FormatError> {
+pub fn parse_size(text: &str) -> Result<(usize, usize), FormatError> {
     let side =
         |side: &str| side.parse::<usize>().ok().filter(|side| (1..=usize::from(MAXIMUM_DIMENSION)).contains(side));
     text.split_once('x')

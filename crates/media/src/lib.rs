@@ -18,7 +18,7 @@ mod y4m;
 
 pub use bjontegaard::{RateCurveError, RatePoint, bjontegaard_delta_rate};
 pub use clip::{ClipError, GeneratedClip};
-pub use format::{FormatError, FrameRate, VideoFormat};
+pub use format::{FormatError, FrameRate, VideoFormat, parse_size};
 pub use ivf::{IvfError, IvfFrame, IvfHeader, IvfReader, IvfWriter};
 pub use quality::{MAXIMUM_PSNR_DB, MAXIMUM_SSIM_DB, QualityError, psnr, psnr_yuv, ssim, ssim_db, ssim_yuv};
 pub use sink::window::WindowSink;

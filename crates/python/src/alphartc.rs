@@ -109,7 +109,7 @@ impl SteppedCall {
             Link::new(config, seed).map_err(invalid)
         };
         let model = CodecModel::built_in().map_err(invalid)?;
-        let clip = model.clips.first().ok_or_else(|| invalid("the codec model has no clip"))?;
+        let clip = model.drawn(seed);
         let curves = Arc::new(ClipCurves::new(clip, SIZE.0, SIZE.1));
         let control = Setting::new(setting.payload, setting.frame_interval());
         let controller = Algorithm::ReceiverEstimate.controller(&control).map_err(invalid)?;

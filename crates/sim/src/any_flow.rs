@@ -1,7 +1,6 @@
 //! Every kind of flow in one type, so that they can share links.
 
-use lockstep_call::Length;
-use lockstep_transport::Datagram;
+use lockstep_transport::{Datagram, Length};
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::call_flow::CallFlow;
@@ -31,8 +30,16 @@ pub enum AnyPacket {
 }
 
 fn repacked<P>(arrived: Arrived<AnyPacket>, unpack: impl FnOnce(AnyPacket) -> Option<P>) -> Option<Arrived<P>> {
-    let Arrived { direction, sent_at, at, size, queueing_delay, packet } = arrived;
-    unpack(packet).map(|packet| Arrived { direction, sent_at, at, size, queueing_delay, packet })
+    let Arrived { direction, sent_at, at, size, queueing_delay, congestion_experienced, packet } = arrived;
+    unpack(packet).map(|packet| Arrived {
+        direction,
+        sent_at,
+        at,
+        size,
+        queueing_delay,
+        congestion_experienced,
+        packet,
+    })
 }
 
 impl Flow for AnyFlow {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockstep_call::{
-    CallLog, CallObserver, Codec, DRAIN, DecodeOutcome, DisplayRecord, FinishedCall, FrameRecord, Menu, Outcome,
-    ReceivingEnd, SendingEnd, SerialMenu, SeriesRecorder, VideoDelayFloor, Vp8, carried,
+    CallLog, CallObserver, Codec, DRAIN, DecodeOutcome, DisplayRecord, FinishedCall, FrameRecord, JobTimes, Menu,
+    Outcome, ReceivingEnd, SendingEnd, SerialMenu, SeriesRecorder, VideoDelayFloor, Vp8, carried,
 };
 use lockstep_media::{QualityError, Source, SourceError, VmafError, VmafMeter, psnr, ssim};
 use lockstep_transport::Datagram;
@@ -51,8 +51,8 @@ pub struct CallSetting {
     pub length: Duration,
     /// Whether the scored time ends with the source, if that ends before.
     pub ends_with_source: bool,
-    /// Virtual time from the start of a menu of two candidates to its end.
-    pub encode_time: Duration,
+    /// Virtual time that jobs of encoding take.
+    pub job_times: JobTimes,
     /// Virtual time that decoding one frame takes.
     pub decode_time: Duration,
 }
@@ -258,7 +258,7 @@ impl<C: Codec> CallFlow<C> {
     /// sender has decided.
     fn begin_work(&mut self, now: Timestamp) {
         if let Some(job) = self.sender.poll_encode(now) {
-            let time = self.setting.encode_time.mul_f64(job.share());
+            let time = self.setting.job_times.of(job.kind());
             self.encoding = Some((now + time, job.run(&SerialMenu)));
         }
         if let Some(job) = self.receiver.poll_decode() {
@@ -347,7 +347,7 @@ impl<C: Codec> Flow for CallFlow<C> {
                 if let (Some(steps), Ok(Datagram::Data(data))) = (&mut self.steps, &datagram) {
                     steps.arrivals.on_arrival(now, data, arrived.size, arrived.queueing_delay);
                 }
-                self.receiver.handle_datagram(now, datagram, false);
+                self.receiver.handle_datagram(now, datagram, arrived.congestion_experienced);
             }
             Direction::Reverse => {
                 self.sender.handle_datagram(now, datagram);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_call::{
-    ConventionalEncoder, FrameEncoder, FullThrottle, FunctionalEncoder, MenuMode, Modelled, ModelledClip,
-    ModelledPicture, ReceivingEnd, SendingEnd,
+    ConventionalEncoder, EncodeWork, FrameEncoder, FullThrottle, FunctionalEncoder, JobTimes, MenuMode, Modelled,
+    ModelledClip, ModelledPicture, ReceivingEnd, SendingEnd,
 };
 use lockstep_control::{Controller, Estimator};
 use lockstep_media::{FrameRate, Source, SourceError, VideoFormat};
@@ -49,8 +49,8 @@ pub struct ModelledSetting {
     pub frame_rate: FrameRate,
     /// The most bytes of a frame in one fragment.
     pub payload: ByteCount,
-    /// Time to code the two candidates of a menu, of which each job takes its share.
-    pub encode_time: Duration,
+    /// Time that jobs of encoding take.
+    pub job_times: JobTimes,
     /// Time to decode a frame.
     pub decode_time: Duration,
     /// The codec.
@@ -65,6 +65,17 @@ pub struct ModelledSetting {
     pub length: Duration,
 }
 
+impl ModelledCodec {
+    /// What is done until there is something to send.
+    #[must_use]
+    pub fn first_work(self) -> EncodeWork {
+        match self {
+            Self::Functional(menu) => menu.first_work(),
+            Self::Conventional | Self::FullThrottle => EncodeWork::OneFrame,
+        }
+    }
+}
+
 impl ModelledSetting {
     /// Thirty pictures a second from zero on without end, fragments as real calls have them, feedback every 50 ms as
     /// WebRTC's at a usual rate.
@@ -73,7 +84,7 @@ impl ModelledSetting {
         Self {
             frame_rate: FrameRate::default(),
             payload: ByteCount::new(1_384),
-            encode_time: Duration::from_millis(12),
+            job_times: JobTimes::default(),
             decode_time: Duration::from_millis(3),
             codec: ModelledCodec::Functional(MenuMode::default()),
             ceiling: None,
@@ -123,7 +134,7 @@ impl ModelledSetting {
             activity: self.activity.clone(),
             length: self.length.min(self.activity.end().saturating_since(self.activity.start())),
             ends_with_source: false,
-            encode_time: self.encode_time,
+            job_times: self.job_times,
             decode_time: self.decode_time,
         };
         let sender = SendingEnd::new(transport, controller, encoder).with_max_bitrate(self.ceiling);

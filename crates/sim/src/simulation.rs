@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lockstep_call::{CallObserver, DRAIN, FinishedCall, ReceivingEnd, Scores, SendingEnd, Series, VideoDelayFloor};
+use lockstep_call::{
+    CallObserver, DRAIN, FinishedCall, JobTimes, ReceivingEnd, Scores, SendingEnd, Series, VideoDelayFloor,
+};
 use lockstep_link::LinkStatistics;
 use lockstep_media::{Source, VmafError, VmafMeter};
 use lockstep_units::Timestamp;
@@ -16,8 +18,8 @@ use crate::network::{Network, SharedLink};
 pub struct SimulationOptions {
     /// Scored length of the call. It ends earlier if the source does.
     pub length: Duration,
-    /// Virtual time from the start of a menu of two candidates to its end.
-    pub encode_time: Duration,
+    /// Virtual time that jobs of encoding take.
+    pub job_times: JobTimes,
     /// Virtual time that decoding one frame takes.
     pub decode_time: Duration,
 }
@@ -62,7 +64,7 @@ impl Simulation {
             activity: Activity::between(Timestamp::ZERO, Timestamp::ZERO + options.length + DRAIN),
             length: options.length,
             ends_with_source: true,
-            encode_time: options.encode_time,
+            job_times: options.job_times,
             decode_time: options.decode_time,
         };
         let call = CallFlow::new(sender, receiver, source, setting);

@@ -13,7 +13,7 @@ use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
 
-use finished::Finished;
+use finished::{Finished, job_times};
 
 /// What the sender says of its video.
 const FORMAT: lockstep_transport::VideoFormat =
@@ -75,7 +75,7 @@ impl Plan {
         let (sender, receiver) = self.ends();
         let options = SimulationOptions {
             length: Duration::from_secs(self.seconds),
-            encode_time: self.encode_time,
+            job_times: job_times(self.encode_time),
             decode_time: Duration::from_millis(2),
         };
         let all = |(from, to)| LossInterval { from: Duration::from_secs(from), to: Duration::from_secs(to), loss: 1.0 };

@@ -14,7 +14,7 @@ use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
 
-use finished::Finished;
+use finished::{Finished, job_times};
 
 /// What the sender says of its video.
 const ANNOUNCED: lockstep_transport::VideoFormat =
@@ -71,7 +71,7 @@ impl Plan {
         let (sender, receiver) = self.ends();
         let options = SimulationOptions {
             length: Duration::from_secs(self.seconds),
-            encode_time: Duration::from_millis(8),
+            job_times: job_times(Duration::from_millis(8)),
             decode_time: Duration::from_millis(2),
         };
         let time = Duration::from_millis;

@@ -38,7 +38,7 @@ pub use outgoing::{
     AcknowledgedFragment, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
     SenderEvent, SenderStatistics, Transmit, TransmittedFragment,
 };
-pub use payload::Payload;
+pub use payload::{Length, Payload};
 pub use receiver::{DropReason, Receiver, ReceiverConfig, ReceiverEvent, ReceiverStatistics};
 pub use round_trip::RoundTripTime;
 pub use sender::Sender;

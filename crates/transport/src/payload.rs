@@ -33,6 +33,24 @@ impl Payload for Vec<u8> {
     }
 }
 
+/// A frame, or a part of one, of which nothing but its length is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Length(pub u32);
+
+impl Payload for Length {
+    fn length(&self) -> usize {
+        self.0 as usize
+    }
+
+    fn part(&self, range: Range<usize>) -> Self {
+        Self(range.len() as u32)
+    }
+
+    fn join(parts: impl Iterator<Item = Self>) -> Self {
+        Self(parts.map(|part| part.0).fold(0, u32::saturating_add))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +62,10 @@ mod tests {
         assert_eq!(parts.each_ref().map(Payload::length), [4, 4, 2]);
         assert_eq!(Vec::join(parts.into_iter()), whole);
         assert_eq!(Vec::join(std::iter::empty()).length(), 0);
+        let whole = Length(10);
+        let parts = [0..4, 4..8, 8..10].map(|range| whole.part(range));
+        assert_eq!(parts, [4, 4, 2].map(Length));
+        assert_eq!(Length::join(parts.into_iter()), whole);
+        assert_eq!(Length::join(std::iter::empty()), Length(0));
     }
 }

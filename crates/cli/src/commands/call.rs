@@ -254,6 +254,7 @@ pub fn call(
 ) -> Result<CallResult> {
     let LiveCall { settings, sink } = live;
     let trace = settings.link.trace.trace();
+    settings.link.refuse_ecn()?;
     let (forward, reverse) = settings.link.links()?;
     let path = forward.config().clone();
     let folder = tempfile::tempdir().context("cannot make a folder for the logs")?;
@@ -313,6 +314,7 @@ pub fn call(
     recorder.end_at(recorder.start() + length);
     let FinishedCall { scores, series, .. } = log.finish(recorder, |from, to| trace.bytes_between(from, to));
     let report = CallReport {
+        coding_times: None,
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),
         kind: "call".to_owned(),
         seed: settings.link.seed,

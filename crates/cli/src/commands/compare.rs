@@ -8,13 +8,15 @@ use anyhow::{Error, Result};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{CallObserver, Distribution, LoggedFrame, Scores};
+use lockstep_call::{CallObserver, CodingTimes, Distribution, EncodeWork, LoggedFrame, Scores};
+use lockstep_media::{SourceOptions, source_format};
 use lockstep_units::Timestamp;
 
 use crate::commands::call::{LiveCall, call};
 use crate::commands::simulate::simulate;
 use crate::configuration::{
-    CallOptions, CallSettings, ClipName, ControlWords, LinkWords, Milliseconds, OptionValue, Seconds,
+    CallOptions, CallSettings, ClipName, ControlWords, EncodeTimeSettings, LinkWords, Milliseconds, OptionValue,
+    Seconds,
 };
 use crate::interruption::Interruption;
 use crate::output_file::{self, write_json};
@@ -51,6 +53,9 @@ struct Row {
 
 /// How long the steps of a live call took, milliseconds.
 struct StepTimes {
+    /// What the encoder does until there is something to send. Where it makes frames fit, a picture that was coded more
+    /// than once took longer than that.
+    first_work: EncodeWork,
     encode: Distribution,
     decode: Distribution,
 }
@@ -60,7 +65,8 @@ impl CallObserver for StepTimes {
         let record = &frame.record;
         let milliseconds =
             |from: Option<Timestamp>, to: Option<Timestamp>| Some(to?.saturating_since(from?).as_secs_f64() * 1e3);
-        if let Some(time) = milliseconds(record.encode_started_at, record.sent_at) {
+        let one_job = self.first_work != EncodeWork::FirstPass || record.candidates.len() == 1;
+        if let Some(time) = milliseconds(record.encode_started_at, record.sent_at).filter(|_| one_job) {
             self.encode.add(time);
         }
         if let Some(time) = milliseconds(record.completed_at, record.displayed_at) {
@@ -70,9 +76,9 @@ impl CallObserver for StepTimes {
 }
 
 impl StepTimes {
-    /// The medians of coding and of decoding.
-    fn medians(&mut self) -> (f64, f64) {
-        (self.encode.quantile(0.5).unwrap_or(0.0), self.decode.quantile(0.5).unwrap_or(0.0))
+    /// The medians of the first job on a picture and of decoding; none for what did not happen.
+    fn medians(&mut self) -> (Option<f64>, Option<f64>) {
+        (self.encode.quantile(0.5), self.decode.quantile(0.5))
     }
 }
 
@@ -107,16 +113,39 @@ fn shown(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
 }
 
-/// `lockstep compare`.
-pub fn run(arguments: &CompareArguments) -> Result<()> {
-    let given = CallOptions {
-        clip: Some(arguments.clip.clone()),
-        seconds: Some(arguments.seconds),
-        ..arguments.link.said().clone().or(arguments.control.said().clone())
+/// What the simulated call was told of the time that coding takes, and where that is from.
+fn told_times(times: Option<&CodingTimes>, first_work: EncodeWork, measured: bool, decode_ms: f64) -> String {
+    let Some(CodingTimes { machine, first_job_ms, later_pass_ms }) = times else { return String::new() };
+    let processor = &machine.processor;
+    let work = match first_work {
+        EncodeWork::OneFrame => "coding a picture",
+        EncodeWork::FirstPass | EncodeWork::LaterPass => "coding a picture for the first time",
+        EncodeWork::SerialMenu | EncodeWork::ParallelMenu => "coding the two candidates of a picture",
     };
-    let settings = given.settings()?;
-    output_file::check(&[("--json", arguments.json.as_deref())], &settings.inputs())?;
+    let from = if measured { "the live call's median".to_owned() } else { format!("as on {processor}") };
+    let later = if first_work == EncodeWork::FirstPass {
+        format!(", each time more {later_pass_ms:.1} ms (in the proportion measured on {processor})")
+    } else {
+        String::new()
+    };
+    format!("simulated with {first_job_ms:.1} ms for {work} ({from}){later}, {decode_ms:.1} ms for decoding one")
+}
+
+/// A live call, and the same one in virtual time with the coding times that the live one measured.
+pub struct BothWays {
+    /// What came of the live call.
+    pub live: Scores,
+    /// What came of the one in virtual time.
+    pub simulated: Scores,
+    /// What the latter was told of the time that coding takes.
+    told: String,
+}
+
+/// Runs `settings` as a live call over the emulator, and again in virtual time.
+pub fn both_ways(settings: &CallSettings) -> Result<BothWays> {
+    let first_work = settings.control.first_work();
     let times = Arc::new(Mutex::new(StepTimes {
+        first_work,
         encode: Distribution::of_milliseconds(),
         decode: Distribution::of_milliseconds(),
     }));
@@ -129,13 +158,36 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
     }
     drop(interruption);
     // Virtual time knows nothing of this machine's speed; it is told what the live call measured.
-    let (encode_ms, decode_ms) = times.lock().map(|mut times| times.medians()).unwrap_or_default();
-    let time = |milliseconds: f64| Milliseconds::new(Duration::from_secs_f64(milliseconds / 1e3)).map_err(Error::msg);
-    let settings = CallSettings { encode_time: time(encode_ms)?, decode_time: time(decode_ms)?, ..settings };
-    let simulated = simulate(&settings, None)?;
-    let rows = rows(&live.report.scores, &simulated.report.scores);
-    warn_of_early_end(settings.length.as_f64(), &live.report.scores);
-    say!("coding took {encode_ms:.1} ms a picture, decoding {decode_ms:.1} ms\n");
+    let (first_job_ms, decode_ms) = times.lock().map(|mut times| times.medians()).unwrap_or_default();
+    let duration = |milliseconds: f64| Duration::from_secs_f64(milliseconds / 1e3);
+    let time = |time: Duration| Milliseconds::new(time).map_err(Error::msg);
+    let format = source_format(settings.clip.as_str(), &SourceOptions::default())?;
+    let (measured, _) = settings.job_times(format.width * format.height);
+    let menu = first_job_ms.map(|time| measured.where_takes(first_work, duration(time)).serial_menu);
+    let settings = CallSettings {
+        encode_time: EncodeTimeSettings { menu: menu.map(time).transpose()?, ..settings.encode_time.clone() },
+        decode_time: time(duration(decode_ms.unwrap_or(0.0)))?,
+        ..settings.clone()
+    };
+    let simulated = simulate(&settings, None)?.report;
+    let times = simulated.coding_times.as_ref();
+    let told = told_times(times, first_work, first_job_ms.is_some(), decode_ms.unwrap_or(0.0));
+    Ok(BothWays { live: live.report.scores, simulated: simulated.scores, told })
+}
+
+/// `lockstep compare`.
+pub fn run(arguments: &CompareArguments) -> Result<()> {
+    let given = CallOptions {
+        clip: Some(arguments.clip.clone()),
+        seconds: Some(arguments.seconds),
+        ..arguments.link.said().clone().or(arguments.control.said().clone())
+    };
+    let settings = given.settings()?;
+    output_file::check(&[("--json", arguments.json.as_deref())], &settings.inputs())?;
+    let BothWays { live, simulated, told } = both_ways(&settings)?;
+    let rows = rows(&live, &simulated);
+    warn_of_early_end(settings.length.as_f64(), &live);
+    say!("{told}\n");
     say!("{:<28}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
     for Row { figure, live, simulated, difference } in &rows {
         let (live, simulated) = (shown(*live, 2), shown(*simulated, 2));
@@ -151,7 +203,7 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
 mod tests {
     use std::time::Duration;
 
-    use lockstep_call::{CallLog, SeriesRecorder};
+    use lockstep_call::{CallLog, FrameRecord, Machine, SeriesRecorder};
     use lockstep_units::ByteCount;
 
     use super::*;
@@ -166,5 +218,31 @@ mod tests {
         assert_eq!((rows[0].live, rows[0].difference), (None, None));
         let sent = rows.iter().find(|row| row.figure == "frames sent").expect("a figure");
         assert_eq!((sent.live, sent.difference), (Some(0.0), None));
+    }
+
+    #[test]
+    fn only_pictures_coded_once_say_how_long_a_first_pass_takes_and_that_is_said() {
+        let mut times = StepTimes {
+            first_work: EncodeWork::FirstPass,
+            encode: Distribution::of_milliseconds(),
+            decode: Distribution::of_milliseconds(),
+        };
+        for (passes, taken) in [(1, 5), (2, 9), (3, 13), (1, 5), (2, 9)] {
+            let mut record = FrameRecord::captured(0, Timestamp::ZERO);
+            record.encode_started_at = Some(Timestamp::ZERO);
+            record.sent_at = Some(Timestamp::from_millis(taken));
+            record.candidates = vec![ByteCount::new(1_000); passes];
+            times.frame(&LoggedFrame { record, video_delay: Duration::ZERO, followed: true });
+        }
+        assert_eq!(times.medians(), (Some(5.0), None));
+        let told = CodingTimes {
+            machine: Machine { processor: "an abacus".to_owned(), cores: 1 },
+            first_job_ms: 5.0,
+            later_pass_ms: 3.0,
+        };
+        let said = told_times(Some(&told), EncodeWork::FirstPass, true, 1.0);
+        assert!(said.contains("5.0 ms for coding a picture for the first time (the live call's median)"), "{said}");
+        assert!(said.contains("each time more 3.0 ms"), "{said}");
+        assert!(!told_times(Some(&told), EncodeWork::OneFrame, true, 1.0).contains("each time more"));
     }
 }

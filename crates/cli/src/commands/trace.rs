@@ -48,7 +48,7 @@ pub struct TraceArguments {
     /// Captures a second.
     #[arg(long, default_value_t = FrameRate::default(), requires = "floor")]
     rate: FrameRate,
-    /// The least time that coding a picture takes: of `--encode-ms` of `simulate`, 60 % where frames are made to fit.
+    /// The least time that coding a picture takes: what a report of `simulate` has in `coding_times`.
     #[arg(long, default_value = "7.2", value_parser = Milliseconds::from_word, requires = "floor")]
     encode_ms: Milliseconds,
     /// Time that decoding a frame takes.

@@ -1,9 +1,17 @@
 //! A finished simulation with the records of all its frames.
 
 use std::ops::Deref;
+use std::time::Duration;
 
-use lockstep_call::{FrameRecord, KeptFrames};
+use lockstep_call::{EncodeTime, EncodeWork, FrameRecord, JobTimes, KeptFrames};
 use lockstep_sim::{Simulation, SimulationResult};
+use lockstep_vp8::Preset;
+
+/// What jobs take where a menu of two candidates takes `menu`.
+pub fn job_times(menu: Duration) -> JobTimes {
+    let times = EncodeTime::built_in().expect("it is well made").job_times(Preset::RealTime, 320 * 180);
+    times.where_takes(EncodeWork::SerialMenu, menu)
+}
 
 pub struct Finished {
     /// One record a captured frame.

@@ -3,16 +3,17 @@
 //! Time is that which this thread had a core, where the system says (Linux), so that what else runs on the machine
 //! counts as little as it can; elsewhere it is the time on the wall.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{ClipCurves, CodecModel, FunctionalEncoder, MenuMode, ModelledClip, ReceivingEnd, SendingEnd};
+use lockstep_call::{
+    ClipCurves, CodecModel, EncodeTime, FunctionalEncoder, MenuMode, ModelledClip, ReceivingEnd, SendingEnd,
+};
 use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
@@ -20,9 +21,9 @@ use lockstep_sim::modelled::{FeedbackInterval, ModelledSetting};
 use lockstep_sim::{Network, SharedLink, Simulation, SimulationOptions};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
-use lockstep_vp8::Parameters;
+use lockstep_vp8::{Parameters, Preset};
 
-use super::median;
+use super::{Stopwatch, core_seconds, median};
 use crate::output_file::{self, write_json};
 use crate::progress::Progress;
 
@@ -78,29 +79,6 @@ struct SimReport {
     clock: &'static str,
     rounds: u32,
     calls: Vec<Speed>,
-}
-
-/// Seconds for which this thread has had a core; none where the system does not say.
-fn core_seconds() -> Option<f64> {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    Some(text.split_whitespace().next()?.parse::<u64>().ok()? as f64 * 1e-9)
-}
-
-/// A clock that has been started.
-struct Stopwatch {
-    core: Option<f64>,
-    wall: Instant,
-}
-
-impl Stopwatch {
-    fn start() -> Self {
-        Self { core: core_seconds(), wall: Instant::now() }
-    }
-
-    fn seconds(&self) -> f64 {
-        let core = self.core.zip(core_seconds()).map(|(before, now)| now - before);
-        core.unwrap_or_else(|| self.wall.elapsed().as_secs_f64())
-    }
 }
 
 /// One round of one kind.
@@ -177,7 +155,7 @@ fn real() -> Result<Run> {
     let receiver = ReceivingEnd::new(ReceiverConfig::default(), algorithm.estimator(setting.bounds));
     let options = SimulationOptions {
         length: Duration::from_secs(REAL_SECONDS),
-        encode_time: Duration::from_millis(12),
+        job_times: EncodeTime::built_in()?.job_times(Preset::RealTime, REAL_SIZE.0 * REAL_SIZE.1),
         decode_time: Duration::from_millis(3),
     };
     let source = Box::new(GeneratedSource::new(GeneratedClip::new(format, 1)?));

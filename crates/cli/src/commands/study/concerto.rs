@@ -13,7 +13,7 @@ use lockstep_control::Algorithm;
 use super::reaction::Reaction;
 use super::{CommonArguments, each, figure, write};
 use crate::commands::sweep::Seeds;
-use crate::configuration::{CODEC_OPTIONS, CodecKind, NamedTrace, TraceName, simulate, simulate_full_throttle};
+use crate::configuration::{CodecKind, NamedTrace, TraceName, simulate, simulate_full_throttle};
 
 /// What `lockstep study concerto` is told.
 #[derive(Args)]
@@ -120,10 +120,8 @@ fn print(rows: &[Row]) {
 }
 
 pub(super) fn run(arguments: &ConcertoArguments, told: &dyn Fn(&str) -> bool) -> Result<()> {
-    if !arguments.coded
-        && let Some(name) = CODEC_OPTIONS.iter().find(|name| told(name))
-    {
-        bail!("a model of the codec does not heed --{}; leave it out, or add --coded", name.replace('_', "-"));
+    if let Some(name) = ["menu", "fit_passes"].iter().find(|name| told(name)) {
+        bail!("the conventional codec, whose study this is, does not heed --{}; leave it out", name.replace('_', "-"));
     }
     let given = arguments.common.settings(&arguments.traces)?;
     let traces: Vec<TraceName> = match &arguments.traces[..] {

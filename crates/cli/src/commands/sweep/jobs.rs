@@ -295,6 +295,7 @@ mod tests {
                     ("max_bitrate", "1mbps"),
                     ("seconds", "5"),
                     ("encode_ms", "6"),
+                    ("encode_time", concat!(env!("CARGO_MANIFEST_DIR"), "/../call/src/encode_time.json")),
                     ("decode_ms", "7"),
                     ("vmaf", "true"),
                 ]),

@@ -19,7 +19,7 @@ use lockstep_call::Scores;
 use lockstep_sim::in_parallel;
 
 use crate::commands::model::open_model;
-use crate::configuration::{CODEC_OPTIONS, SimulateWords, simulate, simulate_modelled};
+use crate::configuration::{SimulateWords, simulate, simulate_modelled};
 use crate::output_file::{self, is_standard_output};
 use crate::progress::Progress;
 pub use jobs::Seeds;
@@ -109,12 +109,6 @@ fn refuse_contradictions(arguments: &SweepArguments, given: &dyn Fn(&str) -> boo
         && let Some(coded) = arguments.codecs.iter().find(|codec| !codec.is_modelled())
     {
         bail!("--modelled contradicts --codecs {}; leave one of the two out", coded.name());
-    }
-    if arguments.codecs.iter().all(|codec| codec.is_modelled())
-        && let Some(name) = CODEC_OPTIONS.into_iter().find(|name| given(name))
-    {
-        let name = name.replace('_', "-");
-        bail!("a model of the codec does not heed --{name}; leave it out, or name a real codec: --codecs functional");
     }
     if arguments.model.is_some() && !arguments.codecs.iter().any(|codec| codec.is_modelled()) {
         bail!("none of the codecs heeds --model; leave it out, or name a modelled one: --codecs modelled");

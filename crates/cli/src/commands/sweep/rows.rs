@@ -48,14 +48,16 @@ fn column(name: &str, values: &[&Value]) -> Values {
     Values::Texts(values.iter().map(|value| text(value)).collect())
 }
 
-/// Every setting of these calls as a column.
+/// Every setting of these calls as a column; one that is called as a score with `_asked` after its name, as `vmaf_asked`:
+/// whether a VMAF was asked for.
 fn settings<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<(String, Values)> {
     let rows: Vec<Map<String, Value>> = jobs.map(Job::settings).collect();
     let first = FIRST.map(str::to_owned);
     let others: BTreeSet<&String> = rows.iter().flat_map(Map::keys).filter(|name| !first.contains(name)).collect();
     let column = |name: &String| {
         let values: Vec<&Value> = rows.iter().map(|row| row.get(name).unwrap_or(&Value::Null)).collect();
-        (name.clone(), column(name, &values))
+        let is_score = SCORES.iter().any(|(score, _)| score == name);
+        (if is_score { format!("{name}_asked") } else { name.clone() }, column(name, &values))
     };
     first.iter().chain(others).map(column).collect()
 }
@@ -179,7 +181,9 @@ pub fn print(rows: &[(&Job, &Scores)]) {
 mod tests {
     use serde_json::json;
 
+    use super::super::jobs::SweepCodec;
     use super::*;
+    use crate::configuration::CallOptions;
     use crate::parquet_table::Kind;
 
     #[test]
@@ -198,5 +202,18 @@ mod tests {
         let values = [Value::Null, json!([0.01, 0.3]), json!("x")];
         let Values::Texts(texts) = column("burst_loss", &values.iter().collect::<Vec<_>>()) else { panic!("no texts") };
         assert_eq!(texts, ["", "[0.01,0.3]", "x"]);
+    }
+
+    #[test]
+    fn no_column_is_there_twice() {
+        let call = CallOptions::default().settings().unwrap();
+        let codec = SweepCodec::Functional;
+        let job = Job { key: String::new(), codec, model: None, model_hash: None, estimator_hash: None, call };
+        let columns = settings([&job].into_iter());
+        let mut names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+        names.extend(SCORES.iter().map(|(name, _)| *name));
+        let different: BTreeSet<&str> = names.iter().copied().collect();
+        assert_eq!(different.len(), names.len(), "{names:?}");
+        assert!(names.contains(&"vmaf") && names.contains(&"vmaf_asked"));
     }
 }

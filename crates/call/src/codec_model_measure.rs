@@ -1,0 +1,254 @@
+//! What the real codec makes of a clip, as far as a [`ClipModel`](crate::ClipModel) is fitted to it.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use lockstep_media::{QualityError, ssim, ssim_db};
+use lockstep_vp8::{Analysis, Encoded, Fitting, FrameKind, MAXIMUM_QUANTIZER, Parameters, Picture, State};
+
+use crate::functional::FINEST_USEFUL_QUANTIZER;
+use crate::scores::mean;
+
+/// Where the curves are measured: close together where VP8's steps are small (RFC 6386, section 14.1).
+pub(crate) const MEASURED: [u8; 12] = [0, 4, 10, 18, 26, 36, 48, 60, 76, 94, 112, MAXIMUM_QUANTIZER];
+/// Quality is measured, and a key frame made, of every such picture.
+const QUALITY_INTERVAL: usize = 4;
+const KEY_INTERVAL: usize = 12;
+/// The state after every such picture is kept to find out what references do.
+const STATE_INTERVAL: usize = 20;
+/// References are of these quantizers, and followed by frames of those.
+const REFERENCES: [u8; 5] = [10, 26, 48, 76, 112];
+const FOLLOWERS: [u8; 3] = [26, 48, 76];
+/// Pictures so many later are coded from one state, at the middle one of those quantizers.
+const GAPS: [usize; 3] = [2, 4, 8];
+const MIDDLE: u8 = FOLLOWERS[1];
+/// How far off the right quantizer the first pass of a frame is that is made to fit, in turn.
+const MISSES: [i16; 6] = [-12, 8, -5, 12, -8, 5];
+/// A budget can be met by pictures that need no more than this share of it at the coarsest quantizer.
+const REACHABLE: f64 = 0.7;
+/// No more pictures than this are made to fit for each budget.
+const MOST_FITTED: usize = 60;
+
+/// Frames of one quantizer, by picture.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// Natural logarithm of an inter frame's size.
+    pub(crate) inter: Vec<Option<f64>>,
+    /// Of a key frame's size.
+    pub(crate) key: Vec<Option<f64>>,
+    /// SSIM, dB.
+    pub(crate) ssim_db: Vec<Option<f64>>,
+}
+
+/// A frame whose reference is of another quantizer than usual.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Followed {
+    pub(crate) picture: usize,
+    /// The reference's quantizer less the frame's.
+    pub(crate) difference: f64,
+    /// ln(size) less that of a frame after a reference of its own quantizer.
+    pub(crate) size: f64,
+    /// SSIM, likewise, dB.
+    pub(crate) ssim_db: f64,
+}
+
+/// Pictures that follow each other.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) pictures: usize,
+    /// By [`MEASURED`].
+    pub(crate) runs: Vec<Run>,
+    /// Pictures at which the scene changes.
+    pub(crate) cuts: Vec<usize>,
+    pub(crate) followed: Vec<Followed>,
+    /// Picture, logarithm of the gap, and what ln(size) is above that of a frame without.
+    pub(crate) gaps: Vec<(usize, f64, f64)>,
+    /// Picture, and size over budget of the second and of later passes.
+    pub(crate) fills: [Vec<(usize, f64)>; 2],
+}
+
+/// What the real codec makes of a clip.
+#[derive(Debug)]
+pub struct ClipMeasurements {
+    pub(crate) name: String,
+    /// Luma samples of a picture.
+    pub(crate) samples: f64,
+    pub(crate) frame_interval: Duration,
+    pub(crate) segments: Vec<Segment>,
+}
+
+fn logarithm(encoded: &Encoded) -> f64 {
+    libm::log(encoded.frame.len() as f64)
+}
+
+fn quality(picture: &Picture, encoded: &Encoded) -> Result<f64, QualityError> {
+    Ok(ssim_db(ssim(picture, &encoded.picture())?))
+}
+
+/// The states that are kept of one run.
+type Kept = Vec<(usize, State)>;
+
+fn run(pictures: &[Picture], quantizer: u8, cuts: &mut Vec<usize>) -> Result<(Run, Kept), QualityError> {
+    let mut state = State::default();
+    let count = pictures.len();
+    let mut run = Run { inter: vec![None; count], key: vec![None; count], ssim_db: vec![None; count] };
+    let mut kept = Vec::new();
+    for (index, picture) in pictures.iter().enumerate() {
+        let encoded = Analysis::new(&state, picture, &Parameters::default()).encode(quantizer);
+        if encoded.key_frame {
+            run.key[index] = Some(logarithm(&encoded));
+            if index > 0 && quantizer == MIDDLE {
+                cuts.push(index);
+            }
+        } else {
+            run.inter[index] = Some(logarithm(&encoded));
+            if index % KEY_INTERVAL == 0 {
+                let parameters = Parameters { frame_kind: FrameKind::Key, ..Parameters::default() };
+                let key = Analysis::new(&State::default(), picture, &parameters).encode(quantizer);
+                run.key[index] = Some(logarithm(&key));
+            }
+            // What follows a kept state is compared with frames of this run.
+            if index % QUALITY_INTERVAL == 0 || index % STATE_INTERVAL == 1 {
+                run.ssim_db[index] = Some(quality(picture, &encoded)?);
+            }
+        }
+        if index % STATE_INTERVAL == 0 && REFERENCES.contains(&quantizer) {
+            kept.push((index, encoded.state.clone()));
+        }
+        state = encoded.state;
+    }
+    Ok((run, kept))
+}
+
+impl Segment {
+    fn new(pictures: &[Picture], mut progress: impl FnMut(f64)) -> Result<Self, QualityError> {
+        let mut segment = Self {
+            pictures: pictures.len(),
+            runs: Vec::new(),
+            cuts: Vec::new(),
+            followed: Vec::new(),
+            gaps: Vec::new(),
+            fills: Default::default(),
+        };
+        let mut states = Vec::new();
+        for (done, quantizer) in MEASURED.into_iter().enumerate() {
+            let (run, kept) = run(pictures, quantizer, &mut segment.cuts)?;
+            segment.runs.push(run);
+            states.push(kept);
+            progress((done + 1) as f64 / 16.0);
+        }
+        segment.follow(pictures, &states)?;
+        progress(14.0 / 16.0);
+        for quantizer in FOLLOWERS {
+            segment.fit(pictures, quantizer);
+        }
+        progress(1.0);
+        Ok(segment)
+    }
+
+    /// The run of one of [`MEASURED`].
+    pub(crate) fn run(&self, quantizer: u8) -> Option<&Run> {
+        self.runs.get(MEASURED.iter().position(|&measured| measured == quantizer)?)
+    }
+
+    /// Codes pictures from the states of other runs, and from those of earlier pictures.
+    fn follow(&mut self, pictures: &[Picture], states: &[Kept]) -> Result<(), QualityError> {
+        let (mut followed, mut gaps) = (Vec::new(), Vec::new());
+        for (&reference, kept) in MEASURED.iter().zip(states) {
+            for (index, state) in kept {
+                let next = index + 1;
+                let Some(picture) = pictures.get(next) else { continue };
+                let analysis = Analysis::new(state, picture, &Parameters::default());
+                for quantizer in FOLLOWERS.into_iter().filter(|_| !analysis.key_frame()) {
+                    let Some(run) = self.run(quantizer) else { continue };
+                    let (Some(size), Some(ssim_db)) = (run.inter[next], run.ssim_db[next]) else { continue };
+                    let encoded = analysis.encode(quantizer);
+                    followed.push(Followed {
+                        picture: next,
+                        difference: f64::from(reference) - f64::from(quantizer),
+                        size: logarithm(&encoded) - size,
+                        ssim_db: quality(picture, &encoded)? - ssim_db,
+                    });
+                }
+                for gap in GAPS.into_iter().filter(|_| reference == MIDDLE) {
+                    let later = index + gap;
+                    let usual = self.run(MIDDLE).and_then(|run| *run.inter.get(later)?);
+                    let (Some(picture), Some(usual)) = (pictures.get(later), usual) else { continue };
+                    let analysis = Analysis::new(state, picture, &Parameters::default());
+                    if !analysis.key_frame() {
+                        gaps.push((later, libm::log(gap as f64), logarithm(&analysis.encode(MIDDLE)) - usual));
+                    }
+                }
+            }
+        }
+        (self.followed, self.gaps) = (followed, gaps);
+        Ok(())
+    }
+
+    /// Makes frames fit budgets that are what they take at `quantizer`.
+    fn fit(&mut self, pictures: &[Picture], quantizer: u8) {
+        let Some(run) = self.run(quantizer) else { return };
+        let sizes: Vec<f64> = run.inter.iter().flatten().copied().collect();
+        let Some(middle) = mean(&sizes) else { return };
+        let budget = libm::exp(middle) as usize;
+        // Where hardly the coarsest quantizer fits the budget, a pass says nothing of how well it is aimed.
+        let coarsest = self.run(MAXIMUM_QUANTIZER).map_or_else(Vec::new, |run| run.inter.clone());
+        let reachable = |index: usize| {
+            let least = coarsest.get(index).copied().flatten();
+            least.is_some_and(|least| libm::exp(least) < REACHABLE * budget as f64)
+        };
+        let mut fills: [Vec<(usize, f64)>; 2] = Default::default();
+        let mut state = State::default();
+        for (index, picture) in pictures.iter().take(MOST_FITTED).enumerate() {
+            let analysis = Analysis::new(&state, picture, &Parameters::default());
+            if analysis.key_frame() {
+                state = analysis.encode(quantizer).state;
+                continue;
+            }
+            let first = (i16::from(quantizer) + MISSES[index % MISSES.len()]).clamp(4, 127) as u8;
+            let mut fitting = Fitting::new(Cow::Owned(analysis), Some(first));
+            let mut encoded = fitting.pass(budget);
+            for pass in 0..3 {
+                if fitting.is_filled(budget) {
+                    break;
+                }
+                encoded = fitting.pass(budget);
+                // At the ends of the scale a budget cannot be filled, or not be kept.
+                let between = (FINEST_USEFUL_QUANTIZER + 1..MAXIMUM_QUANTIZER).contains(&encoded.quantizer);
+                if between && reachable(index) {
+                    fills[pass.min(1)].push((index, encoded.frame.len() as f64 / budget as f64));
+                }
+            }
+            state = encoded.state;
+        }
+        for (all, new) in self.fills.iter_mut().zip(fills) {
+            all.extend(new);
+        }
+    }
+}
+
+impl ClipMeasurements {
+    /// Codes the pictures of `segments`, which are taken every `frame_interval` and follow each other within a segment, at
+    /// many quantizers. Takes minutes for a few hundred pictures; `progress` hears the share that is done.
+    ///
+    /// # Errors
+    /// If the pictures are too small to measure their quality.
+    ///
+    /// # Panics
+    /// If there are no pictures.
+    pub fn new(
+        name: &str,
+        segments: &[Vec<Picture>],
+        frame_interval: Duration,
+        mut progress: impl FnMut(f64),
+    ) -> Result<Self, QualityError> {
+        let first = segments.first().and_then(|segment| segment.first()).expect("a clip has pictures");
+        let samples = (first.width() * first.height()) as f64;
+        let count = segments.len() as f64;
+        let mut measured = Vec::new();
+        for (done, pictures) in segments.iter().enumerate() {
+            measured.push(Segment::new(pictures, |share| progress((done as f64 + share) / count))?);
+        }
+        Ok(Self { name: name.to_owned(), samples, frame_interval, segments: measured })
+    }
+}

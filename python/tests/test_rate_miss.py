@@ -1,0 +1,36 @@
+"""How the miss of a target is counted."""
+
+import pytest
+
+from lockstep.rate_miss import Miss, RateMissError, chart, ivf_frames, miss
+
+
+def test_a_second_at_twice_the_target_and_one_at_half_of_it_deviate_by_three_quarters_in_the_mean() -> None:
+    frames = [(0.1, 20_000.0), (0.9, 5_000.0), (1.0, 6_250.0), (2.2, 99_999.0)]
+    of = miss("a clip", "an encoder", 100, frames, 2.5)
+    assert (of.seconds, of.mean, of.most, of.p95) == (2, pytest.approx(0.75), pytest.approx(1.0), pytest.approx(1.0))
+    assert of.rate_kbps == pytest.approx(125.0)
+    with pytest.raises(RateMissError, match="shorter than a second"):
+        miss("a clip", "an encoder", 100, frames, 0.5)
+
+
+def test_frames_of_an_ivf_file_have_times_and_sizes_and_a_damaged_one_is_refused() -> None:
+    header = b"DKIF" + bytes([0, 0, 32, 0]) + b"VP80" + bytes([16, 0, 16, 0])
+    header += (30).to_bytes(4, "little") + (1).to_bytes(4, "little") + bytes(8)
+    frames = b"".join(
+        len(b).to_bytes(4, "little") + at.to_bytes(8, "little") + b for at, b in ((0, b"ab"), (3, b"abc"))
+    )
+    assert ivf_frames(header + frames) == [(0.0, 2.0), (0.1, 3.0)]
+    assert ivf_frames(header + frames[:-2]) == [(0.0, 2.0)]
+    for damaged in (b"", b"DKIF", b"RIFF" + bytes(40), header[:16] + bytes(16)):
+        with pytest.raises(RateMissError):
+            ivf_frames(damaged)
+
+
+def test_the_chart_has_a_line_for_each_encoder() -> None:
+    misses = [
+        Miss("c", encoder, kbps, 9, 0.1, 0.2, 0.3, 90.0) for encoder in ("libvpx", "lockstep") for kbps in (100, 200)
+    ]
+    specification = chart(misses).to_dict()
+    domain = specification["layer"][0]["encoding"]["color"]["scale"]["domain"]
+    assert domain == ["libvpx", "lockstep"]
