@@ -601,7 +601,11 @@ mod tests {
             loss.find_open([(0, fragment)].into_iter(), highest, &mut open).then_some(open)
         };
         assert_eq!((find(&loss, 1, 10), find(&loss, 1, 9)), (Some(vec![(0, 10)]), Some(vec![(0, 1)])));
-        assert_eq!((find(&loss, 4, 11), find(&loss, 10, 11)), (Some(vec![]), None), "one known already, one never sent");
+        assert_eq!(
+            (find(&loss, 4, 11), find(&loss, 10, 11)),
+            (Some(vec![]), None),
+            "one known already, one never sent"
+        );
         assert_eq!(loss.acknowledge(at(201), 10).map(|(_, spurious)| spurious), Some(false));
         assert_eq!(loss.get(1), None, "the first copy is not waited for any longer");
         let arrived: Vec<_> = loss.frame_arrived(0).into_iter().map(|(sent, lost)| (sent.fragment, lost)).collect();

@@ -15,9 +15,7 @@ use crate::repeat::Repeat;
 use crate::retransmission::{FragmentedFrame, Repetition, Retransmission, patience};
 use crate::round_trip::RoundTripTime;
 use crate::states::{SentStates, Verdict};
-use crate::wire::{
-    Acknowledgement, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, WireError, expand,
-};
+use crate::wire::{Acknowledgement, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, WireError, expand};
 use crate::{
     AcknowledgedFragment, Estimate, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
     SenderEvent, SenderStatistics, StateId, Transmit, TransmittedFragment,
