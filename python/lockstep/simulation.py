@@ -59,6 +59,7 @@ def simulate(  # noqa: PLR0913
     seed: int | None = None,
     reverse: str | os.PathLike[str] | None = None,
     queue: str | None = None,
+    ecn: bool = False,
     queue_packets: int | None = None,
     queue_bytes: int | None = None,
     delay_ms: float | None = None,
@@ -99,6 +100,7 @@ def simulate(  # noqa: PLR0913
         seed: Seed of everything random.
         reverse: Capacity from receiver to sender.
         queue: How queues drop packets.
+        ecn: Mark instead of dropping, where both ends understand that; for the queues `"codel"` and `"pie"`.
         queue_packets: Packets that each queue holds.
         queue_bytes: Bytes that each queue holds, instead.
         delay_ms: Propagation delay each way.

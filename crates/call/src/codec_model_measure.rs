@@ -24,6 +24,8 @@ const GAPS: [usize; 3] = [2, 4, 8];
 const MIDDLE: u8 = FOLLOWERS[1];
 /// How far off the right quantizer the first pass of a frame is that is made to fit, in turn.
 const MISSES: [i16; 6] = [-12, 8, -5, 12, -8, 5];
+/// A budget can be met by pictures that need no more than this share of it at the coarsest quantizer.
+const REACHABLE: f64 = 0.7;
 /// No more pictures than this are made to fit for each budget.
 const MOST_FITTED: usize = 60;
 
@@ -189,6 +191,12 @@ impl Segment {
         let sizes: Vec<f64> = run.inter.iter().flatten().copied().collect();
         let Some(middle) = mean(&sizes) else { return };
         let budget = libm::exp(middle) as usize;
+        // Where hardly the coarsest quantizer fits the budget, a pass says nothing of how well it is aimed.
+        let coarsest = self.run(MAXIMUM_QUANTIZER).map_or_else(Vec::new, |run| run.inter.clone());
+        let reachable = |index: usize| {
+            let least = coarsest.get(index).copied().flatten();
+            least.is_some_and(|least| libm::exp(least) < REACHABLE * budget as f64)
+        };
         let mut fills: [Vec<(usize, f64)>; 2] = Default::default();
         let mut state = State::default();
         for (index, picture) in pictures.iter().take(MOST_FITTED).enumerate() {
@@ -206,7 +214,8 @@ impl Segment {
                 }
                 encoded = fitting.pass(budget);
                 // At the ends of the scale a budget cannot be filled, or not be kept.
-                if (FINEST_USEFUL_QUANTIZER + 1..MAXIMUM_QUANTIZER).contains(&encoded.quantizer) {
+                let between = (FINEST_USEFUL_QUANTIZER + 1..MAXIMUM_QUANTIZER).contains(&encoded.quantizer);
+                if between && reachable(index) {
                     fills[pass.min(1)].push((index, encoded.frame.len() as f64 / budget as f64));
                 }
             }

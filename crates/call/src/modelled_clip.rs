@@ -360,19 +360,26 @@ mod tests {
     }
 
     #[test]
-    fn frames_fit_their_budgets_and_larger_ones_are_better() {
+    fn frames_fill_their_budgets_as_real_passes_do_and_larger_ones_are_better() {
         let mut clip = clip(1);
-        let picture = clip.next_picture();
-        let mut last = 0.0;
-        for budget in [2_000, 4_000, 8_000, 16_000].map(ByteCount::new) {
-            let frame = clip.curves().encode_to_fit(&picture, budget, false, 1);
-            assert!(
-                frame.size.as_f64() <= 1.1 * budget.as_f64() && frame.size.as_f64() > 0.5 * budget.as_f64(),
-                "{frame:?} in {budget:?}"
-            );
-            assert!(frame.ssim > last, "{frame:?}");
-            last = frame.ssim;
+        let curves = Arc::clone(clip.curves());
+        let mut fills = Vec::new();
+        for _ in 0..400 {
+            let picture = clip.next_picture();
+            let mut last = 0.0;
+            for budget in [2_000, 4_000, 8_000, 16_000].map(ByteCount::new) {
+                let frame = curves.encode_to_fit(&picture, budget, false, 1);
+                assert!(frame.ssim >= last, "{frame:?}");
+                last = frame.ssim;
+                if (5..127).contains(&frame.quantizer) {
+                    fills.push(frame.size.as_f64() / budget.as_f64());
+                }
+            }
         }
+        fills.sort_unstable_by(f64::total_cmp);
+        let told = curves.clip.fills[0][NORMAL_POINTS.len() / 2];
+        let median = fills[fills.len() / 2];
+        assert!((0.8..=1.1).contains(&median) && (median / told - 1.0).abs() < 0.1, "{median} of {told}");
     }
 
     #[test]

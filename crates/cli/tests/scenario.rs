@@ -24,7 +24,7 @@ fn text(path: &Path) -> &str {
 fn every_scenario_of_the_list_is_shown_and_runs() {
     let listed = succeed(&["list"]);
     let names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert!(names.contains(&"long-tcp-cubic") && names.len() >= 15, "{listed}");
+    assert!(names.contains(&"long-tcp-cubic") && names.len() >= 50, "{listed}");
     for name in names {
         let shown: Value = serde_json::from_str(&succeed(&["show", name])).expect("JSON");
         assert_eq!(shown["name"], name);
@@ -62,7 +62,7 @@ fn a_run_repeated_says_and_writes_the_same_to_the_byte_and_another_seed_somethin
     assert_eq!(document["kind"], "scenario");
     assert_eq!(document["config"]["controller"], "salsify");
     let flows = document["flows"].as_array().expect("one report a flow");
-    assert_eq!(flows.len(), 2, "media and TCP");
+    assert_eq!(flows.len(), 3, "media, TCP and audio");
 }
 
 #[test]
@@ -85,4 +85,72 @@ fn what_is_no_scenario_is_said_in_one_line() {
         assert!(!output.status.success(), "{name} succeeded");
         assert!(said.contains(expected) && said.lines().count() == 1, "{name}: {said}");
     }
+}
+
+#[test]
+fn the_list_names_the_section_of_each_scenario() {
+    let listed = succeed(&["list"]);
+    for (name, section) in [
+        ("short-tcp ", "(RFC 8867, section 5.7)"),
+        ("priorities ", "(RFC 8867, section 6.1)"),
+        ("short-tcp-ecn ", "(RFC 8867, section 6.2 of 5.7)"),
+        ("multiple-bottlenecks ", "(RFC 8867, section 6.3)"),
+        ("cell-load-up ", "(RFC 8869, section 2.1)"),
+        ("wifi-both-tcp ", "(RFC 8869, section 3.2)"),
+    ] {
+        let line = listed.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {listed}"));
+        assert!(line.ends_with(section), "{line}");
+    }
+}
+
+#[test]
+fn all_scenarios_give_one_table_with_a_row_each_and_the_same_again() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = |file: &str, jobs: &str| {
+        let json = folder.path().join(file);
+        let arguments = ["all", "--controller", "gcc", "--seconds", "12", "--jobs", jobs, "--json", text(&json)];
+        let said = succeed(&arguments);
+        let document: Value = serde_json::from_slice(&fs::read(&json).expect("written")).expect("JSON");
+        (said.replace(text(&json), "results"), document)
+    };
+    let (said, document) = run("one.json", "1");
+    assert_eq!((said.clone(), document.clone()), run("two.json", "2"));
+    let names = succeed(&["list"]);
+    let rows = document["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), names.lines().count());
+    let columns = said.lines().next().unwrap_or_default();
+    for column in ["section", "goodput", "delay p50", "loss %", "low/high", "settles s", "used %"] {
+        assert!(columns.contains(column), "{columns}");
+    }
+    assert!(said.contains("RFC 8867, 6.2: the same with ECN"), "{said}");
+}
+
+#[test]
+fn the_table_of_a_section_can_be_had_in_markdown() {
+    let said =
+        succeed(&["all", "--controller", "fixed:300kbps", "--section", "8867-5.6", "--seconds", "8", "--markdown"]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with("| section ") && lines[1].starts_with("| ---"), "{said}");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("| 8867-5.6 ")).count(), 3, "{said}");
+    let output = scenario(&["all", "--section", "9999"]);
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("no scenario is of it") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn marking_is_refused_where_it_would_do_nothing() {
+    let simulate = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_lockstep"))
+            .args(["simulate", "--modelled", "--seconds", "5", "--ecn"])
+            .args(arguments)
+            .output()
+            .expect("the command starts");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert!(simulate(&["--controller", "nada", "--queue", "codel"]).0);
+    let (done, said) = simulate(&["--controller", "nada"]);
+    assert!(!done && said.contains("--queue codel"), "{said}");
+    let (done, said) = simulate(&["--controller", "salsify", "--queue", "pie"]);
+    assert!(!done && said.contains("does not heed marks"), "{said}");
 }

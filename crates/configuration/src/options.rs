@@ -264,6 +264,9 @@ options! {
     Link reverse: TraceName;
     /// How the queue of each direction drops packets.
     Link queue: QueueKind = QueueKind::default();
+    /// Mark instead of dropping (ECN), for controllers that heed marks: gcc, nada, scream. For the queues codel and pie, in
+    /// simulations only.
+    Link ecn: bool = false;
     /// Packets that the queue of each direction holds; more are dropped.
     Link queue_packets: NonZero<u32> = const { NonZero::new(256).unwrap() };
     /// Bytes that each queue holds, instead of packets.
@@ -355,6 +358,8 @@ impl CallOptions {
         // What follows an estimator is called so in reports, whose words may be given again.
         let decides = self.controller.is_some_and(|controller| controller != Algorithm::ReceiverEstimate);
         clashes("estimator", "controller", self.estimator.is_some() && decides)?;
+        let marks = self.queue.is_some_and(QueueKind::can_mark);
+        clashes("ecn", "queue", self.ecn == Some(true) && !marks)?;
         clashes("queue_bytes", "queue_packets", self.queue_bytes.is_some() && self.queue_packets.is_some())?;
         let fits = self.menu.is_none_or(|menu| menu == MenuKind::Fit);
         clashes("fit_passes", "menu", self.fit_passes.is_some() && !fits)

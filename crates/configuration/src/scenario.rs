@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{ClipCurves, CodecModel, EncodeTime, ModelledClip};
-use lockstep_control::{KnownPath, RateBounds};
+use lockstep_call::{ClipCurves, ClipModel, CodecModel, EncodeTime, ModelledClip};
+use lockstep_control::{Controller, FlowGroup, KnownPath, RateBounds};
+use lockstep_link::QueueConfig;
 use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledSetting};
-use lockstep_sim::scenario::{Scenario, ScenarioReport};
+use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioFlow, ScenarioReport};
 use lockstep_sim::{Activity, AnyFlow, CallFlow, CallSetting};
-use lockstep_units::{ByteCount, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::ends::FRAGMENT_PAYLOAD;
 use crate::{ControlSettings, ControlWords, QueueKind, Seconds, value_of};
@@ -34,14 +35,30 @@ pub struct ScenarioArguments {
     #[arg(long)]
     pub clip: Option<String>,
     /// How the queues of the scenario's links drop packets.
-    #[arg(long, value_parser = value_of::<QueueKind>(), default_value = "droptail")]
-    pub queue: QueueKind,
+    /// As the scenario has it if not given.
+    #[arg(long, value_parser = value_of::<QueueKind>())]
+    pub queue: Option<QueueKind>,
+    /// Run it with ECN: its queues mark what they would drop; TCP, and media whose controller heeds marks (gcc, nada, scream),
+    /// answer. Drop-tail queues, which have nothing to mark, become those of CoDel.
+    #[arg(long)]
+    pub ecn: bool,
     /// Run only so many seconds of it.
     #[arg(long, value_parser = value_of::<Seconds>())]
     pub seconds: Option<Seconds>,
     /// Seed of everything random in the run.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+}
+
+impl ScenarioArguments {
+    /// The queue of a link of a scenario, which has `queue`.
+    fn over(&self, queue: QueueConfig) -> QueueConfig {
+        match self.queue {
+            None => queue,
+            Some(discipline) if queue.marks() => discipline.over(queue).with_ecn(),
+            Some(discipline) => discipline.over(queue),
+        }
+    }
 }
 
 /// Runs `scenario` as `arguments` say. `progress` hears of the virtual time and how long the run is.
@@ -58,34 +75,91 @@ pub fn run_scenario(
         Some(seconds) => scenario.shortened(seconds.get()),
         None => scenario,
     };
-    let scenario = scenario.with_queues(|queue| arguments.queue.over(queue));
+    let scenario = scenario.with_queues(|queue| arguments.over(queue));
+    let mut scenario = if arguments.ecn { scenario.with_ecn() } else { scenario };
+    let control = arguments.control.settings()?;
+    for flow in scenario.flows.iter_mut().filter(|flow| flow.kind == FlowKind::Media) {
+        flow.ecn &= control.controller.algorithm().heeds_marks();
+    }
     let length = scenario.duration();
-    let media = media_flows(&scenario, arguments, model)?;
+    let media = media_flows(&scenario, arguments, &control, model)?;
     Ok(scenario.run(media, arguments.seed, |now| progress(now, length))?)
 }
 
 /// The calls of `scenario`, in its order.
-fn media_flows(scenario: &Scenario, arguments: &ScenarioArguments, model: &CodecModel) -> Result<Vec<AnyFlow>> {
+fn media_flows(
+    scenario: &Scenario,
+    arguments: &ScenarioArguments,
+    control: &ControlSettings,
+    model: &CodecModel,
+) -> Result<Vec<AnyFlow>> {
     let rates = scenario.media;
     let bounds = RateBounds { initial: rates.initial_bps, least: rates.least_bps, most: rates.most_bps };
-    // What a path will carry is known to one that has it alone.
-    let path = match (&scenario.flows[..], &scenario.links[..]) {
-        ([flow], links) if flow.forward.len() == 1 => {
-            let link = flow.forward.first().and_then(|&link| links.get(link));
-            link.map(|link| KnownPath { trace: link.config.trace.clone(), start: Timestamp::ZERO })
-        }
-        _ => None,
-    };
+    let path = known_path(scenario);
+    let groups = Groups::of(scenario);
     let media = scenario.media_flows().zip(1u64..);
-    let control = arguments.control.settings()?;
-    let calls = media.map(|((_, activity), number)| {
+    // All calls show the same clip, each from elsewhere on, since their shares are compared: the first one, which needs more
+    // bits than the links have, as RFC 8867's source (section 4.3) sends at whatever rate it is told.
+    let clip = model.clips.first().context("the codec model has no clip")?;
+    let calls = media.map(|((flow, activity), number)| {
         let seed = arguments.seed.wrapping_mul(1_000_003).wrapping_add(number);
         match &arguments.clip {
-            Some(clip) => real_call(clip, &control, activity, bounds, path.clone(), seed),
-            None => modelled_call(model, &control, &activity, bounds, path.clone(), seed),
+            Some(_) if groups.any() => {
+                bail!("scenario {}: priorities are for modelled calls; leave out --clip", scenario.name)
+            }
+            Some(named) => real_call(named, control, activity, bounds, path.clone(), seed),
+            None => {
+                let coupled = |controller| groups.couple(flow, controller, bounds);
+                modelled_call(clip, control, &activity, bounds, path.clone(), seed, coupled)
+            }
         }
     });
     calls.collect()
+}
+
+/// What a path will carry is known to media that has it alone, but for its audio.
+fn known_path(scenario: &Scenario) -> Option<KnownPath> {
+    let mut others = scenario.flows.iter().filter(|flow| !matches!(flow.kind, FlowKind::Audio { .. }));
+    let (Some(flow), None) = (others.next(), others.next()) else { return None };
+    let [link] = flow.forward[..] else { return None };
+    let link = scenario.links.get(link).filter(|link| link.config.medium.is_none())?;
+    Some(KnownPath { trace: link.config.trace.clone(), start: Timestamp::ZERO })
+}
+
+/// The media of a scenario whose priorities differ, by their ways: those of one way are coupled.
+struct Groups(Vec<(Vec<usize>, FlowGroup)>);
+
+impl Groups {
+    fn of(scenario: &Scenario) -> Self {
+        let mut groups: Vec<(Vec<usize>, FlowGroup)> = Vec::new();
+        let media = || scenario.media_flows().map(|(flow, _)| flow);
+        if let Some(first) = media().next()
+            && media().any(|flow| flow.priority != first.priority)
+        {
+            for flow in media() {
+                if groups.iter().all(|(way, _)| *way != flow.forward) {
+                    groups.push((flow.forward.clone(), FlowGroup::new()));
+                }
+            }
+        }
+        Self(groups)
+    }
+
+    fn any(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    fn couple(&self, flow: &ScenarioFlow, controller: Box<dyn Controller>, bounds: RateBounds) -> Box<dyn Controller> {
+        match self.0.iter().find(|(way, _)| *way == flow.forward) {
+            Some((_, group)) => group.join(controller, flow.priority, bounds.most),
+            None => controller,
+        }
+    }
+}
+
+/// What media sends at most, whoever controls it: the scenario's highest rate, or less where pictures gain nothing by it.
+fn ceiling(control: &ControlSettings, format: &VideoFormat, bounds: RateBounds) -> Bitrate {
+    control.max_bitrate.ceiling(format).map_or(bounds.most, |ceiling| ceiling.min(bounds.most))
 }
 
 fn real_call(
@@ -97,9 +171,10 @@ fn real_call(
     seed: u64,
 ) -> Result<AnyFlow> {
     let source = open_source(clip, &SourceOptions { seed, ..SourceOptions::default() })?;
-    let sender = control.sending_end_within(&source.format(), seed as u32, path, bounds)?;
-    let length = activity.end().saturating_since(activity.start());
     let format = source.format();
+    let sender = control.sending_end_within(&format, seed as u32, path, bounds)?;
+    let sender = sender.with_max_bitrate(Some(ceiling(control, &format, bounds)));
+    let length = activity.end().saturating_since(activity.start());
     let job_times = EncodeTime::built_in()?.job_times(control.preset, format.width * format.height);
     let setting = CallSetting { activity, length, ends_with_source: false, job_times, decode_time: DECODE_TIME };
     let receiver = ControlSettings::receiving_end_with(control.controller.algorithm().estimator(bounds));
@@ -108,14 +183,14 @@ fn real_call(
 }
 
 fn modelled_call(
-    model: &CodecModel,
+    clip: &ClipModel,
     control: &ControlSettings,
     activity: &Activity,
     bounds: RateBounds,
     path: Option<KnownPath>,
     seed: u64,
+    coupled: impl FnOnce(Box<dyn Controller>) -> Box<dyn Controller>,
 ) -> Result<AnyFlow> {
-    let clip = model.drawn(seed);
     let curves = Arc::new(ClipCurves::new(clip, MODELLED_SIZE.0, MODELLED_SIZE.1));
     let pixels = MODELLED_SIZE.0 * MODELLED_SIZE.1;
     let job_times = EncodeTime::built_in()?.job_times(control.preset, pixels);
@@ -126,7 +201,7 @@ fn modelled_call(
         job_times,
         decode_time: DECODE_TIME,
         codec: control.modelled_codec(),
-        ceiling: control.max_bitrate.ceiling(&format),
+        ceiling: Some(ceiling(control, &format, bounds)),
         feedback: FeedbackInterval::EveryFragment,
         activity: activity.clone(),
         ..ModelledSetting::new()
@@ -135,5 +210,5 @@ fn modelled_call(
     let algorithm = control.controller.algorithm();
     let clip = ModelledClip::new(curves, setting.frame_interval(), seed);
     let (controller, estimator) = (algorithm.controller(&control_setting)?, algorithm.estimator(bounds));
-    Ok(AnyFlow::Modelled(Box::new(setting.call(controller, estimator, clip))))
+    Ok(AnyFlow::Modelled(Box::new(setting.call(coupled(controller), estimator, clip))))
 }

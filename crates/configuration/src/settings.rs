@@ -23,6 +23,9 @@ use crate::options::{
     Seconds, Share, TraceName,
 };
 
+/// The controllers that answer to marks (ECN).
+const MARKS_HEEDED_BY: &str = "gcc, nada or scream";
+
 /// The reverse path's capacity where no trace is given for it: ample for acknowledgements.
 const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
 
@@ -116,6 +119,8 @@ pub struct LinkSettings {
     pub reverse: Option<NamedTrace>,
     /// How the queue of each direction drops packets.
     pub queue: QueueKind,
+    /// Whether they mark packets instead (ECN).
+    pub ecn: bool,
     /// What the queue of each direction holds.
     pub queue_memory: QueueMemory,
     /// Propagation delay each way.
@@ -241,6 +246,10 @@ impl CallOptions {
     pub fn settings(&self) -> Result<CallSettings> {
         let usual = Self::usual();
         let control = self.control_settings()?;
+        let algorithm = control.controller.algorithm();
+        if self.ecn == Some(true) && !algorithm.heeds_marks() {
+            return Err(OptionError::Controller { name: "ecn", takes: MARKS_HEEDED_BY, controller: algorithm }.into());
+        }
         let estimator = self.estimator.as_ref().map(|path| {
             let limit = there(self.estimator_limit.or(usual.estimator_limit))?;
             anyhow::Ok(EstimatorFile { path: path.clone(), python: self.python.clone(), limit })
@@ -273,6 +282,7 @@ impl CallOptions {
             trace: NamedTrace::open(&there(self.trace.clone().or(usual.trace))?)?,
             reverse: self.reverse.as_ref().or(usual.reverse.as_ref()).map(NamedTrace::open).transpose()?,
             queue: there(self.queue.or(usual.queue))?,
+            ecn: there(self.ecn.or(usual.ecn))?,
             queue_memory,
             delay: there(self.delay_ms.or(usual.delay_ms))?,
             loss: there(self.loss.or(usual.loss))?,
@@ -322,6 +332,7 @@ impl CallSettings {
             trace,
             reverse,
             queue,
+            ecn,
             queue_memory,
             delay,
             loss,
@@ -353,6 +364,7 @@ impl CallSettings {
             trace: Some(trace.name),
             reverse: reverse.map(|reverse| reverse.name),
             queue: Some(queue),
+            ecn: Some(ecn),
             queue_packets,
             queue_bytes,
             delay_ms: Some(delay),
@@ -414,6 +426,17 @@ impl<'de> Deserialize<'de> for CallSettings {
 }
 
 impl LinkSettings {
+    /// For links that carry real datagrams: a relay has no access to the field of their headers in which marks are.
+    ///
+    /// # Errors
+    /// If they are to mark.
+    pub fn refuse_ecn(&self) -> Result<()> {
+        if self.ecn {
+            bail!("--ecn: real datagrams cannot be marked here; it is for `lockstep simulate` and `lockstep scenario`");
+        }
+        Ok(())
+    }
+
     /// The traces, as far as these names are those of files.
     #[must_use]
     pub fn inputs(&self) -> Vec<&Path> {
@@ -429,8 +452,10 @@ impl LinkSettings {
         };
         let mean = self.jitter.get();
         let distribution = JitterDistribution::Exponential { mean };
+        let queue = self.queue.over(memory);
+        let queue = if self.ecn { queue.with_ecn() } else { queue };
         let either = |trace, loss| LinkConfig {
-            queue: self.queue.over(memory),
+            queue,
             delay: self.delay.get(),
             loss,
             jitter: (!mean.is_zero()).then_some(Jitter { distribution, reorders: false }),

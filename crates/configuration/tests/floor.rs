@@ -72,8 +72,9 @@ fn no_frame_is_shown_before_the_floor_of_its_video_delay_and_the_scores_are_of_t
 
 #[test]
 fn a_call_that_sends_next_to_nothing_is_near_the_floor() {
-    let (few, _) = run(&[("modelled", "true"), ("max_bitrate", "40kbps")]);
-    let (many, _) = run(&[("modelled", "true"), ("max_bitrate", "none")]);
+    // Smaller pictures would never fill the link.
+    let call = |rate| run(&[("modelled", "true"), ("clip", "generated:320x180@30"), ("max_bitrate", rate)]).0;
+    let (few, many) = (call("40kbps"), call("none"));
     assert!(few.near_floor > Some(0.6), "{:?}", few.near_floor);
     assert!(many.near_floor < few.near_floor, "{:?}", many.near_floor);
 }

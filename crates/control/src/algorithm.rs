@@ -125,6 +125,13 @@ impl Algorithm {
         matches!(self, Self::Sprout)
     }
 
+    /// Whether its controller answers marks of congestion (ECN). Of one that does not, no packet may say that it is
+    /// ECN-capable (RFC 3168, section 5).
+    #[must_use]
+    pub fn heeds_marks(&self) -> bool {
+        matches!(self, Self::Gcc | Self::Nada | Self::Scream)
+    }
+
     /// The estimator for the receiving end.
     #[must_use]
     pub fn estimator(&self, bounds: RateBounds) -> Box<dyn Estimator> {

@@ -38,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) outage: Option<(Duration, Duration)>,
     /// None: a feedback for each datagram.
     pub(crate) feedback_interval: Option<Duration>,
+    /// Whether the queue is one of CoDel and marks what it would drop.
+    pub(crate) ecn: bool,
     /// Frames have this share of their budgets on average.
     pub(crate) fill: f64,
     pub(crate) length: Duration,
@@ -55,6 +57,7 @@ impl Plan {
             loss: 0.0,
             outage: None,
             feedback_interval: None,
+            ecn: false,
             fill: 0.9,
             length: Duration::from_secs(20),
             seed: 1,
@@ -142,9 +145,10 @@ impl Noise {
 
 fn link(plan: &Plan) -> Link<Datagram<Length>> {
     let scheduled = plan.outage.iter().map(|&(from, to)| LossInterval { from, to, loss: 1.0 }).collect();
+    let queue = QueueConfig::drop_tail_bytes(plan.queue);
     let config = LinkConfig {
         delay: plan.delay,
-        queue: QueueConfig::drop_tail_bytes(plan.queue),
+        queue: if plan.ecn { queue.with_codel().with_ecn() } else { queue },
         loss: LossConfig { random: plan.loss, scheduled, ..LossConfig::default() },
         ..LinkConfig::new(plan.trace.clone())
     };
@@ -221,8 +225,9 @@ struct Receiving<'a> {
 }
 
 impl Receiving<'_> {
-    fn take(&mut self, now: Timestamp, datagram: Datagram<Length>) {
-        assert!(self.transport.handle_datagram(now, Ok(datagram), false), "{:?}", self.transport.statistics());
+    fn take(&mut self, now: Timestamp, datagram: Datagram<Length>, congestion_experienced: bool) {
+        let taken = self.transport.handle_datagram(now, Ok(datagram), congestion_experienced);
+        assert!(taken, "{:?}", self.transport.statistics());
         while let Some(event) = self.transport.poll_event() {
             match event {
                 ReceiverEvent::Arrival(arrival) => {
@@ -268,7 +273,7 @@ pub(crate) fn run(plan: &Plan, controller: &mut dyn Controller, estimator: Optio
                 let queued = delivered.queueing_delay + delivered.service_time;
                 outcome.delivered.push((delivered.at, delivered.size, queued));
             }
-            receiving.take(now, delivered.packet);
+            receiving.take(now, delivered.packet, delivered.congestion_experienced);
             reverse.extend(receiving.transmit(now).map(|datagram| (now + plan.delay, datagram)));
         }
         while let Some((_, datagram)) = reverse.pop_front_if(|(at, _)| *at <= now) {
@@ -283,7 +288,7 @@ pub(crate) fn run(plan: &Plan, controller: &mut dyn Controller, estimator: Optio
             outcome.targets.push((now, sending.capture(now)));
         }
         while let Some((size, datagram)) = sending.transmit(now) {
-            let _ = link.send(now, size, datagram);
+            let _ = link.send_ecn_capable(now, size, datagram);
         }
         while let Some(datagram) = receiving.transmit(now) {
             reverse.push_back((now + plan.delay, datagram));

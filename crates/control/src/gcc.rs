@@ -22,6 +22,9 @@
 //! | `bursts` | lets datagrams leave together | 40 ms at the pacing rate, 63 kB at most | `modules/pacing/pacing_controller.cc` |
 //! | here | puts them together | pacing at 2.5 times the target; a probe counts for at least 0.85 of the throughput; round trip as the mean of 32 | `goog_cc/goog_cc_network_control.cc` |
 //!
+//! Neither the draft nor WebRTC's GCC uses marks of congestion (ECN). Here feedback that tells of one counts as overuse: the
+//! rate falls to 0.85 of the throughput, once in a round trip, as RFC 6679, section 7.3.3, asks of a sender.
+//!
 //! It differs from WebRTC where this transport does: probes are made of media instead of padding; feedback may come for
 //! each datagram, so that least increases go by time and not by feedback; a loss that the transport concludes from
 //! silence waits for feedback. The later loss-based estimator of WebRTC (`loss_based_bwe_v2.cc`) and its congestion

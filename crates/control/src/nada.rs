@@ -1,6 +1,7 @@
 //! NADA, Network-Assisted Dynamic Adaptation (RFC 8698): delay and loss become one congestion signal, a time; the rate
-//! follows it. All of it runs at the sender, which RFC 8698, section 5.3, allows; there are no markings (ECN) here, so
-//! their part of the signal is zero.
+//! follows it. All of it runs at the sender, which RFC 8698, section 5.3, allows. Where queues mark (ECN), the share of
+//! marked datagrams is part of the signal. Priorities among flows are left to [`crate::FlowGroup`], as RFC 8699, section
+//! 6.1, has it for NADA, so that PRIO is the same for all.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -11,6 +12,7 @@
 //! | QEPS, DFILT, GAMMA_MAX, QBOUND | 10 ms, 120 ms, 0.5, 50 ms | the same |
 //! | MULTILOSS, QTH, LAMBDA | 7, 50 ms, 0.5 | the same |
 //! | PLRREF, DLOSS | 0.01, 10 ms | the same |
+//! | PMRREF, DMARK | 0.01, 2 ms | the same |
 //! | highest signal | 500 ms | the authors' ns3-rmcat; without it, one overflow of a queue throws the rate from floor to ceiling |
 //! | ALPHA | 0.1 | the same |
 //! | FPS, BETA_S, BETA_V | 30, 0.1, 0.1 | the same |
@@ -26,7 +28,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockstep_transport::Feedback;
+use lockstep_transport::{AcknowledgedFragment, Feedback};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::base_delay::BaseDelay;
@@ -49,6 +51,8 @@ const WARPING_THRESHOLD_MS: f64 = 50.0;
 const WARPING_EXPONENT: f64 = 0.5;
 const REFERENCE_LOSS: f64 = 0.01;
 const LOSS_PENALTY_MS: f64 = 10.0;
+const REFERENCE_MARKING: f64 = 0.01;
+const MARKING_PENALTY_MS: f64 = 2.0;
 const MOST_SIGNAL_MS: f64 = 500.0;
 const LOSS_SMOOTHING: f64 = 0.1;
 const SHAPING_FRAMES: f64 = 30.0;
@@ -93,12 +97,13 @@ struct Observations {
     base_delay: BaseDelay,
     /// The newest queueing delays, from which the filter takes the smallest; milliseconds.
     filter: VecDeque<(Timestamp, f64)>,
-    /// Arrival, size, filtered queueing delay.
-    arrivals: VecDeque<(Timestamp, ByteCount, f64)>,
+    /// Arrival, size, filtered queueing delay; whether a queue marked it.
+    arrivals: VecDeque<(Timestamp, ByteCount, f64, bool)>,
 }
 
 impl Observations {
-    fn on_arrival(&mut self, sent_at: Timestamp, arrived_at: Timestamp, size: ByteCount) {
+    fn on_arrival(&mut self, fragment: &AcknowledgedFragment) {
+        let &AcknowledgedFragment { sent_at, arrived_at, size, congestion_experienced, .. } = fragment;
         let queueing_delay = self.base_delay.queueing_delay(sent_at, arrived_at).as_secs_f64() * 1e3;
         self.filter.push_back((arrived_at, queueing_delay));
         let too_old = |at: Timestamp| arrived_at.saturating_since(at).as_secs_f64() * 1e3 > FILTERING_DELAY_MS;
@@ -106,22 +111,28 @@ impl Observations {
             self.filter.pop_front();
         }
         let filtered = self.filter.iter().map(|&(_, delay)| delay).fold(queueing_delay, f64::min);
-        self.arrivals.push_back((arrived_at, size, filtered));
+        self.arrivals.push_back((arrived_at, size, filtered, congestion_experienced));
         while self.arrivals.front().is_some_and(|&(at, ..)| arrived_at.saturating_since(at) > OBSERVATION_WINDOW) {
             self.arrivals.pop_front();
         }
     }
 
     fn queueing_delay_ms(&self) -> Option<f64> {
-        self.arrivals.back().map(|&(.., delay)| delay)
+        self.arrivals.back().map(|&(.., delay, _)| delay)
     }
 
     fn most_queueing_delay_ms(&self) -> f64 {
-        self.arrivals.iter().map(|&(.., delay)| delay).fold(0.0, f64::max)
+        self.arrivals.iter().map(|&(.., delay, _)| delay).fold(0.0, f64::max)
+    }
+
+    /// The share of marked datagrams (p_inst of RFC 8698, section 5.1.2).
+    fn marked_share(&self) -> f64 {
+        let marked = self.arrivals.iter().filter(|&&(.., marked)| marked).count();
+        marked as f64 / self.arrivals.len().max(1) as f64
     }
 
     fn receive_rate_bps(&self) -> f64 {
-        let bytes: ByteCount = self.arrivals.iter().map(|&(_, size, _)| size).sum();
+        let bytes: ByteCount = self.arrivals.iter().map(|&(_, size, ..)| size).sum();
         bytes.as_f64() * 8.0 / OBSERVATION_WINDOW.as_secs_f64()
     }
 }
@@ -136,6 +147,7 @@ pub struct Nada {
     /// What each feedback of the observation window told.
     losses: VecDeque<(Timestamp, Lost)>,
     smoothed_loss: f64,
+    smoothed_marking: f64,
     round_trip_ms: f64,
     last_signal_ms: f64,
     updated_at: Option<Timestamp>,
@@ -158,6 +170,7 @@ impl Nada {
             loss_intervals: LossIntervals::default(),
             losses: VecDeque::new(),
             smoothed_loss: 0.0,
+            smoothed_marking: 0.0,
             round_trip_ms: 0.0,
             last_signal_ms: 0.0,
             updated_at: None,
@@ -179,7 +192,10 @@ impl Nada {
             queueing_delay_ms
         };
         let relative_loss = self.smoothed_loss / REFERENCE_LOSS;
-        (warped + LOSS_PENALTY_MS * relative_loss * relative_loss).min(MOST_SIGNAL_MS)
+        let relative_marking = self.smoothed_marking / REFERENCE_MARKING;
+        let penalties =
+            MARKING_PENALTY_MS * relative_marking * relative_marking + LOSS_PENALTY_MS * relative_loss * relative_loss;
+        (warped + penalties).min(MOST_SIGNAL_MS)
     }
 
     /// A new rate (RFC 8698, section 4.3), `elapsed_ms` after the last.
@@ -189,6 +205,7 @@ impl Nada {
             .iter()
             .fold(Lost::default(), |sum, &(_, lost)| Lost { due: sum.due + lost.due, lost: sum.lost + lost.lost });
         self.smoothed_loss += LOSS_SMOOTHING * (window.share() - self.smoothed_loss);
+        self.smoothed_marking += LOSS_SMOOTHING * (self.observations.marked_share() - self.smoothed_marking);
         let Some(queueing_delay_ms) = self.observations.queueing_delay_ms() else { return };
         let signal_ms = self.signal_ms(queueing_delay_ms);
         let previous_ms = std::mem::replace(&mut self.last_signal_ms, signal_ms);
@@ -215,7 +232,7 @@ impl Controller for Nada {
 
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         for arrival in &feedback.acknowledged {
-            self.observations.on_arrival(arrival.sent_at, arrival.arrived_at, arrival.size);
+            self.observations.on_arrival(arrival);
         }
         if let Some(round_trip) = feedback.round_trip_time {
             self.round_trip_ms = round_trip.as_secs_f64() * 1e3;

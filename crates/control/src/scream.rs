@@ -2,8 +2,8 @@
 //! replace RFC 8298): a reference window follows loss and queueing delay, and the target rate is that window a round
 //! trip.
 //!
-//! Left out: ECN and L4S, since datagrams here carry no marks, and with them everything that only they reach; the
-//! compensation for competing flows, which the draft lets be turned off and which takes one's own queue for another's;
+//! Marks of congestion (ECN) are those of classic ECN (RFC 3168): they reduce the window as a loss does, but by less, and
+//! marked bytes do not make it grow. Left out: L4S, and with it everything that only it reaches; the compensation for competing flows, which the draft lets be turned off and which takes one's own queue for another's;
 //! the histogram of frame sizes that widens the send window, since here no frame exceeds its budget.
 //!
 //! With 5 times the window in flight, the newest draft avoids that packets wait at the sender. Here a frame is coded to
@@ -16,6 +16,7 @@
 //! | least window | 3000 bytes | draft, MIN_REF_WND |
 //! | head room over bytes in flight | 1.5 | draft, BYTES_IN_FLIGHT_HEAD_ROOM |
 //! | window after a loss | x0.7 | draft, BETA_LOSS |
+//! | window after a mark | x0.8 | draft, BETA_ECN |
 //! | bytes in flight over window | 1.5 | earlier drafts, REF_WND_OVERHEAD; the newest has 5 |
 //! | cautious after congestion | 100 round trips | draft, POST_CONGESTION_DELAY_RTT |
 //! | multiplicative increase | 2 % a round trip | draft, MUL_INCREASE_FACTOR |
@@ -40,6 +41,7 @@ const QUEUE_DELAY_TARGET: f64 = 0.06;
 const LEAST_WINDOW: f64 = 3_000.0;
 const IN_FLIGHT_HEAD_ROOM: f64 = 1.5;
 const LOSS_BETA: f64 = 0.7;
+const ECN_BETA: f64 = 0.8;
 const WINDOW_OVERHEAD: f64 = 1.5;
 const CAUTIOUS_ROUND_TRIPS: f64 = 100.0;
 const MULTIPLICATIVE_INCREASE: f64 = 0.02;
@@ -115,6 +117,7 @@ pub struct Scream {
     mean_queue_delay: f64,
     queue_delay_at: Option<Timestamp>,
     lost: bool,
+    marked: bool,
     window: f64,
     inflection: f64,
     inflection_at: Option<Timestamp>,
@@ -138,6 +141,7 @@ impl Scream {
             mean_queue_delay: 0.0,
             queue_delay_at: None,
             lost: false,
+            marked: false,
             window: LEAST_WINDOW,
             inflection: 1.0,
             inflection_at: None,
@@ -180,15 +184,15 @@ impl Scream {
     /// Draft, "Reference Window Reduction".
     fn reduce(&mut self, now: Timestamp, round_trip: f64) {
         let since = |at: Option<Timestamp>| at.map_or(f64::INFINITY, |at| now.saturating_since(at).as_secs_f64());
-        if self.lost {
+        if self.lost || self.marked {
             self.congested_at = now;
         }
         if since(self.reacted_at) < round_trip.min(VIRTUAL_ROUND_TRIP) {
             return;
         }
-        let lost = std::mem::take(&mut self.lost);
-        let delayed = !lost && self.queue_delay > QUEUE_DELAY_TARGET / 2.0;
-        if !lost && !delayed {
+        let (lost, marked) = (std::mem::take(&mut self.lost), std::mem::take(&mut self.marked));
+        let delayed = !lost && !marked && self.queue_delay > QUEUE_DELAY_TARGET / 2.0;
+        if !lost && !marked && !delayed {
             return;
         }
         if since(self.inflection_at) > INFLECTION_ROUND_TRIPS * round_trip {
@@ -197,7 +201,11 @@ impl Scream {
         }
         if lost {
             self.window *= LOSS_BETA;
-        } else {
+        }
+        if marked {
+            self.window *= ECN_BETA;
+        }
+        if delayed {
             // Where the delay is between half the target and the target, it counts as so many marked packets.
             let packets = self.target.as_bps() as f64 * round_trip / (8.0 * self.segment);
             let excess = (self.mean_queue_delay / (QUEUE_DELAY_TARGET / 2.0) - 1.0).max(0.0);
@@ -246,10 +254,13 @@ impl Controller for Scream {
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         let in_flight_share = self.transmissions.bytes as f64 / self.window;
         let acknowledged = self.transmissions.acknowledged(feedback.highest_sequence) as f64;
+        let marks = feedback.acknowledged.iter().filter(|fragment| fragment.congestion_experienced);
+        let marked_bytes: ByteCount = marks.map(|fragment| fragment.size).sum();
+        self.marked |= marked_bytes > ByteCount::ZERO;
         self.measure(now, feedback);
         let Some(round_trip) = self.round_trip else { return };
         self.reduce(now, round_trip);
-        self.increase(now, round_trip, acknowledged);
+        self.increase(now, round_trip, (acknowledged - marked_bytes.as_f64()).max(0.0));
         self.target = self.target(round_trip, in_flight_share);
     }
 

@@ -133,7 +133,7 @@ pub enum JitterDistribution {
         #[serde(rename = "most_ms", with = "milliseconds")]
         most: Duration,
     },
-    /// Normal around `mean_ms`, cut off at zero.
+    /// Normal around `mean_ms`, cut off at three deviations (RFC 8868, section 4.5.3) and at zero.
     Normal {
         /// The mean.
         #[serde(rename = "mean_ms", with = "milliseconds")]
@@ -189,6 +189,10 @@ pub struct LinkConfig {
     /// The queue before the bottleneck.
     #[serde(default)]
     pub queue: QueueConfig,
+    /// The name of the medium whose airtime this link shares with others, such as a Wi-Fi channel: the trace then says at
+    /// what rate bits are sent while it has the medium. None for a bottleneck of its own.
+    #[serde(default)]
+    pub medium: Option<String>,
     /// One-way propagation delay.
     #[serde(default, rename = "delay_ms", with = "milliseconds")]
     pub delay: Duration,
@@ -214,6 +218,7 @@ impl LinkConfig {
             trace,
             trace_offset: Duration::ZERO,
             queue: QueueConfig::default(),
+            medium: None,
             delay: Duration::ZERO,
             loss: LossConfig::default(),
             jitter: None,

@@ -27,6 +27,7 @@ mod error;
 mod generate;
 mod link;
 mod loss;
+mod medium;
 mod parse;
 mod profile;
 mod quantity;
@@ -48,6 +49,7 @@ pub use config::{
 pub use error::{Problem, TraceError};
 pub use generate::{Cellular, OnOff, Poisson, Ramp};
 pub use link::{Delivered, Link, Verdict};
+pub use medium::{Medium, MediumConfig, MediumStatistics};
 pub use parse::TraceFormat;
 pub use quantity::{parse_rate, parse_share, parse_time};
 pub use queue::{QueueConfig, QueueDiscipline, Queued};

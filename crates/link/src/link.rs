@@ -40,6 +40,8 @@ pub struct Delivered<T> {
     pub service_time: Duration,
     /// Whether it is a copy that the link made.
     pub duplicate: bool,
+    /// Whether the queue marked it, where it would have dropped one whose ends do not understand marks.
+    pub congestion_experienced: bool,
     /// The packet.
     pub packet: T,
 }
@@ -157,8 +159,18 @@ impl<T: Clone> Link<T> {
         })
     }
 
-    /// Gives the link a packet at `now`. Its size is used as it is given, see [`LinkConfig`].
+    /// Gives the link a packet at `now`, one whose ends know nothing of ECN. Its size is used as it is given, see
+    /// [`LinkConfig`].
     pub fn send(&mut self, now: Timestamp, size: ByteCount, packet: T) -> Verdict {
+        self.offer(now, size, false, packet)
+    }
+
+    /// The same with a packet whose ends understand marks (RFC 3168: an ECN-capable transport).
+    pub fn send_ecn_capable(&mut self, now: Timestamp, size: ByteCount, packet: T) -> Verdict {
+        self.offer(now, size, true, packet)
+    }
+
+    fn offer(&mut self, now: Timestamp, size: ByteCount, ecn_capable: bool, packet: T) -> Verdict {
         self.advance(now);
         let now = self.now;
         self.statistics.sent += size;
@@ -169,11 +181,12 @@ impl<T: Clone> Link<T> {
                 return Verdict::Dropped(reason);
             }
         }
-        if self.queue.enqueue(Queued { sent_at: now, size, packet }).is_err() {
+        let queued = Queued { sent_at: now, size, ecn_capable, congestion_experienced: false, packet };
+        if self.queue.enqueue(queued).is_err() {
             self.statistics.dropped_by_queue += size;
             return Verdict::Dropped(DropReason::Queue);
         }
-        if matches!(self.bottleneck, Bottleneck::Idle) {
+        if matches!(self.bottleneck, Bottleneck::Idle) && self.config.medium.is_none() {
             let start = self.service.first_start(self.trace_time(now));
             self.bottleneck = Bottleneck::Waiting(self.moment(start));
             self.advance(now);
@@ -295,17 +308,29 @@ impl<T: Clone> Link<T> {
     /// Takes the next packet from the queue at `start`. Since nothing interrupts its service, all that will happen to it
     /// is decided here.
     fn begin(&mut self, start: Timestamp) {
-        let dropped = &mut self.statistics.dropped_by_queue;
-        let Some(Queued { sent_at, size, packet }) = self.queue.dequeue(start, &mut |packet| *dropped += packet.size)
-        else {
+        let Some(queued) = self.dequeue(start) else {
             self.bottleneck = Bottleneck::Idle;
             return;
         };
-        let left = self.service.serve(self.trace_time(start), size);
+        let left = self.service.serve(self.trace_time(start), queued.size);
         let left = self.moment(left).max(start);
         self.bottleneck = Bottleneck::Busy(left);
+        self.leave(queued, start, left);
+    }
+
+    fn dequeue(&mut self, now: Timestamp) -> Option<Queued<T>> {
+        let dropped = &mut self.statistics.dropped_by_queue;
+        self.queue.dequeue(now, &mut |packet| *dropped += packet.size)
+    }
+
+    /// A packet whose service began at `start` leaves the bottleneck at `left`.
+    fn leave(&mut self, queued: Queued<T>, start: Timestamp, left: Timestamp) {
+        let Queued { sent_at, size, congestion_experienced, packet, .. } = queued;
         let queueing_delay = start.saturating_since(sent_at);
         self.statistics.served += size;
+        if congestion_experienced {
+            self.statistics.marked += size;
+        }
         self.statistics.total_queueing_delay = self.statistics.total_queueing_delay.saturating_add(queueing_delay);
         self.statistics.longest_queueing_delay = self.statistics.longest_queueing_delay.max(queueing_delay);
         let conditions = self.conditions_at(left);
@@ -330,7 +355,9 @@ impl<T: Clone> Link<T> {
             self.floor = at;
         }
         let service_time = left.saturating_since(start);
-        let delivered = Delivered { at, sent_at, size, queueing_delay, service_time, duplicate: false, packet };
+        let duplicate = false;
+        let delivered =
+            Delivered { at, sent_at, size, queueing_delay, service_time, duplicate, congestion_experienced, packet };
         if self.config.duplication > 0.0 && happens(&mut self.duplication, self.config.duplication) {
             self.statistics.duplicated += size;
             let copy = Delivered { duplicate: true, ..delivered.clone() };
@@ -338,6 +365,31 @@ impl<T: Clone> Link<T> {
             self.fly(copy, late);
         } else {
             self.fly(delivered, late);
+        }
+    }
+
+    /// The size of the packet that is next to be sent over the medium that this link shares ([`LinkConfig::medium`]); none
+    /// if nothing waits.
+    #[must_use]
+    pub fn head_size(&self) -> Option<ByteCount> {
+        self.queue.front().map(|packet| packet.size)
+    }
+
+    /// The medium lets the head of the queue be sent from `now` on; it has been sent after what `airtime` says of its size.
+    /// When that is; none if the queue's discipline dropped all that waited.
+    pub fn transmit(&mut self, now: Timestamp, airtime: impl FnOnce(ByteCount) -> Duration) -> Option<Timestamp> {
+        self.advance(now);
+        let queued = self.dequeue(now)?;
+        let left = now + airtime(queued.size);
+        self.leave(queued, now, left);
+        Some(left)
+    }
+
+    /// The medium gives up on the head of the queue, which collided too often.
+    pub fn give_up(&mut self, now: Timestamp) {
+        self.advance(now);
+        if let Some(queued) = self.dequeue(now) {
+            self.statistics.collided += queued.size;
         }
     }
 

@@ -11,6 +11,9 @@ use crate::statistics::DropReason;
 use crate::trace::Conditions;
 use rand::Rng;
 
+/// Normal jitter is cut off at so many deviations (RFC 8868, section 4.5.3).
+const MOST_DEVIATIONS: f64 = 3.0;
+
 /// All kinds of loss of one link.
 #[derive(Debug, Clone)]
 pub(crate) struct Losses {
@@ -161,7 +164,8 @@ impl Delays {
             JitterDistribution::Uniform { most } => times(most, generator.random()),
             JitterDistribution::Exponential { mean } => times(mean, exponential(generator)),
             JitterDistribution::Normal { mean, deviation } => {
-                let nanoseconds = mean.as_nanos() as f64 + deviation.as_nanos() as f64 * normal(generator);
+                let deviations = normal(generator).clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS);
+                let nanoseconds = mean.as_nanos() as f64 + deviation.as_nanos() as f64 * deviations;
                 Duration::from_nanos(nanoseconds as u64)
             }
         });

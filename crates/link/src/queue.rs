@@ -23,8 +23,21 @@ pub struct Queued<T> {
     pub sent_at: Timestamp,
     /// Its size, as its sender gave it.
     pub size: ByteCount,
+    /// Whether its ends take part in explicit congestion notification (RFC 3168), so that it may be marked instead of
+    /// dropped.
+    pub ecn_capable: bool,
+    /// Whether it is marked.
+    pub congestion_experienced: bool,
     /// The packet.
     pub packet: T,
+}
+
+impl<T> Queued<T> {
+    /// Marks it, if its ends understand that; whether they do.
+    pub fn mark(&mut self) -> bool {
+        self.congestion_experienced |= self.ecn_capable;
+        self.ecn_capable
+    }
 }
 
 /// Which packets wait, which are dropped, and which is served next.
@@ -82,6 +95,9 @@ pub enum QueueConfig {
         /// How long waits may be longer before packets are dropped: about the longest round-trip time.
         #[serde(default = "codel::interval", rename = "interval_ms", with = "milliseconds")]
         interval: Duration,
+        /// Whether packets that are ECN-capable are marked where they would be dropped (RFC 8289, section 1; how, RFC 3168).
+        #[serde(default)]
+        ecn: bool,
     },
     /// Drops arriving packets at random, with a probability that is controlled such that packets wait for about a
     /// target (PIE, RFC 8033). The limits are those of the memory behind it.
@@ -95,6 +111,10 @@ pub enum QueueConfig {
         /// The wait that is aimed at.
         #[serde(default = "pie::target", rename = "target_ms", with = "milliseconds")]
         target: Duration,
+        /// Whether packets that are ECN-capable are marked where they would be dropped, while the probability is below a
+        /// tenth (RFC 8033, section 5.1).
+        #[serde(default)]
+        ecn: bool,
     },
 }
 
@@ -122,14 +142,30 @@ impl QueueConfig {
     #[must_use]
     pub fn with_codel(self) -> Self {
         let (packets, bytes) = self.limits();
-        Self::CoDel { packets, bytes, target: codel::target(), interval: codel::interval() }
+        Self::CoDel { packets, bytes, target: codel::target(), interval: codel::interval(), ecn: false }
     }
 
     /// [`QueueConfig::Pie`] with RFC 8033's target of 15 ms, in the memory of `self`.
     #[must_use]
     pub fn with_pie(self) -> Self {
         let (packets, bytes) = self.limits();
-        Self::Pie { packets, bytes, target: pie::target() }
+        Self::Pie { packets, bytes, target: pie::target(), ecn: false }
+    }
+
+    /// The same, but ECN-capable packets are marked where they would be dropped. Drop-tail has no such place: it drops when
+    /// there is no room, and a mark makes none.
+    #[must_use]
+    pub fn with_ecn(mut self) -> Self {
+        if let Self::CoDel { ecn, .. } | Self::Pie { ecn, .. } = &mut self {
+            *ecn = true;
+        }
+        self
+    }
+
+    /// Whether it marks packets that are ECN-capable.
+    #[must_use]
+    pub const fn marks(&self) -> bool {
+        matches!(self, Self::CoDel { ecn: true, .. } | Self::Pie { ecn: true, .. })
     }
 
     /// The most packets and the most bytes that wait.
@@ -174,8 +210,19 @@ impl<T> Queue<T> {
         let memory = DropTail::new(packets, bytes);
         match config {
             QueueConfig::DropTail { .. } => Self::DropTail(memory),
-            QueueConfig::CoDel { target, interval, .. } => Self::CoDel(CoDel::new(memory, target, interval)),
-            QueueConfig::Pie { target, .. } => Self::Pie(Box::new(Pie::new(memory, target, seed, origin))),
+            QueueConfig::CoDel { target, interval, ecn, .. } => Self::CoDel(CoDel::new(memory, target, interval, ecn)),
+            QueueConfig::Pie { target, ecn, .. } => Self::Pie(Box::new(Pie::new(memory, target, ecn, seed, origin))),
+        }
+    }
+}
+
+impl<T> Queue<T> {
+    /// The packet at the head.
+    pub(crate) fn front(&self) -> Option<&Queued<T>> {
+        match self {
+            Self::DropTail(queue) => queue.front(),
+            Self::CoDel(queue) => queue.front(),
+            Self::Pie(queue) => queue.front(),
         }
     }
 }

@@ -22,6 +22,7 @@ pub(crate) enum Purpose {
     Trace = 10,
     OnOffTimes = 11,
     QueueDrops = 12,
+    Medium = 13,
 }
 
 /// The generator of `seed` for `purpose`.

@@ -44,7 +44,7 @@ impl AddAssign<ByteCount> for Tally {
     }
 }
 
-/// What a link has done so far. At any time `sent + duplicated` is the sum of `dropped_by_queue`, the losses, what is
+/// What a link has done so far. At any time `sent + duplicated` is the sum of `dropped_by_queue`, `collided`, the losses, what is
 /// queued, what is under way, and `delivered`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct LinkStatistics {
@@ -62,6 +62,10 @@ pub struct LinkStatistics {
     pub scheduled_loss: Tally,
     /// Lost to [`DropReason::TraceLoss`].
     pub trace_loss: Tally,
+    /// Given up by a shared medium after too many collisions.
+    pub collided: Tally,
+    /// Left the bottleneck with a mark of congestion (ECN), which their ends understand, instead of being dropped.
+    pub marked: Tally,
     /// Copies that the link made.
     pub duplicated: Tally,
     /// Handed out by [`crate::Link::poll`], copies too.

@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             links.push(link(&capacity)?);
         }
         links.push(link("constant:100mbps")?);
-        let route = Route { forward: (0..hops).collect(), reverse: vec![hops], access_delay: Duration::ZERO };
+        let route = Route { forward: (0..hops).collect(), reverse: vec![hops], ..Route::single_bottleneck() };
         let mut network = Network::with_routes((0..flows).map(lean).collect(), vec![route; flows as usize], links)?;
         if metered {
             network = network.metered();

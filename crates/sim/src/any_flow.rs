@@ -30,8 +30,16 @@ pub enum AnyPacket {
 }
 
 fn repacked<P>(arrived: Arrived<AnyPacket>, unpack: impl FnOnce(AnyPacket) -> Option<P>) -> Option<Arrived<P>> {
-    let Arrived { direction, sent_at, at, size, queueing_delay, packet } = arrived;
-    unpack(packet).map(|packet| Arrived { direction, sent_at, at, size, queueing_delay, packet })
+    let Arrived { direction, sent_at, at, size, queueing_delay, congestion_experienced, packet } = arrived;
+    unpack(packet).map(|packet| Arrived {
+        direction,
+        sent_at,
+        at,
+        size,
+        queueing_delay,
+        congestion_experienced,
+        packet,
+    })
 }
 
 impl Flow for AnyFlow {

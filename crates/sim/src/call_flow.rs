@@ -342,7 +342,7 @@ impl<C: Codec> Flow for CallFlow<C> {
                 if let (Some(steps), Ok(Datagram::Data(data))) = (&mut self.steps, &datagram) {
                     steps.arrivals.on_arrival(now, data, arrived.size, arrived.queueing_delay);
                 }
-                self.receiver.handle_datagram(now, datagram, false);
+                self.receiver.handle_datagram(now, datagram, arrived.congestion_experienced);
             }
             Direction::Reverse => {
                 self.sender.handle_datagram(now, datagram);

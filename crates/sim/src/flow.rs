@@ -26,6 +26,8 @@ pub struct Arrived<P> {
     pub size: ByteCount,
     /// How long it waited in queues, on all links together.
     pub queueing_delay: Duration,
+    /// Whether one of the queues marked it (ECN).
+    pub congestion_experienced: bool,
     /// The packet.
     pub packet: P,
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use lockstep_call::Distribution;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
+use crate::flow::Arrived;
+
 /// The time over which sizes are summed up.
 pub const METER_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -20,6 +22,10 @@ pub struct FlowMeter {
     received_packets: u64,
     one_way_ms: Distribution,
     queueing_ms: Distribution,
+    marked_packets: u64,
+    fed_back: ByteCount,
+    /// Packets that were sent in this time are counted, and their delays.
+    counted: (Timestamp, Timestamp),
 }
 
 impl Default for FlowMeter {
@@ -31,6 +37,9 @@ impl Default for FlowMeter {
             received_packets: 0,
             one_way_ms: Distribution::of_milliseconds(),
             queueing_ms: Distribution::of_milliseconds(),
+            marked_packets: 0,
+            fed_back: ByteCount::ZERO,
+            counted: (Timestamp::ZERO, Timestamp::MAX),
         }
     }
 }
@@ -58,16 +67,34 @@ fn milliseconds(time: Duration) -> f64 {
 }
 
 impl FlowMeter {
-    pub(crate) fn sent(&mut self, at: Timestamp, size: ByteCount) {
-        add(&mut self.sent, at, size);
-        self.sent_packets += 1;
+    /// One that counts the packets, and their delays, that are sent from `from` until `to`, exclusive.
+    pub(crate) fn counting(from: Timestamp, to: Timestamp) -> Self {
+        Self { counted: (from, to), ..Self::default() }
     }
 
-    pub(crate) fn received(&mut self, at: Timestamp, size: ByteCount, one_way: Duration, queueing: Duration) {
-        add(&mut self.received, at, size);
-        self.received_packets += 1;
-        self.one_way_ms.add(milliseconds(one_way));
-        self.queueing_ms.add(milliseconds(queueing));
+    fn counts(&self, sent_at: Timestamp) -> bool {
+        self.counted.0 <= sent_at && sent_at < self.counted.1
+    }
+
+    pub(crate) fn sent(&mut self, at: Timestamp, size: ByteCount) {
+        add(&mut self.sent, at, size);
+        self.sent_packets += u64::from(self.counts(at));
+    }
+
+    pub(crate) fn fed_back(&mut self, at: Timestamp, size: ByteCount) {
+        if self.counts(at) {
+            self.fed_back += size;
+        }
+    }
+
+    pub(crate) fn received<P>(&mut self, arrived: &Arrived<P>) {
+        add(&mut self.received, arrived.at, arrived.size);
+        if self.counts(arrived.sent_at) {
+            self.received_packets += 1;
+            self.marked_packets += u64::from(arrived.congestion_experienced);
+            self.one_way_ms.add(milliseconds(arrived.at.saturating_since(arrived.sent_at)));
+            self.queueing_ms.add(milliseconds(arrived.queueing_delay));
+        }
     }
 
     /// Bytes sent, headers included, from the interval of `from` up to that of `to`, exclusive.
@@ -99,16 +126,28 @@ impl FlowMeter {
         (0..count).map(|index| Bitrate::mean(bins.get(index).copied().unwrap_or_default(), METER_INTERVAL)).collect()
     }
 
-    /// Packets sent.
+    /// Packets sent, of those that count: all, or those of [`Network::metered_between`](crate::Network::metered_between).
     #[must_use]
     pub fn sent_packets(&self) -> u64 {
         self.sent_packets
     }
 
-    /// Packets that arrived.
+    /// Packets of those that arrived.
     #[must_use]
     pub fn received_packets(&self) -> u64 {
         self.received_packets
+    }
+
+    /// Packets of those that arrived with a mark (ECN).
+    #[must_use]
+    pub fn marked_packets(&self) -> u64 {
+        self.marked_packets
+    }
+
+    /// Bytes that the receiver sent back meanwhile, headers included.
+    #[must_use]
+    pub fn feedback_bytes(&self) -> ByteCount {
+        self.fed_back
     }
 
     /// The one-way delays of all packets that arrived, milliseconds.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockstep_link::{Delivered, Link};
+use lockstep_link::{Delivered, Link, Medium};
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::flow::{Arrived, Direction, Flow};
@@ -19,6 +19,8 @@ pub struct Transit<P> {
     sent_at: Timestamp,
     /// How long it waited in the queues of the links before this one.
     queued_before: Duration,
+    /// Whether one of those queues marked it.
+    congestion_experienced: bool,
     packet: P,
 }
 
@@ -36,13 +38,16 @@ pub struct Route {
     /// Delay each way that this flow has on top of its links', behind the last of them. Equal flows with different
     /// access delays have different round-trip times over the same bottleneck.
     pub access_delay: Duration,
+    /// Whether its ends understand marks (RFC 3168): what goes forward is then ECN-capable. What comes back only
+    /// acknowledges, and is not (section 6.1.4).
+    pub ecn_capable: bool,
 }
 
 impl Route {
-    /// Over link 0 there and link 1 back, as [`Network::new`] has it.
+    /// Over link 0 there and link 1 back, as [`Network::new`] has it; with ends that understand marks.
     #[must_use]
     pub fn single_bottleneck() -> Self {
-        Self { forward: vec![0], reverse: vec![1], access_delay: Duration::ZERO }
+        Self { forward: vec![0], reverse: vec![1], access_delay: Duration::ZERO, ecn_capable: true }
     }
 
     fn links(&self, direction: Direction) -> &[usize] {
@@ -75,6 +80,10 @@ pub enum TopologyError {
         /// How many links there are.
         links: usize,
     },
+    /// A medium is shared by a link that is not there, or by one that is not on a medium; or nothing gives a link on a
+    /// medium its turns.
+    #[error("link {0} cannot share this medium: it is not there, or its medium is another one or none")]
+    Medium(usize),
     /// A route over more links than 65,535.
     #[error("the route of flow {0} is too long")]
     TooLong(usize),
@@ -83,8 +92,8 @@ pub enum TopologyError {
 /// Flows over shared links: one bottleneck each way ([`Network::new`]), or several in a row and a route for each flow
 /// ([`Network::with_routes`]).
 ///
-/// Events of one moment come in a fixed order: what comes out of the links, link by link, then access delays and
-/// timeouts, flow by flow; after each of these what the flow then sends. So equal flows and links give equal runs.
+/// Events of one moment come in a fixed order: what comes out of the links, link by link, then the turns of shared media,
+/// medium by medium, then access delays and timeouts, flow by flow; after each of these what the flow then sends. So equal flows and links give equal runs.
 ///
 /// An event costs a look at one number a flow and a link, and the work of whom it concerns.
 pub struct Network<F: Flow> {
@@ -92,9 +101,12 @@ pub struct Network<F: Flow> {
     flows: Vec<F>,
     routes: Vec<Route>,
     links: Vec<SharedLink<F::Packet>>,
+    media: Vec<Medium>,
+    /// Which of them each link is on.
+    medium_of: Vec<Option<usize>>,
     /// Packets behind their last link that the flow's access delay still holds, in the order of their times.
     delayed: Vec<VecDeque<(Timestamp, Arrived<F::Packet>)>>,
-    /// When something happens next: to each link, then to each flow; [`Timestamp::MAX`] for never.
+    /// When something happens next: to each link, then to each flow, then to each medium; [`Timestamp::MAX`] for never.
     wakes: Vec<Timestamp>,
     /// Whether a flow was changed from outside since its wake was noted.
     changed: bool,
@@ -137,13 +149,45 @@ impl<F: Flow> Network<F> {
     fn build(flows: Vec<F>, routes: Vec<Route>, links: Vec<SharedLink<F::Packet>>) -> Self {
         let delayed = flows.iter().map(|_| VecDeque::new()).collect();
         let wakes = vec![Timestamp::MAX; links.len() + flows.len()];
-        Self { now: Timestamp::ZERO, flows, routes, links, delayed, wakes, changed: true, meters: None }
+        let medium_of = vec![None; links.len()];
+        let (now, media) = (Timestamp::ZERO, Vec::new());
+        Self { now, flows, routes, links, media, medium_of, delayed, wakes, changed: true, meters: None }
+    }
+
+    /// Has links share `media`. Every link whose configuration names a medium must be on one.
+    ///
+    /// # Errors
+    /// If a medium is shared by a link that is not there or names no medium, or if nothing gives a link its turns.
+    pub fn sharing(mut self, media: Vec<Medium>) -> Result<Self, TopologyError> {
+        for (number, medium) in media.iter().enumerate() {
+            for link in medium.links() {
+                let on_a_medium = self.links.get(link).is_some_and(|link| link.config().medium.is_some());
+                if !on_a_medium || self.medium_of[link].is_some() {
+                    return Err(TopologyError::Medium(link));
+                }
+                self.medium_of[link] = Some(number);
+            }
+        }
+        let alone = |&link: &usize| self.links[link].config().medium.is_some() && self.medium_of[link].is_none();
+        if let Some(link) = (0..self.links.len()).find(alone) {
+            return Err(TopologyError::Medium(link));
+        }
+        self.wakes.truncate(self.links.len() + self.flows.len());
+        self.wakes.extend(media.iter().map(|_| Timestamp::MAX));
+        self.media = media;
+        Ok(self)
     }
 
     /// Records from now on what each flow sends and gets. See [`Network::meters`].
     #[must_use]
-    pub fn metered(mut self) -> Self {
-        self.meters = Some(vec![FlowMeter::default(); self.flows.len()]);
+    pub fn metered(self) -> Self {
+        self.metered_between(Timestamp::ZERO, Timestamp::MAX)
+    }
+
+    /// The same, but of packets and their delays only those count that are sent from `from` until `to`, exclusive.
+    #[must_use]
+    pub fn metered_between(mut self, from: Timestamp, to: Timestamp) -> Self {
+        self.meters = Some(vec![FlowMeter::counting(from, to); self.flows.len()]);
         self
     }
 
@@ -189,6 +233,23 @@ impl<F: Flow> Network<F> {
         self.wakes[link] = self.links[link].poll_timeout().unwrap_or(Timestamp::MAX);
     }
 
+    fn note_medium(&mut self, medium: usize) {
+        let wake = self.media[medium].poll_timeout().unwrap_or(Timestamp::MAX);
+        self.wakes[self.links.len() + self.flows.len() + medium] = wake;
+    }
+
+    /// Gives `link` a packet.
+    fn put(&mut self, link: usize, at: Timestamp, size: ByteCount, transit: Transit<F::Packet>) {
+        let capable = transit.direction == Direction::Forward && self.routes[transit.flow as usize].ecn_capable;
+        let shared = &mut self.links[link];
+        let _ = if capable { shared.send_ecn_capable(at, size, transit) } else { shared.send(at, size, transit) };
+        if let Some(medium) = self.medium_of[link] {
+            self.media[medium].wake(at);
+            self.note_medium(medium);
+        }
+        self.note_link(link);
+    }
+
     fn step(&mut self) {
         let now = self.now;
         for link in 0..self.links.len() {
@@ -197,6 +258,14 @@ impl<F: Flow> Network<F> {
                     self.pass_on(delivered);
                 }
                 self.note_link(link);
+            }
+        }
+        for medium in 0..self.media.len() {
+            if self.wakes[self.links.len() + self.flows.len() + medium] <= now {
+                if let Some(link) = self.media[medium].transmit(now, &mut self.links) {
+                    self.note_link(link);
+                }
+                self.note_medium(medium);
             }
         }
         for flow in 0..self.flows.len() {
@@ -219,14 +288,14 @@ impl<F: Flow> Network<F> {
 
     /// A packet came out of a link: onto the next one, or to its flow.
     fn pass_on(&mut self, delivered: Delivered<Transit<F::Packet>>) {
-        let Delivered { at, size, queueing_delay, packet: mut transit, .. } = delivered;
+        let Delivered { at, size, queueing_delay, congestion_experienced, packet: mut transit, .. } = delivered;
         let flow = transit.flow as usize;
         transit.queued_before += queueing_delay;
+        transit.congestion_experienced |= congestion_experienced;
         transit.hop += 1;
         let route = &self.routes[flow];
         if let Some(&next) = route.links(transit.direction).get(usize::from(transit.hop)) {
-            let _ = self.links[next].send(at, size, transit);
-            self.note_link(next);
+            self.put(next, at, size, transit);
             return;
         }
         let access_delay = route.access_delay;
@@ -234,14 +303,15 @@ impl<F: Flow> Network<F> {
     }
 
     fn arrive(&mut self, transit: Transit<F::Packet>, at: Timestamp, size: ByteCount) {
-        let Transit { flow, direction, sent_at, queued_before, packet, .. } = transit;
+        let Transit { flow, direction, sent_at, queued_before, congestion_experienced, packet, .. } = transit;
         let flow = flow as usize;
+        let queueing_delay = queued_before;
+        let arrived = Arrived { direction, sent_at, at, size, queueing_delay, congestion_experienced, packet };
         if let Some(meters) = &mut self.meters
             && direction == Direction::Forward
         {
-            meters[flow].received(at, size, at.saturating_since(sent_at), queued_before);
+            meters[flow].received(&arrived);
         }
-        let arrived = Arrived { direction, sent_at, at, size, queueing_delay: queued_before, packet };
         if at > self.now {
             self.delayed[flow].push_back((at, arrived));
         } else {
@@ -254,17 +324,24 @@ impl<F: Flow> Network<F> {
     fn transmit(&mut self, flow: usize) {
         let now = self.now;
         while let Some((direction, size, packet)) = self.flows[flow].poll_transmit(now) {
-            if let Some(meters) = &mut self.meters
-                && direction == Direction::Forward
-            {
-                meters[flow].sent(now, size);
+            if let Some(meters) = &mut self.meters {
+                match direction {
+                    Direction::Forward => meters[flow].sent(now, size),
+                    Direction::Reverse => meters[flow].fed_back(now, size),
+                }
             }
-            let queued_before = Duration::ZERO;
-            let transit = Transit { flow: flow as u32, hop: 0, direction, sent_at: now, queued_before, packet };
+            let transit = Transit {
+                flow: flow as u32,
+                hop: 0,
+                direction,
+                sent_at: now,
+                queued_before: Duration::ZERO,
+                congestion_experienced: false,
+                packet,
+            };
             let route = &self.routes[flow];
             if let Some(&first) = route.links(direction).first() {
-                let _ = self.links[first].send(now, size, transit);
-                self.note_link(first);
+                self.put(first, now, size, transit);
             } else {
                 // A nanosecond at least: an end that answers at once would otherwise never let time pass.
                 let at = now + route.access_delay.max(Duration::from_nanos(1));
@@ -296,6 +373,12 @@ impl<F: Flow> Network<F> {
     #[must_use]
     pub fn links(&self) -> &[SharedLink<F::Packet>] {
         &self.links
+    }
+
+    /// The media that links share, in the order in which they were given.
+    #[must_use]
+    pub fn media(&self) -> &[Medium] {
+        &self.media
     }
 
     /// What each flow sent and got since [`Network::metered`]; empty without it. What an access delay still holds counts
@@ -400,7 +483,8 @@ mod tests {
 
     #[test]
     fn links_in_a_row_are_passed_in_order_and_an_access_delay_is_added_each_way() {
-        let route = Route { forward: vec![0, 1], reverse: vec![2], access_delay: Duration::from_millis(7) };
+        let access_delay = Duration::from_millis(7);
+        let route = Route { forward: vec![0, 1], reverse: vec![2], access_delay, ecn_capable: false };
         let links = vec![one_way(10_000, 5), one_way(5_000, 1), one_way(10_000, 2)];
         let mut network = Network::with_routes(vec![echo(1)], vec![route], links).unwrap().metered();
         network.run_until(Timestamp::from_millis(1_000));
@@ -413,7 +497,7 @@ mod tests {
     #[test]
     fn flows_in_both_directions_share_each_link_with_the_others_answers() {
         let away = Route::single_bottleneck();
-        let home = Route { forward: vec![1], reverse: vec![0], access_delay: Duration::ZERO };
+        let home = Route { forward: vec![1], reverse: vec![0], ..Route::single_bottleneck() };
         let links = vec![one_way(10_000, 5), one_way(10_000, 5)];
         let mut network = Network::with_routes(vec![echo(10), echo(10)], vec![away, home], links).unwrap();
         network.run_until(Timestamp::from_millis(2_000));
@@ -425,7 +509,7 @@ mod tests {
 
     #[test]
     fn a_flow_without_links_still_takes_time() {
-        let route = Route { forward: Vec::new(), reverse: Vec::new(), access_delay: Duration::ZERO };
+        let route = Route { forward: Vec::new(), reverse: Vec::new(), ..Route::single_bottleneck() };
         let mut network = Network::with_routes(vec![echo(3)], vec![route], Vec::new()).unwrap();
         network.run_until(Timestamp::from_millis(1_000));
         assert_eq!(network.flows()[0].echoed.len(), 3);

@@ -175,3 +175,26 @@ fn equal_seeds_give_equal_traffic() {
     };
     assert_eq!(packets(), packets());
 }
+
+#[test]
+fn a_mark_reduces_the_window_as_a_loss_does_and_nothing_is_lost() {
+    let marking = |ecn_capable| {
+        let config = LinkConfig {
+            delay: Duration::from_millis(25),
+            queue: QueueConfig::drop_tail(1_000).with_codel().with_ecn(),
+            ..LinkConfig::new(Trace::constant(CAPACITY))
+        };
+        let links = vec![Link::new(config, 1).unwrap(), link(0.0, 2)];
+        let route = Route { ecn_capable, ..Route::single_bottleneck() };
+        let mut network = Network::with_routes(vec![bulk(new_reno(), 0, 20)], vec![route], links).unwrap().metered();
+        network.run_until(at(20));
+        let CrossTraffic::Tcp(tcp) = &network.flows()[0] else { panic!("it is a TCP connection") };
+        (tcp.statistics(), network.meters()[0].marked_packets(), share(&network, 0, 5, 20))
+    };
+    let (capable, marked, used) = marking(true);
+    assert!(capable.lost == 0 && capable.reductions > 3 && marked > 3 && used > 0.8, "{capable:?} {marked} {used}");
+    // Marks of one round trip are one congestion.
+    assert!(capable.reductions <= marked, "{capable:?} {marked}");
+    let (other, marked, _) = marking(false);
+    assert!(other.lost > 3 && marked == 0, "{other:?}");
+}

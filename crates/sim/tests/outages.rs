@@ -143,10 +143,19 @@ fn for_many_plans(lossy: bool, check: impl Fn(&Plan)) {
         .unwrap();
 }
 
-/// A frame of one fragment, or of no more than the coarsest quantizer makes of the picture.
+/// A frame of one fragment or of as little more as the encoder lets a frame be over such a budget, or of no more than the
+/// coarsest quantizer makes of the picture.
 fn is_small(first: &FrameRecord) -> bool {
-    first.fragments == Some(1) || first.quantizer == Some(COARSEST_QUANTIZER)
+    let size = first.size.unwrap_or_default().as_f64();
+    let nearly =
+        first.budget.is_some_and(|budget| budget <= FRAGMENT && size <= MOST_OVER.0 * budget.as_f64() + MOST_OVER.1);
+    first.fragments == Some(1) || nearly || first.quantizer == Some(COARSEST_QUANTIZER)
 }
+
+/// What a fragment carries in these calls, and how far over its budget the functional encoder sends a frame that it makes
+/// fit: this factor and so many bytes.
+const FRAGMENT: ByteCount = ByteCount::new(1_384);
+const MOST_OVER: (f64, f64) = (1.15, 250.0);
 
 const COARSEST_QUANTIZER: u8 = 127;
 

@@ -254,6 +254,7 @@ pub fn call(
 ) -> Result<CallResult> {
     let LiveCall { settings, sink } = live;
     let trace = settings.link.trace.trace();
+    settings.link.refuse_ecn()?;
     let (forward, reverse) = settings.link.links()?;
     let path = forward.config().clone();
     let folder = tempfile::tempdir().context("cannot make a folder for the logs")?;

@@ -131,15 +131,18 @@ fn told_times(times: Option<&CodingTimes>, first_work: EncodeWork, measured: boo
     format!("simulated with {first_job_ms:.1} ms for {work} ({from}){later}, {decode_ms:.1} ms for decoding one")
 }
 
-/// `lockstep compare`.
-pub fn run(arguments: &CompareArguments) -> Result<()> {
-    let given = CallOptions {
-        clip: Some(arguments.clip.clone()),
-        seconds: Some(arguments.seconds),
-        ..arguments.link.said().clone().or(arguments.control.said().clone())
-    };
-    let settings = given.settings()?;
-    output_file::check(&[("--json", arguments.json.as_deref())], &settings.inputs())?;
+/// A live call, and the same one in virtual time with the coding times that the live one measured.
+pub struct BothWays {
+    /// What came of the live call.
+    pub live: Scores,
+    /// What came of the one in virtual time.
+    pub simulated: Scores,
+    /// What the latter was told of the time that coding takes.
+    told: String,
+}
+
+/// Runs `settings` as a live call over the emulator, and again in virtual time.
+pub fn both_ways(settings: &CallSettings) -> Result<BothWays> {
     let first_work = settings.control.first_work();
     let times = Arc::new(Mutex::new(StepTimes {
         first_work,
@@ -162,15 +165,29 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
     let (measured, _) = settings.job_times(format.width * format.height);
     let menu = first_job_ms.map(|time| measured.where_takes(first_work, duration(time)).serial_menu);
     let settings = CallSettings {
-        encode_time: EncodeTimeSettings { menu: menu.map(time).transpose()?, ..settings.encode_time },
+        encode_time: EncodeTimeSettings { menu: menu.map(time).transpose()?, ..settings.encode_time.clone() },
         decode_time: time(duration(decode_ms.unwrap_or(0.0)))?,
-        ..settings
+        ..settings.clone()
     };
-    let simulated = simulate(&settings, None)?;
-    let rows = rows(&live.report.scores, &simulated.report.scores);
-    warn_of_early_end(settings.length.as_f64(), &live.report.scores);
-    let times = simulated.report.coding_times.as_ref();
-    say!("{}\n", told_times(times, first_work, first_job_ms.is_some(), decode_ms.unwrap_or(0.0)));
+    let simulated = simulate(&settings, None)?.report;
+    let times = simulated.coding_times.as_ref();
+    let told = told_times(times, first_work, first_job_ms.is_some(), decode_ms.unwrap_or(0.0));
+    Ok(BothWays { live: live.report.scores, simulated: simulated.scores, told })
+}
+
+/// `lockstep compare`.
+pub fn run(arguments: &CompareArguments) -> Result<()> {
+    let given = CallOptions {
+        clip: Some(arguments.clip.clone()),
+        seconds: Some(arguments.seconds),
+        ..arguments.link.said().clone().or(arguments.control.said().clone())
+    };
+    let settings = given.settings()?;
+    output_file::check(&[("--json", arguments.json.as_deref())], &settings.inputs())?;
+    let BothWays { live, simulated, told } = both_ways(&settings)?;
+    let rows = rows(&live, &simulated);
+    warn_of_early_end(settings.length.as_f64(), &live);
+    say!("{told}\n");
     say!("{:<28}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
     for Row { figure, live, simulated, difference } in &rows {
         let (live, simulated) = (shown(*live, 2), shown(*simulated, 2));

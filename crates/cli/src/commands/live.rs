@@ -345,6 +345,7 @@ pub fn relay(arguments: &RelayArguments) -> Result<()> {
     let address = socket.local_addr().context("the socket has no address")?;
     let link = arguments.link.settings()?;
     let trace = link.trace.trace();
+    link.refuse_ecn()?;
     let (forward, reverse) = link.links()?;
     let length = arguments.seconds.map(Seconds::get);
     let options = RelayOptions { receivers, forward, reverse, length, scored: Duration::ZERO };

@@ -74,14 +74,14 @@ struct Pictures {
     frame_interval: Duration,
 }
 
-fn read(named: &str, arguments: &FitArguments) -> Result<Pictures> {
+fn read(named: &str, pictures_of_each: u32, seed: u64) -> Result<Pictures> {
     let Some((name, clips)) = named.split_once('=') else {
         bail!("clip `{named}` is not a name and a clip, such as talk=generated:640x360@30");
     };
     let mut read = Pictures { name: name.to_owned(), segments: Vec::new(), frame_interval: Duration::ZERO };
     let mut format = None;
     for clip in clips.split('+') {
-        let mut source = open_source(clip, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
+        let mut source = open_source(clip, &SourceOptions { seed, ..SourceOptions::default() })?;
         let this = source.format();
         if format.is_some_and(|format| format != this) {
             bail!("clip `{clip}` has another size or frame rate than those before it in `{named}`");
@@ -89,7 +89,7 @@ fn read(named: &str, arguments: &FitArguments) -> Result<Pictures> {
         format = Some(this);
         read.frame_interval = this.frame_interval();
         let mut pictures = Vec::new();
-        while pictures.len() < arguments.pictures as usize
+        while pictures.len() < pictures_of_each as usize
             && let Some(picture) = source.next()?
         {
             pictures.push(picture);
@@ -103,8 +103,8 @@ fn read(named: &str, arguments: &FitArguments) -> Result<Pictures> {
 }
 
 /// What the real codec makes of one of the clips.
-fn measure(named: &str, arguments: &FitArguments) -> Result<ClipMeasurements> {
-    let Pictures { name, segments, frame_interval } = read(named, arguments)?;
+fn measure(named: &str, pictures: u32, seed: u64) -> Result<ClipMeasurements> {
+    let Pictures { name, segments, frame_interval } = read(named, pictures, seed)?;
     let mut said = 0.0;
     let progress = |share: f64| {
         if share >= said + 0.25 {
@@ -113,6 +113,12 @@ fn measure(named: &str, arguments: &FitArguments) -> Result<ClipMeasurements> {
         }
     };
     Ok(ClipMeasurements::new(&name, &segments, frame_interval, progress)?)
+}
+
+/// A model of nothing but `clip`, fitted to its first `pictures`; a generated clip is that of `seed`.
+pub fn model_of(clip: &str, pictures: u32, seed: u64) -> Result<CodecModel> {
+    let model = CodecModel { clips: vec![measure(&format!("clip={clip}"), pictures, seed)?.fit()] };
+    CodecModel::from_json(&serde_json::to_string(&model)?).context("the clip cannot be modelled")
 }
 
 fn fit(arguments: &FitArguments) -> Result<()> {
@@ -124,7 +130,7 @@ fn fit(arguments: &FitArguments) -> Result<()> {
     in_parallel(
         &arguments.clips,
         threads,
-        |named| measure(named, arguments),
+        |named| measure(named, arguments.pictures, arguments.seed),
         |index, result| {
             let go_on = result.is_ok();
             results[index] = Some(result);

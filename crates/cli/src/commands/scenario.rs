@@ -1,5 +1,7 @@
 //! `lockstep scenario`: the tests of congestion control that RFC 8867 and RFC 8869 describe.
 
+mod all;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +31,8 @@ enum Action {
     Show(ShowArguments),
     /// Run a scenario under a controller.
     Run(RunArguments),
+    /// Run all of them under a controller, for one table of RFC 8868's metrics.
+    All(all::AllArguments),
 }
 
 /// What `lockstep scenario show` is told.
@@ -119,6 +123,7 @@ pub fn run(command: &ScenarioCommand) -> Result<()> {
         Action::List => list(),
         Action::Show(arguments) => say!("{}", serde_json::to_string_pretty(&find(&arguments.scenario)?)?),
         Action::Run(arguments) => run_one(arguments)?,
+        Action::All(arguments) => all::run(arguments)?,
     }
     Ok(())
 }
@@ -138,7 +143,7 @@ const COLUMNS: [&str; 11] = [
     "settles s",
 ];
 
-fn row(flow: &FlowReport, report: &ScenarioReport) -> [String; COLUMNS.len()] {
+fn row(flow: &FlowReport, report: &ScenarioReport) -> Vec<String> {
     let or_dash =
         |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"));
     let active: Vec<String> = flow.active_seconds.iter().map(|(from, to)| format!("{from:.0}-{to:.0}")).collect();
@@ -151,7 +156,7 @@ fn row(flow: &FlowReport, report: &ScenarioReport) -> [String; COLUMNS.len()] {
         None if failed => "never".to_owned(),
         None => "-".to_owned(),
     };
-    [
+    vec![
         flow.name.clone(),
         flow.kind.clone(),
         active.join(" "),
@@ -166,33 +171,57 @@ fn row(flow: &FlowReport, report: &ScenarioReport) -> [String; COLUMNS.len()] {
     ]
 }
 
-fn print(report: &ScenarioReport) {
-    let rows: Vec<_> = report.flows.iter().map(|flow| row(flow, report)).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).chain([COLUMNS[column].len()]).max();
-    let widths: Vec<usize> = (0..COLUMNS.len()).filter_map(width).collect();
-    let line = |cells: &[&str]| {
-        let cells = cells.iter().zip(&widths).enumerate();
-        let padded = cells.map(
-            |(column, (cell, &width))| {
-                if column < 2 { format!("{cell:width$}") } else { format!("{cell:>width$}") }
-            },
-        );
-        padded.collect::<Vec<_>>().join("  ")
+/// Prints `rows` under `columns`, of which the first few are words and the others numbers.
+fn table(columns: &[&str], words: usize, rows: &[Vec<String>], markdown: bool) {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).chain([columns[column].len()]).max();
+    let widths: Vec<usize> = (0..columns.len()).filter_map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded = cells.zip(&widths).enumerate().map(|(column, (cell, &width))| match column < words {
+            true => format!("{cell:width$}"),
+            false => format!("{cell:>width$}"),
+        });
+        let padded: Vec<String> = padded.collect();
+        if markdown { format!("| {} |", padded.join(" | ")) } else { padded.join("  ") }
     };
-    say!("{}", line(&COLUMNS));
-    for row in &rows {
-        let cells: Vec<&str> = row.iter().map(String::as_str).collect();
-        say!("{}", line(&cells));
+    say!("{}", line(&mut columns.iter().copied()));
+    if markdown {
+        let rules = widths.iter().enumerate();
+        let rules: Vec<String> = rules
+            .map(
+                |(column, &width)| {
+                    if column < words { "-".repeat(width) } else { format!("{}:", "-".repeat(width - 1)) }
+                },
+            )
+            .collect();
+        say!("| {} |", rules.join(" | "));
     }
+    for row in rows {
+        say!("{}", line(&mut row.iter().map(String::as_str)));
+    }
+}
+
+fn print(report: &ScenarioReport) {
+    let rows: Vec<Vec<String>> = report.flows.iter().map(|flow| row(flow, report)).collect();
+    table(&COLUMNS, 2, &rows, false);
     for link in &report.links {
+        let marked = if link.marked > 0.0 { format!(", {:.2} % marked", 100.0 * link.marked) } else { String::new() };
         say!(
-            "link {}: {:.0} % of {} used, {:.2} % dropped, queue mean {:.0} ms, longest {:.0} ms",
+            "link {}: {:.0} % of {} used, {:.2} % dropped{marked}, queue mean {:.0} ms, longest {:.0} ms",
             link.name,
             100.0 * link.utilisation,
             link.capacity_bps,
             100.0 * link.dropped,
             link.mean_queueing_delay_ms,
             link.longest_queueing_delay_ms
+        );
+    }
+    for medium in &report.shared_media {
+        say!(
+            "medium {}: busy {:.0} % of the time, carried {}, {:.2} collisions a packet",
+            medium.name,
+            100.0 * medium.busy,
+            medium.carried_bps,
+            medium.collisions
         );
     }
     if let Some(fairness) = report.fairness {

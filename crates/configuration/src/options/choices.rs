@@ -51,6 +51,12 @@ impl QueueKind {
             Self::Pie => queue.with_pie(),
         }
     }
+
+    /// Whether it can mark packets instead of dropping them (ECN). A drop-tail queue has nothing to mark before it is full.
+    #[must_use]
+    pub const fn can_mark(self) -> bool {
+        matches!(self, Self::Codel | Self::Pie)
+    }
 }
 
 /// The kind of codec.

@@ -33,6 +33,10 @@ pub(super) struct DelayBased {
     detector: OveruseDetector,
     control: RateControl,
     heard_at: Option<Timestamp>,
+    /// Whether a queue marked a fragment, and the rate was not decreased since.
+    marked: bool,
+    /// Marks of fragments that were sent before this have had their decrease.
+    decreased_at: Timestamp,
 }
 
 impl DelayBased {
@@ -43,6 +47,8 @@ impl DelayBased {
             detector: OveruseDetector::default(),
             control: RateControl::new(bounds),
             heard_at: None,
+            marked: false,
+            decreased_at: Timestamp::ZERO,
         }
     }
 
@@ -69,14 +75,21 @@ impl DelayBased {
             self.take(now, fragment);
             recovered |= before == Usage::Under && self.detector.usage() == Usage::Normal;
         }
-        let usage = self.detector.usage();
+        // What a queue marks is congested (RFC 3168, section 5), so that a mark says what the detector would: too much.
+        // It stands until the rate was decreased for it, once for all that was on the way.
+        let decreased_at = self.decreased_at;
+        let mut marks = acknowledged.iter().filter(|fragment| fragment.congestion_experienced);
+        self.marked |= marks.any(|fragment| fragment.sent_at >= decreased_at);
+        let usage = if self.marked { Usage::Over } else { self.detector.usage() };
         let update = |rate| Some(DelayBasedUpdate { rate, probed: false, recovered });
         match (usage, throughput, probe) {
             (Usage::Over, Some(throughput), _) if self.control.may_decrease(now, throughput) => {
+                self.decreased(now);
                 update(self.control.update(now, usage, Some(throughput)))
             }
             // The path is overused before anything is known of what comes through.
             (Usage::Over, None, _) if self.control.may_decrease(now, self.control.rate()) => {
+                self.decreased(now);
                 self.control.set_rate(now, self.control.rate().mul_f64(0.5));
                 update(self.control.rate())
             }
@@ -87,6 +100,10 @@ impl DelayBased {
             }
             _ => update(self.control.update(now, usage, throughput)),
         }
+    }
+
+    fn decreased(&mut self, now: Timestamp) {
+        (self.marked, self.decreased_at) = (false, now);
     }
 
     fn take(&mut self, now: Timestamp, fragment: &AcknowledgedFragment) {

@@ -31,6 +31,8 @@ pub(crate) struct CoDel<T> {
     memory: DropTail<T>,
     target: Duration,
     interval: Duration,
+    /// Whether packets are marked instead, where their ends understand that.
+    ecn: bool,
     /// If no packet waits less until then, the queue is a standing one. None while packets wait less.
     standing_from: Option<Timestamp>,
     dropping: bool,
@@ -42,17 +44,23 @@ pub(crate) struct CoDel<T> {
 }
 
 impl<T> CoDel<T> {
-    pub(crate) fn new(memory: DropTail<T>, target: Duration, interval: Duration) -> Self {
+    pub(crate) fn new(memory: DropTail<T>, target: Duration, interval: Duration, ecn: bool) -> Self {
         Self {
             memory,
             target,
             interval,
+            ecn,
             standing_from: None,
             dropping: false,
             next_drop: Timestamp::ZERO,
             count: 0,
             first_count: 0,
         }
+    }
+
+    /// The packet at the head.
+    pub(crate) fn front(&self) -> Option<&Queued<T>> {
+        self.memory.front()
     }
 
     /// The next packet, and whether it may be dropped because the queue is a standing one.
@@ -89,8 +97,13 @@ impl<T> QueueDiscipline<T> for CoDel<T> {
         };
         if self.dropping {
             while may_drop && now >= self.next_drop {
-                dropped(packet);
                 self.count = self.count.saturating_add(1);
+                // A mark is a drop to the control law, save that the packet goes on.
+                if self.ecn && packet.mark() {
+                    self.next_drop = self.after(self.next_drop);
+                    return Some(packet);
+                }
+                dropped(packet);
                 let Some(next) = self.head(now) else {
                     self.dropping = false;
                     return None;
@@ -102,18 +115,22 @@ impl<T> QueueDiscipline<T> for CoDel<T> {
             }
             self.dropping = may_drop;
         } else if may_drop {
-            dropped(packet);
+            let marked = self.ecn && packet.mark();
             // A rate that was found a moment ago is about right again.
             let found = self.count.saturating_sub(self.first_count);
             let recent = now.saturating_since(self.next_drop) < self.interval * MEMORY_INTERVALS;
             self.count = if found > 1 && recent { found } else { 1 };
             self.first_count = self.count;
             self.next_drop = self.after(now);
+            self.dropping = true;
+            if marked {
+                return Some(packet);
+            }
+            dropped(packet);
             let Some((next, _)) = self.head(now) else {
                 self.dropping = false;
                 return None;
             };
-            self.dropping = true;
             packet = next;
         }
         Some(packet)

@@ -33,6 +33,8 @@ const LARGEST_STEP: f64 = 0.02;
 const PROTECTED_PROBABILITY: f64 = 0.2;
 /// A queue of no more than two packets (MEAN_PKTSIZE) is never dropped from.
 const TWO_PACKETS: ByteCount = ByteCount::new(2 * 1_500);
+/// ECN-capable packets are marked instead of dropped while the probability is below this (section 5.1, `mark_ecnth`).
+const MARKED_PROBABILITY: f64 = 0.1;
 /// Drops are spread: none before the probabilities of the packets since the last one have summed up to this, one for
 /// certain when they have to that (section 5.4).
 const SPREAD: (f64, f64) = (0.85, 8.5);
@@ -44,6 +46,8 @@ const TUNING: [(f64, f64); 6] =
 pub(crate) struct Pie<T> {
     memory: DropTail<T>,
     target: Duration,
+    /// Whether packets are marked instead, where their ends understand that.
+    ecn: bool,
     random: Pcg64,
     next_update: Timestamp,
     probability: f64,
@@ -56,10 +60,11 @@ pub(crate) struct Pie<T> {
 }
 
 impl<T> Pie<T> {
-    pub(crate) fn new(memory: DropTail<T>, target: Duration, seed: u64, origin: Timestamp) -> Self {
+    pub(crate) fn new(memory: DropTail<T>, target: Duration, ecn: bool, seed: u64, origin: Timestamp) -> Self {
         Self {
             memory,
             target,
+            ecn,
             random: generator(seed, Purpose::QueueDrops),
             next_update: origin + UPDATE_INTERVAL,
             probability: 0.0,
@@ -67,6 +72,11 @@ impl<T> Pie<T> {
             burst: BURST,
             summed: 0.0,
         }
+    }
+
+    /// The packet at the head.
+    pub(crate) fn front(&self) -> Option<&Queued<T>> {
+        self.memory.front()
     }
 
     /// Makes up for the updates until `now`. Nothing has changed in the queue since the first of them, since every change
@@ -137,10 +147,13 @@ impl<T> Pie<T> {
 }
 
 impl<T> QueueDiscipline<T> for Pie<T> {
-    fn enqueue(&mut self, packet: Queued<T>) -> Result<(), Queued<T>> {
+    fn enqueue(&mut self, mut packet: Queued<T>) -> Result<(), Queued<T>> {
         self.update(packet.sent_at);
         if self.drops_early() {
-            return Err(packet);
+            let marked = self.ecn && self.probability < MARKED_PROBABILITY && packet.mark();
+            if !marked {
+                return Err(packet);
+            }
         }
         let result = self.memory.enqueue(packet);
         if result.is_err() {

@@ -42,6 +42,8 @@ pub enum TrafficPacket {
         /// Which of the 64 numbers up to it have come: bit 0 is itself, bit 1 the one before it. The selective
         /// acknowledgements of RFC 2018, which fit into 40 bytes more or less as well.
         received: u64,
+        /// How many came with a mark of congestion (ECN), as RFC 9768 counts them.
+        marked: u64,
     },
 }
 

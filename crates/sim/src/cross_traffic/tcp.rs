@@ -2,7 +2,8 @@
 //!
 //! Losses are told from acknowledgements of later segments, three of them (the duplicate acknowledgements of RFC 5681
 //! with the selective ones of RFC 6675), and by a timer (RFC 6298). All losses among what was on the way when the first
-//! was noticed reduce the window once (RFC 6582). Numbers are those of transmissions, as in QUIC (RFC 9002), so that data
+//! was noticed reduce the window once (RFC 6582). A mark of congestion (ECN) reduces it as a loss does, likewise once for
+//! what is on the way (RFC 3168, section 6.1.2). Numbers are those of transmissions, as in QUIC (RFC 9002), so that data
 //! that is sent again needs no memory of what it was.
 
 use std::collections::VecDeque;
@@ -94,6 +95,8 @@ pub struct TcpStatistics {
     pub acknowledged: u64,
     /// Segments taken for lost.
     pub lost: u64,
+    /// Times that losses or marks reduced the window.
+    pub reductions: u64,
     /// Times that the timer ran out.
     pub timeouts: u64,
     /// Files that arrived whole.
@@ -133,6 +136,9 @@ pub struct Tcp {
     largest: Option<u64>,
     received: u64,
     acknowledgements: u64,
+    marked: u64,
+    /// At the sender: the most marks that an acknowledgement told of.
+    told_marked: u64,
 }
 
 impl Tcp {
@@ -166,6 +172,8 @@ impl Tcp {
             largest: None,
             received: 0,
             acknowledgements: 0,
+            marked: 0,
+            told_marked: 0,
         }
     }
 
@@ -199,7 +207,7 @@ impl Tcp {
         });
     }
 
-    fn handle_acknowledgement(&mut self, now: Timestamp, largest: u64, received: u64) {
+    fn handle_acknowledgement(&mut self, now: Timestamp, largest: u64, received: u64, marked: u64) {
         if largest >= self.next {
             return;
         }
@@ -229,6 +237,12 @@ impl Tcp {
         // The window grows only while it is what limits the sender, and not for what was sent before it was reduced.
         let limited = self.waiting > 0 && (self.in_flight + arrived + 1) as f64 >= self.window();
         self.find_losses(now);
+        if marked > self.told_marked {
+            self.told_marked = marked;
+            if largest >= self.reduced_until {
+                self.reduce(now);
+            }
+        }
         if limited && largest >= self.reduced_until {
             let smoothed = self.round_trip.map_or(Duration::ZERO, |(smoothed, _)| smoothed);
             self.window.get_mut().on_acknowledged(now, arrived, smoothed);
@@ -251,9 +265,15 @@ impl Tcp {
             self.first += 1;
         }
         if reduces {
-            self.window.get_mut().on_loss(now);
-            self.reduced_until = self.next;
+            self.reduce(now);
         }
+    }
+
+    /// Once for all that is on the way.
+    fn reduce(&mut self, now: Timestamp) {
+        self.window.get_mut().on_loss(now);
+        self.reduced_until = self.next;
+        self.statistics.reductions += 1;
     }
 
     /// A segment is lost, and its data is sent again.
@@ -331,10 +351,13 @@ impl Flow for Tcp {
 
     fn handle_packet(&mut self, now: Timestamp, arrived: Arrived<TrafficPacket>) {
         match (arrived.direction, arrived.packet) {
-            (Direction::Forward, TrafficPacket::Segment { number }) => self.receive(number),
-            (Direction::Reverse, TrafficPacket::Acknowledgement { largest, received }) => {
+            (Direction::Forward, TrafficPacket::Segment { number }) => {
+                self.marked += u64::from(arrived.congestion_experienced);
+                self.receive(number);
+            }
+            (Direction::Reverse, TrafficPacket::Acknowledgement { largest, received, marked }) => {
                 self.stop_if_over(now);
-                self.handle_acknowledgement(now, largest, received);
+                self.handle_acknowledgement(now, largest, received, marked);
             }
             // Neither end sends the other's packets.
             _ => {}
@@ -346,7 +369,8 @@ impl Flow for Tcp {
             && let Some(largest) = self.largest
         {
             self.acknowledgements -= 1;
-            let packet = TrafficPacket::Acknowledgement { largest, received: self.received };
+            let (received, marked) = (self.received, self.marked);
+            let packet = TrafficPacket::Acknowledgement { largest, received, marked };
             return Some((Direction::Reverse, ACKNOWLEDGEMENT, packet));
         }
         self.stop_if_over(now);

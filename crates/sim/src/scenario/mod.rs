@@ -1,16 +1,19 @@
 //! Named tests of congestion control: which flows share which links when. As data, so that a file can describe another.
 //!
-//! [`Scenario::built_in`] has those of RFC 8867 and, as far as links that replay traces can stand for radio, of RFC 8869.
+//! [`Scenario::built_in`] has those of RFC 8867 and, as far as our models of a cell and of a Wi-Fi channel can stand for
+//! radio ([`lockstep_link::Medium`]), of RFC 8869.
 
+mod cellular;
 mod fairness;
+mod metrics;
 mod report;
 mod rfc8867;
-mod rfc8869;
 mod run;
+mod wifi;
 
 use std::time::Duration;
 
-use lockstep_link::{ConfigError, LinkConfig, QueueConfig};
+use lockstep_link::{ConfigError, LinkConfig, MediumConfig, QueueConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -22,13 +25,18 @@ use crate::cross_traffic::{
 use crate::network::{Route, TopologyError};
 
 pub use fairness::jain;
+pub use metrics::Metrics;
 pub use report::{
-    DelayReport, FlowReport, LinkReport, Phase, PhaseRate, ScenarioReport, SettleTime, TransferReport, VideoReport,
+    DelayReport, FlowReport, LinkReport, MediumReport, Phase, PhaseRate, ScenarioReport, SettleTime, TransferReport,
+    VideoReport,
 };
 pub use run::DRAIN;
 
 /// The longest scenario.
 const LONGEST: Duration = Duration::from_secs(86_400);
+/// How much sound is in a packet, and the headers around it: RTP's, UDP's and IPv4's.
+const AUDIO_INTERVAL: Duration = Duration::from_millis(20);
+const AUDIO_HEADERS: ByteCount = ByteCount::new(40);
 /// The most flows and links.
 const MOST: usize = 1_024;
 
@@ -53,6 +61,17 @@ pub enum ScenarioError {
         /// What is wrong with it.
         error: ConfigError,
     },
+    /// A link names a medium that is not there.
+    #[error("link `{link}` shares `{medium}`, which is none of the media of the scenario")]
+    Medium {
+        /// The link's name.
+        link: String,
+        /// The medium's.
+        medium: String,
+    },
+    /// A flow without a priority.
+    #[error("flow `{0}` has a priority that is no number above zero")]
+    Priority(String),
     /// A flow is never there.
     #[error("flow `{0}` is active at no time")]
     NeverActive(String),
@@ -87,6 +106,16 @@ pub struct ScenarioLink {
     pub config: LinkConfig,
 }
 
+/// A medium whose airtime links share that name it ([`LinkConfig::medium`]), and its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScenarioMedium {
+    /// What links and reports call it.
+    pub name: String,
+    /// Which kind it is.
+    pub kind: MediumConfig,
+}
+
 /// Which window a TCP connection has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -119,6 +148,11 @@ pub struct Files {
 pub enum FlowKind {
     /// A call under the controller that is tested.
     Media,
+    /// Sound beside a call: packets every 20 ms, whatever becomes of them.
+    Audio {
+        /// The codec's rate, without headers (RFC 8867, section 4.3: 20 kb/s).
+        codec_bps: Bitrate,
+    },
     /// A TCP connection.
     Tcp {
         /// Its window.
@@ -149,6 +183,7 @@ impl FlowKind {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Media => "media",
+            Self::Audio { .. } => "audio",
             Self::Tcp { window: TcpWindow::NewReno, files: None } => "TCP NewReno",
             Self::Tcp { window: TcpWindow::Cubic, files: None } => "TCP CUBIC",
             Self::Tcp { window: TcpWindow::NewReno, files: Some(_) } => "TCP NewReno files",
@@ -176,6 +211,22 @@ pub struct ScenarioFlow {
     pub access_delay_ms: f64,
     /// When it is active: (from, to) in seconds.
     pub active_seconds: Vec<(f64, f64)>,
+    /// Whether its ends understand marks of congestion (ECN).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ecn: bool,
+    /// How its rate should compare with those of other media on the same way (RFC 8867, section 6.1). Where they differ,
+    /// the flows of one way are coupled ([`lockstep_control::FlowGroup`]).
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub priority: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_one(priority: &f64) -> bool {
+    *priority == 1.0
 }
 
 impl ScenarioFlow {
@@ -190,6 +241,7 @@ impl ScenarioFlow {
             forward: self.forward.clone(),
             reverse: self.reverse.clone(),
             access_delay: time(self.access_delay_ms / 1e3),
+            ecn_capable: self.ecn,
         }
     }
 
@@ -197,6 +249,11 @@ impl ScenarioFlow {
     fn traffic(&self, activity: Activity, seed: u64) -> Option<CrossTraffic> {
         Some(match self.kind {
             FlowKind::Media => return None,
+            FlowKind::Audio { codec_bps } => {
+                let packet = codec_bps.bytes_in(AUDIO_INTERVAL) + AUDIO_HEADERS;
+                let rate = Bitrate::mean(packet, AUDIO_INTERVAL);
+                CrossTraffic::ConstantBitRate(ConstantBitRate::new(rate, packet, activity))
+            }
             FlowKind::Tcp { window, files } => {
                 let window = match window {
                     TcpWindow::NewReno => WindowAlgorithm::NewReno(NewReno::default()),
@@ -246,10 +303,10 @@ pub struct MediaRates {
 }
 
 impl Default for MediaRates {
-    /// RFC 8867, section 4.3: 150 kb/s to 1.5 Mb/s; at first 300 kb/s, as in WebRTC.
+    /// RFC 8867, section 4.3: 150 kb/s to 1.5 Mb/s, at first 150 kb/s.
     fn default() -> Self {
         Self {
-            initial_bps: Bitrate::from_kbps(300),
+            initial_bps: Bitrate::from_kbps(150),
             least_bps: Bitrate::from_kbps(150),
             most_bps: Bitrate::from_kbps(1_500),
         }
@@ -275,6 +332,12 @@ pub struct Scenario {
     /// Bit rates of its media.
     #[serde(default)]
     pub media: MediaRates,
+    /// The part of it, (from, to) in seconds, that counts for rates, losses and delays; all of it if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluated_seconds: Option<(f64, f64)>,
+    /// Media whose airtime links share.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared_media: Vec<ScenarioMedium>,
     /// The links; flows name them by their number, from zero.
     pub links: Vec<ScenarioLink>,
     /// The flows.
@@ -286,7 +349,8 @@ impl Scenario {
     #[must_use]
     pub fn built_in() -> Vec<Self> {
         let mut all = rfc8867::scenarios();
-        all.extend(rfc8869::scenarios());
+        all.extend(cellular::scenarios());
+        all.extend(wifi::scenarios());
         all
     }
 
@@ -329,6 +393,30 @@ impl Scenario {
         self
     }
 
+    /// The same with ECN (RFC 8867, section 6.2): every queue marks, and the ends of media and TCP understand it. A
+    /// drop-tail queue, which has nothing to mark, becomes one of CoDel.
+    #[must_use]
+    pub fn with_ecn(self) -> Self {
+        let mut scenario = self.with_queues(|queue| match queue {
+            QueueConfig::DropTail { .. } => queue.with_codel().with_ecn(),
+            other => other.with_ecn(),
+        });
+        for flow in &mut scenario.flows {
+            flow.ecn = matches!(flow.kind, FlowKind::Media | FlowKind::Tcp { .. });
+        }
+        scenario
+    }
+
+    /// The part of it that counts: what [`Scenario::evaluated_seconds`] says, unless it ends before.
+    #[must_use]
+    pub fn evaluated(&self) -> (Timestamp, Timestamp) {
+        let end = Timestamp::ZERO + self.duration();
+        match self.evaluated_seconds {
+            Some((from, to)) if moment(from) < end => (moment(from), moment(to).min(end)),
+            _ => (Timestamp::ZERO, end),
+        }
+    }
+
     /// The flows of media, in their order, each with its activity within the scenario.
     pub fn media_flows(&self) -> impl Iterator<Item = (&ScenarioFlow, Activity)> {
         let end = Timestamp::ZERO + self.duration();
@@ -353,6 +441,17 @@ impl Scenario {
             if let Some(error) = error {
                 return Err(ScenarioError::Link { name: link.name.clone(), error });
             }
+        }
+        for link in &self.links {
+            let medium = link.config.medium.as_ref();
+            let known = |name: &String| self.shared_media.iter().any(|medium| medium.name == *name);
+            if let Some(medium) = medium.filter(|&name| !known(name)) {
+                return Err(ScenarioError::Medium { link: link.name.clone(), medium: medium.clone() });
+            }
+        }
+        let sound = |flow: &&ScenarioFlow| flow.priority.is_finite() && flow.priority > 0.0;
+        if let Some(flow) = self.flows.iter().find(|flow| !sound(flow)) {
+            return Err(ScenarioError::Priority(flow.name.clone()));
         }
         let never = |flow: &&ScenarioFlow| flow.activity().start() >= Timestamp::ZERO + duration;
         if let Some(flow) = self.flows.iter().find(never) {

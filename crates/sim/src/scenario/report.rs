@@ -55,7 +55,7 @@ pub struct FlowReport {
     pub name: String,
     /// What it is.
     pub kind: String,
-    /// When it was active: (from, to) in seconds.
+    /// When it was active, of what is evaluated: (from, to) in seconds.
     pub active_seconds: Vec<(f64, f64)>,
     /// Rate at which it sent while it was active, headers included.
     pub sent_bps: Bitrate,
@@ -65,6 +65,12 @@ pub struct FlowReport {
     pub goodput_bps: Bitrate,
     /// Share of its packets that never arrived.
     pub loss: f64,
+    /// Share of those that arrived which a queue had marked (ECN).
+    pub marked: f64,
+    /// Rate of what its receiver sent back.
+    pub feedback_bps: Bitrate,
+    /// Its priority among media.
+    pub priority: f64,
     /// From its sender to its receiver.
     pub one_way_delay_ms: Option<DelayReport>,
     /// The part of that in queues.
@@ -92,10 +98,25 @@ pub struct LinkReport {
     pub utilisation: f64,
     /// Share of packets that its queue dropped.
     pub dropped: f64,
+    /// Share of packets that its queue marked instead (ECN).
+    pub marked: f64,
     /// Mean time in its queue, milliseconds.
     pub mean_queueing_delay_ms: f64,
     /// The longest time in its queue, milliseconds.
     pub longest_queueing_delay_ms: f64,
+}
+
+/// One medium whose airtime links share.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MediumReport {
+    /// Its name in the scenario.
+    pub name: String,
+    /// Share of the time in which it was in use.
+    pub busy: f64,
+    /// What it carried, IP packets whole.
+    pub carried_bps: Bitrate,
+    /// Collisions over frames that were carried.
+    pub collisions: f64,
 }
 
 /// The rate of one flow in a phase.
@@ -125,8 +146,13 @@ pub struct Phase {
     pub to_seconds: f64,
     /// The rates of the flows that are there throughout.
     pub rates: Vec<PhaseRate>,
-    /// Jain's index of the media among them that has the same way as the first; none where there is no other.
+    /// Jain's index of the media among them that shares a link or a medium, each rate over its priority; the worst, where
+    /// several are shared, none where none is.
     pub fairness: Option<f64>,
+    /// The lowest of those rates over the highest (RFC 8868, section 3: a third at least).
+    pub lowest_over_highest: Option<f64>,
+    /// The mean rate of media over that of TCP without files, where both are there.
+    pub media_over_tcp: Option<f64>,
     /// When the media settled; empty in phases of less than ten seconds.
     pub settled: Vec<SettleTime>,
 }
@@ -142,10 +168,14 @@ pub struct ScenarioReport {
     pub seed: u64,
     /// How long it took, seconds.
     pub seconds: f64,
+    /// What of that counts: (from, to), seconds.
+    pub evaluated_seconds: (f64, f64),
     /// Each flow.
     pub flows: Vec<FlowReport>,
     /// Each link.
     pub links: Vec<LinkReport>,
+    /// Each medium that links share.
+    pub shared_media: Vec<MediumReport>,
     /// Each time between two changes.
     pub phases: Vec<Phase>,
     /// The mean of the phases' fairness, by their length.

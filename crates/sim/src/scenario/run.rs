@@ -1,17 +1,17 @@
 //! Runs a scenario.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lockstep_call::FinishedCall;
-use lockstep_link::Link;
+use lockstep_link::{Link, Medium};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::fairness::jain;
 use super::report::{LEAST_SETTLING, settle_time};
 use super::{
-    DelayReport, FlowKind, FlowReport, LinkReport, Phase, PhaseRate, Scenario, ScenarioError, ScenarioFlow,
-    ScenarioReport, SettleTime, TransferReport, VideoReport,
+    DelayReport, FlowKind, FlowReport, LinkReport, MediumReport, Phase, PhaseRate, Scenario, ScenarioError,
+    ScenarioFlow, ScenarioReport, SettleTime, TransferReport, VideoReport,
 };
 use crate::activity::Activity;
 use crate::any_flow::{AnyFlow, AnyPacket};
@@ -78,13 +78,28 @@ impl Scenario {
             links.push(Link::new(link.config.clone(), seed).map_err(error)?);
         }
         let routes = self.flows.iter().map(ScenarioFlow::route).collect();
-        let mut network = Network::with_routes(flows, routes, links)?.metered();
+        let (from, to) = self.evaluated();
+        let network = Network::with_routes(flows, routes, links)?.sharing(self.media_of_links(seed))?;
+        let mut network = network.metered_between(from, to);
         while network.now() < end {
             network.run_until((network.now() + METER_INTERVAL).min(end));
             progress(network.now());
         }
         network.run_until(end + DRAIN);
         self.report(network, &activities, seed)
+    }
+
+    /// The media that the links share.
+    fn media_of_links(&self, seed: u64) -> Vec<Medium> {
+        let on = |name: &str| {
+            let on_it =
+                self.links.iter().enumerate().filter(move |(_, link)| link.config.medium.as_deref() == Some(name));
+            on_it.map(|(number, _)| number).collect::<Vec<_>>()
+        };
+        let media = self.shared_media.iter().enumerate();
+        media
+            .map(|(index, medium)| Medium::new(medium.kind, on(&medium.name), derived(!seed, self.links.len() + index)))
+            .collect()
     }
 
     fn report(
@@ -95,6 +110,7 @@ impl Scenario {
     ) -> Result<ScenarioReport, ScenarioError> {
         let end = Timestamp::ZERO + self.duration();
         let meters = network.meters().to_vec();
+        let media = network.media().to_vec();
         let (flows, links) = network.into_parts();
         let mut reports = Vec::with_capacity(flows.len());
         for (index, flow) in flows.into_iter().enumerate() {
@@ -107,7 +123,21 @@ impl Scenario {
                 .map_err(|error| ScenarioError::Call { name: plan.name.clone(), error })?;
             reports.push(self.flow_report(plan, activity, meter, finished));
         }
-        let links = self.links.iter().zip(&links).map(|(plan, link)| link_report(&plan.name, link, end)).collect();
+        let link_reports =
+            self.links.iter().zip(&links).map(|(plan, link)| link_report(&plan.name, link, end)).collect();
+        let share = |busy: Duration| (busy.as_secs_f64() / (self.duration() + DRAIN).as_secs_f64()).min(1.0);
+        let shared_media = self.shared_media.iter().zip(&media);
+        let shared_media = shared_media.map(|(plan, medium)| {
+            let carried: ByteCount = medium.links().map(|link| links[link].statistics().served.bytes).sum();
+            let statistics = medium.statistics();
+            MediumReport {
+                name: plan.name.clone(),
+                busy: share(statistics.busy),
+                carried_bps: Bitrate::mean(carried, self.duration()),
+                collisions: statistics.collisions as f64 / statistics.packets.max(1) as f64,
+            }
+        });
+        let shared_media = shared_media.collect();
         let phases = self.phases(activities, &meters);
         let fair = || phases.iter().filter_map(|phase| Some((phase.to_seconds - phase.from_seconds, phase.fairness?)));
         let time: f64 = fair().map(|(time, _)| time).sum();
@@ -117,8 +147,10 @@ impl Scenario {
             source: self.source.clone(),
             seed,
             seconds: self.duration().as_secs_f64(),
+            evaluated_seconds: (seconds(self.evaluated().0), seconds(self.evaluated().1)),
             flows: reports,
-            links,
+            links: link_reports,
+            shared_media,
             phases,
             fairness,
         })
@@ -131,18 +163,25 @@ impl Scenario {
         meter: &FlowMeter,
         finished: Finished,
     ) -> FlowReport {
-        let time = activity.time_between(Timestamp::ZERO, Timestamp::MAX);
+        let (from, to) = self.evaluated();
+        // What is on the way when a flow ends still counts, unless only a part of the scenario does.
+        let until = if self.evaluated_seconds.is_some() { to } else { Timestamp::MAX };
+        let counted = Activity::of(activity.intervals().iter().map(|&(begin, end)| (begin.max(from), end.min(to))));
+        let time = counted.time_between(Timestamp::ZERO, Timestamp::MAX);
         let bytes = |between: ByteCount| Bitrate::mean(between, time);
         let lost = meter.sent_packets().saturating_sub(meter.received_packets());
         let interval = |&(from, to): &(Timestamp, Timestamp)| (seconds(from), seconds(to));
         FlowReport {
             name: plan.name.clone(),
             kind: plan.kind.name().to_owned(),
-            active_seconds: activity.intervals().iter().map(interval).collect(),
-            sent_bps: bytes(meter.sent_between(Timestamp::ZERO, Timestamp::MAX)),
-            received_bps: bytes(meter.received_between(Timestamp::ZERO, Timestamp::MAX)),
-            goodput_bps: bytes(finished.goodput),
+            active_seconds: counted.intervals().iter().map(interval).collect(),
+            sent_bps: bytes(meter.sent_between(from, until)),
+            received_bps: bytes(meter.received_between(from, until)),
+            goodput_bps: Bitrate::mean(finished.goodput, activity.time_between(Timestamp::ZERO, Timestamp::MAX)),
             loss: lost as f64 / meter.sent_packets().max(1) as f64,
+            marked: meter.marked_packets() as f64 / meter.received_packets().max(1) as f64,
+            feedback_bps: bytes(meter.feedback_bytes()),
+            priority: plan.priority,
             one_way_delay_ms: DelayReport::of(meter.one_way_delays_ms()),
             queueing_delay_ms: DelayReport::of(meter.queueing_delays_ms()),
             video: finished.video,
@@ -155,8 +194,8 @@ impl Scenario {
 
     /// When a capacity changes, or the media and the bulk flows that are there.
     fn changes(&self, activities: &[Activity]) -> Vec<Timestamp> {
-        let end = Timestamp::ZERO + self.duration();
-        let mut changes = BTreeSet::from([Timestamp::ZERO, end]);
+        let (begin, end) = self.evaluated();
+        let mut changes = BTreeSet::from([begin, end]);
         for (from, to) in activities.iter().flat_map(Activity::intervals) {
             changes.extend([*from, *to]);
         }
@@ -177,7 +216,23 @@ impl Scenario {
                 at += segment.duration;
             }
         }
-        changes.into_iter().filter(|&at| at <= end).collect()
+        changes.into_iter().filter(|&at| begin <= at && at <= end).collect()
+    }
+
+    /// Those of `media` that share a link or a medium, for each that several do.
+    fn sharing(&self, media: impl Iterator<Item = usize>) -> impl Iterator<Item = Vec<usize>> {
+        let mut users: BTreeMap<(Option<&str>, usize), Vec<usize>> = BTreeMap::new();
+        for flow in media {
+            let mut passed = BTreeSet::new();
+            for &link in &self.flows[flow].forward {
+                let medium = self.links[link].config.medium.as_deref();
+                passed.insert((medium, if medium.is_some() { 0 } else { link }));
+            }
+            for place in passed {
+                users.entry(place).or_default().push(flow);
+            }
+        }
+        users.into_values().filter(|flows| flows.len() > 1)
     }
 
     fn phases(&self, activities: &[Activity], meters: &[FlowMeter]) -> Vec<Phase> {
@@ -195,9 +250,17 @@ impl Scenario {
             let rate =
                 |flow: usize| Bitrate::mean(meters[flow].received_between(middle, to), to.saturating_since(middle));
             let media = || there.iter().copied().filter(|&flow| self.flows[flow].kind == FlowKind::Media);
-            let way = media().next().map(|first| &self.flows[first].forward);
-            let alike: Vec<Bitrate> =
-                media().filter(|&flow| Some(&self.flows[flow].forward) == way).map(rate).collect();
+            let weighted = |flow: usize| rate(flow).mul_f64(self.flows[flow].priority.recip());
+            let shared: Vec<Vec<Bitrate>> =
+                self.sharing(media()).map(|flows| flows.into_iter().map(weighted).collect()).collect();
+            let lowest_over_highest = shared.iter().filter_map(|rates| ratio(rates.iter().min(), rates.iter().max()));
+            let bulk = |flow: &usize| matches!(self.flows[*flow].kind, FlowKind::Tcp { files: None, .. });
+            let mean = |rates: Vec<Bitrate>| {
+                let sum: u64 = rates.iter().map(|rate| rate.as_bps()).sum();
+                (!rates.is_empty()).then(|| Bitrate::from_bps(sum / rates.len() as u64))
+            };
+            let tcp = mean(there.iter().copied().filter(bulk).map(rate).collect());
+            let of_media = mean(media().map(rate).collect());
             let settles = |flow: usize| SettleTime {
                 flow: self.flows[flow].name.clone(),
                 seconds: settle_time(&meters[flow], from, to).map(|time| time.as_secs_f64()),
@@ -209,12 +272,20 @@ impl Scenario {
                     .iter()
                     .map(|&flow| PhaseRate { flow: self.flows[flow].name.clone(), received_bps: rate(flow) })
                     .collect(),
-                fairness: if alike.len() > 1 { jain(&alike) } else { None },
+                fairness: shared.iter().filter_map(|rates| jain(rates)).min_by(f64::total_cmp),
+                lowest_over_highest: lowest_over_highest.min_by(f64::total_cmp),
+                media_over_tcp: ratio(of_media.as_ref(), tcp.as_ref()),
                 settled: if length >= LEAST_SETTLING { media().map(settles).collect() } else { Vec::new() },
             });
         }
         phases
     }
+}
+
+/// One rate over another; none if there is no other.
+fn ratio(over: Option<&Bitrate>, under: Option<&Bitrate>) -> Option<f64> {
+    let under = under.filter(|&&under| under > Bitrate::ZERO)?;
+    Some(over?.as_bps() as f64 / under.as_bps() as f64)
 }
 
 fn transfers(statistics: TcpStatistics) -> TransferReport {
@@ -256,6 +327,7 @@ fn link_report(name: &str, link: &SharedLink<AnyPacket>, end: Timestamp) -> Link
         // What was queued at the end is served afterwards.
         utilisation: (statistics.served.bytes.as_f64() / capacity.as_f64().max(1.0)).min(1.0),
         dropped: statistics.dropped_by_queue.packets as f64 / statistics.sent.packets.max(1) as f64,
+        marked: statistics.marked.packets as f64 / statistics.sent.packets.max(1) as f64,
         mean_queueing_delay_ms: statistics.mean_queueing_delay().as_secs_f64() * 1e3,
         longest_queueing_delay_ms: statistics.longest_queueing_delay.as_secs_f64() * 1e3,
     }

@@ -1,6 +1,7 @@
 //! `lockstep study`: claims of the papers, run again.
 
 mod concerto;
+mod fidelity;
 mod reaction;
 mod salsify;
 
@@ -30,6 +31,9 @@ enum Study {
     /// Concerto's observation: under one and the same congestion control, video with a conventional codec gets less
     /// throughput, and more delay and loss, than a source that always fills the target.
     Concerto(concerto::ConcertoArguments),
+    /// How well calls in virtual time stand for others: the model of the codec for the codec, and virtual time for live
+    /// calls over the emulator.
+    Fidelity(fidelity::FidelityArguments),
     /// Salsify's ablation: the whole, without grace period, with a conventional codec, with conventional codec and
     /// transport.
     Salsify(salsify::AblationArguments),
@@ -75,6 +79,11 @@ pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<(
             refuse(&DECIDED, given)?;
             refuse(&["modelled"], given)?;
             concerto::run(arguments, given)
+        }
+        Study::Fidelity(arguments) => {
+            refuse(&DECIDED, given)?;
+            refuse(&["modelled", "trace"], given)?;
+            fidelity::run(arguments)
         }
         Study::Salsify(arguments) => {
             refuse(&DECIDED, given)?;

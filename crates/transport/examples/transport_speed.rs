@@ -1,5 +1,5 @@
 //! How much of a processor's time both ends of a connection take for each fragment and its acknowledgement:
-//! `cargo run --release -p lockstep-transport --example speed [seconds of a call] [part of a case's name]`. The path is
+//! `cargo run --release -p lockstep-transport --example transport_speed [seconds of a call] [part of a case's name]`. The path is
 //! ideal but for what the case's name says; each end's part is measured by itself, and reading the clock counts in both.
 
 use std::collections::VecDeque;

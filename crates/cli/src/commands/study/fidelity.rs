@@ -1,0 +1,296 @@
+//! How far a modelled call is from one with the codec, and a call in virtual time from a live one. A modelled call is the
+//! same machine but for the codec (`lockstep_sim::modelled`), so what differs is the model's: it is fitted to the very clip
+//! of the calls, but to pictures of another seed where the clip is generated.
+
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use lockstep_call::Scores;
+use lockstep_control::Algorithm;
+
+use super::{CommonArguments, each, figure, write};
+use crate::commands::compare::{BothWays, both_ways};
+use crate::commands::model::model_of;
+use crate::configuration::{CallSettings, CodecKind, NamedTrace, TraceName, simulate, simulate_modelled};
+
+/// What `lockstep study fidelity` is told, besides what `lockstep simulate` takes.
+#[derive(Args)]
+pub(super) struct FidelityArguments {
+    /// Traces; if not given, twelve generated ones.
+    #[arg(long, num_args = 1..)]
+    traces: Vec<String>,
+    /// So many cells are played live over the emulator, too, spread over the table; each takes its time.
+    #[arg(long, default_value_t = 3)]
+    live: usize,
+    /// Pictures that the model is fitted to.
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(60..=20_000))]
+    pictures: u32,
+    #[command(flatten)]
+    common: CommonArguments,
+}
+
+/// The traces that the study runs over if none are given: steady and stepping, cellular and noisy, slow and fast.
+const TRACES: [&str; 12] = [
+    "constant:300kbps",
+    "constant:1mbps",
+    "constant:5mbps",
+    "poisson:600kbps,seed=11",
+    "poisson:2mbps,seed=12",
+    "cellular:mean=600kbps,seed=13",
+    "cellular:mean=1.5mbps,seed=14",
+    "cellular:mean=3mbps,seed=15",
+    "cellular:mean=8mbps,seed=16",
+    "cellular:mean=2mbps,outage=12s+1s,seed=17",
+    "cellular:mean=4mbps,seed=18",
+    "poisson:5mbps,seed=19",
+];
+/// What is added to the seed of the calls for the pictures that the model is fitted to.
+const OTHER_SEED: u64 = 1_000;
+/// What a model must hold: medians of relative errors, the largest of p95 and of SSIM (dB).
+const MEDIAN: f64 = 0.10;
+const MOST_P95: f64 = 0.30;
+const MOST_SSIM: f64 = 0.5;
+
+fn controllers() -> Result<Vec<Algorithm>> {
+    ["salsify", "gcc", "nada", "scream", "bob-heuristic"].iter().map(|name| Ok(name.parse()?)).collect()
+}
+
+/// A call: which cell of the table it is of, and whether the codec is a model.
+struct Call {
+    cell: usize,
+    modelled: bool,
+    settings: CallSettings,
+}
+
+/// What of a call is compared.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Figures {
+    p50_ms: Option<f64>,
+    p95_ms: Option<f64>,
+    throughput_bps: f64,
+    ssim_db: Option<f64>,
+}
+
+impl Figures {
+    fn of(scores: &Scores) -> Self {
+        Self {
+            p50_ms: scores.video_delay_ms.map(|delay| delay.p50),
+            p95_ms: scores.video_delay_ms.map(|delay| delay.p95),
+            throughput_bps: scores.throughput_bps as f64,
+            ssim_db: scores.ssim_db.map(|ssim| ssim.mean),
+        }
+    }
+}
+
+/// How far one call's figures are from another's: shares of the latter, and decibels.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Errors {
+    p50: Option<f64>,
+    p95: Option<f64>,
+    throughput: Option<f64>,
+    ssim_db: Option<f64>,
+}
+
+impl Errors {
+    fn of(found: &Figures, truth: &Figures) -> Self {
+        let share = |found: Option<f64>, truth: Option<f64>| {
+            found.zip(truth).map(|(found, truth)| found / truth - 1.0).filter(|share| share.is_finite())
+        };
+        Self {
+            p50: share(found.p50_ms, truth.p50_ms),
+            p95: share(found.p95_ms, truth.p95_ms),
+            throughput: share(Some(found.throughput_bps), Some(truth.throughput_bps)),
+            ssim_db: found.ssim_db.zip(truth.ssim_db).map(|(found, truth)| found - truth),
+        }
+    }
+
+    /// How bad it is: one where the worst of the errors is as large as it may be.
+    fn badness(&self) -> f64 {
+        let part = |error: Option<f64>, most: f64| error.map_or(f64::INFINITY, |error| error.abs() / most);
+        part(self.p95, MOST_P95).max(part(self.ssim_db, MOST_SSIM))
+    }
+}
+
+/// One cell of the table: a trace, a codec and a controller.
+#[derive(Debug, Serialize)]
+struct Cell {
+    trace: String,
+    codec: CodecKind,
+    controller: String,
+    /// With the codec.
+    coded: Figures,
+    modelled: Figures,
+    errors: Errors,
+}
+
+/// One cell that was played live.
+#[derive(Debug, Serialize)]
+struct LiveCell {
+    trace: String,
+    codec: CodecKind,
+    controller: String,
+    live: Figures,
+    /// With the codec, in virtual time, and the coding times that the live call measured.
+    simulated: Figures,
+    errors: Errors,
+}
+
+#[derive(Debug, Serialize)]
+struct FidelityReport {
+    clip: String,
+    seconds: f64,
+    cells: Vec<Cell>,
+    live: Vec<LiveCell>,
+    /// Medians of the absolute errors of the modelled calls.
+    medians: Errors,
+}
+
+fn median(errors: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let mut known: Vec<f64> = errors.flatten().map(f64::abs).collect();
+    known.sort_unstable_by(f64::total_cmp);
+    lockstep_call::quantile(&known, 0.5)
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:+.0} %", 100.0 * share))
+}
+
+fn pair(one: Option<f64>, other: Option<f64>, digits: usize) -> String {
+    format!("{} / {}", figure(one, digits), figure(other, digits))
+}
+
+/// One line of either table.
+fn line(name: &str, found: &Figures, truth: &Figures, errors: &Errors) -> String {
+    let kilobits = |figures: &Figures| Some(figures.throughput_bps * 1e-3);
+    format!(
+        "{name:<66}{:>14}{:>8}{:>14}{:>8}{:>14}{:>8}{:>15}{:>7}",
+        pair(truth.p50_ms, found.p50_ms, 0),
+        percent(errors.p50),
+        pair(truth.p95_ms, found.p95_ms, 0),
+        percent(errors.p95),
+        pair(kilobits(truth), kilobits(found), 0),
+        percent(errors.throughput),
+        pair(truth.ssim_db, found.ssim_db, 1),
+        errors.ssim_db.map_or_else(|| "-".to_owned(), |error| format!("{error:+.1}")),
+    )
+}
+
+fn heading(what: &str) -> String {
+    format!("{what:<66}{:>22}{:>22}{:>22}{:>22}", "p50 (ms)", "p95 (ms)", "kb/s", "SSIM (dB)")
+}
+
+fn name(trace: &str, codec: CodecKind, controller: &str) -> String {
+    let codec = match codec {
+        CodecKind::Functional => "functional",
+        CodecKind::Conventional => "conventional",
+    };
+    let short = trace.rsplit('/').next().unwrap_or(trace);
+    format!("{short} {codec} {controller}")
+}
+
+fn print(report: &FidelityReport) {
+    say!("{}", heading("coded / modelled, worst first"));
+    for Cell { trace, codec, controller, coded, modelled, errors } in &report.cells {
+        say!("{}", line(&name(trace, *codec, controller), modelled, coded, errors));
+    }
+    let Errors { p50, p95, throughput, ssim_db } = report.medians;
+    say!(
+        "\nmedian error of the model: p50 {}, p95 {}, throughput {}, SSIM {} dB",
+        percent(p50),
+        percent(p95),
+        percent(throughput),
+        figure(ssim_db, 2)
+    );
+    let count = |beyond: fn(&Errors) -> bool| report.cells.iter().filter(|cell| beyond(&cell.errors)).count();
+    let late = count(|errors| errors.p95.is_none_or(|error| error.abs() > MOST_P95));
+    let unlike = count(|errors| errors.ssim_db.is_none_or(|error| error.abs() > MOST_SSIM));
+    say!(
+        "{late} of {} cells are off by more than {:.0} % in p95, {unlike} by more than {MOST_SSIM} dB",
+        report.cells.len(),
+        100.0 * MOST_P95
+    );
+    let held = [p50, p95, throughput].into_iter().all(|error| error.is_some_and(|error| error <= MEDIAN));
+    say!("the medians are {} {:.0} %", if held { "within" } else { "not all within" }, 100.0 * MEDIAN);
+    if !report.live.is_empty() {
+        say!("\n{}", heading("live / simulated"));
+        for LiveCell { trace, codec, controller, live, simulated, errors } in &report.live {
+            say!("{}", line(&name(trace, *codec, controller), simulated, live, errors));
+        }
+    }
+}
+
+pub(super) fn run(arguments: &FidelityArguments) -> Result<()> {
+    let given = arguments.common.settings(&arguments.traces)?;
+    let names: Vec<TraceName> = match &arguments.traces[..] {
+        [] => TRACES.into_iter().map(TraceName::from).collect(),
+        traces => traces.iter().map(|trace| TraceName::from(trace.as_str())).collect(),
+    };
+    let traces = names.iter().map(NamedTrace::open).collect::<Result<Vec<_>>>()?;
+    let seed = given.link.seed;
+    let model = model_of(given.clip.as_str(), arguments.pictures, seed.wrapping_add(OTHER_SEED))?;
+
+    let mut cells = Vec::new();
+    for trace in &traces {
+        for codec in [CodecKind::Functional, CodecKind::Conventional] {
+            for controller in controllers()? {
+                let mut settings = given.clone();
+                settings.link.trace = trace.clone();
+                settings.control.codec = codec;
+                settings.control.controller = controller.into();
+                cells.push(settings);
+            }
+        }
+    }
+    let both = [false, true];
+    let calls: Vec<Call> = (cells.iter().enumerate())
+        .flat_map(|(cell, settings)| both.map(|modelled| Call { cell, modelled, settings: settings.clone() }))
+        .collect();
+    let figures = each("study fidelity", &calls, |Call { modelled, settings, .. }| {
+        let simulated = if *modelled { simulate_modelled(settings, &model)? } else { simulate(settings, |_| Ok(()))? };
+        Ok(Figures::of(&simulated.report.scores))
+    })?;
+    let of = |cell: usize, modelled: bool| {
+        calls.iter().zip(&figures).find(|(call, _)| call.cell == cell && call.modelled == modelled)
+    };
+    let mut table: Vec<Cell> = Vec::new();
+    for (index, settings) in cells.iter().enumerate() {
+        let (Some((_, &coded)), Some((_, &modelled))) = (of(index, false), of(index, true)) else { continue };
+        table.push(Cell {
+            trace: settings.link.trace.name().to_string(),
+            codec: settings.control.codec,
+            controller: settings.control.controller.to_string(),
+            coded,
+            modelled,
+            errors: Errors::of(&modelled, &coded),
+        });
+    }
+    let medians = Errors {
+        p50: median(table.iter().map(|cell| cell.errors.p50)),
+        p95: median(table.iter().map(|cell| cell.errors.p95)),
+        throughput: median(table.iter().map(|cell| cell.errors.throughput)),
+        ssim_db: median(table.iter().map(|cell| cell.errors.ssim_db)),
+    };
+    table.sort_by(|one, other| other.errors.badness().total_cmp(&one.errors.badness()));
+
+    // One after the other: a live call wants the machine for itself.
+    let step = (cells.len() / arguments.live.max(1)).max(1);
+    let mut live = Vec::new();
+    // A step that is odd meets both codecs.
+    for settings in cells.iter().step_by(step | 1).take(arguments.live) {
+        let BothWays { live: played, simulated, .. } = both_ways(settings)?;
+        let (played, simulated) = (Figures::of(&played), Figures::of(&simulated));
+        live.push(LiveCell {
+            trace: settings.link.trace.name().to_string(),
+            codec: settings.control.codec,
+            controller: settings.control.controller.to_string(),
+            live: played,
+            simulated,
+            errors: Errors::of(&simulated, &played),
+        });
+    }
+    let report =
+        FidelityReport { clip: given.clip.to_string(), seconds: given.length.as_f64(), cells: table, live, medians };
+    print(&report);
+    write(arguments.common.json.as_ref(), &report)
+}

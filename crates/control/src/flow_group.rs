@@ -1,0 +1,239 @@
+//! Coupled congestion control (RFC 8699): flows of one sender that share a bottleneck share what their controllers have
+//! found together, each by its priority. It works with any controller, and is how priorities come about (RFC 8867,
+//! section 6.1).
+//!
+//! This is the active flow state exchange of section 5.3.1: the rates that the controllers calculate are summed up, and the
+//! sum is handed out in proportion to priorities, but to nobody more than it can use. There the controller's own rate is
+//! then set to its flow's. Here controllers have no rate that one could set (some have a window, some an estimate from the
+//! receiver), so each is led to believe that it sends at its own rate: what its flow sends is shown to it, and what it
+//! allows is scaled, by the ratio of the two rates. The sum of the calculated rates is then the sum of what they calculate
+//! now, which is what the exchange's sum comes to when every rate is set.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lockstep_transport::{Feedback, LostFragment};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use crate::{Allowance, Controller, InFlight};
+
+/// A flow that has sent nothing for so long has paused, and leaves the group until it sends again (RFC 8699, section
+/// 5.3.1, step 2).
+const PAUSE: Duration = Duration::from_secs(1);
+/// A flow's rate is not taken for less than this, so that ratios stay finite.
+const LEAST_BPS: f64 = 1_000.0;
+
+/// A flow of the group.
+#[derive(Debug, Clone, Copy)]
+struct Member {
+    priority: f64,
+    /// What it can use at most (DR of RFC 8699).
+    desired_bps: f64,
+    /// What its controller calculates (`CC_R`).
+    calculated_bps: f64,
+    /// What it gets (`FSE_R`).
+    rate_bps: f64,
+    sent_at: Option<Timestamp>,
+}
+
+impl Member {
+    fn is_present(&self, now: Timestamp) -> bool {
+        self.sent_at.is_some_and(|at| now.saturating_since(at) < PAUSE)
+    }
+}
+
+/// Flows that share what they have found.
+#[derive(Debug, Clone, Default)]
+pub struct FlowGroup {
+    members: Arc<Mutex<Vec<Member>>>,
+}
+
+impl FlowGroup {
+    /// A group without flows.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A flow of `priority` (above zero) that can use `most` and is controlled by `controller` joins. What is given back
+    /// controls it from now on.
+    #[must_use]
+    pub fn join(&self, controller: Box<dyn Controller>, priority: f64, most: Bitrate) -> Box<dyn Controller> {
+        let member = Member {
+            priority,
+            desired_bps: most.as_bps() as f64,
+            calculated_bps: LEAST_BPS,
+            rate_bps: LEAST_BPS,
+            sent_at: None,
+        };
+        let number = self.with(|members| {
+            members.push(member);
+            members.len() - 1
+        });
+        Box::new(Coupled { controller, group: self.clone(), number })
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut Vec<Member>) -> R) -> R {
+        act(&mut self.members.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Hands the sum of the calculated rates out: by priority, but to nobody more than it can use.
+fn distribute(members: &mut [Member], now: Timestamp) {
+    let mut left: f64 =
+        members.iter().filter(|member| member.is_present(now)).map(|member| member.calculated_bps).sum();
+    let mut open: Vec<usize> = (0..members.len()).filter(|&number| members[number].is_present(now)).collect();
+    while !open.is_empty() {
+        let priorities: f64 = open.iter().map(|&number| members[number].priority).sum();
+        let share = left / priorities;
+        let full = open.iter().position(|&number| share * members[number].priority >= members[number].desired_bps);
+        let Some(full) = full else {
+            for number in open {
+                members[number].rate_bps = share * members[number].priority;
+            }
+            return;
+        };
+        let member = &mut members[open.swap_remove(full)];
+        member.rate_bps = member.desired_bps;
+        left -= member.desired_bps;
+    }
+}
+
+/// A controller whose flow is one of a group.
+struct Coupled {
+    controller: Box<dyn Controller>,
+    group: FlowGroup,
+    number: usize,
+}
+
+impl Coupled {
+    /// The flow's rate over what its controller calculates; one where the flow is not in the group at present.
+    fn ratio(&self) -> f64 {
+        let member = self.group.with(|members| members[self.number]);
+        match member.sent_at {
+            Some(_) => member.rate_bps.max(LEAST_BPS) / member.calculated_bps.max(LEAST_BPS),
+            None => 1.0,
+        }
+    }
+
+    /// The controller has calculated.
+    fn update(&self, now: Timestamp) {
+        let target = self.controller.allowance(now, InFlight::default()).target;
+        self.group.with(|members| {
+            members[self.number].calculated_bps = (target.as_bps() as f64).max(LEAST_BPS);
+            distribute(members, now);
+        });
+    }
+}
+
+fn scaled(size: ByteCount, factor: f64) -> ByteCount {
+    ByteCount::new((size.as_f64() * factor).round() as u64)
+}
+
+impl Controller for Coupled {
+    fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+        let seen = scaled(size, self.ratio().recip());
+        self.controller.on_transmit(now, seen);
+        let back = self.group.with(|members| {
+            let member = &mut members[self.number];
+            let back = !member.is_present(now);
+            member.sent_at = Some(now);
+            back
+        });
+        if back {
+            self.update(now);
+        }
+    }
+
+    fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
+        let factor = self.ratio().recip();
+        let mut seen = feedback.clone();
+        for fragment in &mut seen.acknowledged {
+            fragment.size = scaled(fragment.size, factor);
+        }
+        self.controller.on_feedback(now, &seen);
+        self.update(now);
+    }
+
+    fn on_time(&mut self, now: Timestamp) {
+        self.controller.on_time(now);
+    }
+
+    fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
+        let factor = self.ratio().recip();
+        let mut seen = lost.to_vec();
+        for fragment in &mut seen {
+            fragment.size = scaled(fragment.size, factor);
+        }
+        self.controller.on_loss(now, &seen);
+    }
+
+    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
+        let ratio = self.ratio();
+        let seen = InFlight {
+            fragments: (in_flight.fragments as f64 / ratio).round() as u64,
+            bytes: scaled(in_flight.bytes, ratio.recip()),
+            queued: scaled(in_flight.queued, ratio.recip()),
+        };
+        let allowance = self.controller.allowance(now, seen);
+        Allowance {
+            budget: scaled(allowance.budget, ratio),
+            pacing_interval: allowance.pacing_interval.div_f64(ratio),
+            target: allowance.target.mul_f64(ratio),
+        }
+    }
+
+    fn estimate(&self) -> Option<Bitrate> {
+        self.controller.estimate().map(|estimate| estimate.mul_f64(self.ratio()))
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.controller.is_bounded()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Fixed;
+    use crate::closed_loop::setting;
+
+    fn flows(group: &FlowGroup, rates: &[(u64, f64, u64)]) -> Vec<Box<dyn Controller>> {
+        let join = |&(kbps, priority, most): &(u64, f64, u64)| {
+            let controller = Box::new(Fixed::new(Bitrate::from_kbps(kbps), &setting()));
+            group.join(controller, priority, Bitrate::from_kbps(most))
+        };
+        rates.iter().map(join).collect()
+    }
+
+    fn targets(flows: &mut [Box<dyn Controller>], at: u64) -> Vec<u64> {
+        let now = Timestamp::from_millis(at);
+        for flow in flows.iter_mut() {
+            flow.on_transmit(now, ByteCount::new(1_200));
+        }
+        flows.iter().map(|flow| flow.allowance(now, InFlight::default()).target.as_bps() / 1_000).collect()
+    }
+
+    #[test]
+    fn what_all_have_found_is_handed_out_by_priority() {
+        let mut flows = flows(&FlowGroup::new(), &[(900, 2.0, 9_000), (600, 1.0, 9_000), (300, 1.0, 9_000)]);
+        assert_eq!(targets(&mut flows, 0), [900, 450, 450]);
+    }
+
+    #[test]
+    fn what_one_cannot_use_is_for_the_others() {
+        let mut flows = flows(&FlowGroup::new(), &[(900, 2.0, 700), (600, 1.0, 9_000), (300, 1.0, 9_000)]);
+        assert_eq!(targets(&mut flows, 0), [700, 550, 550]);
+    }
+
+    #[test]
+    fn a_flow_that_pauses_leaves_its_part() {
+        let mut flows = flows(&FlowGroup::new(), &[(400, 1.0, 9_000), (800, 1.0, 9_000), (600, 1.0, 9_000)]);
+        assert_eq!(targets(&mut flows, 0), [600, 600, 600]);
+        // The first and the second come back, the third does not.
+        assert_eq!(targets(&mut flows[..2], 2_000), [600, 600]);
+        assert_eq!(targets(&mut flows, 2_100), [600, 600, 600]);
+        flows[2].on_transmit(Timestamp::from_millis(4_000), ByteCount::new(1_200));
+        assert_eq!(flows[2].allowance(Timestamp::from_millis(4_000), InFlight::default()).target.as_bps(), 600_000);
+    }
+}

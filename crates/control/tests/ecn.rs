@@ -1,0 +1,59 @@
+//! Marks of congestion (ECN) slow the controllers that know of them, where nothing is lost.
+
+use std::time::Duration;
+
+use lockstep_control::{Algorithm, InFlight, Setting};
+use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+/// The target after twenty seconds at 800 kb/s over a path of 50 ms whose queue holds 12 ms in the second half (below that
+/// NADA looks at nothing but losses, RFC 8698, section 4.2). Of that half, the datagrams whose numbers `marked` names came
+/// with a mark.
+fn target(algorithm: &str, marked: impl Fn(u64) -> bool) -> Bitrate {
+    let setting = Setting::new(ByteCount::new(1_200), Duration::from_nanos(33_333_333));
+    let mut controller = algorithm.parse::<Algorithm>().unwrap().controller(&setting).unwrap();
+    let (interval, size) = (Duration::from_millis(10), ByteCount::new(1_000));
+    let mut now = Timestamp::ZERO;
+    for number in 0..2_000 {
+        now = Timestamp::from_millis(10 * number);
+        controller.on_transmit(now, size);
+        let Some(arrived) = number.checked_sub(5) else { continue };
+        let sent_at = Timestamp::from_millis(10 * arrived);
+        let fragment = AcknowledgedFragment {
+            frame: (arrived / 3) as u32,
+            fragment: (arrived % 3) as u16,
+            size,
+            sent_at,
+            arrived_at: sent_at + Duration::from_millis(if number > 1_000 { 37 } else { 25 }),
+            acknowledged_at: now,
+            congestion_experienced: number > 1_000 && marked(arrived),
+        };
+        controller.on_feedback(
+            now,
+            &Feedback {
+                found: 0,
+                acknowledged: vec![fragment],
+                estimate: Estimate::default(),
+                round_trip_time: Some(interval * 5),
+                highest_sequence: arrived,
+                received: arrived + 1,
+            },
+        );
+    }
+    controller.allowance(now, InFlight::default()).target
+}
+
+#[test]
+fn marks_slow_gcc_nada_and_scream_where_nothing_is_lost() {
+    for algorithm in ["gcc", "nada", "scream"] {
+        let (free, marked) = (target(algorithm, |_| false), target(algorithm, |number| number % 20 == 0));
+        assert!(marked.mul_f64(1.2) < free, "{algorithm}: {marked} with marks, {free} without");
+    }
+}
+
+#[test]
+fn what_is_not_told_of_marks_does_not_change() {
+    for algorithm in ["salsify", "copa", "sprout"] {
+        assert_eq!(target(algorithm, |_| true), target(algorithm, |_| false), "{algorithm}");
+    }
+}

@@ -1,0 +1,105 @@
+//! A scenario in one row: RFC 8868's metrics (section 3), over all its flows of media.
+
+use serde::Serialize;
+
+use super::report::{FlowReport, ScenarioReport};
+
+/// What RFC 8868, section 3, asks for, in a number each. Rates and delays are means over the flows of media; none where
+/// the scenario has nothing to measure it by.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Metrics {
+    /// Sending rate, kb/s (metric 1).
+    pub sent_kbps: f64,
+    /// Goodput, kb/s: what of it was shown.
+    pub goodput_kbps: f64,
+    /// Median of the packets' one-way delay, milliseconds (metric 4).
+    pub delay_p50_ms: Option<f64>,
+    /// Its 95th percentile.
+    pub delay_p95_ms: Option<f64>,
+    /// The 95th percentile of the part of it in queues (RFC 8867, section 4.1: queue length).
+    pub queue_p95_ms: Option<f64>,
+    /// Packets lost, per cent (metric 5).
+    pub loss_percent: f64,
+    /// Packets marked of those that arrived, per cent.
+    pub marked_percent: f64,
+    /// The lowest rate over the highest of media on one way, each over its priority (metric 7); the mean over the times
+    /// between changes.
+    pub lowest_over_highest: Option<f64>,
+    /// The rate of media over that of a long TCP connection (metric 7).
+    pub media_over_tcp: Option<f64>,
+    /// Convergence time, seconds (metric 8): the median over flows and changes until the rate is what it stays at; those
+    /// that never settle count as the longest. None if most never do.
+    pub settles_seconds: Option<f64>,
+    /// Instability (metric 9): how far the sending rate moves from one second to the next in the mean, per cent of the mean
+    /// rate, from ten seconds after the flow comes on.
+    pub unsteadiness_percent: Option<f64>,
+    /// Use of the link or medium that is used most, per cent (metric 10).
+    pub used_percent: f64,
+    /// What receivers send back, kb/s (RFC 8867, section 4.1: feedback overhead).
+    pub feedback_kbps: f64,
+}
+
+/// The mean of what there is.
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+/// The mean of values by their weights.
+fn weighted(values: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
+    let (sum, weights) =
+        values.fold((0.0, 0.0), |(sum, weights), (weight, value)| (sum + weight * value, weights + weight));
+    (weights > 0.0).then(|| sum / weights)
+}
+
+/// The mean step of the rate of whole seconds over its mean, from ten seconds after the flow comes on, when it has found
+/// its rate.
+fn unsteadiness(flow: &FlowReport) -> Option<f64> {
+    let in_a_second = usize::try_from(1_000 / flow.interval_ms.max(1)).ok()?.max(1);
+    let (mut rates, mut steps) = (Vec::new(), Vec::new());
+    for &(from, to) in &flow.active_seconds {
+        let (first, last) = ((from + 10.0).ceil() as usize * in_a_second, to as usize * in_a_second);
+        let points = flow.sent_series_bps.get(first..last.min(flow.sent_series_bps.len())).unwrap_or_default();
+        let seconds = points.chunks_exact(in_a_second);
+        let before = rates.len();
+        rates.extend(seconds.map(|rates| mean(rates.iter().map(|rate| rate.as_bps() as f64)).unwrap_or(0.0)));
+        steps.extend(rates[before..].windows(2).map(|pair| (pair[1] - pair[0]).abs()));
+    }
+    let average = mean(rates.into_iter()).filter(|&average| average > 0.0)?;
+    Some(mean(steps.into_iter())? / average)
+}
+
+impl ScenarioReport {
+    /// The scenario in one row.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        let media = || self.flows.iter().filter(|flow| flow.kind == "media" && !flow.active_seconds.is_empty());
+        let kbps = |rate: fn(&FlowReport) -> u64| mean(media().map(|flow| rate(flow) as f64 / 1e3)).unwrap_or(0.0);
+        let percent = |share: fn(&FlowReport) -> f64| 100.0 * mean(media().map(share)).unwrap_or(0.0);
+        let over_time = |value: fn(&super::Phase) -> Option<f64>| {
+            let phases = self.phases.iter();
+            weighted(phases.filter_map(|phase| Some((phase.to_seconds - phase.from_seconds, value(phase)?))))
+        };
+        let settled = || self.phases.iter().flat_map(|phase| &phase.settled).map(|settled| settled.seconds);
+        let mut times: Vec<f64> = settled().map(|time| time.unwrap_or(f64::INFINITY)).collect();
+        times.sort_by(f64::total_cmp);
+        let links = self.links.iter().map(|link| link.utilisation);
+        // What a link on a medium carries says nothing of how much the medium is used.
+        let used = self.shared_media.iter().map(|medium| medium.busy).chain(links).fold(0.0, f64::max);
+        Metrics {
+            sent_kbps: kbps(|flow| flow.sent_bps.as_bps()),
+            goodput_kbps: kbps(|flow| flow.goodput_bps.as_bps()),
+            delay_p50_ms: mean(media().filter_map(|flow| Some(flow.one_way_delay_ms?.p50))),
+            delay_p95_ms: mean(media().filter_map(|flow| Some(flow.one_way_delay_ms?.p95))),
+            queue_p95_ms: mean(media().filter_map(|flow| Some(flow.queueing_delay_ms?.p95))),
+            loss_percent: percent(|flow| flow.loss),
+            marked_percent: percent(|flow| flow.marked),
+            lowest_over_highest: over_time(|phase| phase.lowest_over_highest),
+            media_over_tcp: over_time(|phase| phase.media_over_tcp),
+            settles_seconds: times.get(times.len() / 2).copied().filter(|time| time.is_finite()),
+            unsteadiness_percent: mean(media().filter_map(unsteadiness)).map(|share| 100.0 * share),
+            used_percent: 100.0 * used,
+            feedback_kbps: kbps(|flow| flow.feedback_bps.as_bps()),
+        }
+    }
+}
