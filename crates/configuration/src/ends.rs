@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use lockstep_call::{ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SendingEnd};
+use lockstep_call::{Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SendingEnd};
 use lockstep_control::{Estimator, EstimatorKind, KnownPath, RateBounds, Setting};
 use lockstep_link::Link;
 use lockstep_media::VideoFormat;
@@ -77,17 +77,42 @@ impl ControlSettings {
         path: Option<KnownPath>,
         bounds: RateBounds,
     ) -> Result<SendingEnd> {
+        let encoder = self.encoder(self.parameters(), format.frame_interval());
+        self.sending_end_with(encoder, format, connection, path, bounds)
+    }
+
+    /// How the codec codes pictures.
+    pub(crate) fn parameters(&self) -> Parameters {
+        Parameters { preset: self.preset, ..Parameters::default() }
+    }
+
+    /// The encoder of pictures that come every `frame_interval`, with the codec itself or with a model of it.
+    pub(crate) fn encoder<C: Codec>(
+        &self,
+        parameters: C::Parameters,
+        frame_interval: Duration,
+    ) -> Box<dyn FrameEncoder<C>> {
+        match self.codec {
+            CodecKind::Functional => Box::new(FunctionalEncoder::<C>::new(parameters, self.menu)),
+            CodecKind::Conventional => Box::new(ConventionalEncoder::<C>::new(parameters, frame_interval)),
+        }
+    }
+
+    /// A sending end with an encoder that its owner has made.
+    pub(crate) fn sending_end_with<C: Codec>(
+        &self,
+        encoder: Box<dyn FrameEncoder<C>>,
+        format: &VideoFormat,
+        connection: u32,
+        path: Option<KnownPath>,
+        bounds: RateBounds,
+    ) -> Result<SendingEnd<C>> {
         let algorithm = self.controller.algorithm();
         let mut transport = SenderConfig::new(connection, announced(format));
         transport.payload = FRAGMENT_PAYLOAD;
         transport.estimator = algorithm.estimator_kind().number();
         let payload = ByteCount::new(transport.payload as u64);
         let setting = self.setting(payload, format.frame_interval(), path, bounds);
-        let parameters = Parameters { preset: self.preset, ..Parameters::default() };
-        let encoder: Box<dyn FrameEncoder> = match self.codec {
-            CodecKind::Functional => Box::new(FunctionalEncoder::new(parameters, self.menu)),
-            CodecKind::Conventional => Box::new(ConventionalEncoder::new(parameters, format.frame_interval())),
-        };
         let sender = SendingEnd::new(transport, algorithm.controller(&setting)?, encoder);
         Ok(sender.with_max_bitrate(self.max_bitrate.ceiling(format)))
     }
@@ -100,7 +125,7 @@ impl ControlSettings {
     }
 
     /// A receiving end with an estimator that its owner has chosen.
-    pub fn receiving_end_with(estimator: Box<dyn Estimator>) -> ReceivingEnd {
+    pub fn receiving_end_with<C: Codec>(estimator: Box<dyn Estimator>) -> ReceivingEnd<C> {
         ReceivingEnd::new(ReceiverConfig::default(), estimator)
     }
 }

@@ -32,6 +32,7 @@ const OTHERS: &[(&str, &str, Words)] = &[
     ("trace", "constant:700kbps", &[]),
     ("reverse", "constant:3mbps", &[]),
     ("queue", "pie", &[]),
+    ("ecn", "true", &[("queue", "codel"), ("controller", "gcc")]),
     ("queue_packets", "40", &[]),
     ("queue_bytes", "60000", &[]),
     ("delay_ms", "7.5", &[]),

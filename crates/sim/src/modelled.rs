@@ -149,13 +149,15 @@ impl Default for ModelledSetting {
 }
 
 /// A clip of pictures without pixels at a frame rate.
-struct ModelledSource {
+pub struct ModelledSource {
     clip: ModelledClip,
     format: VideoFormat,
 }
 
 impl ModelledSource {
-    fn new(clip: ModelledClip, frame_rate: FrameRate) -> Self {
+    /// The pictures of `clip`, without end.
+    #[must_use]
+    pub fn new(clip: ModelledClip, frame_rate: FrameRate) -> Self {
         let (width, height) = clip.curves().picture_size();
         Self { clip, format: VideoFormat { width, height, frame_rate } }
     }
