@@ -1,6 +1,7 @@
 //! The same calls without pixels and bytes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -9,7 +10,7 @@ use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{
     CallObserver, CallReport, ClipCurves, CodecModel, DRAIN, FinishedCall, ModelledClip, VideoDelayFloor,
 };
-use lockstep_control::{KnownPath, RateBounds};
+use lockstep_control::{Controller, Gcc, GccSettings, KnownPath, RateBounds};
 use lockstep_media::{SourceOptions, source_format};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCodec, ModelledSetting};
 use lockstep_sim::{Activity, Network, SimulationError, StopReason};
@@ -20,7 +21,7 @@ use crate::estimator::CallEstimator;
 use crate::{CallSettings, CodecKind, ControlSettings, Simulated, SimulationStatus, counters};
 
 /// Virtual time between two reports of progress.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 impl ControlSettings {
     /// What the model stands in for.
@@ -54,22 +55,51 @@ pub fn simulate_modelled_with(
     observer: Option<Box<dyn CallObserver>>,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    run(settings, model, settings.control.modelled_codec(), host, observer, progress)
+    let codec = settings.control.modelled_codec();
+    let machine = Machine { codec, feedback: FeedbackInterval::EveryFragment, gcc: None };
+    run(settings, model, machine, host, observer, progress)
 }
 
-/// The same with a source that always sends what the controller's target allows, instead of video. Its quality means
-/// nothing.
+/// A call of a study under Google Congestion Control: what sends, which parts of the control are at work, and how often
+/// the receiver reports.
+#[derive(Debug, Clone, Copy)]
+pub struct GccCall {
+    /// What sends.
+    pub source: ModelledCodec,
+    /// The parts of the control.
+    pub gcc: GccSettings,
+    /// How often the receiver reports.
+    pub feedback: FeedbackInterval,
+}
+
+/// Such a call, otherwise as `settings` describe it; and how often GCC's estimate from delays had been brought up to date
+/// ([`Gcc::counting_delay_samples`]) at the end of every [`PROGRESS_INTERVAL`].
 ///
 /// # Errors
 /// As [`simulate_modelled`].
-pub fn simulate_full_throttle(settings: &CallSettings) -> Result<Simulated> {
-    run(settings, &CodecModel::built_in()?, ModelledCodec::FullThrottle, None, None, |_| Ok(()))
+pub fn simulate_gcc(settings: &CallSettings, call: &GccCall) -> Result<(Simulated, Vec<u64>)> {
+    let samples = Arc::new(AtomicU64::new(0));
+    let mut counts = Vec::new();
+    let machine = Machine { codec: call.source, feedback: call.feedback, gcc: Some((call.gcc, Arc::clone(&samples))) };
+    let simulated = run(settings, &CodecModel::built_in()?, machine, None, None, |_| {
+        counts.push(samples.load(Ordering::Relaxed));
+        Ok(())
+    })?;
+    Ok((simulated, counts))
+}
+
+/// What a call is made of, beyond what its settings say.
+struct Machine {
+    codec: ModelledCodec,
+    feedback: FeedbackInterval,
+    /// In the place of the controller that the settings name.
+    gcc: Option<(GccSettings, Arc<AtomicU64>)>,
 }
 
 fn run(
     settings: &CallSettings,
     model: &CodecModel,
-    codec: ModelledCodec,
+    Machine { codec, feedback, gcc }: Machine,
     host: Option<Box<dyn EstimatorHost>>,
     observer: Option<Box<dyn CallObserver>>,
     mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
@@ -88,7 +118,7 @@ fn run(
         job_times,
         decode_time: settings.decode_time.get(),
         codec,
-        feedback: FeedbackInterval::EveryFragment,
+        feedback,
         ceiling: settings.control.max_bitrate.ceiling(&format),
         activity: Activity::between(Timestamp::ZERO, end),
         length,
@@ -102,7 +132,11 @@ fn run(
     let first_job_time = job_times.of(codec.first_work());
     let floor =
         VideoDelayFloor::new(forward.config(), Timestamp::ZERO).with_coding(first_job_time, setting.decode_time);
-    let mut call = setting.call(algorithm.controller(&control)?, estimator, clip);
+    let controller: Box<dyn Controller> = match gcc {
+        Some((gcc, samples)) => Box::new(Gcc::with(&control, gcc).counting_delay_samples(samples)),
+        None => algorithm.controller(&control)?,
+    };
+    let mut call = setting.call(controller, estimator, clip);
     call.compare_with(floor);
     if let Some(observer) = observer {
         call.observe(observer);

@@ -38,7 +38,7 @@ pub use bob_heuristic::{BobHeuristic, PathUse};
 pub use copa::Copa;
 pub use estimator_kind::EstimatorKind;
 pub use fixed::Fixed;
-pub use gcc::Gcc;
+pub use gcc::{Gcc, Probing, Settings as GccSettings};
 pub use inter_arrival::{GracePeriod, InterArrival};
 pub use latency::{Latency, UnknownLatency};
 pub use loss_rate::LossRate;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_call::{
-    ConventionalEncoder, EncodeWork, FrameEncoder, FullThrottle, FunctionalEncoder, JobTimes, MenuMode, Modelled,
-    ModelledClip, ModelledPicture, ReceivingEnd, SendingEnd,
+    ConventionalEncoder, EncodeWork, Filling, FrameEncoder, FullThrottle, FunctionalEncoder, JobTimes, MenuMode,
+    Modelled, ModelledClip, ModelledPicture, Padded, Padding, ReceivingEnd, SendingEnd,
 };
 use lockstep_control::{Controller, Estimator};
 use lockstep_media::{FrameRate, Source, SourceError, VideoFormat};
@@ -38,8 +38,10 @@ pub enum ModelledCodec {
     /// One quantizer a frame, decided before coding by a rate control that takes the target over once a second; lost
     /// fragments are sent again, and a key frame follows where that fails.
     Conventional,
-    /// No video, but a source that at every moment of capture fills up what the controller's target allows.
-    FullThrottle,
+    /// The same, its frames padded.
+    Padded(Padding),
+    /// No video, but a source that always fills up what the controller's target allows.
+    FullThrottle(Filling),
 }
 
 /// What a modelled call is told.
@@ -71,7 +73,7 @@ impl ModelledCodec {
     pub fn first_work(self) -> EncodeWork {
         match self {
             Self::Functional(menu) => menu.first_work(),
-            Self::Conventional | Self::FullThrottle => EncodeWork::OneFrame,
+            Self::Conventional | Self::Padded(_) | Self::FullThrottle(_) => EncodeWork::OneFrame,
         }
     }
 }
@@ -115,7 +117,8 @@ impl ModelledSetting {
         let encoder: Box<dyn FrameEncoder<Modelled>> = match self.codec {
             ModelledCodec::Functional(menu) => Box::new(FunctionalEncoder::new(curves, menu)),
             ModelledCodec::Conventional => Box::new(ConventionalEncoder::new(curves, interval)),
-            ModelledCodec::FullThrottle => Box::new(FullThrottle::new(interval)),
+            ModelledCodec::Padded(padding) => Box::new(Padded::new(curves, interval, padding)),
+            ModelledCodec::FullThrottle(filling) => Box::new(FullThrottle::new(interval, filling)),
         };
         let announced = lockstep_transport::VideoFormat {
             width: u16::try_from(format.width).unwrap_or(u16::MAX),

@@ -1,7 +1,6 @@
 //! `lockstep study`: claims of the papers, run again.
 
 mod concerto;
-mod reaction;
 mod salsify;
 
 use std::num::NonZero;
