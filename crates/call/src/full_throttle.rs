@@ -94,12 +94,17 @@ impl FrameEncoder<Modelled> for FullThrottle {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::codec_model::CodecModel;
     use crate::encoder::SerialMenu;
-    use crate::modelled_clip::ModelledPicture;
+    use crate::modelled_clip::{ClipCurves, ModelledClip};
 
     fn size(source: &mut FullThrottle, at: u64, kbps: u64, queued: u64) -> Option<u64> {
-        let picture = ModelledPicture::default();
+        let model = CodecModel::built_in().unwrap();
+        let curves = Arc::new(ClipCurves::new(&model.clips[0], 64, 48));
+        let picture = ModelledClip::new(curves, Duration::from_millis(40), 1).next_picture();
         let request = FrameRequest {
             now: Timestamp::from_millis(at),
             picture: &picture,

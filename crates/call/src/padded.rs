@@ -84,3 +84,58 @@ impl FrameEncoder<Modelled> for Padded {
         self.video.held_states()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lockstep_units::Bitrate;
+
+    use super::*;
+    use crate::codec_model::CodecModel;
+    use crate::encoder::SerialMenu;
+    use crate::modelled_clip::ModelledClip;
+
+    const INTERVAL: Duration = Duration::from_millis(40);
+
+    /// Ten seconds at `kbps` with a budget of 20 kB each: bit rate and least frame after the first.
+    fn run(padding: Option<Padding>, kbps: u64) -> (f64, u64) {
+        let model = CodecModel::built_in().unwrap();
+        let curves = Arc::new(ClipCurves::new(&model.clips[0], 64, 48));
+        let mut clip = ModelledClip::new(Arc::clone(&curves), INTERVAL, 1);
+        let mut encoder: Box<dyn FrameEncoder<Modelled>> = match padding {
+            Some(padding) => Box::new(Padded::new(curves, INTERVAL, padding)),
+            None => Box::new(ConventionalEncoder::new(curves, INTERVAL)),
+        };
+        let (mut sent, mut least, mut source) = (0, u64::MAX, StateId::EMPTY);
+        for number in 0..250 {
+            let picture = clip.next_picture();
+            let request = FrameRequest {
+                now: Timestamp::ZERO + INTERVAL * number,
+                picture: &picture,
+                source,
+                budget: ByteCount::ZERO,
+                target: Bitrate::from_kbps(kbps),
+                pacer_delay: Duration::ZERO,
+                queued: ByteCount::ZERO,
+            };
+            let Some(start) = encoder.begin(&request) else { continue };
+            let menu = start.job.run(&SerialMenu);
+            let choice = encoder.choose(&menu, ByteCount::new(20_000), false);
+            let (state, frame) = encoder.commit(menu, choice).expect("a frame");
+            source = state;
+            sent += frame.size().get();
+            if number > 0 {
+                least = least.min(frame.size().get());
+            }
+        }
+        (0.8 * sent as f64, least)
+    }
+
+    #[test]
+    fn pictures_too_small_to_fill_the_target_are_padded_to_it_or_to_the_budget() {
+        // No picture of 64x48 takes 5 Mb/s.
+        assert!(run(None, 5_000).0 < 3e6);
+        let (rate, _) = run(Some(Padding::Target), 5_000);
+        assert!((4.8e6..5.1e6).contains(&rate), "{rate}");
+        assert!(run(Some(Padding::Budget), 5_000).1 >= 20_000);
+    }
+}

@@ -226,4 +226,16 @@ mod tests {
         assert_eq!(kbps(&controller.process(at(13_999))), NONE);
         assert_eq!(kbps(&controller.process(at(14_000))), [2_000]);
     }
+
+    #[test]
+    fn no_probe_is_sent_that_was_not_wanted() {
+        let at = Timestamp::from_millis;
+        for (probing, first) in [(Probing::Always, 2), (Probing::AtStart, 2), (Probing::Never, 0)] {
+            let mut controller = ProbeController::new(RateBounds::default(), probing);
+            assert_eq!(controller.start(at(0)).len(), first, "{probing:?}");
+            controller.set_limited(at(1_000), Some(at(1_000)));
+            let limited = controller.process(at(20_000)).len();
+            assert_eq!(limited, usize::from(probing == Probing::Always), "{probing:?}");
+        }
+    }
 }

@@ -188,6 +188,13 @@ mod tests {
     }
 
     #[test]
+    fn growth_that_is_not_bound_to_what_comes_through_goes_on() {
+        let initial = Bitrate::from_kbps(1_000);
+        let mut unbound = RateControl::new(RateBounds { initial, ..RateBounds::default() }, false);
+        assert!(normal(&mut unbound, 0, 30_000, 50, 100) > 5_000);
+    }
+
+    #[test]
     fn growth_ends_at_one_and_a_half_times_what_comes_through() {
         assert_eq!(normal(&mut control(300), 0, 60_000, 50, 400), 610);
     }

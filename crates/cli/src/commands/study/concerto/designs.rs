@@ -20,12 +20,16 @@ const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
 /// So much faster than the target that nothing waits.
 const UNPACED: f64 = 1_000.0;
 
-/// The control as `--controller gcc` has it, and as it was when Concerto was written.
+/// The control as `--controller gcc` has it; without the bursts that WebRTC's pacer has had since 2022; and as it was when
+/// Concerto was written, which had no probes but at the start, and is not bound by what a path was seen to carry.
 pub(super) const TODAY: &str = "GCC as it is";
+pub(super) const WITHOUT_BURSTS: &str = "GCC as it is, without bursts of 40 ms";
 pub(super) const THEN: &str = "GCC of 2018";
 /// The source that all others are compared with, and the video of today's systems.
 pub(super) const FULL_THROTTLE: &str = "full throttle";
 pub(super) const VIDEO: &str = "video";
+/// What the target asks for, to the byte, in frames: video but for its codec.
+pub(super) const FRAMES: &str = "frames (pauses alone)";
 
 /// One of the things that are compared: what sends under which control. Every control has a full-throttle source, too.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +63,7 @@ fn sources(control: Control) -> Vec<Design> {
     let unpaced = GccSettings { pacing_factor: UNPACED, ..video.call.gcc };
     vec![
         full,
-        with("frames (pauses alone)", ModelledCodec::FullThrottle(frames)),
+        with(FRAMES, ModelledCodec::FullThrottle(frames)),
         with("frames, what is lost sent again", ModelledCodec::FullThrottle(again(frames))),
         with("frames, target taken once a second", ModelledCodec::FullThrottle(late)),
         with("frames, both", ModelledCodec::FullThrottle(again(late))),
@@ -75,8 +79,8 @@ pub(super) fn designs() -> Vec<Design> {
     let gcc = GccSettings::default();
     let (every, seldom) = (FeedbackInterval::EveryFragment, FeedbackInterval::Every(FEEDBACK_INTERVAL));
     let then = GccSettings { probing: Probing::AtStart, bursts: false, bounded_by_path: false, ..gcc };
-    let others: [Control; 9] = [
-        ("as it is, without bursts of 40 ms", GccSettings { bursts: false, ..gcc }, every),
+    let without_bursts = GccSettings { bursts: false, ..gcc };
+    let others: [Control; 8] = [
         ("as it is, feedback each 100 ms", gcc, seldom),
         ("as it is, probes at the start only", GccSettings { probing: Probing::AtStart, ..gcc }, every),
         ("as it is, without probes", GccSettings { probing: Probing::Never, ..gcc }, every),
@@ -86,8 +90,8 @@ pub(super) fn designs() -> Vec<Design> {
         ("of 2018, with all probes", GccSettings { probing: Probing::Always, ..then }, seldom),
         ("of 2018, without probes", GccSettings { probing: Probing::Never, ..then }, seldom),
     ];
-    let mut designs = sources((TODAY, gcc, every));
-    designs.extend(sources((THEN, then, seldom)));
+    let ladders = [(TODAY, gcc, every), (WITHOUT_BURSTS, without_bursts, every), (THEN, then, seldom)];
+    let mut designs: Vec<Design> = ladders.into_iter().flat_map(sources).collect();
     designs.extend(others.into_iter().flat_map(|control| [full_throttle(control), video(control)]));
     designs
 }

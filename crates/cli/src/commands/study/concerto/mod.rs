@@ -9,6 +9,8 @@
 mod designs;
 mod reaction;
 mod recovery;
+#[cfg(test)]
+mod tests;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;

@@ -31,7 +31,8 @@ pub(super) struct Recovery {
     pub(super) came_back: bool,
     /// How often a second GCC's estimate from delays was brought up to date meanwhile.
     pub(super) samples_a_second: f64,
-    /// Bit rate received, bit/s, each second of the call.
+    /// What the link could have carried and what came through, bit/s, each second of the call.
+    pub(super) capacity_bps: Vec<u64>,
     pub(super) received_bps: Vec<u64>,
 }
 
@@ -61,6 +62,7 @@ impl Recovery {
             seconds: seconds as f64,
             came_back: wait.is_some(),
             samples_a_second: count as f64 / (until - back) as f64,
+            capacity_bps: capacity,
             received_bps: received,
         }
     }
