@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use lockstep_call::{Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SendingEnd};
-use lockstep_control::{Estimator, EstimatorKind, KnownPath, RateBounds, Setting};
+use lockstep_control::{Controller, Estimator, EstimatorKind, KnownPath, RateBounds, Setting};
 use lockstep_link::Link;
 use lockstep_media::VideoFormat;
 use lockstep_transport::{ReceiverConfig, SenderConfig};
@@ -78,7 +78,8 @@ impl ControlSettings {
         bounds: RateBounds,
     ) -> Result<SendingEnd> {
         let encoder = self.encoder(self.parameters(), format.frame_interval());
-        self.sending_end_with(encoder, format, connection, path, bounds)
+        let controller = self.controller.algorithm().controller(&self.setting_for(format, path, bounds))?;
+        Ok(self.sending_end_with(encoder, controller, format, connection))
     }
 
     /// How the codec codes pictures.
@@ -98,23 +99,23 @@ impl ControlSettings {
         }
     }
 
-    /// A sending end with an encoder that its owner has made.
+    /// What the controller of a sending end is told.
+    pub(crate) fn setting_for(&self, format: &VideoFormat, path: Option<KnownPath>, bounds: RateBounds) -> Setting {
+        self.setting(ByteCount::new(FRAGMENT_PAYLOAD as u64), format.frame_interval(), path, bounds)
+    }
+
+    /// A sending end with an encoder and a controller that its owner has made.
     pub(crate) fn sending_end_with<C: Codec>(
         &self,
         encoder: Box<dyn FrameEncoder<C>>,
+        controller: Box<dyn Controller>,
         format: &VideoFormat,
         connection: u32,
-        path: Option<KnownPath>,
-        bounds: RateBounds,
-    ) -> Result<SendingEnd<C>> {
-        let algorithm = self.controller.algorithm();
+    ) -> SendingEnd<C> {
         let mut transport = SenderConfig::new(connection, announced(format));
         transport.payload = FRAGMENT_PAYLOAD;
-        transport.estimator = algorithm.estimator_kind().number();
-        let payload = ByteCount::new(transport.payload as u64);
-        let setting = self.setting(payload, format.frame_interval(), path, bounds);
-        let sender = SendingEnd::new(transport, algorithm.controller(&setting)?, encoder);
-        Ok(sender.with_max_bitrate(self.max_bitrate.ceiling(format)))
+        transport.estimator = self.controller.algorithm().estimator_kind().number();
+        SendingEnd::new(transport, controller, encoder).with_max_bitrate(self.max_bitrate.ceiling(format))
     }
 
     /// A receiving end that takes the estimator that the sender asks for.

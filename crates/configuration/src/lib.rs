@@ -18,7 +18,7 @@ mod words;
 pub use coding_time::EncodeTimeSettings;
 pub use counters::counters;
 pub use max_bitrate::MaxBitrate;
-pub use modelled::{simulate_full_throttle, simulate_modelled, simulate_modelled_with};
+pub use modelled::{GccCall, PROGRESS_INTERVAL, simulate_gcc, simulate_modelled, simulate_modelled_with};
 pub use options::{
     CallOptions, CallRecord, ClipName, CodecKind, Form, Milliseconds, OptionDescription, OptionError, OptionGroup,
     OptionValue, Passes, QueueKind, Seconds, Share, TraceName,

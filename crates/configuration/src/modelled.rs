@@ -1,17 +1,24 @@
 //! The same calls without pixels and bytes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::Result;
 
 use lockstep_alphartc::EstimatorHost;
-use lockstep_call::{CallObserver, ClipCurves, CodecModel, EncodeWork, FullThrottle, Modelled, ModelledClip};
+use lockstep_call::{CallObserver, ClipCurves, CodecModel, Modelled, ModelledClip};
+use lockstep_control::{Controller, Gcc, GccSettings, Setting};
 use lockstep_media::source_format;
 use lockstep_sim::StopReason;
-use lockstep_sim::modelled::{ModelledCodec, ModelledSource};
+use lockstep_sim::modelled::{FeedbackInterval, ModelledCodec, ModelledSource};
+use lockstep_units::Timestamp;
 
 use crate::simulate::{Coding, run};
 use crate::{CallSettings, CodecKind, ControlSettings, Simulated, SimulationStatus};
+
+/// Virtual time between two of the counts that [`simulate_gcc`] gives.
+pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 impl ControlSettings {
     /// What the model stands in for.
@@ -26,15 +33,16 @@ impl ControlSettings {
 impl CallSettings {
     /// Pictures of the clip of `model` that the seed draws, in the size and at the frame rate of the clip of these settings,
     /// and `model` in the place of the codec.
-    fn modelled_coding(&self, model: &CodecModel) -> Result<Coding<Modelled>> {
+    fn modelled_coding(&self, model: &CodecModel, codec: ModelledCodec) -> Result<Coding<Modelled>> {
         let format = source_format(self.clip.as_str(), &self.source_options())?;
         let interval = format.frame_interval();
         let seed = self.link.seed;
         let curves = Arc::new(ClipCurves::new(model.drawn(seed), format.width, format.height));
         let clip = ModelledClip::new(Arc::clone(&curves), interval, seed);
-        let encoder = self.control.encoder(curves, interval);
+        let encoder = codec.encoder(curves, interval);
         let source = Box::new(ModelledSource::new(clip, format.frame_rate));
-        Ok(Coding { source, encoder, first_work: self.control.first_work() })
+        let feedback = FeedbackInterval::EveryFragment;
+        Ok(Coding { source, encoder, first_work: codec.first_work(), controller: None, feedback })
     }
 }
 
@@ -60,20 +68,47 @@ pub fn simulate_modelled_with(
     observer: Option<Box<dyn CallObserver>>,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    run(settings, |settings| settings.modelled_coding(model), host, observer, progress)
+    let codec = settings.control.modelled_codec();
+    run(settings, |settings| settings.modelled_coding(model, codec), host, observer, progress)
 }
 
-/// The same with a source that always sends what the controller's target allows, instead of video. Its quality means
-/// nothing.
+/// A call of a study under Google Congestion Control: what sends, which parts of the control are at work, and how often
+/// the receiver reports.
+#[derive(Debug, Clone, Copy)]
+pub struct GccCall {
+    /// What sends.
+    pub source: ModelledCodec,
+    /// The parts of the control.
+    pub gcc: GccSettings,
+    /// How often the receiver reports.
+    pub feedback: FeedbackInterval,
+}
+
+/// Such a call, otherwise as `settings` describe it; and how often GCC's estimate from delays had been brought up to date
+/// ([`Gcc::counting_delay_samples`]) at the end of every [`PROGRESS_INTERVAL`].
 ///
 /// # Errors
 /// As [`simulate_modelled`].
-pub fn simulate_full_throttle(settings: &CallSettings) -> Result<Simulated> {
+pub fn simulate_gcc(settings: &CallSettings, call: &GccCall) -> Result<(Simulated, Vec<u64>)> {
     let model = CodecModel::built_in()?;
+    let samples = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&samples);
     let coding = |settings: &CallSettings| {
-        let video = settings.modelled_coding(&model)?;
-        let encoder = Box::new(FullThrottle::new(video.source.format().frame_interval()));
-        Ok(Coding { encoder, first_work: EncodeWork::OneFrame, ..video })
+        let gcc = call.gcc;
+        let controller = move |setting: &Setting| -> Box<dyn Controller> {
+            Box::new(Gcc::with(setting, gcc).counting_delay_samples(counted))
+        };
+        let video = settings.modelled_coding(&model, call.source)?;
+        Ok(Coding { controller: Some(Box::new(controller)), feedback: call.feedback, ..video })
     };
-    run(settings, coding, None, None, |_| Ok(()))
+    let mut counts = Vec::new();
+    let mut next = Timestamp::ZERO + PROGRESS_INTERVAL;
+    let simulated = run(settings, coding, None, None, |status| {
+        while status.now >= next {
+            counts.push(samples.load(Ordering::Relaxed));
+            next += PROGRESS_INTERVAL;
+        }
+        Ok(())
+    })?;
+    Ok((simulated, counts))
 }

@@ -3,15 +3,18 @@
 use anyhow::Result;
 
 use lockstep_alphartc::EstimatorHost;
-use lockstep_call::{CallObserver, CallReport, Codec, CodecModel, EncodeWork, FrameEncoder, VideoDelayFloor, Vp8};
-use lockstep_control::{KnownPath, RateBounds};
+use lockstep_call::{
+    CallObserver, CallReport, Codec, CodecModel, EncodeWork, FrameEncoder, ReceivingEnd, VideoDelayFloor, Vp8,
+};
+use lockstep_control::{Controller, KnownPath, RateBounds, Setting};
 use lockstep_media::{Source, SourceOptions, VmafMeter, open_source};
+use lockstep_sim::modelled::FeedbackInterval;
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
 use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::estimator::CallEstimator;
-use crate::{CallSettings, ControlSettings, counters, simulate_modelled_with};
+use crate::{CallSettings, counters, simulate_modelled_with};
 
 /// How a simulation goes.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +42,13 @@ pub(crate) struct Coding<C: Codec> {
     pub encoder: Box<dyn FrameEncoder<C>>,
     /// What that does until there is something to send.
     pub first_work: EncodeWork,
+    /// Makes another controller than the one that the settings name.
+    pub controller: Option<Box<MakeController>>,
+    /// How often the receiver reports.
+    pub feedback: FeedbackInterval,
 }
+
+type MakeController = dyn FnOnce(&Setting) -> Box<dyn Controller>;
 
 impl CallSettings {
     /// What else a source is told than its name.
@@ -51,7 +60,8 @@ impl CallSettings {
     fn coding(&self) -> Result<Coding<Vp8>> {
         let source = open_source(self.clip.as_str(), &self.source_options())?;
         let encoder = self.control.encoder(self.control.parameters(), source.format().frame_interval());
-        Ok(Coding { source, encoder, first_work: self.control.first_work() })
+        let feedback = FeedbackInterval::EveryFragment;
+        Ok(Coding { source, encoder, first_work: self.control.first_work(), controller: None, feedback })
     }
 }
 
@@ -93,7 +103,7 @@ pub(crate) fn run<C: Codec>(
 ) -> Result<Simulated> {
     let (settings, CallEstimator { estimator, failure }) = settings.with_estimator(host)?;
     let seed = settings.link.seed;
-    let Coding { source, encoder, first_work } = coding(&settings)?;
+    let Coding { source, encoder, first_work, controller, feedback } = coding(&settings)?;
     let (forward, reverse) = settings.link.links()?;
     let format = source.format();
     let (job_times, coding_times) = settings.job_times(format.width * format.height);
@@ -102,10 +112,16 @@ pub(crate) fn run<C: Codec>(
     let floor = VideoDelayFloor::new(forward.config(), Timestamp::ZERO)
         .with_coding(job_times.of(first_work), options.decode_time);
     let path = KnownPath { trace: settings.link.trace.trace().clone(), start: Timestamp::ZERO };
-    let sender = settings.control.sending_end_with(encoder, &format, seed as u32, Some(path), RateBounds::default())?;
+    let control = &settings.control;
+    let setting = control.setting_for(&format, Some(path), RateBounds::default());
+    let controller = match controller {
+        Some(make) => make(&setting),
+        None => control.controller.algorithm().controller(&setting)?,
+    };
+    let sender = control.sending_end_with(encoder, controller, &format, seed as u32);
     // Both ends are ours: whatever the clip's size, it is decoded.
     let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
-    let receiver = ControlSettings::receiving_end_with(estimator).with_pixel_limit(limit);
+    let receiver = ReceivingEnd::new(feedback.receiver(), estimator).with_pixel_limit(limit);
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options).compared_with(floor);
     if let Some(observer) = observer {
         simulation = simulation.observed_by(observer);
