@@ -25,7 +25,8 @@ pub use options::{
 };
 pub use scenario::{ScenarioArguments, run_scenario};
 pub use settings::{
-    CallSettings, ControlSettings, ControllerSettings, EstimatorFile, LinkSettings, NamedTrace, QueueMemory, open_trace,
+    CallSettings, ControlSettings, ControllerSettings, EstimatorFile, LinkSettings, NamedTrace, QueueMemory,
+    REVERSE_CAPACITY, open_trace,
 };
 pub use simulate::{Simulated, SimulationStatus, simulate, simulate_with};
 pub use words::{ControlWords, LinkWords, SimulateWords, value_of};

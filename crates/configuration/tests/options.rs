@@ -170,6 +170,15 @@ fn options_that_contradict_each_other_are_refused_by_name() {
 }
 
 #[test]
+fn a_length_that_rounds_to_nothing_is_refused() {
+    for nothing in [json!(0), json!(1e-10), json!(-1), json!(86_401)] {
+        let error = CallOptions::default().set_value("seconds", &nothing).unwrap_err();
+        assert!(error.to_string().contains("not a time of more than 0"), "{nothing}: {error}");
+    }
+    CallOptions::default().set_value("seconds", &json!(1e-9)).unwrap();
+}
+
+#[test]
 fn a_link_that_cannot_be_is_refused_before_a_call_is_made_of_it() {
     let mut options = CallOptions::default();
     options.set_words("loss_at", &["2s+1s".to_owned(), "1s+1s".to_owned()]).unwrap();
