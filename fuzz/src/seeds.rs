@@ -114,7 +114,7 @@ fn datagrams() -> Vec<(&'static str, Datagram)> {
     };
     vec![
         ("data", Datagram::Data(data)),
-        ("acknowledgement", Datagram::Acknowledgement(acknowledgement)),
+        ("acknowledgement", Datagram::Acknowledgement(Box::new(acknowledgement))),
         ("hello", Datagram::Hello(Hello { connection: 7, format, estimator: 1 })),
         ("hello_reply", Datagram::HelloReply(HelloReply { connection: 7, retained_states: 32 })),
         ("close", Datagram::Close(Close { connection: 7, reason: CloseReason::Done, answer: false })),

@@ -211,7 +211,7 @@ impl World {
         for _ in 0..refused % 4 {
             undecodable.push(pick(u, &self.sent)?.map_or(0, |data| data.frame));
         }
-        Ok(Datagram::Acknowledgement(Acknowledgement {
+        Ok(Datagram::Acknowledgement(Box::new(Acknowledgement {
             connection: CONNECTION,
             sequence: u32::from(numbers),
             sent_at: self.now,
@@ -223,7 +223,7 @@ impl World {
             fragments,
             catalogue,
             refused: undecodable,
-        }))
+        })))
     }
 
     fn judge(&mut self, u: &mut Unstructured) -> Result<()> {
@@ -313,8 +313,7 @@ impl World {
                 self.receiver.handle_timeout(self.now);
             }
             18 => {
-                self.sender.set_pacing_interval(Duration::from_micros(u.arbitrary::<u32>()?.into()));
-                self.sender.set_pacing_burst(u.arbitrary()?);
+                self.sender.set_pace(Duration::from_micros(u.arbitrary::<u32>()?.into()), u.arbitrary()?);
                 let capacity = Some(Bitrate::from_bps(u.arbitrary()?));
                 let inter_arrival = Some(Duration::from_nanos(u.arbitrary()?));
                 self.receiver.set_estimate(Estimate { inter_arrival, capacity });

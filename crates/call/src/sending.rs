@@ -29,6 +29,9 @@ const MOST_BURST: u32 = 64;
 
 /// How many fragments may leave at once where one is due every `interval`: those of a millisecond, one at least.
 fn pacing_burst(interval: Duration) -> u32 {
+    if interval >= TIMER_RESOLUTION {
+        return 1;
+    }
     let due = TIMER_RESOLUTION.as_nanos().div_ceil(interval.as_nanos().max(1));
     u32::try_from(due).map_or(MOST_BURST, |due| due.min(MOST_BURST))
 }
@@ -175,13 +178,14 @@ impl<C: Codec> SendingEnd<C> {
         } else {
             self.transport.next_source()
         };
-        let Allowance { target, pacing_interval, .. } = self.allowance(now);
+        let allowance = self.allowance(now);
+        let Allowance { target, pacing_interval, .. } = allowance;
         let waiting = u32::try_from(self.transport.queued_fragments()).unwrap_or(u32::MAX);
         let request = FrameRequest {
             now,
             picture: &picture,
             source,
-            budget: self.expected_budget(now, self.encode_time),
+            budget: self.expected_budget(now, &allowance, self.encode_time),
             target: self.overhead.less(target),
             pacer_delay: pacing_interval.saturating_mul(waiting),
             queued: self.in_flight().queued,
@@ -204,7 +208,8 @@ impl<C: Codec> SendingEnd<C> {
         *smoothed = smoothed.mul_f64(1.0 - ENCODE_TIME_WEIGHT) + spent.mul_f64(ENCODE_TIME_WEIGHT);
 
         self.controller.on_time(now);
-        let budget = self.allowance(now).budget;
+        let allowance = self.allowance(now);
+        let budget = allowance.budget;
         let probes = self.bound.is_probe_due(now);
         // A source that was lost while the menu was being coded would only waste the link.
         let still_good = encoding.source == StateId::EMPTY
@@ -215,7 +220,7 @@ impl<C: Codec> SendingEnd<C> {
         let menu = if still_good && may_refine && !self.closed {
             // What was coded for a budget that is gone must not be sent as a probe: that is to be small.
             let probe = if probes { self.payload } else { ByteCount::ZERO };
-            let expected = self.expected_budget(now, self.refine_time).max(probe);
+            let expected = self.expected_budget(now, &allowance, self.refine_time).max(probe);
             match self.encoder.refine(menu, budget.max(probe), expected) {
                 Ok(job) => {
                     self.refinement = Some(job);
@@ -292,9 +297,9 @@ impl<C: Codec> SendingEnd<C> {
     /// The next datagram that may leave now.
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
         if self.transport.queued_fragments() > 0 {
-            let interval = self.allowance(now).pacing_interval;
-            self.transport.set_pacing_burst(pacing_burst(interval));
-            self.transport.set_pacing_interval(interval);
+            // What the path bears out bounds what is sent, not at what pace.
+            let interval = self.controller.allowance(now, self.in_flight()).pacing_interval;
+            self.transport.set_pace(interval, pacing_burst(interval));
         }
         let transmit = self.transport.poll_transmit(now)?;
         if let Some(fragment) = transmit.fragment {
@@ -427,10 +432,9 @@ impl<C: Codec> SendingEnd<C> {
         self.bound.loss_rate().most_fragments().map_or(budget, |fragments| budget.min(most(fragments)))
     }
 
-    /// The budget that is to be expected when a job of `time` will be done: what is free now and what the link drains
-    /// meanwhile.
-    fn expected_budget(&self, now: Timestamp, time: Duration) -> ByteCount {
-        let allowance = self.allowance(now);
+    /// The budget that is to be expected when a job of `time` will be done: what is free now, by `allowance`, and what the
+    /// link drains meanwhile.
+    fn expected_budget(&self, now: Timestamp, allowance: &Allowance, time: Duration) -> ByteCount {
         let path_rate = self.controller.estimate().unwrap_or(allowance.target);
         let silent = self.controller.is_bounded() && self.bound.is_silent(now);
         // Of a path that is not heard of nothing is known to drain.

@@ -4,7 +4,7 @@
 //! tenfold within a few indices. The curve is therefore kept point by point and bent to what is seen; two candidates a
 //! picture show both its height and its slope where they matter.
 
-use std::sync::Arc;
+use std::sync::LazyLock;
 
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
@@ -21,12 +21,18 @@ const LEAST_FALL: f64 = 0.002;
 /// Sizes below this are all headers and say nothing of the curve, bytes.
 const LEAST_SIZE: f64 = 64.0;
 
+/// How much of the bend around a point there is at each distance from it, 0-1.
+static BEND: LazyLock<[f64; POINTS]> = LazyLock::new(|| {
+    std::array::from_fn(|distance| {
+        let distance = distance as f64 / REACH;
+        libm::exp(-0.5 * distance * distance)
+    })
+});
+
 /// Natural logarithm of the expected size, bytes, by quantizer.
 #[derive(Debug, Clone)]
 pub(crate) struct SizeCurve {
     logarithms: [f64; POINTS],
-    /// How much of the bend around a point there is at each distance from it, 0-1.
-    bend: Arc<[f64; POINTS]>,
 }
 
 impl SizeCurve {
@@ -36,11 +42,7 @@ impl SizeCurve {
         const FALL: f64 = 0.04;
         let height = libm::log(size.max(LEAST_SIZE));
         let logarithms = std::array::from_fn(|index| height - FALL * (index as f64 - f64::from(quantizer)));
-        let bend = std::array::from_fn(|distance| {
-            let distance = distance as f64 / REACH;
-            libm::exp(-0.5 * distance * distance)
-        });
-        Self { logarithms, bend: Arc::new(bend) }
+        Self { logarithms }
     }
 
     /// Expected size at `quantizer`, bytes.
@@ -77,10 +79,11 @@ impl SizeCurve {
     fn bend(&mut self, quantizer: u8, size: f64, common: f64, local: f64) {
         let seen = usize::from(quantizer.min(MAXIMUM_QUANTIZER));
         let error = libm::log(size.max(LEAST_SIZE)) - self.logarithms[seen];
+        let bend: &[f64; POINTS] = &BEND;
         let moved = |logarithm: &mut f64, bend: &f64| *logarithm += error * (common + local * bend);
         let (finer, coarser) = self.logarithms.split_at_mut(seen);
-        coarser.iter_mut().zip(&self.bend[..]).for_each(|(logarithm, bend)| moved(logarithm, bend));
-        finer.iter_mut().rev().zip(&self.bend[1..]).for_each(|(logarithm, bend)| moved(logarithm, bend));
+        coarser.iter_mut().zip(&bend[..]).for_each(|(logarithm, bend)| moved(logarithm, bend));
+        finer.iter_mut().rev().zip(&bend[1..]).for_each(|(logarithm, bend)| moved(logarithm, bend));
         // What was just seen stays; its neighbours give way. Few do, so that looking is quicker than always writing.
         let mut last = coarser[0];
         for logarithm in &mut coarser[1..] {

@@ -198,7 +198,7 @@ impl Sending<'_> {
 
     /// The next datagram that leaves at `now`.
     fn transmit(&mut self, now: Timestamp) -> Option<(ByteCount, Datagram<Length>)> {
-        self.transport.set_pacing_interval(self.allowance(now).pacing_interval);
+        self.transport.set_pace(self.allowance(now).pacing_interval, 1);
         let transmit = self.transport.poll_transmit(now)?;
         if transmit.fragment.is_some() {
             self.controller.on_transmit(now, transmit.size);

@@ -33,44 +33,49 @@ const SHORTEST_INTER_ARRIVAL: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub struct SalsifyWindow {
     payload: ByteCount,
-    inter_arrival: Duration,
+    /// What follows from the inter-arrival time: fragments that drain in the tolerated delay, time between two
+    /// transmissions, rate at which fragments arrive. Asked for more often than that time changes.
+    window: f64,
+    pacing_interval: Duration,
+    path_rate: Bitrate,
 }
 
 impl SalsifyWindow {
     /// A window of fragments that carry up to `payload` bytes each.
     #[must_use]
     pub fn new(payload: ByteCount) -> Self {
-        Self { payload, inter_arrival: INITIAL_INTER_ARRIVAL }
+        Self::at(payload, INITIAL_INTER_ARRIVAL)
     }
-}
 
-impl SalsifyWindow {
-    /// The rate at which fragments arrive.
-    fn path_rate(&self) -> Bitrate {
-        Bitrate::mean(self.payload, self.inter_arrival)
+    fn at(payload: ByteCount, inter_arrival: Duration) -> Self {
+        Self {
+            payload,
+            window: TOLERATED_DELAY.as_secs_f64() / inter_arrival.as_secs_f64(),
+            pacing_interval: (inter_arrival / PACING_SHARE).clamp(PACING_BOUNDS.0, PACING_BOUNDS.1),
+            path_rate: Bitrate::mean(payload, inter_arrival),
+        }
     }
 }
 
 impl Controller for SalsifyWindow {
     fn on_feedback(&mut self, _now: Timestamp, feedback: &Feedback) {
         if let Some(inter_arrival) = feedback.estimate.inter_arrival {
-            self.inter_arrival = inter_arrival.max(SHORTEST_INTER_ARRIVAL);
+            *self = Self::at(self.payload, inter_arrival.max(SHORTEST_INTER_ARRIVAL));
         }
     }
 
     fn allowance(&self, _now: Timestamp, in_flight: InFlight) -> Allowance {
-        let window = TOLERATED_DELAY.as_secs_f64() / self.inter_arrival.as_secs_f64();
         // The last fragment of a frame may be a short one, so the budget need not be a number of whole ones.
-        let fragments = (window - in_flight.fragments as f64).max(0.0);
-        let drain = (window / in_flight.fragments.max(1) as f64).min(1.0);
+        let fragments = (self.window - in_flight.fragments as f64).max(0.0);
+        let drain = (self.window / in_flight.fragments.max(1) as f64).min(1.0);
         Allowance {
             budget: ByteCount::new((fragments * self.payload.as_f64()) as u64),
-            pacing_interval: (self.inter_arrival / PACING_SHARE).clamp(PACING_BOUNDS.0, PACING_BOUNDS.1),
-            target: self.path_rate().mul_f64(drain),
+            pacing_interval: self.pacing_interval,
+            target: self.path_rate.mul_f64(drain),
         }
     }
 
     fn estimate(&self) -> Option<Bitrate> {
-        Some(self.path_rate())
+        Some(self.path_rate)
     }
 }

@@ -20,7 +20,9 @@ const SIZE_WEIGHT: f64 = 1.0 / 16.0;
 /// target in the mean, however the codec's frames scatter.
 #[derive(Debug, Clone)]
 pub struct TokenBucket {
-    frame_interval: Duration,
+    /// The time whose rate may be saved, and the longest that is looked back.
+    saved: Duration,
+    longest: Duration,
     at: Timestamp,
     /// Smoothed size of a datagram. A frame's last fragment is a short one, and the pacer counts fragments: at the time
     /// that whole ones take, frames of one fragment and a bit would leave at half the pacing rate.
@@ -33,12 +35,18 @@ impl TokenBucket {
     /// A bucket for frames every `frame_interval`, in fragments of up to `payload` bytes.
     #[must_use]
     pub fn new(payload: ByteCount, frame_interval: Duration) -> Self {
-        Self { frame_interval, at: Timestamp::ZERO, datagram_bytes: payload.as_f64(), tokens: 0.0 }
+        Self {
+            saved: frame_interval * (1 + SAVED_INTERVALS),
+            longest: frame_interval * 64,
+            at: Timestamp::ZERO,
+            datagram_bytes: payload.as_f64(),
+            tokens: 0.0,
+        }
     }
 
     fn tokens_at(&self, now: Timestamp, target: Bitrate) -> f64 {
-        let most = target.bytes_in(self.frame_interval * (1 + SAVED_INTERVALS)).as_f64();
-        let earned = target.bytes_in(now.saturating_since(self.at).min(self.frame_interval * 64)).as_f64();
+        let most = target.bytes_in(self.saved).as_f64();
+        let earned = target.bytes_in(now.saturating_since(self.at).min(self.longest)).as_f64();
         // What is owed after the target has fallen is not owed for ever: half a second of the target at most.
         let least = -target.bytes_in(Duration::from_millis(500)).as_f64();
         (self.tokens.max(least) + earned).min(most)

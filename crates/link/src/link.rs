@@ -102,8 +102,9 @@ enum Bottleneck {
 #[derive(Debug, Clone)]
 pub struct Link<T> {
     config: LinkConfig,
-    /// Where the trace begins; the configured offset is apart.
+    /// Where the trace begins; the configured offset, in nanoseconds, is apart.
     origin: Timestamp,
+    trace_offset: u64,
     now: Timestamp,
     queue: Queue<T>,
     service: Service,
@@ -141,6 +142,7 @@ impl<T: Clone> Link<T> {
         config.validate()?;
         Ok(Self {
             origin,
+            trace_offset: nanos(config.trace_offset),
             now: origin,
             queue: Queue::new(config.queue, seed, origin),
             service: Service::new(config.trace.clone()),
@@ -205,6 +207,10 @@ impl<T: Clone> Link<T> {
         // Packets that never come are kept at the end of time.
         next.filter(|flight| flight.delivered.at <= self.now && flight.delivered.at < Timestamp::MAX)?;
         let delivered = if late { self.late.pop() } else { self.ordered.pop_front() }?.delivered;
+        if self.ordered.is_empty() {
+            // As the queue: begins anew at its front.
+            self.ordered.clear();
+        }
         self.under_way.packets -= 1;
         self.under_way.bytes -= delivered.size;
         self.statistics.delivered += delivered.size;
@@ -216,7 +222,7 @@ impl<T: Clone> Link<T> {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         let heads = [self.ordered.front(), self.late.peek()];
-        let flying = heads.into_iter().flatten().map(|flight| flight.delivered.at).min();
+        let flying = Timestamp::earliest(heads.map(|head| head.map(|flight| flight.delivered.at)));
         let start = match self.bottleneck {
             Bottleneck::Waiting(start) => Some(start),
             Bottleneck::Busy(until) if self.queue.packets() > 0 => Some(until),
@@ -225,7 +231,7 @@ impl<T: Clone> Link<T> {
         // What is still queued comes after what flies, unless a packet may be overtaken.
         let queued =
             start.filter(|_| flying.is_none() || self.config.reorders()).map(|start| start + self.config.delay);
-        flying.into_iter().chain(queued).min().filter(|&at| at < Timestamp::MAX)
+        Timestamp::earliest([flying, queued]).filter(|&at| at < Timestamp::MAX)
     }
 
     /// What became of the packets so far.
@@ -268,13 +274,13 @@ impl<T: Clone> Link<T> {
 
     /// The moment of the trace at `at`.
     fn trace_time(&self, at: Timestamp) -> u64 {
-        nanos(at.saturating_since(self.origin)).saturating_add(nanos(self.config.trace_offset))
+        at.as_nanos().saturating_sub(self.origin.as_nanos()).saturating_add(self.trace_offset)
     }
 
     /// The moment at which the trace is at `at`; the end of time for none. Never before what has already been told.
     fn moment(&self, at: Option<u64>) -> Timestamp {
         at.map_or(Timestamp::MAX, |at| {
-            self.origin + Duration::from_nanos(at.saturating_sub(nanos(self.config.trace_offset)))
+            Timestamp::from_nanos(self.origin.as_nanos().saturating_add(at.saturating_sub(self.trace_offset)))
         })
     }
 

@@ -17,6 +17,8 @@ const MOST_DEVIATIONS: f64 = 3.0;
 /// All kinds of loss of one link.
 #[derive(Debug, Clone)]
 pub(crate) struct Losses {
+    /// Nothing is lost but what the trace says.
+    are_none: bool,
     random: Option<(f64, Pcg64)>,
     burst: Option<Burst>,
     on_off: Option<OnOff>,
@@ -58,6 +60,10 @@ impl Losses {
             OnOff { model, on: false, until, times: lengths, packets }
         });
         Self {
+            are_none: config.random <= 0.0
+                && config.burst.is_none()
+                && config.on_off.is_none()
+                && config.scheduled.is_empty(),
             random: (config.random > 0.0).then(|| (config.random, generator(seed, Purpose::RandomLoss))),
             burst: config.burst.map(|model| Burst {
                 model,
@@ -77,6 +83,9 @@ impl Losses {
     /// Whether the packet at `now` is lost, and to what. Every kind is asked for every packet, so that none moves the
     /// draws of another. Calls come in order of time.
     pub(crate) fn decide(&mut self, now: Timestamp, conditions: &Conditions) -> Option<DropReason> {
+        if self.are_none && conditions.loss <= 0.0 {
+            return None;
+        }
         let random = self.random.as_mut().is_some_and(|(share, generator)| happens(generator, *share));
         let burst = self.burst.as_mut().is_some_and(Burst::decide);
         let on_off = self.on_off.as_mut().is_some_and(|on_off| on_off.decide(now));

@@ -73,6 +73,9 @@ pub struct CallFlow<C: Codec = Vp8> {
     receiver: ReceivingEnd<C>,
     source: Box<dyn Source<C::Picture>>,
     setting: CallSetting,
+    /// Its first moment, and the last at which something can still arrive.
+    start: Timestamp,
+    over_at: Timestamp,
     /// When the next picture is captured, and how many were since the activity last began, and when that was.
     next_capture: Option<Timestamp>,
     captured_since: (u64, Timestamp),
@@ -104,6 +107,8 @@ impl<C: Codec> CallFlow<C> {
             sender,
             receiver,
             source,
+            start,
+            over_at: setting.activity.end() + DRAIN,
             next_capture: setting.activity.next_from(Timestamp::ZERO),
             captured_since: (0, start),
             captures: 0,
@@ -212,7 +217,7 @@ impl<C: Codec> CallFlow<C> {
 
     /// Whether the call is over: nothing is captured any more, and what was has had [`DRAIN`] to arrive.
     fn is_over(&self, at: Timestamp) -> bool {
-        self.failure.is_some() || at < self.setting.activity.start() || at > self.setting.activity.end() + DRAIN
+        self.failure.is_some() || at < self.start || at > self.over_at
     }
 
     fn capture(&mut self, now: Timestamp) -> Result<(), SimulationError> {
@@ -377,7 +382,7 @@ impl<C: Codec> Flow for CallFlow<C> {
             self.sender.poll_timeout(),
             self.receiver.poll_timeout(),
         ];
-        let next = ends.into_iter().flatten().min()?.max(self.setting.activity.start());
+        let next = Timestamp::earliest(ends)?.max(self.start);
         (!self.is_over(next)).then_some(next)
     }
 

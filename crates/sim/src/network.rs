@@ -272,13 +272,16 @@ impl<F: Flow> Network<F> {
             if self.wakes[self.links.len() + flow] > now {
                 continue;
             }
+            // Where nothing is held, it was noted for its timeout.
+            let mut due = self.delayed[flow].is_empty();
             while self.delayed[flow].front().is_some_and(|&(at, _)| at <= now) {
                 if let Some((_, arrived)) = self.delayed[flow].pop_front() {
                     self.flows[flow].handle_packet(now, arrived);
                     self.transmit(flow);
                 }
             }
-            if self.flows[flow].poll_timeout().is_some_and(|at| at <= now) {
+            due = due || self.flows[flow].poll_timeout().is_some_and(|at| at <= now);
+            if due {
                 self.flows[flow].handle_timeout(now);
                 self.transmit(flow);
             }

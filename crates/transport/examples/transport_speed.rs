@@ -38,7 +38,7 @@ fn call(case: &Case, seconds: u64) -> Spent {
     let format = VideoFormat { width: 640, height: 360, frame_rate_numerator: 30, frame_rate_denominator: 1 };
     let mut sender = Sender::new(SenderConfig { recovery: case.recovery, ..SenderConfig::new(1, format) });
     let mut receiver = Receiver::new(ReceiverConfig::default());
-    sender.set_pacing_interval(Duration::from_millis(5));
+    sender.set_pace(Duration::from_millis(5), 1);
     let (mut forward, mut backward) = (Way::new(), Way::new());
     let mut spent = Spent::default();
     let (mut now, mut capture_at, mut frames) = (Timestamp::ZERO, Timestamp::ZERO, 0);

@@ -94,7 +94,7 @@ impl Closing {
 
     /// When something is to be said or given up.
     pub(crate) fn next(&self) -> Option<Timestamp> {
-        [self.request.next(), self.lingers_until].into_iter().flatten().min()
+        Timestamp::earliest([self.request.next(), self.lingers_until])
     }
 
     /// Tells the time.

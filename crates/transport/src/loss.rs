@@ -48,17 +48,6 @@ pub(crate) struct SentFragment {
     pub(crate) sent_at: Timestamp,
 }
 
-/// What is known of a fragment that somebody names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Named {
-    /// It was never transmitted.
-    Never,
-    /// It was transmitted too long ago.
-    Forgotten,
-    /// It was the datagram with this sequence number.
-    Sequence(u64),
-}
-
 /// Successive fragments of one frame that were transmitted one after another.
 #[derive(Debug, Clone, Copy, Default)]
 struct Run {
@@ -116,6 +105,15 @@ impl TransmittedFrame {
     /// A run by its place in the order of transmission, which must be less than [`Self::runs`].
     fn run(&self, place: usize) -> Run {
         place.checked_sub(1).map_or(self.first, |place| self.more[place])
+    }
+
+    /// The sequence number of the newest copy of a fragment, but not above `highest`.
+    fn find(&self, fragment: u16, highest: u64) -> Option<u64> {
+        let copy = |run: &Run| run.find(fragment).filter(|&sequence| sequence <= highest);
+        if self.more.is_empty() {
+            return copy(&self.first);
+        }
+        self.more.iter().rev().find_map(copy).or_else(|| copy(&self.first))
     }
 
     fn transmitted(&mut self, sequence: u64, fragment: u16) {
@@ -238,15 +236,33 @@ impl LossDetection {
         !self.frames.is_empty() && u64::from(frame) < self.frames.first()
     }
 
-    /// The fragment as somebody knows it to whom the datagram `highest` is the newest.
-    pub(crate) fn find(&self, frame: u32, fragment: u16, highest: u64) -> Named {
-        if self.is_forgotten(frame) {
-            return Named::Forgotten;
+    /// Puts into `open` the sequence numbers of those of the `named` fragments (frame and place in it) that are not decided
+    /// yet, each with its place among them, and says whether each was transmitted or is remembered no longer, as somebody
+    /// knows it to whom the datagram `highest` is the newest. Most are named again and again, and decided long since.
+    pub(crate) fn find_open(
+        &self,
+        named: impl Iterator<Item = (u32, u16)>,
+        highest: u64,
+        open: &mut Vec<(usize, u64)>,
+    ) -> bool {
+        open.clear();
+        let mut last = (None, None);
+        for (place, (frame, fragment)) in named.enumerate() {
+            if last.0 != Some(frame) {
+                last = (Some(frame), self.frames.get(u64::from(frame)));
+            }
+            let Some(known) = last.1 else {
+                if self.is_forgotten(frame) {
+                    continue;
+                }
+                return false;
+            };
+            let Some(sequence) = known.find(fragment, highest) else { return false };
+            if self.get(sequence).is_some() {
+                open.push((place, sequence));
+            }
         }
-        let Some(known) = self.frames.get(u64::from(frame)) else { return Named::Never };
-        let runs = known.more.iter().rev().chain([&known.first]);
-        let mut copies = runs.filter_map(|run| run.find(fragment));
-        copies.find(|&sequence| sequence <= highest).map_or(Named::Never, Named::Sequence)
+        true
     }
 
     /// The fragment with this sequence number, if it was not acknowledged yet nor forgotten.
@@ -479,7 +495,7 @@ impl LossDetection {
         };
         let tail = deadline(self.oldest_tail);
         let overtaken = if self.oldest < self.oldest_tail { deadline(self.oldest) } else { None };
-        overtaken.into_iter().chain(tail).min()
+        Timestamp::earliest([overtaken, tail])
     }
 
     /// Whether something that was transmitted later has arrived.
@@ -580,8 +596,16 @@ mod tests {
         for fragment in [1, 2] {
             loss.transmitted(SentFragment { frame: 0, fragment, size: ByteCount::new(100), sent_at: at(101) });
         }
-        assert_eq!((loss.find(0, 1, 10), loss.find(0, 1, 9)), (Named::Sequence(10), Named::Sequence(1)));
-        assert_eq!(loss.find(0, 10, 11), Named::Never);
+        let find = |loss: &LossDetection, fragment, highest| {
+            let mut open = Vec::new();
+            loss.find_open([(0, fragment)].into_iter(), highest, &mut open).then_some(open)
+        };
+        assert_eq!((find(&loss, 1, 10), find(&loss, 1, 9)), (Some(vec![(0, 10)]), Some(vec![(0, 1)])));
+        assert_eq!(
+            (find(&loss, 4, 11), find(&loss, 10, 11)),
+            (Some(vec![]), None),
+            "one known already, one never sent"
+        );
         assert_eq!(loss.acknowledge(at(201), 10).map(|(_, spurious)| spurious), Some(false));
         assert_eq!(loss.get(1), None, "the first copy is not waited for any longer");
         let arrived: Vec<_> = loss.frame_arrived(0).into_iter().map(|(sent, lost)| (sent.fragment, lost)).collect();

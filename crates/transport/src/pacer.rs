@@ -10,30 +10,35 @@ use lockstep_units::Timestamp;
 pub(crate) struct Pacer {
     interval: Duration,
     burst: u32,
+    /// How long before `free_at` a fragment may leave: `burst - 1` intervals.
+    lead: Duration,
     free_at: Timestamp,
     last: Option<Timestamp>,
 }
 
 impl Pacer {
     pub(crate) fn new(interval: Duration, burst: u32) -> Self {
-        Self { interval, burst: burst.max(1), free_at: Timestamp::ZERO, last: None }
+        let mut pacer = Self { interval, burst: 1, lead: Duration::ZERO, free_at: Timestamp::ZERO, last: None };
+        pacer.set(interval, burst);
+        pacer
     }
 
     /// Changes the pace; what an earlier, slower pace still asked for is forgotten.
-    pub(crate) fn set_interval(&mut self, interval: Duration) {
-        self.interval = interval;
-        if let Some(last) = self.last {
-            self.free_at = self.free_at.min(last + interval.saturating_mul(self.burst));
+    pub(crate) fn set(&mut self, interval: Duration, burst: u32) {
+        let burst = burst.max(1);
+        if (self.interval, self.burst) == (interval, burst) {
+            return;
         }
-    }
-
-    pub(crate) fn set_burst(&mut self, burst: u32) {
-        self.burst = burst.max(1);
+        (self.interval, self.burst) = (interval, burst);
+        self.lead = interval.saturating_mul(burst - 1);
+        if let Some(last) = self.last {
+            self.free_at = self.free_at.min(last + self.lead.saturating_add(interval));
+        }
     }
 
     /// When the next fragment may leave.
     pub(crate) fn next(&self) -> Timestamp {
-        self.free_at - self.interval.saturating_mul(self.burst - 1)
+        self.free_at - self.lead
     }
 
     /// A fragment leaves.
@@ -68,7 +73,7 @@ mod tests {
     fn a_quicker_pace_holds_at_once() {
         let mut pacer = Pacer::new(Duration::from_secs(10), 1);
         pacer.transmitted(Timestamp::from_millis(5));
-        pacer.set_interval(Duration::from_millis(1));
+        pacer.set(Duration::from_millis(1), 1);
         assert_eq!(pacer.next(), Timestamp::from_millis(6));
     }
 }

@@ -1,6 +1,7 @@
 //! The receiving side: puts frames together, hands out those that can be decoded, acknowledges.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 
 use lockstep_units::{ByteCount, Timestamp};
@@ -182,6 +183,17 @@ pub struct Receiver<P = Vec<u8>> {
     estimate: Estimate,
     events: VecDeque<ReceiverEvent<P>>,
     statistics: ReceiverStatistics,
+}
+
+/// Some of `history`, piece by piece: half of them are listed in each of several acknowledgements a frame.
+fn list(history: &VecDeque<ReceivedFragment>, range: Range<usize>) -> Vec<ReceivedFragment> {
+    let (older, newer) = history.as_slices();
+    let (from, to) = (range.start.min(older.len()), range.end.min(older.len()));
+    let (later, end) = (range.start.saturating_sub(older.len()), range.end.saturating_sub(older.len()));
+    let mut fragments = Vec::with_capacity(range.len());
+    fragments.extend_from_slice(&older[from..to]);
+    fragments.extend_from_slice(&newer[later..end]);
+    fragments
 }
 
 /// The datagram with the highest sequence number that arrived.
@@ -461,7 +473,12 @@ impl<P: Payload> Receiver<P> {
 
     /// What has happened and was not polled yet.
     pub fn poll_event(&mut self) -> Option<ReceiverEvent<P>> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event.is_none() {
+            // As a ring: begins anew at its front.
+            self.events.clear();
+        }
+        event
     }
 
     /// The next datagram to send to the sender at `now`. Arrivals that came since the last call share one
@@ -485,8 +502,13 @@ impl<P: Payload> Receiver<P> {
         let most = if self.config.acknowledgement_interval.is_some() { MOST_LISTED.max(repeated) } else { repeated };
         let end = self.history.len() - self.unreported.saturating_sub(most);
         let told = self.unreported.min(most).max(repeated);
-        let fragments = self.history.range(end.saturating_sub(told)..end).copied().collect();
+        let fragments = list(&self.history, end.saturating_sub(told)..end);
         self.unreported = self.unreported.saturating_sub(most);
+        // What will not be listed again goes: of a thousand calls only as much stays as is looked at.
+        let listed_again = self.unreported.max(repeated);
+        while self.history.len() > listed_again {
+            self.history.pop_front();
+        }
         self.acknowledge = self.unreported > 0;
         if let Some(interval) = self.config.acknowledgement_interval.filter(|_| !self.acknowledge) {
             self.acknowledge_at = now + interval;
@@ -506,7 +528,7 @@ impl<P: Payload> Receiver<P> {
         };
         self.statistics.acknowledgements += 1;
         self.acknowledgements += 1;
-        Some(Transmit::of(Datagram::Acknowledgement(acknowledgement)))
+        Some(Transmit::of(Datagram::Acknowledgement(Box::new(acknowledgement))))
     }
 
     /// When [`Self::handle_timeout`] and [`Self::poll_transmit`] are to be called if nothing happens before.

@@ -48,6 +48,10 @@ impl<T: Default> Ring<T> {
     pub(crate) fn pop_front(&mut self) -> Option<T> {
         let entry = self.entries.pop_front()?;
         self.first += 1;
+        if self.entries.is_empty() {
+            // Begins anew at its front, which is in the cache: it matters where a thousand calls take turns.
+            self.entries.clear();
+        }
         Some(entry)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::closing::{Closing, Heard, Peer};
-use crate::loss::{Loss, LossDetection, Named, SentFragment};
+use crate::loss::{Loss, LossDetection, SentFragment};
 use crate::pacer::Pacer;
 use crate::payload::Payload;
 use crate::refusal::Refusal;
@@ -15,9 +15,7 @@ use crate::repeat::Repeat;
 use crate::retransmission::{FragmentedFrame, Repetition, Retransmission, patience};
 use crate::round_trip::RoundTripTime;
 use crate::states::{SentStates, Verdict};
-use crate::wire::{
-    Acknowledgement, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, ReceivedFragment, WireError, expand,
-};
+use crate::wire::{Acknowledgement, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, WireError, expand};
 use crate::{
     AcknowledgedFragment, Estimate, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
     SenderEvent, SenderStatistics, StateId, Transmit, TransmittedFragment,
@@ -56,8 +54,8 @@ pub struct Sender<P = Vec<u8>> {
     newest_acknowledgement: Option<u64>,
     /// Fragments that had counted as lost and arrived, not told of yet.
     found: usize,
-    /// Kept to save allocations.
-    named: Vec<Option<u64>>,
+    /// The fragments of which an acknowledgement brings news, in a place that is used again.
+    open: Vec<(usize, u64)>,
     estimate: Estimate,
     events: VecDeque<SenderEvent>,
     statistics: SenderStatistics,
@@ -86,7 +84,7 @@ impl<P: Payload> Sender<P> {
             retransmission: Retransmission::default(),
             newest_acknowledgement: None,
             found: 0,
-            named: Vec::new(),
+            open: Vec::new(),
             estimate: Estimate::default(),
             events: VecDeque::new(),
             statistics: SenderStatistics::default(),
@@ -155,14 +153,10 @@ impl<P: Payload> Sender<P> {
         Ok(number)
     }
 
-    /// Sets the least time between two fragments; zero, as at first, sends them at once.
-    pub fn set_pacing_interval(&mut self, interval: Duration) {
-        self.pacer.set_interval(interval);
-    }
-
-    /// Sets how many fragments may leave at once after a pause; 1 at first and at least.
-    pub fn set_pacing_burst(&mut self, fragments: u32) {
-        self.pacer.set_burst(fragments);
+    /// Sets the mean time between two fragments, zero at first, which sends them at once; and how many of them may leave
+    /// together after a pause, 1 at first and at least.
+    pub fn set_pace(&mut self, interval: Duration, burst: u32) {
+        self.pacer.set(interval, burst);
     }
 
     /// Drops what waits for the pacer, as when the path has carried nothing for so long that other pictures matter by now,
@@ -303,12 +297,13 @@ impl<P: Payload> Sender<P> {
     }
 
     /// The highest sequence number, the count of arrivals and the acknowledgement's own number, if everything in it can
-    /// be true; `named` is then the sequence numbers of the listed fragments that are still remembered.
+    /// be true; `open` is then the listed fragments of which nothing was known, by their places in the list, with their sequence
+    /// numbers.
     fn believe(
         &self,
         now: Timestamp,
         acknowledgement: &Acknowledgement,
-        named: &mut Vec<Option<u64>>,
+        open: &mut Vec<(usize, u64)>,
     ) -> Option<[u64; 3]> {
         let transmitted = self.loss.next_sequence();
         let highest = expand(acknowledgement.highest, transmitted);
@@ -318,34 +313,41 @@ impl<P: Payload> Sender<P> {
         let possible = highest < transmitted && received <= transmitted && number <= 2 * transmitted;
         let echoed = self.loss.get(highest).is_none_or(|s| s.sent_at.as_micros() == acknowledgement.echo.as_micros());
         let in_time = acknowledgement.echo + acknowledgement.hold <= now;
-        let states = acknowledgement.catalogue.iter().all(|&(frame, state)| {
-            self.loss.was_transmitted(frame) && self.states.target(frame).is_none_or(|target| target == state)
-        });
+        // What was believed once can be true for ever.
+        let states = self.states.last_catalogue() == acknowledgement.catalogue
+            || acknowledgement.catalogue.iter().all(|&(frame, state)| {
+                self.loss.was_transmitted(frame) && self.states.target(frame).is_none_or(|target| target == state)
+            });
         let refused = acknowledgement.refused.iter().all(|&frame| self.loss.was_transmitted(frame));
         if !(possible && echoed && in_time && states && refused) {
             return None;
         }
-        named.clear();
-        for &ReceivedFragment { frame, fragment, .. } in &acknowledgement.fragments {
-            named.push(match self.loss.find(frame, fragment, highest) {
-                Named::Forgotten => None,
-                Named::Sequence(sequence) => Some(sequence),
-                Named::Never => return None,
-            });
-        }
-        Some([highest, received, number])
+        let named = acknowledgement.fragments.iter().map(|listed| (listed.frame, listed.fragment));
+        self.loss.find_open(named, highest, open).then_some([highest, received, number])
     }
 
     fn handle_acknowledgement(&mut self, now: Timestamp, acknowledgement: &Acknowledgement) -> Result<(), Refusal> {
-        let mut named = std::mem::take(&mut self.named);
-        let believed = self.believe(now, acknowledgement, &mut named);
-        self.named = named;
-        let [highest, received, number] = believed.ok_or(Refusal::Absurd)?;
+        let mut open = std::mem::take(&mut self.open);
+        let believed = self.believe(now, acknowledgement, &mut open);
+        let result = believed.ok_or(Refusal::Absurd).map(|numbers| self.learn(now, acknowledgement, numbers, &open));
+        self.open = open;
+        result
+    }
+
+    /// Takes over what an acknowledgement that is believed says; the arguments are as [`Self::believe`] gave them.
+    fn learn(
+        &mut self,
+        now: Timestamp,
+        acknowledgement: &Acknowledgement,
+        [highest, received, number]: [u64; 3],
+        open: &[(usize, u64)],
+    ) {
         self.statistics.acknowledgements += 1;
-        let mut acknowledged = Vec::new();
+        let mut acknowledged = Vec::with_capacity(open.len());
         let mut sample = None;
-        for (at, listed) in acknowledgement.fragments.iter().enumerate() {
-            let Some(sequence) = self.named[at] else { continue };
+        for &(place, sequence) in open {
+            let Some(listed) = acknowledgement.fragments.get(place) else { continue };
+            // One that is listed twice is open only once.
             let Some((sent, spurious)) = self.loss.acknowledge(now, sequence) else { continue };
             self.statistics.fragments_acknowledged += 1;
             self.found(&sent, spurious);
@@ -391,7 +393,6 @@ impl<P: Payload> Sender<P> {
             }));
         }
         self.detect(now);
-        Ok(())
     }
 
     fn found(&mut self, sent: &SentFragment, spurious: bool) {
@@ -435,6 +436,10 @@ impl<P: Payload> Sender<P> {
 
     /// Turns what the states concluded into events.
     fn tell(&mut self) {
+        self.statistics.evicted_states = self.states.evicted();
+        if !self.states.has_news() {
+            return;
+        }
         for verdict in self.states.take_verdicts() {
             self.events.push_back(match verdict {
                 Verdict::Held(frame, state) => {
@@ -448,12 +453,16 @@ impl<P: Payload> Sender<P> {
             });
         }
         self.events.extend(self.states.take_released().map(SenderEvent::Release));
-        self.statistics.evicted_states = self.states.evicted();
     }
 
     /// What has happened and was not polled yet.
     pub fn poll_event(&mut self) -> Option<SenderEvent> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event.is_none() {
+            // As a ring: begins anew at its front.
+            self.events.clear();
+        }
+        event
     }
 
     /// When [`Self::handle_timeout`] and [`Self::poll_transmit`] are to be called if nothing happens before. A moment
@@ -464,7 +473,7 @@ impl<P: Payload> Sender<P> {
             return self.closing.next();
         }
         let paced = (self.queued_fragments() > 0).then(|| self.pacer.next());
-        [self.hello.next(), paced, self.loss.timeout()].into_iter().flatten().min()
+        Timestamp::earliest([self.hello.next(), paced, self.loss.timeout()])
     }
 
     /// Tells the time: fragments of which nothing was heard may be lost now.

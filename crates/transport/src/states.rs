@@ -120,6 +120,11 @@ impl SentStates {
         self.base.unwrap_or(0).max(self.keep_from)
     }
 
+    /// Whether there is anything for [`Self::take_verdicts`] or [`Self::take_released`] to give.
+    pub(crate) fn has_news(&self) -> bool {
+        !(self.verdicts.is_empty() && self.released.is_empty())
+    }
+
     /// What became of frames since the last call.
     pub(crate) fn take_verdicts(&mut self) -> impl Iterator<Item = Verdict> {
         self.verdicts.drain(..)
@@ -284,6 +289,11 @@ impl SentStates {
             sent.refused = true;
             self.doubt();
         }
+    }
+
+    /// What [`Self::catalogue`] was told last.
+    pub(crate) fn last_catalogue(&self) -> &[(u32, StateId)] {
+        &self.catalogue
     }
 
     /// The receiver holds these states and no others.

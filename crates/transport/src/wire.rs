@@ -264,8 +264,9 @@ pub struct Close {
 pub enum Datagram<P = Vec<u8>> {
     /// A fragment of a frame.
     Data(Data<P>),
-    /// What arrived, what is held, what is estimated.
-    Acknowledgement(Acknowledgement),
+    /// What arrived, what is held, what is estimated. Apart, so that a datagram is no larger than one of data: in virtual
+    /// time datagrams are moved from queue to queue as they are.
+    Acknowledgement(Box<Acknowledgement>),
     /// The connection begins.
     Hello(Hello),
     /// The receiver agrees.
@@ -368,7 +369,9 @@ impl Datagram {
         let connection = reader.u32()?;
         let datagram = match kind {
             DATA => Self::Data(Data::decode(connection, flags, &mut reader)?),
-            ACKNOWLEDGEMENT => Self::Acknowledgement(Acknowledgement::decode(connection, flags, &mut reader)?),
+            ACKNOWLEDGEMENT => {
+                Self::Acknowledgement(Box::new(Acknowledgement::decode(connection, flags, &mut reader)?))
+            }
             HELLO => {
                 let format = VideoFormat {
                     width: reader.u16()?,

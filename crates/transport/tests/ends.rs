@@ -65,7 +65,7 @@ fn give(receiver: &mut Receiver, data: Data, bad: Option<u32>) -> Vec<u32> {
 fn acknowledgement(receiver: &mut Receiver, now: Timestamp) -> Acknowledgement {
     let transmit = receiver.poll_transmit(now).expect("an acknowledgement is due");
     match transmit.datagram {
-        Datagram::Acknowledgement(acknowledgement) => acknowledgement,
+        Datagram::Acknowledgement(acknowledgement) => *acknowledgement,
         other => panic!("not an acknowledgement: {other:?}"),
     }
 }
@@ -243,7 +243,7 @@ fn acknowledge(sequence: u32, frames: &[u32], held: &[u32]) -> Acknowledgement {
 }
 
 fn hear(sender: &mut Sender, now: u64, acknowledgement: Acknowledgement) {
-    sender.handle_datagram(at(now), Datagram::decode(&encoded(Datagram::Acknowledgement(acknowledgement))));
+    sender.handle_datagram(at(now), Datagram::decode(&encoded(Datagram::Acknowledgement(Box::new(acknowledgement)))));
     assert_eq!(sender.statistics().absurd, 0);
 }
 
@@ -310,7 +310,7 @@ fn what_waits_can_be_dropped_and_nothing_of_it_leaves() {
     let mut sender = sender(2);
     hear(&mut sender, 100, acknowledge(0, &[0], &[0]));
     while sender.poll_event().is_some() {}
-    sender.set_pacing_interval(Duration::from_millis(10));
+    sender.set_pace(Duration::from_millis(10), 1);
     for number in 2..5 {
         let payload = vec![number as u8; 3_000];
         let frame = OutgoingFrame {

@@ -103,7 +103,7 @@ fn half_of_the_acknowledgements_lost_do_no_harm() {
 fn reordering_loses_no_frame() {
     let mut world = World::new(6);
     world.forward.jitter = ms(30);
-    world.sender.set_pacing_interval(ms(2));
+    world.sender.set_pace(ms(2), 1);
     world.run(at(10_000));
     world.capture_at = Timestamp::MAX;
     world.run(at(11_000));
@@ -119,7 +119,7 @@ fn reordering_loses_no_frame() {
 fn slight_reordering_is_no_loss() {
     let mut world = World::new(7);
     world.forward.jitter = ms(3);
-    world.sender.set_pacing_interval(ms(2));
+    world.sender.set_pace(ms(2), 1);
     world.run(at(5_000));
     assert_eq!((losses(&world), world.recovered.len()), (0, 0));
 }
@@ -256,7 +256,7 @@ fn claims_that_cannot_be_true_change_only_a_counter() {
 #[test]
 fn fragments_leave_at_the_pace_and_every_one_tells_the_grace() {
     let mut world = World::new(11);
-    world.sender.set_pacing_interval(ms(2));
+    world.sender.set_pace(ms(2), 1);
     world.forward.lose = |frame, fragment| frame == 10 && fragment == 0;
     world.run(at(1_000));
     for pair in world.transmitted.windows(2) {
@@ -426,7 +426,7 @@ proptest! {
         world.forward.duplication = duplication;
         world.backward.duplication = duplication;
         // The pacer must keep up with the frames, or its queue grows without end.
-        world.sender.set_pacing_interval(ms(pace.min(24 / bytes.div_ceil(1_200) as u64)));
+        world.sender.set_pace(ms(pace.min(24 / bytes.div_ceil(1_200) as u64)), 1);
         world.run(at(10_000));
         world.forward.loss = 0.0;
         world.backward.loss = 0.0;

@@ -78,7 +78,7 @@ fn a_fragment_that_never_arrives_is_given_up_and_a_key_frame_follows() {
 #[test]
 fn what_is_sent_again_is_paced_and_goes_first() {
     let mut world = world(4);
-    world.sender.set_pacing_interval(ms(4));
+    world.sender.set_pace(ms(4), 1);
     world.forward.lose = |frame, _| frame == 20;
     world.forward.lose_copies = 1;
     world.run(at(3_000));

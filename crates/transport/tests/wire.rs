@@ -52,9 +52,9 @@ prop_compose! {
             })
             .collect();
         let estimate = Estimate { inter_arrival, capacity };
-        Datagram::Acknowledgement(Acknowledgement {
+        Datagram::Acknowledgement(Box::new(Acknowledgement {
             connection, sequence, sent_at, highest, echo, hold, received, estimate, fragments, catalogue, refused,
-        })
+        }))
     }
 }
 

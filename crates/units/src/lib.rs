@@ -60,6 +60,15 @@ impl Timestamp {
         self.0 as f64 * 1e-9
     }
 
+    /// The first of those of `moments` that there are.
+    #[must_use]
+    pub fn earliest<const COUNT: usize>(moments: [Option<Self>; COUNT]) -> Option<Self> {
+        moments.into_iter().fold(None, |first, moment| match (first, moment) {
+            (Some(first), Some(moment)) => Some(moment.min(first)),
+            (first, moment) => first.or(moment),
+        })
+    }
+
     /// The time from `earlier` to this moment, zero if this moment is the earlier one.
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
@@ -222,7 +231,10 @@ impl Bitrate {
     /// The rate times `factor`, to the nearest bit/s; saturates.
     #[must_use]
     pub fn mul_f64(self, factor: f64) -> Self {
-        Self((self.0 as f64 * factor).round() as u64)
+        let exact = self.0 as f64 * factor;
+        // As `f64::round`, which is a call where the processor may be an old one.
+        let whole = exact as u64;
+        Self(whole.saturating_add(u64::from(exact - whole as f64 >= 0.5)))
     }
 
     /// How many whole bytes pass in `time`.
@@ -281,12 +293,28 @@ mod tests {
         }
 
         #[test]
+        fn a_rate_times_a_factor_is_rounded_to_the_nearest(rate in any::<u64>(), factor in -1.0..100.0f64) {
+            let expected = (rate as f64 * factor).round() as u64;
+            prop_assert_eq!(Bitrate::from_bps(rate).mul_f64(factor).as_bps(), expected);
+            let (small, half) = (Bitrate::from_bps(rate % 64), factor.abs().trunc() / 2.0);
+            prop_assert_eq!(small.mul_f64(half).as_bps(), (small.as_bps() as f64 * half).round() as u64);
+        }
+
+        #[test]
         fn moments_saturate_instead_of_wrapping(at in any::<u64>(), span in any::<u64>()) {
             let moment = Timestamp::from_nanos(at);
             let span = Duration::from_nanos(span);
             prop_assert!(moment + span >= moment);
             prop_assert!(moment - span <= moment);
         }
+    }
+
+    #[test]
+    fn the_earliest_of_moments_is_the_least_of_those_that_there_are() {
+        let at = |nanoseconds| Some(Timestamp::from_nanos(nanoseconds));
+        assert_eq!(Timestamp::earliest([None, at(7), None, at(3), at(5)]), at(3));
+        assert_eq!(Timestamp::earliest([None, Some(Timestamp::MAX)]), Some(Timestamp::MAX));
+        assert_eq!(Timestamp::earliest([None; 2]), None);
     }
 
     #[test]

@@ -6,6 +6,17 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// What is known of a fragment that somebody names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    /// It was never transmitted.
+    Never,
+    /// It was transmitted too long ago.
+    Forgotten,
+    /// It was the datagram with this sequence number.
+    Sequence(u64),
+}
+
 #[derive(Debug)]
 struct Model {
     in_flight: BTreeMap<u64, SentFragment>,
@@ -279,7 +290,16 @@ proptest! {
             prop_assert_eq!(rings.is_overtaken(back), maps.is_overtaken(back));
             let named = frame.saturating_sub(number as u32);
             prop_assert_eq!(rings.was_transmitted(named), maps.was_transmitted(named));
-            prop_assert_eq!(rings.find(named, small, back), maps.find(named, small, back));
+            let list = [(named, small), (named, small + 1), (named + 1, small)];
+            let mut open = Vec::new();
+            let possible = rings.find_open(list.into_iter(), back, &mut open);
+            let found = list.map(|(frame, fragment)| maps.find(frame, fragment, back));
+            prop_assert_eq!(possible, !found.contains(&Named::Never));
+            let expected = found.into_iter().enumerate().filter_map(|(place, named)| match named {
+                Named::Sequence(sequence) => maps.get(sequence).map(|_| (place, sequence)),
+                Named::Never | Named::Forgotten => None,
+            });
+            prop_assert!(!possible || expected.eq(open));
         }
     }
 }
@@ -296,7 +316,8 @@ fn what_was_lost_is_remembered_over_a_bounded_distance() {
         assert!(loss.acknowledge(Timestamp::from_millis(10_000), u64::from(frame)).is_some());
     }
     assert_eq!((loss.get(0), loss.in_flight()), (None, (0, ByteCount::ZERO)));
-    assert_eq!(loss.find(0, 0, 5), Named::Forgotten);
+    let mut open = Vec::new();
+    assert!(loss.find_open([(0, 0)].into_iter(), 5, &mut open) && open.is_empty());
     assert!(loss.fragments.is_empty() && loss.frames.end() - loss.frames.first() == REMEMBERED_FRAMES);
 }
 
