@@ -18,6 +18,7 @@ class VectorEnvironment:
         *,
         seed: int,
         threads: int,
+        codec: str,
         model: str | None,
         clips: list[str] | None,
         width: int,

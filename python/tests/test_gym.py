@@ -74,6 +74,23 @@ def test_a_preset_that_is_not_there_is_named_with_those_that_are() -> None:
         gymnasium.make("lockstep/Call-v0", traces=["wishful"])
 
 
+def test_the_codec_is_the_one_that_is_named() -> None:
+    def features(**setting: Any) -> np.ndarray:
+        env = CallVectorEnv(2, traces="constant:1mbps", place="sender", **setting)
+        env.reset(seed=3)
+        # From 1 Mb/s down to a third of it at once.
+        rates = [0.7] * 20 + [0.5] * 10
+        return np.stack([env.step(np.full((2, 1), rate))[4]["features"] for rate in rates])
+
+    functional, conventional = features(codec="functional"), features(codec="conventional")
+    np.testing.assert_array_equal(features(), functional)
+    # The conventional codec takes a lower target over up to a second later, and sends more than that meanwhile.
+    sent = list(lockstep.gym.FEATURES).index("sent_bps")
+    assert conventional[20:23, :, sent].mean() > 1.2 * functional[20:23, :, sent].mean()
+    with pytest.raises(ValueError, match=r"codec: `x264` is none of functional, conventional$"):
+        gymnasium.make("lockstep/Call-v0", codec="x264")
+
+
 def test_rewards_of_ones_own_are_taken() -> None:
     class Idle:
         def reward(self, features: lockstep.gym.Features) -> np.ndarray:
@@ -148,7 +165,7 @@ def test_one_trace_is_a_string_or_a_path_and_several_are_a_sequence(tmp_path: Pa
 
     assert capacity("constant:3mbps") == capacity(["constant:3mbps"]) == 3e6
     assert capacity(file) == capacity(str(file)) == capacity([file]) == pytest.approx(1e6, rel=0.1)
-    with pytest.raises(ValueError, match="trace constant:fast"):
+    with pytest.raises(ValueError, match='trace "constant:fast": rate'):
         capacity("constant:fast")
     with pytest.raises(ValueError, match="there is no trace"):
         capacity([])

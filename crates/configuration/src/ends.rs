@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use lockstep_call::{ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SendingEnd};
-use lockstep_control::{Estimator, EstimatorKind, KnownPath, RateBounds, Setting};
+use lockstep_call::{Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SendingEnd};
+use lockstep_control::{Controller, Estimator, EstimatorKind, KnownPath, RateBounds, Setting};
 use lockstep_link::Link;
 use lockstep_media::VideoFormat;
 use lockstep_transport::{ReceiverConfig, SenderConfig};
@@ -77,19 +77,45 @@ impl ControlSettings {
         path: Option<KnownPath>,
         bounds: RateBounds,
     ) -> Result<SendingEnd> {
-        let algorithm = self.controller.algorithm();
+        let encoder = self.encoder(self.parameters(), format.frame_interval());
+        let controller = self.controller.algorithm().controller(&self.setting_for(format, path, bounds))?;
+        Ok(self.sending_end_with(encoder, controller, format, connection))
+    }
+
+    /// How the codec codes pictures.
+    pub(crate) fn parameters(&self) -> Parameters {
+        Parameters { preset: self.preset, ..Parameters::default() }
+    }
+
+    /// The encoder of pictures that come every `frame_interval`, with the codec itself or with a model of it.
+    pub(crate) fn encoder<C: Codec>(
+        &self,
+        parameters: C::Parameters,
+        frame_interval: Duration,
+    ) -> Box<dyn FrameEncoder<C>> {
+        match self.codec {
+            CodecKind::Functional => Box::new(FunctionalEncoder::<C>::new(parameters, self.menu)),
+            CodecKind::Conventional => Box::new(ConventionalEncoder::<C>::new(parameters, frame_interval)),
+        }
+    }
+
+    /// What the controller of a sending end is told.
+    pub(crate) fn setting_for(&self, format: &VideoFormat, path: Option<KnownPath>, bounds: RateBounds) -> Setting {
+        self.setting(ByteCount::new(FRAGMENT_PAYLOAD as u64), format.frame_interval(), path, bounds)
+    }
+
+    /// A sending end with an encoder and a controller that its owner has made.
+    pub(crate) fn sending_end_with<C: Codec>(
+        &self,
+        encoder: Box<dyn FrameEncoder<C>>,
+        controller: Box<dyn Controller>,
+        format: &VideoFormat,
+        connection: u32,
+    ) -> SendingEnd<C> {
         let mut transport = SenderConfig::new(connection, announced(format));
         transport.payload = FRAGMENT_PAYLOAD;
-        transport.estimator = algorithm.estimator_kind().number();
-        let payload = ByteCount::new(transport.payload as u64);
-        let setting = self.setting(payload, format.frame_interval(), path, bounds);
-        let parameters = Parameters { preset: self.preset, ..Parameters::default() };
-        let encoder: Box<dyn FrameEncoder> = match self.codec {
-            CodecKind::Functional => Box::new(FunctionalEncoder::new(parameters, self.menu)),
-            CodecKind::Conventional => Box::new(ConventionalEncoder::new(parameters, format.frame_interval())),
-        };
-        let sender = SendingEnd::new(transport, algorithm.controller(&setting)?, encoder);
-        Ok(sender.with_max_bitrate(self.max_bitrate.ceiling(format)))
+        transport.estimator = self.controller.algorithm().estimator_kind().number();
+        SendingEnd::new(transport, controller, encoder).with_max_bitrate(self.max_bitrate.ceiling(format))
     }
 
     /// A receiving end that takes the estimator that the sender asks for.
@@ -100,7 +126,7 @@ impl ControlSettings {
     }
 
     /// A receiving end with an estimator that its owner has chosen.
-    pub fn receiving_end_with(estimator: Box<dyn Estimator>) -> ReceivingEnd {
+    pub fn receiving_end_with<C: Codec>(estimator: Box<dyn Estimator>) -> ReceivingEnd<C> {
         ReceivingEnd::new(ReceiverConfig::default(), estimator)
     }
 }

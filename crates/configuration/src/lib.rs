@@ -18,14 +18,15 @@ mod words;
 pub use coding_time::EncodeTimeSettings;
 pub use counters::counters;
 pub use max_bitrate::MaxBitrate;
-pub use modelled::{simulate_full_throttle, simulate_modelled, simulate_modelled_with};
+pub use modelled::{GccCall, PROGRESS_INTERVAL, simulate_gcc, simulate_modelled, simulate_modelled_with};
 pub use options::{
     CallOptions, CallRecord, ClipName, CodecKind, Form, Milliseconds, OptionDescription, OptionError, OptionGroup,
     OptionValue, Passes, QueueKind, Seconds, Share, TraceName,
 };
 pub use scenario::{ScenarioArguments, run_scenario};
 pub use settings::{
-    CallSettings, ControlSettings, ControllerSettings, EstimatorFile, LinkSettings, NamedTrace, QueueMemory, open_trace,
+    CallSettings, ControlSettings, ControllerSettings, EstimatorFile, LinkSettings, NamedTrace, QueueMemory,
+    REVERSE_CAPACITY, open_trace,
 };
 pub use simulate::{Simulated, SimulationStatus, simulate, simulate_with};
 pub use words::{ControlWords, LinkWords, SimulateWords, value_of};

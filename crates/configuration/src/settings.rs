@@ -27,7 +27,7 @@ use crate::options::{
 const MARKS_HEEDED_BY: &str = "gcc, nada or scream";
 
 /// The reverse path's capacity where no trace is given for it: ample for acknowledgements.
-const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
+pub const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
 
 /// Everything that a call is told. The command and Python make the same one of the same options.
 #[derive(Debug, Clone)]

@@ -3,15 +3,18 @@
 use anyhow::Result;
 
 use lockstep_alphartc::EstimatorHost;
-use lockstep_call::{CallObserver, CallReport, CodecModel, VideoDelayFloor};
-use lockstep_control::KnownPath;
-use lockstep_media::{SourceOptions, VmafMeter, open_source};
+use lockstep_call::{
+    CallObserver, CallReport, Codec, CodecModel, EncodeWork, FrameEncoder, ReceivingEnd, VideoDelayFloor, Vp8,
+};
+use lockstep_control::{Controller, KnownPath, RateBounds, Setting};
+use lockstep_media::{Source, SourceOptions, VmafMeter, open_source};
+use lockstep_sim::modelled::FeedbackInterval;
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
 use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::estimator::CallEstimator;
-use crate::{CallSettings, ControlSettings, counters, simulate_modelled_with};
+use crate::{CallSettings, counters, simulate_modelled_with};
 
 /// How a simulation goes.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +32,37 @@ pub struct SimulationStatus {
 pub struct Simulated {
     /// Scores, counters and series.
     pub report: CallReport<CallSettings>,
+}
+
+/// Where calls differ whose pictures are coded otherwise.
+pub(crate) struct Coding<C: Codec> {
+    /// The pictures.
+    pub source: Box<dyn Source<C::Picture>>,
+    /// What codes them.
+    pub encoder: Box<dyn FrameEncoder<C>>,
+    /// What that does until there is something to send.
+    pub first_work: EncodeWork,
+    /// Makes another controller than the one that the settings name.
+    pub controller: Option<Box<MakeController>>,
+    /// How often the receiver reports.
+    pub feedback: FeedbackInterval,
+}
+
+type MakeController = dyn FnOnce(&Setting) -> Box<dyn Controller>;
+
+impl CallSettings {
+    /// What else a source is told than its name.
+    pub(crate) fn source_options(&self) -> SourceOptions {
+        SourceOptions { seed: self.link.seed, ..SourceOptions::default() }
+    }
+
+    /// Pictures with pixels, coded by the codec itself.
+    fn coding(&self) -> Result<Coding<Vp8>> {
+        let source = open_source(self.clip.as_str(), &self.source_options())?;
+        let encoder = self.control.encoder(self.control.parameters(), source.format().frame_interval());
+        let feedback = FeedbackInterval::EveryFragment;
+        Ok(Coding { source, encoder, first_work: self.control.first_work(), controller: None, feedback })
+    }
 }
 
 /// Runs the simulation that `settings` describe. `progress` hears of it once a frame interval, and may end it.
@@ -51,32 +85,48 @@ pub fn simulate_with(
     settings: &CallSettings,
     host: Option<Box<dyn EstimatorHost>>,
     observer: Option<Box<dyn CallObserver>>,
-    mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+    progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
     if settings.modelled {
         return simulate_modelled_with(settings, &CodecModel::built_in()?, host, observer, progress);
     }
+    run(settings, CallSettings::coding, host, observer, progress)
+}
+
+/// Every call in virtual time: one whose pictures `coding` codes.
+pub(crate) fn run<C: Codec>(
+    settings: &CallSettings,
+    coding: impl FnOnce(&CallSettings) -> Result<Coding<C>>,
+    host: Option<Box<dyn EstimatorHost>>,
+    observer: Option<Box<dyn CallObserver>>,
+    mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+) -> Result<Simulated> {
     let (settings, CallEstimator { estimator, failure }) = settings.with_estimator(host)?;
     let seed = settings.link.seed;
-    let source = open_source(settings.clip.as_str(), &SourceOptions { seed, ..SourceOptions::default() })?;
+    let Coding { source, encoder, first_work, controller, feedback } = coding(&settings)?;
     let (forward, reverse) = settings.link.links()?;
     let format = source.format();
     let (job_times, coding_times) = settings.job_times(format.width * format.height);
     let options =
         SimulationOptions { length: settings.length.get(), job_times, decode_time: settings.decode_time.get() };
-    let first_job_time = job_times.of(settings.control.first_work());
-    let floor =
-        VideoDelayFloor::new(forward.config(), Timestamp::ZERO).with_coding(first_job_time, options.decode_time);
+    let floor = VideoDelayFloor::new(forward.config(), Timestamp::ZERO)
+        .with_coding(job_times.of(first_work), options.decode_time);
     let path = KnownPath { trace: settings.link.trace.trace().clone(), start: Timestamp::ZERO };
-    let sender = settings.control.sending_end(&format, seed as u32, Some(path))?;
+    let control = &settings.control;
+    let setting = control.setting_for(&format, Some(path), RateBounds::default());
+    let controller = match controller {
+        Some(make) => make(&setting),
+        None => control.controller.algorithm().controller(&setting)?,
+    };
+    let sender = control.sending_end_with(encoder, controller, &format, seed as u32);
     // Both ends are ours: whatever the clip's size, it is decoded.
     let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
-    let receiver = ControlSettings::receiving_end_with(estimator).with_pixel_limit(limit);
+    let receiver = ReceivingEnd::new(feedback.receiver(), estimator).with_pixel_limit(limit);
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options).compared_with(floor);
     if let Some(observer) = observer {
         simulation = simulation.observed_by(observer);
     }
-    if settings.vmaf {
+    if settings.vmaf && C::HAS_PIXELS {
         simulation = simulation.measuring_vmaf(VmafMeter::start(format));
     }
     let result = simulation.run(|now, sender| {
@@ -84,21 +134,28 @@ pub fn simulate_with(
         let status = sender.status(now);
         progress(&SimulationStatus { now, target: status.target, quantizer: status.quantizer })
     })?;
+    let scores = if settings.vmaf && !C::HAS_PIXELS {
+        result.scores.with_vmaf(Err("a modelled call has no pictures".to_owned()))
+    } else {
+        result.scores
+    };
+    let links = [("link", counters(&result.forward)), ("reverse_link", counters(&result.reverse))];
+    let ends = C::HAS_PIXELS.then(|| {
+        [
+            ("sender", counters(&result.sender.statistics())),
+            ("receiver", counters(&result.receiver.statistics())),
+            ("decoder", counters(&result.receiver.counts())),
+        ]
+    });
+    let counted = links.into_iter().chain(ends.into_iter().flatten());
     let report = CallReport {
         coding_times: Some(coding_times),
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),
-        kind: "simulate".to_owned(),
+        kind: if C::HAS_PIXELS { "simulate" } else { "modelled" }.to_owned(),
         seed,
         config: settings,
-        scores: result.scores,
-        counters: [
-            ("sender".to_owned(), counters(&result.sender.statistics())),
-            ("receiver".to_owned(), counters(&result.receiver.statistics())),
-            ("decoder".to_owned(), counters(&result.receiver.counts())),
-            ("link".to_owned(), counters(&result.forward)),
-            ("reverse_link".to_owned(), counters(&result.reverse)),
-        ]
-        .into(),
+        scores,
+        counters: counted.map(|(name, counts)| (name.to_owned(), counts)).collect(),
         series: result.series,
     };
     Ok(Simulated { report })

@@ -32,6 +32,7 @@ const OTHERS: &[(&str, &str, Words)] = &[
     ("trace", "constant:700kbps", &[]),
     ("reverse", "constant:3mbps", &[]),
     ("queue", "pie", &[]),
+    ("ecn", "true", &[("queue", "codel"), ("controller", "gcc")]),
     ("queue_packets", "40", &[]),
     ("queue_bytes", "60000", &[]),
     ("delay_ms", "7.5", &[]),
@@ -166,6 +167,15 @@ fn options_that_contradict_each_other_are_refused_by_name() {
         said(&[one]).unwrap().check().unwrap();
         said(&[other]).unwrap().check().unwrap();
     }
+}
+
+#[test]
+fn a_length_that_rounds_to_nothing_is_refused() {
+    for nothing in [json!(0), json!(1e-10), json!(-1), json!(86_401)] {
+        let error = CallOptions::default().set_value("seconds", &nothing).unwrap_err();
+        assert!(error.to_string().contains("not a time of more than 0"), "{nothing}: {error}");
+    }
+    CallOptions::default().set_value("seconds", &json!(1e-9)).unwrap();
 }
 
 #[test]

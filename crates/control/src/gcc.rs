@@ -20,6 +20,7 @@
 //! | `probe_clusters` | sends them | 5 packets and 15 ms, 10 ms late at most, 5 s to come about | `modules/pacing/bitrate_prober.cc` |
 //! | `probe_estimator` | measures them | 80 % received, at most 2 times as fast as sent, 0.95 of what arrived if below 0.9 of what was sent | `goog_cc/probe_bitrate_estimator.cc` |
 //! | `bursts` | lets datagrams leave together | 40 ms at the pacing rate, 63 kB at most | `modules/pacing/pacing_controller.cc` |
+//! | `settings` | leaves parts of it out, for studies | | |
 //! | here | puts them together | pacing at 2.5 times the target; a probe counts for at least 0.85 of the throughput; round trip as the mean of 32 | `goog_cc/goog_cc_network_control.cc` |
 //!
 //! Neither the draft nor WebRTC's GCC uses marks of congestion (ECN). Here feedback that tells of one counts as overuse: the
@@ -43,11 +44,14 @@ mod probe_clusters;
 mod probe_controller;
 mod probe_estimator;
 mod rate_control;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod trendline;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment};
@@ -63,9 +67,8 @@ use loss_reports::LossReports;
 use probe_clusters::ProbeClusters;
 use probe_controller::ProbeController;
 use probe_estimator::ProbeEstimator;
+pub use settings::{Probing, Settings};
 
-/// Pacing rate over target (`kDefaultPaceMultiplier`).
-const PACING_FACTOR: f64 = 2.5;
 /// A probe cannot show less than this share of what comes through anyway (`kProbeDropThroughputFraction`).
 const PROBE_FLOOR: f64 = 0.85;
 /// The round-trip time is the mean over so many feedbacks.
@@ -88,21 +91,29 @@ pub struct Gcc {
     bursts: Bursts,
     started: bool,
     target: Bitrate,
+    settings: Settings,
+    delay_samples: Option<Arc<AtomicU64>>,
 }
 
 impl Gcc {
-    /// A controller for a call that has not begun.
+    /// A controller for a call that has not begun, as WebRTC has it.
     #[must_use]
     pub fn new(setting: &Setting) -> Self {
+        Self::with(setting, Settings::default())
+    }
+
+    /// The same without some of its parts.
+    #[must_use]
+    pub fn with(setting: &Setting, settings: Settings) -> Self {
         let bounds = setting.bounds;
         let mut gcc = Self {
             payload: setting.payload,
-            delay_based: DelayBased::new(bounds),
+            delay_based: DelayBased::new(bounds, settings.throughput_bounds_growth),
             loss_based: LossBased::new(bounds),
             loss_reports: LossReports::default(),
             acknowledged_rate: AcknowledgedRate::default(),
             application_limit: ApplicationLimit::new(bounds.initial),
-            probe_controller: ProbeController::new(bounds),
+            probe_controller: ProbeController::new(bounds, settings.probing),
             probe_clusters: ProbeClusters::new(setting.payload),
             probe_estimator: ProbeEstimator::default(),
             round_trips: VecDeque::new(),
@@ -110,11 +121,24 @@ impl Gcc {
             bursts: Bursts::default(),
             started: false,
             target: bounds.initial,
+            settings,
+            delay_samples: None,
         };
         // The first frame is to make up the first probes, so they must be known before anything is sent.
         let probes = gcc.probe_controller.start(Timestamp::ZERO);
         gcc.probe_clusters.request(Timestamp::ZERO, probes);
         gcc
+    }
+
+    /// The same, and `samples` always holds how often the trend of the delay was judged over a full window of groups: how
+    /// often the estimate from delays was brought up to date.
+    #[must_use]
+    pub fn counting_delay_samples(self, samples: Arc<AtomicU64>) -> Self {
+        Self { delay_samples: Some(samples), ..self }
+    }
+
+    fn pacing_rate(&self) -> Bitrate {
+        self.target.mul_f64(self.settings.pacing_factor)
     }
 
     /// What the rates have become is the target, and the probes may change.
@@ -165,7 +189,7 @@ impl Controller for Gcc {
             self.probe_clusters.request(now, probes);
         }
         self.bucket.on_transmit(now, size, self.target);
-        self.bursts.on_transmit(now, size, self.target.mul_f64(PACING_FACTOR));
+        self.bursts.on_transmit(now, size, self.pacing_rate());
         if self.probe_clusters.on_transmit(now, size) {
             self.bucket.forgive();
         }
@@ -198,6 +222,9 @@ impl Controller for Gcc {
                 self.probe_clusters.request(now, recovery);
             }
         }
+        if let Some(samples) = &self.delay_samples {
+            samples.store(self.delay_based.samples(), Ordering::Relaxed);
+        }
         self.settle(now);
     }
 
@@ -209,16 +236,20 @@ impl Controller for Gcc {
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         let allowance = |pacing_rate| self.bucket.allowance(now, in_flight, self.target, pacing_rate);
-        let pacing_rate = self.target.mul_f64(PACING_FACTOR);
+        let pacing_rate = self.pacing_rate();
         // Until the first datagram has left, the probes wait whatever the clock says.
         let asked_at = if self.started { now } else { Timestamp::ZERO };
         let Some(probe) = self.probe_clusters.rate(asked_at) else {
             let paced = allowance(pacing_rate);
-            let at_once = self.bursts.may_leave_at_once(now, pacing_rate);
+            let at_once = self.settings.bursts && self.bursts.may_leave_at_once(now, pacing_rate);
             return if at_once { Allowance { pacing_interval: Duration::ZERO, ..paced } } else { paced };
         };
         let wanted = self.probe_clusters.wanted(asked_at).saturating_sub(in_flight.queued);
         let allowance = allowance(probe);
         Allowance { budget: allowance.budget.max(wanted), ..allowance }
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.settings.bounded_by_path
     }
 }

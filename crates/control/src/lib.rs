@@ -40,7 +40,7 @@ pub use copa::Copa;
 pub use estimator_kind::EstimatorKind;
 pub use fixed::Fixed;
 pub use flow_group::FlowGroup;
-pub use gcc::Gcc;
+pub use gcc::{Gcc, Probing, Settings as GccSettings};
 pub use inter_arrival::{GracePeriod, InterArrival};
 pub use latency::{Latency, UnknownLatency};
 pub use loss_rate::LossRate;

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 
 use lockstep_alphartc::PacketReport;
 use lockstep_call::{ClipCurves, CodecModel, ModelledClip};
+use lockstep_configuration::{REVERSE_CAPACITY, open_trace};
 use lockstep_control::{Algorithm, Estimator, Setting};
 use lockstep_link::{Link, LinkConfig, QueueConfig, Trace, parse_alphartc};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
@@ -18,9 +19,6 @@ use lockstep_transport::{Arrival, Estimate};
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::simulation::{Fields, fields};
-
-/// The reverse path's capacity where the trace has none: ample for acknowledgements.
-const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
 
 /// The pictures of the modelled call.
 const SIZE: (usize, usize) = (1280, 720);
@@ -72,7 +70,7 @@ fn traces(text: &str) -> PyResult<(Trace, Trace)> {
         let both = parse_alphartc(&file).map_err(|error| invalid(format!("trace {text}: {error}")))?;
         return Ok((both.uplink, both.downlink.unwrap_or(reverse)));
     }
-    Ok((lockstep_configuration::open_trace(text).map_err(|error| invalid(format!("{error:#}")))?, reverse))
+    Ok((open_trace(text).map_err(|error| invalid(format!("{error:#}")))?, reverse))
 }
 
 #[pymethods]

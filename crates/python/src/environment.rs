@@ -1,6 +1,5 @@
 //! Environments for learning agents, as NumPy arrays.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,12 +7,12 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyUntypedArray
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use lockstep_call::{ClipCurves, CodecModel};
+use lockstep_call::{ClipCurves, CodecModel, MenuMode};
+use lockstep_configuration::{CodecKind, OptionValue, open_trace};
 use lockstep_control::RateBounds;
-use lockstep_link::Trace;
 use lockstep_media::FrameRate;
 use lockstep_sim::environment::{self as simulated, AgentPlace, EnvironmentSetting, FEATURES};
-use lockstep_sim::modelled::FeedbackInterval;
+use lockstep_sim::modelled::{FeedbackInterval, ModelledCodec};
 use lockstep_units::Bitrate;
 
 /// The message of an error that came of what a caller gave.
@@ -29,11 +28,6 @@ fn milliseconds(value: f64, what: &str) -> PyResult<Duration> {
     }
 }
 
-fn open_trace(text: &str) -> PyResult<Trace> {
-    let trace = if Path::new(text).exists() { Trace::open(Path::new(text)) } else { Trace::from_spec(text) };
-    trace.map_err(|error| invalid(format!("trace {text}: {error}")))
-}
-
 type Arrays<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<bool>>);
 
 /// Many modelled calls, each controlled by an agent, stepped together without the interpreter's lock.
@@ -44,7 +38,7 @@ pub struct VectorEnvironment(Mutex<simulated::VectorEnvironment>);
 impl VectorEnvironment {
     #[new]
     #[pyo3(signature = (
-        count, traces, *, seed, threads, model, clips, width, height, frames_per_second, step_ms, steps, random_start,
+        count, traces, *, seed, threads, codec, model, clips, width, height, frames_per_second, step_ms, steps, random_start,
         delay_ms, queue_packets, loss, at_sender, feedback_ms, rates_bps
     ))]
     #[allow(clippy::too_many_arguments)] // Python calls it with names
@@ -54,6 +48,7 @@ impl VectorEnvironment {
         traces: Vec<String>,
         seed: u64,
         threads: usize,
+        codec: &str,
         model: Option<&str>,
         clips: Option<Vec<String>>,
         width: usize,
@@ -84,7 +79,8 @@ impl VectorEnvironment {
                 .map_err(invalid)?,
             None => model.clips.iter().map(|clip| Arc::new(ClipCurves::new(clip, width, height))).collect(),
         };
-        let traces = traces.iter().map(|text| open_trace(text)).collect::<PyResult<_>>()?;
+        let traces = traces.iter().map(|text| open_trace(text)).collect::<anyhow::Result<_>>();
+        let traces = traces.map_err(|error| invalid(format!("{error:#}")))?;
         let [initial, least, most] = [rates_bps.0, rates_bps.1, rates_bps.2].map(Bitrate::from_bps);
         let mut setting = EnvironmentSetting {
             random_start,
@@ -101,6 +97,11 @@ impl VectorEnvironment {
         let frame_rate = FrameRate::new((frames_per_second * 1e3).round() as u32, 1_000);
         setting.call.frame_rate =
             frame_rate.ok_or_else(|| invalid(format!("{frames_per_second} pictures a second are none or too many")))?;
+        setting.call.codec =
+            match CodecKind::from_word(codec).map_err(|problem| invalid(format!("codec: {problem}")))? {
+                CodecKind::Functional => ModelledCodec::Functional(MenuMode::default()),
+                CodecKind::Conventional => ModelledCodec::Conventional,
+            };
         setting.call.feedback = if feedback_ms > 0.0 {
             FeedbackInterval::Every(milliseconds(feedback_ms, "the feedback interval")?)
         } else {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_call::{
-    ConventionalEncoder, EncodeWork, FrameEncoder, FullThrottle, FunctionalEncoder, JobTimes, MenuMode, Modelled,
-    ModelledClip, ModelledPicture, ReceivingEnd, SendingEnd,
+    ClipCurves, ConventionalEncoder, EncodeWork, Filling, FrameEncoder, FullThrottle, FunctionalEncoder, JobTimes,
+    MenuMode, Modelled, ModelledClip, ModelledPicture, Padded, Padding, ReceivingEnd, SendingEnd,
 };
 use lockstep_control::{Controller, Estimator};
 use lockstep_media::{FrameRate, Source, SourceError, VideoFormat};
@@ -38,8 +38,10 @@ pub enum ModelledCodec {
     /// One quantizer a frame, decided before coding by a rate control that takes the target over once a second; lost
     /// fragments are sent again, and a key frame follows where that fails.
     Conventional,
-    /// No video, but a source that at every moment of capture fills up what the controller's target allows.
-    FullThrottle,
+    /// The same, its frames padded.
+    Padded(Padding),
+    /// No video, but a source that always fills up what the controller's target allows.
+    FullThrottle(Filling),
 }
 
 /// What a modelled call is told.
@@ -65,13 +67,36 @@ pub struct ModelledSetting {
     pub length: Duration,
 }
 
+impl FeedbackInterval {
+    /// A receiver that reports so often.
+    #[must_use]
+    pub fn receiver(self) -> ReceiverConfig {
+        let acknowledgement_interval = match self {
+            Self::EveryFragment => None,
+            Self::Every(interval) => Some(interval),
+        };
+        ReceiverConfig { acknowledgement_interval, ..ReceiverConfig::default() }
+    }
+}
+
 impl ModelledCodec {
+    /// An encoder of pictures with `curves` that come every `interval`.
+    #[must_use]
+    pub fn encoder(self, curves: Arc<ClipCurves>, interval: Duration) -> Box<dyn FrameEncoder<Modelled>> {
+        match self {
+            Self::Functional(menu) => Box::new(FunctionalEncoder::new(curves, menu)),
+            Self::Conventional => Box::new(ConventionalEncoder::new(curves, interval)),
+            Self::Padded(padding) => Box::new(Padded::new(curves, interval, padding)),
+            Self::FullThrottle(filling) => Box::new(FullThrottle::new(interval, filling)),
+        }
+    }
+
     /// What is done until there is something to send.
     #[must_use]
     pub fn first_work(self) -> EncodeWork {
         match self {
             Self::Functional(menu) => menu.first_work(),
-            Self::Conventional | Self::FullThrottle => EncodeWork::OneFrame,
+            Self::Conventional | Self::Padded(_) | Self::FullThrottle(_) => EncodeWork::OneFrame,
         }
     }
 }
@@ -112,11 +137,7 @@ impl ModelledSetting {
         let source = ModelledSource::new(clip, self.frame_rate);
         let format = Source::<ModelledPicture>::format(&source);
         let interval = self.frame_interval();
-        let encoder: Box<dyn FrameEncoder<Modelled>> = match self.codec {
-            ModelledCodec::Functional(menu) => Box::new(FunctionalEncoder::new(curves, menu)),
-            ModelledCodec::Conventional => Box::new(ConventionalEncoder::new(curves, interval)),
-            ModelledCodec::FullThrottle => Box::new(FullThrottle::new(interval)),
-        };
+        let encoder = self.codec.encoder(curves, interval);
         let announced = lockstep_transport::VideoFormat {
             width: u16::try_from(format.width).unwrap_or(u16::MAX),
             height: u16::try_from(format.height).unwrap_or(u16::MAX),
@@ -125,11 +146,7 @@ impl ModelledSetting {
         };
         let payload = usize::try_from(self.payload.get()).unwrap_or(usize::MAX);
         let transport = SenderConfig { payload, ..SenderConfig::new(1, announced) };
-        let interval = match self.feedback {
-            FeedbackInterval::EveryFragment => None,
-            FeedbackInterval::Every(interval) => Some(interval),
-        };
-        let receiver = ReceiverConfig { acknowledgement_interval: interval, ..ReceiverConfig::default() };
+        let receiver = self.feedback.receiver();
         let setting = CallSetting {
             activity: self.activity.clone(),
             length: self.length.min(self.activity.end().saturating_since(self.activity.start())),
@@ -149,13 +166,15 @@ impl Default for ModelledSetting {
 }
 
 /// A clip of pictures without pixels at a frame rate.
-struct ModelledSource {
+pub struct ModelledSource {
     clip: ModelledClip,
     format: VideoFormat,
 }
 
 impl ModelledSource {
-    fn new(clip: ModelledClip, frame_rate: FrameRate) -> Self {
+    /// The pictures of `clip`, without end.
+    #[must_use]
+    pub fn new(clip: ModelledClip, frame_rate: FrameRate) -> Self {
         let (width, height) = clip.curves().picture_size();
         Self { clip, format: VideoFormat { width, height, frame_rate } }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockstep_call::{
-    CallObserver, DRAIN, FinishedCall, JobTimes, ReceivingEnd, Scores, SendingEnd, Series, VideoDelayFloor,
+    CallObserver, Codec, DRAIN, FinishedCall, JobTimes, ReceivingEnd, Scores, SendingEnd, Series, VideoDelayFloor, Vp8,
 };
 use lockstep_link::LinkStatistics;
 use lockstep_media::{Source, VmafError, VmafMeter};
@@ -12,6 +12,9 @@ use lockstep_units::Timestamp;
 use crate::activity::Activity;
 use crate::call_flow::{CallFlow, CallResult, CallSetting, SimulationError, StopReason};
 use crate::network::{Network, SharedLink};
+
+/// Virtual time between two reports of the progress of a call without pixels, of which thousands of seconds pass in one.
+const MODELLED_PROGRESS: Duration = Duration::from_millis(500);
 
 /// What a simulation is told beside the call and its links.
 #[derive(Debug, Clone)]
@@ -25,7 +28,7 @@ pub struct SimulationOptions {
 }
 
 /// A finished simulation.
-pub struct SimulationResult {
+pub struct SimulationResult<C: Codec = Vp8> {
     /// The call's scores.
     pub scores: Scores,
     /// Rates and delays over time.
@@ -35,27 +38,27 @@ pub struct SimulationResult {
     /// The reverse link's counters.
     pub reverse: LinkStatistics,
     /// The sending end as the call left it.
-    pub sender: SendingEnd,
+    pub sender: SendingEnd<C>,
     /// The receiving end as the call left it.
-    pub receiver: ReceivingEnd,
+    pub receiver: ReceivingEnd<C>,
 }
 
 /// A call in virtual time, alone on its links.
-pub struct Simulation {
-    network: Network<CallFlow>,
+pub struct Simulation<C: Codec = Vp8> {
+    network: Network<CallFlow<C>>,
     length: Duration,
     frame_interval: Duration,
 }
 
-impl Simulation {
+impl<C: Codec> Simulation<C> {
     /// A call that begins at [`Timestamp::ZERO`].
     #[must_use]
     pub fn new(
-        sender: SendingEnd,
-        receiver: ReceivingEnd,
-        source: Box<dyn Source>,
-        forward: SharedLink<Vec<u8>>,
-        reverse: SharedLink<Vec<u8>>,
+        sender: SendingEnd<C>,
+        receiver: ReceivingEnd<C>,
+        source: Box<dyn Source<C::Picture>>,
+        forward: SharedLink<C::Packet>,
+        reverse: SharedLink<C::Packet>,
         options: &SimulationOptions,
     ) -> Self {
         let frame_interval = source.format().frame_interval();
@@ -98,17 +101,20 @@ impl Simulation {
         self
     }
 
-    /// Runs the call to its end. `progress` hears of it once a frame interval, and may end it.
+    /// Runs the call to its end. `progress` hears of it once a frame interval, or twice a second of a call without pixels,
+    /// and may end it.
     ///
     /// # Errors
     /// If the source fails, or `progress` does.
     pub fn run(
         mut self,
-        mut progress: impl FnMut(Timestamp, &SendingEnd) -> Result<(), StopReason>,
-    ) -> Result<SimulationResult, SimulationError> {
+        mut progress: impl FnMut(Timestamp, &SendingEnd<C>) -> Result<(), StopReason>,
+    ) -> Result<SimulationResult<C>, SimulationError> {
         let end = Timestamp::ZERO + self.length + DRAIN;
+        let progress_interval =
+            if C::HAS_PIXELS { self.frame_interval.max(Duration::from_micros(1)) } else { MODELLED_PROGRESS };
         while self.network.now() < end {
-            let next = self.network.now() + self.frame_interval.max(Duration::from_micros(1));
+            let next = self.network.now() + progress_interval;
             self.network.run_until(next.min(end));
             let Some(call) = self.network.flows().first() else { break };
             if call.has_failed() || call.source_ended_at().is_some_and(|at| self.network.now() >= at + DRAIN) {

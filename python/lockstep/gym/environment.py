@@ -76,6 +76,7 @@ class _Calls:
         initial_bps: int = 300_000,
         bounds_bps: tuple[int, int] = (10_000, 8_000_000),
         feedback_ms: float = 50.0,
+        codec: str = "functional",
         model: str | None = None,
         clips: str | Sequence[str] | None = None,
         size: tuple[int, int] = (1280, 720),
@@ -96,6 +97,7 @@ class _Calls:
             _list(traces),
             seed=int(np.random.SeedSequence().generate_state(1)[0]),
             threads=threads,
+            codec=codec,
             model=model,
             clips=None if clips is None else _list(clips),
             width=size[0],
@@ -157,6 +159,9 @@ class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
     :param initial_bps: Rate before the first action, bit/s.
     :param bounds_bps: What rates are clipped to, bit/s.
     :param feedback_ms: Interval of feedback, milliseconds; 0 for feedback after each packet.
+    :param codec: What the codec model stands in for: ``"functional"`` (frames that fit the budget of their moment) or
+        ``"conventional"`` (a rate control that takes the target over once a second, lost fragments sent again), which
+        the papers of Concerto's and BoB's agents have.
     :param model: A codec model as JSON (``lockstep model fit``); the built-in one if none.
     :param clips: Names of the model's clips to draw from, or one; all if none.
     :param size: Width and height of the pictures.

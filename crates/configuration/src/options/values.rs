@@ -322,10 +322,10 @@ impl Seconds {
 
     /// So many seconds.
     fn of(seconds: f64) -> Result<Self, String> {
-        if seconds > 0.0 && seconds <= 86_400.0 {
-            Ok(Self(Duration::from_secs_f64(seconds)))
-        } else {
-            Err(format!("`{seconds}` is not a time of more than 0 and at most 86400 s"))
+        // Half a nanosecond is none.
+        match Duration::try_from_secs_f64(seconds) {
+            Ok(length) if !length.is_zero() && seconds <= 86_400.0 => Ok(Self(length)),
+            _ => Err(format!("`{seconds}` is not a time of more than 0 and at most 86400 s")),
         }
     }
 

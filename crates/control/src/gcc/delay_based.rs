@@ -37,23 +37,31 @@ pub(super) struct DelayBased {
     marked: bool,
     /// Marks of fragments that were sent before this have had their decrease.
     decreased_at: Timestamp,
+    samples: u64,
 }
 
 impl DelayBased {
-    pub(super) fn new(bounds: RateBounds) -> Self {
+    /// `throughput_bounds_growth` as in [`Settings`](super::Settings).
+    pub(super) fn new(bounds: RateBounds, throughput_bounds_growth: bool) -> Self {
         Self {
             groups: ArrivalGroups::default(),
             trendline: Trendline::default(),
             detector: OveruseDetector::default(),
-            control: RateControl::new(bounds),
+            control: RateControl::new(bounds, throughput_bounds_growth),
             heard_at: None,
             marked: false,
             decreased_at: Timestamp::ZERO,
+            samples: 0,
         }
     }
 
     pub(super) fn rate(&self) -> Bitrate {
         self.control.rate()
+    }
+
+    /// How often the trend was judged over a full window.
+    pub(super) fn samples(&self) -> u64 {
+        self.samples
     }
 
     pub(super) fn set_round_trip(&mut self, round_trip: Duration) {
@@ -115,6 +123,7 @@ impl DelayBased {
         self.heard_at = Some(now);
         if let Some(deltas) = self.groups.on_acknowledged(fragment) {
             self.trendline.update(deltas, fragment.arrived_at);
+            self.samples += u64::from(self.trendline.is_full());
             self.detector.update(&self.trendline, deltas.sent, fragment.arrived_at);
         }
     }
@@ -127,7 +136,8 @@ mod tests {
 
     /// Feedback for a datagram every 10 ms, each `growth` hundredths of a millisecond later than the one before.
     fn after(datagrams: u64, growth: u64, throughput: Option<Bitrate>, probe: Option<Bitrate>) -> (DelayBased, Usage) {
-        let mut estimator = DelayBased::new(RateBounds { initial: Bitrate::from_kbps(900), ..RateBounds::default() });
+        let mut estimator =
+            DelayBased::new(RateBounds { initial: Bitrate::from_kbps(900), ..RateBounds::default() }, true);
         estimator.set_round_trip(Duration::from_millis(100));
         for number in 0..datagrams {
             let mut fragment = acknowledged(number * 10, 0, 1_200);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lockstep_units::{Bitrate, Timestamp};
 
+use super::settings::Probing;
 use crate::RateBounds;
 
 /// The first probes, as multiples of the initial rate (`ProbeController` in WebRTC).
@@ -34,6 +35,7 @@ const LIMITED_PROBE: f64 = 2.0;
 #[derive(Debug, Clone)]
 pub(super) struct ProbeController {
     bounds: RateBounds,
+    probing: Probing,
     estimate: Bitrate,
     initiated_at: Option<Timestamp>,
     /// Whether a result is waited for.
@@ -48,9 +50,10 @@ pub(super) struct ProbeController {
 }
 
 impl ProbeController {
-    pub(super) fn new(bounds: RateBounds) -> Self {
+    pub(super) fn new(bounds: RateBounds, probing: Probing) -> Self {
         Self {
             bounds,
+            probing,
             estimate: bounds.initial,
             initiated_at: None,
             waiting: false,
@@ -64,6 +67,9 @@ impl ProbeController {
 
     /// The call begins.
     pub(super) fn start(&mut self, now: Timestamp) -> Vec<Bitrate> {
+        if self.probing == Probing::Never {
+            return Vec::new();
+        }
         let initial = self.bounds.initial;
         self.initiate(now, FIRST_PROBES.map(|scale| initial.mul_f64(scale)).to_vec(), true)
     }
@@ -92,6 +98,9 @@ impl ProbeController {
     pub(super) fn on_recovered(&mut self, now: Timestamp) -> Vec<Bitrate> {
         let within = |at: Option<Timestamp>, time| at.is_some_and(|at| now.saturating_since(at) < time);
         let limited = self.limited_since.is_some() || within(self.limit_ended_at, LIMIT_ENDED_TIMEOUT);
+        if self.probing != Probing::Always {
+            return Vec::new();
+        }
         let Some((at, before)) = self.drop else { return Vec::new() };
         let probe = before.mul_f64(RECOVERY_PROBE);
         if !limited
@@ -114,7 +123,11 @@ impl ProbeController {
             self.further_above = None;
         }
         match self.limited_since {
-            Some(since) if !self.waiting && now.saturating_since(since.max(initiated_at)) >= LIMITED_INTERVAL => {
+            Some(since)
+                if self.probing == Probing::Always
+                    && !self.waiting
+                    && now.saturating_since(since.max(initiated_at)) >= LIMITED_INTERVAL =>
+            {
                 self.initiate(now, vec![self.estimate.mul_f64(LIMITED_PROBE)], true)
             }
             _ => Vec::new(),
@@ -150,7 +163,7 @@ mod tests {
     }
 
     fn started() -> ProbeController {
-        let mut controller = ProbeController::new(RateBounds::default());
+        let mut controller = ProbeController::new(RateBounds::default(), Probing::Always);
         assert_eq!(kbps(&controller.start(at(0))), [900, 1_800]);
         controller
     }
@@ -182,7 +195,7 @@ mod tests {
     #[test]
     fn probes_stay_within_the_bounds_and_end_there() {
         let most = Bitrate::from_kbps(1_000);
-        let mut controller = ProbeController::new(RateBounds { most, ..RateBounds::default() });
+        let mut controller = ProbeController::new(RateBounds { most, ..RateBounds::default() }, Probing::Always);
         assert_eq!(kbps(&controller.start(at(0))), [900, 1_000]);
         assert_eq!(kbps(&controller.set_estimate(at(100), most)), NONE);
     }
@@ -212,5 +225,17 @@ mod tests {
         assert_eq!(kbps(&controller.process(at(9_000))), [2_000]);
         assert_eq!(kbps(&controller.process(at(13_999))), NONE);
         assert_eq!(kbps(&controller.process(at(14_000))), [2_000]);
+    }
+
+    #[test]
+    fn no_probe_is_sent_that_was_not_wanted() {
+        let at = Timestamp::from_millis;
+        for (probing, first) in [(Probing::Always, 2), (Probing::AtStart, 2), (Probing::Never, 0)] {
+            let mut controller = ProbeController::new(RateBounds::default(), probing);
+            assert_eq!(controller.start(at(0)).len(), first, "{probing:?}");
+            controller.set_limited(at(1_000), Some(at(1_000)));
+            let limited = controller.process(at(20_000)).len();
+            assert_eq!(limited, usize::from(probing == Probing::Always), "{probing:?}");
+        }
     }
 }

@@ -48,10 +48,12 @@ pub(super) struct RateControl {
     state: State,
     changed_at: Option<Timestamp>,
     round_trip: Duration,
+    throughput_bounds_growth: bool,
 }
 
 impl RateControl {
-    pub(super) fn new(bounds: RateBounds) -> Self {
+    /// `throughput_bounds_growth` as in [`Settings`](super::Settings).
+    pub(super) fn new(bounds: RateBounds, throughput_bounds_growth: bool) -> Self {
         Self {
             bounds,
             rate: bounds.initial,
@@ -60,6 +62,7 @@ impl RateControl {
             state: State::Hold,
             changed_at: None,
             round_trip: INITIAL_ROUND_TRIP,
+            throughput_bounds_growth,
         }
     }
 
@@ -109,7 +112,11 @@ impl RateControl {
         let since = now.saturating_since(self.changed_at.unwrap_or(now));
         self.changed_at = Some(now);
         let (factor, constant) = MOST_OVER_THROUGHPUT;
-        let limit = self.throughput.mul_f64(factor) + Bitrate::from_bps(constant);
+        let limit = if self.throughput_bounds_growth {
+            self.throughput.mul_f64(factor) + Bitrate::from_bps(constant)
+        } else {
+            self.bounds.most
+        };
         if self.rate >= limit {
             return;
         }
@@ -158,7 +165,7 @@ mod tests {
 
     fn control(kbps: u64) -> RateControl {
         let initial = Bitrate::from_kbps(kbps);
-        RateControl::new(RateBounds { initial, ..RateBounds::default() })
+        RateControl::new(RateBounds { initial, ..RateBounds::default() }, true)
     }
 
     /// Normal use from `from` to `to` with feedback every `step` milliseconds.
@@ -178,6 +185,13 @@ mod tests {
         let (often, seldom) =
             (normal(&mut control(50), 0, 5_000, 2, 500), normal(&mut control(50), 0, 5_000, 100, 500));
         assert!(often.abs_diff(150) <= 2 && seldom.abs_diff(150) <= 2, "at low rates 20 kb/s: {often}, {seldom}");
+    }
+
+    #[test]
+    fn growth_that_is_not_bound_to_what_comes_through_goes_on() {
+        let initial = Bitrate::from_kbps(1_000);
+        let mut unbound = RateControl::new(RateBounds { initial, ..RateBounds::default() }, false);
+        assert!(normal(&mut unbound, 0, 30_000, 50, 100) > 5_000);
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Trendline {
         if self.points.len() > WINDOW {
             self.points.pop_front();
         }
-        if self.points.len() == WINDOW {
+        if self.is_full() {
             self.slope = slope(&self.points).unwrap_or(self.slope);
         }
     }
@@ -46,6 +46,11 @@ impl Trendline {
     /// How many milliseconds the delay grows each millisecond; zero until the window is full.
     pub(super) fn slope(&self) -> f64 {
         self.slope
+    }
+
+    /// Whether the line goes through as many groups as it is to.
+    pub(super) fn is_full(&self) -> bool {
+        self.points.len() == WINDOW
     }
 
     /// How many groups there were, up to 1000.

@@ -12,7 +12,7 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_call::{
-    ClipCurves, CodecModel, EncodeTime, FunctionalEncoder, MenuMode, ModelledClip, ReceivingEnd, SendingEnd,
+    ClipCurves, CodecModel, EncodeTime, FunctionalEncoder, MenuMode, ModelledClip, ReceivingEnd, SendingEnd, Vp8,
 };
 use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
@@ -150,7 +150,7 @@ fn real() -> Result<Run> {
     let transport = SenderConfig::new(1, announced);
     let algorithm: Algorithm = "salsify".parse()?;
     let setting = Setting::new(ByteCount::new(transport.payload as u64), format.frame_interval());
-    let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default());
+    let encoder = FunctionalEncoder::<Vp8>::new(Parameters::default(), MenuMode::default());
     let sender = SendingEnd::new(transport, algorithm.controller(&setting)?, Box::new(encoder));
     let receiver = ReceivingEnd::new(ReceiverConfig::default(), algorithm.estimator(setting.bounds));
     let options = SimulationOptions {

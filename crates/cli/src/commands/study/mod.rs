@@ -2,7 +2,6 @@
 
 mod concerto;
 mod fidelity;
-mod reaction;
 mod salsify;
 
 use std::num::NonZero;

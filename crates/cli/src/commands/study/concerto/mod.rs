@@ -1,0 +1,251 @@
+//! Concerto's observation (MobiCom 2019, section 2): the transport finds the capacity, and the codec does not follow it;
+//! and the vicious circle that it makes of this. The same congestion control, GCC, with two sources over the same link:
+//! video with a conventional codec, and a source that always sends what the target allows. All calls are modelled, so
+//! that they differ in nothing else; video with the codec itself is a further row, if it is asked for. What lies between
+//! the two sources, and between the GCC of today and that of Concerto's time, is added or left out one thing at a time.
+//!
+//! TO BE FOUND
+
+mod designs;
+mod reaction;
+mod recovery;
+#[cfg(test)]
+mod tests;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde::Serialize;
+
+use lockstep_call::{Scores, mean};
+use lockstep_control::Algorithm;
+
+use super::{CommonArguments, each, figure, write};
+use crate::commands::sweep::Seeds;
+use crate::configuration::{CallSettings, CodecKind, NamedTrace, PROGRESS_INTERVAL, TraceName, simulate, simulate_gcc};
+use designs::{Design, FULL_THROTTLE, TODAY, designs};
+use reaction::Reaction;
+use recovery::Recovery;
+
+/// What `lockstep study concerto` is told.
+#[derive(Args)]
+pub(super) struct ConcertoArguments {
+    /// Traces; if not given, eight generated cellular ones.
+    #[arg(long, num_args = 1..)]
+    traces: Vec<String>,
+    /// Seeds of everything random: `1-5`, or `1,4,7`. If not given, the one of --seed.
+    #[arg(long)]
+    seeds: Option<Seeds>,
+    /// Video with the conventional codec itself, too, besides the model of it. That takes real pictures, and time.
+    #[arg(long)]
+    coded: bool,
+    #[command(flatten)]
+    common: CommonArguments,
+}
+
+/// The traces that the study runs over if none are given.
+const TRACES: [&str; 8] = [
+    "cellular:mean=1.5mbps,seed=1",
+    "cellular:mean=2mbps,seed=2",
+    "cellular:mean=2.5mbps,seed=3",
+    "cellular:mean=3mbps,seed=4",
+    "cellular:mean=3.5mbps,seed=5",
+    "cellular:mean=4mbps,seed=6",
+    "cellular:mean=5mbps,seed=7",
+    "cellular:mean=6mbps,seed=8",
+];
+/// The congestion control of all sources.
+const CONTROLLER: Algorithm = Algorithm::Gcc;
+
+/// One call.
+#[derive(Serialize)]
+struct Row {
+    trace: String,
+    seed: u64,
+    control: &'static str,
+    source: &'static str,
+    /// How often GCC's estimate from delays was brought up to date, a second; not known of coded video.
+    samples_a_second: Option<f64>,
+    #[serde(flatten)]
+    reaction: Reaction,
+    #[serde(flatten)]
+    scores: Scores,
+}
+
+/// One call over a link whose capacity falls and returns.
+#[derive(Serialize)]
+struct RecoveryRow {
+    trace: String,
+    seed: u64,
+    control: &'static str,
+    source: &'static str,
+    #[serde(flatten)]
+    recovery: Recovery,
+}
+
+/// What `--json` writes.
+#[derive(Serialize)]
+struct Numbers {
+    calls: Vec<Row>,
+    recoveries: Vec<RecoveryRow>,
+}
+
+/// A call of the study.
+#[derive(Clone)]
+struct Call {
+    trace: NamedTrace,
+    seed: u64,
+    control: &'static str,
+    source: &'static str,
+    /// None for video with the codec itself.
+    design: Option<Design>,
+}
+
+impl Call {
+    fn settings(&self, given: &CallSettings) -> CallSettings {
+        let mut settings = given.clone();
+        settings.link.trace.clone_from(&self.trace);
+        settings.link.seed = self.seed;
+        settings.control.controller = CONTROLLER.into();
+        settings.control.codec = CodecKind::Conventional;
+        settings.modelled = self.design.is_some();
+        settings
+    }
+
+    fn run(&self, given: &CallSettings) -> Result<Row> {
+        let settings = self.settings(given);
+        let (simulated, samples) = match &self.design {
+            Some(design) => simulate_gcc(&settings, &design.call)?,
+            None => (simulate(&settings, |_| Ok(()))?, Vec::new()),
+        };
+        let report = simulated.report;
+        Ok(Row {
+            trace: self.trace.name().to_string(),
+            seed: self.seed,
+            control: self.control,
+            source: self.source,
+            samples_a_second: samples.last().map(|&count| count as f64 / given.length.as_f64()),
+            reaction: Reaction::of(&report.series),
+            scores: report.scores,
+        })
+    }
+
+    fn recover(&self, given: &CallSettings) -> Result<RecoveryRow> {
+        let mut settings = self.settings(given);
+        settings.length = recovery::LENGTH;
+        let design = self.design.as_ref().context("only modelled calls")?;
+        let (simulated, samples) = simulate_gcc(&settings, &design.call)?;
+        Ok(RecoveryRow {
+            trace: self.trace.name().to_string(),
+            seed: self.seed,
+            control: self.control,
+            source: self.source,
+            recovery: Recovery::of(&simulated.report.series, &samples, PROGRESS_INTERVAL),
+        })
+    }
+}
+
+/// A row of a table, by control and source.
+trait Compared {
+    fn design(&self) -> (&'static str, &'static str);
+}
+
+impl Compared for Row {
+    fn design(&self) -> (&'static str, &'static str) {
+        (self.control, self.source)
+    }
+}
+
+impl Compared for RecoveryRow {
+    fn design(&self) -> (&'static str, &'static str) {
+        (self.control, self.source)
+    }
+}
+
+/// A figure of a table: heading, digits, value.
+type Figure<R> = (&'static str, usize, fn(&R) -> Option<f64>);
+
+const FIGURES: [Figure<Row>; 9] = [
+    ("Mb/s", 2, |row| Some(row.scores.throughput_bps as f64 * 1e-6)),
+    ("link %", 0, |row| Some(100.0 * row.scores.link_utilisation)),
+    ("delay ms", 0, |row| row.scores.one_way_delay_ms.map(|delay| delay.mean)),
+    ("p95", 0, |row| row.scores.one_way_delay_ms.map(|delay| delay.p95)),
+    ("loss %", 2, |row| row.scores.packet_loss.map(|loss| 100.0 * loss)),
+    ("reduce ms", 0, |row| row.reaction.reduction_ms),
+    ("recover ms", 0, |row| row.reaction.recovery_ms),
+    ("targets", 0, |row| Some(row.reaction.target_updates as f64)),
+    ("samples/s", 1, |row| row.samples_a_second),
+];
+
+const RECOVERY_FIGURES: [Figure<RecoveryRow>; 3] = [
+    ("back s", 1, |row| Some(row.recovery.seconds)),
+    ("never %", 0, |row| Some(if row.recovery.came_back { 0.0 } else { 100.0 })),
+    ("samples/s", 1, |row| Some(row.recovery.samples_a_second)),
+];
+
+/// Means over all calls of each source; the sources under one control stand together. The first figure is set against
+/// that of the full-throttle source, too.
+fn print<R: Compared>(rows: &[R], figures: &[Figure<R>]) {
+    let mut of: Vec<(&str, &str)> = Vec::new();
+    for row in rows {
+        if !of.contains(&row.design()) {
+            of.push(row.design());
+        }
+    }
+    let mean_of = |design, value: fn(&R) -> Option<f64>| {
+        let values: Vec<f64> = rows.iter().filter(|row| row.design() == design).filter_map(value).collect();
+        mean(&values)
+    };
+    let headings: String = figures.iter().map(|(heading, ..)| format!("{heading:>11}")).collect();
+    let mut last = "";
+    for (control, source) in of {
+        if control != last {
+            say!("{control:<42}{headings}{:>11}", "against");
+            last = control;
+        }
+        let values = figures
+            .iter()
+            .map(|&(_, digits, value)| format!("{:>11}", figure(mean_of((control, source), value), digits)));
+        let first = figures.first().and_then(|&(.., value)| {
+            let (own, full) = (mean_of((control, source), value)?, mean_of((control, FULL_THROTTLE), value)?);
+            (source != FULL_THROTTLE && full > 0.0).then(|| format!("{:+.1} %", 100.0 * (own / full - 1.0)))
+        });
+        say!("  {source:<40}{}{:>11}", values.collect::<String>(), first.unwrap_or_default());
+    }
+    say!("");
+}
+
+pub(super) fn run(arguments: &ConcertoArguments, told: &dyn Fn(&str) -> bool) -> Result<()> {
+    if let Some(name) = ["menu", "fit_passes"].iter().find(|name| told(name)) {
+        bail!("the conventional codec, whose study this is, does not heed --{}; leave it out", name.replace('_', "-"));
+    }
+    let given = arguments.common.settings(&arguments.traces)?;
+    let traces: Vec<TraceName> = match &arguments.traces[..] {
+        [] => TRACES.map(TraceName::from).to_vec(),
+        given => given.iter().map(|name| TraceName::from(name.as_str())).collect(),
+    };
+    let seeds = arguments.seeds.as_ref().map_or_else(|| vec![given.link.seed], |seeds| seeds.0.clone());
+    let calls = calls_over(&traces, &seeds, arguments.coded)?;
+    let returns = calls_over(&recovery::TRACES.map(TraceName::from), &seeds, false)?;
+    let calls = each("study concerto", &calls, |call| call.run(&given))?;
+    let recoveries = each("study concerto, recovery", &returns, |call| call.recover(&given))?;
+    say!("{} s of {} under {CONTROLLER}: means over {} traces\n", given.length.as_f64(), given.clip, traces.len());
+    print(&calls, &FIGURES);
+    say!("from the return of a link's capacity until 70 % of it come through: {} links\n", recovery::TRACES.len());
+    print(&recoveries, &RECOVERY_FIGURES);
+    write(arguments.common.json.as_ref(), &Numbers { calls, recoveries })
+}
+
+/// Every design over each of `traces` with each of `seeds`; and video with the codec itself.
+fn calls_over(traces: &[TraceName], seeds: &[u64], coded: bool) -> Result<Vec<Call>> {
+    let traces = traces.iter().map(NamedTrace::open).collect::<Result<Vec<_>>>()?;
+    let designs = designs();
+    let mut calls = Vec::new();
+    for trace in &traces {
+        for &seed in seeds {
+            let call = |control, source, design| Call { trace: trace.clone(), seed, control, source, design };
+            calls.extend(coded.then(|| call(TODAY, "coded video", None)));
+            calls.extend(designs.iter().map(|design| call(design.control, design.source, Some(*design))));
+        }
+    }
+    Ok(calls)
+}
