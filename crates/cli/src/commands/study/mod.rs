@@ -27,7 +27,8 @@ pub struct StudyArguments {
 #[derive(Subcommand)]
 enum Study {
     /// Concerto's observation: under one and the same congestion control, video with a conventional codec gets less
-    /// throughput, and more delay and loss, than a source that always fills the target.
+    /// throughput, and more delay and loss, than a source that always fills the target; and what makes the difference:
+    /// pauses, pacing, the codec, probes, padding.
     Concerto(concerto::ConcertoArguments),
     /// Salsify's ablation: the whole, without grace period, with a conventional codec, with conventional codec and
     /// transport.
