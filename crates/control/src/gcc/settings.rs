@@ -6,7 +6,7 @@ pub enum Probing {
     /// At the start, while the application is limited, and after a drop that may not have been justified.
     #[default]
     Always,
-    /// At the start only, as before WebRTC probed applications that are limited (2017).
+    /// At the start only, as WebRTC did before it probed for applications that are limited.
     AtStart,
     /// Not at all, as in draft-ietf-rmcat-gcc-02.
     Never,
@@ -21,7 +21,7 @@ pub struct Settings {
     pub throughput_bounds_growth: bool,
     /// Pacing rate over target (`kDefaultPaceMultiplier` in WebRTC); 1 spreads datagrams evenly.
     pub pacing_factor: f64,
-    /// Whether what leaves in 40 ms at that rate may leave at once (`kDefaultBurstInterval` in WebRTC, since 2022).
+    /// Whether what leaves in 40 ms at that rate may leave at once (`kDefaultBurstInterval` in WebRTC).
     pub bursts: bool,
     /// Whether [`PathBound`](crate::PathBound) bounds what it allows, as with every controller here.
     pub bounded_by_path: bool,

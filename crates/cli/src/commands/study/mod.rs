@@ -28,7 +28,8 @@ pub struct StudyArguments {
 #[derive(Subcommand)]
 enum Study {
     /// Concerto's observation: under one and the same congestion control, video with a conventional codec gets less
-    /// throughput, and more delay and loss, than a source that always fills the target.
+    /// throughput, and more delay and loss, than a source that always fills the target; and what makes the difference:
+    /// pauses, pacing, the codec, probes, padding.
     Concerto(concerto::ConcertoArguments),
     /// How well calls in virtual time stand for others: the model of the codec for the codec, and virtual time for live
     /// calls over the emulator.

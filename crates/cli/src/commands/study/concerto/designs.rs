@@ -20,7 +20,7 @@ const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
 /// So much faster than the target that nothing waits.
 const UNPACED: f64 = 1_000.0;
 
-/// The control as `--controller gcc` has it; without the bursts that WebRTC's pacer has had since 2022; and as it was when
+/// The control as `--controller gcc` has it; without the bursts of its pacer; and, as far as its parts allow, as it was when
 /// Concerto was written, which had no probes but at the start, and is not bound by what a path was seen to carry.
 pub(super) const TODAY: &str = "GCC as it is";
 pub(super) const WITHOUT_BURSTS: &str = "GCC as it is, without bursts of 40 ms";
