@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(asked.iter().map(|(_, packets)| packets.len()).collect::<Vec<_>>(), [21, 20]);
         let first = asked[0].1[0];
         assert_eq!((first.send_time_ms, first.arrival_time_ms, first.sequence_number), (70, 100, 65_530));
-        assert_eq!((first.header_length, first.payload_size), (68, 932));
+        assert_eq!((first.header_length, first.payload_size), (64, 936));
         assert_eq!(asked[0].1[7].sequence_number, 1);
         assert!(failure.check().is_ok());
         assert_eq!(estimator.estimate(Timestamp::from_millis(590)).capacity, Some(Bitrate::from_kbps(20)));

@@ -152,5 +152,5 @@ fn marking_is_refused_where_it_would_do_nothing() {
     let (done, said) = simulate(&["--controller", "nada"]);
     assert!(!done && said.contains("--queue codel"), "{said}");
     let (done, said) = simulate(&["--controller", "salsify", "--queue", "pie"]);
-    assert!(!done && said.contains("does not heed marks"), "{said}");
+    assert!(!done && said.contains("--ecn is for the controller gcc, nada or scream, not for salsify"), "{said}");
 }

@@ -118,6 +118,9 @@ pub enum OptionError {
         /// The other.
         other: &'static str,
     },
+    /// A queue is to mark that cannot.
+    #[error("`ecn`: a drop-tail queue has nothing to mark; choose the queue codel or pie")]
+    NothingToMark,
     /// An option was given to a controller that does not take it.
     #[error("`{name}` is for the controller {takes}, not for {controller}; leave it out")]
     Controller {
@@ -139,6 +142,9 @@ impl OptionError {
             Self::Value { name, problem } => format!("{}: {problem}", flag(name)),
             Self::Contradiction { name, other } => {
                 format!("the argument '{}' cannot be used with '{}'", flag(name), flag(other))
+            }
+            Self::NothingToMark => {
+                "--ecn: a drop-tail queue has nothing to mark; choose --queue codel or --queue pie".to_owned()
             }
             Self::Controller { name, takes, controller } => {
                 format!("{} is for the controller {takes}, not for {controller}; leave it out", flag(name))
@@ -358,8 +364,9 @@ impl CallOptions {
         // What follows an estimator is called so in reports, whose words may be given again.
         let decides = self.controller.is_some_and(|controller| controller != Algorithm::ReceiverEstimate);
         clashes("estimator", "controller", self.estimator.is_some() && decides)?;
-        let marks = self.queue.is_some_and(QueueKind::can_mark);
-        clashes("ecn", "queue", self.ecn == Some(true) && !marks)?;
+        if self.ecn == Some(true) && !self.queue.is_some_and(QueueKind::can_mark) {
+            return Err(OptionError::NothingToMark);
+        }
         clashes("queue_bytes", "queue_packets", self.queue_bytes.is_some() && self.queue_packets.is_some())?;
         let fits = self.menu.is_none_or(|menu| menu == MenuKind::Fit);
         clashes("fit_passes", "menu", self.fit_passes.is_some() && !fits)

@@ -304,6 +304,7 @@ mod tests {
                 SweepCodec::Modelled,
                 set(&[("controller", "salsify"), ("grace_period", "none"), ("queue_bytes", "1000")]),
             ),
+            job(SweepCodec::Functional, set(&[("controller", "gcc"), ("queue", "codel"), ("ecn", "true")])),
             job(SweepCodec::Functional, set(&[("menu", "serial"), ("estimator", "mine.py"), ("python", "python3.9")])),
         ];
         let said = examples.map(|example| example.settings());
