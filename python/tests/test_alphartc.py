@@ -11,7 +11,7 @@ import lockstep
 from lockstep.alphartc import Gym, GymEnv, PacketStats
 from lockstep.alphartc.worker import UnusableError, bits_per_second
 
-CALL: dict[str, Any] = {"codec": "modelled", "clip": "generated:640x360@30", "seconds": 5.0, "seed": 3}
+CALL: dict[str, Any] = {"codec": "modelled", "clip": "generated:1280x720@30", "seconds": 5.0, "seed": 3}
 
 SHARED_TRACES = Path(os.environ.get("LOCKSTEP_SHARED", Path(__file__).parents[3] / "shared")) / "traces/alphartc"
 

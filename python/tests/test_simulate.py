@@ -113,7 +113,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "fit_passes": {"fit_passes": 1},
     "preset": {"preset": "quality"},
     "grace_period": {"controller": "salsify", "grace_period": "none"},
-    "encode_time": {"encode_time": Path(__file__).parents[2] / "crates/call/src/encode_time.json"},
+    "encode_time": {"encode_time": Path(__file__).with_name("slow_machine.json")},
     "encode_ms": {"encode_ms": 5.0},
     "decode_ms": {"decode_ms": 1.5},
     "python": {"estimator": ESTIMATOR, "python": sys.executable},
