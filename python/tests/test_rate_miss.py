@@ -8,7 +8,8 @@ from lockstep.rate_miss import Miss, RateMissError, chart, ivf_frames, miss
 def test_a_second_at_twice_the_target_and_one_at_half_of_it_deviate_by_three_quarters_in_the_mean() -> None:
     frames = [(0.1, 20_000.0), (0.9, 5_000.0), (1.0, 6_250.0), (2.2, 99_999.0)]
     of = miss("a clip", "an encoder", 100, frames, 2.5)
-    assert (of.seconds, of.mean, of.most, of.p95) == (2, pytest.approx(0.75), pytest.approx(1.0), pytest.approx(1.0))
+    assert of.seconds == 2
+    assert (of.mean, of.most, of.p95) == pytest.approx((0.75, 1.0, 1.0))
     assert of.rate_kbps == pytest.approx(125.0)
     with pytest.raises(RateMissError, match="shorter than a second"):
         miss("a clip", "an encoder", 100, frames, 0.5)
