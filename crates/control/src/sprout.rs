@@ -94,6 +94,29 @@ impl Mode {
     }
 }
 
+/// What the filter makes of the path: for a controller that goes on from there. Seconds, bytes and bytes a second.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outlook {
+    /// The mean of what is believed of the rate, the rate of cautious forecasts, and that of bursts.
+    pub mean_rate: f64,
+    pub cautious_rate: f64,
+    pub path_rate: f64,
+    /// Over what time deliveries scatter.
+    pub scatter_time: f64,
+    /// How long what is on the way will keep the link, and how long something may be kept waiting.
+    pub wait: f64,
+    pub tolerated: f64,
+    /// What packets wait that is not for the sender's own.
+    pub outside: f64,
+    /// The shortest of recent round trips, and the last.
+    pub round_trip: f64,
+    pub last_round_trip: f64,
+    /// Bytes that nothing was heard of yet.
+    pub on_the_way: f64,
+    /// Whether others fill the queue, so that a window is held.
+    pub competes: bool,
+}
+
 /// A packet on its way.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
@@ -154,7 +177,13 @@ impl Sprout {
         self.round_trips.get().unwrap_or(FIRST_ROUND_TRIP)
     }
 
-    fn mean_rate(&self) -> f64 {
+    /// Whether others fill the queue, so that a window is held.
+    pub(crate) fn competes(&self) -> bool {
+        self.competitors.window().is_some()
+    }
+
+    /// The mean of what is believed of the rate, bytes a second.
+    pub(crate) fn mean_rate(&self) -> f64 {
         self.busy.filter().mean_rate()
     }
 
@@ -194,6 +223,24 @@ impl Sprout {
             start = left - (waited - self.outside).max(0.0);
         }
         self.busy.departed(bytes, start, left, idle);
+    }
+
+    /// What is believed at `now`.
+    pub(crate) fn outlook(&self, now: Timestamp) -> Outlook {
+        let now = now.as_secs_f64();
+        Outlook {
+            mean_rate: self.mean_rate(),
+            cautious_rate: self.cautious_rate,
+            path_rate: self.path_rate(now),
+            scatter_time: self.busy.filter().scatter_time(),
+            wait: self.backlog(now).max(self.outside),
+            tolerated: self.tolerated(),
+            outside: self.outside,
+            round_trip: self.round_trip(),
+            last_round_trip: self.last_round_trip,
+            on_the_way: self.on_the_way.iter().map(|sent| sent.bytes).sum(),
+            competes: self.competes(),
+        }
     }
 
     /// How long what is on the way will keep the link from `now` on.

@@ -16,11 +16,11 @@ use lockstep_sim::modelled::{FeedbackInterval, ModelledCodec};
 use lockstep_units::Bitrate;
 
 /// The message of an error that came of what a caller gave.
-fn invalid(error: impl std::fmt::Display) -> PyErr {
+pub(crate) fn invalid(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-fn milliseconds(value: f64, what: &str) -> PyResult<Duration> {
+pub(crate) fn milliseconds(value: f64, what: &str) -> PyResult<Duration> {
     if (0.0..=60_000.0).contains(&value) {
         Ok(Duration::from_secs_f64(value / 1e3))
     } else {

@@ -3,6 +3,7 @@
 
 mod alphartc;
 mod environment;
+mod pictures;
 mod simulation;
 mod table;
 
@@ -17,6 +18,8 @@ mod _lockstep {
     use crate::alphartc::SteppedCall;
     #[pymodule_export]
     use crate::environment::VectorEnvironment;
+    #[pymodule_export]
+    use crate::pictures::PictureVectorEnvironment;
     #[pymodule_export]
     use crate::simulation::{EstimatorError, simulate, simulate_options};
     #[pymodule_export]

@@ -239,7 +239,7 @@ impl<C: Codec> CallFlow<C> {
             }
         }
         if let Some(steps) = &mut self.steps {
-            steps.frames.captured();
+            steps.frames.captured(now);
         }
         self.sender.capture(now, picture);
         self.captures += 1;

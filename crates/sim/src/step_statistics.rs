@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub use arrivals::ArrivalStatistics;
 pub(crate) use frames::FrameCounter;
-pub use frames::FrameStatistics;
+pub use frames::{FrameStatistics, MOST_WAITED};
 
 /// Counts of a call since they were last taken.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 
 mod agent;
 mod features;
+mod pictures;
 mod vector;
 
 use std::ops::RangeInclusive;
@@ -13,7 +14,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
 use lockstep_call::{ClipCurves, ModelledClip};
-use lockstep_control::{RateBounds, Setting};
+use lockstep_control::{Controller, Estimator, RateBounds, Setting};
 use lockstep_link::{ConfigError, Link, LinkConfig, LossConfig, QueueConfig, Trace};
 use lockstep_units::{Bitrate, Timestamp};
 
@@ -24,6 +25,7 @@ use crate::step_statistics::StepStatistics;
 use agent::{AgentController, AgentEstimator, AgentRate};
 
 pub use features::{FEATURES, Feature, Features};
+pub use pictures::{OUTCOMES, PictureVectorEnvironment};
 pub use vector::{EnvironmentError, VectorEnvironment};
 
 /// The reverse path's capacity: ample for feedback.
@@ -180,39 +182,63 @@ impl Environment {
     }
 }
 
+/// What an episode is drawn to be.
+struct Drawn {
+    forward: LinkConfig,
+    reverse: LinkConfig,
+    clip: Arc<ClipCurves>,
+    seed: u64,
+}
+
+impl Drawn {
+    fn from(setting: &EnvironmentSetting, generator: &mut Pcg64) -> Self {
+        let trace = setting.traces[generator.random_range(0..setting.traces.len())].clone();
+        let start = generator.random::<f64>();
+        let clip = setting.clips[generator.random_range(0..setting.clips.len())].clone();
+        let delay = generator.random_range(setting.delay.clone());
+        let packets = generator.random_range(setting.queue_packets.clone());
+        let loss = generator.random_range(setting.loss.clone());
+        let seed = generator.random();
+        let offset = if setting.random_start { trace.period().mul_f64(start) } else { Duration::ZERO };
+        let forward = LinkConfig {
+            trace_offset: offset,
+            delay,
+            queue: QueueConfig::drop_tail(packets as usize),
+            loss: LossConfig { random: loss, ..LossConfig::default() },
+            ..LinkConfig::new(trace)
+        };
+        let reverse = LinkConfig { delay, ..LinkConfig::new(Trace::constant(REVERSE_CAPACITY)) };
+        Self { forward, reverse, clip, seed }
+    }
+
+    /// The call over its links, which controllers control.
+    fn network(
+        self,
+        call: &ModelledSetting,
+        controller: Box<dyn Controller>,
+        estimator: Box<dyn Estimator>,
+    ) -> Result<Network<ModelledCall>, EnvironmentError> {
+        let Self { forward, reverse, clip, seed } = self;
+        let activity = Activity::between(Timestamp::ZERO, Timestamp::MAX);
+        let call = ModelledSetting { activity, ..call.clone() };
+        let clip = ModelledClip::new(clip, call.frame_interval(), seed);
+        let call = call.call(controller, estimator, clip);
+        let link = |config, seed| Link::new(config, seed).map_err(|error: ConfigError| EnvironmentError::Link(error));
+        Ok(Network::new(vec![call.unlogged()], link(forward, seed)?, link(reverse, seed ^ 1)?))
+    }
+}
+
 fn episode(
     setting: &EnvironmentSetting,
     rate: &AgentRate,
     generator: &mut Pcg64,
 ) -> Result<Network<ModelledCall>, EnvironmentError> {
-    let trace = setting.traces[generator.random_range(0..setting.traces.len())].clone();
-    let start = generator.random::<f64>();
-    let clip = setting.clips[generator.random_range(0..setting.clips.len())].clone();
-    let delay = generator.random_range(setting.delay.clone());
-    let packets = generator.random_range(setting.queue_packets.clone());
-    let loss = generator.random_range(setting.loss.clone());
-    let seed = generator.random();
-    let offset = if setting.random_start { trace.period().mul_f64(start) } else { Duration::ZERO };
-    let forward = LinkConfig {
-        trace_offset: offset,
-        delay,
-        queue: QueueConfig::drop_tail(packets as usize),
-        loss: LossConfig { random: loss, ..LossConfig::default() },
-        ..LinkConfig::new(trace)
-    };
-    let reverse = LinkConfig { delay, ..LinkConfig::new(Trace::constant(REVERSE_CAPACITY)) };
-    let activity = Activity::between(Timestamp::ZERO, Timestamp::MAX);
-    let call = ModelledSetting { activity, ..setting.call.clone() };
-    let control = Setting { bounds: setting.bounds, ..Setting::new(call.payload, call.frame_interval()) };
+    let drawn = Drawn::from(setting, generator);
+    let control = Setting { bounds: setting.bounds, ..Setting::new(setting.call.payload, setting.call.frame_interval()) };
     let (receiver, sender) = match setting.place {
         AgentPlace::Receiver => (Some(rate.clone()), None),
         AgentPlace::Sender => (None, Some(rate.clone())),
     };
-    let call = call.call(
-        Box::new(AgentController::new(sender, &control)),
-        Box::new(AgentEstimator(receiver)),
-        ModelledClip::new(clip, call.frame_interval(), seed),
-    );
-    let link = |config, seed| Link::new(config, seed).map_err(|error: ConfigError| EnvironmentError::Link(error));
-    Ok(Network::new(vec![call.unlogged()], link(forward, seed)?, link(reverse, seed ^ 1)?))
+    let controller = Box::new(AgentController::new(sender, &control));
+    drawn.network(&setting.call, controller, Box::new(AgentEstimator(receiver)))
 }

@@ -65,7 +65,7 @@ pub struct VectorEnvironment {
 }
 
 /// The seed of environment `index` of a vector with `seed`.
-fn seed_of(seed: u64, index: usize) -> u64 {
+pub(super) fn seed_of(seed: u64, index: usize) -> u64 {
     // The golden ratio keeps neighbours apart; seed_from_u64 spreads them.
     seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }

@@ -25,6 +25,11 @@ pub struct FrameStatistics {
     pub video_delay_seconds: f64,
     /// Sum over the frames shown of their SSIM, 0-1.
     pub ssim: f64,
+    /// Pictures that the source gave and that are over with: shown, or a later one is.
+    pub over: u64,
+    /// Sum over those of the time from capture until they, or a later one, were shown: the video delay of Salsify's text,
+    /// but no more than [`MOST_WAITED`] for each, so that one outage does not hide all else; seconds.
+    pub waited_seconds: f64,
     /// Time for which the picture on the screen was frozen ([`FreezeDetector`]), counted when it moves again, seconds.
     pub frozen_seconds: f64,
 }
@@ -37,6 +42,9 @@ struct Pending {
     ssim: f64,
 }
 
+/// The most that a picture counts in [`FrameStatistics::waited_seconds`], seconds.
+pub const MOST_WAITED: f64 = 1.0;
+
 /// Most frames that are remembered until a later one is shown: an outage of minutes.
 const MOST_PENDING: usize = 8_192;
 
@@ -44,6 +52,8 @@ const MOST_PENDING: usize = 8_192;
 pub(crate) struct FrameCounter {
     counts: FrameStatistics,
     pending: VecDeque<Pending>,
+    /// Pictures that are not over with.
+    captures: VecDeque<Timestamp>,
     freezes: FreezeDetector,
 }
 
@@ -52,12 +62,17 @@ impl FrameCounter {
         Self {
             counts: FrameStatistics::default(),
             pending: VecDeque::new(),
+            captures: VecDeque::new(),
             freezes: FreezeDetector::new(frame_interval),
         }
     }
 
-    pub(crate) fn captured(&mut self) {
+    pub(crate) fn captured(&mut self, at: Timestamp) {
         self.counts.captured += 1;
+        self.captures.push_back(at);
+        if self.captures.len() > MOST_PENDING {
+            self.captures.pop_front();
+        }
     }
 
     /// The sender has decided on a picture.
@@ -84,6 +99,11 @@ impl FrameCounter {
                 self.counts.shown += 1;
                 self.counts.video_delay_seconds += at.saturating_since(pending.captured_at).as_secs_f64();
                 self.counts.ssim += pending.ssim;
+                while let Some(captured_at) = self.captures.front().copied().filter(|at| *at <= pending.captured_at) {
+                    self.captures.pop_front();
+                    self.counts.over += 1;
+                    self.counts.waited_seconds += at.saturating_since(captured_at).as_secs_f64().min(MOST_WAITED);
+                }
             }
         }
         if let Some(duration) = self.freezes.shown(at).filter(|duration| duration.frozen) {
