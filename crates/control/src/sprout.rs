@@ -28,6 +28,7 @@ mod busy_time;
 mod competitors;
 mod rate_filter;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -145,7 +146,8 @@ pub struct Sprout {
     competitors: Competitors,
     /// The last round trip, queues included.
     last_round_trip: f64,
-    cautious_rate: f64,
+    /// What is to be counted on, once it was asked for since something new was learned.
+    cautious_rate: Cell<Option<f64>>,
 }
 
 impl Sprout {
@@ -153,7 +155,7 @@ impl Sprout {
     #[must_use]
     pub fn new(setting: &Setting) -> Self {
         let payload = setting.payload.as_f64().max(1.0);
-        let mut sprout = Self {
+        Self {
             mode: Mode::of(setting.latency),
             payload,
             frame_interval: setting.frame_interval.as_secs_f64(),
@@ -167,10 +169,8 @@ impl Sprout {
             outside: 0.0,
             competitors: Competitors::new(payload + HEADERS),
             last_round_trip: FIRST_ROUND_TRIP,
-            cautious_rate: 0.0,
-        };
-        sprout.forecast();
-        sprout
+            cautious_rate: Cell::new(None),
+        }
     }
 
     fn round_trip(&self) -> f64 {
@@ -199,9 +199,13 @@ impl Sprout {
     }
 
     /// What is known is as old as the round trip is long; what is sent now is to be through within the tolerated delay.
-    fn forecast(&mut self) {
-        let horizon = self.round_trip() + self.tolerated();
-        self.cautious_rate = self.busy.filter().cautious_rate(horizon, RISK).max(1.0);
+    fn cautious_rate(&self) -> f64 {
+        self.cautious_rate.get().unwrap_or_else(|| {
+            let horizon = self.round_trip() + self.tolerated();
+            let rate = self.busy.filter().cautious_rate(horizon, RISK).max(1.0);
+            self.cautious_rate.set(Some(rate));
+            rate
+        })
     }
 
     fn arrived(&mut self, arrival: &AcknowledgedFragment) {
@@ -230,7 +234,7 @@ impl Sprout {
         let now = now.as_secs_f64();
         Outlook {
             mean_rate: self.mean_rate(),
-            cautious_rate: self.cautious_rate,
+            cautious_rate: self.cautious_rate(),
             path_rate: self.path_rate(now),
             scatter_time: self.busy.filter().scatter_time(),
             wait: self.backlog(now).max(self.outside),
@@ -245,13 +249,14 @@ impl Sprout {
 
     /// How long what is on the way will keep the link from `now` on.
     fn backlog(&self, now: f64) -> f64 {
+        let cautious_rate = self.cautious_rate();
         let mut free = self.busy.free_at();
         if !self.on_the_way.is_empty() {
             // What has left since would have been heard of.
             free = free.max(now - self.round_trip() - LATENESS);
         }
         for sent in &self.on_the_way {
-            free = free.max(sent.at + self.outside) + sent.bytes / self.cautious_rate;
+            free = free.max(sent.at + self.outside) + sent.bytes / cautious_rate;
         }
         (free - now).max(0.0)
     }
@@ -280,14 +285,14 @@ impl Controller for Sprout {
         }
         let (path_rate, own_rate) = (self.bursts.rate(now), self.mean_rate());
         self.competitors.on_feedback(now, path_rate, own_rate, self.last_round_trip);
-        self.forecast();
+        self.cautious_rate.set(None);
     }
 
     fn on_time(&mut self, now: Timestamp) {
         if let Some(oldest) = self.on_the_way.front() {
             let heard_of = now.as_secs_f64() - self.round_trip() - LATENESS;
             self.busy.silent(oldest.at + self.outside, heard_of);
-            self.forecast();
+            self.cautious_rate.set(None);
         }
     }
 
@@ -298,18 +303,18 @@ impl Controller for Sprout {
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         let now = now.as_secs_f64();
         let (tolerated, in_flight_bytes) = (self.tolerated(), in_flight.bytes.as_f64());
-        let wait = self.backlog(now).max(self.outside) + in_flight.queued.as_f64() / self.cautious_rate;
+        let wait = self.backlog(now).max(self.outside) + in_flight.queued.as_f64() / self.cautious_rate();
         let room = (tolerated - wait).max(0.0);
         let mean_rate = self.mean_rate();
         let path_rate = self.path_rate(now).min(MOST_SHARERS * mean_rate);
         let by_path = self.mode.path_share * path_rate * self.frame_interval;
         let most = self.mode.own_share * mean_rate * self.frame_interval + by_path;
-        let mut bytes = (self.cautious_rate * room + by_path * room / tolerated).min(most);
+        let mut bytes = (self.cautious_rate() * room + by_path * room / tolerated).min(most);
         if let Some(window) = self.competitors.window() {
             bytes = bytes.max(window - in_flight_bytes);
         }
         if wait < LEAST_WITHIN * tolerated {
-            bytes = bytes.max(LEAST_SHARE * self.cautious_rate * self.frame_interval);
+            bytes = bytes.max(LEAST_SHARE * self.cautious_rate() * self.frame_interval);
         }
         if in_flight.bytes == ByteCount::ZERO {
             // A packet that is alone delays nothing.
@@ -320,7 +325,7 @@ impl Controller for Sprout {
         Allowance {
             budget: ByteCount::new((bytes * payload_share) as u64),
             pacing_interval: Duration::from_secs_f64((self.payload / (PACING * mean_rate).max(1.0)).min(LONGEST_PACE)),
-            target: Bitrate::from_bps((8.0 * self.cautious_rate * payload_share * drain) as u64),
+            target: Bitrate::from_bps((8.0 * self.cautious_rate() * payload_share * drain) as u64),
         }
     }
 
