@@ -388,12 +388,6 @@ impl<C: Codec> SendingEnd<C> {
         self.records.len()
     }
 
-    /// What the controller allows at `now`.
-    #[must_use]
-    pub fn allowed(&self, now: Timestamp) -> Allowance {
-        self.allowance(now)
-    }
-
     /// How many pictures were captured.
     #[must_use]
     pub fn captured(&self) -> u64 {
