@@ -5,7 +5,6 @@
 //! is centred on the quantizer that should fit; or, beginning there, one frame is made to fit, pass by pass, and each
 //! pass aims at the newest budget ([`MenuMode::Fit`]).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lockstep_transport::{Recovery, StateId};
@@ -15,6 +14,7 @@ use lockstep_vp8::MAXIMUM_QUANTIZER;
 use crate::codec::Codec;
 use crate::encode_time::EncodeWork;
 use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
+use crate::held_states::HeldStates;
 use crate::size_curve::SizeCurve;
 use crate::vp8_codec::Vp8;
 
@@ -114,7 +114,7 @@ impl SizeCurves {
 pub struct FunctionalEncoder<C: Codec = Vp8> {
     parameters: C::Parameters,
     mode: MenuMode,
-    states: BTreeMap<StateId, C::State>,
+    states: HeldStates<C::State>,
     curves: Option<Arc<SizeCurves>>,
     arena: C::Arena,
 }
@@ -123,8 +123,7 @@ impl<C: Codec> FunctionalEncoder<C> {
     /// An encoder that codes with `parameters` (its quantizer is chosen for each frame).
     #[must_use]
     pub fn new(parameters: C::Parameters, mode: MenuMode) -> Self {
-        let states = BTreeMap::from([(StateId::EMPTY, C::State::default())]);
-        Self { parameters, mode, states, curves: None, arena: C::Arena::default() }
+        Self { parameters, mode, states: HeldStates::new(), curves: None, arena: C::Arena::default() }
     }
 }
 
@@ -184,7 +183,7 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
     fn begin(&mut self, request: &FrameRequest<'_, C>) -> Option<FrameStart<C>> {
         let FrameRequest { picture, source, budget, .. } = *request;
         // A state that is not held any more is as good as none: the frame is a key frame.
-        let (source, state) = match self.states.get(&source) {
+        let (source, state) = match self.states.get(source) {
             Some(state) => (source, state.clone()),
             None => (StateId::EMPTY, C::State::default()),
         };
@@ -250,9 +249,7 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
     }
 
     fn forget(&mut self, state: StateId) {
-        if state != StateId::EMPTY {
-            self.states.remove(&state);
-        }
+        self.states.remove(state);
     }
 
     fn held_states(&self) -> usize {

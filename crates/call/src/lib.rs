@@ -16,6 +16,7 @@ mod frame_log;
 mod freezes;
 mod full_throttle;
 mod functional;
+mod held_states;
 mod modelled_clip;
 mod modelled_codec;
 mod overhead;

@@ -3,7 +3,7 @@
 //! As at the sending end, the driver does the long work: [`ReceivingEnd::poll_decode`] gives a job to run on any thread
 //! and [`ReceivingEnd::decoded`] takes its result, so that acknowledgements never wait for the decoder.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use lockstep_control::Estimator;
 use lockstep_transport::{
@@ -13,6 +13,7 @@ use lockstep_units::Timestamp;
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::codec::Codec;
+use crate::held_states::HeldStates;
 use crate::vp8_codec::Vp8;
 
 /// A complete frame whose source state is held.
@@ -94,7 +95,7 @@ pub struct ReceivingEnd<C: Codec = Vp8> {
     estimator: Option<Box<dyn Estimator>>,
     estimators: Option<Estimators>,
     refused_estimator: Option<u16>,
-    states: BTreeMap<StateId, C::State>,
+    states: HeldStates<C::State>,
     arena: C::Arena,
     ready: VecDeque<ReceivedFrame<C::Payload>>,
     decoding: bool,
@@ -130,7 +131,7 @@ impl<C: Codec> ReceivingEnd<C> {
             estimator,
             estimators,
             refused_estimator: None,
-            states: BTreeMap::from([(StateId::EMPTY, C::State::default())]),
+            states: HeldStates::new(),
             arena: C::Arena::default(),
             ready: VecDeque::new(),
             decoding: false,
@@ -168,7 +169,7 @@ impl<C: Codec> ReceivingEnd<C> {
             return None;
         }
         while let Some(frame) = self.ready.pop_front() {
-            let Some(source) = self.states.get(&frame.source).cloned() else {
+            let Some(source) = self.states.get(frame.source).cloned() else {
                 self.transport.frame_failed(frame.frame);
                 continue;
             };
@@ -326,9 +327,7 @@ impl<C: Codec> ReceivingEnd<C> {
                         }
                     }
                 }
-                ReceiverEvent::Release(state) if state != StateId::EMPTY => {
-                    self.states.remove(&state);
-                }
+                ReceiverEvent::Release(state) => self.states.remove(state),
                 ReceiverEvent::PeerClosed(reason) => self.peer_closed = Some(reason),
                 _ => {}
             }

@@ -32,8 +32,8 @@ fn pacing_burst(interval: Duration) -> u32 {
     if interval >= TIMER_RESOLUTION {
         return 1;
     }
-    let due = TIMER_RESOLUTION.as_nanos().div_ceil(interval.as_nanos().max(1));
-    u32::try_from(due).map_or(MOST_BURST, |due| due.min(MOST_BURST))
+    let due = TIMER_RESOLUTION.subsec_nanos().div_ceil(interval.subsec_nanos().max(1));
+    due.min(MOST_BURST)
 }
 
 /// A frame that was handed to the transport, with what its quality is measured from.
@@ -161,7 +161,16 @@ impl<C: Codec> SendingEnd<C> {
 
     /// The next picture to be coded, or more of one that was, unless one is being coded already. The driver runs the job
     /// and gives its menu to [`SendingEnd::encoded`].
+    #[inline]
     pub fn poll_encode(&mut self, now: Timestamp) -> Option<EncodeJob<C>> {
+        // Asked after every event of a call, and seldom with anything to do.
+        if self.refinement.is_none() && (self.waiting.is_none() || self.encoding.is_some()) {
+            return None;
+        }
+        self.begin_encoding(now)
+    }
+
+    fn begin_encoding(&mut self, now: Timestamp) -> Option<EncodeJob<C>> {
         if let Some(job) = self.refinement.take() {
             return Some(job);
         }
@@ -295,10 +304,15 @@ impl<C: Codec> SendingEnd<C> {
     }
 
     /// The next datagram that may leave now.
+    #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
+        if self.transport.is_quiet(now) { None } else { self.transmit(now) }
+    }
+
+    fn transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
         if self.transport.queued_fragments() > 0 {
             // What the path bears out bounds what is sent, not at what pace.
-            let interval = self.controller.allowance(now, self.in_flight()).pacing_interval;
+            let interval = self.controller.pacing_interval(now, self.in_flight());
             self.transport.set_pace(interval, pacing_burst(interval));
         }
         let transmit = self.transport.poll_transmit(now)?;
@@ -372,12 +386,6 @@ impl<C: Codec> SendingEnd<C> {
     #[must_use]
     pub fn held_records(&self) -> usize {
         self.records.len()
-    }
-
-    /// What the controller allows at `now`.
-    #[must_use]
-    pub fn allowed(&self, now: Timestamp) -> Allowance {
-        self.allowance(now)
     }
 
     /// How many pictures were captured.

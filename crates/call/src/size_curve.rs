@@ -21,10 +21,11 @@ const LEAST_FALL: f64 = 0.002;
 /// Sizes below this are all headers and say nothing of the curve, bytes.
 const LEAST_SIZE: f64 = 64.0;
 
-/// How much of the bend around a point there is at each distance from it, 0-1.
-static BEND: LazyLock<[f64; POINTS]> = LazyLock::new(|| {
-    std::array::from_fn(|distance| {
-        let distance = distance as f64 / REACH;
+/// How much of the bend around a point there is at each distance from it, 0-1: the point itself is in the middle, so that
+/// a curve's share is a slice.
+static BEND: LazyLock<[f64; 2 * POINTS - 1]> = LazyLock::new(|| {
+    std::array::from_fn(|place| {
+        let distance = place.abs_diff(POINTS - 1) as f64 / REACH;
         libm::exp(-0.5 * distance * distance)
     })
 });
@@ -79,25 +80,28 @@ impl SizeCurve {
     fn bend(&mut self, quantizer: u8, size: f64, common: f64, local: f64) {
         let seen = usize::from(quantizer.min(MAXIMUM_QUANTIZER));
         let error = libm::log(size.max(LEAST_SIZE)) - self.logarithms[seen];
-        let bend: &[f64; POINTS] = &BEND;
-        let moved = |logarithm: &mut f64, bend: &f64| *logarithm += error * (common + local * bend);
-        let (finer, coarser) = self.logarithms.split_at_mut(seen);
-        coarser.iter_mut().zip(&bend[..]).for_each(|(logarithm, bend)| moved(logarithm, bend));
-        finer.iter_mut().rev().zip(&bend[1..]).for_each(|(logarithm, bend)| moved(logarithm, bend));
-        // What was just seen stays; its neighbours give way. Few do, so that looking is quicker than always writing.
-        let mut last = coarser[0];
-        for logarithm in &mut coarser[1..] {
-            if *logarithm > last - LEAST_FALL {
-                *logarithm = last - LEAST_FALL;
-            }
-            last = *logarithm;
+        for (logarithm, bend) in self.logarithms.iter_mut().zip(&BEND[POINTS - 1 - seen..]) {
+            *logarithm += error * (common + local * bend);
         }
-        let mut last = coarser[0];
-        for logarithm in finer.iter_mut().rev() {
-            if *logarithm < last + LEAST_FALL {
-                *logarithm = last + LEAST_FALL;
+        // What was just seen stays; its neighbours give way. On one side at least hardly any does: looking at all of them
+        // at once is quicker than going from one to the next.
+        if self.logarithms[seen..].windows(2).fold(false, |any, pair| any | (pair[1] > pair[0] - LEAST_FALL)) {
+            let mut last = self.logarithms[seen];
+            for logarithm in &mut self.logarithms[seen + 1..] {
+                if *logarithm > last - LEAST_FALL {
+                    *logarithm = last - LEAST_FALL;
+                }
+                last = *logarithm;
             }
-            last = *logarithm;
+        }
+        if self.logarithms[..=seen].windows(2).fold(false, |any, pair| any | (pair[0] < pair[1] + LEAST_FALL)) {
+            let mut last = self.logarithms[seen];
+            for logarithm in self.logarithms[..seen].iter_mut().rev() {
+                if *logarithm < last + LEAST_FALL {
+                    *logarithm = last + LEAST_FALL;
+                }
+                last = *logarithm;
+            }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The same bit rate whatever the path does: a yardstick, and the way to measure what a codec does at a rate.
 
+use std::time::Duration;
+
 use lockstep_transport::Feedback;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -36,5 +38,9 @@ impl Controller for Fixed {
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         self.bucket.allowance(now, in_flight, self.rate, self.rate.mul_f64(PACING_FACTOR))
+    }
+
+    fn pacing_interval(&self, _now: Timestamp, _in_flight: InFlight) -> Duration {
+        self.bucket.pacing_interval(self.rate.mul_f64(PACING_FACTOR))
     }
 }

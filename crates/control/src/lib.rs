@@ -112,6 +112,11 @@ pub trait Controller: Send {
     fn on_loss(&mut self, _now: Timestamp, _lost: &[LostFragment]) {}
     /// What may be sent at this moment, with `in_flight` on the way. May be asked at any time and any number of times.
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance;
+    /// The pacing interval of [`Controller::allowance`], which is all that each datagram asks for; to be implemented where
+    /// the rest takes longer to work out.
+    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
+        self.allowance(now, in_flight).pacing_interval
+    }
     /// What it takes the path to carry, where that is something else than its target.
     fn estimate(&self) -> Option<Bitrate> {
         None

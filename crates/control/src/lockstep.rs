@@ -300,6 +300,10 @@ impl Controller for Lockstep {
         }
     }
 
+    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
+        self.sprout.pacing_interval(now, in_flight)
+    }
+
     fn estimate(&self) -> Option<Bitrate> {
         self.sprout.estimate()
     }

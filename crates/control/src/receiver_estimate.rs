@@ -106,6 +106,10 @@ impl Controller for ReceiverEstimate {
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         self.bucket.allowance(now, in_flight, self.target(), self.target().mul_f64(PACING_FACTOR))
     }
+
+    fn pacing_interval(&self, _now: Timestamp, _in_flight: InFlight) -> Duration {
+        self.bucket.pacing_interval(self.target().mul_f64(PACING_FACTOR))
+    }
 }
 
 #[cfg(test)]

@@ -75,6 +75,10 @@ impl Controller for SalsifyWindow {
         }
     }
 
+    fn pacing_interval(&self, _now: Timestamp, _in_flight: InFlight) -> Duration {
+        self.pacing_interval
+    }
+
     fn estimate(&self) -> Option<Bitrate> {
         Some(self.path_rate)
     }

@@ -187,6 +187,10 @@ impl Sprout {
         self.busy.filter().mean_rate()
     }
 
+    fn pacing_interval_at(&self, mean_rate: f64) -> Duration {
+        Duration::from_secs_f64((self.payload / (PACING * mean_rate).max(1.0)).min(LONGEST_PACE))
+    }
+
     /// The path's rate: that of bursts, where there were any; no less than one's own.
     fn path_rate(&self, now: f64) -> f64 {
         self.bursts.rate(now).unwrap_or(0.0).max(self.mean_rate())
@@ -324,9 +328,13 @@ impl Controller for Sprout {
         let drain = (tolerated / wait.max(1e-3)).min(1.0);
         Allowance {
             budget: ByteCount::new((bytes * payload_share) as u64),
-            pacing_interval: Duration::from_secs_f64((self.payload / (PACING * mean_rate).max(1.0)).min(LONGEST_PACE)),
+            pacing_interval: self.pacing_interval_at(mean_rate),
             target: Bitrate::from_bps((8.0 * self.cautious_rate() * payload_share * drain) as u64),
         }
+    }
+
+    fn pacing_interval(&self, _now: Timestamp, _in_flight: InFlight) -> Duration {
+        self.pacing_interval_at(self.mean_rate())
     }
 
     fn estimate(&self) -> Option<Bitrate> {

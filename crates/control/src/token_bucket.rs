@@ -64,13 +64,19 @@ impl TokenBucket {
         self.tokens = self.tokens.max(0.0);
     }
 
+    /// Time between two datagrams at `pacing_rate`.
+    #[must_use]
+    pub fn pacing_interval(&self, pacing_rate: Bitrate) -> Duration {
+        pacing_rate.time_for(ByteCount::new(self.datagram_bytes as u64)).min(LONGEST_INTERVAL)
+    }
+
     /// The allowance at `target`, paced at `pacing_rate`.
     #[must_use]
     pub fn allowance(&self, now: Timestamp, in_flight: InFlight, target: Bitrate, pacing_rate: Bitrate) -> Allowance {
         let left = self.tokens_at(now, target) - in_flight.queued.as_f64();
         Allowance {
             budget: ByteCount::new(left.max(0.0) as u64),
-            pacing_interval: pacing_rate.time_for(ByteCount::new(self.datagram_bytes as u64)).min(LONGEST_INTERVAL),
+            pacing_interval: self.pacing_interval(pacing_rate),
             target,
         }
     }

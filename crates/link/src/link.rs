@@ -117,6 +117,8 @@ pub struct Link<T> {
     ordered: VecDeque<Flight<T>>,
     /// The others.
     late: BinaryHeap<Flight<T>>,
+    /// Whether packets come as they leave the bottleneck, a fixed delay later: none is lost, doubled, or later than that.
+    is_plain: bool,
     /// How many packets have left the bottleneck.
     order: u64,
     /// No packet that may not overtake comes before this.
@@ -140,14 +142,21 @@ impl<T: Clone> Link<T> {
     /// What is wrong with the configuration.
     pub fn starting_at(config: LinkConfig, seed: u64, origin: Timestamp) -> Result<Self, ConfigError> {
         config.validate()?;
+        let losses = Losses::new(&config.loss, seed, origin);
+        let is_plain = config.jitter.is_none()
+            && config.reordering.is_none()
+            && config.duplication <= 0.0
+            && losses.are_none()
+            && config.trace.condition_changes().is_empty();
         Ok(Self {
+            is_plain,
             origin,
             trace_offset: nanos(config.trace_offset),
             now: origin,
             queue: Queue::new(config.queue, seed, origin),
             service: Service::new(config.trace.clone()),
             bottleneck: Bottleneck::Idle,
-            losses: Losses::new(&config.loss, seed, origin),
+            losses,
             delays: Delays::new(config.jitter, seed),
             reordering: generator(seed, Purpose::Reordering),
             duplication: generator(seed, Purpose::Duplication),
@@ -184,6 +193,18 @@ impl<T: Clone> Link<T> {
             }
         }
         let queued = Queued { sent_at: now, size, ecn_capable, congestion_experienced: false, packet };
+        let begins = matches!(self.bottleneck, Bottleneck::Idle) && self.config.medium.is_none();
+        if begins && self.queue.passes(size) {
+            let start = self.service.first_start(self.trace_time(now));
+            let start = self.moment(start);
+            if start <= now && start < Timestamp::MAX {
+                // Nothing waits, and so neither does this one.
+                self.serve(queued, start);
+                self.advance(now);
+                return Verdict::Queued;
+            }
+            self.bottleneck = Bottleneck::Waiting(start);
+        }
         if self.queue.enqueue(queued).is_err() {
             self.statistics.dropped_by_queue += size;
             return Verdict::Dropped(DropReason::Queue);
@@ -199,6 +220,20 @@ impl<T: Clone> Link<T> {
     /// The next packet that has come out by `now`, in the order of their times; none if there is none.
     pub fn poll(&mut self, now: Timestamp) -> Option<Delivered<T>> {
         self.advance(now);
+        if self.late.is_empty() {
+            // As below, where nothing is late.
+            let &Flight { delivered: Delivered { at, size, .. }, .. } = self.ordered.front()?;
+            if at > self.now || at == Timestamp::MAX {
+                return None;
+            }
+            self.came_out(size);
+            let delivered = self.ordered.pop_front()?.delivered;
+            if self.ordered.is_empty() {
+                // As the queue: begins anew at its front.
+                self.ordered.clear();
+            }
+            return Some(delivered);
+        }
         let late = match (self.ordered.front(), self.late.peek()) {
             (Some(ordered), Some(late)) => late.key() < ordered.key(),
             (ordered, _) => ordered.is_none(),
@@ -211,10 +246,14 @@ impl<T: Clone> Link<T> {
             // As the queue: begins anew at its front.
             self.ordered.clear();
         }
-        self.under_way.packets -= 1;
-        self.under_way.bytes -= delivered.size;
-        self.statistics.delivered += delivered.size;
+        self.came_out(delivered.size);
         Some(delivered)
+    }
+
+    fn came_out(&mut self, size: ByteCount) {
+        self.under_way.packets -= 1;
+        self.under_way.bytes -= size;
+        self.statistics.delivered += size;
     }
 
     /// No packet comes out before this, so that [`Link::poll`] need not be asked before; none if nothing ever comes
@@ -292,8 +331,17 @@ impl<T: Clone> Link<T> {
     }
 
     /// Lets the bottleneck work until `now`.
+    #[inline]
     fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
+        // Asked with every call, and seldom with anything to do.
+        match self.bottleneck {
+            Bottleneck::Busy(due) | Bottleneck::Waiting(due) if due <= self.now => self.work(),
+            _ => {}
+        }
+    }
+
+    fn work(&mut self) {
         loop {
             match self.bottleneck {
                 Bottleneck::Busy(until) if until <= self.now && until < Timestamp::MAX => {
@@ -318,6 +366,11 @@ impl<T: Clone> Link<T> {
             self.bottleneck = Bottleneck::Idle;
             return;
         };
+        self.serve(queued, start);
+    }
+
+    /// The bottleneck serves `queued` from `start` on.
+    fn serve(&mut self, queued: Queued<T>, start: Timestamp) {
         let left = self.service.serve(self.trace_time(start), queued.size);
         let left = self.moment(left).max(start);
         self.bottleneck = Bottleneck::Busy(left);
@@ -339,6 +392,15 @@ impl<T: Clone> Link<T> {
         }
         self.statistics.total_queueing_delay = self.statistics.total_queueing_delay.saturating_add(queueing_delay);
         self.statistics.longest_queueing_delay = self.statistics.longest_queueing_delay.max(queueing_delay);
+        if self.is_plain {
+            let at = (left + self.config.delay).max(self.floor);
+            self.floor = at;
+            let service_time = left.saturating_since(start);
+            let duplicate = false;
+            let delivered =
+                Delivered { at, sent_at, size, queueing_delay, service_time, duplicate, congestion_experienced, packet };
+            return self.fly(delivered, false);
+        }
         let conditions = self.conditions_at(left);
         if self.config.loss.place == LossPlace::AfterBottleneck
             && let Some(reason) = self.losses.decide(left, &conditions)

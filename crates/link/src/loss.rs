@@ -80,6 +80,11 @@ impl Losses {
         }
     }
 
+    /// Whether none is lost but by the trace's conditions.
+    pub(crate) fn are_none(&self) -> bool {
+        self.are_none
+    }
+
     /// Whether the packet at `now` is lost, and to what. Every kind is asked for every packet, so that none moves the
     /// draws of another. Calls come in order of time.
     pub(crate) fn decide(&mut self, now: Timestamp, conditions: &Conditions) -> Option<DropReason> {

@@ -204,6 +204,15 @@ pub(crate) enum Queue<T> {
 }
 
 impl<T> Queue<T> {
+    /// Whether a packet of `size` is given on as it came, should it be taken out at the moment at which it is put in: only
+    /// where nothing waits, and no discipline looks at what comes and goes.
+    pub(crate) fn passes(&self, size: ByteCount) -> bool {
+        match self {
+            Self::DropTail(queue) => queue.passes(size),
+            Self::CoDel(_) | Self::Pie(_) => false,
+        }
+    }
+
     /// An empty queue on a link of `seed` that begins at `origin`.
     pub(crate) fn new(config: QueueConfig, seed: u64, origin: Timestamp) -> Self {
         let (packets, bytes) = config.limits();

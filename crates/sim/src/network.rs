@@ -212,8 +212,12 @@ impl<F: Flow> Network<F> {
             }
             self.changed = false;
         }
-        while let Some(at) = self.next_event().filter(|&at| at <= until) {
-            self.now = at;
+        loop {
+            let next = self.wakes.iter().fold(Timestamp::MAX, |first, &at| first.min(at));
+            if next > until || next == Timestamp::MAX {
+                break;
+            }
+            self.now = self.now.max(next);
             self.step();
         }
         self.now = self.now.max(until);

@@ -60,6 +60,7 @@ struct Run {
 
 impl Run {
     /// The sequence number of a fragment.
+    #[inline]
     fn find(&self, fragment: u16) -> Option<u64> {
         let offset = fragment.checked_sub(self.fragment).filter(|&offset| offset < self.length)?;
         Some(self.sequence + u64::from(offset))
@@ -108,6 +109,7 @@ impl TransmittedFrame {
     }
 
     /// The sequence number of the newest copy of a fragment, but not above `highest`.
+    #[inline]
     fn find(&self, fragment: u16, highest: u64) -> Option<u64> {
         let copy = |run: &Run| run.find(fragment).filter(|&sequence| sequence <= highest);
         if self.more.is_empty() {
@@ -258,7 +260,7 @@ impl LossDetection {
                 return false;
             };
             let Some(sequence) = known.find(fragment, highest) else { return false };
-            if self.get(sequence).is_some() {
+            if known.undecided > 0 && self.get(sequence).is_some() {
                 open.push((place, sequence));
             }
         }
@@ -328,9 +330,18 @@ impl LossDetection {
 
     /// The receiver has decoded the frame, so all its fragments arrived; returns those that nobody acknowledged, with
     /// whether all their copies had been declared lost.
+    #[inline]
     pub(crate) fn frame_arrived(&mut self, frame: u32) -> Vec<(SentFragment, bool)> {
+        // Told again and again, and known mostly.
+        match self.frames.get(u64::from(frame)) {
+            Some(known) if known.undecided > 0 => self.take_frame(frame),
+            _ => Vec::new(),
+        }
+    }
+
+    fn take_frame(&mut self, frame: u32) -> Vec<(SentFragment, bool)> {
         let mut arrived: Vec<(SentFragment, bool)> = Vec::new();
-        let Some(known) = self.frames.get(u64::from(frame)).filter(|known| known.undecided > 0) else { return arrived };
+        let Some(known) = self.frames.get(u64::from(frame)) else { return arrived };
         let runs: Vec<Run> = (0..known.runs()).rev().map(|place| known.run(place)).collect();
         for run in runs {
             arrived.extend((run.sequence..run.end()).filter_map(|sequence| self.take(sequence)));

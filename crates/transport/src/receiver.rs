@@ -1,6 +1,6 @@
 //! The receiving side: puts frames together, hands out those that can be decoded, acknowledges.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -167,8 +167,8 @@ pub struct Receiver<P = Vec<u8>> {
     needed: Vec<StateId>,
     catalogue: Catalogue,
     keep: Keep,
-    /// Frames handed out and not yet judged: source and target.
-    pending: BTreeMap<u32, (StateId, StateId)>,
+    /// Frames handed out and not yet judged, by number: source and target. They are few.
+    pending: Vec<(u32, StateId, StateId)>,
     decoded: Option<u32>,
     refused: VecDeque<u32>,
     history: VecDeque<ReceivedFragment>,
@@ -218,7 +218,7 @@ impl<P: Payload> Receiver<P> {
             needed: Vec::new(),
             catalogue: Catalogue::new(config.retained_states.min(255)),
             keep: Keep::default(),
-            pending: BTreeMap::new(),
+            pending: Vec::new(),
             decoded: None,
             refused: VecDeque::new(),
             history: VecDeque::new(),
@@ -377,7 +377,7 @@ impl<P: Payload> Receiver<P> {
                 self.drop_frame(number, Stage::Complete, DropReason::Superseded);
                 continue;
             }
-            let handed_out = self.pending.keys().next_back().copied();
+            let handed_out = self.pending.last().map(|&(newest, ..)| newest);
             let in_turn = is_needed || handed_out.is_none_or(|newest| number > newest);
             let room = self.pending.len() < self.config.window as usize;
             if !(in_turn && room && self.catalogue.holds(source)) {
@@ -385,7 +385,8 @@ impl<P: Payload> Receiver<P> {
             }
             let Some((frame, payload)) = self.window.settle(number) else { continue };
             let Frame { target, captured, key_frame, .. } = frame;
-            self.pending.insert(number, (source, target));
+            let place = self.pending.partition_point(|&(pending, ..)| pending < number);
+            self.pending.insert(place, (number, source, target));
             self.statistics.frames += 1;
             let frame = number;
             self.events.push_back(ReceiverEvent::Frame { frame, source, target, captured, key_frame, payload });
@@ -416,16 +417,22 @@ impl<P: Payload> Receiver<P> {
             return;
         }
         self.window.needed(self.decoded, &mut self.needed);
-        let in_use = |state| self.needed.contains(&state) || self.pending.values().any(|&(source, _)| source == state);
+        let in_use = |state| self.needed.contains(&state) || self.pending.iter().any(|&(_, source, _)| source == state);
         let (released, evicted) = self.catalogue.sweep(self.keep, in_use);
         self.statistics.evicted_states += evicted;
         self.events.extend(released.iter().copied().map(ReceiverEvent::Release));
     }
 
+    /// A frame that was handed out waits for the owner's verdict no longer; gives its target, if it did.
+    fn judged(&mut self, frame: u32) -> Option<StateId> {
+        let place = self.pending.iter().position(|&(pending, ..)| pending == frame)?;
+        Some(self.pending.remove(place).2)
+    }
+
     /// The owner has decoded a frame that was handed out, and it yielded `state`. If that is not the state that the
     /// frame named, the frame counts as failed and `state` is released.
     pub fn frame_decoded(&mut self, frame: u32, state: StateId) {
-        let Some((_, target)) = self.pending.remove(&frame) else {
+        let Some(target) = self.judged(frame) else {
             self.statistics.unknown_verdicts += 1;
             return;
         };
@@ -447,7 +454,7 @@ impl<P: Payload> Receiver<P> {
 
     /// The owner could not decode a frame that was handed out.
     pub fn frame_failed(&mut self, frame: u32) {
-        if self.pending.remove(&frame).is_none() {
+        if self.judged(frame).is_none() {
             self.statistics.unknown_verdicts += 1;
             return;
         }
@@ -484,7 +491,14 @@ impl<P: Payload> Receiver<P> {
     /// The next datagram to send to the sender at `now`. Arrivals that came since the last call share one
     /// acknowledgement as long as it can list them all, so an owner that polls after each datagram acknowledges each
     /// one, and one that first takes all that arrived at one moment saves datagrams. A verdict is acknowledged too.
+    #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
+        // Asked after every event of a call, and seldom with anything to say.
+        let acknowledges = self.acknowledge && self.acknowledge_at <= now;
+        if acknowledges || self.reply_due || self.closing.has_begun() { self.transmit(now) } else { None }
+    }
+
+    fn transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         let connection = self.connection?;
         if self.closing.has_begun() {
             return self.closing.poll_transmit(now, connection).map(|close| Transmit::of(Datagram::Close(close)));

@@ -177,8 +177,24 @@ impl<P: Payload> Sender<P> {
         dropped
     }
 
+    /// Whether nothing waits to leave but what waits for a later moment, whatever the pace: [`Self::poll_transmit`] has
+    /// nothing then.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet(&self, now: Timestamp) -> bool {
+        let greets = self.hello.next().is_some_and(|at| at <= now);
+        !greets && self.queued_fragments() == 0 && !self.closing.has_begun()
+    }
+
     /// The next datagram to send to the receiver at `now`.
+    #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
+        // Of a frame that is paced, asked after each of its fragments.
+        let paced = self.pacer.next() > now && self.hello.next().is_none_or(|at| at > now);
+        if paced && !self.closing.has_begun() { None } else { self.transmit(now) }
+    }
+
+    fn transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         let connection = self.config.connection;
         if self.closing.has_begun() {
             return self.closing.poll_transmit(now, connection).map(|close| Transmit::of(Datagram::Close(close)));

@@ -25,6 +25,11 @@ impl<T> DropTail<T> {
         }
     }
 
+    /// Whether nothing waits and there is room for a packet of `size`.
+    pub(crate) fn passes(&self, size: ByteCount) -> bool {
+        self.waiting.is_empty() && self.packet_limit > 0 && size <= self.byte_limit
+    }
+
     /// The packet that has waited longest.
     pub(crate) fn front(&self) -> Option<&Queued<T>> {
         self.waiting.front()

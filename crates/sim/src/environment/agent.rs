@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use lockstep_control::{Allowance, Controller, Estimator, InFlight, Setting, TokenBucket};
 use lockstep_transport::{Arrival, Estimate, Feedback};
@@ -69,5 +70,9 @@ impl Controller for AgentController {
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         let target = self.target();
         self.bucket.allowance(now, in_flight, target, target.mul_f64(PACING_FACTOR))
+    }
+
+    fn pacing_interval(&self, _now: Timestamp, _in_flight: InFlight) -> Duration {
+        self.bucket.pacing_interval(self.target().mul_f64(PACING_FACTOR))
     }
 }

@@ -2,6 +2,7 @@
 //! [`Lockstep`] sees and says. What is learned here is what runs in a call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -58,6 +59,10 @@ impl Controller for Shared {
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         self.lock().allowance(now, in_flight)
+    }
+
+    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
+        self.lock().pacing_interval(now, in_flight)
     }
 
     fn estimate(&self) -> Option<Bitrate> {
