@@ -68,7 +68,7 @@ DELAY = 1.92
 """What a second of mean video delay takes off QoE_d (Concerto, Table 2)."""
 QUALITY = 0.101 * 10 / np.log(10)
 """What it takes off QoE_d if what SSIM lacks to 1 grows, relative to its mean: 0.101 a decibel."""
-MEMORY = 600.0
+MEMORY = 1200.0
 """Over how many shown frames the mean of what SSIM lacks to 1 is taken."""
 
 
@@ -76,7 +76,7 @@ class Reward:
     """QoE_d, picture by picture.
 
     QoE_d is linear in the mean video delay and in the dB of the mean SSIM, so a frame's part in it is its delay, and what
-    its SSIM lacks to 1 over the mean of that over the last twenty seconds.
+    its SSIM lacks to 1 over the mean of that over the last forty seconds.
     """
 
     def __init__(self, count: int) -> None:
@@ -114,7 +114,8 @@ class Policy(nn.Module):
         # At first it leaves Sprout as it is: no factor, and so little added that hardly any trial has some.
         nn.init.zeros_(self.head.weight)
         self.head.bias.data = torch.tensor([0.0, -0.25])
-        self.log_deviation = nn.Parameter(torch.tensor([-1.2, -1.8]))
+        # How widely trials differ is told, not learned: it shrinks, so that what is best among trials is best without them.
+        self.register_buffer("deviation", torch.tensor([0.3, 0.16]))
 
     def forward(self, seen: torch.Tensor) -> torch.Tensor:
         """The decision without any chance in it."""
@@ -122,7 +123,7 @@ class Policy(nn.Module):
 
     def distribution(self, seen: torch.Tensor) -> torch.distributions.Normal:
         """The decisions that training tries."""
-        return torch.distributions.Normal(self(seen), self.log_deviation.clamp(-3.0, -0.5).exp())
+        return torch.distributions.Normal(self(seen), self.deviation)
 
 
 # --- PPO ---------------------------------------------------------------------------------------------------------------
@@ -136,7 +137,9 @@ class Options:
     updates: int = 300
     calls: int = 256
     steps: int = 64
-    discount: float = 0.985
+    spread: tuple[float, float] = (1.0, 0.2)
+    """How widely trials differ, at first and at last, over what the net begins with."""
+    discount: float = 0.99
     trace: float = 0.95
     """Generalised advantage estimation's lambda."""
     epochs: int = 4
@@ -163,7 +166,7 @@ def environment(traces: list[str], calls: int, options: Options, seed: int) -> P
     )
 
 
-def train(options: Options, traces: list[str], test: list[str], output: Path) -> None:
+def train(options: Options, traces: list[str], test: list[str], output: Path, begin: Path | None = None) -> None:
     """Trains, tests now and then, and keeps the best and the last in ``output``."""
     output.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(options.seed)
@@ -182,6 +185,8 @@ def train(options: Options, traces: list[str], test: list[str], output: Path) ->
         optimizer.load_state_dict(kept["optimizer"])
         first = kept["update"]
         print(f"goes on from update {first}")
+    elif begin:
+        policy.load_state_dict({k: v for k, v in torch.load(begin).items() if k != "log_deviation"}, strict=False)
     best = -np.inf
     rows = []
     length, count = options.steps, options.calls
@@ -189,6 +194,8 @@ def train(options: Options, traces: list[str], test: list[str], output: Path) ->
     for update in range(first, options.updates):
         for group in optimizer.param_groups:
             group["lr"] = options.learning_rate * (1 - update / options.updates)
+        spread = options.spread[0] * (options.spread[1] / options.spread[0]) ** (update / options.updates)
+        policy.deviation.copy_(torch.tensor([0.3, 0.16]) * spread)
         observations = torch.zeros(length, count, seen.shape[1])
         actions = torch.zeros(length, count, 2)
         log_probabilities = torch.zeros(length, count)
@@ -239,9 +246,8 @@ def train(options: Options, traces: list[str], test: list[str], output: Path) ->
             if scores["gain"] > best:
                 best = scores["gain"]
                 torch.save(policy.state_dict(), output / "best.pt")
-            spread = policy.log_deviation.exp().tolist()
             print(
-                f"{update + 1:4d} {rows[-1]['seconds']:6.0f} s  reward {rewards.mean():7.4f}  spread {spread[0]:.2f} {spread[1]:.2f}  "
+                f"{update + 1:4d} {rows[-1]['seconds']:6.0f} s  reward {rewards.mean():7.4f}  spread {spread:.2f}  "
                 + "  ".join(f"{name} {value:.4f}" for name, value in scores.items()),
                 flush=True,
             )
@@ -293,6 +299,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--updates", type=int, default=300)
     parser.add_argument("--traces", type=Path, help="a folder of traces, of which four of five are trained on, too")
+    parser.add_argument("--begin", type=Path, help="a policy to begin with")
     parser.add_argument("--output", type=Path, required=True)
     given = parser.parse_args(arguments)
     options = Options(seed=given.seed, updates=given.updates)
@@ -301,7 +308,7 @@ def main(arguments: list[str] | None = None) -> int:
         more, other = split(given.traces, 1)
         traces, test = traces + more, test + other
     print(f"{len(traces)} paths to train on, {len(test)} to test on")
-    train(options, traces, test, given.output)
+    train(options, traces, test, given.output, given.begin)
     return 0
 
 
