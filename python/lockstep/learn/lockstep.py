@@ -271,7 +271,8 @@ def episodes(policy: Policy | None, test: list[str], options: Options, calls: in
         sums += outcomes
     over, waited, shown, shortfall, _, weight = sums.T
     weight /= options.picture_steps
-    quality = -10 * np.log10(np.maximum(shortfall, 1e-9) / np.maximum(shown, 1))
+    # Where nothing was shown there is no quality.
+    quality = -10 * np.log10(np.where(shown > 0, np.maximum(shortfall, 1e-9) / np.maximum(shown, 1), 1.0))
     result: NDArray[np.float64] = 2.67 - DELAY * weight * waited / np.maximum(over, 1) + 0.101 * quality
     return np.stack([result, waited / np.maximum(over, 1) * 1e3, quality, weight])
 
