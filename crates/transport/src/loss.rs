@@ -139,15 +139,23 @@ pub(crate) struct Loss {
     pub(crate) overtaken: bool,
 }
 
-/// How long is waited for a fragment, by what is known of the path.
+/// How long is waited for a fragment, by what is known of the path, in nanoseconds: every event of a call asks.
 #[derive(Debug, Clone, Copy, Default)]
 struct Patience {
     /// For one that was overtaken, from its transmission on.
-    overtaken: Duration,
+    overtaken: u64,
     /// For another, from its transmission on, ...
-    tail: Duration,
+    tail: u64,
     /// ... and from the last news on.
-    slack: Duration,
+    slack: u64,
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn later(moment: Timestamp, nanoseconds: u64) -> Timestamp {
+    Timestamp::from_nanos(moment.as_nanos().saturating_add(nanoseconds))
 }
 
 #[derive(Debug)]
@@ -392,8 +400,8 @@ impl LossDetection {
     }
 
     fn forget_old(&mut self) {
-        while let Some(&front) = self.fragments.front() {
-            match front {
+        while let Some(front) = self.fragments.front() {
+            match *front {
                 Fate::Decided => {}
                 Fate::Lost(sent) if self.fragments.first() + REMEMBERED < self.next_sequence => self.decided(&sent),
                 _ => break,
@@ -431,16 +439,18 @@ impl LossDetection {
         let slack = round_trip.variation * 4 + self.tail_margin;
         let tail = (round_trip.smoothed + slack).max(LEAST_TAIL);
         let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MOST_TAIL.max(tail));
-        self.patience = Patience { overtaken: overtaken.max(LEAST_TIME), tail: backed_off, slack };
+        let overtaken = overtaken.max(LEAST_TIME);
+        let [overtaken, tail, slack] = [overtaken, backed_off, slack].map(nanoseconds);
+        self.patience = Patience { overtaken, tail, slack };
     }
 
     /// When the fragment counts as lost if nothing more is heard.
     fn deadline(&self, sequence: u64, sent: &SentFragment) -> Timestamp {
         if sequence < self.split() {
-            return sent.sent_at + self.patience.overtaken;
+            return later(sent.sent_at, self.patience.overtaken);
         }
         // As long as acknowledgements keep coming, a queue that grows is likelier than a loss.
-        (sent.sent_at + self.patience.tail).max(self.heard_at + self.patience.slack)
+        later(sent.sent_at, self.patience.tail).max(later(self.heard_at, self.patience.slack))
     }
 
     /// Whether the fragment is lost by `now`.
@@ -464,6 +474,11 @@ impl LossDetection {
     /// The fragments that are lost by `now`.
     pub(crate) fn detect(&mut self, now: Timestamp) -> Vec<Loss> {
         let mut lost = Vec::new();
+        let outnumbered = self.oldest + self.packet_threshold <= self.split();
+        let is_due = outnumbered || self.timeout().is_some_and(|at| at <= now);
+        if !is_due && self.in_flight <= MOST_IN_FLIGHT {
+            return lost;
+        }
         // Deadlines grow with the sequence number on each side of the largest acknowledged one.
         let over = |loss: &Loss| self.is_over(now, loss.sequence, &loss.sent);
         self.collect(self.oldest..self.split(), &mut lost, over);
@@ -499,7 +514,11 @@ impl LossDetection {
     }
 
     /// When [`Self::detect`] will find something if nothing is heard before.
+    #[inline]
     pub(crate) fn timeout(&self) -> Option<Timestamp> {
+        if self.in_flight == 0 {
+            return None;
+        }
         let deadline = |sequence| match self.fragments.get(sequence) {
             Some(Fate::InFlight(sent)) => Some(self.deadline(sequence, sent)),
             _ => None,
