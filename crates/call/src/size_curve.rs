@@ -30,6 +30,12 @@ static BEND: LazyLock<[f64; 2 * POINTS - 1]> = LazyLock::new(|| {
     })
 });
 
+/// Whether any value and its next are as `is_so` says: all are looked at, several at a time.
+fn is_any(values: &[f64], is_so: impl Fn(f64, f64) -> bool) -> bool {
+    let pairs = values.iter().zip(&values[1..]);
+    pairs.fold(0, |found, (&value, &next)| found | u64::from(is_so(value, next))) != 0
+}
+
 /// Natural logarithm of the expected size, bytes, by quantizer.
 #[derive(Debug, Clone)]
 pub(crate) struct SizeCurve {
@@ -85,7 +91,7 @@ impl SizeCurve {
         }
         // What was just seen stays; its neighbours give way. On one side at least hardly any does: looking at all of them
         // at once is quicker than going from one to the next.
-        if self.logarithms[seen..].windows(2).fold(false, |any, pair| any | (pair[1] > pair[0] - LEAST_FALL)) {
+        if is_any(&self.logarithms[seen..], |finer, coarser| coarser > finer - LEAST_FALL) {
             let mut last = self.logarithms[seen];
             for logarithm in &mut self.logarithms[seen + 1..] {
                 if *logarithm > last - LEAST_FALL {
@@ -94,7 +100,7 @@ impl SizeCurve {
                 last = *logarithm;
             }
         }
-        if self.logarithms[..=seen].windows(2).fold(false, |any, pair| any | (pair[0] < pair[1] + LEAST_FALL)) {
+        if is_any(&self.logarithms[..=seen], |finer, coarser| finer < coarser + LEAST_FALL) {
             let mut last = self.logarithms[seen];
             for logarithm in self.logarithms[..seen].iter_mut().rev() {
                 if *logarithm < last + LEAST_FALL {
