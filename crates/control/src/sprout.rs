@@ -181,7 +181,7 @@ impl Sprout {
 
     fn arrived(&mut self, arrival: &AcknowledgedFragment) {
         let (delay, shortest) = self.base_delay.update(arrival.sent_at, arrival.arrived_at);
-        let waited = (delay - shortest) as f64 * 1e-9;
+        let waited = delay.abs_diff(shortest) as f64 * 1e-9;
         let sent = arrival.sent_at.as_secs_f64();
         let (left, bytes) = (sent + waited, arrival.size.as_f64() + NETWORK_HEADERS);
         self.bursts.departed(arrival.frame, bytes, left);
