@@ -57,9 +57,8 @@ fn state_after(source: u64, picture: &ModelledPicture, quantizer: u8, size: Byte
 impl Candidate<Modelled> {
     /// A frame of `size` that shows nothing and decodes from nothing.
     pub(crate) fn filling(picture: &ModelledPicture, size: ByteCount) -> Self {
-        let length = u32::try_from(size.get()).unwrap_or(u32::MAX);
         let state = state_after(0, picture, 0, size);
-        Self { frame: Length(length), quantizer: 0, key_frame: true, state, ssim: None }
+        Self { frame: Length::from(size), quantizer: 0, key_frame: true, state, ssim: None }
     }
 }
 
@@ -75,8 +74,7 @@ impl ModelledAnalysis {
         let source = if key_frame { 0 } else { self.source.0 };
         let state = state_after(source, &self.picture, quantizer, size);
         let state = ModelledState { reference: Some(reference), ..state };
-        let length = u32::try_from(size.get()).unwrap_or(u32::MAX);
-        Candidate { frame: Length(length), quantizer, key_frame, state, ssim: Some(ssim) }
+        Candidate { frame: Length::from(size), quantizer, key_frame, state, ssim: Some(ssim) }
     }
 }
 

@@ -71,7 +71,7 @@ impl FrameEncoder<Modelled> for Padded {
             Padding::Budget => self.budget.get(),
         };
         let size = frame.size().max(padded);
-        frame.frame = Length(u32::try_from(size.get()).unwrap_or(u32::MAX));
+        frame.frame = Length::from(size);
         self.owed -= size.as_f64();
         Some((name, frame))
     }
