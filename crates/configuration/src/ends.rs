@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use lockstep_call::{Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SendingEnd};
+use lockstep_call::{Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SendingEnd, announced};
 use lockstep_control::{Controller, Estimator, EstimatorKind, KnownPath, RateBounds, Setting};
 use lockstep_link::Link;
 use lockstep_media::VideoFormat;
@@ -26,16 +26,6 @@ impl LinkSettings {
     pub fn links<P: Clone>(&self) -> Result<(Link<P>, Link<P>)> {
         let [forward, reverse] = self.configs().map(|(config, seed)| Link::new(config, seed).context("the link"));
         Ok((forward?, reverse?))
-    }
-}
-
-/// What the sender tells of its video in its hello.
-fn announced(format: &VideoFormat) -> lockstep_transport::VideoFormat {
-    lockstep_transport::VideoFormat {
-        width: format.width as u16,
-        height: format.height as u16,
-        frame_rate_numerator: format.frame_rate.numerator(),
-        frame_rate_denominator: format.frame_rate.denominator(),
     }
 }
 
