@@ -397,8 +397,16 @@ impl<T: Clone> Link<T> {
             self.floor = at;
             let service_time = left.saturating_since(start);
             let duplicate = false;
-            let delivered =
-                Delivered { at, sent_at, size, queueing_delay, service_time, duplicate, congestion_experienced, packet };
+            let delivered = Delivered {
+                at,
+                sent_at,
+                size,
+                queueing_delay,
+                service_time,
+                duplicate,
+                congestion_experienced,
+                packet,
+            };
             return self.fly(delivered, false);
         }
         let conditions = self.conditions_at(left);
