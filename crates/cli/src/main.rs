@@ -22,6 +22,11 @@ use std::process::ExitCode;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use lockstep_configuration as configuration;
+use mimalloc::MiMalloc;
+
+/// Calls in virtual time take and give back small pieces of memory all the time.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Real-time video in which codec and transport are one control loop, and its laboratory.
 #[derive(Parser)]
