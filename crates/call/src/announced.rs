@@ -2,8 +2,8 @@
 
 use lockstep_media::VideoFormat;
 
-/// What a sender announces of video of this format. Sides of more than 65,535 samples, which no codec here has, are said
-/// to be as long as that.
+/// What a sender announces of video of this format. Sides of more than 65,535 samples, which no codec here has, are
+/// said to be as long as that.
 #[must_use]
 pub fn announced(format: &VideoFormat) -> lockstep_transport::VideoFormat {
     let side = |samples: usize| u16::try_from(samples).unwrap_or(u16::MAX);

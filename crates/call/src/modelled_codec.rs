@@ -14,8 +14,8 @@ use crate::modelled_clip::{ClipCurves, ModelledFrame, ModelledPicture, ModelledR
 #[derive(Debug, Clone, Copy)]
 pub enum Modelled {}
 
-/// What a decoder of the model holds: the name of what a real one would hold; and, at the encoder, what the next frame owes
-/// to it.
+/// What a decoder of the model holds: the name of what a real one would hold; and, at the encoder, what the next frame
+/// owes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ModelledState {
     name: StateId,

@@ -1,5 +1,5 @@
-//! Video with a conventional codec whose frames are padded, so that the path sees more than the codec makes. Of the model
-//! only: studies ask what padding would change.
+//! Video with a conventional codec whose frames are padded, so that the path sees more than the codec makes. Of the
+//! model only: studies ask what padding would change.
 
 use std::cell::Cell;
 use std::sync::Arc;

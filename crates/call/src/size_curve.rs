@@ -21,8 +21,8 @@ const LEAST_FALL: f64 = 0.002;
 /// Sizes below this are all headers and say nothing of the curve, bytes.
 const LEAST_SIZE: f64 = 64.0;
 
-/// How much of the bend around a point there is at each distance from it, 0-1: the point itself is in the middle, so that
-/// a curve's share is a slice.
+/// How much of the bend around a point there is at each distance from it, 0-1: the point itself is in the middle, so
+/// that a curve's share is a slice.
 static BEND: LazyLock<[f64; 2 * POINTS - 1]> = LazyLock::new(|| {
     std::array::from_fn(|place| {
         let distance = place.abs_diff(POINTS - 1) as f64 / REACH;
@@ -89,8 +89,8 @@ impl SizeCurve {
         for (logarithm, bend) in self.logarithms.iter_mut().zip(&BEND[POINTS - 1 - seen..]) {
             *logarithm += error * (common + local * bend);
         }
-        // What was just seen stays; its neighbours give way. On one side at least hardly any does: looking at all of them
-        // at once is quicker than going from one to the next.
+        // What was just seen stays; its neighbours give way. On one side at least hardly any does: looking at all of
+        // them at once is quicker than going from one to the next.
         if is_any(&self.logarithms[seen..], |finer, coarser| coarser > finer - LEAST_FALL) {
             let mut last = self.logarithms[seen];
             for logarithm in &mut self.logarithms[seen + 1..] {

@@ -46,7 +46,8 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Frames every `frame_interval` in fragments of up to `payload` bytes, the usual bounds, on a path that is not known.
+    /// Frames every `frame_interval` in fragments of up to `payload` bytes, the usual bounds, on a path that is not
+    /// known.
     #[must_use]
     pub fn new(payload: ByteCount, frame_interval: Duration) -> Self {
         Self { payload, frame_interval, bounds: RateBounds::default(), path: None, latency: Latency::default() }

@@ -6,8 +6,8 @@ use lockstep_units::Timestamp;
 
 use crate::recent_least::RecentLeast;
 
-/// The smallest one-way delay of the last while, in nanoseconds of unsynchronised clocks (so possibly negative); none is
-/// taken for longer than 292 years.
+/// The smallest one-way delay of the last while, in nanoseconds of unsynchronised clocks (so possibly negative); none
+/// is taken for longer than 292 years.
 #[derive(Debug)]
 pub(crate) struct BaseDelay {
     memory: Duration,
@@ -15,8 +15,8 @@ pub(crate) struct BaseDelay {
 }
 
 impl BaseDelay {
-    /// Believes a delay for `memory`. Clocks that drift by 50 millionths are wrong by half a millisecond in ten seconds;
-    /// but a controller that keeps a queue takes it for the path when the memory of the empty one has gone.
+    /// Believes a delay for `memory`. Clocks that drift by 50 millionths are wrong by half a millisecond in ten
+    /// seconds; but a controller that keeps a queue takes it for the path when the memory of the empty one has gone.
     pub(crate) fn new(memory: Duration) -> Self {
         Self { memory, smallest: RecentLeast::new() }
     }

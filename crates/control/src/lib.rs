@@ -110,8 +110,8 @@ pub trait Controller: Send {
     fn on_loss(&mut self, _now: Timestamp, _lost: &[LostFragment]) {}
     /// What may be sent at this moment, with `in_flight` on the way. May be asked at any time and any number of times.
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance;
-    /// The pacing interval of [`Controller::allowance`], which is all that each datagram asks for; to be implemented where
-    /// the rest takes longer to work out.
+    /// The pacing interval of [`Controller::allowance`], which is all that each datagram asks for; to be implemented
+    /// where the rest takes longer to work out.
     fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
         self.allowance(now, in_flight).pacing_interval
     }
@@ -119,8 +119,8 @@ pub trait Controller: Send {
     fn estimate(&self) -> Option<Bitrate> {
         None
     }
-    /// Whether what it allows is bounded by what the path was seen to carry ([`PathBound`]). Not so for yardsticks: what
-    /// sends at a given rate come what may, or knows the path.
+    /// Whether what it allows is bounded by what the path was seen to carry ([`PathBound`]). Not so for yardsticks:
+    /// what sends at a given rate come what may, or knows the path.
     fn is_bounded(&self) -> bool {
         true
     }

@@ -199,8 +199,8 @@ impl Trace {
     /// - `ramp:100kbps-5mbps,duration=60s,step=100ms` then holds.
     /// - `onoff:500kbps,on=1s,off=5s,loss=100%,duration=600s,seed=1` (see [`OnOff`]) repeats.
     /// - `poisson:570kbps,duration=60s,seed=1` (see [`Poisson`]) repeats.
-    /// - `cellular:3mbps,seed=1` or `cellular:mean=3mbps` (see [`Cellular`]), with `deviation`, `states`, `dwell`, `step`,
-    ///   `noise`, `outage-every`, `outage-length`, `duration`, repeats.
+    /// - `cellular:3mbps,seed=1` or `cellular:mean=3mbps` (see [`Cellular`]), with `deviation`, `states`, `dwell`,
+    ///   `step`, `noise`, `outage-every`, `outage-length`, `duration`, repeats.
     ///
     /// Values shown beside the main one are the defaults. All kinds also take `outage=10s+1s` (nothing passes from 10 s
     /// on for 1 s; more than once), `loss=1%`, `delay=20ms` (one-way), `jitter=5ms`, and `end=repeat` or `end=hold`.

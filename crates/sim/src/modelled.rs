@@ -1,6 +1,6 @@
 //! A call without pixels and bytes: the ends, the transport, the controllers, the menus, the links and the scores of a
-//! real call, with a model in the codec's place ([`lockstep_call::Modelled`]) and datagrams that are never written. Four
-//! orders of magnitude faster than real time, for training and for sweeps.
+//! real call, with a model in the codec's place ([`lockstep_call::Modelled`]) and datagrams that are never written.
+//! Four orders of magnitude faster than real time, for training and for sweeps.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -229,9 +229,10 @@ impl LossDetection {
         !self.frames.is_empty() && u64::from(frame) < self.frames.first()
     }
 
-    /// Puts into `open` the sequence numbers of those of the `named` fragments (frame and place in it) that are not decided
-    /// yet, each with its place among them, and says whether each was transmitted or is remembered no longer, as somebody
-    /// knows it to whom the datagram `highest` is the newest. Most are named again and again, and decided long since.
+    /// Puts into `open` the sequence numbers of those of the `named` fragments (frame and place in it) that are not
+    /// decided yet, each with its place among them, and says whether each was transmitted or is remembered no longer,
+    /// as somebody knows it to whom the datagram `highest` is the newest. Most are named again and again, and decided
+    /// long since.
     pub(crate) fn find_open(
         &self,
         named: impl Iterator<Item = (u32, u16)>,

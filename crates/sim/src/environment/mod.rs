@@ -66,8 +66,8 @@ pub struct EnvironmentSetting {
 }
 
 impl EnvironmentSetting {
-    /// The usual setting over `traces` with `clips`: steps of 200 ms (AlphaRTC's interval), episodes of a minute, 10-60 ms
-    /// of delay each way, queues of 20-256 packets, no random loss, rates from 10 kb/s to 8 Mb/s (BoB's bounds).
+    /// The usual setting over `traces` with `clips`: steps of 200 ms (AlphaRTC's interval), episodes of a minute, 10-60
+    /// ms of delay each way, queues of 20-256 packets, no random loss, rates from 10 kb/s to 8 Mb/s (BoB's bounds).
     #[must_use]
     pub fn new(traces: Vec<Trace>, clips: Vec<Arc<ClipCurves>>) -> Self {
         Self {
@@ -161,8 +161,8 @@ impl Environment {
         Bitrate::mean(bytes, self.setting.step)
     }
 
-    /// Sets `rate`, clamped to the bounds, and lets a step of time pass. Gives what there is to observe, and whether the
-    /// episode is over.
+    /// Sets `rate`, clamped to the bounds, and lets a step of time pass. Gives what there is to observe, and whether
+    /// the episode is over.
     pub fn step(&mut self, rate: Bitrate) -> (Features, bool) {
         let rate = rate.clamp(self.setting.bounds.least, self.setting.bounds.most);
         self.rate.set(rate);
