@@ -14,7 +14,7 @@ use lockstep_vp8::Parameters;
 
 use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate};
 
-/// Bytes of a frame in one datagram: with the data header (68) and those of UDP (8) and IPv6 (40), what Ethernet carries
+/// Bytes of a frame in one datagram: with the data header (64) and those of UDP (8) and IPv6 (40), what Ethernet carries
 /// (1500). The fewer fragments a frame has, the likelier it arrives whole.
 pub(crate) const FRAGMENT_PAYLOAD: usize = 1384;
 
