@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
+use crate::modelled_codec::mix;
+
 /// How many quantizers there are.
 pub(crate) const QUANTIZERS: usize = MAXIMUM_QUANTIZER as usize + 1;
 /// Where distributions are tabulated: so many standard deviations of a normal variable from its mean, from the least to the
@@ -190,11 +192,8 @@ impl CodecModel {
     /// If there is no clip, which no model that was read lacks.
     #[must_use]
     pub fn drawn(&self, seed: u64) -> &ClipModel {
-        // The finaliser of SplitMix64 (Steele, Lea and Flood 2014): neighbouring seeds must not give neighbouring clips.
-        let mut word = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        &self.clips[((word ^ (word >> 31)) % self.clips.len() as u64) as usize]
+        // Neighbouring seeds must not give neighbouring clips.
+        &self.clips[(mix(0, seed) % self.clips.len() as u64) as usize]
     }
 }
 
