@@ -129,6 +129,10 @@ pub struct ClipModel {
     pub key_deviation: f64,
     /// Scene cuts a second.
     pub scene_cuts: f64,
+    /// ln(size) of the frame that begins a scene over that of a key frame: it is an inter frame that finds nothing to
+    /// predict from.
+    #[serde(default)]
+    pub cut_size: f64,
     /// How ln(size) grows with the logarithm of the time since the reference's picture.
     pub gap_slope: f64,
     /// What the quality of the reference does.
@@ -217,6 +221,7 @@ impl ClipModel {
             ("ssim_deviation", self.ssim_deviation, 0.0..=10.0),
             ("key_deviation", self.key_deviation, 0.0..=2.0),
             ("scene_cuts", self.scene_cuts, 0.0..=10.0),
+            ("cut_size", self.cut_size, -2.0..=2.0),
             ("gap_slope", self.gap_slope, -1.0..=3.0),
         ];
         let points = self.points.iter().flat_map(|point| {

@@ -65,7 +65,7 @@ impl Candidate<Modelled> {
 
 impl ModelledAnalysis {
     fn is_key_frame(&self) -> bool {
-        self.source == StateId::EMPTY || self.picture.is_scene_cut()
+        self.source == StateId::EMPTY
     }
 
     /// The candidate that is as the model has it.

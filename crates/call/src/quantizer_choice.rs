@@ -203,7 +203,7 @@ mod tests {
         let mut choice = QuantizerChoice::new(SAMPLES);
         let bits = 8.0 * WANTED / SAMPLES as f64 * 40.0;
         let average = run(&mut choice, 200, 1.0, |quantizer| size(quantizer, bits, -1.0))[199].0;
-        let mut coarsest = |fullness| choice.clone().quantizer(false, 50.0, fullness);
+        let coarsest = |fullness| choice.clone().quantizer(false, 50.0, fullness);
         assert!(coarsest(1.0) <= average + 2, "{} after {average}", coarsest(1.0));
         assert!((average + 3..COARSEST).contains(&coarsest(0.6)), "{}", coarsest(0.6));
         assert_eq!(coarsest(0.2), COARSEST);
