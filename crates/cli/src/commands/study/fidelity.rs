@@ -1,6 +1,7 @@
 //! How far a modelled call is from one with the codec, and a call in virtual time from a live one. A modelled call is the
 //! same machine but for the codec (`lockstep_sim::modelled`), so what differs is the model's: it is fitted to the beginning
-//! of the very clip of the calls, ten seconds if not told otherwise; what follows it has not seen.
+//! of the very clip of the calls, fifteen seconds if not told otherwise, since the generated one shows another scene every
+//! eleven; what follows it has not seen.
 
 use anyhow::Result;
 use clap::Args;
@@ -25,7 +26,7 @@ pub(super) struct FidelityArguments {
     #[arg(long, default_value_t = 3)]
     live: usize,
     /// Pictures that the model is fitted to.
-    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(60..=20_000))]
+    #[arg(long, default_value_t = 450, value_parser = clap::value_parser!(u32).range(60..=20_000))]
     pictures: u32,
     #[command(flatten)]
     common: CommonArguments,
