@@ -22,6 +22,7 @@ mod modelled_clip;
 mod modelled_codec;
 mod overhead;
 mod padded;
+mod quantizer_choice;
 mod rate_control;
 mod receiving;
 mod record;

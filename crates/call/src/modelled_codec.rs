@@ -40,7 +40,7 @@ pub struct ModelledFitting {
 }
 
 /// One step of the finaliser of SplitMix64 (Steele, Lea and Flood 2014): every bit depends on every one.
-fn mix(seed: u64, value: u64) -> u64 {
+pub(crate) fn mix(seed: u64, value: u64) -> u64 {
     let mut word = seed ^ value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -64,7 +64,7 @@ impl Candidate<Modelled> {
 
 impl ModelledAnalysis {
     fn is_key_frame(&self) -> bool {
-        self.source == StateId::EMPTY || self.picture.is_scene_cut()
+        self.source == StateId::EMPTY
     }
 
     /// The candidate that is as the model has it.
@@ -100,10 +100,8 @@ impl Codec for Modelled {
     }
 
     fn luma_samples(curves: &Arc<ClipCurves>, _picture: &ModelledPicture) -> usize {
-        {
-            let (width, height) = curves.picture_size();
-            width * height
-        }
+        let (width, height) = curves.picture_size();
+        width * height
     }
 
     fn analyse(

@@ -250,7 +250,11 @@ impl<C: Codec> SendingEnd<C> {
 
         let choice = if still_good { self.encoder.choose(&menu, budget, probes) } else { None };
         let Some((target, candidate)) = self.encoder.commit(menu, choice) else {
-            record.outcome = if still_good { Outcome::SkippedOverBudget } else { Outcome::SkippedStaleSource };
+            record.outcome = match self.encoder.recovery() {
+                _ if !still_good => Outcome::SkippedStaleSource,
+                Recovery::Retransmit => Outcome::SkippedByEncoder,
+                _ => Outcome::SkippedOverBudget,
+            };
             return;
         };
         let frame = OutgoingFrame {

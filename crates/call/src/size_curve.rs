@@ -65,14 +65,6 @@ impl SizeCurve {
         index.min(POINTS - 1) as u8
     }
 
-    /// The quantizer whose expected size comes nearest to `size` bytes.
-    pub(crate) fn quantizer_nearest(&self, size: f64) -> u8 {
-        let within = self.quantizer_for(size);
-        let finer = within.saturating_sub(1);
-        let distance = |quantizer: u8| (libm::exp(self.logarithms[usize::from(quantizer)]) - size).abs();
-        if distance(finer) < distance(within) { finer } else { within }
-    }
-
     /// A frame at `quantizer` turned out to have `size` bytes.
     pub(crate) fn learn(&mut self, quantizer: u8, size: f64) {
         self.bend(quantizer, size, COMMON_SHARE, LOCAL_SHARE);

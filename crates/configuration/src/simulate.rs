@@ -59,7 +59,7 @@ impl CallSettings {
     /// Pictures with pixels, coded by the codec itself.
     fn coding(&self) -> Result<Coding<Vp8>> {
         let source = open_source(self.clip.as_str(), &self.source_options())?;
-        let encoder = self.control.encoder(self.control.parameters(), source.format().frame_interval());
+        let encoder = self.control.encoder(source.format().frame_interval());
         let feedback = FeedbackInterval::EveryFragment;
         Ok(Coding { source, encoder, first_work: self.control.first_work(), controller: None, feedback })
     }

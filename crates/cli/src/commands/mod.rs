@@ -23,3 +23,8 @@ pub fn controllers() {
         say!("{name:widest$}   {meaning}");
     }
 }
+
+/// A number with so many digits after the point; a dash where there is none.
+fn figure(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+}

@@ -13,6 +13,7 @@ use lockstep_sim::in_parallel;
 use lockstep_sim::scenario::{Metrics, Scenario};
 
 use super::table;
+use crate::commands::figure;
 use crate::commands::model::open_model;
 use crate::output_file::{self, write_json};
 use crate::progress::Progress;
@@ -97,27 +98,23 @@ const COLUMNS: [&str; 14] = [
 
 const GROUP_COLUMNS: [&str; 7] = ["means", "goodput kb/s", "queue p95 ms", "loss %", "low/high", "media/TCP", "used %"];
 
-fn or_dash(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
-}
-
 fn cells(row: &Row) -> Vec<String> {
     let metrics = &row.metrics;
     vec![
         row.section.clone(),
         row.scenario.clone(),
-        or_dash(Some(metrics.sent_kbps), 0),
-        or_dash(Some(metrics.goodput_kbps), 0),
-        or_dash(metrics.delay_p50_ms, 0),
-        or_dash(metrics.delay_p95_ms, 0),
-        or_dash(metrics.queue_p95_ms, 0),
-        or_dash(Some(metrics.loss_percent), 2),
-        or_dash(Some(metrics.marked_percent), 2),
-        or_dash(metrics.lowest_over_highest, 2),
-        or_dash(metrics.media_over_tcp, 2),
-        or_dash(metrics.settles_seconds, 1),
-        or_dash(metrics.unsteadiness_percent, 0),
-        or_dash(Some(metrics.used_percent), 0),
+        figure(Some(metrics.sent_kbps), 0),
+        figure(Some(metrics.goodput_kbps), 0),
+        figure(metrics.delay_p50_ms, 0),
+        figure(metrics.delay_p95_ms, 0),
+        figure(metrics.queue_p95_ms, 0),
+        figure(Some(metrics.loss_percent), 2),
+        figure(Some(metrics.marked_percent), 2),
+        figure(metrics.lowest_over_highest, 2),
+        figure(metrics.media_over_tcp, 2),
+        figure(metrics.settles_seconds, 1),
+        figure(metrics.unsteadiness_percent, 0),
+        figure(Some(metrics.used_percent), 0),
     ]
 }
 
@@ -125,18 +122,18 @@ fn cells(row: &Row) -> Vec<String> {
 fn mean(rows: &[Row], group: &str, value: impl Fn(&Metrics) -> Option<f64>) -> Option<f64> {
     let of_group = rows.iter().filter(|row| row.section.starts_with(group));
     let values: Vec<f64> = of_group.filter_map(|row| value(&row.metrics)).collect();
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    lockstep_call::mean(&values)
 }
 
 fn group_cells(rows: &[Row], (group, name): (&str, &str)) -> Vec<String> {
     vec![
         name.to_owned(),
-        or_dash(mean(rows, group, |metrics| Some(metrics.goodput_kbps)), 0),
-        or_dash(mean(rows, group, |metrics| metrics.queue_p95_ms), 0),
-        or_dash(mean(rows, group, |metrics| Some(metrics.loss_percent)), 2),
-        or_dash(mean(rows, group, |metrics| metrics.lowest_over_highest), 2),
-        or_dash(mean(rows, group, |metrics| metrics.media_over_tcp), 2),
-        or_dash(mean(rows, group, |metrics| Some(metrics.used_percent)), 0),
+        figure(mean(rows, group, |metrics| Some(metrics.goodput_kbps)), 0),
+        figure(mean(rows, group, |metrics| metrics.queue_p95_ms), 0),
+        figure(mean(rows, group, |metrics| Some(metrics.loss_percent)), 2),
+        figure(mean(rows, group, |metrics| metrics.lowest_over_highest), 2),
+        figure(mean(rows, group, |metrics| metrics.media_over_tcp), 2),
+        figure(mean(rows, group, |metrics| Some(metrics.used_percent)), 0),
     ]
 }
 
