@@ -24,7 +24,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{Allowance, Controller, InFlight, KnownPath, Setting};
 use bottleneck::Bottleneck;
-use rate_plan::{HOLD, best_rate, env};
+use rate_plan::{HOLD, best_rate};
 use smallest_frame::SmallestFrame;
 
 /// How far ahead a frame may fill the link, in frame intervals.
@@ -36,7 +36,7 @@ const NETWORK_HEADERS: u64 = 28;
 /// Pictures follow each other on the link no more often than in this time where they are large for it: of twice the bits a
 /// picture gains 0.1 to 0.15 in QoE_d, and the longer wait for it costs as much where this is 50 ms.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(40);
-/// A frame is sent only if the queue is empty by so many frame intervals from now.
+/// Of pictures that come more often than that, one is sent only if the queue is empty by so many frame intervals from now.
 const READY_INTERVALS: f64 = 0.5;
 
 /// Sends what the path will carry.
@@ -53,6 +53,8 @@ pub struct Oracle {
     rate: Bitrate,
     taken_at: Option<Timestamp>,
     sent: bool,
+    /// Whether the path now loses packets beside those that the queue drops.
+    loses: bool,
 }
 
 impl Oracle {
@@ -65,12 +67,13 @@ impl Oracle {
             payload: setting.payload,
             interval: setting.frame_interval,
             horizon: period(setting.frame_interval).saturating_sub(setting.frame_interval)
-                + setting.frame_interval.mul_f64(env("H", HORIZON_INTERVALS)),
+                + setting.frame_interval.mul_f64(HORIZON_INTERVALS),
             empty_at: Timestamp::ZERO,
             smallest: SmallestFrame::default(),
             rate: Bitrate::ZERO,
             taken_at: None,
             sent: false,
+            loses: false,
         }
     }
 
@@ -89,23 +92,22 @@ impl Oracle {
 
     /// What a frame may take of the link at `now`, if anything is left.
     fn room(&self, now: Timestamp) -> ByteCount {
-        let backlog = self.path.backlog(now);
-        let share = self.share(now);
-        if share == ByteCount::ZERO {
-            return share;
-        }
-        let ready = self.path.carried(now, now + self.interval.mul_f64(env("R", READY_INTERVALS)));
-        if backlog == ByteCount::ZERO && self.smallest.wanted() > share {
+        let (backlog, share) = (self.path.backlog(now), self.share(now));
+        if backlog == ByteCount::ZERO && share > ByteCount::ZERO && self.smallest.wanted() > share {
             return self.smallest.wanted();
         }
-        if backlog > ready { ByteCount::ZERO } else { share.saturating_sub(backlog) }
+        // Where pictures come more often than frames should, the next one waits for its turn.
+        let ready = self.interval.mul_f64(READY_INTERVALS);
+        if self.horizon > self.interval * 2 && backlog > self.path.carried(now, now + ready) {
+            return ByteCount::ZERO;
+        }
+        share.saturating_sub(backlog)
     }
 }
 
 /// The time between two frames that fill the link.
 fn period(interval: Duration) -> Duration {
-    let least = Duration::from_secs_f64(env("P", SHORTEST_PERIOD.as_secs_f64()));
-    let intervals = (least.as_nanos() / interval.as_nanos().max(1)).clamp(1, 1_000) as u32;
+    let intervals = (SHORTEST_PERIOD.as_nanos() / interval.as_nanos().max(1)).clamp(1, 1_000) as u32;
     interval * intervals
 }
 
@@ -123,8 +125,9 @@ impl Controller for Oracle {
     }
 
     fn wants_probes(&self) -> bool {
-        // Before anything is sent nothing is known of what is coded.
-        !self.sent
+        // Before anything is sent nothing is known of what is coded. Where packets are lost, it is not known which: a frame
+        // that is to begin anew may have to be larger than one that is likely to arrive whole.
+        !self.sent || self.loses
     }
 
     fn on_feedback(&mut self, _now: Timestamp, _feedback: &Feedback) {}
@@ -133,6 +136,7 @@ impl Controller for Oracle {
         if self.sent {
             self.smallest.on_time(now, self.empty_at, self.interval, self.room(now));
         }
+        self.loses = self.path.loss(now).0 > 0.0;
         let due = self.taken_at.is_none_or(|at| now.saturating_since(at) >= HOLD);
         if due {
             self.taken_at = Some(now);
