@@ -68,6 +68,8 @@ enum Command {
     Model(commands::model::ModelArguments),
     /// Describe a capacity trace, or convert it to another format.
     Trace(commands::trace::TraceArguments),
+    /// Download, convert and split public sets of traces, and fit families of generated ones to them.
+    Data(commands::data::DataArguments),
     /// Print what makes a shell complete this command's words.
     ///
     /// bash: `lockstep completions bash > ~/.local/share/bash-completion/completions/lockstep`; zsh: into a file `_lockstep` in a
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
         }
         Command::Model(arguments) => commands::model::run(&arguments),
         Command::Trace(arguments) => commands::trace::run(&arguments),
+        Command::Data(arguments) => commands::data::run(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments, Arguments::command()),
     };
     match result {

@@ -124,7 +124,7 @@ fn known_path(scenario: &Scenario) -> Option<KnownPath> {
     let (Some(flow), None) = (others.next(), others.next()) else { return None };
     let [link] = flow.forward[..] else { return None };
     let link = scenario.links.get(link).filter(|link| link.config.medium.is_none())?;
-    Some(KnownPath { trace: link.config.trace.clone(), start: Timestamp::ZERO })
+    Some(KnownPath::over(&link.config, Timestamp::ZERO))
 }
 
 /// The media of a scenario whose priorities differ, by their ways: those of one way are coupled.

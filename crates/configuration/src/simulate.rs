@@ -111,7 +111,7 @@ pub(crate) fn run<C: Codec>(
         SimulationOptions { length: settings.length.get(), job_times, decode_time: settings.decode_time.get() };
     let floor = VideoDelayFloor::new(forward.config(), Timestamp::ZERO)
         .with_coding(job_times.of(first_work), options.decode_time);
-    let path = KnownPath { trace: settings.link.trace.trace().clone(), start: Timestamp::ZERO };
+    let path = KnownPath::over(forward.config(), Timestamp::ZERO);
     let control = &settings.control;
     let setting = control.setting_for(&format, Some(path), RateBounds::default());
     let controller = match controller {

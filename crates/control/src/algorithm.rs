@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lockstep_link::{Trace, parse_rate};
+use lockstep_link::{LinkConfig, QueueConfig, Trace, parse_rate};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{
@@ -59,8 +59,33 @@ impl Setting {
 pub struct KnownPath {
     /// The bottleneck's capacity.
     pub trace: Trace,
-    /// When the trace begins, on the sender's clock.
+    /// Where the trace is when the link's clock starts.
+    pub offset: Duration,
+    /// When that is on the sender's clock.
     pub start: Timestamp,
+    /// The queue before the bottleneck.
+    pub queue: QueueConfig,
+    /// One-way propagation delay, without that of the trace.
+    pub delay: Duration,
+    /// The share of packets lost (0-1) beside those that trace and queue lose, in the long run.
+    pub loss: f64,
+}
+
+impl KnownPath {
+    /// The path whose only bottleneck is `link`, which starts at `start` on the sender's clock.
+    #[must_use]
+    pub fn over(link: &LinkConfig, start: Timestamp) -> Self {
+        let bursts = link.loss.burst.map_or(0.0, |burst| {
+            let bad = burst.to_bad / (burst.to_bad + burst.to_good).max(f64::MIN_POSITIVE);
+            bad * burst.loss_in_bad + (1.0 - bad) * burst.loss_in_good
+        });
+        let on_off = link.loss.on_off.map_or(0.0, |on_off| {
+            let (on, off) = (on_off.mean_on.as_secs_f64(), on_off.mean_off.as_secs_f64());
+            on_off.loss * on / (on + off).max(f64::MIN_POSITIVE)
+        });
+        let loss = 1.0 - (1.0 - link.loss.random) * (1.0 - bursts) * (1.0 - on_off);
+        Self { trace: link.trace.clone(), offset: link.trace_offset, start, queue: link.queue, delay: link.delay, loss }
+    }
 }
 
 /// An estimator and a controller that belong together.
@@ -246,7 +271,7 @@ mod tests {
     fn the_oracle_is_refused_where_the_path_is_not_known() {
         let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
         assert_eq!(Algorithm::Oracle.controller(&setting).err(), Some(AlgorithmError::UnknownPath));
-        let path = KnownPath { trace: Trace::constant(Bitrate::from_kbps(1_000)), start: Timestamp::ZERO };
+        let path = KnownPath::over(&LinkConfig::new(Trace::constant(Bitrate::from_kbps(1_000))), Timestamp::ZERO);
         assert!(Algorithm::Oracle.controller(&Setting { path: Some(path), ..setting }).is_ok());
     }
 }

@@ -124,4 +124,9 @@ pub trait Controller: Send {
     fn is_bounded(&self) -> bool {
         true
     }
+    /// Whether a frame may now and then be sent without a budget, so that something is learned of the path. Not so for what
+    /// knows the path, and when the next frame will get through.
+    fn wants_probes(&self) -> bool {
+        true
+    }
 }

@@ -23,6 +23,7 @@ pub(crate) enum Purpose {
     OnOffTimes = 11,
     QueueDrops = 12,
     Medium = 13,
+    FittedTrace = 14,
 }
 
 /// The generator of `seed` for `purpose`.

@@ -5,6 +5,7 @@ pub mod call;
 pub mod codec;
 pub mod compare;
 pub mod completions;
+pub mod data;
 pub mod live;
 pub mod model;
 pub mod output;
