@@ -160,7 +160,7 @@ impl Controller for Oracle {
 
 #[cfg(test)]
 mod tests {
-    use lockstep_link::{LinkConfig, QueueConfig, Trace};
+    use lockstep_link::{LinkConfig, Trace};
 
     use super::*;
     use crate::closed_loop::{Plan, run, setting};
