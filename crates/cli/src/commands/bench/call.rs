@@ -18,7 +18,7 @@ use super::journal::Journal;
 use super::median;
 use crate::commands::sweep::Contents;
 use crate::configuration::{CallOptions, CallSettings, simulate, simulate_coded_by};
-use crate::output_file::{self, write_json};
+use crate::output_file::{self, is_standard_output, write_json};
 use crate::progress::Progress;
 
 /// What `lockstep bench call` is told.
@@ -165,8 +165,8 @@ pub(super) fn run(arguments: &CallArguments) -> Result<()> {
         }
     };
     let mut journal = match &arguments.json {
-        Some(json) => Journal::open(json, arguments.fresh)?,
-        None => Journal::default(),
+        Some(json) if !is_standard_output(json) => Journal::open(json, arguments.fresh)?,
+        _ => Journal::default(),
     };
     let jobs = jobs(arguments, library.as_ref())?;
     let open: Vec<&Job> = jobs.iter().filter(|job| journal.known::<Scores>(&job.key).is_none()).collect();

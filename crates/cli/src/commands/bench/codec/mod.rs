@@ -20,7 +20,7 @@ use super::clip::{Clip, named};
 use super::journal::Journal;
 use super::{core_seconds, median};
 use crate::commands::sweep::Contents;
-use crate::output_file::{self, write_json};
+use crate::output_file::{self, is_standard_output, write_json};
 use crate::progress::Progress;
 use coder::Coder;
 use drift::Motion;
@@ -200,8 +200,8 @@ pub(super) fn run(arguments: &CodecArguments) -> Result<()> {
     let inputs: Vec<&Path> = clips.iter().map(|(_, clip)| Path::new(clip)).collect();
     output_file::check(&[("--json", arguments.json.as_deref())], &inputs)?;
     let journal = match &arguments.json {
-        Some(json) => Journal::open(json, arguments.fresh)?,
-        None => Journal::default(),
+        Some(json) if !is_standard_output(json) => Journal::open(json, arguments.fresh)?,
+        _ => Journal::default(),
     };
     let library = match Library::open() {
         Ok(library) => Some(library),
