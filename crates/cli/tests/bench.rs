@@ -34,7 +34,8 @@ fn the_codec_is_measured_on_every_clip_and_a_run_that_was_killed_goes_on() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let words = [&CODEC[..], &["small=generated:64x48@30", "--clip", "generated:80x48@25"]].concat();
     let (whole, said) = document(folder.path(), "codec.json", &words);
-    let names: Vec<&str> = whole["clips"].as_array().expect("clips").iter().filter_map(|c| c["name"].as_str()).collect();
+    let names: Vec<&str> =
+        whole["clips"].as_array().expect("clips").iter().filter_map(|c| c["name"].as_str()).collect();
     assert_eq!(names, ["small", "generated"]);
     for clip in whole["clips"].as_array().expect("clips") {
         let encoders = clip["encoders"].as_array().expect("encoders");
@@ -42,7 +43,10 @@ fn the_codec_is_measured_on_every_clip_and_a_run_that_was_killed_goes_on() {
         for encoder in encoders {
             for (set, first) in [("coarse", 15), ("fine", 4)] {
                 let curve = &encoder["curves"][set];
-                assert_eq!((curve["indices"][0].as_u64(), curve["kbps"].as_array().map(Vec::len)), (Some(first), Some(5)));
+                assert_eq!(
+                    (curve["indices"][0].as_u64(), curve["kbps"].as_array().map(Vec::len)),
+                    (Some(first), Some(5))
+                );
                 assert!(curve["kbps"][0].as_f64() > curve["kbps"][4].as_f64(), "{encoder}");
                 assert!(curve["psnr_db"][0].as_f64() > curve["psnr_db"][4].as_f64(), "{encoder}");
             }

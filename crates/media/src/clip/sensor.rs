@@ -2,7 +2,7 @@
 
 use super::random::{hash, pair};
 use super::sprite::Canvas;
-use super::vectors::with_vectors;
+use super::vectors::{Loop, with_vectors};
 
 /// Offsets at which a row of noise may start: a power of two.
 const OFFSETS: usize = 1 << 16;
@@ -40,9 +40,23 @@ impl SensorNoise {
             for (y, row) in plane.chunks_exact_mut(width).enumerate() {
                 let offset = pair(picture, (y * 3 + number) as u64) as usize % OFFSETS;
                 let noise = &self.tile[offset..offset + width];
-                with_vectors(|| if number == 0 { add_to_luma(row, noise) } else { add_to_chroma(row, noise) });
+                with_vectors(NoisyRow { row, noise, is_luma: number == 0 });
             }
         }
+    }
+}
+
+/// A row of samples and the noise that is added to it.
+struct NoisyRow<'a> {
+    row: &'a mut [u8],
+    noise: &'a [i8],
+    is_luma: bool,
+}
+
+impl Loop for NoisyRow<'_> {
+    #[inline(always)]
+    fn run(self) {
+        if self.is_luma { add_to_luma(self.row, self.noise) } else { add_to_chroma(self.row, self.noise) }
     }
 }
 
@@ -72,12 +86,13 @@ mod tests {
     #[test]
     fn vector_instructions_add_what_the_portable_code_adds() {
         let noise = SensorNoise::new(5, 777);
-        for add in [add_to_luma, add_to_chroma] {
+        for is_luma in [true, false] {
             for offset in 0..64 {
                 let row: Vec<u8> = (0..777).map(|x| (x * 31 + offset * 7) as u8).collect();
                 let (mut plain, mut vectors) = (row.clone(), row);
-                add(&mut plain, &noise.tile[offset..offset + 777]);
-                with_vectors(|| add(&mut vectors, &noise.tile[offset..offset + 777]));
+                let noise = &noise.tile[offset..offset + 777];
+                NoisyRow { row: &mut plain, noise, is_luma }.run();
+                with_vectors(NoisyRow { row: &mut vectors, noise, is_luma });
                 assert_eq!(plain, vectors);
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockstep_vp8::Picture;
 
-use super::vectors::with_vectors;
+use super::vectors::{Loop, with_vectors};
 
 /// Red, green, blue from 0 to 1, gamma-coded.
 pub(super) type Rgb = [f32; 3];
@@ -168,7 +168,7 @@ impl Layer {
             let under = &mut row[(first - shift) as usize..][..count];
             let (colour, opacity) = (&self.colour, &self.opacity);
             let [colour, opacity] = [colour, opacity].map(|samples| Taps::new(samples, at, self.width, count));
-            with_vectors(|| blend(under, colour, opacity, weights));
+            with_vectors(Blend { under, colour, opacity, weights });
         }
     }
 }
@@ -193,15 +193,26 @@ impl<'a> Taps<'a> {
     }
 }
 
-#[inline(always)]
-fn blend(under: &mut [u8], colour: Taps<'_>, opacity: Taps<'_>, weights: [u16; 4]) {
-    let count = under.len();
-    let (colour, opacity) = (Taps(colour.0.map(|tap| &tap[..count])), Taps(opacity.0.map(|tap| &tap[..count])));
-    for (i, sample) in under.iter_mut().enumerate() {
-        // x / 255, rounded, for x up to 255^2.
-        let through = (255 - opacity.at(i, weights)) * u16::from(*sample) + 128;
-        let through = (through + (through >> 8)) >> 8;
-        *sample = (colour.at(i, weights) + through).min(255) as u8;
+/// A run of samples over which another is laid.
+struct Blend<'a> {
+    under: &'a mut [u8],
+    colour: Taps<'a>,
+    opacity: Taps<'a>,
+    weights: [u16; 4],
+}
+
+impl Loop for Blend<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let Self { under, colour, opacity, weights } = self;
+        let count = under.len();
+        let (colour, opacity) = (Taps(colour.0.map(|tap| &tap[..count])), Taps(opacity.0.map(|tap| &tap[..count])));
+        for (i, sample) in under.iter_mut().enumerate() {
+            // x / 255, rounded, for x up to 255^2.
+            let through = (255 - opacity.at(i, weights)) * u16::from(*sample) + 128;
+            let through = (through + (through >> 8)) >> 8;
+            *sample = (colour.at(i, weights) + through).min(255) as u8;
+        }
     }
 }
 

@@ -114,8 +114,9 @@ fn jobs(arguments: &CallArguments, library: Option<&Library>) -> Result<Vec<Job>
             arguments.traces.iter().flat_map(|trace| arguments.controllers.iter().map(move |one| (trace, one)))
         {
             let settings = settings(arguments, &clip, trace, controller)?;
-            let inputs: Result<Vec<String>> =
-                settings.inputs().into_iter().map(|path| contents.of_file(path)).collect();
+            // What is generated is told by its name.
+            let files = settings.inputs().into_iter().filter(|path| path.is_file());
+            let inputs: Result<Vec<String>> = files.map(|path| contents.of_file(path)).collect();
             let inputs = inputs?.join(" ");
             for codec in [Codec::Functional, Codec::Libvpx] {
                 let coder = match (codec, library) {
