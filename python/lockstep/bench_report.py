@@ -40,6 +40,7 @@ def shown(value: float | None, unit: str) -> str:
         return "–"
     texts = {
         "%": f"{100 * value:+.1f} %",
+        "share": f"{100 * value:.1f} %",
         "x": f"{value:.2f}×",
         "dB": f"{value:+.2f} dB",
     }

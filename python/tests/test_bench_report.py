@@ -76,7 +76,7 @@ BENCH: dict[str, Any] = {
             "worst_clip": "bunny",
             "reached": False,
         },
-        {"what": "state hash", "unit": "%", "better": "lower", "strict": True, "worst_allowed": 0.05},
+        {"what": "state hash", "unit": "share", "better": "lower", "strict": True, "worst_allowed": 0.05},
     ],
 }
 
@@ -109,7 +109,7 @@ def test_an_aim_says_what_it_asks_for() -> None:
         "not reached",
     )
     row = bench_report.aim_row(second)
-    assert (row.aim, row.median, row.clip, row.reached) == ("below +5.0 % on every clip", "–", "–", "not measured")
+    assert (row.aim, row.median, row.clip, row.reached) == ("below 5.0 % on every clip", "–", "–", "not measured")
 
 
 def test_without_libvpx_there_is_a_page_of_what_was_measured() -> None:

@@ -62,7 +62,8 @@ pub(super) enum Better {
 #[derive(Debug, Serialize)]
 pub(super) struct Aim {
     pub what: String,
-    /// `%` for shares, `x` for ratios, `dB`, or nothing for a count.
+    /// `%` for more or less than, `share` for a part of, `x` for ratios, `dB`, or nothing for a count. All but `dB` are told
+    /// as plain numbers: 0.05 is 5 %.
     pub unit: &'static str,
     pub better: Better,
     /// What the worst clip may have, and the median of all.
@@ -218,12 +219,12 @@ pub(super) fn aims(clips: &[ClipReport]) -> Vec<Aim> {
     let fits = |part: fn(&Fits) -> f64| move |clip: &ClipReport| vec![part(&clip.fits)];
     aims.push(Aim::new("fitting a budget over coding once", "x", Lower).worst(3.0).over(clips, fits(|fits| fits.time)));
     aims.push(
-        Aim::new("share of the budget used", "%", Higher).median(0.95).over(clips, fits(|fits| fits.fill_median)),
+        Aim::new("share of the budget used", "share", Higher).median(0.95).over(clips, fits(|fits| fits.fill_median)),
     );
     let over = Aim::new("frames over a budget that quantizer 127 fits", "", Lower).worst(0.0);
     aims.push(over.over(clips, fits(|fits| fits.over as f64)));
     let hash = |clip: &ClipReport| clip.decoding.iter().map(|one| one.hash_time).collect();
-    aims.push(Aim::new("state hash over decoding", "%", Lower).worst(0.05).strictly().over(clips, hash));
+    aims.push(Aim::new("state hash over decoding", "share", Lower).worst(0.05).strictly().over(clips, hash));
     let least = |clip: &ClipReport| clip.drift.iter().map(|one| one.ours.least()).collect();
     aims.push(Aim::new("drift: worst picture over the first", "dB", Higher).worst(0.0).over(clips, least));
     // A gain in quality that takes more bits is none.
@@ -245,6 +246,7 @@ pub(super) fn shown(value: Option<f64>, unit: &str) -> String {
     let Some(value) = value else { return "-".to_owned() };
     match unit {
         "%" => format!("{:+.1} %", 100.0 * value),
+        "share" => format!("{:.1} %", 100.0 * value),
         "x" => format!("{value:.2}x"),
         "dB" => format!("{value:+.2} dB"),
         _ => format!("{value:.0}"),
