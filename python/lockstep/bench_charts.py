@@ -292,7 +292,9 @@ def drift(bench: CodecBench) -> Plot:
     )
     layered = altair.layer(lines, _rule(y=0.0), data=polars.DataFrame(rows, schema=schema))
     chart: altair.FacetChart = layered.properties(width=PLOT_WIDTH, height=150).facet(
-        row=altair.Row("motion:N", sort=["still", "pan", "zoom"], header=altair.Header(title=None, labelOrient="right")),
+        row=altair.Row(
+            "motion:N", sort=["still", "pan", "zoom"], header=altair.Header(title=None, labelOrient="right")
+        ),
         column=altair.Column("index:Q", header=altair.Header(title="quantizer index", titleFontWeight="normal")),
     )
     return chart

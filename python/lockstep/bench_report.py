@@ -39,10 +39,10 @@ def shown(value: float | None, unit: str) -> str:
     if value is None:
         return "–"
     texts = {
-        "%": f"{100 * value:+.1f} %",
+        "%": f"{100 * value:+.1f} %" if value else "0 %",
         "share": f"{100 * value:.1f} %",
         "x": f"{value:.2f}×",
-        "dB": f"{value:+.2f} dB",
+        "dB": f"{value:+.2f} dB" if value else "0 dB",
     }
     return texts.get(unit, f"{value:.0f}").replace("-", "−")
 
