@@ -28,5 +28,5 @@ pub use settings::{
     CallSettings, ControlSettings, ControllerSettings, EstimatorFile, LinkSettings, NamedTrace, QueueMemory,
     REVERSE_CAPACITY, open_trace,
 };
-pub use simulate::{Simulated, SimulationStatus, simulate, simulate_with};
+pub use simulate::{Simulated, SimulationStatus, simulate, simulate_coded_by, simulate_with};
 pub use words::{ControlWords, LinkWords, SimulateWords, value_of};

@@ -7,7 +7,7 @@ use lockstep_call::{
     CallObserver, CallReport, Codec, CodecModel, EncodeWork, FrameEncoder, ReceivingEnd, VideoDelayFloor, Vp8,
 };
 use lockstep_control::{Controller, KnownPath, RateBounds, Setting};
-use lockstep_media::{Source, SourceOptions, VmafMeter, open_source};
+use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
 use lockstep_sim::modelled::FeedbackInterval;
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
 use lockstep_units::{Bitrate, Timestamp};
@@ -76,7 +76,26 @@ pub fn simulate(
     simulate_with(settings, None, None, progress)
 }
 
-/// The same with the estimator that lives at `host`, if one is given, instead of that which `settings` name; and heard by
+/// The same with an encoder that the settings do not know: `encoder` makes it for the pictures of the clip, and `first_work`
+/// is what it does until there is something to send.
+///
+/// # Errors
+/// As [`simulate`], and what `encoder` refuses.
+pub fn simulate_coded_by(
+    settings: &CallSettings,
+    first_work: EncodeWork,
+    encoder: impl FnOnce(&VideoFormat) -> Result<Box<dyn FrameEncoder>>,
+    progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+) -> Result<Simulated> {
+    let coding = |settings: &CallSettings| {
+        let source = open_source(settings.clip.as_str(), &settings.source_options())?;
+        let encoder = encoder(&source.format())?;
+        Ok(Coding { source, encoder, first_work, controller: None, feedback: FeedbackInterval::EveryFragment })
+    };
+    run::<Vp8>(settings, coding, None, None, progress)
+}
+
+/// [`simulate`] with the estimator that lives at `host`, if one is given, instead of that which `settings` name; and heard by
 /// `observer`.
 ///
 /// # Errors

@@ -22,6 +22,7 @@ use crate::commands::model::open_model;
 use crate::configuration::{SimulateWords, simulate, simulate_modelled};
 use crate::output_file::{self, is_standard_output};
 use crate::progress::Progress;
+pub use contents::Contents;
 pub use jobs::Seeds;
 use jobs::{Job, SweepCodec};
 use journal::{Finished, Journal};
