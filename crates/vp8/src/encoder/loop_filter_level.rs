@@ -3,7 +3,7 @@
 use super::analysis::Analysis;
 use super::distortion::row_squared_error;
 use super::parameters::Preset;
-use crate::frame::{BORDER, FrameLayout};
+use crate::frame::FrameLayout;
 use crate::header::{FrameHeader, LoopFilterHeader};
 use crate::loop_filter::filter_frame;
 use crate::macroblock::MacroblockInfo;
@@ -61,7 +61,7 @@ fn usual_level(quantizer: u8) -> u8 {
 }
 
 /// Rows around the strip.
-const MARGIN: usize = BORDER / 2;
+const MARGIN: usize = 4;
 
 /// Some rows of macroblocks, to judge the filter by.
 struct Strip<'a> {

@@ -43,6 +43,10 @@ struct Candidate {
 /// stands still and the quantizer is coarse.
 const UNDECIDED_STEPS: u32 = 16;
 
+/// Where nothing is known to move, a macroblock that has nothing to code is left as it is, if its transformed error is at
+/// most so many steps.
+const STILL_STEPS: u32 = 16;
+
 /// What luma was predicted while vectors were compared.
 type Predictions = [[u8; 256]; 2];
 
@@ -121,10 +125,12 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
     let analysis = costs.analysis;
     let motion = motion_at(costs, place);
 
-    // Where next to nothing has changed there is most often nothing to code: then that is all. Where more has, an empty
-    // residual only says that the difference is small for this quantizer, and it would add up from frame to frame.
+    // Where next to nothing has changed there is most often nothing to code: then that is all. Where more has, it is so only
+    // if no better place was found: an empty residual says that a difference is small for this quantizer, but what moves
+    // would lag behind further with every frame.
     let mut still_tried = false;
-    if motion.references[0].zero_satd < costs.step {
+    let still_below = if motion.references[0].vector.is_zero() { STILL_STEPS } else { 1 };
+    if motion.references[0].zero_satd < still_below * costs.step {
         let bits = costs.inter_mode(LumaMode::Zero, analysis.references[0].0, &near);
         let whole = WholeVector { reference: 0, mode: LumaMode::Zero, vector: MotionVector::ZERO, bits };
         whole.predict(costs, place, None, &mut contest.next);

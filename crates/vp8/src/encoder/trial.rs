@@ -56,6 +56,8 @@ pub(crate) struct Trial {
     pub(crate) coefficient_bits: u32,
     /// The skip weight from which on the residual is left out.
     pub(crate) worth: u32,
+    /// Whether the residual is still to be added to the prediction.
+    unrestored: bool,
 }
 
 impl Default for Trial {
@@ -70,6 +72,7 @@ impl Default for Trial {
             cost: u64::MAX,
             coefficient_bits: 0,
             worth: u32::MAX,
+            unrestored: false,
         }
     }
 }
@@ -106,8 +109,8 @@ impl Trial {
         predict_split_chroma(reference, x, y, &info.subblock_vectors, &mut self.chroma);
     }
 
-    /// Codes the residual of a predicted macroblock, reconstructs it and costs it all. Macroblocks whose residual is not
-    /// worth its bits are left without.
+    /// Codes the residual of a predicted macroblock and costs it all. Macroblocks whose residual is not worth its bits are
+    /// left without. [`Trial::restore`] must follow, unless the trial is given up.
     pub(crate) fn code(&mut self, costs: &Costs<'_>, place: &Place) {
         let Self { luma, chroma, residual, .. } = self;
         let [y, u, v] = &costs.analysis.source.planes;
@@ -124,7 +127,7 @@ impl Trial {
                 + sse::<8, 8>(source[2], v.stride, &chroma[1], 8)
         };
         let [coded_cost, skipped_cost] = costs.skip;
-        (self.coefficient_bits, self.worth) = (0, u32::MAX);
+        (self.coefficient_bits, self.worth, self.unrestored) = (0, u32::MAX, false);
         let mut error = 0;
         if inter {
             let strides = [y.stride, u.stride];
@@ -169,14 +172,29 @@ impl Trial {
                 residual.clear();
                 return;
             }
+            error = coded_error;
         }
-        if second_order {
-            residual.restore_luma(luma);
-        } else if inter {
-            residual.restore_luma_subblocks(luma);
+        if !inter {
+            if second_order {
+                residual.restore_luma(luma);
+            }
+            residual.restore_chroma(chroma);
+            error = error_of(luma, chroma);
         }
-        residual.restore_chroma(chroma);
-        self.cost = costs.lagrangian.squared(error_of(luma, chroma), self.mode_bits + coded_cost + bits);
+        self.unrestored = inter;
+        self.cost = costs.lagrangian.squared(error, self.mode_bits + coded_cost + bits);
+    }
+
+    /// Reconstructs the macroblock, where that was left for when it is chosen.
+    pub(crate) fn restore(&mut self) {
+        if std::mem::take(&mut self.unrestored) {
+            if self.info.luma_mode.has_second_order() {
+                self.residual.restore_luma(&mut self.luma);
+            } else {
+                self.residual.restore_luma_subblocks(&mut self.luma);
+            }
+            self.residual.restore_chroma(&mut self.chroma);
+        }
     }
 }
 
