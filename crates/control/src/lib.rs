@@ -17,6 +17,7 @@ mod flow_group;
 mod gcc;
 mod inter_arrival;
 mod latency;
+pub mod learned;
 mod loss_rate;
 mod nada;
 mod oracle;

@@ -14,6 +14,7 @@ pub mod simulate;
 pub mod study;
 pub mod sweep;
 pub mod trace;
+pub mod train;
 
 use lockstep_control::Algorithm;
 

@@ -52,7 +52,7 @@ struct RunArguments {
     arguments: ScenarioArguments,
     /// The codec model; the built-in one if not given.
     #[arg(long)]
-    model: Option<PathBuf>,
+    codec_model: Option<PathBuf>,
     /// Where the results go, as JSON: every flow's rates over time, delays, losses, scores; links; phases.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -90,10 +90,10 @@ fn list() {
 
 fn run_one(arguments: &RunArguments) -> Result<()> {
     let inputs: Vec<&Path> =
-        [Some(Path::new(&arguments.scenario)), arguments.model.as_deref()].into_iter().flatten().collect();
+        [Some(Path::new(&arguments.scenario)), arguments.codec_model.as_deref()].into_iter().flatten().collect();
     output_file::check(&[("--json", arguments.json.as_deref())], &inputs)?;
     let scenario = find(&arguments.scenario)?;
-    let model = open_model(arguments.model.as_ref())?;
+    let model = open_model(arguments.codec_model.as_ref())?;
     say!("{}: {} ({})", scenario.name, scenario.title, scenario.source);
     say!("expected: {}", scenario.expected);
     let mut progress = None;

@@ -28,7 +28,7 @@ pub(super) struct AllArguments {
     section: Option<String>,
     /// The codec model; the built-in one if not given.
     #[arg(long)]
-    model: Option<PathBuf>,
+    codec_model: Option<PathBuf>,
     /// How many scenarios run at once; as many as there are cores if not given.
     #[arg(long)]
     jobs: Option<NonZero<usize>>,
@@ -138,7 +138,7 @@ fn group_cells(rows: &[Row], (group, name): (&str, &str)) -> Vec<String> {
 }
 
 pub(super) fn run(all: &AllArguments) -> Result<()> {
-    let inputs: Vec<&Path> = all.model.as_deref().into_iter().collect();
+    let inputs: Vec<&Path> = all.codec_model.as_deref().into_iter().collect();
     output_file::check(&[("--json", all.json.as_deref())], &inputs)?;
     let wanted = |scenario: &Scenario| match &all.section {
         Some(wanted) => section(&scenario.source).starts_with(wanted.as_str()),
@@ -149,7 +149,7 @@ pub(super) fn run(all: &AllArguments) -> Result<()> {
         let asked = all.section.as_deref().unwrap_or_default();
         bail!("--section {asked}: no scenario is of it; they are like 8867-5.1, 8867-6.2 and 8869-3");
     }
-    let model = open_model(all.model.as_ref())?;
+    let model = open_model(all.codec_model.as_ref())?;
     let cores = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let mut progress = Progress::new("scenarios", scenarios.len() as u64);
     let mut outcomes: Vec<Option<Result<Metrics>>> = scenarios.iter().map(|_| None).collect();
