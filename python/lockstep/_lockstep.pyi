@@ -33,7 +33,10 @@ class VectorEnvironment:
         at_sender: bool,
         feedback_ms: float,
         rates_bps: tuple[int, int, int],
+        observation: str | None,
     ) -> None: ...
+    def observations(self) -> NDArray[np.float32]:
+        """What a model sees of each environment; the first axis is that of environments."""
     @staticmethod
     def features() -> list[tuple[str, str]]:
         """Names and meanings of the features, in their order."""

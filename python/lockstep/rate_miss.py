@@ -22,7 +22,7 @@ import polars
 from lockstep.charts import Plot
 from lockstep.sweep_plot import COLOURS, SweepPlotError, render
 
-HEADER_BYTES = 68
+HEADER_BYTES = 64
 """Of Lockstep's data header, in each fragment: the controller's target is for these, too."""
 
 LIBVPX = [

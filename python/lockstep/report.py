@@ -33,7 +33,7 @@ def render_html(report: CallReport, frames: polars.DataFrame | None) -> str:
         "configs": {"light": theme.configuration(dark=False), "dark": theme.configuration(dark=True)},
     }
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_template), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+        loader=jinja2.FunctionLoader(template), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
     return environment.get_template("report.html.jinja").render(
         title=summary.title(report),
@@ -47,8 +47,8 @@ def render_html(report: CallReport, frames: polars.DataFrame | None) -> str:
         has_frames=frames is not None,
         lockstep=report.lockstep,
         version=__version__,
-        payload=_script_json(payload),
-        vega=_vega(),
+        payload=script_json(payload),
+        vega=vega(),
     )
 
 
@@ -118,20 +118,21 @@ def _specification(chart: altair.VConcatChart | altair.HConcatChart) -> dict[str
     return specification
 
 
-def _script_json(value: Any) -> str:
+def script_json(value: Any) -> str:
     """JSON that may stand in a script element, whatever texts are in it."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 @functools.cache
-def _vega() -> str:
+def vega() -> str:
     """Vega, Vega-Lite and their embedding, as a script that may stand in a page."""
     bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE_VERSION)
     return bundle.replace("</script", "<\\/script")
 
 
-def _template(name: str) -> str:
+def template(name: str) -> str:
+    """The template `name` of this package."""
     return (resources.files("lockstep") / "templates" / name).read_text(encoding="utf-8")
 
 

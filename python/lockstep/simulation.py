@@ -52,6 +52,7 @@ def simulate(  # noqa: PLR0913
     modelled: bool = False,
     controller: str | None = None,
     latency: str | None = None,
+    model: str | os.PathLike[str] | None = None,
     max_bitrate: str | None = None,
     estimator: str | os.PathLike[str] | Estimator | None = None,
     clip: str | os.PathLike[str] | None = None,
@@ -92,6 +93,7 @@ def simulate(  # noqa: PLR0913
         modelled: Run a model in the place of the codec: no pixels, hundreds of times faster.
         controller: Who decides how much is sent, as ``lockstep controllers`` lists them.
         latency: How much delay is tolerated in the queue, for ``sprout``: `"low"`, `"balanced"` or `"quality"`.
+        model: The model of a learned controller, an ONNX file, in the place of the one that comes with it.
         max_bitrate: The most that is sent in the long run: a rate such as `"5mbps"`, `"auto"` or `"none"`.
         estimator: An estimator written for AlphaRTC instead: its file, which runs in a process of its own, in virtual
             time; or an object, which is asked in this process and sees the clock on the wall.

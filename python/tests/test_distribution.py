@@ -44,7 +44,7 @@ def test_reports_and_plots_do_without_the_extension() -> None:
     program = (
         "import sys\n"
         "sys.modules['lockstep._lockstep'] = None\n"
-        "import lockstep, lockstep.report, lockstep.bench_plot, lockstep.sweep_plot, lockstep.sweep_ray\n"
+        "import lockstep, lockstep.report, lockstep.bench_report, lockstep.sweep_plot, lockstep.sweep_ray\n"
         "print(lockstep.__version__)\n"
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603

@@ -8,7 +8,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 import lockstep.gym
-from lockstep.gym import CallEnv, CallVectorEnv, CrossLayerObservation, LadderAction
+from lockstep.gym import CallEnv, CallVectorEnv, LadderAction
 
 
 @pytest.mark.parametrize("preset", ["bob", "concerto", "hrcc"])
@@ -171,20 +171,19 @@ def test_one_trace_is_a_string_or_a_path_and_several_are_a_sequence(tmp_path: Pa
         capacity([])
 
 
-@pytest.mark.parametrize("action", [-1, 25, 1.5, np.nan])
+@pytest.mark.parametrize("action", [-1, 26, 1.5, np.nan])
 def test_the_ladder_refuses_what_is_none_of_its_rates(action: float) -> None:
     env = CallVectorEnv(2, observation="concerto", action="concerto", reward="concerto")
     env.reset(seed=1)
-    with pytest.raises(ValueError, match=r"the action of environment 1 is .*: they are 0 to 24"):
+    with pytest.raises(ValueError, match=r"the action of environment 1 is .*: they are 0 to 25"):
         env.step(np.array([3, action]))
-    env.step(np.array([0, 24]))
+    env.step(np.array([0, 25]))
 
 
-def test_a_ladder_has_rates_and_an_observation_steps() -> None:
+def test_a_ladder_has_rates() -> None:
     np.testing.assert_array_equal(LadderAction([1e5, 2e5]).rates(np.array([1, 0])), [2e5, 1e5])
-    for rates in ([], [0.0], [1e5, -1.0], [np.inf]):
+    for rates in ([], [1e5, -1.0], [np.inf]):
         with pytest.raises(ValueError, match="a ladder has at least one rate"):
             LadderAction(rates)
-    for steps in (0, -1):
-        with pytest.raises(ValueError, match="takes one at least"):
-            CrossLayerObservation(steps)
+    ladder = LadderAction.logarithmic(26).rates_bps
+    assert (ladder[0], ladder[-1], len(ladder)) == (5e4, 8e6, 26)

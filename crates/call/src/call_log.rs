@@ -1,5 +1,5 @@
-//! The log of one call: what its driver hears of frames goes in, and comes out as finished frames, scores and series. One
-//! place for the simulator, for modelled calls and for live ones; in memory that does not grow with the call.
+//! The log of one call: what its driver hears of frames goes in, and comes out as finished frames, scores and series.
+//! One place for the simulator, for modelled calls and for live ones; in memory that does not grow with the call.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ pub struct CallLog {
 }
 
 impl CallLog {
-    /// The log of a call that begins at `start` and is scored for `length` from then on; its source gives a picture every
-    /// `frame_interval`.
+    /// The log of a call that begins at `start` and is scored for `length` from then on; its source gives a picture
+    /// every `frame_interval`.
     #[must_use]
     pub fn new(start: Timestamp, length: Duration, frame_interval: Duration) -> Self {
         Self {
@@ -64,8 +64,8 @@ impl CallLog {
         self.pending.capture_of(frame)
     }
 
-    /// A frame was shown. Frames come in their order. `quality` is the luma SSIM and PSNR (dB) of what is shown, where the
-    /// sending end does not say it.
+    /// A frame was shown. Frames come in their order. `quality` is the luma SSIM and PSNR (dB) of what is shown, where
+    /// the sending end does not say it.
     pub fn shown(&mut self, display: &DisplayRecord, quality: Option<(f64, f64)>) {
         let Self { pending, scores, observer, .. } = self;
         pending.shown(display, quality, |frame| {

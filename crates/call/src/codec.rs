@@ -1,6 +1,6 @@
-//! What a call's ends know of the codec between them: that of this project ([`Vp8`](crate::Vp8)), or a model of it without
-//! pixels and bytes ([`Modelled`](crate::Modelled)). Everything above - menus, rate control, transport, control, log - is
-//! the same object over either.
+//! What a call's ends know of the codec between them: that of this project ([`Vp8`](crate::Vp8)), or a model of it
+//! without pixels and bytes ([`Modelled`](crate::Modelled)). Everything above - menus, rate control, transport,
+//! control, log - is the same object over either.
 
 use std::fmt::Debug;
 
@@ -17,8 +17,8 @@ pub trait Codec: Debug + Copy + 'static {
     type Decoded: Clone + Debug + Send;
     /// What a decoder holds between frames; the default is that of one that has seen nothing.
     type State: Clone + Debug + Default + Send;
-    /// The memory that frames are made in, kept from one to the next by whoever codes or decodes: a clone is another handle
-    /// of it.
+    /// The memory that frames are made in, kept from one to the next by whoever codes or decodes: a clone is another
+    /// handle of it.
     type Arena: Clone + Debug + Default + Send;
     /// What frames are made of.
     type Payload: Payload + Send;
@@ -61,8 +61,8 @@ pub trait Codec: Debug + Copy + 'static {
     fn name(state: &Self::State) -> StateId;
     /// What a decoder with this state has shown last.
     fn last_shown(state: &Self::State) -> Option<Self::Decoded>;
-    /// Decodes a frame that should lead to the state `target`, unless its pictures have more than `pixel_limit` pixels or
-    /// it is damaged.
+    /// Decodes a frame that should lead to the state `target`, unless its pictures have more than `pixel_limit` pixels
+    /// or it is damaged.
     fn decode(
         arena: &Self::Arena,
         source: &Self::State,

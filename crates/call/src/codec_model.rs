@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
+use crate::modelled_codec::mix;
+
 /// How many quantizers there are.
 pub(crate) const QUANTIZERS: usize = MAXIMUM_QUANTIZER as usize + 1;
 /// Where distributions are tabulated: so many standard deviations of a normal variable from its mean, from the least to the
@@ -127,6 +129,10 @@ pub struct ClipModel {
     pub key_deviation: f64,
     /// Scene cuts a second.
     pub scene_cuts: f64,
+    /// ln(size) of the frame that begins a scene over that of a key frame: it is an inter frame that finds nothing to
+    /// predict from.
+    #[serde(default)]
+    pub cut_size: f64,
     /// How ln(size) grows with the logarithm of the time since the reference's picture.
     pub gap_slope: f64,
     /// What the quality of the reference does.
@@ -190,11 +196,8 @@ impl CodecModel {
     /// If there is no clip, which no model that was read lacks.
     #[must_use]
     pub fn drawn(&self, seed: u64) -> &ClipModel {
-        // The finaliser of SplitMix64 (Steele, Lea and Flood 2014): neighbouring seeds must not give neighbouring clips.
-        let mut word = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        &self.clips[((word ^ (word >> 31)) % self.clips.len() as u64) as usize]
+        // Neighbouring seeds must not give neighbouring clips.
+        &self.clips[(mix(0, seed) % self.clips.len() as u64) as usize]
     }
 }
 
@@ -218,6 +221,7 @@ impl ClipModel {
             ("ssim_deviation", self.ssim_deviation, 0.0..=10.0),
             ("key_deviation", self.key_deviation, 0.0..=2.0),
             ("scene_cuts", self.scene_cuts, 0.0..=10.0),
+            ("cut_size", self.cut_size, -2.0..=2.0),
             ("gap_slope", self.gap_slope, -1.0..=3.0),
         ];
         let points = self.points.iter().flat_map(|point| {

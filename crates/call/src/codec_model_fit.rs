@@ -229,6 +229,11 @@ impl ClipMeasurements {
         let second = quantiles(fills(0), [0.95; NORMAL_POINTS.len()]);
         let pictures: usize = self.segments.iter().map(|segment| count(segment, part)).sum();
         let cuts: usize = self.of(part, |segment| &segment.cuts, |&picture| picture).len();
+        let cut_sizes: Vec<f64> = self
+            .of(part, |segment| &segment.cut_sizes, |&(picture, _)| picture)
+            .into_iter()
+            .map(|(_, size)| size)
+            .collect();
         let (ssim_slope, ssim_deviation) = self.ssim_variation(part, &means);
         let keys: Vec<f64> = values(&self.segments, part, MIDDLE, |run| &run.key);
         ClipModel {
@@ -243,6 +248,7 @@ impl ClipMeasurements {
             ssim_deviation,
             key_deviation: deviation(&keys).min(2.0),
             scene_cuts: cuts as f64 / (pictures.max(1) as f64 * self.frame_interval.as_secs_f64()),
+            cut_size: mean(&cut_sizes).unwrap_or(0.0).clamp(-2.0, 2.0),
             gap_slope: (gap_product / gap_square.max(1e-9)).clamp(-1.0, 3.0),
             reference: ReferenceEffect {
                 size: effect(&counted, |frame| frame.size, 1.0),

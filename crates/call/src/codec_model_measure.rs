@@ -7,7 +7,7 @@ use lockstep_media::{QualityError, ssim, ssim_db};
 use lockstep_vp8::{Analysis, Encoded, Fitting, FrameKind, MAXIMUM_QUANTIZER, Parameters, Picture, State};
 
 use crate::functional::FINEST_USEFUL_QUANTIZER;
-use crate::scores::mean;
+use crate::scores::{mean, quantile};
 
 /// Where the curves are measured: close together where VP8's steps are small (RFC 6386, section 14.1), closest where the
 /// noise of cameras begins to be coded, and sizes grow tenfold within a few indices.
@@ -29,6 +29,11 @@ const MISSES: [i16; 6] = [-12, 8, -5, 12, -8, 5];
 const REACHABLE: f64 = 0.7;
 /// No more pictures than this are made to fit for each budget.
 const MOST_FITTED: usize = 60;
+
+/// A frame begins a new scene if it takes at least this share of what a key frame does, and so many times what half of the
+/// frames take: hardly anything is predicted then, though the encoder may code it as an inter frame.
+const CUT_SHARE: f64 = 0.5;
+const CUT_RISE: f64 = 4.0;
 
 /// Frames of one quantizer, by picture.
 #[derive(Debug)]
@@ -61,6 +66,8 @@ pub(crate) struct Segment {
     pub(crate) runs: Vec<Run>,
     /// Pictures at which the scene changes.
     pub(crate) cuts: Vec<usize>,
+    /// Pictures of those that were coded as inter frames, and ln(size) over that of a key frame, by quantizer.
+    pub(crate) cut_sizes: Vec<(usize, f64)>,
     pub(crate) followed: Vec<Followed>,
     /// Picture, logarithm of the gap, and what ln(size) is above that of a frame without.
     pub(crate) gaps: Vec<(usize, f64, f64)>,
@@ -127,6 +134,7 @@ impl Segment {
             pictures: pictures.len(),
             runs: Vec::new(),
             cuts: Vec::new(),
+            cut_sizes: Vec::new(),
             followed: Vec::new(),
             gaps: Vec::new(),
             fills: Default::default(),
@@ -138,6 +146,7 @@ impl Segment {
             states.push(kept);
             progress((done + 1) as f64 / 16.0);
         }
+        segment.set_cuts_apart();
         segment.follow(pictures, &states)?;
         progress(14.0 / 16.0);
         for quantizer in FOLLOWERS {
@@ -145,6 +154,28 @@ impl Segment {
         }
         progress(1.0);
         Ok(segment)
+    }
+
+    /// Finds the pictures that begin a scene without being key frames, and takes them out of the inter frames.
+    fn set_cuts_apart(&mut self) {
+        let found: Vec<usize> = self.run(MIDDLE).map_or_else(Vec::new, |run| {
+            let keys: Vec<f64> = run.key.iter().flatten().copied().collect();
+            let mut sizes: Vec<f64> = run.inter.iter().flatten().copied().collect();
+            sizes.sort_unstable_by(f64::total_cmp);
+            let (Some(key), Some(usual)) = (mean(&keys), quantile(&sizes, 0.5)) else { return Vec::new() };
+            let least = (key + libm::log(CUT_SHARE)).max(usual + libm::log(CUT_RISE));
+            let begins = |&(_, size): &(usize, &Option<f64>)| size.is_some_and(|size| size > least);
+            run.inter.iter().enumerate().filter(begins).map(|(index, _)| index).collect()
+        });
+        for run in &mut self.runs {
+            let keys: Vec<f64> = run.key.iter().flatten().copied().collect();
+            let Some(key) = mean(&keys) else { continue };
+            for &index in &found {
+                self.cut_sizes.extend(run.inter[index].take().map(|size| (index, size - key)));
+                run.ssim_db[index] = None;
+            }
+        }
+        self.cuts.extend(found);
     }
 
     /// The run of one of [`MEASURED`].

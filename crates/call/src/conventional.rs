@@ -13,13 +13,10 @@ use lockstep_units::{ByteCount, Timestamp};
 use crate::codec::Codec;
 use crate::encode_time::EncodeWork;
 use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
-use crate::functional::SizeCurves;
-use crate::rate_control::RateControl;
+use crate::quantizer_choice::QuantizerChoice;
+use crate::rate_control::{FrameTarget, RateControl};
 use crate::vp8_codec::Vp8;
 
-/// The quantizers that WebRTC allows VP8, 2 to 56 of libvpx's scale to 63 (`rc_min_quantizer`, `rc_max_quantizer`), as
-/// indices of VP8's own scale to 127.
-const QUANTIZERS: (u8, u8) = (2, 106);
 /// Key frames that a loss asks for are at least so far apart (WebRTC's `EncoderRtcpFeedback`,
 /// `kMinKeyframeSendIntervalMs`).
 const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(300);
@@ -34,7 +31,10 @@ const MOST_INTER_FRAMES: u32 = 3_000;
 pub struct ConventionalEncoder<C: Codec = Vp8> {
     parameters: C::Parameters,
     rate_control: RateControl,
-    curves: Option<SizeCurves>,
+    quantizers: Option<QuantizerChoice>,
+    frame_interval: Duration,
+    /// What the frame being coded should take.
+    wanted: Option<FrameTarget>,
     last: Option<(StateId, C::State)>,
     /// When the frame being coded was begun.
     begun_at: Option<Timestamp>,
@@ -50,13 +50,26 @@ impl<C: Codec> ConventionalEncoder<C> {
         Self {
             parameters,
             rate_control: RateControl::new(frame_interval),
-            curves: None,
+            quantizers: None,
+            frame_interval,
+            wanted: None,
             last: None,
             begun_at: None,
             key_frame_at: None,
             inter_frames: 0,
             arena: C::Arena::default(),
         }
+    }
+}
+
+impl<C: Codec> ConventionalEncoder<C> {
+    /// Whether the frame that was coded is far too large because its scene is new.
+    fn surprises(&self, menu: &Menu<C>) -> bool {
+        let Some(frame) = menu.candidates.first().filter(|frame| !frame.key_frame) else { return false };
+        self.quantizers.as_ref().zip(self.wanted).is_some_and(|(quantizers, wanted)| {
+            let interval = self.frame_interval.as_secs_f64();
+            quantizers.surprises(frame.quantizer, frame.size().as_f64(), wanted.inter, interval)
+        })
     }
 }
 
@@ -79,10 +92,10 @@ impl<C: Codec> FrameEncoder<C> for ConventionalEncoder<C> {
         }
         let sizes = self.rate_control.begin(now, target, must_be_key)?;
         let samples = C::luma_samples(&self.parameters, picture);
-        let curves = self.curves.get_or_insert_with(|| SizeCurves::new(samples));
-        let mut quantizer =
-            |key_frame, size| curves.of(key_frame).quantizer_nearest(size).clamp(QUANTIZERS.0, QUANTIZERS.1);
-        let (inter, key) = (quantizer(false, sizes.inter), quantizer(true, sizes.key));
+        let quantizers = self.quantizers.get_or_insert_with(|| QuantizerChoice::new(samples));
+        let inter = quantizers.quantizer(false, sizes.inter, sizes.fullness);
+        let key = quantizers.quantizer(true, sizes.key, sizes.fullness);
+        self.wanted = Some(sizes);
         self.begun_at = Some(now);
         let (arena, picture, parameters) = (self.arena.clone(), picture.clone(), self.parameters.clone());
         let job = EncodeJob::new(EncodeWork::OneFrame, move |runner| {
@@ -94,14 +107,23 @@ impl<C: Codec> FrameEncoder<C> for ConventionalEncoder<C> {
     }
 
     fn choose(&self, menu: &Menu<C>, _budget: ByteCount, _probes: bool) -> Option<usize> {
-        (!menu.candidates.is_empty()).then_some(0)
+        (!menu.candidates.is_empty() && !self.surprises(menu)).then_some(0)
     }
 
     fn commit(&mut self, mut menu: Menu<C>, choice: Option<usize>) -> Option<(StateId, Candidate<C>)> {
+        let Some(choice) = choice else {
+            // If the source was lost meanwhile, the frame itself may be as it should be.
+            let surprises = self.surprises(&menu);
+            if let Some((quantizers, wanted)) = self.quantizers.as_mut().zip(self.wanted.take()).filter(|_| surprises) {
+                quantizers.drop_surprise(wanted.inter);
+                self.rate_control.surprised();
+            }
+            return None;
+        };
         let begun_at = self.begun_at.take();
-        let frame = menu.candidates.swap_remove(choice?);
-        if let Some(curves) = &mut self.curves {
-            curves.of(frame.key_frame).learn(frame.quantizer, frame.size().as_f64());
+        let frame = menu.candidates.swap_remove(choice);
+        if let Some(quantizers) = &mut self.quantizers {
+            quantizers.learn(frame.key_frame, frame.quantizer, frame.size().as_f64());
         }
         self.rate_control.sent(frame.size());
         if frame.key_frame {

@@ -1,5 +1,5 @@
-//! How long coding takes, for calls in virtual time: by picture size, preset, and the work that a job does. Measured on a
-//! machine by `lockstep bench encode-time`, which writes the machine's name beside the figures.
+//! How long coding takes, for calls in virtual time: by picture size, preset, and the work that a job does. Measured on
+//! a machine by `lockstep bench encode-time`, which writes the machine's name beside the figures.
 
 use std::time::Duration;
 
@@ -156,8 +156,8 @@ impl EncodeTime {
         Ok(model)
     }
 
-    /// The times of a call whose pictures have `pixels` luma samples: straight between the sizes measured, in proportion to
-    /// the pixels beyond them.
+    /// The times of a call whose pictures have `pixels` luma samples: straight between the sizes measured, in
+    /// proportion to the pixels beyond them.
     #[must_use]
     pub fn job_times(&self, preset: Preset, pixels: usize) -> JobTimes {
         let points = match preset {

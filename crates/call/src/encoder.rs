@@ -125,7 +125,8 @@ pub struct FrameRequest<'a, C: Codec = Vp8> {
     pub source: StateId,
     /// Bytes that the frame may be expected to have when it is decided on.
     pub budget: ByteCount,
-    /// Bit rate that frames may have in the long run: the controller's target less what headers and retransmissions take.
+    /// Bit rate that frames may have in the long run: the controller's target less what headers and retransmissions
+    /// take.
     pub target: Bitrate,
     /// How long what waits in the pacer takes to leave at the present pace.
     pub pacer_delay: Duration,
@@ -148,8 +149,8 @@ pub trait FrameEncoder<C: Codec = Vp8>: Send {
     fn recovery(&self) -> Recovery;
     /// The job that codes the picture; none if the encoder drops it.
     fn begin(&mut self, request: &FrameRequest<'_, C>) -> Option<FrameStart<C>>;
-    /// Which candidate is sent, now that `budget` bytes are free; none if none is. With `probes` one is sent even if the
-    /// budget holds none, as small as there is.
+    /// Which candidate is sent, now that `budget` bytes are free; none if none is. With `probes` one is sent even if
+    /// the budget holds none, as small as there is.
     fn choose(&self, menu: &Menu<C>, budget: ByteCount, probes: bool) -> Option<usize>;
     /// A job that adds to the menu what serves the call better than what is in it, where there is such a thing: now
     /// `budget` bytes are free, and `expected` of them will be when the job is done. Most encoders offer all that they

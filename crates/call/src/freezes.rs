@@ -25,14 +25,14 @@ pub struct FrameDuration {
 
 /// Finds the freezes in the moments at which pictures are shown.
 ///
-/// A freeze is what getStats of WebRTC counts (W3C webrtc-stats, `RTCInboundRtpStreamStats.freezeCount`): a picture that
-/// is on the screen for no less than max(3 a, a + 150 ms), where a is the mean duration of the last 30 pictures, itself
-/// among them, as libwebrtc has it. All of that time is frozen. So a freeze is long for what the viewer has become used to:
-/// pictures that come slowly but evenly are none, and show in the frame rates.
+/// A freeze is what getStats of WebRTC counts (W3C webrtc-stats, `RTCInboundRtpStreamStats.freezeCount`): a picture
+/// that is on the screen for no less than max(3 a, a + 150 ms), where a is the mean duration of the last 30 pictures,
+/// itself among them, as libwebrtc has it. All of that time is frozen. So a freeze is long for what the viewer has
+/// become used to: pictures that come slowly but evenly are none, and show in the frame rates.
 ///
-/// One thing getStats leaves open: of what the mean is before 30 durations are known. Here those that lack are one frame
-/// interval of the source each, so that the beginning of a call is judged, too (libwebrtc finds no freeze before the fifth
-/// duration).
+/// One thing getStats leaves open: of what the mean is before 30 durations are known. Here those that lack are one
+/// frame interval of the source each, so that the beginning of a call is judged, too (libwebrtc finds no freeze before
+/// the fifth duration).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FreezeDetector {
     /// The last durations, nanoseconds, in a ring whose oldest is at `oldest`.
@@ -124,7 +124,8 @@ mod tests {
 
     #[test]
     fn what_is_usual_is_what_was_shown_and_not_what_the_source_gives() {
-        // A source of 30 a second of which every tenth picture is shown: the first gaps are freezes, later ones are not.
+        // A source of 30 a second of which every tenth picture is shown: the first gaps are freezes, later ones are
+        // not.
         let found = freezes(33, (0..100).map(|picture| 330 * picture));
         assert!((1..AVERAGED).contains(&found.len()), "{found:?}");
         assert_eq!(freezes(330, (0..100).map(|picture| 330 * picture)), [0; 0]);

@@ -1,9 +1,9 @@
 //! The functional encoder behind the [`FrameEncoder`] seam: a menu of candidates from one named state.
 //!
 //! Salsify's published code offers the quantizers q-17 and q+23 around the last one sent, so that its frames fill a
-//! third to a half of the budget. Here a curve of size over quantizer is learned from the candidates coded, and the menu
-//! is centred on the quantizer that should fit; or, beginning there, one frame is made to fit, pass by pass, and each
-//! pass aims at the newest budget ([`MenuMode::Fit`]).
+//! third to a half of the budget. Here a curve of size over quantizer is learned from the candidates coded, and the
+//! menu is centred on the quantizer that should fit; or, beginning there, one frame is made to fit, pass by pass, and
+//! each pass aims at the newest budget ([`MenuMode::Fit`]).
 
 use std::sync::Arc;
 
@@ -31,16 +31,18 @@ const PARALLEL_AIMS: (f64, f64) = (0.95, 0.7);
 /// What the first pass of a frame that is to fit aims at.
 const FIRST_PASS_AIM: f64 = 0.9;
 /// A frame that is to fit is coded again unless a candidate fits and fills this share of the budget. Filling more of it
-/// takes time and puts off the next frame: on cellular links what is gained in quality is less than what delay it costs.
+/// takes time and puts off the next frame: on cellular links what is gained in quality is less than what delay it
+/// costs.
 const ENOUGH_FILL: f64 = 0.5;
 /// The first key frame of a call is expected to cost so many bits a luma sample at the middle quantizer.
 const FIRST_KEY_FRAME_BITS: f64 = 0.2;
 /// An inter frame is expected to have this share of a key frame's size, until one has been seen.
 const FIRST_INTER_SHARE: f64 = 0.25;
 const MIDDLE_QUANTIZER: u8 = 64;
-/// Where frames are made to fit and the budget has shrunk below all of them while they were made, the smallest is sent if
-/// it is larger by no more than this factor and so many bytes: a budget is a forecast, and a picture that is skipped is not
-/// seen. In calls of 640x360 over a link of 0.57 Mb/s a quarter of the pictures were skipped for a twentieth of their size.
+/// Where frames are made to fit and the budget has shrunk below all of them while they were made, the smallest is sent
+/// if it is larger by no more than this factor and so many bytes: a budget is a forecast, and a picture that is skipped
+/// is not seen. In calls of 640x360 over a link of 0.57 Mb/s a quarter of the pictures were skipped for a twentieth of
+/// their size.
 const MOST_OVER: f64 = 1.15;
 const LEAST_OVER: ByteCount = ByteCount::new(250);
 /// No frame is made finer than this: what it would gain is not seen.

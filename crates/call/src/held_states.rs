@@ -2,8 +2,8 @@
 
 use lockstep_transport::StateId;
 
-/// States by name, the newest last. An end holds few, and is asked for the newest: a look from the end is quicker than any
-/// map.
+/// States by name, the newest last. An end holds few, and is asked for the newest: a look from the end is quicker than
+/// any map.
 #[derive(Debug, Clone)]
 pub(crate) struct HeldStates<S> {
     states: Vec<(StateId, S)>,

@@ -2,6 +2,7 @@
 //! and its scores. Clock-free: the simulator and the live driver run the same objects.
 #![forbid(unsafe_code)]
 
+mod announced;
 mod call_log;
 mod codec;
 mod codec_model;
@@ -21,6 +22,7 @@ mod modelled_clip;
 mod modelled_codec;
 mod overhead;
 mod padded;
+mod quantizer_choice;
 mod rate_control;
 mod receiving;
 mod record;
@@ -31,6 +33,7 @@ mod series;
 mod size_curve;
 mod vp8_codec;
 
+pub use announced::announced;
 pub use call_log::{CallLog, FinishedCall};
 pub use codec::Codec;
 pub use codec_model::{

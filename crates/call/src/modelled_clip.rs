@@ -4,7 +4,8 @@
 //! At a quantizer, the logarithm of a frame's size is the clip's curve plus the picture's difficulty, counted in deviations
 //! at that quantizer. Difficulty has a part that lasts for seconds and one that hardly outlives a picture; both are
 //! autoregressive processes of first order, the latter with the tails that the clip has. A reference that was coded
-//! coarser or finer, or shows a picture of longer ago, makes the frame larger or smaller, and better or worse.
+//! coarser or finer, or shows a picture of longer ago, makes the frame larger or smaller, and better or worse. A picture of
+//! a new scene finds nothing to predict from: its frame takes what a key frame does, about, though it is none.
 //!
 //! All that is random belongs to the source and is drawn with the picture; coding depends on nothing but its arguments, so
 //! that an encoder may code a picture as often as it likes, in any order, and find what it found before.
@@ -71,12 +72,6 @@ impl ModelledPicture {
         self.difficulty
     }
 
-    /// Whether it shows another scene than the one before, so that an encoder makes it a key frame from whatever state.
-    #[must_use]
-    pub fn is_scene_cut(&self) -> bool {
-        self.scene_cut
-    }
-
     /// The picture, to be coded from what `reference` says. Without, its reference is the picture before, as good as it
     /// will be.
     #[must_use]
@@ -135,8 +130,9 @@ impl ClipCurves {
 
     /// Natural logarithm of the size of `picture` at a quantizer. `gap` is what the age of its reference adds.
     fn logarithm(&self, picture: &ModelledPicture, quantizer: usize, key_frame: bool, gap: f64) -> f64 {
-        if key_frame {
-            return self.key[quantizer] + picture.key_excess;
+        if key_frame || picture.scene_cut {
+            let cut = if key_frame { 0.0 } else { self.clip.cut_size };
+            return self.key[quantizer] + picture.key_excess + cut;
         }
         let history = picture.reference.map_or(0.0, |reference| {
             between(&REFERENCE_POINTS, &self.clip.reference.size, difference(reference, quantizer))
@@ -148,7 +144,7 @@ impl ClipCurves {
     fn gap(&self, picture: &ModelledPicture, key_frame: bool) -> f64 {
         match picture.reference {
             // The picture before is where the curves are from.
-            Some(reference) if !key_frame && picture.number > reference.picture + 1 => {
+            Some(reference) if !key_frame && !picture.scene_cut && picture.number > reference.picture + 1 => {
                 let gap = (picture.number - reference.picture) as f64;
                 self.clip.gap_slope * libm::log(gap.clamp(GAPS.0, GAPS.1))
             }
@@ -165,7 +161,7 @@ impl ClipCurves {
         size: f64,
         key_frame: bool,
     ) -> ModelledFrame {
-        let history = picture.reference.filter(|_| !key_frame).map_or(0.0, |reference| {
+        let history = picture.reference.filter(|_| !key_frame && !picture.scene_cut).map_or(0.0, |reference| {
             between(&REFERENCE_POINTS, &self.clip.reference.ssim_db, difference(reference, quantizer))
         });
         let finer = self.ssim_db[quantizer.saturating_sub(1)];
@@ -437,6 +433,20 @@ mod tests {
         let later = (0..8).map(|_| clip.next_picture()).last().unwrap();
         let older = curves.encode(&later.coded_from(reference(40)), 40, false);
         assert!(older.size > curves.encode(&later, 40, false).size, "{older:?}");
+    }
+
+    #[test]
+    fn a_picture_of_a_new_scene_takes_what_a_key_frame_does_whatever_its_reference() {
+        let mut model = CodecModel::built_in().unwrap().clips[0].clone();
+        (model.scene_cuts, model.cut_size, model.key_deviation) = (1.0, 0.3, 0.0);
+        let curves = Arc::new(ClipCurves::new(&model, 640, 360));
+        let mut clip = ModelledClip::new(Arc::clone(&curves), Duration::from_millis(33), 1);
+        let reference = curves.encode(&clip.next_picture(), 10, true).reference;
+        let cut = (0..1_000).map(|_| clip.next_picture()).find(|picture| picture.scene_cut).expect("one a second");
+        let size = |picture: &ModelledPicture, key_frame| curves.encode(picture, 40, key_frame).size.as_f64();
+        let inter = size(&cut, false);
+        assert!((inter / size(&cut, true) - libm::exp(0.3)).abs() < 0.01, "{inter}");
+        assert_eq!(size(&cut.coded_from(Some(reference)), false), inter);
     }
 
     #[test]

@@ -14,8 +14,8 @@ use crate::modelled_clip::{ClipCurves, ModelledFrame, ModelledPicture, ModelledR
 #[derive(Debug, Clone, Copy)]
 pub enum Modelled {}
 
-/// What a decoder of the model holds: the name of what a real one would hold; and, at the encoder, what the next frame owes
-/// to it.
+/// What a decoder of the model holds: the name of what a real one would hold; and, at the encoder, what the next frame
+/// owes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ModelledState {
     name: StateId,
@@ -40,7 +40,7 @@ pub struct ModelledFitting {
 }
 
 /// One step of the finaliser of SplitMix64 (Steele, Lea and Flood 2014): every bit depends on every one.
-fn mix(seed: u64, value: u64) -> u64 {
+pub(crate) fn mix(seed: u64, value: u64) -> u64 {
     let mut word = seed ^ value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -57,15 +57,14 @@ fn state_after(source: u64, picture: &ModelledPicture, quantizer: u8, size: Byte
 impl Candidate<Modelled> {
     /// A frame of `size` that shows nothing and decodes from nothing.
     pub(crate) fn filling(picture: &ModelledPicture, size: ByteCount) -> Self {
-        let length = u32::try_from(size.get()).unwrap_or(u32::MAX);
         let state = state_after(0, picture, 0, size);
-        Self { frame: Length(length), quantizer: 0, key_frame: true, state, ssim: None }
+        Self { frame: Length::from(size), quantizer: 0, key_frame: true, state, ssim: None }
     }
 }
 
 impl ModelledAnalysis {
     fn is_key_frame(&self) -> bool {
-        self.source == StateId::EMPTY || self.picture.is_scene_cut()
+        self.source == StateId::EMPTY
     }
 
     /// The candidate that is as the model has it.
@@ -75,8 +74,7 @@ impl ModelledAnalysis {
         let source = if key_frame { 0 } else { self.source.0 };
         let state = state_after(source, &self.picture, quantizer, size);
         let state = ModelledState { reference: Some(reference), ..state };
-        let length = u32::try_from(size.get()).unwrap_or(u32::MAX);
-        Candidate { frame: Length(length), quantizer, key_frame, state, ssim: Some(ssim) }
+        Candidate { frame: Length::from(size), quantizer, key_frame, state, ssim: Some(ssim) }
     }
 }
 
@@ -102,10 +100,8 @@ impl Codec for Modelled {
     }
 
     fn luma_samples(curves: &Arc<ClipCurves>, _picture: &ModelledPicture) -> usize {
-        {
-            let (width, height) = curves.picture_size();
-            width * height
-        }
+        let (width, height) = curves.picture_size();
+        width * height
     }
 
     fn analyse(

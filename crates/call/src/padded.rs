@@ -1,5 +1,5 @@
-//! Video with a conventional codec whose frames are padded, so that the path sees more than the codec makes. Of the model
-//! only: studies ask what padding would change.
+//! Video with a conventional codec whose frames are padded, so that the path sees more than the codec makes. Of the
+//! model only: studies ask what padding would change.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl FrameEncoder<Modelled> for Padded {
             Padding::Budget => self.budget.get(),
         };
         let size = frame.size().max(padded);
-        frame.frame = Length(u32::try_from(size.get()).unwrap_or(u32::MAX));
+        frame.frame = Length::from(size);
         self.owed -= size.as_f64();
         Some((name, frame))
     }

@@ -150,8 +150,8 @@ impl<C: Codec> ReceivingEnd<C> {
         Self { pixel_limit: limit, ..self }
     }
 
-    /// A datagram came from the sender, or garbage from anybody; `congestion_experienced` says whether a queue on the way
-    /// had marked it. Says whether it made sense.
+    /// A datagram came from the sender, or garbage from anybody; `congestion_experienced` says whether a queue on the
+    /// way had marked it. Says whether it made sense.
     pub fn handle_datagram(
         &mut self,
         now: Timestamp,

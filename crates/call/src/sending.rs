@@ -159,8 +159,8 @@ impl<C: Codec> SendingEnd<C> {
         }
     }
 
-    /// The next picture to be coded, or more of one that was, unless one is being coded already. The driver runs the job
-    /// and gives its menu to [`SendingEnd::encoded`].
+    /// The next picture to be coded, or more of one that was, unless one is being coded already. The driver runs the
+    /// job and gives its menu to [`SendingEnd::encoded`].
     #[inline]
     pub fn poll_encode(&mut self, now: Timestamp) -> Option<EncodeJob<C>> {
         // Asked after every event of a call, and seldom with anything to do.
@@ -208,8 +208,8 @@ impl<C: Codec> SendingEnd<C> {
         Some(job)
     }
 
-    /// The job's menu is ready. Decides, on the newest feedback, which candidate is sent; or, as long as no newer picture
-    /// waits, has the encoder add to the menu what that feedback calls for.
+    /// The job's menu is ready. Decides, on the newest feedback, which candidate is sent; or, as long as no newer
+    /// picture waits, has the encoder add to the menu what that feedback calls for.
     pub fn encoded(&mut self, now: Timestamp, menu: Menu<C>) {
         let Some(encoding) = self.encoding.take() else { return };
         let spent = now.saturating_since(encoding.job_started_at);
@@ -219,7 +219,7 @@ impl<C: Codec> SendingEnd<C> {
         self.controller.on_time(now);
         let allowance = self.allowance(now);
         let budget = allowance.budget;
-        let probes = self.bound.is_probe_due(now);
+        let probes = self.controller.wants_probes() && self.bound.is_probe_due(now);
         // A source that was lost while the menu was being coded would only waste the link.
         let still_good = encoding.source == StateId::EMPTY
             || self.transport.is_held(encoding.source)
@@ -250,7 +250,11 @@ impl<C: Codec> SendingEnd<C> {
 
         let choice = if still_good { self.encoder.choose(&menu, budget, probes) } else { None };
         let Some((target, candidate)) = self.encoder.commit(menu, choice) else {
-            record.outcome = if still_good { Outcome::SkippedOverBudget } else { Outcome::SkippedStaleSource };
+            record.outcome = match self.encoder.recovery() {
+                _ if !still_good => Outcome::SkippedStaleSource,
+                Recovery::Retransmit => Outcome::SkippedByEncoder,
+                _ => Outcome::SkippedOverBudget,
+            };
             return;
         };
         let frame = OutgoingFrame {
@@ -371,8 +375,8 @@ impl<C: Codec> SendingEnd<C> {
         self.transport.is_finished()
     }
 
-    /// The record of the next picture that is decided on, in the order of capture: what this end knows of it. The driver
-    /// asks after everything else; of a driver that does not, the newest thousand or so are kept.
+    /// The record of the next picture that is decided on, in the order of capture: what this end knows of it. The
+    /// driver asks after everything else; of a driver that does not, the newest thousand or so are kept.
     pub fn poll_record(&mut self) -> Option<FrameRecord> {
         self.records.take_decided()
     }
@@ -440,8 +444,8 @@ impl<C: Codec> SendingEnd<C> {
         self.bound.loss_rate().most_fragments().map_or(budget, |fragments| budget.min(most(fragments)))
     }
 
-    /// The budget that is to be expected when a job of `time` will be done: what is free now, by `allowance`, and what the
-    /// link drains meanwhile.
+    /// The budget that is to be expected when a job of `time` will be done: what is free now, by `allowance`, and what
+    /// the link drains meanwhile.
     fn expected_budget(&self, now: Timestamp, allowance: &Allowance, time: Duration) -> ByteCount {
         let path_rate = self.controller.estimate().unwrap_or(allowance.target);
         let silent = self.controller.is_bounded() && self.bound.is_silent(now);

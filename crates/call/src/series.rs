@@ -1,7 +1,7 @@
 //! What went through the link during a call: rates and delays over time, and what packets are scored by.
 //!
-//! Nothing here grows with the length of a call, but up to a bound: a series has at most [`MOST_POINTS`] points. Where it
-//! would get more, each two neighbours become one and the interval doubles.
+//! Nothing here grows with the length of a call, but up to a bound: a series has at most [`MOST_POINTS`] points. Where
+//! it would get more, each two neighbours become one and the interval doubles.
 
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ pub struct Series {
     pub received_bps: Vec<u64>,
     /// Mean time in the link's queue of what came out, milliseconds; none where nothing did.
     pub queueing_delay_ms: Vec<Option<f64>>,
-    /// The controller's target at the last picture captured until the end of the interval, bit/s; none before the first.
+    /// The controller's target at the last picture captured until the end of the interval, bit/s; none before the
+    /// first.
     #[serde(default)]
     pub target_bps: Vec<Option<u64>>,
     /// What the controller took the path to carry at that moment, bit/s.

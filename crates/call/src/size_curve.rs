@@ -21,14 +21,20 @@ const LEAST_FALL: f64 = 0.002;
 /// Sizes below this are all headers and say nothing of the curve, bytes.
 const LEAST_SIZE: f64 = 64.0;
 
-/// How much of the bend around a point there is at each distance from it, 0-1: the point itself is in the middle, so that
-/// a curve's share is a slice.
+/// How much of the bend around a point there is at each distance from it, 0-1: the point itself is in the middle, so
+/// that a curve's share is a slice.
 static BEND: LazyLock<[f64; 2 * POINTS - 1]> = LazyLock::new(|| {
     std::array::from_fn(|place| {
         let distance = place.abs_diff(POINTS - 1) as f64 / REACH;
         libm::exp(-0.5 * distance * distance)
     })
 });
+
+/// Whether any value and its next are as `is_so` says: all are looked at, several at a time.
+fn is_any(values: &[f64], is_so: impl Fn(f64, f64) -> bool) -> bool {
+    let pairs = values.iter().zip(&values[1..]);
+    pairs.fold(0, |found, (&value, &next)| found | u64::from(is_so(value, next))) != 0
+}
 
 /// Natural logarithm of the expected size, bytes, by quantizer.
 #[derive(Debug, Clone)]
@@ -59,14 +65,6 @@ impl SizeCurve {
         index.min(POINTS - 1) as u8
     }
 
-    /// The quantizer whose expected size comes nearest to `size` bytes.
-    pub(crate) fn quantizer_nearest(&self, size: f64) -> u8 {
-        let within = self.quantizer_for(size);
-        let finer = within.saturating_sub(1);
-        let distance = |quantizer: u8| (libm::exp(self.logarithms[usize::from(quantizer)]) - size).abs();
-        if distance(finer) < distance(within) { finer } else { within }
-    }
-
     /// A frame at `quantizer` turned out to have `size` bytes.
     pub(crate) fn learn(&mut self, quantizer: u8, size: f64) {
         self.bend(quantizer, size, COMMON_SHARE, LOCAL_SHARE);
@@ -83,9 +81,9 @@ impl SizeCurve {
         for (logarithm, bend) in self.logarithms.iter_mut().zip(&BEND[POINTS - 1 - seen..]) {
             *logarithm += error * (common + local * bend);
         }
-        // What was just seen stays; its neighbours give way. On one side at least hardly any does: looking at all of them
-        // at once is quicker than going from one to the next.
-        if self.logarithms[seen..].windows(2).fold(false, |any, pair| any | (pair[1] > pair[0] - LEAST_FALL)) {
+        // What was just seen stays; its neighbours give way. On one side at least hardly any does: looking at all of
+        // them at once is quicker than going from one to the next.
+        if is_any(&self.logarithms[seen..], |finer, coarser| coarser > finer - LEAST_FALL) {
             let mut last = self.logarithms[seen];
             for logarithm in &mut self.logarithms[seen + 1..] {
                 if *logarithm > last - LEAST_FALL {
@@ -94,7 +92,7 @@ impl SizeCurve {
                 last = *logarithm;
             }
         }
-        if self.logarithms[..=seen].windows(2).fold(false, |any, pair| any | (pair[0] < pair[1] + LEAST_FALL)) {
+        if is_any(&self.logarithms[..=seen], |finer, coarser| finer < coarser + LEAST_FALL) {
             let mut last = self.logarithms[seen];
             for logarithm in self.logarithms[..seen].iter_mut().rev() {
                 if *logarithm < last + LEAST_FALL {

@@ -22,6 +22,11 @@ use std::process::ExitCode;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use lockstep_configuration as configuration;
+use mimalloc::MiMalloc;
+
+/// Calls in virtual time take and give back small pieces of memory all the time.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Real-time video in which codec and transport are one control loop, and its laboratory.
 #[derive(Parser)]
@@ -55,6 +60,10 @@ enum Command {
     Sweep(commands::sweep::SweepArguments),
     /// Run a claim of the papers again: Concerto's observation, Salsify's ablation.
     Study(commands::study::StudyArguments),
+    /// Train a learned controller: `lockstep train concerto --seed 1 --output DIR`. Takes lockstep-video[learn].
+    Train(commands::train::TrainArguments),
+    /// Write the ONNX model of a training run again: `lockstep export DIR`.
+    Export(commands::train::TrainArguments),
     /// Measure the codec beside libvpx, or the simulator beside real time.
     Bench(commands::bench::BenchArguments),
     /// List the controllers that calls can run with.
@@ -63,6 +72,8 @@ enum Command {
     Model(commands::model::ModelArguments),
     /// Describe a capacity trace, or convert it to another format.
     Trace(commands::trace::TraceArguments),
+    /// Download, convert and split public sets of traces, and fit families of generated ones to them.
+    Data(commands::data::DataArguments),
     /// Print what makes a shell complete this command's words.
     ///
     /// bash: `lockstep completions bash > ~/.local/share/bash-completion/completions/lockstep`; zsh: into a file `_lockstep` in a
@@ -95,6 +106,8 @@ fn main() -> ExitCode {
         Command::Scenario(command) => commands::scenario::run(&command),
         Command::Sweep(arguments) => commands::sweep::run(&arguments, &given),
         Command::Study(arguments) => commands::study::run(&arguments, &given),
+        Command::Train(arguments) => commands::train::train(&arguments),
+        Command::Export(arguments) => commands::train::export(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Controllers => {
             commands::controllers();
@@ -102,6 +115,7 @@ fn main() -> ExitCode {
         }
         Command::Model(arguments) => commands::model::run(&arguments),
         Command::Trace(arguments) => commands::trace::run(&arguments),
+        Command::Data(arguments) => commands::data::run(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments, Arguments::command()),
     };
     match result {

@@ -205,16 +205,17 @@ fn an_edited_codec_model_is_run_again() {
     let model = CodecModel::built_in().expect("a model");
     let model = serde_json::to_string(&model).expect("JSON");
     fs::write(folder.path().join("model.json"), &model).expect("written");
-    let words = ["--model", "model.json", "--trace", "constant:1mbps", "--seconds", "2", "--output", "rows.parquet"];
+    let words =
+        ["--codec-model", "model.json", "--trace", "constant:1mbps", "--seconds", "2", "--output", "rows.parquet"];
     run_in(folder.path(), &words);
     let first = first_row(&folder.path().join("rows.parquet"));
-    assert_eq!((first["model"].as_str(), first["model_hash"].len()), ("\"model.json\"", 34));
+    assert_eq!((first["codec_model"].as_str(), first["codec_model_hash"].len()), ("\"model.json\"", 34));
     assert!(run_in(folder.path(), &words).contains("already"));
     fs::write(folder.path().join("model.json"), format!("{model}\n")).expect("written");
     assert!(!run_in(folder.path(), &words).contains("already"));
-    let refused = command(folder.path(), &["--codecs", "functional", "--model", "model.json"]);
+    let refused = command(folder.path(), &["--codecs", "functional", "--codec-model", "model.json"]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("none of the codecs heeds --model"), "{said}");
+    assert!(!refused.status.success() && said.contains("none of the codecs heeds --codec-model"), "{said}");
 }
 
 #[cfg(unix)]

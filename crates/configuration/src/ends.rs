@@ -1,11 +1,14 @@
 //! The links and the ends of a call, made of its settings.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use lockstep_call::{Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SendingEnd};
-use lockstep_control::{Controller, Estimator, EstimatorKind, KnownPath, RateBounds, Setting};
+use lockstep_call::{
+    Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SendingEnd, Vp8, announced,
+};
+use lockstep_control::{Controller, EstimatorKind, KnownPath, RateBounds, Setting};
 use lockstep_link::Link;
 use lockstep_media::VideoFormat;
 use lockstep_transport::{ReceiverConfig, SenderConfig};
@@ -14,7 +17,7 @@ use lockstep_vp8::Parameters;
 
 use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate};
 
-/// Bytes of a frame in one datagram: with the data header (68) and those of UDP (8) and IPv6 (40), what Ethernet carries
+/// Bytes of a frame in one datagram: with the data header (64) and those of UDP (8) and IPv6 (40), what Ethernet carries
 /// (1500). The fewer fragments a frame has, the likelier it arrives whole.
 pub(crate) const FRAGMENT_PAYLOAD: usize = 1384;
 
@@ -26,16 +29,6 @@ impl LinkSettings {
     pub fn links<P: Clone>(&self) -> Result<(Link<P>, Link<P>)> {
         let [forward, reverse] = self.configs().map(|(config, seed)| Link::new(config, seed).context("the link"));
         Ok((forward?, reverse?))
-    }
-}
-
-/// What the sender tells of its video in its hello.
-fn announced(format: &VideoFormat) -> lockstep_transport::VideoFormat {
-    lockstep_transport::VideoFormat {
-        width: format.width as u16,
-        height: format.height as u16,
-        frame_rate_numerator: format.frame_rate.numerator(),
-        frame_rate_denominator: format.frame_rate.denominator(),
     }
 }
 
@@ -55,7 +48,8 @@ impl ControlSettings {
             MaxBitrate::Auto | MaxBitrate::Unlimited => bounds.most,
         };
         let bounds = RateBounds { most, initial: bounds.initial.min(most), ..bounds };
-        Setting { path, bounds, latency, ..Setting::new(payload, frame_interval) }
+        let model = self.model.as_ref().map(|model| Arc::clone(model.model()));
+        Setting { path, bounds, latency, model, ..Setting::new(payload, frame_interval) }
     }
 
     /// A sending end for pictures of `format`, on a path that is known or not.
@@ -77,25 +71,17 @@ impl ControlSettings {
         path: Option<KnownPath>,
         bounds: RateBounds,
     ) -> Result<SendingEnd> {
-        let encoder = self.encoder(self.parameters(), format.frame_interval());
+        let encoder = self.encoder(format.frame_interval());
         let controller = self.controller.algorithm().controller(&self.setting_for(format, path, bounds))?;
         Ok(self.sending_end_with(encoder, controller, format, connection))
     }
 
-    /// How the codec codes pictures.
-    pub(crate) fn parameters(&self) -> Parameters {
-        Parameters { preset: self.preset, ..Parameters::default() }
-    }
-
-    /// The encoder of pictures that come every `frame_interval`, with the codec itself or with a model of it.
-    pub(crate) fn encoder<C: Codec>(
-        &self,
-        parameters: C::Parameters,
-        frame_interval: Duration,
-    ) -> Box<dyn FrameEncoder<C>> {
+    /// The encoder of pictures that come every `frame_interval`.
+    pub(crate) fn encoder(&self, frame_interval: Duration) -> Box<dyn FrameEncoder> {
+        let parameters = Parameters { preset: self.preset, ..Parameters::default() };
         match self.codec {
-            CodecKind::Functional => Box::new(FunctionalEncoder::<C>::new(parameters, self.menu)),
-            CodecKind::Conventional => Box::new(ConventionalEncoder::<C>::new(parameters, frame_interval)),
+            CodecKind::Functional => Box::new(FunctionalEncoder::<Vp8>::new(parameters, self.menu)),
+            CodecKind::Conventional => Box::new(ConventionalEncoder::<Vp8>::new(parameters, frame_interval)),
         }
     }
 
@@ -123,10 +109,5 @@ impl ControlSettings {
         ReceivingEnd::taking(ReceiverConfig::default(), |number| {
             Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
         })
-    }
-
-    /// A receiving end with an estimator that its owner has chosen.
-    pub fn receiving_end_with<C: Codec>(estimator: Box<dyn Estimator>) -> ReceivingEnd<C> {
-        ReceivingEnd::new(ReceiverConfig::default(), estimator)
     }
 }

@@ -8,6 +8,7 @@ mod counters;
 mod ends;
 mod estimator;
 mod max_bitrate;
+mod model_file;
 mod modelled;
 mod options;
 mod scenario;
@@ -18,6 +19,7 @@ mod words;
 pub use coding_time::EncodeTimeSettings;
 pub use counters::counters;
 pub use max_bitrate::MaxBitrate;
+pub use model_file::ModelFile;
 pub use modelled::{GccCall, PROGRESS_INTERVAL, simulate_gcc, simulate_modelled, simulate_modelled_with};
 pub use options::{
     CallOptions, CallRecord, ClipName, CodecKind, Form, Milliseconds, OptionDescription, OptionError, OptionGroup,
@@ -28,5 +30,5 @@ pub use settings::{
     CallSettings, ControlSettings, ControllerSettings, EstimatorFile, LinkSettings, NamedTrace, QueueMemory,
     REVERSE_CAPACITY, open_trace,
 };
-pub use simulate::{Simulated, SimulationStatus, simulate, simulate_with};
+pub use simulate::{Simulated, SimulationStatus, simulate, simulate_coded_by, simulate_with};
 pub use words::{ControlWords, LinkWords, SimulateWords, value_of};

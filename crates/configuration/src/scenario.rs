@@ -7,13 +7,14 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{ClipCurves, ClipModel, CodecModel, EncodeTime, ModelledClip};
+use lockstep_call::{ClipCurves, ClipModel, CodecModel, EncodeTime, ModelledClip, ReceivingEnd};
 use lockstep_control::{Controller, FlowGroup, KnownPath, RateBounds};
 use lockstep_link::QueueConfig;
 use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledSetting};
 use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioFlow, ScenarioReport};
 use lockstep_sim::{Activity, AnyFlow, CallFlow, CallSetting};
+use lockstep_transport::ReceiverConfig;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::ends::FRAGMENT_PAYLOAD;
@@ -123,7 +124,7 @@ fn known_path(scenario: &Scenario) -> Option<KnownPath> {
     let (Some(flow), None) = (others.next(), others.next()) else { return None };
     let [link] = flow.forward[..] else { return None };
     let link = scenario.links.get(link).filter(|link| link.config.medium.is_none())?;
-    Some(KnownPath { trace: link.config.trace.clone(), start: Timestamp::ZERO })
+    Some(KnownPath::over(&link.config, Timestamp::ZERO))
 }
 
 /// The media of a scenario whose priorities differ, by their ways: those of one way are coupled.
@@ -177,7 +178,7 @@ fn real_call(
     let length = activity.end().saturating_since(activity.start());
     let job_times = EncodeTime::built_in()?.job_times(control.preset, format.width * format.height);
     let setting = CallSetting { activity, length, ends_with_source: false, job_times, decode_time: DECODE_TIME };
-    let receiver = ControlSettings::receiving_end_with(control.controller.algorithm().estimator(bounds));
+    let receiver = ReceivingEnd::new(ReceiverConfig::default(), control.controller.algorithm().estimator(bounds));
     let call = CallFlow::new(sender, receiver, source, setting);
     Ok(AnyFlow::Call(Box::new(call)))
 }

@@ -18,6 +18,7 @@ use lockstep_vp8::Preset;
 
 use crate::MaxBitrate;
 use crate::coding_time::EncodeTimeSettings;
+use crate::model_file::ModelFile;
 use crate::options::{
     CallOptions, CallRecord, ClipName, CodecKind, MenuKind, Milliseconds, OptionError, OptionGroup, Passes, QueueKind,
     Seconds, Share, TraceName,
@@ -25,6 +26,9 @@ use crate::options::{
 
 /// The controllers that answer to marks (ECN).
 const MARKS_HEEDED_BY: &str = "gcc, nada or scream";
+
+/// The controllers that have a model.
+const LEARNED: &str = "concerto or rlv";
 
 /// The reverse path's capacity where no trace is given for it: ample for acknowledgements.
 pub const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
@@ -152,6 +156,8 @@ pub struct ControlSettings {
     pub preset: Preset,
     /// Who decides how much is sent.
     pub controller: ControllerSettings,
+    /// Its model, where that is not the one that comes with it.
+    pub model: Option<ModelFile>,
     /// The most that is sent in the long run.
     pub max_bitrate: MaxBitrate,
 }
@@ -313,11 +319,15 @@ impl CallOptions {
             MenuKind::Serial => MenuMode::Serial,
             MenuKind::Parallel => MenuMode::Parallel,
         };
+        if self.model.is_some() && algorithm.shipped_model().is_none() {
+            return Err(OptionError::Controller { name: "model", takes: LEARNED, controller: algorithm }.into());
+        }
         Ok(ControlSettings {
             codec: there(self.codec.or(usual.codec))?,
             menu,
             preset: there(self.preset.or(usual.preset))?,
             controller: ControllerSettings::new(algorithm, self.latency, self.grace_period)?,
+            model: self.model.as_deref().map(ModelFile::open).transpose()?,
             max_bitrate: there(self.max_bitrate.or(usual.max_bitrate))?,
         })
     }
@@ -343,7 +353,7 @@ impl CallSettings {
             jitter,
             seed,
         } = link;
-        let ControlSettings { codec, menu, preset, controller, max_bitrate } = control;
+        let ControlSettings { codec, menu, preset, controller, model, max_bitrate } = control;
         let (queue_packets, queue_bytes) = match queue_memory {
             QueueMemory::Packets(packets) => (Some(packets), None),
             QueueMemory::Bytes(bytes) => (None, Some(bytes)),
@@ -381,6 +391,7 @@ impl CallSettings {
             preset: Some(preset),
             controller: Some(controller.algorithm()),
             latency: controller.latency(),
+            model: model.map(|model| model.path().to_owned()),
             max_bitrate: Some(max_bitrate),
             grace_period,
             estimator,
@@ -406,6 +417,7 @@ impl CallSettings {
     pub fn inputs(&self) -> Vec<&Path> {
         let mut inputs = self.link.inputs();
         inputs.push(self.clip.as_path());
+        inputs.extend(self.control.model.as_ref().map(ModelFile::path));
         inputs.extend(self.estimator.as_ref().map(|estimator| estimator.path.as_path()));
         inputs.extend(self.encode_time.file.as_deref());
         inputs

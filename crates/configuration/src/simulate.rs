@@ -7,7 +7,7 @@ use lockstep_call::{
     CallObserver, CallReport, Codec, CodecModel, EncodeWork, FrameEncoder, ReceivingEnd, VideoDelayFloor, Vp8,
 };
 use lockstep_control::{Controller, KnownPath, RateBounds, Setting};
-use lockstep_media::{Source, SourceOptions, VmafMeter, open_source};
+use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
 use lockstep_sim::modelled::FeedbackInterval;
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
 use lockstep_units::{Bitrate, Timestamp};
@@ -59,7 +59,7 @@ impl CallSettings {
     /// Pictures with pixels, coded by the codec itself.
     fn coding(&self) -> Result<Coding<Vp8>> {
         let source = open_source(self.clip.as_str(), &self.source_options())?;
-        let encoder = self.control.encoder(self.control.parameters(), source.format().frame_interval());
+        let encoder = self.control.encoder(source.format().frame_interval());
         let feedback = FeedbackInterval::EveryFragment;
         Ok(Coding { source, encoder, first_work: self.control.first_work(), controller: None, feedback })
     }
@@ -76,7 +76,26 @@ pub fn simulate(
     simulate_with(settings, None, None, progress)
 }
 
-/// The same with the estimator that lives at `host`, if one is given, instead of that which `settings` name; and heard by
+/// The same with an encoder that the settings do not know: `encoder` makes it for the pictures of the clip, and `first_work`
+/// is what it does until there is something to send.
+///
+/// # Errors
+/// As [`simulate`], and what `encoder` refuses.
+pub fn simulate_coded_by(
+    settings: &CallSettings,
+    first_work: EncodeWork,
+    encoder: impl FnOnce(&VideoFormat) -> Result<Box<dyn FrameEncoder>>,
+    progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
+) -> Result<Simulated> {
+    let coding = |settings: &CallSettings| {
+        let source = open_source(settings.clip.as_str(), &settings.source_options())?;
+        let encoder = encoder(&source.format())?;
+        Ok(Coding { source, encoder, first_work, controller: None, feedback: FeedbackInterval::EveryFragment })
+    };
+    run::<Vp8>(settings, coding, None, None, progress)
+}
+
+/// [`simulate`] with the estimator that lives at `host`, if one is given, instead of that which `settings` name; and heard by
 /// `observer`.
 ///
 /// # Errors
@@ -111,7 +130,7 @@ pub(crate) fn run<C: Codec>(
         SimulationOptions { length: settings.length.get(), job_times, decode_time: settings.decode_time.get() };
     let floor = VideoDelayFloor::new(forward.config(), Timestamp::ZERO)
         .with_coding(job_times.of(first_work), options.decode_time);
-    let path = KnownPath { trace: settings.link.trace.trace().clone(), start: Timestamp::ZERO };
+    let path = KnownPath::over(forward.config(), Timestamp::ZERO);
     let control = &settings.control;
     let setting = control.setting_for(&format, Some(path), RateBounds::default());
     let controller = match controller {

@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use lockstep_link::{Trace, parse_rate};
+use lockstep_link::{LinkConfig, QueueConfig, Trace, parse_rate};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
+use crate::learned::shipped::Shipped;
+use crate::learned::{Concerto, Lockstep, Model, ModelError};
 use crate::{
     Controller, Copa, Estimator, EstimatorKind, Fixed, Gcc, GracePeriod, Latency, Nada, Oracle, ReceiverEstimate,
     SalsifyWindow, Scream, Sprout,
@@ -43,13 +46,17 @@ pub struct Setting {
     pub path: Option<KnownPath>,
     /// For controllers that let their delay be chosen ([`Algorithm::takes_latency`]).
     pub latency: Latency,
+    /// In the place of the model that comes with a learned controller ([`Algorithm::shipped_model`]).
+    pub model: Option<Arc<Model>>,
 }
 
 impl Setting {
-    /// Frames every `frame_interval` in fragments of up to `payload` bytes, the usual bounds, on a path that is not known.
+    /// Frames every `frame_interval` in fragments of up to `payload` bytes, the usual bounds, on a path that is not
+    /// known.
     #[must_use]
     pub fn new(payload: ByteCount, frame_interval: Duration) -> Self {
-        Self { payload, frame_interval, bounds: RateBounds::default(), path: None, latency: Latency::default() }
+        let (bounds, latency) = (RateBounds::default(), Latency::default());
+        Self { payload, frame_interval, bounds, path: None, latency, model: None }
     }
 }
 
@@ -58,8 +65,33 @@ impl Setting {
 pub struct KnownPath {
     /// The bottleneck's capacity.
     pub trace: Trace,
-    /// When the trace begins, on the sender's clock.
+    /// Where the trace is when the link's clock starts.
+    pub offset: Duration,
+    /// When that is on the sender's clock.
     pub start: Timestamp,
+    /// The queue before the bottleneck.
+    pub queue: QueueConfig,
+    /// One-way propagation delay, without that of the trace.
+    pub delay: Duration,
+    /// The share of packets lost (0-1) beside those that trace and queue lose, in the long run.
+    pub loss: f64,
+}
+
+impl KnownPath {
+    /// The path whose only bottleneck is `link`, which starts at `start` on the sender's clock.
+    #[must_use]
+    pub fn over(link: &LinkConfig, start: Timestamp) -> Self {
+        let bursts = link.loss.burst.map_or(0.0, |burst| {
+            let bad = burst.to_bad / (burst.to_bad + burst.to_good).max(f64::MIN_POSITIVE);
+            bad * burst.loss_in_bad + (1.0 - bad) * burst.loss_in_good
+        });
+        let on_off = link.loss.on_off.map_or(0.0, |on_off| {
+            let (on, off) = (on_off.mean_on.as_secs_f64(), on_off.mean_off.as_secs_f64());
+            on_off.loss * on / (on + off).max(f64::MIN_POSITIVE)
+        });
+        let loss = 1.0 - (1.0 - link.loss.random) * (1.0 - bursts) * (1.0 - on_off);
+        Self { trace: link.trace.clone(), offset: link.trace_offset, start, queue: link.queue, delay: link.delay, loss }
+    }
 }
 
 /// An estimator and a controller that belong together.
@@ -83,6 +115,12 @@ pub enum Algorithm {
     Sprout,
     /// Copa.
     Copa,
+    /// Concerto's imitation of an expert who knows the path.
+    Concerto,
+    /// RL-V: the same learned from a reward.
+    Rlv,
+    /// Lockstep's own: Sprout under a learned policy.
+    Lockstep,
     /// What the path will carry, known beforehand.
     Oracle,
     /// A controller that trusts the receiver, for an estimator from elsewhere. The estimator that comes with it says
@@ -102,11 +140,14 @@ pub enum AlgorithmError {
     /// The oracle was not told what the path will carry.
     #[error("the oracle must know what the path will carry, which only a simulation tells it")]
     UnknownPath,
+    /// The model is none for this controller.
+    #[error(transparent)]
+    Model(#[from] ModelError),
 }
 
 impl Algorithm {
     /// Every name, and what it stands for.
-    pub const NAMES: [(&'static str, &'static str); 10] = [
+    pub const NAMES: [(&'static str, &'static str); 13] = [
         ("salsify", "Salsify's window: what drains in 100 ms by the inter-arrival average at the receiver"),
         ("salsify-no-grace", "the same without the grace period"),
         ("gcc", "Google Congestion Control as in WebRTC: delay gradient, losses and probes, from 300 kb/s on"),
@@ -116,13 +157,27 @@ impl Algorithm {
         ("scream", "SCReAM version 2: a window around a target for the queueing delay"),
         ("sprout", "Sprout: a Bayesian filter over the link's rate, and what it will deliver at least by a deadline"),
         ("copa", "Copa: a window that keeps two packets in the queue"),
+        ("concerto", "Concerto: a learned choice among bit rates, imitating an expert who knows the path"),
+        ("rlv", "RL-V: the same choice, learned from a reward"),
+        ("lockstep", "Lockstep's own: Sprout, and a learned policy that says how far to go by it, picture by picture"),
         ("oracle", "what the path will carry, known beforehand; in simulations only"),
     ];
 
     /// Whether its controller lets the delay that it tolerates be chosen ([`Setting::latency`]).
     #[must_use]
     pub fn takes_latency(&self) -> bool {
-        matches!(self, Self::Sprout)
+        matches!(self, Self::Sprout | Self::Lockstep)
+    }
+
+    /// The model that comes with it, if it is one that has been learned. Another can take its place ([`Setting::model`]).
+    #[must_use]
+    pub fn shipped_model(&self) -> Option<Shipped> {
+        match self {
+            Self::Concerto => Some(Shipped::Concerto),
+            Self::Rlv => Some(Shipped::Rlv),
+            Self::Lockstep => Some(Shipped::Lockstep),
+            _ => None,
+        }
     }
 
     /// Whether its controller answers marks of congestion (ECN). Of one that does not, no packet may say that it is
@@ -151,6 +206,9 @@ impl Algorithm {
             | Self::Scream
             | Self::Sprout
             | Self::Copa
+            | Self::Concerto
+            | Self::Rlv
+            | Self::Lockstep
             | Self::Oracle
             | Self::ReceiverEstimate => EstimatorKind::InterArrival(GracePeriod::LinkIdle),
         }
@@ -159,7 +217,8 @@ impl Algorithm {
     /// The controller for the sending end.
     ///
     /// # Errors
-    /// [`AlgorithmError::UnknownPath`] for the oracle without [`Setting::path`].
+    /// [`AlgorithmError::UnknownPath`] for the oracle without [`Setting::path`]; [`AlgorithmError::Model`] if the model does
+    /// not fit the controller.
     pub fn controller(&self, setting: &Setting) -> Result<Box<dyn Controller>, AlgorithmError> {
         Ok(match *self {
             Self::Salsify(_) => Box::new(SalsifyWindow::new(setting.payload)),
@@ -170,9 +229,17 @@ impl Algorithm {
             Self::Scream => Box::new(Scream::new(setting)),
             Self::Sprout => Box::new(Sprout::new(setting)),
             Self::Copa => Box::new(Copa::new(setting)),
+            Self::Concerto => Box::new(Concerto::new(setting, model_of(setting, Shipped::Concerto)?)?),
+            Self::Rlv => Box::new(Concerto::new(setting, model_of(setting, Shipped::Rlv)?)?),
+            Self::Lockstep => Box::new(Lockstep::with_model(setting, model_of(setting, Shipped::Lockstep)?)?),
             Self::Oracle => Box::new(Oracle::new(setting.path.clone().ok_or(AlgorithmError::UnknownPath)?, setting)),
         })
     }
+}
+
+/// The model that was chosen, or else the one that comes with the controller.
+fn model_of(setting: &Setting, shipped: Shipped) -> Result<Arc<Model>, ModelError> {
+    setting.model.clone().map_or_else(|| shipped.model(), Ok)
 }
 
 impl fmt::Display for Algorithm {
@@ -187,6 +254,9 @@ impl fmt::Display for Algorithm {
             Self::Scream => formatter.write_str("scream"),
             Self::Sprout => formatter.write_str("sprout"),
             Self::Copa => formatter.write_str("copa"),
+            Self::Concerto => formatter.write_str("concerto"),
+            Self::Rlv => formatter.write_str("rlv"),
+            Self::Lockstep => formatter.write_str("lockstep"),
             Self::Oracle => formatter.write_str("oracle"),
             Self::ReceiverEstimate => formatter.write_str("receiver-estimate"),
         }
@@ -209,6 +279,9 @@ impl FromStr for Algorithm {
             "scream" => Ok(Self::Scream),
             "sprout" => Ok(Self::Sprout),
             "copa" => Ok(Self::Copa),
+            "concerto" => Ok(Self::Concerto),
+            "rlv" => Ok(Self::Rlv),
+            "lockstep" => Ok(Self::Lockstep),
             "oracle" => Ok(Self::Oracle),
             "receiver-estimate" => Ok(Self::ReceiverEstimate),
             _ => Err(AlgorithmError::Unknown(text.to_owned())),
@@ -232,6 +305,9 @@ mod tests {
             "scream",
             "sprout",
             "copa",
+            "concerto",
+            "rlv",
+            "lockstep",
             "oracle",
         ];
         for text in names {
@@ -245,7 +321,7 @@ mod tests {
     fn the_oracle_is_refused_where_the_path_is_not_known() {
         let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
         assert_eq!(Algorithm::Oracle.controller(&setting).err(), Some(AlgorithmError::UnknownPath));
-        let path = KnownPath { trace: Trace::constant(Bitrate::from_kbps(1_000)), start: Timestamp::ZERO };
+        let path = KnownPath::over(&LinkConfig::new(Trace::constant(Bitrate::from_kbps(1_000))), Timestamp::ZERO);
         assert!(Algorithm::Oracle.controller(&Setting { path: Some(path), ..setting }).is_ok());
     }
 }

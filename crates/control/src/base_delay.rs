@@ -6,31 +6,36 @@ use lockstep_units::Timestamp;
 
 use crate::recent_least::RecentLeast;
 
-/// The smallest one-way delay of the last while, in nanoseconds of unsynchronised clocks (so possibly negative).
+/// The smallest one-way delay of the last while, in nanoseconds of unsynchronised clocks (so possibly negative); none
+/// is taken for longer than 292 years.
 #[derive(Debug)]
 pub(crate) struct BaseDelay {
     memory: Duration,
-    smallest: RecentLeast<i128>,
+    smallest: RecentLeast<i64>,
 }
 
 impl BaseDelay {
-    /// Believes a delay for `memory`. Clocks that drift by 50 millionths are wrong by half a millisecond in ten seconds;
-    /// but a controller that keeps a queue takes it for the path when the memory of the empty one has gone.
+    /// Believes a delay for `memory`. Clocks that drift by 50 millionths are wrong by half a millisecond in ten
+    /// seconds; but a controller that keeps a queue takes it for the path when the memory of the empty one has gone.
     pub(crate) fn new(memory: Duration) -> Self {
         Self { memory, smallest: RecentLeast::new() }
     }
 
     /// A datagram sent at `sent_at` on one clock arrived at `arrived_at` on the other: its delay and the smallest, the
     /// new one included.
-    pub(crate) fn update(&mut self, sent_at: Timestamp, arrived_at: Timestamp) -> (i128, i128) {
-        let delay = i128::from(arrived_at.as_nanos()) - i128::from(sent_at.as_nanos());
+    pub(crate) fn update(&mut self, sent_at: Timestamp, arrived_at: Timestamp) -> (i64, i64) {
+        let delay = if arrived_at >= sent_at {
+            i64::try_from(arrived_at.as_nanos() - sent_at.as_nanos()).unwrap_or(i64::MAX)
+        } else {
+            i64::try_from(sent_at.as_nanos() - arrived_at.as_nanos()).map_or(i64::MIN, |early| -early)
+        };
         (delay, self.smallest.put(arrived_at, delay, self.memory))
     }
 
     /// The same, as the time that the datagram waited in queues.
     pub(crate) fn queueing_delay(&mut self, sent_at: Timestamp, arrived_at: Timestamp) -> Duration {
         let (delay, smallest) = self.update(sent_at, arrived_at);
-        Duration::from_nanos(u64::try_from((delay - smallest).max(0)).unwrap_or(u64::MAX))
+        Duration::from_nanos(delay.abs_diff(smallest))
     }
 }
 

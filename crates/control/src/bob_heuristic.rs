@@ -19,10 +19,10 @@
 //!
 //! Three things of the released code that the paper does not print matter and are kept: the estimate does not move
 //! before the trend line has its 20 groups; the delay and the loss part both start from the last estimate and the
-//! smaller wins, so that losses from 2 % to 10 % stop growth; and one loss an interval is forgiven (the code divides the
-//! packets by the difference of their numbers, which is one less than their count), without which a single loss at a low
-//! rate would count as 15 %. One thing is different: groups and delays run on across intervals, where the released
-//! code throws away the group that an interval cuts through.
+//! smaller wins, so that losses from 2 % to 10 % stop growth; and one loss an interval is forgiven (the code divides
+//! the packets by the difference of their numbers, which is one less than their count), without which a single loss at
+//! a low rate would count as 15 %. One thing is different: groups and delays run on across intervals, where the
+//! released code throws away the group that an interval cuts through.
 
 use std::collections::VecDeque;
 use std::time::Duration;

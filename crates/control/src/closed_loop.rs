@@ -1,5 +1,6 @@
-//! A controller and an estimator around a link, for behaviour tests: the transport of calls with frames that are nothing
-//! but a length and as large as their budgets nearly, a bottleneck, feedback at once or in batches. It owns the clock.
+//! A controller and an estimator around a link, for behaviour tests: the transport of calls with frames that are
+//! nothing but a length and as large as their budgets nearly, a bottleneck, feedback at once or in batches. It owns the
+//! clock.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -47,7 +48,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Twenty seconds, 25 ms each way, a queue of 300 ms at what the trace starts with (RFC 8867, section 4.3), no loss.
+    /// Twenty seconds, 25 ms each way, a queue of 300 ms at what the trace starts with (RFC 8867, section 4.3), no
+    /// loss.
     pub(crate) fn new(trace: Trace) -> Self {
         let queue = trace.mean_capacity(Timestamp::ZERO, Timestamp::from_millis(1_000)).bytes_in(QUEUE);
         Self {

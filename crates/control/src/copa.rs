@@ -1,11 +1,12 @@
-//! Copa (NSDI 2018, "Copa: Practical Delay-Based Congestion Control for the Internet"): a window that steers towards the
-//! rate 1 / (delta d_q), where d_q is the queueing delay; a sender alone keeps about 1 / delta packets in the queue, and
-//! senders that share one converge to equal rates.
+//! Copa (NSDI 2018, "Copa: Practical Delay-Based Congestion Control for the Internet"): a window that steers towards
+//! the rate 1 / (delta d_q), where d_q is the queueing delay; a sender alone keeps about 1 / delta packets in the
+//! queue, and senders that share one converge to equal rates.
 //!
-//! Left out is the mode for queues that others fill (section 2.3), which is entered where the queue has not nearly emptied
-//! for five round trips: at the rates of video two packets of one's own are enough for that, and at 600 kb/s it filled a
-//! queue of 1.2 s by itself. Not Copa's own: a window that the source does not use does not grow, since a video source often has less to send than
-//! it may; and the window counts bytes, of packets of the size that fragments have.
+//! Left out is the mode for queues that others fill (section 2.3), which is entered where the queue has not nearly
+//! emptied for five round trips: at the rates of video two packets of one's own are enough for that, and at 600 kb/s it
+//! filled a queue of 1.2 s by itself. Not Copa's own: a window that the source does not use does not grow, since a
+//! video source often has less to send than it may; and the window counts bytes, of packets of the size that fragments
+//! have.
 //!
 //! | constant | value | source |
 //! |---|---|---|

@@ -2,12 +2,12 @@
 //! found together, each by its priority. It works with any controller, and is how priorities come about (RFC 8867,
 //! section 6.1).
 //!
-//! This is the active flow state exchange of section 5.3.1: the rates that the controllers calculate are summed up, and the
-//! sum is handed out in proportion to priorities, but to nobody more than it can use. There the controller's own rate is
-//! then set to its flow's. Here controllers have no rate that one could set (some have a window, some an estimate from the
-//! receiver), so each is led to believe that it sends at its own rate: what its flow sends is shown to it, and what it
-//! allows is scaled, by the ratio of the two rates. The sum of the calculated rates is then the sum of what they calculate
-//! now, which is what the exchange's sum comes to when every rate is set.
+//! This is the active flow state exchange of section 5.3.1: the rates that the controllers calculate are summed up, and
+//! the sum is handed out in proportion to priorities, but to nobody more than it can use. There the controller's own
+//! rate is then set to its flow's. Here controllers have no rate that one could set (some have a window, some an
+//! estimate from the receiver), so each is led to believe that it sends at its own rate: what its flow sends is shown
+//! to it, and what it allows is scaled, by the ratio of the two rates. The sum of the calculated rates is then the sum
+//! of what they calculate now, which is what the exchange's sum comes to when every rate is set.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -55,8 +55,8 @@ impl FlowGroup {
         Self::default()
     }
 
-    /// A flow of `priority` (above zero) that can use `most` and is controlled by `controller` joins. What is given back
-    /// controls it from now on.
+    /// A flow of `priority` (above zero) that can use `most` and is controlled by `controller` joins. What is given
+    /// back controls it from now on.
     #[must_use]
     pub fn join(&self, controller: Box<dyn Controller>, priority: f64, most: Bitrate) -> Box<dyn Controller> {
         let member = Member {

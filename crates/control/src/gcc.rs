@@ -23,8 +23,9 @@
 //! | `settings` | leaves parts of it out, for studies | | |
 //! | here | puts them together | pacing at 2.5 times the target; a probe counts for at least 0.85 of the throughput; round trip as the mean of 32 | `goog_cc/goog_cc_network_control.cc` |
 //!
-//! Neither the draft nor WebRTC's GCC uses marks of congestion (ECN). Here feedback that tells of one counts as overuse: the
-//! rate falls to 0.85 of the throughput, once in a round trip, as RFC 6679, section 7.3.3, asks of a sender.
+//! Neither the draft nor WebRTC's GCC uses marks of congestion (ECN). Here feedback that tells of one counts as
+//! overuse: the rate falls to 0.85 of the throughput, once in a round trip, as RFC 6679, section 7.3.3, asks of a
+//! sender.
 //!
 //! It differs from WebRTC where this transport does: probes are made of media instead of padding; feedback may come for
 //! each datagram, so that least increases go by time and not by feedback; a loss that the transport concludes from
@@ -130,8 +131,8 @@ impl Gcc {
         gcc
     }
 
-    /// The same, and `samples` always holds how often the trend of the delay was judged over a full window of groups: how
-    /// often the estimate from delays was brought up to date.
+    /// The same, and `samples` always holds how often the trend of the delay was judged over a full window of groups:
+    /// how often the estimate from delays was brought up to date.
     #[must_use]
     pub fn counting_delay_samples(self, samples: Arc<AtomicU64>) -> Self {
         Self { delay_samples: Some(samples), ..self }

@@ -61,11 +61,11 @@ impl InterArrival {
         }
     }
 
-    fn grace(&self, arrival: &Arrival, previous: &Arrival, smallest_delay: i128) -> Duration {
+    fn grace(&self, arrival: &Arrival, previous: &Arrival, smallest_delay: i64) -> Duration {
         match self.grace_period {
             GracePeriod::None => Duration::ZERO,
             GracePeriod::LinkIdle => {
-                let earliest = i128::from(arrival.sent_at.as_nanos()) + smallest_delay;
+                let earliest = i128::from(arrival.sent_at.as_nanos()) + i128::from(smallest_delay);
                 let idle = earliest - i128::from(previous.arrived_at.as_nanos());
                 Duration::from_nanos(u64::try_from(idle.max(0)).unwrap_or(u64::MAX))
             }

@@ -17,7 +17,7 @@ mod flow_group;
 mod gcc;
 mod inter_arrival;
 mod latency;
-mod lockstep;
+pub mod learned;
 mod loss_rate;
 mod nada;
 mod oracle;
@@ -44,7 +44,6 @@ pub use flow_group::FlowGroup;
 pub use gcc::{Gcc, Probing, Settings as GccSettings};
 pub use inter_arrival::{GracePeriod, InterArrival};
 pub use latency::{Latency, UnknownLatency};
-pub use lockstep::{DECIDED, Decision, Lockstep, OBSERVATIONS, OBSERVED, Policy, delay_weight};
 pub use loss_rate::LossRate;
 pub use nada::Nada;
 pub use oracle::Oracle;
@@ -112,8 +111,8 @@ pub trait Controller: Send {
     fn on_loss(&mut self, _now: Timestamp, _lost: &[LostFragment]) {}
     /// What may be sent at this moment, with `in_flight` on the way. May be asked at any time and any number of times.
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance;
-    /// The pacing interval of [`Controller::allowance`], which is all that each datagram asks for; to be implemented where
-    /// the rest takes longer to work out.
+    /// The pacing interval of [`Controller::allowance`], which is all that each datagram asks for; to be implemented
+    /// where the rest takes longer to work out.
     fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
         self.allowance(now, in_flight).pacing_interval
     }
@@ -121,9 +120,14 @@ pub trait Controller: Send {
     fn estimate(&self) -> Option<Bitrate> {
         None
     }
-    /// Whether what it allows is bounded by what the path was seen to carry ([`PathBound`]). Not so for yardsticks: what
-    /// sends at a given rate come what may, or knows the path.
+    /// Whether what it allows is bounded by what the path was seen to carry ([`PathBound`]). Not so for yardsticks:
+    /// what sends at a given rate come what may, or knows the path.
     fn is_bounded(&self) -> bool {
+        true
+    }
+    /// Whether a frame may now and then be sent without a budget, so that something is learned of the path. Not so for what
+    /// knows the path, and when the next frame will get through.
+    fn wants_probes(&self) -> bool {
         true
     }
 }

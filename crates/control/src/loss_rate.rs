@@ -1,4 +1,5 @@
-//! How many fragments get lost, and what that means for a frame: it is worth nothing unless all of its fragments arrive.
+//! How many fragments get lost, and what that means for a frame: it is worth nothing unless all of its fragments
+//! arrive.
 
 /// Weight of one fragment in the average: the last few hundred fragments count.
 const WEIGHT: f64 = 1.0 / 400.0;
@@ -59,8 +60,8 @@ impl LossRate {
             .then(|| ((libm::log(LEAST_SURVIVAL) / libm::log(1.0 - self.share)).floor() as u64).max(1))
     }
 
-    /// Whether frames of so many fragments are lost so often that each should be coded from a state that the receiver is
-    /// known to hold.
+    /// Whether frames of so many fragments are lost so often that each should be coded from a state that the receiver
+    /// is known to hold.
     #[must_use]
     pub fn breaks_chains(&self, fragments: u64) -> bool {
         self.share > NEGLIGIBLE && 1.0 - self.survival(fragments) > MOST_CHAINED_LOSS

@@ -1,7 +1,7 @@
 //! NADA, Network-Assisted Dynamic Adaptation (RFC 8698): delay and loss become one congestion signal, a time; the rate
 //! follows it. All of it runs at the sender, which RFC 8698, section 5.3, allows. Where queues mark (ECN), the share of
-//! marked datagrams is part of the signal. Priorities among flows are left to [`crate::FlowGroup`], as RFC 8699, section
-//! 6.1, has it for NADA, so that PRIO is the same for all.
+//! marked datagrams is part of the signal. Priorities among flows are left to [`crate::FlowGroup`], as RFC 8699,
+//! section 6.1, has it for NADA, so that PRIO is the same for all.
 //!
 //! | constant | value | source |
 //! |---|---|---|
@@ -22,8 +22,8 @@
 //! | memory of the base delay | 2 min | left open; clocks drift by some milliseconds, and a shorter one forgets the empty path |
 //!
 //! RMAX has two offices in the RFC: the application's highest rate, which here is the bounds' and far above what a path
-//! will carry, and the rate at which the equilibrium's delay is XREF. For the second it stays at the RFC's default, or a
-//! call at 1 Mb/s that could use 20 would hold a queue of 200 ms.
+//! will carry, and the rate at which the equilibrium's delay is XREF. For the second it stays at the RFC's default, or
+//! a call at 1 Mb/s that could use 20 would hold a queue of 200 ms.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! What holds for every controller, whatever its formula says: nothing is asked of the path that it has not lately been
-//! seen to carry, nothing is sent into silence but now and then a small frame, and pictures that gain nothing by it get no
-//! more bits.
+//! seen to carry, nothing is sent into silence but now and then a small frame, and pictures that gain nothing by it get
+//! no more bits.
 //!
 //! A frame has at most what the path was seen to carry in half a second of the last five: by what was acknowledged of
 //! half a second, or, growing twofold a round trip, by the spacing of fragments inside a frame's own burst. Without the
@@ -50,8 +50,8 @@ const ROUND_TRIP_WEIGHT: f64 = 0.125;
 const CEILING_BITS_PER_PIXEL: f64 = 0.5;
 const LEAST_CEILING: Bitrate = Bitrate::from_kbps(500);
 
-/// The bit rate beyond which pictures of this size and rate gain nothing: half a bit a pixel, and at least 500 kb/s, since
-/// small pictures take more bits a pixel.
+/// The bit rate beyond which pictures of this size and rate gain nothing: half a bit a pixel, and at least 500 kb/s,
+/// since small pictures take more bits a pixel.
 #[must_use]
 pub fn bitrate_ceiling(width: usize, height: usize, frame_interval: Duration) -> Bitrate {
     let pixels = (width * height) as f64 / frame_interval.as_secs_f64().max(1e-6);
@@ -226,8 +226,8 @@ impl PathBound {
         self.unheard_from.is_some_and(|from| now.saturating_since(from.max(self.heard_at)) > patience)
     }
 
-    /// Whether a frame is to be sent now even if the budget holds none, as small as there is: nothing was sent or heard for
-    /// so long that nothing would change otherwise.
+    /// Whether a frame is to be sent now even if the budget holds none, as small as there is: nothing was sent or heard
+    /// for so long that nothing would change otherwise.
     #[must_use]
     pub fn is_probe_due(&self, now: Timestamp) -> bool {
         let Some(transmitted_at) = self.transmitted_at else { return true };
@@ -235,8 +235,8 @@ impl PathBound {
         now.saturating_since(transmitted_at.max(self.heard_at)) >= pause
     }
 
-    /// What may be sent into silence without doing harm: should it only be queued, it is through a tenth of a second after
-    /// the path works again.
+    /// What may be sent into silence without doing harm: should it only be queued, it is through a tenth of a second
+    /// after the path works again.
     fn harmless(&self) -> u64 {
         (most(&self.delivered) * SILENT_SHARE.0 / SILENT_SHARE.1).max(LEAST_HARMLESS)
     }

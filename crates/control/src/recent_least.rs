@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-/// The least of the values of the last while, without looking at all of them each time. For the greatest, the values are
-/// [`Reverse`](std::cmp::Reverse)d.
+/// The least of the values of the last while, without looking at all of them each time. For the greatest, the values
+/// are [`Reverse`](std::cmp::Reverse)d.
 #[derive(Debug)]
 pub(crate) struct RecentLeast<V> {
     /// Candidates, oldest first, values rising: each is less than all that came after it.

@@ -2,9 +2,9 @@
 //! section 3.3): `(d / tau - N)` fragments.
 //!
 //! A fragment counts as in flight until the sender hears of it, so that this window cannot fill a path whose round trip
-//! is longer than d: over 300 ms it uses a third. Adding the smallest round trip seen to d fills such a path, but a call
-//! that joins others takes their queue for a part of its path and takes more than its share (three calls on one link had
-//! Jain fairness 0.71 instead of 0.999), so that it is left as it was published.
+//! is longer than d: over 300 ms it uses a third. Adding the smallest round trip seen to d fills such a path, but a
+//! call that joins others takes their queue for a part of its path and takes more than its share (three calls on one
+//! link had Jain fairness 0.71 instead of 0.999), so that it is left as it was published.
 //!
 //! The target, for a codec that follows a bit rate and no budget, is the rate of the path as long as the window is not
 //! exceeded, and less beyond, so that what is too much drains.

@@ -1,10 +1,11 @@
-//! SCReAM version 2, self-clocked rate adaptation for multimedia (draft-johansson-ccwg-rfc8298bis-screamv2-06, which is to
-//! replace RFC 8298): a reference window follows loss and queueing delay, and the target rate is that window a round
+//! SCReAM version 2, self-clocked rate adaptation for multimedia (draft-johansson-ccwg-rfc8298bis-screamv2-06, which is
+//! to replace RFC 8298): a reference window follows loss and queueing delay, and the target rate is that window a round
 //! trip.
 //!
-//! Marks of congestion (ECN) are those of classic ECN (RFC 3168): they reduce the window as a loss does, but by less, and
-//! marked bytes do not make it grow. Left out: L4S, and with it everything that only it reaches; the compensation for competing flows, which the draft lets be turned off and which takes one's own queue for another's;
-//! the histogram of frame sizes that widens the send window, since here no frame exceeds its budget.
+//! Marks of congestion (ECN) are those of classic ECN (RFC 3168): they reduce the window as a loss does, but by less,
+//! and marked bytes do not make it grow. Left out: L4S, and with it everything that only it reaches; the compensation
+//! for competing flows, which the draft lets be turned off and which takes one's own queue for another's; the histogram
+//! of frame sizes that widens the send window, since here no frame exceeds its budget.
 //!
 //! With 5 times the window in flight, the newest draft avoids that packets wait at the sender. Here a frame is coded to
 //! fit the room, so nothing waits, and 1.5 has been the better: no less throughput on cellular traces and a tenth to a

@@ -3,17 +3,17 @@
 //! with a small probability. That amount, less what is on its way, is just what the next frame may have.
 //!
 //! What is Sprout's: rates that drift in ticks of 20 ms, the filter, and the cautious forecast. What is not:
-//! - The filter is at the sender, from acknowledgements that list every packet; and from their absence, for silence longer
-//!   than the path takes says that nothing was delivered.
-//! - It counts time for which the link had something to deliver, not all time, so that a source with little to say does not
-//!   look like a slow link; Sprout's sender tells its receiver for how long it will be silent.
-//! - Rates are spaced by factors and the scatter of deliveries is learned ([`rate_filter`]): Sprout's range ends at 11 Mb/s
-//!   and its 5 % are far below the mean on a slow link. Forecasts of 40 % risk over a link that is known to scatter do
-//!   better on every trace than 5 % over one that is taken to.
+//! - The filter is at the sender, from acknowledgements that list every packet; and from their absence, for silence
+//!   longer than the path takes says that nothing was delivered.
+//! - It counts time for which the link had something to deliver, not all time, so that a source with little to say does
+//!   not look like a slow link; Sprout's sender tells its receiver for how long it will be silent.
+//! - Rates are spaced by factors and the scatter of deliveries is learned ([`rate_filter`]): Sprout's range ends at 11
+//!   Mb/s and its 5 % are far below the mean on a slow link. Forecasts of 40 % risk over a link that is known to
+//!   scatter do better on every trace than 5 % over one that is taken to.
 //! - The deadline is a delay in the queue, whatever the round trip is, and longer where deliveries scatter more.
 //! - A frame takes only so much of the room that the next one has some, too: a picture that is skipped is not seen.
-//! - A share of what a frame may have goes by the rate of bursts, which is that of the path and not of one's own share of
-//!   it; senders that share a path come to equal rates by that. Beside those that fill the queue until it overflows,
+//! - A share of what a frame may have goes by the rate of bursts, which is that of the path and not of one's own share
+//!   of it; senders that share a path come to equal rates by that. Beside those that fill the queue until it overflows,
 //!   and so would take everything, a window is held ([`competitors`]).
 //!
 //! | constant | value | chosen by |
@@ -74,8 +74,8 @@ const LONGEST_PACE: f64 = 0.002;
 /// What a latency stands for.
 #[derive(Debug, Clone, Copy)]
 struct Mode {
-    /// Delay in the queue that is tolerated in any case, seconds; at least this share of a frame interval, and longer by
-    /// so many times the time over which deliveries scatter.
+    /// Delay in the queue that is tolerated in any case, seconds; at least this share of a frame interval, and longer
+    /// by so many times the time over which deliveries scatter.
     tolerated: f64,
     interval_share: f64,
     scatter: f64,
@@ -214,7 +214,7 @@ impl Sprout {
 
     fn arrived(&mut self, arrival: &AcknowledgedFragment) {
         let (delay, shortest) = self.base_delay.update(arrival.sent_at, arrival.arrived_at);
-        let waited = (delay - shortest) as f64 * 1e-9;
+        let waited = delay.abs_diff(shortest) as f64 * 1e-9;
         let sent = arrival.sent_at.as_secs_f64();
         let (left, bytes) = (sent + waited, arrival.size.as_f64() + NETWORK_HEADERS);
         self.bursts.departed(arrival.frame, bytes, left);

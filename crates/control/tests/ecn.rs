@@ -6,9 +6,9 @@ use lockstep_control::{Algorithm, InFlight, Setting};
 use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-/// The target after twenty seconds at 800 kb/s over a path of 50 ms whose queue holds 12 ms in the second half (below that
-/// NADA looks at nothing but losses, RFC 8698, section 4.2). Of that half, the datagrams whose numbers `marked` names came
-/// with a mark.
+/// The target after twenty seconds at 800 kb/s over a path of 50 ms whose queue holds 12 ms in the second half (below
+/// that NADA looks at nothing but losses, RFC 8698, section 4.2). Of that half, the datagrams whose numbers `marked`
+/// names came with a mark.
 fn target(algorithm: &str, marked: impl Fn(u64) -> bool) -> Bitrate {
     let setting = Setting::new(ByteCount::new(1_200), Duration::from_nanos(33_333_333));
     let mut controller = algorithm.parse::<Algorithm>().unwrap().controller(&setting).unwrap();

@@ -33,8 +33,8 @@ impl Path {
         self.bound.limit(self.now, InFlight::default(), boundless).budget.get()
     }
 
-    /// A frame is sent now; its fragments arrive `delay` later, so far apart, and are acknowledged half a round trip after
-    /// that.
+    /// A frame is sent now; its fragments arrive `delay` later, so far apart, and are acknowledged half a round trip
+    /// after that.
     fn frame(&mut self, fragments: u16, delay: Duration, apart: Duration) {
         let sent_at = self.now;
         let size = ByteCount::new(PAYLOAD + 68);

@@ -57,9 +57,9 @@ impl RateUnit {
 /// The units of columns that do not say them: seconds and Mb/s unless set otherwise.
 ///
 /// Fields stand apart by commas, semicolons, tabs or blanks. Without a header, the first column is the time and the
-/// second the rate. A header names columns in any order by a word and, after an underscore or in brackets, a unit: `time`
-/// (or `timestamp`), `duration`, `rate` (or `capacity`, `bandwidth`, `throughput`), `loss` (a share), `delay`, `jitter`
-/// (milliseconds unless said). So `time_ms,bandwidth_kbps` and `time (s), rate (Mbps)` both tell their units.
+/// second the rate. A header names columns in any order by a word and, after an underscore or in brackets, a unit:
+/// `time` (or `timestamp`), `duration`, `rate` (or `capacity`, `bandwidth`, `throughput`), `loss` (a share), `delay`,
+/// `jitter` (milliseconds unless said). So `time_ms,bandwidth_kbps` and `time (s), rate (Mbps)` both tell their units.
 ///
 /// The rate of a line holds until the time of the next. The last line holds as long as the one before it, or a second
 /// if it is the only one; a column of durations says it exactly. The first time is where the trace starts, whatever its

@@ -40,8 +40,9 @@ pub enum ConfigError {
 }
 
 /// Burst loss: Gilbert's and Elliott's chain of two states, which may change with each packet (E. N. Gilbert, Bell
-/// System Technical Journal 39, 1960; E. O. Elliott, ibid. 42, 1963). The first packet finds the good state. In the long
-/// run, `to_bad / (to_bad + to_good)` of packets find the bad one; its runs are `1 / to_good` packets long on average.
+/// System Technical Journal 39, 1960; E. O. Elliott, ibid. 42, 1963). The first packet finds the good state. In the
+/// long run, `to_bad / (to_bad + to_good)` of packets find the bad one; its runs are `1 / to_good` packets long on
+/// average.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GilbertElliott {
@@ -156,8 +157,9 @@ pub enum JitterDistribution {
 pub struct Jitter {
     /// How much.
     pub distribution: JitterDistribution,
-    /// Whether a packet may overtake another through it. If not, a packet comes no earlier than the one before it, which
-    /// lets jitter come in steps, as on real paths. Goes for the jitter and the changes of delay of the trace too.
+    /// Whether a packet may overtake another through it. If not, a packet comes no earlier than the one before it,
+    /// which lets jitter come in steps, as on real paths. Goes for the jitter and the changes of delay of the trace
+    /// too.
     #[serde(default)]
     pub reorders: bool,
 }
@@ -189,8 +191,8 @@ pub struct LinkConfig {
     /// The queue before the bottleneck.
     #[serde(default)]
     pub queue: QueueConfig,
-    /// The name of the medium whose airtime this link shares with others, such as a Wi-Fi channel: the trace then says at
-    /// what rate bits are sent while it has the medium. None for a bottleneck of its own.
+    /// The name of the medium whose airtime this link shares with others, such as a Wi-Fi channel: the trace then says
+    /// at what rate bits are sent while it has the medium. None for a bottleneck of its own.
     #[serde(default)]
     pub medium: Option<String>,
     /// One-way propagation delay.

@@ -158,10 +158,10 @@ impl Poisson {
 /// The chain has [`Cellular::states`] states at `mean * exp(deviation * z)`, z from -2 to 2; it stays in one for an
 /// exponential time of mean [`Cellular::dwell`] and then moves to a neighbour, toward the middle state with a
 /// probability that grows evenly from 1/2 there to 1 at either end, so that the middle is likeliest. Each step
-/// multiplies the state's rate by a log-normal factor of [`Cellular::noise`]. Outages start at exponential intervals and
-/// last an exponential time. In the end all rates are scaled so that the mean over the trace is the one asked for. The
-/// defaults give what the recorded LTE traces of mahimahi show by the eye: the rate halves or doubles within a second or
-/// two, spans a factor of ten in a minute, and is gone for about a second once a minute.
+/// multiplies the state's rate by a log-normal factor of [`Cellular::noise`]. Outages start at exponential intervals
+/// and last an exponential time. In the end all rates are scaled so that the mean over the trace is the one asked for.
+/// The defaults give what the recorded LTE traces of mahimahi show by the eye: the rate halves or doubles within a
+/// second or two, spans a factor of ten in a minute, and is gone for about a second once a minute.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cellular {
     /// The mean rate of the whole trace.
@@ -262,8 +262,8 @@ impl Cellular {
 
 impl Trace {
     /// The same trace with nothing passing from `start` for `length`. An outage that ends after the trace makes a trace
-    /// of rates longer by as much (and a second more, in which its last rate is back); what does not fit into a trace of
-    /// delivery opportunities is left out.
+    /// of rates longer by as much (and a second more, in which its last rate is back); what does not fit into a trace
+    /// of delivery opportunities is left out.
     ///
     /// # Errors
     /// [`TraceError::NoOpportunities`] if no opportunity is left, [`TraceError::TooLong`].

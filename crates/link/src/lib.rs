@@ -24,6 +24,8 @@ mod columns;
 mod config;
 mod convert;
 mod error;
+pub mod fit;
+mod fitted;
 mod generate;
 mod link;
 mod loss;
@@ -39,6 +41,7 @@ mod statistics;
 mod stored;
 mod timeline;
 mod trace;
+mod transfer_log;
 
 pub use alphartc::{AlphaRtcTraces, parse_alphartc};
 pub use columns::{ColumnUnits, RateUnit, TimeUnit};
@@ -47,6 +50,7 @@ pub use config::{
     OnOffLoss, PathConfig, Reordering,
 };
 pub use error::{Problem, TraceError};
+pub use fitted::{Families, Family, FitError, LEVELS, QUANTILES};
 pub use generate::{Cellular, OnOff, Poisson, Ramp};
 pub use link::{Delivered, Link, Verdict};
 pub use medium::{Medium, MediumConfig, MediumStatistics};

@@ -117,7 +117,8 @@ pub struct Link<T> {
     ordered: VecDeque<Flight<T>>,
     /// The others.
     late: BinaryHeap<Flight<T>>,
-    /// Whether packets come as they leave the bottleneck, a fixed delay later: none is lost, doubled, or later than that.
+    /// Whether packets come as they leave the bottleneck, a fixed delay later: none is lost, doubled, or later than
+    /// that.
     is_plain: bool,
     /// How many packets have left the bottleneck.
     order: u64,
@@ -359,8 +360,8 @@ impl<T: Clone> Link<T> {
         }
     }
 
-    /// Takes the next packet from the queue at `start`. Since nothing interrupts its service, all that will happen to it
-    /// is decided here.
+    /// Takes the next packet from the queue at `start`. Since nothing interrupts its service, all that will happen to
+    /// it is decided here.
     fn begin(&mut self, start: Timestamp) {
         let Some(queued) = self.dequeue(start) else {
             self.bottleneck = Bottleneck::Idle;
@@ -397,8 +398,16 @@ impl<T: Clone> Link<T> {
             self.floor = at;
             let service_time = left.saturating_since(start);
             let duplicate = false;
-            let delivered =
-                Delivered { at, sent_at, size, queueing_delay, service_time, duplicate, congestion_experienced, packet };
+            let delivered = Delivered {
+                at,
+                sent_at,
+                size,
+                queueing_delay,
+                service_time,
+                duplicate,
+                congestion_experienced,
+                packet,
+            };
             return self.fly(delivered, false);
         }
         let conditions = self.conditions_at(left);
@@ -436,15 +445,15 @@ impl<T: Clone> Link<T> {
         }
     }
 
-    /// The size of the packet that is next to be sent over the medium that this link shares ([`LinkConfig::medium`]); none
-    /// if nothing waits.
+    /// The size of the packet that is next to be sent over the medium that this link shares ([`LinkConfig::medium`]);
+    /// none if nothing waits.
     #[must_use]
     pub fn head_size(&self) -> Option<ByteCount> {
         self.queue.front().map(|packet| packet.size)
     }
 
-    /// The medium lets the head of the queue be sent from `now` on; it has been sent after what `airtime` says of its size.
-    /// When that is; none if the queue's discipline dropped all that waited.
+    /// The medium lets the head of the queue be sent from `now` on; it has been sent after what `airtime` says of its
+    /// size. When that is; none if the queue's discipline dropped all that waited.
     pub fn transmit(&mut self, now: Timestamp, airtime: impl FnOnce(ByteCount) -> Duration) -> Option<Timestamp> {
         self.advance(now);
         let queued = self.dequeue(now)?;

@@ -1,19 +1,19 @@
-//! A medium whose airtime several links share, whatever their direction: the channel of a Wi-Fi network, or the radio of
-//! a cell. Each link is a station's queue ([`LinkConfig::medium`](crate::LinkConfig::medium)); the medium says which of
-//! them sends next and how long that takes.
+//! A medium whose airtime several links share, whatever their direction: the channel of a Wi-Fi network, or the radio
+//! of a cell. Each link is a station's queue ([`LinkConfig::medium`](crate::LinkConfig::medium)); the medium says which
+//! of them sends next and how long that takes.
 //!
 //! **Wi-Fi** is the distributed coordination function of IEEE 802.11-2012, section 9.3, as G. Bianchi ("Performance
-//! analysis of the IEEE 802.11 distributed coordination function", IEEE JSAC 18(3), 2000) idealises it: every station that
-//! has something to send draws a number of slots; the smallest goes first, the others keep what is left of theirs; two
-//! that are equal collide, double their range and draw again. So each station with something to send has the same chance,
-//! the access point with all that goes down as much as one that sends up; what comes back (acknowledgements, feedback)
-//! takes airtime from what goes there; and each frame costs time beyond its bits. Frames are sent one at a time, without
-//! aggregation, which gives about the 20 Mb/s of goodput that RFC 8869, section 3.2.3, expects at 52 Mb/s. Left out are
-//! frames lost to noise, hidden stations and the classes of 802.11e.
+//! analysis of the IEEE 802.11 distributed coordination function", IEEE JSAC 18(3), 2000) idealises it: every station
+//! that has something to send draws a number of slots; the smallest goes first, the others keep what is left of theirs;
+//! two that are equal collide, double their range and draw again. So each station with something to send has the same
+//! chance, the access point with all that goes down as much as one that sends up; what comes back (acknowledgements,
+//! feedback) takes airtime from what goes there; and each frame costs time beyond its bits. Frames are sent one at a
+//! time, without aggregation, which gives about the 20 Mb/s of goodput that RFC 8869, section 3.2.3, expects at 52
+//! Mb/s. Left out are frames lost to noise, hidden stations and the classes of 802.11e.
 //!
 //! **Cell** is proportional fair scheduling (A. Jalali, R. Padovani, R. Pankaj, "Data throughput of CDMA-HDR", IEEE VTC
-//! 2000): each millisecond goes to the user whose radio is best compared with what it has lately been given, so that all
-//! have about equal times, each at its good moments. Each user has a queue of its own.
+//! 2000): each millisecond goes to the user whose radio is best compared with what it has lately been given, so that
+//! all have about equal times, each at its good moments. Each user has a queue of its own.
 
 use std::time::Duration;
 
@@ -142,8 +142,8 @@ impl Medium {
         &self.statistics
     }
 
-    /// The medium is free at `now`, which is what [`Medium::poll_timeout`] gave: lets one of the links that have something
-    /// to send do so. The link, if one did; otherwise stations collided, or nothing waits.
+    /// The medium is free at `now`, which is what [`Medium::poll_timeout`] gave: lets one of the links that have
+    /// something to send do so. The link, if one did; otherwise stations collided, or nothing waits.
     pub fn transmit<T: Clone>(&mut self, now: Timestamp, links: &mut [Link<T>]) -> Option<usize> {
         if !self.stations.iter().any(|station| waiting(station, links).is_some()) {
             self.idle = true;

@@ -8,6 +8,7 @@ use crate::columns::{ColumnUnits, parse_columns};
 use crate::error::{Problem, TraceError, excerpt};
 use crate::profile::{WORDS, parse_profile};
 use crate::trace::{MAXIMUM_INPUT, MAXIMUM_OPPORTUNITIES, Trace};
+use crate::transfer_log::{is_line, parse_transfer_log};
 
 /// The formats a trace can be read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,6 +24,9 @@ pub enum TraceFormat {
     Profile,
     /// Columns of time and rate, and perhaps of duration, loss, delay and jitter, see [`ColumnUnits`].
     Columns(ColumnUnits),
+    /// What a download brought, second by second: moment, time since the start, latitude, longitude, bytes and milliseconds
+    /// since the last line, as in the logs of Norway's 3G and of Belgium's 4G.
+    TransferLog,
 }
 
 /// The lines that say something, with their numbers: neither blank nor starting with `#`.
@@ -60,6 +64,8 @@ impl TraceFormat {
             Ok(Self::Profile)
         } else if first.bytes().all(|byte| byte.is_ascii_digit()) {
             Ok(Self::Mahimahi)
+        } else if is_line(first) {
+            Ok(Self::TransferLog)
         } else if crate::columns::fields(first).count() >= 2 {
             Ok(Self::Columns(ColumnUnits::default()))
         } else {
@@ -81,6 +87,7 @@ impl Trace {
             TraceFormat::AlphaRtc => Ok(parse_alphartc(text)?.uplink),
             TraceFormat::Profile => parse_profile(text),
             TraceFormat::Columns(units) => parse_columns(text, units),
+            TraceFormat::TransferLog => parse_transfer_log(text),
         }
     }
 

@@ -95,7 +95,8 @@ pub enum QueueConfig {
         /// How long waits may be longer before packets are dropped: about the longest round-trip time.
         #[serde(default = "codel::interval", rename = "interval_ms", with = "milliseconds")]
         interval: Duration,
-        /// Whether packets that are ECN-capable are marked where they would be dropped (RFC 8289, section 1; how, RFC 3168).
+        /// Whether packets that are ECN-capable are marked where they would be dropped (RFC 8289, section 1; how, RFC
+        /// 3168).
         #[serde(default)]
         ecn: bool,
     },
@@ -111,8 +112,8 @@ pub enum QueueConfig {
         /// The wait that is aimed at.
         #[serde(default = "pie::target", rename = "target_ms", with = "milliseconds")]
         target: Duration,
-        /// Whether packets that are ECN-capable are marked where they would be dropped, while the probability is below a
-        /// tenth (RFC 8033, section 5.1).
+        /// Whether packets that are ECN-capable are marked where they would be dropped, while the probability is below
+        /// a tenth (RFC 8033, section 5.1).
         #[serde(default)]
         ecn: bool,
     },
@@ -152,8 +153,8 @@ impl QueueConfig {
         Self::Pie { packets, bytes, target: pie::target(), ecn: false }
     }
 
-    /// The same, but ECN-capable packets are marked where they would be dropped. Drop-tail has no such place: it drops when
-    /// there is no room, and a mark makes none.
+    /// The same, but ECN-capable packets are marked where they would be dropped. Drop-tail has no such place: it drops
+    /// when there is no room, and a mark makes none.
     #[must_use]
     pub fn with_ecn(mut self) -> Self {
         if let Self::CoDel { ecn, .. } | Self::Pie { ecn, .. } = &mut self {
@@ -204,8 +205,8 @@ pub(crate) enum Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Whether a packet of `size` is given on as it came, should it be taken out at the moment at which it is put in: only
-    /// where nothing waits, and no discipline looks at what comes and goes.
+    /// Whether a packet of `size` is given on as it came, should it be taken out at the moment at which it is put in:
+    /// only where nothing waits, and no discipline looks at what comes and goes.
     pub(crate) fn passes(&self, size: ByteCount) -> bool {
         match self {
             Self::DropTail(queue) => queue.passes(size),

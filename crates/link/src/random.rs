@@ -23,12 +23,13 @@ pub(crate) enum Purpose {
     OnOffTimes = 11,
     QueueDrops = 12,
     Medium = 13,
+    FittedTrace = 14,
 }
 
 /// The generator of `seed` for `purpose`.
 pub(crate) fn generator(seed: u64, purpose: Purpose) -> Pcg64 {
-    // Streams of one state are shifted copies of each other, so that each purpose gets a state of its own too: the golden
-    // ratio keeps (seed, purpose) pairs apart, and seed_from_u64 spreads neighbours over all bits.
+    // Streams of one state are shifted copies of each other, so that each purpose gets a state of its own too: the
+    // golden ratio keeps (seed, purpose) pairs apart, and seed_from_u64 spreads neighbours over all bits.
     let seed = seed.wrapping_add((purpose as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let state: u128 = Pcg64::seed_from_u64(seed).random();
     Pcg64::new(state, purpose as u128)

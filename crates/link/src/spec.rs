@@ -5,18 +5,20 @@ use std::time::Duration;
 use lockstep_units::Bitrate;
 
 use crate::error::{Problem, TraceError, excerpt};
+use crate::fitted::Families;
 use crate::generate::{Cellular, OnOff, Poisson, Ramp};
 use crate::quantity::{parse_rate, parse_share, parse_time};
 use crate::trace::{Conditions, End, Segment, Trace};
 
 /// The kinds of generated traces, with an example of each for error messages.
-const KINDS: [(&str, &str); 6] = [
+const KINDS: [(&str, &str); 7] = [
     ("constant", "constant:500kbps"),
     ("steps", "steps:1mbps@40s/2.5mbps@20s"),
     ("ramp", "ramp:100kbps-5mbps,duration=30s"),
     ("onoff", "onoff:500kbps,on=1s,off=5s,loss=100%"),
     ("poisson", "poisson:570kbps,seed=7"),
     ("cellular", "cellular:mean=3mbps,seed=7"),
+    ("fitted", "fitted:family=lte,seed=7,seconds=60"),
 ];
 
 /// The longest words that are read, in bytes, and the most outages among them: each takes a walk over the trace.
@@ -145,6 +147,15 @@ fn generate(kind: &str, fields: &mut Fields<'_>) -> Result<Trace, String> {
             }
             .trace()
         }
+        "fitted" => {
+            let families = Families::built_in();
+            let family = families.named(fields.main("family")?).map_err(refused)?;
+            let mean = fields.take("mean").map(|text| parse_rate(text).map_err(|problem| wrong("mean", &problem)));
+            let seconds: f64 = fields.number("seconds")?.unwrap_or(120.0);
+            let duration = Duration::try_from_secs_f64(seconds)
+                .map_err(|_| "seconds: no time that a trace can have".to_owned())?;
+            family.trace(duration, fields.number("seed")?.unwrap_or(1), mean.transpose()?)
+        }
         other => {
             let examples = KINDS.map(|(_, example)| example).join(", ");
             return Err(format!("\"{}\" is no kind of trace; there are {examples}", excerpt(other)));
@@ -199,8 +210,11 @@ impl Trace {
     /// - `ramp:100kbps-5mbps,duration=60s,step=100ms` then holds.
     /// - `onoff:500kbps,on=1s,off=5s,loss=100%,duration=600s,seed=1` (see [`OnOff`]) repeats.
     /// - `poisson:570kbps,duration=60s,seed=1` (see [`Poisson`]) repeats.
-    /// - `cellular:3mbps,seed=1` or `cellular:mean=3mbps` (see [`Cellular`]), with `deviation`, `states`, `dwell`, `step`,
-    ///   `noise`, `outage-every`, `outage-length`, `duration`, repeats.
+    /// - `cellular:3mbps,seed=1` or `cellular:mean=3mbps` (see [`Cellular`]), with `deviation`, `states`, `dwell`,
+    ///   `step`, `noise`, `outage-every`, `outage-length`, `duration`, repeats.
+    ///
+    /// - `fitted:lte,seed=1` or `fitted:family=lte`, with `seconds=120` and `mean` (see [`crate::Family`]), repeats: like
+    ///   the recordings that the family was fitted to; `lte`, `umts`, `broadband`, `wifi` or `wired`.
     ///
     /// Values shown beside the main one are the defaults. All kinds also take `outage=10s+1s` (nothing passes from 10 s
     /// on for 1 s; more than once), `loss=1%`, `delay=20ms` (one-way), `jitter=5ms`, and `end=repeat` or `end=hold`.
@@ -291,7 +305,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_words_make_it_panic(
-            kind in prop::sample::select(vec!["constant", "steps", "ramp", "onoff", "poisson", "cellular", "x"]),
+            kind in prop::sample::select(vec!["constant", "steps", "ramp", "onoff", "poisson", "cellular", "fitted", "x"]),
             rest in "[0-9a-z=+,@/.%-]{0,30}",
         ) {
             let _ = Trace::from_spec(&format!("{kind}:{rest}"));

@@ -44,8 +44,8 @@ impl AddAssign<ByteCount> for Tally {
     }
 }
 
-/// What a link has done so far. At any time `sent + duplicated` is the sum of `dropped_by_queue`, `collided`, the losses, what is
-/// queued, what is under way, and `delivered`.
+/// What a link has done so far. At any time `sent + duplicated` is the sum of `dropped_by_queue`, `collided`, the
+/// losses, what is queued, what is under way, and `delivered`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct LinkStatistics {
     /// Given to the link.

@@ -93,8 +93,8 @@ fn a_rate_serves_across_changes_to_the_nanosecond() {
     };
     let trace = Trace::from_segments(&[part(10, 1_000), part(5, 0), part(10, 3_000)], End::Repeat).unwrap();
     let (_, came) = stream(LinkConfig::new(trace), 1, 4, Duration::ZERO, 1_500);
-    // 10,000 bits in the first 10 ms, the 2,000 missing from 15 ms on at 3 Mb/s: 2/3 ms. The next: 12,000 at 3 Mb/s, 4 ms
-    // further; the third too. The fourth: the 4,000 bits left of the round until 25 ms, then 8,000 at 1 Mb/s.
+    // 10,000 bits in the first 10 ms, the 2,000 missing from 15 ms on at 3 Mb/s: 2/3 ms. The next: 12,000 at 3 Mb/s, 4
+    // ms further; the third too. The fourth: the 4,000 bits left of the round until 25 ms, then 8,000 at 1 Mb/s.
     let times: Vec<u64> = came.iter().map(|delivered| delivered.at.as_nanos()).collect();
     assert_eq!(times, [15_666_667, 19_666_667, 23_666_667, 33_000_000]);
 }

@@ -103,11 +103,13 @@ struct Running {
 /// end back, however it ended.
 pub fn send(
     call: SendingEnd,
-    source: Box<dyn Source>,
+    mut source: Box<dyn Source>,
     options: SenderOptions,
     mut status: impl FnMut(Timestamp, &SendingStatus, &SendingEnd),
     mut log: impl FnMut(FrameRecord),
 ) -> Finished<SendingEnd> {
+    // Before the clock starts.
+    source.prepare();
     match Running::start(call, source, options) {
         Ok(mut running) => {
             let result = running.run(&mut status, &mut log);

@@ -9,6 +9,7 @@ mod person;
 mod random;
 mod sensor;
 mod sprite;
+mod vectors;
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -89,7 +90,7 @@ impl GeneratedClip {
         self.seed
     }
 
-    /// Paints all scenes now, so that no later picture takes longer for it.
+    /// Paints all scenes now, so that no later picture takes longer for it: for calls in real time.
     pub fn prepare(&self) {
         for scene in 0..SCENES {
             self.scene(scene);

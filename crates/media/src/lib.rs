@@ -3,7 +3,7 @@
 //!
 //! A [`Source`] gives pictures one after the other, a [`Sink`] takes them; [`open_source`] and [`open_sink`] make
 //! either from what a person typed. Neither reads a clock: whoever drives them paces them, see [`Source::is_live`].
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod bjontegaard;
 mod clip;

@@ -8,9 +8,19 @@
 //! not looked at. A plane with a side below eight samples is one window.
 //!
 //! Results are the same on every platform: sums are integers, the rest is IEEE arithmetic in a fixed order, and
-//! logarithms come from the `libm` crate instead of the platform's library.
+//! logarithms come from the `libm` crate instead of the platform's library. Vector instructions (AVX2) change no bit of
+//! them; there are none for other processors, where the compiler makes of the portable code what it can.
+
+#[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "processors with AVX2 need only part of it"))]
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 use lockstep_vp8::{Picture, Plane};
+#[cfg(not(target_arch = "x86_64"))]
+use portable::{add_windows, row_squared_error, sum_blocks};
+#[cfg(target_arch = "x86_64")]
+use x86::{add_windows, row_squared_error, sum_blocks};
 
 /// What [`ssim_db`] gives for identical pictures and at most: SSIM of 0.999 999.
 pub const MAXIMUM_SSIM_DB: f64 = 60.0;
@@ -114,30 +124,32 @@ fn decibels(error: u64, samples: u64) -> f64 {
 
 /// Sum of squared differences, and number of samples.
 fn squared_error(first: &Plane, second: &Plane) -> (u64, u64) {
-    let mut error = 0;
-    for (first, second) in first.rows().zip(second.rows()) {
-        // A row has at most 16383 samples: the sum stays below 2^30.
-        let row: u32 = first
-            .iter()
-            .zip(second)
-            .map(|(&a, &b)| {
-                let difference = i32::from(a) - i32::from(b);
-                (difference * difference) as u32
-            })
-            .sum();
-        error += u64::from(row);
-    }
+    let error =
+        first.rows().zip(second.rows()).map(|(first, second)| u64::from(row_squared_error(first, second))).sum();
     (error, (first.width() * first.height()) as u64)
 }
 
-/// Sums over a rectangle: of either plane's samples, of the squares of both, of products.
+/// Sums over a rectangle of at most 2^14 samples: of either plane's samples, of the squares of both, of products.
 #[derive(Clone, Copy, Default)]
 struct Sums {
-    first: u32,
-    second: u32,
-    squares: u32,
-    products: u32,
+    first: i32,
+    second: i32,
+    squares: i32,
+    products: i32,
 }
+
+/// The two constants of SSIM for a window of so many samples. 0.5 is added for rounding, as x264 does; all sums are then
+/// whole numbers.
+const fn constants(samples: i32) -> (i64, i64) {
+    let scale = 255.0 * 255.0 * samples as f64;
+    let others = if samples < 2 { 1 } else { samples - 1 };
+    ((0.01 * 0.01 * scale + 0.5) as i64, (0.03 * 0.03 * scale * others as f64 + 0.5) as i64)
+}
+
+/// Samples of a window, and its constants.
+const WINDOW_SAMPLES: i32 = (4 * BLOCK * BLOCK) as i32;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only kernels take them from here"))]
+const WINDOW_CONSTANTS: (i64, i64) = constants(WINDOW_SAMPLES);
 
 impl Sums {
     fn plus(self, other: Self) -> Self {
@@ -149,13 +161,11 @@ impl Sums {
         }
     }
 
-    /// SSIM of a window of `samples` samples, at most 2^14 of them.
-    fn ssim(self, samples: u32) -> f64 {
+    /// SSIM of a window of `samples` samples, at most 2^14 of them. For the 64 of an ordinary one no number that is
+    /// converted reaches 2^31: sums of samples are below 2^14, and their squares and products times 64 below 2^30.
+    fn ssim(self, samples: i32) -> f64 {
         let count = i64::from(samples);
-        // 0.5 is added for rounding, as x264 does; all sums are then whole numbers.
-        let scale = 255.0 * 255.0 * f64::from(samples);
-        let c1 = (0.01 * 0.01 * scale + 0.5) as i64;
-        let c2 = (0.03 * 0.03 * scale * f64::from(samples.max(2) - 1) + 0.5) as i64;
+        let (c1, c2) = constants(samples);
         let (first, second) = (i64::from(self.first), i64::from(self.second));
         let variances = i64::from(self.squares) * count - first * first - second * second;
         let covariance = i64::from(self.products) * count - first * second;
@@ -165,26 +175,44 @@ impl Sums {
     }
 }
 
+/// Sums of a row of blocks. Behind the last there is room for a register of vector instructions.
+struct BlockRow {
+    blocks: usize,
+    first: Vec<i32>,
+    second: Vec<i32>,
+    squares: Vec<i32>,
+    products: Vec<i32>,
+}
+
+impl BlockRow {
+    fn new(blocks: usize) -> Self {
+        let room = || vec![0; blocks + 8];
+        Self { blocks, first: room(), second: room(), squares: room(), products: room() }
+    }
+
+    fn get(&self, x: usize) -> Sums {
+        Sums { first: self.first[x], second: self.second[x], squares: self.squares[x], products: self.products[x] }
+    }
+
+    fn set(&mut self, x: usize, sums: Sums) {
+        (self.first[x], self.second[x]) = (sums.first, sums.second);
+        (self.squares[x], self.products[x]) = (sums.squares, sums.products);
+    }
+}
+
 fn plane_ssim(first: &Plane, second: &Plane) -> f64 {
     let (across, down) = (first.width() / BLOCK, first.height() / BLOCK);
     if across < 2 || down < 2 {
         return single_window(first, second);
     }
-    let mut columns = Columns::new(across * BLOCK);
-    let mut above = vec![Sums::default(); across];
-    let mut below = above.clone();
+    let (mut above, mut below) = (BlockRow::new(across), BlockRow::new(across));
     let mut total = 0.0;
     for y in 0..down {
         std::mem::swap(&mut above, &mut below);
-        columns.sum_blocks(first, second, y * BLOCK, &mut below);
-        if y == 0 {
-            continue;
-        }
-        let mut left = above[0].plus(below[0]);
-        for (upper, lower) in above[1..].iter().zip(&below[1..]) {
-            let right = upper.plus(*lower);
-            total += left.plus(right).ssim((4 * BLOCK * BLOCK) as u32);
-            left = right;
+        let lines = |plane| std::array::from_fn(|line| &Plane::row(plane, y * BLOCK + line)[..across * BLOCK]);
+        sum_blocks(lines(first), lines(second), &mut below);
+        if y > 0 {
+            add_windows(&above, &below, &mut total);
         }
     }
     total / ((across - 1) * (down - 1)) as f64
@@ -200,61 +228,15 @@ fn single_window(first: &Plane, second: &Plane) -> f64 {
         let mut sums = Sums::default();
         for row in y..end {
             for (&a, &b) in first.row(row).iter().zip(second.row(row)) {
-                let (a, b) = (u32::from(a), u32::from(b));
+                let (a, b) = (i32::from(a), i32::from(b));
                 sums = sums.plus(Sums { first: a, second: b, squares: a * a + b * b, products: a * b });
             }
         }
-        total += sums.ssim(((end - y) * first.width()) as u32);
+        total += sums.ssim(((end - y) * first.width()) as i32);
         windows += 1.0;
         y = end;
     }
     total / windows
-}
-
-/// Sums down the columns of one row of blocks: the form that compilers turn into vector instructions.
-struct Columns {
-    first: Vec<u16>,
-    second: Vec<u16>,
-    squares: Vec<u32>,
-    products: Vec<u32>,
-}
-
-impl Columns {
-    fn new(width: usize) -> Self {
-        Self { first: vec![0; width], second: vec![0; width], squares: vec![0; width], products: vec![0; width] }
-    }
-
-    fn sum_blocks(&mut self, first: &Plane, second: &Plane, top: usize, blocks: &mut [Sums]) {
-        let width = self.first.len();
-        let a: [&[u8]; BLOCK] = std::array::from_fn(|y| &first.row(top + y)[..width]);
-        let b: [&[u8]; BLOCK] = std::array::from_fn(|y| &second.row(top + y)[..width]);
-        let (sum_a, sum_b) = (&mut self.first[..width], &mut self.second[..width]);
-        let (squares, products) = (&mut self.squares[..width], &mut self.products[..width]);
-        for x in 0..width {
-            let (mut of_a, mut of_b, mut of_squares, mut of_products) = (0, 0, 0, 0);
-            for y in 0..BLOCK {
-                let (a, b) = (u16::from(a[y][x]), u16::from(b[y][x]));
-                of_a += a;
-                of_b += b;
-                of_squares += u32::from(a * a) + u32::from(b * b);
-                of_products += u32::from(a * b);
-            }
-            sum_a[x] = of_a;
-            sum_b[x] = of_b;
-            squares[x] = of_squares;
-            products[x] = of_products;
-        }
-        let narrow = sum_a.as_chunks::<BLOCK>().0.iter().zip(sum_b.as_chunks::<BLOCK>().0);
-        let wide = squares.as_chunks::<BLOCK>().0.iter().zip(products.as_chunks::<BLOCK>().0);
-        for (block, ((a, b), (squares, products))) in blocks.iter_mut().zip(narrow.zip(wide)) {
-            *block = Sums {
-                first: a.iter().map(|&sum| u32::from(sum)).sum(),
-                second: b.iter().map(|&sum| u32::from(sum)).sum(),
-                squares: squares.iter().sum(),
-                products: products.iter().sum(),
-            };
-        }
-    }
 }
 
 #[cfg(test)]
@@ -291,6 +273,31 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn vector_instructions_compare_as_the_portable_code_does(
+            samples in proptest::collection::vec(prop_oneof![any::<u8>(), Just(0), Just(255)], 8 * 300),
+            blocks in 2_usize..75,
+            above_share in 0..3_usize,
+        ) {
+            let lines = |from: usize| std::array::from_fn(|line| &samples[(from + line) * 300..][..blocks * BLOCK]);
+            let rows = [sum_blocks, portable::sum_blocks].map(|sum_blocks| {
+                let (mut above, mut below) = (BlockRow::new(blocks), BlockRow::new(blocks));
+                sum_blocks(lines(0), lines(above_share), &mut above);
+                sum_blocks(lines(4), lines(4 - above_share), &mut below);
+                (above, below)
+            });
+            let totals = [(&rows[0], add_windows as fn(&_, &_, &mut _)), (&rows[1], portable::add_windows)].map(
+                |((above, below), add_windows)| {
+                    let mut total = 0.25;
+                    add_windows(above, below, &mut total);
+                    total
+                },
+            );
+            prop_assert_eq!(totals[0].to_bits(), totals[1].to_bits(), "{:?}", totals);
+            let (a, b) = (lines(0)[0], lines(2)[1]);
+            prop_assert_eq!(row_squared_error(a, b), portable::row_squared_error(a, b));
+        }
+
         #[test]
         fn ssim_is_its_definition(width in 8..70_usize, height in 8..40_usize, seed: u32, noise in 0..90_u32) {
             let random = |i: usize, salt: u32| {

@@ -24,6 +24,9 @@ pub trait Source<P = Picture>: Send {
     /// If there is no next picture for another reason than the end.
     fn next(&mut self) -> Result<Option<P>, SourceError>;
 
+    /// Does now what would make a later picture late: for whoever shows pictures at their time. Others need not ask for it.
+    fn prepare(&mut self) {}
+
     /// Whether the source keeps time by itself, as a camera does. Any other source gives pictures as fast as it is
     /// asked.
     fn is_live(&self) -> bool {
@@ -164,10 +167,10 @@ pub struct GeneratedSource {
 }
 
 impl GeneratedSource {
-    /// Starts at the clip's first picture. All of its scenes are painted now, so that no picture is late for it.
+    /// Starts at the clip's first picture. A scene is painted when its first picture is asked for, or all of them by
+    /// [`Source::prepare`].
     #[must_use]
     pub fn new(clip: GeneratedClip) -> Self {
-        clip.prepare();
         Self { clip, index: 0 }
     }
 }
@@ -175,6 +178,10 @@ impl GeneratedSource {
 impl Source for GeneratedSource {
     fn format(&self) -> VideoFormat {
         self.clip.format()
+    }
+
+    fn prepare(&mut self) {
+        self.clip.prepare();
     }
 
     fn next(&mut self) -> Result<Option<Picture>, SourceError> {

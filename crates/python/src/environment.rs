@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
+use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use lockstep_call::{ClipCurves, CodecModel, MenuMode};
 use lockstep_configuration::{CodecKind, OptionValue, open_trace};
 use lockstep_control::RateBounds;
+use lockstep_control::learned::ObservationKind;
 use lockstep_media::FrameRate;
 use lockstep_sim::environment::{self as simulated, AgentPlace, EnvironmentSetting, FEATURES};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCodec};
@@ -39,7 +40,7 @@ impl VectorEnvironment {
     #[new]
     #[pyo3(signature = (
         count, traces, *, seed, threads, codec, model, clips, width, height, frames_per_second, step_ms, steps, random_start,
-        delay_ms, queue_packets, loss, at_sender, feedback_ms, rates_bps
+        delay_ms, queue_packets, loss, at_sender, feedback_ms, rates_bps, observation
     ))]
     #[allow(clippy::too_many_arguments)] // Python calls it with names
     fn new(
@@ -63,6 +64,7 @@ impl VectorEnvironment {
         at_sender: bool,
         feedback_ms: f64,
         rates_bps: (u64, u64, u64),
+        observation: Option<&str>,
     ) -> PyResult<Self> {
         if !(1..=16_383).contains(&width) || !(1..=16_383).contains(&height) {
             return Err(invalid(format!("pictures of {width}x{height} are not between 1x1 and 16383x16383")));
@@ -90,6 +92,7 @@ impl VectorEnvironment {
             step: milliseconds(step_ms, "the step")?,
             steps,
             place: if at_sender { AgentPlace::Sender } else { AgentPlace::Receiver },
+            observation: observation.map(str::parse::<ObservationKind>).transpose().map_err(invalid)?,
             bounds: RateBounds { initial, least, most },
             ..EnvironmentSetting::new(traces, curves)
         };
@@ -133,6 +136,16 @@ impl VectorEnvironment {
         let mask = mask.map(|mask| mask.as_array().to_vec());
         py.detach(|| self.vector().reset(seed, mask.as_deref())).map_err(invalid)?;
         self.arrays(py)
+    }
+
+    /// What a model sees of each environment; the first axis is that of environments. Without an observation it has no
+    /// numbers.
+    fn observations<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+        let vector = self.vector();
+        let shape = [&[vector.len()], vector.observation_shape()].concat();
+        let observed = PyArrayDyn::<f32>::zeros(py, shape, false);
+        vector.write_observations(observed.readwrite().as_slice_mut().map_err(invalid)?);
+        Ok(observed)
     }
 
     /// Sets the rates, bit/s, and lets a step pass; gives the features, one row an environment, and who is done.

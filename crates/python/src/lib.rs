@@ -7,7 +7,12 @@ mod pictures;
 mod simulation;
 mod table;
 
+use mimalloc::MiMalloc;
 use pyo3::prelude::*;
+
+/// Calls in virtual time take and give back small pieces of memory all the time.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Lockstep's Rust half. Use it through the `lockstep` package.
 #[pymodule]

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use lockstep_call::{ClipCurves, CodecModel};
 use lockstep_configuration::open_trace;
-use lockstep_control::{OBSERVATIONS, OBSERVED};
+use lockstep_control::learned::{OBSERVATIONS, OBSERVED};
 use lockstep_media::FrameRate;
 use lockstep_sim::environment::{self as simulated, EnvironmentSetting, OUTCOMES};
 use lockstep_sim::modelled::FeedbackInterval;

@@ -16,9 +16,9 @@ use pyo3::types::{PyCapsule, PyList};
 use lockstep_call::{FRAME_COLUMNS, FrameColumn, LoggedFrame, Series};
 use lockstep_units::Timestamp;
 
-/// A table: columns of equal length. Whatever reads Arrow's PyCapsule interface reads it as it is, `polars.DataFrame(table)`
-/// for one; `table[name]` is a column as a NumPy array. Tables with the same columns and values are equal, and tables can be
-/// pickled.
+/// A table: columns of equal length. Whatever reads Arrow's PyCapsule interface reads it as it is,
+/// `polars.DataFrame(table)` for one; `table[name]` is a column as a NumPy array. Tables with the same columns and
+/// values are equal, and tables can be pickled.
 #[pyclass(module = "lockstep._lockstep", frozen, eq)]
 #[derive(PartialEq)]
 pub struct Table(RecordBatch);

@@ -1,5 +1,6 @@
-//! A call as a flow: the very ends that a live call has, their long work done at once while virtual time passes. With the
-//! real codec datagrams are bytes; with a model in its place ([`crate::modelled`]) there are neither pixels nor bytes.
+//! A call as a flow: the very ends that a live call has, their long work done at once while virtual time passes. With
+//! the real codec datagrams are bytes; with a model in its place ([`crate::modelled`]) there are neither pixels nor
+//! bytes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -254,8 +255,8 @@ impl<C: Codec> CallFlow<C> {
         Ok(())
     }
 
-    /// Begins to encode and to decode what waits, either of which gives no job while one is under way; and logs what the
-    /// sender has decided.
+    /// Begins to encode and to decode what waits, either of which gives no job while one is under way; and logs what
+    /// the sender has decided.
     fn begin_work(&mut self, now: Timestamp) {
         if let Some(job) = self.sender.poll_encode(now) {
             let time = self.setting.job_times.of(job.kind());

@@ -126,7 +126,8 @@ impl FlowMeter {
         (0..count).map(|index| Bitrate::mean(bins.get(index).copied().unwrap_or_default(), METER_INTERVAL)).collect()
     }
 
-    /// Packets sent, of those that count: all, or those of [`Network::metered_between`](crate::Network::metered_between).
+    /// Packets sent, of those that count: all, or those of
+    /// [`Network::metered_between`](crate::Network::metered_between).
     #[must_use]
     pub fn sent_packets(&self) -> u64 {
         self.sent_packets

@@ -1,13 +1,13 @@
 //! A call without pixels and bytes: the ends, the transport, the controllers, the menus, the links and the scores of a
-//! real call, with a model in the codec's place ([`lockstep_call::Modelled`]) and datagrams that are never written. Four
-//! orders of magnitude faster than real time, for training and for sweeps.
+//! real call, with a model in the codec's place ([`lockstep_call::Modelled`]) and datagrams that are never written.
+//! Four orders of magnitude faster than real time, for training and for sweeps.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_call::{
     ClipCurves, ConventionalEncoder, EncodeWork, Filling, FrameEncoder, FullThrottle, FunctionalEncoder, JobTimes,
-    MenuMode, Modelled, ModelledClip, ModelledPicture, Padded, Padding, ReceivingEnd, SendingEnd,
+    MenuMode, Modelled, ModelledClip, ModelledPicture, Padded, Padding, ReceivingEnd, SendingEnd, announced,
 };
 use lockstep_control::{Controller, Estimator};
 use lockstep_media::{FrameRate, Source, SourceError, VideoFormat};
@@ -138,14 +138,8 @@ impl ModelledSetting {
         let format = Source::<ModelledPicture>::format(&source);
         let interval = self.frame_interval();
         let encoder = self.codec.encoder(curves, interval);
-        let announced = lockstep_transport::VideoFormat {
-            width: u16::try_from(format.width).unwrap_or(u16::MAX),
-            height: u16::try_from(format.height).unwrap_or(u16::MAX),
-            frame_rate_numerator: format.frame_rate.numerator(),
-            frame_rate_denominator: format.frame_rate.denominator(),
-        };
         let payload = usize::try_from(self.payload.get()).unwrap_or(usize::MAX);
-        let transport = SenderConfig { payload, ..SenderConfig::new(1, announced) };
+        let transport = SenderConfig { payload, ..SenderConfig::new(1, announced(&format)) };
         let receiver = self.feedback.receiver();
         let setting = CallSetting {
             activity: self.activity.clone(),

@@ -92,8 +92,9 @@ pub enum TopologyError {
 /// Flows over shared links: one bottleneck each way ([`Network::new`]), or several in a row and a route for each flow
 /// ([`Network::with_routes`]).
 ///
-/// Events of one moment come in a fixed order: what comes out of the links, link by link, then the turns of shared media,
-/// medium by medium, then access delays and timeouts, flow by flow; after each of these what the flow then sends. So equal flows and links give equal runs.
+/// Events of one moment come in a fixed order: what comes out of the links, link by link, then the turns of shared
+/// media, medium by medium, then access delays and timeouts, flow by flow; after each of these what the flow then
+/// sends. So equal flows and links give equal runs.
 ///
 /// An event costs a look at one number a flow and a link, and the work of whom it concerns.
 pub struct Network<F: Flow> {
@@ -369,8 +370,8 @@ impl<F: Flow> Network<F> {
         &self.flows
     }
 
-    /// The flows, to change them from outside, as a learning agent does that sets a rate. What a flow then wants to send,
-    /// it sends at its next timeout.
+    /// The flows, to change them from outside, as a learning agent does that sets a rate. What a flow then wants to
+    /// send, it sends at its next timeout.
     pub fn flows_mut(&mut self) -> &mut [F] {
         self.changed = true;
         &mut self.flows
@@ -388,8 +389,8 @@ impl<F: Flow> Network<F> {
         &self.media
     }
 
-    /// What each flow sent and got since [`Network::metered`]; empty without it. What an access delay still holds counts
-    /// as got.
+    /// What each flow sent and got since [`Network::metered`]; empty without it. What an access delay still holds
+    /// counts as got.
     #[must_use]
     pub fn meters(&self) -> &[FlowMeter] {
         self.meters.as_deref().unwrap_or_default()

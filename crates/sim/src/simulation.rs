@@ -13,7 +13,8 @@ use crate::activity::Activity;
 use crate::call_flow::{CallFlow, CallResult, CallSetting, SimulationError, StopReason};
 use crate::network::{Network, SharedLink};
 
-/// Virtual time between two reports of the progress of a call without pixels, of which thousands of seconds pass in one.
+/// Virtual time between two reports of the progress of a call without pixels, of which thousands of seconds pass in
+/// one.
 const MODELLED_PROGRESS: Duration = Duration::from_millis(500);
 
 /// What a simulation is told beside the call and its links.
@@ -101,8 +102,8 @@ impl<C: Codec> Simulation<C> {
         self
     }
 
-    /// Runs the call to its end. `progress` hears of it once a frame interval, or twice a second of a call without pixels,
-    /// and may end it.
+    /// Runs the call to its end. `progress` hears of it once a frame interval, or twice a second of a call without
+    /// pixels, and may end it.
     ///
     /// # Errors
     /// If the source fails, or `progress` does.

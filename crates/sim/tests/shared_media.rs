@@ -59,8 +59,8 @@ fn downloads_and_uploads_share_one_airtime() {
     for stations in [1, 4] {
         let (down, up) = tcp(1, stations);
         let sum = down + up;
-        // Apart, they would have twice that and more. Together a little more is possible than alone: of several stations one
-        // has drawn few slots, and acknowledgements that the access point drops take no airtime.
+        // Apart, they would have twice that and more. Together a little more is possible than alone: of several
+        // stations one has drawn few slots, and acknowledgements that the access point drops take no airtime.
         assert!((0.8..1.3).contains(&(sum / alone)), "alone {alone}, {down} down and {up} up");
         // The access point is one station among others, and its queue drops what goes down but few acknowledgements of
         // what goes up (Pilosof et al., INFOCOM 2003).

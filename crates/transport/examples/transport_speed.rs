@@ -1,6 +1,7 @@
 //! How much of a processor's time both ends of a connection take for each fragment and its acknowledgement:
-//! `cargo run --release -p lockstep-transport --example transport_speed [seconds of a call] [part of a case's name]`. The path is
-//! ideal but for what the case's name says; each end's part is measured by itself, and reading the clock counts in both.
+//! `cargo run --release -p lockstep-transport --example transport_speed [seconds of a call] [part of a case's name]`.
+//! The path is ideal but for what the case's name says; each end's part is measured by itself, and reading the clock
+//! counts in both.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -10,13 +10,13 @@ use crate::wire::{Close, CloseReason};
 /// The first pause between two copies of a close, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// How many copies of a close there are if none is answered: over 2.85 s, which is twice the round trip of a path by two
-/// satellites.
+/// How many copies of a close there are if none is answered: over 2.85 s, which is twice the round trip of a path by
+/// two satellites.
 const COPIES: u32 = 14;
 /// The same where nothing has ever come from the peer.
 const COPIES_UNHEARD: u32 = 3;
-/// How long after a close of the peer's another copy of it is awaited, because the answer may be lost: twice the longest
-/// pause between two.
+/// How long after a close of the peer's another copy of it is awaited, because the answer may be lost: twice the
+/// longest pause between two.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// What a close that came means.

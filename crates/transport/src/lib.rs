@@ -1,6 +1,6 @@
 //! Datagrams for video whose codec is a pure function: each frame is decoded from a named *source state* and yields a
-//! *target state*. A loss is repaired by encoding the next frame from a state that the receiver is known to hold; nothing
-//! is sent twice, unless the codec cannot go back and [`Recovery::Retransmit`] is asked for.
+//! *target state*. A loss is repaired by encoding the next frame from a state that the receiver is known to hold;
+//! nothing is sent twice, unless the codec cannot go back and [`Recovery::Retransmit`] is asked for.
 //!
 //! Two machines without clock or socket: [`Sender`] cuts frames into fragments, paces them, reads acknowledgements,
 //! notices losses and says from which state the next frame must be encoded; [`Receiver`] puts frames together, hands

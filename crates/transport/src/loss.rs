@@ -4,6 +4,8 @@
 //! (RFC 9002, section 6.1), or when nothing was heard for longer than a round trip takes (as the probe timeout of RFC
 //! 9002, section 6.2, but it declares the loss: whether anything is sent again is not decided here).
 
+mod tolerance;
+
 use std::ops::Range;
 use std::time::Duration;
 
@@ -11,23 +13,10 @@ use lockstep_units::{ByteCount, Timestamp};
 
 use crate::ring::Ring;
 use crate::round_trip::RoundTripTime;
+use tolerance::Tolerance;
 
-/// How many newer fragments must be acknowledged before one is lost, at first (RFC 9002, section 6.1.1).
-const PACKET_THRESHOLD: u64 = 3;
-/// The same after much reordering.
-const MOST_PACKET_THRESHOLD: u64 = 64;
-/// Eighths of a round trip after which an overtaken fragment is lost, at first (RFC 9002, section 6.1.2).
-const TIME_EIGHTHS: u32 = 9;
-/// The same after much reordering.
-const MOST_TIME_EIGHTHS: u32 = 16;
-/// So many acknowledged fragments without a spurious loss take one step of tolerance back.
-const CALM: u32 = 512;
 /// An overtaken fragment is given at least this long after its transmission.
 const LEAST_TIME: Duration = Duration::from_millis(2);
-/// The tail timer waits so much longer than round trip and variation say, at first: a sleep of the operating system.
-const TAIL_MARGIN: Duration = Duration::from_millis(10);
-/// The same after it was wrong, as when acknowledgements are lost and the next frame's bring the news.
-const MOST_TAIL_MARGIN: Duration = Duration::from_millis(100);
 /// The tail timer never waits less.
 const LEAST_TAIL: Duration = Duration::from_millis(20);
 /// The tail timer does not back off beyond this.
@@ -139,15 +128,23 @@ pub(crate) struct Loss {
     pub(crate) overtaken: bool,
 }
 
-/// How long is waited for a fragment, by what is known of the path.
+/// How long is waited for a fragment, by what is known of the path, in nanoseconds: every event of a call asks.
 #[derive(Debug, Clone, Copy, Default)]
 struct Patience {
     /// For one that was overtaken, from its transmission on.
-    overtaken: Duration,
+    overtaken: u64,
     /// For another, from its transmission on, ...
-    tail: Duration,
+    tail: u64,
     /// ... and from the last news on.
-    slack: Duration,
+    slack: u64,
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn later(moment: Timestamp, nanoseconds: u64) -> Timestamp {
+    Timestamp::from_nanos(moment.as_nanos().saturating_add(nanoseconds))
 }
 
 #[derive(Debug)]
@@ -165,10 +162,7 @@ pub(crate) struct LossDetection {
     next_sequence: u64,
     largest_acknowledged: Option<u64>,
     heard_at: Timestamp,
-    packet_threshold: u64,
-    time_eighths: u32,
-    tail_margin: Duration,
-    calm: u32,
+    tolerance: Tolerance,
     backoff: u32,
     initial: RoundTripTime,
     round_trip: Option<RoundTripTime>,
@@ -187,10 +181,7 @@ impl LossDetection {
             next_sequence: 0,
             largest_acknowledged: None,
             heard_at: Timestamp::ZERO,
-            packet_threshold: PACKET_THRESHOLD,
-            time_eighths: TIME_EIGHTHS,
-            tail_margin: TAIL_MARGIN,
-            calm: 0,
+            tolerance: Tolerance::new(),
             backoff: 0,
             initial: RoundTripTime::assumed(initial_round_trip),
             round_trip: None,
@@ -238,9 +229,10 @@ impl LossDetection {
         !self.frames.is_empty() && u64::from(frame) < self.frames.first()
     }
 
-    /// Puts into `open` the sequence numbers of those of the `named` fragments (frame and place in it) that are not decided
-    /// yet, each with its place among them, and says whether each was transmitted or is remembered no longer, as somebody
-    /// knows it to whom the datagram `highest` is the newest. Most are named again and again, and decided long since.
+    /// Puts into `open` the sequence numbers of those of the `named` fragments (frame and place in it) that are not
+    /// decided yet, each with its place among them, and says whether each was transmitted or is remembered no longer,
+    /// as somebody knows it to whom the datagram `highest` is the newest. Most are named again and again, and decided
+    /// long since.
     pub(crate) fn find_open(
         &self,
         named: impl Iterator<Item = (u32, u16)>,
@@ -279,33 +271,20 @@ impl LossDetection {
     pub(crate) fn acknowledge(&mut self, now: Timestamp, sequence: u64) -> Option<(SentFragment, bool)> {
         let (sent, spurious) = self.take(sequence)?;
         self.take_copies(&sent);
+        let overtaken_by =
+            self.largest_acknowledged.filter(|&largest| largest > sequence).map(|newest| newest - sequence + 1);
         if spurious {
             let round_trip = self.round_trip.unwrap_or(self.initial);
             let expected = sent.sent_at + round_trip.smoothed + round_trip.variation * 4;
-            let late = now.saturating_since(expected) * 5 / 4;
-            self.tail_margin = self.tail_margin.max(late.min(MOST_TAIL_MARGIN));
-            self.calm = 0;
+            self.tolerance.mistaken(now.saturating_since(expected), overtaken_by);
         }
         self.heard_at = now;
         let backed_off = std::mem::take(&mut self.backoff) > 0;
-        match self.largest_acknowledged {
-            Some(largest) if largest > sequence => {
-                if spurious {
-                    let overtaken_by = largest - sequence + 1;
-                    self.packet_threshold = self.packet_threshold.max(overtaken_by).min(MOST_PACKET_THRESHOLD);
-                    self.time_eighths = (self.time_eighths + 1).min(MOST_TIME_EIGHTHS);
-                }
-            }
-            _ => self.largest_acknowledged = Some(sequence),
+        if overtaken_by.is_none() {
+            self.largest_acknowledged = Some(sequence);
         }
-        self.calm += 1;
-        if self.calm >= CALM {
-            self.calm = 0;
-            self.packet_threshold = (self.packet_threshold - 1).max(PACKET_THRESHOLD);
-            self.time_eighths = (self.time_eighths - 1).max(TIME_EIGHTHS);
-            self.tail_margin = (self.tail_margin * 3 / 4).max(TAIL_MARGIN);
-        }
-        if spurious || backed_off || self.calm == 0 {
+        let taken_back = self.tolerance.acknowledged();
+        if spurious || backed_off || taken_back {
             self.set_patience();
         }
         self.find_oldest();
@@ -392,8 +371,8 @@ impl LossDetection {
     }
 
     fn forget_old(&mut self) {
-        while let Some(&front) = self.fragments.front() {
-            match front {
+        while let Some(front) = self.fragments.front() {
+            match *front {
                 Fate::Decided => {}
                 Fate::Lost(sent) if self.fragments.first() + REMEMBERED < self.next_sequence => self.decided(&sent),
                 _ => break,
@@ -427,25 +406,28 @@ impl LossDetection {
     /// To be called when round-trip time, tolerance, margin or backoff have changed.
     fn set_patience(&mut self) {
         let round_trip = self.round_trip.unwrap_or(self.initial);
-        let overtaken = round_trip.smoothed.max(round_trip.latest) * self.time_eighths / 8;
-        let slack = round_trip.variation * 4 + self.tail_margin;
+        let overtaken = round_trip.smoothed.max(round_trip.latest) * self.tolerance.time_eighths() / 8;
+        let slack = round_trip.variation * 4 + self.tolerance.tail_margin();
         let tail = (round_trip.smoothed + slack).max(LEAST_TAIL);
         let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MOST_TAIL.max(tail));
-        self.patience = Patience { overtaken: overtaken.max(LEAST_TIME), tail: backed_off, slack };
+        let overtaken = overtaken.max(LEAST_TIME);
+        let [overtaken, tail, slack] = [overtaken, backed_off, slack].map(nanoseconds);
+        self.patience = Patience { overtaken, tail, slack };
     }
 
     /// When the fragment counts as lost if nothing more is heard.
     fn deadline(&self, sequence: u64, sent: &SentFragment) -> Timestamp {
         if sequence < self.split() {
-            return sent.sent_at + self.patience.overtaken;
+            return later(sent.sent_at, self.patience.overtaken);
         }
         // As long as acknowledgements keep coming, a queue that grows is likelier than a loss.
-        (sent.sent_at + self.patience.tail).max(self.heard_at + self.patience.slack)
+        later(sent.sent_at, self.patience.tail).max(later(self.heard_at, self.patience.slack))
     }
 
     /// Whether the fragment is lost by `now`.
     fn is_over(&self, now: Timestamp, sequence: u64, sent: &SentFragment) -> bool {
-        let outnumbered = self.largest_acknowledged.is_some_and(|largest| sequence + self.packet_threshold <= largest);
+        let outnumbered =
+            self.largest_acknowledged.is_some_and(|largest| sequence + self.tolerance.packet_threshold() <= largest);
         outnumbered || self.deadline(sequence, sent) <= now
     }
 
@@ -464,6 +446,11 @@ impl LossDetection {
     /// The fragments that are lost by `now`.
     pub(crate) fn detect(&mut self, now: Timestamp) -> Vec<Loss> {
         let mut lost = Vec::new();
+        let outnumbered = self.oldest + self.tolerance.packet_threshold() <= self.split();
+        let is_due = outnumbered || self.timeout().is_some_and(|at| at <= now);
+        if !is_due && self.in_flight <= MOST_IN_FLIGHT {
+            return lost;
+        }
         // Deadlines grow with the sequence number on each side of the largest acknowledged one.
         let over = |loss: &Loss| self.is_over(now, loss.sequence, &loss.sent);
         self.collect(self.oldest..self.split(), &mut lost, over);
@@ -499,7 +486,11 @@ impl LossDetection {
     }
 
     /// When [`Self::detect`] will find something if nothing is heard before.
+    #[inline]
     pub(crate) fn timeout(&self) -> Option<Timestamp> {
+        if self.in_flight == 0 {
+            return None;
+        }
         let deadline = |sequence| match self.fragments.get(sequence) {
             Some(Fate::InFlight(sent)) => Some(self.deadline(sequence, sent)),
             _ => None,
@@ -516,7 +507,7 @@ impl LossDetection {
 
     #[cfg(test)]
     pub(crate) fn packet_threshold(&self) -> u64 {
-        self.packet_threshold
+        self.tolerance.packet_threshold()
     }
 }
 

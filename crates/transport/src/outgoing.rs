@@ -200,8 +200,8 @@ pub enum SenderEvent {
     Feedback(Feedback),
     /// Fragments count as lost. One that is acknowledged later shows up in a [`Feedback`] all the same.
     FragmentsLost(Vec<LostFragment>),
-    /// A frame will not be decoded: fragments of it were lost for good, or the receiver refused it. Told once; if the loss was
-    /// none, [`Self::FrameAcknowledged`] may follow.
+    /// A frame will not be decoded: fragments of it were lost for good, or the receiver refused it. Told once; if the
+    /// loss was none, [`Self::FrameAcknowledged`] may follow.
     FrameLost(u32),
     /// The receiver has decoded a frame and holds its state.
     FrameAcknowledged {

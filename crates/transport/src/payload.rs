@@ -3,6 +3,8 @@
 use std::fmt::Debug;
 use std::ops::Range;
 
+use lockstep_units::ByteCount;
+
 /// A frame's content or a part of it.
 pub trait Payload: Clone + Debug {
     /// How many bytes it has or stands for.
@@ -36,6 +38,13 @@ impl Payload for Vec<u8> {
 /// A frame, or a part of one, of which nothing but its length is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Length(pub u32);
+
+impl From<ByteCount> for Length {
+    /// Saturates.
+    fn from(size: ByteCount) -> Self {
+        Self(u32::try_from(size.get()).unwrap_or(u32::MAX))
+    }
+}
 
 impl Payload for Length {
     fn length(&self) -> usize {

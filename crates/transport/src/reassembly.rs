@@ -114,8 +114,8 @@ pub(crate) enum Arrived {
 pub(crate) struct Window<P> {
     /// What is known of frames, by number.
     known: Ring<Option<Known>>,
-    /// Those of them that were neither handed out nor dropped, the oldest first, and such as the window has passed since
-    /// [`Self::pass`] was asked.
+    /// Those of them that were neither handed out nor dropped, the oldest first, and such as the window has passed
+    /// since [`Self::pass`] was asked.
     open: VecDeque<Frame<P>>,
     complete: usize,
     newest: u32,
@@ -267,8 +267,8 @@ impl<P: Payload> Window<P> {
         self.open.range(from..).find(|frame| frame.stage == Stage::Complete)
     }
 
-    /// Puts into `needed` the states that frames newer than `decoded` which are still to come are decoded from, and those
-    /// that the older frames yielding them are decoded from, and so on.
+    /// Puts into `needed` the states that frames newer than `decoded` which are still to come are decoded from, and
+    /// those that the older frames yielding them are decoded from, and so on.
     pub(crate) fn needed(&self, decoded: Option<u32>, needed: &mut Vec<StateId>) {
         needed.clear();
         for frame in self.open.iter().rev() {

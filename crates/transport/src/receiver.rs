@@ -20,8 +20,8 @@ use crate::{Arrival, Estimate, StateId, Transmit};
 const FURTHEST_FRAME: u32 = 1 << 16;
 /// The arrivals remembered for acknowledgements that the owner has not asked for yet.
 const LONGEST_HISTORY: usize = 1024;
-/// Fragments that one acknowledgement lists at most where each lists all that is new: with them, and with the states that
-/// are usually held, it is no longer than a data datagram.
+/// Fragments that one acknowledgement lists at most where each lists all that is new: with them, and with the states
+/// that are usually held, it is no longer than a data datagram.
 const MOST_LISTED: usize = 128;
 /// How many refused frames each acknowledgement names.
 const REFUSED_LISTED: usize = 4;
@@ -236,8 +236,9 @@ impl<P: Payload> Receiver<P> {
     }
 
     /// Takes a datagram that arrived at `now`, or what was wrong with the bytes that came instead of one (see
-    /// [`Datagram::decode`]); `congestion_experienced` says whether a queue on the way had marked it (RFC 3168). Whatever
-    /// it holds, nothing but a counter changes unless it is a proper datagram of this connection; says whether it was one.
+    /// [`Datagram::decode`]); `congestion_experienced` says whether a queue on the way had marked it (RFC 3168).
+    /// Whatever it holds, nothing but a counter changes unless it is a proper datagram of this connection; says whether
+    /// it was one.
     pub fn handle_datagram(
         &mut self,
         now: Timestamp,

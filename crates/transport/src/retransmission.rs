@@ -125,7 +125,8 @@ impl<F> Retransmission<F> {
         hopeless
     }
 
-    /// Fragments in doubt that something later has overtaken are repeated. Returns the frames that cannot be repaired any more.
+    /// Fragments in doubt that something later has overtaken are repeated. Returns the frames that cannot be repaired
+    /// any more.
     pub(crate) fn resolve(&mut self, now: Timestamp, overtaken: impl Fn(u64) -> bool, patience: Duration) -> Vec<u32> {
         let mut hopeless = Vec::new();
         while let Some(entry) = self.doubtful.first_entry().filter(|entry| overtaken(*entry.key())) {

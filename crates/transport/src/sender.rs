@@ -25,8 +25,8 @@ use crate::{
 const LONGEST_HELLO: Duration = Duration::from_secs(2);
 /// Fragments that wait for the pacer beyond this number are refused.
 const LONGEST_QUEUE: usize = 65_536;
-/// Where fragments are sent again, every frame under way must be known, or its loss would not be noticed. No codec keeps
-/// so many states: it needs that of the last frame only.
+/// Where fragments are sent again, every frame under way must be known, or its loss would not be noticed. No codec
+/// keeps so many states: it needs that of the last frame only.
 const RETRANSMITTED_STATES: usize = 1_024;
 
 #[derive(Debug)]
@@ -153,16 +153,16 @@ impl<P: Payload> Sender<P> {
         Ok(number)
     }
 
-    /// Sets the mean time between two fragments, zero at first, which sends them at once; and how many of them may leave
-    /// together after a pause, 1 at first and at least.
+    /// Sets the mean time between two fragments, zero at first, which sends them at once; and how many of them may
+    /// leave together after a pause, 1 at first and at least.
     pub fn set_pace(&mut self, interval: Duration, burst: u32) {
         self.pacer.set(interval, burst);
     }
 
-    /// Drops what waits for the pacer, as when the path has carried nothing for so long that other pictures matter by now,
-    /// and says how many frames that were. Each counts as lost, one of which some fragments have left already too, and so
-    /// do those coded from it: the next source is a state that the receiver is known to hold. Nothing is dropped where
-    /// losses are repaired by sending again, since there the frames to come need those that wait.
+    /// Drops what waits for the pacer, as when the path has carried nothing for so long that other pictures matter by
+    /// now, and says how many frames that were. Each counts as lost, one of which some fragments have left already too,
+    /// and so do those coded from it: the next source is a state that the receiver is known to hold. Nothing is dropped
+    /// where losses are repaired by sending again, since there the frames to come need those that wait.
     pub fn drop_waiting(&mut self) -> usize {
         if self.config.recovery == Recovery::Retransmit || self.queue.is_empty() {
             return 0;
@@ -313,8 +313,8 @@ impl<P: Payload> Sender<P> {
     }
 
     /// The highest sequence number, the count of arrivals and the acknowledgement's own number, if everything in it can
-    /// be true; `open` is then the listed fragments of which nothing was known, by their places in the list, with their sequence
-    /// numbers.
+    /// be true; `open` is then the listed fragments of which nothing was known, by their places in the list, with their
+    /// sequence numbers.
     fn believe(
         &self,
         now: Timestamp,
@@ -500,8 +500,8 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Ends the connection; the receiver is told until it answers, for about three seconds at most. What was queued is not
-    /// sent.
+    /// Ends the connection; the receiver is told until it answers, for about three seconds at most. What was queued is
+    /// not sent.
     pub fn close(&mut self, now: Timestamp, reason: CloseReason) {
         let heard = self.connected || self.newest_acknowledgement.is_some();
         if self.closing.begin(now, reason, if heard { Peer::Heard } else { Peer::Unheard }) {
@@ -516,8 +516,8 @@ impl<P: Payload> Sender<P> {
         self.retransmission.clear();
     }
 
-    /// Whether the connection has ended and nothing is left to say of it: the receiver has answered the close or will not
-    /// any more, or has had the answer to its own.
+    /// Whether the connection has ended and nothing is left to say of it: the receiver has answered the close or will
+    /// not any more, or has had the answer to its own.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.closing.is_finished()

@@ -137,7 +137,8 @@ impl SentStates {
         self.released.drain(..)
     }
 
-    /// Whether [`Self::settle`] had anything to do since the last call: only then [`Self::may_arrive`] says anything new.
+    /// Whether [`Self::settle`] had anything to do since the last call: only then [`Self::may_arrive`] says anything
+    /// new.
     pub(crate) fn take_settled(&mut self) -> bool {
         std::mem::take(&mut self.settled)
     }
@@ -354,8 +355,8 @@ impl SentStates {
         if source == StateId::EMPTY {
             return;
         }
-        // A source that is no longer known leaves the verdict as it was. Where several frames yielded it, the one that is
-        // found is broken only if all are.
+        // A source that is no longer known leaves the verdict as it was. Where several frames yielded it, the one that
+        // is found is broken only if all are.
         if let Some(broken) = self.frame_of(source, place).map(SentFrame::broken) {
             self.frames[place].orphaned = broken;
         }

@@ -264,8 +264,8 @@ pub struct Close {
 pub enum Datagram<P = Vec<u8>> {
     /// A fragment of a frame.
     Data(Data<P>),
-    /// What arrived, what is held, what is estimated. Apart, so that a datagram is no larger than one of data: in virtual
-    /// time datagrams are moved from queue to queue as they are.
+    /// What arrived, what is held, what is estimated. Apart, so that a datagram is no larger than one of data: in
+    /// virtual time datagrams are moved from queue to queue as they are.
     Acknowledgement(Box<Acknowledgement>),
     /// The connection begins.
     Hello(Hello),

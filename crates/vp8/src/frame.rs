@@ -162,12 +162,14 @@ impl Frame {
         ])
     }
 
-    /// The hash of the samples that decoding depends on: the macroblock-aligned planes. Computed once.
+    /// The hash of the samples that decoding depends on: the macroblock-aligned planes, with the borders beside their rows,
+    /// which repeat the rows' ends. In one piece a plane is hashed faster than row by row, though that is more. Computed
+    /// once.
     pub(crate) fn hash(&self) -> u64 {
         *self.0.hash.get_or_init(|| {
             let mut hasher = XxHash3_64::with_seed(0);
-            for row in self.rows() {
-                hasher.write(row);
+            for plane in self.0.layout.planes {
+                hasher.write(&self.0.samples[plane.origin - BORDER..][..plane.stride * plane.height]);
             }
             hasher.finish()
         })

@@ -39,5 +39,6 @@ pub use encoder::{
     encode, encode_to_fit, menu,
 };
 pub use picture::{MAXIMUM_DIMENSION, Picture, PictureError, Plane};
+pub use quantization::quantizer_step;
 pub use state::State;
 pub use state_error::StateError;

@@ -118,18 +118,25 @@ impl Picture {
     /// If a side is zero or over [`MAXIMUM_DIMENSION`], or `samples` has another length than
     /// [`Picture::i420_length`].
     pub fn from_i420(width: usize, height: usize, samples: Vec<u8>) -> Result<Self, PictureError> {
+        Self::from_shared_i420(width, height, samples.into())
+    }
+
+    /// The same from samples that are shared already: none is copied.
+    ///
+    /// # Errors
+    /// As [`Picture::from_i420`].
+    pub fn from_shared_i420(width: usize, height: usize, buffer: Arc<[u8]>) -> Result<Self, PictureError> {
         let limit = usize::from(MAXIMUM_DIMENSION);
         if width == 0 || height == 0 || width > limit || height > limit {
             return Err(PictureError::Size { width, height });
         }
         let expected = Self::i420_length(width, height);
-        if samples.len() != expected {
+        if buffer.len() != expected {
             let (width, height) = (width as u16, height as u16);
-            return Err(PictureError::Length { width, height, expected, actual: samples.len() });
+            return Err(PictureError::Length { width, height, expected, actual: buffer.len() });
         }
         let (chroma_width, chroma_height) = (width.div_ceil(2), height.div_ceil(2));
         let (luma, chroma) = (width * height, chroma_width * chroma_height);
-        let buffer: Arc<[u8]> = samples.into();
         Ok(Self::from_planes([
             Plane::view(buffer.clone(), 0, width, width, height),
             Plane::view(buffer.clone(), luma, chroma_width, chroma_width, chroma_height),

@@ -3,6 +3,12 @@
 use crate::header::{QuantizerIndices, Segmentation};
 use crate::tables::{AC_STEPS, DC_STEPS};
 
+/// The step of a block's first luma coefficient at a quantizer index (above 127 taken as 127): 4 to 157.
+#[must_use]
+pub fn quantizer_step(quantizer: u8) -> u8 {
+    DC_STEPS[usize::from(quantizer.min(127))]
+}
+
 /// The steps of one segment: of the first coefficient and of the others, by kind of block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Steps {

@@ -14,7 +14,7 @@ import gymnasium
 from lockstep.gym.actions import Action, BobAction, LadderAction, LogarithmicRate
 from lockstep.gym.environment import CallEnv, CallVectorEnv
 from lockstep.gym.features import FEATURES, Features
-from lockstep.gym.observations import BobObservation, CrossLayerObservation, HrccObservation, Observation
+from lockstep.gym.observations import BobObservation, CallObservation, ConcertoObservation, HrccObservation, Observation
 from lockstep.gym.rewards import AlphaRtcReward, HrccReward, QualityReward, Reward
 
 __all__ = [
@@ -24,8 +24,9 @@ __all__ = [
     "BobAction",
     "BobObservation",
     "CallEnv",
+    "CallObservation",
     "CallVectorEnv",
-    "CrossLayerObservation",
+    "ConcertoObservation",
     "Features",
     "HrccObservation",
     "HrccReward",

@@ -67,17 +67,36 @@ class LadderAction:
     """One of the given rates: Concerto's controller classifies, and does not regress (MobiCom 2019)."""
 
     def __init__(self, rates_bps: list[float] | None = None) -> None:
-        """A ladder of rates, bit/s; 0.1 to 2.5 Mb/s in steps of 0.1 Mb/s unless told otherwise.
+        """A ladder of rates, bit/s; the paper's 26 from 0 to 2.5 Mb/s unless told otherwise.
+
+        Nothing is sent below the environment's least rate, so that 0 stands for that.
 
         Raises:
-            ValueError: If there is no rate, or one is not above zero.
+            ValueError: If there is no rate, or one is below zero.
 
         """
-        rates = [1e5 * step for step in range(1, 26)] if rates_bps is None else rates_bps
+        rates = [1e5 * step for step in range(26)] if rates_bps is None else rates_bps
         self._rates = np.asarray(rates, np.float64)
-        if self._rates.ndim != 1 or len(self._rates) == 0 or not (np.isfinite(self._rates) & (self._rates > 0.0)).all():
-            message = f"a ladder has at least one rate, each above 0 bit/s; {rates} is none"
+        if (
+            self._rates.ndim != 1
+            or len(self._rates) == 0
+            or not (np.isfinite(self._rates) & (self._rates >= 0.0)).all()
+        ):
+            message = f"a ladder has at least one rate, each of at least 0 bit/s; {rates} is none"
             raise ValueError(message)
+
+    @classmethod
+    def logarithmic(cls, count: int = 26, least_bps: float = 5e4, most_bps: float = 8e6) -> "LadderAction":
+        """``count`` rates from ``least_bps`` to ``most_bps``, each larger than the one before by the same factor.
+
+        Rates are whole bits a second.
+        """
+        return cls([float(round(rate)) for rate in np.geomspace(least_bps, most_bps, count)])
+
+    @property
+    def rates_bps(self) -> Values:
+        """The rates, bit/s, from the lowest on as they were given."""
+        return self._rates
 
     @property
     def space(self) -> spaces.Discrete[np.int64]:

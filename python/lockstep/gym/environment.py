@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from lockstep._lockstep import VectorEnvironment
 from lockstep.gym.actions import Action, BobAction, LadderAction, LogarithmicRate
 from lockstep.gym.features import FEATURES, Features, Values
-from lockstep.gym.observations import BobObservation, CrossLayerObservation, HrccObservation, Observation
+from lockstep.gym.observations import BobObservation, CallObservation, ConcertoObservation, HrccObservation, Observation
 from lockstep.gym.rewards import AlphaRtcReward, HrccReward, QualityReward, Reward
 
 OBSERVATIONS: dict[str, type[Observation]] = {
     "bob": BobObservation,
-    "concerto": CrossLayerObservation,
+    "concerto": ConcertoObservation,
     "hrcc": HrccObservation,
 }
 """Observation presets by name."""
@@ -112,13 +112,18 @@ class _Calls:
             at_sender=place == "sender",
             feedback_ms=feedback_ms,
             rates_bps=(initial_bps, *bounds_bps),
+            observation=self.observation.kind if isinstance(self.observation, CallObservation) else None,
         )
+
+    def _features(self, values: Values) -> Features:
+        seen = isinstance(self.observation, CallObservation)
+        return Features(values, self.rates, self.vector.observations() if seen else None)
 
     def reset(self, seed: int | None, mask: NDArray[np.bool_] | None = None) -> tuple[NDArray[np.float32], Features]:
         values, _ = self.vector.reset(seed, mask)
         begun = np.ones(len(values), np.bool_) if mask is None else mask
         self.rates[begun] = self.initial_bps
-        features = Features(values, self.rates)
+        features = self._features(values)
         self.observation.reset(features, begun)
         return self.observation.observe(features, begun), features
 
@@ -128,7 +133,7 @@ class _Calls:
         rates = np.clip(self.action.rates(actions), *self.bounds_bps)
         values, done = self.vector.step(rates)
         self.rates = np.where(begun, self.initial_bps, rates)
-        features = Features(values, self.rates)
+        features = self._features(values)
         if begun.any():
             self.observation.reset(features, begun)
         observed = self.observation.observe(features, np.ones(len(features), np.bool_))

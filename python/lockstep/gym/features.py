@@ -18,10 +18,11 @@ _COLUMNS: Final[dict[str, int]] = {name: column for column, name in enumerate(FE
 class Features:
     """The features of a step: ``features["received_bps"]`` is that of every environment, shape ``(environments,)``."""
 
-    def __init__(self, values: Values, rates: Values) -> None:
-        """Features from rows of values, and the rates that the agents had set, bit/s."""
+    def __init__(self, values: Values, rates: Values, observed: NDArray[np.float32] | None = None) -> None:
+        """Features from rows of values, the rates that agents had set, bit/s, and what a learned controller sees."""
         self.values = values
         self.rates = rates
+        self.observed = observed
 
     def __getitem__(self, name: str) -> Values:
         """The feature called ``name`` (see :data:`FEATURES`), of every environment."""

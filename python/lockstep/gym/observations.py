@@ -130,46 +130,41 @@ class HrccObservation:
         return np.clip(self._history.push(row, mask).swapaxes(1, 2), 0.0, 10.0).astype(np.float32)
 
 
-class CrossLayerObservation:
-    """Both layers over time, as Concerto sees them (MobiCom 2019): transport and codec side by side.
+class CallObservation:
+    """What a learned controller sees in a call, made by the same code as there (``crates/control/src/learned``).
 
-    For each of the last ``steps`` steps: receive rate and what the codec really produced (both on a logarithmic scale
-    from 10 kb/s to 8 Mb/s), mean one-way delay above the smallest / 1 s, jitter / 0.1 s, loss, and the rate that was
-    set. Concerto's paper names throughput, loss, delay interval and the codec's bit rate over the last seconds; scales
-    are ours.
+    Two environments of the same calls see the same. Environments ask for it by :attr:`kind`.
     """
 
-    def __init__(self, steps: int = 10) -> None:
-        """An observation of the last ``steps`` steps.
-
-        Raises:
-            ValueError: If there are no steps to look at.
-
-        """
-        if steps < 1:
-            message = f"an observation of the last {steps} steps shows nothing; it takes one at least"
-            raise ValueError(message)
-        self._history = _History(steps, 6)
+    def __init__(self, kind: str, shape: tuple[int, ...], least: float, most: float) -> None:
+        """The observation that Rust calls ``kind``, of this shape, with numbers between two bounds."""
+        self.kind = kind
+        self._space = spaces.Box(least, most, shape, np.float32)
 
     @property
     def space(self) -> spaces.Box:
-        """Steps by six numbers from 0 to 1, the newest last."""
-        return spaces.Box(0.0, 1.0, (self._history.length, 6), np.float32)
+        """Numbers of one environment."""
+        return self._space
 
     def reset(self, features: Features, mask: NDArray[np.bool_]) -> None:
-        """Forget the past."""
-        self._history.reset(len(features), mask)
+        """Nothing: the call itself keeps the past."""
 
-    def observe(self, features: Features, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """The observation, shape (environments, steps, 6)."""
-        row = np.column_stack(
-            [
-                logarithmic(features["received_bps"]),
-                logarithmic(features["encoded_bps"]),
-                (features["delay_ms"] - features["smallest_delay_ms"]) / 1e3,
-                features["jitter_ms"] / 1e2,
-                features["loss"],
-                logarithmic(features.rates),
-            ]
-        )
-        return np.clip(self._history.push(row, mask), 0.0, 1.0).astype(np.float32)
+    def observe(self, features: Features, mask: NDArray[np.bool_]) -> NDArray[np.float32]:  # noqa: ARG002
+        """The observation, shape (environments, ...)."""
+        if features.observed is None:
+            message = f"the environment was not asked for the observation {self.kind!r}"
+            raise ValueError(message)
+        return features.observed
+
+
+class ConcertoObservation(CallObservation):
+    """Concerto's state (MobiCom 2019): four arrays a second of the past, 15 reports of 4 groups of packets each.
+
+    Loss (a share), waiting time above the least / 1 s (2 at most), sending rate and receive throughput (logarithmic
+    from 10 kb/s to 8 Mb/s, 1.5 at most), of the last three seconds, the oldest first. ``docs/learning.md`` says where
+    this differs from the paper.
+    """
+
+    def __init__(self) -> None:
+        """Three seconds."""
+        super().__init__("concerto", (4, 3, 15, 4), 0.0, 2.0)

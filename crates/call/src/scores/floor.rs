@@ -30,8 +30,8 @@ pub struct VideoDelayFloor {
 }
 
 impl VideoDelayFloor {
-    /// That of a path whose only link is `link`, which starts at `starts_at` on the clock of the captures. Coding takes no
-    /// time.
+    /// That of a path whose only link is `link`, which starts at `starts_at` on the clock of the captures. Coding takes
+    /// no time.
     #[must_use]
     pub fn new(link: &LinkConfig, starts_at: Timestamp) -> Self {
         Self {
@@ -83,8 +83,8 @@ impl FloorScores {
         Self { floor, floors_ms: Distribution::of_milliseconds(), frames: 0, near: 0 }
     }
 
-    /// A frame had this video delay. One that nothing followed on the screen waits no longer than the call lasts, and its
-    /// floor is no longer either.
+    /// A frame had this video delay. One that nothing followed on the screen waits no longer than the call lasts, and
+    /// its floor is no longer either.
     pub(super) fn frame(&mut self, captured_at: Timestamp, video_delay: Duration) {
         let Some(floor) = self.floor.of(captured_at) else { return };
         let floor = floor.min(video_delay);

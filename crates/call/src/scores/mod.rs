@@ -2,9 +2,9 @@
 //!
 //! Video delay is counted in both ways that there are figures of. `video_delay_ms` is the text of Salsify's paper (NSDI
 //! 2018, section 5.1): for every captured frame the time until it or a later one is on the screen, so that a frame that
-//! was skipped or lost counts with the wait for the next. `displayed_delay_ms` is what its published analysis files, and
-//! so its figures, are made of: the same of the frames that were shown themselves. It is the shorter one, and knows little
-//! of outages.
+//! was skipped or lost counts with the wait for the next. `displayed_delay_ms` is what its published analysis files,
+//! and so its figures, are made of: the same of the frames that were shown themselves. It is the shorter one, and knows
+//! little of outages.
 //!
 //! A stall is the time of freezes, and a freeze is what getStats of WebRTC counts as one, see [`FreezeDetector`].
 //!
@@ -116,11 +116,11 @@ pub struct Scores {
     pub scored_seconds: f64,
     /// Of every captured frame, capture to display of this or a later frame; none where nothing was shown.
     pub video_delay_ms: Option<DelayScores>,
-    /// Of the frames that were shown, capture to display: what Salsify's published figures count. None where nothing was
-    /// shown.
+    /// Of the frames that were shown, capture to display: what Salsify's published figures count. None where nothing
+    /// was shown.
     pub displayed_delay_ms: Option<DelayScores>,
-    /// The video delay that frames of one small packet would have had, see [`VideoDelayFloor`]; none where the path is not
-    /// known. In a live call coding counts as taking no time.
+    /// The video delay that frames of one small packet would have had, see [`VideoDelayFloor`]; none where the path is
+    /// not known. In a live call coding counts as taking no time.
     pub video_delay_floor_ms: Option<DelayScores>,
     /// Share (0-1) of the captured frames whose video delay is at most [`NEAR_FLOOR`] times their own floor; none where
     /// nothing was shown or the path is not known.
@@ -143,9 +143,9 @@ pub struct Scores {
     #[serde(default)]
     pub frames_per_second: f64,
     /// Sum of the durations for which pictures were on the screen over the sum of their squares, frames a second (W3C
-    /// webrtc-stats, `totalInterFrameDelay` over `totalSquaredInterFrameDelay`; libwebrtc calls it so). The frame rate of
-    /// the picture that is on the screen at a moment drawn at random: equal to the other where pictures come evenly, and
-    /// far less where they do not. None where nothing was shown, or one picture and it was no freeze.
+    /// webrtc-stats, `totalInterFrameDelay` over `totalSquaredInterFrameDelay`; libwebrtc calls it so). The frame rate
+    /// of the picture that is on the screen at a moment drawn at random: equal to the other where pictures come evenly,
+    /// and far less where they do not. None where nothing was shown, or one picture and it was no freeze.
     #[serde(default)]
     pub harmonic_frame_rate: Option<f64>,
     /// The freezes.
@@ -161,8 +161,8 @@ pub struct Scores {
     pub one_way_delay_ms: Option<DelayScores>,
     /// The part of it that they waited in queues.
     pub queueing_delay_ms: Option<DelayScores>,
-    /// Share of packets lost, 0-1: of those sent in the scored time, the ones that did not arrive until the call was over,
-    /// [`DRAIN`](crate::DRAIN) later.
+    /// Share of packets lost, 0-1: of those sent in the scored time, the ones that did not arrive until the call was
+    /// over, [`DRAIN`](crate::DRAIN) later.
     pub packet_loss: Option<f64>,
     /// Mean step of the target from one tenth of a second to the next, bit/s (eta = mean |a(n+1) - a(n)|).
     pub target_smoothness_bps: Option<f64>,
@@ -350,8 +350,8 @@ impl FrameScores {
         self.shown
     }
 
-    /// The scores of the call, with those of its packets in `recorder` and those over the points of `series`, over a link
-    /// that could have carried `capacity` in the scored time.
+    /// The scores of the call, with those of its packets in `recorder` and those over the points of `series`, over a
+    /// link that could have carried `capacity` in the scored time.
     pub(crate) fn scores(mut self, recorder: &mut SeriesRecorder, capacity: ByteCount, series: &Series) -> Scores {
         let length = self.length();
         let delivered = recorder.received_within(length);

@@ -6,8 +6,8 @@
 //! - rate = min(1, received rate / mean capacity), where the rate is that from the first arrival to the last;
 //! - loss = the share of gaps among the sequence numbers, so that nothing lost after the last arrival counts.
 //!
-//! The challenge weighs 100 (0.2 delay + 0.2 rate + 0.3 (1 - loss)). The paper of BoB (MMSys'21) prints numbers that are
-//! 100 (0.1 delay + 0.5 rate + 0.1 (1 - loss)). Either leaves 30 points to the video: 0.3 times its VMAF of 0-100.
+//! The challenge weighs 100 (0.2 delay + 0.2 rate + 0.3 (1 - loss)). The paper of BoB (MMSys'21) prints numbers that
+//! are 100 (0.1 delay + 0.5 rate + 0.1 (1 - loss)). Either leaves 30 points to the video: 0.3 times its VMAF of 0-100.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What packets are scored by: their delays, and how many were lost. Counted as they come, in memory that does not grow.
+//! What packets are scored by: their delays, and how many were lost. Counted as they come, in memory that does not
+//! grow.
 
 use std::collections::VecDeque;
 use std::time::Duration;

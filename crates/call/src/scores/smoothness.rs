@@ -11,8 +11,8 @@ use crate::freezes::FreezeDetector;
 /// The freezes of a call, see [`FreezeDetector`].
 ///
 /// getStats counts a freeze when the next picture comes. Here the time before the first picture and that after the last
-/// one count, too, where they are long enough for a freeze: a call whose picture never comes, or never moves again, has a
-/// freeze.
+/// one count, too, where they are long enough for a freeze: a call whose picture never comes, or never moves again, has
+/// a freeze.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct FreezeScores {
     /// How many (`freezeCount`).
@@ -129,7 +129,8 @@ mod tests {
 
     #[test]
     fn a_freeze_is_the_whole_time_and_pulls_the_harmonic_frame_rate_down() {
-        // Eleven displays at ten a second, then one after 700 ms, then ten a second again: 20 durations of 0.1 s, one of 0.7 s.
+        // Eleven displays at ten a second, then one after 700 ms, then ten a second again: 20 durations of 0.1 s, one
+        // of 0.7 s.
         let displays: Vec<u64> = (0..=10).map(|at| 100 * at).chain((0..=10).map(|at| 1_700 + 100 * at)).collect();
         let scores = scores(&displays, 2_750);
         assert_eq!(scores.freezes, FreezeScores { count: 1, total_seconds: 0.7, longest_seconds: 0.7 });

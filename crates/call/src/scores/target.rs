@@ -33,8 +33,8 @@ impl TargetScores {
     }
 }
 
-/// eta = the mean of |a(n+1) - a(n)| of the targets a(n) at the end of each [`SERIES_INTERVAL`], however long the call is;
-/// smaller is steadier. Intervals before the first target do not count.
+/// eta = the mean of |a(n+1) - a(n)| of the targets a(n) at the end of each [`SERIES_INTERVAL`], however long the call
+/// is; smaller is steadier. Intervals before the first target do not count.
 #[derive(Debug, Clone)]
 pub(super) struct TargetSteps {
     start: Timestamp,
@@ -81,8 +81,8 @@ fn whole_intervals(time: Duration) -> u64 {
     (time.as_nanos() / SERIES_INTERVAL.as_nanos()) as u64
 }
 
-/// sMAPE = the mean of 100 |e - c| / ((|e| + |c|) / 2) over pairs of an estimate and the truth: 0 where all are true, at
-/// most 200; a pair of two zeros is true.
+/// sMAPE = the mean of 100 |e - c| / ((|e| + |c|) / 2) over pairs of an estimate and the truth: 0 where all are true,
+/// at most 200; a pair of two zeros is true.
 pub(super) fn symmetric_mean_absolute_percentage_error(pairs: &[(f64, f64)]) -> Option<f64> {
     let error = |&(estimate, truth): &(f64, f64)| {
         let middle = (estimate.abs() + truth.abs()) / 2.0;

@@ -13,6 +13,7 @@ use lockstep_media::{SourceOptions, source_format};
 use lockstep_units::Timestamp;
 
 use crate::commands::call::{LiveCall, call};
+use crate::commands::figure;
 use crate::commands::simulate::simulate;
 use crate::configuration::{
     CallOptions, CallSettings, ClipName, ControlWords, EncodeTimeSettings, LinkWords, Milliseconds, OptionValue,
@@ -109,10 +110,6 @@ fn rows(live: &Scores, simulated: &Scores) -> Vec<Row> {
     FIGURES.iter().map(row).collect()
 }
 
-fn shown(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
-}
-
 /// What the simulated call was told of the time that coding takes, and where that is from.
 fn told_times(times: Option<&CodingTimes>, first_work: EncodeWork, measured: bool, decode_ms: f64) -> String {
     let Some(CodingTimes { machine, first_job_ms, later_pass_ms }) = times else { return String::new() };
@@ -189,9 +186,9 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
     warn_of_early_end(settings.length.as_f64(), &live);
     say!("{told}\n");
     say!("{:<28}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
-    for Row { figure, live, simulated, difference } in &rows {
-        let (live, simulated) = (shown(*live, 2), shown(*simulated, 2));
-        say!("{figure:<28}{live:>12}{simulated:>12}{:>10} %", shown(difference.map(|share| 100.0 * share), 1));
+    for Row { figure: name, live, simulated, difference } in &rows {
+        let (live, simulated) = (figure(*live, 2), figure(*simulated, 2));
+        say!("{name:<28}{live:>12}{simulated:>12}{:>10} %", figure(difference.map(|share| 100.0 * share), 1));
     }
     if let Some(path) = &arguments.json {
         write_json(path, &rows)?;

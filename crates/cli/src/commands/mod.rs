@@ -5,6 +5,7 @@ pub mod call;
 pub mod codec;
 pub mod compare;
 pub mod completions;
+pub mod data;
 pub mod live;
 pub mod model;
 pub mod output;
@@ -13,6 +14,7 @@ pub mod simulate;
 pub mod study;
 pub mod sweep;
 pub mod trace;
+pub mod train;
 
 use lockstep_control::Algorithm;
 
@@ -22,4 +24,9 @@ pub fn controllers() {
     for (name, meaning) in Algorithm::NAMES {
         say!("{name:widest$}   {meaning}");
     }
+}
+
+/// A number with so many digits after the point; a dash where there is none.
+fn figure(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
 }

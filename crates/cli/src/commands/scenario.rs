@@ -12,6 +12,7 @@ use serde::Serialize;
 use lockstep_configuration::{ScenarioArguments, run_scenario};
 use lockstep_sim::scenario::{FlowReport, Scenario, ScenarioReport};
 
+use crate::commands::figure;
 use crate::commands::model::open_model;
 use crate::output_file::{self, write_json};
 use crate::progress::Progress;
@@ -51,7 +52,7 @@ struct RunArguments {
     arguments: ScenarioArguments,
     /// The codec model; the built-in one if not given.
     #[arg(long)]
-    model: Option<PathBuf>,
+    codec_model: Option<PathBuf>,
     /// Where the results go, as JSON: every flow's rates over time, delays, losses, scores; links; phases.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -89,10 +90,10 @@ fn list() {
 
 fn run_one(arguments: &RunArguments) -> Result<()> {
     let inputs: Vec<&Path> =
-        [Some(Path::new(&arguments.scenario)), arguments.model.as_deref()].into_iter().flatten().collect();
+        [Some(Path::new(&arguments.scenario)), arguments.codec_model.as_deref()].into_iter().flatten().collect();
     output_file::check(&[("--json", arguments.json.as_deref())], &inputs)?;
     let scenario = find(&arguments.scenario)?;
-    let model = open_model(arguments.model.as_ref())?;
+    let model = open_model(arguments.codec_model.as_ref())?;
     say!("{}: {} ({})", scenario.name, scenario.title, scenario.source);
     say!("expected: {}", scenario.expected);
     let mut progress = None;
@@ -144,8 +145,6 @@ const COLUMNS: [&str; 11] = [
 ];
 
 fn row(flow: &FlowReport, report: &ScenarioReport) -> Vec<String> {
-    let or_dash =
-        |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"));
     let active: Vec<String> = flow.active_seconds.iter().map(|(from, to)| format!("{from:.0}-{to:.0}")).collect();
     let video = flow.video.as_ref().and_then(|video| video.video_delay_ms);
     let (mut times, failed) = report.settle_times(&flow.name);
@@ -162,11 +161,11 @@ fn row(flow: &FlowReport, report: &ScenarioReport) -> Vec<String> {
         active.join(" "),
         format!("{:.0}", flow.sent_bps.as_bps() as f64 / 1e3),
         format!("{:.0}", flow.goodput_bps.as_bps() as f64 / 1e3),
-        or_dash(flow.queueing_delay_ms.map(|delay| delay.p50), 0),
-        or_dash(flow.queueing_delay_ms.map(|delay| delay.p95), 0),
+        figure(flow.queueing_delay_ms.map(|delay| delay.p50), 0),
+        figure(flow.queueing_delay_ms.map(|delay| delay.p95), 0),
         format!("{:.2}", 100.0 * flow.loss),
-        or_dash(video.map(|delay| delay.p50), 0),
-        or_dash(video.map(|delay| delay.p95), 0),
+        figure(video.map(|delay| delay.p50), 0),
+        figure(video.map(|delay| delay.p95), 0),
         settles,
     ]
 }

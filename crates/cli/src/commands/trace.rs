@@ -24,6 +24,7 @@ use crate::output_file::{self, is_standard_output, write_text};
   onoff:500kbps,on=1s,off=5s          exponential times on and off
   poisson:570kbps,seed=1              delivery opportunities of a Poisson process
   cellular:mean=4mbps,seed=1          a Markov chain of rates, like a cellular link
+  fitted:family=lte,seed=1            like recordings of LTE; also umts, broadband, wifi, wired
 All take outage=START+LENGTH, loss=, delay=, jitter= and end=repeat|hold.")]
 pub struct TraceArguments {
     /// A trace file, or a generated trace.

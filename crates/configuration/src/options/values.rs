@@ -247,6 +247,8 @@ whole_numbers! {
 pub struct Milliseconds(Duration);
 
 impl Milliseconds {
+    const RANGE: &str = "between 0 and 60000 ms";
+
     /// `milliseconds`, a minute at most.
     #[must_use]
     pub const fn whole(milliseconds: u16) -> Self {
@@ -266,7 +268,7 @@ impl Milliseconds {
         if (0.0..=60_000.0).contains(&milliseconds) {
             Ok(Self(Duration::from_secs_f64(milliseconds / 1e3)))
         } else {
-            Err(format!("`{milliseconds}` is not a time between 0 and 60000 ms"))
+            Err(format!("`{milliseconds}` is not a time {}", Self::RANGE))
         }
     }
 
@@ -283,29 +285,13 @@ impl Milliseconds {
     }
 }
 
-impl OptionValue for Milliseconds {
-    fn from_word(word: &str) -> Result<Self, String> {
-        word.parse().map_err(|_| format!("`{word}` is not a time between 0 and 60000 ms")).and_then(Self::of)
-    }
-
-    fn from_value(value: &Value) -> Result<Self, String> {
-        Self::of(number(value)?)
-    }
-
-    fn to_value(&self) -> Value {
-        json!(self.as_f64())
-    }
-
-    fn to_word(&self) -> String {
-        plain(self.as_f64())
-    }
-}
-
 /// A length of more than nothing and up to a day, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seconds(Duration);
 
 impl Seconds {
+    const RANGE: &str = "of more than 0 and at most 86400 s";
+
     /// `seconds`, one at least.
     #[must_use]
     pub const fn whole(seconds: u16) -> Self {
@@ -325,7 +311,7 @@ impl Seconds {
         // Half a nanosecond is none.
         match Duration::try_from_secs_f64(seconds) {
             Ok(length) if !length.is_zero() && seconds <= 86_400.0 => Ok(Self(length)),
-            _ => Err(format!("`{seconds}` is not a time of more than 0 and at most 86400 s")),
+            _ => Err(format!("`{seconds}` is not a time {}", Self::RANGE)),
         }
     }
 
@@ -342,25 +328,30 @@ impl Seconds {
     }
 }
 
-impl OptionValue for Seconds {
-    fn from_word(word: &str) -> Result<Self, String> {
-        word.parse()
-            .map_err(|_| format!("`{word}` is not a time of more than 0 and at most 86400 s"))
-            .and_then(Self::of)
-    }
+/// Lengths of time are read and written as numbers of their unit.
+macro_rules! times {
+    ($($kind:ident)*) => {$(
+        impl OptionValue for $kind {
+            fn from_word(word: &str) -> Result<Self, String> {
+                word.parse().map_err(|_| format!("`{word}` is not a time {}", Self::RANGE)).and_then(Self::of)
+            }
 
-    fn from_value(value: &Value) -> Result<Self, String> {
-        Self::of(number(value)?)
-    }
+            fn from_value(value: &Value) -> Result<Self, String> {
+                Self::of(number(value)?)
+            }
 
-    fn to_value(&self) -> Value {
-        json!(self.as_f64())
-    }
+            fn to_value(&self) -> Value {
+                json!(self.as_f64())
+            }
 
-    fn to_word(&self) -> String {
-        plain(self.as_f64())
-    }
+            fn to_word(&self) -> String {
+                plain(self.as_f64())
+            }
+        }
+    )*};
 }
+
+times! { Milliseconds Seconds }
 
 /// A share of one.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -82,7 +82,8 @@ impl AcknowledgedRate {
         }
         let span = last.arrived_at.saturating_since(first.arrived_at);
         let arriving = span.saturating_sub(longest - second).max(SHORTEST);
-        // The size of what arrived first has nothing to do with the time since, nor what was sent last with that before.
+        // The size of what arrived first has nothing to do with the time since, nor what was sent last with that
+        // before.
         let size: ByteCount = self.window.iter().map(|arrival| arrival.size).sum();
         let arrived = Bitrate::mean(size.saturating_sub(first.size), arriving);
         Some(self.sending_rate().map_or(arrived, |sent| sent.min(arrived)))

@@ -12,8 +12,8 @@ use crate::RateBounds;
 const DECREASE: f64 = 0.85;
 /// Far from the capacity the rate grows by this factor a second (draft-ietf-rmcat-gcc-02, section 5.5).
 const INCREASE: f64 = 1.08;
-/// It grows by so much a second at least. WebRTC has 1 kb/s for each feedback and expects one every 50 ms; here feedback
-/// may come for each datagram, and the growth must not depend on that.
+/// It grows by so much a second at least. WebRTC has 1 kb/s for each feedback and expects one every 50 ms; here
+/// feedback may come for each datagram, and the growth must not depend on that.
 const LEAST_INCREASE_A_SECOND: f64 = 20_000.0;
 /// A pause counts for no more than this in a multiplicative increase.
 const LONGEST_STEP: Duration = Duration::from_secs(1);

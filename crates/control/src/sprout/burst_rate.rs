@@ -1,5 +1,5 @@
-//! The rate at which a frame's fragments come through right behind each other: that of the path, whatever share of it the
-//! sender has.
+//! The rate at which a frame's fragments come through right behind each other: that of the path, whatever share of it
+//! the sender has.
 
 /// Weight that what was seen before keeps with each new burst.
 const KEPT: f64 = 0.9;

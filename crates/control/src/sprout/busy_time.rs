@@ -4,11 +4,12 @@
 use super::rate_filter::{RateFilter, TICK};
 
 /// A packet that found nothing before it shows only that the path is no slower than this share of what is expected of
-/// it: the rate then still grows while a source has little to send, but not within a few packets to what no path carries.
+/// it: the rate then still grows while a source has little to send, but not within a few packets to what no path
+/// carries.
 const LEAST_SHARE: f64 = 0.5;
 
-/// The bottleneck's time, in the sender's clock: a packet that is sent at a moment and waits for nothing has left at that
-/// moment. Seconds.
+/// The bottleneck's time, in the sender's clock: a packet that is sent at a moment and waits for nothing has left at
+/// that moment. Seconds.
 #[derive(Debug)]
 pub(super) struct BusyTime {
     filter: RateFilter,
@@ -35,8 +36,8 @@ impl BusyTime {
         self.free_at
     }
 
-    /// A packet of `bytes` left at `left`; its service began at `start`, unless that of the one before ended later. `idle`:
-    /// nothing of the sender's own was before it.
+    /// A packet of `bytes` left at `left`; its service began at `start`, unless that of the one before ended later.
+    /// `idle`: nothing of the sender's own was before it.
     pub(super) fn departed(&mut self, bytes: f64, start: f64, left: f64, idle: bool) {
         let start = start.max(self.free_at).min(left);
         self.pass(left, start);

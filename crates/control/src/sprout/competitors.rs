@@ -1,10 +1,10 @@
 //! Whether somebody else fills the queue until it overflows, as TCP does; and what is held on the way beside such.
 //!
-//! This sender keeps its own queue far from full. A packet lost while the queue is at its longest says that others do not,
-//! and to wait for their queue to empty would be to starve. For a while a window is then held as TCP's is (RFC 5681): a
-//! packet more a round trip, less after a loss; but no more than the path drains in [`LONGEST_QUEUE`]. Losses that do not
-//! coincide with a long queue are none of congestion. If bursts come through no faster than the sender's own share, nobody
-//! else is there after all.
+//! This sender keeps its own queue far from full. A packet lost while the queue is at its longest says that others do
+//! not, and to wait for their queue to empty would be to starve. For a while a window is then held as TCP's is (RFC
+//! 5681): a packet more a round trip, less after a loss; but no more than the path drains in [`LONGEST_QUEUE`]. Losses
+//! that do not coincide with a long queue are none of congestion. If bursts come through no faster than the sender's
+//! own share, nobody else is there after all.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -58,8 +58,8 @@ impl Competitors {
         self.longest_wait.put(at, Reverse(wait), MEMORY);
     }
 
-    /// Feedback came: bursts came through at `path_rate`, if any did lately, and the sender's own share is `own_rate`, bytes
-    /// a second; `round_trip` is the present one, queues included, seconds.
+    /// Feedback came: bursts came through at `path_rate`, if any did lately, and the sender's own share is `own_rate`,
+    /// bytes a second; `round_trip` is the present one, queues included, seconds.
     pub(super) fn on_feedback(&mut self, now: f64, path_rate: Option<f64>, own_rate: f64, round_trip: f64) {
         let Some(window) = &mut self.window else { return };
         let alone = path_rate.is_some_and(|rate| rate < SHARE * own_rate) && now - window.since > TRIAL;

@@ -1,5 +1,5 @@
-//! What is believed of the link's rate, before and after each tick, and how much will be delivered at least (Sprout, NSDI
-//! 2013, section 3): Bayes' rule over a range of rates, which drift from tick to tick.
+//! What is believed of the link's rate, before and after each tick, and how much will be delivered at least (Sprout,
+//! NSDI 2013, section 3): Bayes' rule over a range of rates, which drift from tick to tick.
 //!
 //! Other than there, rates are spaced by factors, from 8 kb/s to 1.7 Gb/s, and drift in proportion (a link of 0.5 Mb/s
 //! and one of 50 have little in common but that); and deliveries need not be a Poisson process. How much they scatter
@@ -24,8 +24,8 @@ const NEGLIGIBLE: f64 = 1e-5;
 const OPPORTUNITY: f64 = 1_500.0;
 /// Bounds of the dispersion: variance over mean of the deliveries, in opportunities.
 const DISPERSION: (f64, f64) = (0.05, 8.0);
-/// Deliveries are compared with what was expected when so many opportunities were: fewer show how packets are cut, not how
-/// they scatter.
+/// Deliveries are compared with what was expected when so many opportunities were: fewer show how packets are cut, not
+/// how they scatter.
 const COMPARED: f64 = 4.0;
 /// Weight of a comparison in the dispersion.
 const DISPERSION_WEIGHT: f64 = 1.0 / 500.0;

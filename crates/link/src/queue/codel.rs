@@ -1,6 +1,6 @@
-//! CoDel, controlled delay (RFC 8289): a queue in which packets always wait longer than a target for a whole interval is
-//! a standing one, and loses packets from its head, at times whose distance falls with the root of their number, until
-//! they wait less.
+//! CoDel, controlled delay (RFC 8289): a queue in which packets always wait longer than a target for a whole interval
+//! is a standing one, and loses packets from its head, at times whose distance falls with the root of their number,
+//! until they wait less.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! PIE, proportional integral controller enhanced (RFC 8033): arriving packets are dropped at random, with a probability
-//! that grows while packets wait longer than a target and while their waits grow, and falls again otherwise.
+//! PIE, proportional integral controller enhanced (RFC 8033): arriving packets are dropped at random, with a
+//! probability that grows while packets wait longer than a target and while their waits grow, and falls again
+//! otherwise.
 
 use std::time::Duration;
 
@@ -79,8 +80,8 @@ impl<T> Pie<T> {
         self.memory.front()
     }
 
-    /// Makes up for the updates until `now`. Nothing has changed in the queue since the first of them, since every change
-    /// comes after this.
+    /// Makes up for the updates until `now`. Nothing has changed in the queue since the first of them, since every
+    /// change comes after this.
     fn update(&mut self, now: Timestamp) {
         while self.next_update <= now {
             // RFC 8033, section 4.2, allows to measure: the time that the head of the queue has waited.

@@ -2,6 +2,7 @@
 
 use super::random::{hash, pair};
 use super::sprite::Canvas;
+use super::vectors::{Loop, with_vectors};
 
 /// Offsets at which a row of noise may start: a power of two.
 const OFFSETS: usize = 1 << 16;
@@ -39,12 +40,27 @@ impl SensorNoise {
             for (y, row) in plane.chunks_exact_mut(width).enumerate() {
                 let offset = pair(picture, (y * 3 + number) as u64) as usize % OFFSETS;
                 let noise = &self.tile[offset..offset + width];
-                if number == 0 { add_to_luma(row, noise) } else { add_to_chroma(row, noise) }
+                with_vectors(NoisyRow { row, noise, is_luma: number == 0 });
             }
         }
     }
 }
 
+/// A row of samples and the noise that is added to it.
+struct NoisyRow<'a> {
+    row: &'a mut [u8],
+    noise: &'a [i8],
+    is_luma: bool,
+}
+
+impl Loop for NoisyRow<'_> {
+    #[inline(always)]
+    fn run(self) {
+        if self.is_luma { add_to_luma(self.row, self.noise) } else { add_to_chroma(self.row, self.noise) }
+    }
+}
+
+#[inline(always)]
 fn add_to_luma(row: &mut [u8], noise: &[i8]) {
     for (sample, &noise) in row.iter_mut().zip(noise) {
         let value = i16::from(*sample);
@@ -55,6 +71,7 @@ fn add_to_luma(row: &mut [u8], noise: &[i8]) {
     }
 }
 
+#[inline(always)]
 fn add_to_chroma(row: &mut [u8], noise: &[i8]) {
     for (sample, &noise) in row.iter_mut().zip(noise) {
         let noise = (i16::from(noise) * 26 + (1 << (GAIN_BITS - 1))) >> GAIN_BITS;
@@ -65,6 +82,21 @@ fn add_to_chroma(row: &mut [u8], noise: &[i8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn vector_instructions_add_what_the_portable_code_adds() {
+        let noise = SensorNoise::new(5, 777);
+        for is_luma in [true, false] {
+            for offset in 0..64 {
+                let row: Vec<u8> = (0..777).map(|x| (x * 31 + offset * 7) as u8).collect();
+                let (mut plain, mut vectors) = (row.clone(), row);
+                let noise = &noise.tile[offset..offset + 777];
+                NoisyRow { row: &mut plain, noise, is_luma }.run();
+                with_vectors(NoisyRow { row: &mut vectors, noise, is_luma });
+                assert_eq!(plain, vectors);
+            }
+        }
+    }
 
     #[test]
     fn sigma_depends_on_brightness_as_documented() {

@@ -1,7 +1,11 @@
 //! Pictures that are drawn upon, and sprites: painted once, then laid over a canvas anywhere, to a sixteenth of a
 //! sample.
 
+use std::sync::Arc;
+
 use lockstep_vp8::Picture;
+
+use super::vectors::{Loop, with_vectors};
 
 /// Red, green, blue from 0 to 1, gamma-coded.
 pub(super) type Rgb = [f32; 3];
@@ -33,12 +37,18 @@ fn to_sample(value: f32) -> u8 {
     (value + 0.5) as u8 // saturates
 }
 
-/// A picture under construction: tightly packed I420.
-#[derive(Clone)]
+/// A picture under construction: tightly packed I420, in the memory that the picture will have.
 pub(super) struct Canvas {
     width: usize,
     height: usize,
-    samples: Vec<u8>,
+    /// Held by nothing else.
+    samples: Arc<[u8]>,
+}
+
+impl Clone for Canvas {
+    fn clone(&self) -> Self {
+        Self { samples: Arc::from(&self.samples[..]), ..*self }
+    }
 }
 
 impl Canvas {
@@ -70,19 +80,20 @@ impl Canvas {
                 *sample = to_sample(0.75 * line(near) + 0.25 * line(far));
             }
         }
-        Self { width, height, samples }
+        Self { width, height, samples: samples.into() }
     }
 
     /// The planes with their widths.
     pub(super) fn planes(&mut self) -> [(&mut [u8], usize); 3] {
         let (across, down) = (self.width.div_ceil(2), self.height.div_ceil(2));
-        let (luma, chroma) = self.samples.split_at_mut(self.width * self.height);
+        let samples = Arc::get_mut(&mut self.samples).expect("a canvas has one owner");
+        let (luma, chroma) = samples.split_at_mut(self.width * self.height);
         let (blue, red) = chroma.split_at_mut(across * down);
         [(luma, self.width), (blue, across), (red, across)]
     }
 
     pub(super) fn into_picture(self) -> Picture {
-        Picture::from_i420(self.width, self.height, self.samples).expect("the canvas has the size of a picture")
+        Picture::from_shared_i420(self.width, self.height, self.samples).expect("the canvas has the size of a picture")
     }
 }
 
@@ -155,12 +166,9 @@ impl Layer {
             let count = (end - first) as usize;
             let at = line * self.width + first as usize;
             let under = &mut row[(first - shift) as usize..][..count];
-            blend(
-                under,
-                Taps::new(&self.colour, at, self.width, count),
-                Taps::new(&self.opacity, at, self.width, count),
-                weights,
-            );
+            let (colour, opacity) = (&self.colour, &self.opacity);
+            let [colour, opacity] = [colour, opacity].map(|samples| Taps::new(samples, at, self.width, count));
+            with_vectors(Blend { under, colour, opacity, weights });
         }
     }
 }
@@ -174,6 +182,7 @@ impl<'a> Taps<'a> {
     }
 
     /// Weights sum to 256: a sixteen-bit sum holds 255 * 256 + 128.
+    #[inline(always)]
     fn at(&self, i: usize, weights: [u16; 4]) -> u16 {
         let [a, b, c, d] = self.0;
         let sum = u16::from(a[i]) * weights[0]
@@ -184,14 +193,26 @@ impl<'a> Taps<'a> {
     }
 }
 
-fn blend(under: &mut [u8], colour: Taps<'_>, opacity: Taps<'_>, weights: [u16; 4]) {
-    let count = under.len();
-    let (colour, opacity) = (Taps(colour.0.map(|tap| &tap[..count])), Taps(opacity.0.map(|tap| &tap[..count])));
-    for (i, sample) in under.iter_mut().enumerate() {
-        // x / 255, rounded, for x up to 255^2.
-        let through = (255 - opacity.at(i, weights)) * u16::from(*sample) + 128;
-        let through = (through + (through >> 8)) >> 8;
-        *sample = (colour.at(i, weights) + through).min(255) as u8;
+/// A run of samples over which another is laid.
+struct Blend<'a> {
+    under: &'a mut [u8],
+    colour: Taps<'a>,
+    opacity: Taps<'a>,
+    weights: [u16; 4],
+}
+
+impl Loop for Blend<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let Self { under, colour, opacity, weights } = self;
+        let count = under.len();
+        let (colour, opacity) = (Taps(colour.0.map(|tap| &tap[..count])), Taps(opacity.0.map(|tap| &tap[..count])));
+        for (i, sample) in under.iter_mut().enumerate() {
+            // x / 255, rounded, for x up to 255^2.
+            let through = (255 - opacity.at(i, weights)) * u16::from(*sample) + 128;
+            let through = (through + (through >> 8)) >> 8;
+            *sample = (colour.at(i, weights) + through).min(255) as u8;
+        }
     }
 }
 

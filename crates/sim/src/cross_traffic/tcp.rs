@@ -1,10 +1,11 @@
-//! A TCP connection as far as the network sees it: segments of 1,500 bytes, an acknowledgement of 40 for each, a window.
+//! A TCP connection as far as the network sees it: segments of 1,500 bytes, an acknowledgement of 40 for each, a
+//! window.
 //!
 //! Losses are told from acknowledgements of later segments, three of them (the duplicate acknowledgements of RFC 5681
 //! with the selective ones of RFC 6675), and by a timer (RFC 6298). All losses among what was on the way when the first
-//! was noticed reduce the window once (RFC 6582). A mark of congestion (ECN) reduces it as a loss does, likewise once for
-//! what is on the way (RFC 3168, section 6.1.2). Numbers are those of transmissions, as in QUIC (RFC 9002), so that data
-//! that is sent again needs no memory of what it was.
+//! was noticed reduce the window once (RFC 6582). A mark of congestion (ECN) reduces it as a loss does, likewise once
+//! for what is on the way (RFC 3168, section 6.1.2). Numbers are those of transmissions, as in QUIC (RFC 9002), so that
+//! data that is sent again needs no memory of what it was.
 
 use std::collections::VecDeque;
 use std::time::Duration;

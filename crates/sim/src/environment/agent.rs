@@ -1,11 +1,12 @@
 //! Where an agent's decision enters a call: at the receiver as an estimate, or at the sender as a target.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lockstep_control::learned::Observation;
 use lockstep_control::{Allowance, Controller, Estimator, InFlight, Setting, TokenBucket};
-use lockstep_transport::{Arrival, Estimate, Feedback};
+use lockstep_transport::{Arrival, Estimate, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 /// Pacing rate over target, as WebRTC has it.
@@ -29,41 +30,79 @@ impl AgentRate {
     }
 }
 
+/// What the agent's model would see, if it sees anything; shared between the environment, which reads it, and the end of
+/// the call at which the agent sits.
+#[derive(Clone, Default)]
+pub(crate) struct AgentObservation(Option<Arc<Mutex<Box<dyn Observation>>>>);
+
+impl AgentObservation {
+    pub(crate) fn new(observation: Option<Box<dyn Observation>>) -> Self {
+        Self(observation.map(|observation| Arc::new(Mutex::new(observation))))
+    }
+
+    pub(crate) fn get(&self) -> Option<MutexGuard<'_, Box<dyn Observation>>> {
+        self.0.as_ref().map(|observation| observation.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What an agent says at an end of the call, if it sits there, and what it sees of that end.
+#[derive(Clone)]
+pub(crate) struct Agent {
+    pub(crate) rate: Option<AgentRate>,
+    pub(crate) observation: AgentObservation,
+}
+
 /// An estimator that says what the agent says. Without an agent at the receiver it says nothing.
-pub(crate) struct AgentEstimator(pub(crate) Option<AgentRate>);
+pub(crate) struct AgentEstimator(pub(crate) Agent);
 
 impl Estimator for AgentEstimator {
-    fn on_arrival(&mut self, _arrival: &Arrival) {}
+    fn on_arrival(&mut self, arrival: &Arrival) {
+        if let Some(mut observation) = self.0.observation.get() {
+            observation.on_arrival(arrival);
+        }
+    }
 
     fn estimate(&mut self, _now: Timestamp) -> Estimate {
-        Estimate { inter_arrival: None, capacity: self.0.as_ref().map(AgentRate::get) }
+        Estimate { inter_arrival: None, capacity: self.0.rate.as_ref().map(AgentRate::get) }
     }
 }
 
 /// A controller that targets what an agent beside it says, or else what the feedback's estimate says.
 pub(crate) struct AgentController {
-    agent: Option<AgentRate>,
+    agent: Agent,
     estimate: Bitrate,
     bucket: TokenBucket,
 }
 
 impl AgentController {
-    pub(crate) fn new(agent: Option<AgentRate>, setting: &Setting) -> Self {
+    pub(crate) fn new(agent: Agent, setting: &Setting) -> Self {
         let bucket = TokenBucket::new(setting.payload, setting.frame_interval);
         Self { agent, estimate: setting.bounds.initial, bucket }
     }
 
     fn target(&self) -> Bitrate {
-        self.agent.as_ref().map_or(self.estimate, AgentRate::get)
+        self.agent.rate.as_ref().map_or(self.estimate, AgentRate::get)
     }
 }
 
 impl Controller for AgentController {
     fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+        if let Some(mut observation) = self.agent.observation.get() {
+            observation.on_transmit(now, size);
+        }
         self.bucket.on_transmit(now, size, self.target());
     }
 
-    fn on_feedback(&mut self, _now: Timestamp, feedback: &Feedback) {
+    fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
+        if let Some(mut observation) = self.agent.observation.get() {
+            observation.on_loss(now, lost);
+        }
+    }
+
+    fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
+        if let Some(mut observation) = self.agent.observation.get() {
+            observation.on_feedback(now, feedback);
+        }
         self.estimate = feedback.estimate.capacity.unwrap_or(self.estimate);
     }
 

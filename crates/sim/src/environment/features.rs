@@ -21,7 +21,7 @@ const fn feature(name: &'static str, meaning: &'static str) -> Feature {
 }
 
 /// Every value of a step, in the order of [`Features::values`].
-pub const FEATURES: [Feature; 21] = [
+pub const FEATURES: [Feature; 22] = [
     feature("time_s", "time since the call began"),
     feature("target_bps", "target of the sender at the end of the step"),
     feature("encoded_bps", "sizes of the frames that were sent, over the step"),
@@ -43,6 +43,7 @@ pub const FEATURES: [Feature; 21] = [
     feature("frozen_ms", "time for which the picture was frozen, counted when it moves again"),
     feature("capacity_bps", "capacity of the link over the step; no end knows it"),
     feature("next_capacity_bps", "capacity of the link over the next step; what an expert knows"),
+    feature("queued_bytes", "what waits in the link's queue; no end knows it"),
 ];
 
 /// The values of one step.
@@ -109,6 +110,7 @@ pub(super) fn observe(
             frames.frozen_seconds * 1e3,
             capacity.as_bps() as f64,
             next_capacity.as_bps() as f64,
+            0.0,
         ],
     }
 }

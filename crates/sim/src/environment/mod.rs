@@ -14,15 +14,16 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
 use lockstep_call::{ClipCurves, ModelledClip};
+use lockstep_control::learned::ObservationKind;
 use lockstep_control::{Controller, Estimator, RateBounds, Setting};
 use lockstep_link::{ConfigError, Link, LinkConfig, LossConfig, QueueConfig, Trace};
-use lockstep_units::{Bitrate, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::activity::Activity;
 use crate::modelled::{ModelledCall, ModelledSetting};
 use crate::network::Network;
 use crate::step_statistics::StepStatistics;
-use agent::{AgentController, AgentEstimator, AgentRate};
+use agent::{Agent, AgentController, AgentEstimator, AgentObservation, AgentRate};
 
 pub use features::{FEATURES, Feature, Features};
 pub use pictures::{OUTCOMES, PictureVectorEnvironment};
@@ -61,6 +62,8 @@ pub struct EnvironmentSetting {
     pub steps: u32,
     /// Where the agent sits.
     pub place: AgentPlace,
+    /// What a model would see of the call, if that is wanted.
+    pub observation: Option<ObservationKind>,
     /// The rate before the first action, and the bounds that actions are clamped to.
     pub bounds: RateBounds,
     /// The call itself; when it is and that it is not logged are the environment's.
@@ -68,8 +71,8 @@ pub struct EnvironmentSetting {
 }
 
 impl EnvironmentSetting {
-    /// The usual setting over `traces` with `clips`: steps of 200 ms (AlphaRTC's interval), episodes of a minute, 10-60 ms
-    /// of delay each way, queues of 20-256 packets, no random loss, rates from 10 kb/s to 8 Mb/s (BoB's bounds).
+    /// The usual setting over `traces` with `clips`: steps of 200 ms (AlphaRTC's interval), episodes of a minute, 10-60
+    /// ms of delay each way, queues of 20-256 packets, no random loss, rates from 10 kb/s to 8 Mb/s (BoB's bounds).
     #[must_use]
     pub fn new(traces: Vec<Trace>, clips: Vec<Arc<ClipCurves>>) -> Self {
         Self {
@@ -82,6 +85,7 @@ impl EnvironmentSetting {
             step: Duration::from_millis(200),
             steps: 300,
             place: AgentPlace::Receiver,
+            observation: None,
             bounds: RateBounds {
                 initial: Bitrate::from_kbps(300),
                 least: Bitrate::from_kbps(10),
@@ -124,6 +128,7 @@ pub struct Environment {
     setting: Arc<EnvironmentSetting>,
     generator: Pcg64,
     rate: AgentRate,
+    observation: AgentObservation,
     network: Network<ModelledCall>,
     steps: u32,
 }
@@ -137,8 +142,9 @@ impl Environment {
         setting.validate()?;
         let mut generator = Pcg64::seed_from_u64(seed);
         let rate = AgentRate::new(setting.bounds.initial);
-        let network = episode(&setting, &rate, &mut generator)?;
-        Ok(Self { setting, generator, rate, network, steps: 0 })
+        let observation = AgentObservation::new(setting.observation.map(ObservationKind::make));
+        let network = episode(&setting, &rate, &observation, &mut generator)?;
+        Ok(Self { setting, generator, rate, observation, network, steps: 0 })
     }
 
     /// Begins a new episode; with `seed`, randomness begins anew from it.
@@ -150,7 +156,8 @@ impl Environment {
             self.generator = Pcg64::seed_from_u64(seed);
         }
         self.rate.set(self.setting.bounds.initial);
-        self.network = episode(&self.setting, &self.rate, &mut self.generator)?;
+        self.observation = AgentObservation::new(self.setting.observation.map(ObservationKind::make));
+        self.network = episode(&self.setting, &self.rate, &self.observation, &mut self.generator)?;
         self.steps = 0;
         let mut features = Features::default();
         features.set("target_bps", self.setting.bounds.initial.as_bps() as f64);
@@ -163,12 +170,23 @@ impl Environment {
         Bitrate::mean(bytes, self.setting.step)
     }
 
+    /// Writes what the model sees now over `into`, whose numbers are as many as its observation has; nothing where no
+    /// observation is wanted.
+    pub fn observe(&self, into: &mut [f32]) {
+        if let Some(mut observation) = self.observation.get() {
+            observation.observe(self.network.now(), into);
+        }
+    }
+
     /// Sets `rate`, clamped to the bounds, and lets a step of time pass. Gives what there is to observe, and whether the
     /// episode is over.
     pub fn step(&mut self, rate: Bitrate) -> (Features, bool) {
         let rate = rate.clamp(self.setting.bounds.least, self.setting.bounds.most);
         self.rate.set(rate);
         let from = self.network.now();
+        if let Some(mut observation) = self.observation.get() {
+            observation.on_decision(from, rate);
+        }
         let to = from + self.setting.step;
         self.network.run_until(to);
         self.steps += 1;
@@ -177,7 +195,10 @@ impl Environment {
         let (frames, arrivals) = call.steps().map(StepStatistics::take).unwrap_or_default();
         let status = call.sender().status(to);
         let round_trip = status.round_trip_time;
-        let features = features::observe(&self.setting, to, &arrivals, &frames, status.target, round_trip, capacity);
+        let queued = self.network.links().first().map_or(ByteCount::ZERO, |link| link.queued().bytes);
+        let mut features =
+            features::observe(&self.setting, to, &arrivals, &frames, status.target, round_trip, capacity);
+        features.set("queued_bytes", queued.as_f64());
         (features, self.steps >= self.setting.steps)
     }
 }
@@ -231,6 +252,7 @@ impl Drawn {
 fn episode(
     setting: &EnvironmentSetting,
     rate: &AgentRate,
+    observation: &AgentObservation,
     generator: &mut Pcg64,
 ) -> Result<Network<ModelledCall>, EnvironmentError> {
     let drawn = Drawn::from(setting, generator);
@@ -239,6 +261,7 @@ fn episode(
         AgentPlace::Receiver => (Some(rate.clone()), None),
         AgentPlace::Sender => (None, Some(rate.clone())),
     };
-    let controller = Box::new(AgentController::new(sender, &control));
-    drawn.network(&setting.call, controller, Box::new(AgentEstimator(receiver)))
+    let agent = |rate| Agent { rate, observation: observation.clone() };
+    let controller = Box::new(AgentController::new(agent(sender), &control));
+    drawn.network(&setting.call, controller, Box::new(AgentEstimator(agent(receiver))))
 }

@@ -9,10 +9,8 @@ use rand_pcg::Pcg64;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use lockstep_control::{
-    Allowance, Controller, DECIDED, Decision, EstimatorKind, GracePeriod, InFlight, Latency, Lockstep, OBSERVED, Setting,
-    delay_weight,
-};
+use lockstep_control::learned::{DECIDED, Decision, Lockstep, OBSERVED, delay_weight};
+use lockstep_control::{Allowance, Controller, EstimatorKind, GracePeriod, InFlight, Latency, Setting};
 use lockstep_media::FrameRate;
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};

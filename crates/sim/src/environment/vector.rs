@@ -52,7 +52,15 @@ pub enum EnvironmentError {
 struct Slot {
     environment: Environment,
     features: Features,
+    /// What the agent's model sees.
+    observed: Vec<f32>,
     done: bool,
+}
+
+impl Slot {
+    fn observe(&mut self) {
+        self.environment.observe(&mut self.observed);
+    }
 }
 
 /// Environments that are stepped together, each with its own randomness: the same whatever the number of threads.
@@ -62,6 +70,7 @@ struct Slot {
 pub struct VectorEnvironment {
     slots: Vec<Slot>,
     pool: ThreadPool,
+    observation_shape: Vec<usize>,
 }
 
 /// The seed of environment `index` of a vector with `seed`.
@@ -80,13 +89,21 @@ impl VectorEnvironment {
             return Err(EnvironmentError::Count(count));
         }
         let setting = Arc::new(setting);
+        let observation_shape = setting.observation.map_or_else(|| vec![0], |kind| kind.make().shape());
+        let numbers = observation_shape.iter().product();
         let slot = |index| {
             let environment = Environment::new(setting.clone(), seed_of(seed, index))?;
-            Ok(Slot { environment, features: Features::default(), done: false })
+            Ok(Slot { environment, features: Features::default(), observed: vec![0.0; numbers], done: false })
         };
         let slots = (0..count).map(slot).collect::<Result<_, EnvironmentError>>()?;
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-        Ok(Self { slots, pool })
+        Ok(Self { slots, pool, observation_shape })
+    }
+
+    /// The shape of what the agent's model sees of one environment; `[0]` if it sees nothing.
+    #[must_use]
+    pub fn observation_shape(&self) -> &[usize] {
+        &self.observation_shape
     }
 
     /// How many there are.
@@ -110,12 +127,13 @@ impl VectorEnvironment {
         if let Some(mask) = mask.filter(|mask| mask.len() != environments) {
             return Err(EnvironmentError::Actions { actions: mask.len(), environments });
         }
-        let Self { slots, pool } = self;
+        let Self { slots, pool, .. } = self;
         pool.install(|| {
             slots.par_iter_mut().with_min_len(TAKEN_TOGETHER).enumerate().try_for_each(|(index, slot)| {
                 if mask.is_none_or(|mask| mask[index]) {
                     slot.features = slot.environment.reset(seed.map(|seed| seed_of(seed, index)))?;
                     slot.done = false;
+                    slot.observe();
                 }
                 Ok(())
             })
@@ -134,7 +152,7 @@ impl VectorEnvironment {
         if let Some((environment, &value)) = rates.iter().enumerate().find(|(_, rate)| rate.is_nan() || **rate < 0.0) {
             return Err(EnvironmentError::Rate { environment, value });
         }
-        let Self { slots, pool } = self;
+        let Self { slots, pool, .. } = self;
         pool.install(|| {
             slots.par_iter_mut().with_min_len(TAKEN_TOGETHER).zip(rates).try_for_each(|(slot, &rate)| {
                 if slot.done {
@@ -143,6 +161,7 @@ impl VectorEnvironment {
                 } else {
                     (slot.features, slot.done) = slot.environment.step(Bitrate::from_bps(rate as u64));
                 }
+                slot.observe();
                 Ok(())
             })
         })
@@ -162,11 +181,26 @@ impl VectorEnvironment {
     }
 }
 
+impl VectorEnvironment {
+    /// Writes what the agent's model sees of each environment, one after the other.
+    ///
+    /// # Panics
+    /// If `observed` has not room for exactly that.
+    pub fn write_observations(&self, observed: &mut [f32]) {
+        let numbers: usize = self.observation_shape.iter().product();
+        assert_eq!(observed.len(), self.slots.len() * numbers, "room for the observations");
+        for (slot, into) in self.slots.iter().zip(observed.chunks_exact_mut(numbers.max(1))) {
+            into.copy_from_slice(&slot.observed);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use lockstep_call::{ClipCurves, CodecModel};
+    use lockstep_control::learned::ObservationKind;
     use lockstep_link::Trace;
 
     use super::super::AgentPlace;
@@ -210,6 +244,40 @@ mod tests {
         assert_eq!(ends, [19, 40]);
         let time = |step: usize| features[step * 40 * FEATURES.len()];
         assert_eq!((time(19), time(20), time(21)), (4.0, 0.0, 0.2));
+    }
+
+    #[test]
+    fn what_a_model_sees_begins_empty_and_is_the_same_on_any_number_of_threads() {
+        let seen = |threads| {
+            let setting = EnvironmentSetting {
+                observation: Some(ObservationKind::Concerto),
+                place: AgentPlace::Sender,
+                steps: 5,
+                ..setting()
+            };
+            let mut vector = VectorEnvironment::new(setting, 3, 3, threads).unwrap();
+            let numbers = 3 * vector.observation_shape().iter().product::<usize>();
+            vector.reset(Some(11), None).unwrap();
+            let mut seen = Vec::new();
+            for _ in 0..8 {
+                vector.step(&[3e5, 6e5, 2e6]).unwrap();
+                let mut observed = vec![f32::NAN; numbers];
+                vector.write_observations(&mut observed);
+                seen.push(observed);
+            }
+            seen
+        };
+        let one = seen(1);
+        assert_eq!(one, seen(2));
+        let empty = |observed: &[f32]| observed.iter().all(|&number| number == 0.0);
+        // The episode ends with the fifth step; the sixth begins the next.
+        assert_eq!(
+            one.iter().map(|observed| empty(observed)).collect::<Vec<_>>(),
+            [0, 0, 0, 0, 0, 1, 0, 0].map(|flag| flag == 1)
+        );
+        let calls: Vec<&[f32]> = one[4].chunks_exact(one[4].len() / 3).collect();
+        assert!(calls[0] != calls[1] && calls[1] != calls[2]);
+        assert!(one.iter().flatten().all(|number| number.is_finite()));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The test cases of RFC 8869 for cells, section 2: users who come by a Poisson process and each have a call of 30 s, and
-//! a download or an upload beside them, in one cell. A proportional fair scheduler gives them turns
+//! The test cases of RFC 8869 for cells, section 2: users who come by a Poisson process and each have a call of 30 s,
+//! and a download or an upload beside them, in one cell. A proportional fair scheduler gives them turns
 //! ([`lockstep_link::Medium`]); each has a queue of its own and a radio whose rate fades.
 //!
 //! The RFC has 21 cells and gives the users that come to all of them in a second; here is one of them. Only one

@@ -27,11 +27,11 @@ pub struct Metrics {
     pub lowest_over_highest: Option<f64>,
     /// The rate of media over that of a long TCP connection (metric 7).
     pub media_over_tcp: Option<f64>,
-    /// Convergence time, seconds (metric 8): the median over flows and changes until the rate is what it stays at; those
-    /// that never settle count as the longest. None if most never do.
+    /// Convergence time, seconds (metric 8): the median over flows and changes until the rate is what it stays at;
+    /// those that never settle count as the longest. None if most never do.
     pub settles_seconds: Option<f64>,
-    /// Instability (metric 9): how far the sending rate moves from one second to the next in the mean, per cent of the mean
-    /// rate, from ten seconds after the flow comes on.
+    /// Instability (metric 9): how far the sending rate moves from one second to the next in the mean, per cent of the
+    /// mean rate, from ten seconds after the flow comes on.
     pub unsteadiness_percent: Option<f64>,
     /// Use of the link or medium that is used most, per cent (metric 10).
     pub used_percent: f64,
@@ -52,8 +52,8 @@ fn weighted(values: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
     (weights > 0.0).then(|| sum / weights)
 }
 
-/// The mean step of the rate of whole seconds over its mean, from ten seconds after the flow comes on, when it has found
-/// its rate.
+/// The mean step of the rate of whole seconds over its mean, from ten seconds after the flow comes on, when it has
+/// found its rate.
 fn unsteadiness(flow: &FlowReport) -> Option<f64> {
     let in_a_second = usize::try_from(1_000 / flow.interval_ms.max(1)).ok()?.max(1);
     let (mut rates, mut steps) = (Vec::new(), Vec::new());

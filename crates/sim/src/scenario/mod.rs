@@ -1,7 +1,7 @@
 //! Named tests of congestion control: which flows share which links when. As data, so that a file can describe another.
 //!
-//! [`Scenario::built_in`] has those of RFC 8867 and, as far as our models of a cell and of a Wi-Fi channel can stand for
-//! radio ([`lockstep_link::Medium`]), of RFC 8869.
+//! [`Scenario::built_in`] has those of RFC 8867 and, as far as our models of a cell and of a Wi-Fi channel can stand
+//! for radio ([`lockstep_link::Medium`]), of RFC 8869.
 
 mod cellular;
 mod fairness;
@@ -214,8 +214,8 @@ pub struct ScenarioFlow {
     /// Whether its ends understand marks of congestion (ECN).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ecn: bool,
-    /// How its rate should compare with those of other media on the same way (RFC 8867, section 6.1). Where they differ,
-    /// the flows of one way are coupled ([`lockstep_control::FlowGroup`]).
+    /// How its rate should compare with those of other media on the same way (RFC 8867, section 6.1). Where they
+    /// differ, the flows of one way are coupled ([`lockstep_control::FlowGroup`]).
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub priority: f64,
 }

@@ -1,5 +1,5 @@
-//! What came of a scenario, by the metrics of RFC 8868, section 3: rates and goodput over time, delays, losses, use of the
-//! links, fairness, and the time until rates settle.
+//! What came of a scenario, by the metrics of RFC 8868, section 3: rates and goodput over time, delays, losses, use of
+//! the links, fairness, and the time until rates settle.
 
 use std::time::Duration;
 
@@ -146,8 +146,8 @@ pub struct Phase {
     pub to_seconds: f64,
     /// The rates of the flows that are there throughout.
     pub rates: Vec<PhaseRate>,
-    /// Jain's index of the media among them that shares a link or a medium, each rate over its priority; the worst, where
-    /// several are shared, none where none is.
+    /// Jain's index of the media among them that shares a link or a medium, each rate over its priority; the worst,
+    /// where several are shared, none where none is.
     pub fairness: Option<f64>,
     /// The lowest of those rates over the highest (RFC 8868, section 3: a third at least).
     pub lowest_over_highest: Option<f64>,

@@ -2,12 +2,13 @@
 //!
 //! Common to them (section 4): one-way delay of 50 ms with jitter of up to 30 ms, drop-tail queues of 300 ms, media of
 //! 150 kb/s to 1.5 Mb/s that begins at 150 kb/s, and beside each flow of media one of audio with 20 kb/s and the same
-//! times. Where the capacity changes, a queue of 300 ms is one at its mean. Jitter is normal with a deviation of 5 ms, cut
-//! off at three deviations (RFC 8868, section 4.5.3), around a mean of 15 ms that the delay contains; it keeps packets in
-//! order. How far the video is from its target and how soon it follows is the codec's doing, not the scenario's: the RFC
-//! has 5 % over a second and 100 ms.
+//! times. Where the capacity changes, a queue of 300 ms is one at its mean. Jitter is normal with a deviation of 5 ms,
+//! cut off at three deviations (RFC 8868, section 4.5.3), around a mean of 15 ms that the delay contains; it keeps
+//! packets in order. How far the video is from its target and how soon it follows is the codec's doing, not the
+//! scenario's: the RFC has 5 % over a second and 100 ms.
 //!
-//! Sections 5.1 to 5.3 are there in both forms of section 4.2: the capacity changes, or UDP takes what it lacks of 4 Mb/s.
+//! Sections 5.1 to 5.3 are there in both forms of section 4.2: the capacity changes, or UDP takes what it lacks of 4
+//! Mb/s.
 
 use std::time::Duration;
 

@@ -47,8 +47,8 @@ struct Finished {
 }
 
 impl Scenario {
-    /// Runs it with `media`, one call for each of [`Scenario::media_flows`] in their order. `progress` hears every tenth
-    /// of a second of the time that has passed.
+    /// Runs it with `media`, one call for each of [`Scenario::media_flows`] in their order. `progress` hears every
+    /// tenth of a second of the time that has passed.
     ///
     /// # Errors
     /// If the scenario cannot be run, or a call failed.

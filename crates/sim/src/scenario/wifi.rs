@@ -1,10 +1,10 @@
 //! The test cases of RFC 8869 for Wi-Fi, section 3: stations and an access point that share the airtime of a channel,
 //! whatever the direction ([`lockstep_link::Medium`]), and wires behind the access point.
 //!
-//! Common to them: 802.11n at 52 Mb/s, wires of 50 ms each way with jitter of up to 30 ms and drop-tail queues of 300 ms,
-//! 120 s of which media takes 119. Stations share nothing but the channel: each has a queue of its own for what it sends,
-//! and the access point has one for what goes down. The RFC leaves the rate of UDP open: 300 kb/s over the wire of 1 Mb/s,
-//! 1 Mb/s each over Wi-Fi.
+//! Common to them: 802.11n at 52 Mb/s, wires of 50 ms each way with jitter of up to 30 ms and drop-tail queues of 300
+//! ms, 120 s of which media takes 119. Stations share nothing but the channel: each has a queue of its own for what it
+//! sends, and the access point has one for what goes down. The RFC leaves the rate of UDP open: 300 kb/s over the wire
+//! of 1 Mb/s, 1 Mb/s each over Wi-Fi.
 
 use lockstep_link::{LinkConfig, MediumConfig, QueueConfig, Trace};
 use lockstep_units::{Bitrate, ByteCount};

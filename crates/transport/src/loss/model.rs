@@ -27,10 +27,7 @@ struct Model {
     next_sequence: u64,
     largest_acknowledged: Option<u64>,
     heard_at: Timestamp,
-    packet_threshold: u64,
-    time_eighths: u32,
-    tail_margin: Duration,
-    calm: u32,
+    tolerance: Tolerance,
     backoff: u32,
     initial: RoundTripTime,
     round_trip: Option<RoundTripTime>,
@@ -46,10 +43,7 @@ impl Model {
             next_sequence: 0,
             largest_acknowledged: None,
             heard_at: Timestamp::ZERO,
-            packet_threshold: PACKET_THRESHOLD,
-            time_eighths: TIME_EIGHTHS,
-            tail_margin: TAIL_MARGIN,
-            calm: 0,
+            tolerance: Tolerance::new(),
             backoff: 0,
             initial: RoundTripTime::assumed(initial_round_trip),
             round_trip: None,
@@ -119,32 +113,17 @@ impl Model {
         for copy in self.copies(sent.frame, sent.fragment).collect::<Vec<_>>() {
             self.take(copy);
         }
+        let overtaken_by =
+            self.largest_acknowledged.filter(|&newest| newest > sequence).map(|newest| newest - sequence + 1);
         if spurious {
             let round_trip = self.round_trip.unwrap_or(self.initial);
             let expected = sent.sent_at + round_trip.smoothed + round_trip.variation * 4;
-            let late = now.saturating_since(expected) * 5 / 4;
-            self.tail_margin = self.tail_margin.max(late.min(MOST_TAIL_MARGIN));
-            self.calm = 0;
+            self.tolerance.mistaken(now.saturating_since(expected), overtaken_by);
         }
         self.heard_at = now;
         self.backoff = 0;
-        match self.largest_acknowledged {
-            Some(largest) if largest > sequence => {
-                if spurious {
-                    let overtaken_by = largest - sequence + 1;
-                    self.packet_threshold = self.packet_threshold.max(overtaken_by).min(MOST_PACKET_THRESHOLD);
-                    self.time_eighths = (self.time_eighths + 1).min(MOST_TIME_EIGHTHS);
-                }
-            }
-            _ => self.largest_acknowledged = Some(sequence),
-        }
-        self.calm += 1;
-        if self.calm >= CALM {
-            self.calm = 0;
-            self.packet_threshold = (self.packet_threshold - 1).max(PACKET_THRESHOLD);
-            self.time_eighths = (self.time_eighths - 1).max(TIME_EIGHTHS);
-            self.tail_margin = (self.tail_margin * 3 / 4).max(TAIL_MARGIN);
-        }
+        self.largest_acknowledged = self.largest_acknowledged.max(Some(sequence));
+        self.tolerance.acknowledged();
         taken
     }
 
@@ -180,10 +159,10 @@ impl Model {
     fn deadline(&self, sequence: u64, sent: &SentFragment) -> Timestamp {
         let round_trip = self.round_trip.unwrap_or(self.initial);
         if self.largest_acknowledged.is_some_and(|largest| sequence < largest) {
-            let patience = round_trip.smoothed.max(round_trip.latest) * self.time_eighths / 8;
+            let patience = round_trip.smoothed.max(round_trip.latest) * self.tolerance.time_eighths() / 8;
             return sent.sent_at + patience.max(LEAST_TIME);
         }
-        let slack = round_trip.variation * 4 + self.tail_margin;
+        let slack = round_trip.variation * 4 + self.tolerance.tail_margin();
         let tail = (round_trip.smoothed + slack).max(LEAST_TAIL);
         let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MOST_TAIL.max(tail));
         // As long as acknowledgements keep coming, a queue that grows is likelier than a loss.
@@ -191,7 +170,7 @@ impl Model {
     }
 
     fn is_outnumbered(&self, sequence: u64) -> bool {
-        self.largest_acknowledged.is_some_and(|largest| sequence + self.packet_threshold <= largest)
+        self.largest_acknowledged.is_some_and(|largest| sequence + self.tolerance.packet_threshold() <= largest)
     }
 
     /// The fragments that are lost by `now`.

@@ -190,8 +190,8 @@ fn far(stage: Stage) -> Far {
 }
 
 proptest! {
-    /// Fragments in any order, some twice, some too late, some that contradict others; jumps ahead; frames handed out and
-    /// dropped, and too many bytes.
+    /// Fragments in any order, some twice, some too late, some that contradict others; jumps ahead; frames handed out
+    /// and dropped, and too many bytes.
     #[test]
     fn a_window_of_rings_is_a_map_of_frames(
         operations in prop::collection::vec((0..20u8, 0..24u32, 0..200u16), 0..400),

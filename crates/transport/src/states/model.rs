@@ -259,8 +259,8 @@ impl Model {
 }
 
 proptest! {
-    /// Frames from any state that is known, some of which yield a state that another has yielded; losses that are or are
-    /// none, refusals, catalogues of what was sent and of what was not.
+    /// Frames from any state that is known, some of which yield a state that another has yielded; losses that are or
+    /// are none, refusals, catalogues of what was sent and of what was not.
     #[test]
     fn conclusions_drawn_on_change_are_those_drawn_each_time(
         operations in prop::collection::vec((0..16u8, 0..24u32, any::<u16>()), 0..300),

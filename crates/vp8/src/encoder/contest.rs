@@ -26,9 +26,10 @@ impl Contest {
         }
     }
 
-    /// The best way so far; some way must have been tried.
+    /// The best way, reconstructed; some way must have been tried.
     pub(super) fn best(&mut self) -> &mut Trial {
         debug_assert!(self.best.cost < u64::MAX, "nothing was tried");
+        self.best.restore();
         &mut self.best
     }
 

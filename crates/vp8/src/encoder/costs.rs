@@ -24,8 +24,6 @@ pub(super) struct Costs<'a> {
     pub(super) step: u32,
     /// The weight of the bits of a residual that is left out if it is not worth them, in 1/256 of the usual.
     pub(super) skip_weight: u32,
-    /// Whether `Trial::worth` is needed of every residual that does not vanish.
-    pub(super) exact_worth: bool,
     /// Of saying which reference a macroblock has.
     references: [u32; 4],
     /// Of saying that there are coefficients, and that there are none.
@@ -34,15 +32,14 @@ pub(super) struct Costs<'a> {
 
 impl<'a> Costs<'a> {
     /// The costs at a quantizer, before anything is counted.
-    pub(super) fn new(analysis: &'a Analysis, quantizer: u8, exact_worth: bool) -> Self {
+    pub(super) fn new(analysis: &'a Analysis, quantizer: u8) -> Self {
         let steps = Steps::new(quantizer, &QuantizerIndices { base: quantizer, ..QuantizerIndices::default() });
         Self {
             analysis,
             quantizers: FrameQuantizers::new(&steps, analysis.key_frame),
-            lagrangian: Lagrangian::new(steps.luma[1]),
+            lagrangian: Lagrangian::new(steps.luma[1], analysis.key_frame),
             step: steps.luma[1] as u32,
             skip_weight: USUAL_SKIP_WEIGHT,
-            exact_worth,
             references: [0; 4],
             skip: [0; 2],
         }

@@ -35,7 +35,7 @@ impl Analysis {
 
 /// Decides and codes all macroblocks; `steering`, if there is any, records them and keeps the frame to its plan.
 pub(super) fn code_macroblocks(analysis: &Analysis, quantizer: u8, mut steering: Option<&mut Steering<'_>>) -> Canvas {
-    let mut costs = Costs::new(analysis, quantizer, steering.is_some());
+    let mut costs = Costs::new(analysis, quantizer);
     let mut canvas = Canvas::new(analysis);
     let mut contest = Contest::default();
     for row in 0..analysis.layout.rows {

@@ -3,12 +3,17 @@
 use super::analysis::Analysis;
 use super::distortion::row_squared_error;
 use super::parameters::Preset;
-use crate::frame::{BORDER, FrameLayout};
+use crate::frame::FrameLayout;
 use crate::header::{FrameHeader, LoopFilterHeader};
 use crate::loop_filter::filter_frame;
 use crate::macroblock::MacroblockInfo;
 
-/// The filter's level for a frame whose `samples` are reconstructed but not filtered: by rule in real time, by trial for quality.
+/// The filter's level for a frame whose `samples` are reconstructed but not filtered: the one of those tried that leaves
+/// the least error in a part of the rows.
+///
+/// No rule of the quantizer alone will do: what is best for one clip is twice what is best for another, and a level that is
+/// too high takes away detail with every frame, one that is too low leaves blocks. Trials save 3 to 10 % of bits over a
+/// rule.
 pub(super) fn choose_level(
     analysis: &Analysis,
     quantizer: u8,
@@ -16,36 +21,49 @@ pub(super) fn choose_level(
     infos: &[MacroblockInfo],
     header: &FrameHeader,
 ) -> u8 {
-    let start = usual_level(quantizer, analysis.key_frame);
-    if analysis.preset == Preset::RealTime {
-        return start;
-    }
-    let strip = Strip::new(analysis, infos, samples);
-    let mut scratch = strip.samples.clone();
-    let mut error_at = |level: u8| strip.error(level, analysis, header, &mut scratch);
+    let start = usual_level(quantizer);
+    let rows = analysis.layout.rows;
+    let thorough = analysis.preset == Preset::Quality;
+    let strips: Vec<Strip<'_>> = if thorough {
+        let tried = rows.div_ceil(3);
+        vec![Strip::new(analysis, infos, samples, (rows - tried) / 2, tried)]
+    } else {
+        let spacing = ROW_SPACING.min(rows);
+        (spacing / 2..rows).step_by(spacing).map(|row| Strip::new(analysis, infos, samples, row, 1)).collect()
+    };
+    let mut scratch = Vec::new();
+    let mut error_at =
+        |level: u8| strips.iter().map(|strip| strip.error(level, analysis, header, &mut scratch)).sum::<u64>();
     let (mut best, mut best_error) = (start, error_at(start));
-    for step in [8, 4, 2, 1] {
+    let steps = if thorough { [8, 4, 2, 1] } else { [start / 2, start / 4, 0, 0] };
+    for step in steps.into_iter().filter(|&step| step > 0) {
         let from = best;
         for level in [from.saturating_sub(step), (from + step).min(63)] {
-            let error = error_at(level);
+            let error = if level == from { best_error } else { error_at(level) };
             if error < best_error {
                 (best, best_error) = (level, error);
+                if !thorough {
+                    break;
+                }
             }
         }
     }
     best
 }
 
+/// In real time one row of macroblocks of so many is tried.
+const ROW_SPACING: usize = 8;
+
 /// The level that suits a quantizer in most pictures: about what trials find.
-fn usual_level(quantizer: u8, key_frame: bool) -> u8 {
-    let level = u32::from(quantizer) * u32::from(quantizer) / 400 + u32::from(quantizer) / 8;
-    (if key_frame { level } else { level * 7 / 8 }).min(63) as u8
+fn usual_level(quantizer: u8) -> u8 {
+    let quantizer = u32::from(quantizer);
+    (quantizer * quantizer / 330 + 6).min(63) as u8
 }
 
 /// Rows around the strip.
-const MARGIN: usize = BORDER / 2;
+const MARGIN: usize = 4;
 
-/// The middle third of a frame's rows: enough to judge the filter by.
+/// Some rows of macroblocks, to judge the filter by.
 struct Strip<'a> {
     layout: FrameLayout,
     first: usize,
@@ -54,10 +72,8 @@ struct Strip<'a> {
 }
 
 impl<'a> Strip<'a> {
-    fn new(analysis: &Analysis, infos: &'a [MacroblockInfo], samples: &[u8]) -> Self {
+    fn new(analysis: &Analysis, infos: &'a [MacroblockInfo], samples: &[u8], first: usize, rows: usize) -> Self {
         let mut layout = analysis.layout;
-        let rows = layout.rows.div_ceil(3);
-        let first = (layout.rows - rows) / 2;
         layout.rows = rows;
         let mut strip = Vec::new();
         for (index, plane) in layout.planes.iter_mut().enumerate() {
@@ -74,8 +90,9 @@ impl<'a> Strip<'a> {
     }
 
     /// Squared luma error of the strip filtered at `level`.
-    fn error(&self, level: u8, analysis: &Analysis, header: &FrameHeader, scratch: &mut [u8]) -> u64 {
-        scratch.copy_from_slice(&self.samples);
+    fn error(&self, level: u8, analysis: &Analysis, header: &FrameHeader, scratch: &mut Vec<u8>) -> u64 {
+        scratch.clear();
+        scratch.extend_from_slice(&self.samples);
         let filter = LoopFilterHeader { level, ..header.loop_filter };
         let (deltas, segmentation) = (&header.loop_filter_deltas, &header.segmentation);
         filter_frame(scratch, &self.layout, self.infos, analysis.key_frame, &filter, deltas, segmentation);

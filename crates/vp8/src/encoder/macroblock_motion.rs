@@ -2,8 +2,11 @@
 
 use crate::motion_vector::MotionVector;
 
-/// Transformed error below which intra prediction need not be looked at.
+/// Transformed error below which references other than the last frame, and splits, need not be looked at.
 pub(super) const WELL_PREDICTED: u32 = 800;
+/// Transformed error below which intra prediction need not be looked at: little is lost below 300, but 5 % of bits on clips
+/// that move at 800.
+pub(super) const HARDLY_DIFFERENT: u32 = 200;
 
 /// Where a macroblock is found again in one reference.
 #[derive(Debug, Clone, Copy)]

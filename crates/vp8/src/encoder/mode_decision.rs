@@ -6,8 +6,7 @@ use super::costs::Costs;
 use super::distortion::satd;
 use super::inter_prediction::{predict_chroma, predict_luma};
 use super::intra_decision::{try_intra, try_intra_below};
-use super::intra_estimate::intra_estimate;
-use super::macroblock_motion::{MacroblockMotion, NOT_FOUND, WELL_PREDICTED};
+use super::macroblock_motion::MacroblockMotion;
 use super::mode_costs::PartitionVector;
 use super::parameters::Preset;
 use super::split_decision::try_splits;
@@ -38,6 +37,15 @@ struct Candidate {
     /// Where it is kept what this predicts of luma, if it is.
     prediction: Option<usize>,
 }
+
+/// In real time a second candidate is coded where its transformed error is larger by no more than so many steps: what the
+/// quantizer will leave of a difference cannot be told from its transformed error. It saves 10 % of bits where a camera
+/// stands still and the quantizer is coarse.
+const UNDECIDED_STEPS: u32 = 16;
+
+/// Where nothing is known to move, a macroblock that has nothing to code is left as it is, if its transformed error is at
+/// most so many steps.
+const STILL_STEPS: u32 = 16;
 
 /// What luma was predicted while vectors were compared.
 type Predictions = [[u8; 256]; 2];
@@ -117,9 +125,12 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
     let analysis = costs.analysis;
     let motion = motion_at(costs, place);
 
-    // Where nothing has changed there is most often nothing to code: then that is all.
+    // Where next to nothing has changed there is most often nothing to code: then that is all. Where more has, it is so only
+    // if no better place was found: an empty residual says that a difference is small for this quantizer, but what moves
+    // would lag behind further with every frame.
     let mut still_tried = false;
-    if motion.references[0].zero_satd < 16 * costs.step {
+    let still_below = if motion.references[0].vector.is_zero() { STILL_STEPS } else { 1 };
+    if motion.references[0].zero_satd < still_below * costs.step {
         let bits = costs.inter_mode(LumaMode::Zero, analysis.references[0].0, &near);
         let whole = WholeVector { reference: 0, mode: LumaMode::Zero, vector: MotionVector::ZERO, bits };
         whole.predict(costs, place, None, &mut contest.next);
@@ -132,8 +143,13 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
     let mut predictions = [[0; 256]; 2];
     let shortlist = shortlist(costs, place, &near, &mut predictions);
     let quality = analysis.preset == Preset::Quality;
-    let tried = if quality { 3 } else { 1 };
+    let tried = if quality { 3 } else { 2 };
+    let slack = if quality { u32::MAX } else { 256 * UNDECIDED_STEPS * costs.step };
+    let near_the_best = shortlist.candidates[0].map_or(0, |best| (best.cost + best.cost / 8).saturating_add(slack));
     for candidate in shortlist.candidates.iter().flatten().take(tried) {
+        if candidate.cost > near_the_best {
+            break;
+        }
         if still_tried && candidate.whole.reference == 0 && candidate.whole.vector.is_zero() {
             continue;
         }
@@ -157,14 +173,7 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
         // What is not worth coding as it is will hardly be worth more bits for its mode.
         4 * motion.intra < 3 * cheapest.satd
     } else {
-        // What comes near noise is estimated only now that it is to be coded.
-        let intra = if motion.intra == NOT_FOUND && cheapest.satd > WELL_PREDICTED {
-            let (x, y) = (16 * place.column, 16 * place.row);
-            intra_estimate(&analysis.source.planes[0], x, y, &mut contest.next.luma)
-        } else {
-            motion.intra
-        };
-        intra < cheapest.satd
+        motion.intra < cheapest.satd
     };
     if intra_worthy {
         try_intra_below(costs, canvas, place, if quality { u32::MAX } else { cheapest.cost }, contest);

@@ -1,9 +1,9 @@
 //! Finding all of a picture's macroblocks again in the references.
 
-use super::distortion::{sad, satd};
+use super::distortion::satd;
 use super::inter_prediction::predict_luma;
 use super::intra_estimate::intra_estimate;
-use super::macroblock_motion::{MacroblockMotion, NOT_FOUND, ReferenceMotion, WELL_PREDICTED};
+use super::macroblock_motion::{HARDLY_DIFFERENT, MacroblockMotion, NOT_FOUND, ReferenceMotion, WELL_PREDICTED};
 use super::motion::{Bounds, Displacement, WholeSampleSearch, refine};
 use super::parameters::Preset;
 use super::source::Source;
@@ -13,10 +13,9 @@ use crate::motion_vector::MotionVector;
 
 /// The weight of a bit of motion vector in the searches, which serve all quantizers: that of the middle ones.
 const BIT_WEIGHT: u32 = 4;
-/// A mean absolute difference of one per sample: no search will find much better.
-const STILL_ENOUGH: u32 = 256;
-/// A mean absolute difference of two and a half per sample: more is not put down to noise.
-const STILL_AT_MOST: u32 = 640;
+/// A mean absolute difference of less than half per sample: no search will find much better. More is left to the searches:
+/// what moves by a quarter of a sample differs by little more, and would lag behind further with every frame.
+const STILL_ENOUGH: u32 = 100;
 /// Transformed error above which the quarters are searched on their own, in real time.
 const SPLIT_WORTHY: u32 = 2600;
 
@@ -36,19 +35,15 @@ impl PictureSearch<'_> {
         let (columns, rows) = (self.layout.columns, self.layout.rows);
         let mut prediction = [0u8; 256];
         let mut total = 0u64;
-        let still = if self.preset == Preset::RealTime { self.still_enough() } else { STILL_ENOUGH };
         for row in 0..rows {
             for column in 0..columns {
                 let mut motion = MacroblockMotion::default();
                 for index in 0..self.references.len() {
                     // In real time the other references are for what the last frame hides.
-                    if index > 0
-                        && self.preset == Preset::RealTime
-                        && motion.references[0].satd < WELL_PREDICTED.max(still + still / 2)
-                    {
+                    if index > 0 && self.preset == Preset::RealTime && motion.references[0].satd < WELL_PREDICTED {
                         break;
                     }
-                    motion.references[index] = self.search(index, column, row, still, &all, &motion);
+                    motion.references[index] = self.search(index, column, row, &all, &motion);
                 }
                 let best = motion.best();
                 // In real time only what is found worse than most of the picture so far.
@@ -63,11 +58,7 @@ impl PictureSearch<'_> {
                 if motion.references[0].satd > split_above {
                     motion.quarters = Some(self.search_quarters(column, row, motion.references[0].vector));
                 }
-                let well_predicted = match self.preset {
-                    Preset::Quality => WELL_PREDICTED,
-                    Preset::RealTime => WELL_PREDICTED.max(2 * still),
-                };
-                motion.intra = if best > well_predicted {
+                motion.intra = if best > HARDLY_DIFFERENT {
                     intra_estimate(&self.source.planes[0], 16 * column, 16 * row, &mut prediction)
                 } else {
                     NOT_FOUND
@@ -76,28 +67,6 @@ impl PictureSearch<'_> {
             }
         }
         all
-    }
-
-    /// The difference below which a macroblock counts as standing still, in real time: little more than what noise alone
-    /// makes of most of a picture that stands still.
-    fn still_enough(&self) -> u32 {
-        let plane = self.layout.planes[0];
-        let source = &self.source.planes[0];
-        let reference = self.references[0].1.samples();
-        let mut differences = Vec::with_capacity(self.layout.columns * self.layout.rows / 6 + 1);
-        for row in (0..self.layout.rows).step_by(3) {
-            for column in (row % 2..self.layout.columns).step_by(2) {
-                let (x, y) = (16 * column, 16 * row);
-                let reference = &reference[plane.origin + y * plane.stride + x..];
-                differences.push(sad::<16, 16>(source.at(x, y), source.stride, reference, plane.stride));
-            }
-        }
-        if differences.is_empty() {
-            return STILL_ENOUGH;
-        }
-        let middle = differences.len() / 3;
-        let (_, &mut noise, _) = differences.select_nth_unstable(middle);
-        (noise + noise / 4).clamp(STILL_ENOUGH, STILL_AT_MOST)
     }
 
     /// The search for `W` x `H` samples at (`x`, `y`) in a reference; vectors are expected near `expected`.
@@ -134,7 +103,6 @@ impl PictureSearch<'_> {
         index: usize,
         column: usize,
         row: usize,
-        still_enough: u32,
         done: &[MacroblockMotion],
         current: &MacroblockMotion,
     ) -> ReferenceMotion {
@@ -179,7 +147,7 @@ impl PictureSearch<'_> {
         };
         let zero_satd = satd_at(MotionVector::ZERO);
         let still = ReferenceMotion { vector: MotionVector::ZERO, satd: zero_satd, zero_satd, sad: zero_sad };
-        if zero_sad < STILL_ENOUGH || zero_sad < still_enough && left.is_zero() && above.is_zero() {
+        if zero_sad < STILL_ENOUGH {
             return still;
         }
         let found = search.search(&starts, steps, STILL_ENOUGH);

@@ -68,7 +68,6 @@ impl Residual {
             &mut restored[second.clone()],
             &mut ends[second],
         );
-        let gain = if self.drop_lonely_luma() { 0 } else { gain };
         if self.ends[SECOND_ORDER] > 0 {
             let dcs = inverse_wht(&self.restored[SECOND_ORDER]);
             for (restored, dc) in self.restored.iter_mut().zip(dcs) {
@@ -76,33 +75,6 @@ impl Residual {
             }
         }
         gain / COEFFICIENT_SQUARE + second_gain / SECOND_ORDER_SQUARE
-    }
-
-    /// Drops what is left of an almost empty luma residual: a few lone ones cost more bits than they mend. Whether it
-    /// did.
-    fn drop_lonely_luma(&mut self) -> bool {
-        let mut weight = 0u32;
-        for block in 0..16 {
-            for position in 1..usize::from(self.ends[block]) {
-                let magnitude = self.levels[block][crate::tables::ZIGZAG[position] as usize].unsigned_abs();
-                weight += match magnitude {
-                    0 => 0,
-                    1 => 1 + u32::from(position < 6),
-                    _ => return false,
-                };
-                if weight > 2 {
-                    return false;
-                }
-            }
-        }
-        if weight > 0 {
-            for block in 0..16 {
-                self.levels[block] = [0; 16];
-                self.restored[block] = [0; 16];
-                self.ends[block] = 0;
-            }
-        }
-        true
     }
 
     /// Adds the luma residual to the prediction, in place.

@@ -1,7 +1,10 @@
 //! `lockstep bench`: how good and how fast the parts are, as ratios to a yardstick in the same run.
 
+mod call;
+mod clip;
 mod codec;
 mod encode_time;
+mod journal;
 mod sim;
 
 use std::time::Instant;
@@ -20,7 +23,9 @@ pub struct BenchArguments {
 
 #[derive(Subcommand)]
 enum Bench {
-    /// Size at equal quality and speed of the codec, beside libvpx's vpxenc and vpxdec.
+    /// Video delay and quality of calls over the same links with this codec and with libvpx as a conventional codec.
+    Call(call::CallArguments),
+    /// Size at equal quality and speed of the codec over a set of clips, beside libvpx.
     Codec(codec::CodecArguments),
     /// How long this machine takes to code pictures, by their size, preset and what is done with them: a file for
     /// `--encode-time` of calls in virtual time.
@@ -32,6 +37,7 @@ enum Bench {
 /// `lockstep bench`.
 pub fn run(arguments: &BenchArguments) -> Result<()> {
     match &arguments.bench {
+        Bench::Call(arguments) => call::run(arguments),
         Bench::Codec(arguments) => codec::run(arguments),
         Bench::EncodeTime(arguments) => encode_time::run(arguments),
         Bench::Sim(arguments) => sim::run(arguments),

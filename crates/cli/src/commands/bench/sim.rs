@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use lockstep_call::{
     ClipCurves, CodecModel, EncodeTime, FunctionalEncoder, MenuMode, ModelledClip, ReceivingEnd, SendingEnd, Vp8,
+    announced,
 };
 use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
@@ -141,13 +142,7 @@ fn modelled(algorithm: Algorithm, feedback: FeedbackInterval) -> Result<Run> {
 
 fn real() -> Result<Run> {
     let format = VideoFormat { width: REAL_SIZE.0, height: REAL_SIZE.1, ..VideoFormat::default() };
-    let announced = lockstep_transport::VideoFormat {
-        width: REAL_SIZE.0 as u16,
-        height: REAL_SIZE.1 as u16,
-        frame_rate_numerator: format.frame_rate.numerator(),
-        frame_rate_denominator: format.frame_rate.denominator(),
-    };
-    let transport = SenderConfig::new(1, announced);
+    let transport = SenderConfig::new(1, announced(&format));
     let algorithm: Algorithm = "salsify".parse()?;
     let setting = Setting::new(ByteCount::new(transport.payload as u64), format.frame_interval());
     let encoder = FunctionalEncoder::<Vp8>::new(Parameters::default(), MenuMode::default());

@@ -13,6 +13,7 @@ use lockstep_sim::in_parallel;
 use lockstep_sim::scenario::{Metrics, Scenario};
 
 use super::table;
+use crate::commands::figure;
 use crate::commands::model::open_model;
 use crate::output_file::{self, write_json};
 use crate::progress::Progress;
@@ -27,7 +28,7 @@ pub(super) struct AllArguments {
     section: Option<String>,
     /// The codec model; the built-in one if not given.
     #[arg(long)]
-    model: Option<PathBuf>,
+    codec_model: Option<PathBuf>,
     /// How many scenarios run at once; as many as there are cores if not given.
     #[arg(long)]
     jobs: Option<NonZero<usize>>,
@@ -97,27 +98,23 @@ const COLUMNS: [&str; 14] = [
 
 const GROUP_COLUMNS: [&str; 7] = ["means", "goodput kb/s", "queue p95 ms", "loss %", "low/high", "media/TCP", "used %"];
 
-fn or_dash(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
-}
-
 fn cells(row: &Row) -> Vec<String> {
     let metrics = &row.metrics;
     vec![
         row.section.clone(),
         row.scenario.clone(),
-        or_dash(Some(metrics.sent_kbps), 0),
-        or_dash(Some(metrics.goodput_kbps), 0),
-        or_dash(metrics.delay_p50_ms, 0),
-        or_dash(metrics.delay_p95_ms, 0),
-        or_dash(metrics.queue_p95_ms, 0),
-        or_dash(Some(metrics.loss_percent), 2),
-        or_dash(Some(metrics.marked_percent), 2),
-        or_dash(metrics.lowest_over_highest, 2),
-        or_dash(metrics.media_over_tcp, 2),
-        or_dash(metrics.settles_seconds, 1),
-        or_dash(metrics.unsteadiness_percent, 0),
-        or_dash(Some(metrics.used_percent), 0),
+        figure(Some(metrics.sent_kbps), 0),
+        figure(Some(metrics.goodput_kbps), 0),
+        figure(metrics.delay_p50_ms, 0),
+        figure(metrics.delay_p95_ms, 0),
+        figure(metrics.queue_p95_ms, 0),
+        figure(Some(metrics.loss_percent), 2),
+        figure(Some(metrics.marked_percent), 2),
+        figure(metrics.lowest_over_highest, 2),
+        figure(metrics.media_over_tcp, 2),
+        figure(metrics.settles_seconds, 1),
+        figure(metrics.unsteadiness_percent, 0),
+        figure(Some(metrics.used_percent), 0),
     ]
 }
 
@@ -125,23 +122,23 @@ fn cells(row: &Row) -> Vec<String> {
 fn mean(rows: &[Row], group: &str, value: impl Fn(&Metrics) -> Option<f64>) -> Option<f64> {
     let of_group = rows.iter().filter(|row| row.section.starts_with(group));
     let values: Vec<f64> = of_group.filter_map(|row| value(&row.metrics)).collect();
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    lockstep_call::mean(&values)
 }
 
 fn group_cells(rows: &[Row], (group, name): (&str, &str)) -> Vec<String> {
     vec![
         name.to_owned(),
-        or_dash(mean(rows, group, |metrics| Some(metrics.goodput_kbps)), 0),
-        or_dash(mean(rows, group, |metrics| metrics.queue_p95_ms), 0),
-        or_dash(mean(rows, group, |metrics| Some(metrics.loss_percent)), 2),
-        or_dash(mean(rows, group, |metrics| metrics.lowest_over_highest), 2),
-        or_dash(mean(rows, group, |metrics| metrics.media_over_tcp), 2),
-        or_dash(mean(rows, group, |metrics| Some(metrics.used_percent)), 0),
+        figure(mean(rows, group, |metrics| Some(metrics.goodput_kbps)), 0),
+        figure(mean(rows, group, |metrics| metrics.queue_p95_ms), 0),
+        figure(mean(rows, group, |metrics| Some(metrics.loss_percent)), 2),
+        figure(mean(rows, group, |metrics| metrics.lowest_over_highest), 2),
+        figure(mean(rows, group, |metrics| metrics.media_over_tcp), 2),
+        figure(mean(rows, group, |metrics| Some(metrics.used_percent)), 0),
     ]
 }
 
 pub(super) fn run(all: &AllArguments) -> Result<()> {
-    let inputs: Vec<&Path> = all.model.as_deref().into_iter().collect();
+    let inputs: Vec<&Path> = all.codec_model.as_deref().into_iter().collect();
     output_file::check(&[("--json", all.json.as_deref())], &inputs)?;
     let wanted = |scenario: &Scenario| match &all.section {
         Some(wanted) => section(&scenario.source).starts_with(wanted.as_str()),
@@ -152,7 +149,7 @@ pub(super) fn run(all: &AllArguments) -> Result<()> {
         let asked = all.section.as_deref().unwrap_or_default();
         bail!("--section {asked}: no scenario is of it; they are like 8867-5.1, 8867-6.2 and 8869-3");
     }
-    let model = open_model(all.model.as_ref())?;
+    let model = open_model(all.codec_model.as_ref())?;
     let cores = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let mut progress = Progress::new("scenarios", scenarios.len() as u64);
     let mut outcomes: Vec<Option<Result<Metrics>>> = scenarios.iter().map(|_| None).collect();

@@ -1,6 +1,7 @@
 //! How far a modelled call is from one with the codec, and a call in virtual time from a live one. A modelled call is the
 //! same machine but for the codec (`lockstep_sim::modelled`), so what differs is the model's: it is fitted to the beginning
-//! of the very clip of the calls, ten seconds if not told otherwise; what follows it has not seen.
+//! of the very clip of the calls, fifteen seconds if not told otherwise, since the generated one shows another scene every
+//! eleven; what follows it has not seen.
 
 use anyhow::Result;
 use clap::Args;
@@ -9,10 +10,11 @@ use serde::Serialize;
 use lockstep_call::Scores;
 use lockstep_control::Algorithm;
 
-use super::{CommonArguments, each, figure, write};
+use super::{CommonArguments, each, write};
 use crate::commands::compare::{BothWays, both_ways};
+use crate::commands::figure;
 use crate::commands::model::model_of;
-use crate::configuration::{CallSettings, CodecKind, NamedTrace, TraceName, simulate, simulate_modelled};
+use crate::configuration::{CodecKind, NamedTrace, Simulated, TraceName, simulate, simulate_modelled};
 
 /// What `lockstep study fidelity` is told, besides what `lockstep simulate` takes.
 #[derive(Args)]
@@ -24,7 +26,7 @@ pub(super) struct FidelityArguments {
     #[arg(long, default_value_t = 3)]
     live: usize,
     /// Pictures that the model is fitted to.
-    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(60..=20_000))]
+    #[arg(long, default_value_t = 450, value_parser = clap::value_parser!(u32).range(60..=20_000))]
     pictures: u32,
     #[command(flatten)]
     common: CommonArguments,
@@ -52,13 +54,6 @@ const MOST_SSIM: f64 = 0.5;
 
 fn controllers() -> Result<Vec<Algorithm>> {
     ["salsify", "gcc", "nada", "scream", "bob-heuristic"].iter().map(|name| Ok(name.parse()?)).collect()
-}
-
-/// A call: which cell of the table it is of, and whether the codec is a model.
-struct Call {
-    cell: usize,
-    modelled: bool,
-    settings: CallSettings,
 }
 
 /// What of a call is compared.
@@ -218,7 +213,8 @@ fn print(report: &FidelityReport) {
     }
 }
 
-pub(super) fn run(arguments: &FidelityArguments) -> Result<()> {
+/// `one_codec` says that the table is of the codec of the options only.
+pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> {
     let given = arguments.common.settings(&arguments.traces)?;
     let names: Vec<TraceName> = match &arguments.traces[..] {
         [] => TRACES.into_iter().map(TraceName::from).collect(),
@@ -228,9 +224,11 @@ pub(super) fn run(arguments: &FidelityArguments) -> Result<()> {
     let seed = given.link.seed;
     let model = model_of(given.clip.as_str(), arguments.pictures, seed)?;
 
+    let both = [CodecKind::Functional, CodecKind::Conventional];
+    let codecs = if one_codec { &[given.control.codec][..] } else { &both };
     let mut cells = Vec::new();
     for trace in &traces {
-        for codec in [CodecKind::Functional, CodecKind::Conventional] {
+        for &codec in codecs {
             for controller in controllers()? {
                 let mut settings = given.clone();
                 settings.link.trace = trace.clone();
@@ -240,29 +238,19 @@ pub(super) fn run(arguments: &FidelityArguments) -> Result<()> {
             }
         }
     }
-    let both = [false, true];
-    let calls: Vec<Call> = (cells.iter().enumerate())
-        .flat_map(|(cell, settings)| both.map(|modelled| Call { cell, modelled, settings: settings.clone() }))
-        .collect();
-    let figures = each("study fidelity", &calls, |Call { modelled, settings, .. }| {
-        let simulated = if *modelled { simulate_modelled(settings, &model)? } else { simulate(settings, |_| Ok(()))? };
-        Ok(Figures::of(&simulated.report.scores))
-    })?;
-    let of = |cell: usize, modelled: bool| {
-        calls.iter().zip(&figures).find(|(call, _)| call.cell == cell && call.modelled == modelled)
-    };
-    let mut table: Vec<Cell> = Vec::new();
-    for (index, settings) in cells.iter().enumerate() {
-        let (Some((_, &coded)), Some((_, &modelled))) = (of(index, false), of(index, true)) else { continue };
-        table.push(Cell {
+    let mut table = each("study fidelity", &cells, |settings| {
+        let figures = |simulated: Simulated| Figures::of(&simulated.report.scores);
+        let coded = figures(simulate(settings, |_| Ok(()))?);
+        let modelled = figures(simulate_modelled(settings, &model)?);
+        Ok(Cell {
             trace: settings.link.trace.name().to_string(),
             codec: settings.control.codec,
             controller: settings.control.controller.to_string(),
             coded,
             modelled,
             errors: Errors::of(&modelled, &coded),
-        });
-    }
+        })
+    })?;
     let medians = Errors {
         p50: median(table.iter().map(|cell| cell.errors.p50)),
         p95: median(table.iter().map(|cell| cell.errors.p95)),

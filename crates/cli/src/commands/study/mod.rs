@@ -32,7 +32,7 @@ enum Study {
     /// pauses, pacing, the codec, probes, padding.
     Concerto(concerto::ConcertoArguments),
     /// How well calls in virtual time stand for others: the model of the codec for the codec, and virtual time for live
-    /// calls over the emulator.
+    /// calls over the emulator. With `--codec` only of that one.
     Fidelity(fidelity::FidelityArguments),
     /// Salsify's ablation: the whole, without grace period, with a conventional codec, with conventional codec and
     /// transport.
@@ -81,9 +81,10 @@ pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<(
             concerto::run(arguments, given)
         }
         Study::Fidelity(arguments) => {
-            refuse(&DECIDED, given)?;
+            // A codec that is given is the only one of the table.
+            refuse(&DECIDED, &|name| name != "codec" && given(name))?;
             refuse(&["modelled", "trace"], given)?;
-            fidelity::run(arguments)
+            fidelity::run(arguments, given("codec"))
         }
         Study::Salsify(arguments) => {
             refuse(&DECIDED, given)?;
@@ -124,8 +125,4 @@ fn write(path: Option<&PathBuf>, numbers: &impl Serialize) -> Result<()> {
         say!("numbers in {}", path.display());
     }
     Ok(())
-}
-
-fn figure(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
 }

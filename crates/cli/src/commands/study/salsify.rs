@@ -10,7 +10,8 @@ use serde::Serialize;
 use lockstep_call::Scores;
 use lockstep_control::{Algorithm, GracePeriod};
 
-use super::{CommonArguments, each, figure, write};
+use super::{CommonArguments, each, write};
+use crate::commands::figure;
 use crate::configuration::{CodecKind, simulate};
 
 /// What `lockstep study salsify` is told: a trace, such as Salsify's recording of Verizon LTE, and whatever

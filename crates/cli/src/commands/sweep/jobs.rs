@@ -95,8 +95,10 @@ pub struct Job {
     /// What codes its pictures.
     pub codec: SweepCodec,
     /// The codec model, where it is not the built-in one.
-    pub model: Option<PathBuf>,
+    pub codec_model: Option<PathBuf>,
     /// Hash of the codec model's file.
+    pub codec_model_hash: Option<String>,
+    /// Hash of the controller's model, where it is not the one that comes with it.
     pub model_hash: Option<String>,
     /// Hash of the estimator with all that it reads, where it is none of this project's.
     pub estimator_hash: Option<String>,
@@ -113,7 +115,8 @@ impl Job {
         let CallRecord(record) = self.call.record();
         let of_the_sweep = [
             ("codec", Value::String(self.codec.name().to_owned())),
-            ("model", path(self.model.as_ref())),
+            ("codec_model", path(self.codec_model.as_ref())),
+            ("codec_model_hash", text(self.codec_model_hash.clone())),
             ("model_hash", text(self.model_hash.clone())),
             ("estimator_hash", text(self.estimator_hash.clone())),
             ("python", path(self.call.estimator.as_ref().and_then(|estimator| estimator.python.as_ref()))),
@@ -214,7 +217,8 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
     let mut contents = Contents::default();
     let program = program(&mut contents)?;
     let estimator_hash = given.estimator.as_deref().map(contents::of_estimator).transpose()?;
-    let model_hash = arguments.model.as_deref().map(|path| contents.of_file(path)).transpose()?;
+    let codec_model_hash = arguments.codec_model.as_deref().map(|path| contents.of_file(path)).transpose()?;
+    let model_hash = given.model.as_deref().map(|path| contents.of_file(path)).transpose()?;
     let mut jobs = Vec::new();
     for controller in controllers {
         let settings = CallOptions { controller, trace: first_trace.clone(), ..given.clone() }.settings()?;
@@ -230,8 +234,9 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
                     let mut job = Job {
                         key: String::new(),
                         codec,
-                        model: arguments.model.clone().filter(|_| codec.is_modelled()),
-                        model_hash: model_hash.clone().filter(|_| codec.is_modelled()),
+                        codec_model: arguments.codec_model.clone().filter(|_| codec.is_modelled()),
+                        codec_model_hash: codec_model_hash.clone().filter(|_| codec.is_modelled()),
+                        model_hash: model_hash.clone(),
                         estimator_hash: estimator_hash.clone(),
                         call,
                     };
@@ -257,7 +262,8 @@ mod tests {
         change(&mut options);
         let mut call = options.settings().unwrap();
         (call.control.codec, call.modelled) = (codec.kind(), codec.is_modelled());
-        Job { key: String::new(), codec, model: None, model_hash: None, estimator_hash: None, call }
+        let (codec_model, codec_model_hash, model_hash, estimator_hash) = (None, None, None, None);
+        Job { key: String::new(), codec, codec_model, codec_model_hash, model_hash, estimator_hash, call }
     }
 
     #[test]
@@ -304,6 +310,13 @@ mod tests {
                 SweepCodec::Modelled,
                 set(&[("controller", "salsify"), ("grace_period", "none"), ("queue_bytes", "1000")]),
             ),
+            job(
+                SweepCodec::Functional,
+                set(&[
+                    ("controller", "rlv"),
+                    ("model", concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/learn/models/concerto.onnx")),
+                ]),
+            ),
             job(SweepCodec::Functional, set(&[("controller", "gcc"), ("queue", "codel"), ("ecn", "true")])),
             job(SweepCodec::Functional, set(&[("menu", "serial"), ("estimator", "mine.py"), ("python", "python3.9")])),
         ];
@@ -337,6 +350,7 @@ mod tests {
             key(&|job| job.codec = SweepCodec::ModelledConventional),
             key(&|job| job.estimator_hash = Some("0".to_owned())),
             key(&|job| job.model_hash = Some("0".to_owned())),
+            key(&|job| job.codec_model_hash = Some("0".to_owned())),
             key(&|job| job.call.link.loss_at.push(LossInterval { from: Duration::ZERO, to: Duration::MAX, loss: 1.0 })),
             key(&|job| {
                 job.call.estimator.as_mut().expect("it has one").python = Some(PathBuf::from("python3.9"));

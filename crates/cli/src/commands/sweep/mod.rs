@@ -22,6 +22,7 @@ use crate::commands::model::open_model;
 use crate::configuration::{SimulateWords, simulate, simulate_modelled};
 use crate::output_file::{self, is_standard_output};
 use crate::progress::Progress;
+pub use contents::Contents;
 pub use jobs::Seeds;
 use jobs::{Job, SweepCodec};
 use journal::{Finished, Journal};
@@ -46,7 +47,7 @@ pub struct SweepArguments {
     simulation: SimulateWords,
     /// The codec model of the calls without pixels, such as `lockstep model fit` writes; the built-in one if not given.
     #[arg(long, value_name = "FILE")]
-    model: Option<PathBuf>,
+    codec_model: Option<PathBuf>,
     /// Where the rows go, as Parquet. Beside it, in OUTPUT.journal, every finished call is kept, so that a sweep that
     /// was ended early goes on where it was. `-` is standard output, without a journal.
     #[arg(long, default_value = "out/sweep.parquet")]
@@ -69,7 +70,7 @@ pub struct SweepArguments {
 /// Runs one call.
 fn call(job: &Job) -> Result<Scores> {
     let simulated = if job.codec.is_modelled() {
-        simulate_modelled(&job.call, &open_model(job.model.as_ref())?)?
+        simulate_modelled(&job.call, &open_model(job.codec_model.as_ref())?)?
     } else {
         simulate(&job.call, |_| Ok(()))?
     };
@@ -110,8 +111,8 @@ fn refuse_contradictions(arguments: &SweepArguments, given: &dyn Fn(&str) -> boo
     {
         bail!("--modelled contradicts --codecs {}; leave one of the two out", coded.name());
     }
-    if arguments.model.is_some() && !arguments.codecs.iter().any(|codec| codec.is_modelled()) {
-        bail!("none of the codecs heeds --model; leave it out, or name a modelled one: --codecs modelled");
+    if arguments.codec_model.is_some() && !arguments.codecs.iter().any(|codec| codec.is_modelled()) {
+        bail!("none of the codecs heeds --codec-model; leave it out, or name a modelled one: --codecs modelled");
     }
     Ok(())
 }
@@ -132,9 +133,9 @@ pub fn run(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<(
     inputs.sort_unstable();
     inputs.dedup();
     inputs.extend(arguments.traces.iter().map(Path::new));
-    inputs.extend(arguments.model.as_deref());
+    inputs.extend(arguments.codec_model.as_deref());
     output_file::check(&[("--output", Some(&arguments.output))], &inputs)?;
-    open_model(arguments.model.as_ref())?;
+    open_model(arguments.codec_model.as_ref())?;
     let mut journal = if to_file { Journal::open(&arguments.output, arguments.fresh)? } else { Journal::default() };
     let open: Vec<Job> = jobs.iter().filter(|job| !journal.has(&job.key)).cloned().collect();
     let kept = jobs.len() - open.len();

@@ -57,7 +57,8 @@ use serde::Serialize;
 use lockstep_call::{Scores, mean};
 use lockstep_control::Algorithm;
 
-use super::{CommonArguments, each, figure, write};
+use super::{CommonArguments, each, write};
+use crate::commands::figure;
 use crate::commands::sweep::Seeds;
 use crate::configuration::{CallSettings, CodecKind, NamedTrace, PROGRESS_INTERVAL, TraceName, simulate, simulate_gcc};
 use designs::{Design, FULL_THROTTLE, TODAY, designs};

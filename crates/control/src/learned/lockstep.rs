@@ -14,12 +14,14 @@
 //! | extra | up to one frame interval of the mean rate | so that a full queue alone does not skip a picture |
 //! | averages | 0.1, 0.4, 1.6 and 6.4 s | from a few frames to as long as cells keep their rates |
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use libm::{exp, log, log1p};
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
+use super::{Model, ModelError};
 use crate::base_delay::BaseDelay;
 use crate::sprout::Outlook;
 use crate::{Allowance, Controller, InFlight, Latency, Setting, Sprout};
@@ -98,6 +100,34 @@ pub trait Policy: Send {
     fn decide(&mut self, seen: &[f32; OBSERVED]) -> Decision;
 }
 
+/// The policy in a model of the input [1, [`OBSERVED`]] and the output [1, [`DECIDED`]].
+struct ModelPolicy(Arc<Model>);
+
+impl ModelPolicy {
+    fn new(model: Arc<Model>) -> Result<Self, ModelError> {
+        let unfit = |text| Err(ModelError::Unfit(text));
+        let (inputs, outputs) = (model.inputs(), model.outputs());
+        match (inputs, outputs) {
+            ([input], [output]) if input.shape == [1, OBSERVED] && output.shape == [1, DECIDED] => {}
+            ([input], [output]) => {
+                let (seen, decided) = (&input.shape, &output.shape);
+                return unfit(format!("it makes {decided:?} of {seen:?}, not [1, {DECIDED}] of [1, {OBSERVED}]"));
+            }
+            _ => return unfit(format!("it has {} inputs and {} outputs, not one each", inputs.len(), outputs.len())),
+        }
+        Ok(Self(model))
+    }
+}
+
+impl Policy for ModelPolicy {
+    fn decide(&mut self, seen: &[f32; OBSERVED]) -> Decision {
+        match self.0.run(&[seen]).ok().and_then(|outputs| outputs.into_iter().next()).as_deref() {
+            Some(&[scale, extra]) => Decision::of([scale, extra]),
+            _ => Decision::default(),
+        }
+    }
+}
+
 /// Sums since the last observation, and their averages over several times.
 #[derive(Debug, Default)]
 struct History {
@@ -170,6 +200,14 @@ impl Lockstep {
             payload: setting.payload,
             delay_weight: delay_weight(setting.latency),
         }
+    }
+
+    /// A controller that decides by what `model` says.
+    ///
+    /// # Errors
+    /// If what goes into the model, or comes out of it, is something else.
+    pub fn with_model(setting: &Setting, model: Arc<Model>) -> Result<Self, ModelError> {
+        Ok(Self::new(setting, Some(Box::new(ModelPolicy::new(model)?))))
     }
 
     /// Decides for the pictures to come.
@@ -306,5 +344,56 @@ impl Controller for Lockstep {
 
     fn estimate(&self) -> Option<Bitrate> {
         self.sprout.estimate()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::closed_loop::{Plan, run, setting};
+    use crate::learned::shipped::Shipped;
+
+    #[test]
+    fn a_policy_that_has_learned_nothing_is_sprout_to_the_byte() {
+        struct Nothing;
+        impl Policy for Nothing {
+            fn decide(&mut self, _seen: &[f32; OBSERVED]) -> Decision {
+                Decision::default()
+            }
+        }
+        let plan = Plan::constant(1_000);
+        let ours = run(&plan, &mut Lockstep::new(&setting(), Some(Box::new(Nothing))), None);
+        let sprout = run(&plan, &mut Sprout::new(&setting()), None);
+        assert_eq!(format!("{ours:?}"), format!("{sprout:?}"));
+    }
+
+    #[test]
+    fn what_is_no_number_decides_as_sprout_does() {
+        assert_eq!(Decision::of([f32::NAN, 0.5]), Decision::default());
+        assert_eq!(Decision::of([0.1, f32::INFINITY]), Decision::default());
+        assert_eq!(Decision::of([9.0, -9.0]), Decision { scale: SCALE.1, extra: EXTRA.0 });
+    }
+
+    #[test]
+    fn the_policy_that_comes_with_it_fills_most_of_a_link_and_keeps_the_queue_short() {
+        let mut controller = Lockstep::with_model(&setting(), Shipped::Lockstep.model().unwrap()).unwrap();
+        let outcome = run(&Plan::constant(1_000), &mut controller, None);
+        assert!((0.6..1.05).contains(&outcome.rate(5, 20).as_mbps()), "{outcome:?}");
+        assert!(outcome.queueing_delay(5, 20, 0.5) < Duration::from_millis(80), "{outcome:?}");
+    }
+
+    #[test]
+    fn the_same_feedback_gives_the_same_decisions() {
+        let calls = [(), ()].map(|()| {
+            let mut controller = Lockstep::with_model(&setting(), Shipped::Lockstep.model().unwrap()).unwrap();
+            format!("{:?}", run(&Plan::step(2_500, 600, 20), &mut controller, None))
+        });
+        assert_eq!(calls[0], calls[1]);
+    }
+
+    #[test]
+    fn a_model_for_something_else_is_refused() {
+        let error = Lockstep::with_model(&setting(), Shipped::Concerto.model().unwrap()).err().unwrap();
+        assert!(error.to_string().contains("not [1, 2]"), "{error}");
     }
 }

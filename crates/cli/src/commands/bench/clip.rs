@@ -1,0 +1,98 @@
+//! The clips of a bench set.
+
+use anyhow::{Result, bail};
+use md5::{Digest, Md5};
+
+use lockstep_media::{SourceOptions, VideoFormat, open_source};
+use lockstep_vp8::Picture;
+
+/// The first pictures of a clip.
+pub struct Clip {
+    pub name: String,
+    pub pictures: Vec<Picture>,
+    pub format: VideoFormat,
+    /// A hash of all its samples and its format: its name for what was measured on it.
+    pub content: String,
+}
+
+/// A name and a clip from what a person typed: `bunny=bigbuckbunny.mp4`, or `bigbuckbunny.mp4`, whose name is
+/// `bigbuckbunny`.
+pub fn named(typed: &str) -> (String, String) {
+    // A file may have `=` in its name, and a name has no folders in it.
+    if let Some((name, clip)) = typed.split_once('=')
+        && !name.is_empty()
+        && !name.contains(['/', '\\', ':', '.'])
+    {
+        return (name.to_owned(), clip.to_owned());
+    }
+    let file = typed.rsplit(['/', '\\']).next().unwrap_or(typed);
+    let stem = file.split(['.', ':']).next().filter(|stem| !stem.is_empty()).unwrap_or(file);
+    (stem.to_owned(), typed.to_owned())
+}
+
+fn content(pictures: &[Picture], format: &VideoFormat) -> String {
+    let mut hash = Md5::new();
+    hash.update(format.to_string());
+    for row in pictures.iter().flat_map(Picture::planes).flat_map(|plane| plane.rows()) {
+        hash.update(row);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Clip {
+    /// A clip of these pictures.
+    pub fn new(name: &str, pictures: Vec<Picture>, format: VideoFormat) -> Self {
+        Self { name: name.to_owned(), content: content(&pictures, &format), pictures, format }
+    }
+
+    /// The first `most` pictures of the clip that was `typed`.
+    pub fn open(typed: &str, most: usize) -> Result<Self> {
+        let (name, clip) = named(typed);
+        let mut source = open_source(&clip, &SourceOptions::default())?;
+        let mut pictures = Vec::new();
+        while pictures.len() < most
+            && let Some(picture) = source.next()?
+        {
+            pictures.push(picture);
+        }
+        if pictures.len() < 2 {
+            bail!("{clip}: fewer than two pictures");
+        }
+        Ok(Self::new(&name, pictures, source.format()))
+    }
+
+    /// Kilobits a second that these frames take.
+    pub fn kbps(&self, frames: &[Vec<u8>]) -> f64 {
+        let bytes: usize = frames.iter().map(Vec::len).sum();
+        bytes as f64 * 8e-3 / self.format.time_of(frames.len() as u64).as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clips_are_named_by_whoever_types_them_or_by_their_file() {
+        for (typed, name, clip) in [
+            ("bunny=clips/bigbuckbunny.mp4", "bunny", "clips/bigbuckbunny.mp4"),
+            ("clips/bigbuckbunny.mp4", "bigbuckbunny", "clips/bigbuckbunny.mp4"),
+            ("generated:640x360@30", "generated", "generated:640x360@30"),
+            ("clips/a=b.mp4", "a=b", "clips/a=b.mp4"),
+        ] {
+            assert_eq!(named(typed), (name.to_owned(), clip.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_clip_is_another_one_when_a_sample_is_another_or_it_is_shorter() {
+        let clip = |count| Clip::open("generated:32x16", count).unwrap();
+        assert_eq!(clip(3).content, clip(3).content);
+        assert_ne!(clip(3).content, clip(4).content);
+        let mut pictures = clip(3).pictures;
+        let mut samples = pictures[2].to_i420();
+        *samples.last_mut().unwrap() ^= 1;
+        pictures[2] = Picture::from_i420(32, 16, samples).unwrap();
+        assert_ne!(Clip::new("generated", pictures, clip(3).format).content, clip(3).content);
+    }
+}

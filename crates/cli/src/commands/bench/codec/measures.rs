@@ -1,0 +1,241 @@
+//! What is measured of one clip, each on its own, so that a benchmark that was ended goes on where it was.
+
+use std::hint::black_box;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use lockstep_call::{mean, quantile};
+use lockstep_libvpx::{Decoder, Library};
+use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, MAXIMUM_QUANTIZER, Parameters, Picture, State, decode_in};
+
+use super::super::clip::Clip;
+use super::super::{Stopwatch, median};
+use super::coder::{Coder, encode, quality};
+
+/// Rate and quality of one encoder at some quantizers.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Curve {
+    /// Quantizer indices, 0-127.
+    pub indices: Vec<u8>,
+    pub kbps: Vec<f64>,
+    /// Luma PSNR, the mean over the pictures, dB.
+    pub psnr_db: Vec<f64>,
+    /// Luma SSIM, dB.
+    pub ssim_db: Vec<f64>,
+}
+
+/// A point of a curve.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct CurvePoint {
+    kbps: f64,
+    psnr_db: f64,
+    ssim_db: f64,
+}
+
+impl Curve {
+    pub(super) fn add(&mut self, index: u8, point: &CurvePoint) {
+        self.indices.push(index);
+        self.kbps.push(point.kbps);
+        self.psnr_db.push(point.psnr_db);
+        self.ssim_db.push(point.ssim_db);
+    }
+}
+
+pub(super) fn curve_point(clip: &Clip, coder: Coder, library: Option<&Library>, index: u8) -> Result<CurvePoint> {
+    let coded = coder.code(library, clip, index)?;
+    let (psnrs, ssim_db) = quality(clip, &coded.frames)?;
+    Ok(CurvePoint { kbps: clip.kbps(&coded.frames), psnr_db: mean(&psnrs).context("no frame decoded")?, ssim_db })
+}
+
+/// Seconds that each of `coders` takes for the clip, by round. One after the other in every round, so that a machine whose
+/// speed drifts drifts for all.
+pub(super) fn speeds(
+    clip: &Clip,
+    coders: &[Coder],
+    library: Option<&Library>,
+    index: u8,
+    rounds: usize,
+) -> Result<Vec<Vec<f64>>> {
+    let mut seconds = vec![Vec::new(); coders.len()];
+    for round in 0..rounds {
+        for turn in 0..coders.len() {
+            let place = (round + turn) % coders.len();
+            seconds[place].push(coders[place].code(library, clip, index)?.seconds);
+        }
+    }
+    Ok(seconds)
+}
+
+/// Decoding of one stream of ours.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Decoding {
+    pub index: u8,
+    /// Pictures decoded in a second of a core's time.
+    pub frames_per_second: f64,
+    /// The same of libvpx.
+    pub libvpx_frames_per_second: Option<f64>,
+    /// libvpx's time over ours, the median of the rounds.
+    pub speed_ratio: Option<f64>,
+    /// Time of the states' hashes over that of decoding.
+    pub hash_time: f64,
+}
+
+/// Rounds of decoding for each of coding: it takes less time, and what is compared differs less.
+const DECODE_ROUNDS: usize = 3;
+
+/// How often the clock is looked at to learn how long that takes.
+const CLOCK_SAMPLES: usize = 101;
+
+pub(super) fn decoding(
+    clip: &Clip,
+    coder: Coder,
+    library: Option<&Library>,
+    index: u8,
+    rounds: usize,
+) -> Result<Decoding> {
+    let frames = coder.code(library, clip, index)?.frames;
+    let (mut ours, mut theirs, mut hashing) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds * DECODE_ROUNDS {
+        let (arena, mut state) = (Arena::default(), State::default());
+        let mut states = Vec::with_capacity(frames.len());
+        let watch = Stopwatch::start();
+        for frame in &frames {
+            state = decode_in(&arena, &state, frame, DEFAULT_PIXEL_LIMIT).context("our own frame does not decode")?.0;
+        }
+        ours.push(watch.seconds());
+        if let Some(library) = library {
+            let mut decoder = Decoder::new(library)?;
+            let watch = Stopwatch::start();
+            for frame in &frames {
+                decoder.decode(frame)?;
+            }
+            theirs.push(watch.seconds());
+        }
+        // The hash of each state while it is in the processor's caches, as in a call. To look at the clock takes a part of
+        // the time that a small picture's hash takes, and is no part of it.
+        let clock = median(&(0..CLOCK_SAMPLES).map(|_| Stopwatch::start().seconds()).collect::<Vec<_>>());
+        let (mut decoded, mut hashed) = (0.0, 0.0);
+        let (arena, mut state) = (Arena::default(), State::default());
+        for frame in &frames {
+            let watch = Stopwatch::start();
+            state = decode_in(&arena, &state, frame, DEFAULT_PIXEL_LIMIT).context("our own frame does not decode")?.0;
+            decoded += watch.seconds() - clock;
+            let watch = Stopwatch::start();
+            states.push(black_box(state.hash()));
+            hashed += watch.seconds() - clock;
+        }
+        hashing.push(hashed / decoded);
+    }
+    let count = frames.len() as f64;
+    let ratios: Vec<f64> = theirs.iter().zip(&ours).map(|(theirs, ours)| theirs / ours).collect();
+    Ok(Decoding {
+        index,
+        frames_per_second: count / median(&ours),
+        libvpx_frames_per_second: library.map(|_| count / median(&theirs)),
+        speed_ratio: library.map(|_| median(&ratios)),
+        hash_time: median(&hashing),
+    })
+}
+
+/// Times of what a call does with one picture, over that of coding it once.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Menus {
+    /// Of a menu of two candidates.
+    pub two: f64,
+    /// Of three.
+    pub three: f64,
+    /// Of a key frame.
+    pub key_frame: f64,
+}
+
+/// How many pictures the side measurements look at.
+const SAMPLE: usize = 30;
+/// How far apart the candidates of a menu are.
+const MENU_STEP: u8 = 10;
+
+/// A state in the middle of the clip, coded at `parameters`, and the picture after it, for each of a sample.
+fn sample(clip: &Clip, parameters: &Parameters) -> Vec<(State, Picture)> {
+    let (arena, mut state) = (Arena::default(), State::default());
+    let mut pairs = Vec::new();
+    for picture in clip.pictures.iter().take(SAMPLE + 1) {
+        pairs.push((state.clone(), picture.clone()));
+        state = encode(&arena, &state, picture, parameters).state;
+    }
+    pairs.remove(0);
+    pairs
+}
+
+pub(super) fn menus(clip: &Clip, parameters: &Parameters, rounds: usize) -> Menus {
+    let sample = sample(clip, parameters);
+    let (arena, center) = (Arena::default(), parameters.quantizer);
+    let nothing = State::default();
+    let menu = |state: &State, picture: &Picture, quantizers: &[u8]| {
+        let watch = Stopwatch::start();
+        let analysis = Analysis::new_in(&arena, state, picture, parameters);
+        for &quantizer in quantizers {
+            black_box(analysis.encode(quantizer));
+        }
+        watch.seconds()
+    };
+    let mut ratios: [Vec<f64>; 3] = Default::default();
+    for _ in 0..rounds {
+        let mut times = [0.0; 4];
+        for (state, picture) in &sample {
+            times[0] += menu(state, picture, &[center]);
+            times[1] += menu(state, picture, &[center, center + MENU_STEP]);
+            times[2] += menu(state, picture, &[center - MENU_STEP, center, center + MENU_STEP]);
+            times[3] += menu(&nothing, picture, &[center]);
+        }
+        for (ratios, time) in ratios.iter_mut().zip(&times[1..]) {
+            ratios.push(time / times[0]);
+        }
+    }
+    let [two, three, key_frame] = ratios.map(|ratios| median(&ratios));
+    Menus { two, three, key_frame }
+}
+
+/// How frames are made to fit budgets.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Fits {
+    /// Time over that of coding the picture once, over all of them.
+    pub time: f64,
+    /// Share of the budget that is used: the median, and that of the worst tenth.
+    pub fill_median: f64,
+    pub fill_p10: f64,
+    /// Frames over a budget that one at quantizer 127 fits.
+    pub over: usize,
+    /// Frames made.
+    pub frames: usize,
+}
+
+/// Budgets are the sizes of plain frames at these quantizers, and a little less, so that no plain frame has just that size.
+const FIT_INDICES: [u8; 3] = [20, 51, 106];
+const FIT_SHARE: f64 = 0.97;
+/// Every so many of the sample.
+const FIT_STEP: usize = 3;
+
+pub(super) fn fits(clip: &Clip, parameters: &Parameters) -> Fits {
+    let arena = Arena::default();
+    let (mut fitting, mut plain, mut fills, mut over) = (0.0, 0.0, Vec::new(), 0);
+    for index in FIT_INDICES {
+        let parameters = Parameters { quantizer: index, ..parameters.clone() };
+        for (state, picture) in sample(clip, &parameters).iter().step_by(FIT_STEP) {
+            let watch = Stopwatch::start();
+            let once = encode(&arena, state, picture, &parameters).frame.len();
+            plain += watch.seconds();
+            let budget = (FIT_SHARE * once as f64) as usize;
+            let watch = Stopwatch::start();
+            let analysis = Analysis::new_in(&arena, state, picture, &parameters);
+            let size = analysis.encode_to_fit(budget).frame.len();
+            fitting += watch.seconds();
+            if size > budget && analysis.encode(MAXIMUM_QUANTIZER).frame.len() <= budget {
+                over += 1;
+            }
+            fills.push(size as f64 / budget.max(1) as f64);
+        }
+    }
+    fills.sort_unstable_by(f64::total_cmp);
+    let fill = |share| quantile(&fills, share).unwrap_or(f64::NAN);
+    Fits { time: fitting / plain, fill_median: fill(0.5), fill_p10: fill(0.1), over, frames: fills.len() }
+}

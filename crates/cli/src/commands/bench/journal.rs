@@ -1,0 +1,99 @@
+//! What a benchmark has measured, one line of JSON each, written as it is measured: what a killed one goes on from.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    key: String,
+    value: Value,
+}
+
+/// The journal of one benchmark. The default one is kept in no file.
+#[derive(Default)]
+pub struct Journal {
+    file: Option<(File, PathBuf)>,
+    measured: HashMap<String, Value>,
+}
+
+impl Journal {
+    /// The journal beside `output`, with what it has, or empty if it shall be `fresh`.
+    pub fn open(output: &Path, fresh: bool) -> Result<Self> {
+        let path = PathBuf::from(format!("{}.journal", output.display()));
+        let mut measured = HashMap::new();
+        let mut torn = false;
+        if path.exists() && !fresh {
+            let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text = String::from_utf8_lossy(&text);
+            torn = !text.is_empty() && !text.ends_with('\n');
+            // The last line of a journal whose writer was killed is none.
+            let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+            measured = lines.map(|line| (line.key, line.value)).collect();
+        }
+        let mut options = OpenOptions::new();
+        let options = if fresh { options.write(true).truncate(true) } else { options.append(true) };
+        let mut file = options.create(true).open(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        if torn {
+            writeln!(file)?;
+        }
+        Ok(Self { file: Some((file, path)), measured })
+    }
+
+    /// What was measured under `key`, if it was.
+    pub fn known<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        self.measured.get(key).and_then(|value| T::deserialize(value).ok())
+    }
+
+    /// Keeps what was measured under `key`. What is given back and what is read later are the same numbers to the last digit.
+    pub fn keep<T: Serialize + DeserializeOwned>(&mut self, key: &str, measured: &T) -> Result<T> {
+        let line = serde_json::to_string(&Line { key: key.to_owned(), value: serde_json::to_value(measured)? })?;
+        if let Some((file, path)) = &mut self.file {
+            writeln!(file, "{line}").with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let Line { key, value } = serde_json::from_str(&line)?;
+        let read = T::deserialize(&value).with_context(|| format!("`{key}` of the journal cannot be read back"))?;
+        self.measured.insert(key, value);
+        Ok(read)
+    }
+
+    /// What was measured under `key`: what the journal has, or what `measure` now gives.
+    pub fn measured<T: Serialize + DeserializeOwned>(
+        &mut self,
+        key: &str,
+        measure: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match self.known(key) {
+            Some(known) => Ok(known),
+            None => self.keep(key, &measure()?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_measured_is_not_measured_again_and_a_torn_line_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("bench.json");
+        let mut journal = Journal::open(&output, false).unwrap();
+        assert_eq!(journal.measured("a", || Ok(vec![0.1 + 0.2, 1e-9])).unwrap(), [0.1 + 0.2, 1e-9]);
+        write!(journal.file.as_mut().unwrap().0, "{{\"key\": \"b").unwrap();
+        let mut journal = Journal::open(&output, false).unwrap();
+        let known: Vec<f64> = journal.measured("a", || panic!("measured twice")).unwrap();
+        assert_eq!(known, [0.1 + 0.2, 1e-9]);
+        assert_eq!(journal.measured("b", || Ok(5)).unwrap(), 5);
+        let mut journal = Journal::open(&output, false).unwrap();
+        assert_eq!(journal.measured("b", || Ok(6)).unwrap(), 5);
+        assert_eq!(journal.measured::<String>("b", || Ok("of another kind".to_owned())).unwrap(), "of another kind");
+        assert_eq!(Journal::open(&output, true).unwrap().measured("a", || Ok(vec![7.0])).unwrap(), [7.0]);
+    }
+}

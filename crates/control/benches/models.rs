@@ -1,0 +1,25 @@
+//! `cargo bench -p lockstep-control`: how long a decision takes, on one core.
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use lockstep_control::learned::shipped::Shipped;
+use lockstep_control::learned::{Model, Observation, ObservationKind};
+use lockstep_units::Timestamp;
+
+fn models(criterion: &mut Criterion) {
+    for (shipped, name) in [(Shipped::Concerto, "concerto"), (Shipped::Rlv, "rlv")] {
+        let model = shipped.model().expect("a model");
+        let input = vec![0.3; model.inputs()[0].shape.iter().product()];
+        criterion.bench_function(&format!("{name}: a decision"), |bencher| bencher.iter(|| model.run(&[&input])));
+        criterion.bench_function(&format!("{name}: reading the file"), |bencher| {
+            bencher.iter(|| Model::from_bytes(shipped.bytes()));
+        });
+    }
+    let mut observation: Box<dyn Observation> = ObservationKind::Concerto.make();
+    let mut state = vec![0.0; observation.shape().iter().product()];
+    criterion.bench_function("concerto: an empty observation", |bencher| {
+        bencher.iter(|| observation.observe(Timestamp::from_millis(1_000), &mut state));
+    });
+}
+
+criterion_group!(benches, models);
+criterion_main!(benches);

@@ -1,0 +1,20 @@
+//! Learned controllers and estimators: one file each for what a model sees and what is made of what it says.
+//!
+//! An [`Observation`] turns what an end hears into the numbers that a model is given. The simulator's environments make
+//! theirs with the same objects, so a model sees in a call what it saw in training, to the last bit. A [`Model`] is an ONNX
+//! file; those that come with Lockstep are in [`shipped`], and the Python package has the same files.
+//!
+//! To add another: a file here with its `Observation` and its [`Controller`](crate::Controller) or
+//! [`Estimator`](crate::Estimator), a line each in [`ObservationKind`], [`Shipped`](shipped::Shipped) and
+//! [`Algorithm`](crate::Algorithm), and a file in `python/lockstep/learn` that trains it.
+
+mod concerto;
+mod lockstep;
+mod model;
+mod observation;
+pub mod shipped;
+
+pub use concerto::{Concerto, ConcertoObservation};
+pub use lockstep::{DECIDED, Decision, Lockstep, OBSERVATIONS, OBSERVED, Policy, delay_weight};
+pub use model::{MOST_BYTES as MOST_MODEL_BYTES, Model, ModelError, Port};
+pub use observation::{Observation, ObservationKind, UnknownObservation};

@@ -1,0 +1,138 @@
+//! Learned models: ONNX files and how they are run.
+//!
+//! A file comes from anywhere, so it is looked at before it is run: its size, what of it is not weights (`wire`), every
+//! operator, shape and the work of a decision (`graph`, `shapes`). What is run (`run`) is then known to be small and whole.
+//!
+//! It is run here, and not by a runtime such as tract or rten. They take the fastest instructions that a processor has, and
+//! round otherwise where it has others, so that the same call would not be the same call on every machine; they trust the
+//! file; and tract 0.23 brings a hundred crates, whose build takes four and a half minutes of a core for each profile. What
+//! the nets of controllers take is some thirty operators.
+
+mod graph;
+mod onnx;
+mod product;
+mod run;
+mod shapes;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use prost::Message;
+
+pub use graph::Port;
+
+/// The largest file that is taken. Those that come with Lockstep have less than 5 MB.
+pub const MOST_BYTES: usize = 16 << 20;
+/// The most of a file that may be something else than weights.
+const MOST_BESIDES_WEIGHTS: usize = 256 << 10;
+
+/// Why a file is no model that can be run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// The file is too large.
+    #[error("the model has {0} bytes; {MOST_BYTES} are the most")]
+    TooLarge(usize),
+    /// It is no ONNX file, or not all of one.
+    #[error("it is no whole ONNX file: {0}")]
+    NotOnnx(String),
+    /// It was written for another version of the operators.
+    #[error("the model is of ONNX operator set {found}; {least} to {most} are run")]
+    Opset {
+        /// The version in the file; 0 where it has none.
+        found: i64,
+        /// The oldest that is run.
+        least: i64,
+        /// The newest that is run.
+        most: i64,
+    },
+    /// Something in it is not run here, or makes no sense.
+    #[error("the model is refused: {0}")]
+    Refused(String),
+    /// It is a model for something else.
+    #[error("the model does not fit the controller: {0}")]
+    Unfit(String),
+}
+
+/// A model that has been checked and is ready to run. It keeps nothing from run to run: what is to be remembered goes in
+/// and comes out.
+pub struct Model {
+    plan: run::Plan,
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+    metadata: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { inputs, outputs, metadata, .. } = self;
+        formatter
+            .debug_struct("Model")
+            .field("inputs", inputs)
+            .field("outputs", outputs)
+            .field("metadata", metadata)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Model {
+    /// The model in the bytes of an ONNX file.
+    ///
+    /// # Errors
+    /// If it is none, or one that cannot be run within bounds of memory and time.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ModelError> {
+        if bytes.len() > MOST_BYTES {
+            return Err(ModelError::TooLarge(bytes.len()));
+        }
+        let besides = wire::bytes_besides_weights(bytes)
+            .ok_or_else(|| ModelError::NotOnnx("it ends too early or is something else".to_owned()))?;
+        if besides > MOST_BESIDES_WEIGHTS {
+            let text = format!("{besides} bytes of it are not weights; {MOST_BESIDES_WEIGHTS} are the most");
+            return Err(ModelError::Refused(text));
+        }
+        let file = onnx::Model::decode(bytes).map_err(|error| ModelError::NotOnnx(error.to_string()))?;
+        let (graph::Signature { inputs, outputs }, plan) = graph::check(&file)?;
+        let metadata = file.metadata_props.into_iter().map(|entry| (entry.key, entry.value)).collect();
+        Ok(Self { plan, inputs, outputs, metadata })
+    }
+
+    /// What goes in, in this order.
+    #[must_use]
+    pub fn inputs(&self) -> &[Port] {
+        &self.inputs
+    }
+
+    /// What comes out, in this order.
+    #[must_use]
+    pub fn outputs(&self) -> &[Port] {
+        &self.outputs
+    }
+
+    /// What the file says of itself under `key` (`metadata_props` of ONNX).
+    #[must_use]
+    pub fn metadata(&self, key: &str) -> Option<&str> {
+        self.metadata.get(key).map(String::as_str)
+    }
+
+    /// What comes out for `inputs`, each in the order of its rows. The same input gives the same bytes on every machine.
+    ///
+    /// # Errors
+    /// If there is not one slice for each input with as many numbers as it has.
+    pub fn run(&self, inputs: &[&[f32]]) -> Result<Vec<Vec<f32>>, ModelError> {
+        if inputs.len() != self.inputs.len() {
+            return Err(ModelError::Unfit(format!("{} inputs for {}", inputs.len(), self.inputs.len())));
+        }
+        for (Port { name, shape }, numbers) in self.inputs.iter().zip(inputs) {
+            if numbers.len() != shape.iter().product::<usize>() {
+                let count = numbers.len();
+                return Err(ModelError::Unfit(format!(
+                    "{count} numbers for the input `{name}` of the shape {shape:?}"
+                )));
+            }
+        }
+        Ok(self.plan.run(inputs))
+    }
+}

@@ -1,0 +1,121 @@
+//! The bottleneck as the oracle keeps it in mind: what the trace lets through, and what waits before it.
+
+use std::time::Duration;
+
+use lockstep_link::{QueueConfig, Trace};
+use lockstep_units::{ByteCount, Timestamp};
+
+use crate::KnownPath;
+
+/// Of what a queue holds at most, the share that is filled: datagrams differ in size, and what is dropped costs a frame.
+const QUEUE_SHARE: f64 = 0.75;
+/// A queue that drops by the time that packets wait is kept below this share of the time at which it begins to.
+const TARGET_SHARE: f64 = 0.5;
+/// The bottleneck must have something to serve at its next opportunity, and something more behind it.
+const LEAST_PACKETS: u64 = 3;
+
+/// The way ahead and what is on it.
+#[derive(Debug)]
+pub(super) struct Bottleneck {
+    trace: Trace,
+    /// Where the trace is when its clock starts, and when that is on the sender's clock.
+    offset: Duration,
+    start: Timestamp,
+    queue: QueueConfig,
+    delay: Duration,
+    loss: f64,
+    at: Timestamp,
+    /// Bytes that wait at `at`.
+    backlog: ByteCount,
+    /// Mean size of a datagram on the link, bytes.
+    datagram: f64,
+}
+
+impl Bottleneck {
+    pub(super) fn new(path: KnownPath, datagram: u64) -> Self {
+        let KnownPath { trace, offset, start, queue, delay, loss } = path;
+        Self {
+            trace,
+            offset,
+            start,
+            queue,
+            delay,
+            loss,
+            at: Timestamp::ZERO,
+            backlog: ByteCount::ZERO,
+            datagram: datagram as f64,
+        }
+    }
+
+    fn on_trace(&self, at: Timestamp) -> Timestamp {
+        Timestamp::ZERO + at.saturating_since(self.start).saturating_add(self.offset)
+    }
+
+    /// What can pass after `from` and up to and with `to`.
+    pub(super) fn carried(&self, from: Timestamp, to: Timestamp) -> ByteCount {
+        self.trace.bytes_between(self.on_trace(from), self.on_trace(to))
+    }
+
+    /// How long after `from` so many bytes have passed; none if they never do.
+    pub(super) fn time_for(&self, from: Timestamp, bytes: ByteCount) -> Option<Duration> {
+        let from = self.on_trace(from);
+        Some(self.trace.time_to_pass(from, bytes)?.saturating_since(from))
+    }
+
+    /// The share of packets lost at `now`, and the time until one that is sent again is there: a round trip.
+    pub(super) fn loss(&self, now: Timestamp) -> (f64, Duration) {
+        let conditions = self.trace.conditions_at(self.on_trace(now));
+        let loss = 1.0 - (1.0 - self.loss) * (1.0 - conditions.loss);
+        (loss, 2 * self.delay + conditions.delay)
+    }
+
+    /// Mean size of a datagram on the link, bytes.
+    pub(super) fn datagram(&self) -> f64 {
+        self.datagram
+    }
+
+    /// What waits at `now`.
+    pub(super) fn backlog(&self, now: Timestamp) -> ByteCount {
+        self.backlog.saturating_sub(self.carried(self.at, now))
+    }
+
+    /// A datagram of `size` on the link was given to it.
+    pub(super) fn take(&mut self, now: Timestamp, size: ByteCount) {
+        self.datagram += 0.05 * (size.as_f64() - self.datagram);
+        let waiting = self.backlog(now) + size;
+        // What a full queue drops does not wait.
+        let (packets, bytes) = self.queue.limits();
+        let packets = packets.map(|packets| ByteCount::new(((packets + 1) as f64 * self.datagram) as u64));
+        let most = [packets, bytes].into_iter().flatten().min();
+        self.backlog = most.map_or(waiting, |most| waiting.min(most.max(size)));
+        self.at = now;
+    }
+
+    /// What may wait before the link at `now` without being dropped; none if nothing ever is.
+    fn room(&self, now: Timestamp) -> Option<ByteCount> {
+        let (packets, bytes) = self.queue.limits();
+        let packets = packets.map(|packets| packets as f64 * self.datagram);
+        let memory = [packets, bytes.map(|bytes| bytes.as_f64())].into_iter().flatten().reduce(f64::min);
+        let memory = memory.map(|memory| ByteCount::new((QUEUE_SHARE * memory) as u64));
+        let target = match self.queue {
+            QueueConfig::CoDel { target, .. } | QueueConfig::Pie { target, .. } => target,
+            _ => return memory,
+        };
+        let in_time = self.carried(now, now + target.mul_f64(TARGET_SHARE));
+        let in_time = in_time.max(ByteCount::new((LEAST_PACKETS as f64 * self.datagram) as u64));
+        Some(memory.map_or(in_time, |memory| memory.min(in_time)))
+    }
+
+    /// After a datagram of `size` that leaves at `now`, how long the next one is to wait.
+    pub(super) fn pause_after(&self, now: Timestamp, size: ByteCount) -> Duration {
+        let Some(room) = self.room(now) else { return Duration::ZERO };
+        let over = (self.backlog(now) + size + size).saturating_sub(room.max(size + size));
+        if over == ByteCount::ZERO {
+            return Duration::ZERO;
+        }
+        self.time_for(now, over).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE)
+    }
+}
+
+/// Datagrams do not wait longer in the pacer before the matter is thought over.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);

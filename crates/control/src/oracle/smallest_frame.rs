@@ -1,0 +1,61 @@
+//! What the smallest frame needs, found by offering more while the link stays idle: the oracle knows the path, but not the
+//! codec.
+
+use std::time::Duration;
+
+use lockstep_units::{ByteCount, Timestamp};
+
+/// The link was left idle for so many frame intervals although there was a budget: it held no frame.
+const IDLE_INTERVALS: f64 = 2.5;
+/// The next offer is larger by this.
+const GROWTH: f64 = 1.3;
+/// What held no frame is forgotten by so much with each frame sent: pictures become easier.
+const FADING: f64 = 0.97;
+/// Between what held none and what held one lies what is tried next, unless they are nearer than this.
+const RESOLUTION: f64 = 1.25;
+
+/// Sizes on the link, bytes.
+#[derive(Debug, Default)]
+pub(super) struct SmallestFrame {
+    /// The largest offer that lately held none.
+    too_small: f64,
+    /// The smallest offer after that which held one, or what is tried for the first time.
+    enough: f64,
+    /// The largest offer since the last frame, or since the last that failed; and when it was first made.
+    offered: Option<(f64, Timestamp)>,
+}
+
+impl SmallestFrame {
+    /// What a frame is to be offered at least; nothing as long as whatever is coded fits.
+    pub(super) fn wanted(&self) -> ByteCount {
+        let wanted = if self.too_small > 0.0 && self.enough > RESOLUTION * self.too_small {
+            libm::sqrt(self.enough * self.too_small)
+        } else {
+            self.enough
+        };
+        ByteCount::new(wanted as u64)
+    }
+
+    /// It is `now`, the queue is empty since `empty_at`, and a frame would be offered `room`.
+    pub(super) fn on_time(&mut self, now: Timestamp, empty_at: Timestamp, interval: Duration, room: ByteCount) {
+        if empty_at > now || room == ByteCount::ZERO {
+            return;
+        }
+        let room = room.as_f64();
+        let (offer, since) = self.offered.map_or((room, now), |(offer, since)| (offer.max(room), since));
+        self.offered = Some((offer, since));
+        if now.saturating_since(since) > interval.mul_f64(IDLE_INTERVALS) {
+            self.too_small = offer;
+            self.enough = self.enough.max(GROWTH * offer);
+            self.offered = None;
+        }
+    }
+
+    /// A frame was sent.
+    pub(super) fn on_sent(&mut self) {
+        if let Some((offer, _)) = self.offered.take() {
+            self.enough = self.enough.min(offer);
+            self.too_small = (FADING * self.too_small).min(self.enough);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The models that come with Lockstep: what they say is what PyTorch said when they were written.
+
+use lockstep_control::learned::shipped::Shipped;
+use serde::Deserialize;
+
+/// Inputs and what PyTorch made of them.
+#[derive(Deserialize)]
+struct Reference {
+    inputs: Vec<Vec<f32>>,
+    outputs: Vec<Vec<f32>>,
+}
+
+fn reference(name: &str) -> Reference {
+    let path = format!("{}/../../python/lockstep/learn/models/{name}.reference.json", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[test]
+fn models_say_what_pytorch_says() {
+    for (shipped, name) in [(Shipped::Concerto, "concerto"), (Shipped::Rlv, "rlv")] {
+        let (model, reference) = (shipped.model().expect("a model"), reference(name));
+        assert!(reference.inputs.len() >= 4 && reference.inputs.len() == reference.outputs.len());
+        for (input, expected) in reference.inputs.iter().zip(&reference.outputs) {
+            let outputs = model.run(&[input]).expect("an output");
+            assert_eq!(outputs[0].len(), expected.len());
+            for (ours, theirs) in outputs[0].iter().zip(expected) {
+                assert!((ours - theirs).abs() <= 1e-5, "{name}: {ours} for {theirs}");
+            }
+        }
+    }
+}
+
+#[test]
+fn files_are_small_and_say_whose_they_are() {
+    for (shipped, name) in [(Shipped::Concerto, "concerto"), (Shipped::Rlv, "rlv")] {
+        assert!(shipped.bytes().len() < 5_000_000, "{name}: {} bytes", shipped.bytes().len());
+        assert_eq!(shipped.model().expect("a model").metadata("lockstep.controller"), Some(name));
+    }
+}

@@ -1,0 +1,132 @@
+//! libvpx as a conventional codec in a call: its own rate control, quantizers and references, behind the seam that the
+//! codecs of this project stand behind.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lockstep_call::{Candidate, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
+use lockstep_transport::{Recovery, StateId};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_vp8::{Picture, State, decode};
+
+use crate::{Effort, Encoder, EncoderSettings, Library, LibvpxError, RateControl};
+
+/// Key frames that a loss asks for are at least so far apart (WebRTC's `kMinKeyframeSendIntervalMs`).
+const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(300);
+/// While more waits in the pacer than leaves in this time, pictures are dropped (WebRTC's `kMaxExpectedQueueLength`).
+const LONGEST_PACER_DELAY: Duration = Duration::from_secs(2);
+/// A new target is taken over at most so often, as by [`lockstep_call::ConventionalEncoder`].
+const TARGET_INTERVAL: Duration = Duration::from_secs(1);
+
+/// libvpx, and what a decoder holds that has followed it.
+#[derive(Debug)]
+struct Coder {
+    encoder: Encoder,
+    kbps: u32,
+    state: State,
+}
+
+impl Coder {
+    /// Codes a picture, and decodes it with the decoder of this project, which gives the very pictures of libvpx's: so the
+    /// frame leads to a state with a name.
+    fn code(&mut self, picture: &Picture, time: u64, kbps: u32, must_be_key: bool) -> Option<Candidate> {
+        if kbps != self.kbps {
+            self.encoder.set_target(kbps).ok()?;
+            self.kbps = kbps;
+        }
+        let frame = self.encoder.encode(picture, time, must_be_key).ok()??;
+        let quantizer = self.encoder.last_quantizer().unwrap_or_default();
+        let (state, _) = decode(&self.state, &frame.data).ok()?;
+        self.state = state.clone();
+        Some(Candidate { frame: frame.data, quantizer, key_frame: frame.key_frame, state, ssim: None })
+    }
+
+    fn name(&self) -> StateId {
+        StateId(self.state.hash())
+    }
+}
+
+/// libvpx's VP8 encoder as WebRTC sets it up: a constant bit rate, one thread, a target taken over once a second. After a
+/// loss that retransmission did not repair it makes a key frame. A picture that libvpx drops or refuses is not sent.
+#[derive(Debug)]
+pub struct LibvpxEncoder {
+    coder: Arc<Mutex<Coder>>,
+    frame_interval: Duration,
+    target: Option<(Timestamp, Bitrate)>,
+    begun_at: Option<Timestamp>,
+    key_frame_at: Option<Timestamp>,
+}
+
+impl LibvpxEncoder {
+    /// An encoder for pictures of this size and `frame_rate` (numerator, denominator).
+    ///
+    /// # Errors
+    /// If libvpx cannot be used for it.
+    pub fn new(
+        library: &Library,
+        (width, height): (usize, usize),
+        frame_rate: (u32, u32),
+        effort: Effort,
+    ) -> Result<Self, LibvpxError> {
+        let kbps = 300; // until the first target
+        let rate_control = RateControl::Constant(kbps);
+        let settings = EncoderSettings { width, height, frame_rate, effort, rate_control };
+        let encoder = Encoder::new(library, &settings)?;
+        let coder = Coder { encoder, kbps, state: State::default() };
+        let frame_interval = Duration::from_secs(1) * frame_rate.1 / frame_rate.0.max(1);
+        let coder = Arc::new(Mutex::new(coder));
+        Ok(Self { coder, frame_interval, target: None, begun_at: None, key_frame_at: None })
+    }
+}
+
+impl FrameEncoder for LibvpxEncoder {
+    fn recovery(&self) -> Recovery {
+        Recovery::Retransmit
+    }
+
+    fn begin(&mut self, request: &FrameRequest<'_>) -> Option<FrameStart> {
+        let FrameRequest { now, picture, source: offered, target, pacer_delay, .. } = *request;
+        if pacer_delay > LONGEST_PACER_DELAY {
+            return None;
+        }
+        // No job is under way when another is begun.
+        let last = self.coder.lock().unwrap_or_else(PoisonError::into_inner).name();
+        let must_be_key = offered == StateId::EMPTY || offered != last;
+        if must_be_key && self.key_frame_at.is_some_and(|at| now < at + KEY_FRAME_INTERVAL) {
+            return None;
+        }
+        if self.target.is_none_or(|(at, _)| now.saturating_since(at) >= TARGET_INTERVAL) {
+            self.target = Some((now, target));
+        }
+        let kbps = u32::try_from(self.target?.1.as_bps() / 1_000).unwrap_or(u32::MAX);
+        self.begun_at = Some(now);
+        let time = now.saturating_since(Timestamp::ZERO).as_secs_f64() / self.frame_interval.as_secs_f64().max(1e-6);
+        let (coder, picture) = (Arc::clone(&self.coder), picture.clone());
+        let job = EncodeJob::new(EncodeWork::OneFrame, move |_| {
+            let mut coder = coder.lock().unwrap_or_else(PoisonError::into_inner);
+            Menu::new(coder.code(&picture, time.round() as u64, kbps, must_be_key).into_iter().collect())
+        });
+        Some(FrameStart { source: if must_be_key { StateId::EMPTY } else { last }, job })
+    }
+
+    fn choose(&self, menu: &Menu, _budget: ByteCount, _probes: bool) -> Option<usize> {
+        (!menu.candidates.is_empty()).then_some(0)
+    }
+
+    fn commit(&mut self, mut menu: Menu, choice: Option<usize>) -> Option<(StateId, Candidate)> {
+        let begun_at = self.begun_at.take();
+        let frame = menu.candidates.swap_remove(choice?);
+        if frame.key_frame {
+            self.key_frame_at = begun_at;
+        }
+        Some((StateId(frame.state.hash()), frame))
+    }
+
+    fn forget(&mut self, _state: StateId) {
+        // libvpx keeps one state, whoever else holds it: a frame is coded from it or from nothing.
+    }
+
+    fn held_states(&self) -> usize {
+        2
+    }
+}

@@ -1,0 +1,274 @@
+//! Traces like real ones: a Markov chain over rates, fitted to recordings by [`crate::fit::fit`], and outages of the lengths
+//! that those have.
+//!
+//! A trace of a family has a mean, drawn from the means of the recordings. Its rate is one of [`LEVELS`] levels, multiples
+//! of that mean that stand evenly in the logarithm, times a log-normal factor for what varies within a level; each step
+//! the chain moves as the recordings did. Outages begin at random and last as long as one of the recordings' did.
+
+use std::time::Duration;
+
+use lockstep_units::Bitrate;
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Problem, TraceError};
+use crate::random::{Purpose, generator, happens, normal};
+use crate::trace::{Conditions, End, MAXIMUM_RATE, MAXIMUM_SEGMENTS, Segment, Trace};
+
+/// How many levels there are, from the mean over 32 to eight times the mean, half an octave apart.
+pub const LEVELS: usize = 17;
+/// Octaves from the mean to the lowest level, and from one level to the next.
+const LOWEST: f64 = -5.0;
+const SPACING: f64 = 0.5;
+/// So many quantiles of means and of lengths of outages are kept, evenly from the least to the largest.
+pub const QUANTILES: usize = 11;
+
+/// The level `index` as a multiple of the mean.
+#[must_use]
+pub fn level(index: usize) -> f64 {
+    libm::exp2(LOWEST + SPACING * index as f64)
+}
+
+/// The level that is nearest to `share` of the mean, in the logarithm.
+#[must_use]
+pub fn nearest_level(share: f64) -> usize {
+    let place = (libm::log2(share.max(1e-9)) - LOWEST) / SPACING;
+    (place.round().max(0.0) as usize).min(LEVELS - 1)
+}
+
+/// How well a family's traces are like recordings that it was not fitted to: 0 is equal. Distances between distributions
+/// are Kolmogorov's and Smirnov's, 0-1. The mean over the recordings, then the worst of them.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FitError {
+    /// Recordings fitted to, and recordings held out.
+    pub traces: (u32, u32),
+    /// Of the rates over 100 ms, each trace's over its mean; none where the recordings are coarser.
+    pub rates_100ms: Option<(f64, f64)>,
+    /// Of the rates over a second.
+    pub rates_1s: (f64, f64),
+    /// Of the rates over ten seconds.
+    pub rates_10s: (f64, f64),
+    /// Difference of the autocorrelation of the rate at a lag of one second.
+    pub autocorrelation_1s: (f64, f64),
+    /// At a lag of five.
+    pub autocorrelation_5s: (f64, f64),
+    /// Between the lengths of all outages; none where either has none.
+    pub outage_lengths: Option<f64>,
+}
+
+/// What traces of one kind are like.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Family {
+    /// Its name.
+    pub name: String,
+    /// What it was fitted to, or that it was not.
+    pub provenance: String,
+    /// How long a rate lasts, milliseconds.
+    pub step_ms: u32,
+    /// Quantiles of the means of traces, bit/s.
+    pub mean_bps: Vec<f64>,
+    /// Share of the time at each level.
+    pub occupancy: Vec<f64>,
+    /// For each level, the probabilities of the level of the next step.
+    pub transitions: Vec<Vec<f64>>,
+    /// For each level, mean and deviation of the natural logarithm of the rate over the level's.
+    pub within: Vec<(f64, f64)>,
+    /// Probability that an outage begins with a step.
+    pub outage_start: f64,
+    /// Quantiles of the lengths of outages, steps.
+    pub outage_steps: Vec<f64>,
+    /// How far it is off; none where it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<FitError>,
+}
+
+/// The value of rising `quantiles` at `share` (0-1), straight between them.
+fn at_share(quantiles: &[f64], share: f64) -> f64 {
+    let place = share * (quantiles.len() - 1) as f64;
+    let low = (place as usize).min(quantiles.len() - 1);
+    let high = (low + 1).min(quantiles.len() - 1);
+    quantiles[low] + (place - low as f64) * (quantiles[high] - quantiles[low])
+}
+
+/// An index drawn with these probabilities.
+fn drawn(probabilities: &[f64], draw: f64) -> usize {
+    let mut left = draw * probabilities.iter().sum::<f64>();
+    for (index, &probability) in probabilities.iter().enumerate() {
+        left -= probability;
+        if left < 0.0 {
+            return index;
+        }
+    }
+    probabilities.iter().rposition(|&probability| probability > 0.0).unwrap_or(0)
+}
+
+impl Family {
+    /// Whether its numbers make sense.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn validate(&self) -> Result<(), String> {
+        let wrong = |what: &str| Err(format!("family {}: {what}", self.name));
+        let share = |value: &f64| (0.0..=1.0 + 1e-9).contains(value);
+        let rising = |values: &[f64]| {
+            values.iter().all(|value| value.is_finite() && *value >= 0.0)
+                && values.windows(2).all(|pair| pair[0] <= pair[1])
+        };
+        if !(1..=60_000).contains(&self.step_ms) {
+            return wrong("step_ms is not from 1 to 60,000");
+        }
+        if self.mean_bps.len() != QUANTILES || !rising(&self.mean_bps) || self.mean_bps[0] < 1.0 {
+            return wrong("mean_bps are not eleven rising rates");
+        }
+        if self.mean_bps[QUANTILES - 1] > MAXIMUM_RATE.as_bps() as f64 {
+            return wrong("mean_bps are more than a link can have");
+        }
+        if self.outage_steps.len() != QUANTILES || !rising(&self.outage_steps) || !share(&self.outage_start) {
+            return wrong("its outages are not a probability and eleven rising lengths");
+        }
+        let row = |row: &Vec<f64>| row.len() == LEVELS && row.iter().all(share);
+        if !row(&self.occupancy) || self.occupancy.iter().sum::<f64>() <= 0.0 {
+            return wrong("occupancy has not one probability a level");
+        }
+        if self.transitions.len() != LEVELS || !self.transitions.iter().all(row) {
+            return wrong("transitions have not one probability for each pair of levels");
+        }
+        let bounded = |&(mean, deviation): &(f64, f64)| mean.abs() <= 5.0 && (0.0..=3.0).contains(&deviation);
+        if self.within.len() != LEVELS || !self.within.iter().all(bounded) {
+            return wrong("within has not one mean and deviation a level");
+        }
+        Ok(())
+    }
+
+    /// A trace of `duration`; the same for the same seed. `mean` takes the place of the mean drawn.
+    ///
+    /// # Errors
+    /// [`TraceError::NoTime`], [`TraceError::TooManySegments`], [`TraceError::TooLong`].
+    pub fn trace(&self, duration: Duration, seed: u64, mean: Option<Bitrate>) -> Result<Trace, TraceError> {
+        let step = Duration::from_millis(u64::from(self.step_ms));
+        let steps = duration.as_nanos().div_ceil(step.as_nanos().max(1));
+        if duration.is_zero() {
+            return Err(TraceError::NoTime);
+        }
+        if steps > MAXIMUM_SEGMENTS as u128 {
+            return Err(TraceError::TooManySegments);
+        }
+        let mut generator = generator(seed, Purpose::FittedTrace);
+        let drawn_mean = libm::exp(at_share(
+            &self.mean_bps.iter().map(|&mean| libm::log(mean)).collect::<Vec<_>>(),
+            generator.random(),
+        ));
+        let mean = mean.map_or(drawn_mean, |mean| mean.as_bps() as f64);
+        let mut state = drawn(&self.occupancy, generator.random());
+        let mut outage = 0.0;
+        let mut segments = Vec::new();
+        for _ in 0..steps {
+            if outage <= 0.0 && happens(&mut generator, self.outage_start) {
+                outage = at_share(&self.outage_steps, generator.random()).round().max(1.0);
+            }
+            let rate = if outage > 0.0 {
+                outage -= 1.0;
+                0.0
+            } else {
+                state = match self.transitions[state].iter().sum::<f64>() > 0.0 {
+                    true => drawn(&self.transitions[state], generator.random()),
+                    false => drawn(&self.occupancy, generator.random()),
+                };
+                let (shift, deviation) = self.within[state];
+                mean * level(state) * libm::exp(shift + deviation * normal(&mut generator).clamp(-3.0, 3.0))
+            };
+            let rate = Bitrate::from_bps(rate as u64).min(MAXIMUM_RATE);
+            segments.push(Segment { duration: step, rate, conditions: Conditions::NONE });
+        }
+        Trace::from_segments(&segments, End::Repeat)
+    }
+}
+
+/// The families of a file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Families {
+    /// They.
+    pub families: Vec<Family>,
+}
+
+impl Families {
+    /// Those that come with Lockstep: `lockstep data fit` on the recordings that each names, its fifth of seed 1 held out.
+    #[must_use]
+    pub fn built_in() -> Self {
+        // A test reads it: a build whose file is damaged does not pass.
+        Self::from_json(include_str!("fitted.json")).unwrap_or_else(|_| Self { families: Vec::new() })
+    }
+
+    /// Reads families as [`serde_json`] writes them.
+    ///
+    /// # Errors
+    /// What is wrong with them, in a line.
+    pub fn from_json(text: &str) -> Result<Self, String> {
+        let families: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        families.families.iter().try_for_each(Family::validate)?;
+        Ok(families)
+    }
+
+    /// The family called `name`.
+    ///
+    /// # Errors
+    /// [`TraceError::Segment`] with the names that there are, if none is called so.
+    pub fn named(&self, name: &str) -> Result<&Family, TraceError> {
+        self.families.iter().find(|family| family.name == name).ok_or_else(|| TraceError::Segment {
+            segment: 1,
+            problem: Problem::Range {
+                field: "family",
+                text: name.to_owned(),
+                range: "a known one: lte, umts, broadband, wifi, wired",
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_families_are_read_and_say_where_they_are_from() {
+        let families = Families::from_json(include_str!("fitted.json")).unwrap();
+        for name in ["lte", "umts", "broadband", "wifi", "wired"] {
+            assert!(!families.named(name).unwrap().provenance.is_empty(), "{name}");
+        }
+        assert!(families.named("dialup").is_err());
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_trace_and_another_seed_another() {
+        let families = Families::built_in();
+        let minute = Duration::from_secs(60);
+        for family in &families.families {
+            let trace = |seed| family.trace(minute, seed, None).unwrap();
+            assert_eq!(trace(7), trace(7));
+            assert_ne!(trace(7), trace(8));
+            assert_eq!(trace(7).period(), minute);
+        }
+        let lte = families.named("lte").unwrap();
+        assert!(lte.trace(Duration::ZERO, 1, None).is_err());
+        assert!(lte.trace(Duration::MAX, 1, None).is_err());
+    }
+
+    #[test]
+    fn families_without_sense_are_refused() {
+        let family = Families::built_in().families[0].clone();
+        let refused = |change: fn(&mut Family)| {
+            let mut family = family.clone();
+            change(&mut family);
+            family.validate().unwrap_err()
+        };
+        assert!(refused(|family| family.step_ms = 0).contains("step_ms"));
+        assert!(refused(|family| family.mean_bps.reverse()).contains("mean_bps"));
+        assert!(refused(|family| family.outage_start = 2.0).contains("outages"));
+        assert!(refused(|family| family.transitions.truncate(3)).contains("transitions"));
+        assert!(refused(|family| family.within[0].1 = f64::NAN).contains("within"));
+        assert!(refused(|family| family.occupancy = vec![0.0; LEVELS]).contains("occupancy"));
+    }
+}

@@ -1,0 +1,326 @@
+"""Concerto: a controller at the sender that imitates an expert who knows the path (MobiCom 2019).
+
+The expert sends at the link's true capacity over the next interval, less what is queued already. A net learns to say
+the same from what a sender can see: four arrays a second of loss, delay, sending rate and receive throughput, of the
+last three seconds (``crates/control/src/learned/concerto.rs`` makes them, here and in calls), and to choose one of a
+ladder of bit rates.
+
+What is as in the paper: four 3x3 convolutions of 64 filters with LeakyReLU, one an array; a fusion convolution of
+128; a dense layer of 256; softmax over 26 rates; a cross-entropy weighted by the squared distance from the expert's
+rate, plus C = 8 where the net says more than the expert; a smoothness term of 0.5 over the last 3 decisions; four
+loops of imitation in which the expert acts with a probability that halves (SMILe); Adam from 1e-3 decaying by 0.6;
+batches of 32; 20 epochs in all. What is not, and why:
+
+- The fusion convolution has strides of 3 and 2: with 1, the dense layer would have 2 M weights and the file 9 MB.
+- The distance is between the expert's place on the ladder and the place that the net expects (its mean), since
+  between places it has a gradient and the largest score has none.
+- phi(t, k) falls with how far the expert's choice moved between the two decisions: what had to change may change.
+- SMILe ends with a mixture of all nets. Here one net goes on learning from the samples of all loops.
+- A decision is taken each ``--interval-ms`` (the paper: each second), and the ladder is logarithmic from 50 kb/s to 8
+  Mb/s (``--ladder paper``: 0 to 2.5 Mb/s in steps of 0.1).
+"""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from lockstep.gym import FEATURES, CallVectorEnv, LadderAction
+from lockstep.learn.judging import judge
+from lockstep.learn.training import Run, add_arguments
+
+SHAPE = (4, 3, 15, 4)
+"""Signals, seconds, reports a second, groups of packets a report."""
+LADDERS = {"logarithmic": LadderAction.logarithmic, "paper": LadderAction}
+CALLS = 32
+"""Calls of each codec that are stepped together."""
+WINDOW = 4
+"""Decisions in a row that a batch holds of one call: one, and the three before it that smoothness looks at."""
+_COLUMN = {name: place for place, name in enumerate(FEATURES)}
+
+
+class ConcertoNet(nn.Module):
+    """From a state to a score for each rate."""
+
+    def __init__(self, rates: int) -> None:
+        """A net that has not learned anything, for a ladder of ``rates``."""
+        super().__init__()
+        signals, seconds, reports, groups = SHAPE
+        # Four groups of filters that each see one array: the four convolutions, in one operator.
+        self.arrays = nn.Conv2d(signals * seconds, signals * 64, 3, padding=1, groups=signals)
+        self.fusion = nn.Conv2d(signals * 64, 128, 3, stride=(3, 2), padding=1)
+        self.dense = nn.Linear(128 * ((reports + 2) // 3) * ((groups + 1) // 2), 256)
+        self.scores = nn.Linear(256, rates)
+
+    def features(self, state: torch.Tensor) -> torch.Tensor:
+        """What the dense layer makes of states ``(calls, 4, 3, 15, 4)``: ``(calls, 256)``."""
+        hidden = functional.leaky_relu(self.arrays(state.flatten(1, 2)))
+        hidden = functional.leaky_relu(self.fusion(hidden))
+        return functional.leaky_relu(self.dense(hidden.flatten(1)))
+
+    def forward(self, state: torch.Tensor) -> torch.Tensor:
+        """Scores before the softmax, ``(calls, rates)``."""
+        scores: torch.Tensor = self.scores(self.features(state))
+        return scores
+
+
+class Probabilities(nn.Module):
+    """What is exported: the softmax over the rates."""
+
+    def __init__(self, net: nn.Module) -> None:
+        """Of a net of scores."""
+        super().__init__()
+        self.net = net
+
+    def forward(self, state: torch.Tensor) -> torch.Tensor:
+        """Probabilities, ``(calls, rates)``."""
+        return functional.softmax(self.net(state), dim=-1)
+
+
+def imitation_loss(
+    scores: torch.Tensor, expert: torch.Tensor, kind: str, overshoot: float, smoothness: float
+) -> torch.Tensor:
+    """The loss of batches of ``(calls, WINDOW)`` decisions, whose scores are ``(calls, WINDOW, rates)``."""
+    places = torch.arange(scores.shape[-1], dtype=scores.dtype, device=scores.device)
+    expected = (functional.softmax(scores, -1) * places).sum(-1)
+    wanted = expert.to(scores.dtype)
+    entropy = functional.cross_entropy(scores.flatten(0, 1), expert.flatten(), reduction="none").view_as(expected)
+    error = (expected - wanted).detach()
+    if kind == "cross-entropy":
+        weight = torch.ones_like(error)
+    else:
+        weight = error.square()
+        if kind == "overshoot":
+            # Half a place above the expert's is nearer to the next rate.
+            weight = weight + overshoot * (error > 0.5)
+    loss = (weight * entropy).mean()
+    for back in range(1, WINDOW):
+        moved = (expert[:, back:] - expert[:, :-back]).abs().to(scores.dtype)
+        phi = torch.exp(-moved) / (WINDOW - 1)
+        loss = loss + smoothness * (phi * (expected[:, back:] - expected[:, :-back]).square()).mean()
+    return loss
+
+
+def expert_choice(features: NDArray[np.float64], ladder: NDArray[np.float64], interval: float, kind: str) -> Any:
+    """The highest rate of the ladder that the link carries over the next interval, beside what is queued."""
+    rate = features[:, _COLUMN["next_capacity_bps"]]
+    if kind == "drains":
+        rate = rate - features[:, _COLUMN["queued_bytes"]] * 8.0 / interval
+    return np.maximum(np.searchsorted(ladder, rate, side="right") - 1, 0)
+
+
+@dataclass
+class Samples:
+    """Decisions of whole calls: states ``(calls, steps, *SHAPE)`` and what the expert would have chosen."""
+
+    states: NDArray[np.float16]
+    expert: NDArray[np.int64]
+
+
+def environments(options: argparse.Namespace, traces: list[str], steps: int) -> list[CallVectorEnv]:
+    """Calls with the functional and with the conventional codec, on the paths that are drawn from ``traces``."""
+    return [
+        CallVectorEnv(
+            CALLS,
+            observation="concerto",
+            action=LADDERS[options.ladder](),
+            reward="concerto",
+            place="sender",
+            traces=traces,
+            step_ms=options.interval_ms,
+            episode_steps=steps + 1,
+            feedback_ms=0.0,
+            loss=(0.0, 0.02),
+            codec=codec,
+            size=(640, 360),
+            bounds_bps=(30_000, 20_000_000),
+            threads=options.threads,
+        )
+        for codec in ("functional", "conventional")
+    ]
+
+
+def collect(
+    options: argparse.Namespace, traces: list[str], net: ConcertoNet, expert_share: float, seed: int
+) -> tuple[Samples, dict[str, float]]:
+    """Calls in which the expert acts with the probability ``expert_share``, and else the net."""
+    interval = options.interval_ms / 1e3
+    steps = round(options.call_seconds / interval)
+    draw = np.random.default_rng([seed, 0xD1CE])
+    ladder = LADDERS[options.ladder]().rates_bps
+    device = next(net.parameters()).device
+    all_states, all_expert, rewards, used, delays = [], [], [], [], []
+    net.eval()
+    for env in environments(options, traces, steps):
+        state, info = env.reset(seed=seed)
+        states = np.empty((steps, CALLS, *SHAPE), np.float16)
+        expert = np.empty((steps, CALLS), np.int64)
+        for step in range(steps):
+            states[step] = state
+            expert[step] = expert_choice(info["features"], ladder, interval, options.expert)
+            with torch.no_grad():
+                choice = net(torch.from_numpy(state).to(device)).argmax(-1).cpu().numpy()
+            action = np.where(draw.random(CALLS) < expert_share, expert[step], choice)
+            state, reward, _, _, info = env.step(action)
+            features = info["features"]
+            rewards.append(reward.mean())
+            used.append(
+                (features[:, _COLUMN["received_bps"]] / features[:, _COLUMN["capacity_bps"]].clip(1e4)).clip(0, 1)
+            )
+            delays.append(features[:, _COLUMN["delay_ms"]] - features[:, _COLUMN["smallest_delay_ms"]])
+        env.close()
+        all_states.append(states.swapaxes(0, 1))
+        all_expert.append(expert.swapaxes(0, 1))
+    outcome = {
+        "reward": float(np.mean(rewards)),
+        "link used": float(np.mean(used)),
+        "queueing delay p95 (ms)": float(np.quantile(np.concatenate(delays), 0.95)),
+    }
+    return Samples(np.concatenate(all_states), np.concatenate(all_expert)), outcome
+
+
+def train_epoch(
+    options: argparse.Namespace, net: ConcertoNet, optimiser: torch.optim.Optimizer, data: list[Samples], show: Any
+) -> float:
+    """One pass over all samples, in batches of runs of ``WINDOW`` decisions; gives the mean loss."""
+    runs = [
+        (part, call, step)
+        for part, samples in enumerate(data)
+        for call in range(samples.expert.shape[0])
+        for step in range(0, samples.expert.shape[1] - WINDOW + 1, WINDOW)
+    ]
+    order = np.random.permutation(len(runs))
+    size = max(1, options.batch // WINDOW)
+    device = next(net.parameters()).device
+    net.train()
+    total, count = 0.0, 0
+    for first in range(0, len(order) - size + 1, size):
+        chosen = [runs[index] for index in order[first : first + size]]
+        states = np.stack([data[part].states[call, step : step + WINDOW] for part, call, step in chosen])
+        expert = np.stack([data[part].expert[call, step : step + WINDOW] for part, call, step in chosen])
+        flat = torch.from_numpy(states.astype(np.float32)).flatten(0, 1).to(device)
+        wanted = torch.from_numpy(expert).to(device)
+        scores = net(flat).view(size, WINDOW, -1)
+        loss = imitation_loss(scores, wanted, options.loss, options.overshoot, options.smoothness)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        total, count = total + loss.item(), count + 1
+        if count % 50 == 0:
+            show(first / len(order), total / count)
+    return total / max(count, 1)
+
+
+def write_model(run: Run, options: argparse.Namespace, net: ConcertoNet, test: list[str]) -> Path:
+    """The ONNX file, its card and its reference, with scores of calls on traces that nothing was trained on."""
+    net = net.cpu().eval()
+    samples, _ = collect(argparse.Namespace(**{**vars(options), "call_seconds": 4.0}), test, net, 0.0, 99)
+    examples = torch.from_numpy(samples.states[:: CALLS // 2, -1].astype(np.float32))
+    ladder = LADDERS[options.ladder]().rates_bps
+    metadata = {
+        "lockstep.ladder_bps": ",".join(str(round(rate)) for rate in ladder),
+        "lockstep.interval_ms": str(options.interval_ms),
+        "lockstep.seed": str(options.seed),
+    }
+    card = {
+        "state": "loss (share), waiting time (s), sending rate and receive throughput (0: 10 kb/s, 1: 8 Mb/s, "
+        "logarithmic); seconds, the oldest first; 15 reports a second; 4 groups of packets a report",
+        "says": "the probability that each rate of the ladder is the expert's",
+        "ladder_bps": [round(rate) for rate in ladder],
+        "interval_ms": options.interval_ms,
+        "trained_on": f"{options.generated} generated traces"
+        + (f" and four fifths of {options.traces}" if options.traces else "")
+        + "; calls of modelled codecs, functional and conventional",
+        "curves": run.curves,
+    }
+    arguments = {"shape": SHAPE, "names": ("state", "probabilities"), "metadata": metadata, "examples": examples}
+    path = run.export(Probabilities(net), card=card, **arguments)
+    scores = judge("concerto", path, test)
+    run.export(Probabilities(net), card={**card, "scores": scores}, **arguments)
+    return path
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments."""
+    summary = (__doc__ or "").partition("\n")[0]
+    made = argparse.ArgumentParser(prog="lockstep train concerto", description=summary)
+    add_arguments(made)
+    made.add_argument("--interval-ms", type=int, default=200, help="time between two decisions (%(default)s)")
+    made.add_argument("--ladder", choices=LADDERS, default="logarithmic", help="the rates (%(default)s)")
+    made.add_argument(
+        "--expert", choices=("drains", "capacity"), default="drains", help="whether it heeds what is queued"
+    )
+    made.add_argument("--loss", choices=("cross-entropy", "weighted", "overshoot"), default="overshoot")
+    made.add_argument("--overshoot", type=float, default=8.0, help="the loss's C (%(default)s)")
+    made.add_argument("--smoothness", type=float, default=0.5, help="the smoothness term's lambda (%(default)s)")
+    made.add_argument("--loops", type=int, default=4, help="loops of imitation, L (%(default)s)")
+    made.add_argument("--expert-share", type=float, default=0.5, help="SMILe's beta (%(default)s)")
+    made.add_argument("--epochs", type=int, default=5, help="epochs of a loop (%(default)s)")
+    made.add_argument("--batch", type=int, default=32, help="decisions in a batch (%(default)s)")
+    made.add_argument("--call-seconds", type=float, default=20.0, help="length of a call in a loop (%(default)s)")
+    made.add_argument("--stop-after", type=int, default=None, help=argparse.SUPPRESS)
+    return made
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Trains; gives the exit status."""
+    options = parser().parse_args(arguments)
+    run = Run("concerto", options)
+    options = run.options(options)
+    training, test = run.traces()
+    net = ConcertoNet(len(LADDERS[options.ladder]().rates_bps)).to(run.device)
+    optimiser = torch.optim.Adam(net.parameters(), 1e-3)
+    begin = {"loop": 0, "epoch": 0, "collected": 0}
+    state = run.load()
+    if state is not None:
+        net.load_state_dict(state["net"])
+        optimiser.load_state_dict(state["optimiser"])
+        begin = state["at"]
+    if options.export:
+        if state is None:
+            raise ValueError(f"{run.folder} has no checkpoint yet")
+        print(write_model(run, options, net, test))
+        return 0
+    data = [run.load_array(f"loop-{loop}") for loop in range(begin["collected"])]
+    samples = [Samples(kept["states"], kept["expert"]) for kept in data]
+    total = options.loops * options.epochs
+    for loop in range(begin["loop"], options.loops):
+        if begin["collected"] == loop:
+            share = options.expert_share**loop
+            run.show(loop / options.loops, f"loop {loop + 1}: calls, the expert in {100 * share:.0f} %")
+            fresh, _ = collect(options, training, net, share, 1_000 * options.seed + loop)
+            run.save_array(f"loop-{loop}", states=fresh.states, expert=fresh.expert)
+            samples.append(fresh)
+            begin = {"loop": loop, "epoch": 0, "collected": loop + 1}
+        for group in optimiser.param_groups:
+            group["lr"] = 1e-3 * 0.6**loop
+        for epoch in range(begin["epoch"], options.epochs):
+            done = loop * options.epochs + epoch
+            loss = train_epoch(
+                options,
+                net,
+                optimiser,
+                samples,
+                lambda share, mean, done=done: run.show((done + share) / total, f"loss {mean:.2f}"),
+            )
+            begin = {"loop": loop, "epoch": epoch + 1, "collected": loop + 1}
+            run.log(done + 1, {"loss": loss})
+            if epoch + 1 == options.epochs:
+                _, outcome = collect(options, test, net, 0.0, 77)
+                run.log(done + 1, outcome)
+                run.show((done + 1) / total, ", ".join(f"{name} {value:.2f}" for name, value in outcome.items()))
+                begin = {"loop": loop + 1, "epoch": 0, "collected": loop + 1}
+            run.save({"net": net.state_dict(), "optimiser": optimiser.state_dict(), "at": begin})
+            if options.stop_after is not None and done + 1 >= options.stop_after:
+                return 0
+    path = write_model(run, options, net, test)
+    run.draw("Concerto", ("loss", "reward", "link used", "queueing delay p95 (ms)"))
+    run.close()
+    print(path)
+    return 0

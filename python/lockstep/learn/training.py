@@ -1,0 +1,342 @@
+"""What every training run has: its folder, its checkpoints, its logs, its progress, and the model that it leaves.
+
+A checkpoint holds everything that the rest of the run depends on, the state of each random generator included, and is
+replaced whole: a run that was ended goes on from its last one to the same weights.
+"""
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.utils.tensorboard import SummaryWriter
+
+from lockstep import _lockstep
+
+CHECKPOINT = "checkpoint.pt"
+SETTING = "setting.json"
+CURVE = "curve.png"
+
+OPSET = 18
+"""ONNX operator set of the models; `lockstep` runs 9 to 18."""
+
+
+def generated_traces(seed: int, count: int) -> list[str]:
+    """Words for ``count`` generated traces of a minute: of ten, six cellular, two like Wi-Fi, two wired.
+
+    Means are spread evenly on a logarithmic scale from 150 kb/s to 10 Mb/s. Another seed gives other traces.
+    """
+    draw = np.random.default_rng([seed, 0x7ACE])
+    traces = []
+    for index in range(count):
+        mean = round(float(np.exp(draw.uniform(np.log(150), np.log(10_000)))))
+        own = int(draw.integers(1 << 31))
+        kind = index % 10
+        if kind < 6:
+            deviation, dwell = draw.uniform(0.4, 0.9), draw.uniform(1.0, 6.0)
+            every = draw.choice([15.0, 30.0, 120.0])
+            traces.append(
+                f"cellular:mean={mean}kbps,deviation={deviation:.2f},dwell={dwell:.2f}s,"
+                f"outage-every={every:.0f}s,duration=60s,seed={own}"
+            )
+        elif kind < 8:
+            noise = draw.uniform(0.2, 0.5)
+            traces.append(
+                f"cellular:mean={2 * mean}kbps,deviation=0.3,dwell=0.5s,step=20ms,noise={noise:.2f},"
+                f"outage-every=60s,outage-length=200ms,duration=60s,seed={own}"
+            )
+        elif kind == 8:
+            traces.append(f"constant:{mean}kbps")
+        else:
+            other = round(float(mean * draw.uniform(0.3, 0.8)))
+            first, second = draw.integers(5, 20, 2)
+            traces.append(f"steps:{mean}kbps@{first}s/{other}kbps@{second}s")
+    return traces
+
+
+def split_folder(folder: Path, seed: int) -> tuple[list[str], list[str]]:
+    """The traces in a folder and below, four fifths to train on and a fifth to test on, by seed.
+
+    Raises:
+        ValueError: If there are fewer than five files.
+
+    """
+    names = sorted(str(path) for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    if len(names) < 5:
+        message = f"{folder} has {len(names)} traces; a split takes five at least"
+        raise ValueError(message)
+    order = np.random.default_rng([seed, 0x5B117]).permutation(len(names))
+    cut = len(names) * 4 // 5
+    return sorted(names[index] for index in order[:cut]), sorted(names[index] for index in order[cut:])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments that every algorithm has."""
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the run; it goes on there")
+    parser.add_argument("--seed", type=int, default=1, help="seed of everything random (%(default)s)")
+    parser.add_argument(
+        "--traces",
+        type=Path,
+        metavar="DIR",
+        help="train on four fifths of the traces in this folder, by seed, beside the generated ones",
+    )
+    parser.add_argument("--generated", type=int, default=200, metavar="COUNT", help="generated traces (%(default)s)")
+    parser.add_argument("--threads", type=int, default=2, help="threads of PyTorch and of the calls (%(default)s)")
+    parser.add_argument("--device", default="cpu", help="where the net is trained: cpu, cuda (%(default)s)")
+    parser.add_argument("--export", action="store_true", help="only write the model of the last checkpoint")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+class Run:
+    """A training run in its folder."""
+
+    def __init__(self, algorithm: str, arguments: argparse.Namespace) -> None:
+        """Opens the folder, and seeds everything.
+
+        Raises:
+            ValueError: If another run with other settings is in the folder.
+
+        """
+        self.algorithm = algorithm
+        self.folder: Path = arguments.output
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # What only says how it is run, not what comes of it.
+        beside = ("output", "export", "quiet", "threads", "device", "stop_after")
+        said = {name: value for name, value in vars(arguments).items() if name not in beside}
+        self.setting: dict[str, Any] = json.loads(json.dumps({"algorithm": algorithm, **said}, default=str))
+        path = self.folder / SETTING
+        if path.exists() and (known := json.loads(path.read_text())) != self.setting:
+            if not arguments.export:
+                differ = sorted(name for name in {*known, *self.setting} if known.get(name) != self.setting.get(name))
+                message = f"{self.folder} has a run with other settings ({', '.join(differ)}); name another folder"
+                raise ValueError(message)
+            self.setting = known
+        _write(path, json.dumps(self.setting, indent=2) + "\n")
+        self.quiet: bool = arguments.quiet
+        self.device = torch.device(arguments.device)
+        self.began = time.monotonic()
+        self.spent = 0.0
+        seed = int(self.setting["seed"])
+        random.seed(seed)
+        np.random.seed(seed)
+        torch.manual_seed(seed)
+        torch.set_num_threads(max(1, arguments.threads))
+        # Sums in an order that does not change from run to run.
+        torch.use_deterministic_algorithms(mode=True)
+        self.logs = SummaryWriter(str(self.folder / "tensorboard"))
+        self.curves: dict[str, list[tuple[int, float]]] = {}
+
+    def options(self, given: argparse.Namespace) -> argparse.Namespace:
+        """The arguments as the run in the folder has them."""
+        said = {name: value for name, value in self.setting.items() if name != "algorithm"}
+        return argparse.Namespace(**{**vars(given), **said})
+
+    def traces(self) -> tuple[list[str], list[str]]:
+        """What to train on, and what to judge by: never the same."""
+        seed, count = int(self.setting["seed"]), int(self.setting["generated"])
+        training = generated_traces(seed, count)
+        # Seeds of tests are none that training would use.
+        test = generated_traces(seed + 1_000_003, 40)
+        if self.setting["traces"] is not None:
+            real = split_folder(Path(self.setting["traces"]), seed)
+            training, test = training + real[0], test + real[1]
+        if not training:
+            raise ValueError("there is nothing to train on: --generated 0 without --traces")
+        return training, test
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Writes values of a step for TensorBoard and for the curve."""
+        for name, value in values.items():
+            self.logs.add_scalar(name, value, step)
+            self.curves.setdefault(name, []).append((step, float(value)))
+
+    def show(self, done: float, text: str) -> None:
+        """Shows how far the run is: ``done`` of 1."""
+        if self.quiet:
+            return
+        filled = round(30 * min(max(done, 0.0), 1.0))
+        seconds = self.seconds()
+        left = seconds / done - seconds if done > 0.01 else float("nan")
+        line = f"{self.algorithm} [{'#' * filled}{'.' * (30 - filled)}] {100 * done:5.1f} %  {seconds:5.0f} s"
+        line += f"  {left:5.0f} s left  {text}" if left == left else f"  {text}"  # noqa: PLR0124
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[2K{line[:150]}")
+        else:
+            sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+    def seconds(self) -> float:
+        """For how long the run has gone on, with all its parts."""
+        return self.spent + time.monotonic() - self.began
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Keeps a checkpoint: ``state``, and the state of the random generators."""
+        kept = {
+            "state": state,
+            "curves": self.curves,
+            "seconds": self.seconds(),
+            "random": random.getstate(),
+            "numpy": np.random.get_state(),
+            "torch": torch.get_rng_state(),
+        }
+        temporary = self.folder / f"{CHECKPOINT}.new"
+        torch.save(kept, temporary)
+        temporary.replace(self.folder / CHECKPOINT)
+        self.logs.flush()
+
+    def load(self) -> dict[str, Any] | None:
+        """The state of the last checkpoint, with the random generators as they were; none if there is none."""
+        path = self.folder / CHECKPOINT
+        if not path.exists():
+            return None
+        # It is this program's own file, and holds more than tensors.
+        kept = torch.load(path, map_location=self.device, weights_only=False)
+        random.setstate(kept["random"])
+        np.random.set_state(kept["numpy"])
+        torch.set_rng_state(kept["torch"].cpu())
+        self.curves, self.spent = kept["curves"], kept["seconds"]
+        state: dict[str, Any] = kept["state"]
+        return state
+
+    def save_array(self, name: str, **arrays: NDArray[Any]) -> None:
+        """Keeps arrays beside the checkpoint."""
+        temporary = self.folder / f"{name}.new.npz"
+        np.savez(temporary, **arrays)
+        temporary.replace(self.folder / f"{name}.npz")
+
+    def load_array(self, name: str) -> dict[str, NDArray[Any]]:
+        """Arrays that were kept."""
+        with np.load(self.folder / f"{name}.npz") as kept:
+            return {key: kept[key] for key in kept.files}
+
+    def close(self) -> None:
+        """Ends the logs and the line of progress."""
+        self.logs.close()
+        if not self.quiet and sys.stderr.isatty():
+            sys.stderr.write("\n")
+
+    def export(  # noqa: PLR0913
+        self,
+        model: nn.Module,
+        *,
+        shape: tuple[int, ...],
+        names: tuple[str, str],
+        metadata: Mapping[str, str],
+        card: Mapping[str, Any],
+        examples: torch.Tensor,
+    ) -> Path:
+        """Writes the model as ONNX, a card that describes it, and what it gives for a few inputs (for tests)."""
+        path = self.folder / f"{self.algorithm}.onnx"
+        write_onnx(model, path, shape=shape, names=names, metadata={"lockstep.controller": self.algorithm, **metadata})
+        model.eval()
+        with torch.no_grad():
+            outputs = model(examples)
+        reference = {
+            "inputs": [[_short(value) for value in row.flatten().tolist()] for row in examples],
+            "outputs": [row.flatten().tolist() for row in outputs],
+        }
+        _write(self.folder / f"{self.algorithm}.reference.json", json.dumps(reference, separators=(",", ":")) + "\n")
+        described = {
+            "controller": self.algorithm,
+            "lockstep": _lockstep.version(),
+            "opset": OPSET,
+            "bytes": path.stat().st_size,
+            "input": {"name": names[0], "shape": [1, *shape]},
+            "output": {"name": names[1], "shape": list(outputs[:1].shape)},
+            **card,
+            "setting": self.setting,
+            "training_seconds": round(self.seconds()),
+            "pytorch": torch.__version__,
+        }
+        _write(self.folder / f"{self.algorithm}.json", json.dumps(described, indent=2) + "\n")
+        return path
+
+    def draw(self, title: str, names: Iterable[str]) -> None:
+        """Draws curves of values that were logged into `curve.png`."""
+        import altair  # noqa: PLC0415 -- takes a second
+        import polars  # noqa: PLC0415
+
+        rows = [
+            {"step": step, "value": value, "what": name} for name in names for step, value in self.curves.get(name, [])
+        ]
+        if not rows:
+            return
+        line = altair.Chart(polars.DataFrame(rows)).mark_line(point=True).encode(x="step:Q", y="value:Q")
+        panel = line.properties(width=420, height=140)
+        chart = panel.facet(row=altair.Row("what:N", title=None)).resolve_scale(y="independent").properties(title=title)
+        chart.save(str(self.folder / CURVE), scale_factor=2)
+
+
+def _short(value: float) -> float:
+    """The number with as few digits as say it exactly as a 32-bit float."""
+    return float(str(np.float32(value)))
+
+
+def write_onnx(
+    model: nn.Module, path: Path, *, shape: tuple[int, ...], names: tuple[str, str], metadata: Mapping[str, str]
+) -> None:
+    """Writes ``model`` as ONNX: one input of one call, one output, with what it says of itself."""
+    import contextlib  # noqa: PLC0415
+    import io  # noqa: PLC0415
+    import logging  # noqa: PLC0415
+    import warnings  # noqa: PLC0415
+
+    import onnx  # noqa: PLC0415
+
+    model = model.cpu().eval()
+    temporary = path.with_suffix(".onnx.new")
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            model,
+            (torch.zeros(1, *shape),),
+            str(temporary),
+            input_names=[names[0]],
+            output_names=[names[1]],
+            opset_version=OPSET,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+    graph = onnx.load(str(temporary))
+    # What the exporter notes of its own is not for the file: paths of this machine.
+    del graph.metadata_props[:]
+    for node in graph.graph.node:
+        del node.metadata_props[:]
+        node.doc_string = ""
+    for value in [*graph.graph.value_info, *graph.graph.input, *graph.graph.output, *graph.graph.initializer]:
+        del value.metadata_props[:]
+    del graph.graph.metadata_props[:]
+    onnx.helper.set_model_props(graph, dict(metadata))
+    onnx.checker.check_model(graph)
+    onnx.save(graph, str(temporary))
+    temporary.replace(path)
+
+
+def algorithm_of(folder: str) -> str:
+    """Which algorithm a run in this folder trains.
+
+    Raises:
+        ValueError: If there is no run.
+
+    """
+    path = Path(folder) / SETTING
+    if not path.exists():
+        message = f"{folder} has no training run"
+        raise ValueError(message)
+    return str(json.loads(path.read_text())["algorithm"])
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.write_text(text)
+    temporary.replace(path)

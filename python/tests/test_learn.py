@@ -1,0 +1,152 @@
+"""Learning. What takes PyTorch waits for `make test-learn`, which installs it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lockstep.learn import ALGORITHMS
+from lockstep.learn.__main__ import main
+from lockstep.simulation import simulate
+
+MODELS = Path(__file__).parents[1] / "lockstep" / "learn" / "models"
+TINY = {
+    "concerto": ["--generated", "4", "--loops", "2", "--epochs", "1", "--call-seconds", "2"],
+    "rlv": ["--generated", "4", "--updates", "4", "--calls", "4", "--steps", "4", "--call-seconds", "2"],
+}
+
+
+def train(algorithm: str, folder: Path, *words: str) -> int:
+    return main([algorithm, "--output", str(folder), "--quiet", "--threads", "1", *TINY[algorithm], *words])
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_model_has_a_card_that_says_what_it_is(name: str) -> None:
+    card = json.loads((MODELS / f"{name}.json").read_text())
+    assert card["controller"] == name
+    assert card["bytes"] == (MODELS / f"{name}.onnx").stat().st_size < 5_000_000
+    assert card["setting"]["seed"] >= 0
+    assert {"opset", "input", "output", "state", "trained_on", "scores", "interval_ms"} <= card.keys()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_model_that_is_named_runs_in_the_place_of_the_shipped_one(name: str) -> None:
+    told: dict[str, Any] = {"trace": "constant:1mbps", "controller": name, "seconds": 5, "modelled": True}
+    shipped, named = simulate(**told), simulate(**told, model=MODELS / f"{name}.onnx")
+    assert named.scores == shipped.scores
+    assert named.config["model"] == str(MODELS / f"{name}.onnx")
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.onnx"
+    wrong.write_bytes((MODELS / "concerto.onnx").read_bytes()[:1000])
+    with pytest.raises(ValueError, match=r"model .*wrong\.onnx: it is no whole ONNX file"):
+        simulate("constant:1mbps", controller="concerto", model=wrong, seconds=1, modelled=True)
+    with pytest.raises(ValueError, match=r"model.* is for the controller concerto or rlv, not for gcc"):
+        simulate("constant:1mbps", controller="gcc", model=wrong, seconds=1, modelled=True)
+
+
+def test_an_algorithm_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["alchemy"]) == 2
+    assert "no algorithm called 'alchemy'" in capsys.readouterr().err
+
+
+class TestTraining:
+    """With PyTorch."""
+
+    @pytest.fixture(autouse=True)
+    def _torch(self) -> None:
+        pytest.importorskip("torch", reason="waits for PyTorch: `make test-learn`")
+        pytest.importorskip("onnx", reason="waits for ONNX: `make test-learn`")
+
+    @pytest.mark.parametrize("algorithm", TINY)
+    def test_a_run_that_goes_on_has_the_weights_of_one_that_was_not_ended(self, algorithm: str, tmp_path: Path) -> None:
+        import torch  # noqa: PLC0415
+
+        def weights(folder: Path) -> dict[str, Any]:
+            kept = torch.load(folder / "checkpoint.pt", weights_only=False)
+            return dict(kept["state"]["net"])
+
+        assert train(algorithm, tmp_path / "whole") == 0
+        assert train(algorithm, tmp_path / "parts", "--stop-after", "1") == 0
+        first = weights(tmp_path / "parts")
+        assert train(algorithm, tmp_path / "parts") == 0
+        whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+        assert whole.keys() == parts.keys()
+        assert all(torch.equal(whole[name], parts[name]) for name in whole)
+        assert not all(torch.equal(first[name], parts[name]) for name in first)
+        names = (f"{algorithm}.onnx", f"{algorithm}.json", f"{algorithm}.reference.json", "curve.png")
+        assert all((tmp_path / "parts" / name).stat().st_size > 0 for name in names)
+        assert list((tmp_path / "parts" / "tensorboard").iterdir())
+        call = simulate(
+            "constant:1mbps",
+            controller=algorithm,
+            model=tmp_path / "parts" / f"{algorithm}.onnx",
+            seconds=5,
+            modelled=True,
+        )
+        assert call.scores["throughput_bps"] > 0
+
+    def test_another_setting_takes_another_folder(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert train("concerto", tmp_path, "--stop-after", "1") == 0
+        assert train("concerto", tmp_path, "--seed", "2") == 1
+        assert "other settings (seed)" in capsys.readouterr().err
+
+    def test_imitation_gets_better_at_what_the_expert_does(self) -> None:
+        import torch  # noqa: PLC0415
+
+        from lockstep.learn import concerto  # noqa: PLC0415
+
+        torch.manual_seed(1)
+        np.random.seed(1)
+        options = concerto.parser().parse_args(["--output", "nowhere", "--call-seconds", "6", "--threads", "1"])
+        traces = ["constant:300kbps", "constant:1mbps", "constant:4mbps"]
+        net = concerto.ConcertoNet(26)
+        samples, before = concerto.collect(options, traces, net, 1.0, 5)
+        _, start = concerto.collect(options, traces, net, 0.0, 6)
+        optimiser = torch.optim.Adam(net.parameters(), 1e-3)
+        losses = [
+            concerto.train_epoch(options, net, optimiser, [samples], lambda _share, _mean: None) for _ in range(3)
+        ]
+        _, after = concerto.collect(options, traces, net, 0.0, 6)
+        assert losses[-1] < losses[0]
+        assert after["reward"] > start["reward"]
+        assert before["reward"] > start["reward"]
+
+    def test_the_expert_takes_what_the_link_carries_and_less_when_there_is_a_queue(self) -> None:
+        from lockstep.gym import FEATURES, LadderAction  # noqa: PLC0415
+        from lockstep.learn import concerto  # noqa: PLC0415
+
+        features = np.zeros((3, len(FEATURES)))
+        features[:, list(FEATURES).index("next_capacity_bps")] = [1.05e6, 1.05e6, 1e3]
+        features[:, list(FEATURES).index("queued_bytes")] = [0, 12_500, 0]
+        ladder = LadderAction().rates_bps
+        np.testing.assert_array_equal(concerto.expert_choice(features, ladder, 0.2, "drains"), [10, 5, 0])
+        np.testing.assert_array_equal(concerto.expert_choice(features, ladder, 0.2, "capacity"), [10, 10, 0])
+
+    def test_saying_more_than_the_expert_costs_more_than_saying_less(self) -> None:
+        import torch  # noqa: PLC0415
+
+        from lockstep.learn.concerto import imitation_loss  # noqa: PLC0415
+
+        def loss(place: int) -> float:
+            scores = torch.zeros(1, 4, 26)
+            scores[..., place] = 8.0
+            return imitation_loss(scores, torch.full((1, 4), 10), "overshoot", 8.0, 0.5).item()
+
+        assert loss(10) < loss(9) < loss(11)
+        assert loss(9) < loss(7)
+
+    def test_generated_traces_are_the_same_for_a_seed_and_a_split_never_shares_a_trace(self, tmp_path: Path) -> None:
+        from lockstep.learn.training import generated_traces, split_folder  # noqa: PLC0415
+
+        assert generated_traces(1, 20) == generated_traces(1, 20) != generated_traces(2, 20)
+        for index in range(10):
+            (tmp_path / f"{index}.up").write_text("1\n")
+        training, test = split_folder(tmp_path, 3)
+        assert (len(training), len(test)) == (8, 2)
+        assert not set(training) & set(test)
+        with pytest.raises(ValueError, match="five at least"):
+            split_folder(tmp_path / "none", 3)
