@@ -13,6 +13,7 @@ from typing import Final
 
 ALGORITHMS: Final[dict[str, str]] = {
     "concerto": "Concerto: imitates an expert who knows the path (MobiCom 2019)",
+    "lockstep": "Lockstep's own: Sprout under a policy that PPO learns, a picture a step",
     "rlv": "RL-V: the same choice learned from a reward, by A2C",
 }
 """Names and meanings of what can be trained; each is a module of this package with a ``main``."""

@@ -265,12 +265,15 @@ def main(arguments: list[str] | None = None) -> int:
     training, test = run.traces()
     policy = Policy(len(PictureVectorEnvironment.observations()))
     optimiser = torch.optim.Adam(policy.parameters(), options.learning_rate, eps=1e-5)
-    first, best = 0, None
+    first = 0
     state = run.load()
     if state is not None:
         policy.load_state_dict(state["policy"])
         optimiser.load_state_dict(state["optimiser"])
-        first, best = state["updates"], state["best"]
+        first = state["updates"]
+    elif options.export:
+        message = f"{run.folder} has no checkpoint yet"
+        raise ValueError(message)
     if not options.export:
         sprout = episodes(None, test, options.threads)
         for update in range(first, options.updates):
@@ -287,16 +290,10 @@ def main(arguments: list[str] | None = None) -> int:
             if (update + 1) % ROUND == 0 or update + 1 == options.updates:
                 outcome = compare(sprout, episodes(policy, test, options.threads))
                 run.log(update + 1, {"reward": reward, **outcome})
-                gain = outcome["gain in QoE_d"]
-                if best is None or gain > best["gain"]:
-                    best = {"gain": gain, "policy": {k: v.clone() for k, v in policy.state_dict().items()}}
-                kept = {"policy": policy.state_dict(), "optimiser": optimiser.state_dict(), "best": best}
+                kept = {"policy": policy.state_dict(), "optimiser": optimiser.state_dict()}
                 run.save({**kept, "updates": update + 1})
                 if options.stop_after is not None and update + 1 >= options.stop_after:
                     return 0
-    if best is None:
-        raise ValueError(f"{run.folder} has no checkpoint yet")
-    policy.load_state_dict(best["policy"])
     write_model(run, options, policy, test)
     run.draw("Lockstep", ("reward", "gain in QoE_d", "median gain", "worst gain"))
     run.close()
