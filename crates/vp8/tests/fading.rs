@@ -92,7 +92,7 @@ fn photograph(clip: &Path) -> Option<Picture> {
 fn panned(photograph: &Picture, shift: f64) -> Picture {
     let mut samples = Vec::with_capacity(Picture::i420_length(WIDTH, HEIGHT));
     for (plane, (width, shift)) in
-        photograph.planes().into_iter().zip([(WIDTH, shift), (WIDTH / 2, shift / 2.0), (WIDTH / 2, shift / 2.0)])
+        photograph.planes().iter().zip([(WIDTH, shift), (WIDTH / 2, shift / 2.0), (WIDTH / 2, shift / 2.0)])
     {
         let (whole, t) = (shift.floor() as usize, shift.fract());
         let weights = [

@@ -52,7 +52,7 @@ pub(super) fn choose_level(
 }
 
 /// In real time one row of macroblocks of so many is tried.
-const ROW_SPACING: usize = 8;
+const ROW_SPACING: usize = 10;
 
 /// The level that suits a quantizer in most pictures: about what trials find.
 fn usual_level(quantizer: u8) -> u8 {
