@@ -78,7 +78,7 @@ impl<'a> Strip<'a> {
         let mut strip = Vec::new();
         for (index, plane) in layout.planes.iter_mut().enumerate() {
             let size = if index == 0 { 16 } else { 8 };
-            // With as much around it as a whole frame has at least: the filter may read there.
+            // With a few lines around it: the filter may read there.
             let margin = MARGIN * plane.stride;
             let start = plane.origin + first * size * plane.stride - margin;
             let length = rows * size * plane.stride + 2 * margin;
