@@ -19,7 +19,9 @@ TINY = {
 
 
 def train(algorithm: str, folder: Path, *words: str) -> int:
-    return main([algorithm, "--output", str(folder), "--quiet", "--threads", "1", *TINY[algorithm], *words])
+    return main(
+        [algorithm, "--output", str(folder), "--quiet", "--threads", "1", "--judged", "1", *TINY[algorithm], *words]
+    )
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -37,7 +37,7 @@ from torch import nn
 from torch.nn import functional
 
 from lockstep.gym import FEATURES, CallVectorEnv, LadderAction
-from lockstep.learn.judging import JUDGED, judge
+from lockstep.learn.judging import judge
 from lockstep.learn.training import Run, add_arguments
 
 SHAPE = (4, 3, 15, 4)
@@ -268,7 +268,7 @@ def write_model(run: Run, options: argparse.Namespace, net: ConcertoNet, test: l
         "examples": examples,
     }
     path = run.export(Probabilities(net), card=card, **arguments)
-    scores = judge("concerto", path, test[:JUDGED] + test[40:][:JUDGED])
+    scores = judge("concerto", path, run.judged(test))
     run.export(Probabilities(net), card={**card, "scores": scores}, **arguments)
     return path
 

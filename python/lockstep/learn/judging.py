@@ -9,8 +9,6 @@ import numpy as np
 from lockstep.simulation import Codec, simulate
 
 CODECS: tuple[Codec, ...] = ("functional", "conventional")
-JUDGED = 16
-"""How many generated traces a finished run is judged by, and how many of a folder's."""
 MEASURES = ("qoe_d", "p95_ms", "ssim_db", "throughput_kbps", "link_used")
 """Quality of experience as delay-sensitive people have it, 95th percentile of video delay, quality, rate, use."""
 

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from lockstep.gym import FEATURES, CallVectorEnv
 from lockstep.learn.concerto import LADDERS, SHAPE, ConcertoNet, Probabilities
-from lockstep.learn.judging import JUDGED, judge
+from lockstep.learn.judging import judge
 from lockstep.learn.training import Run, add_arguments
 
 _COLUMN = {name: place for place, name in enumerate(FEATURES)}
@@ -126,9 +126,7 @@ def write_model(run: Run, options: argparse.Namespace, net: ActorCritic, test: l
         "examples": torch.from_numpy(state),
     }
     path = run.export(Probabilities(actor), card=card, **given)
-    run.export(
-        Probabilities(actor), card={**card, "scores": judge("rlv", path, test[:JUDGED] + test[40:][:JUDGED])}, **given
-    )
+    run.export(Probabilities(actor), card={**card, "scores": judge("rlv", path, run.judged(test))}, **given)
     return path
 
 
