@@ -223,7 +223,8 @@ class Run:
     def save_array(self, name: str, **arrays: NDArray[Any]) -> None:
         """Keeps arrays beside the checkpoint."""
         temporary = self.folder / f"{name}.new.npz"
-        np.savez(temporary, **arrays)
+        named: dict[str, Any] = dict(arrays)
+        np.savez(temporary, **named)
         temporary.replace(self.folder / f"{name}.npz")
 
     def load_array(self, name: str) -> dict[str, NDArray[Any]]:
