@@ -19,7 +19,9 @@ TINY = {
 
 
 def train(algorithm: str, folder: Path, *words: str) -> int:
-    return main([algorithm, "--output", str(folder), "--quiet", "--threads", "1", *TINY[algorithm], *words])
+    return main(
+        [algorithm, "--output", str(folder), "--quiet", "--threads", "1", "--judged", "1", *TINY[algorithm], *words]
+    )
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -122,9 +124,10 @@ class TestTraining:
         features = np.zeros((3, len(FEATURES)))
         features[:, list(FEATURES).index("next_capacity_bps")] = [1.05e6, 1.05e6, 1e3]
         features[:, list(FEATURES).index("queued_bytes")] = [0, 12_500, 0]
-        ladder = LadderAction().rates_bps
-        np.testing.assert_array_equal(concerto.expert_choice(features, ladder, 0.2, "drains"), [10, 5, 0])
-        np.testing.assert_array_equal(concerto.expert_choice(features, ladder, 0.2, "capacity"), [10, 10, 0])
+        ladder, present, choice = LadderAction().rates_bps, np.array([4, 4, 4]), concerto.expert_choice
+        np.testing.assert_array_equal(choice(features, present, ladder, 0.2, "drains"), [10, 5, 0])
+        np.testing.assert_array_equal(choice(features, present, ladder, 0.2, "capacity"), [10, 10, 0])
+        np.testing.assert_array_equal(choice(features, present, ladder, 0.2, "climbs"), [6, 5, 0])
 
     def test_saying_more_than_the_expert_costs_more_than_saying_less(self) -> None:
         import torch  # noqa: PLC0415

@@ -1,9 +1,9 @@
 """Concerto: a controller at the sender that imitates an expert who knows the path (MobiCom 2019).
 
-The expert sends at the link's true capacity over the next interval, less what is queued already. A net learns to say
-the same from what a sender can see: four arrays a second of loss, delay, sending rate and receive throughput, of the
-last three seconds (``crates/control/src/learned/concerto.rs`` makes them, here and in calls), and to choose one of a
-ladder of bit rates.
+The expert sends at the link's true capacity over the next interval, less what is queued already. A net learns to
+say the same from what a sender can see: four arrays a second of loss, delay, sending rate and receive throughput,
+of the last three seconds (``crates/control/src/learned/concerto.rs`` makes them, here and in calls), and to choose
+one of a ladder of bit rates.
 
 What is as in the paper: four 3x3 convolutions of 64 filters with LeakyReLU, one an array; a fusion convolution of
 128; a dense layer of 256; softmax over 26 rates; a cross-entropy weighted by the squared distance from the expert's
@@ -12,15 +12,20 @@ loops of imitation in which the expert acts with a probability that halves (SMIL
 batches of 32; 20 epochs in all. What is not, and why:
 
 - The fusion convolution has strides of 3 and 2: with 1, the dense layer would have 2 M weights and the file 9 MB.
-- The distance is between the expert's place on the ladder and the place that the net expects (its mean), since
-  between places it has a gradient and the largest score has none.
+- pi, in the loss and in decisions, is the place on the ladder that the net expects (the mean under its softmax),
+  and not that of the largest score. Weights that grow with the distance move the largest score to the low tail of
+  what may come, from where the controller sinks to the bottom; the mean they move much less.
+- The expert goes up by half of the present rate at a time (``--expert climbs``). What a path carries beyond what is
+  sent does not show at the sender, so an expert who jumps there teaches what no state explains; a net that fears to
+  overshoot then stays at the bottom.
 - phi(t, k) falls with how far the expert's choice moved between the two decisions: what had to change may change.
 - SMILe ends with a mixture of all nets. Here one net goes on learning from the samples of all loops.
-- A decision is taken each ``--interval-ms`` (the paper: each second), and the ladder is logarithmic from 50 kb/s to 8
-  Mb/s (``--ladder paper``: 0 to 2.5 Mb/s in steps of 0.1).
+- A decision is taken each ``--interval-ms`` (the paper: each second), and the ladder is logarithmic from 50 kb/s to
+  8 Mb/s (``--ladder paper``: 0 to 2.5 Mb/s in steps of 0.1).
 """
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,9 +42,13 @@ from lockstep.learn.training import Run, add_arguments
 
 SHAPE = (4, 3, 15, 4)
 """Signals, seconds, reports a second, groups of packets a report."""
-LADDERS = {"logarithmic": LadderAction.logarithmic, "paper": LadderAction}
+LADDERS: dict[str, Callable[[], LadderAction]] = {"logarithmic": LadderAction.logarithmic, "paper": LadderAction}
 CALLS = 32
 """Calls of each codec that are stepped together."""
+CLIMB = 2
+"""Places by which the expert that climbs goes up at a time: on the logarithmic ladder by half of the rate."""
+INITIAL_BPS = 300_000
+"""What is sent before the first decision, bit/s."""
 WINDOW = 4
 """Decisions in a row that a batch holds of one call: one, and the three before it that smoothness looks at."""
 _COLUMN = {name: place for place, name in enumerate(FEATURES)}
@@ -83,12 +92,17 @@ class Probabilities(nn.Module):
         return functional.softmax(self.net(state), dim=-1)
 
 
+def expected_place(scores: torch.Tensor) -> torch.Tensor:
+    """The place on the ladder that scores expect: the mean under their softmax."""
+    places = torch.arange(scores.shape[-1], dtype=scores.dtype, device=scores.device)
+    return (functional.softmax(scores, -1) * places).sum(-1)
+
+
 def imitation_loss(
     scores: torch.Tensor, expert: torch.Tensor, kind: str, overshoot: float, smoothness: float
 ) -> torch.Tensor:
     """The loss of batches of ``(calls, WINDOW)`` decisions, whose scores are ``(calls, WINDOW, rates)``."""
-    places = torch.arange(scores.shape[-1], dtype=scores.dtype, device=scores.device)
-    expected = (functional.softmax(scores, -1) * places).sum(-1)
+    expected = expected_place(scores)
     wanted = expert.to(scores.dtype)
     entropy = functional.cross_entropy(scores.flatten(0, 1), expert.flatten(), reduction="none").view_as(expected)
     error = (expected - wanted).detach()
@@ -107,12 +121,18 @@ def imitation_loss(
     return loss
 
 
-def expert_choice(features: NDArray[np.float64], ladder: NDArray[np.float64], interval: float, kind: str) -> Any:
-    """The highest rate of the ladder that the link carries over the next interval, beside what is queued."""
+def expert_choice(
+    features: NDArray[np.float64], present: NDArray[np.int64], ladder: NDArray[np.float64], interval: float, kind: str
+) -> Any:
+    """The highest rate of the ladder that the link carries over the next interval.
+
+    ``drains``: beside what is queued. ``climbs``: and at most ``CLIMB`` places above that at ``present``.
+    """
     rate = features[:, _COLUMN["next_capacity_bps"]]
-    if kind == "drains":
+    if kind != "capacity":
         rate = rate - features[:, _COLUMN["queued_bytes"]] * 8.0 / interval
-    return np.maximum(np.searchsorted(ladder, rate, side="right") - 1, 0)
+    choice = np.maximum(np.searchsorted(ladder, rate, side="right") - 1, 0)
+    return np.minimum(choice, present + CLIMB) if kind == "climbs" else choice
 
 
 @dataclass
@@ -159,14 +179,15 @@ def collect(
     net.eval()
     for env in environments(options, traces, steps):
         state, info = env.reset(seed=seed)
+        present = np.full(CALLS, np.abs(ladder - INITIAL_BPS).argmin())
         states = np.empty((steps, CALLS, *SHAPE), np.float16)
         expert = np.empty((steps, CALLS), np.int64)
         for step in range(steps):
             states[step] = state
-            expert[step] = expert_choice(info["features"], ladder, interval, options.expert)
+            expert[step] = expert_choice(info["features"], present, ladder, interval, options.expert)
             with torch.no_grad():
-                choice = net(torch.from_numpy(state).to(device)).argmax(-1).cpu().numpy()
-            action = np.where(draw.random(CALLS) < expert_share, expert[step], choice)
+                choice = expected_place(net(torch.from_numpy(state).to(device))).round().long().cpu().numpy()
+            present = action = np.where(draw.random(CALLS) < expert_share, expert[step], choice)
             state, reward, _, _, info = env.step(action)
             features = info["features"]
             rewards.append(reward.mean())
@@ -226,12 +247,13 @@ def write_model(run: Run, options: argparse.Namespace, net: ConcertoNet, test: l
     metadata = {
         "lockstep.ladder_bps": ",".join(str(round(rate)) for rate in ladder),
         "lockstep.interval_ms": str(options.interval_ms),
+        "lockstep.decision": "mean",
         "lockstep.seed": str(options.seed),
     }
     card = {
         "state": "loss (share), waiting time (s), sending rate and receive throughput (0: 10 kb/s, 1: 8 Mb/s, "
         "logarithmic); seconds, the oldest first; 15 reports a second; 4 groups of packets a report",
-        "says": "the probability that each rate of the ladder is the expert's",
+        "says": "the probability that each rate of the ladder is the expert's; the mean place is decided on",
         "ladder_bps": [round(rate) for rate in ladder],
         "interval_ms": options.interval_ms,
         "trained_on": f"{options.generated} generated traces"
@@ -239,9 +261,14 @@ def write_model(run: Run, options: argparse.Namespace, net: ConcertoNet, test: l
         + "; calls of modelled codecs, functional and conventional",
         "curves": run.curves,
     }
-    arguments = {"shape": SHAPE, "names": ("state", "probabilities"), "metadata": metadata, "examples": examples}
+    arguments: dict[str, Any] = {
+        "shape": SHAPE,
+        "names": ("state", "probabilities"),
+        "metadata": metadata,
+        "examples": examples,
+    }
     path = run.export(Probabilities(net), card=card, **arguments)
-    scores = judge("concerto", path, test)
+    scores = judge("concerto", path, run.judged(test))
     run.export(Probabilities(net), card={**card, "scores": scores}, **arguments)
     return path
 
@@ -254,7 +281,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--interval-ms", type=int, default=200, help="time between two decisions (%(default)s)")
     made.add_argument("--ladder", choices=LADDERS, default="logarithmic", help="the rates (%(default)s)")
     made.add_argument(
-        "--expert", choices=("drains", "capacity"), default="drains", help="whether it heeds what is queued"
+        "--expert",
+        choices=("climbs", "drains", "capacity"),
+        default="climbs",
+        help="what the expert heeds (%(default)s)",
     )
     made.add_argument("--loss", choices=("cross-entropy", "weighted", "overshoot"), default="overshoot")
     made.add_argument("--overshoot", type=float, default=8.0, help="the loss's C (%(default)s)")

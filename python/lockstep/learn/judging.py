@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.simulation import simulate
+from lockstep.simulation import Codec, simulate
 
+CODECS: tuple[Codec, ...] = ("functional", "conventional")
 MEASURES = ("qoe_d", "p95_ms", "ssim_db", "throughput_kbps", "link_used")
 """Quality of experience as delay-sensitive people have it, 95th percentile of video delay, quality, rate, use."""
 
 
-def measure(controller: str, codec: str, trace: str, *, seconds: float, model: Path | None = None) -> dict[str, float]:
+def measure(
+    controller: str, codec: Codec, trace: str, *, seconds: float, model: Path | None = None
+) -> dict[str, float]:
     """The scores of one modelled call."""
     call = simulate(
         trace, controller=controller, codec=codec, modelled=True, seconds=seconds, model=model, clip="generated:640x360"
@@ -31,7 +34,7 @@ def judge(controller: str, model: Path | None, traces: Sequence[str], *, seconds
     """Mean and worst scores over ``traces`` of ``controller`` and of GCC, with either codec."""
     table: dict[str, Any] = {"calls": len(traces), "seconds": seconds}
     for name, own in ((controller, model), ("gcc", None)):
-        for codec in ("functional", "conventional"):
+        for codec in CODECS:
             rows = [measure(name, codec, trace, seconds=seconds, model=own) for trace in traces]
             values = {key: np.array([row[key] for row in rows]) for key in MEASURES}
             table[f"{name}, {codec}"] = {

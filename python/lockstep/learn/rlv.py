@@ -107,6 +107,7 @@ def write_model(run: Run, options: argparse.Namespace, net: ActorCritic, test: l
     metadata = {
         "lockstep.ladder_bps": ",".join(str(round(rate)) for rate in ladder),
         "lockstep.interval_ms": str(options.interval_ms),
+        "lockstep.decision": "best",
         "lockstep.seed": str(options.seed),
     }
     card = {
@@ -125,7 +126,7 @@ def write_model(run: Run, options: argparse.Namespace, net: ActorCritic, test: l
         "examples": torch.from_numpy(state),
     }
     path = run.export(Probabilities(actor), card=card, **given)
-    run.export(Probabilities(actor), card={**card, "scores": judge("rlv", path, test)}, **given)
+    run.export(Probabilities(actor), card={**card, "scores": judge("rlv", path, run.judged(test))}, **given)
     return path
 
 

@@ -25,6 +25,8 @@ CHECKPOINT = "checkpoint.pt"
 SETTING = "setting.json"
 CURVE = "curve.png"
 
+TESTS = 40
+"""Generated traces to judge by."""
 OPSET = 18
 """ONNX operator set of the models; `lockstep` runs 9 to 18."""
 
@@ -91,6 +93,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--generated", type=int, default=200, metavar="COUNT", help="generated traces (%(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="threads of PyTorch and of the calls (%(default)s)")
     parser.add_argument("--device", default="cpu", help="where the net is trained: cpu, cuda (%(default)s)")
+    parser.add_argument(
+        "--judged",
+        type=int,
+        default=16,
+        metavar="COUNT",
+        help="traces of each kind that the model is judged by (%(default)s)",
+    )
     parser.add_argument("--export", action="store_true", help="only write the model of the last checkpoint")
     parser.add_argument("--quiet", action="store_true", help="no progress")
 
@@ -109,7 +118,7 @@ class Run:
         self.folder: Path = arguments.output
         self.folder.mkdir(parents=True, exist_ok=True)
         # What only says how it is run, not what comes of it.
-        beside = ("output", "export", "quiet", "threads", "device", "stop_after")
+        beside = ("output", "judged", "export", "quiet", "threads", "device", "stop_after")
         said = {name: value for name, value in vars(arguments).items() if name not in beside}
         self.setting: dict[str, Any] = json.loads(json.dumps({"algorithm": algorithm, **said}, default=str))
         path = self.folder / SETTING
@@ -121,6 +130,7 @@ class Run:
             self.setting = known
         _write(path, json.dumps(self.setting, indent=2) + "\n")
         self.quiet: bool = arguments.quiet
+        self._judged: int = arguments.judged
         self.device = torch.device(arguments.device)
         self.began = time.monotonic()
         self.spent = 0.0
@@ -144,13 +154,17 @@ class Run:
         seed, count = int(self.setting["seed"]), int(self.setting["generated"])
         training = generated_traces(seed, count)
         # Seeds of tests are none that training would use.
-        test = generated_traces(seed + 1_000_003, 40)
+        test = generated_traces(seed + 1_000_003, TESTS)
         if self.setting["traces"] is not None:
             real = split_folder(Path(self.setting["traces"]), seed)
             training, test = training + real[0], test + real[1]
         if not training:
             raise ValueError("there is nothing to train on: --generated 0 without --traces")
         return training, test
+
+    def judged(self, test: list[str]) -> list[str]:
+        """As many generated traces as a model is judged by, and as many of a folder's."""
+        return test[: min(self._judged, TESTS)] + test[TESTS:][: self._judged]
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Writes values of a step for TensorBoard and for the curve."""
@@ -209,7 +223,8 @@ class Run:
     def save_array(self, name: str, **arrays: NDArray[Any]) -> None:
         """Keeps arrays beside the checkpoint."""
         temporary = self.folder / f"{name}.new.npz"
-        np.savez(temporary, **arrays)
+        named: dict[str, Any] = dict(arrays)
+        np.savez(temporary, **named)
         temporary.replace(self.folder / f"{name}.npz")
 
     def load_array(self, name: str) -> dict[str, NDArray[Any]]:

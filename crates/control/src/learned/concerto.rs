@@ -191,12 +191,45 @@ impl Observation for ConcertoObservation {
     }
 }
 
+/// How a place on the ladder is made of what a model says of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    /// The one of which it says most.
+    Best,
+    /// The mean, if what it says are probabilities.
+    Mean,
+}
+
+impl Decision {
+    /// The place; none if the model says nothing that makes sense.
+    fn place(self, scores: &[f32]) -> Option<usize> {
+        match self {
+            // What is no number is never the best; of equal ones the lowest rate.
+            Self::Best => {
+                let numbers = scores.iter().enumerate().filter(|(_, score)| !score.is_nan());
+                numbers.fold(None, |best: Option<(usize, f32)>, (place, &score)| match best {
+                    Some((_, highest)) if score <= highest => best,
+                    _ => Some((place, score)),
+                })
+            }
+            Self::Mean => {
+                let sum: f32 = scores.iter().sum();
+                let weighted: f32 = scores.iter().zip(0u16..).map(|(score, place)| score * f32::from(place)).sum();
+                let place = weighted / sum;
+                (place.is_finite() && place >= 0.0).then(|| (libm::roundf(place) as usize, place))
+            }
+        }
+        .map(|(place, _)| place)
+    }
+}
+
 /// Decides on a bit rate of a ladder, now and then, by what a model says of each.
 #[derive(Debug)]
 pub struct Concerto {
     model: Arc<Model>,
     ladder: Vec<Bitrate>,
     interval: Duration,
+    decision: Decision,
     bounds: RateBounds,
     observation: ConcertoObservation,
     state: Vec<f32>,
@@ -212,7 +245,7 @@ impl Concerto {
     /// # Errors
     /// If the model has not one input of the observation's shape, one output with as many numbers as the ladder has rates,
     /// and, among what it says of itself, `lockstep.ladder_bps` (whole numbers, rising, with commas between them) and
-    /// `lockstep.interval_ms`.
+    /// `lockstep.interval_ms`; or if its `lockstep.decision` is neither `best` (as if it had none) nor `mean`.
     pub fn new(setting: &Setting, model: Arc<Model>) -> Result<Self, ModelError> {
         let unfit = |text: String| ModelError::Unfit(text);
         let said = |key: &str| model.metadata(key).ok_or_else(|| unfit(format!("it does not say its {key}")));
@@ -224,6 +257,11 @@ impl Concerto {
         let interval = interval.filter(|interval| DECISIONS.contains(interval)).ok_or_else(|| {
             unfit(format!("its lockstep.interval_ms is not from {:?} to {:?}", DECISIONS.start(), DECISIONS.end()))
         })?;
+        let decision = match model.metadata("lockstep.decision") {
+            Some("mean") => Decision::Mean,
+            Some("best") | None => Decision::Best,
+            Some(_) => return Err(unfit("its lockstep.decision is neither best nor mean".to_owned())),
+        };
         let ([input], [output]) = (model.inputs(), model.outputs()) else {
             return Err(unfit(format!(
                 "it has {} inputs and {} outputs, not one each",
@@ -247,6 +285,7 @@ impl Concerto {
         Ok(Self {
             ladder: rates.into_iter().map(Bitrate::from_bps).collect(),
             interval,
+            decision,
             bounds: setting.bounds,
             observation: ConcertoObservation::new(intervals),
             state: vec![0.0; SIGNALS * intervals * REPORTS * GROUPS],
@@ -268,15 +307,8 @@ impl Concerto {
         let Some(scores) = self.model.run(&[&self.state]).ok().and_then(|outputs| outputs.into_iter().next()) else {
             return;
         };
-        // What is no number is never the best; of equal ones the lowest rate.
-        let best =
-            scores.iter().zip(&self.ladder).fold(None, |best: Option<(f32, Bitrate)>, (&score, &rate)| match best {
-                Some((highest, _)) if !(score > highest) => best,
-                _ if score.is_nan() => best,
-                _ => Some((score, rate)),
-            });
-        if let Some((_, rate)) = best {
-            self.target = rate.clamp(self.bounds.least, self.bounds.most);
+        if let Some(rate) = self.decision.place(&scores).and_then(|place| self.ladder.get(place)) {
+            self.target = (*rate).clamp(self.bounds.least, self.bounds.most);
             self.observation.on_decision(due, self.target);
         }
     }
@@ -438,6 +470,17 @@ mod tests {
         fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
             self.controller.allowance(now, in_flight)
         }
+    }
+
+    #[test]
+    fn a_place_is_the_best_or_the_mean_and_none_where_there_is_no_sense() {
+        assert_eq!(Decision::Best.place(&[0.1, f32::NAN, 0.6, 0.6]), Some(2));
+        assert_eq!(Decision::Mean.place(&[0.5, 0.0, 0.0, 0.5]), Some(2));
+        assert_eq!(Decision::Mean.place(&[0.0, 0.9, 0.1, 0.0]), Some(1));
+        for nonsense in [[f32::NAN; 3], [f32::NAN, 1.0, f32::INFINITY]] {
+            assert_eq!(Decision::Mean.place(&nonsense), None);
+        }
+        assert_eq!((Decision::Best.place(&[f32::NAN; 3]), Decision::Mean.place(&[0.0; 3])), (None, None));
     }
 
     fn concerto() -> Concerto {

@@ -8,9 +8,11 @@
 //! file; and tract 0.23 brings a hundred crates, whose build takes four and a half minutes of a core for each profile. What
 //! the nets of controllers take is some thirty operators.
 
+mod conv;
 mod graph;
 mod onnx;
 mod product;
+mod recurrent;
 mod run;
 mod shapes;
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::motion_vector::MotionVector;
 
 /// Transformed error below which references other than the last frame, and splits, need not be looked at.
 pub(super) const WELL_PREDICTED: u32 = 800;
-/// Transformed error below which intra prediction need not be looked at: little is lost below 300, but 5 % of bits on clips
+/// Transformed error below which intra prediction need not be looked at: little is lost below 300, but 4 % of bits on clips
 /// that move at 800.
 pub(super) const HARDLY_DIFFERENT: u32 = 200;
 

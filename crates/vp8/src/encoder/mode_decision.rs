@@ -45,7 +45,7 @@ const UNDECIDED_STEPS: u32 = 16;
 
 /// Where nothing is known to move, a macroblock that has nothing to code is left as it is, if its transformed error is at
 /// most so many steps.
-const STILL_STEPS: u32 = 16;
+const STILL_STEPS: u32 = 4;
 
 /// What luma was predicted while vectors were compared.
 type Predictions = [[u8; 256]; 2];

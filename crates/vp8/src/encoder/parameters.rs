@@ -30,11 +30,12 @@ impl Default for Parameters {
 /// How much work the encoder spends on a picture. Every preset makes frames that any VP8 decoder understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Preset {
-    /// For calls: modes are pruned by their transformed error, the loop filter follows from the quantizer.
+    /// For calls: modes are pruned by their transformed error, loop-filter levels are tried out on a few rows.
     #[default]
     RealTime,
     /// For comparison: more candidates are coded in full before one is chosen, split motion down to 4x4 is tried
-    /// everywhere, and loop-filter levels are tried out. Several times slower than [`Preset::RealTime`].
+    /// everywhere, and loop-filter levels are tried out on a third of the frame. Several times slower than
+    /// [`Preset::RealTime`].
     Quality,
 }
 

@@ -11,8 +11,12 @@ pub enum Content {
     Static,
     /// A texture that moves by fractions of a sample.
     Pan,
+    /// A texture that moves by less than a third of a sample.
+    SlowPan,
     /// A texture that grows.
     Zoom,
+    /// A texture that grows by a seven hundredth.
+    SlowZoom,
     /// Discs that cross a texture standing still.
     Objects,
     /// Independent noise.
@@ -25,7 +29,7 @@ pub enum Content {
     Patches,
 }
 
-/// All of them.
+/// All of them but the slow ones.
 pub const CONTENTS: [Content; 8] = [
     Content::Static,
     Content::Pan,
@@ -71,6 +75,12 @@ pub fn picture(content: Content, width: usize, height: usize, index: usize, seed
     let t = index as i64;
     let place = |x: i64, y: i64| match content {
         Content::Pan | Content::Cuts | Content::Camera | Content::Patches => (256 * x + 420 * t, 256 * y + 150 * t),
+        Content::SlowPan => (256 * x + 77 * t, 256 * y),
+        Content::SlowZoom => {
+            // In 1/4096, for a change as small as that.
+            let scale = 4096 - 6 * t;
+            ((x - width as i64 / 2) * scale / 16, (y - height as i64 / 2) * scale / 16)
+        }
         Content::Zoom => {
             let scale = 256 - 2 * t;
             ((x - width as i64 / 2) * scale, (y - height as i64 / 2) * scale)

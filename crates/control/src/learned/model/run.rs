@@ -5,12 +5,11 @@
 
 use std::collections::HashMap;
 
+use super::conv::Conv;
 use super::onnx::{self, Attribute, Node};
-use super::product::{Packed, ROWS};
+use super::product::Packed;
+use super::recurrent::{Recurrent, sigmoid};
 use super::shapes::Value;
-
-/// Numbers under the kernel that a convolution gathers at a time.
-const GATHERED: usize = 1 << 17;
 
 /// A tensor.
 #[derive(Debug, Clone, Default)]
@@ -21,9 +20,9 @@ pub(super) struct Tensor {
 
 /// A tensor that is somewhere else.
 #[derive(Debug, Clone, Copy, Default)]
-struct View<'a> {
-    shape: &'a [usize],
-    numbers: &'a [f32],
+pub(super) struct View<'a> {
+    pub shape: &'a [usize],
+    pub numbers: &'a [f32],
 }
 
 /// What a step does.
@@ -63,30 +62,6 @@ enum Kind {
     Recurrent(Box<Recurrent>),
 }
 
-#[derive(Debug)]
-struct Conv {
-    /// For each group, the weights: a row a number under the kernel, a column a filter.
-    groups: Vec<Packed>,
-    bias: Vec<f32>,
-    kernel: [usize; 2],
-    strides: [usize; 2],
-    dilations: [usize; 2],
-    /// Before each dimension.
-    pads: [usize; 2],
-}
-
-#[derive(Debug)]
-struct Recurrent {
-    units: usize,
-    /// An LSTM, or else a GRU.
-    is_lstm: bool,
-    /// Of a GRU: whether the state's product is taken before it is reset.
-    linear_before_reset: bool,
-    input: Packed,
-    state: Packed,
-    bias: Vec<f32>,
-}
-
 /// A step of a run: where its inputs and outputs are.
 #[derive(Debug)]
 struct Step {
@@ -104,10 +79,6 @@ pub(super) struct Plan {
     constants: Vec<Tensor>,
     inputs: Vec<usize>,
     outputs: Vec<usize>,
-}
-
-fn sigmoid(number: f32) -> f32 {
-    1.0 / (1.0 + libm::expf(-number))
 }
 
 fn softplus(number: f32) -> f32 {
@@ -331,128 +302,6 @@ fn conv<'a>(node: &Node, weights: &[usize], constant: &dyn Fn(usize) -> Option<&
             Some(pads) if pads.ints.len() == 2 => [usize::try_from(pads.ints[0]).unwrap_or(0), 0],
             _ => pair(node, "pads", 0),
         },
-    }
-}
-
-impl Conv {
-    fn run(&self, input: View<'_>, shape: &[usize]) -> Vec<f32> {
-        let plane = |shape: &[usize]| [shape[2], shape.get(3).copied().unwrap_or(1)];
-        let (from, to) = (plane(input.shape), plane(shape));
-        let (calls, channels) = (shape[0], input.shape[1] / self.groups.len());
-        let (places, filters) = (to[0] * to[1], shape[1] / self.groups.len());
-        let under = channels * self.kernel[0] * self.kernel[1];
-        let mut output = vec![0.0; calls * shape[1] * places];
-        // So many places at a time that what is under the kernel stays small.
-        let together = (GATHERED / under.max(1)).clamp(ROWS, places.max(ROWS));
-        let (mut rows, mut sums) = (vec![0.0; together * under], vec![0.0; together * filters]);
-        for call in 0..calls {
-            for (group, weights) in self.groups.iter().enumerate() {
-                let first = (call * self.groups.len() + group) * channels * from[0] * from[1];
-                let planes = &input.numbers[first..first + channels * from[0] * from[1]];
-                let bias = &self.bias[group * filters..(group + 1) * filters];
-                let first = (call * shape[1] + group * filters) * places;
-                for begin in (0..places).step_by(together) {
-                    let count = together.min(places - begin);
-                    let (rows, sums) = (&mut rows[..count * under], &mut sums[..count * filters]);
-                    self.gather(planes, channels, from, to[1], begin, rows);
-                    sums.chunks_exact_mut(filters).for_each(|sums| sums.copy_from_slice(bias));
-                    weights.add_product(rows, sums);
-                    for (at, sums) in sums.chunks_exact(filters).enumerate() {
-                        for (filter, &sum) in sums.iter().enumerate() {
-                            output[first + filter * places + begin + at] = sum;
-                        }
-                    }
-                }
-            }
-        }
-        output
-    }
-
-    /// What is under the kernel at the places from `begin` on, of which there are `across` side by side: a row a place, and
-    /// zeros beside the plane.
-    fn gather(&self, planes: &[f32], channels: usize, from: [usize; 2], across: usize, begin: usize, rows: &mut [f32]) {
-        let at = |place: usize, under: usize, axis: usize| {
-            (place * self.strides[axis] + under * self.dilations[axis])
-                .checked_sub(self.pads[axis])
-                .filter(|&at| at < from[axis])
-        };
-        let [height, width] = self.kernel;
-        for (place, row) in rows.chunks_exact_mut((channels * height * width).max(1)).enumerate() {
-            let (y, x) = ((begin + place) / across, (begin + place) % across);
-            for (under, number) in row.iter_mut().enumerate() {
-                let (channel, down, right) = (under / (height * width), under / width % height, under % width);
-                let source = at(y, down, 0).zip(at(x, right, 1));
-                *number = source.map_or(0.0, |(y, x)| planes[(channel * from[0] + y) * from[1] + x]);
-            }
-        }
-    }
-}
-
-impl Recurrent {
-    /// All hidden states, the last one, and the last cell.
-    fn run(&self, input: View<'_>, hidden: Option<View<'_>>, cell: Option<View<'_>>) -> [Vec<f32>; 3] {
-        let (units, [steps, calls, width]) = (self.units, [input.shape[0], input.shape[1], input.shape[2]]);
-        let rows = self.input.columns;
-        let start =
-            |given: Option<View<'_>>| given.map_or_else(|| vec![0.0; calls * units], |given| given.numbers.to_vec());
-        let (mut hidden, mut cell) = (start(hidden), start(cell));
-        let mut all = Vec::with_capacity(steps * calls * units);
-        let (mut of_input, mut of_state) = (vec![0.0; rows], vec![0.0; rows]);
-        for step in 0..steps {
-            for call in 0..calls {
-                let now = &input.numbers[(step * calls + call) * width..][..width];
-                let hidden = &mut hidden[call * units..(call + 1) * units];
-                let cell = &mut cell[call * units..(call + 1) * units];
-                let bias = |sums: &mut [f32], from: usize| match self.bias.get(from..from + rows) {
-                    Some(bias) => sums.copy_from_slice(bias),
-                    None => sums.fill(0.0),
-                };
-                bias(&mut of_input, 0);
-                bias(&mut of_state, rows);
-                self.input.add_product(now, &mut of_input);
-                if self.is_lstm {
-                    self.state.add_product(hidden, &mut of_state);
-                    lstm(&of_input, &of_state, hidden, cell);
-                } else {
-                    self.gru(&of_input, &mut of_state, hidden);
-                }
-            }
-            all.extend_from_slice(&hidden);
-        }
-        [all, hidden, cell]
-    }
-
-    /// A step of a GRU; gates are those of update, reset and what is new.
-    fn gru(&self, of_input: &[f32], of_state: &mut [f32], hidden: &mut [f32]) {
-        let units = self.units;
-        let bias: Vec<f32> = of_state[2 * units..].to_vec();
-        self.state.add_product(hidden, of_state);
-        let gate = |from: usize, unit: usize, of_state: &[f32]| sigmoid(of_input[from + unit] + of_state[from + unit]);
-        if !self.linear_before_reset {
-            let reset: Vec<f32> = (0..units).map(|unit| gate(units, unit, of_state) * hidden[unit]).collect();
-            let mut again = vec![0.0; 3 * units];
-            again[2 * units..].copy_from_slice(&bias);
-            self.state.add_product(&reset, &mut again);
-            of_state[2 * units..].copy_from_slice(&again[2 * units..]);
-        }
-        for unit in 0..units {
-            let (update, reset) = (gate(0, unit, of_state), gate(units, unit, of_state));
-            let state = of_state[2 * units + unit];
-            let state = if self.linear_before_reset { reset * state } else { state };
-            let new = libm::tanhf(of_input[2 * units + unit] + state);
-            hidden[unit] = (1.0 - update) * new + update * hidden[unit];
-        }
-    }
-}
-
-/// A step of an LSTM; gates are those of input, output, forgetting and the cell.
-fn lstm(of_input: &[f32], of_state: &[f32], hidden: &mut [f32], cell: &mut [f32]) {
-    let units = hidden.len();
-    let sum = |gate: usize, unit: usize| of_input[gate * units + unit] + of_state[gate * units + unit];
-    for unit in 0..units {
-        let (input, output, kept) = (sigmoid(sum(0, unit)), sigmoid(sum(1, unit)), sigmoid(sum(2, unit)));
-        cell[unit] = kept * cell[unit] + input * libm::tanhf(sum(3, unit));
-        hidden[unit] = output * libm::tanhf(cell[unit]);
     }
 }
 
