@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.learn import ALGORITHMS
 from lockstep.learn.__main__ import main
 from lockstep.simulation import simulate
 
 MODELS = Path(__file__).parents[1] / "lockstep" / "learn" / "models"
 TINY = {
     "concerto": ["--generated", "4", "--loops", "2", "--epochs", "1", "--call-seconds", "2"],
+    "lockstep": [
+        *("--generated", "8", "--updates", "3", "--round", "1", "--calls", "4", "--steps", "4"),
+        *("--pictures", "60", "--test-calls", "4", "--minibatches", "2"),
+    ],
     "rlv": ["--generated", "4", "--updates", "4", "--calls", "4", "--steps", "4", "--call-seconds", "2"],
 }
 
@@ -24,7 +27,10 @@ def train(algorithm: str, folder: Path, *words: str) -> int:
     )
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+SHIPPED = ("concerto", "lockstep")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
 def test_a_model_has_a_card_that_says_what_it_is(name: str) -> None:
     card = json.loads((MODELS / f"{name}.json").read_text())
     assert card["controller"] == name
@@ -33,7 +39,12 @@ def test_a_model_has_a_card_that_says_what_it_is(name: str) -> None:
     assert {"opset", "input", "output", "state", "trained_on", "scores", "interval_ms"} <= card.keys()
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_learned_controller_that_no_model_comes_with_says_how_to_get_one() -> None:
+    with pytest.raises(ValueError, match=r"no model comes with the controller rlv: train one"):
+        simulate("constant:1mbps", controller="rlv", seconds=1, modelled=True)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
 def test_a_model_that_is_named_runs_in_the_place_of_the_shipped_one(name: str) -> None:
     told: dict[str, Any] = {"trace": "constant:1mbps", "controller": name, "seconds": 5, "modelled": True}
     shipped, named = simulate(**told), simulate(**told, model=MODELS / f"{name}.onnx")
@@ -46,7 +57,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     wrong.write_bytes((MODELS / "concerto.onnx").read_bytes()[:1000])
     with pytest.raises(ValueError, match=r"model .*wrong\.onnx: it is no whole ONNX file"):
         simulate("constant:1mbps", controller="concerto", model=wrong, seconds=1, modelled=True)
-    with pytest.raises(ValueError, match=r"model.* is for the controller concerto or rlv, not for gcc"):
+    with pytest.raises(ValueError, match=r"model.* is for the controller concerto, rlv or lockstep, not for gcc"):
         simulate("constant:1mbps", controller="gcc", model=wrong, seconds=1, modelled=True)
 
 

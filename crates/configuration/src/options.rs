@@ -308,7 +308,7 @@ options! {
     /// How much delay is tolerated in the queue for a better picture; `balanced` if not given. Only for `sprout`: the
     /// other controllers have it in what was published of them.
     Control latency: Latency;
-    /// The model of a learned controller, an ONNX file, in the place of the one that comes with it; for `concerto` and `rlv`.
+    /// The model of a learned controller, an ONNX file, in the place of the one that comes with it; for `concerto`, `rlv` and `lockstep`.
     Control model ("FILE"): PathBuf;
     /// The most that is sent in the long run: a bit rate such as `5mbps`; `auto`, what pictures of this size and rate gain
     /// by (half a bit a pixel, 500 kb/s at least); or `none`.

@@ -28,7 +28,7 @@ use crate::options::{
 const MARKS_HEEDED_BY: &str = "gcc, nada or scream";
 
 /// The controllers that have a model.
-const LEARNED: &str = "concerto or rlv";
+const LEARNED: &str = "concerto, rlv or lockstep";
 
 /// The reverse path's capacity where no trace is given for it: ample for acknowledgements.
 pub const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
@@ -319,7 +319,7 @@ impl CallOptions {
             MenuKind::Serial => MenuMode::Serial,
             MenuKind::Parallel => MenuMode::Parallel,
         };
-        if self.model.is_some() && algorithm.shipped_model().is_none() {
+        if self.model.is_some() && !algorithm.takes_model() {
             return Err(OptionError::Controller { name: "model", takes: LEARNED, controller: algorithm }.into());
         }
         Ok(ControlSettings {

@@ -6,7 +6,7 @@ use lockstep_control::learned::{Model, Observation, ObservationKind};
 use lockstep_units::Timestamp;
 
 fn models(criterion: &mut Criterion) {
-    for (shipped, name) in [(Shipped::Concerto, "concerto"), (Shipped::Rlv, "rlv")] {
+    for (shipped, name) in [(Shipped::Concerto, "concerto"), (Shipped::Lockstep, "lockstep")] {
         let model = shipped.model().expect("a model");
         let input = vec![0.3; model.inputs()[0].shape.iter().product()];
         criterion.bench_function(&format!("{name}: a decision"), |bencher| bencher.iter(|| model.run(&[&input])));

@@ -140,6 +140,9 @@ pub enum AlgorithmError {
     /// The oracle was not told what the path will carry.
     #[error("the oracle must know what the path will carry, which only a simulation tells it")]
     UnknownPath,
+    /// No model comes with a learned controller.
+    #[error("no model comes with the controller {0}: train one (`lockstep train {0}`) and name it with --model")]
+    NoModel(&'static str),
     /// The model is none for this controller.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -158,7 +161,7 @@ impl Algorithm {
         ("sprout", "Sprout: a Bayesian filter over the link's rate, and what it will deliver at least by a deadline"),
         ("copa", "Copa: a window that keeps two packets in the queue"),
         ("concerto", "Concerto: a learned choice among bit rates, imitating an expert who knows the path"),
-        ("rlv", "RL-V: the same choice, learned from a reward"),
+        ("rlv", "RL-V: the same choice, learned from a reward; its model is to be trained and named"),
         ("lockstep", "Lockstep's own: Sprout, and a learned policy that says how far to go by it, picture by picture"),
         ("oracle", "what the path will carry, known beforehand; in simulations only"),
     ];
@@ -174,10 +177,15 @@ impl Algorithm {
     pub fn shipped_model(&self) -> Option<Shipped> {
         match self {
             Self::Concerto => Some(Shipped::Concerto),
-            Self::Rlv => Some(Shipped::Rlv),
             Self::Lockstep => Some(Shipped::Lockstep),
             _ => None,
         }
+    }
+
+    /// Whether its controller runs a model ([`Setting::model`]).
+    #[must_use]
+    pub fn takes_model(&self) -> bool {
+        matches!(self, Self::Concerto | Self::Rlv | Self::Lockstep)
     }
 
     /// Whether its controller answers marks of congestion (ECN). Of one that does not, no packet may say that it is
@@ -217,7 +225,8 @@ impl Algorithm {
     /// The controller for the sending end.
     ///
     /// # Errors
-    /// [`AlgorithmError::UnknownPath`] for the oracle without [`Setting::path`]; [`AlgorithmError::Model`] if the model does
+    /// [`AlgorithmError::UnknownPath`] for the oracle without [`Setting::path`]; [`AlgorithmError::NoModel`] for a learned one
+    /// that no model comes with, without [`Setting::model`]; [`AlgorithmError::Model`] if the model does
     /// not fit the controller.
     pub fn controller(&self, setting: &Setting) -> Result<Box<dyn Controller>, AlgorithmError> {
         Ok(match *self {
@@ -230,7 +239,9 @@ impl Algorithm {
             Self::Sprout => Box::new(Sprout::new(setting)),
             Self::Copa => Box::new(Copa::new(setting)),
             Self::Concerto => Box::new(Concerto::new(setting, model_of(setting, Shipped::Concerto)?)?),
-            Self::Rlv => Box::new(Concerto::new(setting, model_of(setting, Shipped::Rlv)?)?),
+            Self::Rlv => {
+                Box::new(Concerto::new(setting, setting.model.clone().ok_or(AlgorithmError::NoModel("rlv"))?)?)
+            }
             Self::Lockstep => Box::new(Lockstep::with_model(setting, model_of(setting, Shipped::Lockstep)?)?),
             Self::Oracle => Box::new(Oracle::new(setting.path.clone().ok_or(AlgorithmError::UnknownPath)?, setting)),
         })

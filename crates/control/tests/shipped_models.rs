@@ -18,7 +18,7 @@ fn reference(name: &str) -> Reference {
 
 #[test]
 fn models_say_what_pytorch_says() {
-    for (shipped, name) in [(Shipped::Concerto, "concerto"), (Shipped::Rlv, "rlv")] {
+    for (shipped, name) in [(Shipped::Concerto, "concerto"), (Shipped::Lockstep, "lockstep")] {
         let (model, reference) = (shipped.model().expect("a model"), reference(name));
         assert!(reference.inputs.len() >= 4 && reference.inputs.len() == reference.outputs.len());
         for (input, expected) in reference.inputs.iter().zip(&reference.outputs) {
@@ -33,7 +33,7 @@ fn models_say_what_pytorch_says() {
 
 #[test]
 fn files_are_small_and_say_whose_they_are() {
-    for (shipped, name) in [(Shipped::Concerto, "concerto"), (Shipped::Rlv, "rlv")] {
+    for (shipped, name) in [(Shipped::Concerto, "concerto"), (Shipped::Lockstep, "lockstep")] {
         assert!(shipped.bytes().len() < 5_000_000, "{name}: {} bytes", shipped.bytes().len());
         assert_eq!(shipped.model().expect("a model").metadata("lockstep.controller"), Some(name));
     }

@@ -1,12 +1,12 @@
 """Trains the policy of Lockstep's own controller: PPO, a step a picture, from Sprout onwards.
 
-The controller (``crates/control/src/lockstep.rs``) is Sprout, and a policy that says how much more or less the next frame
-may have. What the policy sees and says is made in Rust, the same for training and for calls. Training begins at a policy
-that leaves Sprout as it is (residual policy learning; Merlin and Loki clone their heuristic first), and improves what
-counts in the end, Concerto's QoE_d: a decibel of SSIM is worth 53 ms of mean video delay.
+The controller (``crates/control/src/learned/lockstep.rs``) is Sprout, and a policy that says how much more or less the
+next frame may have. What the policy sees and says is made in Rust, the same for training and for calls. Training begins
+at a policy that leaves Sprout as it is (residual policy learning; Merlin and Loki clone their heuristic first), and
+improves what counts in the end, Concerto's QoE_d: a decibel of SSIM is worth 53 ms of mean video delay.
 
-Read from top to bottom: the reward, the net, the calls, PPO (Schulman et al. 2017, with the details of CleanRL), the test.
-The calls begin anew with every round, so that a run that was ended goes on to the same weights.
+Read from top to bottom: the reward, the net, the calls, PPO (Schulman et al. 2017, with the details of CleanRL), the
+test. The calls begin anew with every round, so that a run that was ended goes on to the same weights.
 """
 
 import argparse
@@ -25,7 +25,7 @@ Array = NDArray[np.float32]
 Samples = tuple[torch.Tensor, ...]
 
 
-# --- The reward --------------------------------------------------------------------------------------------------------
+# --- The reward -----------------------------------------------------------------------------------------------------
 
 DELAY = 1.92
 """What a second of mean video delay takes off QoE_d (Concerto, Table 2)."""
@@ -38,11 +38,12 @@ MEMORY = 1200.0
 class Reward:
     """QoE_d, picture by picture.
 
-    QoE_d is linear in the mean video delay and in the dB of the mean SSIM, so a frame's part in it is its delay, and what
-    its SSIM lacks to 1 over the mean of that over the last forty seconds.
+    QoE_d is linear in the mean video delay and in the dB of the mean SSIM, so a frame's part in it is its delay, and
+    what its SSIM lacks to 1 over the mean of that over the last forty seconds.
     """
 
     def __init__(self, count: int) -> None:
+        """For ``count`` calls that have just begun."""
         self.shortfall = np.zeros(count)
         self.frames = np.zeros(count)
 
@@ -60,7 +61,7 @@ class Reward:
         return np.where(begun, 0.0, np.clip(reward, -20.0, 5.0)).astype(np.float32)
 
 
-# --- The net -----------------------------------------------------------------------------------------------------------
+# --- The net --------------------------------------------------------------------------------------------------------
 
 
 SPREAD = (0.3, 0.16)
@@ -71,6 +72,7 @@ class Policy(nn.Module):
     """What is seen -> logarithm of the factor, and what is added; and the value, which only training needs."""
 
     def __init__(self, observed: int, hidden: int = 64) -> None:
+        """A policy that leaves Sprout as it is."""
         super().__init__()
         self.body = nn.Sequential(nn.Linear(observed, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh())
         self.head = nn.Linear(hidden, 2)
@@ -80,7 +82,7 @@ class Policy(nn.Module):
         # At first it leaves Sprout as it is: no factor, and so little added that hardly any trial has some.
         nn.init.zeros_(self.head.weight)
         self.head.bias.data = torch.tensor([0.0, -0.25])
-        # How widely trials differ is told, not learned: it shrinks, so that what is best among trials is best without them.
+        # How widely trials differ is told, not learned.
         self.deviation = torch.tensor(SPREAD)
 
     def forward(self, seen: torch.Tensor) -> torch.Tensor:
@@ -93,22 +95,19 @@ class Policy(nn.Module):
         return torch.distributions.Normal(self(seen), self.deviation)
 
 
-# --- The calls ---------------------------------------------------------------------------------------------------------
-
-PICTURES = 900
-"""Pictures in an episode."""
+# --- The calls ------------------------------------------------------------------------------------------------------
 
 
-def environment(traces: list[str], calls: int, seed: int, threads: int) -> PictureVectorEnvironment:
+def environment(options: argparse.Namespace, traces: list[str], calls: int, seed: int) -> PictureVectorEnvironment:
     """Calls over ``traces``, with all else drawn from a wide range."""
     return PictureVectorEnvironment(
         calls,
         traces,
         seed=seed,
-        threads=threads,
+        threads=options.threads,
         sizes=[(640, 360), (1280, 720)],
         frame_rates=[24, 30, 60],
-        steps=PICTURES,
+        steps=options.pictures,
         delay_ms=(5.0, 100.0),
         queue_packets=(30, 1000),
         loss=(0.0, 0.02),
@@ -120,24 +119,22 @@ def tensor(array: Array) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
-# --- PPO ---------------------------------------------------------------------------------------------------------------
-
-ROUND = 20
-"""Updates between two tests, checkpoints, and beginnings of all calls."""
+# --- PPO ------------------------------------------------------------------------------------------------------------
 
 
 class Calls:
     """The calls of a round, which go on from update to update."""
 
     def __init__(self, options: argparse.Namespace, traces: list[str], seed: int) -> None:
+        """Calls that begin."""
         self.options = options
-        self.vector = environment(traces, options.calls, seed, options.threads)
+        self.vector = environment(options, traces, options.calls, seed)
         self.seen, _, _ = self.vector.look()
         self.reward = Reward(options.calls)
         self.begun = np.ones(options.calls, np.bool_)
 
     def collect(self, policy: Policy) -> tuple[Samples, float]:
-        """Steps of all calls: what was seen, tried, how likely that was, its advantage, its return; and the mean reward."""
+        """Steps of all calls: what was seen, tried, how likely that was, advantages, returns; and the mean reward."""
         length, count = self.options.steps, self.options.calls
         seen = torch.zeros(length, count, self.seen.shape[1])
         actions = torch.zeros(length, count, 2)
@@ -183,12 +180,13 @@ def improve(options: argparse.Namespace, policy: Policy, optimiser: torch.optim.
             optimiser.step()
 
 
-# --- The test ----------------------------------------------------------------------------------------------------------
+# --- The test -------------------------------------------------------------------------------------------------------
 
 
-def episodes(policy: Policy | None, test: list[str], threads: int, calls: int = 192) -> NDArray[np.float64]:
-    """QoE_d, mean video delay (ms) and SSIM (dB) of an episode of each of ``calls`` calls; without a policy, of Sprout."""
-    vector = environment(test, calls, 12_345, threads)
+def episodes(options: argparse.Namespace, policy: Policy | None, test: list[str]) -> NDArray[np.float64]:
+    """QoE_d, mean video delay (ms) and SSIM (dB) of an episode of each of many calls; without a policy, of Sprout."""
+    calls = options.test_calls
+    vector = environment(options, test, calls, 12_345)
     seen, _, done = vector.look()
     sums = np.zeros((calls, 6))
     while not done.all():
@@ -200,7 +198,7 @@ def episodes(policy: Policy | None, test: list[str], threads: int, calls: int = 
     mean = waited / np.maximum(over, 1)
     # Where nothing was shown there is no quality.
     quality = -10 * np.log10(np.where(shown > 0, np.maximum(shortfall, 1e-9) / np.maximum(shown, 1), 1.0))
-    return np.stack([2.67 - DELAY * weight / PICTURES * mean + 0.101 * quality, mean * 1e3, quality])
+    return np.stack([2.67 - DELAY * weight / options.pictures * mean + 0.101 * quality, mean * 1e3, quality])
 
 
 def compare(before: NDArray[np.float64], after: NDArray[np.float64]) -> dict[str, float]:
@@ -218,22 +216,23 @@ def compare(before: NDArray[np.float64], after: NDArray[np.float64]) -> dict[str
 def write_model(run: Run, options: argparse.Namespace, policy: Policy, test: list[str]) -> None:
     """Writes the policy as ONNX, with its card."""
     card = {
-        "sees": PictureVectorEnvironment.observations(),
+        "state": PictureVectorEnvironment.observations(),
         "says": "logarithm of the factor on what Sprout allows; what is added, frame intervals at the mean rate",
+        "interval_ms": "a picture",
         "trained_on": f"{options.generated} generated traces"
         + (f" and four fifths of {options.traces}" if options.traces else ""),
         "curves": run.curves,
     }
-    examples = tensor(episode_of_examples(test, options.threads))
+    examples = tensor(examples_of(options, test))
     given: dict[str, Any] = {"shape": (examples.shape[1],), "names": ("seen", "decision"), "metadata": {}}
     path = run.export(policy, card=card, examples=examples, **given)
-    run.export(policy, card={**card, "scores": judge("lockstep", path, test)}, examples=examples, **given)
+    run.export(policy, card={**card, "scores": judge("lockstep", path, run.judged(test))}, examples=examples, **given)
     print(path)
 
 
-def episode_of_examples(test: list[str], threads: int) -> Array:
+def examples_of(options: argparse.Namespace, test: list[str]) -> Array:
     """What eight calls see after two seconds."""
-    vector = environment(test, 8, 1, threads)
+    vector = environment(options, test, 8, 1)
     seen, _, _ = vector.look()
     for _ in range(60):
         seen, _, _ = vector.step(np.zeros((8, 2), np.float32))
@@ -253,6 +252,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--minibatches", type=int, default=8, help="parts of the samples (%(default)s)")
     made.add_argument("--learning-rate", type=float, default=4e-4, help="Adam's, falling to none (%(default)s)")
     made.add_argument("--clip", type=float, default=0.2, help="PPO's clip (%(default)s)")
+    made.add_argument("--pictures", type=int, default=900, help="pictures in an episode (%(default)s)")
+    made.add_argument("--round", type=int, default=20, help="updates between checkpoints (%(default)s)")
+    made.add_argument("--test-calls", type=int, default=192, help="calls of a test (%(default)s)")
     made.add_argument("--stop-after", type=int, default=None, help=argparse.SUPPRESS)
     return made
 
@@ -268,16 +270,16 @@ def main(arguments: list[str] | None = None) -> int:
     first = 0
     state = run.load()
     if state is not None:
-        policy.load_state_dict(state["policy"])
+        policy.load_state_dict(state["net"])
         optimiser.load_state_dict(state["optimiser"])
         first = state["updates"]
     elif options.export:
         message = f"{run.folder} has no checkpoint yet"
         raise ValueError(message)
     if not options.export:
-        sprout = episodes(None, test, options.threads)
+        sprout = episodes(options, None, test)
         for update in range(first, options.updates):
-            if update % ROUND == 0 or update == first:
+            if update % options.round == 0 or update == first:
                 calls = Calls(options, training, 1_000_003 * options.seed + update)
             done = update / options.updates
             for group in optimiser.param_groups:
@@ -287,10 +289,10 @@ def main(arguments: list[str] | None = None) -> int:
             samples, reward = calls.collect(policy)
             improve(options, policy, optimiser, samples)
             run.show((update + 1) / options.updates, f"reward {reward:.3f}")
-            if (update + 1) % ROUND == 0 or update + 1 == options.updates:
-                outcome = compare(sprout, episodes(policy, test, options.threads))
+            if (update + 1) % options.round == 0 or update + 1 == options.updates:
+                outcome = compare(sprout, episodes(options, policy, test))
                 run.log(update + 1, {"reward": reward, **outcome})
-                kept = {"policy": policy.state_dict(), "optimiser": optimiser.state_dict()}
+                kept = {"net": policy.state_dict(), "optimiser": optimiser.state_dict()}
                 run.save({**kept, "updates": update + 1})
                 if options.stop_after is not None and update + 1 >= options.stop_after:
                     return 0

@@ -11,8 +11,6 @@ use super::{Model, ModelError};
 pub enum Shipped {
     /// Concerto's.
     Concerto,
-    /// RL-V's.
-    Rlv,
     /// Lockstep's own.
     Lockstep,
 }
@@ -25,14 +23,13 @@ macro_rules! file {
 
 impl Shipped {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Concerto, Self::Rlv, Self::Lockstep];
+    pub const ALL: [Self; 2] = [Self::Concerto, Self::Lockstep];
 
     /// The file.
     #[must_use]
     pub fn bytes(self) -> &'static [u8] {
         match self {
             Self::Concerto => file!("concerto.onnx"),
-            Self::Rlv => file!("rlv.onnx"),
             Self::Lockstep => file!("lockstep.onnx"),
         }
     }

@@ -256,7 +256,8 @@ fn episode(
     generator: &mut Pcg64,
 ) -> Result<Network<ModelledCall>, EnvironmentError> {
     let drawn = Drawn::from(setting, generator);
-    let control = Setting { bounds: setting.bounds, ..Setting::new(setting.call.payload, setting.call.frame_interval()) };
+    let control =
+        Setting { bounds: setting.bounds, ..Setting::new(setting.call.payload, setting.call.frame_interval()) };
     let (receiver, sender) = match setting.place {
         AgentPlace::Receiver => (Some(rate.clone()), None),
         AgentPlace::Sender => (None, Some(rate.clone())),

@@ -91,8 +91,7 @@ impl PictureEnvironment {
         let control = Setting { latency, ..Setting::new(call.payload, call.frame_interval()) };
         let controller = Shared(Arc::new(Mutex::new(Lockstep::new(&control, None))));
         let estimator = EstimatorKind::InterArrival(GracePeriod::LinkIdle).make(setting.bounds);
-        let network =
-            Drawn::from(&setting, &mut generator).network(&call, Box::new(controller.clone()), estimator)?;
+        let network = Drawn::from(&setting, &mut generator).network(&call, Box::new(controller.clone()), estimator)?;
         let mut environment = Self {
             setting,
             generator,
