@@ -346,7 +346,7 @@ fn softmax(tensor: View<'_>, axis: usize, logarithm: bool) -> Vec<f32> {
     let length = tensor.shape[axis];
     let apart: usize = tensor.shape[axis + 1..].iter().product();
     let mut numbers = tensor.numbers.to_vec();
-    for first in (0..numbers.len()).filter(|place| place / apart % length == 0) {
+    for first in (0..numbers.len()).filter(|place| (place / apart).is_multiple_of(length)) {
         let places = || (0..length).map(|place| first + place * apart);
         let largest = places().map(|at| tensor.numbers[at]).fold(f32::NEG_INFINITY, f32::max);
         let sum: f32 = places().map(|at| libm::expf(tensor.numbers[at] - largest)).sum();
