@@ -148,7 +148,7 @@ class TestTraining:
         def loss(place: int) -> float:
             scores = torch.zeros(1, 4, 26)
             scores[..., place] = 8.0
-            return imitation_loss(scores, torch.full((1, 4), 10), "overshoot", 8.0, 0.5).item()
+            return float(imitation_loss(scores, torch.full((1, 4), 10), "overshoot", 8.0, 0.5).item())
 
         assert loss(10) < loss(9) < loss(11)
         assert loss(9) < loss(7)
