@@ -49,6 +49,11 @@ const OTHERS: &[(&str, &str, Words)] = &[
     ("preset", "quality", &[]),
     ("controller", "fixed:700kbps", &[]),
     ("latency", "low", &[]),
+    (
+        "model",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/learn/models/lockstep.onnx"),
+        &[("controller", "lockstep")],
+    ),
     ("max_bitrate", "3mbps", &[]),
     ("grace_period", "none", &[("controller", "salsify")]),
     ("estimator", "BandwidthEstimator.py", &[]),

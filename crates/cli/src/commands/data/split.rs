@@ -56,9 +56,9 @@ pub fn shuffled(mut names: Vec<String>, seed: u64) -> Vec<String> {
     names
 }
 
-/// How many of `traces` are for training: never all, never none, where there are two.
+/// How many of `traces` are for training: never all, never none, where there are two; a single one is for training.
 pub fn training(traces: usize) -> usize {
-    (traces * TRAINING / 100).clamp(usize::from(traces > 1), traces.saturating_sub(1).max(1))
+    if traces < 2 { traces } else { (traces * TRAINING / 100).clamp(1, traces - 1) }
 }
 
 /// For each fold what it is trained on and what it is judged by: the traces in six parts, of which the first is only
