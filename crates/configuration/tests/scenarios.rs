@@ -94,16 +94,21 @@ fn the_codec_that_is_named_is_the_one_that_is_modelled() {
 
 #[test]
 fn equal_controllers_are_found_fair_and_a_pause_leaves_its_share_to_others() {
-    let report = run("pause-resume", "--controller salsify");
-    assert!(report.fairness.unwrap() > 0.95, "{:?}", report.fairness);
-    let rate = |from: f64, flow: &str| {
-        let phase = report.phases.iter().find(|phase| phase.from_seconds == from).unwrap();
-        let rate = phase.rates.iter().find(|rate| rate.flow == flow);
-        rate.map(|rate| rate.received_bps.as_mbps())
-    };
-    assert_eq!(rate(40.0, "media 2"), None);
-    assert!(rate(40.0, "media 1").unwrap() > 1.2 * rate(0.0, "media 1").unwrap());
-    assert!(rate(60.0, "media 2").unwrap() > 0.8);
+    // How much a flow asks for is up to its clip, which the seed draws: what it comes back to is a mean.
+    let reports = [1, 2, 3].map(|seed| run("pause-resume", &format!("--controller salsify --seed {seed}")));
+    let mut resumed = 0.0;
+    for report in &reports {
+        assert!(report.fairness.unwrap() > 0.95, "{:?}", report.fairness);
+        let rate = |from: f64, flow: &str| {
+            let phase = report.phases.iter().find(|phase| phase.from_seconds == from).unwrap();
+            let rate = phase.rates.iter().find(|rate| rate.flow == flow);
+            rate.map(|rate| rate.received_bps.as_mbps())
+        };
+        assert_eq!(rate(40.0, "media 2"), None);
+        assert!(rate(40.0, "media 1").unwrap() > 1.2 * rate(0.0, "media 1").unwrap());
+        resumed += rate(60.0, "media 2").unwrap() / reports.len() as f64;
+    }
+    assert!(resumed > 0.8, "{resumed}");
 }
 
 #[test]
