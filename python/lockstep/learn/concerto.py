@@ -37,7 +37,6 @@ from torch import nn
 from torch.nn import functional
 
 from lockstep.gym import FEATURES, CallVectorEnv, LadderAction
-from lockstep.learn.judging import judge
 from lockstep.learn.training import Run, add_arguments
 
 SHAPE = (4, 3, 15, 4)
@@ -256,9 +255,7 @@ def write_model(run: Run, options: argparse.Namespace, net: ConcertoNet, test: l
         "says": "the probability that each rate of the ladder is the expert's; the mean place is decided on",
         "ladder_bps": [round(rate) for rate in ladder],
         "interval_ms": options.interval_ms,
-        "trained_on": f"{options.generated} generated traces"
-        + (f" and four fifths of {options.traces}" if options.traces else "")
-        + "; calls of modelled codecs, functional and conventional",
+        "trained_on": f"{run.trained_on()}; calls of modelled codecs, functional and conventional",
         "curves": run.curves,
     }
     arguments: dict[str, Any] = {
@@ -267,10 +264,7 @@ def write_model(run: Run, options: argparse.Namespace, net: ConcertoNet, test: l
         "metadata": metadata,
         "examples": examples,
     }
-    path = run.export(Probabilities(net), card=card, **arguments)
-    scores = judge("concerto", path, run.judged(test))
-    run.export(Probabilities(net), card={**card, "scores": scores}, **arguments)
-    return path
+    return run.export_judged(Probabilities(net), test, card=card, **arguments)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from lockstep._lockstep import PictureVectorEnvironment
-from lockstep.learn.judging import judge
 from lockstep.learn.training import Run, add_arguments
 
 Array = NDArray[np.float32]
@@ -219,15 +218,12 @@ def write_model(run: Run, options: argparse.Namespace, policy: Policy, test: lis
         "state": PictureVectorEnvironment.observations(),
         "says": "logarithm of the factor on what Sprout allows; what is added, frame intervals at the mean rate",
         "interval_ms": "a picture",
-        "trained_on": f"{options.generated} generated traces"
-        + (f" and four fifths of {options.traces}" if options.traces else ""),
+        "trained_on": run.trained_on(),
         "curves": run.curves,
     }
     examples = tensor(examples_of(options, test))
     given: dict[str, Any] = {"shape": (examples.shape[1],), "names": ("seen", "decision"), "metadata": {}}
-    path = run.export(policy, card=card, examples=examples, **given)
-    run.export(policy, card={**card, "scores": judge("lockstep", path, run.judged(test))}, examples=examples, **given)
-    print(path)
+    print(run.export_judged(policy, test, card=card, examples=examples, **given))
 
 
 def examples_of(options: argparse.Namespace, test: list[str]) -> Array:

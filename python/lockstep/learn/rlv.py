@@ -21,7 +21,6 @@ from torch.nn import functional
 
 from lockstep.gym import FEATURES, CallVectorEnv
 from lockstep.learn.concerto import LADDERS, SHAPE, ConcertoNet, Probabilities
-from lockstep.learn.judging import judge
 from lockstep.learn.training import Run, add_arguments
 
 _COLUMN = {name: place for place, name in enumerate(FEATURES)}
@@ -115,9 +114,7 @@ def write_model(run: Run, options: argparse.Namespace, net: ActorCritic, test: l
         "says": "how likely each rate of the ladder is the best",
         "ladder_bps": [round(rate) for rate in ladder],
         "interval_ms": options.interval_ms,
-        "trained_on": f"{options.generated} generated traces"
-        + (f" and four fifths of {options.traces}" if options.traces else "")
-        + "; calls of modelled codecs, functional and conventional",
+        "trained_on": f"{run.trained_on()}; calls of modelled codecs, functional and conventional",
     }
     given: dict[str, Any] = {
         "shape": SHAPE,
@@ -125,9 +122,7 @@ def write_model(run: Run, options: argparse.Namespace, net: ActorCritic, test: l
         "metadata": metadata,
         "examples": torch.from_numpy(state),
     }
-    path = run.export(Probabilities(actor), card=card, **given)
-    run.export(Probabilities(actor), card={**card, "scores": judge("rlv", path, run.judged(test))}, **given)
-    return path
+    return run.export_judged(Probabilities(actor), test, card=card, **given)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -20,6 +20,7 @@ from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
 from lockstep import _lockstep
+from lockstep.learn.judging import judge
 
 CHECKPOINT = "checkpoint.pt"
 SETTING = "setting.json"
@@ -273,6 +274,17 @@ class Run:
         }
         _write(self.folder / f"{self.algorithm}.json", json.dumps(described, indent=2) + "\n")
         return path
+
+    def export_judged(self, model: nn.Module, test: list[str], *, card: Mapping[str, Any], **given: Any) -> Path:
+        """The same, and what comes of the model in calls over ``test`` in its card."""
+        path = self.export(model, card=card, **given)
+        scores = judge(self.algorithm, path, self.judged(test))
+        return self.export(model, card={**card, "scores": scores}, **given)
+
+    def trained_on(self) -> str:
+        """The traces that are trained on, in words."""
+        words = f"{self.setting['generated']} generated traces"
+        return words + (f" and four fifths of {self.setting['traces']}" if self.setting["traces"] else "")
 
     def draw(self, title: str, names: Iterable[str]) -> None:
         """Draws curves of values that were logged into `curve.png`."""
