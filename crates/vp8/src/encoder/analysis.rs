@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use super::inter_prediction::predict_luma;
-use super::intra_estimate::intra_estimate;
+use super::intra_estimate::intra_prediction;
 use super::macroblock_motion::MacroblockMotion;
 use super::parameters::{FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters, Preset};
 use super::picture_motion::PictureSearch;
@@ -38,6 +38,7 @@ pub struct Analysis {
     /// The probabilities that the frame begins with.
     pub(super) probabilities: Probabilities,
     pub(super) token_costs: TokenCosts,
+    /// Without any costs for a key frame.
     pub(super) vector_costs: VectorCosts,
     /// What [`Analysis::predict_size`] needs, once it has been asked.
     histogram: OnceLock<CoefficientHistogram>,
@@ -69,14 +70,15 @@ impl Analysis {
             references: Vec::new(),
             motion: Vec::new(),
             probabilities: Probabilities::default(),
-            token_costs: TokenCosts::new(&Probabilities::default().coefficients),
-            vector_costs: VectorCosts::new(&Probabilities::default().motion_vectors),
+            token_costs: TokenCosts::default(),
+            vector_costs: VectorCosts::default(),
             histogram: OnceLock::new(),
             source,
         };
         if parameters.frame_kind == FrameKind::Auto {
             analysis.try_inter(parameters);
         }
+        analysis.token_costs = TokenCosts::new(&analysis.probabilities.coefficients);
         analysis
     }
 
@@ -119,7 +121,6 @@ impl Analysis {
         }
         self.key_frame = false;
         self.probabilities = self.state.contents().probabilities.clone();
-        self.token_costs = TokenCosts::new(&self.probabilities.coefficients);
         self.vector_costs = VectorCosts::new(&self.probabilities.motion_vectors);
         self.refresh_golden = match parameters.golden {
             GoldenPolicy::Refresh => true,
@@ -159,9 +160,7 @@ impl Analysis {
                     let vector = motion.references[index].vector;
                     predict_luma::<16, 16>(&self.references[index].1, x, y, vector, &mut prediction, 16);
                 }
-                None => {
-                    intra_estimate(source, x, y, &mut prediction);
-                }
+                None => intra_prediction(source, x, y, &mut prediction),
             }
             histogram.add(source.at(x, y), source.stride, &prediction);
         }

@@ -9,13 +9,11 @@ use super::parameters::Preset;
 use super::residual::Residual;
 use super::tokens::BlockKind;
 use super::trial::Place;
+use super::whole_modes::{WHOLE_MODES, luma_errors};
 use crate::macroblock::{LumaMode, MacroblockInfo, SubblockMode};
 use crate::neighbours::key_subblock_probabilities;
 use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block, predict_subblock};
 use crate::tables::DEFAULT_SUBBLOCK_MODE_PROBABILITIES;
-
-/// The modes that a whole block may have.
-const WHOLE_MODES: [LumaMode; 4] = [LumaMode::Dc, LumaMode::Vertical, LumaMode::Horizontal, LumaMode::TrueMotion];
 
 /// How many of a subblock's modes are coded in full before one is chosen, for quality.
 const SUBBLOCK_SURVIVORS: usize = 3;
@@ -86,17 +84,14 @@ fn choose_whole(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> BlockChoic
     let original = source.at(16 * place.column, 16 * place.row);
     let mut best = BlockChoice { mode: LumaMode::Dc, bits: 0, error: u32::MAX, prediction: [0; 256] };
     let mut best_cost = u32::MAX;
-    let mut prediction = [0u8; 256];
-    for mode in WHOLE_MODES {
-        predict_block(mode, &edges, &mut prediction, 16);
-        let error = satd::<16, 16>(original, source.stride, &prediction, 16);
+    for (mode, error) in WHOLE_MODES.into_iter().zip(luma_errors(original, source.stride, &edges)) {
         let bits = costs.luma_mode(mode);
         let cost = costs.lagrangian.transformed(error, bits);
         if cost < best_cost {
-            best = BlockChoice { mode, bits, error, prediction };
-            best_cost = cost;
+            (best.mode, best.bits, best.error, best_cost) = (mode, bits, error, cost);
         }
     }
+    predict_block(best.mode, &edges, &mut best.prediction, 16);
     best
 }
 

@@ -47,6 +47,7 @@ mod steering;
 mod tokens;
 mod trial;
 mod vector_coding;
+pub(crate) mod whole_modes;
 
 pub use analysis::Analysis;
 pub use encoded::{EncodeStatistics, Encoded};

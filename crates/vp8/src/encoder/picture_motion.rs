@@ -33,7 +33,6 @@ impl PictureSearch<'_> {
     /// What is found for each macroblock, row by row; `all` is an empty vector for it.
     pub(super) fn all(&self, mut all: Vec<MacroblockMotion>) -> Vec<MacroblockMotion> {
         let (columns, rows) = (self.layout.columns, self.layout.rows);
-        let mut prediction = [0u8; 256];
         let mut total = 0u64;
         for row in 0..rows {
             for column in 0..columns {
@@ -59,7 +58,7 @@ impl PictureSearch<'_> {
                     motion.quarters = Some(self.search_quarters(column, row, motion.references[0].vector));
                 }
                 motion.intra = if best > HARDLY_DIFFERENT {
-                    intra_estimate(&self.source.planes[0], 16 * column, 16 * row, &mut prediction)
+                    intra_estimate(&self.source.planes[0], 16 * column, 16 * row)
                 } else {
                     NOT_FOUND
                 };

@@ -1,0 +1,51 @@
+//! How well the modes that a whole block may have predict it, all of them at once: what is transformed is the block
+//! itself, once, for a prediction changes few of its coefficients.
+
+pub(crate) mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use crate::macroblock::LumaMode;
+use crate::predict::intra::Edges;
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use portable::luma_errors;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::luma_errors;
+
+/// The modes that a whole block may have.
+pub(crate) const WHOLE_MODES: [LumaMode; 4] =
+    [LumaMode::Dc, LumaMode::Vertical, LumaMode::Horizontal, LumaMode::TrueMotion];
+
+/// Whether no sample of a [`LumaMode::TrueMotion`] prediction needs to be clamped, for all that the edges' extremes say.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "the portable form predicts"))]
+fn stays_in_range<const N: usize>(edges: &Edges<N>) -> bool {
+    let extremes = |edge: &[u8; N]| {
+        edge.iter().fold((255, 0), |(least, most), &sample| (sample.min(least), sample.max(most)))
+    };
+    let (above, left) = (extremes(&edges.above), extremes(&edges.left));
+    let change = |above: u8, left: u8| i16::from(above) + i16::from(left) - i16::from(edges.corner);
+    change(above.0, left.0) >= 0 && change(above.1, left.1) <= 255
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn vector_instructions_judge_modes_as_the_portable_code_does(
+            samples in proptest::collection::vec(any::<u8>(), 17 * 20),
+            (base, spread) in (any::<u8>(), 0u16..=255),
+            (has_above, has_left) in any::<(bool, bool)>(),
+        ) {
+            // Samples that are near each other need no clamping, those that are far apart do.
+            let near = |n: u8| base.saturating_add((u16::from(n) * spread / 255) as u8);
+            let samples: Vec<u8> = samples.into_iter().map(near).collect();
+            let edges = Edges::<16>::gather(&samples, 20, 21, has_above, has_left);
+            // No more than what is said to be read.
+            let source = &samples[21..21 + 15 * 20 + 16];
+            prop_assert_eq!(luma_errors(source, 20, &edges), portable::luma_errors(source, 20, &edges));
+        }
+    }
+}
