@@ -149,7 +149,7 @@ impl PictureSearch<'_> {
         if zero_sad < STILL_ENOUGH {
             return still;
         }
-        let found = search.search(&starts, steps, STILL_ENOUGH);
+        let found = search.search(&starts, Some(zero_sad), steps, STILL_ENOUGH);
         // The other references are for what the last frame hides: no fraction will make up for a wrong place.
         if index > 0 && found.sad > 2 * current.references[0].satd {
             return still;
@@ -182,7 +182,7 @@ impl PictureSearch<'_> {
             let expected = Displacement::from(whole_vector);
             let search = self.whole_samples::<8, 8>(reference, x, y, expected);
             let starts = [expected, Displacement::default(), Displacement::from(vectors[quarter.saturating_sub(1)])];
-            let found = search.search(&starts, 8, 0);
+            let found = search.search(&starts, None, 8, 0);
             let source = self.source.planes[0].at(x, y);
             let mut prediction = [0u8; 64];
             let mut cost_at = |candidate: (i32, i32)| {
