@@ -47,9 +47,6 @@ const UNDECIDED_STEPS: u32 = 16;
 /// most so many steps.
 const STILL_STEPS: u32 = 4;
 
-/// What luma was predicted while vectors were compared.
-type Predictions = [[u8; 256]; 2];
-
 /// The cheapest candidates, cheapest first.
 #[derive(Debug, Default)]
 struct Shortlist {
@@ -140,8 +137,7 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
         }
         still_tried = true;
     }
-    let mut predictions = [[0; 256]; 2];
-    let shortlist = shortlist(costs, place, &near, &mut predictions);
+    let shortlist = shortlist(costs, place, &near, contest);
     let quality = analysis.preset == Preset::Quality;
     let tried = if quality { 3 } else { 2 };
     let slack = if quality { u32::MAX } else { 256 * UNDECIDED_STEPS * costs.step };
@@ -153,8 +149,8 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
         if still_tried && candidate.whole.reference == 0 && candidate.whole.vector.is_zero() {
             continue;
         }
-        let luma = candidate.prediction.map(|index| &predictions[index]);
-        candidate.whole.predict(costs, place, luma, &mut contest.next);
+        let Contest { next, predictions, .. } = contest;
+        candidate.whole.predict(costs, place, candidate.prediction.map(|index| &predictions[index]), next);
         contest.run(costs, place);
     }
     let Some(cheapest) = shortlist.candidates[0] else {
@@ -197,19 +193,20 @@ fn try_still_references(
         if motion.references[index].is_known() {
             continue;
         }
-        let mut luma = [0; 256];
-        predict_luma::<16, 16>(frame, x, y, MotionVector::ZERO, &mut luma, 16);
-        if satd::<16, 16>(source.at(x, y), source.stride, &luma, 16) < satd_to_beat {
+        let Contest { next, predictions, .. } = &mut *contest;
+        let luma = &mut predictions[0];
+        predict_luma::<16, 16>(frame, x, y, MotionVector::ZERO, luma, 16);
+        if satd::<16, 16>(source.at(x, y), source.stride, luma, 16) < satd_to_beat {
             let bits = costs.inter_mode(LumaMode::Zero, *kind, near);
             let whole = WholeVector { reference: index, mode: LumaMode::Zero, vector: MotionVector::ZERO, bits };
-            whole.predict(costs, place, Some(&luma), &mut contest.next);
+            whole.predict(costs, place, Some(luma), next);
             contest.run(costs, place);
         }
     }
 }
 
 /// Costs the vectors that there are reasons for, by transformed error.
-fn shortlist(costs: &Costs<'_>, place: &Place, near: &NearVectors, predictions: &mut Predictions) -> Shortlist {
+fn shortlist(costs: &Costs<'_>, place: &Place, near: &NearVectors, contest: &mut Contest) -> Shortlist {
     let analysis = costs.analysis;
     let motion = motion_at(costs, place);
     let source = &analysis.source.planes[0];
@@ -246,11 +243,11 @@ fn shortlist(costs: &Costs<'_>, place: &Place, near: &NearVectors, predictions: 
                 offer(mode, vector, found.satd, 0, None);
             } else if slot == 0 || vector != near.nearest {
                 // Those of the last frame are kept; those of the others pass through.
-                let mut passing = [0; 256];
-                let prediction = if index == 0 { &mut predictions[slot] } else { &mut passing };
+                let kept = index == 0;
+                let prediction = if kept { &mut contest.predictions[slot] } else { &mut contest.next.luma };
                 predict_luma::<16, 16>(frame, x, y, vector, prediction, 16);
                 let satd = satd::<16, 16>(source.at(x, y), source.stride, prediction, 16);
-                offer(mode, vector, satd, 0, (index == 0).then_some(slot));
+                offer(mode, vector, satd, 0, kept.then_some(slot));
             }
         }
     }

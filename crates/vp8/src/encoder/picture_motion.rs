@@ -33,6 +33,7 @@ impl PictureSearch<'_> {
     /// What is found for each macroblock, row by row; `all` is an empty vector for it.
     pub(super) fn all(&self, mut all: Vec<MacroblockMotion>) -> Vec<MacroblockMotion> {
         let (columns, rows) = (self.layout.columns, self.layout.rows);
+        let mut prediction = [0u8; 256];
         let mut total = 0u64;
         for row in 0..rows {
             for column in 0..columns {
@@ -42,7 +43,7 @@ impl PictureSearch<'_> {
                     if index > 0 && self.preset == Preset::RealTime && motion.references[0].satd < WELL_PREDICTED {
                         break;
                     }
-                    motion.references[index] = self.search(index, column, row, &all, &motion);
+                    motion.references[index] = self.search(index, (column, row), &all, &motion, &mut prediction);
                 }
                 let best = motion.best();
                 // In real time only what is found worse than most of the picture so far.
@@ -96,14 +97,15 @@ impl PictureSearch<'_> {
         }
     }
 
-    /// Finds a macroblock in one reference, starting from what was found for its neighbours and in other references.
+    /// Finds a macroblock in one reference, starting from what was found for its neighbours and in other references; it
+    /// predicts into `prediction`.
     fn search(
         &self,
         index: usize,
-        column: usize,
-        row: usize,
+        (column, row): (usize, usize),
         done: &[MacroblockMotion],
         current: &MacroblockMotion,
+        prediction: &mut [u8; 256],
     ) -> ReferenceMotion {
         let (x, y) = (16 * column, 16 * row);
         let (_, reference) = &self.references[index];
@@ -135,14 +137,13 @@ impl PictureSearch<'_> {
         }
         let source = self.source.planes[0].at(x, y);
         let stride = self.source.planes[0].stride;
-        let mut prediction = [0u8; 256];
         let mut satd_at = |vector: MotionVector| {
             if vector.x & 3 == 0 && vector.y & 3 == 0 {
                 let plane = &reference.samples()[search.at(Displacement::from(vector))..];
                 return satd::<16, 16>(source, stride, plane, search.reference_stride);
             }
-            predict_luma::<16, 16>(reference, x, y, vector, &mut prediction, 16);
-            satd::<16, 16>(source, stride, &prediction, 16)
+            predict_luma::<16, 16>(reference, x, y, vector, prediction, 16);
+            satd::<16, 16>(source, stride, prediction, 16)
         };
         let zero_satd = satd_at(MotionVector::ZERO);
         let still = ReferenceMotion { vector: MotionVector::ZERO, satd: zero_satd, zero_satd, sad: zero_sad };

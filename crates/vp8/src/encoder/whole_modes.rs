@@ -6,7 +6,6 @@ pub(crate) mod portable;
 mod x86;
 
 use crate::macroblock::LumaMode;
-use crate::predict::intra::Edges;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use portable::luma_errors;
 #[cfg(target_arch = "x86_64")]
@@ -16,20 +15,10 @@ pub(crate) use x86::luma_errors;
 pub(crate) const WHOLE_MODES: [LumaMode; 4] =
     [LumaMode::Dc, LumaMode::Vertical, LumaMode::Horizontal, LumaMode::TrueMotion];
 
-/// Whether no sample of a [`LumaMode::TrueMotion`] prediction needs to be clamped, for all that the edges' extremes say.
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "the portable form predicts"))]
-fn stays_in_range<const N: usize>(edges: &Edges<N>) -> bool {
-    let extremes = |edge: &[u8; N]| {
-        edge.iter().fold((255, 0), |(least, most), &sample| (sample.min(least), sample.max(most)))
-    };
-    let (above, left) = (extremes(&edges.above), extremes(&edges.left));
-    let change = |above: u8, left: u8| i16::from(above) + i16::from(left) - i16::from(edges.corner);
-    change(above.0, left.0) >= 0 && change(above.1, left.1) <= 255
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::predict::intra::Edges;
     use proptest::prelude::*;
 
     proptest! {

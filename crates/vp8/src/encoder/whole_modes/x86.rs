@@ -3,18 +3,36 @@
 
 use std::arch::x86_64::*;
 
-use super::{portable, stays_in_range};
+use super::portable;
 use crate::predict::intra::{Edges, mean};
 
 /// The transformed error of a 16x16 block under each of the modes that a whole block may have.
 #[inline]
 pub(crate) fn luma_errors(source: &[u8], stride: usize, edges: &Edges<16>) -> [u32; 4] {
-    if !is_x86_feature_detected!("avx2") || !stays_in_range(edges) {
+    // SAFETY: it is asked for AVX2 only where the processor has it.
+    if !is_x86_feature_detected!("avx2") || !unsafe { stays_in_range(edges) } {
         return portable::luma_errors(source, stride, edges);
     }
     let source = &source[..15 * stride + 16];
     // SAFETY: the processor has AVX2. The rows of 16 samples lie in the slice, which was cut to them.
     unsafe { errors(source.as_ptr(), stride, edges) }
+}
+
+/// Whether no sample of a `TrueMotion` prediction needs to be clamped, for all that the edges' extremes say.
+#[target_feature(enable = "avx2")]
+fn stays_in_range(edges: &Edges<16>) -> bool {
+    let extremes = |edge: &[u8; 16]| {
+        // SAFETY: the edge is of 16 bytes.
+        let samples = unsafe { _mm_loadu_si128(edge.as_ptr().cast()) };
+        let least = |samples: __m128i| {
+            let pairs = _mm_min_epu8(samples, _mm_srli_epi16::<8>(samples));
+            _mm_cvtsi128_si32(_mm_minpos_epu16(pairs)) & 0xff
+        };
+        (least(samples), 255 - least(_mm_xor_si128(samples, _mm_set1_epi8(-1))))
+    };
+    let (above, left) = (extremes(&edges.above), extremes(&edges.left));
+    let corner = i32::from(edges.corner);
+    above.0 + left.0 >= corner && above.1 + left.1 <= 255 + corner
 }
 
 /// The coefficients of four rows of 16 samples but for the last step along rows, which the sum of absolute values takes
