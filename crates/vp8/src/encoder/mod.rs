@@ -44,6 +44,7 @@ mod size_model;
 mod source;
 mod split_decision;
 mod steering;
+pub(crate) mod subblock_modes;
 mod tokens;
 mod trial;
 mod vector_coding;
