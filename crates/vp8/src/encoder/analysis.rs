@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 
 use super::inter_prediction::predict_luma;
-use super::intra_estimate::intra_prediction;
-use super::macroblock_motion::MacroblockMotion;
+use super::intra_estimate::{intra_estimate, intra_prediction};
+use super::macroblock_motion::{HARDLY_DIFFERENT, MacroblockMotion, NOT_FOUND};
 use super::parameters::{FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters, Preset};
 use super::picture_motion::PictureSearch;
 use super::size_model::CoefficientHistogram;
@@ -112,9 +112,7 @@ impl Analysis {
         let room = self.arena.motion().take(self.layout.columns * self.layout.rows);
         let Self { source, layout, preset, references, .. } = &*self;
         self.motion = PictureSearch { source, layout, preset: *preset, references }.all(room);
-        let intra: u64 = self.motion.iter().map(|motion| u64::from(motion.intra)).sum();
-        let inter: u64 = self.motion.iter().map(|motion| u64::from(motion.best())).sum();
-        if scene_has_changed(&self.motion, intra, inter) {
+        if scene_has_changed(&self.motion) {
             self.references.clear();
             self.motion.clear();
             return;
@@ -145,6 +143,17 @@ impl Analysis {
         users * GOLDEN_USERS < self.motion.len()
     }
 
+    /// An estimate of the transformed error of intra prediction for macroblock `at`, row by row, of an inter frame; more than
+    /// any error where a reference leaves next to nothing.
+    pub(super) fn intra_error(&self, at: usize) -> u32 {
+        let (motion, columns) = (&self.motion[at], self.layout.columns);
+        if motion.best() <= HARDLY_DIFFERENT {
+            return NOT_FOUND;
+        }
+        let estimate = || intra_estimate(&self.source.planes[0], 16 * (at % columns), 16 * (at / columns));
+        motion.intra.unwrap_or_else(estimate)
+    }
+
     /// What each macroblock's best open-loop prediction leaves.
     fn count_coefficients(&self) -> CoefficientHistogram {
         let mut histogram = CoefficientHistogram::default();
@@ -152,7 +161,7 @@ impl Analysis {
         let mut prediction = [0u8; 256];
         for at in 0..self.layout.columns * self.layout.rows {
             let (x, y) = (16 * (at % self.layout.columns), 16 * (at / self.layout.columns));
-            let motion = self.motion.get(at).filter(|motion| motion.best() <= motion.intra);
+            let motion = self.motion.get(at).filter(|motion| motion.best() <= self.intra_error(at));
             match motion {
                 Some(motion) => {
                     let best = motion.best();
@@ -175,8 +184,11 @@ impl Drop for Analysis {
     }
 }
 
-/// Whether most macroblocks are better predicted from their neighbours than from any reference.
-fn scene_has_changed(motion: &[MacroblockMotion], intra: u64, inter: u64) -> bool {
-    let better_intra = motion.iter().filter(|motion| motion.intra < motion.best()).count();
+/// Whether most macroblocks are better predicted from their neighbours than from any reference, and all together too.
+fn scene_has_changed(motion: &[MacroblockMotion]) -> bool {
+    let poor = || motion.iter().filter_map(|motion| Some((motion.intra?, motion.best())));
+    let better_intra = poor().filter(|(intra, best)| intra < best).count();
+    let (intra, inter) =
+        poor().fold((0, 0), |(intra, inter), poor| (intra + u64::from(poor.0), inter + u64::from(poor.1)));
     2 * better_intra > motion.len() && intra < inter
 }

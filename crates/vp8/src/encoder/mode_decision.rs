@@ -50,10 +50,19 @@ const STILL_STEPS: u32 = 4;
 #[derive(Debug, Default)]
 struct Shortlist {
     candidates: [Option<Candidate>; 4],
+    /// Whether no other than the cheapest will be asked for.
+    only_cheapest: bool,
 }
 
 impl Shortlist {
+    #[inline]
     fn offer(&mut self, candidate: Candidate) {
+        if self.only_cheapest {
+            if self.candidates[0].is_none_or(|cheapest| candidate.cost < cheapest.cost) {
+                self.candidates[0] = Some(candidate);
+            }
+            return;
+        }
         let Candidate { whole: WholeVector { reference, vector, .. }, .. } = candidate;
         let same = |other: &Candidate| other.whole.reference == reference && other.whole.vector == vector;
         if let Some(known) = self.candidates.iter_mut().flatten().find(|other| same(other)) {
@@ -157,11 +166,12 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
     if let Some(quarters) = &motion.quarters {
         try_splits(costs, canvas, place, &near, quarters, cheapest.cost, contest);
     }
+    let intra = analysis.intra_error(place.row * analysis.layout.columns + place.column);
     let intra_worthy = if !quality && contest.best_is_empty() {
         // What is not worth coding as it is will hardly be worth more bits for its mode.
-        4 * motion.intra < 3 * cheapest.satd
+        4 * intra < 3 * cheapest.satd
     } else {
-        motion.intra < 2 * cheapest.satd
+        intra < 2 * cheapest.satd
     };
     if intra_worthy {
         try_intra_below(costs, canvas, place, if quality { u32::MAX } else { cheapest.cost }, contest);
@@ -203,7 +213,7 @@ fn shortlist(costs: &Costs<'_>, place: &Place, near: &NearVectors, contest: &mut
     let motion = motion_at(costs, place);
     let source = &analysis.source.planes[0];
     let (x, y) = (16 * place.column, 16 * place.row);
-    let mut shortlist = Shortlist::default();
+    let mut shortlist = Shortlist { only_cheapest: analysis.preset == Preset::RealTime, ..Shortlist::default() };
     for (index, (kind, frame)) in analysis.references.iter().enumerate() {
         let found = &motion.references[index];
         if !found.is_known() {

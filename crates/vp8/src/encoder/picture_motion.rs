@@ -3,7 +3,7 @@
 use super::distortion::satd;
 use super::inter_prediction::predict_luma;
 use super::intra_estimate::intra_estimate;
-use super::macroblock_motion::{HARDLY_DIFFERENT, MacroblockMotion, NOT_FOUND, ReferenceMotion, WELL_PREDICTED};
+use super::macroblock_motion::{MacroblockMotion, POORLY_PREDICTED, ReferenceMotion, WELL_PREDICTED};
 use super::motion::{Bounds, Displacement, WholeSampleSearch, refine};
 use super::parameters::Preset;
 use super::source::Source;
@@ -67,11 +67,8 @@ impl PictureSearch<'_> {
                 if motion.references[0].satd > split_above {
                     motion.quarters = Some(self.search_quarters(column, row, motion.references[0].vector));
                 }
-                motion.intra = if best > HARDLY_DIFFERENT {
-                    intra_estimate(&self.source.planes[0], 16 * column, 16 * row)
-                } else {
-                    NOT_FOUND
-                };
+                motion.intra =
+                    (best > POORLY_PREDICTED).then(|| intra_estimate(&self.source.planes[0], 16 * column, 16 * row));
                 all.push(motion);
             }
         }

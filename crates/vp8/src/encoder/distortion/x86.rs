@@ -4,8 +4,8 @@
 
 use std::arch::x86_64::*;
 
-use super::{portable, two_rows};
 use super::subblock_differences::SubblockDifferences;
+use super::{portable, two_rows};
 
 /// Sum of absolute differences over a `W` x `H` block.
 #[inline]

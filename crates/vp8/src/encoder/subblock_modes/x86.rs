@@ -82,8 +82,7 @@ fn judge_all(source: &[u8], stride: usize, (above, left, corner): &SubblockEdges
         let mut predictions = [_mm256_inserti128_si256::<1>(_mm256_castsi128_si256(mean), true_motion(&line)); 5];
         for (pair, prediction) in predictions[1..].iter_mut().enumerate() {
             let shuffle = |kind: usize| _mm256_loadu_si256(SHUFFLES[kind][2 * pair..].as_ptr().cast());
-            *prediction =
-                _mm256_or_si256(_mm256_shuffle_epi8(three, shuffle(0)), _mm256_shuffle_epi8(two, shuffle(1)));
+            *prediction = _mm256_or_si256(_mm256_shuffle_epi8(three, shuffle(0)), _mm256_shuffle_epi8(two, shuffle(1)));
         }
         for (pair, prediction) in pairs.iter_mut().zip(predictions) {
             _mm256_storeu_si256(pair.as_mut_ptr().cast(), prediction);

@@ -48,9 +48,8 @@ unsafe fn errors(source: *const u8, stride: usize, edges: &Edges<16>) -> [u32; 4
     // What is the same for all columns has sums, and no differences.
     let even = |value: i16| _mm256_zextsi128_si256(_mm_set1_epi16(value));
     // SAFETY: the caller vouches for the rows; the row above is of 16 bytes.
-    let pairs = |at: *const u8| unsafe {
-        _mm256_maddubs_epi16(_mm256_broadcastsi128_si256(_mm_loadu_si128(at.cast())), signs)
-    };
+    let pairs =
+        |at: *const u8| unsafe { _mm256_maddubs_epi16(_mm256_broadcastsi128_si256(_mm_loadu_si128(at.cast())), signs) };
     let above = _mm256_slli_epi16::<2>(pairs(edges.above.as_ptr()));
     let dc = even(8 * i16::from(mean(edges)));
     let corner = 8 * i16::from(edges.corner);
