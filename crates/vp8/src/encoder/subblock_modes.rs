@@ -1,23 +1,15 @@
 //! What the modes of a subblock predict and how well, all of them at once: they mean the same few samples around it.
 
+mod judged;
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub(crate) use judged::{Judged, SubblockEdges};
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use portable::judge;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::judge;
-
-/// A subblock's prediction and its transformed error under each mode, in the order of `SubblockMode::ALL`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Judged {
-    pub(crate) predictions: [[u8; 16]; 10],
-    pub(crate) errors: [u32; 10],
-}
-
-/// The samples around a subblock: the eight above it, the four to its left, and the one between them.
-pub(crate) type SubblockEdges = ([u8; 8], [u8; 4], u8);
 
 #[cfg(test)]
 mod tests {

@@ -1,19 +1,16 @@
 //! How well the modes that a whole block may have predict it, all of them at once: what is transformed is the block
 //! itself, once, for a prediction changes few of its coefficients.
 
+mod modes;
 pub(crate) mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::macroblock::LumaMode;
+pub(crate) use modes::WHOLE_MODES;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use portable::luma_errors;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::luma_errors;
-
-/// The modes that a whole block may have.
-pub(crate) const WHOLE_MODES: [LumaMode; 4] =
-    [LumaMode::Dc, LumaMode::Vertical, LumaMode::Horizontal, LumaMode::TrueMotion];
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! The modes of a subblock, predicted one after another.
 
-use super::{Judged, SubblockEdges};
+use super::judged::{Judged, SubblockEdges};
 use crate::encoder::distortion::satd_4x4;
 use crate::macroblock::SubblockMode;
 use crate::predict::intra::predict_subblock;

@@ -4,7 +4,8 @@
 
 use std::arch::x86_64::*;
 
-use super::{Judged, SubblockEdges, portable};
+use super::judged::{Judged, SubblockEdges};
+use super::portable;
 
 /// Predicts a subblock, whose first sample is that of `source`, in all modes.
 #[inline]

@@ -1,6 +1,6 @@
 //! The modes of a whole block, predicted one after another.
 
-use super::WHOLE_MODES;
+use super::modes::WHOLE_MODES;
 use crate::encoder::distortion::satd;
 use crate::predict::intra::{Edges, predict_block};
 
