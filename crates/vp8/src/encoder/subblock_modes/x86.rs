@@ -100,11 +100,11 @@ fn judge_all(source: &[u8], stride: usize, (above, left, corner): &SubblockEdges
         let mut errors = [[0u32; 4]; 4];
         _mm256_storeu_si256(errors.as_mut_ptr().cast(), sums);
         _mm256_storeu_si256(errors[2..].as_mut_ptr().cast(), last);
-        for pair in 0..4 {
-            judged.errors[2 * pair] = errors[0][pair];
-            judged.errors[2 * pair + 1] = errors[1][pair];
+        let [first, second, first_of_last, second_of_last] = errors;
+        for ((both, first), second) in judged.errors.as_chunks_mut::<2>().0.iter_mut().zip(first).zip(second) {
+            *both = [first, second];
         }
-        (judged.errors[8], judged.errors[9]) = (errors[2][0], errors[3][0]);
+        (judged.errors[8], judged.errors[9]) = (first_of_last[0], second_of_last[0]);
         judged
     }
 }
