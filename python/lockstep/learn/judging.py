@@ -9,8 +9,9 @@ import numpy as np
 from lockstep.simulation import Codec, simulate
 
 CODECS: tuple[Codec, ...] = ("functional", "conventional")
-MEASURES = ("qoe_d", "p95_ms", "ssim_db", "throughput_kbps", "link_used")
-"""Quality of experience as delay-sensitive people have it, 95th percentile of video delay, quality, rate, use."""
+MEASURES = ("qoe_d", "p95_ms", "ssim_db", "throughput_kbps", "link_used", "network_bob")
+"""Quality of experience as delay-sensitive people have it, 95th percentile of video delay, quality, rate, use, and the
+network score with the weights of BoB's paper (70 at most)."""
 
 
 def measure(
@@ -27,13 +28,21 @@ def measure(
         "ssim_db": scores["ssim_db"]["mean"],
         "throughput_kbps": scores["throughput_bps"] / 1e3,
         "link_used": scores["link_utilisation"],
+        "network_bob": (scores.get("network") or {}).get("bob", 0.0),
     }
 
 
-def judge(controller: str, model: Path | None, traces: Sequence[str], *, seconds: float = 60.0) -> dict[str, Any]:
-    """Mean and worst scores over ``traces`` of ``controller`` and of GCC, with either codec."""
+def judge(
+    controller: str,
+    model: Path | None,
+    traces: Sequence[str],
+    *,
+    seconds: float = 60.0,
+    beside: Sequence[str] = ("gcc",),
+) -> dict[str, Any]:
+    """Mean and worst scores over ``traces`` of ``controller`` and of those ``beside`` it, with either codec."""
     table: dict[str, Any] = {"calls": len(traces), "seconds": seconds}
-    for name, own in ((controller, model), ("gcc", None)):
+    for name, own in ((controller, model), *((other, None) for other in beside)):
         for codec in CODECS:
             rows = [measure(name, codec, trace, seconds=seconds, model=own) for trace in traces]
             values = {key: np.array([row[key] for row in rows]) for key in MEASURES}
