@@ -47,12 +47,6 @@ impl ModelFile {
         Ok(file)
     }
 
-    /// The same model, which says `value` of itself under `key`: for studies of what a model says.
-    #[must_use]
-    pub fn saying(&self, key: &str, value: &str) -> Self {
-        Self { path: self.path.clone(), model: Arc::new(self.model.saying(key, value)) }
-    }
-
     /// Its file.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -16,8 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from lockstep.gym import CallVectorEnv
+from lockstep.gym import FEATURES, CallVectorEnv
 from lockstep.gym.actions import GivenRate
+from lockstep.gym.features import logarithmic
 from lockstep.gym.observations import CallObservation
 from lockstep.learn.training import Run
 
@@ -25,6 +26,21 @@ Seen = NDArray[np.float32]
 INTERVAL_MS = 200
 """Time between two decisions: AlphaRTC's, and that of BoB's paper."""
 CODECS = ("functional", "conventional")
+_COLUMN = {name: place for place, name in enumerate(FEATURES)}
+
+
+def best_reward(kind: str, features: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The reward of whoever sent just what the link carried, without a queue.
+
+    No decision changes it, so it can be taken off every reward without another policy being the best one. It is most of
+    what differs from call to call, which would drown what decisions do.
+    """
+    capacity = features[:, _COLUMN["capacity_bps"]]
+    delay = features[:, _COLUMN["smallest_delay_ms"]] / 1e3
+    if kind == "hrcc":
+        best: NDArray[np.float64] = 0.6 * np.log(4.0 * capacity / 1e6 + 1.0) - delay
+        return best
+    return logarithmic(capacity) - np.minimum(delay, 1.0)
 
 
 class Learner(Protocol):
@@ -80,6 +96,7 @@ class Calls:
 
     def __init__(self, learner: Learner, options: argparse.Namespace, traces: list[str], seed: int) -> None:
         """Calls that begin."""
+        self.kind = learner.reward
         self.half = max(1, options.calls // 2)
         self.count = 2 * self.half
         self.envs = [
@@ -97,7 +114,7 @@ class Calls:
                 queue_packets=(20, 300),
                 loss=(0.0, 0.02),
                 codec=codec,
-                size=(640, 360),
+                size=(1280, 720),
                 bounds_bps=(30_000, 20_000_000),
                 feedback_ms=0.0,
                 threads=options.threads,
@@ -108,10 +125,11 @@ class Calls:
         self.begun = np.zeros(self.count, np.bool_)
 
     def step(self, rates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Uses ``rates`` for an interval; gives rewards, and which calls have ended."""
+        """Uses ``rates`` for an interval; gives rewards, less the best ones, and which calls have ended."""
         parts = [env.step(rates[place * self.half : (place + 1) * self.half]) for place, env in enumerate(self.envs)]
         self.seen = np.concatenate([part[0] for part in parts])
-        return np.concatenate([part[1] for part in parts]), np.concatenate([part[3] for part in parts])
+        rewards = [part[1] - best_reward(self.kind, part[4]["features"]) for part in parts]
+        return np.concatenate(rewards), np.concatenate([part[3] for part in parts])
 
     def turn(
         self, learner: Learner, action: NDArray[np.float64]

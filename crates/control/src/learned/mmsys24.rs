@@ -88,9 +88,9 @@ impl Monitor {
             for place in 0..INTERVALS {
                 let ago = |count: usize| length * count as u32;
                 let before =
-                    |age: Duration| packets.partition_point(|packet| now.saturating_since(packet.arrived_at) >= age);
+                    |age: Duration| packets.partition_point(|packet| now.saturating_since(packet.arrived_at) > age);
                 let members =
-                    &packets[before(ago(place + 1))..if place == 0 { packets.len() } else { before(ago(place)) }];
+                    &packets[before(ago(place + 1))..before(ago(place))];
                 for (feature, value) in features(members, length, least).into_iter().enumerate() {
                     observed[feature * 2 * INTERVALS + of_length * INTERVALS + place] = value as f32;
                 }
@@ -252,13 +252,13 @@ mod tests {
     #[test]
     fn the_features_of_the_newest_short_interval_are_those_worked_out_by_hand() {
         let mut monitor = Monitor::default();
-        monitor.on_arrival(&arrival(900, 940, 1));
+        monitor.on_arrival(&arrival(899, 939, 1));
         for packet in [arrival(910, 960, 2), arrival(930, 970, 5), arrival(940, 990, 6)] {
             monitor.on_arrival(&packet);
         }
         let seen = monitor.observe(Timestamp::from_millis(1_000));
         assert_eq!(seen.len(), 150);
-        // 940 is exactly 60 ms ago, and in the interval before.
+        // 939 is in the interval before.
         let newest: Vec<f32> = (0..FEATURES).map(|feature| seen[10 * feature]).collect();
         let mean = 140.0 / 3.0;
         let wanted = [

@@ -21,7 +21,6 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
 use prost::Message;
 
@@ -62,9 +61,8 @@ pub enum ModelError {
 
 /// A model that has been checked and is ready to run. It keeps nothing from run to run: what is to be remembered goes in
 /// and comes out.
-#[derive(Clone)]
 pub struct Model {
-    plan: Arc<run::Plan>,
+    plan: run::Plan,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
     metadata: BTreeMap<String, String>,
@@ -100,7 +98,7 @@ impl Model {
         let file = onnx::Model::decode(bytes).map_err(|error| ModelError::NotOnnx(error.to_string()))?;
         let (graph::Signature { inputs, outputs }, plan) = graph::check(&file)?;
         let metadata = file.metadata_props.into_iter().map(|entry| (entry.key, entry.value)).collect();
-        Ok(Self { plan: Arc::new(plan), inputs, outputs, metadata })
+        Ok(Self { plan, inputs, outputs, metadata })
     }
 
     /// What goes in, in this order.
@@ -119,14 +117,6 @@ impl Model {
     #[must_use]
     pub fn metadata(&self, key: &str) -> Option<&str> {
         self.metadata.get(key).map(String::as_str)
-    }
-
-    /// The same model, which says `value` of itself under `key`.
-    #[must_use]
-    pub fn saying(&self, key: &str, value: &str) -> Self {
-        let mut said = self.clone();
-        said.metadata.insert(key.to_owned(), value.to_owned());
-        said
     }
 
     /// What comes out for `inputs`, each in the order of its rows. The same input gives the same bytes on every machine.
