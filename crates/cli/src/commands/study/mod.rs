@@ -4,6 +4,8 @@ mod concerto;
 mod fidelity;
 mod salsify;
 
+use std::ffi::OsString;
+use std::iter;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
@@ -14,6 +16,7 @@ use serde::Serialize;
 
 use lockstep_sim::in_parallel;
 
+use crate::commands::python_module::{self, ModuleWords};
 use crate::configuration::{CallSettings, SimulateWords};
 use crate::output_file::{self, write_json};
 use crate::progress::Progress;
@@ -27,6 +30,9 @@ pub struct StudyArguments {
 
 #[derive(Subcommand)]
 enum Study {
+    /// BoB on the profiles of its paper, beside its heuristic, Gemini and HRCC: accuracy, rate, delay, loss and scores; and
+    /// the threshold of its selector.
+    Bob(ModuleWords),
     /// Concerto's observation: under one and the same congestion control, video with a conventional codec gets less
     /// throughput, and more delay and loss, than a source that always fills the target; and what makes the difference:
     /// pauses, pacing, the codec, probes, padding.
@@ -34,6 +40,8 @@ enum Study {
     /// How well calls in virtual time stand for others: the model of the codec for the codec, and virtual time for live
     /// calls over the emulator. With `--codec` only of that one.
     Fidelity(fidelity::FidelityArguments),
+    /// Concerto's imitation learning: inputs, losses, smoothness, mismatch, loops; beside GCC, Salsify and RL-V.
+    Imitation(ModuleWords),
     /// Salsify's ablation: the whole, without grace period, with a conventional codec, with conventional codec and
     /// transport.
     Salsify(salsify::AblationArguments),
@@ -75,6 +83,7 @@ impl CommonArguments {
 /// `lockstep study`. `given` says whether an option was given.
 pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
     match &arguments.study {
+        Study::Bob(arguments) => learned("bob", arguments),
         Study::Concerto(arguments) => {
             refuse(&DECIDED, given)?;
             refuse(&["modelled"], given)?;
@@ -86,11 +95,18 @@ pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<(
             refuse(&["modelled", "trace"], given)?;
             fidelity::run(arguments, given("codec"))
         }
+        Study::Imitation(arguments) => learned("imitation", arguments),
         Study::Salsify(arguments) => {
             refuse(&DECIDED, given)?;
             salsify::run(arguments)
         }
     }
+}
+
+/// A study that the Python package has, since it trains.
+fn learned(name: &str, arguments: &ModuleWords) -> Result<()> {
+    let words: Vec<OsString> = iter::once(name.into()).chain(arguments.words.iter().cloned()).collect();
+    python_module::run("lockstep.studies.__main__", "main", &words)
 }
 
 /// What `run` makes of each of `calls`, on every core, in their order.
