@@ -1,10 +1,10 @@
 """Trains BoB's learned estimator (IEEE TMM 2022): PPO, with its heuristic and its adaptive selector in the loop.
 
-The estimator (``crates/control/src/learned/bob.rs``) sees eleven numbers every 200 ms: receive rate, waiting time, loss, and
-eight estimates, the newest of which is the heuristic's of this moment. The net says a probability for each of four ranges
-of rates; the estimate is what they expect on the logarithmic scale from 10 kb/s to 8 Mb/s. Where it is 30 % of their mean or
-more from the heuristic's, the heuristic's is used. Training begins at a clone of the heuristic: a policy that has learned
-nothing is hardly ever within those 30 %, so that nothing of what it tries is ever used.
+The estimator (``crates/control/src/learned/bob.rs``) sees eleven numbers every 200 ms: receive rate, waiting time,
+loss, and eight estimates, the newest of which is the heuristic's of this moment. The net says a probability for each
+of four ranges of rates; the estimate is what they expect on the logarithmic scale from 10 kb/s to 8 Mb/s. Where it is
+30 % of their mean or more from the heuristic's, the heuristic's is used. Training begins at a clone of the heuristic:
+a policy that has learned nothing is hardly ever within those 30 %, so that nothing of what it tries is ever used.
 
 Read from top to bottom: the net, the selector, the parts of the run. :mod:`lockstep.learn.ppo` has PPO and the calls,
 ``docs/learning.md`` where paper, published code and this differ.
@@ -159,9 +159,10 @@ def main(arguments: list[str] | None = None) -> int:
     actor = learner.actor.probabilities
     assert isinstance(actor, Actor)  # noqa: S101
     card = {
-        "state": "receive rate, waiting time (s, 1 at most), loss (share), eight estimates: seven used, oldest first, and "
-        "the heuristic's newest; rates logarithmic, 0: 10 kb/s, 1: 8 Mb/s",
-        "says": "a probability for each of four ranges, whose ends are 0, 1/3, 2/3, 1 of that scale; the mean is the estimate",
+        "state": "receive rate, waiting time (s, 1 at most), loss (share), eight estimates: seven used, oldest first, "
+        "and the heuristic's newest; rates logarithmic, 0: 10 kb/s, 1: 8 Mb/s",
+        "says": "a probability for each of four ranges, whose ends are 0, 1/3, 2/3, 1 of that scale; the mean is the "
+        "estimate",
     }
     path = ppo.finish(
         run,

@@ -1,9 +1,9 @@
 """Trains Gemini's learned estimator (MMSys 2021): PPO, with GCC and its safety detector in the loop.
 
-The estimator (``crates/control/src/learned/gemini.rs``) sees receive rate, waiting time, loss, the last estimate and how that
-changed; the net says a place on the logarithmic scale from 10 kb/s to 8 Mb/s. Where the detector says that the path is not
-safe, GCC's estimate is used, and nothing is learned of what the net would have said. Training begins at a clone of GCC, as
-BoB's does.
+The estimator (``crates/control/src/learned/gemini.rs``) sees receive rate, waiting time, loss, the last estimate and
+how that changed; the net says a place on the logarithmic scale from 10 kb/s to 8 Mb/s. Where the detector says that
+the path is not safe, GCC's estimate is used, and nothing is learned of what the net would have said. Training begins
+at a clone of GCC, as BoB's does.
 """
 
 import argparse
@@ -77,8 +77,8 @@ def main(arguments: list[str] | None = None) -> int:
     if not ppo.train(run, options, learner, target=lambda seen: seen[:, GIVEN]):
         return 0
     card = {
-        "state": "receive rate (logarithmic, 0: 10 kb/s, 1: 8 Mb/s), waiting time (s, 1 at most), loss, the last estimate on "
-        "that scale, and how it changed",
+        "state": "receive rate (logarithmic, 0: 10 kb/s, 1: 8 Mb/s), waiting time (s, 1 at most), loss, the last estimate "
+        "on that scale, and how it changed",
         "says": "the estimate on that scale",
     }
     path = ppo.finish(

@@ -1,8 +1,8 @@
 """Trains HRCC (MMSys 2021): PPO tunes the estimate of a heuristic after GCC, every fourth decision.
 
-The estimator (``crates/control/src/learned/hrcc.rs``) sees six signals of the last ten decisions; the net says a number a
-from 0 to 1, and the heuristic's estimate is multiplied by 2^(2a - 1) and goes on from there. A net that has learned nothing
-says a half, which leaves the heuristic as it is.
+The estimator (``crates/control/src/learned/hrcc.rs``) sees six signals of the last ten decisions; the net says a
+number a from 0 to 1, and the heuristic's estimate is multiplied by 2^(2a - 1) and goes on from there. A net that has
+learned nothing says a half, which leaves the heuristic as it is.
 """
 
 import argparse
@@ -79,8 +79,8 @@ def main(arguments: list[str] | None = None) -> int:
     if not ppo.train(run, options, learner, target=None):
         return 0
     card = {
-        "state": "receive rate / 6 Mb/s, waiting time (s), loss, the heuristic's estimate / 6 Mb/s, decisions since overuse / "
-        "100, receive rate then / 6 Mb/s; ten decisions, the newest last",
+        "state": "receive rate / 6 Mb/s, waiting time (s), loss, the heuristic's estimate / 6 Mb/s, decisions since "
+        "overuse / 100, receive rate then / 6 Mb/s; ten decisions, the newest last",
         "says": "a: every fourth decision the heuristic's estimate times 2^(2a - 1)",
     }
     path = ppo.finish(

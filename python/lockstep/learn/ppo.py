@@ -1,10 +1,10 @@
 """PPO for estimators at the receiver: BoB, HRCC, Gemini. What differs between them is a :class:`Learner`.
 
 Calls of modelled codecs, half of them functional and half conventional, go on from update to update, a decision every
-200 ms. What is seen is made by the same Rust code as in calls, heuristics included, and the sender follows the estimate
-with the loss controller that it has in calls. PPO is that of Schulman et al. (2017) with the details of CleanRL: clipped
-ratio, generalised advantages, a normal distribution around what the net says. The calls begin anew after each round, so that
-a run that was ended goes on to the same weights.
+200 ms. What is seen is made by the same Rust code as in calls, heuristics included, and the sender follows the
+estimate with the loss controller that it has in calls. PPO is that of Schulman et al. (2017) with the details of
+CleanRL: clipped ratio, generalised advantages, a normal distribution around what the net says. The calls begin anew
+after each round, so that a run that was ended goes on to the same weights.
 """
 
 import argparse
@@ -187,7 +187,7 @@ def collect(
 ) -> tuple[tuple[torch.Tensor, ...], dict[str, float]]:
     """Decisions of all calls: what was seen, what was tried, how likely that was, advantages, returns, what counts.
 
-    Rewards count from the ``usual`` one on, so that returns are near zero and the critic has little to learn of their level.
+    Rewards count from the ``usual`` one on, so that returns are near zero and the critic has less to learn.
     """
     length = max(2, options.windows // calls.count // learner.every)
     seen = torch.zeros(length + 1, calls.count, *learner.shape)
@@ -229,7 +229,8 @@ def collect(
     return flat, {"reward": float(rewards.mean()) + usual, "learned estimate used": differing / length}
 
 
-def improve(
+def improve(  # noqa: PLR0913
+    *,
     learner: Learner,
     options: argparse.Namespace,
     optimiser: torch.optim.Optimizer,
@@ -301,11 +302,11 @@ def train(run: Run, options: argparse.Namespace, learner: Learner, target: Any) 
         {"params": learner.critic.parameters(), "lr": 10 * options.learning_rate},
     ]
     optimiser = torch.optim.Adam(groups, eps=1e-5)
+    nets = nn.ModuleDict({"actor": learner.actor, "critic": learner.critic})
     first = 0
     state = run.load()
     if state is not None:
-        learner.actor.load_state_dict(state["actor"])
-        learner.critic.load_state_dict(state["critic"])
+        nets.load_state_dict(state["net"])
         optimiser.load_state_dict(state["optimiser"])
         first = state["updates"]
     elif options.export:
@@ -325,15 +326,19 @@ def train(run: Run, options: argparse.Namespace, learner: Learner, target: Any) 
         spread = learner.spread[0] * (learner.spread[1] / learner.spread[0]) ** done
         samples, logged = collect(learner, options, calls, spread, heuristic)
         logged["critic error"] = improve(
-            learner, options, optimiser, samples, spread, actor_too=update >= options.critic_first
+            learner=learner,
+            options=options,
+            optimiser=optimiser,
+            samples=samples,
+            spread=spread,
+            actor_too=update >= options.critic_first,
         )
         run.show((update + 1) / options.updates, f"reward {logged['reward']:.3f}")
         if (update + 1) % options.round == 0 or update + 1 == options.updates:
             logged["gain over the heuristic"] = episodes(learner, options, test, learned=True) - heuristic
             run.log(update + 1, logged)
             run.show((update + 1) / options.updates, ", ".join(f"{name} {value:.4f}" for name, value in logged.items()))
-            nets = {"actor": learner.actor.state_dict(), "critic": learner.critic.state_dict()}
-            run.save({**nets, "optimiser": optimiser.state_dict(), "updates": update + 1})
+            run.save({"net": nets.state_dict(), "optimiser": optimiser.state_dict(), "updates": update + 1})
             if options.stop_after is not None and update + 1 >= options.stop_after:
                 return False
     return True

@@ -1,12 +1,14 @@
 """BoB beside its heuristic, Gemini and HRCC on the profiles of its paper, and what its selector's threshold does.
 
-BoB (IEEE TMM 2022) compares accuracy and sMAPE of the estimates, receive rate, delay, loss, and network, video and total
-scores on network profiles, five runs each, and thresholds of the adaptive selector from 5 to 50 %. This does the same with
-the estimators that come with Lockstep, or those that ``--models`` has. No model was trained on these profiles.
+BoB (IEEE TMM 2022) compares accuracy and sMAPE of the estimates, receive rate, delay, loss, and network, video and
+total scores on network profiles, five runs each, and thresholds of the adaptive selector from 5 to 50 %. This does
+the same with the estimators that come with Lockstep, or those that ``--models`` has. No model was trained on these
+profiles.
 
-With ``--budget small`` calls are modelled, 1280x720 over the profiles as they are; they have no pictures, so that VMAF is
-worked out from SSIM: a line through a few calls with pictures, which are run first. With ``--budget full`` all calls are
-coded: 640x360 over the profiles with a quarter of the rates, and VMAF measured (``LOCKSTEP_VMAF`` names an ffmpeg that can).
+With ``--budget small`` calls are modelled, 1280x720 over the profiles as they are; they have no pictures, so that
+VMAF is worked out from SSIM: a line through a few calls with pictures, which are run first. With ``--budget full``
+all calls are coded: 640x360 over the profiles with a quarter of the rates, and VMAF measured (``LOCKSTEP_VMAF`` names
+an ffmpeg that can).
 """
 
 import argparse
@@ -235,8 +237,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder with BoB's profiles (%(default)s)",
     )
-    made.add_argument("--models", type=Path, metavar="DIR", help="bob.onnx, gemini.onnx, hrcc.onnx; those shipped if not said")
-    made.add_argument("--codecs", nargs="+", choices=("conventional", "functional"), default=("conventional", "functional"))
+    made.add_argument(
+        "--models", type=Path, metavar="DIR", help="bob.onnx, gemini.onnx, hrcc.onnx; those shipped if not said"
+    )
+    made.add_argument(
+        "--codecs", nargs="+", choices=("conventional", "functional"), default=("conventional", "functional")
+    )
     made.add_argument("--seconds", type=float, default=60.0, help="length of a call (%(default)s)")
     return made
 
@@ -247,10 +253,14 @@ def main(arguments: list[str] | None = None) -> int:
     options.seeds = options.seeds or 5
     options.chosen = [profile for profile in PROFILES if (options.profiles / profile).exists()]
     if not options.chosen:
-        message = f"{options.profiles} has none of BoB's profiles ({', '.join(PROFILES)}); name their folder by --profiles"
+        message = (
+            f"{options.profiles} has none of BoB's profiles ({', '.join(PROFILES)}); name their folder by --profiles"
+        )
         raise ValueError(message)
     study = Study("bob", options.output, fresh=options.fresh)
-    print(f"budget {options.budget}: {options.seeds} runs of {options.seconds:.0f} s on {len(options.chosen)} profiles\n")
+    print(
+        f"budget {options.budget}: {options.seeds} runs of {options.seconds:.0f} s on {len(options.chosen)} profiles\n"
+    )
     line = vmaf_line(study) if options.budget == BUDGETS[0] else None
     for part in options.parts:
         (estimators if part == "estimators" else thresholds)(study, options, line)
