@@ -269,8 +269,10 @@ impl Algorithm {
             Self::Fixed(rate) => Box::new(Fixed::new(rate, setting)),
             Self::BobHeuristic | Self::ReceiverEstimate => Box::new(ReceiverEstimate::new(setting)),
             Self::Bob | Self::Hrcc | Self::Gemini | Self::Mmsys24 => {
-                // The model is the receiver's; here it is only seen whether it fits, so that a wrong one is refused at once.
-                self.estimator_with(setting.bounds, setting.model.clone())?;
+                // The model is the receiver's. Where the sender is told of it, a wrong one is refused at once.
+                if setting.model.is_some() {
+                    self.estimator_with(setting.bounds, setting.model.clone())?;
+                }
                 Box::new(ReceiverEstimate::new(setting))
             }
             Self::Nada => Box::new(Nada::new(setting)),

@@ -109,11 +109,11 @@ class Bob:
     """BoB for PPO."""
 
     name = "bob"
-    shape = (SEEN,)
+    shape: tuple[int, ...] = (SEEN,)
     reward = "bob"
     every = 1
     # A tenth of the scale is a factor of two: the selector takes what is within a 22nd of it.
-    spread = (0.025, 0.006)
+    spread: tuple[float, float] = (0.025, 0.006)
 
     def __init__(self, options: argparse.Namespace) -> None:
         """Nets that have not learned anything."""

@@ -42,10 +42,10 @@ class Gemini:
     """Gemini for PPO."""
 
     name = "gemini"
-    shape = (SEEN,)
+    shape: tuple[int, ...] = (SEEN,)
     reward = "bob"
     every = 1
-    spread = (0.05, 0.01)
+    spread: tuple[float, float] = (0.05, 0.01)
 
     def __init__(self) -> None:
         """Nets that have not learned anything."""
@@ -77,8 +77,8 @@ def main(arguments: list[str] | None = None) -> int:
     if not ppo.train(run, options, learner, target=lambda seen: seen[:, GIVEN]):
         return 0
     card = {
-        "state": "receive rate (logarithmic, 0: 10 kb/s, 1: 8 Mb/s), waiting time (s, 1 at most), loss, the last estimate "
-        "on that scale, and how it changed",
+        "state": "receive rate (logarithmic, 0: 10 kb/s, 1: 8 Mb/s), waiting time (s, 1 at most), loss, the last "
+        "estimate on that scale, and how it changed",
         "says": "the estimate on that scale",
     }
     path = ppo.finish(

@@ -44,10 +44,10 @@ class Hrcc:
     """HRCC for PPO."""
 
     name = "hrcc"
-    shape = SHAPE
+    shape: tuple[int, ...] = SHAPE
     reward = "hrcc"
     every = 4
-    spread = (0.12, 0.03)
+    spread: tuple[float, float] = (0.12, 0.03)
 
     def __init__(self) -> None:
         """Nets that have not learned anything."""

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars
 
 from lockstep.simulation import simulate
@@ -88,10 +89,9 @@ def vmaf_line(study: Study) -> tuple[float, float]:
 
     table = study.run(cells, measure, 1)
     known = table.filter(polars.col("vmaf") < 99.9)
-    ssim, vmaf = known["ssim_db"], known["vmaf"]
-    slope = float(((ssim - ssim.mean()) * (vmaf - vmaf.mean())).sum() / ((ssim - ssim.mean()) ** 2).sum())
-    height = float(vmaf.mean()) - slope * float(ssim.mean())  # type: ignore[arg-type]
-    wrong = float(((slope * ssim + height - vmaf) ** 2).mean()) ** 0.5  # type: ignore[arg-type]
+    ssim, vmaf = known["ssim_db"].to_numpy(), known["vmaf"].to_numpy()
+    slope, height = (float(value) for value in np.polyfit(ssim, vmaf, 1))
+    wrong = float(np.sqrt(np.mean((slope * ssim + height - vmaf) ** 2)))
     print(f"VMAF of calls without pictures: {height:.1f} + {slope:.2f} * SSIM (dB), within {wrong:.1f} (r.m.s.)\n")
     return slope, height
 
