@@ -84,6 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser, *, clip: float, epochs: int) 
     parser.add_argument("--epochs", type=int, default=epochs, help="times that samples are gone through (%(default)s)")
     parser.add_argument("--minibatches", type=int, default=4, help="parts of the samples (%(default)s)")
     parser.add_argument("--learning-rate", type=float, default=3e-5, help="Adam's (%(default)s)")
+    parser.add_argument(
+        "--last-rate", type=float, default=1.0, help="share of the learning rate that is left at the end (%(default)s)"
+    )
     parser.add_argument("--clip", type=float, default=clip, help="PPO's clip (%(default)s)")
     parser.add_argument("--clone", type=int, default=1_500, help="steps of cloning the heuristic before (%(default)s)")
     parser.add_argument("--critic-first", type=int, default=3, help="updates of the critic alone (%(default)s)")
@@ -323,6 +326,10 @@ def train(run: Run, options: argparse.Namespace, learner: Learner, target: Any) 
         if calls is None or update % options.round == 0:
             calls = Calls(learner, options, training, 1_000_003 * options.seed + update)
         done = update / options.updates
+        for group, rate in zip(
+            optimiser.param_groups, (options.learning_rate, 10 * options.learning_rate), strict=True
+        ):
+            group["lr"] = rate * (1.0 - (1.0 - options.last_rate) * done)
         spread = learner.spread[0] * (learner.spread[1] / learner.spread[0]) ** done
         samples, logged = collect(learner, options, calls, spread, heuristic)
         logged["critic error"] = improve(
