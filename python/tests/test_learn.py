@@ -35,7 +35,7 @@ def train(algorithm: str, folder: Path, *words: str) -> int:
     )
 
 
-SHIPPED = ("concerto", "lockstep")
+SHIPPED = ("bob", "concerto", "gemini", "hrcc", "lockstep")
 
 
 @pytest.mark.parametrize("name", SHIPPED)

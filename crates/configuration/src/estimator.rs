@@ -28,7 +28,8 @@ impl ControlSettings {
 
 impl EstimatorFile {
     /// Whether it is no Python file but a model (ONNX), which runs in this process.
-    pub(crate) fn is_model(&self) -> bool {
+    #[must_use]
+    pub fn is_model(&self) -> bool {
         self.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
     }
 

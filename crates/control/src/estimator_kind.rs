@@ -59,7 +59,12 @@ impl EstimatorKind {
     /// The model that comes with it, if it is learned.
     #[must_use]
     pub fn shipped(self) -> Option<Shipped> {
-        None
+        match self {
+            Self::Bob => Some(Shipped::Bob),
+            Self::Hrcc => Some(Shipped::Hrcc),
+            Self::Gemini => Some(Shipped::Gemini),
+            _ => None,
+        }
     }
 
     /// The learned estimator that a model says it is for (`lockstep.controller`); one that says nothing is taken for one of
