@@ -246,6 +246,35 @@ class TestTraining:
         np.testing.assert_allclose(best_reward("bob", features), 0.95)
         np.testing.assert_allclose(best_reward("hrcc", features), 0.6 * np.log(33) - 0.05)
 
+    def test_the_study_of_bob_compares_estimators_and_thresholds_and_goes_on(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        import polars  # noqa: PLC0415
+
+        from lockstep.studies import bob  # noqa: PLC0415
+
+        monkeypatch.setattr(bob, "vmaf_line", lambda _study: (2.0, 60.0))
+        monkeypatch.setattr(bob, "THRESHOLDS", (5, 50))
+        profiles = tmp_path / "profiles"
+        profiles.mkdir()
+        (profiles / "cascade_profile").write_text("rate 1200kbit\nwait 2s\nrate 400kbit\nwait 2s\n")
+        words = ["--output", str(tmp_path / "study"), "--profiles", str(profiles), "--seconds", "5", "--seeds", "2"]
+        assert bob.main(words) == 0
+        said = capsys.readouterr().out
+        assert "BoB's total above its heuristic's on" in said
+        table = polars.read_parquet(tmp_path / "study" / "estimators.parquet")
+        assert len(table) == 4 * 2 * 2
+        weighed = table["network_bob"] + 0.3 * table["vmaf"] - table["total_bob"]
+        assert weighed.abs().max() < 1e-9  # type: ignore[operator]
+        # What is within 5 % of the heuristic is not what is within 50 % of it.
+        by = polars.read_parquet(tmp_path / "study" / "thresholds.parquet").filter(polars.col("seed") == 1)
+        assert by["receive_mbps"].n_unique() > 2
+        journal = (tmp_path / "study" / "bob.journal").read_text()
+        assert bob.main(words) == 0
+        assert (tmp_path / "study" / "bob.journal").read_text() == journal
+        with pytest.raises(ValueError, match="none of BoB's profiles"):
+            bob.main([*words, "--profiles", str(tmp_path)])
+
     def test_the_study_of_imitation_trains_each_variant_once_and_compares_it(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
