@@ -89,8 +89,7 @@ impl Monitor {
                 let ago = |count: usize| length * count as u32;
                 let before =
                     |age: Duration| packets.partition_point(|packet| now.saturating_since(packet.arrived_at) > age);
-                let members =
-                    &packets[before(ago(place + 1))..before(ago(place))];
+                let members = &packets[before(ago(place + 1))..before(ago(place))];
                 for (feature, value) in features(members, length, least).into_iter().enumerate() {
                     observed[feature * 2 * INTERVALS + of_length * INTERVALS + place] = value as f32;
                 }
