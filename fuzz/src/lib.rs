@@ -7,6 +7,7 @@ pub mod decode_sequence;
 pub mod encode_round_trip;
 pub mod media;
 pub mod memory;
+pub mod model;
 pub mod pictures;
 pub mod seeds;
 pub mod state_restore;
@@ -18,7 +19,7 @@ pub mod wire;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     ("decode", decode::run),
     ("decode_sequence", decode_sequence::run),
     ("encode_round_trip", encode_round_trip::run),
@@ -27,6 +28,7 @@ pub const TARGETS: [Target; 8] = [
     ("transport_ends", transport_ends::run),
     ("trace", trace::run),
     ("media", media::run),
+    ("model", model::run),
 ];
 
 #[cfg(test)]

@@ -193,5 +193,88 @@ pub fn all() -> Vec<(&'static str, String, Vec<u8>)> {
     seeds.push(("transport_ends", "made_up".to_owned(), exchange(true)));
     seeds.extend(traces().into_iter().map(|(name, bytes)| ("trace", name.to_owned(), bytes)));
     seeds.extend(files().into_iter().map(|(name, bytes)| ("media", name.to_owned(), bytes)));
+    seeds.extend(models().into_iter().map(|(name, bytes)| ("model", name.to_owned(), bytes)));
     seeds
+}
+
+/// A field of a message of ONNX: numbers as they are, everything else with its length before it.
+fn field(tag: u8, content: &[u8]) -> Vec<u8> {
+    assert!(tag < 16 && content.len() < 1 << 14, "a field of a small message");
+    let length = content.len() as u16;
+    let length = if length < 128 { vec![length as u8] } else { vec![length as u8 | 128, (length >> 7) as u8] };
+    [&[tag << 3 | 2][..], &length, content].concat()
+}
+
+fn number(tag: u8, value: u8) -> Vec<u8> {
+    vec![tag << 3, value]
+}
+
+/// A tensor of weights that are all 1/16.
+fn weights(name: &str, dims: &[u8]) -> Vec<u8> {
+    let count = dims.iter().map(|&length| usize::from(length)).product();
+    let dims: Vec<u8> = dims.iter().flat_map(|&length| number(1, length)).collect();
+    let raw: Vec<u8> = std::iter::repeat_n(0.0625f32.to_le_bytes(), count).flatten().collect();
+    [dims, number(2, 1), field(8, name.as_bytes()), field(9, &raw)].concat()
+}
+
+fn integers(name: &str, values: &[u8]) -> Vec<u8> {
+    let words: Vec<u8> = values.iter().flat_map(|&value| i64::from(value).to_le_bytes()).collect();
+    [number(1, values.len() as u8), number(2, 7), field(8, name.as_bytes()), field(9, &words)].concat()
+}
+
+/// An operator, with whole numbers as its attributes.
+fn operator(kind: &str, inputs: &[&str], outputs: &[&str], attributes: &[(&str, u8)]) -> Vec<u8> {
+    let attribute = |&(name, value): &(&str, u8)| field(5, &[field(1, name.as_bytes()), number(3, value)].concat());
+    let inputs = inputs.iter().flat_map(|name| field(1, name.as_bytes()));
+    let outputs = outputs.iter().flat_map(|name| field(2, name.as_bytes()));
+    let mut bytes: Vec<u8> = inputs.chain(outputs).collect();
+    bytes.extend(field(4, kind.as_bytes()));
+    bytes.extend(attributes.iter().flat_map(attribute));
+    bytes
+}
+
+fn port(name: &str, dims: &[u8]) -> Vec<u8> {
+    let shape: Vec<u8> = dims.iter().flat_map(|&length| field(1, &number(1, length))).collect();
+    let tensor = [number(1, 1), field(2, &shape)].concat();
+    [field(1, name.as_bytes()), field(2, &field(1, &tensor))].concat()
+}
+
+/// A whole file: operators, tensors, inputs and the names of its outputs.
+fn model(operators: &[Vec<u8>], tensors: &[Vec<u8>], inputs: &[Vec<u8>], outputs: &[&str]) -> Vec<u8> {
+    let part =
+        |tag: u8, messages: &[Vec<u8>]| messages.iter().flat_map(|message| field(tag, message)).collect::<Vec<u8>>();
+    let outputs: Vec<Vec<u8>> = outputs.iter().map(|name| field(1, name.as_bytes())).collect();
+    let graph = [part(1, operators), part(5, tensors), part(11, inputs), part(12, &outputs)].concat();
+    [field(7, &graph), field(8, &number(2, 17))].concat()
+}
+
+fn models() -> Vec<(&'static str, Vec<u8>)> {
+    let dense = model(
+        &[
+            operator("Gemm", &["seen", "w", "b"], &["scores"], &[("transB", 1)]),
+            operator("Softmax", &["scores"], &["said"], &[]),
+        ],
+        &[weights("w", &[4, 11]), weights("b", &[4])],
+        &[port("seen", &[1, 11])],
+        &["said"],
+    );
+    let challenge = model(
+        &[
+            operator("LSTM", &["obs", "w", "r", "", "", "h", "c"], &["y", "hn", "cn"], &[("hidden_size", 2)]),
+            operator("Squeeze", &["hn", "axis"], &["state"], &[]),
+            operator("Squeeze", &["cn", "axis"], &["cell"], &[]),
+            operator("Unsqueeze", &["hidden_states", "axis"], &["h"], &[]),
+            operator("Unsqueeze", &["cell_states", "axis"], &["c"], &[]),
+        ],
+        &[weights("w", &[1, 8, 1]), weights("r", &[1, 8, 2]), integers("axis", &[0])],
+        &[port("obs", &[1, 1, 1]), port("hidden_states", &[1, 2]), port("cell_states", &[1, 2])],
+        &["y", "state", "cell"],
+    );
+    let convolution = model(
+        &[operator("Conv", &["seen", "k"], &["c"], &[]), operator("Flatten", &["c"], &["said"], &[("axis", 1)])],
+        &[weights("k", &[2, 6, 4])],
+        &[port("seen", &[1, 6, 10])],
+        &["said"],
+    );
+    vec![("dense", dense), ("challenge", challenge), ("convolution", convolution)]
 }

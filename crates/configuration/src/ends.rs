@@ -15,7 +15,7 @@ use lockstep_transport::{FeedbackInterval, ReceiverConfig, SenderConfig};
 use lockstep_units::ByteCount;
 use lockstep_vp8::Parameters;
 
-use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate};
+use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate, ModelFile};
 
 /// Bytes of a frame in one datagram: with the data header (64) and those of UDP (8) and IPv6 (40), what Ethernet carries
 /// (1500). The fewer fragments a frame has, the likelier it arrives whole.
@@ -105,10 +105,19 @@ impl ControlSettings {
         SendingEnd::new(transport, controller, encoder).with_max_bitrate(self.max_bitrate.ceiling(format))
     }
 
-    /// A receiving end that takes the estimator that the sender asks for.
+    /// A receiving end that takes the estimator that the sender asks for; learned ones with the models that come with them.
     pub fn receiving_end() -> ReceivingEnd {
-        ReceivingEnd::taking(ReceiverConfig::default(), |number| {
-            Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
+        Self::receiving_end_with(None)
+    }
+
+    /// The same with `model` in the place of the one that comes with the estimator that it is for. A call whose estimator
+    /// has no model, or one that does not fit, is refused.
+    pub fn receiving_end_with(model: Option<&ModelFile>) -> ReceivingEnd {
+        let given = model.map(|file| (EstimatorKind::of_model(file.model()), Arc::clone(file.model())));
+        ReceivingEnd::taking(ReceiverConfig::default(), move |number| {
+            let kind = EstimatorKind::from_number(number)?;
+            let model = given.as_ref().filter(|(of, _)| *of == Some(kind)).map(|(_, model)| Arc::clone(model));
+            kind.with_model(RateBounds::default(), model).ok()
         })
     }
 }

@@ -1,11 +1,13 @@
 //! An estimator that is none of this project's.
 
-use anyhow::Result;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
 
 use lockstep_alphartc::{AlphaRtcEstimator, EstimatorHost, Failure, Interruption, Process, ProcessOptions};
-use lockstep_control::{Algorithm, Estimator, RateBounds};
+use lockstep_control::{Algorithm, Estimator, EstimatorKind, RateBounds};
 
-use crate::{CallSettings, EstimatorFile};
+use crate::{CallSettings, ControlSettings, EstimatorFile, ModelFile};
 
 /// The estimator of a call, and where it says that it failed.
 pub(crate) struct CallEstimator {
@@ -13,7 +15,24 @@ pub(crate) struct CallEstimator {
     pub failure: Failure,
 }
 
+impl ControlSettings {
+    /// The controller's estimator at the receiver.
+    ///
+    /// # Errors
+    /// If it is learned and its model does not fit.
+    pub(crate) fn estimator(&self, bounds: RateBounds) -> Result<Box<dyn Estimator>> {
+        let model = self.model.as_ref().map(|model| Arc::clone(model.model()));
+        Ok(self.controller.algorithm().estimator_with(bounds, model)?)
+    }
+}
+
 impl EstimatorFile {
+    /// Whether it is no Python file but a model (ONNX), which runs in this process.
+    #[must_use]
+    pub fn is_model(&self) -> bool {
+        self.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
+    }
+
     /// Starts its process. `interruption` may end every wait for it.
     ///
     /// # Errors
@@ -38,6 +57,15 @@ impl CallSettings {
         let mut settings = self.clone();
         let host = match (host, &self.estimator) {
             (Some(host), _) => Some(host),
+            (None, Some(estimator)) if estimator.is_model() => {
+                settings.control.controller = Algorithm::ReceiverEstimate.into();
+                let model = ModelFile::open(&estimator.path)?;
+                let named = || format!("estimator {}", estimator.path.display());
+                let kind = EstimatorKind::of_model(model.model()).unwrap_or(EstimatorKind::Mmsys24);
+                let made = kind.with_model(RateBounds::default(), Some(Arc::clone(model.model())));
+                let estimator = made.with_context(named)?;
+                return Ok((settings, CallEstimator { estimator, failure: Failure::default() }));
+            }
             (None, Some(estimator)) => Some(estimator.start(self.link.seed, None)?),
             (None, None) => None,
         };
@@ -48,8 +76,8 @@ impl CallSettings {
                 CallEstimator { estimator: Box::new(estimator), failure }
             }
             None => {
-                let algorithm = settings.control.controller.algorithm();
-                CallEstimator { estimator: algorithm.estimator(RateBounds::default()), failure: Failure::default() }
+                let estimator = settings.control.estimator(RateBounds::default())?;
+                CallEstimator { estimator, failure: Failure::default() }
             }
         };
         Ok((settings, call_estimator))

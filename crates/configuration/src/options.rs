@@ -309,7 +309,8 @@ options! {
     /// How much delay is tolerated in the queue for a better picture; `balanced` if not given. Only for `sprout`: the
     /// other controllers have it in what was published of them.
     Control latency: Latency;
-    /// The model of a learned controller, an ONNX file, in the place of the one that comes with it; for `concerto`, `rlv` and `lockstep`.
+    /// The model of a learned controller, an ONNX file, in the place of the one that comes with it; for `concerto`,
+    /// `rlv`, `lockstep`, `bob`, `hrcc`, `gemini` and `mmsys24`.
     Control model ("FILE"): PathBuf;
     /// The most that is sent in the long run: a bit rate such as `5mbps`; `auto`, what pictures of this size and rate gain
     /// by (half a bit a pixel, 500 kb/s at least); or `none`.
@@ -318,7 +319,7 @@ options! {
     /// if not given; only for `salsify`.
     Control grace_period: GracePeriod;
     /// An estimator written for AlphaRTC: the Python file of its class `Estimator`, or a folder with
-    /// `BandwidthEstimator.py` in it. The sender sends at what it estimates, or at what losses allow if that is less.
+    /// `BandwidthEstimator.py` in it; or a model of the MMSys'24 challenge, an ONNX file. The sender sends at what it estimates, or at what losses allow if that is less.
     Estimator estimator ("FILE"): PathBuf;
     /// The Python interpreter that runs the estimator; LOCKSTEP_PYTHON, or else `python3`, if not given.
     Estimator python ("PROGRAM"): PathBuf;

@@ -178,7 +178,7 @@ fn real_call(
     let length = activity.end().saturating_since(activity.start());
     let job_times = EncodeTime::built_in()?.job_times(control.preset, format.width * format.height);
     let setting = CallSetting { activity, length, ends_with_source: false, job_times, decode_time: DECODE_TIME };
-    let receiver = ReceivingEnd::new(ReceiverConfig::default(), control.controller.algorithm().estimator(bounds));
+    let receiver = ReceivingEnd::new(ReceiverConfig::default(), control.estimator(bounds)?);
     let call = CallFlow::new(sender, receiver, source, setting);
     Ok(AnyFlow::Call(Box::new(call)))
 }
@@ -209,6 +209,6 @@ fn modelled_call(
     let control_setting = control.setting(setting.payload, setting.frame_interval(), path, bounds);
     let algorithm = control.controller.algorithm();
     let clip = ModelledClip::new(curves, setting.frame_interval(), seed);
-    let (controller, estimator) = (algorithm.controller(&control_setting)?, algorithm.estimator(bounds));
+    let (controller, estimator) = (algorithm.controller(&control_setting)?, control.estimator(bounds)?);
     Ok(AnyFlow::Modelled(Box::new(setting.call(coupled(controller), estimator, clip))))
 }

@@ -28,7 +28,7 @@ use crate::options::{
 const MARKS_HEEDED_BY: &str = "gcc, nada or scream";
 
 /// The controllers that have a model.
-const LEARNED: &str = "concerto, rlv or lockstep";
+const LEARNED: &str = "concerto, rlv, lockstep, bob, hrcc, gemini or mmsys24";
 
 /// The reverse path's capacity where no trace is given for it: ample for acknowledgements.
 pub const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);

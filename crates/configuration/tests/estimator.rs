@@ -1,6 +1,8 @@
 //! The receiver runs what the sender's controller needs.
 
-use lockstep_configuration::{CallOptions, ControlSettings};
+use std::path::PathBuf;
+
+use lockstep_configuration::{CallOptions, ControlSettings, ModelFile};
 use lockstep_media::{SourceOptions, source_format};
 use lockstep_transport::wire::Data;
 use lockstep_transport::{Datagram, Estimate, StateId};
@@ -45,6 +47,40 @@ fn estimate(controller: &str) -> Estimate {
         }
     }
     estimate
+}
+
+#[test]
+fn a_plain_receiver_runs_the_learned_estimators_with_the_models_that_come_with_them() {
+    for name in ["bob", "hrcc", "gemini"] {
+        assert!(estimate(name).capacity.is_some(), "{name}");
+    }
+}
+
+/// Whether a receiver with `model` takes the call of a sender with `controller`.
+fn is_taken(controller: &str, model: Option<&ModelFile>) -> bool {
+    let controller = Some(controller.parse().expect("there is such a controller"));
+    let control =
+        CallOptions { controller, ..CallOptions::default() }.control_settings().expect("nothing contradicts it");
+    let format = source_format("generated:64x48@30", &SourceOptions::default()).expect("it is generated");
+    let mut sender = control.sending_end(&format, 7, None).expect("the model is the receiver's");
+    let mut receiver = ControlSettings::receiving_end_with(model);
+    let hello = sender.poll_transmit(Timestamp::ZERO).expect("the hello comes first");
+    receiver.handle_datagram(Timestamp::ZERO, Ok(hello.datagram), false);
+    let answer = receiver.poll_transmit(Timestamp::ZERO).expect("it is answered");
+    matches!(answer.datagram, Datagram::HelloReply(_))
+}
+
+#[test]
+fn a_receiver_takes_a_model_for_the_estimator_that_it_is_for_and_refuses_what_is_none_for_a_receiver() {
+    let file = |name: &str| {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../python/lockstep/learn/models/{name}.onnx"))
+    };
+    let bob = ModelFile::open_for_receiver(&file("bob")).expect("it is BoB's");
+    // Another estimator than the model's has the one that comes with it; where none does, the call is refused.
+    assert!(is_taken("bob", Some(&bob)) && is_taken("hrcc", Some(&bob)) && is_taken("bob", None));
+    assert!(!is_taken("mmsys24", None) && !is_taken("mmsys24", Some(&bob)));
+    let error = format!("{:#}", ModelFile::open_for_receiver(&file("concerto")).expect_err("it is a sender's"));
+    assert!(error.contains("concerto") && error.contains("at the sender"), "{error}");
 }
 
 #[test]

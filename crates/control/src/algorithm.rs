@@ -106,6 +106,14 @@ pub enum Algorithm {
     Fixed(Bitrate),
     /// BoB's heuristic at the receiver and a controller that trusts it.
     BobHeuristic,
+    /// BoB: that heuristic and a learned estimator behind a selector, at the receiver.
+    Bob,
+    /// HRCC: a heuristic at the receiver that a model tunes.
+    Hrcc,
+    /// Gemini: GCC and a learned estimator at the receiver, with a safety detector.
+    Gemini,
+    /// A model in the format of the MMSys'24 challenge, at the receiver.
+    Mmsys24,
     /// NADA (RFC 8698).
     Nada,
     /// SCReAM, version 2.
@@ -150,12 +158,16 @@ pub enum AlgorithmError {
 
 impl Algorithm {
     /// Every name, and what it stands for.
-    pub const NAMES: [(&'static str, &'static str); 13] = [
+    pub const NAMES: [(&'static str, &'static str); 17] = [
         ("salsify", "Salsify's window: what drains in 100 ms by the inter-arrival average at the receiver"),
         ("salsify-no-grace", "the same without the grace period"),
         ("gcc", "Google Congestion Control as in WebRTC: delay gradient, losses and probes, from 300 kb/s on"),
         ("fixed:RATE", "one bit rate, such as fixed:1.5mbps"),
         ("bob-heuristic", "BoB's delay-gradient heuristic at the receiver, a loss controller at the sender"),
+        ("bob", "BoB: that heuristic, and a learned estimator where both are less than 30 % apart"),
+        ("hrcc", "HRCC: such a heuristic at the receiver, tuned by a learned policy"),
+        ("gemini", "Gemini: such a heuristic or a learned estimate at the receiver, as a safety detector says"),
+        ("mmsys24", "a model in the format of the MMSys'24 challenge at the receiver; to be named with --model"),
         ("nada", "NADA: one congestion signal of delay and loss (RFC 8698)"),
         ("scream", "SCReAM version 2: a window around a target for the queueing delay"),
         ("sprout", "Sprout: a Bayesian filter over the link's rate, and what it will deliver at least by a deadline"),
@@ -178,14 +190,20 @@ impl Algorithm {
         match self {
             Self::Concerto => Some(Shipped::Concerto),
             Self::Lockstep => Some(Shipped::Lockstep),
-            _ => None,
+            _ => self.estimator_kind().shipped(),
         }
     }
 
     /// Whether its controller runs a model ([`Setting::model`]).
     #[must_use]
     pub fn takes_model(&self) -> bool {
-        matches!(self, Self::Concerto | Self::Rlv | Self::Lockstep)
+        matches!(self, Self::Concerto | Self::Rlv | Self::Lockstep) || self.estimates_by_model()
+    }
+
+    /// Whether that model is the receiver's.
+    #[must_use]
+    pub fn estimates_by_model(&self) -> bool {
+        matches!(self, Self::Bob | Self::Hrcc | Self::Gemini | Self::Mmsys24)
     }
 
     /// Whether its controller answers marks of congestion (ECN). Of one that does not, no packet may say that it is
@@ -201,12 +219,28 @@ impl Algorithm {
         self.estimator_kind().make(bounds)
     }
 
+    /// The same; a learned one has `model`, if that is given, instead of the one that comes with it.
+    ///
+    /// # Errors
+    /// As [`EstimatorKind::with_model`].
+    pub fn estimator_with(
+        &self,
+        bounds: RateBounds,
+        model: Option<Arc<Model>>,
+    ) -> Result<Box<dyn Estimator>, AlgorithmError> {
+        self.estimator_kind().with_model(bounds, model)
+    }
+
     /// Which estimator the controller needs at the receiving end.
     #[must_use]
     pub fn estimator_kind(&self) -> EstimatorKind {
         match *self {
             Self::Salsify(grace_period) => EstimatorKind::InterArrival(grace_period),
             Self::BobHeuristic => EstimatorKind::BobHeuristic,
+            Self::Bob => EstimatorKind::Bob,
+            Self::Hrcc => EstimatorKind::Hrcc,
+            Self::Gemini => EstimatorKind::Gemini,
+            Self::Mmsys24 => EstimatorKind::Mmsys24,
             // What it says is only read in logs.
             Self::Gcc
             | Self::Fixed(_)
@@ -234,6 +268,13 @@ impl Algorithm {
             Self::Gcc => Box::new(Gcc::new(setting)),
             Self::Fixed(rate) => Box::new(Fixed::new(rate, setting)),
             Self::BobHeuristic | Self::ReceiverEstimate => Box::new(ReceiverEstimate::new(setting)),
+            Self::Bob | Self::Hrcc | Self::Gemini | Self::Mmsys24 => {
+                // The model is the receiver's. Where the sender is told of it, a wrong one is refused at once.
+                if setting.model.is_some() {
+                    self.estimator_with(setting.bounds, setting.model.clone())?;
+                }
+                Box::new(ReceiverEstimate::new(setting))
+            }
             Self::Nada => Box::new(Nada::new(setting)),
             Self::Scream => Box::new(Scream::new(setting)),
             Self::Sprout => Box::new(Sprout::new(setting)),
@@ -261,6 +302,10 @@ impl fmt::Display for Algorithm {
             Self::Gcc => formatter.write_str("gcc"),
             Self::Fixed(rate) => write!(formatter, "fixed:{}bps", rate.as_bps()),
             Self::BobHeuristic => formatter.write_str("bob-heuristic"),
+            Self::Bob => formatter.write_str("bob"),
+            Self::Hrcc => formatter.write_str("hrcc"),
+            Self::Gemini => formatter.write_str("gemini"),
+            Self::Mmsys24 => formatter.write_str("mmsys24"),
             Self::Nada => formatter.write_str("nada"),
             Self::Scream => formatter.write_str("scream"),
             Self::Sprout => formatter.write_str("sprout"),
@@ -286,6 +331,10 @@ impl FromStr for Algorithm {
             "salsify-no-grace" => Ok(Self::Salsify(GracePeriod::None)),
             "gcc" => Ok(Self::Gcc),
             "bob-heuristic" => Ok(Self::BobHeuristic),
+            "bob" => Ok(Self::Bob),
+            "hrcc" => Ok(Self::Hrcc),
+            "gemini" => Ok(Self::Gemini),
+            "mmsys24" => Ok(Self::Mmsys24),
             "nada" => Ok(Self::Nada),
             "scream" => Ok(Self::Scream),
             "sprout" => Ok(Self::Sprout),
@@ -312,6 +361,10 @@ mod tests {
             "gcc",
             "fixed:1500000bps",
             "bob-heuristic",
+            "bob",
+            "hrcc",
+            "gemini",
+            "mmsys24",
             "nada",
             "scream",
             "sprout",

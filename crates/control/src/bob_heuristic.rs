@@ -294,6 +294,8 @@ pub struct BobHeuristic {
     window: Window,
     changed_at: Option<Timestamp>,
     decide_at: Option<Timestamp>,
+    /// Whether it decides by itself, every 200 ms.
+    by_itself: bool,
     estimate_bps: f64,
 }
 
@@ -311,8 +313,16 @@ impl BobHeuristic {
             window: Window::default(),
             changed_at: None,
             decide_at: None,
+            by_itself: true,
             estimate_bps: bounds.initial.as_bps() as f64,
         }
+    }
+
+    /// The same, which decides only by [`BobHeuristic::decide_now`]: for an owner that has a rhythm of its own, of about
+    /// 200 ms.
+    #[must_use]
+    pub fn deciding_when_told(bounds: RateBounds) -> Self {
+        Self { by_itself: false, ..Self::new(bounds) }
     }
 
     /// The estimate as of the last decision.
@@ -338,9 +348,15 @@ impl BobHeuristic {
         let Some(due) = self.decide_at.filter(|&at| at <= now) else { return false };
         // After a pause the rhythm starts anew.
         self.decide_at = Some(if now.saturating_since(due) < INTERVAL { due + INTERVAL } else { now + INTERVAL });
+        self.decide_now();
+        true
+    }
+
+    /// Decides by what has arrived since the last decision, however long that is ago.
+    pub fn decide_now(&mut self) {
         let slope = self.trend_line.slope().filter(|_| self.window.deltas > 0);
         // Until there is a trend, what arrives is kept for the first decision.
-        let Some(slope) = slope else { return true };
+        let Some(slope) = slope else { return };
         let window = std::mem::take(&mut self.window);
         let now = window.last;
         self.detector.update(now, slope, self.trend_line.deltas, window.sent_ms);
@@ -352,7 +368,6 @@ impl BobHeuristic {
         };
         let (least, most) = (self.bounds.least.as_bps() as f64, self.bounds.most.as_bps() as f64);
         self.estimate_bps = by_delay.min(by_loss).clamp(least, most);
-        true
     }
 
     fn by_delay(&mut self, now: Timestamp, window: &Window) -> f64 {
@@ -414,7 +429,9 @@ fn multiplicative_increase(estimate_bps: f64, since: Option<Duration>) -> f64 {
 
 impl Estimator for BobHeuristic {
     fn on_arrival(&mut self, arrival: &Arrival) {
-        self.decide_at.get_or_insert(arrival.arrived_at + INTERVAL);
+        if self.by_itself {
+            self.decide_at.get_or_insert(arrival.arrived_at + INTERVAL);
+        }
         // Whatever came before this belongs to the interval that has ended.
         self.decide(arrival.arrived_at);
         self.window.on_arrival(arrival);

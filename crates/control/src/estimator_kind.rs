@@ -1,6 +1,10 @@
 //! Which estimator a receiver runs, by the number that the sender's hello carries.
 
-use crate::{BobHeuristic, Estimator, GracePeriod, InterArrival, RateBounds};
+use std::sync::Arc;
+
+use crate::learned::shipped::Shipped;
+use crate::learned::{Model, bob, gemini, hrcc, mmsys24};
+use crate::{AlgorithmError, BobHeuristic, Estimator, GracePeriod, InterArrival, RateBounds};
 
 /// An estimator that a controller can ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,15 +14,69 @@ pub enum EstimatorKind {
     InterArrival(GracePeriod),
     /// BoB's heuristic.
     BobHeuristic,
+    /// BoB: the heuristic and a learned estimator behind a selector.
+    Bob,
+    /// HRCC: a heuristic that a model tunes.
+    Hrcc,
+    /// Gemini: GCC and a learned estimator with a safety detector.
+    Gemini,
+    /// A model in the format of the MMSys'24 challenge.
+    Mmsys24,
 }
 
 impl EstimatorKind {
-    /// The estimator.
+    /// The estimator. A learned one has the model that comes with it; without one it is BoB's heuristic.
     #[must_use]
     pub fn make(self, bounds: RateBounds) -> Box<dyn Estimator> {
-        match self {
+        self.with_model(bounds, None).unwrap_or_else(|_| Box::new(BobHeuristic::new(bounds)))
+    }
+
+    /// The estimator; a learned one with `model`, or with the one that comes with it.
+    ///
+    /// # Errors
+    /// [`AlgorithmError::NoModel`] if it is learned and no model comes with it; [`AlgorithmError::Model`] if the model does
+    /// not fit.
+    pub fn with_model(
+        self,
+        bounds: RateBounds,
+        model: Option<Arc<Model>>,
+    ) -> Result<Box<dyn Estimator>, AlgorithmError> {
+        let given = |name| match (model, self.shipped()) {
+            (Some(model), _) => Ok(model),
+            (None, Some(shipped)) => Ok(shipped.model()?),
+            (None, None) => Err(AlgorithmError::NoModel(name)),
+        };
+        Ok(match self {
             Self::InterArrival(grace_period) => Box::new(InterArrival::new(grace_period)),
             Self::BobHeuristic => Box::new(BobHeuristic::new(bounds)),
+            Self::Bob => bob(given("bob")?, bounds)?,
+            Self::Hrcc => hrcc(given("hrcc")?, bounds)?,
+            Self::Gemini => gemini(given("gemini")?, bounds)?,
+            Self::Mmsys24 => mmsys24(given("mmsys24")?, bounds)?,
+        })
+    }
+
+    /// The model that comes with it, if it is learned.
+    #[must_use]
+    pub fn shipped(self) -> Option<Shipped> {
+        match self {
+            Self::Bob => Some(Shipped::Bob),
+            Self::Hrcc => Some(Shipped::Hrcc),
+            Self::Gemini => Some(Shipped::Gemini),
+            _ => None,
+        }
+    }
+
+    /// The learned estimator that a model says it is for (`lockstep.controller`); one that says nothing is taken for one of
+    /// the MMSys'24 challenge.
+    #[must_use]
+    pub fn of_model(model: &Model) -> Option<Self> {
+        match model.metadata("lockstep.controller") {
+            Some("bob") => Some(Self::Bob),
+            Some("hrcc") => Some(Self::Hrcc),
+            Some("gemini") => Some(Self::Gemini),
+            None | Some("mmsys24") => Some(Self::Mmsys24),
+            Some(_) => None,
         }
     }
 
@@ -29,6 +87,10 @@ impl EstimatorKind {
             Self::InterArrival(GracePeriod::LinkIdle) => 1,
             Self::InterArrival(GracePeriod::None) => 2,
             Self::BobHeuristic => 3,
+            Self::Bob => 4,
+            Self::Hrcc => 5,
+            Self::Gemini => 6,
+            Self::Mmsys24 => 7,
         }
     }
 
@@ -39,6 +101,10 @@ impl EstimatorKind {
             0 | 1 => Some(Self::InterArrival(GracePeriod::LinkIdle)),
             2 => Some(Self::InterArrival(GracePeriod::None)),
             3 => Some(Self::BobHeuristic),
+            4 => Some(Self::Bob),
+            5 => Some(Self::Hrcc),
+            6 => Some(Self::Gemini),
+            7 => Some(Self::Mmsys24),
             _ => None,
         }
     }
@@ -51,7 +117,7 @@ mod tests {
     #[test]
     fn an_estimator_is_known_by_its_number_and_another_number_is_refused() {
         let known: Vec<EstimatorKind> = (0..=u16::MAX).filter_map(EstimatorKind::from_number).collect();
-        assert_eq!(known.len(), 4, "three, and the one for any");
+        assert_eq!(known.len(), 8, "seven, and the one for any");
         for kind in known {
             assert_eq!(EstimatorKind::from_number(kind.number()), Some(kind));
         }

@@ -8,13 +8,23 @@
 //! [`Estimator`](crate::Estimator), a line each in [`ObservationKind`], [`Shipped`](shipped::Shipped) and
 //! [`Algorithm`](crate::Algorithm), and a file in `python/lockstep/learn` that trains it.
 
+mod arrived;
+mod bob;
 mod concerto;
+mod gemini;
+mod hrcc;
 mod lockstep;
+mod mmsys24;
 mod model;
 mod observation;
+mod receiver;
 pub mod shipped;
 
+pub use bob::{BobObservation, bob};
 pub use concerto::{Concerto, ConcertoObservation};
+pub use gemini::{GeminiObservation, gemini};
+pub use hrcc::{HrccObservation, hrcc};
 pub use lockstep::{DECIDED, Decision, Lockstep, OBSERVATIONS, OBSERVED, Policy, delay_weight};
+pub use mmsys24::mmsys24;
 pub use model::{MOST_BYTES as MOST_MODEL_BYTES, Model, ModelError, Port};
 pub use observation::{Observation, ObservationKind, UnknownObservation};

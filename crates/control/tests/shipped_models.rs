@@ -3,6 +3,14 @@
 use lockstep_control::learned::shipped::Shipped;
 use serde::Deserialize;
 
+const SHIPPED: [(Shipped, &str); Shipped::ALL.len()] = [
+    (Shipped::Concerto, "concerto"),
+    (Shipped::Lockstep, "lockstep"),
+    (Shipped::Bob, "bob"),
+    (Shipped::Hrcc, "hrcc"),
+    (Shipped::Gemini, "gemini"),
+];
+
 /// Inputs and what PyTorch made of them.
 #[derive(Deserialize)]
 struct Reference {
@@ -18,7 +26,7 @@ fn reference(name: &str) -> Reference {
 
 #[test]
 fn models_say_what_pytorch_says() {
-    for (shipped, name) in [(Shipped::Concerto, "concerto"), (Shipped::Lockstep, "lockstep")] {
+    for (shipped, name) in SHIPPED {
         let (model, reference) = (shipped.model().expect("a model"), reference(name));
         assert!(reference.inputs.len() >= 4 && reference.inputs.len() == reference.outputs.len());
         for (input, expected) in reference.inputs.iter().zip(&reference.outputs) {
@@ -33,7 +41,7 @@ fn models_say_what_pytorch_says() {
 
 #[test]
 fn files_are_small_and_say_whose_they_are() {
-    for (shipped, name) in [(Shipped::Concerto, "concerto"), (Shipped::Lockstep, "lockstep")] {
+    for (shipped, name) in SHIPPED {
         assert!(shipped.bytes().len() < 5_000_000, "{name}: {} bytes", shipped.bytes().len());
         assert_eq!(shipped.model().expect("a model").metadata("lockstep.controller"), Some(name));
     }

@@ -159,8 +159,10 @@ pub fn simulate(
             };
             let host = match (host, &settings.estimator) {
                 (Some(host), _) => Some(host),
-                (None, Some(estimator)) => Some(estimator.start(settings.link.seed, Some(signals))?),
-                (None, None) => None,
+                (None, Some(estimator)) if !estimator.is_model() => {
+                    Some(estimator.start(settings.link.seed, Some(signals))?)
+                }
+                (None, _) => None,
             };
             simulate_with(&settings, host, Some(Box::new(kept.clone())), progress)
         })

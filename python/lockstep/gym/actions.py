@@ -45,6 +45,20 @@ class LogarithmicRate:
         return linear(np.asarray(actions, np.float64).reshape(len(actions)), self.least_bps, self.most_bps)
 
 
+class GivenRate:
+    """The rate itself, bit/s."""
+
+    @property
+    def space(self) -> spaces.Box:
+        """One number."""
+        return spaces.Box(0.0, np.inf, (1,), np.float32)
+
+    def rates(self, actions: NDArray[Any]) -> Values:
+        """The rates, bit/s."""
+        rates: Values = np.asarray(actions, np.float64).reshape(len(actions))
+        return rates
+
+
 class BobAction:
     """BoB's: a number p from 0 to 1 stands for 2^(2p - 1) on the logarithmic scale from 10 kb/s to 8 Mb/s, 1 at most.
 

@@ -12,7 +12,10 @@ To add an algorithm: a file here with a ``main(arguments)``, a line in :data:`AL
 from typing import Final
 
 ALGORITHMS: Final[dict[str, str]] = {
+    "bob": "BoB: an estimator at the receiver beside a heuristic, behind a selector, by PPO (IEEE TMM 2022)",
     "concerto": "Concerto: imitates an expert who knows the path (MobiCom 2019)",
+    "gemini": "Gemini: an estimator at the receiver beside GCC, with a safety detector, by PPO (MMSys 2021)",
+    "hrcc": "HRCC: a heuristic at the receiver that PPO tunes (MMSys 2021)",
     "lockstep": "Lockstep's own: Sprout under a policy that PPO learns, a picture a step",
     "rlv": "RL-V: the same choice learned from a reward, by A2C",
 }

@@ -19,9 +19,11 @@ MEASURES = (
     "packet_loss",
     "stall_minutes_per_hour",
     "smoothness_kbps",
+    "network_bob",
 )
 """Quality of experience as those have it who want pictures, and no delay; 95th percentile of video delay; quality;
-rate; share of the link that was used; loss; stalls; by how much the target moves in a tenth of a second."""
+rate; share of the link that was used; loss; stalls; by how much the target moves in a tenth of a second; the network
+score with the weights of BoB's paper, 70 at most."""
 
 
 def measure(  # noqa: PLR0913
@@ -54,15 +56,23 @@ def measure(  # noqa: PLR0913
         "packet_loss": scores["packet_loss"] or 0.0,
         "stall_minutes_per_hour": scores["stall_minutes_per_hour"],
         "smoothness_kbps": scores["target_smoothness_bps"] / 1e3,
+        "network_bob": (scores.get("network") or {}).get("bob", 0.0),
     }
 
 
-def judge(controller: str, model: Path | None, traces: Sequence[str], *, seconds: float = 60.0) -> dict[str, Any]:
-    """Mean and worst scores over ``traces`` of ``controller`` and of GCC, with either codec; none without traces."""
+def judge(
+    controller: str,
+    model: Path | None,
+    traces: Sequence[str],
+    *,
+    seconds: float = 60.0,
+    beside: Sequence[str] = ("gcc",),
+) -> dict[str, Any]:
+    """Mean and worst scores over ``traces`` of ``controller`` and of those ``beside`` it; none without traces."""
     table: dict[str, Any] = {"calls": len(traces), "seconds": seconds}
     if not traces:
         return table
-    for name, own in ((controller, model), ("gcc", None)):
+    for name, own in ((controller, model), *((other, None) for other in beside)):
         for codec in CODECS:
             rows = [measure(name, codec, trace, seconds=seconds, model=own) for trace in traces]
             values = {key: np.array([row[key] for row in rows]) for key in MEASURES}

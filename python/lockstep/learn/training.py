@@ -283,10 +283,18 @@ class Run:
         _write(self.folder / f"{self.algorithm}.json", json.dumps(described, indent=2) + "\n")
         return path
 
-    def export_judged(self, model: nn.Module, test: list[str], *, card: Mapping[str, Any], **given: Any) -> Path:
-        """The same, and what comes of the model in calls over ``test`` in its card."""
+    def export_judged(
+        self,
+        model: nn.Module,
+        test: list[str],
+        *,
+        card: Mapping[str, Any],
+        beside: tuple[str, ...] = ("gcc",),
+        **given: Any,
+    ) -> Path:
+        """The same, and what comes of the model in calls over ``test`` in its card, beside other controllers."""
         path = self.export(model, card=card, **given)
-        scores = judge(self.algorithm, path, self.judged(test))
+        scores = judge(self.algorithm, path, self.judged(test), beside=beside)
         return self.export(model, card={**card, "scores": scores}, **given)
 
     def trained_on(self) -> str:

@@ -271,6 +271,11 @@ pub fn call(
     let patience = words(&["--wait-seconds", "none", "--idle-seconds", "none"]);
     receive.extend(patience.clone());
     receive.extend(words(&["--log", &name(&receive_log)]));
+    if let Some(model) =
+        settings.control.model.as_ref().filter(|_| settings.control.controller.algorithm().estimates_by_model())
+    {
+        receive.extend(["--model".to_owned(), name(model.path())]);
+    }
     let receiver = Process::start("receive", &receive)?;
     let Ok(StatusLine::Listening(receiver_address)) = receiver.status.recv_timeout(START_LIMIT) else {
         receiver.finish()?;

@@ -19,7 +19,7 @@ use lockstep_units::Timestamp;
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
-use crate::configuration::{ControlSettings, ControlWords, LinkWords, OptionValue, Seconds, counters};
+use crate::configuration::{ControlSettings, ControlWords, LinkWords, ModelFile, OptionValue, Seconds, counters};
 use crate::destination::{destination, resolve};
 use crate::interruption::Interruption;
 use crate::output_file::{self, for_people, standard_output_is_taken};
@@ -131,6 +131,10 @@ pub struct ReceiveArguments {
     /// End the call when the sender is silent for this long, or never with `none`.
     #[arg(long, value_name = "SECONDS", default_value = IDLE_SECONDS, value_parser = limit)]
     idle_seconds: Limit,
+    /// The model of a learned estimator at the receiver (`bob`, `hrcc`, `gemini`, `mmsys24`), an ONNX file, in the place of
+    /// the one that comes with it.
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
     /// Where the receiver's part of the per-frame log goes while the call runs, a line of JSON for each picture shown.
     #[arg(long)]
     log: Option<PathBuf>,
@@ -290,7 +294,9 @@ pub fn bind(address: SocketAddr) -> Result<UdpSocket> {
 /// `lockstep receive`.
 pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let outputs = [("--sink", sink_path(&arguments.sink)?), ("--log", arguments.log.as_deref())];
-    check(&outputs, &[], arguments.status)?;
+    let inputs: Vec<&Path> = arguments.model.as_deref().into_iter().collect();
+    check(&outputs, &inputs, arguments.status)?;
+    let model = arguments.model.as_deref().map(ModelFile::open_for_receiver).transpose()?;
     let socket = bind(arguments.listen)?;
     let address = socket.local_addr().context("the socket has no address")?;
     let interruption = Interruption::watch()?;
@@ -307,7 +313,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let mut log = arguments.log.as_deref().map(LogWriter::create).transpose()?;
     let sink = arguments.sink.clone();
     let open = move |format| open_sink(&sink, format);
-    let call = ControlSettings::receiving_end().with_pixel_limit(arguments.max_pixels);
+    let call = ControlSettings::receiving_end_with(model.as_ref()).with_pixel_limit(arguments.max_pixels);
     let finished = lockstep_live::receive(call, &socket, open, &options, |shown| {
         if let Some(log) = &mut log {
             log.write(&ReceiverEntry::Display(shown.record));

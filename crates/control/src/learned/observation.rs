@@ -6,7 +6,7 @@ use std::str::FromStr;
 use lockstep_transport::{Arrival, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use super::ConcertoObservation;
+use super::{BobObservation, ConcertoObservation, GeminiObservation, HrccObservation};
 
 /// Makes of what an end hears the numbers that a model is given.
 ///
@@ -36,6 +36,12 @@ pub trait Observation: Send {
 pub enum ObservationKind {
     /// Concerto's; RL-V's is the same.
     Concerto,
+    /// BoB's, at the receiver.
+    Bob,
+    /// HRCC's, at the receiver.
+    Hrcc,
+    /// Gemini's, at the receiver.
+    Gemini,
 }
 
 /// There is no observation of this name.
@@ -45,13 +51,22 @@ pub struct UnknownObservation(String);
 
 impl ObservationKind {
     /// All of them.
-    pub const ALL: [Self; 1] = [Self::Concerto];
+    pub const ALL: [Self; 4] = [Self::Concerto, Self::Bob, Self::Hrcc, Self::Gemini];
+
+    /// Whether it is made at the receiver, of what arrives.
+    #[must_use]
+    pub fn is_receivers(self) -> bool {
+        !matches!(self, Self::Concerto)
+    }
 
     /// One that has not seen anything yet.
     #[must_use]
     pub fn make(self) -> Box<dyn Observation> {
         match self {
             Self::Concerto => Box::new(ConcertoObservation::new(ConcertoObservation::USUAL_INTERVALS)),
+            Self::Bob => Box::new(BobObservation::new()),
+            Self::Hrcc => Box::new(HrccObservation::new()),
+            Self::Gemini => Box::new(GeminiObservation::new()),
         }
     }
 }
@@ -60,6 +75,9 @@ impl fmt::Display for ObservationKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Concerto => "concerto",
+            Self::Bob => "bob",
+            Self::Hrcc => "hrcc",
+            Self::Gemini => "gemini",
         })
     }
 }

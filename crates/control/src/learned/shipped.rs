@@ -13,6 +13,12 @@ pub enum Shipped {
     Concerto,
     /// Lockstep's own.
     Lockstep,
+    /// BoB's.
+    Bob,
+    /// HRCC's.
+    Hrcc,
+    /// Gemini's.
+    Gemini,
 }
 
 macro_rules! file {
@@ -23,7 +29,7 @@ macro_rules! file {
 
 impl Shipped {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Concerto, Self::Lockstep];
+    pub const ALL: [Self; 5] = [Self::Concerto, Self::Lockstep, Self::Bob, Self::Hrcc, Self::Gemini];
 
     /// The file.
     #[must_use]
@@ -31,6 +37,9 @@ impl Shipped {
         match self {
             Self::Concerto => file!("concerto.onnx"),
             Self::Lockstep => file!("lockstep.onnx"),
+            Self::Bob => file!("bob.onnx"),
+            Self::Hrcc => file!("hrcc.onnx"),
+            Self::Gemini => file!("gemini.onnx"),
         }
     }
 

@@ -15,7 +15,7 @@ use rand_pcg::Pcg64;
 
 use lockstep_call::{ClipCurves, ModelledClip};
 use lockstep_control::learned::ObservationKind;
-use lockstep_control::{Controller, Estimator, RateBounds, Setting};
+use lockstep_control::{Controller, Estimator, RateBounds, ReceiverEstimate, Setting};
 use lockstep_link::{ConfigError, Link, LinkConfig, LossConfig, QueueConfig, Trace};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -263,6 +263,13 @@ fn episode(
         AgentPlace::Sender => (None, Some(rate.clone())),
     };
     let agent = |rate| Agent { rate, observation: observation.clone() };
-    let controller = Box::new(AgentController::new(agent(sender), &control));
+    // An estimator is learned with the controller that follows it in calls.
+    let follows =
+        setting.place == AgentPlace::Receiver && setting.observation.is_some_and(ObservationKind::is_receivers);
+    let controller: Box<dyn Controller> = if follows {
+        Box::new(ReceiverEstimate::new(&control))
+    } else {
+        Box::new(AgentController::new(agent(sender), &control))
+    };
     drawn.network(&setting.call, controller, Box::new(AgentEstimator(agent(receiver))))
 }

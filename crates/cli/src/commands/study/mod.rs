@@ -30,6 +30,9 @@ pub struct StudyArguments {
 
 #[derive(Subcommand)]
 enum Study {
+    /// BoB on the profiles of its paper, beside its heuristic, Gemini and HRCC: accuracy, rate, delay, loss and scores; and
+    /// the threshold of its selector.
+    Bob(ModuleWords),
     /// Concerto's observation: under one and the same congestion control, video with a conventional codec gets less
     /// throughput, and more delay and loss, than a source that always fills the target; and what makes the difference:
     /// pauses, pacing, the codec, probes, padding.
@@ -80,6 +83,7 @@ impl CommonArguments {
 /// `lockstep study`. `given` says whether an option was given.
 pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
     match &arguments.study {
+        Study::Bob(arguments) => learned("bob", arguments),
         Study::Concerto(arguments) => {
             refuse(&DECIDED, given)?;
             refuse(&["modelled"], given)?;

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use prost::Message;
 
 use super::onnx::{Attribute, Dimension, Entry, Graph, Node, Opset, Shape, Tensor, TensorType, Type, ValueInfo};
+use lockstep_units::{ByteCount, Timestamp};
+
 use super::*;
+use crate::RateBounds;
 use crate::closed_loop::setting;
 use crate::learned::Concerto;
 use crate::learned::shipped::Shipped;
@@ -293,4 +296,75 @@ proptest! {
             Err(error) => prop_assert!(!error.to_string().contains("does not fit the runtime"), "{error}"),
         }
     }
+}
+
+/// A model of the MMSys'24 challenge with a state of one number, which counts its decisions: it says the newest receiving
+/// rate and 1 kb/s for each decision before.
+fn challenge_model() -> onnx::Model {
+    let node_of = |kind: &str, inputs: &[&str], output: &str| node(kind, inputs, output, Vec::new());
+    let graph = Graph {
+        node: vec![
+            node_of("Slice", &["obs", "from", "to", "axis"], "newest"),
+            node_of("Mul", &["hidden_states", "step"], "counted"),
+            node_of("Add", &["newest", "counted"], "output"),
+            node_of("Add", &["hidden_states", "one"], "state_out"),
+            node_of("Identity", &["cell_states"], "cell_out"),
+        ],
+        initializer: vec![
+            integers("from", &[0]),
+            integers("to", &[1]),
+            integers("axis", &[2]),
+            weights("step", &[1], &[1_000.0]),
+            weights("one", &[1], &[1.0]),
+        ],
+        input: vec![port("obs", &[1, 1, 150]), port("hidden_states", &[1, 1]), port("cell_states", &[1, 1])],
+        output: ["output", "state_out", "cell_out"]
+            .map(|name| ValueInfo { name: name.into(), ..Default::default() })
+            .into(),
+        ..Default::default()
+    };
+    let opset_import = vec![Opset { version: 11, ..Default::default() }];
+    onnx::Model { opset_import, graph: Some(graph), ..Default::default() }
+}
+
+#[test]
+fn a_model_of_the_mmsys24_challenge_estimates_and_remembers() {
+    let model = Arc::new(read(&challenge_model()).unwrap());
+    let mut estimator = crate::EstimatorKind::Mmsys24.with_model(RateBounds::default(), Some(model)).unwrap();
+    let arrival = |number: u64| lockstep_transport::Arrival {
+        arrived_at: Timestamp::from_millis(1_020 + 10 * number),
+        sent_at: Timestamp::from_millis(1_000 + 10 * number),
+        size: ByteCount::new(1_000),
+        sequence: number,
+        frame: 0,
+        fragment: 0,
+        grace: std::time::Duration::ZERO,
+        congestion_experienced: false,
+    };
+    for number in 0..50 {
+        estimator.on_arrival(&arrival(number));
+    }
+    // The first decision is 60 ms after the first packet, at 1,080 ms; that at 1,500 ms is the eighth. It saw six packets
+    // of 8,000 bits in 60 ms, after seven decisions.
+    let capacity = estimator.estimate(Timestamp::from_millis(1_515)).capacity.unwrap();
+    assert_eq!(capacity.as_bps(), 807_000);
+}
+
+#[test]
+fn a_model_that_is_another_estimators_is_refused_with_what_it_is() {
+    use crate::{AlgorithmError, EstimatorKind};
+
+    let challenge = Arc::new(read(&challenge_model()).unwrap());
+    let concerto = Shipped::Concerto.model().unwrap();
+    for kind in [EstimatorKind::Bob, EstimatorKind::Hrcc, EstimatorKind::Gemini, EstimatorKind::Mmsys24] {
+        let error = kind.with_model(RateBounds::default(), Some(Arc::clone(&concerto))).err().unwrap();
+        assert!(matches!(error, AlgorithmError::Model(ModelError::Unfit(_))), "{error}");
+    }
+    let error = EstimatorKind::Bob.with_model(RateBounds::default(), Some(challenge)).err().unwrap().to_string();
+    assert!(error.contains("3 inputs"), "{error}");
+    let mut short = challenge_model();
+    short.graph.as_mut().unwrap().input[0] = port("obs", &[1, 1, 149]);
+    let short = Arc::new(read(&short).unwrap());
+    let error = EstimatorKind::Mmsys24.with_model(RateBounds::default(), Some(short)).err().unwrap().to_string();
+    assert!(error.contains("150 numbers"), "{error}");
 }

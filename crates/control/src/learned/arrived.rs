@@ -1,0 +1,167 @@
+//! What reached the receiver between two decisions: rate, waiting time, loss.
+
+use std::time::Duration;
+
+use lockstep_transport::Arrival;
+use lockstep_units::Timestamp;
+
+use crate::base_delay::BaseDelay;
+
+/// Time between two decisions of estimators at the receiver: AlphaRTC's, and BoB's paper's.
+pub(super) const INTERVAL: Duration = Duration::from_millis(200);
+/// For how long the least delay is believed. Clocks that drift by 50 millionths are wrong by 3 ms then; a queue that has
+/// stood for longer than this counts as the path.
+const BASE_MEMORY: Duration = Duration::from_secs(60);
+/// The scale of rates of AlphaRTC's gym and of BoB: bit/s that are 0, and that are 1.
+const SCALE_BPS: (f64, f64) = (1e4, 8e6);
+
+/// A rate, bit/s, on the logarithmic scale from 10 kb/s (0) to 8 Mb/s (1), clipped.
+pub(super) fn scaled(rate_bps: f64) -> f32 {
+    let (least, most) = SCALE_BPS;
+    (libm::log(rate_bps.clamp(least, most) / least) / libm::log(most / least)) as f32
+}
+
+/// The rate, bit/s, at a place of that scale, which is clipped to 0-1 before.
+pub(super) fn linear(place: f64) -> f64 {
+    let (least, most) = SCALE_BPS;
+    least * libm::pow(most / least, place.clamp(0.0, 1.0))
+}
+
+/// What arrived in an interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Summary {
+    /// Bit/s over the whole interval, headers included.
+    pub rate_bps: f64,
+    /// Mean time that packets waited, seconds; that of the last packet where none came.
+    pub waited: f64,
+    /// Share of the packets due that did not come, 0-1.
+    pub loss: f64,
+}
+
+/// Counts what arrives.
+#[derive(Debug)]
+pub(super) struct Arrived {
+    base_delay: BaseDelay,
+    bytes: u64,
+    packets: u64,
+    waited: f64,
+    last_waited: f64,
+    /// The highest number, and that at the last [`Arrived::take`].
+    highest: Option<u64>,
+    counted: Option<u64>,
+}
+
+impl Arrived {
+    pub(super) fn new() -> Self {
+        Self {
+            base_delay: BaseDelay::new(BASE_MEMORY),
+            bytes: 0,
+            packets: 0,
+            waited: 0.0,
+            last_waited: 0.0,
+            highest: None,
+            counted: None,
+        }
+    }
+
+    /// Takes an arrival; says how long it waited above the least, seconds.
+    pub(super) fn on_arrival(&mut self, arrival: &Arrival) -> f64 {
+        let waited = self.base_delay.queueing_delay(arrival.sent_at, arrival.arrived_at).as_secs_f64();
+        self.bytes = self.bytes.saturating_add(arrival.size.get());
+        self.packets += 1;
+        self.waited += waited;
+        self.last_waited = waited;
+        self.highest = Some(self.highest.map_or(arrival.sequence, |highest| highest.max(arrival.sequence)));
+        self.counted.get_or_insert(arrival.sequence.saturating_sub(1));
+        waited
+    }
+
+    /// What arrived in the [`INTERVAL`] that is over; the next begins.
+    pub(super) fn take(&mut self) -> Summary {
+        let due = self.highest.unwrap_or(0).saturating_sub(self.counted.unwrap_or(0));
+        self.counted = self.highest;
+        let (bytes, packets) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.packets));
+        let waited = std::mem::take(&mut self.waited);
+        Summary {
+            rate_bps: bytes as f64 * 8.0 / INTERVAL.as_secs_f64(),
+            waited: if packets == 0 { self.last_waited } else { waited / packets as f64 },
+            // Packets that others had overtaken make up for some that are missing.
+            loss: if due == 0 { 0.0 } else { due.saturating_sub(packets) as f64 / due as f64 },
+        }
+    }
+}
+
+/// When to decide: every [`INTERVAL`] from the first arrival on, whether anything arrives or not.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rhythm {
+    due: Option<Timestamp>,
+}
+
+/// Decisions in a silence beyond these change nothing any more.
+const MOST_MISSED: u32 = 25;
+
+impl Rhythm {
+    /// A packet arrived.
+    pub(super) fn begin(&mut self, now: Timestamp, interval: Duration) {
+        self.due.get_or_insert(now + interval);
+    }
+
+    /// The next decision that is due by `now`.
+    pub(super) fn next(&mut self, now: Timestamp, interval: Duration) -> Option<Timestamp> {
+        let mut due = self.due.filter(|&due| due <= now)?;
+        if now.saturating_since(due) > interval * MOST_MISSED {
+            due = now;
+        }
+        self.due = Some(due + interval);
+        Some(due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_units::ByteCount;
+
+    use super::*;
+
+    fn arrival(sent: u64, arrived: u64, sequence: u64) -> Arrival {
+        Arrival {
+            arrived_at: Timestamp::from_millis(arrived),
+            sent_at: Timestamp::from_millis(sent),
+            size: ByteCount::new(1_000),
+            sequence,
+            frame: 0,
+            fragment: 0,
+            grace: Duration::ZERO,
+            congestion_experienced: false,
+        }
+    }
+
+    #[test]
+    fn rate_wait_and_loss_are_those_worked_out_by_hand() {
+        let mut arrived = Arrived::new();
+        for packet in [arrival(0, 50, 4), arrival(20, 80, 5), arrival(40, 110, 7)] {
+            arrived.on_arrival(&packet);
+        }
+        let summary = arrived.take();
+        assert_eq!(summary.rate_bps, 120_000.0);
+        assert!((summary.waited - 0.01).abs() < 1e-9 && (summary.loss - 0.25).abs() < 1e-9, "{summary:?}");
+        // Nothing came: nothing is known to be lost, and the last packet's wait stands.
+        assert_eq!(arrived.take(), Summary { rate_bps: 0.0, waited: 0.02, loss: 0.0 });
+    }
+
+    #[test]
+    fn the_scale_goes_there_and_back() {
+        for rate in [1e4, 3e5, 8e6] {
+            assert!((linear(f64::from(scaled(rate))) / rate - 1.0).abs() < 1e-5, "{rate}");
+        }
+        assert_eq!((scaled(1.0), scaled(1e9)), (0.0, 1.0));
+    }
+
+    #[test]
+    fn silence_is_decided_on_and_a_long_one_not_for_ever() {
+        let mut rhythm = Rhythm::default();
+        rhythm.begin(Timestamp::from_millis(100), INTERVAL);
+        let mut count = |until| std::iter::from_fn(|| rhythm.next(Timestamp::from_millis(until), INTERVAL)).count();
+        assert_eq!((count(299), count(1_100), count(3_600_000)), (0, 5, 1));
+    }
+}

@@ -1,0 +1,195 @@
+//! Gemini (MMSys 2021): GCC and a learned estimator at the receiver, and a safety detector that says which of them is used.
+//!
+//! The model sees five numbers of the last 200 ms: receive rate, waiting time, loss, the last estimate, and how that changed
+//! before; it says a place on the scale of rates. The detector adds up how much later packets come than those before them,
+//! forgetting half of it with each packet, and compares the sum with its own average (gain 0.5): ten more packets above it
+//! than not, and GCC is used until ten more are not. A wait of [`LONGEST_WAIT`] switches to GCC at once.
+//!
+//! The published code does not say what a big delay is: half of what the challenge counts as the worst (400 ms) is taken
+//! here. GCC is [`BobHeuristic`], a delay-gradient estimator after GCC that decides every 200 ms at the receiver.
+
+use std::sync::Arc;
+
+use lockstep_transport::Arrival;
+use lockstep_units::{Bitrate, Timestamp};
+
+use super::arrived::{Arrived, linear, scaled};
+use super::receiver::{Fit, Learned, Rule};
+use super::{Model, ModelError, Observation};
+use crate::{BobHeuristic, Estimator, RateBounds};
+
+/// Numbers that the model is given, and the two beside them: GCC's estimate, and 1 where the learned one is safe.
+const GIVEN: usize = 5;
+const SEEN: usize = GIVEN + 2;
+
+const FORGOTTEN: f64 = 0.5;
+const GAIN: f64 = 0.5;
+const PACKETS_TO_SWITCH: u8 = 10;
+/// A packet that waited so long, seconds, switches to GCC.
+const LONGEST_WAIT: f64 = 0.2;
+
+const FIT: Fit = Fit { controller: "gemini", input: &[GIVEN], output: 1 };
+
+/// Whether the learned estimate may be used.
+#[derive(Debug, Default)]
+struct SafetyDetector {
+    last_waited: f64,
+    sum: f64,
+    average: f64,
+    against: u8,
+    unsafe_now: bool,
+}
+
+impl SafetyDetector {
+    /// A packet came that had waited for so many seconds.
+    fn on_arrival(&mut self, waited: f64) {
+        let growth = (waited - self.last_waited).max(0.0);
+        self.last_waited = waited;
+        self.sum = self.sum * FORGOTTEN + growth;
+        let above = self.sum > self.average;
+        self.average += GAIN * (self.sum - self.average);
+        self.against = if above { (self.against + 1).min(PACKETS_TO_SWITCH) } else { self.against.saturating_sub(1) };
+        if waited >= LONGEST_WAIT {
+            self.against = PACKETS_TO_SWITCH;
+        }
+        match self.against {
+            PACKETS_TO_SWITCH => self.unsafe_now = true,
+            0 => self.unsafe_now = false,
+            _ => {}
+        }
+    }
+}
+
+/// What Gemini's model sees, `[7]`: receive rate (0: 10 kb/s, 1: 8 Mb/s, logarithmic), waiting time (s, 1 at most), loss
+/// (share), the last estimate on the scale of the rate and by how much it is above the one before; and, which the model is
+/// not given, GCC's estimate on that scale and 1 where the learned one is safe.
+#[derive(Debug)]
+pub struct GeminiObservation {
+    arrived: Arrived,
+    heuristic: BobHeuristic,
+    detector: SafetyDetector,
+    /// The last estimate that was used, and the one before.
+    used: (f32, f32),
+}
+
+impl GeminiObservation {
+    /// An observation without a past.
+    #[must_use]
+    pub fn new() -> Self {
+        let bounds = RateBounds::default();
+        let initial = scaled(bounds.initial.as_bps() as f64);
+        Self {
+            arrived: Arrived::new(),
+            heuristic: BobHeuristic::deciding_when_told(bounds),
+            detector: SafetyDetector::default(),
+            used: (initial, initial),
+        }
+    }
+}
+
+impl Default for GeminiObservation {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Observation for GeminiObservation {
+    fn shape(&self) -> Vec<usize> {
+        vec![SEEN]
+    }
+
+    fn on_arrival(&mut self, arrival: &Arrival) {
+        let waited = self.arrived.on_arrival(arrival);
+        self.detector.on_arrival(waited);
+        self.heuristic.on_arrival(arrival);
+    }
+
+    fn on_decision(&mut self, _now: Timestamp, rate: Bitrate) {
+        self.used = (scaled(rate.as_bps() as f64), self.used.0);
+        self.heuristic.set_estimate(rate);
+    }
+
+    fn observe(&mut self, _now: Timestamp, into: &mut [f32]) {
+        self.heuristic.decide_now();
+        let summary = self.arrived.take();
+        let numbers = [
+            scaled(summary.rate_bps),
+            summary.waited.min(1.0) as f32,
+            summary.loss as f32,
+            self.used.0,
+            self.used.0 - self.used.1,
+            scaled(self.heuristic.prediction().as_bps() as f64),
+            if self.detector.unsafe_now { 0.0 } else { 1.0 },
+        ];
+        for (into, number) in into.iter_mut().zip(numbers) {
+            *into = number;
+        }
+    }
+}
+
+struct Ensemble(GeminiObservation);
+
+impl Observation for Ensemble {
+    fn shape(&self) -> Vec<usize> {
+        self.0.shape()
+    }
+
+    fn on_arrival(&mut self, arrival: &Arrival) {
+        self.0.on_arrival(arrival);
+    }
+
+    fn on_decision(&mut self, now: Timestamp, rate: Bitrate) {
+        self.0.on_decision(now, rate);
+    }
+
+    fn observe(&mut self, now: Timestamp, into: &mut [f32]) {
+        self.0.observe(now, into);
+    }
+}
+
+impl Rule for Ensemble {
+    fn asks(&self) -> bool {
+        !self.0.detector.unsafe_now
+    }
+
+    fn rate(&self, said: &[f32]) -> Option<f64> {
+        let place = f64::from(*said.first()?);
+        place.is_finite().then(|| linear(place))
+    }
+
+    fn heuristic(&self) -> f64 {
+        self.0.heuristic.prediction().as_bps() as f64
+    }
+}
+
+/// Gemini with `model`.
+///
+/// # Errors
+/// If the model has not one input `[1, 5]` and one output `[1, 1]`, or says that it is another controller's.
+pub fn gemini(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimator>, ModelError> {
+    Ok(Box::new(Learned::new(Ensemble(GeminiObservation::new()), &FIT, model, bounds)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_growing_queue_takes_ten_packets_to_switch_and_a_big_delay_one() {
+        let mut detector = SafetyDetector::default();
+        // Each packet waits longer, and by more, than the one before.
+        let mut until = 0;
+        while !detector.unsafe_now {
+            until += 1;
+            detector.on_arrival(1e-4 * f64::from(until * until));
+        }
+        assert_eq!(until, 10);
+        for _ in 0..10 {
+            assert!(detector.unsafe_now);
+            detector.on_arrival(0.0);
+        }
+        assert!(!detector.unsafe_now);
+        detector.on_arrival(0.25);
+        assert!(detector.unsafe_now);
+    }
+}

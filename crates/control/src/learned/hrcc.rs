@@ -1,0 +1,168 @@
+//! HRCC (MMSys 2021): a delay-gradient heuristic after GCC whose estimate a model tunes, at the receiver. Every fourth of
+//! its decisions the heuristic's estimate is multiplied by 2^(2a - 1), where the model says a from 0 to 1, and the heuristic
+//! goes on from there; the other three are the heuristic's own.
+//!
+//! The model sees six numbers of each of the last ten decisions: receive rate / 6 Mb/s, waiting time / 1 s, loss, the
+//! heuristic's estimate / 6 Mb/s, decisions since the last overuse / 100, and the receive rate at that time / 6 Mb/s
+//! (released code). The heuristic is [`BobHeuristic`], which was made of HRCC's; delays are those above the least.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use lockstep_transport::Arrival;
+use lockstep_units::{Bitrate, Timestamp};
+
+use super::arrived::Arrived;
+use super::receiver::{Fit, Learned, Rule};
+use super::{Model, ModelError, Observation};
+use crate::{BobHeuristic, Estimator, PathUse, RateBounds};
+
+const SIGNALS: usize = 6;
+const DECISIONS: usize = 10;
+/// Of so many decisions the model tunes one.
+const TUNED: u32 = 4;
+const RATE_UNIT_BPS: f64 = 6e6;
+const STEPS_UNIT: f64 = 100.0;
+/// Signals are this at most.
+const LARGEST: f64 = 10.0;
+
+const FIT: Fit = Fit { controller: "hrcc", input: &[SIGNALS, DECISIONS], output: 1 };
+
+/// What HRCC's model sees: `[6, 10]` numbers, one row a signal, the newest decision last.
+#[derive(Debug)]
+pub struct HrccObservation {
+    arrived: Arrived,
+    heuristic: BobHeuristic,
+    history: VecDeque<[f32; SIGNALS]>,
+    observed: u32,
+    since_overuse: u32,
+    rate_at_overuse: f64,
+}
+
+impl HrccObservation {
+    /// An observation without a past.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            arrived: Arrived::new(),
+            heuristic: BobHeuristic::deciding_when_told(RateBounds::default()),
+            history: VecDeque::from([[0.0; SIGNALS]; DECISIONS]),
+            observed: 0,
+            since_overuse: 0,
+            rate_at_overuse: 0.0,
+        }
+    }
+}
+
+impl Default for HrccObservation {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Observation for HrccObservation {
+    fn shape(&self) -> Vec<usize> {
+        vec![SIGNALS, DECISIONS]
+    }
+
+    fn on_arrival(&mut self, arrival: &Arrival) {
+        self.arrived.on_arrival(arrival);
+        self.heuristic.on_arrival(arrival);
+    }
+
+    fn on_decision(&mut self, _now: Timestamp, rate: Bitrate) {
+        self.heuristic.set_estimate(rate);
+    }
+
+    fn observe(&mut self, _now: Timestamp, into: &mut [f32]) {
+        self.observed = self.observed.wrapping_add(1);
+        self.heuristic.decide_now();
+        let summary = self.arrived.take();
+        if self.heuristic.path_use() == PathUse::Overuse {
+            (self.since_overuse, self.rate_at_overuse) = (0, summary.rate_bps);
+        } else {
+            self.since_overuse = self.since_overuse.saturating_add(1);
+        }
+        let row = [
+            summary.rate_bps / RATE_UNIT_BPS,
+            summary.waited,
+            summary.loss,
+            self.heuristic.prediction().as_bps() as f64 / RATE_UNIT_BPS,
+            f64::from(self.since_overuse) / STEPS_UNIT,
+            self.rate_at_overuse / RATE_UNIT_BPS,
+        ];
+        self.history.pop_front();
+        self.history.push_back(row.map(|signal| signal.min(LARGEST) as f32));
+        for (at, row) in self.history.iter().enumerate() {
+            for (signal, value) in row.iter().enumerate() {
+                into[signal * DECISIONS + at] = *value;
+            }
+        }
+    }
+}
+
+struct Tuner(HrccObservation);
+
+impl Observation for Tuner {
+    fn shape(&self) -> Vec<usize> {
+        self.0.shape()
+    }
+
+    fn on_arrival(&mut self, arrival: &Arrival) {
+        self.0.on_arrival(arrival);
+    }
+
+    fn on_decision(&mut self, now: Timestamp, rate: Bitrate) {
+        self.0.on_decision(now, rate);
+    }
+
+    fn observe(&mut self, now: Timestamp, into: &mut [f32]) {
+        self.0.observe(now, into);
+    }
+}
+
+impl Rule for Tuner {
+    fn asks(&self) -> bool {
+        self.0.observed % TUNED == 1
+    }
+
+    fn rate(&self, said: &[f32]) -> Option<f64> {
+        let tuned = f64::from(*said.first()?);
+        tuned.is_finite().then(|| self.heuristic() * libm::exp2(2.0 * tuned.clamp(0.0, 1.0) - 1.0))
+    }
+
+    fn heuristic(&self) -> f64 {
+        self.0.heuristic.prediction().as_bps() as f64
+    }
+}
+
+/// HRCC with `model`.
+///
+/// # Errors
+/// If the model has not one input `[1, 6, 10]` and one output `[1, 1]`, or says that it is another controller's.
+pub fn hrcc(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimator>, ModelError> {
+    Ok(Box::new(Learned::new(Tuner(HrccObservation::new()), &FIT, model, bounds)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fourth_decision_is_tuned_between_half_and_twice_the_heuristics() {
+        let mut tuner = Tuner(HrccObservation::new());
+        let mut seen = [0.0; SIGNALS * DECISIONS];
+        let asked: Vec<bool> = (0..9)
+            .map(|_| {
+                tuner.observe(Timestamp::ZERO, &mut seen);
+                tuner.asks()
+            })
+            .collect();
+        assert_eq!(asked, [1, 0, 0, 0, 1, 0, 0, 0, 1].map(|asks| asks == 1));
+        assert_eq!(
+            [-1.0, 0.0, 0.5, 1.0, 9.0].map(|said| tuner.rate(&[said]).unwrap()),
+            [150e3, 150e3, 300e3, 600e3, 600e3]
+        );
+        assert_eq!(tuner.rate(&[f32::NAN]), None);
+    }
+}

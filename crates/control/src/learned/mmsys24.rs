@@ -1,0 +1,285 @@
+//! Models in the format of the bandwidth estimation challenge of MMSys 2024, as estimators at the receiver.
+//!
+//! Every 60 ms such a model is given 150 numbers, and, if it remembers, a hidden state and a cell state; it says a bit rate
+//! first, and the states for the next time. The numbers are fifteen features over the five most recent intervals of 60 ms
+//! and the five most recent of 600 ms: ten places a feature, the short intervals first, of each the newest first (the
+//! challenge's description of its data, and of its sample model).
+//!
+//! | feature | here |
+//! |---|---|
+//! | receiving rate (bit/s), packets, bytes | of what arrived in the interval, headers included |
+//! | queueing delay (ms) | mean delay less the least of the call |
+//! | delay (ms) | mean delay less 200 ms |
+//! | least delay (ms) | of the call so far |
+//! | delay ratio, delay above the least (ms) | mean delay over, and less, the least |
+//! | inter-arrival time, jitter (ms) | mean and standard deviation of the times between arrivals |
+//! | loss ratio, losses in a row | share of the numbers due that did not come; mean length of the gaps |
+//! | video, audio, probes | shares of the packets: here all are video |
+//!
+//! Delays are differences of two clocks. Where these do not agree, the ratio is that of a least delay of 1 ms at least.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockstep_transport::{Arrival, Estimate};
+use lockstep_units::{Bitrate, Timestamp};
+
+use super::arrived::Rhythm;
+use super::{Model, ModelError};
+use crate::{Estimator, RateBounds};
+
+const FEATURES: usize = 15;
+/// Intervals of each length.
+const INTERVALS: usize = 5;
+const SHORT: Duration = Duration::from_millis(60);
+const LONG: Duration = Duration::from_millis(600);
+/// Numbers of an observation.
+const OBSERVED: usize = FEATURES * 2 * INTERVALS;
+const FIXED_DELAY_MS: f64 = 200.0;
+const LEAST_RATIO_DELAY_MS: f64 = 1.0;
+/// More packets than this are not remembered: three seconds of 60 Mb/s in full fragments.
+const MOST_PACKETS: usize = 16_384;
+
+/// A packet that arrived.
+#[derive(Debug, Clone, Copy)]
+struct Packet {
+    arrived_at: Timestamp,
+    size: u64,
+    delay_ms: f64,
+    sequence: u64,
+    /// The highest number that came before it.
+    highest_before: Option<u64>,
+}
+
+/// Makes the 150 numbers.
+#[derive(Debug, Default)]
+struct Monitor {
+    packets: VecDeque<Packet>,
+    least_delay_ms: Option<f64>,
+    highest: Option<u64>,
+}
+
+fn milliseconds(from: Timestamp, to: Timestamp) -> f64 {
+    (to.as_nanos() as f64 - from.as_nanos() as f64) * 1e-6
+}
+
+impl Monitor {
+    fn on_arrival(&mut self, arrival: &Arrival) {
+        let delay_ms = milliseconds(arrival.sent_at, arrival.arrived_at);
+        self.least_delay_ms = Some(self.least_delay_ms.map_or(delay_ms, |least| least.min(delay_ms)));
+        let highest_before = self.highest;
+        self.highest = Some(highest_before.map_or(arrival.sequence, |highest| highest.max(arrival.sequence)));
+        let (arrived_at, size) = (arrival.arrived_at, arrival.size.get());
+        self.packets.push_back(Packet { arrived_at, size, delay_ms, sequence: arrival.sequence, highest_before });
+        let oldest = arrived_at.saturating_since(Timestamp::ZERO).saturating_sub(LONG * (INTERVALS as u32 + 1));
+        while self.packets.len() > MOST_PACKETS
+            || self.packets.front().is_some_and(|packet| packet.arrived_at < Timestamp::ZERO + oldest)
+        {
+            self.packets.pop_front();
+        }
+    }
+
+    fn observe(&mut self, now: Timestamp) -> Vec<f32> {
+        let mut observed = vec![0.0; OBSERVED];
+        let least = self.least_delay_ms.unwrap_or(0.0);
+        let packets = self.packets.make_contiguous();
+        for (of_length, length) in [SHORT, LONG].into_iter().enumerate() {
+            for place in 0..INTERVALS {
+                let ago = |count: usize| length * count as u32;
+                let before =
+                    |age: Duration| packets.partition_point(|packet| now.saturating_since(packet.arrived_at) > age);
+                let members = &packets[before(ago(place + 1))..before(ago(place))];
+                for (feature, value) in features(members, length, least).into_iter().enumerate() {
+                    observed[feature * 2 * INTERVALS + of_length * INTERVALS + place] = value as f32;
+                }
+            }
+        }
+        observed
+    }
+}
+
+/// The features of an interval in which `packets` arrived, oldest first.
+fn features(packets: &[Packet], length: Duration, least_ms: f64) -> [f64; FEATURES] {
+    let count = packets.len() as f64;
+    let (Some(first), Some(last)) = (packets.first(), packets.last()) else {
+        let mut none = [0.0; FEATURES];
+        none[5] = least_ms;
+        return none;
+    };
+    let bytes = packets.iter().map(|packet| packet.size).sum::<u64>() as f64;
+    let delay = packets.iter().map(|packet| packet.delay_ms).sum::<f64>() / count;
+    let gaps = (count - 1.0).max(1.0);
+    let between = milliseconds(first.arrived_at, last.arrived_at) / gaps;
+    let variance = packets
+        .windows(2)
+        .map(|pair| {
+            let off = milliseconds(pair[0].arrived_at, pair[1].arrived_at) - between;
+            off * off
+        })
+        .sum::<f64>()
+        / gaps;
+    // Numbers are missing where one jumps over others; those that come late make up for some of them.
+    let jumped = |packet: &Packet| match packet.highest_before {
+        Some(highest) => packet.sequence.saturating_sub(highest).saturating_sub(1),
+        None => 0,
+    };
+    let missing: u64 = packets.iter().map(jumped).fold(0, u64::saturating_add);
+    let late = packets.iter().filter(|packet| packet.highest_before.is_some_and(|highest| packet.sequence < highest));
+    let lost = missing.saturating_sub(late.count() as u64) as f64;
+    let events = packets.iter().filter(|packet| jumped(packet) > 0).count() as f64;
+    [
+        bytes * 8.0 / length.as_secs_f64(),
+        count,
+        bytes,
+        delay - least_ms,
+        delay - FIXED_DELAY_MS,
+        least_ms,
+        delay.max(LEAST_RATIO_DELAY_MS) / least_ms.max(LEAST_RATIO_DELAY_MS),
+        delay - least_ms,
+        between,
+        variance.sqrt(),
+        lost / (lost + count),
+        if events > 0.0 { lost / events } else { 0.0 },
+        1.0,
+        0.0,
+        0.0,
+    ]
+}
+
+/// A model of the challenge as an estimator.
+struct Mmsys24 {
+    model: Arc<Model>,
+    /// Which input is the observation; the others are states, in their order.
+    observation: usize,
+    /// What each input is given next; the observation's is empty.
+    states: Vec<Vec<f32>>,
+    monitor: Monitor,
+    rhythm: Rhythm,
+    bounds: RateBounds,
+    estimate: Bitrate,
+}
+
+impl Mmsys24 {
+    fn decide(&mut self, now: Timestamp) {
+        while let Some(due) = self.rhythm.next(now, SHORT) {
+            let observed = self.monitor.observe(due);
+            let mut inputs: Vec<&[f32]> = self.states.iter().map(Vec::as_slice).collect();
+            inputs[self.observation] = &observed;
+            let Ok(outputs) = self.model.run(&inputs) else { return };
+            let mut outputs = outputs.into_iter();
+            let rate = outputs.next().and_then(|said| said.first().copied());
+            // States that are no numbers would never be any again.
+            let fresh: Vec<Vec<f32>> = outputs.collect();
+            if fresh.iter().flatten().all(|number| number.is_finite()) {
+                let places = (0..self.states.len()).filter(|&place| place != self.observation);
+                for (place, state) in places.collect::<Vec<_>>().into_iter().zip(fresh) {
+                    self.states[place] = state;
+                }
+            }
+            if let Some(rate) = rate.filter(|rate| rate.is_finite() && *rate >= 0.0) {
+                self.estimate = Bitrate::from_bps(rate as u64).clamp(self.bounds.least, self.bounds.most);
+            }
+        }
+    }
+}
+
+impl Estimator for Mmsys24 {
+    fn on_arrival(&mut self, arrival: &Arrival) {
+        self.rhythm.begin(arrival.arrived_at, SHORT);
+        self.decide(arrival.arrived_at);
+        self.monitor.on_arrival(arrival);
+    }
+
+    fn estimate(&mut self, now: Timestamp) -> Estimate {
+        self.decide(now);
+        Estimate { inter_arrival: None, capacity: Some(self.estimate) }
+    }
+}
+
+/// The estimator that runs `model`.
+///
+/// # Errors
+/// If no input, or more than one, has 150 numbers; if there are more than two others; or if it does not say a rate and then
+/// a state of the same length for each of them.
+pub fn mmsys24(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimator>, ModelError> {
+    let unfit = |text: String| {
+        ModelError::Unfit(format!(
+            "{text}; models of the MMSys'24 challenge take `obs` of {OBSERVED} numbers, `hidden_states` and `cell_states`"
+        ))
+    };
+    let lengths: Vec<usize> = model.inputs().iter().map(|port| port.shape.iter().product()).collect();
+    let named = model.inputs().iter().position(|port| port.name == "obs");
+    let observation = named.or_else(|| lengths.iter().position(|&length| length == OBSERVED));
+    let observation = observation
+        .filter(|&place| lengths[place] == OBSERVED && lengths.len() <= 3)
+        .ok_or_else(|| unfit(format!("its inputs have {lengths:?} numbers")))?;
+    let said: Vec<usize> = model.outputs().iter().map(|port| port.shape.iter().product()).collect();
+    let remembered = lengths.iter().enumerate().filter(|&(place, _)| place != observation).map(|(_, length)| length);
+    if said.is_empty() || !said.iter().skip(1).eq(remembered) {
+        return Err(unfit(format!("it says {said:?} numbers for inputs of {lengths:?}")));
+    }
+    let states = lengths.iter().enumerate().map(
+        |(place, &length)| {
+            if place == observation { Vec::new() } else { vec![0.0; length] }
+        },
+    );
+    let states = states.collect();
+    let (monitor, rhythm) = (Monitor::default(), Rhythm::default());
+    Ok(Box::new(Mmsys24 { model, observation, states, monitor, rhythm, bounds, estimate: bounds.initial }))
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_units::ByteCount;
+
+    use super::*;
+
+    fn arrival(sent: u64, arrived: u64, sequence: u64) -> Arrival {
+        Arrival {
+            arrived_at: Timestamp::from_millis(arrived),
+            sent_at: Timestamp::from_millis(sent),
+            size: ByteCount::new(1_000),
+            sequence,
+            frame: 0,
+            fragment: 0,
+            grace: Duration::ZERO,
+            congestion_experienced: false,
+        }
+    }
+
+    #[test]
+    fn the_features_of_the_newest_short_interval_are_those_worked_out_by_hand() {
+        let mut monitor = Monitor::default();
+        monitor.on_arrival(&arrival(899, 939, 1));
+        for packet in [arrival(910, 960, 2), arrival(930, 970, 5), arrival(940, 990, 6)] {
+            monitor.on_arrival(&packet);
+        }
+        let seen = monitor.observe(Timestamp::from_millis(1_000));
+        assert_eq!(seen.len(), 150);
+        // 939 is in the interval before.
+        let newest: Vec<f32> = (0..FEATURES).map(|feature| seen[10 * feature]).collect();
+        let mean = 140.0 / 3.0;
+        let wanted = [
+            400_000.0,
+            3.0,
+            3_000.0,
+            mean - 40.0,
+            mean - 200.0,
+            40.0,
+            mean / 40.0,
+            mean - 40.0,
+            15.0,
+            5.0,
+            0.4,
+            2.0,
+            1.0,
+            0.0,
+            0.0,
+        ];
+        for (feature, (ours, wanted)) in newest.iter().zip(wanted).enumerate() {
+            assert!((ours - wanted as f32).abs() < 1e-3, "feature {feature}: {ours} for {wanted}");
+        }
+        assert_eq!((seen[11], seen[15]), (1.0, 4.0), "one packet in the interval before, four in the newest long one");
+    }
+}

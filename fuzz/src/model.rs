@@ -1,0 +1,54 @@
+//! Any bytes as a model: what is taken runs once within bounds, gives as many numbers as it says, and the same ones again;
+//! what fits an estimator at the receiver estimates.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockstep_control::learned::Model;
+use lockstep_control::{EstimatorKind, RateBounds};
+use lockstep_transport::Arrival;
+use lockstep_units::{ByteCount, Timestamp};
+
+use crate::memory::bounded;
+
+/// Of numbers that flow between operators there may be 16 M, of 4 bytes each; a convolution or a product takes its operands
+/// once more.
+const MEMORY: usize = 256 << 20;
+
+/// The whole input is the file.
+pub fn run(data: &[u8]) {
+    bounded(MEMORY, || {
+        let Ok(model) = Model::from_bytes(data) else { return };
+        let inputs: Vec<Vec<f32>> = model.inputs().iter().map(|port| vec![0.25; port.shape.iter().product()]).collect();
+        let inputs: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
+        let outputs = model.run(&inputs).expect("inputs of the shapes that it says");
+        for (port, numbers) in model.outputs().iter().zip(&outputs) {
+            assert_eq!(numbers.len(), port.shape.iter().product::<usize>());
+        }
+        let bits = |outputs: &[Vec<f32>]| outputs.iter().flatten().map(|number| number.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&outputs), bits(&model.run(&inputs).expect("the same again")));
+        let bounds = RateBounds::default();
+        let model = Arc::new(model);
+        for kind in [EstimatorKind::Bob, EstimatorKind::Hrcc, EstimatorKind::Gemini, EstimatorKind::Mmsys24] {
+            let Ok(mut estimator) = kind.with_model(bounds, Some(Arc::clone(&model))) else { continue };
+            for number in 0..4 {
+                estimator.on_arrival(&arrival(number));
+            }
+            let said = estimator.estimate(Timestamp::from_millis(600)).capacity.expect("it always says a rate");
+            assert!((bounds.least..=bounds.most).contains(&said));
+        }
+    });
+}
+
+fn arrival(number: u64) -> Arrival {
+    Arrival {
+        arrived_at: Timestamp::from_millis(50 + 150 * number),
+        sent_at: Timestamp::from_millis(150 * number),
+        size: ByteCount::new(1_200),
+        sequence: number,
+        frame: 0,
+        fragment: 0,
+        grace: Duration::ZERO,
+        congestion_experienced: false,
+    }
+}

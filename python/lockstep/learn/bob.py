@@ -1,0 +1,178 @@
+"""Trains BoB's learned estimator (IEEE TMM 2022): PPO, with its heuristic and its adaptive selector in the loop.
+
+The estimator (``crates/control/src/learned/bob.rs``) sees eleven numbers every 200 ms: receive rate, waiting time,
+loss, and eight estimates, the newest of which is the heuristic's of this moment. The net says a probability for each
+of four ranges of rates; the estimate is what they expect on the logarithmic scale from 10 kb/s to 8 Mb/s. Where it is
+30 % of their mean or more from the heuristic's, the heuristic's is used. Training begins at a clone of the heuristic:
+a policy that has learned nothing is hardly ever within those 30 %, so that nothing of what it tries is ever used.
+
+Read from top to bottom: the net, the selector, the parts of the run. :mod:`lockstep.learn.ppo` has PPO and the calls,
+``docs/learning.md`` where paper, published code and this differ.
+"""
+
+import argparse
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from lockstep.gym.features import linear
+from lockstep.learn import ppo
+from lockstep.learn.ppo import Seen
+from lockstep.learn.training import Run, add_arguments
+
+SEEN = 11
+ESTIMATES = 8
+RANGES = 4
+WIDTHS = (514, 320, 64)
+"""Dense layers."""
+
+
+# --- The net --------------------------------------------------------------------------------------------------------
+
+
+class Body(nn.Module):
+    """Eleven numbers -> what the last dense layer makes of them: a convolution or an LSTM over the estimates first."""
+
+    def __init__(self, history: str, dropout: float) -> None:
+        """A body that has not learned anything; ``history`` is ``conv`` or ``lstm``."""
+        super().__init__()
+        self.history = history
+        if history == "lstm":
+            self.memory: nn.Module = nn.LSTM(1, 32, batch_first=True)
+            width = 32
+        else:
+            self.memory = nn.Conv1d(1, 16, 4)
+            width = 16 * (ESTIMATES - 3)
+        first, second, third = WIDTHS
+        self.dense = nn.Sequential(
+            nn.Linear(SEEN - ESTIMATES + ESTIMATES + width, first),
+            nn.LeakyReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(first, second),
+            nn.LeakyReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(second, third),
+            nn.LeakyReLU(),
+        )
+
+    def forward(self, seen: torch.Tensor) -> torch.Tensor:
+        """Of states ``(calls, 11)``: ``(calls, 64)``."""
+        estimates = seen[:, SEEN - ESTIMATES :]
+        if self.history == "lstm":
+            remembered = self.memory(estimates.unsqueeze(-1))[1][0].squeeze(0)
+        else:
+            remembered = nn.functional.leaky_relu(self.memory(estimates.unsqueeze(1))).flatten(1)
+        out: torch.Tensor = self.dense(torch.cat([seen, remembered], -1))
+        return out
+
+
+class Actor(nn.Module):
+    """What is exported: a probability for each of the four ranges, the slowest first."""
+
+    def __init__(self, history: str, dropout: float) -> None:
+        """An actor that has not learned anything."""
+        super().__init__()
+        self.body = Body(history, dropout)
+        self.ranges = nn.Linear(WIDTHS[-1], RANGES)
+
+    def forward(self, seen: torch.Tensor) -> torch.Tensor:
+        """Probabilities, ``(calls, 4)``."""
+        return nn.functional.softmax(self.ranges(self.body(seen)), -1)
+
+
+class Place(nn.Module):
+    """What the probabilities expect: a place on the scale of rates, 0 to 1."""
+
+    def __init__(self, actor: Actor) -> None:
+        """Of an actor."""
+        super().__init__()
+        self.probabilities = actor
+        self.register_buffer("ends", torch.linspace(0.0, 1.0, RANGES))
+
+    def forward(self, seen: torch.Tensor) -> torch.Tensor:
+        """Places, ``(calls, 1)``."""
+        place: torch.Tensor = (self.probabilities(seen) * self.ends).sum(-1, keepdim=True)
+        return place
+
+
+# --- The selector ---------------------------------------------------------------------------------------------------
+
+
+def select(learned: NDArray[np.float64], heuristic: NDArray[np.float64], threshold: float) -> NDArray[np.float64]:
+    """``learned``, or ``heuristic`` where both are ``threshold`` of their mean apart or more."""
+    return np.where(np.abs(learned - heuristic) >= threshold * (learned + heuristic) / 2.0, heuristic, learned)
+
+
+class Bob:
+    """BoB for PPO."""
+
+    name = "bob"
+    shape: tuple[int, ...] = (SEEN,)
+    reward = "bob"
+    every = 1
+    # A tenth of the scale is a factor of two: the selector takes what is within a 22nd of it.
+    spread: tuple[float, float] = (0.025, 0.006)
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        """Nets that have not learned anything."""
+        self.threshold = options.threshold
+        self.actor: nn.Module = Place(Actor(options.history, options.dropout))
+        self.critic: nn.Module = nn.Sequential(Body(options.history, 0.0), nn.Linear(WIDTHS[-1], 1))
+
+    def heuristic(self, seen: Seen) -> NDArray[np.float64]:
+        """The newest of the estimates."""
+        return linear(seen[:, -1].astype(np.float64))
+
+    def rates(self, seen: Seen, action: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What the selector takes."""
+        return select(linear(action), self.heuristic(seen), self.threshold)
+
+    def counts(self, seen: Seen) -> NDArray[np.bool_]:
+        """Everything: what the selector would refuse is to be learned, too."""
+        return np.ones(len(seen), np.bool_)
+
+
+# --- The run --------------------------------------------------------------------------------------------------------
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments."""
+    made = argparse.ArgumentParser(prog="lockstep train bob", description=(__doc__ or "").partition("\n")[0])
+    add_arguments(made)
+    ppo.add_arguments(made, clip=0.2, epochs=20)
+    made.add_argument("--history", choices=("conv", "lstm"), default="conv", help="over the estimates (%(default)s)")
+    made.add_argument("--dropout", type=float, default=0.5, help="share of the dense layers dropped (%(default)s)")
+    made.add_argument("--threshold", type=float, default=0.3, help="of the selector, a share (%(default)s)")
+    return made
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Trains; gives the exit status."""
+    options = parser().parse_args(arguments)
+    run = Run("bob", options)
+    options = run.options(options)
+    learner = Bob(options)
+    if not ppo.train(run, options, learner, target=lambda seen: seen[:, -1]):
+        return 0
+    actor = learner.actor.probabilities
+    assert isinstance(actor, Actor)  # noqa: S101
+    card = {
+        "state": "receive rate, waiting time (s, 1 at most), loss (share), eight estimates: seven used, oldest first, "
+        "and the heuristic's newest; rates logarithmic, 0: 10 kb/s, 1: 8 Mb/s",
+        "says": "a probability for each of four ranges, whose ends are 0, 1/3, 2/3, 1 of that scale; the mean is the "
+        "estimate",
+    }
+    path = ppo.finish(
+        run,
+        learner,
+        options,
+        model=actor,
+        shape=(SEEN,),
+        names=("seen", "probabilities"),
+        metadata={"lockstep.selector_threshold": str(options.threshold)},
+        card=card,
+    )
+    print(path)
+    return 0

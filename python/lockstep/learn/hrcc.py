@@ -1,0 +1,90 @@
+"""Trains HRCC (MMSys 2021): PPO tunes the estimate of a heuristic after GCC, every fourth decision.
+
+The estimator (``crates/control/src/learned/hrcc.rs``) sees six signals of the last ten decisions; the net says a
+number a from 0 to 1, and the heuristic's estimate is multiplied by 2^(2a - 1) and goes on from there. A net that has
+learned nothing says a half, which leaves the heuristic as it is.
+"""
+
+import argparse
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from lockstep.learn import ppo
+from lockstep.learn.ppo import Seen
+from lockstep.learn.training import Run, add_arguments
+
+SHAPE = (6, 10)
+ESTIMATE = 3
+"""The row of the heuristic's estimates."""
+UNIT_BPS = 6e6
+
+
+class Net(nn.Module):
+    """Sixty numbers -> one: two dense layers."""
+
+    def __init__(self, last: nn.Module | None = None) -> None:
+        """A net that says zero; ``last`` makes something else of it."""
+        super().__init__()
+        head = nn.Linear(64, 1)
+        nn.init.zeros_(head.weight)
+        nn.init.zeros_(head.bias)
+        parts = [nn.Flatten(), nn.Linear(SHAPE[0] * SHAPE[1], 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), head]
+        self.parts = nn.Sequential(*parts, *([] if last is None else [last]))
+
+    def forward(self, seen: torch.Tensor) -> torch.Tensor:
+        """Numbers, ``(calls, 1)``."""
+        out: torch.Tensor = self.parts(seen)
+        return out
+
+
+class Hrcc:
+    """HRCC for PPO."""
+
+    name = "hrcc"
+    shape: tuple[int, ...] = SHAPE
+    reward = "hrcc"
+    every = 4
+    spread: tuple[float, float] = (0.12, 0.03)
+
+    def __init__(self) -> None:
+        """Nets that have not learned anything."""
+        self.actor: nn.Module = Net(nn.Sigmoid())
+        self.critic: nn.Module = Net()
+
+    def heuristic(self, seen: Seen) -> NDArray[np.float64]:
+        """The newest estimate of the heuristic."""
+        return seen[:, ESTIMATE, -1].astype(np.float64) * UNIT_BPS
+
+    def rates(self, seen: Seen, action: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What tuning makes of it."""
+        return self.heuristic(seen) * 2.0 ** (2.0 * np.clip(action, 0.0, 1.0) - 1.0)
+
+    def counts(self, seen: Seen) -> NDArray[np.bool_]:
+        """Everything."""
+        return np.ones(len(seen), np.bool_)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Trains; gives the exit status."""
+    made = argparse.ArgumentParser(prog="lockstep train hrcc", description=(__doc__ or "").partition("\n")[0])
+    add_arguments(made)
+    ppo.add_arguments(made, clip=0.1, epochs=37)
+    options = made.parse_args(arguments)
+    run = Run("hrcc", options)
+    options = run.options(options)
+    learner = Hrcc()
+    if not ppo.train(run, options, learner, target=None):
+        return 0
+    card = {
+        "state": "receive rate / 6 Mb/s, waiting time (s), loss, the heuristic's estimate / 6 Mb/s, decisions since "
+        "overuse / 100, receive rate then / 6 Mb/s; ten decisions, the newest last",
+        "says": "a: every fourth decision the heuristic's estimate times 2^(2a - 1)",
+    }
+    path = ppo.finish(
+        run, learner, options, model=learner.actor, shape=SHAPE, names=("seen", "tuning"), metadata={}, card=card
+    )
+    print(path)
+    return 0

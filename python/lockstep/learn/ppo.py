@@ -1,0 +1,374 @@
+"""PPO for estimators at the receiver: BoB, HRCC, Gemini. What differs between them is a :class:`Learner`.
+
+Calls of modelled codecs, half of them functional and half conventional, go on from update to update, a decision every
+200 ms. What is seen is made by the same Rust code as in calls, heuristics included, and the sender follows the
+estimate with the loss controller that it has in calls. PPO is that of Schulman et al. (2017) with the details of
+CleanRL: clipped ratio, generalised advantages, a normal distribution around what the net says. The calls begin anew
+after each round, so that a run that was ended goes on to the same weights.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from lockstep.gym import FEATURES, CallVectorEnv
+from lockstep.gym.actions import GivenRate
+from lockstep.gym.features import logarithmic
+from lockstep.gym.observations import CallObservation
+from lockstep.learn.training import Run
+
+Seen = NDArray[np.float32]
+INTERVAL_MS = 200
+"""Time between two decisions: AlphaRTC's, and that of BoB's paper."""
+CODECS = ("functional", "conventional")
+_COLUMN = {name: place for place, name in enumerate(FEATURES)}
+
+
+def best_reward(kind: str, features: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The reward of whoever sent just what the link carried, without a queue.
+
+    No decision changes it, so it can be taken off every reward without another policy being the best one. It is most of
+    what differs from call to call, which would drown what decisions do.
+    """
+    capacity = features[:, _COLUMN["capacity_bps"]]
+    delay = features[:, _COLUMN["smallest_delay_ms"]] / 1e3
+    if kind == "hrcc":
+        best: NDArray[np.float64] = 0.6 * np.log(4.0 * capacity / 1e6 + 1.0) - delay
+        return best
+    return logarithmic(capacity) - np.minimum(delay, 1.0)
+
+
+class Learner(Protocol):
+    """What one of the estimators is: its net, and what becomes of what that says."""
+
+    name: str
+    shape: tuple[int, ...]
+    """Of what the environment sees."""
+    reward: str
+    """The reward's preset."""
+    every: int
+    """Of so many decisions one is the net's."""
+    actor: nn.Module
+    """What is seen -> one number, the middle of what is tried."""
+    critic: nn.Module
+    """What is seen -> what it is worth."""
+    spread: tuple[float, float]
+    """How widely trials differ at first and at last: standard deviations."""
+
+    def rates(self, seen: Seen, action: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The rates that are used, bit/s, where the net said ``action``."""
+        ...
+
+    def heuristic(self, seen: Seen) -> NDArray[np.float64]:
+        """The rates of the heuristic."""
+        ...
+
+    def counts(self, seen: Seen) -> NDArray[np.bool_]:
+        """Where what the net says makes a difference."""
+        ...
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, clip: float, epochs: int) -> None:
+    """The arguments of PPO; defaults are those that the papers share, but for ``clip`` and ``epochs``."""
+    parser.add_argument("--updates", type=int, default=150, help="updates of PPO (%(default)s)")
+    parser.add_argument("--windows", type=int, default=4_000, help="decisions of an update (%(default)s)")
+    parser.add_argument("--calls", type=int, default=40, help="calls at a time, half a codec (%(default)s)")
+    parser.add_argument("--call-seconds", type=float, default=30.0, help="length of a call (%(default)s)")
+    parser.add_argument("--discount", type=float, default=0.99, help="gamma, from decision to decision (%(default)s)")
+    parser.add_argument("--trace", type=float, default=0.95, help="generalised advantages' lambda (%(default)s)")
+    parser.add_argument("--epochs", type=int, default=epochs, help="times that samples are gone through (%(default)s)")
+    parser.add_argument("--minibatches", type=int, default=4, help="parts of the samples (%(default)s)")
+    parser.add_argument("--learning-rate", type=float, default=3e-5, help="Adam's (%(default)s)")
+    parser.add_argument(
+        "--last-rate", type=float, default=1.0, help="share of the learning rate that is left at the end (%(default)s)"
+    )
+    parser.add_argument("--clip", type=float, default=clip, help="PPO's clip (%(default)s)")
+    parser.add_argument("--clone", type=int, default=1_500, help="steps of cloning the heuristic before (%(default)s)")
+    parser.add_argument("--critic-first", type=int, default=3, help="updates of the critic alone (%(default)s)")
+    parser.add_argument("--round", type=int, default=10, help="updates between checkpoints (%(default)s)")
+    parser.add_argument("--stop-after", type=int, default=None, help=argparse.SUPPRESS)
+
+
+class Calls:
+    """Calls with either codec, stepped together."""
+
+    def __init__(self, learner: Learner, options: argparse.Namespace, traces: list[str], seed: int) -> None:
+        """Calls that begin."""
+        self.kind = learner.reward
+        self.half = max(1, options.calls // 2)
+        self.count = 2 * self.half
+        self.envs = [
+            CallVectorEnv(
+                self.half,
+                observation=CallObservation(learner.name, learner.shape, -1.0, 10.0),
+                action=GivenRate(),
+                reward=learner.reward,
+                place="receiver",
+                traces=traces,
+                step_ms=INTERVAL_MS,
+                # A policy that decides on every fourth step is asked for the first of an episode, too.
+                episode_steps=round(options.call_seconds * 1e3 / INTERVAL_MS / learner.every) * learner.every - 1,
+                delay_ms=(5.0, 100.0),
+                queue_packets=(20, 300),
+                loss=(0.0, 0.02),
+                codec=codec,
+                size=(1280, 720),
+                bounds_bps=(30_000, 20_000_000),
+                feedback_ms=0.0,
+                threads=options.threads,
+            )
+            for codec in CODECS
+        ]
+        self.seen: Seen = np.concatenate([env.reset(seed=seed + place)[0] for place, env in enumerate(self.envs)])
+        self.begun = np.zeros(self.count, np.bool_)
+
+    def step(self, rates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Uses ``rates`` for an interval; gives rewards, less the best ones, and which calls have ended."""
+        parts = [env.step(rates[place * self.half : (place + 1) * self.half]) for place, env in enumerate(self.envs)]
+        self.seen = np.concatenate([part[0] for part in parts])
+        rewards = [part[1] - best_reward(self.kind, part[4]["features"]) for part in parts]
+        return np.concatenate(rewards), np.concatenate([part[3] for part in parts])
+
+    def turn(
+        self, learner: Learner, action: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
+        """Does what the net said, and then what the heuristic says until the net is asked again.
+
+        Gives the rewards, the calls that ended, and the rates of the net.
+        """
+        rates = learner.rates(self.seen, action)
+        reward, ended = self.step(rates)
+        for _ in range(1, learner.every):
+            more, ends = self.step(learner.heuristic(self.seen))
+            reward, ended = reward + more, ended | ends
+        return reward / learner.every, ended, rates
+
+
+def tensor(array: NDArray[Any]) -> torch.Tensor:
+    """The same numbers for PyTorch, as 32-bit floats."""
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+
+
+def clone(learner: Learner, options: argparse.Namespace, traces: list[str], target: Any) -> float:
+    """The actor learns to say ``target(seen)`` where the heuristic acts; gives the error at last (root mean square).
+
+    The heuristic is followed with slow random factors of up to a half, so that what is seen is more than its own paths.
+    """
+    calls = Calls(learner, options, traces, 77_000_003 + options.seed)
+    draw = np.random.default_rng([options.seed, 0xC104E])
+    seen = []
+    factor = np.ones(calls.count)
+    for step in range(200):
+        if step % 10 == 0:
+            factor = np.exp(draw.uniform(-0.4, 0.4, calls.count))
+        seen.append(calls.seen)
+        calls.step(learner.heuristic(calls.seen) * factor)
+    samples = tensor(np.concatenate(seen))
+    wanted = tensor(target(np.concatenate(seen)))
+    optimiser = torch.optim.Adam(learner.actor.parameters(), 1e-3)
+    error = 1.0
+    learner.actor.train()
+    for step in range(options.clone):
+        for group in optimiser.param_groups:
+            group["lr"] = 1e-3 * (1.0 - 0.95 * step / options.clone)
+        chosen = torch.randint(len(samples), (256,))
+        loss = nn.functional.mse_loss(learner.actor(samples[chosen]).squeeze(-1), wanted[chosen])
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        error = 0.98 * error + 0.02 * float(loss.detach()) ** 0.5
+    return error
+
+
+def collect(
+    learner: Learner, options: argparse.Namespace, calls: Calls, spread: float, usual: float
+) -> tuple[tuple[torch.Tensor, ...], dict[str, float]]:
+    """Decisions of all calls: what was seen, what was tried, how likely that was, advantages, returns, what counts.
+
+    Rewards count from the ``usual`` one on, so that returns are near zero and the critic has less to learn.
+    """
+    length = max(2, options.windows // calls.count // learner.every)
+    seen = torch.zeros(length + 1, calls.count, *learner.shape)
+    actions, likelihoods, rewards, counts = (torch.zeros(length, calls.count) for _ in range(4))
+    ends = torch.zeros(length, calls.count)
+    learner.actor.eval()
+    learner.critic.eval()
+    differing = 0.0
+    for step in range(length):
+        seen[step] = tensor(calls.seen)
+        with torch.no_grad():
+            distribution = torch.distributions.Normal(learner.actor(seen[step]).squeeze(-1), spread)
+            actions[step] = distribution.sample()
+            likelihoods[step] = distribution.log_prob(actions[step])
+        matters = learner.counts(calls.seen)
+        heuristic = learner.heuristic(calls.seen)
+        reward, ended, rates = calls.turn(learner, actions[step].numpy().astype(np.float64))
+        differing += float((np.abs(rates - heuristic) > 1e-3 * heuristic).mean())
+        rewards[step] = tensor(reward - usual)
+        # The step in which a call begins anew counts for nothing, and what it was told neither.
+        counts[step] = tensor(matters & ~calls.begun)
+        ends[step] = tensor(ended | calls.begun)
+        # With more than one step a turn, a call that ended has begun anew within it or does so in the next.
+        calls.begun = ended if learner.every == 1 else np.zeros_like(ended)
+    seen[length] = tensor(calls.seen)
+    with torch.no_grad():
+        values = learner.critic(seen.flatten(0, 1)).view(length + 1, calls.count)
+    advantages = torch.zeros(length, calls.count)
+    advantage = torch.zeros(calls.count)
+    for step in reversed(range(length)):
+        going = options.discount * (1.0 - ends[step])
+        # A call ends by its length alone: what would have followed is worth what the critic says of its last state.
+        following = torch.where(ends[step] > 0, values[step], values[step + 1])
+        error = rewards[step] + options.discount * following - values[step]
+        advantage = error + options.trace * going * advantage
+        advantages[step] = advantage
+    kept = (seen[:-1], actions, likelihoods, advantages, advantages + values[:-1], counts)
+    flat = tuple(one.reshape(length * calls.count, *one.shape[2:]) for one in kept)
+    return flat, {"reward": float(rewards.mean()) + usual, "learned estimate used": differing / length}
+
+
+def improve(  # noqa: PLR0913
+    *,
+    learner: Learner,
+    options: argparse.Namespace,
+    optimiser: torch.optim.Optimizer,
+    samples: tuple[torch.Tensor, ...],
+    spread: float,
+    actor_too: bool,
+) -> float:
+    """PPO's clipped steps; gives the critic's error (root mean square)."""
+    learner.actor.train()
+    learner.critic.train()
+    squares, count = 0.0, 0
+    nets = [*learner.actor.parameters(), *learner.critic.parameters()]
+    for _ in range(options.epochs):
+        for part in torch.randperm(len(samples[0])).chunk(options.minibatches):
+            seen, actions, likelihoods, advantages, returns, counts = (one[part] for one in samples)
+            value = learner.critic(seen).squeeze(-1)
+            loss = error = nn.functional.mse_loss(value, returns)
+            if actor_too:
+                mean, deviation = advantages.mean(), advantages.std()
+                normal = (advantages - mean) / (deviation + 1e-8)
+                distribution = torch.distributions.Normal(learner.actor(seen).squeeze(-1), spread)
+                ratio = (distribution.log_prob(actions) - likelihoods).exp()
+                clipped = ratio.clamp(1 - options.clip, 1 + options.clip)
+                gain = (torch.min(ratio * normal, clipped * normal) * counts).sum() / counts.sum().clamp(min=1.0)
+                loss = 0.5 * error - gain
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(nets, 0.5)
+            optimiser.step()
+            squares, count = squares + float(error.detach()), count + 1
+    return float((squares / max(count, 1)) ** 0.5)
+
+
+def episodes(learner: Learner, options: argparse.Namespace, test: list[str], learned: bool) -> float:
+    """The mean reward of calls on ``test``, with what the net says itself or with the heuristic alone."""
+    few = argparse.Namespace(**{**vars(options), "calls": 64})
+    calls = Calls(learner, few, test, 12_345)
+    learner.actor.eval()
+    total = 0.0
+    turns = 100 // learner.every
+    for _ in range(turns):
+        if learned:
+            with torch.no_grad():
+                action = learner.actor(tensor(calls.seen)).squeeze(-1).numpy().astype(np.float64)
+            total += float(calls.turn(learner, action)[0].mean())
+        else:
+            for _ in range(learner.every):
+                total += float(calls.step(learner.heuristic(calls.seen))[0].mean()) / learner.every
+    return total / turns
+
+
+def examples(learner: Learner, options: argparse.Namespace, test: list[str]) -> torch.Tensor:
+    """What eight calls see after five seconds."""
+    calls = Calls(learner, argparse.Namespace(**{**vars(options), "calls": 8}), test, 99)
+    for _ in range(25):
+        calls.step(learner.heuristic(calls.seen))
+    return tensor(calls.seen)
+
+
+def train(run: Run, options: argparse.Namespace, learner: Learner, target: Any) -> bool:
+    """Trains until the end, or goes on from a checkpoint; says whether it came to the end.
+
+    ``target`` is what the heuristic would have the net say of what is seen; none where the net begins so anyway.
+    """
+    training, test = run.traces()
+    # The critic may be wrong by more at first, and is no part of what is shipped.
+    groups = [
+        {"params": learner.actor.parameters(), "lr": options.learning_rate},
+        {"params": learner.critic.parameters(), "lr": 10 * options.learning_rate},
+    ]
+    optimiser = torch.optim.Adam(groups, eps=1e-5)
+    nets = nn.ModuleDict({"actor": learner.actor, "critic": learner.critic})
+    first = 0
+    state = run.load()
+    if state is not None:
+        nets.load_state_dict(state["net"])
+        optimiser.load_state_dict(state["optimiser"])
+        first = state["updates"]
+    elif options.export:
+        message = f"{run.folder} has no checkpoint yet"
+        raise ValueError(message)
+    elif target is not None:
+        error = clone(learner, options, training, target)
+        run.show(0.0, f"the heuristic is cloned to {error:.4f}")
+    if options.export:
+        return True
+    heuristic = episodes(learner, options, test, learned=False)
+    calls = None
+    for update in range(first, options.updates):
+        if calls is None or update % options.round == 0:
+            calls = Calls(learner, options, training, 1_000_003 * options.seed + update)
+        done = update / options.updates
+        for group, rate in zip(
+            optimiser.param_groups, (options.learning_rate, 10 * options.learning_rate), strict=True
+        ):
+            group["lr"] = rate * (1.0 - (1.0 - options.last_rate) * done)
+        spread = learner.spread[0] * (learner.spread[1] / learner.spread[0]) ** done
+        samples, logged = collect(learner, options, calls, spread, heuristic)
+        logged["critic error"] = improve(
+            learner=learner,
+            options=options,
+            optimiser=optimiser,
+            samples=samples,
+            spread=spread,
+            actor_too=update >= options.critic_first,
+        )
+        run.show((update + 1) / options.updates, f"reward {logged['reward']:.3f}")
+        if (update + 1) % options.round == 0 or update + 1 == options.updates:
+            logged["gain over the heuristic"] = episodes(learner, options, test, learned=True) - heuristic
+            run.log(update + 1, logged)
+            run.show((update + 1) / options.updates, ", ".join(f"{name} {value:.4f}" for name, value in logged.items()))
+            run.save({"net": nets.state_dict(), "optimiser": optimiser.state_dict(), "updates": update + 1})
+            if options.stop_after is not None and update + 1 >= options.stop_after:
+                return False
+    return True
+
+
+CURVES = ("reward", "gain over the heuristic", "learned estimate used", "critic error")
+"""What is drawn at the end."""
+
+
+def finish(run: Run, learner: Learner, options: argparse.Namespace, *, model: nn.Module, **given: Any) -> Path:
+    """Writes ``model`` with its card, judged beside the heuristic, and the curves."""
+    _, test = run.traces()
+    card = {
+        "interval_ms": INTERVAL_MS,
+        "trained_on": f"{run.trained_on()}; calls of modelled codecs, functional and conventional",
+        **given.pop("card"),
+        "curves": run.curves,
+    }
+    metadata = {"lockstep.interval_ms": str(INTERVAL_MS), "lockstep.seed": str(options.seed), **given.pop("metadata")}
+    seen = examples(learner, options, test)[:, : given["shape"][0]]
+    path = run.export_judged(
+        model, test, card=card, metadata=metadata, examples=seen, beside=("bob-heuristic", "gcc"), **given
+    )
+    run.draw(learner.name, CURVES)
+    run.close()
+    return path
