@@ -13,6 +13,7 @@ mod commands;
 mod destination;
 mod frame_log;
 mod interruption;
+mod journal;
 mod output_file;
 mod parquet_table;
 mod progress;
