@@ -15,6 +15,6 @@ mod observation;
 pub mod shipped;
 
 pub use concerto::{Concerto, ConcertoObservation};
-pub use lockstep::{HORIZONS, LEVELS, Lesson, Lockstep, MODEL_STATE, OBSERVATIONS, OBSERVED, Rule};
+pub use lockstep::{Fallback, HORIZONS, LEVELS, Lesson, Lockstep, MODEL_STATE, OBSERVATIONS, OBSERVED, Rule};
 pub use model::{MOST_BYTES as MOST_MODEL_BYTES, Model, ModelError, Port};
 pub use observation::{Observation, ObservationKind, UnknownObservation};

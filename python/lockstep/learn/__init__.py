@@ -13,7 +13,7 @@ from typing import Final
 
 ALGORITHMS: Final[dict[str, str]] = {
     "concerto": "Concerto: imitates an expert who knows the path (MobiCom 2019)",
-    "lockstep": "Lockstep's own: Sprout under a policy that PPO learns, a picture a step",
+    "lockstep": "Lockstep's own: quantiles of the bytes that the path will take until a deadline",
     "rlv": "RL-V: the same choice learned from a reward, by A2C",
 }
 """Names and meanings of what can be trained; each is a module of this package with a ``main``."""

@@ -196,7 +196,7 @@ def quality(net: Net, seen: Array, right: Array) -> dict[str, float]:
         known = ~torch.isnan(truth[..., 0])
         found = {
             "loss": float(pinball(said, truth)[known].mean()),
-            "loss of Sprout's filter": float(pinball(same.expand(said.shape), truth)[known].mean()),
+            "loss of fixed quantiles": float(pinball(same.expand(said.shape), truth)[known].mean()),
         }
         below = (truth.unsqueeze(-1) < said.unflatten(-1, (len(HORIZONS), len(LEVELS))))[known].float().mean(0)
         for index, horizon in enumerate(HORIZONS):
@@ -215,6 +215,8 @@ SCALARS = {
     "probe_within": (0.3, 0.15, 0.03, 0.5),
 }
 """Of each number of the rule where the search begins, how widely, and its bounds (``rule.rs`` has what they mean)."""
+TARGET_LEVELS = (0.1, 0.15, 0.22, 0.32)
+"""Quantiles that are tried for the target of codecs which follow one."""
 DELAY_WEIGHTS = {"low": 2.0, "balanced": 1.0, "quality": 0.5}
 """How much more a delay counts than in QoE_d."""
 MOST_GAIN = 0.15
@@ -307,17 +309,19 @@ def rule_text(values: Iterable[float]) -> str:
 # --- The run --------------------------------------------------------------------------------------------------------
 
 
-def metadata_of(known: list[tuple[Array, Array]], searches: Mapping[str, Search]) -> dict[str, str]:
+def metadata_of(
+    known: list[tuple[Array, Array]], searches: Mapping[str, Search], target: float = TARGET_LEVELS[1]
+) -> dict[str, str]:
     """What the model says of itself: the range of what it has learned from, and the rules."""
     seen = np.concatenate([part[0].reshape(-1, OBSERVED) for part in known])
     seen = seen[~np.isnan(seen[:, 0])]
-    least, most = np.quantile(seen, [0.0005, 0.9995], axis=0)
+    least, most = seen.min(0), seen.max(0)
     said = {
         "lockstep.seen_least": ",".join(f"{value:.3f}" for value in least),
         "lockstep.seen_most": ",".join(f"{value:.3f}" for value in most),
     }
     for latency, search in searches.items():
-        said[f"lockstep.rule.{latency}"] = rule_text(search.mean)
+        said[f"lockstep.rule.{latency}"] = f"{rule_text(search.mean)},target_level={target}"
     return said
 
 
@@ -328,6 +332,7 @@ def tune(
     searches: dict[str, Search] = state.setdefault("searches", {name: Search(name) for name in DELAY_WEIGHTS})
     state.setdefault("generation", 0)
     calls = settings_of(traces, options.seed, options.tuned)
+    said = metadata_of(known, {})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "lockstep.onnx"
         for generation in range(state["generation"], options.generations):
@@ -340,8 +345,7 @@ def tune(
                 classical = np.array([outcome(call, "sprout", latency, None, seconds=options.tuned_seconds) for call in some])
                 tries, values = search.draw(generator, options.population), []
                 for one in tries:
-                    said = metadata_of(known[:1], {})
-                    path.write_bytes(model_bytes_with(net, {**said, f"lockstep.rule.{latency}": rule_text(one)}, state))
+                    path.write_bytes(with_metadata(net, {**said, f"lockstep.rule.{latency}": rule_text(one)}))
                     ours = np.array([outcome(call, "lockstep", latency, path, seconds=options.tuned_seconds) for call in some])
                     values.append(worth(some, ours, classical))
                 search.learn(tries, values)
@@ -352,10 +356,25 @@ def tune(
                 )
             state["generation"] = generation + 1
             run.save(state)
+        if "target" not in state and options.generations > 0:
+            # Of codecs that follow a rate: the last of what is tuned, and the same for all latencies.
+            generator = np.random.default_rng([options.seed, 0x7A6])
+            some = [calls[index] for index in generator.permutation(len(calls))[: options.tuned_calls // 2]]
+            told: dict[str, Any] = {"seconds": options.tuned_seconds, "codec": "conventional"}
+            classical = np.array([outcome(call, "sprout", "balanced", None, **told) for call in some])
+            values = []
+            for level in TARGET_LEVELS:
+                rule = f"{rule_text(searches['balanced'].mean)},target_level={level}"
+                path.write_bytes(with_metadata(net, {**said, "lockstep.rule.balanced": rule}))
+                ours = np.array([outcome(call, "lockstep", "balanced", path, **told) for call in some])
+                values.append(worth(some, ours, classical))
+                run.show(1.0, f"target of quantile {level}: {values[-1]:.4f}")
+            state["target"] = TARGET_LEVELS[int(np.argmax(values))]
+            run.save(state)
     return searches
 
 
-def model_bytes_with(net: Net, metadata: Mapping[str, str], state: dict[str, Any]) -> bytes:
+def with_metadata(net: Net, metadata: Mapping[str, str]) -> bytes:
     """The net with other metadata; it is made once."""
     import onnx  # noqa: PLC0415
 
@@ -379,10 +398,10 @@ def parser() -> argparse.ArgumentParser:
         help="train on the training part of a manifest of `lockstep data split`; may be given more than once",
     )
     made.add_argument("--fitted", type=int, default=200, metavar="COUNT", help="traces like recordings (%(default)s)")
-    made.add_argument("--rounds", type=int, default=4, help="rounds of calls: Sprout's, then one's own (%(default)s)")
+    made.add_argument("--rounds", type=int, default=6, help="rounds of calls: Sprout's, then one's own (%(default)s)")
     made.add_argument("--calls", type=int, default=512, help="calls in a round (%(default)s)")
     made.add_argument("--pictures", type=int, default=600, help="pictures in a call (%(default)s)")
-    made.add_argument("--epochs", type=int, default=6, help="passes over all lessons in a round (%(default)s)")
+    made.add_argument("--epochs", type=int, default=4, help="passes over all lessons in a round (%(default)s)")
     made.add_argument("--batch", type=int, default=32, help="calls that are learned from at once (%(default)s)")
     made.add_argument("--chunk", type=int, default=100, help="pictures that are learned from at once (%(default)s)")
     made.add_argument("--learning-rate", type=float, default=2e-3, help="Adam's, falling to none (%(default)s)")
@@ -466,16 +485,17 @@ def main(arguments: list[str] | None = None) -> int:
         "says": f"ln(bytes until {HORIZONS} s / what Sprout's filter expects + 0.02), quantiles {LEVELS} of each",
         "interval_ms": "a picture",
         "rules": {latency: rule_text(search.mean) for latency, search in searches.items()},
+        "target_level": state.get("target", TARGET_LEVELS[1]),
         "trained_on": f"{run.trained_on()}, {options.fitted} like recordings, and the training part of {options.split}",
         "curves": run.curves,
     }
     given: dict[str, Any] = {
         "shape": (OBSERVED + STATE,),
         "names": ("seen", "said"),
-        "metadata": metadata_of(known, searches),
+        "metadata": metadata_of(known, searches, state.get("target", TARGET_LEVELS[1])),
     }
     run.export_judged(net, test, card=card, examples=examples_of(net, known), **given)
-    names = ("loss, training", "loss", "loss of Sprout's filter", "loss, own calls", "worth of the rule, balanced")
+    names = ("loss, training", "loss", "loss of fixed quantiles", "loss, own calls", "worth of the rule, balanced")
     run.draw("Lockstep", names)
     run.close()
     return 0

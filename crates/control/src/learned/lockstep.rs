@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | a picture | 0.75 frame intervals | a decision may be asked for again while its picture is coded |
 //! | others share the path | bursts come through [`SHARED`] times as fast as the mean rate, averaged over [`AVERAGED`] pictures | Sprout's rule shares a path evenly, and the model has learned on paths of its own |
-//! | unlike | inputs beyond those of training by half their range, averaged likewise | |
+//! | unlike | inputs beyond those of training by a quarter of their range, averaged likewise | what was never seen is not known |
 
 mod forecast;
 mod history;
@@ -49,9 +49,13 @@ const HEADERS: f64 = 96.0;
 const PICTURE: f64 = 0.75;
 /// Bursts that come through so many times as fast as the mean rate say that others share the path; less again, that they
 /// do not.
-const SHARED: (f64, f64) = (1.6, 1.25);
+const SHARED: (f64, f64) = (1.75, 1.3);
+/// So does a queue that never empties: no packet of three seconds waited less than so long, seconds. More than the last does
+/// not count, so that one pause of the path is none.
+const FOREIGN_QUEUE: (f64, f64) = (0.08, 0.04);
+const MOST_FOREIGN: f64 = 0.12;
 /// By how much of their range inputs are beyond those of training until they are unlike those; and are like those again.
-const UNLIKE: (f64, f64) = (0.5, 0.25);
+const UNLIKE: (f64, f64) = (0.25, 0.1);
 /// Pictures over which both are averaged.
 const AVERAGED: f64 = 30.0;
 /// Where nothing was sent for so long, a frame is sent without a budget in any case, seconds.
@@ -60,6 +64,9 @@ const LONGEST_SILENCE: f64 = 1.0;
 const TARGET_TIME: f64 = 0.5;
 /// The least of the target, as a share of the mean rate.
 const LEAST_TARGET: f64 = 0.1;
+
+/// The longest time between two packets of a frame, seconds (Salsify's published code).
+const LONGEST_PACE: f64 = 0.002;
 
 /// Where a model's metadata has the range of what it has seen.
 const SEEN_LEAST: &str = "lockstep.seen_least";
@@ -161,6 +168,37 @@ impl Alarm {
     }
 }
 
+/// Why it is Sprout that decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fallback {
+    /// There is no model, or it said what is no number.
+    NoForecast,
+    /// Others fill the queue, and a window is held.
+    Competitors,
+    /// Others share the path: bursts come through faster than one's own share.
+    SharedPath,
+    /// The queue never empties.
+    ForeignQueue,
+    /// Inputs are unlike those that the model has learned from.
+    UnlikeTraining,
+}
+
+impl Fallback {
+    const ALL: [Self; 5] =
+        [Self::NoForecast, Self::Competitors, Self::SharedPath, Self::ForeignQueue, Self::UnlikeTraining];
+
+    /// The name in the counters of a report.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::NoForecast => "sprout_for_want_of_a_forecast",
+            Self::Competitors => "sprout_beside_competitors",
+            Self::SharedPath => "sprout_on_a_shared_path",
+            Self::ForeignQueue => "sprout_as_the_queue_never_empties",
+            Self::UnlikeTraining => "sprout_as_inputs_are_unlike_training",
+        }
+    }
+}
+
 /// The sender's end of it.
 pub struct Lockstep {
     sprout: Sprout,
@@ -173,10 +211,17 @@ pub struct Lockstep {
     given: f64,
     transmitted_at: f64,
     now: f64,
+    /// How long Sprout thinks that what is on the way will keep the link.
+    wait: f64,
     shared: Alarm,
+    foreign_queue: Alarm,
     unlike: Alarm,
+    /// Pictures that were decided on, and those of them that Sprout decided on, by [`Fallback`].
+    pictures: u64,
+    by_sprout: [u64; Fallback::ALL.len()],
     frame_interval: f64,
     payload: f64,
+    least_target: Bitrate,
     lessons: Option<Lessons>,
 }
 
@@ -195,10 +240,15 @@ impl Lockstep {
             given: 0.0,
             transmitted_at: 0.0,
             now: 0.0,
+            wait: 0.0,
             shared: Alarm::default(),
+            foreign_queue: Alarm::default(),
             unlike: Alarm::default(),
+            pictures: 0,
+            by_sprout: [0; Fallback::ALL.len()],
             frame_interval,
             payload: setting.payload.as_f64().max(1.0),
+            least_target: setting.bounds.least,
             lessons: None,
         }
     }
@@ -233,17 +283,20 @@ impl Lockstep {
 
     /// Whether it is Sprout that decides, and why.
     #[must_use]
-    pub fn falls_back(&self) -> Option<&'static str> {
+    pub fn falls_back(&self) -> Option<Fallback> {
         if self.present.is_none() {
-            return Some("nothing is forecast");
+            return Some(Fallback::NoForecast);
         }
         if self.sprout.competes() {
-            return Some("others fill the queue");
+            return Some(Fallback::Competitors);
         }
         if self.shared.rings {
-            return Some("others share the path");
+            return Some(Fallback::SharedPath);
         }
-        self.unlike.rings.then_some("inputs are unlike those of training")
+        if self.foreign_queue.rings {
+            return Some(Fallback::ForeignQueue);
+        }
+        self.unlike.rings.then_some(Fallback::UnlikeTraining)
     }
 
     fn begin_picture(&mut self, now: Timestamp) {
@@ -309,6 +362,7 @@ impl Controller for Lockstep {
             self.begin_picture(now);
         }
         let outlook = self.sprout.outlook(now);
+        self.wait = outlook.wait;
         let seen = self.history.observe(now, &outlook, self.given);
         let basis = Basis { rate: outlook.mean_rate, unknown: (self.now - outlook.known_until).clamp(0.0, 10.0) };
         if let Some(lessons) = &mut self.lessons {
@@ -317,10 +371,17 @@ impl Controller for Lockstep {
         let Some(net) = &mut self.net else { return };
         if begins {
             self.unlike.put(net.unlike(&seen), UNLIKE);
+            self.foreign_queue.put(self.history.least_wait().min(MOST_FOREIGN), FOREIGN_QUEUE);
             self.shared.put(log(outlook.path_rate / outlook.mean_rate.max(1.0)), (log(SHARED.0), log(SHARED.1)));
         }
         let forecast = net.forecast(&seen, basis);
         self.present = forecast.map(|forecast| Present { forecast, on_the_way: outlook.on_the_way, sent: 0.0 });
+        if begins {
+            self.pictures += 1;
+            if let Some(why) = self.falls_back() {
+                self.by_sprout[why as usize] += 1;
+            }
+        }
     }
 
     fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
@@ -330,29 +391,52 @@ impl Controller for Lockstep {
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         let allowance = self.sprout.allowance(now, in_flight);
-        let Some(present) = self.present.as_ref().filter(|_| self.falls_back().is_none()) else { return allowance };
+        if self.net.is_none() {
+            return allowance;
+        }
+        // A codec that follows a rate and is given next to none for a second stands still for many.
         let payload_share = self.payload / (self.payload + HEADERS);
-        let rate = present.room(TARGET_TIME, self.rule.target_level) / TARGET_TIME;
-        let rate = rate.max(LEAST_TARGET * self.sprout.mean_rate());
+        let least = Bitrate::from_bps((8.0 * payload_share * LEAST_TARGET * self.sprout.mean_rate()) as u64);
+        let least = least.max(self.least_target);
+        let Some(present) = self.present.as_ref().filter(|_| self.falls_back().is_none()) else {
+            return Allowance { target: allowance.target.max(least), ..allowance };
+        };
+        let rate = (present.room(TARGET_TIME, self.rule.target_level) / TARGET_TIME).max(0.0);
         Allowance {
             budget: ByteCount::new((payload_share * self.link_budget(present, in_flight)) as u64),
-            target: Bitrate::from_bps((8.0 * payload_share * rate) as u64),
-            ..allowance
+            target: Bitrate::from_bps((8.0 * payload_share * rate) as u64).max(least),
+            pacing_interval: self.pacing_interval(now, in_flight),
         }
     }
 
     fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
-        self.sprout.pacing_interval(now, in_flight)
+        if self.falls_back().is_some() {
+            return self.sprout.pacing_interval(now, in_flight);
+        }
+        let rate = (self.rule.pacing * self.sprout.mean_rate()).max(1.0);
+        Duration::from_secs_f64((self.payload / rate).min(LONGEST_PACE))
     }
 
     fn estimate(&self) -> Option<Bitrate> {
         self.sprout.estimate()
     }
 
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let by_sprout = Fallback::ALL.iter().map(|why| (why.name(), self.by_sprout[*why as usize]));
+        [("pictures", self.pictures)].into_iter().chain(by_sprout).collect()
+    }
+
     fn wants_probes(&self) -> bool {
-        let Some(present) = self.present.as_ref().filter(|_| self.falls_back().is_none()) else { return true };
-        present.room(self.rule.probe_within, self.rule.level) > 0.0
-            || self.now - self.transmitted_at >= LONGEST_SILENCE
+        if self.net.is_none() {
+            return self.sprout.wants_probes();
+        }
+        // What is sent without a budget waits behind all that waits already; but who gives way to others learns nothing.
+        let soon = match (self.falls_back(), &self.present) {
+            (Some(Fallback::Competitors | Fallback::SharedPath), _) => true,
+            (_, Some(present)) => present.room(self.rule.probe_within, self.rule.level) > 0.0,
+            (_, None) => self.wait < self.rule.probe_within,
+        };
+        soon || self.now - self.transmitted_at >= LONGEST_SILENCE
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod concerto;
 mod fidelity;
+mod lockstep;
 mod salsify;
 
 use std::num::NonZero;
@@ -34,6 +35,8 @@ enum Study {
     /// How well calls in virtual time stand for others: the model of the codec for the codec, and virtual time for live
     /// calls over the emulator. With `--codec` only of that one.
     Fidelity(fidelity::FidelityArguments),
+    /// Lockstep's own controller against those that were not learned and the oracle, on traces that nothing was trained on.
+    Lockstep(lockstep::LockstepArguments),
     /// Salsify's ablation: the whole, without grace period, with a conventional codec, with conventional codec and
     /// transport.
     Salsify(salsify::AblationArguments),
@@ -86,6 +89,7 @@ pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<(
             refuse(&["modelled", "trace"], given)?;
             fidelity::run(arguments, given("codec"))
         }
+        Study::Lockstep(arguments) => lockstep::run(arguments),
         Study::Salsify(arguments) => {
             refuse(&DECIDED, given)?;
             salsify::run(arguments)

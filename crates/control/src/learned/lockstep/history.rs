@@ -5,6 +5,7 @@ use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::Timestamp;
 
 use crate::base_delay::BaseDelay;
+use crate::recent_least::RecentLeast;
 use crate::sprout::Outlook;
 use std::time::Duration;
 
@@ -63,6 +64,8 @@ const AVERAGES: [f64; 5] = [0.03, 0.1, 0.4, 1.6, 6.4];
 /// Over what times former mean rates fade.
 const FORMER: [f64; 2] = [1.0, 0.2];
 const BASE_MEMORY: Duration = Duration::from_secs(10);
+/// Over what time the shortest wait is taken.
+const WAIT_MEMORY: Duration = Duration::from_secs(3);
 /// Deliveries nearer than this are one, seconds.
 const LEAST_PAUSE: f64 = 0.001;
 const PAUSE_WEIGHT: f64 = 0.1;
@@ -108,6 +111,8 @@ pub(super) struct History {
     picture: f64,
     last_picture: f64,
     base_delay: BaseDelay,
+    /// The shortest wait of late.
+    least_wait: RecentLeast<f64>,
     frame_interval: f64,
 }
 
@@ -137,6 +142,7 @@ impl History {
             picture: 0.0,
             last_picture: 0.0,
             base_delay: BaseDelay::new(BASE_MEMORY),
+            least_wait: RecentLeast::new(),
             frame_interval,
         }
     }
@@ -158,6 +164,7 @@ impl History {
             let (delay, shortest) = self.base_delay.update(arrival.sent_at, arrival.arrived_at);
             // Fragments may be acknowledged in another order than they were sent in.
             let wait = (delay - shortest) as f64 * 1e-9;
+            self.least_wait.put(arrival.arrived_at, wait, WAIT_MEMORY);
             let (bytes, at) = (arrival.size.as_f64(), arrival.arrived_at.as_secs_f64());
             self.arrived += bytes;
             self.packets += 1.0;
@@ -180,6 +187,11 @@ impl History {
                 *burst = Burst { frame: Some(arrival.frame), first_at: at, last_at: at, bytes, later: 0.0 };
             }
         }
+    }
+
+    /// The shortest time that a packet of the last seconds waited in queues.
+    pub fn least_wait(&self) -> f64 {
+        self.least_wait.get().unwrap_or(0.0)
     }
 
     /// The next picture begins.

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::Latency;
 
 /// Numbers of a rule, each with its name and bounds.
-const FIELDS: [(&str, f64, f64); 7] = [
+const FIELDS: [(&str, f64, f64); 8] = [
     ("deadline", 0.0, 0.5),
     ("intervals", 0.0, 4.0),
     ("level", 0.1, 0.75),
@@ -14,6 +14,7 @@ const FIELDS: [(&str, f64, f64); 7] = [
     ("least_within", 0.0, 0.5),
     ("probe_within", 0.025, 0.5),
     ("target_level", 0.1, 0.75),
+    ("pacing", 1.5, 64.0),
 ];
 
 /// How a forecast becomes what a frame may have.
@@ -34,6 +35,8 @@ pub struct Rule {
     pub probe_within: f64,
     /// The quantile of the rate that a codec is given which follows one.
     pub target_level: f64,
+    /// How many times as fast as the mean rate the packets of a frame leave.
+    pub pacing: f64,
 }
 
 impl Rule {
@@ -48,6 +51,7 @@ impl Rule {
             least_within: 0.05,
             probe_within: 0.3,
             target_level: 0.4,
+            pacing: 4.0,
         };
         match latency {
             Latency::Low => Self { deadline: 0.0, ..balanced },
@@ -90,7 +94,8 @@ impl Rule {
             3 => &mut self.least,
             4 => &mut self.least_within,
             5 => &mut self.probe_within,
-            _ => &mut self.target_level,
+            6 => &mut self.target_level,
+            _ => &mut self.pacing,
         }
     }
 }

@@ -72,9 +72,13 @@ fn inputs_unlike_those_of_training_leave_the_decision_to_sprout() {
         controller.on_time(now + picture * Duration::from_millis(33));
     }
     let now = now + Duration::from_secs(2);
-    assert_eq!(controller.falls_back(), Some("inputs are unlike those of training"));
+    assert_eq!(controller.falls_back(), Some(Fallback::UnlikeTraining));
+    let counted = controller.counters();
+    assert!(counted[0].1 > 600 && counted[5].1 > 30, "it is told in reports: {counted:?}");
     let in_flight = InFlight::default();
-    assert_eq!(controller.allowance(now, in_flight), controller.sprout.allowance(now, in_flight));
+    let (ours, sprout) = (controller.allowance(now, in_flight), controller.sprout.allowance(now, in_flight));
+    assert_eq!((ours.budget, ours.pacing_interval), (sprout.budget, sprout.pacing_interval));
+    assert!(ours.target >= sprout.target);
 }
 
 #[test]
