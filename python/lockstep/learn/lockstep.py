@@ -207,14 +207,15 @@ def quality(net: Net, seen: Array, right: Array) -> dict[str, float]:
 # --- The rule -------------------------------------------------------------------------------------------------------
 
 SCALARS = {
-    "deadline": (0.01, 0.015, 0.0, 0.2),
-    "intervals": (1.3, 0.4, 0.0, 3.0),
-    "level": (0.4, 0.12, 0.1, 0.75),
-    "least": (0.2, 0.1, 0.0, 0.6),
-    "least_within": (0.05, 0.04, 0.0, 0.4),
-    "probe_within": (0.3, 0.15, 0.03, 0.5),
+    "deadline": (0.01, 0.01, 0.0, 0.2),
+    "intervals": (1.1, 0.2, 0.0, 3.0),
+    "level": (0.42, 0.08, 0.1, 0.75),
+    "probe_within": (0.15, 0.08, 0.03, 0.5),
 }
 """Of each number of the rule where the search begins, how widely, and its bounds (``rule.rs`` has what they mean)."""
+FIXED = "least=0.3,least_within=0.15"
+"""What is not searched for: calls alone on a path do not need it, but it is what a call has beside TCP. With less, a call
+beside CUBIC (``lockstep scenario run long-tcp-cubic``) had 10 % of the fair share; with this, 34 %."""
 TARGET_LEVELS = (0.1, 0.15, 0.22, 0.32)
 """Quantiles that are tried for the target of codecs which follow one."""
 DELAY_WEIGHTS = {"low": 2.0, "balanced": 1.0, "quality": 0.5}
@@ -303,7 +304,7 @@ class Search:
 
 def rule_text(values: Iterable[float]) -> str:
     """The rule as the controller reads it."""
-    return ",".join(f"{name}={value:.4f}" for name, value in zip(SCALARS, values, strict=True))
+    return ",".join(f"{name}={value:.4f}" for name, value in zip(SCALARS, values, strict=True)) + f",{FIXED}"
 
 
 # --- The run --------------------------------------------------------------------------------------------------------
@@ -405,11 +406,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--batch", type=int, default=32, help="calls that are learned from at once (%(default)s)")
     made.add_argument("--chunk", type=int, default=100, help="pictures that are learned from at once (%(default)s)")
     made.add_argument("--learning-rate", type=float, default=2e-3, help="Adam's, falling to none (%(default)s)")
-    made.add_argument("--generations", type=int, default=6, help="of the search for a rule (%(default)s)")
-    made.add_argument("--population", type=int, default=12, help="rules in a generation (%(default)s)")
+    made.add_argument("--generations", type=int, default=2, help="of the search for a rule (%(default)s)")
+    made.add_argument("--population", type=int, default=8, help="rules in a generation (%(default)s)")
     made.add_argument("--tuned", type=int, default=12, help="traces of each kind for the search (%(default)s)")
-    made.add_argument("--tuned-calls", type=int, default=40, help="calls that a rule is tried in (%(default)s)")
-    made.add_argument("--tuned-seconds", type=float, default=40.0, help="their length (%(default)s)")
+    made.add_argument("--tuned-calls", type=int, default=48, help="calls that a rule is tried in (%(default)s)")
+    made.add_argument("--tuned-seconds", type=float, default=30.0, help="their length (%(default)s)")
     made.add_argument("--stop-after", type=int, default=None, help=argparse.SUPPRESS)
     return made
 

@@ -54,6 +54,9 @@ const SHARED: (f64, f64) = (1.75, 1.3);
 /// not count, so that one pause of the path is none.
 const FOREIGN_QUEUE: (f64, f64) = (0.08, 0.04);
 const MOST_FOREIGN: f64 = 0.12;
+/// Where packets take longer than this, seconds, it is no queue that others fill, but a path that pauses: to claim a share of
+/// it would only make the queue longer.
+const MOST_SHARED_DELAY: f64 = 0.6;
 /// By how much of their range inputs are beyond those of training until they are unlike those; and are like those again.
 const UNLIKE: (f64, f64) = (0.25, 0.1);
 /// Pictures over which both are averaged.
@@ -211,6 +214,8 @@ pub struct Lockstep {
     given: f64,
     transmitted_at: f64,
     now: f64,
+    /// How long the packet that was last heard of was underway, or the oldest that was not is, there and back.
+    delay: f64,
     /// How long Sprout thinks that what is on the way will keep the link.
     wait: f64,
     shared: Alarm,
@@ -240,6 +245,7 @@ impl Lockstep {
             given: 0.0,
             transmitted_at: 0.0,
             now: 0.0,
+            delay: 0.0,
             wait: 0.0,
             shared: Alarm::default(),
             foreign_queue: Alarm::default(),
@@ -287,14 +293,16 @@ impl Lockstep {
         if self.present.is_none() {
             return Some(Fallback::NoForecast);
         }
-        if self.sprout.competes() {
-            return Some(Fallback::Competitors);
-        }
-        if self.shared.rings {
-            return Some(Fallback::SharedPath);
-        }
-        if self.foreign_queue.rings {
-            return Some(Fallback::ForeignQueue);
+        if self.delay < MOST_SHARED_DELAY {
+            if self.sprout.competes() {
+                return Some(Fallback::Competitors);
+            }
+            if self.shared.rings {
+                return Some(Fallback::SharedPath);
+            }
+            if self.foreign_queue.rings {
+                return Some(Fallback::ForeignQueue);
+            }
         }
         self.unlike.rings.then_some(Fallback::UnlikeTraining)
     }
@@ -363,6 +371,7 @@ impl Controller for Lockstep {
         }
         let outlook = self.sprout.outlook(now);
         self.wait = outlook.wait;
+        self.delay = outlook.last_round_trip.max(self.now - outlook.oldest_at);
         let seen = self.history.observe(now, &outlook, self.given);
         let basis = Basis { rate: outlook.mean_rate, unknown: (self.now - outlook.known_until).clamp(0.0, 10.0) };
         if let Some(lessons) = &mut self.lessons {
@@ -432,7 +441,7 @@ impl Controller for Lockstep {
         }
         // What is sent without a budget waits behind all that waits already; but who gives way to others learns nothing.
         let soon = match (self.falls_back(), &self.present) {
-            (Some(Fallback::Competitors | Fallback::SharedPath), _) => true,
+            (Some(Fallback::Competitors | Fallback::SharedPath | Fallback::ForeignQueue), _) => true,
             (_, Some(present)) => present.room(self.rule.probe_within, self.rule.level) > 0.0,
             (_, None) => self.wait < self.rule.probe_within,
         };

@@ -40,17 +40,17 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Where no model says otherwise: what Sprout's rule comes to.
+    /// Where no model says otherwise: where the search for one begins.
     #[must_use]
     pub fn of(latency: Latency) -> Self {
         let balanced = Self {
-            deadline: 0.015,
-            intervals: 1.0,
-            level: 0.4,
-            least: 0.2,
-            least_within: 0.05,
-            probe_within: 0.3,
-            target_level: 0.4,
+            deadline: 0.01,
+            intervals: 1.1,
+            level: 0.42,
+            least: 0.3,
+            least_within: 0.15,
+            probe_within: 0.15,
+            target_level: 0.15,
             pacing: 4.0,
         };
         match latency {
