@@ -48,36 +48,27 @@ class VectorEnvironment:
     def step(self, rates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Sets the rates, bit/s, and lets a step pass; gives the features, one row an environment, and who is done."""
 
-class PictureVectorEnvironment:
-    """Many modelled calls, stepped together, a picture at a time."""
+def lesson_names() -> tuple[list[str], list[float], list[float], int]:
+    """What is seen, in its order; for which times ahead (s) and quantiles bytes are forecast; how much is remembered."""
 
-    def __init__(
-        self,
-        count: int,
-        traces: list[str],
-        *,
-        seed: int,
-        threads: int,
-        sizes: list[tuple[int, int]],
-        frame_rates: list[int],
-        steps: int,
-        delay_ms: tuple[float, float],
-        queue_packets: tuple[int, int],
-        loss: tuple[float, float],
-    ) -> None: ...
-    @staticmethod
-    def observations() -> list[str]:
-        """What is observed, in its order."""
-    @staticmethod
-    def outcomes() -> list[str]:
-        """What a step tells of its outcome, in its order."""
-    def __len__(self) -> int: ...
-    def look(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]:
-        """What is observed of each call, what came of the last step, and who is done."""
-    def step(
-        self, decisions: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]:
-        """Decides for the next picture of each call, a row a call, and lets it pass; then as ``look``."""
+def record_lessons(
+    count: int,
+    traces: list[str],
+    *,
+    seed: int,
+    threads: int,
+    sizes: list[tuple[int, int]],
+    frame_rates: list[int],
+    pictures: int,
+    delay_ms: tuple[float, float],
+    queue_packets: tuple[int, int],
+    loss: tuple[float, float],
+    model: bytes | None = None,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """What Lockstep's own controller sees in modelled calls, and what would have been right to say.
+
+    By call and picture; NaN where a call had fewer pictures. Without a model, Sprout controls the calls.
+    """
 
 class EstimatorError(RuntimeError):
     """The file of an AlphaRTC estimator is not there, cannot be loaded, raised something, took too long or ended.

@@ -22,8 +22,8 @@ TINY = {
     "hrcc": TINY_PPO,
     "concerto": ["--generated", "4", "--loops", "2", "--epochs", "1", "--call-seconds", "2"],
     "lockstep": [
-        *("--generated", "8", "--updates", "3", "--round", "1", "--calls", "4", "--steps", "4"),
-        *("--pictures", "60", "--test-calls", "4", "--minibatches", "2"),
+        *("--generated", "8", "--fitted", "5", "--rounds", "2", "--epochs", "1", "--calls", "8", "--pictures", "60"),
+        *("--generations", "1", "--population", "2", "--tuned", "1", "--tuned-calls", "2", "--tuned-seconds", "2"),
     ],
     "rlv": ["--generated", "4", "--updates", "4", "--calls", "4", "--steps", "4", "--call-seconds", "2"],
 }
@@ -177,6 +177,43 @@ class TestTraining:
         assert losses[-1] < losses[0]
         assert after["reward"] > start["reward"]
         assert before["reward"] > start["reward"]
+
+    def test_lessons_are_learned_by_quantiles_that_are_met_as_often_as_they_say(self) -> None:
+        import torch  # noqa: PLC0415
+
+        from lockstep.learn import lockstep as own  # noqa: PLC0415
+
+        torch.manual_seed(1)
+        options = own.parser().parse_args(["--output", "nowhere", "--pictures", "150", "--threads", "1"])
+        traces = ["constant:300kbps", "constant:2mbps", "cellular:mean=1mbps,seed=1", "poisson:700kbps,seed=2"]
+        known = own.lessons(options, traces, 32, 1, None)
+        assert known[0].shape == (32, 150, own.OBSERVED)
+        again = own.lessons(options, traces, 32, 1, None)
+        assert all(np.array_equal(one, other, equal_nan=True) for one, other in zip(known, again, strict=True))
+        net = own.Net(torch.zeros(own.OBSERVED), torch.ones(own.OBSERVED))
+        before = own.quality(net, *known)
+        optimiser = torch.optim.Adam(net.parameters(), 3e-3)
+        for _ in range(12):
+            own.learn(options, net, optimiser, [known], 3e-3)
+        after = own.quality(net, *known)
+        assert after["loss"] < 0.7 * min(before["loss"], before["loss of fixed quantiles"])
+        assert after["worst error of coverage, 60 ms"] < 0.2
+
+    def test_one_picture_after_another_says_what_a_whole_call_says(self) -> None:
+        import torch  # noqa: PLC0415
+
+        from lockstep.learn import lockstep as own  # noqa: PLC0415
+
+        torch.manual_seed(1)
+        net = own.Net(torch.zeros(own.OBSERVED), torch.ones(own.OBSERVED))
+        torch.nn.init.normal_(net.head.weight)
+        seen = torch.randn(5, 1, own.OBSERVED)
+        whole, _ = net.follow(seen, None)
+        remembered = torch.zeros(1, own.STATE)
+        for picture in range(5):
+            said = net(torch.cat([seen[picture], remembered], -1))
+            remembered = said[:, own.FORECAST :]
+            torch.testing.assert_close(said[:, : own.FORECAST], whole[picture], rtol=1e-5, atol=1e-5)
 
     def test_the_expert_takes_what_the_link_carries_and_less_when_there_is_a_queue(self) -> None:
         from lockstep.gym import FEATURES, LadderAction  # noqa: PLC0415

@@ -419,6 +419,12 @@ impl<C: Codec> SendingEnd<C> {
         self.transport.statistics()
     }
 
+    /// How often the controller decided in which way ([`Controller::counters`]).
+    #[must_use]
+    pub fn controller_counters(&self) -> Vec<(&'static str, u64)> {
+        self.controller.counters()
+    }
+
     fn record(&mut self, capture: u64, change: impl FnOnce(&mut FrameRecord)) {
         if let Some(record) = self.records.get_mut(capture) {
             change(record);

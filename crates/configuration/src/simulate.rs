@@ -1,6 +1,7 @@
 //! A call in virtual time: how it runs, and what it leaves.
 
 use anyhow::Result;
+use std::collections::BTreeMap;
 
 use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{
@@ -172,7 +173,10 @@ pub(crate) fn run<C: Codec>(
             ("decoder", counters(&result.receiver.counts())),
         ]
     });
-    let counted = links.into_iter().chain(ends.into_iter().flatten());
+    let decisions: BTreeMap<String, u64> =
+        result.sender.controller_counters().into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+    let decisions = (!decisions.is_empty()).then_some(("controller", decisions));
+    let counted = links.into_iter().chain(ends.into_iter().flatten()).chain(decisions);
     let report = CallReport {
         coding_times: Some(coding_times),
         lockstep: env!("CARGO_PKG_VERSION").to_owned(),

@@ -127,7 +127,7 @@ pub enum Algorithm {
     Concerto,
     /// RL-V: the same learned from a reward.
     Rlv,
-    /// Lockstep's own: Sprout under a learned policy.
+    /// Lockstep's own: learned quantiles of the bytes that the path will take until a deadline.
     Lockstep,
     /// What the path will carry, known beforehand.
     Oracle,
@@ -174,7 +174,7 @@ impl Algorithm {
         ("copa", "Copa: a window that keeps two packets in the queue"),
         ("concerto", "Concerto: a learned choice among bit rates, imitating an expert who knows the path"),
         ("rlv", "RL-V: the same choice, learned from a reward; its model is to be trained and named"),
-        ("lockstep", "Lockstep's own: Sprout, and a learned policy that says how far to go by it, picture by picture"),
+        ("lockstep", "Lockstep's own: learned quantiles of the bytes that the path will take until a deadline"),
         ("oracle", "what the path will carry, known beforehand; in simulations only"),
     ];
 

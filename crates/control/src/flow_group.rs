@@ -187,8 +187,16 @@ impl Controller for Coupled {
         self.controller.estimate().map(|estimate| estimate.mul_f64(self.ratio()))
     }
 
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.controller.counters()
+    }
+
     fn is_bounded(&self) -> bool {
         self.controller.is_bounded()
+    }
+
+    fn wants_probes(&self) -> bool {
+        self.controller.wants_probes()
     }
 }
 

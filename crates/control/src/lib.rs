@@ -120,6 +120,10 @@ pub trait Controller: Send {
     fn estimate(&self) -> Option<Bitrate> {
         None
     }
+    /// How often it decided in which way, by name, for reports; nothing where there is one way only.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
     /// Whether what it allows is bounded by what the path was seen to carry ([`PathBound`]). Not so for yardsticks:
     /// what sends at a given rate come what may, or knows the path.
     fn is_bounded(&self) -> bool {

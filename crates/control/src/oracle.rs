@@ -12,7 +12,7 @@
 //! | horizon | 1.25 frame intervals | so that a frame that is coded a little late finds the link still busy |
 //! | headers | 28 bytes | UDP (RFC 768) and IPv4 (RFC 791), which the links of calls carry with a datagram |
 
-mod bottleneck;
+pub(crate) mod bottleneck;
 mod rate_plan;
 mod smallest_frame;
 

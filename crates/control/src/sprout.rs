@@ -104,14 +104,19 @@ pub(crate) struct Outlook {
     pub path_rate: f64,
     /// Over what time deliveries scatter.
     pub scatter_time: f64,
-    /// How long what is on the way will keep the link, and how long something may be kept waiting.
+    /// How uncertain the rate is: the standard deviation of its natural logarithm.
+    pub spread: f64,
+    /// How long what is on the way will keep the link.
     pub wait: f64,
-    pub tolerated: f64,
+    /// Until when it is known what the link has delivered; now, where nothing is on the way.
+    pub known_until: f64,
     /// What packets wait that is not for the sender's own.
     pub outside: f64,
     /// The shortest of recent round trips, and the last.
     pub round_trip: f64,
     pub last_round_trip: f64,
+    /// When the oldest packet left that nothing was heard of yet; now, where there is none.
+    pub oldest_at: f64,
     /// Bytes that nothing was heard of yet.
     pub on_the_way: f64,
     /// Whether others fill the queue, so that a window is held.
@@ -241,24 +246,35 @@ impl Sprout {
             cautious_rate: self.cautious_rate(),
             path_rate: self.path_rate(now),
             scatter_time: self.busy.filter().scatter_time(),
+            spread: self.busy.filter().spread(),
             wait: self.backlog(now).max(self.outside),
-            tolerated: self.tolerated(),
+            known_until: self.known_until(now),
             outside: self.outside,
             round_trip: self.round_trip(),
             last_round_trip: self.last_round_trip,
+            oldest_at: self.on_the_way.front().map_or(now, |sent| sent.at),
             on_the_way: self.on_the_way.iter().map(|sent| sent.bytes).sum(),
             competes: self.competes(),
         }
     }
 
+    /// When the link was free, or nothing more had left, as far as is known.
+    fn heard_until(&self, now: f64) -> f64 {
+        let free = self.busy.free_at();
+        // What has left since would have been heard of.
+        if self.on_the_way.is_empty() { free } else { free.max(now - self.round_trip() - LATENESS) }
+    }
+
+    /// Until when it is known what the link has delivered of what it was given; `now` where nothing is on the way.
+    fn known_until(&self, now: f64) -> f64 {
+        let Some(oldest) = self.on_the_way.front() else { return now };
+        self.heard_until(now).max(oldest.at + self.outside).min(now)
+    }
+
     /// How long what is on the way will keep the link from `now` on.
     fn backlog(&self, now: f64) -> f64 {
         let cautious_rate = self.cautious_rate();
-        let mut free = self.busy.free_at();
-        if !self.on_the_way.is_empty() {
-            // What has left since would have been heard of.
-            free = free.max(now - self.round_trip() - LATENESS);
-        }
+        let mut free = self.heard_until(now);
         for sent in &self.on_the_way {
             free = free.max(sent.at + self.outside) + sent.bytes / cautious_rate;
         }

@@ -24,7 +24,7 @@ mod _lockstep {
     #[pymodule_export]
     use crate::environment::VectorEnvironment;
     #[pymodule_export]
-    use crate::pictures::PictureVectorEnvironment;
+    use crate::pictures::{lesson_names, record_lessons};
     #[pymodule_export]
     use crate::simulation::{EstimatorError, simulate, simulate_options};
     #[pymodule_export]

@@ -288,7 +288,9 @@ impl<C: Codec> CallFlow<C> {
         let place = self.ahead.iter().position(|(name, _)| *name == job.target());
         let reached = place.and_then(|place| self.ahead.drain(..=place).next_back());
         match reached {
-            Some((_, state)) if !job.is_from_nothing() && self.decoded % DECODED_ONCE_IN != 0 => job.foreseen(state),
+            Some((_, state)) if !job.is_from_nothing() && !self.decoded.is_multiple_of(DECODED_ONCE_IN) => {
+                job.foreseen(state)
+            }
             _ => job.run(),
         }
     }

@@ -16,7 +16,7 @@ ALGORITHMS: Final[dict[str, str]] = {
     "concerto": "Concerto: imitates an expert who knows the path (MobiCom 2019)",
     "gemini": "Gemini: an estimator at the receiver beside GCC, with a safety detector, by PPO (MMSys 2021)",
     "hrcc": "HRCC: a heuristic at the receiver that PPO tunes (MMSys 2021)",
-    "lockstep": "Lockstep's own: Sprout under a policy that PPO learns, a picture a step",
+    "lockstep": "Lockstep's own: quantiles of the bytes that the path will take until a deadline",
     "rlv": "RL-V: the same choice learned from a reward, by A2C",
 }
 """Names and meanings of what can be trained; each is a module of this package with a ``main``."""

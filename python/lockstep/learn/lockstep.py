@@ -1,15 +1,21 @@
-"""Trains the policy of Lockstep's own controller: PPO, a step a picture, from Sprout onwards.
+"""Trains Lockstep's own controller: a distribution of the bytes that the path will take until a deadline.
 
-The controller (``crates/control/src/learned/lockstep.rs``) is Sprout, and a policy that says how much more or less the
-next frame may have. What the policy sees and says is made in Rust, the same for training and for calls. Training begins
-at a policy that leaves Sprout as it is (residual policy learning; Merlin and Loki clone their heuristic first), and
-improves what counts in the end, Concerto's QoE_d: a decibel of SSIM is worth 53 ms of mean video delay.
+The controller (``crates/control/src/learned/lockstep.rs``) gives the next frame a quantile of those bytes, less what is on
+the way. What it sees, and what would have been right to say, is recorded by the simulator in calls that it controls itself:
+first under Sprout, then under what has been learned so far, by rules drawn at random (DAgger; Ross et al. 2011), since what
+is seen depends on what is sent. What a path would have carried beyond what was sent does not show at the sender, but is
+what the lessons say.
 
-Read from top to bottom: the reward, the net, the calls, PPO (Schulman et al. 2017, with the details of CleanRL), the
-test. The calls begin anew with every round, so that a run that was ended goes on to the same weights.
+Read from top to bottom: the traces, the net, the lessons, learning by the pinball loss (Koenker 2005), how good forecasts
+are, and the rule: by which deadline, with which quantile. That is found by the cross-entropy method (Rubinstein 1999) in
+calls over traces that are trained on, for QoE_d, with delays no longer than Sprout's.
 """
 
 import argparse
+import json
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,242 +23,443 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from lockstep._lockstep import PictureVectorEnvironment
-from lockstep.learn.training import Run, add_arguments
+from lockstep._lockstep import lesson_names, record_lessons
+from lockstep.learn.training import Run, add_arguments, generated_traces, write_onnx
+from lockstep.simulation import Codec, simulate
 
 Array = NDArray[np.float32]
-Samples = tuple[torch.Tensor, ...]
+
+OBSERVATIONS, HORIZONS, LEVELS, STATE = lesson_names()
+OBSERVED = len(OBSERVATIONS)
+FORECAST = len(HORIZONS) * len(LEVELS)
 
 
-# --- The reward -----------------------------------------------------------------------------------------------------
+# --- The traces -----------------------------------------------------------------------------------------------------
 
-DELAY = 1.92
-"""What a second of mean video delay takes off QoE_d (Concerto, Table 2)."""
-QUALITY = 0.101 * 10 / np.log(10)
-"""What it takes off QoE_d if what SSIM lacks to 1 grows, relative to its mean: 0.101 a decibel."""
-MEMORY = 1200.0
-"""Over how many shown frames the mean of what SSIM lacks to 1 is taken."""
+FAMILIES = ("lte", "umts", "broadband", "wifi", "wired")
+OPPORTUNITIES = 12
+"""How often a recording of delivery opportunities counts: there are few, and they are long."""
+VALIDATION = 5
+"""One in so many of a manifest's training traces is kept to look at while choices are made."""
 
 
-class Reward:
-    """QoE_d, picture by picture.
+def fitted_traces(seed: int, count: int) -> list[str]:
+    """Words for ``count`` traces of a minute like recordings, of each family in turn."""
+    draw = np.random.default_rng([seed, 0xF17])
+    seeds = draw.integers(1 << 31, size=count)
+    return [f"fitted:family={FAMILIES[index % 5]},seed={own},seconds=60" for index, own in enumerate(seeds)]
 
-    QoE_d is linear in the mean video delay and in the dB of the mean SSIM, so a frame's part in it is its delay, and
-    what its SSIM lacks to 1 over the mean of that over the last forty seconds.
-    """
 
-    def __init__(self, count: int) -> None:
-        """For ``count`` calls that have just begun."""
-        self.shortfall = np.zeros(count)
-        self.frames = np.zeros(count)
+def parts(options: argparse.Namespace, run: Run) -> tuple[list[str], list[str], list[str]]:
+    """What to train on, what to look at meanwhile, and what to judge by: never the same."""
+    training, test = run.traces()
+    seed = options.seed
+    training += fitted_traces(seed, options.fitted)
+    validation = generated_traces(seed + 2_000_003, 10) + fitted_traces(seed + 2_000_003, 10)
+    test += fitted_traces(seed + 1_000_003, 10)
+    for manifest in options.split:
+        split = json.loads(Path(manifest).read_text())
+        names = [str(Path(split["folder"]) / name) for name in split["train"]]
+        validation += names[::VALIDATION]
+        training += [name for index, name in enumerate(names) if index % VALIDATION]
+        test += [str(Path(split["folder"]) / name) for name in split["test"]]
+    longer = [name for name in training if name.endswith((".up", ".down"))]
+    return training + longer * (OPPORTUNITIES - 1), validation, test
 
-    def of(self, outcomes: Array, begun: NDArray[np.bool_]) -> Array:
-        """The reward of one step; ``begun`` are those that have just begun."""
-        _, waited, shown, shortfall, _, weight = outcomes.T.astype(np.float64)
-        self.frames[begun] = 0.0
-        self.shortfall[begun] = 0.0
-        self.frames = np.minimum(self.frames + shown, MEMORY)
-        share = np.divide(shown, self.frames, out=np.zeros_like(shown), where=self.frames > 0)
-        mean = np.divide(shortfall, shown, out=np.zeros_like(shown), where=shown > 0)
-        self.shortfall += share * (mean - self.shortfall)
-        relative = np.divide(shortfall, self.shortfall, out=np.zeros_like(shown), where=self.shortfall > 1e-6)
-        reward = QUALITY * (shown - relative) - DELAY * weight * waited
-        return np.where(begun, 0.0, np.clip(reward, -20.0, 5.0)).astype(np.float32)
+
+def kind(trace: str) -> str:
+    """What traces are alike: those of a folder, of a family, or generated by one word."""
+    if ":" not in trace:
+        return Path(trace).parent.name
+    return trace.split(",")[0] if trace.startswith("fitted:") else trace.split(":")[0]
 
 
 # --- The net --------------------------------------------------------------------------------------------------------
 
 
-SPREAD = (0.3, 0.16)
-"""How widely trials differ at first: the factor's logarithm, and what is added."""
+class Net(nn.Module):
+    """What is seen of a picture, and what is remembered -> quantiles, and what is remembered of it."""
 
-
-class Policy(nn.Module):
-    """What is seen -> logarithm of the factor, and what is added; and the value, which only training needs."""
-
-    def __init__(self, observed: int, hidden: int = 64) -> None:
-        """A policy that leaves Sprout as it is."""
+    def __init__(self, mean: torch.Tensor, deviation: torch.Tensor) -> None:
+        """A net that says what Sprout's filter says in its mean, of inputs with this mean and deviation."""
         super().__init__()
-        self.body = nn.Sequential(nn.Linear(observed, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh())
-        self.head = nn.Linear(hidden, 2)
-        self.value = nn.Sequential(
-            nn.Linear(observed, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, 1)
-        )
-        # At first it leaves Sprout as it is: no factor, and so little added that hardly any trial has some.
+        self.register_buffer("mean", mean)
+        self.register_buffer("scale", 1.0 / deviation.clamp_min(0.05))
+        self.memory = nn.GRU(OBSERVED, STATE)
+        self.body = nn.Linear(STATE + OBSERVED, 64)
+        self.head = nn.Linear(64, FORECAST)
         nn.init.zeros_(self.head.weight)
-        self.head.bias.data = torch.tensor([0.0, -0.25])
-        # How widely trials differ is told, not learned.
-        self.deviation = torch.tensor(SPREAD)
+        nn.init.zeros_(self.head.bias)
 
-    def forward(self, seen: torch.Tensor) -> torch.Tensor:
-        """The decision without any chance in it."""
-        decision: torch.Tensor = self.head(self.body(seen))
-        return decision
+    def said(self, remembered: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        """The quantiles."""
+        said: torch.Tensor = self.head(torch.relu(self.body(torch.cat([remembered, seen], -1))))
+        return said
 
-    def distribution(self, seen: torch.Tensor) -> torch.distributions.Normal:
-        """The decisions that training tries."""
-        return torch.distributions.Normal(self(seen), self.deviation)
+    def follow(self, seen: torch.Tensor, remembered: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Quantiles of each picture of calls [pictures, calls, observed], and what is remembered after the last."""
+        seen = (seen - self.mean) * self.scale
+        states, last = self.memory(seen, remembered)
+        return self.said(states, seen), last
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        """One picture, as the controller asks: what is seen and remembered in one row, what is said and remembered."""
+        seen, before = (given[:, :OBSERVED] - self.mean) * self.scale, given[:, OBSERVED:]
+        memory = self.memory
+        of_seen = nn.functional.linear(seen, memory.weight_ih_l0, memory.bias_ih_l0)
+        of_before = nn.functional.linear(before, memory.weight_hh_l0, memory.bias_hh_l0)
+        reset = torch.sigmoid(of_seen[:, :STATE] + of_before[:, :STATE])
+        keep = torch.sigmoid(of_seen[:, STATE : 2 * STATE] + of_before[:, STATE : 2 * STATE])
+        new = torch.tanh(of_seen[:, 2 * STATE :] + reset * of_before[:, 2 * STATE :])
+        after = new + keep * (before - new)
+        return torch.cat([self.said(after, seen), after], -1)
 
 
-# --- The calls ------------------------------------------------------------------------------------------------------
+# --- The lessons ----------------------------------------------------------------------------------------------------
 
 
-def environment(options: argparse.Namespace, traces: list[str], calls: int, seed: int) -> PictureVectorEnvironment:
-    """Calls over ``traces``, with all else drawn from a wide range."""
-    return PictureVectorEnvironment(
+def lessons(
+    options: argparse.Namespace, traces: Sequence[str], calls: int, seed: int, model: bytes | None
+) -> tuple[Array, Array]:
+    """What is seen and what is right, in ``calls`` calls drawn from a wide range."""
+    return record_lessons(
         calls,
-        traces,
+        list(traces),
         seed=seed,
         threads=options.threads,
         sizes=[(640, 360), (1280, 720)],
-        frame_rates=[24, 30, 60],
-        steps=options.pictures,
-        delay_ms=(5.0, 100.0),
+        frame_rates=[24, 30, 30, 60],
+        pictures=options.pictures,
+        delay_ms=(5.0, 150.0),
         queue_packets=(30, 1000),
-        loss=(0.0, 0.02),
+        loss=(0.002, 0.05),
+        model=model,
     )
 
 
-def tensor(array: Array) -> torch.Tensor:
-    """The same numbers for PyTorch."""
-    return torch.from_numpy(np.ascontiguousarray(array))
+def model_bytes(net: Net, metadata: Mapping[str, str]) -> bytes:
+    """The net as an ONNX file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "lockstep.onnx"
+        training = net.training
+        write_onnx(net, path, shape=(OBSERVED + STATE,), names=("seen", "said"), metadata=metadata)
+        net.train(training)
+        return path.read_bytes()
 
 
-# --- PPO ------------------------------------------------------------------------------------------------------------
+# --- Learning -------------------------------------------------------------------------------------------------------
 
 
-class Calls:
-    """The calls of a round, which go on from update to update."""
-
-    def __init__(self, options: argparse.Namespace, traces: list[str], seed: int) -> None:
-        """Calls that begin."""
-        self.options = options
-        self.vector = environment(options, traces, options.calls, seed)
-        self.seen, _, _ = self.vector.look()
-        self.reward = Reward(options.calls)
-        self.begun = np.ones(options.calls, np.bool_)
-
-    def collect(self, policy: Policy) -> tuple[Samples, float]:
-        """Steps of all calls: what was seen, tried, how likely that was, advantages, returns; and the mean reward."""
-        length, count = self.options.steps, self.options.calls
-        seen = torch.zeros(length, count, self.seen.shape[1])
-        actions = torch.zeros(length, count, 2)
-        likelihoods, rewards, ends = (torch.zeros(length, count) for _ in range(3))
-        values = torch.zeros(length + 1, count)
-        with torch.no_grad():
-            for step in range(length):
-                seen[step] = tensor(self.seen)
-                distribution = policy.distribution(seen[step])
-                actions[step] = distribution.sample()
-                likelihoods[step] = distribution.log_prob(actions[step]).sum(-1)
-                values[step] = policy.value(seen[step]).squeeze(-1)
-                self.seen, outcomes, done = self.vector.step(actions[step].numpy())
-                rewards[step] = tensor(self.reward.of(outcomes, self.begun))
-                # The step after an end begins anew: what it is decided counts for nothing.
-                ends[step] = tensor((done | self.begun).astype(np.float32))
-                self.begun = done.copy()
-            values[length] = policy.value(tensor(self.seen)).squeeze(-1)
-        advantages = torch.zeros(length, count)
-        advantage = torch.zeros(count)
-        for step in reversed(range(length)):
-            going = self.options.discount * (1.0 - ends[step])
-            error = rewards[step] + going * values[step + 1] - values[step]
-            advantage = error + self.options.trace * going * advantage
-            advantages[step] = advantage
-        kept = (seen, actions, likelihoods, advantages, advantages + values[:length])
-        return tuple(one.reshape(length * count, *one.shape[2:]) for one in kept), float(rewards.mean())
+def pinball(said: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """The pinball loss of each quantile of each deadline; NaN where it is not known what is right."""
+    said = said.unflatten(-1, (len(HORIZONS), len(LEVELS)))
+    short = right.unsqueeze(-1) - said
+    levels = torch.tensor(LEVELS)
+    return torch.maximum(levels * short, (levels - 1) * short)
 
 
-def improve(options: argparse.Namespace, policy: Policy, optimiser: torch.optim.Optimizer, samples: Samples) -> None:
-    """PPO's clipped steps."""
-    for _ in range(options.epochs):
-        for part in torch.randperm(len(samples[0])).chunk(options.minibatches):
-            seen, actions, likelihoods, advantages, returns = (one[part] for one in samples)
-            ratio = (policy.distribution(seen).log_prob(actions).sum(-1) - likelihoods).exp()
-            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-            clipped = ratio.clamp(1 - options.clip, 1 + options.clip)
-            gain = torch.min(ratio * advantages, clipped * advantages).mean()
-            loss = 0.5 * nn.functional.smooth_l1_loss(policy.value(seen).squeeze(-1), returns) - gain
+def learn(
+    options: argparse.Namespace, net: Net, optimiser: torch.optim.Optimizer, known: list[tuple[Array, Array]], rate: float
+) -> float:
+    """One pass over all lessons, in an order drawn at random; the mean loss."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+    seen = torch.from_numpy(np.concatenate([part[0] for part in known]))
+    right = torch.from_numpy(np.concatenate([part[1] for part in known]))
+    losses = []
+    for calls in torch.randperm(len(seen)).split(options.batch):
+        remembered = None
+        for begin in range(0, seen.shape[1], options.chunk):
+            part = seen[calls, begin : begin + options.chunk].transpose(0, 1)
+            truth = right[calls, begin : begin + options.chunk].transpose(0, 1)
+            whole = ~torch.isnan(truth[..., :1])
+            said, remembered = net.follow(torch.nan_to_num(part), remembered)
+            remembered = remembered.detach()
+            loss = (pinball(said, torch.nan_to_num(truth)).mean((-1, -2)) * whole[..., 0]).sum() / whole.sum().clamp_min(1)
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(policy.parameters(), 0.5)
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
             optimiser.step()
+            losses.append(float(loss.detach()))
+    return float(np.mean(losses))
 
 
-# --- The test -------------------------------------------------------------------------------------------------------
+def quality(net: Net, seen: Array, right: Array) -> dict[str, float]:
+    """How good forecasts are: the loss, that of quantiles which are the same in all cases, and how often each is met."""
+    truth = torch.from_numpy(right).transpose(0, 1)
+    with torch.no_grad():
+        said, _ = net.follow(torch.nan_to_num(torch.from_numpy(seen)).transpose(0, 1), None)
+        levels = torch.tensor(LEVELS)
+        flat = truth.reshape(-1, len(HORIZONS))
+        flat = flat[~torch.isnan(flat[:, 0])]
+        same = torch.from_numpy(np.quantile(flat.numpy(), LEVELS, axis=0).astype(np.float32)).T.reshape(-1)
+        known = ~torch.isnan(truth[..., 0])
+        found = {
+            "loss": float(pinball(said, truth)[known].mean()),
+            "loss of fixed quantiles": float(pinball(same.expand(said.shape), truth)[known].mean()),
+        }
+        below = (truth.unsqueeze(-1) < said.unflatten(-1, (len(HORIZONS), len(LEVELS))))[known].float().mean(0)
+        for index, horizon in enumerate(HORIZONS):
+            found[f"worst error of coverage, {1000 * horizon:.0f} ms"] = float((below[index] - levels).abs().max())
+    return found
 
 
-def episodes(options: argparse.Namespace, policy: Policy | None, test: list[str]) -> NDArray[np.float64]:
-    """QoE_d, mean video delay (ms) and SSIM (dB) of an episode of each of many calls; without a policy, of Sprout."""
-    calls = options.test_calls
-    vector = environment(options, test, calls, 12_345)
-    seen, _, done = vector.look()
-    sums = np.zeros((calls, 6))
-    while not done.all():
-        with torch.no_grad():
-            decision = torch.zeros(calls, 2) if policy is None else policy(tensor(seen))
-        seen, outcomes, done = vector.step(decision.numpy())
-        sums += outcomes
-    over, waited, shown, shortfall, _, weight = sums.T
-    mean = waited / np.maximum(over, 1)
-    # Where nothing was shown there is no quality.
-    quality = -10 * np.log10(np.where(shown > 0, np.maximum(shortfall, 1e-9) / np.maximum(shown, 1), 1.0))
-    return np.stack([2.67 - DELAY * weight / options.pictures * mean + 0.101 * quality, mean * 1e3, quality])
+# --- The rule -------------------------------------------------------------------------------------------------------
+
+SCALARS = {
+    "deadline": (0.01, 0.01, 0.0, 0.2),
+    "intervals": (1.1, 0.2, 0.0, 3.0),
+    "level": (0.42, 0.08, 0.1, 0.75),
+    "probe_within": (0.15, 0.08, 0.03, 0.5),
+}
+"""Of each number of the rule where the search begins, how widely, and its bounds (``rule.rs`` has what they mean)."""
+FIXED = "least=0.3,least_within=0.15"
+"""What is not searched for: calls alone on a path do not need it, but it is what a call has beside TCP. With less, a call
+beside CUBIC (``lockstep scenario run long-tcp-cubic``) had 10 % of the fair share; with this, 34 %."""
+TARGET_LEVELS = (0.1, 0.15, 0.22, 0.32)
+"""Quantiles that are tried for the target of codecs which follow one."""
+DELAY_WEIGHTS = {"low": 2.0, "balanced": 1.0, "quality": 0.5}
+"""How much more a delay counts than in QoE_d."""
+MOST_GAIN = 0.15
+"""More than about this a single call does not count, QoE_d: an outage must not decide everything."""
+LATE = 0.3
+"""What it costs, QoE_d, if the 95th percentiles of the delay of a kind of trace are twice Sprout's."""
+DELAY = 1.92
+"""What a second of mean video delay takes off QoE_d (Concerto, Table 2)."""
+
+Setting = dict[str, Any]
 
 
-def compare(before: NDArray[np.float64], after: NDArray[np.float64]) -> dict[str, float]:
-    """How much better than Sprout it does on paths that it was not trained on; the median call, and the worst."""
-    gain = after[0] - before[0]
-    return {
-        "gain in QoE_d": float(gain.mean()),
-        "median gain": float(np.median(gain)),
-        "worst gain": float(gain.min()),
-        "mean delay, of Sprout's": float(after[1].mean() / before[1].mean()),
-        "SSIM (dB), above Sprout's": float((after[2] - before[2]).mean()),
+def settings_of(traces: Sequence[str], seed: int, count: int) -> list[Setting]:
+    """Calls to find a rule by: as many of each kind of trace, over other paths each."""
+    draw = np.random.default_rng([seed, 0x2017E])
+    kinds: dict[str, list[str]] = {}
+    for trace in sorted(set(traces)):
+        kinds.setdefault(kind(trace), []).append(trace)
+    chosen = []
+    for alike in kinds.values():
+        some = draw.permutation(len(alike))[:count]
+        chosen += [alike[index] for index in some]
+    return [
+        {
+            "trace": trace,
+            "clip": str(draw.choice(["generated:1280x720@30", "generated:1280x720@30", "generated:640x360@60"])),
+            "delay_ms": float(draw.choice([20.0, 20.0, 10.0, 60.0])),
+            "queue_packets": int(draw.choice([256, 256, 60])),
+            "loss": str(draw.choice(["0", "0", "0.01"])),
+            "seed": int(draw.integers(1, 1000)),
+        }
+        for trace in chosen
+    ]
+
+
+def outcome(
+    call: Setting, controller: str, latency: str, model: Path | None, *, seconds: float, codec: Codec = "functional"
+) -> tuple[float, float]:
+    """QoE_d, with delay counting as it does for ``latency``, and the 95th percentile of the delay (ms)."""
+    made = simulate(
+        **call, controller=controller, latency=latency, model=model, modelled=True, seconds=seconds, codec=codec
+    )
+    delay = made.scores["video_delay_ms"]
+    extra = (DELAY_WEIGHTS[latency] - 1.0) * DELAY * delay["mean"] / 1e3
+    return made.scores["qoe_d"] - extra, delay["p95"]
+
+
+def worth(calls: Sequence[Setting], ours: NDArray[np.float64], classical: NDArray[np.float64]) -> float:
+    """What outcomes are worth beside the classical ones: the mean over kinds of traces."""
+    gain = MOST_GAIN * np.tanh((ours[:, 0] - classical[:, 0]) / MOST_GAIN)
+    late = np.log(ours[:, 1] / classical[:, 1])
+    kinds = np.array([kind(call["trace"]) for call in calls])
+    each = [gain[kinds == one].mean() - LATE * max(0.0, late[kinds == one].mean()) for one in np.unique(kinds)]
+    return float(np.mean(each))
+
+
+class Search:
+    """The cross-entropy method over the numbers of a rule, for one latency."""
+
+    def __init__(self, latency: str) -> None:
+        """Begins where :data:`SCALARS` says."""
+        self.latency = latency
+        self.mean = np.array([value[0] for value in SCALARS.values()])
+        if latency != "balanced":
+            self.mean[0] += 0.02 if latency == "quality" else -0.005
+        self.deviation = np.array([value[1] for value in SCALARS.values()])
+        self.best: tuple[float, list[float]] = (-np.inf, list(self.mean))
+
+    def draw(self, generator: np.random.Generator, count: int) -> list[NDArray[np.float64]]:
+        """Rules to try, the mean among them."""
+        least, most = (np.array([value[index] for value in SCALARS.values()]) for index in (2, 3))
+        tries = [self.mean] + [self.mean + self.deviation * generator.standard_normal(len(SCALARS)) for _ in range(count - 1)]
+        return [np.clip(one, least, most) for one in tries]
+
+    def learn(self, tries: list[NDArray[np.float64]], values: list[float]) -> None:
+        """Goes on from the best quarter."""
+        order = np.argsort(values)[::-1]
+        best = np.array([tries[index] for index in order[: max(2, len(tries) // 4)]])
+        self.mean = 0.2 * self.mean + 0.8 * best.mean(0)
+        self.deviation = np.maximum(0.3 * self.deviation + 0.7 * best.std(0), 0.1 * np.array([v[1] for v in SCALARS.values()]))
+        if values[order[0]] > self.best[0]:
+            self.best = (values[order[0]], list(tries[order[0]]))
+
+
+def rule_text(values: Iterable[float]) -> str:
+    """The rule as the controller reads it."""
+    return ",".join(f"{name}={value:.4f}" for name, value in zip(SCALARS, values, strict=True)) + f",{FIXED}"
+
+
+# --- The run --------------------------------------------------------------------------------------------------------
+
+
+def metadata_of(
+    known: list[tuple[Array, Array]], searches: Mapping[str, Search], target: float = TARGET_LEVELS[1]
+) -> dict[str, str]:
+    """What the model says of itself: the range of what it has learned from, and the rules."""
+    seen = np.concatenate([part[0].reshape(-1, OBSERVED) for part in known])
+    seen = seen[~np.isnan(seen[:, 0])]
+    least, most = seen.min(0), seen.max(0)
+    said = {
+        "lockstep.seen_least": ",".join(f"{value:.3f}" for value in least),
+        "lockstep.seen_most": ",".join(f"{value:.3f}" for value in most),
     }
+    for latency, search in searches.items():
+        said[f"lockstep.rule.{latency}"] = f"{rule_text(search.mean)},target_level={target}"
+    return said
 
 
-def write_model(run: Run, options: argparse.Namespace, policy: Policy, test: list[str]) -> None:
-    """Writes the policy as ONNX, with its card."""
-    card = {
-        "state": PictureVectorEnvironment.observations(),
-        "says": "logarithm of the factor on what Sprout allows; what is added, frame intervals at the mean rate",
-        "interval_ms": "a picture",
-        "trained_on": run.trained_on(),
-        "curves": run.curves,
-    }
-    examples = tensor(examples_of(options, test))
-    given: dict[str, Any] = {"shape": (examples.shape[1],), "names": ("seen", "decision"), "metadata": {}}
-    print(run.export_judged(policy, test, card=card, examples=examples, **given))
+def tune(
+    options: argparse.Namespace, run: Run, net: Net, known: list[tuple[Array, Array]], traces: list[str], state: dict[str, Any]
+) -> dict[str, Search]:
+    """Finds the rules, a generation after another; ``state`` is the checkpoint."""
+    searches: dict[str, Search] = state.setdefault("searches", {name: Search(name) for name in DELAY_WEIGHTS})
+    state.setdefault("generation", 0)
+    calls = settings_of(traces, options.seed, options.tuned)
+    said = metadata_of(known, {})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "lockstep.onnx"
+        for generation in range(state["generation"], options.generations):
+            generator = np.random.default_rng([options.seed, generation, 0xCE])
+            for latency, search in searches.items():
+                if latency != "balanced" and generation % 2:
+                    continue
+                # Calls are drawn for each generation, so that the rule does not become one for a few.
+                some = [calls[index] for index in generator.permutation(len(calls))[: options.tuned_calls]]
+                classical = np.array([outcome(call, "sprout", latency, None, seconds=options.tuned_seconds) for call in some])
+                tries, values = search.draw(generator, options.population), []
+                for one in tries:
+                    path.write_bytes(with_metadata(net, {**said, f"lockstep.rule.{latency}": rule_text(one)}))
+                    ours = np.array([outcome(call, "lockstep", latency, path, seconds=options.tuned_seconds) for call in some])
+                    values.append(worth(some, ours, classical))
+                search.learn(tries, values)
+                run.log(options.rounds * options.epochs + generation, {f"worth of the rule, {latency}": max(values)})
+                run.show(
+                    0.6 + 0.4 * (generation + 1) / options.generations,
+                    f"{latency}: {max(values):.4f}, mean's {values[0]:.4f}, {rule_text(search.mean)}",
+                )
+            state["generation"] = generation + 1
+            run.save(state)
+        if "target" not in state and options.generations > 0:
+            # Of codecs that follow a rate: the last of what is tuned, and the same for all latencies.
+            generator = np.random.default_rng([options.seed, 0x7A6])
+            some = [calls[index] for index in generator.permutation(len(calls))[: options.tuned_calls // 2]]
+            told: dict[str, Any] = {"seconds": options.tuned_seconds, "codec": "conventional"}
+            classical = np.array([outcome(call, "sprout", "balanced", None, **told) for call in some])
+            values = []
+            for level in TARGET_LEVELS:
+                rule = f"{rule_text(searches['balanced'].mean)},target_level={level}"
+                path.write_bytes(with_metadata(net, {**said, "lockstep.rule.balanced": rule}))
+                ours = np.array([outcome(call, "lockstep", "balanced", path, **told) for call in some])
+                values.append(worth(some, ours, classical))
+                run.show(1.0, f"target of quantile {level}: {values[-1]:.4f}")
+            state["target"] = TARGET_LEVELS[int(np.argmax(values))]
+            run.save(state)
+    return searches
 
 
-def examples_of(options: argparse.Namespace, test: list[str]) -> Array:
-    """What eight calls see after two seconds."""
-    vector = environment(options, test, 8, 1)
-    seen, _, _ = vector.look()
-    for _ in range(60):
-        seen, _, _ = vector.step(np.zeros((8, 2), np.float32))
-    return seen
+def with_metadata(net: Net, metadata: Mapping[str, str]) -> bytes:
+    """The net with other metadata; it is made once."""
+    import onnx  # noqa: PLC0415
+
+    if "_model" not in net.__dict__:
+        net.__dict__["_model"] = onnx.load_from_string(model_bytes(net, {}))
+    model = net.__dict__["_model"]
+    onnx.helper.set_model_props(model, {"lockstep.controller": "lockstep", **metadata})
+    text: bytes = model.SerializeToString()
+    return text
 
 
 def parser() -> argparse.ArgumentParser:
     """The arguments."""
     made = argparse.ArgumentParser(prog="lockstep train lockstep", description=(__doc__ or "").partition("\n")[0])
     add_arguments(made)
-    made.add_argument("--updates", type=int, default=120, help="updates of PPO (%(default)s)")
-    made.add_argument("--calls", type=int, default=256, help="calls at a time (%(default)s)")
-    made.add_argument("--steps", type=int, default=64, help="pictures of each call for an update (%(default)s)")
-    made.add_argument("--discount", type=float, default=0.99, help="from picture to picture (%(default)s)")
-    made.add_argument("--trace", type=float, default=0.95, help="generalised advantages' lambda (%(default)s)")
-    made.add_argument("--epochs", type=int, default=4, help="times that samples are gone through (%(default)s)")
-    made.add_argument("--minibatches", type=int, default=8, help="parts of the samples (%(default)s)")
-    made.add_argument("--learning-rate", type=float, default=4e-4, help="Adam's, falling to none (%(default)s)")
-    made.add_argument("--clip", type=float, default=0.2, help="PPO's clip (%(default)s)")
-    made.add_argument("--pictures", type=int, default=900, help="pictures in an episode (%(default)s)")
-    made.add_argument("--round", type=int, default=20, help="updates between checkpoints (%(default)s)")
-    made.add_argument("--test-calls", type=int, default=192, help="calls of a test (%(default)s)")
+    made.add_argument(
+        "--split",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="train on the training part of a manifest of `lockstep data split`; may be given more than once",
+    )
+    made.add_argument("--fitted", type=int, default=200, metavar="COUNT", help="traces like recordings (%(default)s)")
+    made.add_argument("--rounds", type=int, default=6, help="rounds of calls: Sprout's, then one's own (%(default)s)")
+    made.add_argument("--calls", type=int, default=512, help="calls in a round (%(default)s)")
+    made.add_argument("--pictures", type=int, default=600, help="pictures in a call (%(default)s)")
+    made.add_argument("--epochs", type=int, default=4, help="passes over all lessons in a round (%(default)s)")
+    made.add_argument("--batch", type=int, default=32, help="calls that are learned from at once (%(default)s)")
+    made.add_argument("--chunk", type=int, default=100, help="pictures that are learned from at once (%(default)s)")
+    made.add_argument("--learning-rate", type=float, default=2e-3, help="Adam's, falling to none (%(default)s)")
+    made.add_argument("--generations", type=int, default=2, help="of the search for a rule (%(default)s)")
+    made.add_argument("--population", type=int, default=8, help="rules in a generation (%(default)s)")
+    made.add_argument("--tuned", type=int, default=12, help="traces of each kind for the search (%(default)s)")
+    made.add_argument("--tuned-calls", type=int, default=48, help="calls that a rule is tried in (%(default)s)")
+    made.add_argument("--tuned-seconds", type=float, default=30.0, help="their length (%(default)s)")
     made.add_argument("--stop-after", type=int, default=None, help=argparse.SUPPRESS)
     return made
+
+
+def learn_rounds(
+    options: argparse.Namespace, run: Run, state: dict[str, Any], training: list[str], validation: list[str]
+) -> tuple[Net, list[tuple[Array, Array]]]:
+    """The rounds that the checkpoint ``state`` does not have yet; the net, and all lessons."""
+    known = []
+    for index in range(state.get("round", 0)):
+        kept = run.load_array(f"lessons-{index}")
+        known.append((kept["seen"], kept["right"]))
+    net: Net | None = None
+    optimiser: torch.optim.Optimizer | None = None
+    if "net" in state:
+        net = Net(state["net"]["mean"], torch.ones(OBSERVED))
+        net.load_state_dict(state["net"])
+        optimiser = torch.optim.Adam(net.parameters(), options.learning_rate)
+        optimiser.load_state_dict(state["optimiser"])
+    checked = None
+    passes = options.rounds * options.epochs
+    for index in range(state.get("round", 0), options.rounds):
+        model = None if net is None else model_bytes(net, {})
+        run.show(0.6 * index / options.rounds, f"round {index + 1}: {options.calls} calls")
+        known.append(lessons(options, training, options.calls, 1_000_003 * options.seed + index, model))
+        run.save_array(f"lessons-{index}", seen=known[-1][0], right=known[-1][1])
+        if net is None:
+            seen = known[0][0].reshape(-1, OBSERVED)
+            seen = seen[~np.isnan(seen[:, 0])]
+            net = Net(torch.from_numpy(seen.mean(0)), torch.from_numpy(seen.std(0)))
+            optimiser = torch.optim.Adam(net.parameters(), options.learning_rate)
+        assert optimiser is not None
+        for epoch in range(options.epochs):
+            done = (index * options.epochs + epoch) / passes
+            loss = learn(options, net, optimiser, known, options.learning_rate * (1 - done))
+            run.show(0.6 * (done + 1 / passes), f"round {index + 1}, pass {epoch + 1}: loss {loss:.4f}")
+        if checked is None:
+            checked = lessons(options, validation, max(8, options.calls // 8), 12_345, None)
+        own = lessons(options, validation, max(8, options.calls // 8), 12_346, model_bytes(net, {}))
+        found = {"loss, training": loss, **quality(net, *checked)}
+        found |= {f"{name}, own calls": value for name, value in quality(net, *own).items()}
+        run.log((index + 1) * options.epochs, found)
+        run.show(0.6 * (index + 1) / options.rounds, ", ".join(f"{name} {value:.4f}" for name, value in found.items()))
+        state.update(net=net.state_dict(), optimiser=optimiser.state_dict(), round=index + 1)
+        run.save(state)
+        if options.stop_after is not None and index + 1 >= options.stop_after:
+            break
+    assert net is not None
+    return net, known
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -260,39 +467,44 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     run = Run("lockstep", options)
     options = run.options(options)
-    training, test = run.traces()
-    policy = Policy(len(PictureVectorEnvironment.observations()))
-    optimiser = torch.optim.Adam(policy.parameters(), options.learning_rate, eps=1e-5)
-    first = 0
-    state = run.load()
-    if state is not None:
-        policy.load_state_dict(state["net"])
-        optimiser.load_state_dict(state["optimiser"])
-        first = state["updates"]
-    elif options.export:
+    training, validation, test = parts(options, run)
+    state = run.load() or {}
+    if options.export and "net" not in state:
         message = f"{run.folder} has no checkpoint yet"
         raise ValueError(message)
     if not options.export:
-        sprout = episodes(options, None, test)
-        for update in range(first, options.updates):
-            if update % options.round == 0 or update == first:
-                calls = Calls(options, training, 1_000_003 * options.seed + update)
-            done = update / options.updates
-            for group in optimiser.param_groups:
-                group["lr"] = options.learning_rate * (1 - done)
-            # What is best among trials is to be best without them: they shrink to a fifth.
-            policy.deviation = torch.tensor(SPREAD) * 0.2**done
-            samples, reward = calls.collect(policy)
-            improve(options, policy, optimiser, samples)
-            run.show((update + 1) / options.updates, f"reward {reward:.3f}")
-            if (update + 1) % options.round == 0 or update + 1 == options.updates:
-                outcome = compare(sprout, episodes(options, policy, test))
-                run.log(update + 1, {"reward": reward, **outcome})
-                kept = {"net": policy.state_dict(), "optimiser": optimiser.state_dict()}
-                run.save({**kept, "updates": update + 1})
-                if options.stop_after is not None and update + 1 >= options.stop_after:
-                    return 0
-    write_model(run, options, policy, test)
-    run.draw("Lockstep", ("reward", "gain in QoE_d", "median gain", "worst gain"))
+        net, known = learn_rounds(options, run, state, training, validation)
+        if options.stop_after is not None and state["round"] >= options.stop_after and options.stop_after < options.rounds:
+            return 0
+        tune(options, run, net, known, training, state)
+    net = Net(state["net"]["mean"], torch.ones(OBSERVED))
+    net.load_state_dict(state["net"])
+    known = [tuple(run.load_array(f"lessons-{index}").values()) for index in range(state["round"])]  # type: ignore[misc]
+    searches = state.get("searches", {name: Search(name) for name in DELAY_WEIGHTS})
+    card = {
+        "state": OBSERVATIONS,
+        "says": f"ln(bytes until {HORIZONS} s / what Sprout's filter expects + 0.02), quantiles {LEVELS} of each",
+        "interval_ms": "a picture",
+        "rules": {latency: rule_text(search.mean) for latency, search in searches.items()},
+        "target_level": state.get("target", TARGET_LEVELS[1]),
+        "trained_on": f"{run.trained_on()}, {options.fitted} like recordings, and the training part of {options.split}",
+        "curves": run.curves,
+    }
+    given: dict[str, Any] = {
+        "shape": (OBSERVED + STATE,),
+        "names": ("seen", "said"),
+        "metadata": metadata_of(known, searches, state.get("target", TARGET_LEVELS[1])),
+    }
+    run.export_judged(net, test, card=card, examples=examples_of(net, known), **given)
+    names = ("loss, training", "loss", "loss of fixed quantiles", "loss, own calls", "worth of the rule, balanced")
+    run.draw("Lockstep", names)
     run.close()
     return 0
+
+
+def examples_of(net: Net, known: list[tuple[Array, Array]]) -> torch.Tensor:
+    """What eight calls see after a second, and remember."""
+    seen = torch.nan_to_num(torch.from_numpy(known[-1][0][:8, :31])).transpose(0, 1)
+    with torch.no_grad():
+        _, remembered = net.follow(seen[:-1], None)
+    return torch.cat([seen[-1], remembered[0]], -1)

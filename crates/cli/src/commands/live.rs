@@ -265,7 +265,9 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
     }
     // Whatever ended the call, what is known of it is kept.
     let written = log.map_or(Ok(()), |mut log| {
-        log.write(&SenderEntry::End { counters: counters(&call.statistics()) });
+        let decisions = call.controller_counters().into_iter();
+        let decisions = decisions.map(|(name, count)| (format!("controller_{name}"), count));
+        log.write(&SenderEntry::End { counters: counters(&call.statistics()).into_iter().chain(decisions).collect() });
         log.finish()
     });
     let ended = finished.result?;

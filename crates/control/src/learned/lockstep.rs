@@ -1,399 +1,453 @@
-//! Lockstep's own: Sprout's filter and forecast, and a learned policy that says how far to go by them for the next frame.
+//! Lockstep's own: a learned distribution of the bytes that the path will take until a deadline, and frames that are as
+//! large as that allows.
 //!
-//! Sprout ([`Sprout`]) knows what the path will carry at least, and its rule of how much of it a frame may take was found by
-//! a search over constants. Here that rule is the beginning: for each picture a policy sees what the filter makes of the
-//! path and what lately arrived ([`OBSERVATIONS`]), and says by what factor the frame may be larger or smaller than Sprout
-//! would have it, and how much it may have where Sprout would give none ([`Decision`]). A policy that has learned nothing
-//! decides [`Decision::default`], which is Sprout to the byte; and so does the controller itself where others compete for
-//! the path and a window is held, which the policy has not seen in training. That learning begins at a clone of the
-//! heuristic is from Merlin and Loki; that a net corrects a controller and does not replace it, residual policy learning.
+//! For each picture a recurrent net sees what Sprout's filter makes of the path, and how packets lately left and arrived
+//! ([`OBSERVATIONS`]), and says quantiles of the bytes that will be through in 25 to 500 ms ([`HORIZONS`], [`LEVELS`]). It
+//! learned that from simulated links, whose future is known. The next frame may have the quantile of a [`Rule`] until the
+//! rule's deadline, less what is on the way; a codec that follows a rate gets that of half a second. The rule comes with the
+//! model, one for each [`Latency`](crate::Latency).
+//!
+//! Where inputs are unlike those that the model has learned from, where others share the path, or where the model says what
+//! is no number, it is [`Sprout`] that decides, the best of those that were not learned ([`Lockstep::falls_back`]).
 //!
 //! | constant | value | why |
 //! |---|---|---|
-//! | factor | e^-2 to e^1.2 | a frame of less than an eighth is no picture; three times as much is what a burst can prove |
-//! | extra | up to one frame interval of the mean rate | so that a full queue alone does not skip a picture |
-//! | averages | 0.1, 0.4, 1.6 and 6.4 s | from a few frames to as long as cells keep their rates |
+//! | a picture | 0.75 frame intervals | a decision may be asked for again while its picture is coded |
+//! | others share the path | bursts come through [`SHARED`] times as fast as the mean rate, averaged over [`AVERAGED`] pictures | Sprout's rule shares a path evenly, and the model has learned on paths of its own |
+//! | unlike | inputs beyond those of training by a quarter of their range, averaged likewise | what was never seen is not known |
+
+mod forecast;
+mod history;
+mod lesson;
+mod rule;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use libm::{exp, log, log1p};
+use libm::log;
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::{Model, ModelError};
-use crate::base_delay::BaseDelay;
-use crate::sprout::Outlook;
-use crate::{Allowance, Controller, InFlight, Latency, Setting, Sprout};
+use crate::{Allowance, Controller, InFlight, KnownPath, Setting, Sprout};
+use forecast::{Basis, FORECAST, Forecast};
+use history::History;
+use lesson::Lessons;
 
-/// How many values a policy sees.
-pub const OBSERVED: usize = 32;
-/// How many values make a decision.
-pub const DECIDED: usize = 2;
+pub use forecast::{HORIZONS, LEVELS};
+pub use history::{OBSERVATIONS, OBSERVED};
+pub use lesson::Lesson;
+pub use rule::Rule;
 
-/// What the values are that a policy sees, in their order. Rates are logarithms of ratios to Sprout's mean rate, times
-/// `ln(1 + t / 20 ms)`, everything within -4 to 4.
-pub const OBSERVATIONS: [&str; OBSERVED] = [
-    "mean rate, ln(rate / 150 kB/s) / 2",
-    "cautious rate / mean rate, ln",
-    "path's rate by bursts / mean rate, ln",
-    "time over which deliveries scatter",
-    "time that the link is kept by what is on the way",
-    "tolerated delay",
-    "wait for what is not the sender's own",
-    "what Sprout allows / mean rate in a frame interval, ln(ratio + 0.05)",
-    "shortest round trip",
-    "last round trip - shortest",
-    "time since feedback",
-    "bytes on the way / mean rate in a round trip, ln(1 + ratio)",
-    "frame interval",
-    "1 where a window is held beside others",
-    "age of the call, exp(-age / 2 s)",
-    "room in the tolerated delay, share",
-    "arrival rate over 0.1 s / mean rate, ln(ratio + 0.05)",
-    "the same over 0.4 s",
-    "the same over 1.6 s",
-    "the same over 6.4 s",
-    "wait in the queue over 0.1 s",
-    "the same over 0.4 s",
-    "the same over 1.6 s",
-    "the same over 6.4 s",
-    "wait of the packet that arrived last",
-    "longest wait of a packet since the decision before",
-    "share lost over 0.4 s",
-    "share lost over 6.4 s",
-    "sending rate over 0.1 s / mean rate, ln(ratio + 0.05)",
-    "the same over 0.4 s",
-    "weight of delay: ln 2 for low latency, 0 for balanced, -ln 2 for quality",
-    "the factor of the decision before, ln",
-];
+/// How many numbers the model remembers from picture to picture.
+pub const MODEL_STATE: usize = 48;
 
-const AVERAGES: [f64; 4] = [0.1, 0.4, 1.6, 6.4];
-const BASE_MEMORY: Duration = Duration::from_secs(10);
-/// Bounds of the factor, natural logarithm, and of what is added, frame intervals at the mean rate.
-const SCALE: (f32, f32) = (-2.0, 1.2);
-const EXTRA: (f32, f32) = (0.0, 1.0);
+/// Headers of UDP and IPv4, and the transport's own, bytes.
+const NETWORK_HEADERS: f64 = 28.0;
+const HEADERS: f64 = 96.0;
+/// A picture lasts so many frame intervals at least.
+const PICTURE: f64 = 0.75;
+/// Bursts that come through so many times as fast as the mean rate say that others share the path; less again, that they
+/// do not.
+const SHARED: (f64, f64) = (1.75, 1.3);
+/// So does a queue that never empties: no packet of three seconds waited less than so long, seconds. More than the last does
+/// not count, so that one pause of the path is none.
+const FOREIGN_QUEUE: (f64, f64) = (0.08, 0.04);
+const MOST_FOREIGN: f64 = 0.12;
+/// Where packets take longer than this, seconds, it is no queue that others fill, but a path that pauses: to claim a share of
+/// it would only make the queue longer.
+const MOST_SHARED_DELAY: f64 = 0.6;
+/// By how much of their range inputs are beyond those of training until they are unlike those; and are like those again.
+const UNLIKE: (f64, f64) = (0.25, 0.1);
+/// Pictures over which both are averaged.
+const AVERAGED: f64 = 30.0;
+/// Where nothing was sent for so long, a frame is sent without a budget in any case, seconds.
+const LONGEST_SILENCE: f64 = 1.0;
+/// Over what time the rate is taken for codecs that follow one, seconds.
+const TARGET_TIME: f64 = 0.5;
+/// The least of the target, as a share of the mean rate.
+const LEAST_TARGET: f64 = 0.1;
 
-/// How far a frame goes by Sprout's allowance.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Decision {
-    /// Natural logarithm of the factor on Sprout's budget.
-    pub scale: f32,
-    /// What is added, in what the mean rate carries in a frame interval.
-    pub extra: f32,
+/// The longest time between two packets of a frame, seconds (Salsify's published code).
+const LONGEST_PACE: f64 = 0.002;
+
+/// Where a model's metadata has the range of what it has seen.
+const SEEN_LEAST: &str = "lockstep.seen_least";
+const SEEN_MOST: &str = "lockstep.seen_most";
+
+/// A model that fits, and what it says of itself.
+struct Net {
+    model: Arc<Model>,
+    /// The least and the most of each input in training.
+    range: Option<([f32; OBSERVED], [f32; OBSERVED])>,
+    /// What went in, what it remembered included.
+    input: Vec<f32>,
+    /// What it remembers after the present picture.
+    remembered: [f32; MODEL_STATE],
 }
 
-impl Decision {
-    /// From the values that a policy gives, within bounds; Sprout's own where one is not finite.
-    #[must_use]
-    pub fn of(values: [f32; DECIDED]) -> Self {
-        if values.iter().any(|value| !value.is_finite()) {
-            return Self::default();
-        }
-        Self { scale: values[0].clamp(SCALE.0, SCALE.1), extra: values[1].clamp(EXTRA.0, EXTRA.1) }
-    }
-}
-
-/// Whatever decides for a picture; the same values give the same decision, after the same history.
-pub trait Policy: Send {
-    /// What the next frame may have, by what is seen.
-    fn decide(&mut self, seen: &[f32; OBSERVED]) -> Decision;
-}
-
-/// The policy in a model of the input [1, [`OBSERVED`]] and the output [1, [`DECIDED`]].
-struct ModelPolicy(Arc<Model>);
-
-impl ModelPolicy {
+impl Net {
     fn new(model: Arc<Model>) -> Result<Self, ModelError> {
         let unfit = |text| Err(ModelError::Unfit(text));
+        let (takes, gives) = (OBSERVED + MODEL_STATE, FORECAST + MODEL_STATE);
         let (inputs, outputs) = (model.inputs(), model.outputs());
         match (inputs, outputs) {
-            ([input], [output]) if input.shape == [1, OBSERVED] && output.shape == [1, DECIDED] => {}
+            ([input], [output]) if input.shape == [1, takes] && output.shape == [1, gives] => {}
             ([input], [output]) => {
-                let (seen, decided) = (&input.shape, &output.shape);
-                return unfit(format!("it makes {decided:?} of {seen:?}, not [1, {DECIDED}] of [1, {OBSERVED}]"));
+                let (seen, said) = (&input.shape, &output.shape);
+                return unfit(format!("it makes {said:?} of {seen:?}, not [1, {gives}] of [1, {takes}]"));
             }
             _ => return unfit(format!("it has {} inputs and {} outputs, not one each", inputs.len(), outputs.len())),
         }
-        Ok(Self(model))
+        let range = match (model.metadata(SEEN_LEAST), model.metadata(SEEN_MOST)) {
+            (Some(least), Some(most)) => Some((numbers(least)?, numbers(most)?)),
+            _ => None,
+        };
+        Ok(Self { model, range, input: vec![0.0; takes], remembered: [0.0; MODEL_STATE] })
+    }
+
+    /// The next picture begins.
+    fn next(&mut self) {
+        self.input[OBSERVED..].copy_from_slice(&self.remembered);
+    }
+
+    fn forecast(&mut self, seen: &[f32; OBSERVED], basis: Basis) -> Option<Forecast> {
+        self.input[..OBSERVED].copy_from_slice(seen);
+        let said = self.model.run(&[&self.input]).ok()?.into_iter().next()?;
+        let forecast = Forecast::of(&said, basis)?;
+        let remembered = said.get(FORECAST..)?;
+        self.remembered = remembered.try_into().ok().filter(|all: &[f32; MODEL_STATE]| {
+            all.iter().all(|number| number.is_finite()) // Or else it would never come to itself.
+        })?;
+        Some(forecast)
+    }
+
+    /// By how much of its range the input that is farthest out of it is beyond.
+    fn unlike(&self, seen: &[f32; OBSERVED]) -> f64 {
+        let Some((least, most)) = &self.range else { return 0.0 };
+        let beyond = seen.iter().zip(least.iter().zip(most)).map(|(value, (least, most))| {
+            let range = f64::from(most - least).max(0.1);
+            f64::from((least - value).max(value - most)) / range
+        });
+        beyond.fold(0.0, f64::max)
     }
 }
 
-impl Policy for ModelPolicy {
-    fn decide(&mut self, seen: &[f32; OBSERVED]) -> Decision {
-        match self.0.run(&[seen]).ok().and_then(|outputs| outputs.into_iter().next()).as_deref() {
-            Some(&[scale, extra]) => Decision::of([scale, extra]),
-            _ => Decision::default(),
-        }
-    }
+/// As many finite numbers, with commas between them, as there are inputs.
+fn numbers(text: &str) -> Result<[f32; OBSERVED], ModelError> {
+    let values: Option<Vec<f32>> =
+        text.split(',').map(|word| word.trim().parse().ok().filter(|value: &f32| value.is_finite())).collect();
+    let values = values.and_then(|values| <[f32; OBSERVED]>::try_from(values).ok());
+    values.ok_or_else(|| ModelError::Unfit(format!("its range of inputs is not of {OBSERVED} numbers")))
 }
 
-/// Sums since the last observation, and their averages over several times.
-#[derive(Debug, Default)]
-struct History {
-    at: f64,
-    arrived: f64,
+/// What was forecast for the present picture.
+struct Present {
+    forecast: Forecast,
+    /// Bytes that were on the way, with the headers of the network.
+    on_the_way: f64,
+    /// What has been sent since.
     sent: f64,
-    packets: f64,
-    lost: f64,
-    waited: f64,
-    last_wait: f64,
-    longest_wait: f64,
-    arrival_rates: [f64; AVERAGES.len()],
-    sending_rates: [f64; AVERAGES.len()],
-    waits: [f64; AVERAGES.len()],
-    losses: [f64; AVERAGES.len()],
 }
 
-impl History {
-    /// Brings the averages up to `now` and begins new sums.
-    fn advance(&mut self, now: f64) {
-        let elapsed = now - self.at;
-        if elapsed <= 0.0 {
-            return;
-        }
-        let wait = if self.packets > 0.0 { self.waited / self.packets } else { self.last_wait };
-        for (index, time) in AVERAGES.iter().enumerate() {
-            let weight = 1.0 - exp(-elapsed / time);
-            self.arrival_rates[index] += weight * (self.arrived / elapsed - self.arrival_rates[index]);
-            self.sending_rates[index] += weight * (self.sent / elapsed - self.sending_rates[index]);
-            self.waits[index] += weight * (wait - self.waits[index]);
-            if self.packets + self.lost > 0.0 {
-                let share = self.lost / (self.packets + self.lost);
-                self.losses[index] += weight * (share - self.losses[index]);
-            }
-        }
-        self.at = now;
-        (self.arrived, self.sent, self.packets, self.lost, self.waited) = (0.0, 0.0, 0.0, 0.0, 0.0);
+impl Present {
+    /// What a frame may take of the link until `deadline`, or by how much there is too much on the way.
+    fn room(&self, deadline: f64, level: f64) -> f64 {
+        self.forecast.bytes(deadline, level) - self.on_the_way - self.sent
     }
 }
 
-/// Sprout under a policy.
+/// A quantity that is averaged over pictures, and what follows once it is high until it is low.
+#[derive(Debug, Default)]
+struct Alarm {
+    mean: f64,
+    rings: bool,
+}
+
+impl Alarm {
+    fn put(&mut self, value: f64, (high, low): (f64, f64)) {
+        self.mean += (value - self.mean) / AVERAGED;
+        self.rings = self.mean > if self.rings { low } else { high };
+    }
+}
+
+/// Why it is Sprout that decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fallback {
+    /// There is no model, or it said what is no number.
+    NoForecast,
+    /// Others fill the queue, and a window is held.
+    Competitors,
+    /// Others share the path: bursts come through faster than one's own share.
+    SharedPath,
+    /// The queue never empties.
+    ForeignQueue,
+    /// Inputs are unlike those that the model has learned from.
+    UnlikeTraining,
+}
+
+impl Fallback {
+    const ALL: [Self; 5] =
+        [Self::NoForecast, Self::Competitors, Self::SharedPath, Self::ForeignQueue, Self::UnlikeTraining];
+
+    /// The name in the counters of a report.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::NoForecast => "sprout_for_want_of_a_forecast",
+            Self::Competitors => "sprout_beside_competitors",
+            Self::SharedPath => "sprout_on_a_shared_path",
+            Self::ForeignQueue => "sprout_as_the_queue_never_empties",
+            Self::UnlikeTraining => "sprout_as_inputs_are_unlike_training",
+        }
+    }
+}
+
+/// The sender's end of it.
 pub struct Lockstep {
     sprout: Sprout,
-    policy: Option<Box<dyn Policy>>,
-    decision: Decision,
-    decided_at: Option<Timestamp>,
-    began_at: Option<f64>,
-    heard_at: f64,
+    net: Option<Net>,
+    rule: Rule,
     history: History,
-    base_delay: BaseDelay,
+    present: Option<Present>,
+    picture_at: Option<Timestamp>,
+    /// What the last picture was given.
+    given: f64,
+    transmitted_at: f64,
+    now: f64,
+    /// How long the packet that was last heard of was underway, or the oldest that was not is, there and back.
+    delay: f64,
+    /// How long Sprout thinks that what is on the way will keep the link.
+    wait: f64,
+    shared: Alarm,
+    foreign_queue: Alarm,
+    unlike: Alarm,
+    /// Pictures that were decided on, and those of them that Sprout decided on, by [`Fallback`].
+    pictures: u64,
+    by_sprout: [u64; Fallback::ALL.len()],
     frame_interval: f64,
-    payload: ByteCount,
-    delay_weight: f64,
+    payload: f64,
+    least_target: Bitrate,
+    lessons: Option<Lessons>,
 }
 
 impl Lockstep {
-    /// A controller that decides by `policy`; without one, by what [`Lockstep::set_decision`] says.
+    /// A controller that learns nothing and decides as Sprout does, for the lessons of such calls.
     #[must_use]
-    pub fn new(setting: &Setting, policy: Option<Box<dyn Policy>>) -> Self {
+    pub fn without_model(setting: &Setting) -> Self {
+        let frame_interval = setting.frame_interval.as_secs_f64();
         Self {
             sprout: Sprout::new(setting),
-            policy,
-            decision: Decision::default(),
-            decided_at: None,
-            began_at: None,
-            heard_at: 0.0,
-            history: History::default(),
-            base_delay: BaseDelay::new(BASE_MEMORY),
-            frame_interval: setting.frame_interval.as_secs_f64(),
-            payload: setting.payload,
-            delay_weight: delay_weight(setting.latency),
+            net: None,
+            rule: Rule::of(setting.latency),
+            history: History::new(frame_interval),
+            present: None,
+            picture_at: None,
+            given: 0.0,
+            transmitted_at: 0.0,
+            now: 0.0,
+            delay: 0.0,
+            wait: 0.0,
+            shared: Alarm::default(),
+            foreign_queue: Alarm::default(),
+            unlike: Alarm::default(),
+            pictures: 0,
+            by_sprout: [0; Fallback::ALL.len()],
+            frame_interval,
+            payload: setting.payload.as_f64().max(1.0),
+            least_target: setting.bounds.least,
+            lessons: None,
         }
     }
 
     /// A controller that decides by what `model` says.
     ///
     /// # Errors
-    /// If what goes into the model, or comes out of it, is something else.
+    /// If what goes into the model, or comes out of it, is something else, or its rule makes no sense.
     pub fn with_model(setting: &Setting, model: Arc<Model>) -> Result<Self, ModelError> {
-        Ok(Self::new(setting, Some(Box::new(ModelPolicy::new(model)?))))
+        let rule = model.metadata(&Rule::key(setting.latency)).unwrap_or_default();
+        let rule = Rule::read(setting.latency, rule).map_err(ModelError::Unfit)?;
+        Ok(Self { net: Some(Net::new(model)?), rule, ..Self::without_model(setting) })
     }
 
-    /// Decides for the pictures to come.
-    pub fn set_decision(&mut self, decision: Decision) {
-        self.decision = decision;
+    /// The same with another rule than the model's.
+    #[must_use]
+    pub fn with_rule(self, rule: Rule) -> Self {
+        Self { rule, ..self }
     }
 
-    /// What a policy sees at `now`. To be asked once a picture: averages go from one to the next.
-    pub fn observe(&mut self, now: Timestamp) -> [f32; OBSERVED] {
-        let outlook = self.sprout.outlook(now);
-        let allowed = self.sprout.allowance(now, InFlight { fragments: 1, ..InFlight::default() }).budget.as_f64();
-        let at = now.as_secs_f64();
-        let began_at = *self.began_at.get_or_insert(at);
-        if self.history.at == 0.0 {
-            self.history.at = began_at;
+    /// The same, keeping lessons of the call, whose path is known.
+    #[must_use]
+    pub fn with_lessons(mut self, path: KnownPath) -> Self {
+        self.lessons = Some(Lessons::new(path, ByteCount::new((self.payload + HEADERS) as u64)));
+        self
+    }
+
+    /// The lessons since they were last taken.
+    pub fn take_lessons(&mut self) -> Vec<Lesson> {
+        self.lessons.as_mut().map(Lessons::take).unwrap_or_default()
+    }
+
+    /// Whether it is Sprout that decides, and why.
+    #[must_use]
+    pub fn falls_back(&self) -> Option<Fallback> {
+        if self.present.is_none() {
+            return Some(Fallback::NoForecast);
         }
-        self.history.advance(at);
-        let seen = self.values(&outlook, allowed, at, at - began_at);
-        self.history.longest_wait = 0.0;
-        seen.map(|value| value.clamp(-4.0, 4.0) as f32)
+        if self.delay < MOST_SHARED_DELAY {
+            if self.sprout.competes() {
+                return Some(Fallback::Competitors);
+            }
+            if self.shared.rings {
+                return Some(Fallback::SharedPath);
+            }
+            if self.foreign_queue.rings {
+                return Some(Fallback::ForeignQueue);
+            }
+        }
+        self.unlike.rings.then_some(Fallback::UnlikeTraining)
     }
 
-    fn values(&self, outlook: &Outlook, allowed: f64, now: f64, age: f64) -> [f64; OBSERVED] {
-        let History { arrival_rates: arrivals, sending_rates: sendings, waits, losses, .. } = &self.history;
-        let mean = outlook.mean_rate.max(1.0);
-        let ratio = |rate: f64| log(rate / mean + 0.05);
-        let time = |seconds: f64| log1p(seconds.max(0.0) / 0.02);
-        [
-            log(mean / 150e3) / 2.0,
-            log(outlook.cautious_rate.max(1.0) / mean),
-            log(outlook.path_rate.max(1.0) / mean),
-            time(outlook.scatter_time),
-            time(outlook.wait),
-            time(outlook.tolerated),
-            time(outlook.outside),
-            ratio(allowed / self.frame_interval),
-            time(outlook.round_trip),
-            time(outlook.last_round_trip - outlook.round_trip),
-            time(now - self.heard_at),
-            log1p(outlook.on_the_way / (mean * outlook.round_trip.max(1e-3))),
-            time(self.frame_interval),
-            f64::from(outlook.competes),
-            exp(-age / 2.0),
-            (1.0 - outlook.wait / outlook.tolerated.max(1e-3)).max(-1.0),
-            ratio(arrivals[0]),
-            ratio(arrivals[1]),
-            ratio(arrivals[2]),
-            ratio(arrivals[3]),
-            time(waits[0]),
-            time(waits[1]),
-            time(waits[2]),
-            time(waits[3]),
-            time(self.history.last_wait),
-            time(self.history.longest_wait),
-            losses[1],
-            losses[3],
-            ratio(sendings[0]),
-            ratio(sendings[1]),
-            log(self.delay_weight),
-            f64::from(self.decision.scale),
-        ]
+    fn begin_picture(&mut self, now: Timestamp) {
+        self.picture_at = Some(now);
+        self.history.next();
+        if let Some(net) = &mut self.net {
+            net.next();
+        }
+        if let Some(lessons) = &mut self.lessons {
+            lessons.next();
+        }
+        if let Some(present) = &self.present {
+            self.given = present.room(self.deadline(), self.rule.level).max(0.0) + present.sent;
+        }
     }
-}
 
-/// How much more a delay counts than for [`Latency::Balanced`].
-#[must_use]
-pub fn delay_weight(latency: Latency) -> f64 {
-    match latency {
-        Latency::Low => 2.0,
-        Latency::Balanced => 1.0,
-        Latency::Quality => 0.5,
+    fn deadline(&self) -> f64 {
+        self.rule.deadline + self.rule.intervals * self.frame_interval
+    }
+
+    /// What a frame may take of the link, all headers included.
+    fn link_budget(&self, present: &Present, in_flight: InFlight) -> f64 {
+        let waiting = in_flight.queued.as_f64() * (1.0 + (NETWORK_HEADERS + HEADERS) / self.payload);
+        let Rule { level, least, least_within, .. } = self.rule;
+        let deadline = self.deadline();
+        let mut bytes = present.room(deadline, level) - waiting;
+        if present.room(deadline + least_within, level) > waiting {
+            bytes = bytes.max(least * self.sprout.mean_rate() * self.frame_interval);
+        }
+        if in_flight.bytes == ByteCount::ZERO {
+            // A packet that is alone delays nothing.
+            bytes = bytes.max(self.payload + HEADERS);
+        }
+        bytes.max(0.0)
     }
 }
 
 impl Controller for Lockstep {
     fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
-        self.history.sent += size.as_f64();
+        self.transmitted_at = now.as_secs_f64();
+        self.history.sent(size.as_f64());
+        if let Some(present) = &mut self.present {
+            present.sent += size.as_f64() + NETWORK_HEADERS;
+        }
+        if let Some(lessons) = &mut self.lessons {
+            lessons.on_transmit(now, size);
+        }
         self.sprout.on_transmit(now, size);
     }
 
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
-        for arrival in &feedback.acknowledged {
-            let (delay, shortest) = self.base_delay.update(arrival.sent_at, arrival.arrived_at);
-            let wait = (delay - shortest) as f64 * 1e-9;
-            self.history.arrived += arrival.size.as_f64();
-            self.history.packets += 1.0;
-            self.history.waited += wait;
-            self.history.last_wait = wait;
-            self.history.longest_wait = self.history.longest_wait.max(wait);
-        }
-        self.heard_at = now.as_secs_f64();
+        self.history.heard(now, &feedback.acknowledged);
         self.sprout.on_feedback(now, feedback);
     }
 
     fn on_time(&mut self, now: Timestamp) {
+        self.now = now.as_secs_f64();
         self.sprout.on_time(now);
-        // Once a picture: asked again when it is coded, the same decision stands.
-        let half = Duration::from_secs_f64(self.frame_interval / 2.0);
-        if self.policy.is_none() || self.decided_at.is_some_and(|at| now.saturating_since(at) < half) {
-            return;
+        // Asked again while it is coded, a picture is decided anew by what has been heard since, but it counts once.
+        let lasting = Duration::from_secs_f64(PICTURE * self.frame_interval);
+        let begins = self.picture_at.is_none_or(|at| now.saturating_since(at) >= lasting);
+        if begins {
+            self.begin_picture(now);
         }
-        self.decided_at = Some(now);
-        let seen = self.observe(now);
-        if let Some(policy) = &mut self.policy {
-            self.decision = policy.decide(&seen);
+        let outlook = self.sprout.outlook(now);
+        self.wait = outlook.wait;
+        self.delay = outlook.last_round_trip.max(self.now - outlook.oldest_at);
+        let seen = self.history.observe(now, &outlook, self.given);
+        let basis = Basis { rate: outlook.mean_rate, unknown: (self.now - outlook.known_until).clamp(0.0, 10.0) };
+        if let Some(lessons) = &mut self.lessons {
+            lessons.decided(now, seen, outlook.on_the_way, basis);
+        }
+        let Some(net) = &mut self.net else { return };
+        if begins {
+            self.unlike.put(net.unlike(&seen), UNLIKE);
+            self.foreign_queue.put(self.history.least_wait().min(MOST_FOREIGN), FOREIGN_QUEUE);
+            self.shared.put(log(outlook.path_rate / outlook.mean_rate.max(1.0)), (log(SHARED.0), log(SHARED.1)));
+        }
+        let forecast = net.forecast(&seen, basis);
+        self.present = forecast.map(|forecast| Present { forecast, on_the_way: outlook.on_the_way, sent: 0.0 });
+        if begins {
+            self.pictures += 1;
+            if let Some(why) = self.falls_back() {
+                self.by_sprout[why as usize] += 1;
+            }
         }
     }
 
     fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
-        self.history.lost += lost.len() as f64;
+        self.history.lost(lost.len());
         self.sprout.on_loss(now, lost);
     }
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         let allowance = self.sprout.allowance(now, in_flight);
-        if self.decision == Decision::default() || self.sprout.competes() {
+        if self.net.is_none() {
             return allowance;
         }
-        let Decision { scale, extra } = self.decision;
-        let carried = self.sprout.mean_rate() * self.frame_interval;
-        let bytes = allowance.budget.as_f64() * exp(f64::from(scale)) + f64::from(extra) * carried;
-        // A packet that is alone delays nothing, whatever is thought of it.
-        let least = if in_flight.bytes == ByteCount::ZERO { self.payload } else { ByteCount::ZERO };
+        // A codec that follows a rate and is given next to none for a second stands still for many.
+        let payload_share = self.payload / (self.payload + HEADERS);
+        let least = Bitrate::from_bps((8.0 * payload_share * LEAST_TARGET * self.sprout.mean_rate()) as u64);
+        let least = least.max(self.least_target);
+        let Some(present) = self.present.as_ref().filter(|_| self.falls_back().is_none()) else {
+            return Allowance { target: allowance.target.max(least), ..allowance };
+        };
+        let rate = (present.room(TARGET_TIME, self.rule.target_level) / TARGET_TIME).max(0.0);
         Allowance {
-            budget: ByteCount::new(bytes as u64).max(least),
-            target: Bitrate::from_bps((allowance.target.as_bps() as f64 * exp(f64::from(scale))) as u64),
-            ..allowance
+            budget: ByteCount::new((payload_share * self.link_budget(present, in_flight)) as u64),
+            target: Bitrate::from_bps((8.0 * payload_share * rate) as u64).max(least),
+            pacing_interval: self.pacing_interval(now, in_flight),
         }
     }
 
     fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
-        self.sprout.pacing_interval(now, in_flight)
+        if self.falls_back().is_some() {
+            return self.sprout.pacing_interval(now, in_flight);
+        }
+        let rate = (self.rule.pacing * self.sprout.mean_rate()).max(1.0);
+        Duration::from_secs_f64((self.payload / rate).min(LONGEST_PACE))
     }
 
     fn estimate(&self) -> Option<Bitrate> {
         self.sprout.estimate()
     }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let by_sprout = Fallback::ALL.iter().map(|why| (why.name(), self.by_sprout[*why as usize]));
+        [("pictures", self.pictures)].into_iter().chain(by_sprout).collect()
+    }
+
+    fn wants_probes(&self) -> bool {
+        if self.net.is_none() {
+            return self.sprout.wants_probes();
+        }
+        // What is sent without a budget waits behind all that waits already; but who gives way to others learns nothing.
+        let soon = match (self.falls_back(), &self.present) {
+            (Some(Fallback::Competitors | Fallback::SharedPath | Fallback::ForeignQueue), _) => true,
+            (_, Some(present)) => present.room(self.rule.probe_within, self.rule.level) > 0.0,
+            (_, None) => self.wait < self.rule.probe_within,
+        };
+        soon || self.now - self.transmitted_at >= LONGEST_SILENCE
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::closed_loop::{Plan, run, setting};
-    use crate::learned::shipped::Shipped;
-
-    #[test]
-    fn a_policy_that_has_learned_nothing_is_sprout_to_the_byte() {
-        struct Nothing;
-        impl Policy for Nothing {
-            fn decide(&mut self, _seen: &[f32; OBSERVED]) -> Decision {
-                Decision::default()
-            }
-        }
-        let plan = Plan::constant(1_000);
-        let ours = run(&plan, &mut Lockstep::new(&setting(), Some(Box::new(Nothing))), None);
-        let sprout = run(&plan, &mut Sprout::new(&setting()), None);
-        assert_eq!(format!("{ours:?}"), format!("{sprout:?}"));
-    }
-
-    #[test]
-    fn what_is_no_number_decides_as_sprout_does() {
-        assert_eq!(Decision::of([f32::NAN, 0.5]), Decision::default());
-        assert_eq!(Decision::of([0.1, f32::INFINITY]), Decision::default());
-        assert_eq!(Decision::of([9.0, -9.0]), Decision { scale: SCALE.1, extra: EXTRA.0 });
-    }
-
-    #[test]
-    fn the_policy_that_comes_with_it_fills_most_of_a_link_and_keeps_the_queue_short() {
-        let mut controller = Lockstep::with_model(&setting(), Shipped::Lockstep.model().unwrap()).unwrap();
-        let outcome = run(&Plan::constant(1_000), &mut controller, None);
-        assert!((0.6..1.05).contains(&outcome.rate(5, 20).as_mbps()), "{outcome:?}");
-        assert!(outcome.queueing_delay(5, 20, 0.5) < Duration::from_millis(80), "{outcome:?}");
-    }
-
-    #[test]
-    fn the_same_feedback_gives_the_same_decisions() {
-        let calls = [(), ()].map(|()| {
-            let mut controller = Lockstep::with_model(&setting(), Shipped::Lockstep.model().unwrap()).unwrap();
-            format!("{:?}", run(&Plan::step(2_500, 600, 20), &mut controller, None))
-        });
-        assert_eq!(calls[0], calls[1]);
-    }
-
-    #[test]
-    fn a_model_for_something_else_is_refused() {
-        let error = Lockstep::with_model(&setting(), Shipped::Concerto.model().unwrap()).err().unwrap();
-        assert!(error.to_string().contains("not [1, 2]"), "{error}");
-    }
-}
+mod tests;

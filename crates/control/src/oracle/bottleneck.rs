@@ -16,7 +16,7 @@ const LEAST_PACKETS: u64 = 3;
 
 /// The way ahead and what is on it.
 #[derive(Debug)]
-pub(super) struct Bottleneck {
+pub(crate) struct Bottleneck {
     trace: Trace,
     /// Where the trace is when its clock starts, and when that is on the sender's clock.
     offset: Duration,
@@ -32,7 +32,7 @@ pub(super) struct Bottleneck {
 }
 
 impl Bottleneck {
-    pub(super) fn new(path: KnownPath, datagram: u64) -> Self {
+    pub(crate) fn new(path: KnownPath, datagram: u64) -> Self {
         let KnownPath { trace, offset, start, queue, delay, loss } = path;
         Self {
             trace,
@@ -52,7 +52,7 @@ impl Bottleneck {
     }
 
     /// What can pass after `from` and up to and with `to`.
-    pub(super) fn carried(&self, from: Timestamp, to: Timestamp) -> ByteCount {
+    pub(crate) fn carried(&self, from: Timestamp, to: Timestamp) -> ByteCount {
         self.trace.bytes_between(self.on_trace(from), self.on_trace(to))
     }
 
@@ -75,12 +75,12 @@ impl Bottleneck {
     }
 
     /// What waits at `now`.
-    pub(super) fn backlog(&self, now: Timestamp) -> ByteCount {
+    pub(crate) fn backlog(&self, now: Timestamp) -> ByteCount {
         self.backlog.saturating_sub(self.carried(self.at, now))
     }
 
     /// A datagram of `size` on the link was given to it.
-    pub(super) fn take(&mut self, now: Timestamp, size: ByteCount) {
+    pub(crate) fn take(&mut self, now: Timestamp, size: ByteCount) {
         self.datagram += 0.05 * (size.as_f64() - self.datagram);
         let waiting = self.backlog(now) + size;
         // What a full queue drops does not wait.

@@ -136,6 +136,15 @@ impl RateFilter {
         self.mean_rate
     }
 
+    /// How uncertain the rate is: the standard deviation of its natural logarithm.
+    pub(super) fn spread(&self) -> f64 {
+        let moment = |of: fn(f64) -> f64| -> f64 {
+            self.belief.iter().zip(&self.logarithms).map(|(belief, &logarithm)| belief * of(logarithm)).sum()
+        };
+        let mean = moment(|logarithm| logarithm);
+        sqrt((moment(|logarithm| logarithm * logarithm) - mean * mean).max(0.0))
+    }
+
     /// Over what time the deliveries of about one opportunity scatter, seconds.
     pub(super) fn scatter_time(&self) -> f64 {
         (OPPORTUNITY * self.dispersion / self.mean_rate.max(1.0)).min(LONGEST_SCATTER)

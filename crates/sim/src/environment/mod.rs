@@ -26,7 +26,7 @@ use crate::step_statistics::StepStatistics;
 use agent::{Agent, AgentController, AgentEstimator, AgentObservation, AgentRate};
 
 pub use features::{FEATURES, Feature, Features};
-pub use pictures::{OUTCOMES, PictureVectorEnvironment};
+pub use pictures::LessonSetting;
 pub use vector::{EnvironmentError, VectorEnvironment};
 
 /// The reverse path's capacity: ample for feedback.

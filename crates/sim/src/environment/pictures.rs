@@ -1,34 +1,56 @@
-//! Calls that an agent controls picture by picture: a step is a picture, what is observed and decided is what the policy of
-//! [`Lockstep`] sees and says. What is learned here is what runs in a call.
+//! Lessons for Lockstep's own controller: what it sees in calls over paths drawn at random, picture by picture, and what
+//! the path really took from then on. What is learned here is what runs in a call: the calls have the controller itself.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
-use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use lockstep_control::learned::{DECIDED, Decision, Lockstep, OBSERVED, delay_weight};
-use lockstep_control::{Allowance, Controller, EstimatorKind, GracePeriod, InFlight, Latency, Setting};
+use lockstep_call::ClipCurves;
+use lockstep_control::learned::{Lesson, Lockstep, Model, Rule};
+use lockstep_control::{
+    Allowance, Controller, EstimatorKind, GracePeriod, InFlight, KnownPath, Latency, Setting, bitrate_ceiling,
+};
+use lockstep_link::Trace;
 use lockstep_media::FrameRate;
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::{Drawn, EnvironmentError, EnvironmentSetting};
-use crate::modelled::{ModelledCall, ModelledSetting};
-use crate::network::Network;
-use crate::step_statistics::StepStatistics;
+use crate::modelled::{FeedbackInterval, ModelledCodec, ModelledSetting};
 
-/// What a step tells of its outcome, for rewards, in this order: pictures over with, the sum of their video delays (s, each
-/// at most [`crate::step_statistics::MOST_WAITED`]), frames shown, the sum of what their SSIM lacks to 1, bytes that left,
-/// and how much more a delay counts than in a balanced call.
-pub const OUTCOMES: [&str; 6] = ["over", "waited_s", "shown", "shortfall", "sent_bytes", "delay_weight"];
+/// The share of calls without random loss.
+const LOSSLESS: f64 = 0.6;
+/// The share of calls with a conventional codec, which needs other frames of the same path.
+const CONVENTIONAL: f64 = 0.15;
+/// Where there is a model, the share of calls that Sprout controls all the same.
+const CLASSICAL: f64 = 0.2;
 
-/// Environments that a core takes at a time.
-const TAKEN_TOGETHER: usize = 8;
+/// What calls are drawn from. Delays, queues and losses above none are drawn evenly by their logarithm.
+#[derive(Debug, Clone)]
+pub struct LessonSetting {
+    /// Capacity traces; each call takes one, from a moment in it.
+    pub traces: Vec<Trace>,
+    /// The clips that the codec models.
+    pub clips: Vec<Arc<ClipCurves>>,
+    /// Pictures a second.
+    pub frame_rates: Vec<FrameRate>,
+    /// Propagation delay each way.
+    pub delay: RangeInclusive<Duration>,
+    /// Packets that the bottleneck's queue holds.
+    pub queue_packets: RangeInclusive<u32>,
+    /// Share of packets lost at random, 0-1, in two calls of five.
+    pub loss: RangeInclusive<f64>,
+    /// Pictures in a call.
+    pub pictures: u32,
+    /// What decides in four calls of five, by rules drawn at random; without, it is Sprout in all.
+    pub model: Option<Arc<Model>>,
+}
 
-/// The controller of a call, which the environment speaks with between pictures.
+/// The controller of a call, whose lessons are taken when it is over.
 #[derive(Clone)]
 struct Shared(Arc<Mutex<Lockstep>>);
 
@@ -66,159 +88,97 @@ impl Controller for Shared {
     fn estimate(&self) -> Option<Bitrate> {
         self.lock().estimate()
     }
+
+    fn wants_probes(&self) -> bool {
+        self.lock().wants_probes()
+    }
 }
 
-/// One call.
-struct PictureEnvironment {
-    setting: Arc<EnvironmentSetting>,
-    generator: Pcg64,
-    controller: Shared,
-    network: Network<ModelledCall>,
-    frame_rate: FrameRate,
-    delay_weight: f64,
-    steps: u32,
-    observation: [f32; OBSERVED],
-    outcome: [f32; OUTCOMES.len()],
-    done: bool,
+/// Evenly by the logarithm.
+fn logarithmic(generator: &mut Pcg64, range: (f64, f64)) -> f64 {
+    let (least, most) = (range.0.max(1e-6), range.1.max(1e-6));
+    (least.ln() + generator.random::<f64>() * (most.ln() - least.ln())).exp()
 }
 
-impl PictureEnvironment {
-    fn new(setting: Arc<EnvironmentSetting>, frame_rates: &[FrameRate], seed: u64) -> Result<Self, EnvironmentError> {
+/// A rule that may be as well as another: what is learned is to be right whatever the rule.
+fn any_rule(generator: &mut Pcg64, latency: Latency) -> Rule {
+    Rule {
+        deadline: generator.random_range(0.0..0.06),
+        intervals: generator.random_range(0.7..2.0),
+        level: generator.random_range(0.15..0.7),
+        probe_within: generator.random_range(0.05..0.5),
+        ..Rule::of(latency)
+    }
+}
+
+impl LessonSetting {
+    fn environment(&self) -> EnvironmentSetting {
+        EnvironmentSetting {
+            delay: self.delay.clone(),
+            queue_packets: self.queue_packets.clone(),
+            loss: self.loss.clone(),
+            ..EnvironmentSetting::new(self.traces.clone(), self.clips.clone())
+        }
+    }
+
+    /// The lessons of `count` calls, over `threads` threads (0: one a core). Equal settings and seeds give equal lessons,
+    /// whatever the number of threads.
+    ///
+    /// # Errors
+    /// If the setting makes no sense, the model is for something else, or threads cannot be started.
+    pub fn record(&self, count: usize, seed: u64, threads: usize) -> Result<Vec<Vec<Lesson>>, EnvironmentError> {
+        let environment = self.environment();
+        environment.validate()?;
+        if self.frame_rates.is_empty() || self.pictures == 0 {
+            return Err(EnvironmentError::Setting("there is no frame rate, or a call has no picture"));
+        }
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+        let one = |index| self.call(&environment, super::vector::seed_of(seed, index));
+        pool.install(|| (0..count).into_par_iter().map(one).collect())
+    }
+
+    fn call(&self, environment: &EnvironmentSetting, seed: u64) -> Result<Vec<Lesson>, EnvironmentError> {
         let mut generator = Pcg64::seed_from_u64(seed);
         let latency = Latency::ALL[generator.random_range(0..Latency::ALL.len())];
-        let frame_rate = frame_rates[generator.random_range(0..frame_rates.len())];
-        let call = ModelledSetting { frame_rate, ..setting.call.clone() };
-        let control = Setting { latency, ..Setting::new(call.payload, call.frame_interval()) };
-        let controller = Shared(Arc::new(Mutex::new(Lockstep::new(&control, None))));
-        let estimator = EstimatorKind::InterArrival(GracePeriod::LinkIdle).make(setting.bounds);
-        let network = Drawn::from(&setting, &mut generator).network(&call, Box::new(controller.clone()), estimator)?;
-        let mut environment = Self {
-            setting,
-            generator,
-            controller,
-            network,
-            frame_rate,
-            delay_weight: delay_weight(latency),
-            steps: 0,
-            observation: [0.0; OBSERVED],
-            outcome: [0.0; OUTCOMES.len()],
-            done: false,
+        let frame_rate = self.frame_rates[generator.random_range(0..self.frame_rates.len())];
+        let seconds = |delay: &Duration| delay.as_secs_f64();
+        let delay = logarithmic(&mut generator, (seconds(self.delay.start()), seconds(self.delay.end())));
+        let packets = (f64::from(*self.queue_packets.start()), f64::from(*self.queue_packets.end()));
+        let packets = logarithmic(&mut generator, packets);
+        let loses = generator.random::<f64>() >= LOSSLESS;
+        let loss = logarithmic(&mut generator, (self.loss.start().max(1e-3), *self.loss.end()));
+        let conventional = generator.random::<f64>() < CONVENTIONAL;
+        let model = self.model.clone().filter(|_| generator.random::<f64>() >= CLASSICAL);
+        let rule = any_rule(&mut generator, latency);
+
+        let mut drawn = Drawn::from(environment, &mut generator);
+        drawn.forward.delay = Duration::from_secs_f64(delay);
+        drawn.reverse.delay = drawn.forward.delay;
+        drawn.forward.queue = lockstep_link::QueueConfig::drop_tail(packets.round().max(1.0) as usize);
+        drawn.forward.loss.random = if loses { loss.min(*self.loss.end()) } else { 0.0 };
+
+        let usual = ModelledSetting { frame_rate, feedback: FeedbackInterval::EveryFragment, ..ModelledSetting::new() };
+        let (width, height) = drawn.clip.picture_size();
+        let call = ModelledSetting {
+            codec: if conventional { ModelledCodec::Conventional } else { usual.codec },
+            ceiling: Some(bitrate_ceiling(width, height, usual.frame_interval())),
+            ..usual
         };
-        environment.look(Timestamp::ZERO);
-        Ok(environment)
-    }
-
-    /// Sees what the policy would see at `now`.
-    fn look(&mut self, now: Timestamp) {
-        let mut controller = self.controller.lock();
-        controller.on_time(now);
-        self.observation = controller.observe(now);
-    }
-
-    /// Lets the next picture be sent by `decision`, and goes on until the one after it is due.
-    fn step(&mut self, decision: Decision) {
-        self.controller.lock().set_decision(decision);
-        self.steps += 1;
-        let next = Timestamp::ZERO + self.frame_rate.time_of(u64::from(self.steps));
-        // What happens in the moment of a capture is decided by the next step's decision.
-        self.network.run_until(Timestamp::from_nanos(next.as_nanos() - 1));
-        self.look(next);
-        let (frames, _) = self.network.flows_mut()[0].steps().map(StepStatistics::take).unwrap_or_default();
-        self.outcome = [
-            frames.over as f64,
-            frames.waited_seconds,
-            frames.shown as f64,
-            frames.shown as f64 - frames.ssim,
-            frames.transmitted.as_f64(),
-            self.delay_weight,
-        ]
-        .map(|value| value as f32);
-        self.done = self.steps >= self.setting.steps;
-    }
-}
-
-/// Calls that are stepped together, a picture at a time. One that has ended begins anew in the step after, whose decision
-/// counts for nothing, with a path, a clip, a frame rate and a latency drawn again.
-pub struct PictureVectorEnvironment {
-    slots: Vec<PictureEnvironment>,
-    frame_rates: Vec<FrameRate>,
-    pool: ThreadPool,
-}
-
-impl PictureVectorEnvironment {
-    /// `count` calls of pictures at any of `frame_rates`, over `threads` threads (0: one a core). Of the setting, steps are
-    /// pictures, and the length of a step and the agent's place mean nothing.
-    ///
-    /// # Errors
-    /// If the setting makes no sense, or threads cannot be started.
-    pub fn new(
-        setting: EnvironmentSetting,
-        frame_rates: Vec<FrameRate>,
-        count: usize,
-        seed: u64,
-        threads: usize,
-    ) -> Result<Self, EnvironmentError> {
-        if count == 0 || frame_rates.is_empty() {
-            return Err(EnvironmentError::Count(count));
-        }
-        setting.validate()?;
-        let setting = Arc::new(setting);
-        let slots = (0..count)
-            .map(|index| PictureEnvironment::new(setting.clone(), &frame_rates, super::vector::seed_of(seed, index)))
-            .collect::<Result<_, _>>()?;
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-        Ok(Self { slots, frame_rates, pool })
-    }
-
-    /// How many calls there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// Never: there is at least one.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
-    }
-
-    /// Decides for the next picture of each call, [`DECIDED`] values a call, and lets it pass.
-    ///
-    /// # Errors
-    /// If there is not a decision for each.
-    pub fn step(&mut self, decisions: &[f32]) -> Result<(), EnvironmentError> {
-        let environments = self.slots.len();
-        if decisions.len() != environments * DECIDED {
-            return Err(EnvironmentError::Actions { actions: decisions.len() / DECIDED, environments });
-        }
-        let Self { slots, pool, frame_rates } = self;
-        pool.install(|| {
-            slots.par_iter_mut().with_min_len(TAKEN_TOGETHER).zip(decisions.par_chunks_exact(DECIDED)).try_for_each(
-                |(slot, decision)| {
-                    if slot.done {
-                        let seed = slot.generator.random();
-                        *slot = PictureEnvironment::new(slot.setting.clone(), frame_rates, seed)?;
-                    } else {
-                        slot.step(Decision::of([decision[0], decision[1]]));
-                    }
-                    Ok(())
-                },
-            )
-        })
-    }
-
-    /// Writes what is observed, [`OBSERVED`] values a call, what came of the step, [`OUTCOMES`] values, and who is done.
-    ///
-    /// # Panics
-    /// If there is not room for exactly that.
-    pub fn write(&self, observations: &mut [f32], outcomes: &mut [f32], done: &mut [bool]) {
-        assert_eq!(observations.len(), self.slots.len() * OBSERVED, "room for the observations");
-        assert_eq!(outcomes.len(), self.slots.len() * OUTCOMES.len(), "room for the outcomes");
-        assert_eq!(done.len(), self.slots.len(), "room for the flags");
-        for (index, slot) in self.slots.iter().enumerate() {
-            observations[index * OBSERVED..][..OBSERVED].copy_from_slice(&slot.observation);
-            outcomes[index * OUTCOMES.len()..][..OUTCOMES.len()].copy_from_slice(&slot.outcome);
-            done[index] = slot.done;
-        }
+        let control = Setting { latency, ..Setting::new(call.payload, call.frame_interval()) };
+        let controller = match model {
+            Some(model) => Lockstep::with_model(&control, model)
+                .map_err(|_| EnvironmentError::Setting("the model is none for Lockstep's own controller"))?
+                .with_rule(rule),
+            None => Lockstep::without_model(&control),
+        };
+        let controller = controller.with_lessons(KnownPath::over(&drawn.forward, Timestamp::ZERO));
+        let controller = Shared(Arc::new(Mutex::new(controller)));
+        let estimator = EstimatorKind::InterArrival(GracePeriod::LinkIdle).make(environment.bounds);
+        let mut network = drawn.network(&call, Box::new(controller.clone()), estimator)?;
+        // A little longer, so that there is a lesson of the last picture.
+        network.run_until(Timestamp::ZERO + frame_rate.time_of(u64::from(self.pictures) + 2));
+        let mut lessons = controller.lock().take_lessons();
+        lessons.truncate(self.pictures as usize);
+        Ok(lessons)
     }
 }

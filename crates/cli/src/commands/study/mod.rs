@@ -2,6 +2,7 @@
 
 mod concerto;
 mod fidelity;
+mod lockstep;
 mod salsify;
 
 use std::ffi::OsString;
@@ -42,6 +43,8 @@ enum Study {
     Fidelity(fidelity::FidelityArguments),
     /// Concerto's imitation learning: inputs, losses, smoothness, mismatch, loops; beside GCC, Salsify and RL-V.
     Imitation(ModuleWords),
+    /// Lockstep's own controller against those that were not learned and the oracle, on traces that nothing was trained on.
+    Lockstep(lockstep::LockstepArguments),
     /// Salsify's ablation: the whole, without grace period, with a conventional codec, with conventional codec and
     /// transport.
     Salsify(salsify::AblationArguments),
@@ -96,6 +99,7 @@ pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<(
             fidelity::run(arguments, given("codec"))
         }
         Study::Imitation(arguments) => learned("imitation", arguments),
+        Study::Lockstep(arguments) => lockstep::run(arguments),
         Study::Salsify(arguments) => {
             refuse(&DECIDED, given)?;
             salsify::run(arguments)

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, FromArgMatches};
 
 use lockstep_call::Scores;
 use lockstep_sim::in_parallel;
@@ -119,13 +119,38 @@ fn refuse_contradictions(arguments: &SweepArguments, given: &dyn Fn(&str) -> boo
     Ok(())
 }
 
+impl SweepArguments {
+    /// What these words say, as on the command line.
+    pub fn from_words(words: &[String]) -> Result<Self> {
+        let command = Self::augment_args(clap::Command::new("sweep").no_binary_name(true));
+        Ok(Self::from_arg_matches(&command.try_get_matches_from(words)?)?)
+    }
+}
+
+/// Runs a sweep without its table, for a study: controller, codec and scores of each call.
+pub fn finished(arguments: &SweepArguments) -> Result<Vec<(String, String, Scores)>> {
+    let calls = calls(arguments, false)?.into_iter();
+    let named =
+        |(job, scores): (Job, Scores)| (job.call.control.controller.to_string(), job.codec.name().to_owned(), scores);
+    Ok(calls.map(named).collect())
+}
+
 /// `lockstep sweep`. `given` says whether an option was given.
 pub fn run(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
     refuse_contradictions(arguments, given)?;
-    let workers = arguments.workers.or(available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN);
     if let Some(path) = &arguments.job_file {
-        return run_job_file(path, workers);
+        return run_job_file(path, workers(arguments));
     }
+    calls(arguments, true).map(|_| ())
+}
+
+fn workers(arguments: &SweepArguments) -> NonZero<usize> {
+    arguments.workers.or(available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN)
+}
+
+/// The calls of a sweep, those that are still to be run and those of its journal, written as rows; with its table, if that
+/// `shows`.
+fn calls(arguments: &SweepArguments, shows: bool) -> Result<Vec<(Job, Scores)>> {
     let to_file = !is_standard_output(&arguments.output);
     if to_file && arguments.output.extension().is_none_or(|extension| extension != "parquet") {
         bail!("output {}: the name must end in .parquet", arguments.output.display());
@@ -161,7 +186,7 @@ pub fn run(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<(
     };
     match &arguments.on {
         Some(address) => remote::run(address, &open, done)?,
-        None => run_here(&open, workers, done)?,
+        None => run_here(&open, workers(arguments), done)?,
     }
     progress.finish();
 
@@ -169,6 +194,8 @@ pub fn run(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<(
     // Where every call failed, what an earlier sweep left is worth more than no row.
     if !rows.is_empty() {
         rows::write(&arguments.output, &rows)?;
+    }
+    if !rows.is_empty() && shows {
         rows::print(&rows);
         say!("\n{} calls in {}", rows.len(), arguments.output.display());
     }
@@ -176,5 +203,5 @@ pub fn run(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<(
     if let Some((job, reason)) = failed.first() {
         bail!("{} of {} calls failed; the first is {}: {reason}", failed.len(), jobs.len(), job.name());
     }
-    Ok(())
+    Ok(rows.into_iter().map(|(job, scores)| (job.clone(), scores)).collect())
 }

@@ -1,0 +1,295 @@
+//! What a model sees of a call: what Sprout's filter makes of the path, and how packets lately left and arrived.
+
+use libm::{exp, log, log1p};
+use lockstep_transport::AcknowledgedFragment;
+use lockstep_units::Timestamp;
+
+use crate::base_delay::BaseDelay;
+use crate::recent_least::RecentLeast;
+use crate::sprout::Outlook;
+use std::time::Duration;
+
+/// How many values a model sees of a picture.
+pub const OBSERVED: usize = 43;
+
+/// What the values are that a model sees, in their order. Rates are logarithms of ratios to Sprout's mean rate, times
+/// `ln(1 + t / 20 ms)`, everything within -4 to 4.
+pub const OBSERVATIONS: [&str; OBSERVED] = [
+    "mean rate, ln(rate / 150 kB/s) / 2",
+    "cautious rate / mean rate, ln",
+    "path's rate by bursts / mean rate, ln",
+    "uncertainty of the rate: standard deviation of its ln",
+    "time over which deliveries scatter",
+    "time for which it is not known what was delivered",
+    "bytes on the way / mean rate in a round trip, ln(1 + ratio)",
+    "bytes on the way / mean rate in that time and 25 ms, ln(ratio + 0.05)",
+    "time that the link is kept by what is on the way",
+    "wait for what is not the sender's own",
+    "shortest round trip",
+    "last round trip - shortest",
+    "time since feedback",
+    "frame interval",
+    "age of the call, exp(-age / 2 s)",
+    "1 where a window is held beside others",
+    "arrival rate over 30 ms / mean rate, ln(ratio + 0.05)",
+    "the same over 0.1 s",
+    "the same over 0.4 s",
+    "the same over 1.6 s",
+    "the same over 6.4 s",
+    "wait in the queue over 30 ms",
+    "the same over 0.1 s",
+    "the same over 0.4 s",
+    "the same over 1.6 s",
+    "the same over 6.4 s",
+    "wait of the packet that arrived last",
+    "longest wait of a packet of late, fading over 0.4 s",
+    "share lost over 0.4 s",
+    "share lost over 6.4 s",
+    "sending rate over 30 ms / mean rate, ln(ratio + 0.05)",
+    "the same over 0.1 s",
+    "the same over 0.4 s",
+    "rate inside the last frame's burst / mean rate, ln(ratio + 0.05)",
+    "bytes of that burst / mean rate in a frame interval, ln(1 + ratio)",
+    "time since the last delivery, beyond the shortest round trip",
+    "pauses between deliveries, mean of late",
+    "longest such pause of late, fading over 2 s",
+    "how much longer the oldest packet on the way is underway than the shortest round trip",
+    "bytes sent for the last picture / mean rate in a frame interval, ln(ratio + 0.05)",
+    "room that was given to the last picture / mean rate in a frame interval, ln(ratio + 0.05)",
+    "the mean rate a second ago / mean rate, ln",
+    "the mean rate 0.2 s ago / mean rate, ln",
+];
+
+const AVERAGES: [f64; 5] = [0.03, 0.1, 0.4, 1.6, 6.4];
+/// Over what times former mean rates fade.
+const FORMER: [f64; 2] = [1.0, 0.2];
+const BASE_MEMORY: Duration = Duration::from_secs(10);
+/// Over what time the shortest wait is taken.
+const WAIT_MEMORY: Duration = Duration::from_secs(3);
+/// Deliveries nearer than this are one, seconds.
+const LEAST_PAUSE: f64 = 0.001;
+const PAUSE_WEIGHT: f64 = 0.1;
+const LONGEST_WAIT_FADES: f64 = 0.4;
+const LONGEST_PAUSE_FADES: f64 = 2.0;
+const LARGEST: f64 = 4.0;
+
+/// The last frame that arrived whole or in part.
+#[derive(Debug, Default)]
+struct Burst {
+    frame: Option<u32>,
+    first_at: f64,
+    last_at: f64,
+    bytes: f64,
+    later: f64,
+}
+
+/// Sums since the last observation, averages over several times, and what was last.
+#[derive(Debug)]
+pub(super) struct History {
+    began_at: Option<f64>,
+    at: f64,
+    arrived: f64,
+    sent: f64,
+    packets: f64,
+    lost: f64,
+    waited: f64,
+    last_wait: f64,
+    longest_wait: f64,
+    arrival_rates: [f64; AVERAGES.len()],
+    sending_rates: [f64; AVERAGES.len()],
+    waits: [f64; AVERAGES.len()],
+    losses: [f64; AVERAGES.len()],
+    former_rates: Option<[f64; FORMER.len()]>,
+    heard_at: f64,
+    /// When the last packet had left the link, sender's clock, as if nothing else took time.
+    left_at: f64,
+    arrived_at: f64,
+    mean_pause: f64,
+    longest_pause: f64,
+    burst: Burst,
+    /// Bytes sent since the present picture, and for the one before; what that was given.
+    picture: f64,
+    last_picture: f64,
+    base_delay: BaseDelay,
+    /// The shortest wait of late.
+    least_wait: RecentLeast<f64>,
+    frame_interval: f64,
+}
+
+impl History {
+    pub fn new(frame_interval: f64) -> Self {
+        Self {
+            began_at: None,
+            at: 0.0,
+            arrived: 0.0,
+            sent: 0.0,
+            packets: 0.0,
+            lost: 0.0,
+            waited: 0.0,
+            last_wait: 0.0,
+            longest_wait: 0.0,
+            arrival_rates: [0.0; AVERAGES.len()],
+            sending_rates: [0.0; AVERAGES.len()],
+            waits: [0.0; AVERAGES.len()],
+            losses: [0.0; AVERAGES.len()],
+            former_rates: None,
+            heard_at: 0.0,
+            left_at: 0.0,
+            arrived_at: 0.0,
+            mean_pause: 0.0,
+            longest_pause: 0.0,
+            burst: Burst::default(),
+            picture: 0.0,
+            last_picture: 0.0,
+            base_delay: BaseDelay::new(BASE_MEMORY),
+            least_wait: RecentLeast::new(),
+            frame_interval,
+        }
+    }
+
+    /// So many bytes left.
+    pub fn sent(&mut self, bytes: f64) {
+        self.sent += bytes;
+        self.picture += bytes;
+    }
+
+    pub fn lost(&mut self, packets: usize) {
+        self.lost += packets as f64;
+    }
+
+    /// Feedback came at `now`.
+    pub fn heard(&mut self, now: Timestamp, arrivals: &[AcknowledgedFragment]) {
+        self.heard_at = now.as_secs_f64();
+        for arrival in arrivals {
+            let (delay, shortest) = self.base_delay.update(arrival.sent_at, arrival.arrived_at);
+            // Fragments may be acknowledged in another order than they were sent in.
+            let wait = (delay - shortest) as f64 * 1e-9;
+            self.least_wait.put(arrival.arrived_at, wait, WAIT_MEMORY);
+            let (bytes, at) = (arrival.size.as_f64(), arrival.arrived_at.as_secs_f64());
+            self.arrived += bytes;
+            self.packets += 1.0;
+            self.waited += wait;
+            self.last_wait = wait;
+            self.longest_wait = self.longest_wait.max(wait);
+            self.left_at = self.left_at.max(arrival.sent_at.as_secs_f64() + wait);
+            let pause = at - self.arrived_at;
+            if pause > LEAST_PAUSE && self.arrived_at > 0.0 {
+                self.mean_pause += PAUSE_WEIGHT * (pause - self.mean_pause);
+                self.longest_pause = self.longest_pause.max(pause);
+            }
+            self.arrived_at = self.arrived_at.max(at);
+            let burst = &mut self.burst;
+            if burst.frame == Some(arrival.frame) {
+                burst.bytes += bytes;
+                burst.later += bytes;
+                burst.last_at = burst.last_at.max(at);
+            } else {
+                *burst = Burst { frame: Some(arrival.frame), first_at: at, last_at: at, bytes, later: 0.0 };
+            }
+        }
+    }
+
+    /// The shortest time that a packet of the last seconds waited in queues.
+    pub fn least_wait(&self) -> f64 {
+        self.least_wait.get().unwrap_or(0.0)
+    }
+
+    /// The next picture begins.
+    pub fn next(&mut self) {
+        (self.last_picture, self.picture) = (self.picture, 0.0);
+    }
+
+    /// Brings the averages up to `now` and begins new sums.
+    fn advance(&mut self, now: f64, mean_rate: f64) {
+        let former = self.former_rates.get_or_insert([mean_rate; FORMER.len()]);
+        let elapsed = now - self.at;
+        if elapsed <= 0.0 {
+            return;
+        }
+        for (rate, time) in former.iter_mut().zip(FORMER) {
+            *rate += (1.0 - exp(-elapsed / time)) * (mean_rate - *rate);
+        }
+        let wait = if self.packets > 0.0 { self.waited / self.packets } else { self.last_wait };
+        for (index, time) in AVERAGES.iter().enumerate() {
+            let weight = 1.0 - exp(-elapsed / time);
+            self.arrival_rates[index] += weight * (self.arrived / elapsed - self.arrival_rates[index]);
+            self.sending_rates[index] += weight * (self.sent / elapsed - self.sending_rates[index]);
+            self.waits[index] += weight * (wait - self.waits[index]);
+            if self.packets + self.lost > 0.0 {
+                let share = self.lost / (self.packets + self.lost);
+                self.losses[index] += weight * (share - self.losses[index]);
+            }
+        }
+        self.longest_wait *= exp(-elapsed / LONGEST_WAIT_FADES);
+        self.longest_pause *= exp(-elapsed / LONGEST_PAUSE_FADES);
+        self.at = now;
+        (self.arrived, self.sent, self.packets, self.lost, self.waited) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    }
+
+    /// What is seen at `now`, with what Sprout makes of the path, and what the last picture was given.
+    pub fn observe(&mut self, now: Timestamp, outlook: &Outlook, given: f64) -> [f32; OBSERVED] {
+        let now = now.as_secs_f64();
+        if self.began_at.is_none() {
+            (self.began_at, self.at) = (Some(now), now);
+        }
+        self.advance(now, outlook.mean_rate);
+        self.values(now, outlook, given).map(|value| value.clamp(-LARGEST, LARGEST) as f32)
+    }
+
+    fn values(&self, now: f64, outlook: &Outlook, given: f64) -> [f64; OBSERVED] {
+        let Self { arrival_rates: arrivals, sending_rates: sendings, waits, losses, burst, .. } = self;
+        let mean = outlook.mean_rate.max(1.0);
+        let ratio = |rate: f64| log(rate.max(0.0) / mean + 0.05);
+        let time = |seconds: f64| log1p(seconds.max(0.0) / 0.02);
+        let a_picture = mean * self.frame_interval;
+        let unknown = now - outlook.known_until;
+        let former = self.former_rates.unwrap_or([mean; FORMER.len()]);
+        let burst_rate = if burst.later > 0.0 { burst.later / (burst.last_at - burst.first_at).max(1e-4) } else { 0.0 };
+        let age = now - self.began_at.unwrap_or(now);
+        [
+            log(mean / 150e3) / 2.0,
+            log(outlook.cautious_rate.max(1.0) / mean),
+            log(outlook.path_rate.max(1.0) / mean),
+            outlook.spread,
+            time(outlook.scatter_time),
+            time(unknown),
+            log1p(outlook.on_the_way / (mean * outlook.round_trip.max(1e-3))),
+            log(outlook.on_the_way / (mean * (unknown + 0.025)) + 0.05),
+            time(outlook.wait),
+            time(outlook.outside),
+            time(outlook.round_trip),
+            time(outlook.last_round_trip - outlook.round_trip),
+            time(now - self.heard_at),
+            time(self.frame_interval),
+            exp(-age / 2.0),
+            f64::from(outlook.competes),
+            ratio(arrivals[0]),
+            ratio(arrivals[1]),
+            ratio(arrivals[2]),
+            ratio(arrivals[3]),
+            ratio(arrivals[4]),
+            time(waits[0]),
+            time(waits[1]),
+            time(waits[2]),
+            time(waits[3]),
+            time(waits[4]),
+            time(self.last_wait),
+            time(self.longest_wait),
+            losses[2],
+            losses[4],
+            ratio(sendings[0]),
+            ratio(sendings[1]),
+            ratio(sendings[2]),
+            ratio(burst_rate),
+            log1p(burst.bytes / a_picture),
+            time(now - outlook.round_trip - self.left_at),
+            time(self.mean_pause),
+            time(self.longest_pause),
+            time(now - outlook.oldest_at - outlook.round_trip),
+            log(self.last_picture / a_picture + 0.05),
+            log(given / a_picture + 0.05),
+            log(former[0].max(1.0) / mean),
+            log(former[1].max(1.0) / mean),
+        ]
+    }
+}

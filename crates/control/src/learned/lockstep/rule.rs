@@ -1,0 +1,139 @@
+//! What is done with a forecast: a deadline, a quantile, and what is left to a call where nothing fits. The numbers come
+//! with a model, in its metadata, since they are tuned for it (`python/lockstep/learn/lockstep.py`).
+
+use std::fmt;
+
+use crate::Latency;
+
+/// Numbers of a rule, each with its name and bounds.
+const FIELDS: [(&str, f64, f64); 8] = [
+    ("deadline", 0.0, 0.5),
+    ("intervals", 0.0, 4.0),
+    ("level", 0.1, 0.75),
+    ("least", 0.0, 1.0),
+    ("least_within", 0.0, 0.5),
+    ("probe_within", 0.025, 0.5),
+    ("target_level", 0.1, 0.75),
+    ("pacing", 1.5, 64.0),
+];
+
+/// How a forecast becomes what a frame may have.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rule {
+    /// By when a frame is to be through: so many seconds, and so many frame intervals, from its decision on.
+    pub deadline: f64,
+    /// Frame intervals of the deadline.
+    pub intervals: f64,
+    /// The share of frames that may be late: the quantile of the forecast.
+    pub level: f64,
+    /// Where there is no room, a frame may still have this share of what the mean rate carries in a frame interval ...
+    pub least: f64,
+    /// ... if there would be room with a deadline so many seconds later.
+    pub least_within: f64,
+    /// A frame is sent without a budget, to learn something, only if all before it is likely to be through in so many
+    /// seconds, or nothing was sent for a second.
+    pub probe_within: f64,
+    /// The quantile of the rate that a codec is given which follows one.
+    pub target_level: f64,
+    /// How many times as fast as the mean rate the packets of a frame leave.
+    pub pacing: f64,
+}
+
+impl Rule {
+    /// Where no model says otherwise: where the search for one begins.
+    #[must_use]
+    pub fn of(latency: Latency) -> Self {
+        let balanced = Self {
+            deadline: 0.01,
+            intervals: 1.1,
+            level: 0.42,
+            least: 0.3,
+            least_within: 0.15,
+            probe_within: 0.15,
+            target_level: 0.15,
+            pacing: 4.0,
+        };
+        match latency {
+            Latency::Low => Self { deadline: 0.0, ..balanced },
+            Latency::Balanced => balanced,
+            Latency::Quality => Self { deadline: 0.05, ..balanced },
+        }
+    }
+
+    /// The name under which a model has its rule for `latency`.
+    #[must_use]
+    pub fn key(latency: Latency) -> String {
+        format!("lockstep.rule.{latency}")
+    }
+
+    /// The rule in `text`, such as `deadline=0.01,level=0.4`; what is not in it is as in [`Rule::of`].
+    ///
+    /// # Errors
+    /// What is wrong: an unknown name, or a number out of its bounds.
+    pub fn read(latency: Latency, text: &str) -> Result<Self, String> {
+        let mut rule = Self::of(latency);
+        for part in text.split(',').filter(|part| !part.trim().is_empty()) {
+            let (name, number) = part.split_once('=').ok_or_else(|| format!("`{part}` of a rule has no `=`"))?;
+            let place = FIELDS.iter().position(|(known, ..)| *known == name.trim());
+            let place = place.ok_or_else(|| format!("a rule has no `{name}`"))?;
+            let (_, least, most) = FIELDS[place];
+            let number: f64 = number.trim().parse().map_err(|_| format!("`{number}` of a rule is no number"))?;
+            if !(least..=most).contains(&number) {
+                return Err(format!("{name}={number} of a rule is not within {least} and {most}"));
+            }
+            *rule.field(place) = number;
+        }
+        Ok(rule)
+    }
+
+    fn field(&mut self, place: usize) -> &mut f64 {
+        match place {
+            0 => &mut self.deadline,
+            1 => &mut self.intervals,
+            2 => &mut self.level,
+            3 => &mut self.least,
+            4 => &mut self.least_within,
+            5 => &mut self.probe_within,
+            6 => &mut self.target_level,
+            _ => &mut self.pacing,
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rule = *self;
+        for (place, (name, ..)) in FIELDS.iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            write!(formatter, "{comma}{name}={}", rule.field(place))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_read_as_it_is_written() {
+        for latency in Latency::ALL {
+            let rule = Rule { level: 0.31, intervals: 1.7, probe_within: 0.2, ..Rule::of(latency) };
+            assert_eq!(Rule::read(latency, &rule.to_string()), Ok(rule));
+        }
+    }
+
+    #[test]
+    fn what_is_no_rule_is_refused_and_named() {
+        for (text, said) in [
+            ("deadline", "has no `=`"),
+            ("haste=1", "no `haste`"),
+            ("level=0.9", "level=0.9 of a rule is not within 0.1 and 0.75"),
+            ("level=NaN", "level=NaN of a rule is not within"),
+            ("level=x", "`x` of a rule is no number"),
+        ] {
+            let error = Rule::read(Latency::Balanced, text).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+use std::time::Duration;
+
+use lockstep_link::{LinkConfig, Trace};
+
+use super::*;
+use crate::closed_loop::{Plan, run, setting};
+use crate::learned::shipped::Shipped;
+
+fn shipped() -> Lockstep {
+    Lockstep::with_model(&setting(), Shipped::Lockstep.model().unwrap()).unwrap()
+}
+
+#[test]
+fn without_a_model_it_is_sprout_to_the_byte() {
+    let plan = Plan::constant(1_000);
+    let ours = run(&plan, &mut Lockstep::without_model(&setting()), None);
+    let sprout = run(&plan, &mut Sprout::new(&setting()), None);
+    assert_eq!(format!("{ours:?}"), format!("{sprout:?}"));
+}
+
+#[test]
+fn lessons_say_what_the_path_took() {
+    let plan = Plan::constant(1_000);
+    let link = LinkConfig { delay: plan.delay, ..LinkConfig::new(plan.trace.clone()) };
+    let mut controller = Lockstep::without_model(&setting()).with_lessons(KnownPath::over(&link, Timestamp::ZERO));
+    run(&plan, &mut controller, None);
+    let lessons = controller.take_lessons();
+    assert!((590..=600).contains(&lessons.len()), "a lesson a picture: {}", lessons.len());
+    // Of half a second, a constant link that is kept busy carries just what the filter expects.
+    let late: Vec<f32> = lessons[300..].iter().map(|lesson| lesson.right[3]).collect();
+    let mean = late.iter().sum::<f32>() / late.len() as f32;
+    assert!(mean.abs() < 0.15, "{mean}");
+    assert!(lessons.iter().all(|lesson| lesson.seen.iter().chain(&lesson.right).all(|value| value.is_finite())));
+    assert!(controller.take_lessons().is_empty());
+}
+
+#[test]
+fn an_outage_is_in_the_lessons_before_it_is_seen() {
+    let trace = Trace::from_opportunities((0..2_000).chain(4_000..6_000).collect(), 6_000).unwrap();
+    let plan = Plan::new(trace);
+    let link = LinkConfig { delay: plan.delay, ..LinkConfig::new(plan.trace.clone()) };
+    let mut controller = Lockstep::without_model(&setting()).with_lessons(KnownPath::over(&link, Timestamp::ZERO));
+    run(&plan, &mut controller, None);
+    let lessons = controller.take_lessons();
+    let (before, at) = (&lessons[40], &lessons[59]);
+    assert!(before.right[0] - at.right[3] > 0.5, "{before:?} {at:?}");
+}
+
+#[test]
+fn the_model_that_comes_with_it_fills_most_of_a_link_and_keeps_the_queue_short() {
+    let outcome = run(&Plan::constant(1_000), &mut shipped(), None);
+    assert!((0.6..1.05).contains(&outcome.rate(5, 20).as_mbps()), "{outcome:?}");
+    assert!(outcome.queueing_delay(5, 20, 0.5) < Duration::from_millis(80), "{outcome:?}");
+}
+
+#[test]
+fn the_same_feedback_gives_the_same_decisions() {
+    let calls = [(), ()].map(|()| format!("{:?}", run(&Plan::step(2_500, 600, 20), &mut shipped(), None)));
+    assert_eq!(calls[0], calls[1]);
+}
+
+#[test]
+fn inputs_unlike_those_of_training_leave_the_decision_to_sprout() {
+    let mut controller = shipped();
+    run(&Plan::constant(1_000), &mut controller, None);
+    assert_eq!(controller.falls_back(), None);
+    let net = controller.net.as_mut().unwrap();
+    // As if it had been trained where nothing was ever seen.
+    net.range = Some(([-5.0; OBSERVED], [-4.9; OBSERVED]));
+    let now = Timestamp::ZERO + Duration::from_secs(20);
+    for picture in 0..60 {
+        controller.on_time(now + picture * Duration::from_millis(33));
+    }
+    let now = now + Duration::from_secs(2);
+    assert_eq!(controller.falls_back(), Some(Fallback::UnlikeTraining));
+    let counted = controller.counters();
+    assert!(counted[0].1 > 600 && counted[5].1 > 30, "it is told in reports: {counted:?}");
+    let in_flight = InFlight::default();
+    let (ours, sprout) = (controller.allowance(now, in_flight), controller.sprout.allowance(now, in_flight));
+    assert_eq!((ours.budget, ours.pacing_interval), (sprout.budget, sprout.pacing_interval));
+    assert!(ours.target >= sprout.target);
+}
+
+#[test]
+fn a_model_for_something_else_is_refused() {
+    let error = Lockstep::with_model(&setting(), Shipped::Concerto.model().unwrap()).err().unwrap();
+    assert!(error.to_string().contains("not [1, 68] of [1, 91]"), "{error}");
+}
