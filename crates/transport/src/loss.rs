@@ -166,11 +166,13 @@ pub(crate) struct LossDetection {
     backoff: u32,
     initial: RoundTripTime,
     round_trip: Option<RoundTripTime>,
+    /// How long the receiver may take to tell of an arrival.
+    longest_hold: Duration,
     patience: Patience,
 }
 
 impl LossDetection {
-    pub(crate) fn new(initial_round_trip: Duration) -> Self {
+    pub(crate) fn new(initial_round_trip: Duration, longest_hold: Duration) -> Self {
         let mut detection = Self {
             fragments: Ring::new(),
             in_flight: 0,
@@ -185,6 +187,7 @@ impl LossDetection {
             backoff: 0,
             initial: RoundTripTime::assumed(initial_round_trip),
             round_trip: None,
+            longest_hold,
             patience: Patience::default(),
         };
         detection.set_patience();
@@ -407,7 +410,7 @@ impl LossDetection {
     fn set_patience(&mut self) {
         let round_trip = self.round_trip.unwrap_or(self.initial);
         let overtaken = round_trip.smoothed.max(round_trip.latest) * self.tolerance.time_eighths() / 8;
-        let slack = round_trip.variation * 4 + self.tolerance.tail_margin();
+        let slack = round_trip.variation * 4 + self.tolerance.tail_margin() + self.longest_hold;
         let tail = (round_trip.smoothed + slack).max(LEAST_TAIL);
         let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MOST_TAIL.max(tail));
         let overtaken = overtaken.max(LEAST_TIME);
