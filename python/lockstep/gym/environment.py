@@ -163,8 +163,8 @@ class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
     :param loss: Least and most share of packets lost at random.
     :param initial_bps: Rate before the first action, bit/s.
     :param bounds_bps: What rates are clipped to, bit/s.
-    :param feedback_ms: Least time between two acknowledgements, milliseconds; 0 for one after each packet, none for what
-        calls do.
+    :param feedback_ms: Least time between two acknowledgements, milliseconds; 0 for one after each packet, none for
+        what calls do.
     :param codec: What the codec model stands in for: ``"functional"`` (frames that fit the budget of their moment) or
         ``"conventional"`` (a rate control that takes the target over once a second, lost fragments sent again), which
         the papers of Concerto's and BoB's agents have.
