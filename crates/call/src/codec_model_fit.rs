@@ -1,8 +1,10 @@
 //! Fits a [`ClipModel`] to what the real codec makes of a clip, and says how far it is off on a part of the clip that it
 //! was not fitted to.
 
-use crate::codec_model::{ClipModel, HeldOutError, ModelPoint, NORMAL_POINTS, REFERENCE_POINTS, ReferenceEffect};
-use crate::codec_model_measure::{ClipMeasurements, Followed, MEASURED, Run, Segment};
+use crate::codec_model::{
+    ClipModel, EffectTable, FOLLOWER_POINTS, HeldOutError, ModelPoint, NORMAL_POINTS, REFERENCE_POINTS, ReferenceEffect,
+};
+use crate::codec_model_measure::{ClipMeasurements, Followed, Gap, MEASURED, Run, Segment};
 use crate::scores::{mean, quantile};
 
 /// The quantizers whose sizes say how difficult pictures are: the extremes are all noise or all headers.
@@ -125,10 +127,16 @@ impl Variation {
 
 /// The effect that references have, at [`REFERENCE_POINTS`]: the slope through nothing of what is near each, which never
 /// turns back.
-fn effect(followed: &[Followed], of: impl Fn(&Followed) -> f64, sign: f64) -> [f64; REFERENCE_POINTS.len()] {
+fn effect(
+    followed: &[Followed],
+    of: impl Fn(&Followed) -> f64,
+    sign: f64,
+    quantizer: u8,
+) -> [f64; REFERENCE_POINTS.len()] {
     let mut table = REFERENCE_POINTS.map(|point| {
         let (mut product, mut square) = (0.0, 1e-9);
-        for frame in followed.iter().filter(|frame| frame.difference * point > 0.0) {
+        let counts = |frame: &&Followed| frame.quantizer == quantizer && frame.difference * point > 0.0;
+        for frame in followed.iter().filter(counts) {
             let weight = (1.0 - (frame.difference - point).abs() / REACH).max(0.0);
             product += weight * frame.difference * of(frame);
             square += weight * frame.difference * frame.difference;
@@ -144,6 +152,19 @@ fn effect(followed: &[Followed], of: impl Fn(&Followed) -> f64, sign: f64) -> [f
         table[index] = sign * (sign * table[index]).min(sign * table[index + 1]);
     }
     table
+}
+
+/// [`effect`] on frames of each quantizer of [`FOLLOWER_POINTS`].
+fn effects(followed: &[Followed], of: impl Fn(&Followed) -> f64, sign: f64) -> EffectTable {
+    FOLLOWER_POINTS.map(|quantizer| effect(followed, &of, sign, quantizer))
+}
+
+/// How ln(size) of frames of a quantizer grows with the logarithm of their references' age.
+fn gap_slope(gaps: &[Gap], quantizer: u8) -> f64 {
+    let of_it = || gaps.iter().filter(|gap| gap.quantizer == quantizer);
+    let product: f64 = of_it().map(|gap| gap.age * gap.size).sum();
+    let square: f64 = of_it().map(|gap| gap.age * gap.age).sum();
+    (product / square.max(1e-9)).clamp(-1.0, 3.0)
 }
 
 impl ClipMeasurements {
@@ -219,9 +240,7 @@ impl ClipMeasurements {
         let rest = libm::sqrt(1.0 - slow_share) / variation.frame_deviation.max(1e-6);
         let within: Vec<f64> = variation.within.iter().map(|value| (value * rest).clamp(-20.0, 20.0)).collect();
         let counted: Vec<Followed> = self.of(part, |segment| &segment.followed, |frame| frame.picture);
-        let gaps: Vec<(usize, f64, f64)> = self.of(part, |segment| &segment.gaps, |&(picture, ..)| picture);
-        let gap_product: f64 = gaps.iter().map(|(_, gap, size)| gap * size).sum();
-        let gap_square: f64 = gaps.iter().map(|(_, gap, _)| gap * gap).sum();
+        let gaps: Vec<Gap> = self.of(part, |segment| &segment.gaps, |gap| gap.picture);
         let fills = |pass: usize| -> Vec<f64> {
             let fills = self.of(part, |segment| &segment.fills[pass], |&(picture, _)| picture);
             fills.into_iter().map(|(_, fill)| fill.clamp(0.05, 3.0)).collect()
@@ -229,11 +248,8 @@ impl ClipMeasurements {
         let second = quantiles(fills(0), [0.95; NORMAL_POINTS.len()]);
         let pictures: usize = self.segments.iter().map(|segment| count(segment, part)).sum();
         let cuts: usize = self.of(part, |segment| &segment.cuts, |&picture| picture).len();
-        let cut_sizes: Vec<f64> = self
-            .of(part, |segment| &segment.cut_sizes, |&(picture, _)| picture)
-            .into_iter()
-            .map(|(_, size)| size)
-            .collect();
+        let coded = self.of(part, |segment| &segment.cut_sizes, |&(picture, _)| picture);
+        let cut_sizes: Vec<f64> = coded.iter().filter_map(|&(_, size)| size).collect();
         let (ssim_slope, ssim_deviation) = self.ssim_variation(part, &means);
         let keys: Vec<f64> = values(&self.segments, part, MIDDLE, |run| &run.key);
         ClipModel {
@@ -249,10 +265,11 @@ impl ClipMeasurements {
             key_deviation: deviation(&keys).min(2.0),
             scene_cuts: cuts as f64 / (pictures.max(1) as f64 * self.frame_interval.as_secs_f64()),
             cut_size: mean(&cut_sizes).unwrap_or(0.0).clamp(-2.0, 2.0),
-            gap_slope: (gap_product / gap_square.max(1e-9)).clamp(-1.0, 3.0),
+            cut_keys: if coded.is_empty() { 1.0 } else { 1.0 - cut_sizes.len() as f64 / coded.len() as f64 },
+            gap_slopes: FOLLOWER_POINTS.map(|quantizer| gap_slope(&gaps, quantizer)),
             reference: ReferenceEffect {
-                size: effect(&counted, |frame| frame.size, 1.0),
-                ssim_db: effect(&counted, |frame| frame.ssim_db, -1.0),
+                size: effects(&counted, |frame| frame.size, 1.0),
+                ssim_db: effects(&counted, |frame| frame.ssim_db, -1.0),
             },
             fills: [second, quantiles(fills(1), second)],
             held_out: None,

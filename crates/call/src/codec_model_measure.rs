@@ -6,6 +6,7 @@ use std::time::Duration;
 use lockstep_media::{QualityError, ssim, ssim_db};
 use lockstep_vp8::{Analysis, Encoded, Fitting, FrameKind, MAXIMUM_QUANTIZER, Parameters, Picture, State};
 
+use crate::codec_model::FOLLOWER_POINTS;
 use crate::functional::FINEST_USEFUL_QUANTIZER;
 use crate::scores::{mean, quantile};
 
@@ -17,12 +18,12 @@ const QUALITY_INTERVAL: usize = 4;
 const KEY_INTERVAL: usize = 12;
 /// The state after every such picture is kept to find out what references do.
 const STATE_INTERVAL: usize = 20;
-/// References are of these quantizers, and followed by frames of those.
-const REFERENCES: [u8; 5] = [10, 26, 48, 76, 112];
-const FOLLOWERS: [u8; 3] = [26, 48, 76];
-/// Pictures so many later are coded from one state, at the middle one of those quantizers.
+/// Pictures so many later are coded from one state, at its own quantizer.
 const GAPS: [usize; 3] = [2, 4, 8];
-const MIDDLE: u8 = FOLLOWERS[1];
+/// The quantizer at which scene cuts are looked for.
+const MIDDLE: u8 = 48;
+/// Frames are made to fit what these quantizers give.
+const FITTED: [u8; 3] = [26, 48, 76];
 /// How far off the right quantizer the first pass of a frame is that is made to fit, in turn.
 const MISSES: [i16; 6] = [-12, 8, -5, 12, -8, 5];
 /// A budget can be met by pictures that need no more than this share of it at the coarsest quantizer.
@@ -31,7 +32,8 @@ const REACHABLE: f64 = 0.7;
 const MOST_FITTED: usize = 60;
 
 /// A frame begins a new scene if it takes at least this share of what a key frame does, and so many times what half of the
-/// frames take: hardly anything is predicted then, though the encoder may code it as an inter frame.
+/// frames and both of its neighbours take: hardly anything is predicted then, though the encoder may code it as an inter
+/// frame. What is as hard to predict for several pictures is motion.
 const CUT_SHARE: f64 = 0.5;
 const CUT_RISE: f64 = 4.0;
 
@@ -50,12 +52,25 @@ pub(crate) struct Run {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Followed {
     pub(crate) picture: usize,
+    /// The frame's quantizer.
+    pub(crate) quantizer: u8,
     /// The reference's quantizer less the frame's.
     pub(crate) difference: f64,
     /// ln(size) less that of a frame after a reference of its own quantizer.
     pub(crate) size: f64,
     /// SSIM, likewise, dB.
     pub(crate) ssim_db: f64,
+}
+
+/// A frame whose reference shows a picture of longer ago than the one before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gap {
+    pub(crate) picture: usize,
+    pub(crate) quantizer: u8,
+    /// Logarithm of the reference's age, pictures.
+    pub(crate) age: f64,
+    /// ln(size) less that of a frame whose reference is the picture before.
+    pub(crate) size: f64,
 }
 
 /// Pictures that follow each other.
@@ -66,11 +81,10 @@ pub(crate) struct Segment {
     pub(crate) runs: Vec<Run>,
     /// Pictures at which the scene changes.
     pub(crate) cuts: Vec<usize>,
-    /// Pictures of those that were coded as inter frames, and ln(size) over that of a key frame, by quantizer.
-    pub(crate) cut_sizes: Vec<(usize, f64)>,
+    /// Those pictures, at each quantizer: ln(size) over that of a key frame, where they were coded as inter frames.
+    pub(crate) cut_sizes: Vec<(usize, Option<f64>)>,
     pub(crate) followed: Vec<Followed>,
-    /// Picture, logarithm of the gap, and what ln(size) is above that of a frame without.
-    pub(crate) gaps: Vec<(usize, f64, f64)>,
+    pub(crate) gaps: Vec<Gap>,
     /// Picture, and size over budget of the second and of later passes.
     pub(crate) fills: [Vec<(usize, f64)>; 2],
 }
@@ -120,7 +134,7 @@ fn run(pictures: &[Picture], quantizer: u8, cuts: &mut Vec<usize>) -> Result<(Ru
                 run.ssim_db[index] = Some(quality(picture, &encoded)?);
             }
         }
-        if index % STATE_INTERVAL == 0 && REFERENCES.contains(&quantizer) {
+        if index % STATE_INTERVAL == 0 && FOLLOWER_POINTS.contains(&quantizer) {
             kept.push((index, encoded.state.clone()));
         }
         state = encoded.state;
@@ -149,7 +163,7 @@ impl Segment {
         segment.set_cuts_apart();
         segment.follow(pictures, &states)?;
         progress(14.0 / 16.0);
-        for quantizer in FOLLOWERS {
+        for quantizer in FITTED {
             segment.fit(pictures, quantizer);
         }
         progress(1.0);
@@ -164,18 +178,25 @@ impl Segment {
             sizes.sort_unstable_by(f64::total_cmp);
             let (Some(key), Some(usual)) = (mean(&keys), quantile(&sizes, 0.5)) else { return Vec::new() };
             let least = (key + libm::log(CUT_SHARE)).max(usual + libm::log(CUT_RISE));
-            let begins = |&(_, size): &(usize, &Option<f64>)| size.is_some_and(|size| size > least);
-            run.inter.iter().enumerate().filter(begins).map(|(index, _)| index).collect()
+            let size = |index: usize| run.inter.get(index).copied().flatten();
+            let rises = |size_here: f64, other: Option<f64>| other.is_none_or(|other| size_here > other + CUT_RISE.ln());
+            let begins = |&index: &usize| {
+                index > 0
+                    && size(index).is_some_and(|here| {
+                        here > least && rises(here, size(index - 1)) && rises(here, size(index + 1))
+                    })
+            };
+            (0..run.inter.len()).filter(begins).collect()
         });
+        self.cuts.extend(found);
         for run in &mut self.runs {
             let keys: Vec<f64> = run.key.iter().flatten().copied().collect();
             let Some(key) = mean(&keys) else { continue };
-            for &index in &found {
-                self.cut_sizes.extend(run.inter[index].take().map(|size| (index, size - key)));
+            for &index in &self.cuts {
+                self.cut_sizes.push((index, run.inter[index].take().map(|size| size - key)));
                 run.ssim_db[index] = None;
             }
         }
-        self.cuts.extend(found);
     }
 
     /// The run of one of [`MEASURED`].
@@ -191,24 +212,26 @@ impl Segment {
                 let next = index + 1;
                 let Some(picture) = pictures.get(next) else { continue };
                 let analysis = Analysis::new(state, picture, &Parameters::default());
-                for quantizer in FOLLOWERS.into_iter().filter(|_| !analysis.key_frame()) {
+                for quantizer in FOLLOWER_POINTS.into_iter().filter(|_| !analysis.key_frame()) {
                     let Some(run) = self.run(quantizer) else { continue };
                     let (Some(size), Some(ssim_db)) = (run.inter[next], run.ssim_db[next]) else { continue };
                     let encoded = analysis.encode(quantizer);
                     followed.push(Followed {
                         picture: next,
+                        quantizer,
                         difference: f64::from(reference) - f64::from(quantizer),
                         size: logarithm(&encoded) - size,
                         ssim_db: quality(picture, &encoded)? - ssim_db,
                     });
                 }
-                for gap in GAPS.into_iter().filter(|_| reference == MIDDLE) {
+                for gap in GAPS {
                     let later = index + gap;
-                    let usual = self.run(MIDDLE).and_then(|run| *run.inter.get(later)?);
+                    let usual = self.run(reference).and_then(|run| *run.inter.get(later)?);
                     let (Some(picture), Some(usual)) = (pictures.get(later), usual) else { continue };
                     let analysis = Analysis::new(state, picture, &Parameters::default());
                     if !analysis.key_frame() {
-                        gaps.push((later, libm::log(gap as f64), logarithm(&analysis.encode(MIDDLE)) - usual));
+                        let size = logarithm(&analysis.encode(reference)) - usual;
+                        gaps.push(Gap { picture: later, quantizer: reference, age: libm::log(gap as f64), size });
                     }
                 }
             }

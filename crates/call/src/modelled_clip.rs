@@ -4,8 +4,9 @@
 //! At a quantizer, the logarithm of a frame's size is the clip's curve plus the picture's difficulty, counted in deviations
 //! at that quantizer. Difficulty has a part that lasts for seconds and one that hardly outlives a picture; both are
 //! autoregressive processes of first order, the latter with the tails that the clip has. A reference that was coded
-//! coarser or finer, or shows a picture of longer ago, makes the frame larger or smaller, and better or worse. A picture of
-//! a new scene finds nothing to predict from: its frame takes what a key frame does, about, though it is none.
+//! coarser or finer, or shows a picture of longer ago, makes the frame larger or smaller, and better or worse, though never
+//! larger than one that finds nothing to predict from. Such is the frame of a new scene: it takes what a key frame does,
+//! about, and often is one.
 //!
 //! All that is random belongs to the source and is drawn with the picture; coding depends on nothing but its arguments, so
 //! that an encoder may code a picture as often as it likes, in any order, and find what it found before.
@@ -20,7 +21,9 @@ use lockstep_link::random::{happens, normal};
 use lockstep_units::ByteCount;
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
-use crate::codec_model::{ClipModel, NORMAL_POINTS, QUANTIZERS, REFERENCE_POINTS, between};
+use crate::codec_model::{
+    ClipModel, NORMAL_POINTS, QUANTIZERS, REFERENCE_POINTS, at_every_quantizer, between, effects_at_every_quantizer,
+};
 use crate::functional::FINEST_USEFUL_QUANTIZER;
 
 /// No frame is smaller, bytes: headers and one bit a macroblock.
@@ -49,13 +52,15 @@ pub struct ModelledPicture {
     difficulty: f64,
     /// What its SSIM is off that of its quantizer, dB.
     ssim_excess: f64,
-    /// What ln(size) of its inter frames is off because pictures come more or less often than the clip's.
+    /// The logarithm of the time between pictures, in intervals of the clip's.
     often: f64,
     /// What ln(size) of it as a key frame is off the mean.
     key_excess: f64,
     /// What its second and later passes fill of their budgets.
     fills: [f64; 2],
     scene_cut: bool,
+    /// Whether a new scene is begun with a key frame.
+    cut_is_key: bool,
     reference: Option<ModelledReference>,
 }
 
@@ -70,6 +75,12 @@ impl ModelledPicture {
     #[must_use]
     pub fn difficulty(&self) -> f64 {
         self.difficulty
+    }
+
+    /// Whether its frame is a key frame whatever it could be coded from: its scene is new.
+    #[must_use]
+    pub fn begins_anew(&self) -> bool {
+        self.scene_cut && self.cut_is_key
     }
 
     /// The picture, to be coded from what `reference` says. Without, its reference is the picture before, as good as it
@@ -105,6 +116,11 @@ pub struct ClipCurves {
     key: [f64; QUANTIZERS],
     /// Luma SSIM, dB.
     ssim_db: [f64; QUANTIZERS],
+    /// What the reference does to ln(size) and SSIM, by the frame's quantizer.
+    size_effects: Vec<[f64; REFERENCE_POINTS.len()]>,
+    ssim_effects: Vec<[f64; REFERENCE_POINTS.len()]>,
+    /// How ln(size) grows with the logarithm of the reference's age.
+    gap_slopes: [f64; QUANTIZERS],
 }
 
 impl ClipCurves {
@@ -117,6 +133,9 @@ impl ClipCurves {
             deviation: clip.curve(|point| point.inter_deviation),
             key: clip.curve(|point| libm::log(point.key_bits * bytes)),
             ssim_db: clip.curve(|point| point.ssim_db),
+            size_effects: effects_at_every_quantizer(&clip.reference.size),
+            ssim_effects: effects_at_every_quantizer(&clip.reference.ssim_db),
+            gap_slopes: at_every_quantizer(&clip.gap_slopes),
             clip: clip.clone(),
             picture_size: (width, height),
         }
@@ -128,25 +147,29 @@ impl ClipCurves {
         self.picture_size
     }
 
-    /// Natural logarithm of the size of `picture` at a quantizer. `gap` is what the age of its reference adds.
+    /// Natural logarithm of the size of `picture` at a quantizer. `gap` is the logarithm of its reference's age.
     fn logarithm(&self, picture: &ModelledPicture, quantizer: usize, key_frame: bool, gap: f64) -> f64 {
         if key_frame || picture.scene_cut {
             let cut = if key_frame { 0.0 } else { self.clip.cut_size };
             return self.key[quantizer] + picture.key_excess + cut;
         }
         let history = picture.reference.map_or(0.0, |reference| {
-            between(&REFERENCE_POINTS, &self.clip.reference.size, difference(reference, quantizer))
+            between(&REFERENCE_POINTS, &self.size_effects[quantizer], difference(reference, quantizer))
         });
-        self.inter[quantizer] + self.deviation[quantizer] * picture.difficulty + picture.often + history + gap
+        let slope = self.gap_slopes[quantizer];
+        let usual = self.inter[quantizer] + self.deviation[quantizer] * picture.difficulty + slope * picture.often;
+        // A reference cannot do worse than none.
+        let most = usual.max(self.key[quantizer] + picture.key_excess + self.clip.cut_size.max(0.0));
+        (usual + history + slope * gap).min(most)
     }
 
-    /// What the age of the reference of `picture` adds to the logarithm of its size.
+    /// The logarithm of the age of the reference of `picture`, pictures.
     fn gap(&self, picture: &ModelledPicture, key_frame: bool) -> f64 {
         match picture.reference {
             // The picture before is where the curves are from.
             Some(reference) if !key_frame && !picture.scene_cut && picture.number > reference.picture + 1 => {
                 let gap = (picture.number - reference.picture) as f64;
-                self.clip.gap_slope * libm::log(gap.clamp(GAPS.0, GAPS.1))
+                libm::log(gap.clamp(GAPS.0, GAPS.1))
             }
             _ => 0.0,
         }
@@ -162,7 +185,7 @@ impl ClipCurves {
         key_frame: bool,
     ) -> ModelledFrame {
         let history = picture.reference.filter(|_| !key_frame && !picture.scene_cut).map_or(0.0, |reference| {
-            between(&REFERENCE_POINTS, &self.clip.reference.ssim_db, difference(reference, quantizer))
+            between(&REFERENCE_POINTS, &self.ssim_effects[quantizer], difference(reference, quantizer))
         });
         let finer = self.ssim_db[quantizer.saturating_sub(1)];
         let usual = self.ssim_db[quantizer] + share * (finer - self.ssim_db[quantizer]);
@@ -267,7 +290,7 @@ pub struct ModelledClip {
     slow_deviation: f64,
     /// Probability that a picture shows another scene than the one before.
     scene_cut: f64,
-    /// What ln(size) of inter frames is off because pictures come more or less often than the clip's.
+    /// The logarithm of the time between pictures, in intervals of the clip's.
     often: f64,
 }
 
@@ -287,7 +310,7 @@ impl ModelledClip {
             ssim: Autoregression::new(persistence, &mut generator),
             slow_deviation: libm::sqrt(clip.slow_share),
             scene_cut: clip.scene_cuts * interval,
-            often: clip.gap_slope * libm::log(intervals.clamp(GAPS.0, GAPS.1)),
+            often: libm::log(intervals.clamp(GAPS.0, GAPS.1)),
             pictures: 0,
             generator,
             curves,
@@ -324,6 +347,7 @@ impl ModelledClip {
             key_excess: clip.key_deviation * difficult,
             fills: std::array::from_fn(|pass| between(&NORMAL_POINTS, &clip.fills[pass], fills[pass])),
             scene_cut,
+            cut_is_key: scene_cut && happens(generator, clip.cut_keys),
             reference: None,
         }
     }
@@ -438,7 +462,7 @@ mod tests {
     #[test]
     fn a_picture_of_a_new_scene_takes_what_a_key_frame_does_whatever_its_reference() {
         let mut model = CodecModel::built_in().unwrap().clips[0].clone();
-        (model.scene_cuts, model.cut_size, model.key_deviation) = (1.0, 0.3, 0.0);
+        (model.scene_cuts, model.cut_size, model.cut_keys, model.key_deviation) = (1.0, 0.3, 0.0, 0.0);
         let curves = Arc::new(ClipCurves::new(&model, 640, 360));
         let mut clip = ModelledClip::new(Arc::clone(&curves), Duration::from_millis(33), 1);
         let reference = curves.encode(&clip.next_picture(), 10, true).reference;
