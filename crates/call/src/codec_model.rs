@@ -88,6 +88,9 @@ pub struct ReferenceEffect {
     pub size: EffectTable,
     /// Its SSIM, dB: less after a coarser one.
     pub ssim_db: EffectTable,
+    /// The share of a difference in quantizers that the frame leaves to the next one, by [`FOLLOWER_POINTS`]: of that to a
+    /// finer reference, whose quality stays where nothing moves, and of that to a coarser one.
+    pub persistence: [[f64; FOLLOWER_POINTS.len()]; 2],
 }
 
 /// How far the model is off on a part of the clip that it was not fitted to.
@@ -243,6 +246,8 @@ impl ClipModel {
         let effects = self.reference.size.iter().flatten().map(|&size| ("reference.size", size, -10.0..=10.0));
         let qualities = self.reference.ssim_db.iter().flatten();
         let effects = effects.chain(qualities.map(|&ssim| ("reference.ssim_db", ssim, -30.0..=30.0))).chain(slopes);
+        let shares = self.reference.persistence.iter().flatten();
+        let effects = effects.chain(shares.map(|&share| ("reference.persistence", share, 0.0..=1.0)));
         let difficulties = self.frame_quantiles.iter().map(|&value| ("frame_quantiles", value, -20.0..=20.0));
         let fills = self.fills.iter().flatten().map(|&fill| ("fills", fill, 0.05..=3.0));
         let all = numbers.into_iter().chain(points).chain(effects).chain(difficulties).chain(fills);

@@ -3,6 +3,7 @@
 
 use crate::codec_model::{
     ClipModel, EffectTable, FOLLOWER_POINTS, HeldOutError, ModelPoint, NORMAL_POINTS, REFERENCE_POINTS, ReferenceEffect,
+    between,
 };
 use crate::codec_model_measure::{ClipMeasurements, Followed, Gap, MEASURED, Run, Segment};
 use crate::scores::{mean, quantile};
@@ -133,15 +134,19 @@ fn effect(
     sign: f64,
     quantizer: u8,
 ) -> [f64; REFERENCE_POINTS.len()] {
+    let of_it = |frame: &&Followed| frame.quantizer == quantizer && frame.before == 0;
+    let furthest = |sign: f64| followed.iter().filter(of_it).map(|frame| sign * frame.difference).fold(0.0, f64::max);
+    let (finest, coarsest) = (-furthest(-1.0), furthest(1.0));
     let mut table = REFERENCE_POINTS.map(|point| {
         let (mut product, mut square) = (0.0, 1e-9);
-        let counts = |frame: &&Followed| frame.quantizer == quantizer && frame.difference * point > 0.0;
+        let counts = |frame: &&Followed| of_it(frame) && frame.difference * point > 0.0;
         for frame in followed.iter().filter(counts) {
             let weight = (1.0 - (frame.difference - point).abs() / REACH).max(0.0);
             product += weight * frame.difference * of(frame);
             square += weight * frame.difference * frame.difference;
         }
-        point * product / square
+        // Beyond what was measured it stays what it is.
+        point.clamp(finest, coarsest) * product / square
     });
     let middle = REFERENCE_POINTS.iter().position(|&point| point == 0.0).unwrap_or(0);
     table[middle] = 0.0;
@@ -157,6 +162,28 @@ fn effect(
 /// [`effect`] on frames of each quantizer of [`FOLLOWER_POINTS`].
 fn effects(followed: &[Followed], of: impl Fn(&Followed) -> f64, sign: f64) -> EffectTable {
     FOLLOWER_POINTS.map(|quantizer| effect(followed, &of, sign, quantizer))
+}
+
+/// The share of a difference in quantizers to a reference that frames leave to the next, with which `effects` are least off
+/// after several frames: of a finer reference if `sign` is negative, of a coarser one if it is positive.
+fn persistence(followed: &[Followed], effects: &ReferenceEffect, at: usize, sign: f64) -> f64 {
+    let counts = |frame: &&Followed| {
+        frame.quantizer == FOLLOWER_POINTS[at] && frame.before > 0 && frame.difference * sign > 0.0
+    };
+    let frames: Vec<&Followed> = followed.iter().filter(counts).collect();
+    let scale = |of: fn(&Followed) -> f64| frames.iter().map(|frame| of(frame).powi(2)).sum::<f64>().max(1e-9);
+    let (size_scale, ssim_scale) = (scale(|frame| frame.size), scale(|frame| frame.ssim_db));
+    let error = |share: f64| -> f64 {
+        let of = |frame: &&Followed| {
+            let left = frame.difference * libm::pow(share, frame.before as f64);
+            let size = between(&REFERENCE_POINTS, &effects.size[at], left) - frame.size;
+            let ssim_db = between(&REFERENCE_POINTS, &effects.ssim_db[at], left) - frame.ssim_db;
+            size * size / size_scale + ssim_db * ssim_db / ssim_scale
+        };
+        frames.iter().map(of).sum()
+    };
+    let shares = (0..100).map(|percent| f64::from(percent) / 100.0);
+    shares.min_by(|&one, &other| error(one).total_cmp(&error(other))).unwrap_or(0.0)
 }
 
 /// How ln(size) of frames of a quantizer grows with the logarithm of their references' age.
@@ -245,6 +272,13 @@ impl ClipMeasurements {
             let fills = self.of(part, |segment| &segment.fills[pass], |&(picture, _)| picture);
             fills.into_iter().map(|(_, fill)| fill.clamp(0.05, 3.0)).collect()
         };
+        let mut reference = ReferenceEffect {
+            size: effects(&counted, |frame| frame.size, 1.0),
+            ssim_db: effects(&counted, |frame| frame.ssim_db, -1.0),
+            persistence: [[0.0; FOLLOWER_POINTS.len()]; 2],
+        };
+        let left = |sign| std::array::from_fn(|at| persistence(&counted, &reference, at, sign));
+        reference.persistence = [left(-1.0), left(1.0)];
         let second = quantiles(fills(0), [0.95; NORMAL_POINTS.len()]);
         let pictures: usize = self.segments.iter().map(|segment| count(segment, part)).sum();
         let cuts: usize = self.of(part, |segment| &segment.cuts, |&picture| picture).len();
@@ -267,10 +301,7 @@ impl ClipMeasurements {
             cut_size: mean(&cut_sizes).unwrap_or(0.0).clamp(-2.0, 2.0),
             cut_keys: if coded.is_empty() { 1.0 } else { 1.0 - cut_sizes.len() as f64 / coded.len() as f64 },
             gap_slopes: FOLLOWER_POINTS.map(|quantizer| gap_slope(&gaps, quantizer)),
-            reference: ReferenceEffect {
-                size: effects(&counted, |frame| frame.size, 1.0),
-                ssim_db: effects(&counted, |frame| frame.ssim_db, -1.0),
-            },
+            reference,
             fills: [second, quantiles(fills(1), second)],
             held_out: None,
         }

@@ -18,6 +18,9 @@ const QUALITY_INTERVAL: usize = 4;
 const KEY_INTERVAL: usize = 12;
 /// The state after every such picture is kept to find out what references do.
 const STATE_INTERVAL: usize = 20;
+/// After every so-manieth of those a series of frames is coded, and sizes and qualities of these are compared.
+const CHAINED: usize = 3;
+const CHAIN: [usize; 2] = [4, 8];
 /// Pictures so many later are coded from one state, at its own quantizer.
 const GAPS: [usize; 3] = [2, 4, 8];
 /// The quantizer at which scene cuts are looked for.
@@ -54,9 +57,11 @@ pub(crate) struct Followed {
     pub(crate) picture: usize,
     /// The frame's quantizer.
     pub(crate) quantizer: u8,
-    /// The reference's quantizer less the frame's.
+    /// How many frames before it had its quantizer, too.
+    pub(crate) before: usize,
+    /// The quantizer of the reference of the first of them less theirs.
     pub(crate) difference: f64,
-    /// ln(size) less that of a frame after a reference of its own quantizer.
+    /// ln(size) less that of a frame after references of its own quantizer only.
     pub(crate) size: f64,
     /// SSIM, likewise, dB.
     pub(crate) ssim_db: f64,
@@ -216,13 +221,18 @@ impl Segment {
                     let Some(run) = self.run(quantizer) else { continue };
                     let (Some(size), Some(ssim_db)) = (run.inter[next], run.ssim_db[next]) else { continue };
                     let encoded = analysis.encode(quantizer);
+                    let difference = f64::from(reference) - f64::from(quantizer);
                     followed.push(Followed {
                         picture: next,
                         quantizer,
-                        difference: f64::from(reference) - f64::from(quantizer),
+                        before: 0,
+                        difference,
                         size: logarithm(&encoded) - size,
                         ssim_db: quality(picture, &encoded)? - ssim_db,
                     });
+                    if index % (CHAINED * STATE_INTERVAL) == 0 && reference != quantizer {
+                        followed.extend(self.chain(pictures, *index, encoded.state, difference, quantizer)?);
+                    }
                 }
                 for gap in GAPS {
                     let later = index + gap;
@@ -238,6 +248,37 @@ impl Segment {
         }
         (self.followed, self.gaps) = (followed, gaps);
         Ok(())
+    }
+
+    /// Codes what follows the second picture after `index`, which led to `state`, at its quantizer.
+    fn chain(
+        &self,
+        pictures: &[Picture],
+        index: usize,
+        mut state: State,
+        difference: f64,
+        quantizer: u8,
+    ) -> Result<Vec<Followed>, QualityError> {
+        let mut followed = Vec::new();
+        let Some(run) = self.run(quantizer) else { return Ok(followed) };
+        for (later, picture) in pictures.iter().enumerate().skip(index + 2).take(CHAIN[1] - 1) {
+            let analysis = Analysis::new(&state, picture, &Parameters::default());
+            let encoded = analysis.encode(quantizer);
+            // A new scene ends it.
+            let Some(size) = run.inter[later].filter(|_| !encoded.key_frame) else { break };
+            if let (true, Some(ssim_db)) = (CHAIN.contains(&(later - index)), run.ssim_db[later]) {
+                followed.push(Followed {
+                    picture: later,
+                    quantizer,
+                    before: later - index - 1,
+                    difference,
+                    size: logarithm(&encoded) - size,
+                    ssim_db: quality(picture, &encoded)? - ssim_db,
+                });
+            }
+            state = encoded.state;
+        }
+        Ok(followed)
     }
 
     /// Makes frames fit budgets that are what they take at `quantizer`.

@@ -41,7 +41,7 @@ const GAPS: (f64, f64) = (0.25, 64.0);
 pub struct ModelledReference {
     /// The number of its picture.
     picture: u64,
-    /// The quantizer whose quality it has, in 256ths.
+    /// The quantizer that it is as good as, in 256ths.
     coarseness: u16,
 }
 
@@ -119,6 +119,8 @@ pub struct ClipCurves {
     /// What the reference does to ln(size) and SSIM, by the frame's quantizer.
     size_effects: Vec<[f64; REFERENCE_POINTS.len()]>,
     ssim_effects: Vec<[f64; REFERENCE_POINTS.len()]>,
+    /// What a frame leaves to the next one of the difference to a finer and to a coarser reference.
+    persistence: [[f64; QUANTIZERS]; 2],
     /// How ln(size) grows with the logarithm of the reference's age.
     gap_slopes: [f64; QUANTIZERS],
 }
@@ -135,6 +137,7 @@ impl ClipCurves {
             ssim_db: clip.curve(|point| point.ssim_db),
             size_effects: effects_at_every_quantizer(&clip.reference.size),
             ssim_effects: effects_at_every_quantizer(&clip.reference.ssim_db),
+            persistence: clip.reference.persistence.map(|shares| at_every_quantizer(&shares)),
             gap_slopes: at_every_quantizer(&clip.gap_slopes),
             clip: clip.clone(),
             picture_size: (width, height),
@@ -184,29 +187,20 @@ impl ClipCurves {
         size: f64,
         key_frame: bool,
     ) -> ModelledFrame {
-        let history = picture.reference.filter(|_| !key_frame && !picture.scene_cut).map_or(0.0, |reference| {
-            between(&REFERENCE_POINTS, &self.ssim_effects[quantizer], difference(reference, quantizer))
-        });
+        let reference = picture.reference.filter(|_| !key_frame && !picture.scene_cut);
+        let difference = reference.map_or(0.0, |reference| difference(reference, quantizer));
+        let history = between(&REFERENCE_POINTS, &self.ssim_effects[quantizer], difference);
         let finer = self.ssim_db[quantizer.saturating_sub(1)];
         let usual = self.ssim_db[quantizer] + share * (finer - self.ssim_db[quantizer]);
         let decibels = (usual + history + picture.ssim_excess).max(0.1);
-        let coarseness = if history == 0.0 { quantizer as f64 } else { self.quantizer_of(usual + history) };
+        let left = self.persistence[usize::from(difference > 0.0)][quantizer] * difference;
+        let coarseness = (quantizer as f64 - share + left).max(0.0);
         ModelledFrame {
             size: ByteCount::new(size.max(LEAST_SIZE) as u64),
             quantizer: quantizer as u8,
             ssim: 1.0 - libm::exp10(-0.1 * decibels),
             reference: ModelledReference { picture: picture.number, coarseness: (256.0 * coarseness) as u16 },
         }
-    }
-
-    /// The quantizer whose quality is `decibels`.
-    fn quantizer_of(&self, decibels: f64) -> f64 {
-        let coarser = self.ssim_db.partition_point(|&ssim| ssim > decibels);
-        if coarser == 0 || coarser == QUANTIZERS {
-            return coarser.min(QUANTIZERS - 1) as f64;
-        }
-        let (fine, coarse) = (self.ssim_db[coarser - 1], self.ssim_db[coarser]);
-        coarser as f64 - (decibels - coarse) / (fine - coarse)
     }
 
     /// `picture` at `quantizer` (above 127 it is taken as 127).
