@@ -80,6 +80,9 @@ pub struct ModelPoint {
 /// What frames of each quantizer of [`FOLLOWER_POINTS`] owe to their references, by [`REFERENCE_POINTS`].
 pub type EffectTable = [[f64; REFERENCE_POINTS.len()]; FOLLOWER_POINTS.len()];
 
+/// A share for each quantizer of [`FOLLOWER_POINTS`]: after a finer reference, and after a coarser one.
+pub type Persistence = [[f64; FOLLOWER_POINTS.len()]; 2];
+
 /// What a frame owes to its reference: how much it differs from one whose reference was coded at its own quantizer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -88,9 +91,13 @@ pub struct ReferenceEffect {
     pub size: EffectTable,
     /// Its SSIM, dB: less after a coarser one.
     pub ssim_db: EffectTable,
-    /// The share of a difference in quantizers that the frame leaves to the next one, by [`FOLLOWER_POINTS`]: of that to a
-    /// finer reference, whose quality stays where nothing moves, and of that to a coarser one.
-    pub persistence: [[f64; FOLLOWER_POINTS.len()]; 2],
+    /// The share of a difference in quantizers that the frame leaves to the next one, as far as sizes show it.
+    pub size_persistence: Persistence,
+    /// The same as far as SSIM shows it: where nothing moves, quality stays for long.
+    pub ssim_persistence: Persistence,
+    /// The share of the effect of a coarser reference on size that is left where what does not move is finer than the frame,
+    /// from before the reference.
+    pub refined_share: f64,
 }
 
 /// How far the model is off on a part of the clip that it was not fitted to.
@@ -246,8 +253,9 @@ impl ClipModel {
         let effects = self.reference.size.iter().flatten().map(|&size| ("reference.size", size, -10.0..=10.0));
         let qualities = self.reference.ssim_db.iter().flatten();
         let effects = effects.chain(qualities.map(|&ssim| ("reference.ssim_db", ssim, -30.0..=30.0))).chain(slopes);
-        let shares = self.reference.persistence.iter().flatten();
-        let effects = effects.chain(shares.map(|&share| ("reference.persistence", share, 0.0..=1.0)));
+        let shares = self.reference.size_persistence.iter().chain(&self.reference.ssim_persistence).flatten();
+        let shares = shares.chain([&self.reference.refined_share]);
+        let effects = effects.chain(shares.map(|&share| ("a share of reference", share, 0.0..=1.0)));
         let difficulties = self.frame_quantiles.iter().map(|&value| ("frame_quantiles", value, -20.0..=20.0));
         let fills = self.fills.iter().flatten().map(|&fill| ("fills", fill, 0.05..=3.0));
         let all = numbers.into_iter().chain(points).chain(effects).chain(difficulties).chain(fills);

@@ -2,10 +2,10 @@
 //! was not fitted to.
 
 use crate::codec_model::{
-    ClipModel, EffectTable, FOLLOWER_POINTS, HeldOutError, ModelPoint, NORMAL_POINTS, REFERENCE_POINTS, ReferenceEffect,
-    between,
+    ClipModel, EffectTable, FOLLOWER_POINTS, HeldOutError, ModelPoint, NORMAL_POINTS, Persistence, REFERENCE_POINTS,
+    ReferenceEffect, between,
 };
-use crate::codec_model_measure::{ClipMeasurements, Followed, Gap, MEASURED, Run, Segment};
+use crate::codec_model_measure::{ClipMeasurements, Followed, Gap, MEASURED, Returned, Run, Segment};
 use crate::scores::{mean, quantile};
 
 /// The quantizers whose sizes say how difficult pictures are: the extremes are all noise or all headers.
@@ -164,26 +164,46 @@ fn effects(followed: &[Followed], of: impl Fn(&Followed) -> f64, sign: f64) -> E
     FOLLOWER_POINTS.map(|quantizer| effect(followed, &of, sign, quantizer))
 }
 
-/// The share of a difference in quantizers to a reference that frames leave to the next, with which `effects` are least off
-/// after several frames: of a finer reference if `sign` is negative, of a coarser one if it is positive.
-fn persistence(followed: &[Followed], effects: &ReferenceEffect, at: usize, sign: f64) -> f64 {
+/// The share of a difference in quantizers to a reference that frames leave to the next, with which the effects in `table`
+/// are least off after several frames: of a finer reference if `sign` is negative, of a coarser one if it is positive.
+fn persistence_of(
+    followed: &[Followed],
+    table: &EffectTable,
+    of: impl Fn(&Followed) -> f64,
+    at: usize,
+    sign: f64,
+) -> f64 {
     let counts = |frame: &&Followed| {
         frame.quantizer == FOLLOWER_POINTS[at] && frame.before > 0 && frame.difference * sign > 0.0
     };
     let frames: Vec<&Followed> = followed.iter().filter(counts).collect();
-    let scale = |of: fn(&Followed) -> f64| frames.iter().map(|frame| of(frame).powi(2)).sum::<f64>().max(1e-9);
-    let (size_scale, ssim_scale) = (scale(|frame| frame.size), scale(|frame| frame.ssim_db));
     let error = |share: f64| -> f64 {
         let of = |frame: &&Followed| {
             let left = frame.difference * libm::pow(share, frame.before as f64);
-            let size = between(&REFERENCE_POINTS, &effects.size[at], left) - frame.size;
-            let ssim_db = between(&REFERENCE_POINTS, &effects.ssim_db[at], left) - frame.ssim_db;
-            size * size / size_scale + ssim_db * ssim_db / ssim_scale
+            (between(&REFERENCE_POINTS, &table[at], left) - of(frame)).powi(2)
         };
         frames.iter().map(of).sum()
     };
-    let shares = (0..100).map(|percent| f64::from(percent) / 100.0);
+    let shares = (0..200).map(|part| f64::from(part) / 200.0);
     shares.min_by(|&one, &other| error(one).total_cmp(&error(other))).unwrap_or(0.0)
+}
+
+/// [`persistence_of`] frames of each quantizer of [`FOLLOWER_POINTS`].
+fn persistence(followed: &[Followed], table: &EffectTable, of: impl Fn(&Followed) -> f64) -> Persistence {
+    [-1.0, 1.0].map(|sign| std::array::from_fn(|at| persistence_of(followed, table, &of, at, sign)))
+}
+
+/// The share of its effect on size that a coarser reference has where what does not move is finer than the frame.
+fn refined_share(returned: &[Returned], table: &EffectTable) -> f64 {
+    let (mut product, mut square) = (0.0, 1e-9);
+    for (quantizer, row) in FOLLOWER_POINTS.iter().zip(table) {
+        for frame in returned.iter().filter(|frame| frame.quantizer == *quantizer) {
+            let effect = between(&REFERENCE_POINTS, row, frame.difference);
+            product += effect * frame.size;
+            square += effect * effect;
+        }
+    }
+    (product / square).clamp(0.0, 1.0)
 }
 
 /// How ln(size) of frames of a quantizer grows with the logarithm of their references' age.
@@ -272,13 +292,16 @@ impl ClipMeasurements {
             let fills = self.of(part, |segment| &segment.fills[pass], |&(picture, _)| picture);
             fills.into_iter().map(|(_, fill)| fill.clamp(0.05, 3.0)).collect()
         };
-        let mut reference = ReferenceEffect {
-            size: effects(&counted, |frame| frame.size, 1.0),
-            ssim_db: effects(&counted, |frame| frame.ssim_db, -1.0),
-            persistence: [[0.0; FOLLOWER_POINTS.len()]; 2],
+        let returned: Vec<Returned> = self.of(part, |segment| &segment.returned, |frame| frame.picture);
+        let size = effects(&counted, |frame| frame.size, 1.0);
+        let ssim_db = effects(&counted, |frame| frame.ssim_db, -1.0);
+        let reference = ReferenceEffect {
+            size,
+            ssim_db,
+            size_persistence: persistence(&counted, &size, |frame| frame.size),
+            ssim_persistence: persistence(&counted, &ssim_db, |frame| frame.ssim_db),
+            refined_share: refined_share(&returned, &size),
         };
-        let left = |sign| std::array::from_fn(|at| persistence(&counted, &reference, at, sign));
-        reference.persistence = [left(-1.0), left(1.0)];
         let second = quantiles(fills(0), [0.95; NORMAL_POINTS.len()]);
         let pictures: usize = self.segments.iter().map(|segment| count(segment, part)).sum();
         let cuts: usize = self.of(part, |segment| &segment.cuts, |&picture| picture).len();

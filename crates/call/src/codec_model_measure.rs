@@ -20,7 +20,7 @@ const KEY_INTERVAL: usize = 12;
 const STATE_INTERVAL: usize = 20;
 /// After every so-manieth of those a series of frames is coded, and sizes and qualities of these are compared.
 const CHAINED: usize = 3;
-const CHAIN: [usize; 2] = [4, 8];
+const CHAIN: [usize; 3] = [4, 8, 16];
 /// Pictures so many later are coded from one state, at its own quantizer.
 const GAPS: [usize; 3] = [2, 4, 8];
 /// The quantizer at which scene cuts are looked for.
@@ -78,6 +78,17 @@ pub(crate) struct Gap {
     pub(crate) size: f64,
 }
 
+/// A frame finer than a series of frames before it, and coarser than what these followed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Returned {
+    pub(crate) picture: usize,
+    pub(crate) quantizer: u8,
+    /// The quantizer of the series less the frame's.
+    pub(crate) difference: f64,
+    /// ln(size) less that of a frame after a reference of its own quantizer.
+    pub(crate) size: f64,
+}
+
 /// Pictures that follow each other.
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -90,6 +101,7 @@ pub(crate) struct Segment {
     pub(crate) cut_sizes: Vec<(usize, Option<f64>)>,
     pub(crate) followed: Vec<Followed>,
     pub(crate) gaps: Vec<Gap>,
+    pub(crate) returned: Vec<Returned>,
     /// Picture, and size over budget of the second and of later passes.
     pub(crate) fills: [Vec<(usize, f64)>; 2],
 }
@@ -156,6 +168,7 @@ impl Segment {
             cut_sizes: Vec::new(),
             followed: Vec::new(),
             gaps: Vec::new(),
+            returned: Vec::new(),
             fills: Default::default(),
         };
         let mut states = Vec::new();
@@ -211,7 +224,7 @@ impl Segment {
 
     /// Codes pictures from the states of other runs, and from those of earlier pictures.
     fn follow(&mut self, pictures: &[Picture], states: &[Kept]) -> Result<(), QualityError> {
-        let (mut followed, mut gaps) = (Vec::new(), Vec::new());
+        let (mut followed, mut gaps, mut returned) = (Vec::new(), Vec::new(), Vec::new());
         for (&reference, kept) in MEASURED.iter().zip(states) {
             for (index, state) in kept {
                 let next = index + 1;
@@ -231,7 +244,9 @@ impl Segment {
                         ssim_db: quality(picture, &encoded)? - ssim_db,
                     });
                     if index % (CHAINED * STATE_INTERVAL) == 0 && reference != quantizer {
-                        followed.extend(self.chain(pictures, *index, encoded.state, difference, quantizer)?);
+                        let (chain, back) = self.chain(pictures, *index, encoded.state, difference, quantizer)?;
+                        followed.extend(chain);
+                        returned.extend(back);
                     }
                 }
                 for gap in GAPS {
@@ -246,11 +261,12 @@ impl Segment {
                 }
             }
         }
-        (self.followed, self.gaps) = (followed, gaps);
+        (self.followed, self.gaps, self.returned) = (followed, gaps, returned);
         Ok(())
     }
 
-    /// Codes what follows the second picture after `index`, which led to `state`, at its quantizer.
+    /// Codes what follows the second picture after `index`, which led to `state`, at its quantizer; and, where the frames
+    /// are coarser than what they follow, single ones in between at finer quantizers.
     fn chain(
         &self,
         pictures: &[Picture],
@@ -258,14 +274,26 @@ impl Segment {
         mut state: State,
         difference: f64,
         quantizer: u8,
-    ) -> Result<Vec<Followed>, QualityError> {
-        let mut followed = Vec::new();
-        let Some(run) = self.run(quantizer) else { return Ok(followed) };
-        for (later, picture) in pictures.iter().enumerate().skip(index + 2).take(CHAIN[1] - 1) {
+    ) -> Result<(Vec<Followed>, Vec<Returned>), QualityError> {
+        let (mut followed, mut returned) = (Vec::new(), Vec::new());
+        let Some(run) = self.run(quantizer) else { return Ok((followed, returned)) };
+        let within = |other: &u8| f64::from(*other) > f64::from(quantizer) + difference && *other < quantizer;
+        for (later, picture) in pictures.iter().enumerate().skip(index + 2).take(CHAIN[CHAIN.len() - 1] - 1) {
             let analysis = Analysis::new(&state, picture, &Parameters::default());
             let encoded = analysis.encode(quantizer);
             // A new scene ends it.
             let Some(size) = run.inter[later].filter(|_| !encoded.key_frame) else { break };
+            if later - index == CHAIN[1] {
+                for finer in FOLLOWER_POINTS.into_iter().filter(within) {
+                    let Some(usual) = self.run(finer).and_then(|run| run.inter[later]) else { continue };
+                    returned.push(Returned {
+                        picture: later,
+                        quantizer: finer,
+                        difference: f64::from(quantizer) - f64::from(finer),
+                        size: logarithm(&analysis.encode(finer)) - usual,
+                    });
+                }
+            }
             if let (true, Some(ssim_db)) = (CHAIN.contains(&(later - index)), run.ssim_db[later]) {
                 followed.push(Followed {
                     picture: later,
@@ -278,7 +306,7 @@ impl Segment {
             }
             state = encoded.state;
         }
-        Ok(followed)
+        Ok((followed, returned))
     }
 
     /// Makes frames fit budgets that are what they take at `quantizer`.

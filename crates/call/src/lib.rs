@@ -37,7 +37,7 @@ pub use announced::announced;
 pub use call_log::{CallLog, FinishedCall};
 pub use codec::Codec;
 pub use codec_model::{
-    ClipModel, CodecModel, CodecModelError, HeldOutError, ModelPoint, NORMAL_POINTS, REFERENCE_POINTS, ReferenceEffect, EffectTable, FOLLOWER_POINTS,
+    ClipModel, CodecModel, CodecModelError, HeldOutError, ModelPoint, NORMAL_POINTS, REFERENCE_POINTS, ReferenceEffect, EffectTable, FOLLOWER_POINTS, Persistence,
 };
 pub use codec_model_measure::ClipMeasurements;
 pub use conventional::ConventionalEncoder;

@@ -41,8 +41,10 @@ const GAPS: (f64, f64) = (0.25, 64.0);
 pub struct ModelledReference {
     /// The number of its picture.
     picture: u64,
-    /// The quantizer that it is as good as, in 256ths.
-    coarseness: u16,
+    /// The quantizer that frames were lately coded at, in 256ths.
+    recent: u16,
+    /// The quantizer that it is as good as, in 256ths: what does not move may be from long ago.
+    quality: u16,
 }
 
 /// A picture without pixels.
@@ -119,8 +121,9 @@ pub struct ClipCurves {
     /// What the reference does to ln(size) and SSIM, by the frame's quantizer.
     size_effects: Vec<[f64; REFERENCE_POINTS.len()]>,
     ssim_effects: Vec<[f64; REFERENCE_POINTS.len()]>,
-    /// What a frame leaves to the next one of the difference to a finer and to a coarser reference.
-    persistence: [[f64; QUANTIZERS]; 2],
+    /// What a frame leaves to the next one of the difference to a finer and to a coarser reference, for size and SSIM.
+    size_persistence: [[f64; QUANTIZERS]; 2],
+    ssim_persistence: [[f64; QUANTIZERS]; 2],
     /// How ln(size) grows with the logarithm of the reference's age.
     gap_slopes: [f64; QUANTIZERS],
 }
@@ -137,7 +140,8 @@ impl ClipCurves {
             ssim_db: clip.curve(|point| point.ssim_db),
             size_effects: effects_at_every_quantizer(&clip.reference.size),
             ssim_effects: effects_at_every_quantizer(&clip.reference.ssim_db),
-            persistence: clip.reference.persistence.map(|shares| at_every_quantizer(&shares)),
+            size_persistence: clip.reference.size_persistence.map(|shares| at_every_quantizer(&shares)),
+            ssim_persistence: clip.reference.ssim_persistence.map(|shares| at_every_quantizer(&shares)),
             gap_slopes: at_every_quantizer(&clip.gap_slopes),
             clip: clip.clone(),
             picture_size: (width, height),
@@ -157,7 +161,15 @@ impl ClipCurves {
             return self.key[quantizer] + picture.key_excess + cut;
         }
         let history = picture.reference.map_or(0.0, |reference| {
-            between(&REFERENCE_POINTS, &self.size_effects[quantizer], difference(reference, quantizer))
+            let recent = difference(reference.recent, quantizer);
+            let effect = between(&REFERENCE_POINTS, &self.size_effects[quantizer], recent);
+            if recent <= 0.0 {
+                return effect;
+            }
+            // What is finer from before needs no more bits.
+            let coarse = (difference(reference.quality, quantizer) / recent).clamp(0.0, 1.0);
+            let refined = self.clip.reference.refined_share;
+            effect * (refined + (1.0 - refined) * coarse)
         });
         let slope = self.gap_slopes[quantizer];
         let usual = self.inter[quantizer] + self.deviation[quantizer] * picture.difficulty + slope * picture.often;
@@ -188,18 +200,25 @@ impl ClipCurves {
         key_frame: bool,
     ) -> ModelledFrame {
         let reference = picture.reference.filter(|_| !key_frame && !picture.scene_cut);
-        let difference = reference.map_or(0.0, |reference| difference(reference, quantizer));
-        let history = between(&REFERENCE_POINTS, &self.ssim_effects[quantizer], difference);
+        let recent = reference.map_or(0.0, |reference| difference(reference.recent, quantizer));
+        let quality = reference.map_or(0.0, |reference| difference(reference.quality, quantizer));
+        let history = between(&REFERENCE_POINTS, &self.ssim_effects[quantizer], quality);
         let finer = self.ssim_db[quantizer.saturating_sub(1)];
         let usual = self.ssim_db[quantizer] + share * (finer - self.ssim_db[quantizer]);
         let decibels = (usual + history + picture.ssim_excess).max(0.1);
-        let left = self.persistence[usize::from(difference > 0.0)][quantizer] * difference;
-        let coarseness = (quantizer as f64 - share + left).max(0.0);
+        let left = |difference: f64, persistence: &[[f64; QUANTIZERS]; 2]| {
+            let left = persistence[usize::from(difference > 0.0)][quantizer] * difference;
+            (256.0 * (quantizer as f64 - share + left).max(0.0)) as u16
+        };
         ModelledFrame {
             size: ByteCount::new(size.max(LEAST_SIZE) as u64),
             quantizer: quantizer as u8,
             ssim: 1.0 - libm::exp10(-0.1 * decibels),
-            reference: ModelledReference { picture: picture.number, coarseness: (256.0 * coarseness) as u16 },
+            reference: ModelledReference {
+                picture: picture.number,
+                recent: left(recent, &self.size_persistence),
+                quality: left(quality, &self.ssim_persistence),
+            },
         }
     }
 
@@ -245,9 +264,9 @@ impl ClipCurves {
     }
 }
 
-/// How much coarser the reference is than `quantizer`.
-fn difference(reference: ModelledReference, quantizer: usize) -> f64 {
-    f64::from(reference.coarseness) / 256.0 - quantizer as f64
+/// How much coarser than `quantizer` what is in 256ths of one is.
+fn difference(reference: u16, quantizer: usize) -> f64 {
+    f64::from(reference) / 256.0 - quantizer as f64
 }
 
 /// A process that returns to its mean and has unit variance.
@@ -473,8 +492,25 @@ mod tests {
         let curves = Arc::clone(clip.curves());
         let coarse = curves.encode(&clip.next_picture(), 110, false).reference;
         let picture = clip.next_picture().coded_from(Some(coarse));
-        let coarseness = |quantizer| curves.encode(&picture, quantizer, false).reference.coarseness / 256;
-        assert!((30..110).contains(&coarseness(30)), "{}", coarseness(30));
-        assert_eq!(coarseness(110), 110);
+        let recent = |quantizer| curves.encode(&picture, quantizer, false).reference.recent / 256;
+        assert!((30..110).contains(&recent(30)), "{}", recent(30));
+        assert_eq!(recent(110), 110);
+    }
+
+    #[test]
+    fn coarse_frames_after_a_fine_one_stay_better_for_longer_than_they_stay_smaller() {
+        let mut clip = clip(6);
+        let curves = Arc::clone(clip.curves());
+        let mut reference = curves.encode(&clip.next_picture(), 10, false).reference;
+        for _ in 0..8 {
+            let frame = curves.encode(&clip.next_picture().coded_from(Some(reference)), 60, false);
+            reference = frame.reference;
+        }
+        let picture = clip.next_picture();
+        let (usual, after) = (picture, picture.coded_from(Some(reference)));
+        let [usual, after] = [usual, after].map(|picture| curves.encode(&picture, 60, false));
+        let decibels = |frame: &ModelledFrame| -10.0 * libm::log10(1.0 - frame.ssim);
+        assert!(decibels(&after) > decibels(&usual) + 0.5, "{after:?} {usual:?}");
+        assert!((after.size.as_f64() / usual.size.as_f64() - 1.0).abs() < 0.2, "{after:?} {usual:?}");
     }
 }
