@@ -10,7 +10,7 @@ import polars
 
 from lockstep.call_log import CallReport, Series, ssim_db
 
-Plot: TypeAlias = altair.LayerChart | altair.FacetChart | altair.Chart
+Plot: TypeAlias = altair.LayerChart | altair.FacetChart | altair.HConcatChart | altair.Chart
 """One chart, whatever Altair makes of it."""
 
 PLOT_WIDTH = 1000

@@ -9,6 +9,7 @@ import pytest
 
 from lockstep.learn.__main__ import main
 from lockstep.simulation import simulate
+from lockstep.studies import imitation
 
 MODELS = Path(__file__).parents[1] / "lockstep" / "learn" / "models"
 TINY = {
@@ -164,3 +165,17 @@ class TestTraining:
         assert not set(training) & set(test)
         with pytest.raises(ValueError, match="five at least"):
             split_folder(tmp_path / "none", 3)
+
+    def test_the_study_of_imitation_trains_each_variant_once_and_compares_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(imitation, "TRAINING", {"small": tuple(TINY["concerto"])})
+        words = ["--output", str(tmp_path), "--traces", "1", "--seconds", "5", "--seeds", "1"]
+        words += ["--parts", "controllers", "inputs"]
+        assert imitation.main(words) == 0
+        said = capsys.readouterr().out
+        assert "2 (transport)" in said
+        assert len(list((tmp_path / "runs").iterdir())) == 2
+        journal = (tmp_path / "imitation.journal").read_text()
+        assert imitation.main(words) == 0
+        assert (tmp_path / "imitation.journal").read_text() == journal

@@ -53,6 +53,27 @@ impl<C: Codec> DecodeJob<C> {
         let result = result.map(|(state, picture)| (C::name(&state), state, picture));
         DecodeOutcome { frame, result }
     }
+
+    /// The name of the state that the frame leads to, as the sender says.
+    #[must_use]
+    pub fn target(&self) -> StateId {
+        self.frame.target
+    }
+
+    /// Whether the frame says that it decodes from nothing.
+    #[must_use]
+    pub fn is_from_nothing(&self) -> bool {
+        self.frame.source == StateId::EMPTY
+    }
+
+    /// What the job would give, for a driver of both ends: decoding is a function of source state and frame, and the
+    /// sender has its value already, the state `reached`. Not for frames that change another picture than the last one.
+    #[must_use]
+    pub fn foreseen(self, reached: C::State) -> DecodeOutcome<C> {
+        let Self { frame, .. } = self;
+        let result = C::last_shown(&reached).map(|picture| (frame.target, reached, picture));
+        DecodeOutcome { frame, result }
+    }
 }
 
 /// A picture to be shown now.

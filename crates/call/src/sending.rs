@@ -45,6 +45,8 @@ pub struct Committed<C: Codec = Vp8> {
     pub original: C::Picture,
     /// The picture as the receiver will show it.
     pub reconstruction: C::Decoded,
+    /// The state that the frame leads to, and its name.
+    pub reached: (StateId, C::State),
 }
 
 #[derive(Debug)]
@@ -290,7 +292,8 @@ impl<C: Codec> SendingEnd<C> {
         self.last_target = target;
         if let Some(reconstruction) = candidate.shown() {
             let Encoding { capture, picture: original, .. } = encoding;
-            self.committed = Some(Committed { capture, original, reconstruction });
+            let reached = (target, candidate.state);
+            self.committed = Some(Committed { capture, original, reconstruction, reached });
         }
         self.drain_events(now);
     }

@@ -13,6 +13,7 @@ mod commands;
 mod destination;
 mod frame_log;
 mod interruption;
+mod journal;
 mod output_file;
 mod parquet_table;
 mod progress;
@@ -61,9 +62,9 @@ enum Command {
     /// Run a claim of the papers again: Concerto's observation, Salsify's ablation.
     Study(commands::study::StudyArguments),
     /// Train a learned controller: `lockstep train concerto --seed 1 --output DIR`. Takes lockstep-video[learn].
-    Train(commands::train::TrainArguments),
+    Train(commands::python_module::ModuleWords),
     /// Write the ONNX model of a training run again: `lockstep export DIR`.
-    Export(commands::train::TrainArguments),
+    Export(commands::python_module::ModuleWords),
     /// Measure the codec beside libvpx, or the simulator beside real time.
     Bench(commands::bench::BenchArguments),
     /// List the controllers that calls can run with.

@@ -44,7 +44,7 @@ fn worker(work: mpsc::Receiver<Work>, events: &SyncSender<Event>, runner: &dyn M
         let event = match item {
             Work::Encode(job) => Event::Encoded(job.run(runner)),
             Work::Measure(committed) => {
-                let Committed { capture, original, reconstruction } = *committed;
+                let Committed { capture, original, reconstruction, .. } = *committed;
                 // Sizes always agree: both come from one encoder.
                 let quality = ssim(&original, &reconstruction).ok().zip(psnr(&original, &reconstruction).ok());
                 Event::Measured { capture, quality }

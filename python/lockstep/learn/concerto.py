@@ -53,10 +53,14 @@ WINDOW = 4
 _COLUMN = {name: place for place, name in enumerate(FEATURES)}
 
 
+INPUTS = {"both": (True, True, True, True), "transport": (True, True, False, False)}
+"""Which of the four signals a net sees: those of both layers, or the transport's loss and delay alone (an ablation)."""
+
+
 class ConcertoNet(nn.Module):
     """From a state to a score for each rate."""
 
-    def __init__(self, rates: int) -> None:
+    def __init__(self, rates: int, inputs: str = "both") -> None:
         """A net that has not learned anything, for a ladder of ``rates``."""
         super().__init__()
         signals, seconds, reports, groups = SHAPE
@@ -65,6 +69,11 @@ class ConcertoNet(nn.Module):
         self.fusion = nn.Conv2d(signals * 64, 128, 3, stride=(3, 2), padding=1)
         self.dense = nn.Linear(128 * ((reports + 2) // 3) * ((groups + 1) // 2), 256)
         self.scores = nn.Linear(256, rates)
+        # What is not seen has weights of zero that never learn: the model has the same shape with any inputs.
+        seen = torch.tensor(INPUTS[inputs], dtype=self.arrays.weight.dtype).repeat_interleave(64)
+        with torch.no_grad():
+            self.arrays.weight *= seen[:, None, None, None]
+        self.arrays.weight.register_hook(lambda gradient: gradient * seen.to(gradient.device)[:, None, None, None])
 
     def features(self, state: torch.Tensor) -> torch.Tensor:
         """What the dense layer makes of states ``(calls, 4, 3, 15, 4)``: ``(calls, 256)``."""
@@ -281,6 +290,7 @@ def parser() -> argparse.ArgumentParser:
         help="what the expert heeds (%(default)s)",
     )
     made.add_argument("--loss", choices=("cross-entropy", "weighted", "overshoot"), default="overshoot")
+    made.add_argument("--inputs", choices=INPUTS, default="both", help="which layers' signals are seen (%(default)s)")
     made.add_argument("--overshoot", type=float, default=8.0, help="the loss's C (%(default)s)")
     made.add_argument("--smoothness", type=float, default=0.5, help="the smoothness term's lambda (%(default)s)")
     made.add_argument("--loops", type=int, default=4, help="loops of imitation, L (%(default)s)")
@@ -298,7 +308,7 @@ def main(arguments: list[str] | None = None) -> int:
     run = Run("concerto", options)
     options = run.options(options)
     training, test = run.traces()
-    net = ConcertoNet(len(LADDERS[options.ladder]().rates_bps)).to(run.device)
+    net = ConcertoNet(len(LADDERS[options.ladder]().rates_bps), options.inputs).to(run.device)
     optimiser = torch.optim.Adam(net.parameters(), 1e-3)
     begin = {"loop": 0, "epoch": 0, "collected": 0}
     state = run.load()

@@ -9,30 +9,59 @@ import numpy as np
 from lockstep.simulation import Codec, simulate
 
 CODECS: tuple[Codec, ...] = ("functional", "conventional")
-MEASURES = ("qoe_d", "p95_ms", "ssim_db", "throughput_kbps", "link_used")
-"""Quality of experience as delay-sensitive people have it, 95th percentile of video delay, quality, rate, use."""
+MEASURES = (
+    "qoe_p",
+    "qoe_d",
+    "p95_ms",
+    "ssim_db",
+    "throughput_kbps",
+    "link_used",
+    "packet_loss",
+    "stall_minutes_per_hour",
+    "smoothness_kbps",
+)
+"""Quality of experience as those have it who want pictures, and no delay; 95th percentile of video delay; quality;
+rate; share of the link that was used; loss; stalls; by how much the target moves in a tenth of a second."""
 
 
-def measure(
-    controller: str, codec: Codec, trace: str, *, seconds: float, model: Path | None = None
+def measure(  # noqa: PLR0913
+    controller: str,
+    codec: Codec,
+    trace: str,
+    *,
+    seconds: float,
+    model: Path | None = None,
+    modelled: bool = True,
 ) -> dict[str, float]:
-    """The scores of one modelled call."""
+    """The scores of one call, modelled or with the codec."""
     call = simulate(
-        trace, controller=controller, codec=codec, modelled=True, seconds=seconds, model=model, clip="generated:640x360"
+        trace,
+        controller=controller,
+        codec=codec,
+        modelled=modelled,
+        seconds=seconds,
+        model=model,
+        clip="generated:640x360",
     )
     scores = call.scores
     return {
+        "qoe_p": scores["qoe_p"],
         "qoe_d": scores["qoe_d"],
         "p95_ms": scores["video_delay_ms"]["p95"],
         "ssim_db": scores["ssim_db"]["mean"],
         "throughput_kbps": scores["throughput_bps"] / 1e3,
         "link_used": scores["link_utilisation"],
+        "packet_loss": scores["packet_loss"] or 0.0,
+        "stall_minutes_per_hour": scores["stall_minutes_per_hour"],
+        "smoothness_kbps": scores["target_smoothness_bps"] / 1e3,
     }
 
 
 def judge(controller: str, model: Path | None, traces: Sequence[str], *, seconds: float = 60.0) -> dict[str, Any]:
-    """Mean and worst scores over ``traces`` of ``controller`` and of GCC, with either codec."""
+    """Mean and worst scores over ``traces`` of ``controller`` and of GCC, with either codec; none without traces."""
     table: dict[str, Any] = {"calls": len(traces), "seconds": seconds}
+    if not traces:
+        return table
     for name, own in ((controller, model), ("gcc", None)):
         for codec in CODECS:
             rows = [measure(name, codec, trace, seconds=seconds, model=own) for trace in traces]

@@ -65,6 +65,12 @@ def generated_traces(seed: int, count: int) -> list[str]:
     return traces
 
 
+def family_traces(family: str, seed: int, count: int) -> list[str]:
+    """Words for ``count`` traces of a minute of a fitted family (docs/data.md). Another seed gives other traces."""
+    draw = np.random.default_rng([seed, 0xFA317])
+    return [f"fitted:family={family},seed={own},seconds=60" for own in draw.integers(1 << 16, size=count)]
+
+
 def split_folder(folder: Path, seed: int) -> tuple[list[str], list[str]]:
     """The traces in a folder and below, four fifths to train on and a fifth to test on, by seed.
 
@@ -92,6 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="train on four fifths of the traces in this folder, by seed, beside the generated ones",
     )
     parser.add_argument("--generated", type=int, default=200, metavar="COUNT", help="generated traces (%(default)s)")
+    parser.add_argument("--family", help="generated traces of this fitted family, such as umts, not of every kind")
     parser.add_argument("--threads", type=int, default=2, help="threads of PyTorch and of the calls (%(default)s)")
     parser.add_argument("--device", default="cpu", help="where the net is trained: cpu, cuda (%(default)s)")
     parser.add_argument(
@@ -153,7 +160,8 @@ class Run:
     def traces(self) -> tuple[list[str], list[str]]:
         """What to train on, and what to judge by: never the same."""
         seed, count = int(self.setting["seed"]), int(self.setting["generated"])
-        training = generated_traces(seed, count)
+        family = self.setting["family"]
+        training = generated_traces(seed, count) if family is None else family_traces(family, seed, count)
         # Seeds of tests are none that training would use.
         test = generated_traces(seed + 1_000_003, TESTS)
         if self.setting["traces"] is not None:
@@ -283,7 +291,8 @@ class Run:
 
     def trained_on(self) -> str:
         """The traces that are trained on, in words."""
-        words = f"{self.setting['generated']} generated traces"
+        family = f" of the family {self.setting['family']}" if self.setting["family"] else ""
+        words = f"{self.setting['generated']} generated traces{family}"
         return words + (f" and four fifths of {self.setting['traces']}" if self.setting["traces"] else "")
 
     def draw(self, title: str, names: Iterable[str]) -> None:

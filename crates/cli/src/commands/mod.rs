@@ -9,6 +9,7 @@ pub mod data;
 pub mod live;
 pub mod model;
 pub mod output;
+pub mod python_module;
 pub mod scenario;
 pub mod simulate;
 pub mod study;

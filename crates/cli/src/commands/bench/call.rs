@@ -14,10 +14,10 @@ use lockstep_libvpx::{Effort, Library, LibvpxEncoder};
 use lockstep_sim::in_parallel;
 
 use super::clip::named;
-use super::journal::Journal;
 use super::median;
 use crate::commands::sweep::Contents;
 use crate::configuration::{CallOptions, CallSettings, simulate, simulate_coded_by};
+use crate::journal::Journal;
 use crate::output_file::{self, is_standard_output, write_json};
 use crate::progress::Progress;
 

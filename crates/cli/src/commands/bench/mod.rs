@@ -4,7 +4,6 @@ mod call;
 mod clip;
 mod codec;
 mod encode_time;
-mod journal;
 mod sim;
 
 use std::time::Instant;

@@ -4,6 +4,8 @@ mod concerto;
 mod fidelity;
 mod salsify;
 
+use std::ffi::OsString;
+use std::iter;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
@@ -14,6 +16,7 @@ use serde::Serialize;
 
 use lockstep_sim::in_parallel;
 
+use crate::commands::python_module::{self, ModuleWords};
 use crate::configuration::{CallSettings, SimulateWords};
 use crate::output_file::{self, write_json};
 use crate::progress::Progress;
@@ -34,6 +37,8 @@ enum Study {
     /// How well calls in virtual time stand for others: the model of the codec for the codec, and virtual time for live
     /// calls over the emulator. With `--codec` only of that one.
     Fidelity(fidelity::FidelityArguments),
+    /// Concerto's imitation learning: inputs, losses, smoothness, mismatch, loops; beside GCC, Salsify and RL-V.
+    Imitation(ModuleWords),
     /// Salsify's ablation: the whole, without grace period, with a conventional codec, with conventional codec and
     /// transport.
     Salsify(salsify::AblationArguments),
@@ -86,11 +91,18 @@ pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<(
             refuse(&["modelled", "trace"], given)?;
             fidelity::run(arguments, given("codec"))
         }
+        Study::Imitation(arguments) => learned("imitation", arguments),
         Study::Salsify(arguments) => {
             refuse(&DECIDED, given)?;
             salsify::run(arguments)
         }
     }
+}
+
+/// A study that the Python package has, since it trains.
+fn learned(name: &str, arguments: &ModuleWords) -> Result<()> {
+    let words: Vec<OsString> = iter::once(name.into()).chain(arguments.words.iter().cloned()).collect();
+    python_module::run("lockstep.studies.__main__", "main", &words)
 }
 
 /// What `run` makes of each of `calls`, on every core, in their order.

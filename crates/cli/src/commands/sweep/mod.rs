@@ -1,11 +1,12 @@
 //! `lockstep sweep`: many calls, on every core or on a cluster; one row a call.
 
 mod contents;
+mod finished;
 mod jobs;
-mod journal;
 mod remote;
 mod rows;
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::num::NonZero;
@@ -20,12 +21,13 @@ use lockstep_sim::in_parallel;
 
 use crate::commands::model::open_model;
 use crate::configuration::{SimulateWords, simulate, simulate_modelled};
+use crate::journal::Journal;
 use crate::output_file::{self, is_standard_output};
 use crate::progress::Progress;
 pub use contents::Contents;
+use finished::Finished;
 pub use jobs::Seeds;
 use jobs::{Job, SweepCodec};
-use journal::{Finished, Journal};
 
 /// What `lockstep sweep` is told.
 #[derive(Debug, Clone, Args)]
@@ -48,7 +50,7 @@ pub struct SweepArguments {
     /// The codec model of the calls without pixels, such as `lockstep model fit` writes; the built-in one if not given.
     #[arg(long, value_name = "FILE")]
     codec_model: Option<PathBuf>,
-    /// Where the rows go, as Parquet. Beside it, in OUTPUT.journal, every finished call is kept, so that a sweep that
+    /// Where the rows go, as Parquet. Beside it, in OUTPUT.journal, every call that worked is kept, so that a sweep that
     /// was ended early goes on where it was. `-` is standard output, without a journal.
     #[arg(long, default_value = "out/sweep.parquet")]
     output: PathBuf,
@@ -62,7 +64,7 @@ pub struct SweepArguments {
     /// Lockstep's Python package. Machines of the cluster need this program and the traces under the same paths.
     #[arg(long, value_name = "ADDRESS")]
     on: Option<String>,
-    /// Run the jobs in this file and print one line of the journal for each; what a machine of a cluster runs.
+    /// Run the jobs in this file and print one line of JSON for each; what a machine of a cluster runs.
     #[arg(long, hide = true)]
     job_file: Option<PathBuf>,
 }
@@ -137,17 +139,25 @@ pub fn run(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<(
     output_file::check(&[("--output", Some(&arguments.output))], &inputs)?;
     open_model(arguments.codec_model.as_ref())?;
     let mut journal = if to_file { Journal::open(&arguments.output, arguments.fresh)? } else { Journal::default() };
-    let open: Vec<Job> = jobs.iter().filter(|job| !journal.has(&job.key)).cloned().collect();
+    let open: Vec<Job> = jobs.iter().filter(|job| journal.known::<Scores>(&job.key).is_none()).cloned().collect();
     let kept = jobs.len() - open.len();
     if kept > 0 {
         say!("{kept} of {} calls are in the journal already", jobs.len());
     }
     let mut progress = Progress::new("sweep", jobs.len() as u64);
     let mut count = kept as u64;
-    let done = |finished: Finished| {
+    // Only of this time: what failed is tried again.
+    let mut failures: HashMap<String, String> = HashMap::new();
+    let done = |Finished { key, outcome }: Finished| {
         count += 1;
         progress.update(count, &format!("{count} of {} calls", jobs.len()));
-        journal.append(finished)
+        match outcome {
+            Ok(scores) => journal.keep(&key, &scores).map(|_| ()),
+            Err(reason) => {
+                failures.insert(key, reason);
+                Ok(())
+            }
+        }
     };
     match &arguments.on {
         Some(address) => remote::run(address, &open, done)?,
@@ -155,14 +165,14 @@ pub fn run(arguments: &SweepArguments, given: &dyn Fn(&str) -> bool) -> Result<(
     }
     progress.finish();
 
-    let rows: Vec<(&Job, &Scores)> = jobs.iter().filter_map(|job| Some((job, journal.scores(&job.key)?))).collect();
+    let rows: Vec<(&Job, Scores)> = jobs.iter().filter_map(|job| Some((job, journal.known(&job.key)?))).collect();
     // Where every call failed, what an earlier sweep left is worth more than no row.
     if !rows.is_empty() {
         rows::write(&arguments.output, &rows)?;
         rows::print(&rows);
         say!("\n{} calls in {}", rows.len(), arguments.output.display());
     }
-    let failed: Vec<_> = jobs.iter().filter_map(|job| Some((job, journal.failure(&job.key)?))).collect();
+    let failed: Vec<_> = jobs.iter().filter_map(|job| Some((job, failures.get(&job.key)?))).collect();
     if let Some((job, reason)) = failed.first() {
         bail!("{} of {} calls failed; the first is {}: {reason}", failed.len(), jobs.len(), job.name());
     }

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use super::finished::Finished;
 use super::jobs::Job;
-use super::journal::Finished;
 
 /// Runs `jobs` on the cluster at `address`. `done` hears of each.
 pub fn run(address: &str, jobs: &[Job], mut done: impl FnMut(Finished) -> Result<()>) -> Result<()> {

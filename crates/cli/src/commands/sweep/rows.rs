@@ -131,7 +131,7 @@ const SCORES: &[(&str, Score)] = &[
 ];
 
 /// Writes one row a call.
-pub fn write(path: &Path, rows: &[(&Job, &Scores)]) -> Result<()> {
+pub fn write(path: &Path, rows: &[(&Job, Scores)]) -> Result<()> {
     let settings = settings(rows.iter().map(|(job, _)| *job));
     let scores = SCORES.iter().map(|(name, score)| {
         let values = rows.iter().map(|(_, scores)| score(scores)).collect();
@@ -157,7 +157,7 @@ const SHOWN: &[(&str, usize, Score)] = &[
 ];
 
 /// Prints the mean of each score over the calls of each controller and codec.
-pub fn print(rows: &[(&Job, &Scores)]) {
+pub fn print(rows: &[(&Job, Scores)]) {
     let mut groups: BTreeMap<(String, &str), Vec<&Scores>> = BTreeMap::new();
     for (job, scores) in rows {
         groups.entry((job.call.control.controller.to_string(), job.codec.name())).or_default().push(scores);

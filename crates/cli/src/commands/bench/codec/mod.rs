@@ -17,9 +17,9 @@ use lockstep_libvpx::{Effort, Library};
 use lockstep_vp8::{Parameters, Preset};
 
 use super::clip::{Clip, named};
-use super::journal::Journal;
 use super::{core_seconds, median};
 use crate::commands::sweep::Contents;
+use crate::journal::Journal;
 use crate::output_file::{self, is_standard_output, write_json};
 use crate::progress::Progress;
 use coder::Coder;

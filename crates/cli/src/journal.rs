@@ -1,4 +1,5 @@
-//! What a benchmark has measured, one line of JSON each, written as it is measured: what a killed one goes on from.
+//! What a benchmark has measured or a sweep has run, one line of JSON each, written as soon as it is known: what a killed one
+//! goes on from.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -8,19 +9,19 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 #[derive(Serialize, Deserialize)]
 struct Line {
     key: String,
-    value: Value,
+    value: Box<RawValue>,
 }
 
-/// The journal of one benchmark. The default one is kept in no file.
+/// The journal of one benchmark or sweep. The default one is kept in no file.
 #[derive(Default)]
 pub struct Journal {
     file: Option<(File, PathBuf)>,
-    measured: HashMap<String, Value>,
+    measured: HashMap<String, Box<RawValue>>,
 }
 
 impl Journal {
@@ -48,18 +49,20 @@ impl Journal {
 
     /// What was measured under `key`, if it was.
     pub fn known<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        self.measured.get(key).and_then(|value| T::deserialize(value).ok())
+        self.measured.get(key).and_then(|value| serde_json::from_str(value.get()).ok())
     }
 
     /// Keeps what was measured under `key`. What is given back and what is read later are the same numbers to the last digit.
     pub fn keep<T: Serialize + DeserializeOwned>(&mut self, key: &str, measured: &T) -> Result<T> {
-        let line = serde_json::to_string(&Line { key: key.to_owned(), value: serde_json::to_value(measured)? })?;
+        let value = serde_json::value::to_raw_value(measured)?;
+        let line = Line { key: key.to_owned(), value };
         if let Some((file, path)) = &mut self.file {
-            writeln!(file, "{line}").with_context(|| format!("cannot write {}", path.display()))?;
+            let text = serde_json::to_string(&line)?;
+            writeln!(file, "{text}").with_context(|| format!("cannot write {}", path.display()))?;
         }
-        let Line { key, value } = serde_json::from_str(&line)?;
-        let read = T::deserialize(&value).with_context(|| format!("`{key}` of the journal cannot be read back"))?;
-        self.measured.insert(key, value);
+        let read = serde_json::from_str(line.value.get())
+            .with_context(|| format!("`{key}` of the journal cannot be read back"))?;
+        self.measured.insert(line.key, line.value);
         Ok(read)
     }
 

@@ -1,0 +1,175 @@
+"""Concerto's imitation learning: what its parts bring, and what comes of it beside GCC, Salsify and RL-V.
+
+Concerto (MobiCom 2019) compares itself with rules and with reinforcement (RL-V) on 3G, 4G and Wi-Fi; its inputs of both
+layers with those of the transport alone; four losses; training with and without smoothness; training on another access
+network than the one it is used on; and the parts of its imitation loop: the expert's share beta, loops L, epochs. This
+does the same with modelled calls (``--real``: with the codec) on traces of fitted families, of seeds that training
+never takes. Its observation, that video gets less than a full-throttle source, is ``lockstep study concerto``.
+
+The losses are cumulative: l1 is cross-entropy, l2 weighs it by the squared distance, l3 has C on overshoot as well, l4
+smoothness.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars
+
+from lockstep.learn.judging import CODECS, MEASURES, measure
+from lockstep.studies.study import BUDGETS, Cell, Study, add_arguments, chart, say, summary
+
+FAMILIES = {"3G": "umts", "4G": "lte", "Wi-Fi": "wifi"}
+"""The paper's access networks, and the families of generated traces that stand for them."""
+JUDGED_SEED = 900_000
+"""Traces that models are judged by have seeds from here on, which training does not take."""
+SHOWN = {"qoe_p": 2, "qoe_d": 2, "throughput_kbps": 0, "p95_ms": 0, "stall_minutes_per_hour": 1, "smoothness_kbps": 0}
+"""What the tables show, with digits; all of `MEASURES` is in the Parquet files."""
+DRAWN = {"qoe_d": "QoE_d", "throughput_kbps": "throughput, kb/s", "p95_ms": "video delay, p95, ms"}
+RIVALS = ("gcc", "salsify", "rlv", "oracle")
+
+TRAINING: Mapping[str, tuple[str, ...]] = {
+    "small": ("--generated", "200", "--loops", "4", "--epochs", "2", "--call-seconds", "8"),
+    "full": ("--generated", "200", "--loops", "4", "--epochs", "5", "--call-seconds", "20"),
+}
+"""Arguments of `lockstep train concerto` by budget."""
+
+VARIANTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "inputs": {"4 (both layers)": (), "2 (transport)": ("--inputs", "transport")},
+    "losses": {
+        "l1": ("--loss", "cross-entropy", "--smoothness", "0"),
+        "l2": ("--loss", "weighted", "--smoothness", "0"),
+        "l3": ("--loss", "overshoot", "--smoothness", "0"),
+        "l4": (),
+    },
+    "smoothness": {"with (0.5)": (), "without": ("--smoothness", "0")},
+    "mismatch": {name: ("--family", family) for name, family in FAMILIES.items()},
+    "beta": {"0.5": (), "0.25": ("--expert-share", "0.25"), "0.75": ("--expert-share", "0.75")},
+    "loops": {"1": ("--loops", "1"), "2": ("--loops", "2"), "4": ("--loops", "4")},
+    "epochs": {"1": ("--epochs", "1"), "2": ("--epochs", "2"), "4": ("--epochs", "4")},
+}
+"""Parts of the study: of each, its variants by name, and what their trainings are told beside `TRAINING`."""
+
+
+def traces(family: str, count: int) -> list[str]:
+    """Words for the traces of a family that models are judged by."""
+    return [f"fitted:family={family},seed={JUDGED_SEED + index},seconds=60" for index in range(count)]
+
+
+def trained(study: Study, options: argparse.Namespace, arguments: tuple[str, ...], seed: int) -> Path:
+    """The model of Concerto that was trained with these arguments; trains it if there is none."""
+    words = [*TRAINING[options.budget], *arguments]
+    # The later of two equal options counts: runs that come to the same have one folder.
+    said = dict(zip(words[::2], words[1::2], strict=True))
+    name = "-".join(f"{key.removeprefix('--')}={value}" for key, value in sorted(said.items()))
+    told = [word for pair in said.items() for word in pair]
+    return study.train(
+        "concerto", f"{name}-seed={seed}", [*told, "--seed", str(seed), "--threads", "1", "--judged", "0"]
+    )
+
+
+def measured(cell: Cell, options: argparse.Namespace, model: Path | None) -> dict[str, float]:
+    """Means over the traces of one cell's family."""
+    names = traces(FAMILIES[cell["network"]], options.traces)
+    rows = [
+        measure(
+            cell["controller"], cell["codec"], name, seconds=options.seconds, model=model, modelled=not options.real
+        )
+        for name in names
+    ]
+    return {key: sum(row[key] for row in rows) / len(rows) for key in MEASURES}
+
+
+def controllers(study: Study, options: argparse.Namespace) -> None:
+    """Part one: Concerto, trained here, beside the others, on each network and with either codec."""
+    names = ["concerto", *(name for name in RIVALS if name != "rlv" or options.rlv is not None)]
+    cells = [
+        {"part": "controllers", "network": network, "codec": codec, "controller": name, "seed": seed}
+        | _setting(options)
+        for network in FAMILIES
+        for codec in CODECS
+        for name in names
+        for seed in (range(1, options.seeds + 1) if name == "concerto" else (1,))
+    ]
+
+    def model_of(cell: Cell) -> Path | None:
+        if cell["controller"] == "concerto":
+            return trained(study, options, (), cell["seed"])
+        model: Path | None = options.rlv if cell["controller"] == "rlv" else None
+        return model
+
+    # Of two calls that wait for one training, one would train in the folder of the other.
+    for seed in range(1, options.seeds + 1):
+        trained(study, options, (), seed)
+    table = study.run(cells, lambda cell: measured(cell, options, model_of(cell)), options.workers)
+    by = ("controller", "network", "codec")
+    means = summary(table, by, list(MEASURES))
+    say(means, by, SHOWN, {})
+    plot = chart(means.filter(polars.col("codec") == "conventional"), by[:2], DRAWN, "Conventional codec")
+    study.write("controllers", table, {"controllers": plot})
+
+
+def variants(study: Study, options: argparse.Namespace, part: str) -> None:
+    """One of the other parts: what a change to the training brings, conventional codec as in the paper."""
+    cells = [
+        {"part": part, "variant": variant, "network": network, "codec": "conventional", "controller": "concerto",
+         "seed": seed, **_setting(options)}
+        for variant in VARIANTS[part]
+        for seed in range(1, options.seeds + 1)
+        for network in FAMILIES
+    ]  # fmt: skip
+    # Trainings one after the other in each worker, and then calls.
+    runs = [{"part": part, "variant": name, "seed": seed, "trained": options.budget}
+            for name in VARIANTS[part] for seed in range(1, options.seeds + 1)]  # fmt: skip
+    study.run(runs, lambda cell: {"model": str(trained(study, options, VARIANTS[part][cell["variant"]], cell["seed"]))},
+              options.workers)  # fmt: skip
+
+    def run(cell: Cell) -> dict[str, float]:
+        return measured(cell, options, trained(study, options, VARIANTS[part][cell["variant"]], cell["seed"]))
+
+    table = study.run(cells, run, options.workers)
+    by = ("variant", "network") if part == "mismatch" else ("variant",)
+    means = summary(table, by, list(MEASURES))
+    print(f"{part}:")
+    say(means, by, SHOWN, {})
+    study.write(part, table, {part: chart(means, by, DRAWN, part.capitalize())})
+
+
+def _setting(options: argparse.Namespace) -> dict[str, Any]:
+    return {"budget": options.budget, "traces": options.traces, "seconds": options.seconds, "real": options.real}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments."""
+    made = argparse.ArgumentParser(prog="lockstep study imitation", description=(__doc__ or "").partition("\n")[0])
+    add_arguments(made, "imitation")
+    parts = ["controllers", *VARIANTS]
+    made.add_argument("--parts", nargs="+", choices=parts, default=parts, help="what is run; all if not said")
+    made.add_argument("--traces", type=int, default=None, metavar="COUNT", help="traces of each network (5; full: 20)")
+    made.add_argument("--seconds", type=float, default=60.0, help="length of a call (%(default)s)")
+    made.add_argument("--real", action="store_true", help="with the codec, not the model of it")
+    made.add_argument("--rlv", type=Path, default=None, metavar="FILE", help="a model of RL-V, to be compared, too")
+    return made
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the study; gives the exit status."""
+    options = parser().parse_args(arguments)
+    full = options.budget == BUDGETS[1]
+    options.seeds = options.seeds or (5 if full else 2)
+    options.traces = options.traces or (20 if full else 5)
+    study = Study("imitation", options.output, fresh=options.fresh)
+    print(f"budget {options.budget}: {options.seeds} seeds, {options.traces} traces a network; "
+          f"trainings with {' '.join(TRAINING[options.budget])}\n")  # fmt: skip
+    for part in options.parts:
+        if part == "controllers":
+            controllers(study, options)
+        else:
+            variants(study, options, part)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

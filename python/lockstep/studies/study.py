@@ -1,0 +1,228 @@
+"""What every study has: cells that are run once and kept, a table of means with confidence intervals, a plot.
+
+A study has a folder. Every cell that is over is a line in its journal at once, so that a study that was ended goes on
+where it was; at the end the folder has the table as Parquet, and the plots.
+"""
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import altair
+import polars
+
+from lockstep.charts import Plot
+from lockstep.sweep_plot import COLOURS, render
+
+Cell = Mapping[str, Any]
+"""What a cell is: names and values that say which call or training, and nothing else does."""
+
+BUDGETS = ("small", "full")
+"""How much is run: trainings cut short, or all as it should be."""
+
+T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+"""97.5 % quantiles of Student's t with 1, 2, ... degrees of freedom; with more it is taken as that of 15."""
+
+
+def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
+    """The arguments that every study has."""
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("out/studies") / name,
+        metavar="DIR",
+        help="folder of the study (%(default)s)",
+    )
+    parser.add_argument("--budget", choices=BUDGETS, default="small", help="how much is run (%(default)s)")
+    parser.add_argument("--seeds", type=int, default=None, metavar="COUNT", help="seeds of each cell, from 1 on")
+    parser.add_argument("--workers", type=int, default=2, help="cells that run at once (%(default)s)")
+    parser.add_argument("--fresh", action="store_true", help="begin anew, whatever the folder has")
+
+
+class Study:
+    """A study in its folder."""
+
+    def __init__(self, name: str, folder: Path, *, fresh: bool = False, quiet: bool = False) -> None:
+        """Opens the folder, and reads which cells are over."""
+        self.name = name
+        self.folder = folder
+        self.quiet = quiet
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / f"{name}.journal"
+        if fresh:
+            self._path.unlink(missing_ok=True)
+        self._rows: dict[Hashable, dict[str, Any]] = {}
+        torn = False
+        if self._path.exists():
+            text = self._path.read_text(errors="replace")
+            torn = bool(text) and not text.endswith("\n")
+            for line in text.splitlines():
+                try:
+                    kept = json.loads(line)
+                    self._rows[_key(kept["cell"])] = kept["measures"]
+                except (ValueError, KeyError, TypeError):
+                    continue  # the last line of a study that was killed
+        if torn:
+            with self._path.open("a") as journal:
+                journal.write("\n")
+
+    def run(
+        self, cells: Sequence[Cell], measure: Callable[[Cell], Mapping[str, Any]], workers: int = 1
+    ) -> polars.DataFrame:
+        """Runs ``measure`` on each of ``cells`` that is not over yet; gives all of them as rows, in their order."""
+        open_cells = [cell for cell in cells if _key(cell) not in self._rows]
+        began, done = time.monotonic(), len(cells) - len(open_cells)
+        if done and not self.quiet:
+            print(f"{done} of {len(cells)} cells are over already", file=sys.stderr)
+        with ThreadPoolExecutor(max(1, workers)) as pool:
+            running = {pool.submit(measure, cell): cell for cell in open_cells}
+            try:
+                for count, future in enumerate(as_completed(running), start=1):
+                    self._keep(running[future], future.result())
+                    seconds = time.monotonic() - began
+                    left = seconds / count * (len(open_cells) - count)
+                    self._show(f"{done + count} of {len(cells)} cells, {seconds:.0f} s, {left:.0f} s left")
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        if open_cells and not self.quiet and sys.stderr.isatty():
+            sys.stderr.write("\n")
+        return polars.DataFrame([{**cell, **self._rows[_key(cell)]} for cell in cells], infer_schema_length=None)
+
+    def _keep(self, cell: Cell, measures: Mapping[str, Any]) -> None:
+        line = json.dumps({"cell": dict(cell), "measures": dict(measures)})
+        with self._path.open("a") as journal:
+            journal.write(line + "\n")
+        self._rows[_key(cell)] = json.loads(line)["measures"]
+
+    def _show(self, text: str) -> None:
+        if self.quiet:
+            return
+        sys.stderr.write(
+            f"\r\x1b[2Kstudy {self.name}: {text}" if sys.stderr.isatty() else f"study {self.name}: {text}\n"
+        )
+        sys.stderr.flush()
+
+    def write(self, part: str, table: polars.DataFrame, plots: Mapping[str, Plot] | None = None) -> None:
+        """Writes a part's rows as Parquet, and its plots as pages and pictures."""
+        temporary = self.folder / f"{part}.parquet.new"
+        table.write_parquet(temporary)
+        temporary.replace(self.folder / f"{part}.parquet")
+        for name, plot in (plots or {}).items():
+            for kind in (".html", ".png"):
+                path = self.folder / f"{name}{kind}"
+                path.write_bytes(render(plot, path))
+        print(f"{part}: {self.folder / part}.parquet" + "".join(f", {name}.html" for name in plots or {}))
+
+    def train(self, algorithm: str, run: str, arguments: Sequence[str]) -> Path:
+        """Trains in a process of its own, goes on from its checkpoint, and gives the model.
+
+        Raises:
+            ValueError: If the training fails; it has said why.
+
+        """
+        folder = self.folder / "runs" / run
+        model = folder / f"{algorithm}.onnx"
+        if not (folder / "finished").exists():
+            words = [sys.executable, "-m", "lockstep.learn", algorithm, "--output", str(folder), "--quiet", *arguments]
+            folder.mkdir(parents=True, exist_ok=True)
+            with (folder / "training.log").open("a") as log:
+                status = subprocess.run(words, check=False, stdout=log, stderr=log).returncode  # noqa: S603
+            if status != 0 or not model.exists():
+                raise ValueError(f"the training in {folder} ended with status {status}; training.log there says why")
+            (folder / "finished").touch()
+        return model
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean, and the half width of its 95 % confidence interval (Student's t); NaN where there is no such thing."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    if not known:
+        return math.nan, math.nan
+    mean = math.fsum(known) / len(known)
+    if len(known) < 2:
+        return mean, math.nan
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in known) / (len(known) - 1))
+    return mean, T_95[min(len(known) - 1, len(T_95)) - 1] * deviation / math.sqrt(len(known))
+
+
+def summary(
+    table: polars.DataFrame, by: Sequence[str], measures: Sequence[str], over: str = "seed"
+) -> polars.DataFrame:
+    """One row for each value of ``by``: of each measure the mean over ``over``, and ``_half``, half its interval.
+
+    What is not in ``by`` or ``over``, such as traces, is averaged first: an interval says how far another seed may be.
+    """
+    rows = []
+    for names, group in table.group_by(by, maintain_order=True):
+        row: dict[str, Any] = dict(zip(by, names, strict=True))
+        seeds = group.group_by(over, maintain_order=True).agg(polars.col(list(measures)).mean())
+        for measure in measures:
+            row[measure], row[f"{measure}_half"] = mean_interval(seeds[measure].to_list())
+        row["calls"] = len(group)
+        rows.append(row)
+    return polars.DataFrame(rows, infer_schema_length=None)
+
+
+def say(
+    summarised: polars.DataFrame, by: Sequence[str], measures: Mapping[str, int], printed: Mapping[str, str]
+) -> None:
+    """Prints a table: a line for each row, measures with so many digits, and what the paper printed beside it.
+
+    ``printed`` has the paper's words by the first of ``by``; none if it printed nothing.
+    """
+    widths = [max(len(name), *(len(str(value)) for value in summarised[name])) for name in by]
+    heading = "  ".join(f"{name:<{width}}" for name, width in zip(by, widths, strict=True))
+    print(heading + "".join(f"{name:>24}" for name in measures) + ("   the paper" if printed else ""))
+    for row in summarised.iter_rows(named=True):
+        line = "  ".join(f"{row[name]!s:<{width}}" for name, width in zip(by, widths, strict=True))
+        for name, digits in measures.items():
+            half = row[f"{name}_half"]
+            own = f"{row[name]:.{digits}f}" + (f" ± {half:.{digits}f}" if math.isfinite(half) else "")
+            line += f"{own:>24}"
+        print(line + (f"   {printed.get(str(row[by[0]]), '-')}" if printed else ""))
+    print()
+
+
+def chart(summarised: polars.DataFrame, by: Sequence[str], measures: Mapping[str, str], title: str) -> Plot:
+    """Means with their intervals, a panel for each measure; the first of ``by`` is at the side, the second a colour."""
+    long = summarised.unpivot(list(measures), index=list(by), variable_name="measure", value_name="mean")
+    halves = summarised.unpivot([f"{name}_half" for name in measures], index=list(by), value_name="half")
+    long = long.with_columns(
+        (polars.col("mean") - halves["half"].fill_nan(0.0)).alias("low"),
+        (polars.col("mean") + halves["half"].fill_nan(0.0)).alias("high"),
+    )
+    colour: Any = altair.value(COLOURS[0])
+    offset: dict[str, Any] = {}
+    if len(by) > 1:
+        values = summarised[by[1]].unique(maintain_order=True).to_list()
+        scale = altair.Scale(domain=values, range=[COLOURS[index % len(COLOURS)] for index in range(len(values))])
+        colour = altair.Color(f"{by[1]}:N", scale=scale, legend=altair.Legend(title=None, orient="top"))
+        offset = {"yOffset": altair.YOffset(f"{by[1]}:N")}
+    order = [str(name) for name in summarised[by[0]].unique(maintain_order=True)]
+    panels = []
+    for name, unit in measures.items():
+        base = altair.Chart(long.filter(polars.col("measure") == name)).encode(
+            y=altair.Y(f"{by[0]}:N", title=None, sort=order), color=colour, **offset
+        )
+        x = altair.Scale(zero=False, nice=False, padding=16)
+        axis = altair.Axis(title=unit, titleFontWeight="normal", grid=True, tickCount=5)
+        lines = base.mark_rule(strokeWidth=2).encode(x=altair.X("low:Q", scale=x, axis=axis), x2="high:Q")
+        points = base.mark_point(filled=True, size=80, opacity=1).encode(x=altair.X("mean:Q", scale=x, axis=axis))
+        panels.append(altair.layer(lines, points).properties(width=300, height=34 * len(order) + 20))
+    subtitle = "means, and their 95 % confidence intervals over seeds"
+    plot: Plot = altair.hconcat(*panels).properties(
+        title=altair.Title(title, subtitle=subtitle, fontSize=16, offset=14)
+    )
+    return plot
+
+
+def _key(cell: Cell) -> Hashable:
+    return json.dumps(dict(cell), sort_keys=True)

@@ -1,0 +1,78 @@
+"""Studies: what is run once is kept, and what tables and plots say of it."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars
+import pytest
+
+from lockstep.studies.__main__ import main
+from lockstep.studies.study import Cell, Study, chart, mean_interval, say, summary
+
+CELLS = [{"controller": name, "seed": seed} for name in ("gcc", "salsify") for seed in (1, 2)]
+
+
+def measure(cell: Cell) -> Mapping[str, float]:
+    return {"delay": 100.0 * cell["seed"] + len(cell["controller"])}
+
+
+def test_a_study_that_was_killed_runs_what_it_had_not_finished_and_nothing_else(tmp_path: Path) -> None:
+    first = Study("tiny", tmp_path, quiet=True).run(CELLS, measure)
+    journal = tmp_path / "tiny.journal"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[:2]) + lines[2][: len(lines[2]) // 2])
+    ran = []
+
+    def again(cell: Cell) -> Mapping[str, float]:
+        ran.append(dict(cell))
+        return measure(cell)
+
+    second = Study("tiny", tmp_path, quiet=True).run(CELLS, again)
+    assert ran == CELLS[2:]
+    assert second.equals(first)
+    assert Study("tiny", tmp_path, quiet=True).run(CELLS, again, workers=2).equals(first)
+    assert ran == CELLS[2:]
+    Study("tiny", tmp_path, fresh=True, quiet=True).run(CELLS[:1], again)
+    assert ran == [*CELLS[2:], CELLS[0]]
+
+
+def test_a_cell_that_fails_leaves_the_others_in_the_journal(tmp_path: Path) -> None:
+    def failing(cell: Cell) -> Mapping[str, float]:
+        if cell["seed"] == 2:
+            raise ValueError("no such trace")
+        return measure(cell)
+
+    with pytest.raises(ValueError, match="no such trace"):
+        Study("tiny", tmp_path, quiet=True).run(CELLS, failing)
+    assert '"seed": 1' in (tmp_path / "tiny.journal").read_text()
+
+
+def test_an_interval_is_students() -> None:
+    # 2.776 is the quantile for four degrees of freedom, and the deviation of 1 to 5 is the root of 2.5.
+    mean, half = mean_interval([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert mean == 3.0
+    assert half == pytest.approx(2.776 * math.sqrt(2.5 / 5))
+    assert mean_interval([7.0])[0] == 7.0
+    assert math.isnan(mean_interval([7.0])[1])
+    assert math.isnan(mean_interval([])[0])
+
+
+def test_traces_are_averaged_before_seeds_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = [{"who": "a", "trace": trace, "seed": seed, "delay": 10.0 * trace} for trace in (1, 5) for seed in (1, 2)]
+    means = summary(polars.DataFrame(rows), ["who"], ["delay"])
+    assert means["delay"].to_list() == [30.0]
+    assert means["delay_half"].to_list() == [0.0]
+    say(means, ["who"], {"delay": 1}, {"a": "31 ms"})
+    assert "30.0 ± 0.0   31 ms" in capsys.readouterr().out
+    plot = chart(means, ["who"], {"delay": "delay, ms"}, "Delay")
+    Study("tiny", tmp_path, quiet=True).write("part", means, {"plot": plot})
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert polars.read_parquet(tmp_path / "part.parquet").equals(means)
+
+
+def test_a_study_that_there_is_not_is_named_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["imitations"]) == 2
+    said = capsys.readouterr().err
+    assert "there is no study called 'imitations'" in said
+    assert "imitation " in said
