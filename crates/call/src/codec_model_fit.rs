@@ -173,9 +173,8 @@ fn persistence_of(
     at: usize,
     sign: f64,
 ) -> f64 {
-    let counts = |frame: &&Followed| {
-        frame.quantizer == FOLLOWER_POINTS[at] && frame.before > 0 && frame.difference * sign > 0.0
-    };
+    let counts =
+        |frame: &&Followed| frame.quantizer == FOLLOWER_POINTS[at] && frame.before > 0 && frame.difference * sign > 0.0;
     let frames: Vec<&Followed> = followed.iter().filter(counts).collect();
     let error = |share: f64| -> f64 {
         let of = |frame: &&Followed| {

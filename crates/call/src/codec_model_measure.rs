@@ -197,7 +197,8 @@ impl Segment {
             let (Some(key), Some(usual)) = (mean(&keys), quantile(&sizes, 0.5)) else { return Vec::new() };
             let least = (key + libm::log(CUT_SHARE)).max(usual + libm::log(CUT_RISE));
             let size = |index: usize| run.inter.get(index).copied().flatten();
-            let rises = |size_here: f64, other: Option<f64>| other.is_none_or(|other| size_here > other + CUT_RISE.ln());
+            let rises =
+                |size_here: f64, other: Option<f64>| other.is_none_or(|other| size_here > other + CUT_RISE.ln());
             let begins = |&index: &usize| {
                 index > 0
                     && size(index).is_some_and(|here| {
