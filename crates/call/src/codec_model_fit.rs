@@ -397,3 +397,56 @@ impl ClipMeasurements {
 fn count(segment: &Segment, part: Part) -> usize {
     (0..segment.pictures).filter(|&picture| part(picture, segment.pictures)).count()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: usize = 3;
+
+    /// Series of frames at one quantizer after references `differences` away, of which each leaves `share` of the effect's
+    /// argument to the next; the effect is a twentieth of it.
+    fn series(differences: &[f64], share: f64) -> Vec<Followed> {
+        let frame = |difference: f64, before: usize| Followed {
+            picture: before,
+            quantizer: FOLLOWER_POINTS[AT],
+            before,
+            difference,
+            size: 0.05 * difference * libm::pow(share, before as f64),
+            ssim_db: 0.0,
+        };
+        let chains = differences.iter().flat_map(|&difference| [0, 3, 7].map(|before| frame(difference, before)));
+        chains.collect()
+    }
+
+    #[test]
+    fn effects_and_how_long_they_last_are_found_again() {
+        let followed = series(&[-44.0, -35.0, -22.0, 28.0, 64.0], 0.8);
+        let size = |frame: &Followed| frame.size;
+        let table = effects(&followed, size, 1.0);
+        let expected = [-2.2, -2.2, -0.9, 0.0, 0.9, 2.25, 3.2];
+        assert!(table[AT].iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 0.01), "{table:?}");
+        assert_eq!(table[AT - 1], [0.0; REFERENCE_POINTS.len()], "of which nothing was measured");
+        for sign in [-1.0, 1.0] {
+            let share = persistence_of(&followed, &table, size, AT, sign);
+            assert!((share - 0.8).abs() < 0.011, "{sign}: {share}");
+        }
+    }
+
+    #[test]
+    fn what_is_finer_from_before_takes_its_share_of_a_coarser_references_effect() {
+        let table = effects(&series(&[18.0, 45.0], 0.5), |frame| frame.size, 1.0);
+        let quantizer = FOLLOWER_POINTS[AT];
+        let frame = |difference: f64| Returned { picture: 0, quantizer, difference, size: 0.2 * 0.05 * difference };
+        let share = refined_share(&[frame(18.0), frame(45.0)], &table);
+        assert!((share - 0.2).abs() < 0.01, "{share}");
+        assert_eq!(refined_share(&[], &table), 0.0);
+    }
+
+    #[test]
+    fn the_age_of_references_counts_at_each_quantizer_by_itself() {
+        let gap = |quantizer: u8, slope: f64, age: f64| Gap { picture: 0, quantizer, age, size: slope * age };
+        let gaps = [gap(48, 0.4, 0.7), gap(48, 0.4, 2.0), gap(4, 0.1, 1.4)];
+        assert!((gap_slope(&gaps, 48) - 0.4).abs() < 1e-6 && (gap_slope(&gaps, 4) - 0.1).abs() < 1e-6);
+    }
+}

@@ -487,6 +487,32 @@ mod tests {
     }
 
     #[test]
+    fn a_scene_that_the_codec_begins_with_a_key_frame_does_so_in_the_model() {
+        let mut model = CodecModel::built_in().unwrap().clips[0].clone();
+        (model.scene_cuts, model.cut_keys) = (1.0, 1.0);
+        let curves = Arc::new(ClipCurves::new(&model, 640, 360));
+        let mut clip = ModelledClip::new(Arc::clone(&curves), Duration::from_millis(33), 1);
+        let pictures: Vec<ModelledPicture> = (0..1_000).map(|_| clip.next_picture()).collect();
+        let cuts = pictures.iter().filter(|picture| picture.begins_anew()).count();
+        assert!((20..50).contains(&cuts), "{cuts} in 33 s");
+        assert!(pictures.iter().all(|picture| picture.begins_anew() == picture.scene_cut));
+    }
+
+    #[test]
+    fn no_reference_makes_a_frame_larger_than_none_does() {
+        let mut clip = clip(7);
+        let curves = Arc::clone(clip.curves());
+        let coarse = curves.encode(&clip.next_picture(), MAXIMUM_QUANTIZER, false).reference;
+        let later = (0..60).map(|_| clip.next_picture()).last().unwrap();
+        for quantizer in 0..=MAXIMUM_QUANTIZER {
+            let size = |picture: &ModelledPicture, key| curves.encode(picture, quantizer, key).size.as_f64();
+            let bound = size(&later, true) * libm::exp(curves.clip.cut_size.max(0.0));
+            let usual = size(&later, false);
+            assert!(size(&later.coded_from(Some(coarse)), false) <= bound.max(usual) + 1.0, "at {quantizer}");
+        }
+    }
+
+    #[test]
     fn a_fine_frame_after_a_coarse_one_is_a_reference_between_them() {
         let mut clip = clip(4);
         let curves = Arc::clone(clip.curves());
