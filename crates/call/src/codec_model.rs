@@ -80,8 +80,8 @@ pub struct ModelPoint {
 /// What frames of each quantizer of [`FOLLOWER_POINTS`] owe to their references, by [`REFERENCE_POINTS`].
 pub type EffectTable = [[f64; REFERENCE_POINTS.len()]; FOLLOWER_POINTS.len()];
 
-/// A share for each quantizer of [`FOLLOWER_POINTS`]: after a finer reference, and after a coarser one.
-pub type Persistence = [[f64; FOLLOWER_POINTS.len()]; 2];
+/// A share for each quantizer of [`FOLLOWER_POINTS`].
+pub type Persistence = [f64; FOLLOWER_POINTS.len()];
 
 /// What a frame owes to its reference: how much it differs from one whose reference was coded at its own quantizer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -92,9 +92,10 @@ pub struct ReferenceEffect {
     /// Its SSIM, dB: less after a coarser one.
     pub ssim_db: EffectTable,
     /// The share of a difference in quantizers that the frame leaves to the next one, as far as sizes show it.
-    pub size_persistence: Persistence,
+    /// For finer references, and for coarser ones.
+    pub size_persistence: [Persistence; 2],
     /// The same as far as SSIM shows it: where nothing moves, quality stays for long.
-    pub ssim_persistence: Persistence,
+    pub ssim_persistence: [Persistence; 2],
     /// The share of the effect of a coarser reference on size that is left where what does not move is finer than the frame,
     /// from before the reference.
     pub refined_share: f64,

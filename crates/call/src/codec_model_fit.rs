@@ -188,8 +188,8 @@ fn persistence_of(
 }
 
 /// [`persistence_of`] frames of each quantizer of [`FOLLOWER_POINTS`].
-fn persistence(followed: &[Followed], table: &EffectTable, of: impl Fn(&Followed) -> f64) -> Persistence {
-    [-1.0, 1.0].map(|sign| std::array::from_fn(|at| persistence_of(followed, table, &of, at, sign)))
+fn persistence(followed: &[Followed], table: &EffectTable, of: impl Fn(&Followed) -> f64, sign: f64) -> Persistence {
+    std::array::from_fn(|at| persistence_of(followed, table, &of, at, sign))
 }
 
 /// The share of its effect on size that a coarser reference has where what does not move is finer than the frame.
@@ -297,8 +297,8 @@ impl ClipMeasurements {
         let reference = ReferenceEffect {
             size,
             ssim_db,
-            size_persistence: persistence(&counted, &size, |frame| frame.size),
-            ssim_persistence: persistence(&counted, &ssim_db, |frame| frame.ssim_db),
+            size_persistence: [-1.0, 1.0].map(|sign| persistence(&counted, &size, |frame| frame.size, sign)),
+            ssim_persistence: [-1.0, 1.0].map(|sign| persistence(&counted, &ssim_db, |frame| frame.ssim_db, sign)),
             refined_share: refined_share(&returned, &size),
         };
         let second = quantiles(fills(0), [0.95; NORMAL_POINTS.len()]);

@@ -151,7 +151,7 @@ fn run(pictures: &[Picture], quantizer: u8, cuts: &mut Vec<usize>) -> Result<(Ru
                 run.ssim_db[index] = Some(quality(picture, &encoded)?);
             }
         }
-        if index % STATE_INTERVAL == 0 && FOLLOWER_POINTS.contains(&quantizer) {
+        if index % STATE_INTERVAL == 0 && (FOLLOWER_POINTS.contains(&quantizer) || quantizer == MAXIMUM_QUANTIZER) {
             kept.push((index, encoded.state.clone()));
         }
         state = encoded.state;
@@ -250,7 +250,7 @@ impl Segment {
                         returned.extend(back);
                     }
                 }
-                for gap in GAPS {
+                for gap in GAPS.into_iter().filter(|_| FOLLOWER_POINTS.contains(&reference)) {
                     let later = index + gap;
                     let usual = self.run(reference).and_then(|run| *run.inter.get(later)?);
                     let (Some(picture), Some(usual)) = (pictures.get(later), usual) else { continue };

@@ -43,8 +43,9 @@ pub struct ModelledReference {
     picture: u64,
     /// The quantizer that frames were lately coded at, in 256ths.
     recent: u16,
-    /// The quantizer that it is as good as, in 256ths: what does not move may be from long ago.
-    quality: u16,
+    /// The quantizers that what does not move is as good as, and is at worst spoilt by, in 256ths: it may be from long ago.
+    kept: u16,
+    spoilt: u16,
 }
 
 /// A picture without pixels.
@@ -121,7 +122,7 @@ pub struct ClipCurves {
     /// What the reference does to ln(size) and SSIM, by the frame's quantizer.
     size_effects: Vec<[f64; REFERENCE_POINTS.len()]>,
     ssim_effects: Vec<[f64; REFERENCE_POINTS.len()]>,
-    /// What a frame leaves to the next one of the difference to a finer and to a coarser reference, for size and SSIM.
+    /// What a frame leaves to the next one of the difference to a finer and to a coarser reference, for size and for SSIM.
     size_persistence: [[f64; QUANTIZERS]; 2],
     ssim_persistence: [[f64; QUANTIZERS]; 2],
     /// How ln(size) grows with the logarithm of the reference's age.
@@ -167,7 +168,7 @@ impl ClipCurves {
                 return effect;
             }
             // What is finer from before needs no more bits.
-            let coarse = (difference(reference.quality, quantizer) / recent).clamp(0.0, 1.0);
+            let coarse = (difference(reference.kept, quantizer) / recent).clamp(0.0, 1.0);
             let refined = self.clip.reference.refined_share;
             effect * (refined + (1.0 - refined) * coarse)
         });
@@ -201,14 +202,17 @@ impl ClipCurves {
     ) -> ModelledFrame {
         let reference = picture.reference.filter(|_| !key_frame && !picture.scene_cut);
         let recent = reference.map_or(0.0, |reference| difference(reference.recent, quantizer));
-        let quality = reference.map_or(0.0, |reference| difference(reference.quality, quantizer));
-        let history = between(&REFERENCE_POINTS, &self.ssim_effects[quantizer], quality);
+        let kept = reference.map_or(0.0, |reference| difference(reference.kept, quantizer).min(0.0));
+        let spoilt = reference.map_or(0.0, |reference| difference(reference.spoilt, quantizer).max(0.0));
+        let effect = |difference: f64| between(&REFERENCE_POINTS, &self.ssim_effects[quantizer], difference);
+        let history = effect(kept) + effect(spoilt);
         let finer = self.ssim_db[quantizer.saturating_sub(1)];
         let usual = self.ssim_db[quantizer] + share * (finer - self.ssim_db[quantizer]);
         let decibels = (usual + history + picture.ssim_excess).max(0.1);
-        let left = |difference: f64, persistence: &[[f64; QUANTIZERS]; 2]| {
+        let own = quantizer as f64 - share;
+        let coarseness = |difference: f64, persistence: &[[f64; QUANTIZERS]; 2]| {
             let left = persistence[usize::from(difference > 0.0)][quantizer] * difference;
-            (256.0 * (quantizer as f64 - share + left).max(0.0)) as u16
+            (256.0 * (own + left).max(0.0)) as u16
         };
         ModelledFrame {
             size: ByteCount::new(size.max(LEAST_SIZE) as u64),
@@ -216,8 +220,9 @@ impl ClipCurves {
             ssim: 1.0 - libm::exp10(-0.1 * decibels),
             reference: ModelledReference {
                 picture: picture.number,
-                recent: left(recent, &self.size_persistence),
-                quality: left(quality, &self.ssim_persistence),
+                recent: coarseness(recent, &self.size_persistence),
+                kept: coarseness(kept, &self.ssim_persistence),
+                spoilt: coarseness(spoilt, &self.ssim_persistence),
             },
         }
     }
@@ -538,5 +543,20 @@ mod tests {
         let decibels = |frame: &ModelledFrame| -10.0 * libm::log10(1.0 - frame.ssim);
         assert!(decibels(&after) > decibels(&usual) + 0.5, "{after:?} {usual:?}");
         assert!((after.size.as_f64() / usual.size.as_f64() - 1.0).abs() < 0.2, "{after:?} {usual:?}");
+    }
+
+    #[test]
+    fn one_fine_frame_between_coarse_ones_makes_them_better() {
+        let mut clip = clip(8);
+        let curves = Arc::clone(clip.curves());
+        let mut reference = curves.encode(&clip.next_picture(), 110, false).reference;
+        for quantizer in [110, 40] {
+            let picture = clip.next_picture().coded_from(Some(reference));
+            reference = curves.encode(&picture, quantizer, false).reference;
+        }
+        let picture = clip.next_picture();
+        let (usual, after) = (picture, picture.coded_from(Some(reference)));
+        let [usual, after] = [usual, after].map(|picture| curves.encode(&picture, 110, false).ssim);
+        assert!(after > usual, "{after} {usual}");
     }
 }
