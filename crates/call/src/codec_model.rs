@@ -18,7 +18,7 @@ pub const NORMAL_POINTS: [f64; 9] = [-3.0, -2.25, -1.5, -0.75, 0.0, 0.75, 1.5, 2
 /// noise that no reference helps with, differ from coarse ones.
 pub const FOLLOWER_POINTS: [u8; 6] = [4, 13, 26, 48, 76, 112];
 /// Where the effect of a reference is tabulated: its quantizer less that of the frame that follows it.
-pub const REFERENCE_POINTS: [f64; 7] = [-90.0, -45.0, -18.0, 0.0, 18.0, 45.0, 90.0];
+pub const REFERENCE_POINTS: [f64; 9] = [-90.0, -45.0, -18.0, -7.0, 0.0, 7.0, 18.0, 45.0, 90.0];
 
 /// Why a model cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -330,7 +330,7 @@ mod tests {
         assert!(with(|clip| clip.points.truncate(1)).contains("falling curve"));
         assert!(with(|clip| clip.frame_quantiles[0] = 5.0).contains("do not rise"));
         assert!(with(|clip| clip.gap_slopes[2] = 1e9).contains("gap_slopes = 1000000000"));
-        assert!(with(|clip| clip.reference.size[0][6] = 99.0).contains("reference.size = 99"));
+        assert!(with(|clip| clip.reference.size[0][8] = 99.0).contains("reference.size = 99"));
         assert!(CodecModel::from_json("{\"clips\": []}").unwrap_err().to_string().contains("no clip"));
     }
 

@@ -6,6 +6,7 @@ use crate::codec_model::{
     ReferenceEffect, between,
 };
 use crate::codec_model_measure::{ClipMeasurements, Followed, Gap, MEASURED, Returned, Run, Segment};
+use crate::modelled_clip::coarse_share;
 use crate::scores::{mean, quantile};
 
 /// The quantizers whose sizes say how difficult pictures are: the extremes are all noise or all headers.
@@ -16,8 +17,8 @@ const MIDDLE: usize = 6;
 const FITTED_SHARE: f64 = 2.0 / 3.0;
 /// A curve falls at least by this factor from one point to the next.
 const LEAST_FALL: f64 = 0.98;
-/// How far from a point of the table frames count for it, differences of quantizers.
-const REACH: f64 = 40.0;
+/// How far from a point of the table frames count for it: this share of it, or so many quantizers at least.
+const REACH: (f64, f64) = (0.75, 12.0);
 
 /// The pictures of a segment that count.
 type Part = fn(picture: usize, of: usize) -> bool;
@@ -139,9 +140,10 @@ fn effect(
     let (finest, coarsest) = (-furthest(-1.0), furthest(1.0));
     let mut table = REFERENCE_POINTS.map(|point| {
         let (mut product, mut square) = (0.0, 1e-9);
+        let reach = (REACH.0 * point.abs()).max(REACH.1);
         let counts = |frame: &&Followed| of_it(frame) && frame.difference * point > 0.0;
         for frame in followed.iter().filter(counts) {
-            let weight = (1.0 - (frame.difference - point).abs() / REACH).max(0.0);
+            let weight = (1.0 - (frame.difference - point).abs() / reach).max(0.0);
             product += weight * frame.difference * of(frame);
             square += weight * frame.difference * frame.difference;
         }
@@ -198,8 +200,9 @@ fn refined_share(returned: &[Returned], table: &EffectTable) -> f64 {
     for (quantizer, row) in FOLLOWER_POINTS.iter().zip(table) {
         for frame in returned.iter().filter(|frame| frame.quantizer == *quantizer) {
             let effect = between(&REFERENCE_POINTS, row, frame.difference);
-            product += effect * frame.size;
-            square += effect * effect;
+            let least = effect * coarse_share(0.0, frame.difference, frame.kept);
+            product += (effect - least) * (frame.size - least);
+            square += (effect - least) * (effect - least);
         }
     }
     (product / square).clamp(0.0, 1.0)
@@ -421,10 +424,10 @@ mod tests {
 
     #[test]
     fn effects_and_how_long_they_last_are_found_again() {
-        let followed = series(&[-44.0, -35.0, -22.0, 28.0, 64.0], 0.8);
+        let followed = series(&[-44.0, -35.0, -22.0, -10.0, 11.0, 28.0, 64.0], 0.8);
         let size = |frame: &Followed| frame.size;
         let table = effects(&followed, size, 1.0);
-        let expected = [-2.2, -2.2, -0.9, 0.0, 0.9, 2.25, 3.2];
+        let expected = [-2.2, -2.2, -0.9, -0.35, 0.0, 0.35, 0.9, 2.25, 3.2];
         assert!(table[AT].iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 0.01), "{table:?}");
         assert_eq!(table[AT - 1], [0.0; REFERENCE_POINTS.len()], "of which nothing was measured");
         for sign in [-1.0, 1.0] {
@@ -437,7 +440,10 @@ mod tests {
     fn what_is_finer_from_before_takes_its_share_of_a_coarser_references_effect() {
         let table = effects(&series(&[18.0, 45.0], 0.5), |frame| frame.size, 1.0);
         let quantizer = FOLLOWER_POINTS[AT];
-        let frame = |difference: f64| Returned { picture: 0, quantizer, difference, size: 0.2 * 0.05 * difference };
+        let frame = |difference: f64| {
+            let (kept, size) = (-0.5 * difference, 0.05 * difference * (0.5 + 0.5 * 0.2));
+            Returned { picture: 0, quantizer, difference, kept, size }
+        };
         let share = refined_share(&[frame(18.0), frame(45.0)], &table);
         assert!((share - 0.2).abs() < 0.01, "{share}");
         assert_eq!(refined_share(&[], &table), 0.0);

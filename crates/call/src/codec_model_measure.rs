@@ -18,6 +18,8 @@ const QUALITY_INTERVAL: usize = 4;
 const KEY_INTERVAL: usize = 12;
 /// The state after every such picture is kept to find out what references do.
 const STATE_INTERVAL: usize = 20;
+/// What is followed from then on by frames of [`FOLLOWER_POINTS`].
+const REFERENCES: [u8; 12] = [4, 8, 13, 18, 26, 36, 48, 60, 76, 94, 112, MAXIMUM_QUANTIZER];
 /// After every so-manieth of those a series of frames is coded, and sizes and qualities of these are compared.
 const CHAINED: usize = 3;
 const CHAIN: [usize; 3] = [4, 8, 16];
@@ -85,6 +87,8 @@ pub(crate) struct Returned {
     pub(crate) quantizer: u8,
     /// The quantizer of the series less the frame's.
     pub(crate) difference: f64,
+    /// The quantizer of what came before the series less the frame's.
+    pub(crate) kept: f64,
     /// ln(size) less that of a frame after a reference of its own quantizer.
     pub(crate) size: f64,
 }
@@ -151,7 +155,7 @@ fn run(pictures: &[Picture], quantizer: u8, cuts: &mut Vec<usize>) -> Result<(Ru
                 run.ssim_db[index] = Some(quality(picture, &encoded)?);
             }
         }
-        if index % STATE_INTERVAL == 0 && (FOLLOWER_POINTS.contains(&quantizer) || quantizer == MAXIMUM_QUANTIZER) {
+        if index % STATE_INTERVAL == 0 && REFERENCES.contains(&quantizer) {
             kept.push((index, encoded.state.clone()));
         }
         state = encoded.state;
@@ -244,7 +248,8 @@ impl Segment {
                         size: logarithm(&encoded) - size,
                         ssim_db: quality(picture, &encoded)? - ssim_db,
                     });
-                    if index % (CHAINED * STATE_INTERVAL) == 0 && reference != quantizer {
+                    let chained = FOLLOWER_POINTS.contains(&reference) && reference != quantizer;
+                    if chained && index % (CHAINED * STATE_INTERVAL) == 0 {
                         let (chain, back) = self.chain(pictures, *index, encoded.state, difference, quantizer)?;
                         followed.extend(chain);
                         returned.extend(back);
@@ -291,6 +296,7 @@ impl Segment {
                         picture: later,
                         quantizer: finer,
                         difference: f64::from(quantizer) - f64::from(finer),
+                        kept: f64::from(quantizer) + difference - f64::from(finer),
                         size: logarithm(&analysis.encode(finer)) - usual,
                     });
                 }

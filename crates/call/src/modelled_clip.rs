@@ -168,9 +168,7 @@ impl ClipCurves {
                 return effect;
             }
             // What is finer from before needs no more bits.
-            let coarse = (difference(reference.kept, quantizer) / recent).clamp(0.0, 1.0);
-            let refined = self.clip.reference.refined_share;
-            effect * (refined + (1.0 - refined) * coarse)
+            effect * coarse_share(self.clip.reference.refined_share, recent, difference(reference.kept, quantizer))
         });
         let slope = self.gap_slopes[quantizer];
         let usual = self.inter[quantizer] + self.deviation[quantizer] * picture.difficulty + slope * picture.often;
@@ -267,6 +265,13 @@ impl ClipCurves {
         let share = (wanted - small) / (large - small).max(1e-9);
         self.frame(picture, coarse, share, size, key_frame)
     }
+}
+
+/// The share of its effect on size that a reference has whose quantizer is that of the frame and `recent` more, where what
+/// does not move is as good as with the frame's and `kept` more: all of it unless that is finer, and `refined` where it is
+/// finer by as much as the reference is coarser.
+pub(crate) fn coarse_share(refined: f64, recent: f64, kept: f64) -> f64 {
+    refined + (1.0 - refined) * (1.0 + kept / recent.max(1e-9)).clamp(0.0, 1.0)
 }
 
 /// How much coarser than `quantizer` what is in 256ths of one is.
