@@ -441,7 +441,7 @@ mod tests {
         let table = effects(&series(&[18.0, 45.0], 0.5), |frame| frame.size, 1.0);
         let quantizer = FOLLOWER_POINTS[AT];
         let frame = |difference: f64| {
-            let (kept, size) = (-0.5 * difference, 0.05 * difference * (0.5 + 0.5 * 0.2));
+            let (kept, size) = (-0.25 * difference, 0.05 * difference * (0.5 + 0.5 * 0.2));
             Returned { picture: 0, quantizer, difference, kept, size }
         };
         let share = refined_share(&[frame(18.0), frame(45.0)], &table);

@@ -269,9 +269,9 @@ impl ClipCurves {
 
 /// The share of its effect on size that a reference has whose quantizer is that of the frame and `recent` more, where what
 /// does not move is as good as with the frame's and `kept` more: all of it unless that is finer, and `refined` where it is
-/// finer by as much as the reference is coarser.
+/// finer by half as much as the reference is coarser.
 pub(crate) fn coarse_share(refined: f64, recent: f64, kept: f64) -> f64 {
-    refined + (1.0 - refined) * (1.0 + kept / recent.max(1e-9)).clamp(0.0, 1.0)
+    refined + (1.0 - refined) * (1.0 + 2.0 * kept / recent.max(1e-9)).clamp(0.0, 1.0)
 }
 
 /// How much coarser than `quantizer` what is in 256ths of one is.
