@@ -31,7 +31,7 @@ class VectorEnvironment:
         queue_packets: tuple[int, int],
         loss: tuple[float, float],
         at_sender: bool,
-        feedback_ms: float,
+        feedback_ms: float | None,
         rates_bps: tuple[int, int, int],
         observation: str | None,
     ) -> None: ...

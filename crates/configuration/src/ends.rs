@@ -11,7 +11,7 @@ use lockstep_call::{
 use lockstep_control::{Controller, EstimatorKind, KnownPath, RateBounds, Setting};
 use lockstep_link::Link;
 use lockstep_media::VideoFormat;
-use lockstep_transport::{ReceiverConfig, SenderConfig};
+use lockstep_transport::{FeedbackInterval, ReceiverConfig, SenderConfig};
 use lockstep_units::ByteCount;
 use lockstep_vp8::Parameters;
 
@@ -73,7 +73,7 @@ impl ControlSettings {
     ) -> Result<SendingEnd> {
         let encoder = self.encoder(format.frame_interval());
         let controller = self.controller.algorithm().controller(&self.setting_for(format, path, bounds))?;
-        Ok(self.sending_end_with(encoder, controller, format, connection))
+        Ok(self.sending_end_with(encoder, controller, format, connection, FeedbackInterval::default()))
     }
 
     /// The encoder of pictures that come every `frame_interval`.
@@ -90,15 +90,16 @@ impl ControlSettings {
         self.setting(ByteCount::new(FRAGMENT_PAYLOAD as u64), format.frame_interval(), path, bounds)
     }
 
-    /// A sending end with an encoder and a controller that its owner has made.
+    /// A sending end with an encoder and a controller that its owner has made, for a receiver that acknowledges so often.
     pub(crate) fn sending_end_with<C: Codec>(
         &self,
         encoder: Box<dyn FrameEncoder<C>>,
         controller: Box<dyn Controller>,
         format: &VideoFormat,
         connection: u32,
+        feedback: FeedbackInterval,
     ) -> SendingEnd<C> {
-        let mut transport = SenderConfig::new(connection, announced(format));
+        let mut transport = SenderConfig { feedback, ..SenderConfig::new(connection, announced(format)) };
         transport.payload = FRAGMENT_PAYLOAD;
         transport.estimator = self.controller.algorithm().estimator_kind().number();
         SendingEnd::new(transport, controller, encoder).with_max_bitrate(self.max_bitrate.ceiling(format))

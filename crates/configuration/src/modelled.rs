@@ -11,7 +11,8 @@ use lockstep_call::{CallObserver, ClipCurves, CodecModel, Modelled, ModelledClip
 use lockstep_control::{Controller, Gcc, GccSettings, Setting};
 use lockstep_media::source_format;
 use lockstep_sim::StopReason;
-use lockstep_sim::modelled::{FeedbackInterval, ModelledCodec, ModelledSource};
+use lockstep_sim::modelled::{ModelledCodec, ModelledSource};
+use lockstep_transport::FeedbackInterval;
 use lockstep_units::Timestamp;
 
 use crate::simulate::{Coding, run};
@@ -41,14 +42,13 @@ impl CallSettings {
         let clip = ModelledClip::new(Arc::clone(&curves), interval, seed);
         let encoder = codec.encoder(curves, interval);
         let source = Box::new(ModelledSource::new(clip, format.frame_rate));
-        let feedback = FeedbackInterval::EveryFragment;
+        let feedback = self.feedback();
         Ok(Coding { source, encoder, first_work: codec.first_work(), controller: None, feedback })
     }
 }
 
 /// Runs the call that `settings` describe with a model in the place of the codec: the clip of `model` that the seed
-/// draws, in the size and at the frame rate of the clip of `settings`. As the real transport does, the receiver reports every
-/// fragment.
+/// draws, in the size and at the frame rate of the clip of `settings`.
 ///
 /// # Errors
 /// If clip, trace or link cannot be had, or if the estimator fails.
@@ -80,7 +80,7 @@ pub struct GccCall {
     pub source: ModelledCodec,
     /// The parts of the control.
     pub gcc: GccSettings,
-    /// How often the receiver reports.
+    /// How often the receiver acknowledges.
     pub feedback: FeedbackInterval,
 }
 

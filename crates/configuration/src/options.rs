@@ -14,6 +14,7 @@ use serde_json::Value;
 use lockstep_call::{FIT_PASSES, MenuMode};
 use lockstep_control::{Algorithm, GracePeriod, Latency};
 use lockstep_link::{GilbertElliott, LossInterval, Reordering};
+use lockstep_transport::FeedbackInterval;
 use lockstep_vp8::Preset;
 
 use crate::MaxBitrate;
@@ -336,6 +337,9 @@ options! {
     Simulation encode_ms: Milliseconds;
     /// Virtual time that decoding one frame takes.
     Simulation decode_ms: Milliseconds = Milliseconds::whole(3);
+    /// The least time between two acknowledgements, each of which tells of all that arrived since the last; what became of
+    /// a frame is told at once. 0 acknowledges every fragment. Calls outside of simulations have the default.
+    Simulation feedback_ms: Milliseconds = Milliseconds::whole(FeedbackInterval::CHOSEN_MILLISECONDS);
     /// Measure VMAF of what is shown, and the scores that need it. Takes an ffmpeg with libvmaf: LOCKSTEP_VMAF may name
     /// one, such as that in PyPI's imageio-ffmpeg. Without, the scores say that it is missing.
     Simulation vmaf: bool = false;

@@ -11,7 +11,7 @@ use lockstep_call::{ClipCurves, ClipModel, CodecModel, EncodeTime, ModelledClip,
 use lockstep_control::{Controller, FlowGroup, KnownPath, RateBounds};
 use lockstep_link::QueueConfig;
 use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source};
-use lockstep_sim::modelled::{FeedbackInterval, ModelledSetting};
+use lockstep_sim::modelled::ModelledSetting;
 use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioFlow, ScenarioReport};
 use lockstep_sim::{Activity, AnyFlow, CallFlow, CallSetting};
 use lockstep_transport::ReceiverConfig;
@@ -203,7 +203,6 @@ fn modelled_call(
         decode_time: DECODE_TIME,
         codec: control.modelled_codec(),
         ceiling: Some(ceiling(control, &format, bounds)),
-        feedback: FeedbackInterval::EveryFragment,
         activity: activity.clone(),
         ..ModelledSetting::new()
     };

@@ -52,6 +52,8 @@ pub struct CallSettings {
     pub encode_time: EncodeTimeSettings,
     /// Virtual time that decoding one frame takes.
     pub decode_time: Milliseconds,
+    /// The least time between two acknowledgements ([`FeedbackInterval::aggregated`](lockstep_transport::FeedbackInterval)).
+    pub feedback: Milliseconds,
     /// Whether VMAF of what is shown is measured.
     pub vmaf: bool,
 }
@@ -269,6 +271,7 @@ impl CallOptions {
             modelled: there(self.modelled.or(usual.modelled))?,
             encode_time: EncodeTimeSettings::open(self.encode_time.clone(), self.encode_ms)?,
             decode_time: there(self.decode_ms.or(usual.decode_ms))?,
+            feedback: there(self.feedback_ms.or(usual.feedback_ms))?,
             vmaf: there(self.vmaf.or(usual.vmaf))?,
         })
     }
@@ -337,7 +340,8 @@ impl CallSettings {
     /// The options that say this call. Those that mean nothing in it are left out.
     #[must_use]
     pub fn options(&self) -> CallOptions {
-        let Self { clip, length, link, control, estimator, modelled, encode_time, decode_time, vmaf } = self.clone();
+        let Self { clip, length, link, control, estimator, modelled, encode_time, decode_time, feedback, vmaf } =
+            self.clone();
         let LinkSettings {
             trace,
             reverse,
@@ -401,6 +405,7 @@ impl CallSettings {
             encode_time: encode_time.file,
             encode_ms: encode_time.menu,
             decode_ms: Some(decode_time),
+            feedback_ms: Some(feedback),
             vmaf: Some(vmaf),
         }
     }

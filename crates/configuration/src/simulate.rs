@@ -8,8 +8,8 @@ use lockstep_call::{
 };
 use lockstep_control::{Controller, KnownPath, RateBounds, Setting};
 use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
-use lockstep_sim::modelled::FeedbackInterval;
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
+use lockstep_transport::{FeedbackInterval, ReceiverConfig};
 use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
@@ -44,7 +44,7 @@ pub(crate) struct Coding<C: Codec> {
     pub first_work: EncodeWork,
     /// Makes another controller than the one that the settings name.
     pub controller: Option<Box<MakeController>>,
-    /// How often the receiver reports.
+    /// How often the receiver acknowledges.
     pub feedback: FeedbackInterval,
 }
 
@@ -56,11 +56,16 @@ impl CallSettings {
         SourceOptions { seed: self.link.seed, ..SourceOptions::default() }
     }
 
+    /// How often the receiver acknowledges.
+    pub(crate) fn feedback(&self) -> FeedbackInterval {
+        FeedbackInterval::aggregated(self.feedback.get())
+    }
+
     /// Pictures with pixels, coded by the codec itself.
     fn coding(&self) -> Result<Coding<Vp8>> {
         let source = open_source(self.clip.as_str(), &self.source_options())?;
         let encoder = self.control.encoder(source.format().frame_interval());
-        let feedback = FeedbackInterval::EveryFragment;
+        let feedback = self.feedback();
         Ok(Coding { source, encoder, first_work: self.control.first_work(), controller: None, feedback })
     }
 }
@@ -90,7 +95,7 @@ pub fn simulate_coded_by(
     let coding = |settings: &CallSettings| {
         let source = open_source(settings.clip.as_str(), &settings.source_options())?;
         let encoder = encoder(&source.format())?;
-        Ok(Coding { source, encoder, first_work, controller: None, feedback: FeedbackInterval::EveryFragment })
+        Ok(Coding { source, encoder, first_work, controller: None, feedback: settings.feedback() })
     };
     run::<Vp8>(settings, coding, None, None, progress)
 }
@@ -137,10 +142,11 @@ pub(crate) fn run<C: Codec>(
         Some(make) => make(&setting),
         None => control.controller.algorithm().controller(&setting)?,
     };
-    let sender = control.sending_end_with(encoder, controller, &format, seed as u32);
+    let sender = control.sending_end_with(encoder, controller, &format, seed as u32, feedback);
     // Both ends are ours: whatever the clip's size, it is decoded.
     let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
-    let receiver = ReceivingEnd::new(feedback.receiver(), estimator).with_pixel_limit(limit);
+    let receiver =
+        ReceivingEnd::new(ReceiverConfig { feedback, ..ReceiverConfig::default() }, estimator).with_pixel_limit(limit);
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options).compared_with(floor);
     if let Some(observer) = observer {
         simulation = simulation.observed_by(observer);

@@ -64,6 +64,7 @@ const OTHERS: &[(&str, &str, Words)] = &[
     ("encode_time", concat!(env!("CARGO_MANIFEST_DIR"), "/../call/src/encode_time.json"), &[]),
     ("encode_ms", "4.35", &[]),
     ("decode_ms", "1.1", &[]),
+    ("feedback_ms", "0", &[]),
     ("vmaf", "true", &[]),
 ];
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use lockstep_link::{Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Segment, Trace};
 use lockstep_transport::{
-    Datagram, Length, OutgoingFrame, Receiver, ReceiverConfig, ReceiverEvent, Sender, SenderConfig, SenderEvent,
-    StateId, VideoFormat,
+    Datagram, FeedbackInterval, Length, OutgoingFrame, Receiver, ReceiverConfig, ReceiverEvent, Sender, SenderConfig,
+    SenderEvent, StateId, VideoFormat,
 };
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -254,16 +254,13 @@ impl Receiving<'_> {
 /// Runs `plan` to its end.
 pub(crate) fn run(plan: &Plan, controller: &mut dyn Controller, estimator: Option<&mut dyn Estimator>) -> Outcome {
     let format = VideoFormat { width: 1280, height: 720, frame_rate_numerator: 30, frame_rate_denominator: 1 };
-    let config = SenderConfig { payload: PAYLOAD as usize, ..SenderConfig::new(1, format) };
+    let feedback = plan.feedback_interval.map_or(FeedbackInterval::EveryFragment, FeedbackInterval::Every);
+    let config = SenderConfig { payload: PAYLOAD as usize, feedback, ..SenderConfig::new(1, format) };
     let transport = Sender::new(config);
     let noise = Noise(plan.seed);
     let mut sending = Sending { transport, controller, noise, fill: plan.fill, frames: 0, skips: 0 };
     // Both ends know the connection: a lost hello is no business of a controller's.
-    let config = ReceiverConfig {
-        connection: Some(1),
-        acknowledgement_interval: plan.feedback_interval,
-        ..ReceiverConfig::default()
-    };
+    let config = ReceiverConfig { connection: Some(1), feedback, ..ReceiverConfig::default() };
     let mut receiving = Receiving { transport: Receiver::new(config), estimator };
     let mut link = link(plan);
     let mut reverse = VecDeque::<(Timestamp, Datagram<Length>)>::new();

@@ -122,8 +122,13 @@ impl Controller for Copa {
         let Some(sample) = feedback.round_trip_time.map(|sample| sample.as_secs_f64()) else { return };
         let smoothed = self.smoothed.map_or(sample, |mean| mean + ROUND_TRIP_WEIGHT * (sample - mean));
         self.smoothed = Some(smoothed);
-        self.smallest.put(now, sample, SMALLEST_MEMORY);
-        self.standing.put(now, sample, Duration::from_secs_f64(smoothed / 2.0));
+        for sample in feedback.round_trip_times() {
+            self.smallest.put(now, sample, SMALLEST_MEMORY);
+        }
+        // Where many are acknowledged together, each was as good a sample.
+        for sample in feedback.round_trip_times() {
+            self.standing.put(now, sample, Duration::from_secs_f64(smoothed / 2.0));
+        }
         let Some((standing, queueing)) = self.delays() else { return };
 
         let packets: f64 = feedback.acknowledged.iter().map(|arrival| arrival.size.as_f64() / self.packet).sum();

@@ -62,7 +62,7 @@ impl VectorEnvironment {
         queue_packets: (u32, u32),
         loss: (f64, f64),
         at_sender: bool,
-        feedback_ms: f64,
+        feedback_ms: Option<f64>,
         rates_bps: (u64, u64, u64),
         observation: Option<&str>,
     ) -> PyResult<Self> {
@@ -105,11 +105,9 @@ impl VectorEnvironment {
                 CodecKind::Functional => ModelledCodec::Functional(MenuMode::default()),
                 CodecKind::Conventional => ModelledCodec::Conventional,
             };
-        setting.call.feedback = if feedback_ms > 0.0 {
-            FeedbackInterval::Every(milliseconds(feedback_ms, "the feedback interval")?)
-        } else {
-            FeedbackInterval::EveryFragment
-        };
+        if let Some(feedback_ms) = feedback_ms {
+            setting.call.feedback = FeedbackInterval::aggregated(milliseconds(feedback_ms, "the feedback interval")?);
+        }
         py.detach(|| simulated::VectorEnvironment::new(setting, count, seed, threads))
             .map(|vector| Self(Mutex::new(vector)))
             .map_err(invalid)

@@ -96,11 +96,12 @@ pub struct CallFlow<C: Codec = Vp8> {
     decoded: u64,
     originals: BTreeMap<u64, Picture>,
     /// What is logged of the frames, and of the link; nothing where nobody will ask.
-    log: Option<(CallLog, SeriesRecorder)>,
+    /// Apart, as calls without it are stepped by the thousand.
+    log: Option<Box<(CallLog, SeriesRecorder)>>,
     /// What a learning agent observes, where there is one.
     steps: Option<StepStatistics>,
     failure: Option<SimulationError>,
-    vmaf: Option<Result<VmafMeter, VmafError>>,
+    vmaf: Option<Box<Result<VmafMeter, VmafError>>>,
 }
 
 impl<C: Codec> CallFlow<C> {
@@ -129,7 +130,7 @@ impl<C: Codec> CallFlow<C> {
             ahead: VecDeque::new(),
             decoded: 0,
             originals: BTreeMap::new(),
-            log: Some((log, SeriesRecorder::new(start, setting.length))),
+            log: Some(Box::new((log, SeriesRecorder::new(start, setting.length)))),
             steps: None,
             setting,
             failure: None,
@@ -146,7 +147,7 @@ impl<C: Codec> CallFlow<C> {
 
     /// Has `observer` hear of every frame of the call, if frames are logged.
     pub fn observe(&mut self, observer: Box<dyn CallObserver>) {
-        if let Some((log, _)) = &mut self.log {
+        if let Some((log, _)) = self.log.as_deref_mut() {
             log.observe(observer);
         }
     }
@@ -160,7 +161,7 @@ impl<C: Codec> CallFlow<C> {
 
     /// Compares the video delay of every frame of the call with `floor`, if frames are logged.
     pub fn compare_with(&mut self, floor: VideoDelayFloor) {
-        if let Some((log, _)) = &mut self.log {
+        if let Some((log, _)) = self.log.as_deref_mut() {
             log.compare_with(floor);
         }
     }
@@ -173,12 +174,12 @@ impl<C: Codec> CallFlow<C> {
     /// How many records of frames are held, because they are not decided on or nothing was shown after them yet.
     #[must_use]
     pub fn held_records(&self) -> usize {
-        self.log.as_ref().map_or(0, |(log, _)| log.held_records()) + self.sender.held_records()
+        self.log.as_ref().map_or(0, |log| log.0.held_records()) + self.sender.held_records()
     }
 
     /// Compares what is shown with what was captured by `meter`; where there is none, the scores will say why.
     pub fn measure_vmaf(&mut self, meter: Result<VmafMeter, VmafError>) {
-        self.vmaf = Some(meter);
+        self.vmaf = Some(Box::new(meter));
     }
 
     /// The sending end.
@@ -216,13 +217,13 @@ impl<C: Codec> CallFlow<C> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
-        let (mut log, recorder) = self.log.ok_or(SimulationError::Unlogged)?;
+        let (mut log, recorder) = *self.log.ok_or(SimulationError::Unlogged)?;
         while let Some(record) = self.sender.poll_last_record() {
             log.decided(record);
         }
         let mut call = log.finish(recorder, capacity);
         if let Some(meter) = self.vmaf {
-            let vmaf = meter.and_then(VmafMeter::finish).map_err(|error| error.to_string());
+            let vmaf = (*meter).and_then(VmafMeter::finish).map_err(|error| error.to_string());
             call.scores = call.scores.with_vmaf(vmaf);
         }
         Ok(CallResult { call, sender: self.sender, receiver: self.receiver })
@@ -238,7 +239,7 @@ impl<C: Codec> CallFlow<C> {
             self.next_capture = None;
             self.source_ended_at = Some(now);
             if self.setting.ends_with_source
-                && let Some((log, recorder)) = &mut self.log
+                && let Some((log, recorder)) = self.log.as_deref_mut()
             {
                 log.end_at(now);
                 recorder.end_at(now);
@@ -299,7 +300,7 @@ impl<C: Codec> CallFlow<C> {
         if let Some(steps) = &mut self.steps {
             steps.frames.decided(&record);
         }
-        if let Some((log, _)) = &mut self.log {
+        if let Some((log, _)) = self.log.as_deref_mut() {
             log.decided(record);
         }
     }
@@ -309,7 +310,7 @@ impl<C: Codec> CallFlow<C> {
         if let Some(steps) = &mut self.steps {
             steps.frames.shown(display.frame, display.displayed_at);
         }
-        let Some((log, _)) = &mut self.log else { return Ok(()) };
+        let Some((log, _)) = self.log.as_deref_mut() else { return Ok(()) };
         let Some(capture) = log.capture_of(display.frame) else { return Ok(()) };
         let mut quality = None;
         if let Some(shown) = C::shown_pixels(&display.picture) {
@@ -319,10 +320,10 @@ impl<C: Codec> CallFlow<C> {
             self.originals = later;
             if let Some(original) = original {
                 quality = Some((ssim(&original, shown)?, psnr(&original, shown)?));
-                if let Some(Ok(meter)) = &mut self.vmaf
+                if let Some(Ok(meter)) = self.vmaf.as_deref_mut()
                     && let Err(error) = meter.compare(&original, shown)
                 {
-                    self.vmaf = Some(Err(error));
+                    self.vmaf = Some(Box::new(Err(error)));
                 }
             }
         }
@@ -370,7 +371,7 @@ impl<C: Codec> Flow for CallFlow<C> {
         let datagram = C::unpack(arrived.packet);
         match arrived.direction {
             Direction::Forward => {
-                if let Some((_, recorder)) = &mut self.log {
+                if let Some((_, recorder)) = self.log.as_deref_mut() {
                     recorder.received(arrived.at, arrived.sent_at, arrived.size, arrived.queueing_delay);
                 }
                 if let (Some(steps), Ok(Datagram::Data(data))) = (&mut self.steps, &datagram) {
@@ -391,7 +392,7 @@ impl<C: Codec> Flow for CallFlow<C> {
         }
         if let Some(transmit) = self.sender.poll_transmit(now) {
             let size = carried(transmit.size);
-            if let Some((_, recorder)) = &mut self.log {
+            if let Some((_, recorder)) = self.log.as_deref_mut() {
                 recorder.sent(now, size);
             }
             if let Some(steps) = &mut self.steps {

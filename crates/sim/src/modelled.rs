@@ -11,6 +11,7 @@ use lockstep_call::{
 };
 use lockstep_control::{Controller, Estimator};
 use lockstep_media::{FrameRate, Source, SourceError, VideoFormat};
+pub use lockstep_transport::FeedbackInterval;
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -19,15 +20,6 @@ use crate::call_flow::{CallFlow, CallSetting};
 
 /// Both ends of a modelled call.
 pub type ModelledCall = CallFlow<Modelled>;
-
-/// How often the receiver reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FeedbackInterval {
-    /// After each fragment, as Salsify's receiver does.
-    EveryFragment,
-    /// At most once in this time, as receivers of transport-wide feedback and of AlphaRTC do.
-    Every(Duration),
-}
 
 /// Which codec the model stands in for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,24 +51,12 @@ pub struct ModelledSetting {
     pub codec: ModelledCodec,
     /// The bit rate beyond which pictures gain nothing; none for no such bound.
     pub ceiling: Option<Bitrate>,
-    /// How often the receiver reports.
+    /// How often the receiver acknowledges.
     pub feedback: FeedbackInterval,
     /// When pictures are captured.
     pub activity: Activity,
     /// How much of the call is scored, from its start on: until its stop, if that is earlier.
     pub length: Duration,
-}
-
-impl FeedbackInterval {
-    /// A receiver that reports so often.
-    #[must_use]
-    pub fn receiver(self) -> ReceiverConfig {
-        let acknowledgement_interval = match self {
-            Self::EveryFragment => None,
-            Self::Every(interval) => Some(interval),
-        };
-        ReceiverConfig { acknowledgement_interval, ..ReceiverConfig::default() }
-    }
 }
 
 impl ModelledCodec {
@@ -102,8 +82,7 @@ impl ModelledCodec {
 }
 
 impl ModelledSetting {
-    /// Thirty pictures a second from zero on without end, fragments as real calls have them, feedback every 50 ms as
-    /// WebRTC's at a usual rate.
+    /// Thirty pictures a second from zero on without end, fragments and feedback as real calls have them.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -113,7 +92,7 @@ impl ModelledSetting {
             decode_time: Duration::from_millis(3),
             codec: ModelledCodec::Functional(MenuMode::default()),
             ceiling: None,
-            feedback: FeedbackInterval::Every(Duration::from_millis(50)),
+            feedback: FeedbackInterval::default(),
             activity: Activity::between(Timestamp::ZERO, Timestamp::MAX),
             length: Duration::MAX,
         }
@@ -139,8 +118,8 @@ impl ModelledSetting {
         let interval = self.frame_interval();
         let encoder = self.codec.encoder(curves, interval);
         let payload = usize::try_from(self.payload.get()).unwrap_or(usize::MAX);
-        let transport = SenderConfig { payload, ..SenderConfig::new(1, announced(&format)) };
-        let receiver = self.feedback.receiver();
+        let transport = SenderConfig { payload, feedback: self.feedback, ..SenderConfig::new(1, announced(&format)) };
+        let receiver = ReceiverConfig { feedback: self.feedback, ..ReceiverConfig::default() };
         let setting = CallSetting {
             activity: self.activity.clone(),
             length: self.length.min(self.activity.end().saturating_since(self.activity.start())),

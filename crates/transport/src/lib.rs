@@ -14,6 +14,7 @@
 
 mod catalogue;
 mod closing;
+mod feedback_interval;
 mod loss;
 mod outgoing;
 mod pacer;
@@ -34,6 +35,7 @@ use std::time::Duration;
 
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
+pub use feedback_interval::FeedbackInterval;
 pub use outgoing::{
     AcknowledgedFragment, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
     SenderEvent, SenderStatistics, Transmit, TransmittedFragment,

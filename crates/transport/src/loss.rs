@@ -76,35 +76,42 @@ enum Fate {
     Lost(SentFragment),
 }
 
+/// Runs of a frame but the first.
+#[derive(Debug, Default)]
+struct MoreRuns(Vec<Run>);
+
 /// What was transmitted of a frame.
 #[derive(Debug, Default)]
 struct TransmittedFrame {
     /// The first run; its length is 0 if nothing was transmitted.
     first: Run,
-    /// The others, in the order of transmission. There are none where nothing is sent again.
-    more: Vec<Run>,
+    /// The others, in the order of transmission. There are none where nothing is sent again, and so they are apart: a
+    /// thousand frames are remembered of each of a thousand calls.
+    more: Option<Box<MoreRuns>>,
     /// How many of the transmitted fragments are in flight or remembered as lost.
     undecided: u32,
 }
 
 impl TransmittedFrame {
+    fn more(&self) -> &[Run] {
+        self.more.as_ref().map_or(&[], |more| &more.0)
+    }
+
     fn runs(&self) -> usize {
-        if self.first.length == 0 { 0 } else { 1 + self.more.len() }
+        if self.first.length == 0 { 0 } else { 1 + self.more().len() }
     }
 
     /// A run by its place in the order of transmission, which must be less than [`Self::runs`].
     fn run(&self, place: usize) -> Run {
-        place.checked_sub(1).map_or(self.first, |place| self.more[place])
+        place.checked_sub(1).map_or(self.first, |place| self.more()[place])
     }
 
     /// The sequence number of the newest copy of a fragment, but not above `highest`.
     #[inline]
     fn find(&self, fragment: u16, highest: u64) -> Option<u64> {
         let copy = |run: &Run| run.find(fragment).filter(|&sequence| sequence <= highest);
-        if self.more.is_empty() {
-            return copy(&self.first);
-        }
-        self.more.iter().rev().find_map(copy).or_else(|| copy(&self.first))
+        let Some(more) = &self.more else { return copy(&self.first) };
+        more.0.iter().rev().find_map(copy).or_else(|| copy(&self.first))
     }
 
     fn transmitted(&mut self, sequence: u64, fragment: u16) {
@@ -114,8 +121,12 @@ impl TransmittedFrame {
             self.first = run;
             return;
         }
-        let last = self.more.last_mut().unwrap_or(&mut self.first);
-        if last.is_followed_by(sequence, fragment) { last.length += 1 } else { self.more.push(run) }
+        let last = self.more.as_mut().and_then(|more| more.0.last_mut()).unwrap_or(&mut self.first);
+        if last.is_followed_by(sequence, fragment) {
+            last.length += 1;
+        } else {
+            self.more.get_or_insert_default().0.push(run);
+        }
     }
 }
 
@@ -166,11 +177,13 @@ pub(crate) struct LossDetection {
     backoff: u32,
     initial: RoundTripTime,
     round_trip: Option<RoundTripTime>,
+    /// How long the receiver may take to tell of an arrival.
+    longest_hold: Duration,
     patience: Patience,
 }
 
 impl LossDetection {
-    pub(crate) fn new(initial_round_trip: Duration) -> Self {
+    pub(crate) fn new(initial_round_trip: Duration, longest_hold: Duration) -> Self {
         let mut detection = Self {
             fragments: Ring::new(),
             in_flight: 0,
@@ -185,6 +198,7 @@ impl LossDetection {
             backoff: 0,
             initial: RoundTripTime::assumed(initial_round_trip),
             round_trip: None,
+            longest_hold,
             patience: Patience::default(),
         };
         detection.set_patience();
@@ -407,7 +421,7 @@ impl LossDetection {
     fn set_patience(&mut self) {
         let round_trip = self.round_trip.unwrap_or(self.initial);
         let overtaken = round_trip.smoothed.max(round_trip.latest) * self.tolerance.time_eighths() / 8;
-        let slack = round_trip.variation * 4 + self.tolerance.tail_margin();
+        let slack = round_trip.variation * 4 + self.tolerance.tail_margin() + self.longest_hold;
         let tail = (round_trip.smoothed + slack).max(LEAST_TAIL);
         let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MOST_TAIL.max(tail));
         let overtaken = overtaken.max(LEAST_TIME);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lockstep_units::{ByteCount, Timestamp};
 
+use crate::feedback_interval::FeedbackInterval;
 use crate::loss::SentFragment;
 use crate::payload::Payload;
 use crate::wire::{CloseReason, Datagram, VideoFormat};
@@ -43,6 +44,9 @@ pub struct SenderConfig {
     pub initial_round_trip: Duration,
     /// The first pause between two hellos.
     pub hello_interval: Duration,
+    /// How often the receiver acknowledges: nothing counts as lost for silence before it may have been told of (RFC 9002,
+    /// section 6.2.1).
+    pub feedback: FeedbackInterval,
 }
 
 impl SenderConfig {
@@ -58,6 +62,7 @@ impl SenderConfig {
             recovery: Recovery::default(),
             initial_round_trip: Duration::from_millis(200),
             hello_interval: Duration::from_millis(100),
+            feedback: FeedbackInterval::default(),
         }
     }
 }
@@ -189,6 +194,18 @@ pub struct Feedback {
     /// How many distinct data datagrams arrived, according to this acknowledgement: with `highest_sequence + 1` it
     /// gives the share that was lost, even if other acknowledgements were lost too.
     pub received: u64,
+}
+
+impl Feedback {
+    /// The round-trip time of each fragment of [`Self::acknowledged`], seconds, as if it had been acknowledged by itself
+    /// and at once: the one that was measured, and how much longer or shorter the fragment was on its way than the newest
+    /// one. None where none was measured.
+    pub fn round_trip_times(&self) -> impl Iterator<Item = f64> + '_ {
+        let one_way = |at: &AcknowledgedFragment| at.arrived_at.as_secs_f64() - at.sent_at.as_secs_f64();
+        let newest = self.acknowledged.iter().max_by_key(|at| at.sent_at);
+        let back = self.round_trip_time.zip(newest).map(|(sample, newest)| sample.as_secs_f64() - one_way(newest));
+        back.into_iter().flat_map(move |back| self.acknowledged.iter().map(move |at| back + one_way(at)))
+    }
 }
 
 /// What the owner of a [`Sender`](crate::Sender) must know.

@@ -20,6 +20,10 @@ pub(crate) enum Stage {
     Complete,
 }
 
+/// Which of the fragments of a frame have arrived beyond the first 64: few frames have so many.
+#[derive(Debug, Default)]
+struct MoreSeen(Vec<u64>);
+
 /// What all fragments of a frame say, and which of them have arrived: all that is remembered of a frame that was handed
 /// out or dropped, to tell duplicates.
 #[derive(Debug)]
@@ -32,8 +36,8 @@ struct Known {
     key_frame: bool,
     /// Which of the first 64 fragments have arrived.
     seen: u64,
-    /// The same of the others, up to the last one that has. Empty again as soon as all have.
-    more: Vec<u64>,
+    /// The same of the others, up to the last one that has; none again as soon as all have.
+    more: Option<Box<MoreSeen>>,
 }
 
 impl Known {
@@ -46,7 +50,7 @@ impl Known {
             missing: data.fragments,
             key_frame: data.key_frame,
             seen: 0,
-            more: Vec::new(),
+            more: None,
         }
     }
 
@@ -58,7 +62,7 @@ impl Known {
     fn has(&self, fragment: u16) -> bool {
         let word = match usize::from(fragment / 64) {
             0 => self.seen,
-            word => self.more.get(word - 1).copied().unwrap_or(0),
+            word => self.more.as_ref().and_then(|more| more.0.get(word - 1)).copied().unwrap_or(0),
         };
         self.missing == 0 || word >> (fragment % 64) & 1 == 1
     }
@@ -69,15 +73,16 @@ impl Known {
         match usize::from(fragment / 64) {
             0 => self.seen |= bit,
             word => {
-                if self.more.len() < word {
-                    self.more.resize(word, 0);
+                let more = &mut self.more.get_or_insert_default().0;
+                if more.len() < word {
+                    more.resize(word, 0);
                 }
-                self.more[word - 1] |= bit;
+                more[word - 1] |= bit;
             }
         }
         self.missing -= 1;
         if self.missing == 0 {
-            self.more = Vec::new();
+            self.more = None;
         }
     }
 }

@@ -8,6 +8,7 @@ use lockstep_units::{ByteCount, Timestamp};
 
 use crate::catalogue::{Catalogue, Keep};
 use crate::closing::{Closing, Heard, Peer};
+use crate::feedback_interval::FeedbackInterval;
 use crate::payload::Payload;
 use crate::reassembly::{Arrived, Frame, Stage, Window};
 use crate::refusal::Refusal;
@@ -44,9 +45,8 @@ pub struct ReceiverConfig {
     pub retained_states: usize,
     /// How many of the latest arrivals each acknowledgement lists; at least 1, at most 255.
     pub repeated_fragments: usize,
-    /// The least time between two acknowledgements, each of which then tells all that is new, as those of receivers of
-    /// transport-wide feedback and of AlphaRTC do; none for an acknowledgement as soon as the owner asks.
-    pub acknowledgement_interval: Option<Duration>,
+    /// How often it acknowledges.
+    pub feedback: FeedbackInterval,
 }
 
 impl Default for ReceiverConfig {
@@ -58,7 +58,7 @@ impl Default for ReceiverConfig {
             frame_fragments: 8192,
             retained_states: 32,
             repeated_fragments: 12,
-            acknowledgement_interval: None,
+            feedback: FeedbackInterval::default(),
         }
     }
 }
@@ -178,8 +178,10 @@ pub struct Receiver<P = Vec<u8>> {
     /// Fragments that arrived for the first time, and acknowledgements made.
     received: u64,
     acknowledgements: u64,
-    /// Nothing is acknowledged before.
+    /// Nothing is acknowledged before, unless it is told at once.
     acknowledge_at: Timestamp,
+    /// Whether what is to be told must not wait.
+    at_once: bool,
     estimate: Estimate,
     events: VecDeque<ReceiverEvent<P>>,
     statistics: ReceiverStatistics,
@@ -228,6 +230,7 @@ impl<P: Payload> Receiver<P> {
             received: 0,
             acknowledgements: 0,
             acknowledge_at: Timestamp::ZERO,
+            at_once: false,
             estimate: Estimate::default(),
             events: VecDeque::new(),
             statistics: ReceiverStatistics::default(),
@@ -410,7 +413,7 @@ impl<P: Payload> Receiver<P> {
     fn refuse(&mut self, frame: u32) {
         self.refused.push_front(frame);
         self.refused.truncate(REFUSED_LISTED);
-        self.acknowledge = true;
+        self.tell_verdict();
     }
 
     fn sweep(&mut self) {
@@ -448,9 +451,20 @@ impl<P: Payload> Receiver<P> {
                 self.events.push_back(ReceiverEvent::Release(state));
             }
         }
-        self.acknowledge = true;
+        self.tell_verdict();
         self.advance();
         self.sweep();
+    }
+
+    /// The sender waits for what became of a frame.
+    fn tell_verdict(&mut self) {
+        self.acknowledge = true;
+        self.at_once |= matches!(self.config.feedback, FeedbackInterval::Aggregated(_));
+    }
+
+    /// Whether there is something to acknowledge, and its time has come.
+    fn acknowledges(&self, now: Timestamp) -> bool {
+        self.acknowledge && (self.at_once || self.acknowledge_at <= now)
     }
 
     /// The owner could not decode a frame that was handed out.
@@ -489,14 +503,14 @@ impl<P: Payload> Receiver<P> {
         event
     }
 
-    /// The next datagram to send to the sender at `now`. Arrivals that came since the last call share one
-    /// acknowledgement as long as it can list them all, so an owner that polls after each datagram acknowledges each
-    /// one, and one that first takes all that arrived at one moment saves datagrams. A verdict is acknowledged too.
+    /// The next datagram to send to the sender at `now`. Arrivals that came since the last acknowledgement share one as
+    /// long as it can list them all. With [`FeedbackInterval::EveryFragment`] an owner that polls after each datagram
+    /// acknowledges each one, and one that first takes all that arrived at one moment saves datagrams. A verdict is
+    /// acknowledged too.
     #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         // Asked after every event of a call, and seldom with anything to say.
-        let acknowledges = self.acknowledge && self.acknowledge_at <= now;
-        if acknowledges || self.reply_due || self.closing.has_begun() { self.transmit(now) } else { None }
+        if self.acknowledges(now) || self.reply_due || self.closing.has_begun() { self.transmit(now) } else { None }
     }
 
     fn transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
@@ -508,13 +522,14 @@ impl<P: Payload> Receiver<P> {
             let retained_states = self.catalogue.bound() as u16;
             return Some(Transmit::of(Datagram::HelloReply(HelloReply { connection, retained_states })));
         }
-        if !self.acknowledge || self.acknowledge_at > now {
+        if !self.acknowledges(now) {
             return None;
         }
         let highest = self.highest?;
         let repeated = self.config.repeated_fragments.clamp(1, 255);
         // Whoever asks for few acknowledgements wants them to tell all.
-        let most = if self.config.acknowledgement_interval.is_some() { MOST_LISTED.max(repeated) } else { repeated };
+        let aggregates = self.config.feedback != FeedbackInterval::EveryFragment;
+        let most = if aggregates { MOST_LISTED.max(repeated) } else { repeated };
         let end = self.history.len() - self.unreported.saturating_sub(most);
         let told = self.unreported.min(most).max(repeated);
         let fragments = list(&self.history, end.saturating_sub(told)..end);
@@ -525,8 +540,9 @@ impl<P: Payload> Receiver<P> {
             self.history.pop_front();
         }
         self.acknowledge = self.unreported > 0;
-        if let Some(interval) = self.config.acknowledgement_interval.filter(|_| !self.acknowledge) {
-            self.acknowledge_at = now + interval;
+        if !self.acknowledge {
+            self.at_once = false;
+            self.acknowledge_at = now + self.config.feedback.longest_hold();
         }
         let acknowledgement = Acknowledgement {
             connection,
@@ -553,8 +569,9 @@ impl<P: Payload> Receiver<P> {
             return self.closing.next();
         }
         // What is acknowledged at once is asked for at once.
-        let later = self.config.acknowledgement_interval.is_some() && self.acknowledge && self.highest.is_some();
-        later.then_some(self.acknowledge_at)
+        let aggregates = self.config.feedback != FeedbackInterval::EveryFragment;
+        let later = aggregates && self.acknowledge && self.highest.is_some();
+        later.then_some(if self.at_once { Timestamp::ZERO } else { self.acknowledge_at })
     }
 
     /// Tells the time: nobody may ask for the answer to a close any more. All else that waits for a time is a datagram,

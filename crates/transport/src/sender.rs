@@ -79,7 +79,7 @@ impl<P: Payload> Sender<P> {
             pacer: Pacer::new(Duration::ZERO, 1),
             transmitted_at: None,
             idle: Duration::ZERO,
-            loss: LossDetection::new(config.initial_round_trip),
+            loss: LossDetection::new(config.initial_round_trip, config.feedback.longest_hold()),
             states: SentStates::new(config.retained_states),
             retransmission: Retransmission::default(),
             newest_acknowledgement: None,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lockstep_transport::wire::{Acknowledgement, Data, Datagram, Hello, ReceivedFragment, VideoFormat};
 use lockstep_transport::{
-    DropReason, Estimate, OutgoingFrame, Receiver, ReceiverConfig, ReceiverEvent, Sender, SenderConfig, SenderEvent,
-    StateId,
+    DropReason, Estimate, FeedbackInterval, OutgoingFrame, Receiver, ReceiverConfig, ReceiverEvent, Sender,
+    SenderConfig, SenderEvent, StateId,
 };
 use lockstep_units::Timestamp;
 
@@ -45,8 +45,12 @@ fn frame(number: u32, source: StateId) -> Data {
     }
 }
 
+fn acknowledging(feedback: FeedbackInterval) -> Receiver {
+    Receiver::new(ReceiverConfig { connection: Some(1), feedback, ..ReceiverConfig::default() })
+}
+
 fn receiver() -> Receiver {
-    Receiver::new(ReceiverConfig { connection: Some(1), ..ReceiverConfig::default() })
+    acknowledging(FeedbackInterval::EveryFragment)
 }
 
 /// Gives a fragment to the receiver and decodes what it hands out, except `bad`; returns the frames handed out.
@@ -150,6 +154,67 @@ fn many_arrivals_between_two_polls_are_all_acknowledged() {
     listed.dedup();
     assert_eq!(listed, (0..40).collect::<Vec<_>>());
     assert_eq!(receiver.statistics().acknowledgements, 4);
+}
+
+/// Says when a receiver acknowledges that is asked every millisecond, and how many fragments each acknowledgement lists
+/// that the one before did not. Fragments of a frame that is not complete arrive every 4 ms, from 100 ms on; at 130 ms a
+/// frame of one fragment, which is decoded at 133 ms.
+fn acknowledged_at(feedback: FeedbackInterval) -> Vec<(u64, usize)> {
+    let mut receiver = acknowledging(feedback);
+    let (mut known, mut acknowledged) = (0, Vec::new());
+    for now in 100..180 {
+        let data = match now {
+            130 => Some(Data { sequence: 60, ..frame(1, StateId::EMPTY) }),
+            _ if now % 4 == 0 => {
+                let fragment = ((now - 100) / 4) as u16;
+                Some(Data { sequence: fragment.into(), fragment, fragments: 40, ..frame(0, StateId::EMPTY) })
+            }
+            _ => None,
+        };
+        if let Some(data) = data {
+            receiver.handle_datagram(at(now), Ok(Datagram::Data(data)), false);
+        }
+        while receiver.poll_event().is_some() {}
+        if now == 133 {
+            receiver.frame_decoded(1, state(1));
+        }
+        let due = receiver.poll_timeout();
+        let Some(transmit) = receiver.poll_transmit(at(now)) else { continue };
+        assert!(due.is_none_or(|due| due <= at(now)));
+        let Datagram::Acknowledgement(acknowledgement) = transmit.datagram else { panic!("{:?}", transmit.datagram) };
+        let new: Vec<_> = acknowledgement.fragments.iter().filter(|listed| listed.arrived_at > at(known)).collect();
+        assert!(
+            new.iter().all(|listed| listed.frame == 1 || listed.arrived_at == at(100 + 4 * u64::from(listed.fragment)))
+        );
+        acknowledged.push((now, new.len()));
+        known = now;
+    }
+    acknowledged
+}
+
+#[test]
+fn feedback_is_aggregated_but_for_the_first_of_a_pause_and_verdicts() {
+    let aggregated = acknowledged_at(FeedbackInterval::Aggregated(Duration::from_millis(20)));
+    assert_eq!(aggregated, [(100, 1), (120, 5), (133, 4), (153, 5), (173, 5)]);
+    let strict = acknowledged_at(FeedbackInterval::Every(Duration::from_millis(20)));
+    assert_eq!(strict, [(100, 1), (120, 5), (140, 6), (160, 5)]);
+    assert_eq!(acknowledged_at(FeedbackInterval::EveryFragment).len(), 22);
+}
+
+#[test]
+fn a_fragment_is_not_lost_before_it_may_have_been_told_of() {
+    let lost_at = |feedback| {
+        let mut sender = Sender::new(SenderConfig { feedback, ..SenderConfig::new(1, FORMAT) });
+        assert!(sender.poll_transmit(at(0)).is_some(), "the hello");
+        send(&mut sender, 0);
+        (1..10_000).find(|&now| {
+            sender.handle_timeout(at(now));
+            sender.in_flight().fragments == 0
+        })
+    };
+    let late = lost_at(FeedbackInterval::Every(Duration::from_millis(300)));
+    let early = lost_at(FeedbackInterval::EveryFragment);
+    assert_eq!(late.unwrap() - early.unwrap(), 300);
 }
 
 #[test]

@@ -77,20 +77,50 @@ pub(crate) fn filter_row(
     if header.level == 0 {
         return;
     }
-    for column in 0..layout.columns {
-        let info = &macroblocks[row * layout.columns + column];
-        let level = level_of(info, header, deltas, segmentation);
-        if level == 0 {
-            continue;
-        }
-        let limits = Limits::new(level, header.sharpness, key_frame);
-        let inner = info.has_coefficients || !info.luma_mode.has_second_order();
+    let infos = &macroblocks[row * layout.columns..][..layout.columns];
+    for (column, info) in infos.iter().enumerate() {
+        let Some((limits, inner)) = filtering_of(info, key_frame, header, deltas, segmentation) else { continue };
         if header.simple {
             filter_macroblock_simply(samples, layout, column, row, &limits, inner);
         } else {
             filter_macroblock(samples, layout, column, row, &limits, inner);
         }
     }
+}
+
+/// Filters the luma of macroblocks beside each other, the first sample of which is at `at`, with the normal filter; the edge
+/// above them only if they are `below` others.
+#[allow(clippy::too_many_arguments)] // All that a frame's header says of it.
+pub(crate) fn filter_strip(
+    samples: &mut [u8],
+    at: usize,
+    stride: usize,
+    macroblocks: &[MacroblockInfo],
+    below: bool,
+    key_frame: bool,
+    header: &LoopFilterHeader,
+    deltas: &LoopFilterDeltas,
+    segmentation: &Segmentation,
+) {
+    for (column, info) in macroblocks.iter().enumerate() {
+        if let Some((limits, inner)) = filtering_of(info, key_frame, header, deltas, segmentation) {
+            filter_luma(samples, at + 16 * column, stride, (column > 0, below), &limits, inner);
+        }
+    }
+}
+
+/// How a macroblock is filtered, and whether its inner edges are; none if it is not.
+#[inline]
+fn filtering_of(
+    info: &MacroblockInfo,
+    key_frame: bool,
+    header: &LoopFilterHeader,
+    deltas: &LoopFilterDeltas,
+    segmentation: &Segmentation,
+) -> Option<(Limits, bool)> {
+    let level = level_of(info, header, deltas, segmentation);
+    let inner = info.has_coefficients || !info.luma_mode.has_second_order();
+    (level > 0).then(|| (Limits::new(level, header.sharpness, key_frame), inner))
 }
 
 fn filter_macroblock_simply(
@@ -128,20 +158,31 @@ fn filter_macroblock(
 ) {
     let [luma, u, v] = &layout.planes;
     let at = luma.origin + 16 * row * luma.stride + 16 * column;
+    filter_luma(samples, at, luma.stride, (column > 0, row > 0), limits, inner);
     let offset = 8 * row * u.stride + 8 * column;
     let chroma = |by: usize| [u.origin + offset + by, v.origin + offset + by];
     let (left, inside) = ((column > 0).then_some(Edge::Macroblock), inner.then_some(Edge::Subblock));
-    luma_columns(samples, at, luma.stride, left, inside, limits);
     chroma_columns(samples, chroma(0), u.stride, left, inside, limits);
     if row > 0 {
-        luma_rows(samples, at, luma.stride, Edge::Macroblock, limits);
         chroma_rows(samples, chroma(0), u.stride, Edge::Macroblock, limits);
     }
     if inner {
-        for y in [4, 8, 12] {
-            luma_rows(samples, at + y * luma.stride, luma.stride, Edge::Subblock, limits);
-        }
         chroma_rows(samples, chroma(4 * u.stride), u.stride, Edge::Subblock, limits);
+    }
+}
+
+/// Filters the luma of a macroblock, whose first sample is at `at`; `outer` says whether its left edge is filtered, and its
+/// top edge.
+fn filter_luma(samples: &mut [u8], at: usize, stride: usize, outer: (bool, bool), limits: &Limits, inner: bool) {
+    let (left, inside) = (outer.0.then_some(Edge::Macroblock), inner.then_some(Edge::Subblock));
+    luma_columns(samples, at, stride, left, inside, limits);
+    if outer.1 {
+        luma_rows(samples, at, stride, Edge::Macroblock, limits);
+    }
+    if inner {
+        for y in [4, 8, 12] {
+            luma_rows(samples, at + y * stride, stride, Edge::Subblock, limits);
+        }
     }
 }
 

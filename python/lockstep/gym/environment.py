@@ -75,7 +75,7 @@ class _Calls:
         loss: tuple[float, float] = (0.0, 0.0),
         initial_bps: int = 300_000,
         bounds_bps: tuple[int, int] = (10_000, 8_000_000),
-        feedback_ms: float = 50.0,
+        feedback_ms: float | None = None,
         codec: str = "functional",
         model: str | None = None,
         clips: str | Sequence[str] | None = None,
@@ -163,7 +163,8 @@ class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
     :param loss: Least and most share of packets lost at random.
     :param initial_bps: Rate before the first action, bit/s.
     :param bounds_bps: What rates are clipped to, bit/s.
-    :param feedback_ms: Interval of feedback, milliseconds; 0 for feedback after each packet.
+    :param feedback_ms: Least time between two acknowledgements, milliseconds; 0 for one after each packet, none for what
+        calls do.
     :param codec: What the codec model stands in for: ``"functional"`` (frames that fit the budget of their moment) or
         ``"conventional"`` (a rate control that takes the target over once a second, lost fragments sent again), which
         the papers of Concerto's and BoB's agents have.

@@ -158,7 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the study; gives the exit status."""
     options = parser().parse_args(arguments)
     full = options.budget == BUDGETS[1]
-    options.seeds = options.seeds or (5 if full else 2)
+    options.seeds = options.seeds or (5 if full else 3)
     options.traces = options.traces or (20 if full else 5)
     study = Study("imitation", options.output, fresh=options.fresh)
     print(f"budget {options.budget}: {options.seeds} seeds, {options.traces} traces a network; "

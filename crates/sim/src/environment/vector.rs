@@ -292,11 +292,10 @@ mod tests {
                 ..setting()
             };
             let mut environment = Environment::new(Arc::new(setting), 5).unwrap();
-            let mut last = environment.reset(Some(5)).unwrap();
-            for _ in 0..20 {
-                last = environment.step(Bitrate::from_bps(rate as u64)).0;
-            }
-            last.get(name).unwrap()
+            environment.reset(Some(5)).unwrap();
+            let steps = (0..20).map(|_| environment.step(Bitrate::from_bps(rate as u64)).0.get(name).unwrap());
+            // Of several: whether a packet comes in one step or in the next is 5 % of a step at 1 Mb/s.
+            steps.skip(10).sum::<f64>() / 10.0
         };
         for place in [AgentPlace::Receiver, AgentPlace::Sender] {
             let received = value(6e5, place, "received_bps");

@@ -31,10 +31,11 @@ struct Model {
     backoff: u32,
     initial: RoundTripTime,
     round_trip: Option<RoundTripTime>,
+    longest_hold: Duration,
 }
 
 impl Model {
-    fn new(initial_round_trip: Duration) -> Self {
+    fn new(initial_round_trip: Duration, longest_hold: Duration) -> Self {
         Self {
             in_flight: BTreeMap::new(),
             bytes: ByteCount::ZERO,
@@ -47,6 +48,7 @@ impl Model {
             backoff: 0,
             initial: RoundTripTime::assumed(initial_round_trip),
             round_trip: None,
+            longest_hold,
         }
     }
 
@@ -162,7 +164,7 @@ impl Model {
             let patience = round_trip.smoothed.max(round_trip.latest) * self.tolerance.time_eighths() / 8;
             return sent.sent_at + patience.max(LEAST_TIME);
         }
-        let slack = round_trip.variation * 4 + self.tolerance.tail_margin();
+        let slack = round_trip.variation * 4 + self.tolerance.tail_margin() + self.longest_hold;
         let tail = (round_trip.smoothed + slack).max(LEAST_TAIL);
         let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MOST_TAIL.max(tail));
         // As long as acknowledgements keep coming, a queue that grows is likelier than a loss.
@@ -222,9 +224,11 @@ proptest! {
     fn the_rings_find_what_maps_find(
         operations in prop::collection::vec((0..16u8, 0..40u64, 0..6u16), 0..400),
         stride in prop::sample::select(vec![1, 1, 1, 200, 5_000]),
+        hold in prop::sample::select(vec![0, 20]),
     ) {
+        let hold = Duration::from_millis(hold);
         let initial = Duration::from_millis(100);
-        let (mut rings, mut maps) = (LossDetection::new(initial), Model::new(initial));
+        let (mut rings, mut maps) = (LossDetection::new(initial, hold), Model::new(initial, hold));
         let (mut now, mut frame, mut fragment) = (Timestamp::from_millis(1), 3u32, 0u16);
         for (operation, number, small) in operations {
             now += Duration::from_micros(number * 100);
@@ -285,7 +289,7 @@ proptest! {
 
 #[test]
 fn what_was_lost_is_remembered_over_a_bounded_distance() {
-    let mut loss = LossDetection::new(Duration::from_millis(100));
+    let mut loss = LossDetection::new(Duration::from_millis(100), Duration::ZERO);
     let sent = |frame| SentFragment { frame, fragment: 0, size: ByteCount::new(1), sent_at: Timestamp::ZERO };
     loss.transmitted(sent(0));
     assert_eq!(loss.detect(Timestamp::from_millis(10_000)).len(), 1);
@@ -302,7 +306,7 @@ fn what_was_lost_is_remembered_over_a_bounded_distance() {
 
 #[test]
 fn fragments_in_flight_are_bounded() {
-    let mut loss = LossDetection::new(Duration::from_millis(100));
+    let mut loss = LossDetection::new(Duration::from_millis(100), Duration::ZERO);
     let size = ByteCount::new(1);
     for frame in 0..MOST_IN_FLIGHT as u32 + 10 {
         loss.transmitted(SentFragment { frame, fragment: 0, size, sent_at: Timestamp::ZERO });

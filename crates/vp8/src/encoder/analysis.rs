@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 
 use super::inter_prediction::predict_luma;
-use super::intra_estimate::intra_estimate;
-use super::macroblock_motion::MacroblockMotion;
+use super::intra_estimate::{intra_estimate, intra_prediction};
+use super::macroblock_motion::{HARDLY_DIFFERENT, MacroblockMotion, NOT_FOUND};
 use super::parameters::{FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters, Preset};
 use super::picture_motion::PictureSearch;
 use super::size_model::CoefficientHistogram;
@@ -38,6 +38,7 @@ pub struct Analysis {
     /// The probabilities that the frame begins with.
     pub(super) probabilities: Probabilities,
     pub(super) token_costs: TokenCosts,
+    /// Without any costs for a key frame.
     pub(super) vector_costs: VectorCosts,
     /// What [`Analysis::predict_size`] needs, once it has been asked.
     histogram: OnceLock<CoefficientHistogram>,
@@ -69,14 +70,15 @@ impl Analysis {
             references: Vec::new(),
             motion: Vec::new(),
             probabilities: Probabilities::default(),
-            token_costs: TokenCosts::new(&Probabilities::default().coefficients),
-            vector_costs: VectorCosts::new(&Probabilities::default().motion_vectors),
+            token_costs: TokenCosts::default(),
+            vector_costs: VectorCosts::default(),
             histogram: OnceLock::new(),
             source,
         };
         if parameters.frame_kind == FrameKind::Auto {
             analysis.try_inter(parameters);
         }
+        analysis.token_costs = TokenCosts::new(&analysis.probabilities.coefficients);
         analysis
     }
 
@@ -110,16 +112,13 @@ impl Analysis {
         let room = self.arena.motion().take(self.layout.columns * self.layout.rows);
         let Self { source, layout, preset, references, .. } = &*self;
         self.motion = PictureSearch { source, layout, preset: *preset, references }.all(room);
-        let intra: u64 = self.motion.iter().map(|motion| u64::from(motion.intra)).sum();
-        let inter: u64 = self.motion.iter().map(|motion| u64::from(motion.best())).sum();
-        if scene_has_changed(&self.motion, intra, inter) {
+        if scene_has_changed(&self.motion) {
             self.references.clear();
             self.motion.clear();
             return;
         }
         self.key_frame = false;
         self.probabilities = self.state.contents().probabilities.clone();
-        self.token_costs = TokenCosts::new(&self.probabilities.coefficients);
         self.vector_costs = VectorCosts::new(&self.probabilities.motion_vectors);
         self.refresh_golden = match parameters.golden {
             GoldenPolicy::Refresh => true,
@@ -144,6 +143,17 @@ impl Analysis {
         users * GOLDEN_USERS < self.motion.len()
     }
 
+    /// An estimate of the transformed error of intra prediction for macroblock `at`, row by row, of an inter frame; more than
+    /// any error where a reference leaves next to nothing.
+    pub(super) fn intra_error(&self, at: usize) -> u32 {
+        let (motion, columns) = (&self.motion[at], self.layout.columns);
+        if motion.best() <= HARDLY_DIFFERENT {
+            return NOT_FOUND;
+        }
+        let estimate = || intra_estimate(&self.source.planes[0], 16 * (at % columns), 16 * (at / columns));
+        motion.intra.unwrap_or_else(estimate)
+    }
+
     /// What each macroblock's best open-loop prediction leaves.
     fn count_coefficients(&self) -> CoefficientHistogram {
         let mut histogram = CoefficientHistogram::default();
@@ -151,7 +161,7 @@ impl Analysis {
         let mut prediction = [0u8; 256];
         for at in 0..self.layout.columns * self.layout.rows {
             let (x, y) = (16 * (at % self.layout.columns), 16 * (at / self.layout.columns));
-            let motion = self.motion.get(at).filter(|motion| motion.best() <= motion.intra);
+            let motion = self.motion.get(at).filter(|motion| motion.best() <= self.intra_error(at));
             match motion {
                 Some(motion) => {
                     let best = motion.best();
@@ -159,9 +169,7 @@ impl Analysis {
                     let vector = motion.references[index].vector;
                     predict_luma::<16, 16>(&self.references[index].1, x, y, vector, &mut prediction, 16);
                 }
-                None => {
-                    intra_estimate(source, x, y, &mut prediction);
-                }
+                None => intra_prediction(source, x, y, &mut prediction),
             }
             histogram.add(source.at(x, y), source.stride, &prediction);
         }
@@ -176,8 +184,11 @@ impl Drop for Analysis {
     }
 }
 
-/// Whether most macroblocks are better predicted from their neighbours than from any reference.
-fn scene_has_changed(motion: &[MacroblockMotion], intra: u64, inter: u64) -> bool {
-    let better_intra = motion.iter().filter(|motion| motion.intra < motion.best()).count();
+/// Whether most macroblocks are better predicted from their neighbours than from any reference, and all together too.
+fn scene_has_changed(motion: &[MacroblockMotion]) -> bool {
+    let poor = || motion.iter().filter_map(|motion| Some((motion.intra?, motion.best())));
+    let better_intra = poor().filter(|(intra, best)| intra < best).count();
+    let (intra, inter) =
+        poor().fold((0, 0), |(intra, inter), poor| (intra + u64::from(poor.0), inter + u64::from(poor.1)));
     2 * better_intra > motion.len() && intra < inter
 }

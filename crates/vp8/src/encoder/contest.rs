@@ -5,11 +5,19 @@ use super::trial::{Place, Trial};
 
 /// The best way to code a macroblock that was found so far, and room to make the next. It serves one macroblock after
 /// another.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Contest {
     best: Box<Trial>,
     /// What is to be tried next: predicted, with its mode and what saying that costs.
     pub(super) next: Box<Trial>,
+    /// What luma was predicted while vectors were compared.
+    pub(super) predictions: Box<[[u8; 256]; 2]>,
+}
+
+impl Default for Contest {
+    fn default() -> Self {
+        Self { best: Box::default(), next: Box::default(), predictions: Box::new([[0; 256]; 2]) }
+    }
 }
 
 impl Contest {

@@ -7,6 +7,8 @@ mod neon;
 pub(crate) mod portable;
 mod subblock_differences;
 #[cfg(target_arch = "x86_64")]
+mod two_rows;
+#[cfg(target_arch = "x86_64")]
 mod x86;
 
 use std::ops::Range;
@@ -14,11 +16,11 @@ use std::ops::Range;
 use super::source::Source;
 use crate::frame::FrameLayout;
 #[cfg(target_arch = "aarch64")]
-pub(crate) use neon::{compare_subblocks, row_squared_error, sad, sad_between, satd, satd_4x4, sse};
+pub(crate) use neon::{compare_subblocks, row_squared_error, sad, sad_between, sad_each, satd, satd_4x4, sse};
 #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-pub(crate) use portable::{compare_subblocks, row_squared_error, sad, sad_between, satd, satd_4x4, sse};
+pub(crate) use portable::{compare_subblocks, row_squared_error, sad, sad_between, sad_each, satd, satd_4x4, sse};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::{compare_subblocks, row_squared_error, sad, sad_between, satd, satd_4x4, sse};
+pub(crate) use x86::{compare_subblocks, row_squared_error, sad, sad_between, sad_each, satd, satd_4x4, sse};
 
 /// Sum of squared differences between the picture and its reconstruction, over the visible part of each plane, in the given
 /// lines of luma, whose bounds are even, and what chroma lies beside them.
@@ -74,7 +76,7 @@ mod tests {
 
     /// Samples of any value, or of the two extremes only.
     fn samples() -> impl Strategy<Value = Vec<u8>> {
-        (any::<bool>(), proptest::collection::vec(any::<u8>(), 24 * 17)).prop_map(|(extreme, samples)| {
+        (any::<bool>(), proptest::collection::vec(any::<u8>(), 24 * 18)).prop_map(|(extreme, samples)| {
             samples.into_iter().map(|n| if extreme { 255 * (n >> 7) } else { n }).collect()
         })
     }
@@ -100,6 +102,16 @@ mod tests {
                     "{W}x{H} at {fractions:?}"
                 );
             }
+            fn check_each<const W: usize, const H: usize>(a: &[u8], b: &[u8]) {
+                let (source, places) = (&a[..20 * (H - 1) + W], [0, 3, 9, 24]);
+                assert_eq!(
+                    sad_each::<W, H, 4>(source, 20, b, 24, places),
+                    portable::sad_each::<W, H, 4>(source, 20, b, 24, places),
+                    "{W}x{H}"
+                );
+            }
+            check_each::<16, 16>(&a, &b);
+            check_each::<8, 8>(&a, &b);
             check::<16, 16>(&a, &b);
             check::<8, 8>(&a, &b);
             check::<4, 4>(&a, &b);

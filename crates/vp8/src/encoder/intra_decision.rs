@@ -3,19 +3,18 @@
 use super::canvas::Canvas;
 use super::contest::Contest;
 use super::costs::Costs;
-use super::distortion::{satd, satd_4x4, sse};
+use super::distortion::{satd, sse};
 use super::mode_costs::{chroma_path, path_cost, subblock_path};
 use super::parameters::Preset;
 use super::residual::Residual;
+use super::subblock_modes::{Judged, SubblockEdges, judge};
 use super::tokens::BlockKind;
 use super::trial::Place;
+use super::whole_modes::{WHOLE_MODES, luma_errors};
 use crate::macroblock::{LumaMode, MacroblockInfo, SubblockMode};
 use crate::neighbours::key_subblock_probabilities;
-use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block, predict_subblock};
+use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block};
 use crate::tables::DEFAULT_SUBBLOCK_MODE_PROBABILITIES;
-
-/// The modes that a whole block may have.
-const WHOLE_MODES: [LumaMode; 4] = [LumaMode::Dc, LumaMode::Vertical, LumaMode::Horizontal, LumaMode::TrueMotion];
 
 /// How many of a subblock's modes are coded in full before one is chosen, for quality.
 const SUBBLOCK_SURVIVORS: usize = 3;
@@ -86,17 +85,14 @@ fn choose_whole(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> BlockChoic
     let original = source.at(16 * place.column, 16 * place.row);
     let mut best = BlockChoice { mode: LumaMode::Dc, bits: 0, error: u32::MAX, prediction: [0; 256] };
     let mut best_cost = u32::MAX;
-    let mut prediction = [0u8; 256];
-    for mode in WHOLE_MODES {
-        predict_block(mode, &edges, &mut prediction, 16);
-        let error = satd::<16, 16>(original, source.stride, &prediction, 16);
+    for (mode, error) in WHOLE_MODES.into_iter().zip(luma_errors(original, source.stride, &edges)) {
         let bits = costs.luma_mode(mode);
         let cost = costs.lagrangian.transformed(error, bits);
         if cost < best_cost {
-            best = BlockChoice { mode, bits, error, prediction };
-            best_cost = cost;
+            (best.mode, best.bits, best.error, best_cost) = (mode, bits, error, cost);
         }
     }
+    predict_block(best.mode, &edges, &mut best.prediction, 16);
     best
 }
 
@@ -150,35 +146,24 @@ fn choose_subblocks(
     residual.clear();
     let mut total = costs.luma_mode(LumaMode::Subblocks);
     let mut transformed = costs.lagrangian.transformed(0, total + costs.intra());
+    let mut mode_bits = subblock_mode_bits(&DEFAULT_SUBBLOCK_MODE_PROBABILITIES);
     for block in 0..16 {
         let (x, y) = (4 * (block % 4), 4 * (block / 4));
         let original = source.at(16 * place.column + x, 16 * place.row + y);
         let at = SURROUNDINGS_ORIGIN + y * SURROUNDINGS_STRIDE + x;
-        let probabilities = if analysis.key_frame {
-            key_subblock_probabilities(block, &info, above, left)
-        } else {
-            &DEFAULT_SUBBLOCK_MODE_PROBABILITIES
-        };
-        let (edge_above, edge_left, corner) = around.edges(at);
-        // The cheapest by transformed error, cheapest first.
-        let mut survivors = [(u32::MAX, SubblockMode::Dc, [0u8; 16], 0u32); SUBBLOCK_SURVIVORS];
-        for mode in SubblockMode::ALL {
-            let mut prediction = [0u8; 16];
-            predict_subblock(mode, &edge_above, &edge_left, corner, &mut prediction, 4);
-            let error = satd_4x4(original, source.stride, &prediction, 4);
-            let bits = path_cost(subblock_path(mode), probabilities);
-            let cost = costs.lagrangian.transformed(error, bits);
-            if let Some(slot) = survivors.iter().position(|survivor| cost < survivor.0) {
-                survivors[slot..].rotate_right(1);
-                survivors[slot] = (cost, mode, prediction, bits);
-            }
+        if analysis.key_frame {
+            mode_bits = subblock_mode_bits(key_subblock_probabilities(block, &info, above, left));
         }
+        let judged = judge(original, source.stride, &around.edges(at));
+        let mode_costs: [u32; 10] =
+            std::array::from_fn(|mode| costs.lagrangian.transformed(judged.errors[mode], mode_bits[mode]));
         let chosen = if analysis.preset == Preset::Quality {
-            best_survivor(costs, block, original, &survivors, residual)
+            best_survivor(costs, block, original, &judged, &mode_costs, &mode_bits, residual)
         } else {
-            0
+            (0..10).min_by_key(|&mode| mode_costs[mode]).expect("there are modes")
         };
-        let (cost, mode, mut samples, bits) = survivors[chosen];
+        let (mode, bits) = (SubblockMode::ALL[chosen], mode_bits[chosen]);
+        let (cost, mut samples) = (mode_costs[chosen], judged.predictions[chosen]);
         transformed = transformed.saturating_add(cost);
         if transformed > bar {
             return None;
@@ -197,25 +182,35 @@ fn choose_subblocks(
     Some(SubblocksChoice { modes: info.subblock_modes, bits: total, luma })
 }
 
-/// Codes each of a subblock's surviving modes and gives the index of the one with the least error and bits.
+/// What saying each subblock mode costs.
+fn subblock_mode_bits(probabilities: &[u8; 9]) -> [u32; 10] {
+    SubblockMode::ALL.map(|mode| path_cost(subblock_path(mode), probabilities))
+}
+
+/// Codes those of a subblock's modes that cost the least by transformed error, and gives the one with the least error and
+/// bits.
 fn best_survivor(
     costs: &Costs<'_>,
     block: usize,
     original: &[u8],
-    survivors: &[(u32, SubblockMode, [u8; 16], u32); SUBBLOCK_SURVIVORS],
+    judged: &Judged,
+    mode_costs: &[u32; 10],
+    mode_bits: &[u32; 10],
     residual: &mut Residual,
 ) -> usize {
     let stride = costs.analysis.source.planes[0].stride;
+    let mut survivors: [usize; 10] = std::array::from_fn(|mode| mode);
+    survivors.sort_by_key(|&mode| mode_costs[mode]);
     let mut best = (0, u64::MAX);
-    for (index, (_, _, prediction, bits)) in survivors.iter().enumerate() {
-        let mut samples = *prediction;
+    for &mode in &survivors[..SUBBLOCK_SURVIVORS] {
+        let mut samples = judged.predictions[mode];
         residual.code_subblock(block, original, stride, &mut samples, 4, &costs.quantizers.luma);
         let error = sse::<4, 4>(original, stride, &samples, 4);
         let end = usize::from(residual.ends[block]);
         let tokens = costs.analysis.token_costs.block(BlockKind::Luma, 1, &residual.levels[block], end);
-        let cost = costs.lagrangian.squared(error, bits + tokens);
+        let cost = costs.lagrangian.squared(error, mode_bits[mode] + tokens);
         if cost < best.1 {
-            best = (index, cost);
+            best = (mode, cost);
         }
     }
     best.0
@@ -269,7 +264,7 @@ impl Surroundings {
     }
 
     /// The eight samples above a subblock, the four to its left, and the one between them.
-    fn edges(&self, at: usize) -> ([u8; 8], [u8; 4], u8) {
+    fn edges(&self, at: usize) -> SubblockEdges {
         let above = *self.samples[at - SURROUNDINGS_STRIDE..].first_chunk().expect("a row above");
         let left = std::array::from_fn(|row| self.samples[at + row * SURROUNDINGS_STRIDE - 1]);
         (above, left, self.samples[at - SURROUNDINGS_STRIDE - 1])

@@ -3,9 +3,8 @@
 use super::analysis::Analysis;
 use super::distortion::row_squared_error;
 use super::parameters::Preset;
-use crate::frame::FrameLayout;
 use crate::header::{FrameHeader, LoopFilterHeader};
-use crate::loop_filter::filter_frame;
+use crate::loop_filter::filter_strip;
 use crate::macroblock::MacroblockInfo;
 
 /// The filter's level for a frame whose `samples` are reconstructed but not filtered: the one of those tried that leaves
@@ -51,8 +50,8 @@ pub(super) fn choose_level(
     best
 }
 
-/// In real time one row of macroblocks of so many is tried.
-const ROW_SPACING: usize = 10;
+/// In real time one row of macroblocks of so many is tried. Twice as many save 0.5 % of bits and take 4 % of the time.
+const ROW_SPACING: usize = 20;
 
 /// The level that suits a quantizer in most pictures: about what trials find.
 fn usual_level(quantizer: u8) -> u8 {
@@ -60,48 +59,47 @@ fn usual_level(quantizer: u8) -> u8 {
     (quantizer * quantizer / 330 + 6).min(63) as u8
 }
 
-/// Rows around the strip.
+/// Lines above and below the strip: the filter reads there.
 const MARGIN: usize = 4;
 
-/// Some rows of macroblocks, to judge the filter by.
+/// Some rows of macroblocks, to judge the filter by their luma.
 struct Strip<'a> {
-    layout: FrameLayout,
+    columns: usize,
+    stride: usize,
     first: usize,
     infos: &'a [MacroblockInfo],
-    samples: Vec<u8>,
+    samples: &'a [u8],
 }
 
 impl<'a> Strip<'a> {
-    fn new(analysis: &Analysis, infos: &'a [MacroblockInfo], samples: &[u8], first: usize, rows: usize) -> Self {
-        let mut layout = analysis.layout;
-        layout.rows = rows;
-        let mut strip = Vec::new();
-        for (index, plane) in layout.planes.iter_mut().enumerate() {
-            let size = if index == 0 { 16 } else { 8 };
-            // With a few lines around it: the filter may read there.
-            let margin = MARGIN * plane.stride;
-            let start = plane.origin + first * size * plane.stride - margin;
-            let length = rows * size * plane.stride + 2 * margin;
-            plane.origin = strip.len() + margin;
-            plane.height = rows * size;
-            strip.extend_from_slice(&samples[start..start + length]);
-        }
-        Self { layout, first, infos: &infos[first * layout.columns..(first + rows) * layout.columns], samples: strip }
+    fn new(analysis: &Analysis, infos: &'a [MacroblockInfo], samples: &'a [u8], first: usize, rows: usize) -> Self {
+        let (columns, plane) = (analysis.layout.columns, &analysis.layout.planes[0]);
+        let stride = plane.stride;
+        let samples = &samples[plane.origin + 16 * first * stride - MARGIN * stride..];
+        let samples = &samples[..(16 * rows + 2 * MARGIN) * stride];
+        Self { columns, stride, first, infos: &infos[first * columns..(first + rows) * columns], samples }
     }
 
     /// Squared luma error of the strip filtered at `level`.
     fn error(&self, level: u8, analysis: &Analysis, header: &FrameHeader, scratch: &mut Vec<u8>) -> u64 {
         scratch.clear();
-        scratch.extend_from_slice(&self.samples);
+        scratch.extend_from_slice(self.samples);
         let filter = LoopFilterHeader { level, ..header.loop_filter };
         let (deltas, segmentation) = (&header.loop_filter_deltas, &header.segmentation);
-        filter_frame(scratch, &self.layout, self.infos, analysis.key_frame, &filter, deltas, segmentation);
+        let (key_frame, stride) = (analysis.key_frame, self.stride);
+        let start = MARGIN * stride;
+        if level > 0 {
+            for (row, infos) in self.infos.chunks_exact(self.columns).enumerate() {
+                let at = start + 16 * row * stride;
+                filter_strip(scratch, at, stride, infos, row > 0, key_frame, &filter, deltas, segmentation);
+            }
+        }
         let source = &analysis.source.planes[0];
-        let plane = &self.layout.planes[0];
-        (0..plane.height)
+        let rows = 16 * self.infos.len() / self.columns;
+        (0..rows)
             .map(|y| {
-                let original = &source.at(0, 16 * self.first + y)[..plane.width];
-                u64::from(row_squared_error(original, &scratch[plane.origin + y * plane.stride..][..plane.width]))
+                let original = &source.at(0, 16 * self.first + y)[..16 * self.columns];
+                u64::from(row_squared_error(original, &scratch[start + y * stride..][..16 * self.columns]))
             })
             .sum()
     }

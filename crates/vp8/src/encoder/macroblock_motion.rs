@@ -8,6 +8,10 @@ pub(super) const WELL_PREDICTED: u32 = 800;
 /// that move at 800.
 pub(super) const HARDLY_DIFFERENT: u32 = 200;
 
+/// Transformed error from which on it is looked at before anything is coded what intra prediction could do: whether a scene
+/// has changed shows in such macroblocks. For others it is looked at when it is asked for.
+pub(super) const POORLY_PREDICTED: u32 = 1000;
+
 /// Where a macroblock is found again in one reference.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReferenceMotion {
@@ -43,8 +47,8 @@ pub(crate) struct MacroblockMotion {
     pub(super) references: [ReferenceMotion; 3],
     /// The vectors of the four quarters in the last frame, where they were looked for.
     pub(super) quarters: Option<[MotionVector; 4]>,
-    /// An estimate of the transformed error of intra prediction.
-    pub(super) intra: u32,
+    /// An estimate of the transformed error of intra prediction, where it says something of the whole picture.
+    pub(super) intra: Option<u32>,
 }
 
 impl MacroblockMotion {

@@ -44,9 +44,11 @@ mod size_model;
 mod source;
 mod split_decision;
 mod steering;
+pub(crate) mod subblock_modes;
 mod tokens;
 mod trial;
 mod vector_coding;
+pub(crate) mod whole_modes;
 
 pub use analysis::Analysis;
 pub use encoded::{EncodeStatistics, Encoded};

@@ -1,6 +1,6 @@
 //! Motion search: where in a reference a block of the picture is found again.
 
-use super::distortion::{sad, sad_between};
+use super::distortion::{sad, sad_between, sad_each};
 use crate::motion_vector::MotionVector;
 
 /// Whole samples to the right and down.
@@ -58,6 +58,10 @@ pub(crate) struct WholeSampleSearch<'a, const W: usize, const H: usize> {
     pub(crate) bit_weight: u32,
 }
 
+/// Starting points of a search but the first, and how many places are looked at together.
+const MOST_STARTS: usize = 6;
+const TOGETHER: usize = 3;
+
 /// Where a search ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
@@ -104,23 +108,45 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
     }
 
     #[inline]
-    fn try_at(&self, d: Displacement) -> Found {
-        let sad = self.sad_at(d);
-        Found { displacement: d, sad, cost: sad + self.vector_cost(d), beside: None }
+    fn found(&self, displacement: Displacement, sad: u32) -> Found {
+        Found { displacement, sad, cost: sad + self.vector_cost(displacement), beside: None }
     }
 
-    /// The best of the starting points, and from there downhill: a hexagon's corners until none is better (at most
-    /// `steps` times), then the neighbours. Stops early where the difference falls below `good_enough`.
-    pub(crate) fn search(&self, starts: &[Displacement], steps: usize, good_enough: u32) -> Found {
-        let mut best = self.try_at(self.bounds.clamp(starts[0]));
+    /// What is found at several displacements; one outside the bounds counts as `inside`.
+    #[inline]
+    fn try_each<const N: usize>(&self, displacements: [Displacement; N], inside: Displacement) -> [Found; N] {
+        let displacements = displacements.map(|d| if self.bounds.contain(d) { d } else { inside });
+        let places = displacements.map(|d| self.at(d));
+        let sads = sad_each::<W, H, N>(self.source, self.source_stride, self.reference, self.reference_stride, places);
+        std::array::from_fn(|index| self.found(displacements[index], sads[index]))
+    }
+
+    /// The best of the starting points, of which the first's sum of absolute differences is known if `first_sad` is, and
+    /// from there downhill: a hexagon's corners until none is better (at most `steps` times), then the neighbours. Stops
+    /// early where the difference falls below `good_enough`.
+    pub(crate) fn search(
+        &self,
+        starts: &[Displacement],
+        first_sad: Option<u32>,
+        steps: usize,
+        good_enough: u32,
+    ) -> Found {
+        let first = self.bounds.clamp(starts[0]);
+        let mut best = self.found(first, first_sad.unwrap_or_else(|| self.sad_at(first)));
+        let mut others = [first; MOST_STARTS];
+        let mut count = 0;
         for (index, &start) in starts.iter().enumerate().skip(1) {
             let start = self.bounds.clamp(start);
-            if starts[..index].contains(&start) {
-                continue;
+            if !starts[..index].contains(&start) {
+                others[count] = start;
+                count += 1;
             }
-            let found = self.try_at(start);
-            if found.cost < best.cost {
-                best = found;
+        }
+        for others in others.as_chunks::<TOGETHER>().0.iter().take(count.div_ceil(TOGETHER)) {
+            for found in self.try_each(*others, first) {
+                if found.cost < best.cost {
+                    best = found;
+                }
             }
         }
         if best.sad < good_enough {
@@ -131,14 +157,16 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
         for _ in 0..steps {
             let center = best.displacement;
             let mut direction = None;
-            for corner in corners.clone() {
-                let (x, y) = HEXAGON[corner % 6];
-                let d = Displacement { x: center.x + x, y: center.y + y };
-                if self.bounds.contain(d) {
-                    let found = self.try_at(d);
+            for first in corners.step_by(TOGETHER) {
+                let corners: [usize; TOGETHER] = std::array::from_fn(|index| (first + index) % 6);
+                let places = corners.map(|corner| {
+                    let (x, y) = HEXAGON[corner];
+                    Displacement { x: center.x + x, y: center.y + y }
+                });
+                for (found, corner) in self.try_each(places, center).into_iter().zip(corners) {
                     if found.cost < best.cost {
                         best = found;
-                        direction = Some(corner % 6);
+                        direction = Some(corner);
                     }
                 }
             }
@@ -152,22 +180,20 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
 
     /// The best among a displacement and its eight neighbours; the diagonal ones only beside a better near one.
     fn neighbours(&self, from: Found) -> Found {
+        let center = from.displacement;
         let mut best = from;
-        let mut beside = [u32::MAX; 4];
-        for (index, (x, y)) in SQUARE.into_iter().enumerate() {
-            if index == 4 && best.displacement == from.displacement {
-                best.beside = Some(beside);
-                break;
-            }
-            let d = Displacement { x: from.displacement.x + x, y: from.displacement.y + y };
-            if self.bounds.contain(d) {
-                let found = self.try_at(d);
-                if index < 4 {
-                    beside[index] = found.sad;
-                }
+        for (index, four) in SQUARE.as_chunks::<4>().0.iter().enumerate() {
+            let places = four.map(|(x, y)| Displacement { x: center.x + x, y: center.y + y });
+            let found = self.try_each(places, center);
+            for found in found {
                 if found.cost < best.cost {
                     best = found;
                 }
+            }
+            if index == 0 && best.displacement == center {
+                let sad = |side: usize| if self.bounds.contain(places[side]) { found[side].sad } else { u32::MAX };
+                best.beside = Some(std::array::from_fn(sad));
+                break;
             }
         }
         best
@@ -194,7 +220,17 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
                 (center, best) = (half, cost);
             }
         }
-        refine_by(1, center, best, |candidate| self.sad_between(candidate) + weigh(candidate))
+        // Onwards towards the more alike neighbour where halfway is no better, and back where it is.
+        let step = |at: i32, start: i32, towards: i32| at + if at == start { towards } else { -towards };
+        let (x, y) = (step(center.0, start.0, towards.0), step(center.1, start.1, towards.1));
+        let half = center;
+        for quarter in [(x, half.1), (half.0, y), (x, y)] {
+            let cost = self.sad_between(quarter) + weigh(quarter);
+            if cost < best {
+                (center, best) = (quarter, cost);
+            }
+        }
+        (center, best)
     }
 }
 

@@ -37,6 +37,8 @@ const SECOND_ORDER_SQUARE: u32 = 16;
 pub(crate) struct Residual {
     pub(crate) levels: [[i16; 16]; 25],
     restored: [[i16; 16]; 25],
+    /// What was transformed last, of luma or chroma.
+    coefficients: [[i16; 16]; 16],
     /// For each block the zigzag position after its last level that is not zero.
     pub(crate) ends: [u8; 25],
 }
@@ -51,14 +53,13 @@ impl Residual {
         prediction: &[u8; 256],
         quantizers: &FrameQuantizers,
     ) -> u32 {
-        let mut coefficients = [[0i16; 16]; 16];
-        transform_luma(source, source_stride, prediction, &mut coefficients);
+        let Self { levels, restored, ends, coefficients } = self;
+        transform_luma(source, source_stride, prediction, coefficients);
         let mut dcs = [0i16; 16];
-        for (dc, coefficients) in dcs.iter_mut().zip(&mut coefficients) {
+        for (dc, coefficients) in dcs.iter_mut().zip(&mut *coefficients) {
             *dc = std::mem::take(&mut coefficients[0]);
         }
-        let Self { levels, restored, ends } = self;
-        let gain = quantizers.luma.quantize_all(&coefficients, &mut levels[..16], &mut restored[..16], &mut ends[..16]);
+        let gain = quantizers.luma.quantize_all(coefficients, &mut levels[..16], &mut restored[..16], &mut ends[..16]);
         let second = SECOND_ORDER..SECOND_ORDER + 1;
         let mut coefficients = [[0; 16]];
         forward_wht(&dcs, &mut coefficients[0]);
@@ -129,12 +130,11 @@ impl Residual {
         prediction: &[u8; 256],
         quantizer: &ForwardQuantizer,
     ) -> u32 {
-        let mut coefficients = [[0i16; 16]; 16];
-        transform_luma(source, source_stride, prediction, &mut coefficients);
-        let Self { levels, restored, ends } = self;
+        let Self { levels, restored, ends, coefficients } = self;
+        transform_luma(source, source_stride, prediction, coefficients);
         levels[SECOND_ORDER] = [0; 16];
         ends[SECOND_ORDER] = 0;
-        quantizer.quantize_all(&coefficients, &mut levels[..16], &mut restored[..16], &mut ends[..16])
+        quantizer.quantize_all(coefficients, &mut levels[..16], &mut restored[..16], &mut ends[..16])
             / COEFFICIENT_SQUARE
     }
 
@@ -154,14 +154,14 @@ impl Residual {
         prediction: &[[u8; 64]; 2],
         quantizer: &ForwardQuantizer,
     ) -> u32 {
-        let mut coefficients = [[0i16; 16]; 8];
+        let Self { levels, restored, ends, coefficients } = self;
+        let coefficients = &mut coefficients[..8];
         for (index, pair) in coefficients.as_chunks_mut().0.iter_mut().enumerate() {
             let (plane, row) = (index / 2, 4 * (index % 2));
             let source = &source[plane][row * source_stride..];
             forward_dct_pair(source, source_stride, &prediction[plane][8 * row..], 8, pair);
         }
-        let Self { levels, restored, ends } = self;
-        quantizer.quantize_all(&coefficients, &mut levels[16..24], &mut restored[16..24], &mut ends[16..24])
+        quantizer.quantize_all(coefficients, &mut levels[16..24], &mut restored[16..24], &mut ends[16..24])
             / COEFFICIENT_SQUARE
     }
 

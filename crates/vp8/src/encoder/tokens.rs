@@ -150,21 +150,50 @@ pub(crate) struct TokenCosts {
     costs: Box<[[[u16; TOKENS]; ROWS]; 2]>,
 }
 
+impl Default for TokenCosts {
+    /// Nothing costs anything.
+    fn default() -> Self {
+        Self { costs: Box::new([[[0; TOKENS]; ROWS]; 2]) }
+    }
+}
+
+/// What every token costs after a zero: the ways of [`PATHS`], each part of which is summed once.
+#[inline]
+fn costs_after_zero(probabilities: &[u8; 11]) -> [u16; TOKENS] {
+    let [falses, trues] = [false, true].map(|bit| probabilities.map(|probability| bit_cost(bit, probability) as u16));
+    let two = trues[1] + trues[2];
+    let (small, large) = (two + falses[3], two + trues[3]);
+    let (category_1, category_3) = (large + falses[6], large + trues[6]);
+    let (category_3, category_5) = (category_3 + falses[8], category_3 + trues[8]);
+    [
+        falses[1],
+        trues[1] + falses[2],
+        small + falses[4],
+        small + trues[4] + falses[5],
+        small + trues[4] + trues[5],
+        category_1 + falses[7],
+        category_1 + trues[7],
+        category_3 + falses[9],
+        category_3 + trues[9],
+        category_5 + falses[10],
+        category_5 + trues[10],
+        0,
+    ]
+}
+
 impl TokenCosts {
     /// The costs under these probabilities.
     pub(crate) fn new(probabilities: &CoefficientProbabilities) -> Self {
-        let mut costs = Box::new([[[0; TOKENS]; ROWS]; 2]);
-        for (row, probabilities) in probabilities.iter().flatten().flatten().enumerate() {
-            for token in 0..TOKENS {
-                let path = PATHS[token];
-                let cost = |path: &[(usize, bool)]| {
-                    path.iter().map(|&(node, bit)| bit_cost(bit, probabilities[node])).sum::<u32>() as u16
-                };
-                costs[0][row][token] = cost(path);
-                costs[1][row][token] = cost(&path[1..]);
-            }
+        let mut costs = Self::default();
+        let [usual, after_zero] = &mut *costs.costs;
+        let rows = probabilities.iter().flatten().flatten();
+        for ((probabilities, usual), after_zero) in rows.zip(usual).zip(after_zero) {
+            *after_zero = costs_after_zero(probabilities);
+            let more = bit_cost(true, probabilities[0]) as u16;
+            *usual = after_zero.map(|cost| cost + more);
+            usual[END_OF_BLOCK] = bit_cost(false, probabilities[0]) as u16;
         }
-        Self { costs }
+        costs
     }
 
     /// The cost of one block: its quantized `levels` in raster order, of which none from zigzag position `end` on
@@ -357,6 +386,18 @@ mod tests {
             let bits = 8.0 * writer.finish().len() as f64;
             let expected = f64::from(cost) / 256.0;
             prop_assert!((bits - expected).abs() < 24.0 + expected / 20.0, "{bits} bits, costed {expected}");
+        }
+    }
+
+    #[test]
+    fn tokens_cost_what_their_ways_through_the_tree_do() {
+        let costs = TokenCosts::new(&DEFAULT_COEFFICIENT_PROBABILITIES);
+        for (row, p) in DEFAULT_COEFFICIENT_PROBABILITIES.iter().flatten().flatten().enumerate() {
+            for (token, path) in PATHS.iter().enumerate() {
+                let cost = |path: &[(usize, bool)]| path.iter().map(|&(node, bit)| bit_cost(bit, p[node])).sum::<u32>();
+                assert_eq!(u32::from(costs.costs[0][row][token]), cost(path));
+                assert_eq!(u32::from(costs.costs[1][row][token]), cost(&path[1..]));
+            }
         }
     }
 

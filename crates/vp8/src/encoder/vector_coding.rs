@@ -41,8 +41,28 @@ fn component(value: i32, mut visit: impl FnMut(usize, bool)) {
     }
 }
 
+/// What each magnitude of a component costs. The long form's bits cost what they do whatever the others are, but for bit
+/// 3: so its costs are sums of those of the four lowest and of the others.
+fn component_costs(p: &[u8; 19]) -> Vec<u16> {
+    let cost_of = |magnitude: i32| {
+        let mut cost = 0;
+        component(magnitude, |index, bit| cost += if index == SIGN { BIT } else { bit_cost(bit, p[index]) });
+        cost
+    };
+    // With a higher bit set, so that bit 3 is there; that one's cost is taken off again.
+    let low: [u32; 16] = std::array::from_fn(|low| cost_of(16 + low as i32).wrapping_sub(cost_of(16)));
+    let mut costs = Vec::with_capacity(LARGEST_COMPONENT as usize + 1);
+    costs.extend((0..16).map(|magnitude| cost_of(magnitude) as u16));
+    for high in (16..=LARGEST_COMPONENT).step_by(16) {
+        let high = cost_of(high);
+        // The four lowest bits' costs may be below those of zeros.
+        costs.extend(low.iter().map(|&low| high.wrapping_add(low) as u16));
+    }
+    costs
+}
+
 /// What a difference costs: for each component, by magnitude.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct VectorCosts {
     costs: [Vec<u16>; 2],
 }
@@ -50,18 +70,7 @@ pub(crate) struct VectorCosts {
 impl VectorCosts {
     /// The costs under these probabilities. Both signs are taken to cost the same.
     pub(crate) fn new(probabilities: &VectorProbabilities) -> Self {
-        let costs = |p: &[u8; 19]| {
-            (0..=LARGEST_COMPONENT)
-                .map(|value| {
-                    let mut cost = 0;
-                    component(value, |index, bit| {
-                        cost += if index == SIGN { BIT } else { bit_cost(bit, p[index]) };
-                    });
-                    cost as u16
-                })
-                .collect()
-        };
-        Self { costs: [costs(&probabilities[0]), costs(&probabilities[1])] }
+        Self { costs: probabilities.each_ref().map(component_costs) }
     }
 
     /// The cost of a difference, in quarter samples; what cannot be coded costs as much as the longest that can.
@@ -151,6 +160,21 @@ mod tests {
             }
         }
         if value != 0 && decoder.read_bool(p[SIGN]) { -value } else { value }
+    }
+
+    #[test]
+    fn every_magnitude_costs_what_its_booleans_do() {
+        for p in &DEFAULT_MOTION_VECTOR_PROBABILITIES {
+            let costs = component_costs(p);
+            assert_eq!(costs.len(), LARGEST_COMPONENT as usize + 1);
+            for (magnitude, cost) in costs.into_iter().enumerate() {
+                let mut expected = 0;
+                component(magnitude as i32, |index, bit| {
+                    expected += if index == SIGN { BIT } else { bit_cost(bit, p[index]) };
+                });
+                assert_eq!(u32::from(cost), expected, "{magnitude}");
+            }
+        }
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub(crate) fn predict_block<const N: usize>(mode: LumaMode, edges: &Edges<N>, ou
 }
 
 /// The mean of the edges that lie in the frame, 128 if none does.
-fn mean<const N: usize>(edges: &Edges<N>) -> u8 {
+pub(crate) fn mean<const N: usize>(edges: &Edges<N>) -> u8 {
     let sum = |edge: &[u8; N]| edge.iter().map(|&sample| u32::from(sample)).sum::<u32>();
     let shift = N.trailing_zeros();
     match (edges.has_above, edges.has_left) {

@@ -51,7 +51,7 @@ const REAL_SECONDS: u64 = 10;
 enum Kind {
     /// A fixed 1 Mb/s, feedback every 50 ms, the codec a model.
     Modelled,
-    /// Salsify over a link of 1 Mb/s, feedback for every fragment, the codec a model.
+    /// Salsify over a link of 1 Mb/s, feedback as calls have it, the codec a model.
     ModelledSalsify,
     /// Salsify over a link of 1 Mb/s with the real codec and its wire format at 640x360.
     Real,
@@ -111,7 +111,7 @@ impl Kind {
                 Algorithm::Fixed(Bitrate::from_kbps(1_000)),
                 FeedbackInterval::Every(Duration::from_millis(50)),
             ),
-            Self::ModelledSalsify => modelled("salsify".parse()?, FeedbackInterval::EveryFragment),
+            Self::ModelledSalsify => modelled("salsify".parse()?, FeedbackInterval::default()),
             Self::Real => real(),
         }
     }

@@ -26,6 +26,18 @@ pub(crate) fn sad<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: 
     }
 }
 
+/// [`sad`] at several places of a reference, each the index of a block's first sample there.
+#[inline]
+pub(crate) fn sad_each<const W: usize, const H: usize, const N: usize>(
+    source: &[u8],
+    source_stride: usize,
+    reference: &[u8],
+    reference_stride: usize,
+    places: [usize; N],
+) -> [u32; N] {
+    places.map(|at| sad::<W, H>(source, source_stride, &reference[at..], reference_stride))
+}
+
 /// The sum of absolute differences between a block and what lies between the samples of a reference.
 #[inline]
 pub(crate) fn sad_between<const W: usize, const H: usize>(

@@ -116,6 +116,18 @@ fn satd_8x4(a: &[u8], a_stride: usize, b: &[u8], b_stride: usize) -> u32 {
     total
 }
 
+/// [`sad`] at several places of a reference, each the index of a block's first sample there.
+#[inline]
+pub(crate) fn sad_each<const W: usize, const H: usize, const N: usize>(
+    source: &[u8],
+    source_stride: usize,
+    reference: &[u8],
+    reference_stride: usize,
+    places: [usize; N],
+) -> [u32; N] {
+    places.map(|at| sad::<W, H>(source, source_stride, &reference[at..], reference_stride))
+}
+
 /// The sum of absolute differences between a block and what lies between the samples of a reference: not quite what the
 /// decoder predicts there, but near enough to compare places in a search, and much cheaper. `fractions` are quarters of
 /// a sample (horizontal, vertical) to the right of and below the start of `reference`.

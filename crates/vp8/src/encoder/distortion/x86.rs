@@ -4,8 +4,8 @@
 
 use std::arch::x86_64::*;
 
-use super::portable;
 use super::subblock_differences::SubblockDifferences;
+use super::{portable, two_rows};
 
 /// Sum of absolute differences over a `W` x `H` block.
 #[inline]
@@ -23,6 +23,25 @@ pub(crate) fn sad<const W: usize, const H: usize>(a: &[u8], a_stride: usize, b: 
         }
         sum_of_halves::<W>(total)
     }
+}
+
+/// [`sad`] at several places of a reference, each the index of a block's first sample there: the block is read once.
+#[inline]
+pub(crate) fn sad_each<const W: usize, const H: usize, const N: usize>(
+    source: &[u8],
+    source_stride: usize,
+    reference: &[u8],
+    reference_stride: usize,
+    places: [usize; N],
+) -> [u32; N] {
+    const { assert!(W == 8 || W == 16) };
+    if !is_x86_feature_detected!("avx2") {
+        return places.map(|at| sad::<W, H>(source, source_stride, &reference[at..], reference_stride));
+    }
+    let source = &source[..(H - 1) * source_stride + W];
+    let blocks = places.map(|at| reference[at..at + (H - 1) * reference_stride + W].as_ptr());
+    // SAFETY: the processor has AVX2. The rows of `W` samples lie in the slices, which were cut to them.
+    unsafe { two_rows::sad_each::<W, H, N>(source.as_ptr(), source_stride, blocks, reference_stride) }
 }
 
 /// The sum of absolute differences between a block and what lies between the samples of a reference.
@@ -71,6 +90,12 @@ fn between<const W: usize, const H: usize, const X: usize, const Y: usize>(
     let source = &source[..(H - 1) * source_stride + W];
     let rows = H - 1 + (Y > 0) as usize;
     let reference = &reference[..rows * reference_stride + W + (X > 0) as usize];
+    if W == 16 && H.is_multiple_of(2) && is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2. What is read lies in the slices, which were cut to it.
+        return unsafe {
+            two_rows::between::<H, X, Y>(source.as_ptr(), source_stride, reference.as_ptr(), reference_stride)
+        };
+    }
     // SAFETY: SSE2 is always there on x86-64. The rows of `W` samples, and of one more where `X` is not zero, lie in the
     // slices, which were cut to them; there is one row more of the reference where `Y` is not zero.
     unsafe {
@@ -365,6 +390,10 @@ unsafe fn compare<const W: usize, const H: usize, const N: usize>(
 
 /// Sum of squared differences of two rows. A row has at most 16383 samples: their sum fits.
 pub(crate) fn row_squared_error(a: &[u8], b: &[u8]) -> u32 {
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { two_rows::row_squared_error(a, b) };
+    }
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
     // SAFETY: SSE2 is always there on x86-64; what is loaded are arrays of 16 bytes.
     let sum = unsafe {

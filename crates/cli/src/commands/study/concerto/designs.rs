@@ -77,20 +77,20 @@ fn sources(control: Control) -> Vec<Design> {
 /// All that is compared.
 pub(super) fn designs() -> Vec<Design> {
     let gcc = GccSettings::default();
-    let (every, seldom) = (FeedbackInterval::EveryFragment, FeedbackInterval::Every(FEEDBACK_INTERVAL));
+    let (usual, seldom) = (FeedbackInterval::default(), FeedbackInterval::Every(FEEDBACK_INTERVAL));
     let then = GccSettings { probing: Probing::AtStart, bursts: false, bounded_by_path: false, ..gcc };
     let without_bursts = GccSettings { bursts: false, ..gcc };
     let others: [Control; 8] = [
         ("as it is, feedback each 100 ms", gcc, seldom),
-        ("as it is, probes at the start only", GccSettings { probing: Probing::AtStart, ..gcc }, every),
-        ("as it is, without probes", GccSettings { probing: Probing::Never, ..gcc }, every),
-        ("as it is, growth not bound to throughput", GccSettings { throughput_bounds_growth: false, ..gcc }, every),
-        ("as it is, not bound by the path", GccSettings { bounded_by_path: false, ..gcc }, every),
+        ("as it is, probes at the start only", GccSettings { probing: Probing::AtStart, ..gcc }, usual),
+        ("as it is, without probes", GccSettings { probing: Probing::Never, ..gcc }, usual),
+        ("as it is, growth not bound to throughput", GccSettings { throughput_bounds_growth: false, ..gcc }, usual),
+        ("as it is, not bound by the path", GccSettings { bounded_by_path: false, ..gcc }, usual),
         ("of 2018, with bursts of 40 ms", GccSettings { bursts: true, ..then }, seldom),
         ("of 2018, with all probes", GccSettings { probing: Probing::Always, ..then }, seldom),
         ("of 2018, without probes", GccSettings { probing: Probing::Never, ..then }, seldom),
     ];
-    let ladders = [(TODAY, gcc, every), (WITHOUT_BURSTS, without_bursts, every), (THEN, then, seldom)];
+    let ladders = [(TODAY, gcc, usual), (WITHOUT_BURSTS, without_bursts, usual), (THEN, then, seldom)];
     let mut designs: Vec<Design> = ladders.into_iter().flat_map(sources).collect();
     designs.extend(others.into_iter().flat_map(|control| [full_throttle(control), video(control)]));
     designs
