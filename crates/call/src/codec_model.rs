@@ -14,8 +14,11 @@ pub(crate) const QUANTIZERS: usize = MAXIMUM_QUANTIZER as usize + 1;
 /// Where distributions are tabulated: so many standard deviations of a normal variable from its mean, from the least to the
 /// largest, evenly.
 pub const NORMAL_POINTS: [f64; 9] = [-3.0, -2.25, -1.5, -0.75, 0.0, 0.75, 1.5, 2.25, 3.0];
+/// Quantizers of frames at which it is tabulated what they owe to their references: fine ones, where most of a frame is
+/// noise that no reference helps with, differ from coarse ones.
+pub const FOLLOWER_POINTS: [u8; 6] = [4, 13, 26, 48, 76, 112];
 /// Where the effect of a reference is tabulated: its quantizer less that of the frame that follows it.
-pub const REFERENCE_POINTS: [f64; 7] = [-90.0, -45.0, -18.0, 0.0, 18.0, 45.0, 90.0];
+pub const REFERENCE_POINTS: [f64; 9] = [-90.0, -45.0, -18.0, -7.0, 0.0, 7.0, 18.0, 45.0, 90.0];
 
 /// Why a model cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -74,15 +77,28 @@ pub struct ModelPoint {
     pub ssim_db: f64,
 }
 
-/// What a frame owes to its reference, by [`REFERENCE_POINTS`]: how much it differs from one whose reference was coded at
-/// its own quantizer.
+/// What frames of each quantizer of [`FOLLOWER_POINTS`] owe to their references, by [`REFERENCE_POINTS`].
+pub type EffectTable = [[f64; REFERENCE_POINTS.len()]; FOLLOWER_POINTS.len()];
+
+/// A share for each quantizer of [`FOLLOWER_POINTS`].
+pub type Persistence = [f64; FOLLOWER_POINTS.len()];
+
+/// What a frame owes to its reference: how much it differs from one whose reference was coded at its own quantizer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReferenceEffect {
     /// Natural logarithm of its size: more after a coarser one.
-    pub size: [f64; REFERENCE_POINTS.len()],
+    pub size: EffectTable,
     /// Its SSIM, dB: less after a coarser one.
-    pub ssim_db: [f64; REFERENCE_POINTS.len()],
+    pub ssim_db: EffectTable,
+    /// The share of a difference in quantizers that the frame leaves to the next one, as far as sizes show it.
+    /// For finer references, and for coarser ones.
+    pub size_persistence: [Persistence; 2],
+    /// The same as far as SSIM shows it: where nothing moves, quality stays for long.
+    pub ssim_persistence: [Persistence; 2],
+    /// The share of the effect of a coarser reference on size that is left where what does not move is finer than the frame,
+    /// from before the reference.
+    pub refined_share: f64,
 }
 
 /// How far the model is off on a part of the clip that it was not fitted to.
@@ -133,8 +149,10 @@ pub struct ClipModel {
     /// predict from.
     #[serde(default)]
     pub cut_size: f64,
-    /// How ln(size) grows with the logarithm of the time since the reference's picture.
-    pub gap_slope: f64,
+    /// The share of scenes that begin with a key frame.
+    pub cut_keys: f64,
+    /// How ln(size) grows with the logarithm of the time since the reference's picture, by [`FOLLOWER_POINTS`].
+    pub gap_slopes: [f64; FOLLOWER_POINTS.len()],
     /// What the quality of the reference does.
     pub reference: ReferenceEffect,
     /// Quantiles of size over budget of frames that were coded once more to fit
@@ -222,7 +240,7 @@ impl ClipModel {
             ("key_deviation", self.key_deviation, 0.0..=2.0),
             ("scene_cuts", self.scene_cuts, 0.0..=10.0),
             ("cut_size", self.cut_size, -2.0..=2.0),
-            ("gap_slope", self.gap_slope, -1.0..=3.0),
+            ("cut_keys", self.cut_keys, 0.0..=1.0),
         ];
         let points = self.points.iter().flat_map(|point| {
             [
@@ -232,11 +250,16 @@ impl ClipModel {
                 ("ssim_db", point.ssim_db, 0.0..=100.0),
             ]
         });
-        let effects = self.reference.size.iter().map(|&size| ("reference.size", size, -5.0..=5.0));
-        let qualities = self.reference.ssim_db.iter().map(|&ssim| ("reference.ssim_db", ssim, -30.0..=30.0));
+        let slopes = self.gap_slopes.iter().map(|&slope| ("gap_slopes", slope, -1.0..=3.0));
+        let effects = self.reference.size.iter().flatten().map(|&size| ("reference.size", size, -10.0..=10.0));
+        let qualities = self.reference.ssim_db.iter().flatten();
+        let effects = effects.chain(qualities.map(|&ssim| ("reference.ssim_db", ssim, -30.0..=30.0))).chain(slopes);
+        let shares = self.reference.size_persistence.iter().chain(&self.reference.ssim_persistence).flatten();
+        let shares = shares.chain([&self.reference.refined_share]);
+        let effects = effects.chain(shares.map(|&share| ("a share of reference", share, 0.0..=1.0)));
         let difficulties = self.frame_quantiles.iter().map(|&value| ("frame_quantiles", value, -20.0..=20.0));
         let fills = self.fills.iter().flatten().map(|&fill| ("fills", fill, 0.05..=3.0));
-        let all = numbers.into_iter().chain(points).chain(effects).chain(qualities).chain(difficulties).chain(fills);
+        let all = numbers.into_iter().chain(points).chain(effects).chain(difficulties).chain(fills);
         for (field, value, range) in all {
             if !range.contains(&value) {
                 return Err(CodecModelError::Number { clip: self.name.clone(), field, value });
@@ -262,6 +285,19 @@ impl ClipModel {
             value(before) + share * (value(after) - value(before))
         })
     }
+}
+
+/// A value at every quantizer, straight between [`FOLLOWER_POINTS`] and constant beyond them.
+pub(crate) fn at_every_quantizer(values: &[f64; FOLLOWER_POINTS.len()]) -> [f64; QUANTIZERS] {
+    let points = FOLLOWER_POINTS.map(f64::from);
+    std::array::from_fn(|quantizer| between(&points, values, quantizer as f64))
+}
+
+/// The same of a table of effects.
+pub(crate) fn effects_at_every_quantizer(table: &EffectTable) -> Vec<[f64; REFERENCE_POINTS.len()]> {
+    let columns: [_; REFERENCE_POINTS.len()] =
+        std::array::from_fn(|point| at_every_quantizer(&std::array::from_fn(|follower| table[follower][point])));
+    (0..QUANTIZERS).map(|quantizer| columns.map(|column| column[quantizer])).collect()
 }
 
 /// The value at `x` of what has `values` at rising `points`: straight between them, constant beyond them.
@@ -293,8 +329,8 @@ mod tests {
         assert!(with(|clip| clip.points[0].inter_bits = 0.0).contains("falling curve"));
         assert!(with(|clip| clip.points.truncate(1)).contains("falling curve"));
         assert!(with(|clip| clip.frame_quantiles[0] = 5.0).contains("do not rise"));
-        assert!(with(|clip| clip.gap_slope = 1e9).contains("gap_slope = 1000000000"));
-        assert!(with(|clip| clip.reference.size[6] = 99.0).contains("reference.size = 99"));
+        assert!(with(|clip| clip.gap_slopes[2] = 1e9).contains("gap_slopes = 1000000000"));
+        assert!(with(|clip| clip.reference.size[0][8] = 99.0).contains("reference.size = 99"));
         assert!(CodecModel::from_json("{\"clips\": []}").unwrap_err().to_string().contains("no clip"));
     }
 

@@ -1,8 +1,12 @@
 //! Fits a [`ClipModel`] to what the real codec makes of a clip, and says how far it is off on a part of the clip that it
 //! was not fitted to.
 
-use crate::codec_model::{ClipModel, HeldOutError, ModelPoint, NORMAL_POINTS, REFERENCE_POINTS, ReferenceEffect};
-use crate::codec_model_measure::{ClipMeasurements, Followed, MEASURED, Run, Segment};
+use crate::codec_model::{
+    ClipModel, EffectTable, FOLLOWER_POINTS, HeldOutError, ModelPoint, NORMAL_POINTS, Persistence, REFERENCE_POINTS,
+    ReferenceEffect, between,
+};
+use crate::codec_model_measure::{ClipMeasurements, Followed, Gap, MEASURED, Returned, Run, Segment};
+use crate::modelled_clip::coarse_share;
 use crate::scores::{mean, quantile};
 
 /// The quantizers whose sizes say how difficult pictures are: the extremes are all noise or all headers.
@@ -13,8 +17,8 @@ const MIDDLE: usize = 6;
 const FITTED_SHARE: f64 = 2.0 / 3.0;
 /// A curve falls at least by this factor from one point to the next.
 const LEAST_FALL: f64 = 0.98;
-/// How far from a point of the table frames count for it, differences of quantizers.
-const REACH: f64 = 40.0;
+/// How far from a point of the table frames count for it: this share of it, or so many quantizers at least.
+const REACH: (f64, f64) = (0.75, 12.0);
 
 /// The pictures of a segment that count.
 type Part = fn(picture: usize, of: usize) -> bool;
@@ -125,15 +129,26 @@ impl Variation {
 
 /// The effect that references have, at [`REFERENCE_POINTS`]: the slope through nothing of what is near each, which never
 /// turns back.
-fn effect(followed: &[Followed], of: impl Fn(&Followed) -> f64, sign: f64) -> [f64; REFERENCE_POINTS.len()] {
+fn effect(
+    followed: &[Followed],
+    of: impl Fn(&Followed) -> f64,
+    sign: f64,
+    quantizer: u8,
+) -> [f64; REFERENCE_POINTS.len()] {
+    let of_it = |frame: &&Followed| frame.quantizer == quantizer && frame.before == 0;
+    let furthest = |sign: f64| followed.iter().filter(of_it).map(|frame| sign * frame.difference).fold(0.0, f64::max);
+    let (finest, coarsest) = (-furthest(-1.0), furthest(1.0));
     let mut table = REFERENCE_POINTS.map(|point| {
         let (mut product, mut square) = (0.0, 1e-9);
-        for frame in followed.iter().filter(|frame| frame.difference * point > 0.0) {
-            let weight = (1.0 - (frame.difference - point).abs() / REACH).max(0.0);
+        let reach = (REACH.0 * point.abs()).max(REACH.1);
+        let counts = |frame: &&Followed| of_it(frame) && frame.difference * point > 0.0;
+        for frame in followed.iter().filter(counts) {
+            let weight = (1.0 - (frame.difference - point).abs() / reach).max(0.0);
             product += weight * frame.difference * of(frame);
             square += weight * frame.difference * frame.difference;
         }
-        point * product / square
+        // Beyond what was measured it stays what it is.
+        point.clamp(finest, coarsest) * product / square
     });
     let middle = REFERENCE_POINTS.iter().position(|&point| point == 0.0).unwrap_or(0);
     table[middle] = 0.0;
@@ -144,6 +159,61 @@ fn effect(followed: &[Followed], of: impl Fn(&Followed) -> f64, sign: f64) -> [f
         table[index] = sign * (sign * table[index]).min(sign * table[index + 1]);
     }
     table
+}
+
+/// [`effect`] on frames of each quantizer of [`FOLLOWER_POINTS`].
+fn effects(followed: &[Followed], of: impl Fn(&Followed) -> f64, sign: f64) -> EffectTable {
+    FOLLOWER_POINTS.map(|quantizer| effect(followed, &of, sign, quantizer))
+}
+
+/// The share of a difference in quantizers to a reference that frames leave to the next, with which the effects in `table`
+/// are least off after several frames: of a finer reference if `sign` is negative, of a coarser one if it is positive.
+fn persistence_of(
+    followed: &[Followed],
+    table: &EffectTable,
+    of: impl Fn(&Followed) -> f64,
+    at: usize,
+    sign: f64,
+) -> f64 {
+    let counts =
+        |frame: &&Followed| frame.quantizer == FOLLOWER_POINTS[at] && frame.before > 0 && frame.difference * sign > 0.0;
+    let frames: Vec<&Followed> = followed.iter().filter(counts).collect();
+    let error = |share: f64| -> f64 {
+        let of = |frame: &&Followed| {
+            let left = frame.difference * libm::pow(share, frame.before as f64);
+            (between(&REFERENCE_POINTS, &table[at], left) - of(frame)).powi(2)
+        };
+        frames.iter().map(of).sum()
+    };
+    let shares = (0..200).map(|part| f64::from(part) / 200.0);
+    shares.min_by(|&one, &other| error(one).total_cmp(&error(other))).unwrap_or(0.0)
+}
+
+/// [`persistence_of`] frames of each quantizer of [`FOLLOWER_POINTS`].
+fn persistence(followed: &[Followed], table: &EffectTable, of: impl Fn(&Followed) -> f64, sign: f64) -> Persistence {
+    std::array::from_fn(|at| persistence_of(followed, table, &of, at, sign))
+}
+
+/// The share of its effect on size that a coarser reference has where what does not move is finer than the frame.
+fn refined_share(returned: &[Returned], table: &EffectTable) -> f64 {
+    let (mut product, mut square) = (0.0, 1e-9);
+    for (quantizer, row) in FOLLOWER_POINTS.iter().zip(table) {
+        for frame in returned.iter().filter(|frame| frame.quantizer == *quantizer) {
+            let effect = between(&REFERENCE_POINTS, row, frame.difference);
+            let least = effect * coarse_share(0.0, frame.difference, frame.kept);
+            product += (effect - least) * (frame.size - least);
+            square += (effect - least) * (effect - least);
+        }
+    }
+    (product / square).clamp(0.0, 1.0)
+}
+
+/// How ln(size) of frames of a quantizer grows with the logarithm of their references' age.
+fn gap_slope(gaps: &[Gap], quantizer: u8) -> f64 {
+    let of_it = || gaps.iter().filter(|gap| gap.quantizer == quantizer);
+    let product: f64 = of_it().map(|gap| gap.age * gap.size).sum();
+    let square: f64 = of_it().map(|gap| gap.age * gap.age).sum();
+    (product / square.max(1e-9)).clamp(-1.0, 3.0)
 }
 
 impl ClipMeasurements {
@@ -219,21 +289,26 @@ impl ClipMeasurements {
         let rest = libm::sqrt(1.0 - slow_share) / variation.frame_deviation.max(1e-6);
         let within: Vec<f64> = variation.within.iter().map(|value| (value * rest).clamp(-20.0, 20.0)).collect();
         let counted: Vec<Followed> = self.of(part, |segment| &segment.followed, |frame| frame.picture);
-        let gaps: Vec<(usize, f64, f64)> = self.of(part, |segment| &segment.gaps, |&(picture, ..)| picture);
-        let gap_product: f64 = gaps.iter().map(|(_, gap, size)| gap * size).sum();
-        let gap_square: f64 = gaps.iter().map(|(_, gap, _)| gap * gap).sum();
+        let gaps: Vec<Gap> = self.of(part, |segment| &segment.gaps, |gap| gap.picture);
         let fills = |pass: usize| -> Vec<f64> {
             let fills = self.of(part, |segment| &segment.fills[pass], |&(picture, _)| picture);
             fills.into_iter().map(|(_, fill)| fill.clamp(0.05, 3.0)).collect()
         };
+        let returned: Vec<Returned> = self.of(part, |segment| &segment.returned, |frame| frame.picture);
+        let size = effects(&counted, |frame| frame.size, 1.0);
+        let ssim_db = effects(&counted, |frame| frame.ssim_db, -1.0);
+        let reference = ReferenceEffect {
+            size,
+            ssim_db,
+            size_persistence: [-1.0, 1.0].map(|sign| persistence(&counted, &size, |frame| frame.size, sign)),
+            ssim_persistence: [-1.0, 1.0].map(|sign| persistence(&counted, &ssim_db, |frame| frame.ssim_db, sign)),
+            refined_share: refined_share(&returned, &size),
+        };
         let second = quantiles(fills(0), [0.95; NORMAL_POINTS.len()]);
         let pictures: usize = self.segments.iter().map(|segment| count(segment, part)).sum();
         let cuts: usize = self.of(part, |segment| &segment.cuts, |&picture| picture).len();
-        let cut_sizes: Vec<f64> = self
-            .of(part, |segment| &segment.cut_sizes, |&(picture, _)| picture)
-            .into_iter()
-            .map(|(_, size)| size)
-            .collect();
+        let coded = self.of(part, |segment| &segment.cut_sizes, |&(picture, _)| picture);
+        let cut_sizes: Vec<f64> = coded.iter().filter_map(|&(_, size)| size).collect();
         let (ssim_slope, ssim_deviation) = self.ssim_variation(part, &means);
         let keys: Vec<f64> = values(&self.segments, part, MIDDLE, |run| &run.key);
         ClipModel {
@@ -249,11 +324,9 @@ impl ClipMeasurements {
             key_deviation: deviation(&keys).min(2.0),
             scene_cuts: cuts as f64 / (pictures.max(1) as f64 * self.frame_interval.as_secs_f64()),
             cut_size: mean(&cut_sizes).unwrap_or(0.0).clamp(-2.0, 2.0),
-            gap_slope: (gap_product / gap_square.max(1e-9)).clamp(-1.0, 3.0),
-            reference: ReferenceEffect {
-                size: effect(&counted, |frame| frame.size, 1.0),
-                ssim_db: effect(&counted, |frame| frame.ssim_db, -1.0),
-            },
+            cut_keys: if coded.is_empty() { 1.0 } else { 1.0 - cut_sizes.len() as f64 / coded.len() as f64 },
+            gap_slopes: FOLLOWER_POINTS.map(|quantizer| gap_slope(&gaps, quantizer)),
+            reference,
             fills: [second, quantiles(fills(1), second)],
             held_out: None,
         }
@@ -326,4 +399,60 @@ impl ClipMeasurements {
 
 fn count(segment: &Segment, part: Part) -> usize {
     (0..segment.pictures).filter(|&picture| part(picture, segment.pictures)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: usize = 3;
+
+    /// Series of frames at one quantizer after references `differences` away, of which each leaves `share` of the effect's
+    /// argument to the next; the effect is a twentieth of it.
+    fn series(differences: &[f64], share: f64) -> Vec<Followed> {
+        let frame = |difference: f64, before: usize| Followed {
+            picture: before,
+            quantizer: FOLLOWER_POINTS[AT],
+            before,
+            difference,
+            size: 0.05 * difference * libm::pow(share, before as f64),
+            ssim_db: 0.0,
+        };
+        let chains = differences.iter().flat_map(|&difference| [0, 3, 7].map(|before| frame(difference, before)));
+        chains.collect()
+    }
+
+    #[test]
+    fn effects_and_how_long_they_last_are_found_again() {
+        let followed = series(&[-44.0, -35.0, -22.0, -10.0, 11.0, 28.0, 64.0], 0.8);
+        let size = |frame: &Followed| frame.size;
+        let table = effects(&followed, size, 1.0);
+        let expected = [-2.2, -2.2, -0.9, -0.35, 0.0, 0.35, 0.9, 2.25, 3.2];
+        assert!(table[AT].iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 0.01), "{table:?}");
+        assert_eq!(table[AT - 1], [0.0; REFERENCE_POINTS.len()], "of which nothing was measured");
+        for sign in [-1.0, 1.0] {
+            let share = persistence_of(&followed, &table, size, AT, sign);
+            assert!((share - 0.8).abs() < 0.011, "{sign}: {share}");
+        }
+    }
+
+    #[test]
+    fn what_is_finer_from_before_takes_its_share_of_a_coarser_references_effect() {
+        let table = effects(&series(&[18.0, 45.0], 0.5), |frame| frame.size, 1.0);
+        let quantizer = FOLLOWER_POINTS[AT];
+        let frame = |difference: f64| {
+            let (kept, size) = (-0.25 * difference, 0.05 * difference * (0.5 + 0.5 * 0.2));
+            Returned { picture: 0, quantizer, difference, kept, size }
+        };
+        let share = refined_share(&[frame(18.0), frame(45.0)], &table);
+        assert!((share - 0.2).abs() < 0.01, "{share}");
+        assert_eq!(refined_share(&[], &table), 0.0);
+    }
+
+    #[test]
+    fn the_age_of_references_counts_at_each_quantizer_by_itself() {
+        let gap = |quantizer: u8, slope: f64, age: f64| Gap { picture: 0, quantizer, age, size: slope * age };
+        let gaps = [gap(48, 0.4, 0.7), gap(48, 0.4, 2.0), gap(4, 0.1, 1.4)];
+        assert!((gap_slope(&gaps, 48) - 0.4).abs() < 1e-6 && (gap_slope(&gaps, 4) - 0.1).abs() < 1e-6);
+    }
 }

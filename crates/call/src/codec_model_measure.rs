@@ -6,6 +6,7 @@ use std::time::Duration;
 use lockstep_media::{QualityError, ssim, ssim_db};
 use lockstep_vp8::{Analysis, Encoded, Fitting, FrameKind, MAXIMUM_QUANTIZER, Parameters, Picture, State};
 
+use crate::codec_model::FOLLOWER_POINTS;
 use crate::functional::FINEST_USEFUL_QUANTIZER;
 use crate::scores::{mean, quantile};
 
@@ -17,12 +18,17 @@ const QUALITY_INTERVAL: usize = 4;
 const KEY_INTERVAL: usize = 12;
 /// The state after every such picture is kept to find out what references do.
 const STATE_INTERVAL: usize = 20;
-/// References are of these quantizers, and followed by frames of those.
-const REFERENCES: [u8; 5] = [10, 26, 48, 76, 112];
-const FOLLOWERS: [u8; 3] = [26, 48, 76];
-/// Pictures so many later are coded from one state, at the middle one of those quantizers.
+/// What is followed from then on by frames of [`FOLLOWER_POINTS`].
+const REFERENCES: [u8; 12] = [4, 8, 13, 18, 26, 36, 48, 60, 76, 94, 112, MAXIMUM_QUANTIZER];
+/// After every so-manieth of those a series of frames is coded, and sizes and qualities of these are compared.
+const CHAINED: usize = 3;
+const CHAIN: [usize; 3] = [4, 8, 16];
+/// Pictures so many later are coded from one state, at its own quantizer.
 const GAPS: [usize; 3] = [2, 4, 8];
-const MIDDLE: u8 = FOLLOWERS[1];
+/// The quantizer at which scene cuts are looked for.
+const MIDDLE: u8 = 48;
+/// Frames are made to fit what these quantizers give.
+const FITTED: [u8; 3] = [26, 48, 76];
 /// How far off the right quantizer the first pass of a frame is that is made to fit, in turn.
 const MISSES: [i16; 6] = [-12, 8, -5, 12, -8, 5];
 /// A budget can be met by pictures that need no more than this share of it at the coarsest quantizer.
@@ -31,7 +37,8 @@ const REACHABLE: f64 = 0.7;
 const MOST_FITTED: usize = 60;
 
 /// A frame begins a new scene if it takes at least this share of what a key frame does, and so many times what half of the
-/// frames take: hardly anything is predicted then, though the encoder may code it as an inter frame.
+/// frames and both of its neighbours take: hardly anything is predicted then, though the encoder may code it as an inter
+/// frame. What is as hard to predict for several pictures is motion.
 const CUT_SHARE: f64 = 0.5;
 const CUT_RISE: f64 = 4.0;
 
@@ -50,12 +57,40 @@ pub(crate) struct Run {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Followed {
     pub(crate) picture: usize,
-    /// The reference's quantizer less the frame's.
+    /// The frame's quantizer.
+    pub(crate) quantizer: u8,
+    /// How many frames before it had its quantizer, too.
+    pub(crate) before: usize,
+    /// The quantizer of the reference of the first of them less theirs.
     pub(crate) difference: f64,
-    /// ln(size) less that of a frame after a reference of its own quantizer.
+    /// ln(size) less that of a frame after references of its own quantizer only.
     pub(crate) size: f64,
     /// SSIM, likewise, dB.
     pub(crate) ssim_db: f64,
+}
+
+/// A frame whose reference shows a picture of longer ago than the one before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gap {
+    pub(crate) picture: usize,
+    pub(crate) quantizer: u8,
+    /// Logarithm of the reference's age, pictures.
+    pub(crate) age: f64,
+    /// ln(size) less that of a frame whose reference is the picture before.
+    pub(crate) size: f64,
+}
+
+/// A frame finer than a series of frames before it, and coarser than what these followed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Returned {
+    pub(crate) picture: usize,
+    pub(crate) quantizer: u8,
+    /// The quantizer of the series less the frame's.
+    pub(crate) difference: f64,
+    /// The quantizer of what came before the series less the frame's.
+    pub(crate) kept: f64,
+    /// ln(size) less that of a frame after a reference of its own quantizer.
+    pub(crate) size: f64,
 }
 
 /// Pictures that follow each other.
@@ -66,11 +101,11 @@ pub(crate) struct Segment {
     pub(crate) runs: Vec<Run>,
     /// Pictures at which the scene changes.
     pub(crate) cuts: Vec<usize>,
-    /// Pictures of those that were coded as inter frames, and ln(size) over that of a key frame, by quantizer.
-    pub(crate) cut_sizes: Vec<(usize, f64)>,
+    /// Those pictures, at each quantizer: ln(size) over that of a key frame, where they were coded as inter frames.
+    pub(crate) cut_sizes: Vec<(usize, Option<f64>)>,
     pub(crate) followed: Vec<Followed>,
-    /// Picture, logarithm of the gap, and what ln(size) is above that of a frame without.
-    pub(crate) gaps: Vec<(usize, f64, f64)>,
+    pub(crate) gaps: Vec<Gap>,
+    pub(crate) returned: Vec<Returned>,
     /// Picture, and size over budget of the second and of later passes.
     pub(crate) fills: [Vec<(usize, f64)>; 2],
 }
@@ -137,6 +172,7 @@ impl Segment {
             cut_sizes: Vec::new(),
             followed: Vec::new(),
             gaps: Vec::new(),
+            returned: Vec::new(),
             fills: Default::default(),
         };
         let mut states = Vec::new();
@@ -149,7 +185,7 @@ impl Segment {
         segment.set_cuts_apart();
         segment.follow(pictures, &states)?;
         progress(14.0 / 16.0);
-        for quantizer in FOLLOWERS {
+        for quantizer in FITTED {
             segment.fit(pictures, quantizer);
         }
         progress(1.0);
@@ -164,18 +200,26 @@ impl Segment {
             sizes.sort_unstable_by(f64::total_cmp);
             let (Some(key), Some(usual)) = (mean(&keys), quantile(&sizes, 0.5)) else { return Vec::new() };
             let least = (key + libm::log(CUT_SHARE)).max(usual + libm::log(CUT_RISE));
-            let begins = |&(_, size): &(usize, &Option<f64>)| size.is_some_and(|size| size > least);
-            run.inter.iter().enumerate().filter(begins).map(|(index, _)| index).collect()
+            let size = |index: usize| run.inter.get(index).copied().flatten();
+            let rises =
+                |size_here: f64, other: Option<f64>| other.is_none_or(|other| size_here > other + CUT_RISE.ln());
+            let begins = |&index: &usize| {
+                index > 0
+                    && size(index).is_some_and(|here| {
+                        here > least && rises(here, size(index - 1)) && rises(here, size(index + 1))
+                    })
+            };
+            (0..run.inter.len()).filter(begins).collect()
         });
+        self.cuts.extend(found);
         for run in &mut self.runs {
             let keys: Vec<f64> = run.key.iter().flatten().copied().collect();
             let Some(key) = mean(&keys) else { continue };
-            for &index in &found {
-                self.cut_sizes.extend(run.inter[index].take().map(|size| (index, size - key)));
+            for &index in &self.cuts {
+                self.cut_sizes.push((index, run.inter[index].take().map(|size| size - key)));
                 run.ssim_db[index] = None;
             }
         }
-        self.cuts.extend(found);
     }
 
     /// The run of one of [`MEASURED`].
@@ -185,36 +229,91 @@ impl Segment {
 
     /// Codes pictures from the states of other runs, and from those of earlier pictures.
     fn follow(&mut self, pictures: &[Picture], states: &[Kept]) -> Result<(), QualityError> {
-        let (mut followed, mut gaps) = (Vec::new(), Vec::new());
+        let (mut followed, mut gaps, mut returned) = (Vec::new(), Vec::new(), Vec::new());
         for (&reference, kept) in MEASURED.iter().zip(states) {
             for (index, state) in kept {
                 let next = index + 1;
                 let Some(picture) = pictures.get(next) else { continue };
                 let analysis = Analysis::new(state, picture, &Parameters::default());
-                for quantizer in FOLLOWERS.into_iter().filter(|_| !analysis.key_frame()) {
+                for quantizer in FOLLOWER_POINTS.into_iter().filter(|_| !analysis.key_frame()) {
                     let Some(run) = self.run(quantizer) else { continue };
                     let (Some(size), Some(ssim_db)) = (run.inter[next], run.ssim_db[next]) else { continue };
                     let encoded = analysis.encode(quantizer);
+                    let difference = f64::from(reference) - f64::from(quantizer);
                     followed.push(Followed {
                         picture: next,
-                        difference: f64::from(reference) - f64::from(quantizer),
+                        quantizer,
+                        before: 0,
+                        difference,
                         size: logarithm(&encoded) - size,
                         ssim_db: quality(picture, &encoded)? - ssim_db,
                     });
+                    let chained = FOLLOWER_POINTS.contains(&reference) && reference != quantizer;
+                    if chained && index % (CHAINED * STATE_INTERVAL) == 0 {
+                        let (chain, back) = self.chain(pictures, *index, encoded.state, difference, quantizer)?;
+                        followed.extend(chain);
+                        returned.extend(back);
+                    }
                 }
-                for gap in GAPS.into_iter().filter(|_| reference == MIDDLE) {
+                for gap in GAPS.into_iter().filter(|_| FOLLOWER_POINTS.contains(&reference)) {
                     let later = index + gap;
-                    let usual = self.run(MIDDLE).and_then(|run| *run.inter.get(later)?);
+                    let usual = self.run(reference).and_then(|run| *run.inter.get(later)?);
                     let (Some(picture), Some(usual)) = (pictures.get(later), usual) else { continue };
                     let analysis = Analysis::new(state, picture, &Parameters::default());
                     if !analysis.key_frame() {
-                        gaps.push((later, libm::log(gap as f64), logarithm(&analysis.encode(MIDDLE)) - usual));
+                        let size = logarithm(&analysis.encode(reference)) - usual;
+                        gaps.push(Gap { picture: later, quantizer: reference, age: libm::log(gap as f64), size });
                     }
                 }
             }
         }
-        (self.followed, self.gaps) = (followed, gaps);
+        (self.followed, self.gaps, self.returned) = (followed, gaps, returned);
         Ok(())
+    }
+
+    /// Codes what follows the second picture after `index`, which led to `state`, at its quantizer; and, where the frames
+    /// are coarser than what they follow, single ones in between at finer quantizers.
+    fn chain(
+        &self,
+        pictures: &[Picture],
+        index: usize,
+        mut state: State,
+        difference: f64,
+        quantizer: u8,
+    ) -> Result<(Vec<Followed>, Vec<Returned>), QualityError> {
+        let (mut followed, mut returned) = (Vec::new(), Vec::new());
+        let Some(run) = self.run(quantizer) else { return Ok((followed, returned)) };
+        let within = |other: &u8| f64::from(*other) > f64::from(quantizer) + difference && *other < quantizer;
+        for (later, picture) in pictures.iter().enumerate().skip(index + 2).take(CHAIN[CHAIN.len() - 1] - 1) {
+            let analysis = Analysis::new(&state, picture, &Parameters::default());
+            let encoded = analysis.encode(quantizer);
+            // A new scene ends it.
+            let Some(size) = run.inter[later].filter(|_| !encoded.key_frame) else { break };
+            if later - index == CHAIN[1] {
+                for finer in FOLLOWER_POINTS.into_iter().filter(within) {
+                    let Some(usual) = self.run(finer).and_then(|run| run.inter[later]) else { continue };
+                    returned.push(Returned {
+                        picture: later,
+                        quantizer: finer,
+                        difference: f64::from(quantizer) - f64::from(finer),
+                        kept: f64::from(quantizer) + difference - f64::from(finer),
+                        size: logarithm(&analysis.encode(finer)) - usual,
+                    });
+                }
+            }
+            if let (true, Some(ssim_db)) = (CHAIN.contains(&(later - index)), run.ssim_db[later]) {
+                followed.push(Followed {
+                    picture: later,
+                    quantizer,
+                    before: later - index - 1,
+                    difference,
+                    size: logarithm(&encoded) - size,
+                    ssim_db: quality(picture, &encoded)? - ssim_db,
+                });
+            }
+            state = encoded.state;
+        }
+        Ok((followed, returned))
     }
 
     /// Makes frames fit budgets that are what they take at `quantizer`.

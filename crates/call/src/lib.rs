@@ -37,7 +37,8 @@ pub use announced::announced;
 pub use call_log::{CallLog, FinishedCall};
 pub use codec::Codec;
 pub use codec_model::{
-    ClipModel, CodecModel, CodecModelError, HeldOutError, ModelPoint, NORMAL_POINTS, REFERENCE_POINTS, ReferenceEffect,
+    ClipModel, CodecModel, CodecModelError, EffectTable, FOLLOWER_POINTS, HeldOutError, ModelPoint, NORMAL_POINTS,
+    Persistence, REFERENCE_POINTS, ReferenceEffect,
 };
 pub use codec_model_measure::ClipMeasurements;
 pub use conventional::ConventionalEncoder;

@@ -4,8 +4,9 @@
 //! At a quantizer, the logarithm of a frame's size is the clip's curve plus the picture's difficulty, counted in deviations
 //! at that quantizer. Difficulty has a part that lasts for seconds and one that hardly outlives a picture; both are
 //! autoregressive processes of first order, the latter with the tails that the clip has. A reference that was coded
-//! coarser or finer, or shows a picture of longer ago, makes the frame larger or smaller, and better or worse. A picture of
-//! a new scene finds nothing to predict from: its frame takes what a key frame does, about, though it is none.
+//! coarser or finer, or shows a picture of longer ago, makes the frame larger or smaller, and better or worse, though never
+//! larger than one that finds nothing to predict from. Such is the frame of a new scene: it takes what a key frame does,
+//! about, and often is one.
 //!
 //! All that is random belongs to the source and is drawn with the picture; coding depends on nothing but its arguments, so
 //! that an encoder may code a picture as often as it likes, in any order, and find what it found before.
@@ -20,7 +21,9 @@ use lockstep_link::random::{happens, normal};
 use lockstep_units::ByteCount;
 use lockstep_vp8::MAXIMUM_QUANTIZER;
 
-use crate::codec_model::{ClipModel, NORMAL_POINTS, QUANTIZERS, REFERENCE_POINTS, between};
+use crate::codec_model::{
+    ClipModel, NORMAL_POINTS, QUANTIZERS, REFERENCE_POINTS, at_every_quantizer, between, effects_at_every_quantizer,
+};
 use crate::functional::FINEST_USEFUL_QUANTIZER;
 
 /// No frame is smaller, bytes: headers and one bit a macroblock.
@@ -38,8 +41,11 @@ const GAPS: (f64, f64) = (0.25, 64.0);
 pub struct ModelledReference {
     /// The number of its picture.
     picture: u64,
-    /// The quantizer whose quality it has, in 256ths.
-    coarseness: u16,
+    /// The quantizer that frames were lately coded at, in 256ths.
+    recent: u16,
+    /// The quantizers that what does not move is as good as, and is at worst spoilt by, in 256ths: it may be from long ago.
+    kept: u16,
+    spoilt: u16,
 }
 
 /// A picture without pixels.
@@ -49,13 +55,15 @@ pub struct ModelledPicture {
     difficulty: f64,
     /// What its SSIM is off that of its quantizer, dB.
     ssim_excess: f64,
-    /// What ln(size) of its inter frames is off because pictures come more or less often than the clip's.
+    /// The logarithm of the time between pictures, in intervals of the clip's.
     often: f64,
     /// What ln(size) of it as a key frame is off the mean.
     key_excess: f64,
     /// What its second and later passes fill of their budgets.
     fills: [f64; 2],
     scene_cut: bool,
+    /// Whether a new scene is begun with a key frame.
+    cut_is_key: bool,
     reference: Option<ModelledReference>,
 }
 
@@ -70,6 +78,12 @@ impl ModelledPicture {
     #[must_use]
     pub fn difficulty(&self) -> f64 {
         self.difficulty
+    }
+
+    /// Whether its frame is a key frame whatever it could be coded from: its scene is new.
+    #[must_use]
+    pub fn begins_anew(&self) -> bool {
+        self.scene_cut && self.cut_is_key
     }
 
     /// The picture, to be coded from what `reference` says. Without, its reference is the picture before, as good as it
@@ -105,6 +119,14 @@ pub struct ClipCurves {
     key: [f64; QUANTIZERS],
     /// Luma SSIM, dB.
     ssim_db: [f64; QUANTIZERS],
+    /// What the reference does to ln(size) and SSIM, by the frame's quantizer.
+    size_effects: Vec<[f64; REFERENCE_POINTS.len()]>,
+    ssim_effects: Vec<[f64; REFERENCE_POINTS.len()]>,
+    /// What a frame leaves to the next one of the difference to a finer and to a coarser reference, for size and for SSIM.
+    size_persistence: [[f64; QUANTIZERS]; 2],
+    ssim_persistence: [[f64; QUANTIZERS]; 2],
+    /// How ln(size) grows with the logarithm of the reference's age.
+    gap_slopes: [f64; QUANTIZERS],
 }
 
 impl ClipCurves {
@@ -117,6 +139,11 @@ impl ClipCurves {
             deviation: clip.curve(|point| point.inter_deviation),
             key: clip.curve(|point| libm::log(point.key_bits * bytes)),
             ssim_db: clip.curve(|point| point.ssim_db),
+            size_effects: effects_at_every_quantizer(&clip.reference.size),
+            ssim_effects: effects_at_every_quantizer(&clip.reference.ssim_db),
+            size_persistence: clip.reference.size_persistence.map(|shares| at_every_quantizer(&shares)),
+            ssim_persistence: clip.reference.ssim_persistence.map(|shares| at_every_quantizer(&shares)),
+            gap_slopes: at_every_quantizer(&clip.gap_slopes),
             clip: clip.clone(),
             picture_size: (width, height),
         }
@@ -128,25 +155,35 @@ impl ClipCurves {
         self.picture_size
     }
 
-    /// Natural logarithm of the size of `picture` at a quantizer. `gap` is what the age of its reference adds.
+    /// Natural logarithm of the size of `picture` at a quantizer. `gap` is the logarithm of its reference's age.
     fn logarithm(&self, picture: &ModelledPicture, quantizer: usize, key_frame: bool, gap: f64) -> f64 {
         if key_frame || picture.scene_cut {
             let cut = if key_frame { 0.0 } else { self.clip.cut_size };
             return self.key[quantizer] + picture.key_excess + cut;
         }
         let history = picture.reference.map_or(0.0, |reference| {
-            between(&REFERENCE_POINTS, &self.clip.reference.size, difference(reference, quantizer))
+            let recent = difference(reference.recent, quantizer);
+            let effect = between(&REFERENCE_POINTS, &self.size_effects[quantizer], recent);
+            if recent <= 0.0 {
+                return effect;
+            }
+            // What is finer from before needs no more bits.
+            effect * coarse_share(self.clip.reference.refined_share, recent, difference(reference.kept, quantizer))
         });
-        self.inter[quantizer] + self.deviation[quantizer] * picture.difficulty + picture.often + history + gap
+        let slope = self.gap_slopes[quantizer];
+        let usual = self.inter[quantizer] + self.deviation[quantizer] * picture.difficulty + slope * picture.often;
+        // A reference cannot do worse than none.
+        let most = usual.max(self.key[quantizer] + picture.key_excess + self.clip.cut_size.max(0.0));
+        (usual + history + slope * gap).min(most)
     }
 
-    /// What the age of the reference of `picture` adds to the logarithm of its size.
+    /// The logarithm of the age of the reference of `picture`, pictures.
     fn gap(&self, picture: &ModelledPicture, key_frame: bool) -> f64 {
         match picture.reference {
             // The picture before is where the curves are from.
             Some(reference) if !key_frame && !picture.scene_cut && picture.number > reference.picture + 1 => {
                 let gap = (picture.number - reference.picture) as f64;
-                self.clip.gap_slope * libm::log(gap.clamp(GAPS.0, GAPS.1))
+                libm::log(gap.clamp(GAPS.0, GAPS.1))
             }
             _ => 0.0,
         }
@@ -161,29 +198,31 @@ impl ClipCurves {
         size: f64,
         key_frame: bool,
     ) -> ModelledFrame {
-        let history = picture.reference.filter(|_| !key_frame && !picture.scene_cut).map_or(0.0, |reference| {
-            between(&REFERENCE_POINTS, &self.clip.reference.ssim_db, difference(reference, quantizer))
-        });
+        let reference = picture.reference.filter(|_| !key_frame && !picture.scene_cut);
+        let recent = reference.map_or(0.0, |reference| difference(reference.recent, quantizer));
+        let kept = reference.map_or(0.0, |reference| difference(reference.kept, quantizer).min(0.0));
+        let spoilt = reference.map_or(0.0, |reference| difference(reference.spoilt, quantizer).max(0.0));
+        let effect = |difference: f64| between(&REFERENCE_POINTS, &self.ssim_effects[quantizer], difference);
+        let history = effect(kept) + effect(spoilt);
         let finer = self.ssim_db[quantizer.saturating_sub(1)];
         let usual = self.ssim_db[quantizer] + share * (finer - self.ssim_db[quantizer]);
         let decibels = (usual + history + picture.ssim_excess).max(0.1);
-        let coarseness = if history == 0.0 { quantizer as f64 } else { self.quantizer_of(usual + history) };
+        let own = quantizer as f64 - share;
+        let coarseness = |difference: f64, persistence: &[[f64; QUANTIZERS]; 2]| {
+            let left = persistence[usize::from(difference > 0.0)][quantizer] * difference;
+            (256.0 * (own + left).max(0.0)) as u16
+        };
         ModelledFrame {
             size: ByteCount::new(size.max(LEAST_SIZE) as u64),
             quantizer: quantizer as u8,
             ssim: 1.0 - libm::exp10(-0.1 * decibels),
-            reference: ModelledReference { picture: picture.number, coarseness: (256.0 * coarseness) as u16 },
+            reference: ModelledReference {
+                picture: picture.number,
+                recent: coarseness(recent, &self.size_persistence),
+                kept: coarseness(kept, &self.ssim_persistence),
+                spoilt: coarseness(spoilt, &self.ssim_persistence),
+            },
         }
-    }
-
-    /// The quantizer whose quality is `decibels`.
-    fn quantizer_of(&self, decibels: f64) -> f64 {
-        let coarser = self.ssim_db.partition_point(|&ssim| ssim > decibels);
-        if coarser == 0 || coarser == QUANTIZERS {
-            return coarser.min(QUANTIZERS - 1) as f64;
-        }
-        let (fine, coarse) = (self.ssim_db[coarser - 1], self.ssim_db[coarser]);
-        coarser as f64 - (decibels - coarse) / (fine - coarse)
     }
 
     /// `picture` at `quantizer` (above 127 it is taken as 127).
@@ -228,9 +267,16 @@ impl ClipCurves {
     }
 }
 
-/// How much coarser the reference is than `quantizer`.
-fn difference(reference: ModelledReference, quantizer: usize) -> f64 {
-    f64::from(reference.coarseness) / 256.0 - quantizer as f64
+/// The share of its effect on size that a reference has whose quantizer is that of the frame and `recent` more, where what
+/// does not move is as good as with the frame's and `kept` more: all of it unless that is finer, and `refined` where it is
+/// finer by half as much as the reference is coarser.
+pub(crate) fn coarse_share(refined: f64, recent: f64, kept: f64) -> f64 {
+    refined + (1.0 - refined) * (1.0 + 2.0 * kept / recent.max(1e-9)).clamp(0.0, 1.0)
+}
+
+/// How much coarser than `quantizer` what is in 256ths of one is.
+fn difference(reference: u16, quantizer: usize) -> f64 {
+    f64::from(reference) / 256.0 - quantizer as f64
 }
 
 /// A process that returns to its mean and has unit variance.
@@ -267,7 +313,7 @@ pub struct ModelledClip {
     slow_deviation: f64,
     /// Probability that a picture shows another scene than the one before.
     scene_cut: f64,
-    /// What ln(size) of inter frames is off because pictures come more or less often than the clip's.
+    /// The logarithm of the time between pictures, in intervals of the clip's.
     often: f64,
 }
 
@@ -287,7 +333,7 @@ impl ModelledClip {
             ssim: Autoregression::new(persistence, &mut generator),
             slow_deviation: libm::sqrt(clip.slow_share),
             scene_cut: clip.scene_cuts * interval,
-            often: clip.gap_slope * libm::log(intervals.clamp(GAPS.0, GAPS.1)),
+            often: libm::log(intervals.clamp(GAPS.0, GAPS.1)),
             pictures: 0,
             generator,
             curves,
@@ -324,6 +370,7 @@ impl ModelledClip {
             key_excess: clip.key_deviation * difficult,
             fills: std::array::from_fn(|pass| between(&NORMAL_POINTS, &clip.fills[pass], fills[pass])),
             scene_cut,
+            cut_is_key: scene_cut && happens(generator, clip.cut_keys),
             reference: None,
         }
     }
@@ -438,7 +485,7 @@ mod tests {
     #[test]
     fn a_picture_of_a_new_scene_takes_what_a_key_frame_does_whatever_its_reference() {
         let mut model = CodecModel::built_in().unwrap().clips[0].clone();
-        (model.scene_cuts, model.cut_size, model.key_deviation) = (1.0, 0.3, 0.0);
+        (model.scene_cuts, model.cut_size, model.cut_keys, model.key_deviation) = (1.0, 0.3, 0.0, 0.0);
         let curves = Arc::new(ClipCurves::new(&model, 640, 360));
         let mut clip = ModelledClip::new(Arc::clone(&curves), Duration::from_millis(33), 1);
         let reference = curves.encode(&clip.next_picture(), 10, true).reference;
@@ -450,13 +497,71 @@ mod tests {
     }
 
     #[test]
+    fn a_scene_that_the_codec_begins_with_a_key_frame_does_so_in_the_model() {
+        let mut model = CodecModel::built_in().unwrap().clips[0].clone();
+        (model.scene_cuts, model.cut_keys) = (1.0, 1.0);
+        let curves = Arc::new(ClipCurves::new(&model, 640, 360));
+        let mut clip = ModelledClip::new(Arc::clone(&curves), Duration::from_millis(33), 1);
+        let pictures: Vec<ModelledPicture> = (0..1_000).map(|_| clip.next_picture()).collect();
+        let cuts = pictures.iter().filter(|picture| picture.begins_anew()).count();
+        assert!((20..50).contains(&cuts), "{cuts} in 33 s");
+        assert!(pictures.iter().all(|picture| picture.begins_anew() == picture.scene_cut));
+    }
+
+    #[test]
+    fn no_reference_makes_a_frame_larger_than_none_does() {
+        let mut clip = clip(7);
+        let curves = Arc::clone(clip.curves());
+        let coarse = curves.encode(&clip.next_picture(), MAXIMUM_QUANTIZER, false).reference;
+        let later = (0..60).map(|_| clip.next_picture()).last().unwrap();
+        for quantizer in 0..=MAXIMUM_QUANTIZER {
+            let size = |picture: &ModelledPicture, key| curves.encode(picture, quantizer, key).size.as_f64();
+            let bound = size(&later, true) * libm::exp(curves.clip.cut_size.max(0.0));
+            let usual = size(&later, false);
+            assert!(size(&later.coded_from(Some(coarse)), false) <= bound.max(usual) + 1.0, "at {quantizer}");
+        }
+    }
+
+    #[test]
     fn a_fine_frame_after_a_coarse_one_is_a_reference_between_them() {
         let mut clip = clip(4);
         let curves = Arc::clone(clip.curves());
         let coarse = curves.encode(&clip.next_picture(), 110, false).reference;
         let picture = clip.next_picture().coded_from(Some(coarse));
-        let coarseness = |quantizer| curves.encode(&picture, quantizer, false).reference.coarseness / 256;
-        assert!((30..110).contains(&coarseness(30)), "{}", coarseness(30));
-        assert_eq!(coarseness(110), 110);
+        let recent = |quantizer| curves.encode(&picture, quantizer, false).reference.recent / 256;
+        assert!((30..110).contains(&recent(30)), "{}", recent(30));
+        assert_eq!(recent(110), 110);
+    }
+
+    #[test]
+    fn coarse_frames_after_a_fine_one_stay_better_for_longer_than_they_stay_smaller() {
+        let mut clip = clip(6);
+        let curves = Arc::clone(clip.curves());
+        let mut reference = curves.encode(&clip.next_picture(), 10, false).reference;
+        for _ in 0..8 {
+            let frame = curves.encode(&clip.next_picture().coded_from(Some(reference)), 60, false);
+            reference = frame.reference;
+        }
+        let picture = clip.next_picture();
+        let (usual, after) = (picture, picture.coded_from(Some(reference)));
+        let [usual, after] = [usual, after].map(|picture| curves.encode(&picture, 60, false));
+        let decibels = |frame: &ModelledFrame| -10.0 * libm::log10(1.0 - frame.ssim);
+        assert!(decibels(&after) > decibels(&usual) + 0.5, "{after:?} {usual:?}");
+        assert!((after.size.as_f64() / usual.size.as_f64() - 1.0).abs() < 0.2, "{after:?} {usual:?}");
+    }
+
+    #[test]
+    fn one_fine_frame_between_coarse_ones_makes_them_better() {
+        let mut clip = clip(8);
+        let curves = Arc::clone(clip.curves());
+        let mut reference = curves.encode(&clip.next_picture(), 110, false).reference;
+        for quantizer in [110, 40] {
+            let picture = clip.next_picture().coded_from(Some(reference));
+            reference = curves.encode(&picture, quantizer, false).reference;
+        }
+        let picture = clip.next_picture();
+        let (usual, after) = (picture, picture.coded_from(Some(reference)));
+        let [usual, after] = [usual, after].map(|picture| curves.encode(&picture, 110, false).ssim);
+        assert!(after > usual, "{after} {usual}");
     }
 }

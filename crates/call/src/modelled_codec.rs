@@ -64,7 +64,7 @@ impl Candidate<Modelled> {
 
 impl ModelledAnalysis {
     fn is_key_frame(&self) -> bool {
-        self.source == StateId::EMPTY
+        self.source == StateId::EMPTY || self.picture.begins_anew()
     }
 
     /// The candidate that is as the model has it.

@@ -302,7 +302,9 @@ mod tests {
             assert!((5.3e5..=6.9e5).contains(&received), "{received}");
             assert!(value(6e5, place, "delay_ms") < 60.0);
             let greedy = value(1.5e6, place, "received_bps");
-            assert!((8.5e5..=1.03e6).contains(&greedy), "{greedy}");
+            // In a step of 200 ms, what a link of 1 Mb/s carries and the rest of a packet that was being sent.
+            let most = 1e6 + 8.0 * 1_500.0 / 0.2;
+            assert!((8.5e5..=most).contains(&greedy), "{greedy}");
             assert!(value(1.5e6, place, "delay_ms") > 150.0);
             assert!(value(6e5, place, "frames_shown") >= 5.0);
         }

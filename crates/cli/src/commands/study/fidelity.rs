@@ -2,19 +2,27 @@
 //! same machine but for the codec (`lockstep_sim::modelled`), so what differs is the model's: it is fitted to the beginning
 //! of the very clip of the calls, fifteen seconds if not told otherwise, since the generated one shows another scene every
 //! eleven; what follows it has not seen.
+//!
+//! A model draws the pictures of its calls, and a call of half a minute is but one draw: where scenes change, and whether a
+//! controller swings at that moment, decides on its tail. So each modelled figure is the median of several draws, and the
+//! table counts the cells whose coded call is one that the model might have drawn.
 
 use anyhow::Result;
 use clap::Args;
-use serde::Serialize;
+use md5::{Digest, Md5};
+use serde::{Deserialize, Serialize};
 
 use lockstep_call::Scores;
 use lockstep_control::Algorithm;
 
-use super::{CommonArguments, each, write};
+use super::{CommonArguments, each_once, write};
 use crate::commands::compare::{BothWays, both_ways};
 use crate::commands::figure;
 use crate::commands::model::model_of;
-use crate::configuration::{CodecKind, NamedTrace, Simulated, TraceName, simulate, simulate_modelled};
+use crate::commands::sweep::contents::Contents;
+use crate::configuration::{CallSettings, CodecKind, NamedTrace, Simulated, TraceName, simulate, simulate_modelled};
+use crate::journal::Journal;
+use crate::output_file::is_standard_output;
 
 /// What `lockstep study fidelity` is told, besides what `lockstep simulate` takes.
 #[derive(Args)]
@@ -28,6 +36,12 @@ pub(super) struct FidelityArguments {
     /// Pictures that the model is fitted to.
     #[arg(long, default_value_t = 450, value_parser = clap::value_parser!(u32).range(60..=20_000))]
     pictures: u32,
+    /// Modelled calls of each cell, with one seed after another.
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    draws: u32,
+    /// Begin anew, whatever the journal beside the JSON file has. Without, what a killed study has found is not run again.
+    #[arg(long)]
+    fresh: bool,
     #[command(flatten)]
     common: CommonArguments,
 }
@@ -57,7 +71,7 @@ fn controllers() -> Result<Vec<Algorithm>> {
 }
 
 /// What of a call is compared.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Figures {
     p50_ms: Option<f64>,
     p95_ms: Option<f64>,
@@ -74,6 +88,24 @@ impl Figures {
             ssim_db: scores.ssim_db.map(|ssim| ssim.mean),
         }
     }
+
+    /// The median of each figure.
+    fn median(draws: &[Self]) -> Self {
+        let of = |figure: fn(&Self) -> Option<f64>| median(draws.iter().map(figure));
+        Self {
+            p50_ms: of(|figures| figures.p50_ms),
+            p95_ms: of(|figures| figures.p95_ms),
+            throughput_bps: of(|figures| Some(figures.throughput_bps)).unwrap_or(0.0),
+            ssim_db: of(|figures| figures.ssim_db),
+        }
+    }
+}
+
+/// What was found of one cell.
+#[derive(Debug, Serialize, Deserialize)]
+struct Found {
+    coded: Figures,
+    draws: Vec<Figures>,
 }
 
 /// How far one call's figures are from another's: shares of the latter, and decibels.
@@ -113,7 +145,10 @@ struct Cell {
     controller: String,
     /// With the codec.
     coded: Figures,
+    /// With the model: medians over the draws.
     modelled: Figures,
+    /// The least and the largest p95 of the draws, ms.
+    drawn_p95_ms: Option<(f64, f64)>,
     errors: Errors,
 }
 
@@ -126,7 +161,12 @@ struct LiveCell {
     live: Figures,
     /// With the codec, in virtual time, and the coding times that the live call measured.
     simulated: Figures,
-    errors: Errors,
+}
+
+impl LiveCell {
+    fn errors(&self) -> Errors {
+        Errors::of(&self.simulated, &self.live)
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -184,7 +224,7 @@ fn name(trace: &str, codec: CodecKind, controller: &str) -> String {
 
 fn print(report: &FidelityReport) {
     say!("{}", heading("coded / modelled, worst first"));
-    for Cell { trace, codec, controller, coded, modelled, errors } in &report.cells {
+    for Cell { trace, codec, controller, coded, modelled, errors, .. } in &report.cells {
         say!("{}", line(&name(trace, *codec, controller), modelled, coded, errors));
     }
     let Errors { p50, p95, throughput, ssim_db } = report.medians;
@@ -203,13 +243,43 @@ fn print(report: &FidelityReport) {
         report.cells.len(),
         100.0 * MOST_P95
     );
+    let might_be = |cell: &&Cell| {
+        cell.drawn_p95_ms.zip(cell.coded.p95_ms).is_some_and(|((least, most), p95)| (least..=most).contains(&p95))
+    };
+    say!("{} coded calls have a p95 within those of the model's draws", report.cells.iter().filter(might_be).count());
     let held = [p50, p95, throughput].into_iter().all(|error| error.is_some_and(|error| error <= MEDIAN));
     say!("the medians are {} {:.0} %", if held { "within" } else { "not all within" }, 100.0 * MEDIAN);
     if !report.live.is_empty() {
         say!("\n{}", heading("live / simulated"));
-        for LiveCell { trace, codec, controller, live, simulated, errors } in &report.live {
-            say!("{}", line(&name(trace, *codec, controller), simulated, live, errors));
+        for cell in &report.live {
+            let LiveCell { trace, codec, controller, live, simulated } = cell;
+            say!("{}", line(&name(trace, *codec, controller), simulated, live, &cell.errors()));
         }
+    }
+}
+
+/// Makes keys of the journal.
+struct Keys {
+    program: String,
+    contents: Contents,
+}
+
+impl Keys {
+    fn new() -> Result<Self> {
+        let mut contents = Contents::default();
+        Ok(Self { program: contents.of_this_program()?, contents })
+    }
+
+    /// Names `what` is found of `settings` by this program, with the content of the files that are read for it.
+    fn of(&mut self, what: &str, settings: &CallSettings) -> Result<String> {
+        let mut hash = Md5::new();
+        hash.update(&self.program);
+        hash.update(what);
+        hash.update(serde_json::to_vec(settings)?);
+        for path in settings.inputs().into_iter().filter(|path| path.is_file()) {
+            hash.update(self.contents.of_file(path)?);
+        }
+        Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
     }
 }
 
@@ -222,7 +292,13 @@ pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> 
     };
     let traces = names.iter().map(NamedTrace::open).collect::<Result<Vec<_>>>()?;
     let seed = given.link.seed;
-    let model = model_of(given.clip.as_str(), arguments.pictures, seed)?;
+    let mut journal = match &arguments.common.json {
+        Some(json) if !is_standard_output(json) => Journal::open(json, arguments.fresh)?,
+        _ => Journal::default(),
+    };
+    let mut keys = Keys::new()?;
+    let fitted = keys.of(&format!("model of {} pictures", arguments.pictures), &given)?;
+    let model = journal.measured(&fitted, || model_of(given.clip.as_str(), arguments.pictures, seed))?;
 
     let both = [CodecKind::Functional, CodecKind::Conventional];
     let codecs = if one_codec { &[given.control.codec][..] } else { &both };
@@ -234,23 +310,36 @@ pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> 
                 settings.link.trace = trace.clone();
                 settings.control.codec = codec;
                 settings.control.controller = controller.into();
-                cells.push(settings);
+                let what = format!("{} draws of {} pictures", arguments.draws, arguments.pictures);
+                cells.push((keys.of(&what, &settings)?, settings));
             }
         }
     }
-    let mut table = each("study fidelity", &cells, |settings| {
+    let found = each_once("study fidelity", &cells, &mut journal, |settings| {
         let figures = |simulated: Simulated| Figures::of(&simulated.report.scores);
+        let draw = |draw: u32| {
+            let mut drawn = settings.clone();
+            drawn.link.seed = seed.wrapping_add(u64::from(draw));
+            Ok(figures(simulate_modelled(&drawn, &model)?))
+        };
         let coded = figures(simulate(settings, |_| Ok(()))?);
-        let modelled = figures(simulate_modelled(settings, &model)?);
-        Ok(Cell {
+        Ok(Found { coded, draws: (0..arguments.draws).map(draw).collect::<Result<_>>()? })
+    })?;
+    let cell = |((_, settings), Found { coded, draws }): (&(String, CallSettings), &Found)| {
+        let modelled = Figures::median(draws);
+        let mut delays: Vec<f64> = draws.iter().filter_map(|figures| figures.p95_ms).collect();
+        delays.sort_unstable_by(f64::total_cmp);
+        Cell {
             trace: settings.link.trace.name().to_string(),
             codec: settings.control.codec,
             controller: settings.control.controller.to_string(),
-            coded,
+            coded: *coded,
             modelled,
-            errors: Errors::of(&modelled, &coded),
-        })
-    })?;
+            drawn_p95_ms: delays.first().copied().zip(delays.last().copied()),
+            errors: Errors::of(&modelled, coded),
+        }
+    };
+    let mut table: Vec<Cell> = cells.iter().zip(&found).map(cell).collect();
     let medians = Errors {
         p50: median(table.iter().map(|cell| cell.errors.p50)),
         p95: median(table.iter().map(|cell| cell.errors.p95)),
@@ -263,16 +352,17 @@ pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> 
     let step = (cells.len() / arguments.live.max(1)).max(1);
     let mut live = Vec::new();
     // A step that is odd meets both codecs.
-    for settings in cells.iter().step_by(step | 1).take(arguments.live) {
-        let BothWays { live: played, simulated, .. } = both_ways(settings)?;
-        let (played, simulated) = (Figures::of(&played), Figures::of(&simulated));
+    for (key, settings) in cells.iter().step_by(step | 1).take(arguments.live) {
+        let (played, simulated) = journal.measured(&format!("live {key}"), || {
+            let BothWays { live: played, simulated, .. } = both_ways(settings)?;
+            Ok((Figures::of(&played), Figures::of(&simulated)))
+        })?;
         live.push(LiveCell {
             trace: settings.link.trace.name().to_string(),
             codec: settings.control.codec,
             controller: settings.control.controller.to_string(),
             live: played,
             simulated,
-            errors: Errors::of(&simulated, &played),
         });
     }
     let report =

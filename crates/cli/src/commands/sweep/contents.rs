@@ -81,6 +81,11 @@ impl Contents {
         self.known.insert(path.to_path_buf(), hash.clone());
         Ok(hash)
     }
+
+    /// Names this program by its content: another build may give other results.
+    pub fn of_this_program(&mut self) -> Result<String> {
+        self.of_file(&std::env::current_exe().context("cannot find the lockstep program")?)
+    }
 }
 
 /// Whether an estimator may import or open something in this folder: not what is hidden, what Python makes of programs, and

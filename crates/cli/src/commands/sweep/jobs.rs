@@ -175,11 +175,6 @@ fn traces(named: &[String]) -> Result<Vec<NamedTrace>> {
     Ok(traces)
 }
 
-/// Names this program by its content: another build may give other results.
-fn program(contents: &mut Contents) -> Result<String> {
-    contents.of_file(&std::env::current_exe().context("cannot find the lockstep program")?)
-}
-
 /// The key of a job that has none yet.
 fn key(program: &str, job: &Job, contents: &mut Contents) -> Result<String> {
     let mut hash = Md5::new();
@@ -215,7 +210,7 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
     codecs.dedup();
 
     let mut contents = Contents::default();
-    let program = program(&mut contents)?;
+    let program = contents.of_this_program()?;
     let estimator_hash = given.estimator.as_deref().map(contents::of_estimator).transpose()?;
     let codec_model_hash = arguments.codec_model.as_deref().map(|path| contents.of_file(path)).transpose()?;
     let model_hash = given.model.as_deref().map(|path| contents.of_file(path)).transpose()?;

@@ -1,6 +1,6 @@
 //! `lockstep sweep`: many calls, on every core or on a cluster; one row a call.
 
-mod contents;
+pub(super) mod contents;
 mod finished;
 mod jobs;
 mod remote;
