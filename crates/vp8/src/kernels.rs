@@ -220,6 +220,24 @@ pub fn kernels() -> Vec<Kernel> {
             blocks.levels[0][0] as u32
         }
     );
+    kernel!(
+        "forward_dct_plane_16x16",
+        "avx2",
+        |source: &[u8], prediction: &[u8], output: &mut [[i16; 16]; 16]| {
+            for (index, block) in output.iter_mut().enumerate() {
+                let (x, y) = (4 * (index % 4), 4 * (index / 4));
+                let source = &source[STRIDE * y + x..];
+                forward_transform::portable::forward_dct(source, STRIDE, &prediction[16 * y + x..], 16, block);
+            }
+        },
+        |source: &[u8], prediction: &[u8], output: &mut [[i16; 16]; 16]| {
+            forward_transform::forward_dct_plane::<16>(source, STRIDE, prediction, output);
+        },
+        |call, blocks| {
+            call(&blocks.first, &blocks.second, &mut blocks.levels);
+            blocks.levels[15][0] as u32
+        }
+    );
     kernel!("quantize", "avx2", ForwardQuantizer::quantize_portably, ForwardQuantizer::quantize, |call, blocks| {
         u32::from(call(&blocks.quantizer, &blocks.coefficients[0], &mut blocks.levels[0], &mut blocks.restored[0]))
     });

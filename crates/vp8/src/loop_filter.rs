@@ -1,5 +1,7 @@
 //! The loop filter (RFC 6386, section 15): applied to the whole frame once all of it is reconstructed.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 #[cfg_attr(not(test), allow(dead_code, reason = "a processor may have vector instructions for all of it"))]
 mod edges;
 mod limits;
@@ -158,8 +160,16 @@ fn filter_macroblock(
 ) {
     let [luma, u, v] = &layout.planes;
     let at = luma.origin + 16 * row * luma.stride + 16 * column;
-    filter_luma(samples, at, luma.stride, (column > 0, row > 0), limits, inner);
     let offset = 8 * row * u.stride + 8 * column;
+    #[cfg(target_arch = "x86_64")]
+    {
+        let first = [at, u.origin + offset, v.origin + offset];
+        let places = avx2::Places { first, strides: [luma.stride, u.stride] };
+        if avx2::filter_macroblock(samples, places, (column > 0, row > 0), inner, limits) {
+            return;
+        }
+    }
+    filter_luma(samples, at, luma.stride, (column > 0, row > 0), limits, inner);
     let chroma = |by: usize| [u.origin + offset + by, v.origin + offset + by];
     let (left, inside) = ((column > 0).then_some(Edge::Macroblock), inner.then_some(Edge::Subblock));
     chroma_columns(samples, chroma(0), u.stride, left, inside, limits);
@@ -196,6 +206,40 @@ mod tests {
         (any::<u8>(), 0u8..=255, proptest::collection::vec(any::<u8>(), 32 * 32)).prop_map(|(base, spread, noise)| {
             noise.into_iter().map(|n| base.saturating_add((u16::from(n) * u16::from(spread) / 255) as u8)).collect()
         })
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+        #[test]
+        fn a_macroblock_is_filtered_as_its_edges_are_one_by_one(
+            planes in [plane(), plane()],
+            (level, sharpness, key) in (1i32..64, 0u8..8, any::<bool>()),
+            (left, above, inner) in any::<(bool, bool, bool)>(),
+        ) {
+            let limits = Limits::new(level, sharpness, key);
+            let mut whole = planes.concat();
+            let mut edges = whole.clone();
+            let (luma, chroma) = (8 * 32 + 5, [40 * 32 + 5, 40 * 32 + 20]);
+            let places = avx2::Places { first: [luma, chroma[0], chroma[1]], strides: [32, 32] };
+            if avx2::filter_macroblock(&mut whole, places, (left, above), inner, &limits) {
+                let outer = left.then_some(Edge::Macroblock);
+                let inside = inner.then_some(Edge::Subblock);
+                portable::luma_columns(&mut edges, luma, 32, outer, inside, &limits);
+                portable::chroma_columns(&mut edges, chroma, 32, outer, inside, &limits);
+                if above {
+                    portable::luma_rows(&mut edges, luma, 32, Edge::Macroblock, &limits);
+                    portable::chroma_rows(&mut edges, chroma, 32, Edge::Macroblock, &limits);
+                }
+                if inner {
+                    for y in [4, 8, 12] {
+                        portable::luma_rows(&mut edges, luma + y * 32, 32, Edge::Subblock, &limits);
+                    }
+                    portable::chroma_rows(&mut edges, chroma.map(|at| at + 4 * 32), 32, Edge::Subblock, &limits);
+                }
+                prop_assert_eq!(whole, edges);
+            }
+        }
     }
 
     proptest! {

@@ -126,6 +126,53 @@ fn key_frames_come_where_they_must_and_only_there() {
     assert!(checked(&state, &other_size, &Parameters::default()).key_frame);
 }
 
+/// `picture` with black bars above and below, as films have them: in each a fifth of the rows.
+fn with_bars(picture: &Picture) -> Picture {
+    let (width, height) = (picture.width(), picture.height());
+    let (bar, chroma_width, chroma_height) = (height / 5, width.div_ceil(2), height.div_ceil(2));
+    let mut samples = picture.to_i420();
+    let (luma, chroma) = samples.split_at_mut(width * height);
+    let blacken = |plane: &mut [u8], bytes: usize, black: u8| {
+        let length = plane.len();
+        plane[..bytes].fill(black);
+        plane[length - bytes..].fill(black);
+    };
+    blacken(luma, bar * width, 16);
+    for plane in chroma.chunks_exact_mut(chroma_width * chroma_height) {
+        blacken(plane, bar / 2 * chroma_width, 128);
+    }
+    Picture::from_i420(width, height, samples).unwrap()
+}
+
+#[test]
+fn a_cut_is_found_beside_bars_that_stand_still() {
+    for (preset, quantizer) in
+        [(Preset::RealTime, 20), (Preset::RealTime, 51), (Preset::RealTime, 106), (Preset::Quality, 51)]
+    {
+        for bars in [false, true] {
+            let scene = |index| {
+                let picture = picture(Content::Cuts, 320, 240, index, 1);
+                if bars { with_bars(&picture) } else { picture }
+            };
+            let parameters = parameters(quantizer, preset);
+            let case = format!("{preset:?} at {quantizer}, bars: {bars}");
+            let first = checked(&State::default(), &scene(0), &parameters);
+            let next = checked(&first.state, &scene(1), &parameters);
+            assert!(!next.key_frame, "{case}: nothing was cut");
+            assert!(next.statistics.intra_macroblocks < 30, "{case}: {:?}", next.statistics);
+            let cut = checked(&next.state, &scene(4), &parameters);
+            // Of 15 rows of macroblocks six are bars or touch one, nine are the new scene.
+            let intra = cut.statistics.intra_macroblocks;
+            assert!(cut.key_frame || intra > 20 * 9 * 2 / 3, "{case}: {intra} intra");
+            // It looks as a frame does that knows nothing of the old scene, and is hardly larger.
+            let alone = checked(&State::default(), &scene(4), &parameters);
+            let [psnr, alone_psnr] = [&cut, &alone].map(|encoded| encoded.statistics.luma_psnr());
+            assert!(psnr > alone_psnr - 0.5, "{case}: {psnr} dB, alone {alone_psnr} dB");
+            assert!(cut.frame.len() < alone.frame.len() * 11 / 10, "{case}: {} bytes", cut.frame.len());
+        }
+    }
+}
+
 #[test]
 fn a_repeated_picture_costs_next_to_nothing() {
     let still = picture(Content::Static, 320, 240, 0, 1);

@@ -15,6 +15,25 @@ pub(crate) use portable::{forward_dct, forward_dct_pair};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{forward_dct, forward_dct_pair};
 
+/// [`forward_dct`] of all blocks of a `W` x `W` plane of a macroblock, row by row. `output` has as many; the rows of the
+/// prediction lie behind each other without gaps.
+#[inline]
+pub(crate) fn forward_dct_plane<const W: usize>(
+    source: &[u8],
+    source_stride: usize,
+    prediction: &[u8],
+    output: &mut [[i16; 16]],
+) {
+    #[cfg(target_arch = "x86_64")]
+    if x86::forward_dct_plane::<W>(source, source_stride, prediction, output) {
+        return;
+    }
+    for (index, pair) in output.as_chunks_mut().0.iter_mut().enumerate() {
+        let (x, y) = (8 * index % W, 8 * index / W * 4);
+        forward_dct_pair(&source[y * source_stride + x..], source_stride, &prediction[y * W + x..], W, pair);
+    }
+}
+
 /// The 4x4 Walsh-Hadamard transform of the sixteen luma DCs of a macroblock.
 #[inline]
 pub(crate) fn forward_wht(input: &[i16; 16], output: &mut [i16; 16]) {
@@ -82,6 +101,32 @@ mod tests {
             forward_dct_pair(&source, 9, &prediction, 11, &mut pair[1]);
             prop_assert_eq!(pair[0], pair[1]);
             prop_assert_eq!(pair[0][0], one[0]);
+        }
+
+        #[test]
+        fn a_plane_is_transformed_block_by_block(
+            source in proptest::collection::vec(any::<u8>(), 15 * 19 + 16),
+            prediction in proptest::array::uniform32(any::<[u8; 8]>()),
+            extreme: bool,
+        ) {
+            let spread = |samples: &[u8]| -> Vec<u8> {
+                samples.iter().map(|&n| if extreme { 255 * (n >> 7) } else { n }).collect()
+            };
+            let (source, prediction) = (spread(&source), spread(prediction.as_flattened()));
+            let mut whole = [[0; 16]; 16];
+            let mut one = [0; 16];
+            forward_dct_plane::<16>(&source, 19, &prediction, &mut whole);
+            for (index, block) in whole.iter().enumerate() {
+                let (x, y) = (4 * (index % 4), 4 * (index / 4));
+                portable::forward_dct(&source[19 * y + x..], 19, &prediction[16 * y + x..], 16, &mut one);
+                prop_assert_eq!(block, &one);
+            }
+            forward_dct_plane::<8>(&source, 19, &prediction, &mut whole[..4]);
+            for (index, block) in whole[..4].iter().enumerate() {
+                let (x, y) = (4 * (index % 2), 4 * (index / 2));
+                portable::forward_dct(&source[19 * y + x..], 19, &prediction[8 * y + x..], 8, &mut one);
+                prop_assert_eq!(block, &one);
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The residual of one macroblock: transformed, quantized, costed, and put back.
 
 use super::forward_quantizer::ForwardQuantizer;
-use super::forward_transform::{forward_dct, forward_dct_pair, forward_wht};
+use super::forward_transform::{forward_dct, forward_dct_plane, forward_wht};
 use super::frame_quantizers::FrameQuantizers;
 use super::tokens::{BlockKind, TokenBuffer, TokenCosts};
 use crate::transform::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair, inverse_wht};
@@ -54,7 +54,7 @@ impl Residual {
         quantizers: &FrameQuantizers,
     ) -> u32 {
         let Self { levels, restored, ends, coefficients } = self;
-        transform_luma(source, source_stride, prediction, coefficients);
+        forward_dct_plane::<16>(source, source_stride, prediction, coefficients);
         let mut dcs = [0i16; 16];
         for (dc, coefficients) in dcs.iter_mut().zip(&mut *coefficients) {
             *dc = std::mem::take(&mut coefficients[0]);
@@ -131,7 +131,7 @@ impl Residual {
         quantizer: &ForwardQuantizer,
     ) -> u32 {
         let Self { levels, restored, ends, coefficients } = self;
-        transform_luma(source, source_stride, prediction, coefficients);
+        forward_dct_plane::<16>(source, source_stride, prediction, coefficients);
         levels[SECOND_ORDER] = [0; 16];
         ends[SECOND_ORDER] = 0;
         quantizer.quantize_all(coefficients, &mut levels[..16], &mut restored[..16], &mut ends[..16])
@@ -156,10 +156,9 @@ impl Residual {
     ) -> u32 {
         let Self { levels, restored, ends, coefficients } = self;
         let coefficients = &mut coefficients[..8];
-        for (index, pair) in coefficients.as_chunks_mut().0.iter_mut().enumerate() {
-            let (plane, row) = (index / 2, 4 * (index % 2));
-            let source = &source[plane][row * source_stride..];
-            forward_dct_pair(source, source_stride, &prediction[plane][8 * row..], 8, pair);
+        for ((source, prediction), coefficients) in source.iter().zip(prediction).zip(coefficients.chunks_exact_mut(4))
+        {
+            forward_dct_plane::<8>(source, source_stride, prediction, coefficients);
         }
         quantizer.quantize_all(coefficients, &mut levels[16..24], &mut restored[16..24], &mut ends[16..24])
             / COEFFICIENT_SQUARE
@@ -270,13 +269,5 @@ impl Residual {
         let flag = u8::from(end > 0);
         above.has_coefficients[x] = flag;
         left.has_coefficients[y] = flag;
-    }
-}
-
-/// All luma subblocks' residuals transformed.
-fn transform_luma(source: &[u8], source_stride: usize, prediction: &[u8; 256], coefficients: &mut [[i16; 16]; 16]) {
-    for (index, pair) in coefficients.as_chunks_mut().0.iter_mut().enumerate() {
-        let (x, y) = (8 * (index % 2), 4 * (index / 2));
-        forward_dct_pair(&source[y * source_stride + x..], source_stride, &prediction[16 * y + x..], 16, pair);
     }
 }

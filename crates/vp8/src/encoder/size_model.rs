@@ -1,7 +1,7 @@
 //! The size of a frame, guessed from the coefficients that open-loop prediction leaves.
 
 use super::bit_cost::{BIT, branch_cost, fitting_probability};
-use super::forward_transform::{forward_dct, forward_wht};
+use super::forward_transform::{forward_dct_plane, forward_wht};
 use crate::header::QuantizerIndices;
 use crate::quantization::Steps;
 
@@ -12,33 +12,30 @@ const SECOND_ORDER_BIN: usize = 4;
 /// How often each magnitude occurs among a picture's luma coefficients.
 #[derive(Debug, Clone)]
 pub(super) struct CoefficientHistogram {
-    luma: Vec<u32>,
+    luma: Box<[u32; BINS]>,
     /// In bins of [`SECOND_ORDER_BIN`].
-    second_order: Vec<u32>,
+    second_order: Box<[u32; BINS]>,
     macroblocks: u32,
 }
 
 impl Default for CoefficientHistogram {
     fn default() -> Self {
-        Self { luma: vec![0; BINS], second_order: vec![0; BINS], macroblocks: 0 }
+        Self { luma: Box::new([0; BINS]), second_order: Box::new([0; BINS]), macroblocks: 0 }
     }
 }
 
 impl CoefficientHistogram {
     /// Adds what a prediction of a macroblock's luma leaves.
     pub(super) fn add(&mut self, source: &[u8], source_stride: usize, prediction: &[u8; 256]) {
-        let mut dcs = [0i16; 16];
-        let mut coefficients = [0i16; 16];
-        for (block, dc) in dcs.iter_mut().enumerate() {
-            let (x, y) = (4 * (block % 4), 4 * (block / 4));
-            let source = &source[y * source_stride + x..];
-            forward_dct(source, source_stride, &prediction[16 * y + x..], 16, &mut coefficients);
-            *dc = coefficients[0];
-            for coefficient in &coefficients[1..] {
+        let mut blocks = [[0i16; 16]; 16];
+        forward_dct_plane::<16>(source, source_stride, prediction, &mut blocks);
+        for block in &blocks {
+            for coefficient in &block[1..] {
                 self.luma[usize::from(coefficient.unsigned_abs()).min(BINS - 1)] += 1;
             }
         }
-        forward_wht(&dcs, &mut coefficients);
+        let mut coefficients = [0i16; 16];
+        forward_wht(&blocks.map(|block| block[0]), &mut coefficients);
         for coefficient in coefficients {
             self.second_order[(usize::from(coefficient.unsigned_abs()) / SECOND_ORDER_BIN).min(BINS - 1)] += 1;
         }
@@ -48,8 +45,9 @@ impl CoefficientHistogram {
     /// About how many bytes a frame takes.
     pub(super) fn predict(&self, quantizer: u8, key_frame: bool) -> usize {
         let steps = Steps::new(quantizer, &QuantizerIndices { base: quantizer, ..QuantizerIndices::default() });
-        let (luma, luma_count) = bits(&self.luma, 1, steps.luma[1] as u32);
-        let (second, second_count) = bits(&self.second_order, SECOND_ORDER_BIN as u32, steps.second_order[1] as u32);
+        let (luma, luma_count) = bits(&self.luma[..], 1, steps.luma[1] as u32);
+        let (second, second_count) =
+            bits(&self.second_order[..], SECOND_ORDER_BIN as u32, steps.second_order[1] as u32);
         let mut coded = luma + second;
         if !key_frame {
             // Inter macroblocks with next to nothing to mend are left as they are predicted.

@@ -143,7 +143,7 @@ unsafe fn outer_columns(row: impl Fn(usize) -> *mut u8, edge: Edge, limits: &Lim
 
 /// Filters the edge behind line `first + 3`.
 #[inline(always)]
-fn filter_at(lines: &mut [__m128i], first: usize, edge: Edge, limits: &Limits) {
+pub(super) fn filter_at(lines: &mut [__m128i], first: usize, edge: Edge, limits: &Limits) {
     if let Some(lines) = lines[first..].first_chunk_mut::<8>() {
         filter(lines, edge, limits);
     }
@@ -154,7 +154,7 @@ fn filter_at(lines: &mut [__m128i], first: usize, edge: Edge, limits: &Limits) {
 /// # Safety
 /// From what `row` gives on, eight samples can be read.
 #[inline(always)]
-unsafe fn load_eight_columns(row: impl Fn(usize) -> *mut u8) -> [__m128i; 8] {
+pub(super) unsafe fn load_eight_columns(row: impl Fn(usize) -> *mut u8) -> [__m128i; 8] {
     // SAFETY: SSE2 is always there on x86-64; the caller vouches for the samples.
     unsafe {
         let load = |place: usize| _mm_loadl_epi64(row(place).cast());
@@ -168,7 +168,7 @@ unsafe fn load_eight_columns(row: impl Fn(usize) -> *mut u8) -> [__m128i; 8] {
 /// # Safety
 /// From what `row` gives on, eight samples can be written.
 #[inline(always)]
-unsafe fn store_eight_columns(lines: &[__m128i; 8], row: impl Fn(usize) -> *mut u8) {
+pub(super) unsafe fn store_eight_columns(lines: &[__m128i; 8], row: impl Fn(usize) -> *mut u8) {
     // SAFETY: SSE2 is always there on x86-64; the caller vouches for the samples.
     unsafe {
         for (pair, rows) in interleave(interleave(interleave(*lines))).into_iter().enumerate() {
@@ -183,7 +183,7 @@ unsafe fn store_eight_columns(lines: &[__m128i; 8], row: impl Fn(usize) -> *mut 
 /// # Safety
 /// These samples can be read.
 #[inline(always)]
-unsafe fn load_four_columns(row: impl Fn(usize) -> *mut u8) -> [__m128i; 4] {
+pub(super) unsafe fn load_four_columns(row: impl Fn(usize) -> *mut u8) -> [__m128i; 4] {
     // SAFETY: SSE2 is always there on x86-64; the caller vouches for the samples.
     unsafe {
         let load = |place: usize| _mm_cvtsi32_si128(row(place).sub(4).cast::<i32>().read_unaligned());
@@ -209,7 +209,7 @@ unsafe fn load_four_columns(row: impl Fn(usize) -> *mut u8) -> [__m128i; 4] {
 /// # Safety
 /// From there on, four samples can be written.
 #[inline(always)]
-unsafe fn store_four_columns(lines: &[__m128i; 4], row: impl Fn(usize) -> *mut u8) {
+pub(super) unsafe fn store_four_columns(lines: &[__m128i; 4], row: impl Fn(usize) -> *mut u8) {
     // SAFETY: SSE2 is always there on x86-64; the caller vouches for the samples.
     unsafe {
         let left = [_mm_unpacklo_epi8(lines[0], lines[1]), _mm_unpackhi_epi8(lines[0], lines[1])];
@@ -251,7 +251,7 @@ fn interleave(r: [__m128i; 8]) -> [__m128i; 8] {
 
 /// Transposes 16 rows of 16 samples: four rounds of interleaving register `i` with register `i + 8`.
 #[inline(always)]
-fn transposed(mut r: [__m128i; 16]) -> [__m128i; 16] {
+pub(super) fn transposed(mut r: [__m128i; 16]) -> [__m128i; 16] {
     for _ in 0..4 {
         // SAFETY: SSE2 is always there on x86-64.
         r = std::array::from_fn(|i| unsafe {

@@ -1,5 +1,5 @@
-//! The forward DCT of two blocks at once in SSE2, which is part of x86-64. The functions of the same names in `portable`
-//! are the scalar twins.
+//! The forward DCT of two blocks at once in SSE2, which is part of x86-64, and of a whole plane of a macroblock in AVX2,
+//! four blocks at once, where the processor has it. The functions of the same names in `portable` are the scalar twins.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -48,6 +48,113 @@ pub(crate) fn forward_dct_pair(
         store(blocks[0], &mut output[0]);
         store(blocks[1], &mut output[1]);
     }
+}
+
+/// [`super::forward_dct_plane`] four blocks at once, if the processor can; says whether it did.
+#[inline]
+pub(super) fn forward_dct_plane<const W: usize>(
+    source: &[u8],
+    source_stride: usize,
+    prediction: &[u8],
+    output: &mut [[i16; 16]],
+) -> bool {
+    const { assert!(W == 8 || W == 16) };
+    if !is_x86_feature_detected!("avx2") {
+        return false;
+    }
+    let (source, prediction) = (&source[..(W - 1) * source_stride + W], &prediction[..W * W]);
+    let output = &mut output[..W * W / 16];
+    // SAFETY: the processor has AVX2. All rows of `W` samples lie in the slices, which were cut to them.
+    unsafe { plane_in_fours::<W>(source.as_ptr(), source_stride, prediction.as_ptr(), output) };
+    true
+}
+
+/// # Safety
+/// `W` rows of `W` samples can be read from `source` on, `W * W` from `prediction` on.
+#[target_feature(enable = "avx2")]
+unsafe fn plane_in_fours<const W: usize>(
+    source: *const u8,
+    source_stride: usize,
+    prediction: *const u8,
+    output: &mut [[i16; 16]],
+) {
+    for (index, four) in output.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        // Four blocks are sixteen columns beside each other, or eight and the eight below them.
+        let rows = std::array::from_fn(|y| {
+            // SAFETY: the caller vouches for the rows.
+            unsafe {
+                if W == 16 {
+                    let y = 4 * index + y;
+                    let load = |at: *const u8| _mm256_cvtepu8_epi16(_mm_loadu_si128(at.cast()));
+                    _mm256_sub_epi16(load(source.add(y * source_stride)), load(prediction.add(W * y)))
+                } else {
+                    let y = 8 * index + y;
+                    let load = |at: *const u8, stride: usize| {
+                        let two = [at.add(y * stride), at.add((y + 4) * stride)].map(|at| _mm_loadl_epi64(at.cast()));
+                        _mm256_cvtepu8_epi16(_mm_unpacklo_epi64(two[0], two[1]))
+                    };
+                    _mm256_sub_epi16(load(source, source_stride), load(prediction, W))
+                }
+            }
+        });
+        let blocks = transform_four(rows);
+        let [first, second] = blocks.map(|[upper, lower]| _mm256_permute2x128_si256::<0x20>(upper, lower));
+        let [third, fourth] = blocks.map(|[upper, lower]| _mm256_permute2x128_si256::<0x31>(upper, lower));
+        for (block, coefficients) in four.iter_mut().zip([first, second, third, fourth]) {
+            // SAFETY: a block is 32 bytes.
+            unsafe { _mm256_storeu_si256(block.as_mut_ptr().cast(), coefficients) };
+        }
+    }
+}
+
+/// [`transform`] in both halves of the registers: of each half's two blocks the first ones' upper and lower rows, then the
+/// second ones'.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transform_four(rows: [__m256i; 4]) -> [[__m256i; 2]; 2] {
+    let [sum, difference, sines, cosines] = step_four::<9>(rows);
+    let blocks = [_mm256_slli_epi16::<3>(sum), sines, _mm256_slli_epi16::<3>(difference), cosines];
+    let [[a_first, a_last], [b_first, b_last]] = four_behind_each_other(blocks);
+    let columns = [
+        _mm256_unpacklo_epi64(a_first, b_first),
+        _mm256_unpackhi_epi64(a_first, b_first),
+        _mm256_unpacklo_epi64(a_last, b_last),
+        _mm256_unpackhi_epi64(a_last, b_last),
+    ];
+    let [sum, difference, sines, cosines] = step_four::<16>(columns);
+    let eight = _mm256_set1_epi16(8);
+    let rounded = |value| _mm256_srai_epi16::<4>(_mm256_add_epi16(value, eight));
+    four_behind_each_other([rounded(sum), sines, rounded(difference), cosines])
+}
+
+/// [`step`] in both halves.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn step_four<const SHIFT: i32>([d0, d1, d2, d3]: [__m256i; 4]) -> [__m256i; 4] {
+    let (outer, inner) = (_mm256_add_epi16(d0, d3), _mm256_add_epi16(d1, d2));
+    let (inner_difference, outer_difference) = (_mm256_sub_epi16(d1, d2), _mm256_sub_epi16(d0, d3));
+    let low = _mm256_unpacklo_epi16(inner_difference, outer_difference);
+    let high = _mm256_unpackhi_epi16(inner_difference, outer_difference);
+    let turned = |inner: i32, outer: i32| {
+        let factors = _mm256_set1_epi32(outer << 16 | (inner & 0xffff));
+        let rounding = _mm256_set1_epi32(1 << (SHIFT - 1));
+        let one = |pairs| _mm256_srai_epi32::<SHIFT>(_mm256_add_epi32(_mm256_madd_epi16(pairs, factors), rounding));
+        _mm256_packs_epi32(one(low), one(high))
+    };
+    let (sum, difference) = (_mm256_add_epi16(outer, inner), _mm256_sub_epi16(outer, inner));
+    [sum, difference, turned(SINE, COSINE), turned(-COSINE, SINE)]
+}
+
+/// [`behind_each_other`] in both halves.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn four_behind_each_other([r0, r1, r2, r3]: [__m256i; 4]) -> [[__m256i; 2]; 2] {
+    let (a01, b01) = (_mm256_unpacklo_epi16(r0, r1), _mm256_unpackhi_epi16(r0, r1));
+    let (a23, b23) = (_mm256_unpacklo_epi16(r2, r3), _mm256_unpackhi_epi16(r2, r3));
+    [
+        [_mm256_unpacklo_epi32(a01, a23), _mm256_unpackhi_epi32(a01, a23)],
+        [_mm256_unpacklo_epi32(b01, b23), _mm256_unpackhi_epi32(b01, b23)],
+    ]
 }
 
 /// Eight samples as words.
