@@ -3,9 +3,10 @@
 
 use crate::encoder::distortion;
 use crate::encoder::forward_quantizer::{ForwardQuantizer, Rounding};
-use crate::encoder::forward_transform;
+use crate::encoder::{forward_transform, subblock_modes, whole_modes};
 use crate::loop_filter::{self, Edge, Limits};
 use crate::predict::inter::{self, Interpolation};
+use crate::predict::intra::Edges;
 use crate::transform;
 
 /// Samples from one row of a plane to the next.
@@ -125,6 +126,16 @@ pub fn kernels() -> Vec<Kernel> {
         distortion::portable::sad_between::<16, 16>,
         distortion::sad_between::<16, 16>,
         |call, blocks| call(&blocks.first, STRIDE, &blocks.second, STRIDE, (1, 2))
+    );
+    kernel!(
+        "sad_each_of_4_16x16",
+        "avx2",
+        distortion::portable::sad_each::<16, 16, 4>,
+        distortion::sad_each::<16, 16, 4>,
+        |call, blocks| {
+            let places = [INSIDE, INSIDE + 1, INSIDE + STRIDE, INSIDE + STRIDE + 1];
+            call(&blocks.first[INSIDE..], STRIDE, &blocks.second, STRIDE, places)[3]
+        }
     );
     kernel!(
         "compare_subblocks_16x16",
@@ -254,6 +265,21 @@ pub fn kernels() -> Vec<Kernel> {
             &mut blocks.ends
         )
     );
+    kernel!(
+        "luma_mode_errors",
+        "avx2",
+        whole_modes::portable::luma_errors,
+        whole_modes::luma_errors,
+        |call, blocks| {
+            let edges = Edges::gather(&blocks.first, STRIDE, INSIDE, true, true);
+            call(&blocks.first[INSIDE..], STRIDE, &edges)[0]
+        }
+    );
+    kernel!("subblock_mode_errors", "avx2", subblock_modes::portable::judge, subblock_modes::judge, |call, blocks| {
+        let edges = Edges::<8>::gather(&blocks.first, STRIDE, INSIDE, true, true);
+        let left = *edges.left.first_chunk().expect("eight are more than four");
+        call(&blocks.first[INSIDE..], STRIDE, &(edges.above, left, edges.corner)).errors[0]
+    });
     macro_rules! loop_filter {
         ($name:literal, $function:ident, $at:expr, $($edges:expr),*) => {
             kernel!(
@@ -274,5 +300,28 @@ pub fn kernels() -> Vec<Kernel> {
     loop_filter!("loop_filter_chroma_rows", chroma_rows, RUNS, Edge::Macroblock);
     loop_filter!("loop_filter_luma_columns", luma_columns, INSIDE, Some(Edge::Macroblock), Some(Edge::Subblock));
     loop_filter!("loop_filter_chroma_columns", chroma_columns, RUNS, Some(Edge::Macroblock), Some(Edge::Subblock));
+    kernel!(
+        "loop_filter_macroblock",
+        "avx2",
+        |samples: &mut [u8], [luma, u, v]: [usize; 3], limits: &Limits| {
+            let (outer, inner) = (Edge::Macroblock, Edge::Subblock);
+            loop_filter::portable::luma_columns(samples, luma, STRIDE, Some(outer), Some(inner), limits);
+            loop_filter::portable::chroma_columns(samples, [u, v], STRIDE, Some(outer), Some(inner), limits);
+            for (y, edge) in [(0, outer), (4, inner), (8, inner), (12, inner)] {
+                loop_filter::portable::luma_rows(samples, luma + y * STRIDE, STRIDE, edge, limits);
+            }
+            for (y, edge) in [(0, outer), (4, inner)] {
+                let runs = [u, v].map(|at| at + y * STRIDE);
+                loop_filter::portable::chroma_rows(samples, runs, STRIDE, edge, limits);
+            }
+        },
+        |samples: &mut [u8], first: [usize; 3], limits: &Limits| {
+            loop_filter::filter_planes(samples, first, [STRIDE; 2], (true, true), limits, true);
+        },
+        |call, blocks| {
+            call(&mut blocks.first, [INSIDE, INSIDE + 20 * STRIDE, INSIDE + 20 * STRIDE + 16], &blocks.limits);
+            u32::from(blocks.first[0])
+        }
+    );
     kernels
 }

@@ -148,8 +148,6 @@ fn filter_macroblock_simply(
     }
 }
 
-/// Filters a macroblock: in each plane the left edge, the inner ones from the left, the top edge, the inner ones from
-/// the top (section 15.2). Chroma planes go through it together.
 fn filter_macroblock(
     samples: &mut [u8],
     layout: &FrameLayout,
@@ -159,25 +157,35 @@ fn filter_macroblock(
     inner: bool,
 ) {
     let [luma, u, v] = &layout.planes;
-    let at = luma.origin + 16 * row * luma.stride + 16 * column;
     let offset = 8 * row * u.stride + 8 * column;
+    let first = [luma.origin + 16 * row * luma.stride + 16 * column, u.origin + offset, v.origin + offset];
+    filter_planes(samples, first, [luma.stride, u.stride], (column > 0, row > 0), limits, inner);
+}
+
+/// Filters a macroblock, whose first sample in each plane is at `first`: in each the left edge, the inner ones from the
+/// left, the top edge, the inner ones from the top (section 15.2). `outer` says whether the left edge is filtered, and the
+/// top edge. Chroma planes, whose stride is the second, go through it together.
+pub(crate) fn filter_planes(
+    samples: &mut [u8],
+    first: [usize; 3],
+    strides: [usize; 2],
+    outer: (bool, bool),
+    limits: &Limits,
+    inner: bool,
+) {
     #[cfg(target_arch = "x86_64")]
-    {
-        let first = [at, u.origin + offset, v.origin + offset];
-        let places = avx2::Places { first, strides: [luma.stride, u.stride] };
-        if avx2::filter_macroblock(samples, places, (column > 0, row > 0), inner, limits) {
-            return;
-        }
+    if avx2::filter_macroblock(samples, avx2::Places { first, strides }, outer, inner, limits) {
+        return;
     }
-    filter_luma(samples, at, luma.stride, (column > 0, row > 0), limits, inner);
-    let chroma = |by: usize| [u.origin + offset + by, v.origin + offset + by];
-    let (left, inside) = ((column > 0).then_some(Edge::Macroblock), inner.then_some(Edge::Subblock));
-    chroma_columns(samples, chroma(0), u.stride, left, inside, limits);
-    if row > 0 {
-        chroma_rows(samples, chroma(0), u.stride, Edge::Macroblock, limits);
+    let ([luma, u, v], stride) = (first, strides[1]);
+    filter_luma(samples, luma, strides[0], outer, limits, inner);
+    let (left, inside) = (outer.0.then_some(Edge::Macroblock), inner.then_some(Edge::Subblock));
+    chroma_columns(samples, [u, v], stride, left, inside, limits);
+    if outer.1 {
+        chroma_rows(samples, [u, v], stride, Edge::Macroblock, limits);
     }
     if inner {
-        chroma_rows(samples, chroma(4 * u.stride), u.stride, Edge::Subblock, limits);
+        chroma_rows(samples, [u + 4 * stride, v + 4 * stride], stride, Edge::Subblock, limits);
     }
 }
 

@@ -165,16 +165,17 @@ unsafe fn rows([luma, u, v]: [*mut u8; 3], strides: [usize; 2], above: bool, inn
             return;
         }
         let mut lines = [_mm256_setzero_si256(); 8];
-        for row in 0..4 {
-            lines[4 + row] = load(row as isize);
+        for (row, line) in (0..).zip(&mut lines[Q0..]) {
+            *line = load(row);
         }
         if above {
-            for row in 0..4 {
-                lines[row] = load(row as isize - 4);
+            for (row, line) in (-4..).zip(&mut lines[..Q0]) {
+                *line = load(row);
             }
             macroblock_edge(&mut lines, limits);
-            for line in P2..if inner { Q0 } else { Q3 } {
-                store(line as isize - 4, lines[line]);
+            let changed = if inner { P2..Q0 } else { P2..Q3 };
+            for (row, line) in (-3..).zip(&lines[changed]) {
+                store(row, *line);
             }
         }
         if !inner {
@@ -188,11 +189,11 @@ unsafe fn rows([luma, u, v]: [*mut u8; 3], strides: [usize; 2], above: bool, inn
             lines[4 + row] = load(row as isize + 4);
         }
         subblock_edge(&mut lines, limits);
-        for row in P3..Q0 {
-            store(row as isize, lines[row]);
+        for (row, line) in (0..).zip(&lines[..Q0]) {
+            store(row, *line);
         }
-        for row in [Q0, Q1] {
-            store_chroma(row as isize, lines[row]);
+        for (row, line) in (4..).zip(&lines[Q0..Q2]) {
+            store_chroma(row, *line);
         }
         let mut luma = lines.map(|line| luma_of(line));
         for first in [4, 8] {
@@ -280,9 +281,8 @@ fn subblock_edge(lines: &mut Lines, limits: &Limits) {
     let outer = _mm256_andnot_si256(even, _mm256_subs_epi8(p1, q1));
     let base = _mm256_and_si256(add_thrice(outer, _mm256_subs_epi8(q0, p0)), smooth);
     let moved = move_nearest(&mut p0, &mut q0, base);
-    // Half of it, rounded up: the mean of it and zero, made unsigned and back.
-    let sign = _mm256_set1_epi8(-128);
-    let half = _mm256_xor_si256(_mm256_avg_epu8(_mm256_xor_si256(moved, sign), sign), sign);
+    // Half of it, rounded up: the mean of it and zero, both made unsigned for that.
+    let half = signed(_mm256_avg_epu8(signed(moved), _mm256_set1_epi8(-128)));
     let half = _mm256_and_si256(half, even);
     p1 = _mm256_adds_epi8(p1, half);
     q1 = _mm256_subs_epi8(q1, half);
