@@ -2,9 +2,9 @@
 
 The controller (``crates/control/src/learned/lockstep.rs``) gives the next frame a quantile of those bytes, less what is
 on the way. What it sees, and what would have been right to say, is recorded by the simulator in calls that it controls
-itself: first under Sprout, then under what has been learned so far, by rules drawn at random (DAgger; Ross et al. 2011),
-since what is seen depends on what is sent. What a path would have carried beyond what was sent does not show at the
-sender, but is what the lessons say.
+itself: first under Sprout, then under what has been learned so far, by rules drawn at random (DAgger; Ross et al.
+2011), since what is seen depends on what is sent. What a path would have carried beyond what was sent does not show
+at the sender, but is what the lessons say.
 
 Read from top to bottom: the traces, the net, the lessons, learning by the pinball loss (Koenker 2005), how good
 forecasts are, and the rule: by which deadline, with which quantile. That is found by the cross-entropy method
@@ -229,8 +229,11 @@ SCALARS = {
 }
 """Of each number of the rule where the search begins, how widely, and its bounds (``rule.rs`` has what they mean)."""
 FIXED = "least=0.3,least_within=0.15"
-"""What is not searched for: calls alone on a path do not need it, but it is what a call has beside TCP. With 0.2 and 0.05
-a call beside CUBIC (``lockstep scenario run long-tcp-cubic``) sent 64 to 108 kb/s of a fair 1,000, with this 110 to 340."""
+"""What is not searched for: calls alone on a path do not need it, but it is what a call has beside TCP.
+
+With 0.2 and 0.05 a call beside CUBIC (``lockstep scenario run long-tcp-cubic``) sent 64 to 108 kb/s of a fair 1,000,
+with this 110 to 340.
+"""
 TARGET_LEVELS = (0.1, 0.15, 0.22, 0.32)
 """Quantiles that are tried for the target of codecs which follow one."""
 DELAY_WEIGHTS = {"low": 2.0, "balanced": 1.0, "quality": 0.5}
