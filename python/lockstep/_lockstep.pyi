@@ -49,7 +49,7 @@ class VectorEnvironment:
         """Sets the rates, bit/s, and lets a step pass; gives the features, one row an environment, and who is done."""
 
 def lesson_names() -> tuple[list[str], list[float], list[float], int]:
-    """What is seen, in its order; for which times ahead (s) and quantiles bytes are forecast; how much is remembered."""
+    """What is seen, in order; for which times ahead (s) and quantiles bytes are forecast; how much is remembered."""
 
 def record_lessons(
     count: int,
