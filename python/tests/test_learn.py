@@ -184,7 +184,8 @@ class TestTraining:
         from lockstep.learn import lockstep as own  # noqa: PLC0415
 
         torch.manual_seed(1)
-        options = own.parser().parse_args(["--output", "nowhere", "--pictures", "150", "--threads", "1"])
+        words = ["--output", "nowhere", "--pictures", "150", "--batch", "8", "--threads", "1"]
+        options = own.parser().parse_args(words)
         traces = ["constant:300kbps", "constant:2mbps", "cellular:mean=1mbps,seed=1", "poisson:700kbps,seed=2"]
         known = own.lessons(options, traces, 32, 1, None)
         assert known[0].shape == (32, 150, own.OBSERVED)
@@ -193,7 +194,7 @@ class TestTraining:
         net = own.Net(torch.zeros(own.OBSERVED), torch.ones(own.OBSERVED))
         before = own.quality(net, *known)
         optimiser = torch.optim.Adam(net.parameters(), 3e-3)
-        for _ in range(12):
+        for _ in range(20):
             own.learn(options, net, optimiser, [known], 3e-3)
         after = own.quality(net, *known)
         assert after["loss"] < 0.7 * min(before["loss"], before["loss of fixed quantiles"])

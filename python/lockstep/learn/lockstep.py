@@ -454,8 +454,9 @@ def learn_rounds(
     for index in range(state.get("round", 0)):
         kept = run.load_array(f"lessons-{index}")
         known.append((kept["seen"], kept["right"]))
-    # What is seen on average is known after the first round.
-    net = Net(torch.zeros(OBSERVED), torch.ones(OBSERVED))
+    # What is seen on average is known after the first round. A run that goes on has its random numbers already.
+    with torch.random.fork_rng():
+        net = Net(torch.zeros(OBSERVED), torch.ones(OBSERVED))
     optimiser = torch.optim.Adam(net.parameters(), options.learning_rate)
     if "net" in state:
         net.load_state_dict(state["net"])
