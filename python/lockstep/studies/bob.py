@@ -59,13 +59,6 @@ SHOWN = {
 }
 """What the tables show, with digits: accuracy, sMAPE and loss in percent, scores of 70, 100 and 100 points."""
 DRAWN = {"total_bob": "total score (BoB's weights)", "receive_mbps": "receive rate, Mb/s", "delay_ms": "delay, ms"}
-SAID = {
-    "bob": "first in total on every profile",
-    "bob-heuristic": "behind BoB",
-    "gemini": "behind BoB",
-    "hrcc": "behind BoB",
-}
-"""What the paper says in words. The figures of its tables are not at hand here, and none is made up."""
 
 
 def vmaf_line(study: Study) -> tuple[float, float]:
@@ -187,7 +180,7 @@ def estimators(study: Study, options: argparse.Namespace, line: tuple[float, flo
     for codec in options.codecs:
         of_codec = table.filter(polars.col("codec") == codec)
         print(f"{codec} codec, means over all profiles:")
-        say(summary(of_codec, ("estimator",), MEASURES), ("estimator",), SHOWN, SAID)
+        say(summary(of_codec, ("estimator",), MEASURES), ("estimator",), SHOWN, {})
         by = ("estimator", "profile")
         say(summary(of_codec, by, MEASURES), by, SHOWN, {})
         ahead = ahead_of_heuristic(of_codec)
