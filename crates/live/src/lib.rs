@@ -157,7 +157,9 @@ pub enum LiveError {
     )]
     Refused,
     /// The sender's controller needs an estimator that this receiver does not know.
-    #[error("the sender's controller needs estimator {number}, which this receiver does not have: update it, or name the model that it runs with --model")]
+    #[error(
+        "the sender's controller needs estimator {number}, which this receiver does not have: update it, or name the model that it runs with --model"
+    )]
     UnknownEstimator {
         /// The estimator's number in the hello.
         number: u16,
