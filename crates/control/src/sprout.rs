@@ -137,6 +137,7 @@ pub struct Sprout {
     mode: Mode,
     payload: f64,
     frame_interval: f64,
+    least_target: Bitrate,
     busy: BusyTime,
     bursts: BurstRate,
     base_delay: BaseDelay,
@@ -164,6 +165,7 @@ impl Sprout {
             mode: Mode::of(setting.latency),
             payload,
             frame_interval: setting.frame_interval.as_secs_f64(),
+            least_target: setting.bounds.least,
             busy: BusyTime::new(RateFilter::new(FIRST_RATE.0, FIRST_RATE.1, VOLATILITY)),
             bursts: BurstRate::new(payload),
             base_delay: BaseDelay::new(BASE_MEMORY),
@@ -345,7 +347,9 @@ impl Controller for Sprout {
         Allowance {
             budget: ByteCount::new((bytes * payload_share) as u64),
             pacing_interval: self.pacing_interval_at(mean_rate),
-            target: Bitrate::from_bps((8.0 * self.cautious_rate() * payload_share * drain) as u64),
+            // A codec that follows a rate and is given next to none for a second stands still for many.
+            target: Bitrate::from_bps((8.0 * self.cautious_rate() * payload_share * drain) as u64)
+                .max(self.least_target),
         }
     }
 
@@ -403,6 +407,13 @@ mod tests {
         let outcome = call(&Plan { loss: 0.05, length: Duration::from_secs(40), ..Plan::constant(1_000) });
         assert!(outcome.rate(20, 40).as_mbps() > 0.7, "{outcome:?}");
         assert!(outcome.queueing_delay(20, 40, 0.5) < Duration::from_millis(100), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_codec_that_follows_a_rate_is_not_told_to_stand_still_however_long_nothing_comes() {
+        let outage = Some((Duration::from_secs(20), Duration::from_secs(35)));
+        let outcome = call(&Plan { outage, length: Duration::from_secs(40), ..Plan::constant(1_000) });
+        assert!(outcome.mean_target(30, 35) >= setting().bounds.least, "{outcome:?}");
     }
 
     #[test]
