@@ -127,29 +127,9 @@ impl Observation for GeminiObservation {
     }
 }
 
-struct Ensemble(GeminiObservation);
-
-impl Observation for Ensemble {
-    fn shape(&self) -> Vec<usize> {
-        self.0.shape()
-    }
-
-    fn on_arrival(&mut self, arrival: &Arrival) {
-        self.0.on_arrival(arrival);
-    }
-
-    fn on_decision(&mut self, now: Timestamp, rate: Bitrate) {
-        self.0.on_decision(now, rate);
-    }
-
-    fn observe(&mut self, now: Timestamp, into: &mut [f32]) {
-        self.0.observe(now, into);
-    }
-}
-
-impl Rule for Ensemble {
+impl Rule for GeminiObservation {
     fn asks(&self) -> bool {
-        !self.0.detector.unsafe_now
+        !self.detector.unsafe_now
     }
 
     fn rate(&self, said: &[f32]) -> Option<f64> {
@@ -158,7 +138,7 @@ impl Rule for Ensemble {
     }
 
     fn heuristic(&self) -> f64 {
-        self.0.heuristic.prediction().as_bps() as f64
+        self.heuristic.prediction().as_bps() as f64
     }
 }
 
@@ -167,7 +147,7 @@ impl Rule for Ensemble {
 /// # Errors
 /// If the model has not one input `[1, 5]` and one output `[1, 1]`, or says that it is another controller's.
 pub fn gemini(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimator>, ModelError> {
-    Ok(Box::new(Learned::new(Ensemble(GeminiObservation::new()), &FIT, model, bounds)?))
+    Ok(Box::new(Learned::new(GeminiObservation::new(), &FIT, model, bounds)?))
 }
 
 #[cfg(test)]

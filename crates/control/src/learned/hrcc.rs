@@ -101,38 +101,18 @@ impl Observation for HrccObservation {
     }
 }
 
-struct Tuner(HrccObservation);
-
-impl Observation for Tuner {
-    fn shape(&self) -> Vec<usize> {
-        self.0.shape()
-    }
-
-    fn on_arrival(&mut self, arrival: &Arrival) {
-        self.0.on_arrival(arrival);
-    }
-
-    fn on_decision(&mut self, now: Timestamp, rate: Bitrate) {
-        self.0.on_decision(now, rate);
-    }
-
-    fn observe(&mut self, now: Timestamp, into: &mut [f32]) {
-        self.0.observe(now, into);
-    }
-}
-
-impl Rule for Tuner {
+impl Rule for HrccObservation {
     fn asks(&self) -> bool {
-        self.0.observed % TUNED == 1
+        self.observed % TUNED == 1
     }
 
     fn rate(&self, said: &[f32]) -> Option<f64> {
         let tuned = f64::from(*said.first()?);
-        tuned.is_finite().then(|| self.heuristic() * libm::exp2(2.0 * tuned.clamp(0.0, 1.0) - 1.0))
+        tuned.is_finite().then(|| Rule::heuristic(self) * libm::exp2(2.0 * tuned.clamp(0.0, 1.0) - 1.0))
     }
 
     fn heuristic(&self) -> f64 {
-        self.0.heuristic.prediction().as_bps() as f64
+        self.heuristic.prediction().as_bps() as f64
     }
 }
 
@@ -141,7 +121,7 @@ impl Rule for Tuner {
 /// # Errors
 /// If the model has not one input `[1, 6, 10]` and one output `[1, 1]`, or says that it is another controller's.
 pub fn hrcc(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimator>, ModelError> {
-    Ok(Box::new(Learned::new(Tuner(HrccObservation::new()), &FIT, model, bounds)?))
+    Ok(Box::new(Learned::new(HrccObservation::new(), &FIT, model, bounds)?))
 }
 
 #[cfg(test)]
@@ -150,7 +130,7 @@ mod tests {
 
     #[test]
     fn every_fourth_decision_is_tuned_between_half_and_twice_the_heuristics() {
-        let mut tuner = Tuner(HrccObservation::new());
+        let mut tuner = HrccObservation::new();
         let mut seen = [0.0; SIGNALS * DECISIONS];
         let asked: Vec<bool> = (0..9)
             .map(|_| {
