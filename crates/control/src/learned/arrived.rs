@@ -117,24 +117,24 @@ impl Rhythm {
     }
 }
 
+/// A packet of a thousand bytes, by when it was sent and when it arrived, milliseconds, and by its number.
+#[cfg(test)]
+pub(super) fn arrival(sent: u64, arrived: u64, sequence: u64) -> Arrival {
+    Arrival {
+        arrived_at: Timestamp::from_millis(arrived),
+        sent_at: Timestamp::from_millis(sent),
+        size: lockstep_units::ByteCount::new(1_000),
+        sequence,
+        frame: 0,
+        fragment: 0,
+        grace: Duration::ZERO,
+        congestion_experienced: false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use lockstep_units::ByteCount;
-
     use super::*;
-
-    fn arrival(sent: u64, arrived: u64, sequence: u64) -> Arrival {
-        Arrival {
-            arrived_at: Timestamp::from_millis(arrived),
-            sent_at: Timestamp::from_millis(sent),
-            size: ByteCount::new(1_000),
-            sequence,
-            frame: 0,
-            fragment: 0,
-            grace: Duration::ZERO,
-            congestion_experienced: false,
-        }
-    }
 
     #[test]
     fn rate_wait_and_loss_are_those_worked_out_by_hand() {

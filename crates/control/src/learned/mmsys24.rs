@@ -231,22 +231,8 @@ pub fn mmsys24(model: Arc<Model>, bounds: RateBounds) -> Result<Box<dyn Estimato
 
 #[cfg(test)]
 mod tests {
-    use lockstep_units::ByteCount;
-
+    use super::super::arrived::arrival;
     use super::*;
-
-    fn arrival(sent: u64, arrived: u64, sequence: u64) -> Arrival {
-        Arrival {
-            arrived_at: Timestamp::from_millis(arrived),
-            sent_at: Timestamp::from_millis(sent),
-            size: ByteCount::new(1_000),
-            sequence,
-            frame: 0,
-            fragment: 0,
-            grace: Duration::ZERO,
-            congestion_experienced: false,
-        }
-    }
 
     #[test]
     fn the_features_of_the_newest_short_interval_are_those_worked_out_by_hand() {
