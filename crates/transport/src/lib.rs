@@ -21,6 +21,7 @@ mod pacer;
 mod payload;
 mod reassembly;
 mod receiver;
+mod receiver_statistics;
 mod refusal;
 mod repeat;
 mod retransmission;
@@ -41,7 +42,8 @@ pub use outgoing::{
     SenderEvent, SenderStatistics, Transmit, TransmittedFragment,
 };
 pub use payload::{Length, Payload};
-pub use receiver::{DropReason, Receiver, ReceiverConfig, ReceiverEvent, ReceiverStatistics};
+pub use receiver::{DropReason, Receiver, ReceiverConfig, ReceiverEvent};
+pub use receiver_statistics::ReceiverStatistics;
 pub use round_trip::RoundTripTime;
 pub use sender::Sender;
 pub use wire::{CloseReason, Datagram, Hello, VideoFormat, WireError};
