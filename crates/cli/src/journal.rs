@@ -4,12 +4,18 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
 
 use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+use lockstep_sim::in_parallel;
+
+use crate::progress::Progress;
 
 #[derive(Serialize, Deserialize)]
 struct Line {
@@ -76,6 +82,44 @@ impl Journal {
             Some(known) => Ok(known),
             None => self.keep(key, &measure()?),
         }
+    }
+
+    /// What `run` makes of each of `calls`, on every core, in their order: what the journal has under a call's key is not
+    /// run again, and it keeps the others. `what` stands before the progress.
+    ///
+    /// # Errors
+    /// Why the first that failed did; it ends the others.
+    pub fn each<Call: Sync, Outcome: Serialize + DeserializeOwned + Send>(
+        &mut self,
+        what: &str,
+        calls: &[(String, Call)],
+        run: impl Fn(&Call) -> Result<Outcome> + Sync,
+    ) -> Result<Vec<Outcome>> {
+        let open: Vec<&(String, Call)> = calls.iter().filter(|(key, _)| self.known::<Outcome>(key).is_none()).collect();
+        let workers = available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        let mut progress = Progress::new(what, calls.len() as u64);
+        let (mut count, mut failure) = (calls.len() - open.len(), None);
+        in_parallel(
+            &open,
+            workers,
+            |(_, call)| run(call),
+            |index, outcome| {
+                count += 1;
+                progress.update(count as u64, &format!("{count} of {} calls", calls.len()));
+                let kept = outcome.and_then(|outcome| self.keep(&open[index].0, &outcome));
+                // The first that failed says why.
+                let good = kept.is_ok();
+                if let Err(error) = kept {
+                    failure.get_or_insert(error);
+                }
+                good
+            },
+        );
+        progress.finish();
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        calls.iter().map(|(key, _)| self.known(key).with_context(|| format!("a call was not run: {key}"))).collect()
     }
 }
 

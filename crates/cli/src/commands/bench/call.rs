@@ -1,17 +1,14 @@
 //! `lockstep bench call`: what counts. The same clips over the same links, coded by this codec and by libvpx as it is, as a
 //! conventional codec.
 
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::thread::available_parallelism;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{EncodeWork, Scores};
 use lockstep_libvpx::{Effort, Library, LibvpxEncoder};
-use lockstep_sim::in_parallel;
 
 use super::clip::named;
 use super::median;
@@ -19,7 +16,6 @@ use crate::commands::sweep::Contents;
 use crate::configuration::{CallOptions, CallSettings, simulate, simulate_coded_by};
 use crate::journal::Journal;
 use crate::output_file::{self, is_standard_output, write_json};
-use crate::progress::Progress;
 
 /// What `lockstep bench call` is told.
 #[derive(Args)]
@@ -65,7 +61,6 @@ struct Job {
     row: (String, String, String),
     codec: Codec,
     settings: CallSettings,
-    key: String,
 }
 
 /// A call.
@@ -104,7 +99,7 @@ fn settings(arguments: &CallArguments, clip: &str, trace: &str, controller: &str
 }
 
 /// All calls, both codecs of a pair one after the other.
-fn jobs(arguments: &CallArguments, library: Option<&Library>) -> Result<Vec<Job>> {
+fn jobs(arguments: &CallArguments, library: Option<&Library>) -> Result<Vec<(String, Job)>> {
     let mut contents = Contents::default();
     let program = contents.of_file(&std::env::current_exe().context("cannot find the lockstep program")?)?;
     let mut jobs = Vec::new();
@@ -127,7 +122,7 @@ fn jobs(arguments: &CallArguments, library: Option<&Library>) -> Result<Vec<Job>
                 let (seconds, loss) = (arguments.seconds, &arguments.loss);
                 let key = format!("call {clip} {trace} {controller} {seconds} {loss} {inputs} {program} {coder}");
                 let row = (name.clone(), trace.clone(), controller.clone());
-                jobs.push(Job { row, codec, settings: settings.clone(), key });
+                jobs.push((key, Job { row, codec, settings: settings.clone() }));
             }
         }
     }
@@ -170,32 +165,18 @@ pub(super) fn run(arguments: &CallArguments) -> Result<()> {
         _ => Journal::default(),
     };
     let jobs = jobs(arguments, library.as_ref())?;
-    let open: Vec<&Job> = jobs.iter().filter(|job| journal.known::<Scores>(&job.key).is_none()).collect();
-    let mut progress = Progress::new("bench call", jobs.len() as u64);
-    let (mut done, mut failure) = (jobs.len() - open.len(), None);
-    let workers = available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-    in_parallel(
-        &open,
-        workers,
-        |job| call(job, library.as_ref()),
-        |index, outcome| {
-            let kept = outcome.and_then(|scores| journal.keep(&open[index].key, &scores));
-            done += 1;
-            progress.update(done as u64, &format!("{done} of {} calls", jobs.len()));
-            failure = kept.err();
-            failure.is_none()
-        },
-    );
-    progress.finish();
-    if let Some(failure) = failure {
-        return Err(failure);
-    }
-    let mut calls = Vec::new();
-    for Job { row, codec, key, .. } in jobs {
-        let Some(scores) = journal.known(&key) else { bail!("a call was not run: {key}") };
-        let (clip, trace, controller) = row;
-        calls.push(Row { clip, trace, controller, codec, scores });
-    }
+    let scores = journal.each("bench call", &jobs, |job| call(job, library.as_ref()))?;
+    let calls: Vec<Row> = jobs
+        .into_iter()
+        .zip(scores)
+        .map(|((_, Job { row: (clip, trace, controller), codec, .. }), scores)| Row {
+            clip,
+            trace,
+            controller,
+            codec,
+            scores,
+        })
+        .collect();
     print(&calls);
     let bench = CallBench {
         lockstep: env!("CARGO_PKG_VERSION"),

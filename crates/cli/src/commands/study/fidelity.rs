@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use lockstep_call::Scores;
 use lockstep_control::Algorithm;
 
-use super::{CommonArguments, each_once, write};
+use super::{CommonArguments, write};
 use crate::commands::compare::{BothWays, both_ways};
 use crate::commands::figure;
 use crate::commands::model::model_of;
@@ -315,7 +315,11 @@ pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> 
             }
         }
     }
-    let found = each_once("study fidelity", &cells, &mut journal, |settings| {
+    let kept = cells.iter().filter(|(key, _)| journal.known::<Found>(key).is_some()).count();
+    if kept > 0 {
+        say!("{kept} of {} calls are in the journal already", cells.len());
+    }
+    let found = journal.each("study fidelity", &cells, |settings| {
         let figures = |simulated: Simulated| Figures::of(&simulated.report.scores);
         let draw = |draw: u32| {
             let mut drawn = settings.clone();

@@ -14,13 +14,11 @@ use std::thread::available_parallelism;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use lockstep_sim::in_parallel;
 
 use crate::commands::python_module::{self, ModuleWords};
 use crate::configuration::{CallSettings, SimulateWords};
-use crate::journal::Journal;
 use crate::output_file::{self, write_json};
 use crate::progress::Progress;
 
@@ -138,44 +136,6 @@ fn each<Call: Sync, Outcome: Send>(
         return Err(outcomes.swap_remove(failed).and_then(Result::err).context("a call failed")?);
     }
     outcomes.into_iter().map(|outcome| outcome.context("a call was not run")?).collect()
-}
-
-/// The same of calls that each have a key: what `journal` has under it is not run again, and it keeps the others.
-fn each_once<Call: Sync, Outcome: Serialize + DeserializeOwned + Send>(
-    study: &str,
-    calls: &[(String, Call)],
-    journal: &mut Journal,
-    run: impl Fn(&Call) -> Result<Outcome> + Sync,
-) -> Result<Vec<Outcome>> {
-    let open: Vec<&(String, Call)> = calls.iter().filter(|(key, _)| journal.known::<Outcome>(key).is_none()).collect();
-    let workers = available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-    let mut progress = Progress::new(study, calls.len() as u64);
-    let mut count = calls.len() - open.len();
-    if count > 0 {
-        say!("{count} of {} calls are in the journal already", calls.len());
-    }
-    let mut failure = None;
-    in_parallel(
-        &open,
-        workers,
-        |(_, call)| run(call),
-        |index, outcome| {
-            count += 1;
-            progress.update(count as u64, &format!("{count} of {} calls", calls.len()));
-            let kept = outcome.and_then(|outcome| journal.keep(&open[index].0, &outcome));
-            // The first that failed says why.
-            let good = kept.is_ok();
-            if let Err(error) = kept {
-                failure.get_or_insert(error);
-            }
-            good
-        },
-    );
-    progress.finish();
-    if let Some(error) = failure {
-        return Err(error);
-    }
-    calls.iter().map(|(key, _)| journal.known(key).context("a call was not run")).collect()
 }
 
 /// Writes the numbers of a study, if that was asked for.
