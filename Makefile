@@ -11,6 +11,10 @@ UV := UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv
 REPORT := PYTHONPATH=python $(BIN)/python -m lockstep.report
 BENCH_REPORT := PYTHONPATH=python $(BIN)/python -m lockstep.bench_report
 
+# libopus comes as source and is built with cmake: the machine's, else that of PyPI.
+SYSTEM_CMAKE := $(shell command -v cmake)
+export CMAKE ?= $(or $(SYSTEM_CMAKE),$(CURDIR)/$(BIN)/cmake)
+
 # The demo: `make demo SECONDS=10 SIZE=640x360 RATE=25 TRACE=constant:1mbps`.
 DEMO := out/demo
 SECONDS ?= 30
@@ -68,10 +72,13 @@ $(VENV)/.installed: $(VENV)/.packages python/backend/lockstep_backend.py $(RUST_
 		$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
+$(CURDIR)/$(BIN)/cmake: | $(VENV)/.uv
+	$(BIN)/pip install --quiet "cmake>=3.16"
+
 lock: $(VENV)/.uv ## Bring uv.lock up to date with pyproject.toml
 	$(UV) lock
 
-build: ## The lockstep command, target/release/lockstep
+build: | $(CMAKE) ## The lockstep command, target/release/lockstep
 	@test -x target/release/lockstep || echo "== the lockstep command: the first build takes minutes"
 	$(CARGO) build --release --package lockstep-cli
 
@@ -91,7 +98,7 @@ demo: $(VENV)/.packages build ## A live call over an emulated cellular link, and
 
 test: test-rust test-python ## Everything that a change must pass
 
-test-rust: ## The Rust half of the tests
+test-rust: | $(CMAKE) ## The Rust half of the tests
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace

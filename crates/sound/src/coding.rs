@@ -1,0 +1,221 @@
+//! Opus (RFC 6716), as a call needs it.
+
+use lockstep_units::Bitrate;
+use thiserror::Error;
+
+use crate::{FRAME_SAMPLES, Frame, SAMPLE_RATE};
+
+/// The longest packet that is made: 20 ms at the highest bit rate that Opus knows are 1,275 bytes (RFC 6716, section 3.2).
+const LONGEST_PACKET: usize = 1_275;
+/// In silence the encoder gives packets of at most this many bytes, which need not be sent (RFC 7587, section 3.1.3).
+const SILENT_PACKET: usize = 2;
+
+/// Why sound is not coded or decoded.
+#[derive(Debug, Error)]
+pub enum CodingError {
+    /// Bytes that are no packet of 20 ms.
+    #[error("a packet of sound of {length} bytes is not 20 ms of Opus: {reason}")]
+    Packet {
+        /// How many bytes came.
+        length: usize,
+        /// What libopus says.
+        reason: String,
+    },
+    /// Opus itself could not go on.
+    #[error("opus: {0}")]
+    Opus(#[from] opus::Error),
+}
+
+/// Codes frames for speech, with in-band forward error correction as losses call for, and nothing in silence (DTX).
+#[derive(Debug)]
+pub struct SoundEncoder {
+    encoder: opus::Encoder,
+}
+
+impl SoundEncoder {
+    /// # Errors
+    /// Opus has no memory.
+    pub fn new(bitrate: Bitrate) -> Result<Self, CodingError> {
+        let mut encoder = opus::Encoder::new(SAMPLE_RATE, opus::Channels::Mono, opus::Application::Voip)?;
+        encoder.set_inband_fec(true)?;
+        encoder.set_dtx(true)?;
+        let mut encoder = Self { encoder };
+        encoder.set_bitrate(bitrate)?;
+        Ok(encoder)
+    }
+
+    /// What is spent from the next frame on, packet headers apart; Opus keeps it between 6 and 510 kb/s.
+    ///
+    /// # Errors
+    /// Opus does not take it.
+    pub fn set_bitrate(&mut self, bitrate: Bitrate) -> Result<(), CodingError> {
+        let bits = i32::try_from(bitrate.as_bps()).unwrap_or(i32::MAX);
+        Ok(self.encoder.set_bitrate(opus::Bitrate::Bits(bits.clamp(6_000, 510_000)))?)
+    }
+
+    /// The share of packets, 0 to 1, that is lost: the more, the more each packet says of the one before it.
+    ///
+    /// # Errors
+    /// Opus does not take it.
+    pub fn set_loss(&mut self, share: f64) -> Result<(), CodingError> {
+        Ok(self.encoder.set_packet_loss_perc((share.clamp(0.0, 1.0) * 100.0).round() as i32)?)
+    }
+
+    /// The frame as a packet; none where it is silent and need not be sent.
+    ///
+    /// # Errors
+    /// Opus could not code it.
+    pub fn encode(&mut self, frame: &Frame) -> Result<Option<Vec<u8>>, CodingError> {
+        let packet = self.encoder.encode_vec(frame, LONGEST_PACKET)?;
+        Ok((packet.len() > SILENT_PACKET).then_some(packet))
+    }
+}
+
+/// Decodes packets, and makes up for those that are lost.
+#[derive(Debug)]
+pub struct SoundDecoder {
+    decoder: opus::Decoder,
+}
+
+impl SoundDecoder {
+    /// # Errors
+    /// Opus has no memory.
+    pub fn new() -> Result<Self, CodingError> {
+        Ok(Self { decoder: opus::Decoder::new(SAMPLE_RATE, opus::Channels::Mono)? })
+    }
+
+    /// The frame that is in `packet`.
+    ///
+    /// # Errors
+    /// The packet is damaged or does not last 20 ms; [`Self::conceal`] gives something to play all the same.
+    pub fn decode(&mut self, packet: &[u8]) -> Result<Frame, CodingError> {
+        let wrong = |reason: String| CodingError::Packet { length: packet.len(), reason };
+        let samples = self.decoder.get_nb_samples(packet).map_err(|error| wrong(error.to_string()))?;
+        if samples != FRAME_SAMPLES {
+            return Err(wrong(format!("{samples} samples")));
+        }
+        self.run(packet, false).map_err(|error| wrong(error.to_string()))
+    }
+
+    /// The lost frame before that of `next`, of which `next` has a coarse copy if [`has_redundancy`].
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    pub fn recover(&mut self, next: &[u8]) -> Result<Frame, CodingError> {
+        self.run(next, true).map_err(|error| CodingError::Packet { length: next.len(), reason: error.to_string() })
+    }
+
+    /// A frame in place of one of which nothing is known: what was heard goes on and fades.
+    ///
+    /// # Errors
+    /// Opus could not go on.
+    pub fn conceal(&mut self) -> Result<Frame, CodingError> {
+        Ok(self.run(&[], false)?)
+    }
+
+    fn run(&mut self, packet: &[u8], of_the_one_before: bool) -> Result<Frame, opus::Error> {
+        let mut frame = [0; FRAME_SAMPLES];
+        self.decoder.decode(packet, &mut frame, of_the_one_before)?;
+        Ok(frame)
+    }
+}
+
+/// Whether `packet` has a coarse copy of the frame before it. RFC 6716: a packet begins with the table-of-contents byte
+/// (3.1), frames of SILK and hybrid modes with a bit of voice activity for each 20 ms and one that says whether a copy
+/// follows (4.2.3).
+#[must_use]
+pub fn has_redundancy(packet: &[u8]) -> bool {
+    let Some((&contents, frame)) = packet.split_first() else { return false };
+    let is_celt = contents >> 3 >= 16;
+    let is_single = contents & 3 == 0;
+    !is_celt && is_single && frame.first().is_some_and(|bits| bits & 0x40 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::source::{SoundSource, Tone};
+
+    fn energy(frame: &Frame) -> f64 {
+        frame.iter().map(|&sample| f64::from(sample).powi(2)).sum::<f64>() / FRAME_SAMPLES as f64
+    }
+
+    fn frames(count: usize) -> Vec<Frame> {
+        let mut tone = Tone::default();
+        (0..count).filter_map(|_| tone.next_frame()).collect()
+    }
+
+    #[test]
+    fn what_is_coded_comes_back_about_as_loud_at_about_the_bit_rate_asked_for() {
+        for kbps in [24, 64] {
+            let mut encoder = SoundEncoder::new(Bitrate::from_kbps(kbps)).unwrap();
+            let mut decoder = SoundDecoder::new().unwrap();
+            let (mut before, mut after, mut bytes, mut packets) = (0.0, 0.0, 0, 0);
+            for frame in frames(100) {
+                let Some(packet) = encoder.encode(&frame).unwrap() else { continue };
+                (bytes, packets) = (bytes + packet.len(), packets + 1);
+                before += energy(&frame);
+                after += energy(&decoder.decode(&packet).unwrap());
+            }
+            assert!((0.5..2.0).contains(&(after / before)), "{kbps} kb/s: {}", after / before);
+            let rate = bytes as f64 * 8.0 / (packets as f64 * 0.02) / 1e3;
+            assert!((0.6..1.3).contains(&(rate / kbps as f64)), "{rate} kb/s instead of {kbps}");
+        }
+    }
+
+    #[test]
+    fn silence_is_not_sent_for_long() {
+        let mut encoder = SoundEncoder::new(Bitrate::from_kbps(32)).unwrap();
+        let sent = (0..250).filter(|_| encoder.encode(&[0; FRAME_SAMPLES]).unwrap().is_some()).count();
+        assert!((1..60).contains(&sent), "{sent} of 250 silent frames");
+    }
+
+    #[test]
+    fn under_loss_a_packet_tells_of_the_one_before_and_better_than_nothing_does() {
+        let mut encoder = SoundEncoder::new(Bitrate::from_kbps(32)).unwrap();
+        encoder.set_loss(0.2).unwrap();
+        let frames = frames(60);
+        let packets: Vec<_> = frames.iter().filter_map(|frame| encoder.encode(frame).unwrap()).collect();
+        assert!(packets.iter().skip(2).filter(|packet| has_redundancy(packet)).count() * 2 > packets.len());
+        // What a decoder without loss gives is what comes nearest.
+        let mut whole = SoundDecoder::new().unwrap();
+        let truth: Vec<_> = packets.iter().map(|packet| whole.decode(packet).unwrap()).collect();
+        let error = |frame: &Frame, truth: &Frame| {
+            frame.iter().zip(truth).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum::<f64>()
+        };
+        let (mut recovered, mut concealed) = (0.0, 0.0);
+        for lost in (5..packets.len() - 1).filter(|&lost| has_redundancy(&packets[lost + 1])) {
+            for (sum, recover) in [(&mut recovered, true), (&mut concealed, false)] {
+                let mut decoder = SoundDecoder::new().unwrap();
+                packets[..lost].iter().for_each(|packet| _ = decoder.decode(packet).unwrap());
+                let frame = if recover { decoder.recover(&packets[lost + 1]) } else { decoder.conceal() };
+                *sum += error(&frame.unwrap(), &truth[lost]);
+            }
+        }
+        assert!(recovered < 0.8 * concealed, "{recovered} against {concealed}");
+    }
+
+    #[test]
+    fn the_same_sound_gives_the_same_bytes() {
+        let packets = || {
+            let mut encoder = SoundEncoder::new(Bitrate::from_kbps(48)).unwrap();
+            frames(50).iter().map(|frame| encoder.encode(frame).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(packets(), packets());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_decoder_panic(packets in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..8)) {
+            let mut decoder = SoundDecoder::new().unwrap();
+            for packet in &packets {
+                _ = has_redundancy(packet);
+                _ = decoder.recover(packet);
+                _ = decoder.decode(packet);
+                prop_assert!(decoder.conceal().is_ok());
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Plays sound a little faster or slower without changing its pitch: one period of it is left out or repeated, where
+//! it is like its neighbour (WSOLA: Verhelst and Roelands, ICASSP 1993; NetEq of WebRTC does it on the same grounds).
+
+/// The periods that are looked for, in samples: 2.5 to 15 ms, 400 down to 67 Hz, the pitch of human voices.
+const SHORTEST_PERIOD: usize = 120;
+const LONGEST_PERIOD: usize = 720;
+/// Over so many samples, 5 ms, neighbours are compared and crossfaded.
+const OVERLAP: usize = 240;
+/// Periods are compared at every so many samples, and then around the best: the voice has little above 6 kHz.
+const STEP: usize = 4;
+/// As alike, as a normalised correlation, the neighbours must be (NetEq's threshold).
+const LEAST_CORRELATION: f64 = 0.9;
+/// Below this mean square, -60 dB of full scale, nothing is heard, and anything is alike.
+const INAUDIBLE: f64 = 32.0 * 32.0;
+
+fn correlation(left: &[i16], right: &[i16]) -> f64 {
+    let (mut product, mut left_energy, mut right_energy) = (0.0, 0.0, 0.0);
+    for (&a, &b) in left.iter().zip(right) {
+        let (a, b) = (f64::from(a), f64::from(b));
+        product += a * b;
+        left_energy += a * a;
+        right_energy += b * b;
+    }
+    let audible = INAUDIBLE * left.len() as f64;
+    if left_energy < audible && right_energy < audible {
+        return 1.0;
+    }
+    product / (left_energy * right_energy).sqrt().max(1.0)
+}
+
+/// The period at which `samples` are most like themselves, if they are alike enough.
+fn period(samples: &[i16]) -> Option<usize> {
+    let longest = LONGEST_PERIOD.min(samples.len().checked_sub(OVERLAP)?);
+    let alike = |lag: usize| correlation(&samples[..OVERLAP], &samples[lag..lag + OVERLAP]);
+    let best = |lags: &mut dyn Iterator<Item = usize>| {
+        lags.map(|lag| (lag, alike(lag))).max_by(|(_, a), (_, b)| a.total_cmp(b))
+    };
+    let (coarse, _) = best(&mut (SHORTEST_PERIOD..=longest).step_by(STEP))?;
+    let around = coarse.saturating_sub(STEP - 1).max(SHORTEST_PERIOD)..=(coarse + STEP - 1).min(longest);
+    let (lag, alike) = best(&mut around.clone())?;
+    (alike >= LEAST_CORRELATION).then_some(lag)
+}
+
+fn crossfade<'a>(out: &'a [i16], into: &'a [i16]) -> impl Iterator<Item = i16> + 'a {
+    let length = out.len() as i32;
+    out.iter()
+        .zip(into)
+        .zip(0..)
+        .map(move |((&out, &into), at)| ((i32::from(out) * (length - at) + i32::from(into) * at) / length) as i16)
+}
+
+/// `samples`, of which there must be 20 ms or so, less one period; none where leaving one out would be heard.
+#[must_use]
+pub fn shorten(samples: &[i16]) -> Option<Vec<i16>> {
+    let period = period(samples)?;
+    let mut shorter: Vec<i16> = crossfade(&samples[..OVERLAP], &samples[period..period + OVERLAP]).collect();
+    shorter.extend_from_slice(&samples[period + OVERLAP..]);
+    Some(shorter)
+}
+
+/// `samples`, of which there must be 20 ms or so, and one period more; none where repeating one would be heard.
+#[must_use]
+pub fn lengthen(samples: &[i16]) -> Option<Vec<i16>> {
+    let period = period(samples)?;
+    let mut longer = samples[..period].to_vec();
+    longer.extend(crossfade(&samples[period..period + OVERLAP], &samples[..OVERLAP]));
+    longer.extend_from_slice(&samples[OVERLAP..]);
+    Some(longer)
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+    use crate::{FRAME_SAMPLES, SAMPLE_RATE};
+
+    fn sine(hertz: f64) -> Vec<i16> {
+        let step = std::f64::consts::TAU * hertz / f64::from(SAMPLE_RATE);
+        (0..FRAME_SAMPLES).map(|at| (8_000.0 * (step * at as f64).sin()) as i16).collect()
+    }
+
+    /// The largest step from one sample to the next, which a cut would make larger.
+    fn roughness(samples: &[i16]) -> i32 {
+        samples.windows(2).map(|pair| (i32::from(pair[1]) - i32::from(pair[0])).abs()).max().unwrap()
+    }
+
+    #[test]
+    fn a_voice_loses_or_gains_whole_periods_without_a_cut() {
+        for hertz in [80.0, 137.0, 210.0, 390.0] {
+            let samples = sine(hertz);
+            let period = f64::from(SAMPLE_RATE) / hertz;
+            for changed in [shorten(&samples).unwrap(), lengthen(&samples).unwrap()] {
+                let periods = (changed.len() as f64 - samples.len() as f64).abs() / period;
+                assert!(periods > 0.5 && (periods - periods.round()).abs() < 0.1, "{hertz} Hz: {periods} periods");
+                assert!(roughness(&changed) <= roughness(&samples) * 11 / 10, "{hertz} Hz");
+            }
+        }
+    }
+
+    #[test]
+    fn noise_is_left_as_it_is_and_silence_is_not() {
+        let mut random = rand_pcg::Pcg32::seed_from_u64(1);
+        let noise: Vec<i16> = (0..FRAME_SAMPLES).map(|_| random.random_range(-8_000..8_000)).collect();
+        assert_eq!((shorten(&noise), lengthen(&noise)), (None, None));
+        assert!(shorten(&[0; FRAME_SAMPLES]).unwrap().len() < FRAME_SAMPLES);
+        assert!(lengthen(&[3; FRAME_SAMPLES]).unwrap().len() > FRAME_SAMPLES);
+    }
+
+    #[test]
+    fn less_than_a_frame_is_left_as_it_is() {
+        for length in [0, 1, OVERLAP, OVERLAP + SHORTEST_PERIOD - 1] {
+            assert_eq!(shorten(&vec![0; length]), None);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! WAV files.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+
+use rubato::audioadapter_buffers::direct::InterleavedSlice;
+use rubato::{Async, FixedAsync, Resampler, SincInterpolationParameters, WindowFunction};
+use thiserror::Error;
+
+use crate::source::SoundSource;
+use crate::{FRAME_SAMPLES, Frame, SAMPLE_RATE};
+
+/// Files are read whole, of at most so many seconds.
+const LONGEST: u64 = 3_600;
+
+/// Why a WAV file is not read or written.
+#[derive(Debug, Error)]
+pub enum WavError {
+    /// The file is damaged, cannot be opened or written.
+    #[error("{path}: {source}", path = path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        source: hound::Error,
+    },
+    /// The file is none that is read here.
+    #[error("{path}: {reason}", path = path.display())]
+    Unsupported {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong, and what is read.
+        reason: String,
+    },
+}
+
+/// A WAV file as a source: all channels together, at 48,000 samples a second, again from its beginning at its end if it
+/// is to go on.
+#[derive(Debug, Clone)]
+pub struct WavSource {
+    samples: Vec<i16>,
+    next: usize,
+    repeats: bool,
+}
+
+impl WavSource {
+    /// Reads the file at `path`: 8 to 32 bits or floating point, any number of channels, 8,000 to 192,000 samples a
+    /// second, up to an hour. `repeats` has it begin again at its end.
+    ///
+    /// # Errors
+    /// [`WavError`] says what is wrong with the file.
+    pub fn open(path: &Path, repeats: bool) -> Result<Self, WavError> {
+        let failed = |source| WavError::File { path: path.to_owned(), source };
+        let unsupported = |reason: String| WavError::Unsupported { path: path.to_owned(), reason };
+        let mut reader =
+            hound::WavReader::new(BufReader::new(File::open(path).map_err(|e| failed(e.into()))?)).map_err(failed)?;
+        let hound::WavSpec { channels, sample_rate, bits_per_sample, sample_format } = reader.spec();
+        if channels == 0 || !(8_000..=192_000).contains(&sample_rate) {
+            let what = format!("{channels} channels of {sample_rate} samples a second");
+            return Err(unsupported(format!("{what}; one channel or more and 8,000 to 192,000 samples are read")));
+        }
+        let most = u64::from(sample_rate) * LONGEST;
+        if u64::from(reader.duration()) > most {
+            return Err(unsupported("longer than an hour".to_owned()));
+        }
+        let scale = 2.0_f32.powi(1 - i32::from(bits_per_sample));
+        let samples: Result<Vec<f32>, _> = match sample_format {
+            hound::SampleFormat::Float => reader.samples::<f32>().collect(),
+            hound::SampleFormat::Int => reader.samples::<i32>().map(|s| s.map(|s| s as f32 * scale)).collect(),
+        };
+        let samples = samples.map_err(failed)?;
+        let one_channel = |all: &[f32]| all.iter().sum::<f32>() / all.len() as f32;
+        let samples: Vec<f32> = samples.chunks_exact(channels.into()).map(one_channel).collect();
+        if samples.is_empty() {
+            return Err(unsupported("no samples".to_owned()));
+        }
+        let samples = if sample_rate == SAMPLE_RATE {
+            samples
+        } else {
+            resample(&samples, sample_rate).map_err(|error| unsupported(error.to_string()))?
+        };
+        let samples = samples.iter().map(|sample| (sample * 32_768.0).round() as i16).collect();
+        Ok(Self { samples, next: 0, repeats })
+    }
+}
+
+/// `samples`, of which there are `rate` a second, at [`SAMPLE_RATE`].
+fn resample(samples: &[f32], rate: u32) -> Result<Vec<f32>, Box<dyn std::error::Error>> {
+    const CHUNK: usize = 1_024;
+    let filter = SincInterpolationParameters::new(128, WindowFunction::BlackmanHarris2);
+    let ratio = f64::from(SAMPLE_RATE) / f64::from(rate);
+    let mut resampler = Async::<f32>::new_sinc(ratio, 1.0, &filter, CHUNK, 1, FixedAsync::Input)?;
+    let input = InterleavedSlice::new(samples, 1, samples.len())?;
+    Ok(resampler.process_all(&input, samples.len(), None)?.take_data())
+}
+
+impl SoundSource for WavSource {
+    fn next_frame(&mut self) -> Option<Frame> {
+        if self.next >= self.samples.len() {
+            if !self.repeats {
+                return None;
+            }
+            self.next = 0;
+        }
+        let rest = &self.samples[self.next..];
+        let mut frame = [0; FRAME_SAMPLES];
+        frame.iter_mut().zip(rest).for_each(|(to, &from)| *to = from);
+        self.next += FRAME_SAMPLES;
+        Some(frame)
+    }
+}
+
+/// Writes frames to a WAV file of one channel, 16 bits, 48,000 samples a second.
+pub struct WavWriter {
+    path: PathBuf,
+    writer: hound::WavWriter<BufWriter<File>>,
+}
+
+impl WavWriter {
+    /// # Errors
+    /// The file cannot be made.
+    pub fn create(path: &Path) -> Result<Self, WavError> {
+        let spec = hound::WavSpec {
+            channels: 1,
+            sample_rate: SAMPLE_RATE,
+            bits_per_sample: 16,
+            sample_format: hound::SampleFormat::Int,
+        };
+        let writer =
+            hound::WavWriter::create(path, spec).map_err(|source| WavError::File { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), writer })
+    }
+
+    /// Appends `frame`.
+    ///
+    /// # Errors
+    /// The file cannot be written, as on a full disk.
+    pub fn write(&mut self, frame: &Frame) -> Result<(), WavError> {
+        let written = frame.iter().try_for_each(|&sample| self.writer.write_sample(sample));
+        written.map_err(|source| WavError::File { path: self.path.clone(), source })
+    }
+
+    /// Writes the header anew, so that what was appended so far is a whole file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn flush(&mut self) -> Result<(), WavError> {
+        self.writer.flush().map_err(|source| WavError::File { path: self.path.clone(), source })
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn finish(self) -> Result<(), WavError> {
+        let Self { path, writer } = self;
+        writer.finalize().map_err(|source| WavError::File { path, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Tone;
+
+    fn frames(source: &mut dyn SoundSource) -> Vec<Frame> {
+        std::iter::from_fn(|| source.next_frame()).take(500).collect()
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tone.wav");
+        let mut writer = WavWriter::create(&path).unwrap();
+        let mut tone = Tone::default();
+        let written: Vec<Frame> = (0..100).filter_map(|_| tone.next_frame()).collect();
+        written.iter().for_each(|frame| writer.write(frame).unwrap());
+        writer.finish().unwrap();
+        assert_eq!(frames(&mut WavSource::open(&path, false).unwrap()), written);
+        assert_eq!(frames(&mut WavSource::open(&path, true).unwrap())[..200], [written.clone(), written].concat());
+    }
+
+    #[test]
+    fn files_of_other_rates_and_formats_last_as_long_and_sound_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        for (rate, bits, channels) in [(8_000, 16, 1), (44_100, 24, 2), (96_000, 32, 1), (16_000, 8, 3)] {
+            let path = folder.path().join(format!("{rate}.wav"));
+            let sample_format = hound::SampleFormat::Int;
+            let spec = hound::WavSpec { channels, sample_rate: rate, bits_per_sample: bits, sample_format };
+            let mut writer = hound::WavWriter::create(&path, spec).unwrap();
+            let full = 2.0_f64.powi(i32::from(bits) - 1);
+            for at in 0..rate {
+                let value = 0.5 * full * (std::f64::consts::TAU * 440.0 * f64::from(at) / f64::from(rate)).sin();
+                (0..channels).for_each(|_| writer.write_sample(value as i32).unwrap());
+            }
+            writer.finalize().unwrap();
+            let samples = frames(&mut WavSource::open(&path, false).unwrap()).concat();
+            assert!(samples.len().abs_diff(SAMPLE_RATE as usize) <= 2 * FRAME_SAMPLES, "{rate}: {}", samples.len());
+            let middle = &samples[10_000..38_800];
+            let crossings = middle.windows(2).filter(|pair| (pair[0] < 0) != (pair[1] < 0)).count();
+            assert!(crossings.abs_diff(528) <= 2, "{rate}: {crossings} crossings of zero in 0.6 s of 440 Hz");
+            let loudest = middle.iter().map(|sample| sample.unsigned_abs()).max().unwrap();
+            assert!((15_500..17_200).contains(&loudest), "{rate}: {loudest}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_sound_is_refused_with_the_name_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("not.wav");
+        for bytes in [&b""[..], b"RIFF", b"RIFF\xff\xff\xff\xffWAVEfmt ", &[0; 100]] {
+            std::fs::write(&path, bytes).unwrap();
+            let error = WavSource::open(&path, false).unwrap_err().to_string();
+            assert!(error.contains("not.wav"), "{error}");
+        }
+        assert!(WavSource::open(&folder.path().join("none.wav"), false).is_err());
+    }
+}
