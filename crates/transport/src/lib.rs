@@ -15,6 +15,7 @@
 mod catalogue;
 mod closing;
 mod feedback_interval;
+mod incoming;
 mod loss;
 mod outgoing;
 mod pacer;
@@ -28,6 +29,7 @@ mod retransmission;
 mod ring;
 mod round_trip;
 mod sender;
+mod sound;
 mod states;
 pub mod wire;
 
@@ -37,15 +39,17 @@ use std::time::Duration;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 pub use feedback_interval::FeedbackInterval;
+pub use incoming::{DropReason, ReceiverConfig, ReceiverEvent};
 pub use outgoing::{
     AcknowledgedFragment, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
     SenderEvent, SenderStatistics, Transmit, TransmittedFragment,
 };
 pub use payload::{Length, Payload};
-pub use receiver::{DropReason, Receiver, ReceiverConfig, ReceiverEvent};
+pub use receiver::Receiver;
 pub use receiver_statistics::ReceiverStatistics;
 pub use round_trip::RoundTripTime;
 pub use sender::Sender;
+pub use sound::{SOUND, SoundPacket};
 pub use wire::{CloseReason, Datagram, Hello, VideoFormat, WireError};
 
 /// The name of a codec state: its hash. The transport compares names and nothing else.
@@ -83,9 +87,9 @@ pub struct Arrival {
     pub size: ByteCount,
     /// The datagram's place in the order of transmission; a number that never arrives was lost.
     pub sequence: u64,
-    /// The frame that it belongs to.
+    /// The frame that it belongs to; of a packet of sound, which counts as a fragment here, its own.
     pub frame: u32,
-    /// Its place in the frame.
+    /// Its place in the frame; of a packet of sound [`SOUND`].
     pub fragment: u16,
     /// How long the sender chose to be idle between transmitting the newest fragment that had arrived before and this
     /// one, those between that were lost included; zero for a fragment that was overtaken.

@@ -13,6 +13,7 @@ use lockstep_units::{ByteCount, Timestamp};
 
 use crate::ring::Ring;
 use crate::round_trip::RoundTripTime;
+use crate::sound::{SOUND, TransmittedSound};
 use tolerance::Tolerance;
 
 /// An overtaken fragment is given at least this long after its transmission.
@@ -35,6 +36,13 @@ pub(crate) struct SentFragment {
     pub(crate) fragment: u16,
     pub(crate) size: ByteCount,
     pub(crate) sent_at: Timestamp,
+}
+
+impl SentFragment {
+    /// Whether it was a packet of sound, which belongs to no frame of video.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.fragment == SOUND
+    }
 }
 
 /// Successive fragments of one frame that were transmitted one after another.
@@ -170,6 +178,7 @@ pub(crate) struct LossDetection {
     oldest_tail: u64,
     /// By number. The first was transmitted, at least in part.
     frames: Ring<TransmittedFrame>,
+    sound: TransmittedSound,
     next_sequence: u64,
     largest_acknowledged: Option<u64>,
     heard_at: Timestamp,
@@ -191,6 +200,7 @@ impl LossDetection {
             oldest: 0,
             oldest_tail: 0,
             frames: Ring::new(),
+            sound: TransmittedSound::default(),
             next_sequence: 0,
             largest_acknowledged: None,
             heard_at: Timestamp::ZERO,
@@ -224,6 +234,10 @@ impl LossDetection {
         self.in_flight += 1;
         self.bytes += sent.size;
         self.forget_old();
+        if sent.is_sound() {
+            self.sound.push(sent.frame, sequence);
+            return;
+        }
         let frame = u64::from(sent.frame);
         if !self.is_forgotten(sent.frame) {
             self.frames.forget_before((frame + 1).saturating_sub(REMEMBERED_FRAMES));
@@ -256,6 +270,15 @@ impl LossDetection {
         open.clear();
         let mut last = (None, None);
         for (place, (frame, fragment)) in named.enumerate() {
+            if fragment == SOUND {
+                match self.sound.find(frame) {
+                    Ok(sequence) if sequence > highest => return false,
+                    Ok(sequence) if self.get(sequence).is_some() => open.push((place, sequence)),
+                    Ok(_) | Err(true) => {}
+                    Err(false) => return false,
+                }
+                continue;
+            }
             if last.0 != Some(frame) {
                 last = (Some(frame), self.frames.get(u64::from(frame)));
             }
@@ -284,7 +307,9 @@ impl LossDetection {
     /// The receiver has it. Returns the fragment, and whether it had been declared lost, unless this was known.
     pub(crate) fn acknowledge(&mut self, now: Timestamp, sequence: u64) -> Option<(SentFragment, bool)> {
         let (sent, spurious) = self.take(sequence)?;
-        self.take_copies(&sent);
+        if !sent.is_sound() {
+            self.take_copies(&sent);
+        }
         let overtaken_by =
             self.largest_acknowledged.filter(|&largest| largest > sequence).map(|newest| newest - sequence + 1);
         if spurious {
@@ -368,6 +393,9 @@ impl LossDetection {
     }
 
     fn decided(&mut self, sent: &SentFragment) {
+        if sent.is_sound() {
+            return;
+        }
         if let Some(frame) = self.frames.get_mut(u64::from(sent.frame)) {
             frame.undecided = frame.undecided.saturating_sub(1);
         }

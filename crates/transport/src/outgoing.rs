@@ -89,7 +89,7 @@ pub struct Transmit<P = Vec<u8>> {
     pub datagram: Datagram<P>,
     /// Its bytes on the wire, without the headers of IP and UDP.
     pub size: ByteCount,
-    /// What of a frame leaves with it; none where it only speaks of the connection, or of what arrived.
+    /// What of a frame or of sound leaves with it; none where it only speaks of the connection, or of what arrived.
     pub fragment: Option<TransmittedFragment>,
 }
 
@@ -108,10 +108,10 @@ impl Transmit {
     }
 }
 
-/// What of a frame leaves with a datagram.
+/// What of a frame or of sound leaves with a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransmittedFragment {
-    /// Bytes of the frame.
+    /// Bytes of the frame; zero for sound.
     pub payload: ByteCount,
     /// Whether they had been transmitted before.
     pub retransmitted: bool,
@@ -132,6 +132,14 @@ pub enum SendError {
     /// It needs more fragments than can be numbered.
     #[error("frame of {0} bytes needs too many fragments")]
     TooLong(usize),
+    /// A packet of sound is longer than a datagram carries, or no newer than one before.
+    #[error("packet of sound of frame {frame} and {length} bytes is too long or too old")]
+    Sound {
+        /// Its frame.
+        frame: u32,
+        /// Bytes in it.
+        length: usize,
+    },
     /// Too many fragments wait for the pacer.
     #[error("{0} fragments wait already")]
     QueueFull(usize),
@@ -259,6 +267,8 @@ pub struct SenderStatistics {
     pub acknowledgements: u64,
     /// Those that a newer one had overtaken.
     pub overtaken_acknowledgements: u64,
+    /// Packets of sound transmitted; their bytes are counted with those of the fragments.
+    pub sounds: u64,
     /// Frames given to the sender.
     pub frames: u64,
     /// Frames that the receiver decoded.

@@ -1,5 +1,7 @@
 //! The receiving side: puts frames together, hands out those that can be decoded, acknowledges.
 
+mod sound;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
@@ -13,10 +15,11 @@ use crate::payload::Payload;
 use crate::reassembly::{Arrived, Frame, Stage, Window};
 use crate::receiver_statistics::ReceiverStatistics;
 use crate::refusal::Refusal;
+use crate::sound::HeardSound;
 use crate::wire::{
-    Acknowledgement, CloseReason, DATA_HEADER, Data, Datagram, Hello, HelloReply, ReceivedFragment, WireError, expand,
+    Acknowledgement, CloseReason, DATA_HEADER, Data, Datagram, HelloReply, ReceivedFragment, WireError, expand,
 };
-use crate::{Arrival, Estimate, StateId, Transmit};
+use crate::{Arrival, DropReason, Estimate, ReceiverConfig, ReceiverEvent, StateId, Transmit};
 
 /// A frame number further ahead than this, or a sequence number further than 256 times this, is not believed.
 const FURTHEST_FRAME: u32 = 1 << 16;
@@ -27,92 +30,6 @@ const LONGEST_HISTORY: usize = 1024;
 const MOST_LISTED: usize = 128;
 /// How many refused frames each acknowledgement names.
 const REFUSED_LISTED: usize = 4;
-
-/// How a [`Receiver`] is set up.
-#[derive(Debug, Clone)]
-pub struct ReceiverConfig {
-    /// The connection, if both sides agreed on it before. Then data is accepted even before the hello. Without it the
-    /// receiver learns the connection from the first hello and ignores data until then: data alone, perhaps a
-    /// straggler of an earlier call, cannot choose the connection.
-    pub connection: Option<u32>,
-    /// Over how many frame numbers, the newest included, fragments may arrive in any order: several seconds, because a
-    /// fragment that is sent again comes a round trip later.
-    pub window: u32,
-    /// About how many bytes of frames in the making are held.
-    pub window_bytes: usize,
-    /// The most fragments that a frame may have.
-    pub frame_fragments: u16,
-    /// How many states the decoder holds at most; at least 4, at most 255.
-    pub retained_states: usize,
-    /// How many of the latest arrivals each acknowledgement lists; at least 1, at most 255.
-    pub repeated_fragments: usize,
-    /// How often it acknowledges.
-    pub feedback: FeedbackInterval,
-}
-
-impl Default for ReceiverConfig {
-    fn default() -> Self {
-        Self {
-            connection: None,
-            window: 256,
-            window_bytes: 8 << 20,
-            frame_fragments: 8192,
-            retained_states: 32,
-            repeated_fragments: 12,
-            feedback: FeedbackInterval::default(),
-        }
-    }
-}
-
-/// Why a frame of which something arrived is not handed out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DropReason {
-    /// It was complete but waited for its source state until a newer frame was decoded, and no newer frame needs it.
-    Superseded,
-    /// It was complete and waited until the window passed it.
-    Expired,
-    /// The window passed it before it was complete.
-    Incomplete,
-    /// The window's bytes were needed for newer frames.
-    NoRoom,
-}
-
-/// What the owner of a [`Receiver`] must know.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReceiverEvent<P = Vec<u8>> {
-    /// The sender told the video's format and what it needs; comes once.
-    Hello(Hello),
-    /// A fragment arrived for the first time.
-    Arrival(Arrival),
-    /// A frame is complete and its source state is held: decode it, then call [`Receiver::frame_decoded`] or
-    /// [`Receiver::frame_failed`]. A frame older than one that was shown is not to be shown: a newer one needs its
-    /// target state.
-    Frame {
-        /// Its number.
-        frame: u32,
-        /// The state to decode from.
-        source: StateId,
-        /// The state that decoding must yield.
-        target: StateId,
-        /// When it was captured, sender's clock.
-        captured: Timestamp,
-        /// Whether it is a key frame.
-        key_frame: bool,
-        /// The compressed frame.
-        payload: P,
-    },
-    /// A frame will not be handed out.
-    Dropped {
-        /// Its number.
-        frame: u32,
-        /// Why.
-        reason: DropReason,
-    },
-    /// No frame will name this state again: forget it.
-    Release(StateId),
-    /// The sender ended the connection.
-    PeerClosed(CloseReason),
-}
 
 /// The receiving side of a connection whose frames are made of `P`. See the crate's documentation for how to drive it.
 #[derive(Debug)]
@@ -131,6 +48,7 @@ pub struct Receiver<P = Vec<u8>> {
     pending: Vec<(u32, StateId, StateId)>,
     decoded: Option<u32>,
     refused: VecDeque<u32>,
+    sound: HeardSound,
     history: VecDeque<ReceivedFragment>,
     unreported: usize,
     acknowledge: bool,
@@ -167,6 +85,18 @@ struct Highest {
     idle: u32,
 }
 
+/// What every datagram that is acknowledged says of itself, and how it came.
+#[derive(Debug)]
+struct Stamp {
+    sequence: u64,
+    sent_at: Timestamp,
+    idle: u32,
+    frame: u32,
+    fragment: u16,
+    size: ByteCount,
+    congestion_experienced: bool,
+}
+
 impl<P: Payload> Receiver<P> {
     /// A receiver to which nothing has come.
     #[must_use]
@@ -183,6 +113,7 @@ impl<P: Payload> Receiver<P> {
             pending: Vec::new(),
             decoded: None,
             refused: VecDeque::new(),
+            sound: HeardSound::new(),
             history: VecDeque::new(),
             unreported: 0,
             acknowledge: false,
@@ -239,6 +170,7 @@ impl<P: Payload> Receiver<P> {
             }
             _ if self.connection.is_none() => return Err(Refusal::BeforeHello),
             Datagram::Data(data) => return self.handle_data(now, data, congestion_experienced),
+            Datagram::Sound(sound) => return self.handle_sound(now, sound, congestion_experienced),
             Datagram::Close(close) => match self.closing.handle(now, close) {
                 Heard::Ended(reason) => {
                     self.acknowledge = false;
@@ -254,12 +186,10 @@ impl<P: Payload> Receiver<P> {
     }
 
     fn handle_data(&mut self, now: Timestamp, data: Data<P>, congestion_experienced: bool) -> Result<(), Refusal> {
-        let sequence = expand(data.sequence, self.highest.map_or(0, |highest| highest.sequence));
-        let furthest = self.highest.map_or(0, |highest| highest.sequence) + u64::from(FURTHEST_FRAME) * 256;
+        let sequence = self.sequence(data.sequence).ok_or(Refusal::Absurd)?;
         if data.captured > data.sent_at
             || data.fragments > self.config.frame_fragments
             || data.frame > self.window.newest().saturating_add(FURTHEST_FRAME)
-            || sequence > furthest
             || data.keep_from > data.anchor
             || data.anchor > data.frame
             || data.target == StateId::EMPTY
@@ -284,14 +214,43 @@ impl<P: Payload> Receiver<P> {
             }
         }
         self.statistics.fragments += 1;
+        if self.note_arrival(now, &Stamp { sequence, sent_at, idle, frame, fragment, size, congestion_experienced }) {
+            self.keep = Keep { from: keep_from, anchor };
+        }
+        while let Some((frame, stage)) = self.window.pass() {
+            let reason = if stage == Stage::Complete { DropReason::Expired } else { DropReason::Incomplete };
+            self.drop_frame(frame, stage, reason);
+        }
+        while let Some(frame) = self.window.too_big() {
+            let Some(stage) = self.window.discard(frame) else { break };
+            self.drop_frame(frame, stage, DropReason::NoRoom);
+        }
+        // A further fragment of a frame changes nothing else.
+        if self.window.take_changed() {
+            self.advance();
+        }
+        self.sweep();
+        Ok(())
+    }
+
+    /// The whole of a sequence number of which these are the lower 32 bits, if it is not too far ahead to be believed.
+    fn sequence(&self, low: u32) -> Option<u64> {
+        let highest = self.highest.map_or(0, |highest| highest.sequence);
+        let sequence = expand(low, highest);
+        (sequence <= highest + u64::from(FURTHEST_FRAME) * 256).then_some(sequence)
+    }
+
+    /// What came for the first time is to be acknowledged, and the estimator told; says whether it is the newest.
+    fn note_arrival(&mut self, now: Timestamp, stamp: &Stamp) -> bool {
+        let &Stamp { sequence, sent_at, idle, frame, fragment, size, congestion_experienced } = stamp;
         self.received += 1;
         let grace = match self.highest {
             Some(highest) if sequence > highest.sequence => idle.wrapping_sub(highest.idle),
             _ => 0,
         };
-        if self.highest.is_none_or(|highest| sequence > highest.sequence) {
+        let is_newest = self.highest.is_none_or(|highest| sequence > highest.sequence);
+        if is_newest {
             self.highest = Some(Highest { sequence, sent_at, arrived_at: now, idle });
-            self.keep = Keep { from: keep_from, anchor };
         }
         self.history.push_back(ReceivedFragment { frame, fragment, arrived_at: now, congestion_experienced });
         if self.history.len() > LONGEST_HISTORY {
@@ -309,20 +268,7 @@ impl<P: Payload> Receiver<P> {
             grace: Duration::from_micros(u64::from(grace)),
             congestion_experienced,
         }));
-        while let Some((frame, stage)) = self.window.pass() {
-            let reason = if stage == Stage::Complete { DropReason::Expired } else { DropReason::Incomplete };
-            self.drop_frame(frame, stage, reason);
-        }
-        while let Some(frame) = self.window.too_big() {
-            let Some(stage) = self.window.discard(frame) else { break };
-            self.drop_frame(frame, stage, DropReason::NoRoom);
-        }
-        // A further fragment of a frame changes nothing else.
-        if self.window.take_changed() {
-            self.advance();
-        }
-        self.sweep();
-        Ok(())
+        is_newest
     }
 
     /// Hands out the frames that can be decoded now, drops those that are not needed any more.

@@ -23,6 +23,8 @@ pub struct ReceiverStatistics {
     pub late: u64,
     /// Fragments that arrived for the first time.
     pub fragments: u64,
+    /// Packets of sound that came for the first time.
+    pub sounds: u64,
     /// Frames handed out.
     pub frames: u64,
     /// Frames decoded into the state that they named.

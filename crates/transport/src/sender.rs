@@ -1,5 +1,7 @@
 //! The sending side: cuts frames into fragments, paces them, learns what arrived, says what to encode from.
 
+mod sound;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use crate::refusal::Refusal;
 use crate::repeat::Repeat;
 use crate::retransmission::{FragmentedFrame, Repetition, Retransmission, patience};
 use crate::round_trip::RoundTripTime;
+use crate::sound::WaitingSound;
 use crate::states::{SentStates, Verdict};
 use crate::wire::{Acknowledgement, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, WireError, expand};
 use crate::{
@@ -45,6 +48,7 @@ pub struct Sender<P = Vec<u8>> {
     next_frame: u32,
     queue: VecDeque<QueuedFrame<P>>,
     queued: usize,
+    sound: WaitingSound<P>,
     pacer: Pacer,
     transmitted_at: Option<Timestamp>,
     idle: Duration,
@@ -76,6 +80,7 @@ impl<P: Payload> Sender<P> {
             next_frame: 0,
             queue: VecDeque::new(),
             queued: 0,
+            sound: WaitingSound::new(),
             pacer: Pacer::new(Duration::ZERO, 1),
             transmitted_at: None,
             idle: Duration::ZERO,
@@ -183,7 +188,7 @@ impl<P: Payload> Sender<P> {
     #[must_use]
     pub fn is_quiet(&self, now: Timestamp) -> bool {
         let greets = self.hello.next().is_some_and(|at| at <= now);
-        !greets && self.queued_fragments() == 0 && !self.closing.has_begun()
+        !greets && self.queued_fragments() == 0 && self.sound.is_empty() && !self.closing.has_begun()
     }
 
     /// The next datagram to send to the receiver at `now`.
@@ -191,7 +196,7 @@ impl<P: Payload> Sender<P> {
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         // Of a frame that is paced, asked after each of its fragments.
         let paced = self.pacer.next() > now && self.hello.next().is_none_or(|at| at > now);
-        if paced && !self.closing.has_begun() { None } else { self.transmit(now) }
+        if paced && self.sound.is_empty() && !self.closing.has_begun() { None } else { self.transmit(now) }
     }
 
     fn transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
@@ -203,6 +208,9 @@ impl<P: Payload> Sender<P> {
             let SenderConfig { format, estimator, .. } = self.config;
             return Some(Transmit::of(Datagram::Hello(Hello { connection, format, estimator })));
         }
+        if let Some((since, packet)) = self.sound.pop() {
+            return Some(self.transmit_sound(now, since, packet));
+        }
         let free_at = self.pacer.next();
         if free_at > now {
             return None;
@@ -211,12 +219,7 @@ impl<P: Payload> Sender<P> {
         let repetition = self.retransmission.pop();
         let retransmitted = repetition.is_some();
         let Repetition { frame: queued, fragment, since } = repetition.or_else(|| self.next_fragment())?;
-        if let Some(last) = self.transmitted_at {
-            // The gap was chosen if there was nothing to send or the pacer held it; a late host's is not.
-            if since.max(free_at) > last {
-                self.idle += now.saturating_since(last);
-            }
-        }
+        self.note_idle(now, since.max(free_at));
         let start = usize::from(fragment) * self.config.payload;
         let end = (start + self.config.payload).min(queued.frame.payload.length());
         let number = queued.number;
@@ -249,6 +252,14 @@ impl<P: Payload> Sender<P> {
             self.statistics.payload_bytes += payload.get();
         }
         Some(Transmit { datagram, size, fragment: Some(TransmittedFragment { payload, retransmitted }) })
+    }
+
+    /// What leaves at `now` could have left at `free_at`: the gap before was chosen if there was nothing to send or the
+    /// pacer held it; a late host's is not.
+    fn note_idle(&mut self, now: Timestamp, free_at: Timestamp) {
+        if let Some(last) = self.transmitted_at.filter(|&last| free_at > last) {
+            self.idle += now.saturating_since(last);
+        }
     }
 
     /// The fragment of a new frame that leaves next.
@@ -307,7 +318,7 @@ impl<P: Payload> Sender<P> {
                 Heard::Known => {}
                 Heard::Unexpected => return Err(Refusal::Unexpected),
             },
-            Datagram::Data(_) | Datagram::Hello(_) => return Err(Refusal::Unexpected),
+            Datagram::Data(_) | Datagram::Sound(_) | Datagram::Hello(_) => return Err(Refusal::Unexpected),
         }
         Ok(())
     }
@@ -415,6 +426,9 @@ impl<P: Payload> Sender<P> {
         if spurious {
             self.statistics.spurious += 1;
             self.found += 1;
+            if sent.is_sound() {
+                return;
+            }
             match self.config.recovery {
                 Recovery::FromHeldState => self.states.fragment_found(sent.frame),
                 Recovery::Retransmit => self.retransmission.found(sent.frame, sent.fragment),
@@ -424,9 +438,11 @@ impl<P: Payload> Sender<P> {
 
     fn detect(&mut self, now: Timestamp) {
         let lost = self.loss.detect(now);
+        // A loss of sound is nobody's business but the controller's.
+        let of_frames: Vec<Loss> = lost.iter().copied().filter(|loss| !loss.sent.is_sound()).collect();
         match self.config.recovery {
-            Recovery::FromHeldState => lost.iter().for_each(|loss| self.states.fragment_lost(loss.sent.frame)),
-            Recovery::Retransmit => self.repair(now, &lost),
+            Recovery::FromHeldState => of_frames.iter().for_each(|loss| self.states.fragment_lost(loss.sent.frame)),
+            Recovery::Retransmit => self.repair(now, &of_frames),
         }
         if !lost.is_empty() {
             self.statistics.fragments_lost += lost.len() as u64;
@@ -488,6 +504,9 @@ impl<P: Payload> Sender<P> {
         if self.closing.has_begun() {
             return self.closing.next();
         }
+        if !self.sound.is_empty() {
+            return Some(Timestamp::ZERO);
+        }
         let paced = (self.queued_fragments() > 0).then(|| self.pacer.next());
         Timestamp::earliest([self.hello.next(), paced, self.loss.timeout()])
     }
@@ -513,6 +532,7 @@ impl<P: Payload> Sender<P> {
         self.hello.stop();
         self.queue.clear();
         self.queued = 0;
+        self.sound.clear();
         self.retransmission.clear();
     }
 

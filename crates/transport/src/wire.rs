@@ -54,6 +54,18 @@
 //! |---|---|
 //! | 6..8 | reason |
 //!
+//! | bytes | sound, kind 6 |
+//! |---|---|
+//! | 6..10 | sequence, as that of data and counted with them |
+//! | 10..14 | frame of sound: 20 ms |
+//! | 14..22 | time of transmission, sender's clock |
+//! | 22..26 | age: from the capture of its first sample to this transmission |
+//! | 26..30 | idle, as in data |
+//! | 30..32 | length of the payload |
+//! | 32.. | payload; none in silence |
+//!
+//! In an acknowledgement a packet of sound is listed by its frame, with 65535 ([`SOUND`](crate::SOUND)) for the fragment.
+//!
 //! A close that is no answer is answered, each copy of it, and repeated until it is. An answer never is.
 //!
 //! Kind 15 is kept for sealed datagrams: bytes 0..6 as in all datagrams, 6..14 a counter that is the nonce, then one of
@@ -61,6 +73,7 @@
 //! ([`WireError::Sealed`]).
 
 mod acknowledgement;
+mod sound;
 
 use std::time::Duration;
 
@@ -71,6 +84,7 @@ use crate::StateId;
 use crate::payload::Payload;
 
 pub use acknowledgement::{ACKNOWLEDGEMENT_HEADER, Acknowledgement, ReceivedFragment};
+pub use sound::{SOUND_HEADER, Sound};
 
 /// The version of the wire format that this crate speaks.
 pub const VERSION: u8 = 2;
@@ -88,6 +102,7 @@ const ACKNOWLEDGEMENT: u8 = 2;
 const HELLO: u8 = 3;
 const HELLO_REPLY: u8 = 4;
 const CLOSE: u8 = 5;
+const SOUND_KIND: u8 = 6;
 const SEALED: u8 = 15;
 
 const FLAG_KEY_FRAME: u8 = 1;
@@ -264,6 +279,8 @@ pub struct Close {
 pub enum Datagram<P = Vec<u8>> {
     /// A fragment of a frame.
     Data(Data<P>),
+    /// A packet of sound.
+    Sound(Sound<P>),
     /// What arrived, what is held, what is estimated. Apart, so that a datagram is no larger than one of data: in
     /// virtual time datagrams are moved from queue to queue as they are.
     Acknowledgement(Box<Acknowledgement>),
@@ -287,6 +304,7 @@ impl<P: Payload> Datagram<P> {
     pub fn size(&self) -> ByteCount {
         let fields = match self {
             Self::Data(data) => DATA_HEADER + data.payload.length().min(MAX_PAYLOAD),
+            Self::Sound(sound) => SOUND_HEADER + sound.payload.length().min(MAX_PAYLOAD),
             Self::Acknowledgement(acknowledgement) => acknowledgement.length(),
             Self::Hello(_) => HELLO_LENGTH,
             Self::HelloReply(_) | Self::Close(_) => SHORT_LENGTH,
@@ -299,6 +317,7 @@ impl<P: Payload> Datagram<P> {
     pub fn connection(&self) -> u32 {
         match self {
             Self::Data(data) => data.connection,
+            Self::Sound(sound) => sound.connection,
             Self::Acknowledgement(acknowledgement) => acknowledgement.connection,
             Self::Hello(hello) => hello.connection,
             Self::HelloReply(reply) => reply.connection,
@@ -321,6 +340,7 @@ impl Datagram {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (kind, flags) = match self {
             Self::Data(data) => (DATA, if data.key_frame { FLAG_KEY_FRAME } else { 0 }),
+            Self::Sound(_) => (SOUND_KIND, 0),
             Self::Acknowledgement(acknowledgement) => (ACKNOWLEDGEMENT, acknowledgement.flags()),
             Self::Hello(_) => (HELLO, 0),
             Self::HelloReply(_) => (HELLO_REPLY, 0),
@@ -330,6 +350,7 @@ impl Datagram {
         out.extend(self.connection().to_be_bytes());
         match self {
             Self::Data(data) => data.encode(out),
+            Self::Sound(sound) => sound.encode(out),
             Self::Acknowledgement(acknowledgement) => acknowledgement.encode(out),
             Self::Hello(Hello { format, estimator, .. }) => {
                 out.extend(format.width.to_be_bytes());
@@ -357,7 +378,7 @@ impl Datagram {
         let known_flags = match kind {
             DATA => FLAG_KEY_FRAME,
             ACKNOWLEDGEMENT => acknowledgement::KNOWN_FLAGS,
-            HELLO | HELLO_REPLY => 0,
+            HELLO | HELLO_REPLY | SOUND_KIND => 0,
             CLOSE => FLAG_ANSWER,
             SEALED => return Err(WireError::Sealed),
             other => return Err(WireError::Kind(other)),
@@ -369,6 +390,7 @@ impl Datagram {
         let connection = reader.u32()?;
         let datagram = match kind {
             DATA => Self::Data(Data::decode(connection, flags, &mut reader)?),
+            SOUND_KIND => Self::Sound(Sound::decode(connection, &mut reader)?),
             ACKNOWLEDGEMENT => {
                 Self::Acknowledgement(Box::new(Acknowledgement::decode(connection, flags, &mut reader)?))
             }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockstep_transport::wire::{
-    Acknowledgement, Close, CloseReason, Data, Datagram, Hello, HelloReply, MAX_PAYLOAD, ReceivedFragment, VideoFormat,
-    WireError,
+    Acknowledgement, Close, CloseReason, Data, Datagram, Hello, HelloReply, MAX_PAYLOAD, ReceivedFragment, Sound,
+    VideoFormat, WireError,
 };
 use lockstep_transport::{Estimate, StateId};
 use lockstep_units::{Bitrate, MAXIMUM_FRAME_RATE, Timestamp};
@@ -33,6 +33,16 @@ prop_compose! {
             connection, sequence, frame, fragment, fragments: last + 1, source: StateId(source),
             target: StateId(target), sent_at, captured, idle, keep_from, anchor, key_frame, payload,
         })
+    }
+}
+
+prop_compose! {
+    fn sound()(
+        (connection, sequence, frame, idle) in any::<(u32, u32, u32, u32)>(),
+        (sent_at, age) in (moment(), span()),
+        payload in vec(any::<u8>(), 0..MAX_PAYLOAD),
+    ) -> Datagram {
+        Datagram::Sound(Sound { connection, sequence, frame, sent_at, age, idle, payload })
     }
 }
 
@@ -80,7 +90,7 @@ fn small() -> impl Strategy<Value = Datagram> {
 }
 
 fn datagram() -> impl Strategy<Value = Datagram> {
-    prop_oneof![data(), acknowledgement(), small()]
+    prop_oneof![data(), sound(), acknowledgement(), small()]
 }
 
 fn encoded(datagram: &Datagram) -> Vec<u8> {

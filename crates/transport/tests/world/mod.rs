@@ -41,6 +41,8 @@ pub struct Pipe {
     pub lose: fn(u32, u16) -> bool,
     /// How many copies of those are lost, the first ones.
     pub lose_copies: u32,
+    /// Of the packets of sound, those for which it is true are lost, by their frames.
+    pub lose_sound: fn(u32) -> bool,
     copies: BTreeMap<(u32, u16), u32>,
     random: Pcg64,
     under_way: BTreeMap<(Timestamp, u64), Vec<u8>>,
@@ -60,6 +62,7 @@ impl Pipe {
             pause: None,
             lose: |_, _| false,
             lose_copies: u32::MAX,
+            lose_sound: |_| false,
             copies: BTreeMap::new(),
             random: Pcg64::seed_from_u64(seed),
             under_way: BTreeMap::new(),
@@ -76,6 +79,7 @@ impl Pipe {
                 *copies += 1;
                 *copies <= self.lose_copies && (self.lose)(data.frame, data.fragment)
             }
+            Ok(Datagram::Sound(sound)) => (self.lose_sound)(sound.frame),
             _ => false,
         };
         let copies = if self.random.random_bool(self.duplication) { 2 } else { 1 };

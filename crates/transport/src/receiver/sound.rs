@@ -1,0 +1,33 @@
+//! Sound that comes beside the video.
+
+use lockstep_units::{ByteCount, Timestamp};
+
+use super::{Receiver, Stamp};
+use crate::ReceiverEvent;
+use crate::payload::Payload;
+use crate::refusal::Refusal;
+use crate::sound::{SOUND, SoundPacket};
+use crate::wire::{SOUND_HEADER, Sound};
+
+impl<P: Payload> Receiver<P> {
+    pub(super) fn handle_sound(
+        &mut self,
+        now: Timestamp,
+        sound: Sound<P>,
+        congestion_experienced: bool,
+    ) -> Result<(), Refusal> {
+        let sequence = self.sequence(sound.sequence).ok_or(Refusal::Absurd)?;
+        if !self.sound.insert(sound.frame) {
+            self.statistics.duplicates += 1;
+            return Ok(());
+        }
+        let Sound { frame, sent_at, age, idle, payload, .. } = sound;
+        let size = ByteCount::new((SOUND_HEADER + payload.length()) as u64);
+        self.statistics.sounds += 1;
+        let fragment = SOUND;
+        self.note_arrival(now, &Stamp { sequence, sent_at, idle, frame, fragment, size, congestion_experienced });
+        let captured = Timestamp::from_nanos(sent_at.as_nanos().saturating_sub(age.as_nanos() as u64));
+        self.events.push_back(ReceiverEvent::Sound(SoundPacket { frame, captured, payload }));
+        Ok(())
+    }
+}

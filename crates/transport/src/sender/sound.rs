@@ -1,0 +1,51 @@
+//! Sound that leaves beside the video.
+
+use lockstep_units::{ByteCount, Timestamp};
+
+use super::Sender;
+use crate::loss::SentFragment;
+use crate::payload::Payload;
+use crate::sound::{SOUND, SoundPacket};
+use crate::wire::{Datagram, MAX_PAYLOAD, Sound};
+use crate::{SendError, Transmit, TransmittedFragment};
+
+impl<P: Payload> Sender<P> {
+    /// Has a packet of sound leave before any fragment that waits, whatever the pace; it is not sent again. Of packets
+    /// that cannot leave for a second only the newer ones do.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`], or [`SendError::Sound`] for one that is too long or not newer than those before; nothing has
+    /// changed then.
+    pub fn send_sound(&mut self, now: Timestamp, mut packet: SoundPacket<P>) -> Result<(), SendError> {
+        let (frame, length) = (packet.frame, packet.payload.length());
+        if self.closing.has_begun() {
+            return Err(SendError::Closed);
+        }
+        packet.captured = packet.captured.min(now);
+        if length > MAX_PAYLOAD || !self.sound.push(now, packet) {
+            return Err(SendError::Sound { frame, length });
+        }
+        Ok(())
+    }
+
+    pub(super) fn transmit_sound(&mut self, now: Timestamp, since: Timestamp, packet: SoundPacket<P>) -> Transmit<P> {
+        self.note_idle(now, since);
+        let sequence = self.loss.next_sequence();
+        let datagram = Datagram::Sound(Sound {
+            connection: self.config.connection,
+            sequence: sequence as u32,
+            frame: packet.frame,
+            sent_at: now,
+            age: now.saturating_since(packet.captured),
+            idle: self.idle.as_micros() as u32,
+            payload: packet.payload,
+        });
+        self.transmitted_at = Some(now);
+        let size = datagram.size();
+        self.loss.transmitted(SentFragment { frame: packet.frame, fragment: SOUND, size, sent_at: now });
+        self.statistics.sounds += 1;
+        self.statistics.bytes += size.get();
+        let fragment = Some(TransmittedFragment { payload: ByteCount::ZERO, retransmitted: false });
+        Transmit { datagram, size, fragment }
+    }
+}

@@ -1,0 +1,180 @@
+//! Sound beside the video: packets that leave before any fragment, are acknowledged like one, and are never sent again.
+
+use std::collections::VecDeque;
+
+use lockstep_units::Timestamp;
+
+/// In a list of fragments, the place of what is no fragment of a frame but a packet of sound; the frame's number beside it
+/// is that of the 20 ms of sound. No fragment has this place: a frame has at most 65,535 of them, counted from 0.
+pub const SOUND: u16 = u16::MAX;
+
+/// Packets that wait to leave at most: one second of them. Older ones would be heard too late.
+const MOST_WAITING: usize = 50;
+/// So many transmitted packets are remembered, to recognise acknowledgements: 20 seconds of them.
+const REMEMBERED: usize = 1_024;
+/// Over so many frames of sound, packets may arrive in any order.
+const WINDOW: u32 = 1_024;
+
+/// A packet of sound that is made of `P`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SoundPacket<P = Vec<u8>> {
+    /// Its frame: how many frames of 20 ms its sender captured before, those that were not sent included.
+    pub frame: u32,
+    /// When its first sample was captured, sender's clock.
+    pub captured: Timestamp,
+    /// The coded sound, at most [`MAX_PAYLOAD`](crate::wire::MAX_PAYLOAD) bytes; empty where silence begins or goes on.
+    pub payload: P,
+}
+
+/// Packets that wait to leave.
+#[derive(Debug)]
+pub(crate) struct WaitingSound<P> {
+    packets: VecDeque<(Timestamp, SoundPacket<P>)>,
+    newest: Option<u32>,
+}
+
+impl<P> WaitingSound<P> {
+    pub(crate) fn new() -> Self {
+        Self { packets: VecDeque::new(), newest: None }
+    }
+
+    /// A packet more, since `now`; says whether it is newer than all before, as it must be.
+    pub(crate) fn push(&mut self, now: Timestamp, packet: SoundPacket<P>) -> bool {
+        if self.newest.is_some_and(|newest| packet.frame <= newest) {
+            return false;
+        }
+        self.newest = Some(packet.frame);
+        if self.packets.len() == MOST_WAITING {
+            self.packets.pop_front();
+        }
+        self.packets.push_back((now, packet));
+        true
+    }
+
+    /// The oldest, and since when it waits.
+    pub(crate) fn pop(&mut self) -> Option<(Timestamp, SoundPacket<P>)> {
+        self.packets.pop_front()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.packets.clear();
+    }
+}
+
+/// The sequence numbers of the packets that were transmitted last, by their frames.
+#[derive(Debug, Default)]
+pub(crate) struct TransmittedSound {
+    packets: VecDeque<(u32, u64)>,
+    has_forgotten: bool,
+}
+
+impl TransmittedSound {
+    /// A packet newer than all before left as datagram `sequence`.
+    pub(crate) fn push(&mut self, frame: u32, sequence: u64) {
+        if self.packets.len() == REMEMBERED {
+            self.packets.pop_front();
+            self.has_forgotten = true;
+        }
+        self.packets.push_back((frame, sequence));
+    }
+
+    /// The sequence number of a frame's packet. If there is none, the error says whether that may be forgotten.
+    pub(crate) fn find(&self, frame: u32) -> Result<u64, bool> {
+        let place = self.packets.binary_search_by_key(&frame, |&(frame, _)| frame);
+        let before_all = || self.packets.front().is_none_or(|&(oldest, _)| frame < oldest);
+        place.map(|place| self.packets[place].1).map_err(|_| self.has_forgotten && before_all())
+    }
+}
+
+/// Which packets came already.
+#[derive(Debug)]
+pub(crate) struct HeardSound {
+    newest: Option<u32>,
+    /// Of the last [`WINDOW`] frames, by their numbers modulo that.
+    heard: [u64; WINDOW as usize / 64],
+}
+
+impl HeardSound {
+    pub(crate) fn new() -> Self {
+        Self { newest: None, heard: [0; WINDOW as usize / 64] }
+    }
+
+    fn bit(frame: u32) -> (usize, u64) {
+        let place = frame % WINDOW;
+        ((place / 64) as usize, 1 << (place % 64))
+    }
+
+    /// A packet of frame `frame` came; says whether it is the first, and not too old to tell.
+    pub(crate) fn insert(&mut self, frame: u32) -> bool {
+        match self.newest {
+            Some(newest) if frame <= newest => {
+                if newest - frame >= WINDOW {
+                    return false;
+                }
+            }
+            newest => {
+                let first = newest.map_or(frame, |newest| newest.saturating_add(1));
+                for passed in first.max(frame.saturating_sub(WINDOW - 1))..=frame {
+                    let (word, bit) = Self::bit(passed);
+                    self.heard[word] &= !bit;
+                }
+                self.newest = Some(frame);
+            }
+        }
+        let (word, bit) = Self::bit(frame);
+        let is_first = self.heard[word] & bit == 0;
+        self.heard[word] |= bit;
+        is_first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn each_packet_is_heard_once_and_none_that_is_far_behind(
+            steps in prop::collection::vec((0..3_000u32, any::<bool>()), 1..300),
+        ) {
+            let (mut heard, mut seen, mut newest) = (HeardSound::new(), BTreeSet::new(), 0u32);
+            for (step, ahead) in steps {
+                let frame = if ahead { newest.saturating_add(step) } else { newest.saturating_sub(step) };
+                let expected = (seen.is_empty() || frame > newest || newest - frame < WINDOW) && seen.insert(frame);
+                prop_assert_eq!(heard.insert(frame), expected, "frame {} after {}", frame, newest);
+                newest = newest.max(frame);
+            }
+        }
+    }
+
+    #[test]
+    fn what_waits_for_too_long_makes_room() {
+        let mut waiting = WaitingSound::new();
+        for frame in 0..60 {
+            assert!(waiting.push(Timestamp::ZERO, SoundPacket { frame, captured: Timestamp::ZERO, payload: () }));
+        }
+        assert!(!waiting.push(Timestamp::ZERO, SoundPacket { frame: 59, captured: Timestamp::ZERO, payload: () }));
+        assert_eq!(waiting.pop().map(|(_, packet)| packet.frame), Some(10));
+    }
+
+    #[test]
+    fn a_packet_is_found_forgotten_or_was_never_sent() {
+        let mut transmitted = TransmittedSound::default();
+        assert_eq!(transmitted.find(0), Err(false));
+        for at in 0..1_100 {
+            transmitted.push(2 * at, u64::from(at) + 7);
+        }
+        assert_eq!(transmitted.find(2_000), Ok(1_007));
+        assert_eq!(transmitted.find(2_001), Err(false));
+        assert_eq!(transmitted.find(100), Err(true));
+        assert_eq!(transmitted.find(2_200), Err(false));
+    }
+}

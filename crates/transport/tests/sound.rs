@@ -1,0 +1,113 @@
+//! Sound beside the video: tests that own the clock.
+
+mod world;
+
+use std::time::Duration;
+
+use lockstep_transport::{ReceiverEvent, Recovery, SOUND, SendError, SenderEvent, SoundPacket};
+use lockstep_units::Timestamp;
+use proptest::prelude::*;
+use world::{World, at, ms};
+
+fn packet(frame: u32, captured: Timestamp) -> SoundPacket {
+    SoundPacket { frame, captured, payload: vec![frame as u8; 80] }
+}
+
+/// Video and a packet of sound each 20 ms, for so many of them.
+fn talk(world: &mut World, packets: u32) {
+    for frame in 0..packets {
+        let now = at(u64::from(frame) * 20 + 20);
+        world.run(now);
+        world.sender.send_sound(now, packet(frame, at(u64::from(frame) * 20))).unwrap();
+    }
+    world.capture_at = Timestamp::MAX;
+    world.run(world.now + ms(5_000));
+}
+
+/// When each packet of sound came.
+fn heard(world: &World) -> Vec<(u32, Timestamp)> {
+    let sounds = world.receiver_events.iter().filter_map(|(at, event)| match event {
+        ReceiverEvent::Sound(packet) => Some((packet.frame, *at)),
+        _ => None,
+    });
+    sounds.collect()
+}
+
+#[test]
+fn sound_leaves_at_once_whatever_waits_for_the_pacer() {
+    let mut world = World::new(1);
+    // A frame takes longer to leave than frames take to come: the pacer is never free.
+    world.sender.set_pace(ms(10), 1);
+    talk(&mut world, 100);
+    let heard = heard(&world);
+    assert_eq!(heard.len(), 100);
+    for (frame, at) in heard {
+        assert_eq!(at, world::at(u64::from(frame) * 20 + 20 + 50), "packet {frame}");
+    }
+    let statistics = world.sender.statistics();
+    assert_eq!(statistics.sounds, 100);
+    assert_eq!(statistics.fragments_acknowledged + statistics.fragments_implied, statistics.fragments + 100);
+    assert!(world.idle());
+}
+
+#[test]
+fn lost_sound_is_told_of_never_sent_again_and_costs_no_frame() {
+    for recovery in [Recovery::FromHeldState, Recovery::Retransmit] {
+        let mut world = World::with(2, recovery);
+        world.forward.lose_sound = |frame| frame % 5 == 3;
+        talk(&mut world, 100);
+        assert_eq!(heard(&world).len(), 80);
+        let lost = world.sender_events.iter().filter_map(|(_, event)| match event {
+            SenderEvent::FragmentsLost(fragments) => Some(fragments),
+            _ => None,
+        });
+        let lost: Vec<(u32, u16)> = lost.flatten().map(|lost| (lost.frame, lost.fragment)).collect();
+        assert_eq!(lost, (0..20).map(|n| (5 * n + 3, SOUND)).collect::<Vec<_>>(), "{recovery:?}");
+        assert_eq!(world.decoded.len(), world.sources.len(), "{recovery:?}");
+        assert!(!world.sender_events.iter().any(|(_, event)| matches!(event, SenderEvent::FrameLost(_))));
+        assert_eq!((world.recovered.len(), world.sender.statistics().retransmitted), (0, 0));
+    }
+}
+
+#[test]
+fn what_is_too_long_or_old_is_refused_and_changes_nothing() {
+    let mut world = World::new(3);
+    world.sender.send_sound(at(0), packet(7, at(0))).unwrap();
+    for (frame, length) in [(7, 1), (3, 1), (8, 1_401)] {
+        let packet = SoundPacket { frame, captured: at(0), payload: vec![0; length] };
+        assert_eq!(world.sender.send_sound(at(0), packet), Err(SendError::Sound { frame, length }));
+    }
+    world.sender.send_sound(at(0), packet(8, at(0))).unwrap();
+    world.run(at(200));
+    assert_eq!(heard(&world).iter().map(|&(frame, _)| frame).collect::<Vec<_>>(), [7, 8]);
+}
+
+#[test]
+fn after_the_end_no_sound_is_sent() {
+    let mut world = World::new(4);
+    world.sender.close(at(0), lockstep_transport::CloseReason::Done);
+    assert_eq!(world.sender.send_sound(at(0), packet(0, at(0))), Err(SendError::Closed));
+}
+
+proptest! {
+    #[test]
+    fn over_any_path_each_packet_is_heard_at_most_once_and_everything_is_decided(
+        seed in any::<u64>(),
+        (loss, duplication, jitter) in (0.0..0.4, 0.0..0.3, 0..80u64),
+        retransmits in any::<bool>(),
+    ) {
+        let recovery = if retransmits { Recovery::Retransmit } else { Recovery::FromHeldState };
+        let mut world = World::with(seed, recovery);
+        (world.forward.loss, world.forward.duplication, world.forward.jitter) = (loss, duplication, ms(jitter));
+        (world.backward.loss, world.backward.jitter) = (loss, ms(jitter));
+        talk(&mut world, 150);
+        let mut frames: Vec<u32> = heard(&world).iter().map(|&(frame, _)| frame).collect();
+        let count = frames.len();
+        frames.sort_unstable();
+        frames.dedup();
+        prop_assert_eq!(frames.len(), count);
+        prop_assert!(loss > 0.0 || count == 150);
+        world.run(world.now + Duration::from_secs(20));
+        prop_assert!(world.sender.in_flight().fragments == 0, "{:?}", world.sender.in_flight());
+    }
+}
