@@ -31,6 +31,7 @@ mod scores;
 mod sending;
 mod series;
 mod size_curve;
+mod sound;
 mod vp8_codec;
 
 pub use announced::announced;
@@ -63,4 +64,8 @@ pub use scores::{
 };
 pub use sending::{Committed, SendingEnd, SendingStatus};
 pub use series::{MOST_POINTS, SERIES_INTERVAL, Series, SeriesRecorder};
+pub use sound::{
+    CallSound, LIP_SYNC, LipSync, ModelledListener, ModelledVoice, Playback, Playing, SoundAllowance, SoundScores,
+    SoundSink, Speaking, Voice,
+};
 pub use vp8_codec::Vp8;

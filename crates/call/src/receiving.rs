@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 
 use lockstep_control::Estimator;
 use lockstep_transport::{
-    CloseReason, Datagram, Receiver, ReceiverConfig, ReceiverEvent, StateId, Transmit, VideoFormat, WireError,
+    CloseReason, Datagram, Receiver, ReceiverConfig, ReceiverEvent, SoundPacket, StateId, Transmit, VideoFormat,
+    WireError,
 };
 use lockstep_units::Timestamp;
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
@@ -15,6 +16,9 @@ use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 use crate::codec::Codec;
 use crate::held_states::HeldStates;
 use crate::vp8_codec::Vp8;
+
+/// Packets of sound kept for an owner that does not ask for them.
+const MOST_SOUND: usize = 64;
 
 /// A complete frame whose source state is held.
 #[derive(Debug)]
@@ -124,6 +128,7 @@ pub struct ReceivingEnd<C: Codec = Vp8> {
     pixel_limit: usize,
     newest_shown: Option<u32>,
     display: Option<Display<C>>,
+    sound: VecDeque<SoundPacket<C::Payload>>,
     counts: DecodeCounts,
     peer_closed: Option<CloseReason>,
 }
@@ -160,6 +165,7 @@ impl<C: Codec> ReceivingEnd<C> {
             pixel_limit: DEFAULT_PIXEL_LIMIT,
             newest_shown: None,
             display: None,
+            sound: VecDeque::new(),
             counts: DecodeCounts::default(),
             peer_closed: None,
         }
@@ -238,6 +244,11 @@ impl<C: Codec> ReceivingEnd<C> {
     /// The picture to be shown, once.
     pub fn poll_display(&mut self) -> Option<Display<C>> {
         self.display.take()
+    }
+
+    /// The next packet of sound that came, in the order of arrival.
+    pub fn poll_sound(&mut self) -> Option<SoundPacket<C::Payload>> {
+        self.sound.pop_front()
     }
 
     /// The next datagram for the sender.
@@ -337,6 +348,13 @@ impl<C: Codec> ReceivingEnd<C> {
                         completed_at: now,
                         payload,
                     });
+                }
+                ReceiverEvent::Sound(packet) => {
+                    // Of an owner that does not listen, nothing piles up.
+                    if self.sound.len() == MOST_SOUND {
+                        self.sound.pop_front();
+                    }
+                    self.sound.push_back(packet);
                 }
                 ReceiverEvent::Hello(hello) => {
                     self.format = Some(hello.format);

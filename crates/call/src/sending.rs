@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use lockstep_control::{Allowance, Controller, InFlight, PathBound, bitrate_ceiling};
 use lockstep_transport::{
-    CloseReason, Datagram, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError,
+    CloseReason, Datagram, OutgoingFrame, Recovery, SendError, Sender, SenderConfig, SenderEvent, SoundPacket, StateId,
+    Transmit, WireError,
 };
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -17,6 +18,7 @@ use crate::encoder::{EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::frame_log::OpenRecords;
 use crate::overhead::Overhead;
 use crate::record::{FrameRecord, Outcome};
+use crate::sound::{SoundAllowance, SoundRate};
 use crate::vp8_codec::Vp8;
 
 /// Weight of a new frame in the smoothed coding time.
@@ -81,6 +83,9 @@ pub struct SendingEnd<C: Codec = Vp8> {
     payload: ByteCount,
     recovery: Recovery,
     overhead: Overhead,
+    frame_interval: Duration,
+    /// What sound takes; nothing where there was none.
+    sound: Option<Box<SoundRate>>,
     controller: Box<dyn Controller>,
     encoder: Box<dyn FrameEncoder<C>>,
     waiting: Option<(u64, C::Picture)>,
@@ -120,6 +125,8 @@ impl<C: Codec> SendingEnd<C> {
             payload,
             recovery: transport.recovery,
             overhead: Overhead::default(),
+            frame_interval,
+            sound: None,
             transport: Sender::new(transport),
             controller,
             encoder,
@@ -197,7 +204,7 @@ impl<C: Codec> SendingEnd<C> {
             picture: &picture,
             source,
             budget: self.expected_budget(now, &allowance, self.encode_time),
-            target: self.overhead.less(target),
+            target: self.overhead.less(self.left_by_sound(now, target)),
             pacer_delay: pacing_interval.saturating_mul(waiting),
             queued: self.in_flight().queued,
         };
@@ -298,6 +305,29 @@ impl<C: Codec> SendingEnd<C> {
         self.drain_events(now);
     }
 
+    /// Sends 20 ms of sound, before any picture that waits to leave. After the end of the call it is dropped.
+    ///
+    /// # Errors
+    /// [`SendError::Sound`] for a packet that is too long, or not newer than those before.
+    pub fn send_sound(&mut self, now: Timestamp, packet: SoundPacket<C::Payload>) -> Result<(), SendError> {
+        match self.transport.send_sound(now, packet) {
+            Err(SendError::Closed) => Ok(()),
+            sent => sent,
+        }
+    }
+
+    /// What sound is to know of the path.
+    #[must_use]
+    pub fn sound_allowance(&self, now: Timestamp) -> SoundAllowance {
+        SoundAllowance { target: self.allowance(now).target, loss: self.bound.loss_rate().share() }
+    }
+
+    /// What sound leaves of `target` for pictures.
+    fn left_by_sound(&self, now: Timestamp, target: Bitrate) -> Bitrate {
+        let taken = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
+        Bitrate::from_bps(target.as_bps().saturating_sub(taken.as_bps()))
+    }
+
     /// The frame last handed to the transport, once.
     pub fn poll_committed(&mut self) -> Option<Committed<C>> {
         self.committed.take()
@@ -323,7 +353,11 @@ impl<C: Codec> SendingEnd<C> {
             self.transport.set_pace(interval, pacing_burst(interval));
         }
         let transmit = self.transport.poll_transmit(now)?;
-        if let Some(fragment) = transmit.fragment {
+        if let Datagram::Sound(_) = transmit.datagram {
+            self.sound.get_or_insert_default().on_transmit(now, transmit.size);
+            self.controller.on_transmit(now, transmit.size);
+            self.bound.on_transmit(now, transmit.size);
+        } else if let Some(fragment) = transmit.fragment {
             let new = if fragment.retransmitted { ByteCount::ZERO } else { fragment.payload };
             self.overhead.on_transmit(transmit.size, new);
             self.controller.on_transmit(now, transmit.size);
@@ -441,7 +475,12 @@ impl<C: Codec> SendingEnd<C> {
         if self.controller.is_bounded() {
             allowance = self.bound.limit(now, in_flight, allowance);
         }
-        Allowance { budget: self.likely_whole(allowance.budget), ..allowance }
+        let mut budget = self.likely_whole(allowance.budget);
+        if let Some(sound) = &self.sound {
+            // What will be said until the next picture goes before it.
+            budget = budget.saturating_sub(sound.bitrate(now).bytes_in(self.frame_interval));
+        }
+        Allowance { budget, ..allowance }
     }
 
     /// As much of `budget` as a frame may have that is to arrive whole, where what is lost is not sent again.

@@ -20,9 +20,9 @@ mod wav;
 use std::time::Duration;
 
 pub use coding::{CodingError, SoundDecoder, SoundEncoder, has_redundancy};
-pub use player::{Player, PlayerStatistics};
-pub use playout::{Playout, PlayoutBuffer, PlayoutStatistics};
-pub use sender::{HIGHEST_BITRATE, LOWEST_BITRATE, SoundPacket, SoundSender};
+pub use player::{Decode, LOOK_AHEAD, Player, PlayerStatistics};
+pub use playout::{Pace, Playout, PlayoutBuffer, PlayoutStatistics};
+pub use sender::{HIGHEST_BITRATE, LOWEST_BITRATE, SoundSender, bitrate_within};
 pub use source::{Silence, SoundSource, Tone};
 pub use stretch::{lengthen, shorten};
 pub use wav::{WavError, WavSource, WavWriter};

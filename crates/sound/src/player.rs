@@ -9,8 +9,8 @@ use crate::playout::{Pace, Playout, PlayoutBuffer, PlayoutStatistics};
 use crate::stretch::{lengthen, shorten};
 use crate::{FRAME_SAMPLES, Frame, SoundDecoder, duration_of, has_redundancy};
 
-/// What opus delays in coding, in samples: 6.5 ms (libopus, `OPUS_GET_LOOKAHEAD`, speech at 48 kHz).
-const LOOK_AHEAD: usize = 312;
+/// By how many samples Opus delays sound in coding: 6.5 ms (libopus, `OPUS_GET_LOOKAHEAD`, speech at 48 kHz).
+pub const LOOK_AHEAD: usize = 312;
 /// Delays kept for an owner that does not ask for them.
 const MOST_DELAYS: usize = 64;
 
@@ -187,6 +187,12 @@ impl<D: Decode> Player<D> {
     /// From mouth to ear, of the next packet played since this was asked; means something where both ends have one clock.
     pub fn poll_delay(&mut self) -> Option<Duration> {
         self.delays.pop_front()
+    }
+
+    /// Plays no frame earlier than `delay` after its capture, sender's clock to receiver's, nanoseconds, if that takes no
+    /// more than 200 ms more than jitter does: pictures may be that late, and are to be seen with their sound.
+    pub fn set_least_delay(&mut self, delay: i64) {
+        self.buffer.set_least_delay(delay);
     }
 
     /// How long packets wait at the moment, the fastest of them.

@@ -28,6 +28,8 @@ const EARLY_ENOUGH: Duration = Duration::from_millis(2);
 const LOSSY: f64 = 0.01;
 /// Weight of a frame in that share: that of about the last ten seconds counts.
 const MISSING_WEIGHT: f64 = 1.0 / 500.0;
+/// So much longer than jitter calls for is waited for pictures that are late: a conversation should not lag for them.
+const MOST_FOR_PICTURES: Duration = Duration::from_millis(200);
 /// Packets that wait at most: ten seconds of them.
 const MOST_WAITING: usize = 500;
 
@@ -119,6 +121,8 @@ pub struct PlayoutBuffer<P> {
     held_up: Option<i64>,
     /// The smoothed share of frames that were missing at their time.
     missing: f64,
+    /// From capture to playing at least, nanoseconds between two clocks.
+    least_delay: Option<i64>,
     /// A frame and when it was captured.
     captured: (u32, Timestamp),
     statistics: PlayoutStatistics,
@@ -136,6 +140,7 @@ impl<P: Clone> Default for PlayoutBuffer<P> {
             wait: FIRST_WAIT,
             held_up: None,
             missing: 0.0,
+            least_delay: None,
             captured: (0, Timestamp::ZERO),
             statistics: PlayoutStatistics::default(),
         }
@@ -203,12 +208,20 @@ impl<P: Clone> PlayoutBuffer<P> {
         self.wait
     }
 
+    /// Plays no frame earlier than `delay` after its capture, sender's clock to receiver's, nanoseconds, if that takes no
+    /// more than 200 ms more than jitter does.
+    pub fn set_least_delay(&mut self, delay: i64) {
+        self.least_delay = Some(delay);
+    }
+
     /// How much later than aimed at a frame would be taken that was taken at `at`.
     fn behind(&self, frame: u32, at: Timestamp) -> i64 {
         let (known, captured) = self.captured;
         let frames = i64::from(frame) - i64::from(known);
         let captured = signed(at, captured).saturating_sub(frames * nanoseconds(FRAME_DURATION));
-        captured.saturating_sub(self.shortest).saturating_sub(nanoseconds(self.wait))
+        let for_jitter = self.shortest.saturating_add(nanoseconds(self.wait));
+        let most = for_jitter.saturating_add(nanoseconds(MOST_FOR_PICTURES));
+        captured.saturating_sub(self.least_delay.map_or(for_jitter, |least| least.clamp(for_jitter, most)))
     }
 
     /// What is heard next, of what has come until `at`. Asked for once for each frame that is played, in the order of time.

@@ -1,5 +1,6 @@
 //! From frames to packets.
 
+use lockstep_transport::SoundPacket;
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::coding::{CodingError, SoundEncoder};
@@ -19,17 +20,6 @@ const FRAMES_BETWEEN_SILENT_PACKETS: u32 = 20;
 #[must_use]
 pub fn bitrate_within(target: Bitrate) -> Bitrate {
     target.mul_f64(SHARE).clamp(LOWEST_BITRATE, HIGHEST_BITRATE)
-}
-
-/// A packet of sound to be sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SoundPacket<P = Vec<u8>> {
-    /// Its frame, counted from 0 since the sender began, those that are not sent included.
-    pub frame: u32,
-    /// When its first sample was captured.
-    pub captured: Timestamp,
-    /// What Opus made of it; empty where silence begins or goes on.
-    pub payload: P,
 }
 
 /// Codes what the microphone gives.

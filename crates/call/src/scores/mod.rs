@@ -70,7 +70,7 @@ pub struct DelayScores {
 
 impl DelayScores {
     /// Of delays in milliseconds; none of nothing.
-    fn of(delays: &mut Distribution) -> Option<Self> {
+    pub(crate) fn of(delays: &mut Distribution) -> Option<Self> {
         Some(Self { p50: delays.quantile(0.5)?, mean: delays.mean()?, p95: delays.quantile(0.95)? })
     }
 }

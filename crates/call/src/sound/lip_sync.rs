@@ -1,0 +1,172 @@
+//! Pictures and sound together: a picture is shown when its sound is heard, and sound waits a little for pictures that
+//! take longer.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockstep_units::Timestamp;
+
+use super::playing::{difference, nanoseconds};
+use crate::codec::Codec;
+use crate::distribution::Distribution;
+use crate::receiving::Display;
+use crate::scores::DelayScores;
+use crate::vp8_codec::Vp8;
+
+/// So far pictures may be ahead of their sound, or behind it, before anybody notices (EBU R37: 40 ms ahead and 60 behind;
+/// ITU-R BT.1359: 45 ms ahead).
+pub const LIP_SYNC: Duration = Duration::from_millis(45);
+/// Pictures that wait at most: a second of them.
+const MOST_HELD: usize = 60;
+/// The delays of so many shown pictures say how late pictures are.
+const DELAYS: usize = 150;
+/// This share of the pictures is to come with its sound.
+const IN_TIME: f64 = 0.9;
+
+/// Holds pictures until their sound is heard.
+#[derive(Debug)]
+pub struct LipSync<C: Codec = Vp8> {
+    held: VecDeque<Display<C>>,
+    /// What is heard at a moment: that, and when it was captured.
+    heard: Option<(Timestamp, Timestamp)>,
+    /// From capture to when pictures could have been shown, nanoseconds between two clocks.
+    delays: VecDeque<i64>,
+    errors: Distribution,
+    is_on: bool,
+}
+
+impl<C: Codec> LipSync<C> {
+    /// Nothing shown or heard yet. If not `is_on`, pictures are shown at once, and only their distance is measured.
+    #[must_use]
+    pub fn new(is_on: bool) -> Self {
+        Self {
+            held: VecDeque::new(),
+            heard: None,
+            delays: VecDeque::new(),
+            errors: Distribution::of_milliseconds(),
+            is_on,
+        }
+    }
+
+    /// At `now`, what was captured at `captured` is heard; or nothing is.
+    pub fn hear(&mut self, now: Timestamp, captured: Option<Timestamp>) {
+        self.heard = captured.map(|captured| (now, captured));
+    }
+
+    /// A picture that could be shown at `now`.
+    pub fn push(&mut self, now: Timestamp, display: Display<C>) {
+        self.delays.push_back(difference(now, display.captured_at));
+        if self.delays.len() > DELAYS {
+            self.delays.pop_front();
+        }
+        self.held.push_back(display);
+        if self.held.len() > MOST_HELD {
+            self.held.pop_front();
+        }
+    }
+
+    /// The least delay, from capture to playing, at which sound is heard with most pictures; nanoseconds between two
+    /// clocks. None as long as nothing was shown, and where pictures do not wait either.
+    #[must_use]
+    pub fn least_sound_delay(&self) -> Option<i64> {
+        if !self.is_on || self.delays.is_empty() {
+            return None;
+        }
+        let mut delays: Vec<i64> = self.delays.iter().copied().collect();
+        let rank = ((delays.len() as f64 * IN_TIME).ceil() as usize).clamp(1, delays.len()) - 1;
+        let (_, &mut delay, _) = delays.select_nth_unstable(rank);
+        Some(delay.saturating_sub(nanoseconds(LIP_SYNC)))
+    }
+
+    /// How long after `now` the sound of a picture captured at `captured` is heard, less what nobody notices; zero if it
+    /// was heard, or nothing is.
+    fn wait(&self, now: Timestamp, captured: Timestamp) -> Duration {
+        let Some((at, heard)) = self.heard.filter(|_| self.is_on) else { return Duration::ZERO };
+        let ahead = difference(captured, heard).saturating_sub(difference(now, at));
+        Duration::from_nanos(ahead.saturating_sub(nanoseconds(LIP_SYNC)).max(0).unsigned_abs())
+    }
+
+    /// The picture to be shown at `now`: the newest of those whose sound is heard.
+    pub fn poll(&mut self, now: Timestamp) -> Option<Display<C>> {
+        let mut shown = None;
+        while self.held.front().is_some_and(|first| self.wait(now, first.captured_at).is_zero()) {
+            shown = self.held.pop_front();
+        }
+        let shown = shown?;
+        if let Some((at, heard)) = self.heard {
+            let ahead = difference(shown.captured_at, heard).saturating_sub(difference(now, at));
+            self.errors.add(ahead.unsigned_abs() as f64 * 1e-6);
+        }
+        Some(Display { displayed_at: now, ..shown })
+    }
+
+    /// When [`Self::poll`] will have something if nothing happens before.
+    #[must_use]
+    pub fn poll_timeout(&self, now: Timestamp) -> Option<Timestamp> {
+        self.held.front().map(|first| now + self.wait(now, first.captured_at))
+    }
+
+    /// How far pictures were from the sound heard while they appeared.
+    #[must_use]
+    pub fn errors(&mut self) -> Option<DelayScores> {
+        DelayScores::of(&mut self.errors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modelled_codec::Modelled;
+
+    fn at(milliseconds: u64) -> Timestamp {
+        Timestamp::from_millis(milliseconds)
+    }
+
+    fn picture(frame: u32, captured: u64, shown: u64) -> Display<Modelled> {
+        Display {
+            frame,
+            captured_at: at(captured),
+            completed_at: at(shown),
+            displayed_at: at(shown),
+            picture: Default::default(),
+            payload: Default::default(),
+        }
+    }
+
+    #[test]
+    fn a_picture_waits_until_its_sound_is_near() {
+        let mut sync = LipSync::new(true);
+        sync.hear(at(200), Some(at(100)));
+        sync.push(at(200), picture(0, 180, 200));
+        // Its sound is heard at 280 ms; 45 ms before that nobody notices.
+        assert_eq!(sync.poll_timeout(at(200)), Some(at(235)));
+        assert!(sync.poll(at(234)).is_none());
+        let shown = sync.poll(at(235)).unwrap();
+        assert_eq!((shown.frame, shown.displayed_at), (0, at(235)));
+        assert_eq!(sync.errors().unwrap().p50, 45.0);
+    }
+
+    #[test]
+    fn without_sound_or_where_it_is_off_pictures_are_shown_at_once_and_only_the_newest() {
+        let mut silent = LipSync::new(true);
+        let mut off = LipSync::new(false);
+        off.hear(at(200), Some(at(100)));
+        for sync in [&mut silent, &mut off] {
+            sync.push(at(200), picture(0, 150, 200));
+            sync.push(at(200), picture(1, 180, 200));
+            assert_eq!(sync.poll(at(200)).map(|shown| shown.frame), Some(1));
+            assert!(sync.poll(at(300)).is_none());
+        }
+        assert_eq!(off.errors().map(|errors| errors.p50), Some(80.0));
+        assert_eq!(off.least_sound_delay(), None);
+    }
+
+    #[test]
+    fn sound_is_asked_to_wait_for_late_pictures() {
+        let mut sync = LipSync::new(true);
+        for frame in 0..100 {
+            sync.push(at(1_000 + u64::from(frame)), picture(frame, 900 + u64::from(frame), 0));
+        }
+        assert_eq!(sync.least_sound_delay(), Some(nanoseconds(Duration::from_millis(55))));
+    }
+}

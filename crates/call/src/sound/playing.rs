@@ -1,0 +1,125 @@
+//! Sound at the receiving end, and what it scores.
+
+use std::time::Duration;
+
+use lockstep_sound::{Decode, Frame, Player, PlayerStatistics};
+use lockstep_transport::SoundPacket;
+use lockstep_units::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::distribution::Distribution;
+use crate::scores::DelayScores;
+
+/// Where what is heard goes.
+pub trait SoundSink: Send {
+    /// Takes the next 20 ms.
+    fn play(&mut self, frame: &Frame);
+}
+
+/// Plays the packets of a call's sound.
+pub trait Playback<P>: Send {
+    /// A packet came.
+    fn insert(&mut self, now: Timestamp, packet: SoundPacket<P>);
+    /// Plays the 20 ms from `now` on.
+    fn play(&mut self, now: Timestamp);
+    /// When what is heard now was captured, sender's clock; none in silence.
+    fn heard(&self) -> Option<Timestamp>;
+    /// Plays nothing sooner than `delay` after its capture, nanoseconds between two clocks, within bounds.
+    fn set_least_delay(&mut self, delay: i64);
+    /// What was heard so far.
+    fn scores(&mut self) -> SoundScores;
+}
+
+/// How the sound of a call was heard.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SoundScores {
+    /// Packets that came.
+    pub packets: u64,
+    /// The share (0-1) of what was to be heard that was made up, because it was lost or late. W3C webrtc-stats:
+    /// `concealedSamples` less `silentConcealedSamples` over all that were not silent.
+    pub concealed_share: f64,
+    /// Lost frames, 20 ms each, that were made from the coarse copy in the packet after them.
+    pub recovered_frames: u64,
+    /// Frames that came and were left out to catch up, as after an outage.
+    pub skipped_frames: u64,
+    /// From mouth to ear: from a sample's capture to its playing, Opus's look-ahead included. None where nothing was heard.
+    pub mouth_to_ear_ms: Option<DelayScores>,
+    /// How far pictures were from the sound heard while they appeared, either way; none where the two were never at once.
+    pub lip_sync_error_ms: Option<DelayScores>,
+}
+
+/// A player with its scores, and perhaps somewhere to play.
+pub struct Playing<D: Decode> {
+    player: Player<D>,
+    sink: Option<Box<dyn SoundSink>>,
+    heard: Option<Timestamp>,
+    delays: Distribution,
+}
+
+impl<D: Decode> Playing<D> {
+    /// A player to which nothing has come.
+    #[must_use]
+    pub fn new(decoder: D, sink: Option<Box<dyn SoundSink>>) -> Self {
+        Self { player: Player::new(decoder), sink, heard: None, delays: Distribution::of_milliseconds() }
+    }
+
+    /// What the player counted.
+    #[must_use]
+    pub fn statistics(&self) -> PlayerStatistics {
+        self.player.statistics()
+    }
+}
+
+impl<D: Decode + Send> Playback<D::Payload> for Playing<D>
+where
+    D::Payload: Send,
+{
+    fn insert(&mut self, now: Timestamp, packet: SoundPacket<D::Payload>) {
+        self.player.insert(now, packet.frame, packet.captured, packet.payload);
+    }
+
+    fn play(&mut self, now: Timestamp) {
+        let frame = self.player.play(now);
+        // What the player knows is the end of what it gave.
+        let start = |end: Timestamp| {
+            Timestamp::from_nanos(end.as_nanos().saturating_sub(lockstep_sound::FRAME_DURATION.as_nanos() as u64))
+        };
+        self.heard = self.player.heard().map(start);
+        while let Some(delay) = self.player.poll_delay() {
+            self.delays.add(delay.as_secs_f64() * 1e3);
+        }
+        if let Some(sink) = &mut self.sink {
+            sink.play(&frame);
+        }
+    }
+
+    fn heard(&self) -> Option<Timestamp> {
+        self.heard
+    }
+
+    fn set_least_delay(&mut self, delay: i64) {
+        self.player.set_least_delay(delay);
+    }
+
+    fn scores(&mut self) -> SoundScores {
+        let statistics = self.player.statistics();
+        SoundScores {
+            packets: statistics.playout.packets,
+            concealed_share: statistics.concealed_share(),
+            recovered_frames: statistics.recovered,
+            skipped_frames: statistics.playout.skipped,
+            mouth_to_ear_ms: DelayScores::of(&mut self.delays),
+            lip_sync_error_ms: None,
+        }
+    }
+}
+
+/// The difference between two moments, nanoseconds.
+pub(crate) fn difference(later: Timestamp, earlier: Timestamp) -> i64 {
+    later.as_nanos().wrapping_sub(earlier.as_nanos()) as i64
+}
+
+/// `time` as nanoseconds that may be negative.
+pub(crate) fn nanoseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}
