@@ -10,6 +10,7 @@ use lockstep_units::{ByteCount, Timestamp};
 use crate::encode_time::CodingTimes;
 use crate::scores::Scores;
 use crate::series::Series;
+use crate::sound::SoundScores;
 
 /// How long a call goes on after its scored length, so that the last scored frames have later ones to be followed by.
 pub const DRAIN: Duration = Duration::from_secs(1);
@@ -51,6 +52,9 @@ pub struct CallReport<Configuration> {
     /// The scores, at the top level.
     #[serde(flatten)]
     pub scores: Scores,
+    /// How its sound was heard; none of a call without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sound: Option<SoundScores>,
     /// Counters of sender, receiver and link, by name.
     pub counters: BTreeMap<String, BTreeMap<String, u64>>,
     /// Rates and delays over time.

@@ -17,6 +17,7 @@ mod journal;
 mod output_file;
 mod parquet_table;
 mod progress;
+mod sound_file;
 
 use std::process::ExitCode;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use lockstep_call::Scores;
+use lockstep_call::{Scores, SoundScores};
 use lockstep_units::Bitrate;
 
 /// A bar over `length` steps with room for a message; a plain line every few seconds where standard error is no
@@ -64,6 +64,17 @@ pub fn warn_of_early_end(asked: f64, scores: &Scores) {
              time"
         );
     }
+}
+
+/// Prints how the sound of a call was heard.
+pub fn print_sound(sound: &SoundScores) {
+    say!(
+        "sound         {:.1} % made up   mouth to ear p50 {}   p95 {}   lip sync within {} for 95 %",
+        100.0 * sound.concealed_share,
+        shown(sound.mouth_to_ear_ms.map(|delay| delay.p50), 0, "ms"),
+        shown(sound.mouth_to_ear_ms.map(|delay| delay.p95), 0, "ms"),
+        shown(sound.lip_sync_error_ms.map(|error| error.p95), 0, "ms"),
+    );
 }
 
 /// Prints the scores of a call.

@@ -23,12 +23,12 @@ pub use model_file::ModelFile;
 pub use modelled::{GccCall, PROGRESS_INTERVAL, simulate_gcc, simulate_modelled, simulate_modelled_with};
 pub use options::{
     CallOptions, CallRecord, ClipName, CodecKind, Form, Milliseconds, OptionDescription, OptionError, OptionGroup,
-    OptionValue, Passes, QueueKind, Seconds, Share, TraceName,
+    OptionValue, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
 };
 pub use scenario::{ScenarioArguments, run_scenario};
 pub use settings::{
     CallSettings, ControlSettings, ControllerSettings, EstimatorFile, LinkSettings, NamedTrace, QueueMemory,
     REVERSE_CAPACITY, open_trace,
 };
-pub use simulate::{Simulated, SimulationStatus, simulate, simulate_coded_by, simulate_with};
+pub use simulate::{Observers, Simulated, SimulationStatus, simulate, simulate_coded_by, simulate_with};
 pub use words::{ControlWords, LinkWords, SimulateWords, value_of};

@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::Result;
 
 use lockstep_alphartc::EstimatorHost;
-use lockstep_call::{CallObserver, ClipCurves, CodecModel, Modelled, ModelledClip};
+use lockstep_call::{
+    CallObserver, CallSound, ClipCurves, CodecModel, Modelled, ModelledClip, ModelledListener, ModelledVoice, Playing,
+};
 use lockstep_control::{Controller, Gcc, GccSettings, Setting};
 use lockstep_media::source_format;
 use lockstep_sim::StopReason;
@@ -43,7 +45,12 @@ impl CallSettings {
         let encoder = codec.encoder(curves, interval);
         let source = Box::new(ModelledSource::new(clip, format.frame_rate));
         let feedback = self.feedback();
-        Ok(Coding { source, encoder, first_work: codec.first_work(), controller: None, feedback })
+        let sound = self.audio.as_ref().map(|_| CallSound {
+            voice: Box::new(ModelledVoice::new(seed)),
+            playback: Box::new(Playing::new(ModelledListener, None)),
+            lip_sync: self.lip_sync(),
+        });
+        Ok(Coding { source, encoder, first_work: codec.first_work(), controller: None, feedback, sound })
     }
 }
 

@@ -20,7 +20,7 @@ use lockstep_vp8::Preset;
 use crate::MaxBitrate;
 pub(crate) use choices::MenuKind;
 pub use choices::{CodecKind, QueueKind};
-pub use values::{ClipName, Form, Milliseconds, OptionValue, Passes, Seconds, Share, TraceName};
+pub use values::{ClipName, Form, Milliseconds, OptionValue, Passes, Seconds, Share, SoundName, TraceName};
 
 /// Which part of a call an option is of; commands take the options of some parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,8 @@ pub struct OptionDescription {
     pub value_name: Option<&'static str>,
     /// The names and meanings of its values, where they are few.
     pub choices: &'static [(&'static str, &'static str)],
+    /// The value that is meant where it is given without one, if it may be.
+    pub meant: Option<&'static str>,
     /// What it means, line by line.
     help: &'static [&'static str],
     /// Whether a word is a value of it.
@@ -179,6 +181,7 @@ macro_rules! options {
                 form: <$type as OptionValue>::FORM,
                 value_name: first(&[$($value_name)?]),
                 choices: <$type as OptionValue>::CHOICES,
+                meant: <$type as OptionValue>::MEANT,
                 help: &[$($help),+],
                 check: |word| <$type as OptionValue>::from_words(&[word.to_owned()]).map(drop),
                 default: || Self::usual().$name.map_or_else(Vec::new, |value| value.to_words()),
@@ -341,6 +344,9 @@ options! {
     /// The least time between two acknowledgements, each of which tells of all that arrived since the last; what became of
     /// a frame is told at once. 0 acknowledges every fragment. Calls outside of simulations have the default.
     Simulation feedback_ms: Milliseconds = Milliseconds::whole(FeedbackInterval::CHOSEN_MILLISECONDS);
+    /// Sound beside the pictures: `tone`, a voice of sorts that talks and is silent by turns; `silence`; or a WAV file, again
+    /// and again. `tone` is meant where none is named. Of a modelled call, only that there is one counts.
+    Simulation audio ("SOUND"): SoundName;
     /// Measure VMAF of what is shown, and the scores that need it. Takes an ffmpeg with libvmaf: LOCKSTEP_VMAF may name
     /// one, such as that in PyPI's imageio-ffmpeg. Without, the scores say that it is missing.
     Simulation vmaf: bool = false;

@@ -21,7 +21,7 @@ use crate::coding_time::EncodeTimeSettings;
 use crate::model_file::ModelFile;
 use crate::options::{
     CallOptions, CallRecord, ClipName, CodecKind, MenuKind, Milliseconds, OptionError, OptionGroup, Passes, QueueKind,
-    Seconds, Share, TraceName,
+    Seconds, Share, SoundName, TraceName,
 };
 
 /// The controllers that answer to marks (ECN).
@@ -54,6 +54,8 @@ pub struct CallSettings {
     pub decode_time: Milliseconds,
     /// The least time between two acknowledgements ([`FeedbackInterval::aggregated`](lockstep_transport::FeedbackInterval)).
     pub feedback: Milliseconds,
+    /// What gives the sound, if there is any.
+    pub audio: Option<SoundName>,
     /// Whether VMAF of what is shown is measured.
     pub vmaf: bool,
 }
@@ -272,6 +274,7 @@ impl CallOptions {
             encode_time: EncodeTimeSettings::open(self.encode_time.clone(), self.encode_ms)?,
             decode_time: there(self.decode_ms.or(usual.decode_ms))?,
             feedback: there(self.feedback_ms.or(usual.feedback_ms))?,
+            audio: self.audio.clone(),
             vmaf: there(self.vmaf.or(usual.vmaf))?,
         })
     }
@@ -340,7 +343,7 @@ impl CallSettings {
     /// The options that say this call. Those that mean nothing in it are left out.
     #[must_use]
     pub fn options(&self) -> CallOptions {
-        let Self { clip, length, link, control, estimator, modelled, encode_time, decode_time, feedback, vmaf } =
+        let Self { clip, length, link, control, estimator, modelled, encode_time, decode_time, feedback, audio, vmaf } =
             self.clone();
         let LinkSettings {
             trace,
@@ -406,6 +409,7 @@ impl CallSettings {
             encode_ms: encode_time.menu,
             decode_ms: Some(decode_time),
             feedback_ms: Some(feedback),
+            audio,
             vmaf: Some(vmaf),
         }
     }
@@ -425,6 +429,7 @@ impl CallSettings {
         inputs.extend(self.control.model.as_ref().map(ModelFile::path));
         inputs.extend(self.estimator.as_ref().map(|estimator| estimator.path.as_path()));
         inputs.extend(self.encode_time.file.as_deref());
+        inputs.extend(self.audio.as_ref().and_then(SoundName::file));
         inputs
     }
 }

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 
 use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{
-    CallObserver, CallReport, Codec, CodecModel, EncodeWork, FrameEncoder, ReceivingEnd, VideoDelayFloor, Vp8,
+    CallObserver, CallReport, CallSound, Codec, CodecModel, EncodeWork, FrameEncoder, Playing, ReceivingEnd, SoundSink,
+    VideoDelayFloor, Voice, Vp8,
 };
-use lockstep_control::{Controller, KnownPath, RateBounds, Setting};
+use lockstep_control::{Controller, KnownPath, Latency, RateBounds, Setting};
 use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
+use lockstep_sound::SoundDecoder;
 use lockstep_transport::{FeedbackInterval, ReceiverConfig};
 use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
@@ -35,6 +37,23 @@ pub struct Simulated {
     pub report: CallReport<CallSettings>,
 }
 
+/// Who hears of a call while it runs.
+#[derive(Default)]
+pub struct Observers {
+    /// Of its frames.
+    pub frames: Option<Box<dyn CallObserver>>,
+    /// What is heard of its sound; of a modelled call, nothing.
+    pub sound: Option<Box<dyn SoundSink>>,
+}
+
+impl Observers {
+    /// Somebody who hears of the frames.
+    #[must_use]
+    pub fn of_frames(observer: Box<dyn CallObserver>) -> Self {
+        Self { frames: Some(observer), sound: None }
+    }
+}
+
 /// Where calls differ whose pictures are coded otherwise.
 pub(crate) struct Coding<C: Codec> {
     /// The pictures.
@@ -47,6 +66,8 @@ pub(crate) struct Coding<C: Codec> {
     pub controller: Option<Box<MakeController>>,
     /// How often the receiver acknowledges.
     pub feedback: FeedbackInterval,
+    /// The sound, if there is any.
+    pub sound: Option<CallSound<C::Payload>>,
 }
 
 type MakeController = dyn FnOnce(&Setting) -> Box<dyn Controller>;
@@ -62,12 +83,26 @@ impl CallSettings {
         FeedbackInterval::aggregated(self.feedback.get())
     }
 
-    /// Pictures with pixels, coded by the codec itself.
-    fn coding(&self) -> Result<Coding<Vp8>> {
+    /// Whether pictures and sound wait for each other: not where delay counts more.
+    pub(crate) fn lip_sync(&self) -> bool {
+        self.control.controller.latency() != Some(Latency::Low)
+    }
+
+    /// Sound that is heard by `sink`, if these settings have any.
+    fn sound(&self, sink: Option<Box<dyn SoundSink>>) -> Result<Option<CallSound<Vec<u8>>>> {
+        let Some(name) = &self.audio else { return Ok(None) };
+        let playback = Box::new(Playing::new(SoundDecoder::new()?, sink));
+        let lip_sync = self.lip_sync();
+        Ok(Some(CallSound { voice: Box::new(Voice::new(name.open()?)?), playback, lip_sync }))
+    }
+
+    /// Pictures with pixels, coded by the codec itself; the sound is heard by `sink`.
+    fn coding(&self, sink: Option<Box<dyn SoundSink>>) -> Result<Coding<Vp8>> {
         let source = open_source(self.clip.as_str(), &self.source_options())?;
         let encoder = self.control.encoder(source.format().frame_interval());
         let feedback = self.feedback();
-        Ok(Coding { source, encoder, first_work: self.control.first_work(), controller: None, feedback })
+        let first_work = self.control.first_work();
+        Ok(Coding { source, encoder, first_work, controller: None, feedback, sound: self.sound(sink)? })
     }
 }
 
@@ -79,7 +114,7 @@ pub fn simulate(
     settings: &CallSettings,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    simulate_with(settings, None, None, progress)
+    simulate_with(settings, None, Observers::default(), progress)
 }
 
 /// The same with an encoder that the settings do not know: `encoder` makes it for the pictures of the clip, and `first_work`
@@ -96,26 +131,28 @@ pub fn simulate_coded_by(
     let coding = |settings: &CallSettings| {
         let source = open_source(settings.clip.as_str(), &settings.source_options())?;
         let encoder = encoder(&source.format())?;
-        Ok(Coding { source, encoder, first_work, controller: None, feedback: settings.feedback() })
+        let feedback = settings.feedback();
+        Ok(Coding { source, encoder, first_work, controller: None, feedback, sound: settings.sound(None)? })
     };
     run::<Vp8>(settings, coding, None, None, progress)
 }
 
 /// [`simulate`] with the estimator that lives at `host`, if one is given, instead of that which `settings` name; and heard by
-/// `observer`.
+/// `observers`.
 ///
 /// # Errors
 /// As [`simulate`]; if the estimator fails, its error as [`SimulationError::Stopped`](lockstep_sim::SimulationError).
 pub fn simulate_with(
     settings: &CallSettings,
     host: Option<Box<dyn EstimatorHost>>,
-    observer: Option<Box<dyn CallObserver>>,
+    observers: Observers,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
+    let Observers { frames, sound } = observers;
     if settings.modelled {
-        return simulate_modelled_with(settings, &CodecModel::built_in()?, host, observer, progress);
+        return simulate_modelled_with(settings, &CodecModel::built_in()?, host, frames, progress);
     }
-    run(settings, CallSettings::coding, host, observer, progress)
+    run(settings, |settings| settings.coding(sound), host, frames, progress)
 }
 
 /// Every call in virtual time: one whose pictures `coding` codes.
@@ -128,7 +165,7 @@ pub(crate) fn run<C: Codec>(
 ) -> Result<Simulated> {
     let (settings, CallEstimator { estimator, failure }) = settings.with_estimator(host)?;
     let seed = settings.link.seed;
-    let Coding { source, encoder, first_work, controller, feedback } = coding(&settings)?;
+    let Coding { source, encoder, first_work, controller, feedback, sound } = coding(&settings)?;
     let (forward, reverse) = settings.link.links()?;
     let format = source.format();
     let (job_times, coding_times) = settings.job_times(format.width * format.height);
@@ -151,6 +188,9 @@ pub(crate) fn run<C: Codec>(
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options).compared_with(floor);
     if let Some(observer) = observer {
         simulation = simulation.observed_by(observer);
+    }
+    if let Some(sound) = sound {
+        simulation = simulation.with_sound(sound);
     }
     if settings.vmaf && C::HAS_PIXELS {
         simulation = simulation.measuring_vmaf(VmafMeter::start(format));
@@ -184,6 +224,7 @@ pub(crate) fn run<C: Codec>(
         seed,
         config: settings,
         scores,
+        sound: result.sound,
         counters: counted.map(|(name, counts)| (name.to_owned(), counts)).collect(),
         series: result.series,
     };

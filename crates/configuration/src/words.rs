@@ -20,6 +20,10 @@ fn argument(option: &'static OptionDescription) -> Arg {
     let argument = argument.action(if many { ArgAction::Append } else { ArgAction::Set });
     let value_name = option.value_name.map_or_else(|| option.name.to_uppercase(), str::to_owned);
     let argument = argument.value_name(value_name).default_values(option.default_words());
+    let argument = match option.meant {
+        Some(meant) => argument.num_args(0..=1).default_missing_value(meant),
+        None => argument,
+    };
     if option.choices.is_empty() {
         argument.value_parser(move |word: &str| option.check(word).map(|()| word.to_owned()))
     } else {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockstep_call::{EncodeTime, EncodeWork, JobTimes, KeptFrames, LoggedFrame, Scores, TimePoint, VideoDelayFloor};
-use lockstep_configuration::{CallOptions, CallSettings, simulate_with};
+use lockstep_configuration::{CallOptions, CallSettings, Observers, simulate_with};
 use lockstep_units::Timestamp;
 use lockstep_vp8::Preset;
 
@@ -30,7 +30,9 @@ fn job_times() -> JobTimes {
 
 fn run(options: &[(&str, &str)]) -> (Scores, Vec<LoggedFrame>) {
     let kept = KeptFrames::default();
-    let report = simulate_with(&settings(options), None, Some(Box::new(kept.clone())), |_| Ok(())).unwrap().report;
+    let report = simulate_with(&settings(options), None, Observers::of_frames(Box::new(kept.clone())), |_| Ok(()))
+        .unwrap()
+        .report;
     (report.scores, kept.take())
 }
 
@@ -108,7 +110,8 @@ fn encode_times_of_another_machine_are_read_from_a_file_and_reported() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), serde_json::to_string(&model).unwrap()).unwrap();
     let name = file.path().to_str().unwrap();
-    let report = simulate_with(&settings(&[("encode_time", name)]), None, None, |_| Ok(())).unwrap().report;
+    let report =
+        simulate_with(&settings(&[("encode_time", name)]), None, Observers::default(), |_| Ok(())).unwrap().report;
     let told = report.coding_times.unwrap();
     assert_eq!((told.machine.processor.as_str(), told.first_job_ms), ("an abacus", 25.0));
     std::fs::write(file.path(), "{}").unwrap();

@@ -1,7 +1,7 @@
 //! Modelled calls: what they heed of the options of the codec.
 
 use lockstep_call::{KeptFrames, Outcome, Scores};
-use lockstep_configuration::{CallOptions, simulate_with};
+use lockstep_configuration::{CallOptions, Observers, simulate_with};
 use lockstep_units::Timestamp;
 
 /// What came of a modelled call: the scores, how many candidates each menu had at most, and for each picture that was
@@ -27,7 +27,8 @@ fn modelled(options: &[(&str, &str)]) -> Modelled {
     }
     let kept = KeptFrames::default();
     let settings = all.settings().unwrap();
-    let report = simulate_with(&settings, None, Some(Box::new(kept.clone())), |_| Ok(())).unwrap().report;
+    let report =
+        simulate_with(&settings, None, Observers::of_frames(Box::new(kept.clone())), |_| Ok(())).unwrap().report;
     let frames = kept.take();
     let sent = frames.iter().map(|frame| &frame.record).filter(|record| record.outcome == Outcome::Sent);
     Modelled {

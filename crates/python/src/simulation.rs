@@ -11,7 +11,7 @@ use serde_json::{Number, Value};
 
 use lockstep_alphartc::{EstimatorHost, HostError, PacketReport, ProcessError};
 use lockstep_call::KeptFrames;
-use lockstep_configuration::{CallOptions, Simulated, SimulationStatus, simulate_with};
+use lockstep_configuration::{CallOptions, Observers, Simulated, SimulationStatus, simulate_with};
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::table::Table;
@@ -164,7 +164,7 @@ pub fn simulate(
                 }
                 (None, _) => None,
             };
-            simulate_with(&settings, host, Some(Box::new(kept.clone())), progress)
+            simulate_with(&settings, host, Observers::of_frames(Box::new(kept.clone())), progress)
         })
         .map_err(raised)?;
     let json = serde_json::to_string(&report).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;

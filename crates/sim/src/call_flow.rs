@@ -6,16 +6,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use lockstep_call::{
-    CallLog, CallObserver, Codec, Committed, DRAIN, DecodeJob, DecodeOutcome, DisplayRecord, FinishedCall, FrameRecord,
-    JobTimes, Menu, Outcome, ReceivingEnd, SendingEnd, SerialMenu, SeriesRecorder, VideoDelayFloor, Vp8, carried,
+    CallLog, CallObserver, CallSound, Codec, Committed, DRAIN, DecodeJob, DecodeOutcome, Display, DisplayRecord,
+    FinishedCall, FrameRecord, JobTimes, Menu, Outcome, ReceivingEnd, SendingEnd, SerialMenu, SeriesRecorder,
+    SoundScores, VideoDelayFloor, Vp8, carried,
 };
 use lockstep_media::{QualityError, Source, SourceError, VmafError, VmafMeter, psnr, ssim};
+use lockstep_sound::CodingError;
 use lockstep_transport::{Datagram, StateId};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Picture;
 
 use crate::activity::Activity;
 use crate::flow::{Arrived, Direction, Flow};
+use crate::flow_sound::FlowSound;
 use crate::step_statistics::StepStatistics;
 
 /// Why a simulation ended early.
@@ -25,6 +28,9 @@ pub enum SimulationError {
     /// The source of pictures failed.
     #[error("the source failed: {0}")]
     Source(#[from] SourceError),
+    /// Sound could not be coded.
+    #[error("the sound cannot be coded: {0}")]
+    Sound(#[from] CodingError),
     /// A picture was shown that cannot be compared with the one captured.
     #[error("a shown picture cannot be compared with its original: {0}")]
     Quality(#[from] QualityError),
@@ -69,6 +75,8 @@ pub struct CallSetting {
 pub struct CallResult<C: Codec = Vp8> {
     /// Its scores, and rates and delays over time.
     pub call: FinishedCall,
+    /// How its sound was heard, if it had any.
+    pub sound: Option<SoundScores>,
     /// The sending end as the call left it.
     pub sender: SendingEnd<C>,
     /// The receiving end as the call left it.
@@ -95,6 +103,7 @@ pub struct CallFlow<C: Codec = Vp8> {
     ahead: VecDeque<(StateId, C::State)>,
     decoded: u64,
     originals: BTreeMap<u64, Picture>,
+    sound: Option<Box<FlowSound<C>>>,
     /// What is logged of the frames, and of the link; nothing where nobody will ask.
     /// Apart, as calls without it are stepped by the thousand.
     log: Option<Box<(CallLog, SeriesRecorder)>>,
@@ -130,6 +139,7 @@ impl<C: Codec> CallFlow<C> {
             ahead: VecDeque::new(),
             decoded: 0,
             originals: BTreeMap::new(),
+            sound: None,
             log: Some(Box::new((log, SeriesRecorder::new(start, setting.length)))),
             steps: None,
             setting,
@@ -143,6 +153,11 @@ impl<C: Codec> CallFlow<C> {
     pub fn unlogged(self) -> Self {
         let steps = StepStatistics::new(self.source.format().frame_interval());
         Self { log: None, steps: Some(steps), ..self }
+    }
+
+    /// Has the call sound, too, from the first moment of its activity to the last.
+    pub fn add_sound(&mut self, sound: CallSound<C::Payload>) {
+        self.sound = Some(Box::new(FlowSound::new(sound, self.start, self.setting.activity.end())));
     }
 
     /// Has `observer` hear of every frame of the call, if frames are logged.
@@ -226,7 +241,8 @@ impl<C: Codec> CallFlow<C> {
             let vmaf = (*meter).and_then(VmafMeter::finish).map_err(|error| error.to_string());
             call.scores = call.scores.with_vmaf(vmaf);
         }
-        Ok(CallResult { call, sender: self.sender, receiver: self.receiver })
+        let sound = self.sound.map(|mut sound| sound.scores());
+        Ok(CallResult { call, sound, sender: self.sender, receiver: self.receiver })
     }
 
     /// Whether the call is over: nothing is captured any more, and what was has had [`DRAIN`] to arrive.
@@ -307,8 +323,22 @@ impl<C: Codec> CallFlow<C> {
         }
     }
 
-    fn show(&mut self) -> Result<(), SimulationError> {
-        let Some(display) = self.receiver.poll_display() else { return Ok(()) };
+    /// Shows what is to be shown: what was decoded, or what waited for its sound.
+    fn show(&mut self, now: Timestamp) -> Result<(), SimulationError> {
+        let decoded = self.receiver.poll_display();
+        let display = match &mut self.sound {
+            Some(sound) => {
+                if let Some(display) = decoded {
+                    sound.hold(now, display);
+                }
+                sound.poll_display(now)
+            }
+            None => decoded,
+        };
+        display.map_or(Ok(()), |display| self.show_picture(display))
+    }
+
+    fn show_picture(&mut self, display: Display<C>) -> Result<(), SimulationError> {
         if let Some(steps) = &mut self.steps {
             steps.frames.shown(display.frame, display.displayed_at);
         }
@@ -338,6 +368,9 @@ impl<C: Codec> CallFlow<C> {
         if self.next_capture.is_some_and(|at| at <= now) {
             self.capture(now)?;
         }
+        if let Some(sound) = &mut self.sound {
+            sound.do_what_is_due(now, &mut self.sender)?;
+        }
         if let Some((_, menu)) = self.encoding.take_if(|(at, _)| *at <= now) {
             self.sender.encoded(now, menu);
             // Quality is measured on what the receiver shows.
@@ -350,7 +383,9 @@ impl<C: Codec> CallFlow<C> {
         }
         if let Some((_, outcome)) = self.decoding.take_if(|(at, _)| *at <= now) {
             self.receiver.decoded(now, outcome);
-            self.show()?;
+            self.show(now)?;
+        } else if self.sound.is_some() {
+            self.show(now)?;
         }
         if self.sender.poll_timeout().is_some_and(|at| at <= now) {
             self.sender.handle_timeout(now);
@@ -380,6 +415,9 @@ impl<C: Codec> Flow for CallFlow<C> {
                     steps.arrivals.on_arrival(now, data, arrived.size, arrived.queueing_delay);
                 }
                 self.receiver.handle_datagram(now, datagram, arrived.congestion_experienced);
+                if let Some(sound) = &mut self.sound {
+                    sound.take(now, &mut self.receiver);
+                }
             }
             Direction::Reverse => {
                 self.sender.handle_datagram(now, datagram);
@@ -414,7 +452,8 @@ impl<C: Codec> Flow for CallFlow<C> {
             self.sender.poll_timeout(),
             self.receiver.poll_timeout(),
         ];
-        let next = Timestamp::earliest(ends)?.max(self.start);
+        let sound = self.sound.as_ref().and_then(|sound| sound.poll_timeout());
+        let next = Timestamp::earliest([Timestamp::earliest(ends), sound])?.max(self.start);
         (!self.is_over(next)).then_some(next)
     }
 

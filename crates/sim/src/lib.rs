@@ -8,6 +8,7 @@ mod call_flow;
 pub mod cross_traffic;
 pub mod environment;
 mod flow;
+mod flow_sound;
 mod meter;
 pub mod modelled;
 mod network;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lockstep_call::{
-    CallObserver, Codec, DRAIN, FinishedCall, JobTimes, ReceivingEnd, Scores, SendingEnd, Series, VideoDelayFloor, Vp8,
+    CallObserver, CallSound, Codec, DRAIN, FinishedCall, JobTimes, ReceivingEnd, Scores, SendingEnd, Series,
+    SoundScores, VideoDelayFloor, Vp8,
 };
 use lockstep_link::LinkStatistics;
 use lockstep_media::{Source, VmafError, VmafMeter};
@@ -34,6 +35,8 @@ pub struct SimulationResult<C: Codec = Vp8> {
     pub scores: Scores,
     /// Rates and delays over time.
     pub series: Series,
+    /// How its sound was heard, if it had any.
+    pub sound: Option<SoundScores>,
     /// The forward link's counters.
     pub forward: LinkStatistics,
     /// The reverse link's counters.
@@ -84,6 +87,15 @@ impl<C: Codec> Simulation<C> {
         self
     }
 
+    /// Has the call sound, too.
+    #[must_use]
+    pub fn with_sound(mut self, sound: CallSound<C::Payload>) -> Self {
+        if let Some(call) = self.network.flows_mut().first_mut() {
+            call.add_sound(sound);
+        }
+        self
+    }
+
     /// Compares the video delay of every frame of the call with `floor`.
     #[must_use]
     pub fn compared_with(mut self, floor: VideoDelayFloor) -> Self {
@@ -124,10 +136,10 @@ impl<C: Codec> Simulation<C> {
             progress(self.network.now(), call.sender()).map_err(SimulationError::Stopped)?;
         }
         let (mut calls, links) = self.network.into_parts();
-        let CallResult { call, sender, receiver } =
+        let CallResult { call, sound, sender, receiver } =
             calls.remove(0).finish(|from, to| links[0].capacity_between(from, to))?;
         let (forward, reverse) = (*links[0].statistics(), *links[1].statistics());
         let FinishedCall { scores, series, .. } = call;
-        Ok(SimulationResult { scores, series, forward, reverse, sender, receiver })
+        Ok(SimulationResult { scores, series, sound, forward, reverse, sender, receiver })
     }
 }

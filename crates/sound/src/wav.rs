@@ -1,7 +1,7 @@
 //! WAV files.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::{BufReader, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
@@ -14,10 +14,10 @@ use crate::{FRAME_SAMPLES, Frame, SAMPLE_RATE};
 /// Files are read whole, of at most so many seconds.
 const LONGEST: u64 = 3_600;
 
-/// Why a WAV file is not read or written.
+/// Why a WAV file is not read.
 #[derive(Debug, Error)]
 pub enum WavError {
-    /// The file is damaged, cannot be opened or written.
+    /// The file is damaged, or cannot be opened.
     #[error("{path}: {source}", path = path.display())]
     File {
         /// Which file.
@@ -111,51 +111,48 @@ impl SoundSource for WavSource {
     }
 }
 
-/// Writes frames to a WAV file of one channel, 16 bits, 48,000 samples a second.
-pub struct WavWriter {
-    path: PathBuf,
-    writer: hound::WavWriter<BufWriter<File>>,
+/// Writes frames as WAV: one channel, 16 bits, 48,000 samples a second.
+pub struct WavWriter<W: Write + Seek> {
+    writer: hound::WavWriter<W>,
 }
 
-impl WavWriter {
+impl<W: Write + Seek> WavWriter<W> {
+    /// To `output`, which must be able to seek: how long the sound is stands at the beginning.
+    ///
     /// # Errors
-    /// The file cannot be made.
-    pub fn create(path: &Path) -> Result<Self, WavError> {
+    /// It cannot be written.
+    pub fn new(output: W) -> Result<Self, hound::Error> {
         let spec = hound::WavSpec {
             channels: 1,
             sample_rate: SAMPLE_RATE,
             bits_per_sample: 16,
             sample_format: hound::SampleFormat::Int,
         };
-        let writer =
-            hound::WavWriter::create(path, spec).map_err(|source| WavError::File { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), writer })
+        Ok(Self { writer: hound::WavWriter::new(output, spec)? })
     }
 
     /// Appends `frame`.
     ///
     /// # Errors
-    /// The file cannot be written, as on a full disk.
-    pub fn write(&mut self, frame: &Frame) -> Result<(), WavError> {
-        let written = frame.iter().try_for_each(|&sample| self.writer.write_sample(sample));
-        written.map_err(|source| WavError::File { path: self.path.clone(), source })
+    /// It cannot be written, as on a full disk.
+    pub fn write(&mut self, frame: &Frame) -> Result<(), hound::Error> {
+        frame.iter().try_for_each(|&sample| self.writer.write_sample(sample))
     }
 
-    /// Writes the header anew, so that what was appended so far is a whole file.
+    /// Makes what was appended so far a whole file.
     ///
     /// # Errors
-    /// The file cannot be written.
-    pub fn flush(&mut self) -> Result<(), WavError> {
-        self.writer.flush().map_err(|source| WavError::File { path: self.path.clone(), source })
+    /// It cannot be written.
+    pub fn flush(&mut self) -> Result<(), hound::Error> {
+        self.writer.flush()
     }
 
-    /// Ends the file.
+    /// Ends it.
     ///
     /// # Errors
-    /// The file cannot be written.
-    pub fn finish(self) -> Result<(), WavError> {
-        let Self { path, writer } = self;
-        writer.finalize().map_err(|source| WavError::File { path, source })
+    /// It cannot be written.
+    pub fn finish(self) -> Result<(), hound::Error> {
+        self.writer.finalize()
     }
 }
 
@@ -172,7 +169,7 @@ mod tests {
     fn what_is_written_is_read_again_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tone.wav");
-        let mut writer = WavWriter::create(&path).unwrap();
+        let mut writer = WavWriter::new(File::create(&path).unwrap()).unwrap();
         let mut tone = Tone::default();
         let written: Vec<Frame> = (0..100).filter_map(|_| tone.next_frame()).collect();
         written.iter().for_each(|frame| writer.write(frame).unwrap());

@@ -100,10 +100,12 @@ impl<C: Codec> LipSync<C> {
         Some(Display { displayed_at: now, ..shown })
     }
 
-    /// When [`Self::poll`] will have something if nothing happens before.
+    /// When [`Self::poll`] will have something if nothing happens before. A moment that has passed means now.
     #[must_use]
-    pub fn poll_timeout(&self, now: Timestamp) -> Option<Timestamp> {
-        self.held.front().map(|first| now + self.wait(now, first.captured_at))
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        let first = self.held.front()?;
+        let since = self.heard.map_or(Timestamp::ZERO, |(at, _)| at);
+        Some(since + self.wait(since, first.captured_at))
     }
 
     /// How far pictures were from the sound heard while they appeared.
@@ -139,7 +141,7 @@ mod tests {
         sync.hear(at(200), Some(at(100)));
         sync.push(at(200), picture(0, 180, 200));
         // Its sound is heard at 280 ms; 45 ms before that nobody notices.
-        assert_eq!(sync.poll_timeout(at(200)), Some(at(235)));
+        assert_eq!(sync.poll_timeout(), Some(at(235)));
         assert!(sync.poll(at(234)).is_none());
         let shown = sync.poll(at(235)).unwrap();
         assert_eq!((shown.frame, shown.displayed_at), (0, at(235)));

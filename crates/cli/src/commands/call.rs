@@ -325,6 +325,7 @@ pub fn call(
         seed: settings.link.seed,
         config: live.clone(),
         scores,
+        sound: None,
         counters: [
             ("sender".to_owned(), counted.sender),
             ("receiver".to_owned(), counted.receiver),
@@ -350,7 +351,7 @@ pub fn run(arguments: &CallArguments) -> Result<()> {
         ..arguments.link.said().clone().or(arguments.control.said().clone())
     };
     let live = LiveCall { settings: given.settings()?, sink: arguments.sink.clone() };
-    arguments.output.check(sink, &live.settings.inputs())?;
+    arguments.output.check(&[("--sink", sink)], &live.settings.inputs())?;
     let output = arguments.output.open()?;
     let interruption = Interruption::watch()?;
     let CallResult { report, problem } = call(&live, &interruption, output.observer())?;

@@ -16,8 +16,8 @@ use crate::commands::call::{LiveCall, call};
 use crate::commands::figure;
 use crate::commands::simulate::simulate;
 use crate::configuration::{
-    CallOptions, CallSettings, ClipName, ControlWords, EncodeTimeSettings, LinkWords, Milliseconds, OptionValue,
-    Seconds,
+    CallOptions, CallSettings, ClipName, ControlWords, EncodeTimeSettings, LinkWords, Milliseconds, Observers,
+    OptionValue, Seconds,
 };
 use crate::interruption::Interruption;
 use crate::output_file::{self, write_json};
@@ -166,7 +166,7 @@ pub fn both_ways(settings: &CallSettings) -> Result<BothWays> {
         decode_time: time(duration(decode_ms.unwrap_or(0.0)))?,
         ..settings.clone()
     };
-    let simulated = simulate(&settings, None)?.report;
+    let simulated = simulate(&settings, Observers::default())?.report;
     let times = simulated.coding_times.as_ref();
     let told = told_times(times, first_work, first_job_ms.is_some(), decode_ms.unwrap_or(0.0));
     Ok(BothWays { live: live.report.scores, simulated: simulated.scores, told })

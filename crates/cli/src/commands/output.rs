@@ -11,7 +11,7 @@ use lockstep_call::{CallObserver, CallReport};
 
 use crate::frame_log::{self, FrameWriter};
 use crate::output_file::{self, write_json};
-use crate::progress::{print_scores, warn_of_early_end};
+use crate::progress::{print_scores, print_sound, warn_of_early_end};
 
 /// Where the results of a call go.
 #[derive(Debug, Clone, Default, Args)]
@@ -25,13 +25,14 @@ pub struct OutputArguments {
 }
 
 impl OutputArguments {
-    /// Finds out whether the files can be written, before a call runs that reads `inputs` and writes to `sink`, too.
-    pub fn check(&self, sink: Option<&Path>, inputs: &[&Path]) -> Result<()> {
+    /// Finds out whether the files can be written, before a call runs that reads `inputs` and writes `others`, too,
+    /// each of which has the option that names it.
+    pub fn check(&self, others: &[(&str, Option<&Path>)], inputs: &[&Path]) -> Result<()> {
         if let Some(path) = &self.frames {
             frame_log::check_name(path)?;
         }
-        let outputs = [("--json", self.json.as_deref()), ("--frames", self.frames.as_deref()), ("--sink", sink)];
-        output_file::check(&outputs, inputs)
+        let own = [("--json", self.json.as_deref()), ("--frames", self.frames.as_deref())];
+        output_file::check(&[&own, others].concat(), inputs)
     }
 
     /// Opens what is written while the call runs, so that a file that cannot be written is known before.
@@ -57,6 +58,9 @@ impl OpenOutput<'_> {
     pub fn write(self, seconds: f64, report: &CallReport<impl Serialize>) -> Result<()> {
         warn_of_early_end(seconds, &report.scores);
         print_scores(&report.scores);
+        if let Some(sound) = &report.sound {
+            print_sound(sound);
+        }
         if let Some(path) = &self.arguments.json {
             write_json(path, report)?;
             say!("scores        {}", path.display());

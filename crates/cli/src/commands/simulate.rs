@@ -1,14 +1,17 @@
 //! `lockstep simulate`.
 
-use anyhow::Result;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
 use clap::Args;
 
-use lockstep_call::CallObserver;
+use lockstep_call::SoundSink;
 use lockstep_units::Timestamp;
 
 use crate::commands::output::OutputArguments;
-use crate::configuration::{CallSettings, SimulateWords, Simulated};
+use crate::configuration::{CallSettings, Observers, SimulateWords, Simulated};
 use crate::progress::Progress;
+use crate::sound_file::SoundFile;
 
 /// What `lockstep simulate` is told.
 #[derive(Debug, Clone, Args)]
@@ -17,12 +20,15 @@ pub struct SimulateCommand {
     simulation: SimulateWords,
     #[command(flatten)]
     output: OutputArguments,
+    /// Where what is heard goes, a WAV file; for calls with --audio.
+    #[arg(long, value_name = "FILE")]
+    audio_output: Option<PathBuf>,
 }
 
-/// Runs the simulation that `settings` describe, heard by `observer`, and shows how it goes.
-pub fn simulate(settings: &CallSettings, observer: Option<Box<dyn CallObserver>>) -> Result<Simulated> {
+/// Runs the simulation that `settings` describe, heard by `observers`, and shows how it goes.
+pub fn simulate(settings: &CallSettings, observers: Observers) -> Result<Simulated> {
     let mut progress = Progress::new("simulate", settings.length.get().as_millis() as u64);
-    let simulated = crate::configuration::simulate_with(settings, None, observer, |status| {
+    let simulated = crate::configuration::simulate_with(settings, None, observers, |status| {
         let quantizer = status.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string());
         let done = status.now.saturating_since(Timestamp::ZERO).as_millis() as u64;
         let seconds = status.now.as_secs_f64();
@@ -36,8 +42,15 @@ pub fn simulate(settings: &CallSettings, observer: Option<Box<dyn CallObserver>>
 /// `lockstep simulate`.
 pub fn run(command: &SimulateCommand) -> Result<()> {
     let settings = command.simulation.settings()?;
-    command.output.check(None, &settings.inputs())?;
+    let heard = command.audio_output.as_deref();
+    if heard.is_some() && (settings.audio.is_none() || settings.modelled) {
+        bail!("--audio-output: nothing is heard of a call without --audio, or of a modelled one");
+    }
+    command.output.check(&[("--audio-output", heard)], &settings.inputs())?;
     let output = command.output.open()?;
-    let Simulated { report } = simulate(&settings, output.observer())?;
+    let heard = heard.map(SoundFile::create).transpose()?;
+    let sound = heard.clone().map(|file| Box::new(file) as Box<dyn SoundSink>);
+    let Simulated { report } = simulate(&settings, Observers { frames: output.observer(), sound })?;
+    heard.map_or(Ok(()), SoundFile::finish)?;
     output.write(settings.length.as_f64(), &report)
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use lockstep_control::Algorithm;
 use lockstep_link::{GilbertElliott, LossInterval, Reordering, parse_share, parse_time};
+use lockstep_sound::{Silence, SoundSource, Tone, WavError, WavSource};
 
 use super::choices::{CodecKind, QueueKind};
 use crate::MaxBitrate;
@@ -32,6 +33,8 @@ pub trait OptionValue: Sized {
     const FORM: Form = Form::One;
     /// Names and meanings of all values, where they are few.
     const CHOICES: &'static [(&'static str, &'static str)] = &[];
+    /// What is meant where the option is given without a value; nothing if it needs one.
+    const MEANT: Option<&'static str> = None;
 
     /// Reads a word of the command line.
     ///
@@ -183,6 +186,50 @@ fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
         Ok(value) if most == u64::MAX => Err(format!("{value} is not in {least}..")),
         Ok(value) => Err(format!("{value} is not in {least}..={most}")),
         Err(_) => Err(format!("`{text}` is no whole number from {least} on")),
+    }
+}
+
+/// What gives the sound of a call: `tone`, `silence`, or the name of a WAV file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SoundName(String);
+
+impl SoundName {
+    /// What is called so; a file begins again at its end.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn open(&self) -> Result<Box<dyn SoundSource>, WavError> {
+        Ok(match self.0.as_str() {
+            Self::TONE => Box::new(Tone::default()),
+            Self::SILENCE => Box::new(Silence),
+            path => Box::new(WavSource::open(Path::new(path), true)?),
+        })
+    }
+
+    const TONE: &str = "tone";
+    const SILENCE: &str = "silence";
+
+    /// The file, if it is one.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        (![Self::TONE, Self::SILENCE].contains(&self.0.as_str())).then(|| Path::new(&self.0))
+    }
+}
+
+impl OptionValue for SoundName {
+    const MEANT: Option<&'static str> = Some(Self::TONE);
+
+    fn from_word(word: &str) -> Result<Self, String> {
+        if word.is_empty() { Err("it names no sound".to_owned()) } else { Ok(Self(word.to_owned())) }
+    }
+
+    /// `true` means the tone, as an option without a value does.
+    fn from_value(value: &Value) -> Result<Self, String> {
+        if value == &Value::Bool(true) { Self::from_word(Self::TONE) } else { Err(format!("{value} is no text")) }
+    }
+
+    fn to_value(&self) -> Value {
+        Value::from(self.0.as_str())
     }
 }
 

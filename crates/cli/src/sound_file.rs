@@ -1,0 +1,83 @@
+//! What is heard of a call, as a WAV file.
+
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+
+use lockstep_call::SoundSink;
+use lockstep_sound::{Frame, WavWriter};
+
+use crate::output_file::{OutputFile, is_standard_output};
+
+/// An output that outlives what writes to it.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<OutputFile>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
+    }
+}
+
+impl Seek for Shared {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).seek(to)
+    }
+}
+
+struct Open {
+    writer: WavWriter<Shared>,
+    output: Shared,
+    failure: Option<anyhow::Error>,
+}
+
+/// A WAV file that is being written. As a sink it cannot fail; what went wrong, [`SoundFile::finish`] tells.
+#[derive(Clone)]
+pub struct SoundFile {
+    name: String,
+    open: Arc<Mutex<Option<Open>>>,
+}
+
+impl SoundFile {
+    /// A file at `path`.
+    pub fn create(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let output = OutputFile::create(path)?;
+        if is_standard_output(path) || !output.can_seek() {
+            bail!("cannot write {name}: the length of the sound stands at its beginning; name a file");
+        }
+        let output = Shared(Arc::new(Mutex::new(output)));
+        let writer = WavWriter::new(output.clone()).with_context(|| format!("cannot write {name}"))?;
+        Ok(Self { name, open: Arc::new(Mutex::new(Some(Open { writer, output, failure: None }))) })
+    }
+
+    /// Writes what is left. Without this, there is no file.
+    pub fn finish(self) -> Result<()> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Open { writer, output, failure }) = open else { return Ok(()) };
+        let failed = || format!("cannot write {}", self.name);
+        if let Some(failure) = failure {
+            return Err(failure).with_context(failed);
+        }
+        writer.finish().with_context(failed)?;
+        match Arc::into_inner(output.0) {
+            Some(output) => output.into_inner().unwrap_or_else(PoisonError::into_inner).finish(),
+            None => Err(io::Error::from(ErrorKind::ResourceBusy)).with_context(failed),
+        }
+    }
+}
+
+impl SoundSink for SoundFile {
+    fn play(&mut self, frame: &Frame) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Open { writer, failure: failure @ None, .. }) = open.as_mut() {
+            *failure = writer.write(frame).err().map(Into::into);
+        }
+    }
+}
