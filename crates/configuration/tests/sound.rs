@@ -1,0 +1,120 @@
+//! Calls with sound, in virtual time.
+
+use std::sync::{Arc, Mutex};
+
+use lockstep_call::{CallReport, SoundScores, SoundSink};
+use lockstep_configuration::{CallOptions, CallSettings, Observers, simulate_with};
+use lockstep_sound::Frame;
+
+fn settings(options: &[(&str, &str)]) -> CallSettings {
+    let usual = [("clip", "generated:160x120@15"), ("seconds", "8"), ("trace", "constant:500kbps"), ("audio", "tone")];
+    let mut call = CallOptions::default();
+    for (name, word) in usual.iter().chain(options) {
+        call.set_words(name, &[(*word).to_owned()]).unwrap();
+    }
+    call.settings().unwrap()
+}
+
+/// Whether each 20 ms that were played were loud.
+#[derive(Clone, Default)]
+struct Loudness(Arc<Mutex<Vec<bool>>>);
+
+impl SoundSink for Loudness {
+    fn play(&mut self, frame: &Frame) {
+        self.0.lock().unwrap().push(frame.iter().any(|sample| sample.unsigned_abs() > 300));
+    }
+}
+
+/// How the sound was heard, and when.
+fn hear(options: &[(&str, &str)]) -> (SoundScores, Vec<bool>) {
+    let loudness = Loudness::default();
+    let observers = Observers { frames: None, sound: Some(Box::new(loudness.clone())) };
+    let report = simulate_with(&settings(options), None, observers, |_| Ok(())).unwrap().report;
+    let heard = loudness.0.lock().unwrap().clone();
+    (report.sound.expect("the call has sound"), heard)
+}
+
+/// The share of the 20 ms between two moments, seconds, that are loud.
+fn loud(heard: &[bool], from: f64, to: f64) -> f64 {
+    let part = &heard[(from * 50.0) as usize..(to * 50.0) as usize];
+    part.iter().filter(|&&is_loud| is_loud).count() as f64 / part.len() as f64
+}
+
+#[test]
+fn what_is_said_is_heard_soon_and_whole_on_a_good_path() {
+    let (scores, heard) = hear(&[("trace", "constant:2mbps")]);
+    assert!(scores.concealed_share < 0.01, "{scores:?}");
+    assert!(scores.mouth_to_ear_ms.unwrap().p95 < 150.0, "{scores:?}");
+    assert!(scores.lip_sync_error_ms.unwrap().p95 <= 46.0, "{scores:?}");
+    // The tone talks for three seconds, four syllables each, and is silent for one.
+    assert!(loud(&heard, 0.5, 3.0) > 0.6 && loud(&heard, 3.3, 4.0) < 0.05 && loud(&heard, 4.5, 7.0) > 0.6);
+}
+
+#[test]
+fn after_an_outage_sound_is_back_within_half_a_second() {
+    for length in ["300ms", "1s"] {
+        let outage = format!("5s+{length}");
+        let (scores, heard) = hear(&[("loss_at", outage.as_str())]);
+        let back = if length == "1s" { 6.0 } else { 5.3 };
+        assert!(loud(&heard, back + 0.25, back + 0.5) > 0.4, "{length}: {scores:?}");
+        assert!(loud(&heard, back + 0.5, 6.9) > 0.5, "{length}: {scores:?}");
+    }
+}
+
+#[test]
+fn of_lost_sound_most_is_made_from_the_copy_in_the_next_packet() {
+    let (scores, _) = hear(&[("loss", "10%"), ("seconds", "16")]);
+    assert!(scores.recovered_frames > 20, "{scores:?}");
+    assert!(scores.concealed_share < 0.06, "{scores:?}");
+}
+
+#[test]
+fn the_same_call_sounds_the_same() {
+    for modelled in ["true", "false"] {
+        let settings = settings(&[("modelled", modelled), ("loss", "3%")]);
+        let report = || simulate_with(&settings, None, Observers::default(), |_| Ok(())).unwrap().report;
+        let (first, second) = (report(), report());
+        assert_eq!((&first.scores, &first.sound), (&second.scores, &second.sound));
+        assert!(first.sound.is_some());
+    }
+}
+
+#[test]
+fn on_a_slow_path_pictures_make_room_for_sound() {
+    for controller in ["sprout", "gcc"] {
+        let report = |audio: bool| {
+            let words = [("controller", controller), ("trace", "constant:150kbps"), ("seconds", "20")];
+            let mut settings = settings(&words);
+            if !audio {
+                settings.audio = None;
+            }
+            simulate_with(&settings, None, Observers::default(), |_| Ok(())).unwrap().report
+        };
+        let (with, without) = (report(true), report(false));
+        let queueing = |report: &CallReport<CallSettings>| report.scores.queueing_delay_ms.unwrap().p50;
+        assert!(
+            queueing(&with) < queueing(&without) + 60.0,
+            "{controller}: {} {}",
+            queueing(&with),
+            queueing(&without)
+        );
+        assert!(with.sound.unwrap().concealed_share < 0.08);
+    }
+}
+
+#[test]
+fn without_lip_sync_pictures_are_as_soon_as_without_sound() {
+    let delay = |options: &[(&str, &str)]| {
+        let settings = settings(&[&[("controller", "sprout"), ("trace", "constant:2mbps")], options].concat());
+        let report = simulate_with(&settings, None, Observers::default(), |_| Ok(())).unwrap().report;
+        report.scores.video_delay_ms.unwrap().p50
+    };
+    assert!(delay(&[("latency", "low")]) <= delay(&[("latency", "balanced")]));
+}
+
+#[test]
+fn a_sound_that_cannot_be_had_is_refused_with_its_name() {
+    let settings = settings(&[("audio", "no-such.wav")]);
+    let error = simulate_with(&settings, None, Observers::default(), |_| Ok(())).unwrap_err();
+    assert!(format!("{error:#}").contains("no-such.wav"), "{error:#}");
+}
