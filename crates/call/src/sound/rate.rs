@@ -20,7 +20,8 @@ impl SoundRate {
     pub(crate) fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
         self.left.push_back((now, size));
         self.bytes += size;
-        while let Some((_, size)) = self.left.pop_front_if(|(at, _)| *at + WINDOW <= now) {
+        while let Some(&(_, size)) = self.left.front().filter(|(at, _)| *at + WINDOW <= now) {
+            self.left.pop_front();
             self.bytes -= size;
         }
     }
