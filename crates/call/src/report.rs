@@ -17,10 +17,16 @@ pub const DRAIN: Duration = Duration::from_secs(1);
 /// Bytes of IPv4 and UDP headers, which a link carries with every datagram (RFC 791, RFC 768).
 const HEADER_BYTES: u64 = 28;
 
-/// What a link carries of a datagram of `size`: its bytes and those of the headers before it.
+/// What a link carries of a UDP datagram of `size`: its bytes and those of the headers before it.
+#[must_use]
+pub fn on_the_link(size: ByteCount) -> ByteCount {
+    size + ByteCount::new(HEADER_BYTES)
+}
+
+/// What a link carries of one of the transport's datagrams of `size`: its bytes and those of all headers before it.
 #[must_use]
 pub fn carried(size: ByteCount) -> ByteCount {
-    size + ByteCount::new(HEADER_BYTES)
+    on_the_link(size)
 }
 
 /// When the receiver had a frame and when it showed it, as its own log has them.

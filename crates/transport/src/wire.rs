@@ -229,7 +229,9 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    fn number(self) -> u16 {
+    /// The reason as it is on the wire.
+    #[must_use]
+    pub fn number(self) -> u16 {
         match self {
             Self::Done => 0,
             Self::Failed => 1,
@@ -238,7 +240,9 @@ impl CloseReason {
         }
     }
 
-    fn from_number(number: u16) -> Self {
+    /// The reason that has this number on the wire.
+    #[must_use]
+    pub fn from_number(number: u16) -> Self {
         match number {
             0 => Self::Done,
             1 => Self::Failed,
