@@ -346,8 +346,9 @@ impl Call {
                 }
             }
             Ok(Event::Decoded(outcome)) => {
+                let round_trip = self.connection.shortest_round_trip();
                 if let Some(receiving) = &mut self.receiving {
-                    receiving.decoded(self.clock.now(), outcome, &mut |shown| witness.shown(shown));
+                    receiving.decoded(self.clock.now(), outcome, round_trip, &mut |shown| witness.shown(shown));
                 }
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}

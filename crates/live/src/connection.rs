@@ -552,6 +552,11 @@ impl Connection {
         tried.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
+    /// The shortest round trip so far.
+    pub(crate) fn shortest_round_trip(&self) -> Option<Duration> {
+        Some(self.links.get(&self.chosen?)?.quic.min_rtt())
+    }
+
     /// UDP datagrams and their bytes, sent and received, by the call's link.
     pub(crate) fn traffic(&self) -> Option<Traffic> {
         let statistics = self.links.get(&self.chosen?)?.quic.stats();

@@ -120,7 +120,6 @@ impl Side {
 
 /// An emulator while it runs.
 struct Running {
-    clock: Clock,
     events: SyncSender<Event>,
     incoming: Receiver<Event>,
     near: Side,
@@ -149,7 +148,6 @@ impl Emulator {
         let clock = Clock::start();
         let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
         let mut running = Running {
-            clock,
             near: Side::new(near.0, clock, &events, Event::FromNear)?,
             far: Side::new(Sockets::any()?, clock, &events, Event::FromFar)?,
             events,

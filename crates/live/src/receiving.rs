@@ -1,6 +1,7 @@
 //! The half of a live call that shows what comes: the receiving end, its decoder and its sink.
 
 use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::time::Duration;
 
 use lockstep_call::{DecodeJob, DecodeOutcome, Display, DisplayRecord, ReceivingEnd};
 use lockstep_media::{FrameRate, Sink, SinkError, VideoFormat};
@@ -31,6 +32,8 @@ pub struct Shown {
     pub record: DisplayRecord,
     /// When the sender captured it, on the sender's clock.
     pub captured_at: Timestamp,
+    /// The shortest round trip so far, without what queues added to others.
+    pub shortest_round_trip: Option<Duration>,
 }
 
 /// Shows what comes until the call is over or the person closes the window.
@@ -99,11 +102,18 @@ impl ReceivingHalf {
     }
 
     /// A picture is decoded, or is none.
-    pub(crate) fn decoded(&mut self, now: Timestamp, outcome: DecodeOutcome, shown: &mut impl FnMut(&Shown)) {
+    pub(crate) fn decoded(
+        &mut self,
+        now: Timestamp,
+        outcome: DecodeOutcome,
+        shortest_round_trip: Option<Duration>,
+        shown: &mut impl FnMut(&Shown),
+    ) {
         self.end.decoded(now, outcome);
         let Some(display) = self.end.poll_display() else { return };
         let Display { frame, completed_at, displayed_at, captured_at, .. } = display;
-        shown(&Shown { record: DisplayRecord { frame, completed_at, displayed_at }, captured_at });
+        let record = DisplayRecord { frame, completed_at, displayed_at };
+        shown(&Shown { record, captured_at, shortest_round_trip });
         let format = format_of(&display, self.end.format());
         self.waiting = Some((display, format));
     }

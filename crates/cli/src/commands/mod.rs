@@ -6,6 +6,7 @@ pub mod codec;
 pub mod compare;
 pub mod completions;
 pub mod data;
+pub mod emulate;
 pub mod live;
 pub mod model;
 pub mod output;
