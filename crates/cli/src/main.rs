@@ -49,6 +49,8 @@ enum Command {
     Call(commands::call::CallArguments),
     /// Run the same call simulated and live, and compare the two.
     Compare(commands::compare::CompareArguments),
+    /// Talk: print a ticket and wait, or join with one; video in both directions.
+    Talk(commands::talk::TalkArguments),
     /// Send live video to whoever gave a ticket.
     Send(commands::live::SendArguments),
     /// Print a ticket, and receive live video from whoever joins with it.
@@ -101,6 +103,7 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => commands::simulate::run(&arguments),
         Command::Call(arguments) => commands::call::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
+        Command::Talk(arguments) => commands::talk::run(&arguments),
         Command::Send(arguments) => commands::live::send(&arguments),
         Command::Receive(arguments) => commands::live::receive(&arguments),
         Command::Emulate(arguments) => commands::emulate::run(&arguments),

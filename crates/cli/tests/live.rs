@@ -205,6 +205,69 @@ fn a_standing_ticket_is_the_same_each_time_and_is_asked_for_where_it_is_not_give
 }
 
 #[test]
+fn a_sender_whose_receiver_was_killed_and_started_anew_ends_and_says_so() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let receive = |listen: &str| {
+        let words = ["receive", "--listen", listen, "--reusable", "--status", "json"];
+        let mut receiver = lockstep(&words).env("LOCKSTEP_HOME", folder.path()).spawn().expect("it starts");
+        let line: Value = serde_json::from_str(&wait_for(&mut receiver, "ticket")).expect("it is JSON");
+        (receiver, line["ticket"].as_str().expect("a ticket").to_owned())
+    };
+    let (mut first, ticket) = receive("127.0.0.1:0");
+    let sender = started(&["send", &ticket, "--source", CLIP, "--status", "none"]);
+    wait_for(&mut first, "showing");
+    signal(&first, "KILL");
+    let _ = first.wait();
+    let parsed: lockstep_live::Ticket = ticket.parse().expect("it is one");
+    let (again, _) = receive(&parsed.addresses[0].to_string());
+    let sender = sender.wait_with_output().expect("it ran");
+    assert_eq!(sender.status.code(), Some(1));
+    assert!(said(&sender).contains("started anew"), "{}", said(&sender));
+    signal(&again, "TERM");
+    assert_eq!(again.wait_with_output().expect("it ran").status.code(), Some(143));
+}
+
+#[test]
+fn a_call_goes_on_after_one_end_stood_still() {
+    let (mut receiver, ticket) = receiver(&[]);
+    let sender = started(&["send", &ticket, "--source", CLIP, "--status", "none"]);
+    wait_for(&mut receiver, "showing");
+    signal(&receiver, "STOP");
+    thread::sleep(Duration::from_millis(1_500));
+    signal(&receiver, "CONT");
+    let shown = |line: String| serde_json::from_str::<Value>(&line).ok()?["showing"]["frame"].as_u64();
+    let lines = BufReader::new(receiver.stdout.as_mut().expect("it is piped")).lines();
+    let newest = lines.map_while(Result::ok).filter_map(shown).take(60).last();
+    assert!(newest.is_some_and(|frame| frame >= 40), "{newest:?}");
+    signal(&sender, "TERM");
+    let (sender, receiver) = (sender.wait_with_output(), receiver.wait_with_output());
+    assert_eq!(sender.expect("it ran").status.code(), Some(143));
+    assert_eq!(receiver.expect("it ran").status.code(), Some(0));
+}
+
+#[test]
+fn two_talk_without_windows_and_each_has_the_others_pictures() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [here, there, log] = ["here.y4m", "there.y4m", "log.json"].map(|name| folder.path().join(name));
+    let [listening, joining] = ["generated:64x48@15", "generated:80x60@15"];
+    let words = ["talk", "--listen", "127.0.0.1:0", "--status", "json", "--source", listening, "--sink", text(&here)];
+    let mut first = started(&words);
+    let line: Value = serde_json::from_str(&wait_for(&mut first, "ticket")).expect("it is JSON");
+    let ticket = line["ticket"].as_str().expect("a ticket");
+    let words = ["talk", ticket, "--status", "none", "--seconds", "2", "--source", joining, "--sink", text(&there)];
+    let second = lockstep(&[&words[..], &["--send-log", text(&log)]].concat()).output().expect("it ran");
+    let first = first.wait_with_output().expect("it ran");
+    assert!(second.status.success() && first.status.success(), "{} {}", said(&first), said(&second));
+    for (file, size) in [(&here, "W80 H60"), (&there, "W64 H48")] {
+        let recorded = fs::read(file).expect("it was recorded");
+        let header = String::from_utf8_lossy(&recorded[..40.min(recorded.len())]).into_owned();
+        assert!(header.contains(size) && recorded.len() > 10 * 64 * 48, "{header}: {} bytes", recorded.len());
+    }
+    let log = fs::read_to_string(&log).expect("it was logged");
+    assert!(log.lines().count() > 20 && log.contains("udp_sent_bytes"));
+}
+
+#[test]
 fn a_receiver_runs_the_estimator_that_the_senders_controller_needs() {
     let (receiver, ticket) = receiver(&[]);
     // Without it the target stays where it begins for ever. The pictures can use more than that.

@@ -42,7 +42,8 @@ pub struct CallOptions {
     pub sending: Option<Sending>,
     /// What it receives.
     pub receiving: Option<Receiving>,
-    /// How long pictures are sent, from the beginning on; none means until the source ends.
+    /// How long pictures are sent; none means until the source ends. For whoever joins that begins at once, for whoever waits
+    /// when the other end is there.
     pub length: Option<Duration>,
     /// How long the other end may take to be there; none means for ever.
     pub wait_limit: Option<Duration>,
@@ -92,6 +93,8 @@ struct Call {
     idle_limit: Option<Duration>,
     stop: Stop,
     started: Timestamp,
+    /// When the source was told to begin.
+    begun: Option<Timestamp>,
 }
 
 /// Runs one end of a call on `clock` until the time is up, the source ends, the other end closes the call or is silent for
@@ -99,13 +102,9 @@ struct Call {
 pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Finished {
     let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stop } = options;
     let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
-    let failed = |sending, receiving, error| Finished {
-        sending,
-        receiving,
-        traffic: None,
-        joined: false,
-        result: Err(error),
-    };
+    let failed =
+        |sending, receiving, error| Finished { sending, receiving, traffic: None, joined: false, result: Err(error) };
+    let waits = matches!(peer, Peer::At(_));
     let connection = match Connection::open(peer, kind, clock, &events, Event::Network) {
         Ok(connection) => connection,
         Err(error) => return failed(sending.map(|half| half.end), receiving.map(|half| half.end), error),
@@ -139,7 +138,11 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         idle_limit,
         stop,
         started,
+        begun: None,
     };
+    if !waits {
+        call.begin(started);
+    }
     let result = call.run(witness);
     if let Some(sending) = &mut call.sending {
         sending.log_the_rest(&mut |record| witness.captured(record));
@@ -173,6 +176,7 @@ impl Call {
         loop {
             let now = self.clock.now();
             if self.connection.is_joined() && !std::mem::replace(&mut joined, true) {
+                self.begin(now);
                 witness.joined();
             }
             if ending.is_none()
@@ -209,6 +213,14 @@ impl Call {
             let next_status = self.sending.as_ref().map(|_| next_status);
             let wake = Timestamp::earliest([next_status, over_at.filter(|_| ending.is_none())]);
             self.wait(wake, witness);
+        }
+    }
+
+    /// Has the source begin.
+    fn begin(&mut self, now: Timestamp) {
+        self.begun.get_or_insert(now);
+        if let Some(sending) = &mut self.sending {
+            sending.begin();
         }
     }
 
@@ -253,7 +265,7 @@ impl Call {
         let mut done = false;
         if let Some(sending) = &mut self.sending {
             sending.check()?;
-            if self.length.is_some_and(|length| now >= self.started + length) {
+            if self.length.zip(self.begun).is_some_and(|(length, begun)| now >= begun + length) {
                 sending.stop_capturing(now);
             }
             done = sending.is_over(now);

@@ -168,8 +168,7 @@ impl Connection {
             }
             Peer::At(Listener { sockets, identity }) => {
                 let server = quic::server(&identity)?;
-                let role =
-                    Role::Listener { secret: identity.secret(), reusable: identity.is_reusable(), used: false };
+                let role = Role::Listener { secret: identity.secret(), reusable: identity.is_reusable(), used: false };
                 (sockets, role, identity.seed(), Some(server), None)
             }
         };

@@ -33,9 +33,18 @@ pub struct EmulatorOptions {
     pub length: Option<Duration>,
     /// How much of the call is scored, from the first datagram on.
     pub scored: Duration,
-    /// When, after the first datagram, both sides see the emulator at other ports from then on, and nobody at the old ones:
-    /// as when a network is changed.
-    pub rebinds: Vec<Duration>,
+    /// When, after the first datagram, a side changes its network.
+    pub moves: Vec<(Duration, Move)>,
+}
+
+/// Which side changes its network: the other side finds it at another port of the emulator's from then on, and nobody at the
+/// old one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Move {
+    /// The side that sends to the emulator: whoever joins.
+    Near,
+    /// The side that the emulator sends to: whoever listens.
+    Far,
 }
 
 /// What an emulator tells its caller a few times a second.
@@ -144,7 +153,7 @@ impl Emulator {
         options: EmulatorOptions,
         mut keep_going: impl FnMut(&EmulatorStatus) -> bool,
     ) -> Result<Self, LiveError> {
-        let EmulatorOptions { to, forward, reverse, length, scored, mut rebinds } = options;
+        let EmulatorOptions { to, forward, reverse, length, scored, mut moves } = options;
         let clock = Clock::start();
         let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
         let mut running = Running {
@@ -159,16 +168,19 @@ impl Emulator {
             started_at: None,
             series: SeriesRecorder::new(Timestamp::ZERO, scored),
         };
-        rebinds.sort_unstable();
-        rebinds.reverse();
+        moves.sort_unstable();
+        moves.reverse();
         let mut next_status = Timestamp::ZERO;
         loop {
             let now = running.since_start(clock.now());
             running.deliver(now)?;
             let elapsed = now.saturating_since(Timestamp::ZERO);
-            if rebinds.pop_if(|at| *at <= elapsed && running.started_at.is_some()).is_some() {
-                running.near.rebind(clock, &running.events)?;
-                running.far.rebind(clock, &running.events)?;
+            if let Some((_, side)) = moves.pop_if(|(at, _)| *at <= elapsed && running.started_at.is_some()) {
+                // Each side knows the other by the socket that is towards itself.
+                match side {
+                    Move::Near => running.far.rebind(clock, &running.events)?,
+                    Move::Far => running.near.rebind(clock, &running.events)?,
+                }
             }
             let wall = clock.now();
             if wall >= next_status {

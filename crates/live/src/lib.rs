@@ -9,6 +9,7 @@ mod control;
 mod datagrams;
 mod emulate;
 mod identity;
+mod inset;
 mod measuring;
 mod menu;
 mod quic;
@@ -28,8 +29,9 @@ pub use call::{CallOptions, Finished, Witness, run};
 pub use clock::Clock;
 pub use connection::{Listener, Peer, Traffic};
 pub use control::CallKind;
-pub use emulate::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus};
+pub use emulate::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Move};
 pub use identity::Identity;
+pub use inset::{OwnPicture, with_inset};
 pub use menu::ThreadedMenu;
 pub use receiving::{OpenSink, Receiving, Shown};
 pub use sending::Sending;
@@ -69,7 +71,9 @@ pub enum TicketRefusal {
     #[error("the other end is in a call; try again later")]
     Busy,
     /// It is for another kind of call.
-    #[error("the ticket is for the other kind of call: `lockstep receive` is joined by `send`, `lockstep talk` by `talk`")]
+    #[error(
+        "the ticket is for the other kind of call: `lockstep receive` is joined by `send`, `lockstep talk` by `talk`"
+    )]
     OtherKind,
     /// The other end did not understand the question.
     #[error("the other end does not understand this version of Lockstep; update both")]

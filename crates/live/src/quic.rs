@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn_proto::{
-    AckFrequencyConfig, ClientConfig, EndpointConfig, RandomConnectionIdGenerator, ServerConfig, TransportConfig, VarInt,
+    AckFrequencyConfig, ClientConfig, EndpointConfig, RandomConnectionIdGenerator, ServerConfig, TransportConfig,
+    VarInt,
 };
 use ring::hkdf::{HKDF_SHA256, Salt};
 use ring::hmac::{HMAC_SHA256, Key};

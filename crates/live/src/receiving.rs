@@ -94,9 +94,7 @@ impl ReceivingHalf {
             Ok((decoder, Thread::spawn("sink", move || show(&to_show, open_sink))?))
         };
         match threads() {
-            Ok((decoder, sink)) => {
-                Ok(Self { end, jobs, decoder, pictures: Some(pictures), waiting: None, sink })
-            }
+            Ok((decoder, sink)) => Ok(Self { end, jobs, decoder, pictures: Some(pictures), waiting: None, sink }),
             Err(error) => Err((Box::new(end), error)),
         }
     }

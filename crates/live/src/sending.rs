@@ -40,6 +40,8 @@ pub(crate) struct SendingHalf {
     pub(crate) end: SendingEnd,
     encode: mpsc::Sender<EncodeJob>,
     measure: Option<mpsc::Sender<Committed>>,
+    /// What the source waits for.
+    begin: Option<mpsc::Sender<()>>,
     measuring: Measuring,
     threads: Vec<Thread>,
     /// When the last picture is no longer waited for, once there is a last one.
@@ -56,11 +58,12 @@ fn work<Job>(jobs: mpsc::Receiver<Job>, events: &SyncSender<Event>, of: impl Fn(
 }
 
 impl SendingHalf {
-    /// Starts the threads; gives the end back if that fails.
+    /// Starts the threads; the source waits for [`Self::begin`]. Gives the end back if that fails.
     pub(crate) fn start(sending: Sending, events: &SyncSender<Event>) -> Result<Self, (Box<SendingEnd>, LiveError)> {
         let Sending { end, source, runner, measures_quality } = sending;
         let (encode, to_encode) = mpsc::channel::<EncodeJob>();
         let (measure, to_measure) = mpsc::channel::<Committed>();
+        let (begin, begun) = mpsc::channel();
         let frame_interval = source.format().frame_interval();
         let threads = || {
             let encoded = events.clone();
@@ -79,7 +82,7 @@ impl SendingHalf {
                     Ok(())
                 })?);
             }
-            threads.push(capture::spawn(source, frame_interval, events.clone(), |captured| {
+            threads.push(capture::spawn(source, frame_interval, begun, events.clone(), |captured| {
                 Event::Sending(SendingEvent::Captured(captured))
             })?);
             Ok(threads)
@@ -89,7 +92,15 @@ impl SendingHalf {
             Err(error) => return Err((Box::new(end), error)),
         };
         let measure = measures_quality.then_some(measure);
-        Ok(Self { end, encode, measure, measuring: Measuring::default(), threads, over_at: None })
+        let measuring = Measuring::default();
+        Ok(Self { end, encode, measure, begin: Some(begin), measuring, threads, over_at: None })
+    }
+
+    /// Has the source begin, if it has not.
+    pub(crate) fn begin(&mut self) {
+        if let Some(begin) = self.begin.take() {
+            let _ = begin.send(()); // that the thread is gone is noticed by whoever checks
+        }
     }
 
     /// A thread of the half has something.

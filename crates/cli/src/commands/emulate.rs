@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
-use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, Ticket};
+use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, Move, Ticket};
 use lockstep_units::Timestamp;
 
 use crate::commands::live::rewrite;
@@ -39,10 +39,13 @@ pub struct EmulateArguments {
     listen: SocketAddr,
     #[command(flatten)]
     link: LinkWords,
-    /// After this long both sides see the emulator at other ports and nobody at the old ones, as when a network is changed;
-    /// may be given again.
+    /// When the near side changes its network: the far side finds it at another port from then on, and nobody at the old one.
+    /// May be given again.
     #[arg(long, value_name = "SECONDS", value_parser = Seconds::from_word)]
-    rebind_at: Vec<Seconds>,
+    near_moves_at: Vec<Seconds>,
+    /// When the far side changes its network. May be given again.
+    #[arg(long, value_name = "SECONDS", value_parser = Seconds::from_word)]
+    far_moves_at: Vec<Seconds>,
     /// Stop this long after the first datagram.
     #[arg(long, value_parser = Seconds::from_word)]
     seconds: Option<Seconds>,
@@ -64,17 +67,22 @@ pub fn run(arguments: &EmulateArguments) -> Result<()> {
             ticket.addresses.clone()
         }
         FarSide::Address(name) => {
-            say!("emulating a link from {} to {name}", near.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+            say!(
+                "emulating a link from {} to {name}",
+                near.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            );
             resolve(name)?
         }
     };
+    let near = arguments.near_moves_at.iter().map(|at| (at.get(), Move::Near));
+    let far = arguments.far_moves_at.iter().map(|at| (at.get(), Move::Far));
     let options = EmulatorOptions {
         to,
         forward,
         reverse,
         length: arguments.seconds.map(Seconds::get),
         scored: Duration::ZERO,
-        rebinds: arguments.rebind_at.iter().map(|at| at.get()).collect(),
+        moves: near.chain(far).collect(),
     };
     Emulator::run(socket, options, |status| {
         let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);

@@ -20,7 +20,6 @@ use lockstep_live::{
 };
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
 use lockstep_units::Timestamp;
-use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
 use crate::configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds, counters};
@@ -28,15 +27,18 @@ use crate::destination::{destination, resolve};
 use crate::interruption::Interruption;
 use crate::output_file::{self, for_people, standard_output_is_taken};
 
+/// The most pixels of a picture that is decoded unless more are asked for, those of 4096x2304. A frame is 1.5 bytes a pixel,
+/// 14 MB of these, and at most some 40 are held.
+pub const MOST_PIXELS: usize = 4096 * 2304;
 /// How long the other end of a call may be silent: as long as WebRTC lets consent last (RFC 7675, section 5.1).
-const IDLE_SECONDS: &str = "30";
+pub const IDLE_SECONDS: &str = "30";
 
 /// A time that may be none.
 #[derive(Debug, Clone, Copy)]
-struct Limit(Option<Duration>);
+pub struct Limit(pub Option<Duration>);
 
 /// Reads a time in seconds, or `none`.
-fn limit(text: &str) -> Result<Limit, String> {
+pub fn limit(text: &str) -> Result<Limit, String> {
     match text {
         "none" => Ok(Limit(None)),
         text => match Seconds::from_word(text) {
@@ -48,7 +50,7 @@ fn limit(text: &str) -> Result<Limit, String> {
 
 /// For the program that runs this one.
 #[derive(Debug, Clone, Args)]
-struct ProgramArguments {
+pub struct ProgramArguments {
     /// End in order when standard input ends, as it does when the program that runs this one tells it to or is gone.
     #[arg(long, hide = true)]
     attached: bool,
@@ -56,7 +58,7 @@ struct ProgramArguments {
 
 impl ProgramArguments {
     /// Tells whether the call shall end: after an interruption, or because the other program said so.
-    fn stop(&self, interruption: &Interruption) -> Stop {
+    pub fn stop(&self, interruption: &Interruption) -> Stop {
         let interrupted = interruption.asked();
         if !self.attached {
             return Box::new(interrupted);
@@ -86,7 +88,7 @@ pub enum StatusArgument {
 #[derive(Debug, Clone, Args)]
 pub struct SendArguments {
     /// The ticket that `lockstep receive` printed; without it LOCKSTEP_TICKET is taken, or it is asked for.
-    ticket: Option<Ticket>,
+    ticket: Option<String>,
     /// The pictures: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, or anything else that
     /// ffmpeg reads.
     #[arg(long, default_value = "generated")]
@@ -124,8 +126,8 @@ pub struct ReceiveArguments {
     /// output. A file grows while the call lasts: what a killed receiver has recorded is there.
     #[arg(long, default_value = "none")]
     sink: String,
-    /// Decode no picture of more pixels than this; the default is what 8K video needs.
-    #[arg(long, value_name = "PIXELS", default_value_t = DEFAULT_PIXEL_LIMIT)]
+    /// Refuse a call whose pictures have more pixels than this; the default is what 4K video needs.
+    #[arg(long, value_name = "PIXELS", default_value_t = MOST_PIXELS)]
     max_pixels: usize,
     /// Give up when no sender calls within this long; with `none` it waits for ever.
     #[arg(long, value_name = "SECONDS", default_value = "none", value_parser = limit)]
@@ -188,9 +190,9 @@ fn standing_identity() -> Result<PathBuf> {
 
 /// The ticket to join with: the one given, else of the environment, which other users of the machine cannot see, else as
 /// the person types it.
-pub fn ticket_to_join(given: Option<&Ticket>) -> Result<Ticket> {
-    if let Some(ticket) = given {
-        return Ok(ticket.clone());
+pub fn ticket_to_join(given: Option<&str>) -> Result<Ticket> {
+    if let Some(text) = given {
+        return Ok(text.parse()?);
     }
     if let Ok(text) = env::var("LOCKSTEP_TICKET") {
         return text.parse().context("LOCKSTEP_TICKET");
@@ -239,7 +241,7 @@ pub enum StatusLine {
 }
 
 /// Prints a line of JSON at once; a reader that went away is no reason to stop a call.
-fn say(line: &StatusLine) {
+pub fn say(line: &StatusLine) {
     if let Ok(text) = serde_json::to_string(line) {
         let mut out = stdout().lock();
         let _ = writeln!(out, "{text}").and_then(|()| out.flush());
@@ -252,27 +254,15 @@ pub fn rewrite(line: &str) {
     let _ = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());
 }
 
-/// What a witness prints of the end that sends.
-fn send_status(format: StatusArgument, now: Timestamp, call: &SendingEnd, joined: bool) {
-    let captured = call.captured();
-    let status = call.status(now);
-    match format {
-        StatusArgument::None => {}
-        StatusArgument::Json => {
-            let (target_bps, quantizer) = (status.target.as_bps(), status.quantizer);
-            say(&StatusLine::Sending { target_bps, quantizer, captured });
-        }
-        StatusArgument::Line if !joined => rewrite(&format!("{captured} captured   nobody is there yet")),
-        StatusArgument::Line => {
-            let quantizer = status.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string());
-            let round_trip =
-                status.round_trip_time.map_or_else(|| "-".to_owned(), |time| format!("{} ms", time.as_millis()));
-            rewrite(&format!(
-                "{captured} captured   target {}   q {quantizer}   round trip {round_trip}",
-                status.target
-            ));
-        }
+/// A line on the end that sends.
+fn sending_line(now: Timestamp, call: &SendingEnd, joined: bool) -> String {
+    let (captured, status) = (call.captured(), call.status(now));
+    if !joined {
+        return format!("{captured} captured   nobody is there yet");
     }
+    let quantizer = status.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string());
+    let round_trip = status.round_trip_time.map_or_else(|| "-".to_owned(), |time| format!("{} ms", time.as_millis()));
+    format!("{captured} captured   target {}   q {quantizer}   round trip {round_trip}", status.target)
 }
 
 /// The delay of pictures, as far as an end can know it that does not see the other's clock: the shortest way takes half of
@@ -297,13 +287,20 @@ pub struct Reporter {
     status: StatusArgument,
     joined: bool,
     delay: Delay,
+    /// What the line says of what is sent and of what is shown.
+    line: (String, String),
     send_log: Option<LogWriter>,
     receive_log: Option<LogWriter>,
 }
 
 impl Reporter {
     /// With a log of what is sent, one of what is shown, or neither.
-    pub fn new(status: StatusArgument, clock: Clock, send_log: Option<&Path>, receive_log: Option<&Path>) -> Result<Self> {
+    pub fn new(
+        status: StatusArgument,
+        clock: Clock,
+        send_log: Option<&Path>,
+        receive_log: Option<&Path>,
+    ) -> Result<Self> {
         let mut send_log = send_log.map(LogWriter::create).transpose()?;
         let mut receive_log = receive_log.map(LogWriter::create).transpose()?;
         let epoch = clock.epoch();
@@ -313,7 +310,13 @@ impl Reporter {
         if let Some(log) = &mut receive_log {
             log.write(&ReceiverEntry::Start { epoch });
         }
-        Ok(Self { status, joined: false, delay: Delay::default(), send_log, receive_log })
+        let line = (String::new(), String::new());
+        Ok(Self { status, joined: false, delay: Delay::default(), line, send_log, receive_log })
+    }
+
+    fn rewrite(&self) {
+        let separator = if self.line.0.is_empty() || self.line.1.is_empty() { "" } else { "   " };
+        rewrite(&format!("{}{separator}{}", self.line.0, self.line.1));
     }
 
     /// Ends the logs, whatever ended the call.
@@ -354,7 +357,18 @@ impl Witness for Reporter {
     }
 
     fn status(&mut self, now: Timestamp, call: &SendingEnd) {
-        send_status(self.status, now, call, self.joined);
+        match self.status {
+            StatusArgument::None => {}
+            StatusArgument::Json => {
+                let (captured, status) = (call.captured(), call.status(now));
+                let (target_bps, quantizer) = (status.target.as_bps(), status.quantizer);
+                say(&StatusLine::Sending { target_bps, quantizer, captured });
+            }
+            StatusArgument::Line => {
+                self.line.0 = sending_line(now, call, self.joined);
+                self.rewrite();
+            }
+        }
     }
 
     fn captured(&mut self, record: FrameRecord) {
@@ -372,7 +386,10 @@ impl Witness for Reporter {
         match self.status {
             StatusArgument::None => {}
             StatusArgument::Json => say(&StatusLine::Showing { frame, delay_ms }),
-            StatusArgument::Line => rewrite(&format!("frame {frame}   delay {delay_ms:.0} ms")),
+            StatusArgument::Line => {
+                self.line.1 = format!("frame {frame}   delay {delay_ms:.0} ms");
+                self.rewrite();
+            }
         }
     }
 }
@@ -386,7 +403,7 @@ pub fn menu_runner(menu: MenuMode) -> Box<dyn MenuRunner + Send> {
 }
 
 /// Finds out whether the outputs of a process can be written; its status may be on standard output itself.
-fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path], status: StatusArgument) -> Result<()> {
+pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path], status: StatusArgument) -> Result<()> {
     output_file::check(outputs, inputs)?;
     if status == StatusArgument::Json && standard_output_is_taken() {
         bail!("--status json writes to standard output, and so does an output called -; name a file");
@@ -397,7 +414,7 @@ fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path], status: StatusArgu
 /// `lockstep send`.
 pub fn send(arguments: &SendArguments) -> Result<()> {
     check(&[("--log", arguments.log.as_deref())], &[Path::new(&arguments.source)], arguments.status)?;
-    let ticket = ticket_to_join(arguments.ticket.as_ref())?;
+    let ticket = ticket_to_join(arguments.ticket.as_deref())?;
     let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
     let control = arguments.control.settings()?;
     let end = control.sending_end(&source.format(), connection_id(), None)?;

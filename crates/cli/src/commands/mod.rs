@@ -15,6 +15,7 @@ pub mod scenario;
 pub mod simulate;
 pub mod study;
 pub mod sweep;
+pub mod talk;
 pub mod trace;
 pub mod train;
 

@@ -11,8 +11,8 @@ use lockstep_call::{FrameRecord, FunctionalEncoder, MenuMode, ReceivingEnd, Send
 use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_live::{
-    CallKind, CallOptions, Clock, Emulator, EmulatorOptions, EmulatorSocket, Finished, Identity, Listener, OpenSink,
-    Peer, Receiving, Sending, Shown, Stop, Ticket, Witness,
+    CallKind, CallOptions, Clock, Emulator, EmulatorOptions, EmulatorSocket, Finished, Identity, Listener, Move,
+    OpenSink, Peer, Receiving, Sending, Shown, Stop, Ticket, Witness,
 };
 use lockstep_media::{Sink, SinkError, Source, SourceOptions, VideoFormat, open_sink, open_source};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
@@ -54,12 +54,7 @@ pub fn receiving_end() -> ReceivingEnd {
 }
 
 pub fn sending(source: Box<dyn Source>) -> Sending {
-    Sending {
-        end: sending_end(1, MenuMode::default()),
-        source,
-        runner: Box::new(SerialMenu),
-        measures_quality: true,
-    }
+    Sending { end: sending_end(1, MenuMode::default()), source, runner: Box::new(SerialMenu), measures_quality: true }
 }
 
 pub fn discard(format: VideoFormat) -> Result<Box<dyn Sink>, SinkError> {
@@ -89,16 +84,7 @@ pub fn both_ways(peer: Peer, sending: Sending) -> CallOptions {
     let (kind, length) = (CallKind::TwoWay, Some(LIMIT));
     let (wait_limit, idle_limit) = (CALL.wait_limit, CALL.idle_limit);
     let stop: Stop = Box::new(|| false);
-    CallOptions {
-        peer,
-        kind,
-        sending: Some(sending),
-        receiving: Some(receiving),
-        length,
-        wait_limit,
-        idle_limit,
-        stop,
-    }
+    CallOptions { peer, kind, sending: Some(sending), receiving: Some(receiving), length, wait_limit, idle_limit, stop }
 }
 
 /// The log of what was captured, and how many pictures were shown.
@@ -168,6 +154,10 @@ pub fn listening(open_sink: OpenSink, limits: Calls) -> Listening {
 
 pub fn listening_until(open_sink: OpenSink, limits: Calls, stop: Stop) -> Listening {
     let (listener, ticket) = listener();
+    started(listener, ticket, open_sink, limits, stop)
+}
+
+fn started(listener: Listener, ticket: Ticket, open_sink: OpenSink, limits: Calls, stop: Stop) -> Listening {
     let stopped = Arc::new(AtomicBool::new(false));
     let asked = stopped.clone();
     let thread = thread::spawn(move || {
@@ -210,23 +200,38 @@ pub fn through(ticket: &Ticket, length: Duration) -> Through {
     emulated(ticket, |_| {}, length, Vec::new())
 }
 
-/// A link of 10 Mb/s and 5 ms that is changed by `change`, and an emulator that changes its ports at `rebinds`.
+fn link(change: &impl Fn(&mut LinkConfig)) -> Link<bytes::BytesMut> {
+    let trace = Trace::constant(Bitrate::from_kbps(10_000));
+    let mut config = LinkConfig { delay: Duration::from_millis(5), ..LinkConfig::new(trace) };
+    change(&mut config);
+    Link::new(config, 1).expect("a link")
+}
+
+/// Links that are changed each by its own, to the listener and back.
+pub fn emulated_each(ticket: &Ticket, to: impl Fn(&mut LinkConfig), back: impl Fn(&mut LinkConfig)) -> Through {
+    emulated_by(ticket, [link(&to), link(&back)], Duration::from_secs(20), Vec::new())
+}
+
+/// A link of 10 Mb/s and 5 ms that is changed by `change`, and an emulator that changes its ports at `moves`.
 pub fn emulated(
     ticket: &Ticket,
     change: impl Fn(&mut LinkConfig),
     length: Duration,
-    rebinds: Vec<Duration>,
+    moves: Vec<(Duration, Move)>,
+) -> Through {
+    emulated_by(ticket, [link(&change), link(&change)], length, moves)
+}
+
+fn emulated_by(
+    ticket: &Ticket,
+    [forward, reverse]: [Link<bytes::BytesMut>; 2],
+    length: Duration,
+    moves: Vec<(Duration, Move)>,
 ) -> Through {
     let socket = EmulatorSocket::bind(loopback()).expect("a port is free");
     let addresses = socket.addresses().expect("it is bound");
-    let link = || {
-        let trace = Trace::constant(Bitrate::from_kbps(10_000));
-        let mut config = LinkConfig { delay: Duration::from_millis(5), ..LinkConfig::new(trace) };
-        change(&mut config);
-        Link::new(config, 1).expect("a link")
-    };
-    let (to, forward, reverse) = (ticket.addresses.clone(), link(), link());
-    let options = EmulatorOptions { to, forward, reverse, length: Some(length), scored: length, rebinds };
+    let to = ticket.addresses.clone();
+    let options = EmulatorOptions { to, forward, reverse, length: Some(length), scored: length, moves };
     let thread = thread::spawn(move || Emulator::run(socket, options, |_| true).expect("its sockets work"));
     Through { ticket: Ticket { addresses, ..ticket.clone() }, thread }
 }
