@@ -110,6 +110,11 @@ pub struct DecodeCounts {
     pub late: u64,
 }
 
+/// Pixels of a picture.
+fn pixels(format: &VideoFormat) -> usize {
+    usize::from(format.width) * usize::from(format.height)
+}
+
 /// Gives the estimator of a number, if there is one; see [`Hello::estimator`](lockstep_transport::Hello::estimator).
 type Estimators = Box<dyn Fn(u16) -> Option<Box<dyn Estimator>> + Send>;
 
@@ -125,6 +130,8 @@ pub struct ReceivingEnd<C: Codec = Vp8> {
     ready: VecDeque<ReceivedFrame<C::Payload>>,
     decoding: bool,
     format: Option<VideoFormat>,
+    /// What the owner allows, and of that what the sender announced.
+    most_pixels: usize,
     pixel_limit: usize,
     newest_shown: Option<u32>,
     display: Option<Display<C>>,
@@ -162,6 +169,7 @@ impl<C: Codec> ReceivingEnd<C> {
             ready: VecDeque::new(),
             decoding: false,
             format: None,
+            most_pixels: DEFAULT_PIXEL_LIMIT,
             pixel_limit: DEFAULT_PIXEL_LIMIT,
             newest_shown: None,
             display: None,
@@ -171,10 +179,11 @@ impl<C: Codec> ReceivingEnd<C> {
         }
     }
 
-    /// Decodes no picture of more than `limit` pixels, instead of [`DEFAULT_PIXEL_LIMIT`].
+    /// Takes part in no call of pictures of more than `limit` pixels, instead of [`DEFAULT_PIXEL_LIMIT`]. Whatever the limit,
+    /// no picture of more pixels than the sender's hello announced is decoded.
     #[must_use]
     pub fn with_pixel_limit(self, limit: usize) -> Self {
-        Self { pixel_limit: limit, ..self }
+        Self { most_pixels: limit, pixel_limit: limit, ..self }
     }
 
     /// A datagram came from the sender, or garbage from anybody; `congestion_experienced` says whether a queue on the
@@ -321,8 +330,7 @@ impl<C: Codec> ReceivingEnd<C> {
     /// The format that the sender announced, if its pictures have more pixels than are decoded here, and the limit.
     #[must_use]
     pub fn format_beyond_limit(&self) -> Option<(VideoFormat, usize)> {
-        let pixels = |format: &VideoFormat| usize::from(format.width) * usize::from(format.height);
-        self.format.filter(|format| pixels(format) > self.pixel_limit).map(|format| (format, self.pixel_limit))
+        self.format.filter(|format| pixels(format) > self.most_pixels).map(|format| (format, self.most_pixels))
     }
 
     /// The transport's counters.
@@ -358,6 +366,8 @@ impl<C: Codec> ReceivingEnd<C> {
                 }
                 ReceiverEvent::Hello(hello) => {
                     self.format = Some(hello.format);
+                    // A small datagram can say of its picture that it is huge.
+                    self.pixel_limit = self.most_pixels.min(pixels(&hello.format));
                     if let Some(estimators) = &self.estimators {
                         self.estimator = estimators(hello.estimator);
                         if self.estimator.is_none() {

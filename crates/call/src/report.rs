@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use lockstep_transport::wire::{CARRIAGE, NETWORK_HEADERS};
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::encode_time::CodingTimes;
@@ -15,13 +16,17 @@ use crate::sound::SoundScores;
 /// How long a call goes on after its scored length, so that the last scored frames have later ones to be followed by.
 pub const DRAIN: Duration = Duration::from_secs(1);
 
-/// Bytes of IPv4 and UDP headers, which a link carries with every datagram (RFC 791, RFC 768).
-const HEADER_BYTES: u64 = 28;
+/// What a link carries of a UDP datagram of `size`: its bytes and those of the headers before it.
+#[must_use]
+pub fn on_the_link(size: ByteCount) -> ByteCount {
+    size + ByteCount::new(NETWORK_HEADERS)
+}
 
-/// What a link carries of a datagram of `size`: its bytes and those of the headers before it.
+/// What a link carries of one of the transport's datagrams of `size`: its bytes and all that
+/// is wrapped around it on the way.
 #[must_use]
 pub fn carried(size: ByteCount) -> ByteCount {
-    size + ByteCount::new(HEADER_BYTES)
+    size + ByteCount::new(CARRIAGE)
 }
 
 /// When the receiver had a frame and when it showed it, as its own log has them.

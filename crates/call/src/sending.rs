@@ -155,6 +155,12 @@ impl<C: Codec> SendingEnd<C> {
         self
     }
 
+    /// Frames from now on have at most so many bytes in each datagram, no more than the transport was set up for: what the
+    /// path is known to take.
+    pub fn set_payload(&mut self, bytes: usize) {
+        self.transport.set_payload(bytes);
+    }
+
     /// The source gave `picture`. It replaces one that still waits for the encoder.
     pub fn capture(&mut self, now: Timestamp, picture: C::Picture) {
         self.controller.on_time(now);

@@ -24,6 +24,8 @@ pub type Counters = BTreeMap<String, u64>;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SenderEntry {
+    /// First of all: when the clock of all times in the log began, since the Unix epoch.
+    Start { epoch: Timestamp },
     /// A captured frame, in the order of capture, without what only the receiver knows.
     Frame(Box<FrameRecord>),
     /// At the end: the counters of the transport.
@@ -34,6 +36,8 @@ pub enum SenderEntry {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReceiverEntry {
+    /// First of all: when the clock of all times in the log began, since the Unix epoch.
+    Start { epoch: Timestamp },
     /// A picture that was shown, in the order in which they were.
     Display(DisplayRecord),
     /// At the end: the counters of the transport and of the decoder.
@@ -111,10 +115,18 @@ impl<Entry: DeserializeOwned> Iterator for LogReader<Entry> {
 }
 
 /// When pictures were captured.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Captures {
+    /// When the sender's clock began, since the Unix epoch.
+    pub epoch: Timestamp,
     pub first: Option<Timestamp>,
     pub last: Option<Timestamp>,
+}
+
+impl Default for Captures {
+    fn default() -> Self {
+        Self { epoch: Timestamp::ZERO, first: None, last: None }
+    }
 }
 
 impl Captures {
@@ -129,8 +141,10 @@ impl Captures {
         let mut captures = Self::default();
         let mut log = LogReader::open(sender, "sender");
         for entry in log.by_ref() {
-            if let SenderEntry::Frame(record) = entry {
-                captures.add(record.captured_at);
+            match entry {
+                SenderEntry::Start { epoch } => captures.epoch = epoch,
+                SenderEntry::Frame(record) => captures.add(record.captured_at),
+                SenderEntry::End { .. } => {}
             }
         }
         (captures, log.problem)
@@ -154,11 +168,13 @@ pub struct Merged {
 }
 
 /// Reads the logs of both ends side by side into the log of the call, which began at `start` and is scored for `length`.
-/// What can be read counts. Video delays are compared with `floor`, where one is known.
+/// What can be read counts. The call's clock is the sender's, which began at `epoch`. Video delays are compared with
+/// `floor`, where one is known.
 pub fn merge(
     sender: &Path,
     receiver: &Path,
     (start, length, frame_interval): (Timestamp, Duration, Duration),
+    epoch: Timestamp,
     floor: Option<VideoDelayFloor>,
     observer: Option<Box<dyn CallObserver>>,
 ) -> Merged {
@@ -172,9 +188,18 @@ pub fn merge(
     let mut counted = EndCounters::default();
     let mut sent = LogReader::open(sender, "sender");
     let mut received = LogReader::open(receiver, "receiver");
+    let mut receiver_epoch = Timestamp::ZERO;
     let mut next_display = |received: &mut LogReader<ReceiverEntry>| loop {
         match received.next()? {
-            ReceiverEntry::Display(display) => return Some(display),
+            ReceiverEntry::Start { epoch } => receiver_epoch = epoch,
+            ReceiverEntry::Display(display) => {
+                let at = |at: Timestamp| {
+                    let since_epoch = receiver_epoch + at.saturating_since(Timestamp::ZERO);
+                    Timestamp::ZERO + since_epoch.saturating_since(epoch)
+                };
+                let (completed_at, displayed_at) = (at(display.completed_at), at(display.displayed_at));
+                return Some(DisplayRecord { completed_at, displayed_at, ..display });
+            }
             ReceiverEntry::End { counters, decoder } => (counted.receiver, counted.decoder) = (counters, decoder),
         }
     };
@@ -182,6 +207,7 @@ pub fn merge(
     for entry in sent.by_ref() {
         let record = match entry {
             SenderEntry::Frame(record) => record,
+            SenderEntry::Start { .. } => continue,
             SenderEntry::End { counters } => {
                 counted.sender = counters;
                 continue;
@@ -216,6 +242,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (sender, receiver) = (folder.path().join("send"), folder.path().join("receive"));
         let mut log = LogWriter::create(&sender).unwrap();
+        log.write(&SenderEntry::Start { epoch: at(80_000) });
         for (capture, frame) in [(0, Some(0)), (1, None), (2, Some(1)), (3, Some(2)), (4, None)] {
             let outcome = if frame.is_some() { Outcome::Sent } else { Outcome::SkippedOverBudget };
             let record = FrameRecord { frame, outcome, ..FrameRecord::captured(capture, at(1_000 + 100 * capture)) };
@@ -224,7 +251,9 @@ mod tests {
         log.write(&SenderEntry::End { counters: [("frames".to_owned(), 3)].into() });
         log.finish().unwrap();
         let mut log = LogWriter::create(&receiver).unwrap();
-        for (frame, shown) in [(0, 1_050), (2, 1_390)] {
+        // The receiver was there 5 s before the sender.
+        log.write(&ReceiverEntry::Start { epoch: at(75_000) });
+        for (frame, shown) in [(0, 6_050), (2, 6_390)] {
             log.write(&ReceiverEntry::Display(DisplayRecord {
                 frame,
                 completed_at: at(shown),
@@ -236,11 +265,11 @@ mod tests {
 
         let (captures, unread) = Captures::of(&sender);
         assert!(unread.is_none());
-        assert_eq!(captures, Captures { first: Some(at(1_000)), last: Some(at(1_400)) });
+        assert_eq!(captures, Captures { epoch: at(80_000), first: Some(at(1_000)), last: Some(at(1_400)) });
         let kept = KeptFrames::default();
         let times = (at(1_000), Duration::from_secs(1), Duration::from_millis(100));
         let Merged { log, counters: counted, problem } =
-            merge(&sender, &receiver, times, None, Some(Box::new(kept.clone())));
+            merge(&sender, &receiver, times, captures.epoch, None, Some(Box::new(kept.clone())));
         assert!(problem.is_none());
         assert_eq!((counted.sender["frames"], counted.decoder["decoded"]), (3, 2));
         assert_eq!(log.held_records(), 1, "nothing was shown after the last capture");
@@ -264,8 +293,8 @@ mod tests {
         assert_eq!(captures.last, Some(at(1_000)));
         assert!(unread.unwrap().to_string().contains("the sender's log is unreadable"));
         let times = (at(1_000), Duration::from_secs(1), Duration::from_millis(100));
-        let merged = merge(&folder.path().join("none"), &receiver, times, None, None);
+        let merged = merge(&folder.path().join("none"), &receiver, times, Timestamp::ZERO, None, None);
         assert!(merged.problem.unwrap().to_string().contains("the sender left no log"));
-        assert_eq!(merge(&sender, &receiver, times, None, None).log.held_records(), 1);
+        assert_eq!(merge(&sender, &receiver, times, Timestamp::ZERO, None, None).log.held_records(), 1);
     }
 }

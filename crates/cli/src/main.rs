@@ -50,12 +50,14 @@ enum Command {
     Call(commands::call::CallArguments),
     /// Run the same call simulated and live, and compare the two.
     Compare(commands::compare::CompareArguments),
-    /// Send live video to a receiver or a relay.
+    /// Talk: print a ticket and wait, or join with one; video in both directions.
+    Talk(commands::talk::TalkArguments),
+    /// Send live video to whoever gave a ticket.
     Send(commands::live::SendArguments),
-    /// Receive live video.
+    /// Print a ticket, and receive live video from whoever joins with it.
     Receive(commands::live::ReceiveArguments),
-    /// Emulate a link between a sender and a receiver.
-    Relay(commands::live::RelayArguments),
+    /// Emulate a link between two ends of a call, or of anything else over UDP.
+    Emulate(commands::emulate::EmulateArguments),
     /// Run the tests of congestion control that RFC 8867 and RFC 8869 describe.
     Scenario(commands::scenario::ScenarioCommand),
     /// Run many modelled or simulated calls, on every core: controllers, codecs, traces, seeds; one Parquet row a call.
@@ -102,9 +104,10 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => commands::simulate::run(&arguments),
         Command::Call(arguments) => commands::call::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
+        Command::Talk(arguments) => commands::talk::run(&arguments),
         Command::Send(arguments) => commands::live::send(&arguments),
         Command::Receive(arguments) => commands::live::receive(&arguments),
-        Command::Relay(arguments) => commands::live::relay(&arguments),
+        Command::Emulate(arguments) => commands::emulate::run(&arguments),
         Command::Scenario(command) => commands::scenario::run(&command),
         Command::Sweep(arguments) => commands::sweep::run(&arguments, &given),
         Command::Study(arguments) => commands::study::run(&arguments, &given),

@@ -70,8 +70,8 @@ fn a_receiver_refuses_a_sender_of_larger_pictures_than_it_decodes() {
         .expect("the command starts");
     let mut line = String::new();
     BufReader::new(receiver.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
-    let address = line.trim().strip_prefix("listening on ").expect("an address").to_owned();
-    let sender = ["send", "--to", &address, "--source", "generated:64x48@10", "--seconds", "0.5", "--status", "none"];
+    let ticket = line.trim().strip_prefix("ticket: ").expect("a ticket").to_owned();
+    let sender = ["send", &ticket, "--source", "generated:64x48@10", "--seconds", "0.5", "--status", "none"];
     let _ = lockstep(&sender);
     let status = receiver.wait().expect("it ends");
     let mut said = String::new();

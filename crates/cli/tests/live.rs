@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -46,13 +45,12 @@ fn wait_for(child: &mut Child, what: &str) -> String {
     lines.map_while(Result::ok).find(|line| line.contains(what)).expect("it says so before it ends")
 }
 
-/// A receiver, and its port.
+/// A receiver, and its ticket.
 fn receiver(arguments: &[&str]) -> (Child, String) {
     let mut child = started(&[&["receive", "--listen", "127.0.0.1:0", "--status", "json"], arguments].concat());
-    let line = wait_for(&mut child, "listening");
-    let address: Value = serde_json::from_str(&line).expect("it is JSON");
-    let port = address["listening"].as_str().and_then(|address| address.rsplit_once(':')).expect("an address").1;
-    (child, port.to_owned())
+    let line = wait_for(&mut child, "ticket");
+    let line: Value = serde_json::from_str(&line).expect("it is JSON");
+    (child, line["ticket"].as_str().expect("a ticket").to_owned())
 }
 
 #[test]
@@ -130,9 +128,8 @@ fn an_end_that_is_ended_by_a_signal_writes_its_log_and_tells_the_other_end() {
     for sender_is_ended in [true, false] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let [send_log, receive_log, shown] = ["s.json", "r.json", "shown.y4m"].map(|name| folder.path().join(name));
-        let (mut receiver, port) = receiver(&["--log", text(&receive_log), "--sink", text(&shown)]);
-        let to = format!("127.0.0.1:{port}");
-        let words = ["send", "--to", &to, "--source", CLIP, "--status", "none", "--log", text(&send_log)];
+        let (mut receiver, ticket) = receiver(&["--log", text(&receive_log), "--sink", text(&shown)]);
+        let words = ["send", &ticket, "--source", CLIP, "--status", "none", "--log", text(&send_log)];
         let sender = started(&words);
         wait_for(&mut receiver, "showing");
         if sender_is_ended {
@@ -148,6 +145,8 @@ fn an_end_that_is_ended_by_a_signal_writes_its_log_and_tells_the_other_end() {
             let text = fs::read_to_string(log).expect("the log is there");
             let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
             let (end, entries) = lines.split_last().expect("something was logged");
+            let (start, entries) = entries.split_first().expect("something was logged before the end");
+            assert!(start["start"]["epoch"].is_u64(), "{start}");
             assert!(!entries.is_empty() && entries.iter().all(|line| line[entry].is_object()), "{log:?}");
             assert!(end["end"]["counters"].is_object(), "{end}");
         }
@@ -156,24 +155,27 @@ fn an_end_that_is_ended_by_a_signal_writes_its_log_and_tells_the_other_end() {
 }
 
 #[test]
-fn a_sender_to_a_closed_port_fails_and_says_so() {
-    let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr()).expect("a free port");
-    let to = format!("localhost:{}", free.port());
-    let words = ["send", "--to", &to, "--source", CLIP, "--wait-seconds", "0.5"];
+fn a_sender_whom_nobody_answers_fails_and_says_so() {
+    let (mut receiver, ticket) = receiver(&[]);
+    signal(&receiver, "KILL");
+    let _ = receiver.wait();
+    let words = ["send", &ticket, "--source", CLIP, "--wait-seconds", "0.5"];
     let output = lockstep(&words).output().expect("it ran");
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("nobody answered") && said(&output).contains("is closed"), "{}", said(&output));
+    assert!(said(&output).contains("nobody answered") && said(&output).contains("127.0.0.1:"), "{}", said(&output));
 }
 
 #[test]
-fn a_sender_may_be_started_before_the_receiver_and_names_it_by_its_host() {
-    let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr()).expect("a free port");
-    let to = format!("localhost:{}", free.port());
-    let sender = started(&["send", "--to", &to, "--source", CLIP, "--status", "none"]);
-    thread::sleep(Duration::from_millis(300));
-    let listen = free.to_string();
-    let mut receiver = started(&["receive", "--listen", &listen, "--status", "json"]);
+fn a_ticket_is_good_for_one_call_and_what_is_none_is_refused_with_one_line() {
+    let (mut receiver, ticket) = receiver(&[]);
+    let sender = started(&["send", &ticket, "--source", CLIP, "--status", "none"]);
     wait_for(&mut receiver, "showing");
+    let damaged = format!("{}A", &ticket[..ticket.len() - 1]);
+    let other = if damaged == ticket { format!("{}B", &ticket[..ticket.len() - 1]) } else { damaged };
+    for (ticket, reason) in [(ticket.as_str(), "was used"), (&other, "is damaged"), ("here:4600", "begins with")] {
+        let output = lockstep(&["send", ticket, "--source", CLIP, "--status", "none"]).output().expect("it ran");
+        assert!(!output.status.success() && said(&output).contains(reason), "{}", said(&output));
+    }
     signal(&sender, "TERM");
     let (sender, receiver) = (sender.wait_with_output(), receiver.wait_with_output());
     assert_eq!(sender.expect("it ran").status.code(), Some(143));
@@ -181,12 +183,96 @@ fn a_sender_may_be_started_before_the_receiver_and_names_it_by_its_host() {
 }
 
 #[test]
+fn a_standing_ticket_is_the_same_each_time_and_is_asked_for_where_it_is_not_given() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut tickets = Vec::new();
+    let mut listen = "127.0.0.1:0".to_owned();
+    for _ in 0..2 {
+        let words = ["receive", "--listen", &listen, "--reusable", "--status", "json"];
+        let mut receiver = lockstep(&words).env("LOCKSTEP_HOME", folder.path()).spawn().expect("it starts");
+        let line: Value = serde_json::from_str(&wait_for(&mut receiver, "ticket")).expect("it is JSON");
+        let ticket = line["ticket"].as_str().expect("a ticket").to_owned();
+        let mut sender = lockstep(&["send", "--source", CLIP, "--status", "none", "--seconds", "0.5"]);
+        let sender = sender.env("LOCKSTEP_TICKET", &ticket).output().expect("it ran");
+        assert!(sender.status.success(), "{}", said(&sender));
+        let receiver = receiver.wait_with_output().expect("it ran");
+        assert_eq!(receiver.status.code(), Some(0), "{}", said(&receiver));
+        let parsed: lockstep_live::Ticket = ticket.parse().expect("it is one");
+        listen = parsed.addresses[0].to_string();
+        tickets.push(ticket);
+    }
+    assert_eq!(tickets[0], tickets[1]);
+}
+
+#[test]
+fn a_sender_whose_receiver_was_killed_and_started_anew_ends_and_says_so() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let receive = |listen: &str| {
+        let words = ["receive", "--listen", listen, "--reusable", "--status", "json"];
+        let mut receiver = lockstep(&words).env("LOCKSTEP_HOME", folder.path()).spawn().expect("it starts");
+        let line: Value = serde_json::from_str(&wait_for(&mut receiver, "ticket")).expect("it is JSON");
+        (receiver, line["ticket"].as_str().expect("a ticket").to_owned())
+    };
+    let (mut first, ticket) = receive("127.0.0.1:0");
+    let sender = started(&["send", &ticket, "--source", CLIP, "--status", "none"]);
+    wait_for(&mut first, "showing");
+    signal(&first, "KILL");
+    let _ = first.wait();
+    let parsed: lockstep_live::Ticket = ticket.parse().expect("it is one");
+    let (again, _) = receive(&parsed.addresses[0].to_string());
+    let sender = sender.wait_with_output().expect("it ran");
+    assert_eq!(sender.status.code(), Some(1));
+    assert!(said(&sender).contains("started anew"), "{}", said(&sender));
+    signal(&again, "TERM");
+    assert_eq!(again.wait_with_output().expect("it ran").status.code(), Some(143));
+}
+
+#[test]
+fn a_call_goes_on_after_one_end_stood_still() {
+    let (mut receiver, ticket) = receiver(&[]);
+    let sender = started(&["send", &ticket, "--source", CLIP, "--status", "none"]);
+    wait_for(&mut receiver, "showing");
+    signal(&receiver, "STOP");
+    thread::sleep(Duration::from_millis(1_500));
+    signal(&receiver, "CONT");
+    let shown = |line: String| serde_json::from_str::<Value>(&line).ok()?["showing"]["frame"].as_u64();
+    let lines = BufReader::new(receiver.stdout.as_mut().expect("it is piped")).lines();
+    let newest = lines.map_while(Result::ok).filter_map(shown).take(60).last();
+    assert!(newest.is_some_and(|frame| frame >= 40), "{newest:?}");
+    signal(&sender, "TERM");
+    let (sender, receiver) = (sender.wait_with_output(), receiver.wait_with_output());
+    assert_eq!(sender.expect("it ran").status.code(), Some(143));
+    assert_eq!(receiver.expect("it ran").status.code(), Some(0));
+}
+
+#[test]
+fn two_talk_without_windows_and_each_has_the_others_pictures() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [here, there, log] = ["here.y4m", "there.y4m", "log.json"].map(|name| folder.path().join(name));
+    let [listening, joining] = ["generated:64x48@15", "generated:80x60@15"];
+    let words = ["talk", "--listen", "127.0.0.1:0", "--status", "json", "--source", listening, "--sink", text(&here)];
+    let mut first = started(&words);
+    let line: Value = serde_json::from_str(&wait_for(&mut first, "ticket")).expect("it is JSON");
+    let ticket = line["ticket"].as_str().expect("a ticket");
+    let words = ["talk", ticket, "--status", "none", "--seconds", "2", "--source", joining, "--sink", text(&there)];
+    let second = lockstep(&[&words[..], &["--send-log", text(&log)]].concat()).output().expect("it ran");
+    let first = first.wait_with_output().expect("it ran");
+    assert!(second.status.success() && first.status.success(), "{} {}", said(&first), said(&second));
+    for (file, size) in [(&here, "W80 H60"), (&there, "W64 H48")] {
+        let recorded = fs::read(file).expect("it was recorded");
+        let header = String::from_utf8_lossy(&recorded[..40.min(recorded.len())]).into_owned();
+        assert!(header.contains(size) && recorded.len() > 10 * 64 * 48, "{header}: {} bytes", recorded.len());
+    }
+    let log = fs::read_to_string(&log).expect("it was logged");
+    assert!(log.lines().count() > 20 && log.contains("udp_sent_bytes"));
+}
+
+#[test]
 fn a_receiver_runs_the_estimator_that_the_senders_controller_needs() {
-    let (receiver, port) = receiver(&[]);
-    let to = format!("127.0.0.1:{port}");
+    let (receiver, ticket) = receiver(&[]);
     // Without it the target stays where it begins for ever. The pictures can use more than that.
     let words =
-        ["send", "--to", &to, "--source", "generated:640x360@30", "--controller", "bob-heuristic", "--status", "json"];
+        ["send", &ticket, "--source", "generated:640x360@30", "--controller", "bob-heuristic", "--status", "json"];
     let mut sender = started(&words);
     let lines = BufReader::new(sender.stdout.as_mut().expect("it is piped")).lines();
     let mut targets = lines.map_while(Result::ok).take(150).filter_map(|line| {

@@ -102,7 +102,9 @@ fn outputs_that_cannot_be_are_refused_before_the_call_runs() {
         &["receive", "--sink", "sub/../sub/x.y4m", "--log", "sub/x.y4m"],
         &["receive", "--sink", "x.mp4"],
         &["receive", "--sink", "-", "--status", "json"],
-        &["send", "--to", "127.0.0.1:9", "--log", "sub"],
+        &["send", "--log", "sub"],
+        &["talk", "--no-window", "--sink", "x.mp4"],
+        &["talk", "--send-log", "sub"],
         &["call", "--sink", "-"],
         &["compare", "--json", "sub"],
         &["sweep", "--output", "a.y4m/x.parquet"],
@@ -252,13 +254,13 @@ fn a_receiver_shows_pictures_on_standard_output() {
     let mut words = BufReader::new(receiver.stderr.take().expect("piped"));
     let mut line = String::new();
     words.read_line(&mut line).expect("a line");
-    let address = line.trim().strip_prefix("listening on ").expect("an address").to_owned();
+    let ticket = line.trim().strip_prefix("ticket: ").expect("a ticket").to_owned();
     let mut pictures = receiver.stdout.take().expect("piped");
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         pictures.read_to_end(&mut bytes).map(|_| bytes)
     });
-    let sender = ["send", "--to", &address, "--source", "generated:64x48@20", "--seconds", "0.5", "--status", "none"];
+    let sender = ["send", &ticket, "--source", "generated:64x48@20", "--seconds", "0.5", "--status", "none"];
     succeed(Path::new("."), &sender);
     // A close that was lost ends the receiver by its limit; the pictures are there all the same.
     let _ = receiver.wait().expect("it ends");

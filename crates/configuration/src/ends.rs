@@ -17,9 +17,10 @@ use lockstep_vp8::Parameters;
 
 use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate, ModelFile};
 
-/// Bytes of a frame in one datagram: with the data header (64) and those of UDP (8) and IPv6 (40), what Ethernet carries
-/// (1500). The fewer fragments a frame has, the likelier it arrives whole.
-pub(crate) const FRAGMENT_PAYLOAD: usize = 1384;
+/// Bytes of a frame in one datagram: with the data header (64), what QUIC adds (28, and what is left for acknowledgements),
+/// and the headers of UDP (8) and IPv6 (40) what Ethernet carries (1500). The fewer fragments a frame has, the likelier it
+/// arrives whole. Live ends begin with less, until they know that the path takes as much.
+pub(crate) const FRAGMENT_PAYLOAD: usize = 1340;
 
 impl LinkSettings {
     /// The forward and the reverse link, for packets of any kind.

@@ -448,7 +448,7 @@ impl<'de> Deserialize<'de> for CallSettings {
 }
 
 impl LinkSettings {
-    /// For links that carry real datagrams: a relay has no access to the field of their headers in which marks are.
+    /// For links that carry real datagrams: the emulator has no access to the field of their headers in which marks are.
     ///
     /// # Errors
     /// If they are to mark.

@@ -19,7 +19,7 @@ mod smallest_frame;
 use std::time::Duration;
 
 use lockstep_transport::Feedback;
-use lockstep_transport::wire::DATA_HEADER;
+use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::{Allowance, Controller, InFlight, KnownPath, Setting};
@@ -29,9 +29,6 @@ use smallest_frame::SmallestFrame;
 
 /// How far ahead a frame may fill the link, in frame intervals.
 const HORIZON_INTERVALS: f64 = 1.25;
-
-/// What the links of calls carry with a datagram: headers of UDP and IPv4.
-const NETWORK_HEADERS: u64 = 28;
 
 /// Pictures follow each other on the link no more often than in this time where they are large for it: of twice the bits a
 /// picture gains 0.1 to 0.15 in QoE_d, and the longer wait for it costs as much where this is 50 ms.
@@ -61,7 +58,7 @@ impl Oracle {
     /// A controller for `path`.
     #[must_use]
     pub fn new(path: KnownPath, setting: &Setting) -> Self {
-        let datagram = setting.payload.get() + DATA_HEADER as u64 + NETWORK_HEADERS;
+        let datagram = setting.payload.get() + DATA_HEADER as u64 + CARRIAGE;
         Self {
             path: Bottleneck::new(path, datagram),
             payload: setting.payload,
@@ -79,7 +76,7 @@ impl Oracle {
 
     /// How much of a frame fits into `carried` bytes on the link.
     fn payload_in(&self, carried: ByteCount) -> ByteCount {
-        let headers = DATA_HEADER as u64 + NETWORK_HEADERS;
+        let headers = DATA_HEADER as u64 + CARRIAGE;
         let whole = self.payload.get() + headers;
         let (fragments, rest) = (carried.get() / whole, carried.get() % whole);
         ByteCount::new(fragments * self.payload.get() + rest.saturating_sub(headers))
@@ -113,7 +110,7 @@ fn period(interval: Duration) -> Duration {
 
 impl Controller for Oracle {
     fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
-        self.path.take(now, size + ByteCount::new(NETWORK_HEADERS));
+        self.path.take(now, size + ByteCount::new(CARRIAGE));
         self.sent = true;
         self.smallest.on_sent();
         let waiting = self.path.backlog(now);
@@ -149,7 +146,7 @@ impl Controller for Oracle {
     }
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
-        let whole = self.payload + ByteCount::new(DATA_HEADER as u64 + NETWORK_HEADERS);
+        let whole = self.payload + ByteCount::new(DATA_HEADER as u64 + CARRIAGE);
         Allowance {
             budget: self.payload_in(self.room(now)).saturating_sub(in_flight.queued),
             pacing_interval: self.path.pause_after(now, whole),

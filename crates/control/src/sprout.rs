@@ -32,6 +32,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -56,9 +57,9 @@ const FIRST_ROUND_TRIP: f64 = 0.5;
 const LATENESS: f64 = 0.005;
 /// Of what packets wait that is not for the sender's own, the lower part is kept: weights of less and of more.
 const OUTSIDE_WEIGHTS: (f64, f64) = (0.2, 0.02);
-/// Headers of UDP and IPv4, and the transport's own, bytes.
-const NETWORK_HEADERS: f64 = 28.0;
-const HEADERS: f64 = 96.0;
+/// What a link carries with a datagram, and with a fragment, bytes.
+const NETWORK_HEADERS: f64 = CARRIAGE as f64;
+const HEADERS: f64 = NETWORK_HEADERS + DATA_HEADER as f64;
 /// Packets remembered. More are never on the way, whatever the feedback does.
 const MOST_ON_THE_WAY: usize = 16_384;
 /// Rate of bursts over one's own, at most, that a frame's share goes by.

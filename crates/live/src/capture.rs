@@ -1,7 +1,7 @@
 //! Pictures at their time: a source that is a file or a generator is paced to its frame rate on a thread of its own; a
 //! camera paces itself.
 
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,17 +20,20 @@ pub(crate) enum Captured {
     Ended,
 }
 
-/// Reads `source` until it ends, fails, or nobody listens any more. The thread may block in the source for as long as it
+/// Reads `source` from the moment on at which `begin` says so until it ends, fails, or nobody listens any more. The thread may block in the source for as long as it
 /// likes: sending, pacing and acknowledgements run elsewhere.
 pub(crate) fn spawn<Event: Send + 'static>(
     mut source: Box<dyn Source>,
     frame_interval: Duration,
+    begin: Receiver<()>,
     events: SyncSender<Event>,
     wrap: impl Fn(Captured) -> Event + Send + 'static,
 ) -> Result<Thread, LiveError> {
     Thread::spawn("source", move || {
-        let started = Instant::now();
-        let mut next = started;
+        if begin.recv().is_err() {
+            return Ok(());
+        }
+        let mut next = Instant::now();
         loop {
             let captured = match source.next() {
                 Ok(Some(picture)) => Captured::Picture(picture),

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lockstep_units::Timestamp;
 
-/// A clock that counts from the Unix epoch, so that processes on one machine agree, and never goes backwards, because
-/// it is read once from the system and from then on from the monotonic clock.
+/// A clock of session time: it counts from its start, and whatever becomes of the system's clock it goes on evenly. Only
+/// session time goes over the wire.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     epoch: Timestamp,
@@ -13,17 +13,24 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Reads the system's clock.
+    /// Begins to count.
     #[must_use]
     pub fn start() -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Self { epoch: Timestamp::ZERO + since_epoch, started: Instant::now() }
     }
 
-    /// This moment.
+    /// This moment, since the start.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        self.epoch + self.started.elapsed()
+        Timestamp::ZERO + self.started.elapsed()
+    }
+
+    /// The moment of the start, since the Unix epoch, as the system's clock had it then: for logs of processes of one
+    /// machine, which are to be compared.
+    #[must_use]
+    pub fn epoch(&self) -> Timestamp {
+        self.epoch
     }
 
     /// How long until `moment`; zero if it has passed.
@@ -35,6 +42,12 @@ impl Clock {
     /// The same moment on the monotonic clock.
     #[must_use]
     pub fn instant(&self, moment: Timestamp) -> Instant {
-        self.started + moment.saturating_since(self.epoch)
+        self.started + moment.saturating_since(Timestamp::ZERO)
+    }
+
+    /// A moment of the monotonic clock in session time.
+    #[must_use]
+    pub fn moment(&self, instant: Instant) -> Timestamp {
+        Timestamp::ZERO + instant.saturating_duration_since(self.started)
     }
 }

@@ -8,6 +8,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::thread;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use lockstep_units::Timestamp;
 
 use crate::LiveError;
@@ -29,13 +30,12 @@ const STOP_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) struct Incoming {
     pub at: Timestamp,
     pub from: SocketAddr,
-    pub datagram: Vec<u8>,
+    pub datagram: BytesMut,
 }
 
 /// A thread that reads a socket; it stops when this is dropped.
 pub(crate) struct Reader {
     stop: Arc<AtomicBool>,
-    refused: Arc<AtomicBool>,
     thread: Thread,
 }
 
@@ -63,21 +63,19 @@ impl Reader {
     ) -> Result<Self, LiveError> {
         let socket = socket.try_clone().map_err(LiveError::Socket)?;
         socket.set_read_timeout(Some(STOP_INTERVAL)).map_err(LiveError::Socket)?;
-        let [stop, refused] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
-        let (stopped, was_refused) = (stop.clone(), refused.clone());
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
         let thread = Thread::spawn("socket", move || {
             let mut buffer = vec![0; LARGEST_DATAGRAM];
             while !stopped.load(Ordering::Relaxed) {
                 match socket.recv_from(&mut buffer) {
                     Ok((length, from)) => {
-                        let incoming = Incoming { at: clock.now(), from, datagram: buffer[..length].to_vec() };
+                        // An IPv4 address may come as one of IPv6.
+                        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+                        let incoming = Incoming { at: clock.now(), from, datagram: BytesMut::from(&buffer[..length]) };
                         if !give(&events, wrap(incoming), &stopped) {
                             return Ok(());
                         }
-                    }
-                    // A peer without a program on its port shows on the next read; it may come up later.
-                    Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                        was_refused.store(true, Ordering::Relaxed);
                     }
                     Err(error) if is_nothing(error.kind()) => {}
                     Err(error) => return Err(LiveError::Socket(error)),
@@ -85,12 +83,7 @@ impl Reader {
             }
             Ok(())
         })?;
-        Ok(Self { stop, refused, thread })
-    }
-
-    /// Whether the peer's machine said since this was last asked that nothing listens on the port.
-    pub fn take_refused(&self) -> bool {
-        self.refused.swap(false, Ordering::Relaxed)
+        Ok(Self { stop, thread })
     }
 
     /// What ended the reading, if it has ended.
@@ -102,8 +95,10 @@ impl Reader {
 /// Whether a failed read means that there is nothing to read: that the wait was over, or that the network told of a
 /// datagram that it lost.
 fn is_nothing(kind: ErrorKind) -> bool {
-    use ErrorKind::{ConnectionReset, HostUnreachable, Interrupted, NetworkUnreachable, TimedOut, WouldBlock};
-    matches!(kind, WouldBlock | TimedOut | Interrupted | ConnectionReset | HostUnreachable | NetworkUnreachable)
+    use ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted, NetworkDown};
+    use ErrorKind::{NetworkUnreachable, TimedOut, WouldBlock};
+    let of_the_peer = matches!(kind, ConnectionRefused | ConnectionReset | HostUnreachable | NetworkUnreachable);
+    of_the_peer || matches!(kind, WouldBlock | TimedOut | Interrupted | NetworkDown)
 }
 
 impl Drop for Reader {

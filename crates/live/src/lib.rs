@@ -1,26 +1,41 @@
-//! Drives calls over sockets in real time, and is the real-time emulator.
+//! Drives calls over QUIC in real time, and is the real-time emulator.
 #![forbid(unsafe_code)]
 
+mod call;
 mod capture;
 mod clock;
+mod connection;
+mod control;
 mod datagrams;
+mod emulate;
+mod identity;
+mod inset;
 mod measuring;
 mod menu;
-mod peers;
-mod receiver;
-mod relay;
-mod sender;
+mod quic;
+mod receiving;
+mod route;
+mod sending;
+mod sockets;
 mod threads;
+mod ticket;
+mod unlimited;
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+pub use call::{CallOptions, Finished, Witness, run};
 pub use clock::Clock;
+pub use connection::{Listener, Peer, Traffic};
+pub use control::CallKind;
+pub use emulate::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Move};
+pub use identity::Identity;
+pub use inset::{OwnPicture, with_inset};
 pub use menu::ThreadedMenu;
-pub use receiver::{ReceiverOptions, Shown, receive};
-pub use relay::{Relay, RelayOptions, RelayStatus};
-pub use sender::{SenderOptions, send};
+pub use receiving::{OpenSink, Receiving, Shown};
+pub use sending::Sending;
+pub use ticket::{MOST_ADDRESSES, PublicKey, Secret, Ticket, TicketError};
 
 /// Asked several times a second whether a call is to end, because its user wants it to.
 pub type Stop = Box<dyn Fn() -> bool + Send>;
@@ -29,24 +44,6 @@ pub type Stop = Box<dyn Fn() -> bool + Send>;
 const END_LIMIT: Duration = Duration::from_secs(10);
 /// How long the other end is told of the end although it is silent: it may still hear.
 const SILENT_END_LIMIT: Duration = Duration::from_millis(200);
-/// How long a peer that was there and now refuses datagrams may take to come back.
-const REFUSED_LIMIT: Duration = Duration::from_secs(3);
-
-/// One end of a live call that is over.
-pub struct Finished<End> {
-    /// The end as the call left it, with its log, however it ended.
-    pub end: End,
-    /// How it ended.
-    pub result: Result<Ended, LiveError>,
-}
-
-/// How long an end may take to end after that `result`.
-fn end_limit(result: &Result<Ended, LiveError>) -> Duration {
-    match result {
-        Err(LiveError::Silent { .. } | LiveError::Gone { .. }) => SILENT_END_LIMIT,
-        _ => END_LIMIT,
-    }
-}
 
 /// How a call ended that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +58,41 @@ pub enum Ended {
     Stopped,
 }
 
-/// Why a live call or relay ended early.
+/// Why a listener does not take a ticket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TicketRefusal {
+    /// Its secret is another.
+    #[error("the ticket is not the one that is waited for there; ask for a new one")]
+    Wrong,
+    /// It was used before.
+    #[error("the ticket was used already, and is good for one call; ask for a new one")]
+    Used,
+    /// A standing ticket while a call is on.
+    #[error("the other end is in a call; try again later")]
+    Busy,
+    /// It is for another kind of call.
+    #[error(
+        "the ticket is for the other kind of call: `lockstep receive` is joined by `send`, `lockstep talk` by `talk`"
+    )]
+    OtherKind,
+    /// The other end did not understand the question.
+    #[error("the other end does not understand this version of Lockstep; update both")]
+    Malformed,
+}
+
+impl TicketRefusal {
+    const ALL: [Self; 5] = [Self::Wrong, Self::Used, Self::Busy, Self::OtherKind, Self::Malformed];
+
+    fn number(self) -> u32 {
+        Self::ALL.iter().position(|&refusal| refusal == self).map_or(0, |place| place as u32)
+    }
+
+    fn from_number(number: u64) -> Self {
+        usize::try_from(number).ok().and_then(|place| Self::ALL.get(place).copied()).unwrap_or(Self::Malformed)
+    }
+}
+
+/// Why a live call or emulator ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
@@ -73,15 +104,21 @@ pub enum LiveError {
         /// What the system said.
         error: io::Error,
     },
-    /// None of the peer's addresses can be used.
-    #[error("there is no way to the other end: {tried}")]
-    Connect {
-        /// Each address and what the system said.
-        tried: String,
-    },
     /// The socket failed while in use.
     #[error("the socket failed: {0}")]
     Socket(io::Error),
+    /// No key can be made or read.
+    #[error("no key to be known by: {0}")]
+    Identity(String),
+    /// The listener does not take the ticket.
+    #[error("{0}")]
+    Ticket(TicketRefusal),
+    /// The other end broke the rules of the connection, or found that this one did.
+    #[error("the connection broke: {0}")]
+    Connection(String),
+    /// The other end does not know the call any more.
+    #[error("the other end was started anew, and knows nothing of this call any more")]
+    Restarted,
     /// The source of pictures failed.
     #[error("the source failed: {0}")]
     Source(String),
@@ -117,43 +154,35 @@ pub enum LiveError {
         /// The limit that passed.
         seconds: u64,
     },
-    /// Nobody answered the sender's hello.
-    #[error("nobody answered within {:.1} s: {tried}; is `lockstep receive` running there?", .waited.as_secs_f64())]
+    /// Nobody answered at the ticket's addresses.
+    #[error(
+        "nobody answered within {:.1} s at {tried}: has the other end gone, or is there no way to those addresses from here?",
+        .waited.as_secs_f64()
+    )]
     Unanswered {
         /// How long it was tried.
         waited: Duration,
-        /// Each address and what came of it.
+        /// Each address.
         tried: String,
     },
-    /// Nothing was heard from the sender or the receiver for too long.
-    #[error("nothing came from the {peer} for {:.1} s; the call is over", .silence.as_secs_f64())]
+    /// Nothing was heard from the other end for too long.
+    #[error("nothing came from the other end for {:.1} s; the call is over", .silence.as_secs_f64())]
     Silent {
-        /// Which end is silent.
-        peer: &'static str,
         /// The limit that passed.
         silence: Duration,
     },
-    /// No sender called.
-    #[error("no sender called within {:.1} s; is `lockstep send` running, and sending to this address?", .waited.as_secs_f64())]
+    /// Nobody joined.
+    #[error("nobody joined with the ticket within {:.1} s", .waited.as_secs_f64())]
     NotCalled {
         /// The limit that passed.
         waited: Duration,
     },
-    /// The receiver was there and is no more.
-    #[error("the receiver is gone: {tried}")]
-    Gone {
-        /// Its address and what the network said.
-        tried: String,
-    },
     /// The other end ended the call because it failed.
-    #[error("the {peer} ended the call because it failed; its own message says why")]
-    PeerFailed {
-        /// Which end failed.
-        peer: &'static str,
-    },
+    #[error("the other end ended the call because it failed; its own message says why")]
+    PeerFailed,
     /// The receiver does not know the estimator that the sender's controller needs.
     #[error(
-        "the receiver has not the estimator that this controller needs; is it of an older version? Choose another --controller"
+        "the other end has not the estimator that this controller needs; is it of an older version? Choose another --controller"
     )]
     Refused,
     /// The sender's controller needs an estimator that this receiver does not know.

@@ -1,20 +1,18 @@
 //! What a controller decided in a live call, it decides again in virtual time when it is told the same: nothing but what it
 //! is told bears on it.
 
-use std::net::{Ipv4Addr, UdpSocket};
+mod calls;
+
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
-use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, SerialMenu};
-use lockstep_control::{Algorithm, Allowance, Controller, EstimatorKind, InFlight, RateBounds, Setting};
-use lockstep_live::{ReceiverOptions, SenderOptions, receive, send};
-use lockstep_media::{Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source};
-use lockstep_transport::{Feedback, LostFragment, ReceiverConfig, SenderConfig};
+use lockstep_call::{FunctionalEncoder, MenuMode, SendingEnd};
+use lockstep_control::{Algorithm, Allowance, Controller, InFlight, Setting};
+use lockstep_media::{Source, SourceError, VideoFormat};
+use lockstep_transport::{Feedback, LostFragment, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{Parameters, Picture};
 
-const LIMIT: Duration = Duration::from_secs(20);
 const PICTURES: u32 = 60;
 
 /// What a controller was told, or asked and answered.
@@ -111,33 +109,16 @@ fn controller(name: &str, payload: usize) -> Box<dyn Controller> {
 fn live(name: &str) -> (Vec<Event>, usize) {
     let format =
         lockstep_transport::VideoFormat { width: 64, height: 48, frame_rate_numerator: 30, frame_rate_denominator: 1 };
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-    let address = socket.local_addr().expect("it is bound");
-    let receiver = thread::spawn(move || {
-        let end = ReceivingEnd::taking(ReceiverConfig::default(), |number| {
-            Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
-        });
-        let options = ReceiverOptions { wait_limit: Some(LIMIT), idle_limit: Some(LIMIT), stop: Box::new(|| false) };
-        receive(end, &socket, |format| open_sink("none", format), &options, |_| {})
-    });
+    let listener = calls::listening(calls::sink(calls::discard), calls::CALL);
     let config = SenderConfig { estimator: 1, ..SenderConfig::new(7, format) };
     let payload = config.payload;
     let recording = Recording::default();
     let recorded = Recorded(controller(name, payload), Arc::clone(&recording));
     let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default());
     let end = SendingEnd::new(config, Box::new(recorded), Box::new(encoder));
-    let source = open_source("generated:64x48@30", &SourceOptions::default()).expect("it is generated");
-    let options = SenderOptions {
-        peers: vec![address],
-        length: Some(LIMIT),
-        wait_limit: Some(LIMIT),
-        idle_limit: Some(LIMIT),
-        stop: Box::new(|| false),
-        runner: Box::new(SerialMenu),
-        measures_quality: false,
-    };
-    let sender = send(end, Box::new(Few(source, PICTURES)), options, |_, _, _| {}, |_| {});
-    assert!(sender.result.is_ok() && receiver.join().expect("it does not panic").result.is_ok());
+    let half = lockstep_live::Sending { end, ..calls::sending(Box::new(Few(calls::clip(), PICTURES))) };
+    let (sender, _) = calls::joining(listener.ticket(), half, calls::CALL);
+    assert!(sender.result.is_ok() && listener.join().0.result.is_ok());
     let events = recording.lock().unwrap_or_else(PoisonError::into_inner).clone();
     (events, payload)
 }

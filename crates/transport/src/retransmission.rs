@@ -37,6 +37,8 @@ pub(crate) struct FragmentedFrame<F> {
     pub(crate) frame: F,
     pub(crate) queued_at: Timestamp,
     pub(crate) fragments: u16,
+    /// Bytes of each fragment but the last.
+    pub(crate) payload: usize,
 }
 
 #[derive(Debug)]

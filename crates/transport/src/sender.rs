@@ -42,6 +42,7 @@ struct QueuedFrame<P> {
 #[derive(Debug)]
 pub struct Sender<P = Vec<u8>> {
     config: SenderConfig,
+    most_payload: usize,
     hello: Repeat,
     connected: bool,
     closing: Closing,
@@ -93,6 +94,7 @@ impl<P: Payload> Sender<P> {
             estimate: Estimate::default(),
             events: VecDeque::new(),
             statistics: SenderStatistics::default(),
+            most_payload: config.payload,
             config,
         }
     }
@@ -148,7 +150,8 @@ impl<P: Payload> Sender<P> {
         self.queued += usize::from(fragments);
         // Each copy of a fragment must say the same.
         frame.captured = frame.captured.min(now);
-        let frame = Arc::new(FragmentedFrame { number, frame, queued_at: now, fragments });
+        let payload = self.config.payload;
+        let frame = Arc::new(FragmentedFrame { number, frame, queued_at: now, fragments, payload });
         if self.config.recovery == Recovery::Retransmit {
             self.retransmission.keep(&frame);
         }
@@ -162,6 +165,12 @@ impl<P: Payload> Sender<P> {
     /// leave together after a pause, 1 at first and at least.
     pub fn set_pace(&mut self, interval: Duration, burst: u32) {
         self.pacer.set(interval, burst);
+    }
+
+    /// Frames from now on have at most so many bytes in each fragment, no more than [`SenderConfig::payload`]: what the path
+    /// is known to take.
+    pub fn set_payload(&mut self, bytes: usize) {
+        self.config.payload = bytes.clamp(1, self.most_payload);
     }
 
     /// Drops what waits for the pacer, as when the path has carried nothing for so long that other pictures matter by
@@ -220,8 +229,8 @@ impl<P: Payload> Sender<P> {
         let retransmitted = repetition.is_some();
         let Repetition { frame: queued, fragment, since } = repetition.or_else(|| self.next_fragment())?;
         self.note_idle(now, since.max(free_at));
-        let start = usize::from(fragment) * self.config.payload;
-        let end = (start + self.config.payload).min(queued.frame.payload.length());
+        let start = usize::from(fragment) * queued.payload;
+        let end = (start + queued.payload).min(queued.frame.payload.length());
         let number = queued.number;
         let datagram = Datagram::Data(Data {
             connection,

@@ -90,6 +90,14 @@ pub use sound::{SOUND_HEADER, Sound};
 pub const VERSION: u8 = 2;
 /// Bytes of a data datagram before its payload.
 pub const DATA_HEADER: usize = 64;
+/// Bytes of the headers of IPv4 and UDP (RFC 791, RFC 768).
+pub const NETWORK_HEADERS: u64 = 28;
+/// Bytes that QUIC adds to a datagram in which it carries one of these (RFC 9000, RFC 9221): a byte of flags, a connection
+/// identifier of 4, a packet number of 1 or 2, a frame type, a length of 2, an authentication tag of 16, and on the mean 2 or
+/// 3 of acknowledgements that ride along, as `lockstep call --trace constant:1mbps` counted them.
+pub const SEALING: u64 = 28;
+/// Bytes that a link carries with each datagram: simulated calls are charged with them, and live ones have them.
+pub const CARRIAGE: u64 = NETWORK_HEADERS + SEALING;
 /// The longest payload that a fragment may carry: with header, UDP and IPv4 or IPv6 it fits 1,500 and 1,516 bytes.
 pub const MAX_PAYLOAD: usize = 1400;
 
@@ -244,7 +252,9 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    fn number(self) -> u16 {
+    /// The reason as it is on the wire.
+    #[must_use]
+    pub fn number(self) -> u16 {
         match self {
             Self::Done => 0,
             Self::Failed => 1,
@@ -253,7 +263,9 @@ impl CloseReason {
         }
     }
 
-    fn from_number(number: u16) -> Self {
+    /// The reason that has this number on the wire.
+    #[must_use]
+    pub fn from_number(number: u16) -> Self {
         match number {
             0 => Self::Done,
             1 => Self::Failed,

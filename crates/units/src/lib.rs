@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 /// bound a damaged header would have every moment full of pictures.
 pub const MAXIMUM_FRAME_RATE: u32 = 1_000;
 
-/// A moment on a session's clock: nanoseconds since an origin that the driver chose (the simulator starts at zero; the
-/// live driver counts from the Unix epoch, so that two processes on one machine agree).
+/// A moment on a session's clock: nanoseconds since an origin that the driver chose (the simulator and each
+/// process of a live call start at zero).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(u64);

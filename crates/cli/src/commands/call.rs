@@ -1,4 +1,4 @@
-//! `lockstep call`: sender and receiver as two processes over UDP on loopback, and between them, in this process, the
+//! `lockstep call`: sender and receiver as two processes over QUIC on loopback, and between them, in this process, the
 //! emulator.
 
 use std::collections::VecDeque;
@@ -16,12 +16,12 @@ use clap::Args;
 use serde::{Serialize, Serializer};
 
 use lockstep_call::{CallObserver, CallReport, DRAIN, FinishedCall, VideoDelayFloor};
-use lockstep_live::{Relay, RelayOptions, RelayStatus};
+use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Ticket};
 use lockstep_media::{SourceOptions, open_source, sink_path};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::call_logs::{self, Captures, Merged};
-use crate::commands::live::{StatusLine, bind};
+use crate::commands::live::StatusLine;
 use crate::commands::output::OutputArguments;
 use crate::configuration::{
     CallOptions, CallSettings, ClipName, ControlWords, LinkWords, OptionGroup, OptionValue, Seconds, counters,
@@ -101,11 +101,13 @@ struct Process {
 
 impl Process {
     /// Starts `lockstep` with `arguments`; its standard output is read as status lines.
-    fn start(name: &'static str, arguments: &[String]) -> Result<Self> {
+    fn start(name: &'static str, arguments: &[String], ticket: Option<&Ticket>) -> Result<Self> {
         let program = env::current_exe().context("cannot find the lockstep program")?;
         let mut command = Command::new(program);
         // Its standard input says by its end that the process is to end.
         command.arg(name).arg("--attached").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // The words of a process can be seen by everybody on the machine.
+        command.envs(ticket.map(|ticket| ("LOCKSTEP_TICKET", ticket.to_string())));
         // Ctrl-C at the terminal is for this process, which ends the others one after the other.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -168,7 +170,7 @@ struct Processes<'a> {
 
 impl Processes<'_> {
     /// Whether the emulator is still needed.
-    fn go_on(&mut self, status: &RelayStatus) -> bool {
+    fn go_on(&mut self, status: &EmulatorStatus) -> bool {
         let interrupted = self.interruption.check().is_err();
         if interrupted {
             self.cut_at.get_or_insert(status.elapsed);
@@ -215,12 +217,12 @@ impl Display {
                         self.delays_ms.pop_front();
                     }
                 }
-                StatusLine::Listening(_) => {}
+                StatusLine::Ticket(_) => {}
             }
         }
     }
 
-    fn line(&mut self, status: &RelayStatus, capacity: Bitrate) -> String {
+    fn line(&mut self, status: &EmulatorStatus, capacity: Bitrate) -> String {
         let elapsed = status.elapsed.saturating_sub(self.at);
         if elapsed >= Duration::from_millis(150) {
             self.rate = Bitrate::mean(status.forward.delivered.bytes.saturating_sub(self.delivered), elapsed);
@@ -263,8 +265,7 @@ pub fn call(
     let length = settings.length.get();
     let frame_interval = live.frame_interval()?;
 
-    let relay_socket = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-    let relay_address = relay_socket.local_addr().context("the relay's socket has no address")?;
+    let near = EmulatorSocket::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
     let mut receive = words(&["--listen", "127.0.0.1:0", "--status", "json", "--sink", sink]);
     // However long an outage is, this process decides when the call is over.
@@ -276,24 +277,27 @@ pub fn call(
     {
         receive.extend(["--model".to_owned(), name(model.path())]);
     }
-    let receiver = Process::start("receive", &receive)?;
-    let Ok(StatusLine::Listening(receiver_address)) = receiver.status.recv_timeout(START_LIMIT) else {
+    let receiver = Process::start("receive", &receive, None)?;
+    let Ok(StatusLine::Ticket(ticket)) = receiver.status.recv_timeout(START_LIMIT) else {
         receiver.finish()?;
         bail!("the receiver did not come up within {} s", START_LIMIT.as_secs());
     };
+    let ticket: Ticket = ticket.parse().context("the receiver's ticket")?;
+    let through = Ticket { addresses: near.addresses()?, ..ticket.clone() };
     let sent_for = (length + DRAIN).as_secs_f64().to_string();
-    let mut send = words(&["--to", &relay_address.to_string(), "--source", settings.clip.as_str(), "--status", "json"]);
+    let mut send = words(&["--source", settings.clip.as_str(), "--status", "json"]);
     send.extend(words(&["--seconds", &sent_for, "--seed", &settings.link.seed.to_string()]));
     send.extend(patience);
     send.extend(words(&["--log", &name(&send_log)]));
     send.extend(settings.options().words(OptionGroup::Control));
-    let sender = Process::start("send", &send)?;
+    let sender = Process::start("send", &send, Some(&through))?;
     let mut processes = Processes { sender, receiver, interruption, sender_ended_at: None, cut_at: None };
 
     let mut progress = Progress::new("call", length.as_millis() as u64);
     let mut display = Display::default();
-    let options = RelayOptions { receivers: vec![receiver_address], forward, reverse, length: None, scored: length };
-    let relay = Relay::run(&relay_socket, options, |status| {
+    let to = ticket.addresses;
+    let options = EmulatorOptions { to, forward, reverse, length: None, scored: length, moves: Vec::new() };
+    let emulator = Emulator::run(near, options, |status| {
         display.hear(&processes.sender, &processes.receiver);
         let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);
         let line = display.line(status, capacity);
@@ -310,12 +314,15 @@ pub fn call(
     let (captures, unread) = Captures::of(&send_log);
     let length = scored_length(captures, length, frame_interval);
     let times = (captures.first.unwrap_or(Timestamp::ZERO), length, frame_interval);
-    // All processes read the same clock. How long coding takes on this machine is no property of the path.
-    let floor = relay.started_at.map(|started_at| VideoDelayFloor::new(&path, started_at));
+    // The processes' clocks began at different moments of the same clock. How long coding takes on this machine is no
+    // property of the path.
+    let epoch = captures.epoch;
+    let since_epoch = |at: Timestamp| Timestamp::ZERO + at.saturating_since(epoch);
+    let floor = emulator.started_at.map(|started_at| VideoDelayFloor::new(&path, since_epoch(started_at)));
     let Merged { log, counters: counted, problem: broken } =
-        call_logs::merge(&send_log, &receive_log, times, floor, observer);
+        call_logs::merge(&send_log, &receive_log, times, epoch, floor, observer);
     let problem = problem.or(unread).or(broken);
-    let mut recorder = relay.series;
+    let mut recorder = emulator.series;
     recorder.end_at(recorder.start() + length);
     let FinishedCall { scores, series, .. } = log.finish(recorder, |from, to| trace.bytes_between(from, to));
     let report = CallReport {
@@ -330,8 +337,8 @@ pub fn call(
             ("sender".to_owned(), counted.sender),
             ("receiver".to_owned(), counted.receiver),
             ("decoder".to_owned(), counted.decoder),
-            ("link".to_owned(), counters(&relay.forward)),
-            ("reverse_link".to_owned(), counters(&relay.reverse)),
+            ("link".to_owned(), counters(&emulator.forward)),
+            ("reverse_link".to_owned(), counters(&emulator.reverse)),
         ]
         .into(),
         series,

@@ -1,7 +1,8 @@
-//! `lockstep send`, `lockstep receive` and `lockstep relay`.
+//! `lockstep send` and `lockstep receive`.
 
-use std::io::{Read, Write, stdin, stdout};
-use std::net::{SocketAddr, UdpSocket};
+use std::env;
+use std::io::{BufRead, IsTerminal, Read, Write, stderr, stdin, stdout};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,27 +13,32 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{MenuMode, SendingEnd, SerialMenu};
-use lockstep_live::{Ended, LiveError, ReceiverOptions, Relay, RelayOptions, SenderOptions, Stop, ThreadedMenu};
+use lockstep_call::{FrameRecord, MenuMode, MenuRunner, SendingEnd, SerialMenu};
+use lockstep_live::{
+    CallKind, CallOptions, Clock, Ended, Finished, Identity, Listener, OpenSink, Peer, Receiving, Sending, Shown, Stop,
+    ThreadedMenu, Ticket, Witness,
+};
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
 use lockstep_units::Timestamp;
-use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
-use crate::configuration::{ControlSettings, ControlWords, LinkWords, ModelFile, OptionValue, Seconds, counters};
+use crate::configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds, counters};
 use crate::destination::{destination, resolve};
 use crate::interruption::Interruption;
 use crate::output_file::{self, for_people, standard_output_is_taken};
 
+/// The most pixels of a picture that is decoded unless more are asked for, those of 4096x2304. A frame is 1.5 bytes a pixel,
+/// 14 MB of these, and at most some 40 are held.
+pub const MOST_PIXELS: usize = 4096 * 2304;
 /// How long the other end of a call may be silent: as long as WebRTC lets consent last (RFC 7675, section 5.1).
-const IDLE_SECONDS: &str = "30";
+pub const IDLE_SECONDS: &str = "30";
 
 /// A time that may be none.
 #[derive(Debug, Clone, Copy)]
-struct Limit(Option<Duration>);
+pub struct Limit(pub Option<Duration>);
 
 /// Reads a time in seconds, or `none`.
-fn limit(text: &str) -> Result<Limit, String> {
+pub fn limit(text: &str) -> Result<Limit, String> {
     match text {
         "none" => Ok(Limit(None)),
         text => match Seconds::from_word(text) {
@@ -44,7 +50,7 @@ fn limit(text: &str) -> Result<Limit, String> {
 
 /// For the program that runs this one.
 #[derive(Debug, Clone, Args)]
-struct ProgramArguments {
+pub struct ProgramArguments {
     /// End in order when standard input ends, as it does when the program that runs this one tells it to or is gone.
     #[arg(long, hide = true)]
     attached: bool,
@@ -52,7 +58,7 @@ struct ProgramArguments {
 
 impl ProgramArguments {
     /// Tells whether the call shall end: after an interruption, or because the other program said so.
-    fn stop(&self, interruption: &Interruption) -> Stop {
+    pub fn stop(&self, interruption: &Interruption) -> Stop {
         let interrupted = interruption.asked();
         if !self.attached {
             return Box::new(interrupted);
@@ -81,9 +87,8 @@ pub enum StatusArgument {
 /// What `lockstep send` is told.
 #[derive(Debug, Clone, Args)]
 pub struct SendArguments {
-    /// Where to: the receiver, or a relay. Of a name's addresses, IPv6 and IPv4, the first that answers is taken.
-    #[arg(long, value_name = "HOST:PORT", value_parser = destination)]
-    to: String,
+    /// The ticket that `lockstep receive` printed; without it LOCKSTEP_TICKET is taken, or it is asked for.
+    ticket: Option<String>,
     /// The pictures: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, or anything else that
     /// ffmpeg reads.
     #[arg(long, default_value = "generated")]
@@ -91,7 +96,7 @@ pub struct SendArguments {
     /// Stop after this long; without it the call lasts until the source ends or the receiver leaves.
     #[arg(long, value_parser = Seconds::from_word)]
     seconds: Option<Seconds>,
-    /// Give up when nobody answers within this long; `none` sends without an answer, too.
+    /// Give up when nobody answers within this long; with `none` it goes on trying.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = limit)]
     wait_seconds: Limit,
     /// Give up when the receiver that answered is silent for this long, or for ever with `none`.
@@ -115,15 +120,14 @@ pub struct SendArguments {
 /// What `lockstep receive` is told.
 #[derive(Debug, Clone, Args)]
 pub struct ReceiveArguments {
-    /// Address to listen on; port 0 takes a free one and prints it.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4600")]
-    listen: SocketAddr,
+    #[command(flatten)]
+    listening: ListeningArguments,
     /// Where the pictures go: `window`, `none`, a .y4m file, or an .ivf file for the coded frames; `-` is y4m on standard
     /// output. A file grows while the call lasts: what a killed receiver has recorded is there.
     #[arg(long, default_value = "none")]
     sink: String,
-    /// Decode no picture of more pixels than this; the default is what 8K video needs.
-    #[arg(long, value_name = "PIXELS", default_value_t = DEFAULT_PIXEL_LIMIT)]
+    /// Refuse a call whose pictures have more pixels than this; the default is what 4K video needs.
+    #[arg(long, value_name = "PIXELS", default_value_t = MOST_PIXELS)]
     max_pixels: usize,
     /// Give up when no sender calls within this long; with `none` it waits for ever.
     #[arg(long, value_name = "SECONDS", default_value = "none", value_parser = limit)]
@@ -145,28 +149,79 @@ pub struct ReceiveArguments {
     program: ProgramArguments,
 }
 
-/// What `lockstep relay` is told.
+/// Where others may join, and how often.
 #[derive(Debug, Clone, Args)]
-pub struct RelayArguments {
-    /// Address that the sender sends to.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4500")]
+pub struct ListeningArguments {
+    /// Address to listen on; port 0 takes a free one. The unspecified address of IPv6 takes IPv4 along.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)))]
     listen: SocketAddr,
-    /// Where the receiver listens.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4600", value_parser = destination)]
-    to: String,
-    #[command(flatten)]
-    link: LinkWords,
-    /// Stop this long after the first datagram; without it the relay runs until it is interrupted.
-    #[arg(long, value_parser = Seconds::from_word)]
-    seconds: Option<Seconds>,
+    /// Another address at which this one can be reached, for the ticket, such as that of a router that forwards a port.
+    #[arg(long, value_name = "HOST:PORT", value_parser = destination)]
+    address: Vec<String>,
+    /// Give a standing ticket: it is the same each time (with the same --listen), and can be used again and again. Its key is
+    /// kept in LOCKSTEP_HOME, else in the user's folder for state.
+    #[arg(long)]
+    reusable: bool,
+}
+
+impl ListeningArguments {
+    /// Begins to listen.
+    pub fn listener(&self) -> Result<(Listener, Ticket)> {
+        let identity = if self.reusable { Identity::standing(&standing_identity()?)? } else { Identity::new()? };
+        let listener = Listener::bind(self.listen, identity)?;
+        let mut others = Vec::new();
+        for name in &self.address {
+            others.extend(resolve(name)?);
+        }
+        let ticket = listener.ticket(&others)?;
+        Ok((listener, ticket))
+    }
+}
+
+/// The file of the standing identity.
+fn standing_identity() -> Result<PathBuf> {
+    let folder = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = folder("LOCKSTEP_HOME")
+        .or_else(|| Some(folder("XDG_STATE_HOME")?.join("lockstep")))
+        .or_else(|| Some(folder("HOME")?.join(".local").join("state").join("lockstep")))
+        .or_else(|| Some(folder("LOCALAPPDATA")?.join("lockstep")));
+    Ok(home.context("there is no folder for the standing ticket's key; set LOCKSTEP_HOME")?.join("standing-ticket"))
+}
+
+/// The ticket to join with: the one given, else of the environment, which other users of the machine cannot see, else as
+/// the person types it.
+pub fn ticket_to_join(given: Option<&str>) -> Result<Ticket> {
+    if let Some(text) = given {
+        return Ok(text.parse()?);
+    }
+    if let Ok(text) = env::var("LOCKSTEP_TICKET") {
+        return text.parse().context("LOCKSTEP_TICKET");
+    }
+    if stdin().is_terminal() {
+        let _ = write!(stderr(), "ticket: ");
+    }
+    let mut text = String::new();
+    stdin().lock().read_line(&mut text).context("cannot read a ticket")?;
+    Ok(text.parse()?)
+}
+
+/// Prints a ticket for another person: as text, and on a terminal as a picture for a camera.
+pub fn print_ticket(ticket: &Ticket, command: &str) {
+    let text = ticket.to_string();
+    if stdout().is_terminal()
+        && let Ok(code) = qrcode::QrCode::with_error_correction_level(&text, qrcode::EcLevel::L)
+    {
+        say!("{}", code.render::<qrcode::render::unicode::Dense1x2>().build());
+    }
+    say!("ticket: {text}\njoin with: lockstep {command} TICKET");
 }
 
 /// What a process says of itself on a line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StatusLine {
-    /// The receiver is ready at this address.
-    Listening(SocketAddr),
+    /// The receiver is ready, and this is its ticket.
+    Ticket(String),
     /// The sender's state.
     Sending {
         /// The controller's target, bit/s.
@@ -186,7 +241,7 @@ pub enum StatusLine {
 }
 
 /// Prints a line of JSON at once; a reader that went away is no reason to stop a call.
-fn say(line: &StatusLine) {
+pub fn say(line: &StatusLine) {
     if let Ok(text) = serde_json::to_string(line) {
         let mut out = stdout().lock();
         let _ = writeln!(out, "{text}").and_then(|()| out.flush());
@@ -194,34 +249,161 @@ fn say(line: &StatusLine) {
 }
 
 /// Writes a line over the one before.
-fn rewrite(line: &str) {
+pub fn rewrite(line: &str) {
     let mut out = for_people();
     let _ = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());
 }
 
-fn send_status(format: StatusArgument, status: &lockstep_call::SendingStatus, call: &SendingEnd) {
-    let captured = call.captured();
-    match format {
-        StatusArgument::None => {}
-        StatusArgument::Json => {
-            let (target_bps, quantizer) = (status.target.as_bps(), status.quantizer);
-            say(&StatusLine::Sending { target_bps, quantizer, captured });
+/// A line on the end that sends.
+fn sending_line(now: Timestamp, call: &SendingEnd, joined: bool) -> String {
+    let (captured, status) = (call.captured(), call.status(now));
+    if !joined {
+        return format!("{captured} captured   nobody is there yet");
+    }
+    let quantizer = status.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string());
+    let round_trip = status.round_trip_time.map_or_else(|| "-".to_owned(), |time| format!("{} ms", time.as_millis()));
+    format!("{captured} captured   target {}   q {quantizer}   round trip {round_trip}", status.target)
+}
+
+/// The delay of pictures, as far as an end can know it that does not see the other's clock: the shortest way takes half of
+/// the shortest round trip, and others are as much longer as they are later.
+#[derive(Debug, Default)]
+struct Delay {
+    least_us: Option<i64>,
+}
+
+impl Delay {
+    fn of(&mut self, shown: &Shown) -> f64 {
+        let late = shown.record.displayed_at.as_micros() as i64 - shown.captured_at.as_micros() as i64;
+        let least = self.least_us.map_or(late, |least| least.min(late));
+        self.least_us = Some(least);
+        let way = shown.shortest_round_trip.unwrap_or_default() / 2;
+        (late - least) as f64 * 1e-3 + way.as_secs_f64() * 1e3
+    }
+}
+
+/// Prints what happens, and logs it.
+pub struct Reporter {
+    status: StatusArgument,
+    joined: bool,
+    delay: Delay,
+    /// What the line says of what is sent and of what is shown.
+    line: (String, String),
+    send_log: Option<LogWriter>,
+    receive_log: Option<LogWriter>,
+}
+
+impl Reporter {
+    /// With a log of what is sent, one of what is shown, or neither.
+    pub fn new(
+        status: StatusArgument,
+        clock: Clock,
+        send_log: Option<&Path>,
+        receive_log: Option<&Path>,
+    ) -> Result<Self> {
+        let mut send_log = send_log.map(LogWriter::create).transpose()?;
+        let mut receive_log = receive_log.map(LogWriter::create).transpose()?;
+        let epoch = clock.epoch();
+        if let Some(log) = &mut send_log {
+            log.write(&SenderEntry::Start { epoch });
         }
-        StatusArgument::Line if !call.is_connected() => rewrite(&format!("{captured} captured   nobody answers yet")),
-        StatusArgument::Line => {
-            let quantizer = status.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string());
-            let round_trip =
-                status.round_trip_time.map_or_else(|| "-".to_owned(), |time| format!("{} ms", time.as_millis()));
-            rewrite(&format!(
-                "{captured} captured   target {}   q {quantizer}   round trip {round_trip}",
-                status.target
-            ));
+        if let Some(log) = &mut receive_log {
+            log.write(&ReceiverEntry::Start { epoch });
+        }
+        let line = (String::new(), String::new());
+        Ok(Self { status, joined: false, delay: Delay::default(), line, send_log, receive_log })
+    }
+
+    fn rewrite(&self) {
+        let separator = if self.line.0.is_empty() || self.line.1.is_empty() { "" } else { "   " };
+        rewrite(&format!("{}{separator}{}", self.line.0, self.line.1));
+    }
+
+    /// Ends the logs, whatever ended the call.
+    pub fn finish(self, finished: &Finished) -> Result<()> {
+        if self.status == StatusArgument::Line {
+            say!("");
+        }
+        let sent = match (self.send_log, &finished.sending) {
+            (Some(mut log), Some(call)) => {
+                let decisions = call.controller_counters().into_iter();
+                let decisions = decisions.map(|(name, count)| (format!("controller_{name}"), count));
+                let traffic = finished.traffic.iter().flat_map(counters);
+                let traffic = traffic.map(|(name, count)| (format!("udp_{name}"), count));
+                let counters = counters(&call.statistics()).into_iter().chain(decisions).chain(traffic).collect();
+                log.write(&SenderEntry::End { counters });
+                log.finish()
+            }
+            _ => Ok(()),
+        };
+        let received = match (self.receive_log, &finished.receiving) {
+            (Some(mut log), Some(call)) => {
+                let (counters, decoder) = (counters(&call.statistics()), counters(&call.counts()));
+                log.write(&ReceiverEntry::End { counters, decoder });
+                log.finish()
+            }
+            _ => Ok(()),
+        };
+        sent.and(received)
+    }
+}
+
+impl Witness for Reporter {
+    fn joined(&mut self) {
+        self.joined = true;
+        if self.status == StatusArgument::Line {
+            rewrite("the other end is there");
+        }
+    }
+
+    fn status(&mut self, now: Timestamp, call: &SendingEnd) {
+        match self.status {
+            StatusArgument::None => {}
+            StatusArgument::Json => {
+                let (captured, status) = (call.captured(), call.status(now));
+                let (target_bps, quantizer) = (status.target.as_bps(), status.quantizer);
+                say(&StatusLine::Sending { target_bps, quantizer, captured });
+            }
+            StatusArgument::Line => {
+                self.line.0 = sending_line(now, call, self.joined);
+                self.rewrite();
+            }
+        }
+    }
+
+    fn captured(&mut self, record: FrameRecord) {
+        if let Some(log) = &mut self.send_log {
+            log.write(&SenderEntry::Frame(Box::new(record)));
+        }
+    }
+
+    fn shown(&mut self, shown: &Shown) {
+        if let Some(log) = &mut self.receive_log {
+            log.write(&ReceiverEntry::Display(shown.record));
+        }
+        let frame = shown.record.frame;
+        let delay_ms = self.delay.of(shown);
+        match self.status {
+            StatusArgument::None => {}
+            StatusArgument::Json => say(&StatusLine::Showing { frame, delay_ms }),
+            StatusArgument::Line => {
+                self.line.1 = format!("frame {frame}   delay {delay_ms:.0} ms");
+                self.rewrite();
+            }
         }
     }
 }
 
+/// What runs the candidates of menus of that kind.
+pub fn menu_runner(menu: MenuMode) -> Box<dyn MenuRunner + Send> {
+    match menu {
+        MenuMode::Parallel => Box::new(ThreadedMenu),
+        MenuMode::Serial | MenuMode::Fit { .. } => Box::new(SerialMenu),
+    }
+}
+
 /// Finds out whether the outputs of a process can be written; its status may be on standard output itself.
-fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path], status: StatusArgument) -> Result<()> {
+pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path], status: StatusArgument) -> Result<()> {
     output_file::check(outputs, inputs)?;
     if status == StatusArgument::Json && standard_output_is_taken() {
         bail!("--status json writes to standard output, and so does an output called -; name a file");
@@ -232,65 +414,56 @@ fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path], status: StatusArgu
 /// `lockstep send`.
 pub fn send(arguments: &SendArguments) -> Result<()> {
     check(&[("--log", arguments.log.as_deref())], &[Path::new(&arguments.source)], arguments.status)?;
-    let peers = resolve(&arguments.to)?;
+    let ticket = ticket_to_join(arguments.ticket.as_deref())?;
     let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
-    let connection = connection_id();
     let control = arguments.control.settings()?;
-    let call = control.sending_end(&source.format(), connection, None)?;
+    let end = control.sending_end(&source.format(), connection_id(), None)?;
     let interruption = Interruption::watch()?;
-    let options = SenderOptions {
-        peers,
+    let clock = Clock::start();
+    let mut reporter = Reporter::new(arguments.status, clock, arguments.log.as_deref(), None)?;
+    let options = CallOptions {
+        peer: Peer::Of(ticket),
+        kind: CallKind::OneWay,
+        sending: Some(Sending {
+            end,
+            source,
+            runner: menu_runner(control.menu),
+            measures_quality: arguments.log.is_some(),
+        }),
+        receiving: None,
         length: arguments.seconds.map(Seconds::get),
         wait_limit: arguments.wait_seconds.0,
         idle_limit: arguments.idle_seconds.0,
         stop: arguments.program.stop(&interruption),
-        runner: match control.menu {
-            MenuMode::Parallel => Box::new(ThreadedMenu),
-            MenuMode::Serial | MenuMode::Fit { .. } => Box::new(SerialMenu),
-        },
-        measures_quality: arguments.log.is_some(),
     };
-    let mut log = arguments.log.as_deref().map(LogWriter::create).transpose()?;
-    let status = |_, status: &lockstep_call::SendingStatus, call: &SendingEnd| {
-        send_status(arguments.status, status, call);
-    };
-    let finished = lockstep_live::send(call, source, options, status, |record| {
-        if let Some(log) = &mut log {
-            log.write(&SenderEntry::Frame(Box::new(record)));
-        }
-    });
-    let call = finished.end;
-    if arguments.status == StatusArgument::Line {
-        say!("");
-    }
-    // Whatever ended the call, what is known of it is kept.
-    let written = log.map_or(Ok(()), |mut log| {
-        let decisions = call.controller_counters().into_iter();
-        let decisions = decisions.map(|(name, count)| (format!("controller_{name}"), count));
-        log.write(&SenderEntry::End { counters: counters(&call.statistics()).into_iter().chain(decisions).collect() });
-        log.finish()
-    });
+    let finished = lockstep_live::run(clock, options, &mut reporter);
+    finish(reporter, finished, &interruption, arguments.status)
+}
+
+/// Ends a call in order: whatever ended it, what is known of it is kept.
+pub fn finish(
+    reporter: Reporter,
+    finished: Finished,
+    interruption: &Interruption,
+    status: StatusArgument,
+) -> Result<()> {
+    let written = reporter.finish(&finished);
     let ended = finished.result?;
     written?;
     interruption.check()?;
-    if arguments.status == StatusArgument::Line && ended == Ended::ByPeer {
-        say!("the receiver ended the call");
+    if status == StatusArgument::Line && ended == Ended::ByPeer {
+        say!("the other end ended the call");
     }
-    if !call.is_connected() && ended == Ended::Done {
-        eprintln!("lockstep: nobody answered at {}", arguments.to);
+    if !finished.joined && ended == Ended::Done {
+        eprintln!("lockstep: nobody answered");
     }
     Ok(())
 }
 
 /// A connection number that another call on this machine will hardly have.
-fn connection_id() -> u32 {
+pub fn connection_id() -> u32 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish() as u32
-}
-
-/// Binds a UDP socket, or says why not.
-pub fn bind(address: SocketAddr) -> Result<UdpSocket> {
-    Ok(UdpSocket::bind(address).map_err(|error| LiveError::Bind { address, error })?)
 }
 
 /// `lockstep receive`.
@@ -299,76 +472,48 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let inputs: Vec<&Path> = arguments.model.as_deref().into_iter().collect();
     check(&outputs, &inputs, arguments.status)?;
     let model = arguments.model.as_deref().map(ModelFile::open_for_receiver).transpose()?;
-    let socket = bind(arguments.listen)?;
-    let address = socket.local_addr().context("the socket has no address")?;
+    let (listener, ticket) = arguments.listening.listener()?;
     let interruption = Interruption::watch()?;
+    let clock = Clock::start();
+    let mut reporter = Reporter::new(arguments.status, clock, None, arguments.log.as_deref())?;
     match arguments.status {
-        StatusArgument::Json => say(&StatusLine::Listening(address)),
-        StatusArgument::Line => say!("listening on {address}"),
+        StatusArgument::Json => say(&StatusLine::Ticket(ticket.to_string())),
+        StatusArgument::Line => print_ticket(&ticket, "send"),
         StatusArgument::None => {}
     }
-    let options = ReceiverOptions {
+    let sink = arguments.sink.clone();
+    let open: OpenSink = Box::new(move |format| open_sink(&sink, format));
+    let end = ControlSettings::receiving_end_with(model.as_ref()).with_pixel_limit(arguments.max_pixels);
+    let options = CallOptions {
+        peer: Peer::At(listener),
+        kind: CallKind::OneWay,
+        sending: None,
+        receiving: Some(Receiving { end, open_sink: open }),
+        length: None,
         wait_limit: arguments.wait_seconds.0,
         idle_limit: arguments.idle_seconds.0,
         stop: arguments.program.stop(&interruption),
     };
-    let mut log = arguments.log.as_deref().map(LogWriter::create).transpose()?;
-    let sink = arguments.sink.clone();
-    let open = move |format| open_sink(&sink, format);
-    let call = ControlSettings::receiving_end_with(model.as_ref()).with_pixel_limit(arguments.max_pixels);
-    let finished = lockstep_live::receive(call, &socket, open, &options, |shown| {
-        if let Some(log) = &mut log {
-            log.write(&ReceiverEntry::Display(shown.record));
-        }
-        let frame = shown.record.frame;
-        let delay_ms = shown.record.displayed_at.saturating_since(shown.captured_at).as_secs_f64() * 1e3;
-        match arguments.status {
-            StatusArgument::None => {}
-            StatusArgument::Json => say(&StatusLine::Showing { frame, delay_ms }),
-            StatusArgument::Line => rewrite(&format!("frame {frame}   delay {delay_ms:.0} ms")),
-        }
-    });
-    let call = finished.end;
-    if arguments.status == StatusArgument::Line {
-        say!("");
-    }
-    // Whatever ended the call, what is known of it is kept.
-    let written = log.map_or(Ok(()), |mut log| {
-        log.write(&ReceiverEntry::End { counters: counters(&call.statistics()), decoder: counters(&call.counts()) });
-        log.finish()
-    });
-    let ended = finished.result?;
-    written?;
-    interruption.check()?;
-    if arguments.status == StatusArgument::Line && ended == Ended::ByPeer {
-        say!("the sender ended the call");
-    }
-    Ok(())
+    let finished = lockstep_live::run(clock, options, &mut reporter);
+    finish(reporter, finished, &interruption, arguments.status)
 }
 
-/// `lockstep relay`.
-pub fn relay(arguments: &RelayArguments) -> Result<()> {
-    let receivers = resolve(&arguments.to)?;
-    let socket = bind(arguments.listen)?;
-    let address = socket.local_addr().context("the socket has no address")?;
-    let link = arguments.link.settings()?;
-    let trace = link.trace.trace();
-    link.refuse_ecn()?;
-    let (forward, reverse) = link.links()?;
-    let length = arguments.seconds.map(Seconds::get);
-    let options = RelayOptions { receivers, forward, reverse, length, scored: Duration::ZERO };
-    let interruption = Interruption::watch()?;
-    say!("relaying {address} -> {}", arguments.to);
-    Relay::run(&socket, options, |status| {
-        let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);
-        rewrite(&format!(
-            "{:.0} s   capacity {capacity}   {} delivered   {} dropped",
-            status.elapsed.as_secs_f64(),
-            status.forward.delivered.packets,
-            status.forward.dropped_by_queue.packets + status.forward.lost().packets
-        ));
-        interruption.check().is_ok()
-    })?;
-    say!("");
-    Ok(interruption.check()?)
+#[cfg(test)]
+mod tests {
+    use lockstep_call::DisplayRecord;
+
+    use super::*;
+
+    #[test]
+    fn delays_are_above_the_shortest_and_that_is_half_of_the_shortest_round_trip() {
+        let mut delay = Delay::default();
+        // The other end's clock is 5 s ahead.
+        let mut of = |displayed: u64, captured: u64| {
+            let displayed_at = Timestamp::from_millis(displayed);
+            let record = DisplayRecord { frame: 0, completed_at: displayed_at, displayed_at };
+            let shortest_round_trip = Some(Duration::from_millis(40));
+            delay.of(&Shown { record, captured_at: Timestamp::from_millis(5_000 + captured), shortest_round_trip })
+        };
+        assert_eq!([of(100, 0), of(230, 100), of(360, 200)].map(f64::round), [20.0, 50.0, 80.0]);
+    }
 }

@@ -6,6 +6,7 @@ pub mod codec;
 pub mod compare;
 pub mod completions;
 pub mod data;
+pub mod emulate;
 pub mod live;
 pub mod model;
 pub mod output;
@@ -14,6 +15,7 @@ pub mod scenario;
 pub mod simulate;
 pub mod study;
 pub mod sweep;
+pub mod talk;
 pub mod trace;
 pub mod train;
 

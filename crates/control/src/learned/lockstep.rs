@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libm::log;
+use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -42,9 +43,9 @@ pub use rule::Rule;
 /// How many numbers the model remembers from picture to picture.
 pub const MODEL_STATE: usize = 48;
 
-/// Headers of UDP and IPv4, and the transport's own, bytes.
-const NETWORK_HEADERS: f64 = 28.0;
-const HEADERS: f64 = 96.0;
+/// What a link carries with a datagram, and with a fragment, bytes.
+const NETWORK_HEADERS: f64 = CARRIAGE as f64;
+const HEADERS: f64 = NETWORK_HEADERS + DATA_HEADER as f64;
 /// A picture lasts so many frame intervals at least.
 const PICTURE: f64 = 0.75;
 /// Bursts that come through so many times as fast as the mean rate say that others share the path; less again, that they

@@ -1,14 +1,12 @@
 //! What a model is to learn: what was seen, and what the path really took from then on. Only a simulator knows.
 
+use lockstep_transport::wire::CARRIAGE;
 use lockstep_units::{ByteCount, Timestamp};
 
 use super::OBSERVED;
 use super::forecast::{Basis, HORIZONS};
 use crate::KnownPath;
 use crate::oracle::bottleneck::Bottleneck;
-
-/// Headers of UDP and IPv4, which the links of calls carry with a datagram, bytes.
-const NETWORK_HEADERS: u64 = 28;
 
 /// A picture of a call.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +33,7 @@ impl Lessons {
 
     /// A datagram of `size` leaves.
     pub fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
-        self.path.take(now, size + ByteCount::new(NETWORK_HEADERS));
+        self.path.take(now, size + ByteCount::new(CARRIAGE));
     }
 
     /// The next picture begins.

@@ -1,0 +1,99 @@
+//! `lockstep emulate`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+
+use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, Move, Ticket};
+use lockstep_units::Timestamp;
+
+use crate::commands::live::rewrite;
+use crate::configuration::{LinkWords, OptionValue, Seconds};
+use crate::destination::{destination, resolve};
+use crate::interruption::Interruption;
+
+/// The far side of an emulator.
+#[derive(Debug, Clone)]
+enum FarSide {
+    Ticket(Ticket),
+    Address(String),
+}
+
+fn far_side(text: &str) -> Result<FarSide, String> {
+    match text.parse::<Ticket>() {
+        Ok(ticket) => Ok(FarSide::Ticket(ticket)),
+        Err(error) => destination(text).map(FarSide::Address).map_err(|or| format!("{error}; and {or}")),
+    }
+}
+
+/// What `lockstep emulate` is told.
+#[derive(Debug, Clone, Args)]
+pub struct EmulateArguments {
+    /// Where the far side is: a ticket, of which the emulator prints one that leads through it, or an address.
+    #[arg(value_name = "TICKET|HOST:PORT", value_parser = far_side)]
+    to: FarSide,
+    /// Address that the near side sends to; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))]
+    listen: SocketAddr,
+    #[command(flatten)]
+    link: LinkWords,
+    /// When the near side changes its network: the far side finds it at another port from then on, and nobody at the old one.
+    /// May be given again.
+    #[arg(long, value_name = "SECONDS", value_parser = Seconds::from_word)]
+    near_moves_at: Vec<Seconds>,
+    /// When the far side changes its network. May be given again.
+    #[arg(long, value_name = "SECONDS", value_parser = Seconds::from_word)]
+    far_moves_at: Vec<Seconds>,
+    /// Stop this long after the first datagram.
+    #[arg(long, value_parser = Seconds::from_word)]
+    seconds: Option<Seconds>,
+}
+
+/// `lockstep emulate`.
+pub fn run(arguments: &EmulateArguments) -> Result<()> {
+    let socket = EmulatorSocket::bind(arguments.listen)?;
+    let near = socket.addresses()?;
+    let link = arguments.link.settings()?;
+    let trace = link.trace.trace();
+    link.refuse_ecn()?;
+    let (forward, reverse) = link.links()?;
+    let interruption = Interruption::watch()?;
+    let to = match &arguments.to {
+        FarSide::Ticket(ticket) => {
+            let through = Ticket { addresses: near, ..ticket.clone() };
+            say!("ticket: {through}");
+            ticket.addresses.clone()
+        }
+        FarSide::Address(name) => {
+            say!(
+                "emulating a link from {} to {name}",
+                near.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            );
+            resolve(name)?
+        }
+    };
+    let near = arguments.near_moves_at.iter().map(|at| (at.get(), Move::Near));
+    let far = arguments.far_moves_at.iter().map(|at| (at.get(), Move::Far));
+    let options = EmulatorOptions {
+        to,
+        forward,
+        reverse,
+        length: arguments.seconds.map(Seconds::get),
+        scored: Duration::ZERO,
+        moves: near.chain(far).collect(),
+    };
+    Emulator::run(socket, options, |status| {
+        let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);
+        rewrite(&format!(
+            "{:.0} s   capacity {capacity}   {} delivered   {} dropped",
+            status.elapsed.as_secs_f64(),
+            status.forward.delivered.packets,
+            status.forward.dropped_by_queue.packets + status.forward.lost().packets
+        ));
+        interruption.check().is_ok()
+    })?;
+    say!("");
+    Ok(interruption.check()?)
+}

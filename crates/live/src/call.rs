@@ -1,0 +1,369 @@
+//! The loop of a live call, the same at both ends: between the connection, the half that sends and the half that receives,
+//! of which there is one or both. Whatever ends a call ends it here.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use lockstep_call::{DecodeOutcome, FrameRecord, ReceivingEnd, SendingEnd};
+use lockstep_transport::{CloseReason, Datagram, Transmit, wire::DATA_HEADER};
+use lockstep_units::Timestamp;
+
+use crate::clock::Clock;
+use crate::connection::{Connection, Heard, Loss, Peer, Traffic};
+use crate::control::CallKind;
+use crate::datagrams::Incoming;
+use crate::receiving::{Receiving, ReceivingHalf, Shown};
+use crate::sending::{Sending, SendingEvent, SendingHalf};
+use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop};
+
+/// Events that may wait for the call; more is a machine that cannot keep up, and then the threads wait.
+const EVENT_QUEUE: usize = 1024;
+/// The longest time without looking at the clock.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+/// How soon a sink that had no room is asked again.
+const SINK_INTERVAL: Duration = Duration::from_millis(5);
+/// How often the caller hears of the call's state.
+const STATUS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What happens to a call.
+pub(crate) enum Event {
+    Network(Incoming),
+    Sending(SendingEvent),
+    Decoded(DecodeOutcome),
+}
+
+/// What one end of a live call is told.
+pub struct CallOptions {
+    /// The other end.
+    pub peer: Peer,
+    /// Which way pictures go; both ends must say the same.
+    pub kind: CallKind,
+    /// What this end sends.
+    pub sending: Option<Sending>,
+    /// What it receives.
+    pub receiving: Option<Receiving>,
+    /// How long pictures are sent; none means until the source ends. For whoever joins that begins at once, for whoever waits
+    /// when the other end is there.
+    pub length: Option<Duration>,
+    /// How long the other end may take to be there; none means for ever.
+    pub wait_limit: Option<Duration>,
+    /// How long it may be silent later; none means for ever.
+    pub idle_limit: Option<Duration>,
+    /// Asked whether the call shall end.
+    pub stop: Stop,
+}
+
+/// Hears of a call while it runs.
+pub trait Witness {
+    /// The other end is there.
+    fn joined(&mut self) {}
+    /// A few times a second: what the end that sends is at.
+    fn status(&mut self, _now: Timestamp, _end: &SendingEnd) {}
+    /// The record of every captured picture, in order, as soon as this end knows all of it.
+    fn captured(&mut self, _record: FrameRecord) {}
+    /// A picture was handed to the sink.
+    fn shown(&mut self, _shown: &Shown) {}
+}
+
+/// One end of a live call that is over.
+pub struct Finished {
+    /// The ends as the call left them, however it ended.
+    pub sending: Option<SendingEnd>,
+    /// The end that received.
+    pub receiving: Option<ReceivingEnd>,
+    /// What the connection carried, if there was one.
+    pub traffic: Option<Traffic>,
+    /// Whether the other end was ever there.
+    pub joined: bool,
+    /// How it ended.
+    pub result: Result<Ended, LiveError>,
+}
+
+/// A call while it runs.
+struct Call {
+    clock: Clock,
+    connection: Connection,
+    incoming: mpsc::Receiver<Event>,
+    sending: Option<SendingHalf>,
+    receiving: Option<ReceivingHalf>,
+    lost: Option<Loss>,
+    greeted: bool,
+    length: Option<Duration>,
+    wait_limit: Option<Duration>,
+    idle_limit: Option<Duration>,
+    stop: Stop,
+    started: Timestamp,
+    /// When the source was told to begin.
+    begun: Option<Timestamp>,
+}
+
+/// Runs one end of a call on `clock` until the time is up, the source ends, the other end closes the call or is silent for
+/// too long, or the user stops it or closes the window; then tells the other end. Gives the ends back, however it ended.
+pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Finished {
+    let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stop } = options;
+    let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
+    let failed =
+        |sending, receiving, error| Finished { sending, receiving, traffic: None, joined: false, result: Err(error) };
+    let waits = matches!(peer, Peer::At(_));
+    let connection = match Connection::open(peer, kind, clock, &events, Event::Network) {
+        Ok(connection) => connection,
+        Err(error) => return failed(sending.map(|half| half.end), receiving.map(|half| half.end), error),
+    };
+    let receiving = match receiving.map(|half| ReceivingHalf::start(half, &events)).transpose() {
+        Ok(receiving) => receiving,
+        Err((end, error)) => return failed(sending.map(|half| half.end), Some(*end), error),
+    };
+    // Before the first picture is due.
+    let sending = sending.map(|mut half| {
+        half.source.prepare();
+        half
+    });
+    let started = clock.now();
+    let sending = match sending.map(|half| SendingHalf::start(half, &events)).transpose() {
+        Ok(sending) => sending,
+        Err((end, error)) => return failed(Some(*end), receiving.map(|half| half.end), error),
+    };
+    // What the threads still say when the call is over is said to nobody.
+    drop(events);
+    let mut call = Call {
+        clock,
+        connection,
+        incoming,
+        sending,
+        receiving,
+        lost: None,
+        greeted: false,
+        length,
+        wait_limit,
+        idle_limit,
+        stop,
+        started,
+        begun: None,
+    };
+    if !waits {
+        call.begin(started);
+    }
+    let result = call.run(witness);
+    if let Some(sending) = &mut call.sending {
+        sending.log_the_rest(&mut |record| witness.captured(record));
+    }
+    // However the call ended, what was shown is written whole.
+    let shown = call.receiving.as_mut().map_or(Ok(()), ReceivingHalf::finish);
+    let result = result.and_then(|ended| shown.map(|()| ended));
+    Finished {
+        traffic: call.connection.traffic(),
+        joined: call.connection.is_joined(),
+        sending: call.sending.map(|half| half.end),
+        receiving: call.receiving.map(|half| half.end),
+        result,
+    }
+}
+
+/// How an end that comes of itself is told to the other end.
+fn reason(result: &Result<Ended, LiveError>) -> CloseReason {
+    match result {
+        Ok(_) => CloseReason::Done,
+        Err(LiveError::UnknownEstimator { .. }) => CloseReason::Unsupported,
+        Err(_) => CloseReason::Failed,
+    }
+}
+
+impl Call {
+    fn run(&mut self, witness: &mut impl Witness) -> Result<Ended, LiveError> {
+        let mut ending: Option<(Timestamp, Result<Ended, LiveError>)> = None;
+        let mut next_status = self.started;
+        let mut joined = false;
+        loop {
+            let now = self.clock.now();
+            if self.connection.is_joined() && !std::mem::replace(&mut joined, true) {
+                self.begin(now);
+                witness.joined();
+            }
+            if ending.is_none()
+                && let Some(result) = self.reason_to_end(now).transpose()
+            {
+                ending = Some((now, self.begin_to_end(now, result)));
+            }
+            self.connection.handle_timeout(now);
+            self.hear();
+            if let Some(receiving) = &mut self.receiving {
+                receiving.step(now);
+            }
+            if let Some(sending) = &mut self.sending {
+                sending.step(now, joined && ending.is_none(), &mut |record| witness.captured(record));
+            }
+            if let Err(error) = self.transmit()
+                && ending.is_none()
+            {
+                ending = Some((now, self.begin_to_end(now, Err(error))));
+            }
+            if let Some((since, result)) = ending.take_if(|(since, result)| self.has_ended(*since, result)) {
+                let late = self.clock.now().saturating_since(since) >= END_LIMIT;
+                let stuck = late && self.receiving.as_ref().is_some_and(ReceivingHalf::is_waiting);
+                return match result {
+                    Ok(_) if stuck => Err(LiveError::Stuck { name: "sink", seconds: END_LIMIT.as_secs() }),
+                    result => result,
+                };
+            }
+            if let Some(sending) = self.sending.as_ref().filter(|_| now >= next_status) {
+                next_status = now + STATUS_INTERVAL;
+                witness.status(now, &sending.end);
+            }
+            let over_at = self.sending.as_ref().and_then(SendingHalf::over_at);
+            let next_status = self.sending.as_ref().map(|_| next_status);
+            let wake = Timestamp::earliest([next_status, over_at.filter(|_| ending.is_none())]);
+            self.wait(wake, witness);
+        }
+    }
+
+    /// Has the source begin.
+    fn begin(&mut self, now: Timestamp) {
+        self.begun.get_or_insert(now);
+        if let Some(sending) = &mut self.sending {
+            sending.begin();
+        }
+    }
+
+    /// Tells the other end.
+    fn begin_to_end(&mut self, now: Timestamp, result: Result<Ended, LiveError>) -> Result<Ended, LiveError> {
+        let limit = if matches!(result, Err(LiveError::Silent { .. })) { SILENT_END_LIMIT } else { END_LIMIT };
+        if let Some(sending) = &mut self.sending {
+            sending.stop_capturing(now);
+        }
+        self.connection.close(now, reason(&result), limit);
+        result
+    }
+
+    /// Whether nothing is left to be done for a call that has been ending since `since`: after a failure, nothing but to
+    /// tell the other end.
+    fn has_ended(&self, since: Timestamp, result: &Result<Ended, LiveError>) -> bool {
+        let shown = result.is_err() || self.receiving.as_ref().is_none_or(ReceivingHalf::is_shown);
+        let late = self.clock.now().saturating_since(since) >= END_LIMIT;
+        late || (self.connection.is_over() && shown)
+    }
+
+    /// Whether the call is over, and why.
+    fn reason_to_end(&mut self, now: Timestamp) -> Result<Option<Ended>, LiveError> {
+        match self.lost.take() {
+            None => {}
+            Some(Loss::Closed(CloseReason::Failed)) => return Err(LiveError::PeerFailed),
+            Some(Loss::Closed(CloseReason::Unsupported)) => return Err(LiveError::Refused),
+            Some(Loss::Closed(CloseReason::Done | CloseReason::Other(_))) => return Ok(Some(Ended::ByPeer)),
+            Some(Loss::Refused(refusal)) => return Err(LiveError::Ticket(refusal)),
+            Some(Loss::Restarted) => return Err(LiveError::Restarted),
+            Some(Loss::Broken(reason)) => return Err(LiveError::Connection(reason)),
+        }
+        if (self.stop)() {
+            return Ok(Some(Ended::Stopped));
+        }
+        self.connection.check()?;
+        if let Some(receiving) = &mut self.receiving
+            && let Some(ended) = receiving.reason_to_end()?
+        {
+            return Ok(Some(ended));
+        }
+        let mut done = false;
+        if let Some(sending) = &mut self.sending {
+            sending.check()?;
+            if self.length.zip(self.begun).is_some_and(|(length, begun)| now >= begun + length) {
+                sending.stop_capturing(now);
+            }
+            done = sending.is_over(now);
+        }
+        let waited = now.saturating_since(self.started);
+        if !self.connection.is_joined() {
+            if self.wait_limit.is_some_and(|limit| waited >= limit || done) {
+                return Err(match self.connection.tried() {
+                    tried if tried.is_empty() => LiveError::NotCalled { waited },
+                    tried => LiveError::Unanswered { waited, tried },
+                });
+            }
+        } else if let Some(limit) = self.idle_limit
+            && now.saturating_since(self.connection.last_heard()) >= limit
+        {
+            return Err(LiveError::Silent { silence: limit });
+        }
+        Ok(done.then_some(Ended::Done))
+    }
+
+    /// Takes what the connection has for the ends.
+    fn hear(&mut self) {
+        while let Some(heard) = self.connection.poll() {
+            match heard {
+                Heard::Joined => {}
+                Heard::Datagram(at, datagram) => self.take(at, &datagram),
+                Heard::Control(datagram) => self.take(self.clock.now(), &datagram),
+                Heard::Lost(loss) => self.lost = self.lost.take().or(Some(loss)),
+            }
+        }
+    }
+
+    /// Gives a datagram to the end that it is for: what a sender says to the one that receives, and the other way round.
+    fn take(&mut self, at: Timestamp, datagram: &[u8]) {
+        let decoded = Datagram::decode(datagram);
+        let of_a_receiver = matches!(decoded, Ok(Datagram::Acknowledgement(_) | Datagram::HelloReply(_)));
+        match (&mut self.sending, &mut self.receiving) {
+            (Some(sending), None) => drop(sending.end.handle_datagram(at, decoded)),
+            (Some(sending), Some(_)) if of_a_receiver => drop(sending.end.handle_datagram(at, decoded)),
+            (_, Some(receiving)) => drop(receiving.end.handle_datagram(at, decoded, false)),
+            (None, None) => {}
+        }
+    }
+
+    fn transmit(&mut self) -> Result<(), LiveError> {
+        let largest = self.connection.largest_datagram();
+        if let (Some(sending), Some(largest)) = (&mut self.sending, largest) {
+            sending.end.set_payload(largest.saturating_sub(DATA_HEADER));
+        }
+        while self.connection.is_open()
+            && let Some(transmit) = self.next_transmit()
+        {
+            let bytes = transmit.to_bytes();
+            match transmit.datagram {
+                // In the stream it need not be repeated.
+                Datagram::Hello(_) if std::mem::replace(&mut self.greeted, true) => {}
+                Datagram::Hello(_) | Datagram::HelloReply(_) => self.connection.tell(bytes),
+                // The connection says it itself.
+                Datagram::Close(_) => {}
+                Datagram::Data(_) | Datagram::Acknowledgement(_) => self.connection.send(bytes),
+            }
+            // Each by itself, as the simulator has them.
+            self.connection.transmit()?;
+        }
+        self.connection.transmit()
+    }
+
+    fn next_transmit(&mut self) -> Option<Transmit> {
+        let sending = self.sending.as_mut().and_then(|half| half.end.poll_transmit(self.clock.now()));
+        sending.or_else(|| self.receiving.as_mut().and_then(|half| half.end.poll_transmit(self.clock.now())))
+    }
+
+    /// Waits for something to happen, at most until `wake` or until somebody wants to be asked.
+    fn wait(&mut self, wake: Option<Timestamp>, witness: &mut impl Witness) {
+        let joined = self.connection.is_open();
+        // Before anybody is there the ends have much to say, and nobody to say it to.
+        let ends = [
+            self.sending.as_ref().and_then(|half| half.end.poll_timeout()).filter(|_| joined),
+            self.receiving.as_ref().and_then(|half| half.end.poll_timeout()).filter(|_| joined),
+        ];
+        let wake = Timestamp::earliest([wake, self.connection.poll_timeout(), Timestamp::earliest(ends)]);
+        let waits = self.receiving.as_ref().is_some_and(ReceivingHalf::is_waiting);
+        let longest = if waits { SINK_INTERVAL } else { LONGEST_WAIT };
+        let wait = wake.map_or(longest, |wake| self.clock.until(wake).min(longest));
+        match self.incoming.recv_timeout(wait) {
+            Ok(Event::Network(incoming)) => self.connection.handle_datagram(incoming),
+            Ok(Event::Sending(event)) => {
+                if let Some(sending) = &mut self.sending {
+                    sending.handle(self.clock.now(), event);
+                }
+            }
+            Ok(Event::Decoded(outcome)) => {
+                let round_trip = self.connection.shortest_round_trip();
+                if let Some(receiving) = &mut self.receiving {
+                    receiving.decoded(self.clock.now(), outcome, round_trip, &mut |shown| witness.shown(shown));
+                }
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+    }
+}

@@ -1,0 +1,604 @@
+//! The connection of a call: QUIC between the joiner and the listener of a ticket. The other end of a call is whoever first
+//! proves to know the ticket's secret; before that, links to anybody are kept apart from the call, few of them and for a
+//! short time.
+
+mod link;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use lockstep_transport::CloseReason;
+use lockstep_units::Timestamp;
+use quinn_proto::{ConnectionHandle, DatagramEvent, Endpoint, Event, StreamEvent};
+
+use crate::clock::Clock;
+use crate::control::{CallKind, Message};
+use crate::datagrams::{Incoming, Reader};
+use crate::identity::{Identity, random};
+use crate::route::{Route, answer_to, answered, challenge};
+use crate::sockets::Sockets;
+use crate::ticket::{MOST_ADDRESSES, Secret, Ticket};
+use crate::{LiveError, TicketRefusal, quic};
+use link::{Link, Told};
+
+/// Links that are no call (yet) at a listener; of more, the newest are ignored.
+const MOST_STRANGERS: usize = 8;
+/// Beyond so many, strangers must first show that their address is theirs (RFC 9000, section 8.1.2).
+const MOST_UNPROVEN: usize = 2;
+/// How long a stranger may take to show the ticket.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Handshake packets a second, and as many at once, that are looked at while nobody has joined, and during a call. Each
+/// costs some tens of microseconds.
+const HANDSHAKES_WAITING: f64 = 2_000.0;
+const HANDSHAKES_IN_CALL: f64 = 100.0;
+/// Something is sent at least so often, so that the other end knows that this one is there, and where: also while nothing
+/// comes, when QUIC would wait ever longer.
+const KEEP_ALIVE: Duration = Duration::from_millis(500);
+/// How long the end of a call is repeated.
+const CLOSE_LIMIT: Duration = Duration::from_secs(3);
+
+/// Waits for whoever has its ticket.
+#[derive(Debug)]
+pub struct Listener {
+    sockets: Sockets,
+    identity: Identity,
+}
+
+impl Listener {
+    /// Binds `address`; the unspecified address of IPv6 takes IPv4 along.
+    ///
+    /// # Errors
+    /// If it cannot be bound.
+    pub fn bind(address: SocketAddr, identity: Identity) -> Result<Self, LiveError> {
+        Ok(Self { sockets: Sockets::bind(address)?, identity })
+    }
+
+    /// The ticket to hand out: `others` are addresses that this machine does not know of itself, such as that of a router
+    /// which forwards a port; they come first.
+    ///
+    /// # Errors
+    /// If the sockets have no address.
+    pub fn ticket(&self, others: &[SocketAddr]) -> Result<Ticket, LiveError> {
+        let mut addresses = others.to_vec();
+        addresses.extend(self.sockets.addresses()?);
+        addresses.truncate(MOST_ADDRESSES);
+        Ok(Ticket { key: self.identity.public(), secret: self.identity.secret(), addresses })
+    }
+}
+
+/// The other end of a call.
+#[derive(Debug)]
+pub enum Peer {
+    /// Whoever gave this ticket.
+    Of(Ticket),
+    /// Whoever joins with the ticket that this listener gave.
+    At(Listener),
+}
+
+/// What a call hears of its connection.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// The other end is there, and is the right one.
+    Joined,
+    /// A datagram, with the time of its arrival.
+    Datagram(Timestamp, Bytes),
+    /// What the transport would have as a datagram, from the stream.
+    Control(Vec<u8>),
+    /// The connection is over.
+    Lost(Loss),
+}
+
+/// Why a connection is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// The other end said so.
+    Closed(CloseReason),
+    /// The listener does not take the ticket.
+    Refused(TicketRefusal),
+    /// The other end does not know the connection any more.
+    Restarted,
+    /// The other end, or this one, found something that cannot be.
+    Broken(String),
+}
+
+/// Codes of QUIC's that end a connection; below [`REFUSALS`] those of [`CloseReason`].
+const REFUSALS: u64 = 1 << 16;
+
+/// How often something may happen.
+#[derive(Debug)]
+struct Allowance {
+    left: f64,
+    at: Timestamp,
+}
+
+impl Allowance {
+    fn take(&mut self, now: Timestamp, rate: f64) -> bool {
+        self.left = (self.left + rate * now.saturating_since(self.at).as_secs_f64()).min(rate);
+        self.at = self.at.max(now);
+        let allowed = self.left >= 1.0;
+        self.left -= if allowed { 1.0 } else { 0.0 };
+        allowed
+    }
+}
+
+/// Which end this is.
+enum Role {
+    Joiner { secret: Secret, tried: Vec<SocketAddr>, route: Route },
+    Listener { secret: Secret, reusable: bool, used: bool },
+}
+
+/// One end's connection. Its owner gives it datagrams and the time, takes what is heard, and has it transmit.
+pub(crate) struct Connection {
+    clock: Clock,
+    sockets: Sockets,
+    readers: Vec<Reader>,
+    endpoint: Endpoint,
+    links: BTreeMap<usize, Link>,
+    /// The link that is the call's.
+    chosen: Option<usize>,
+    role: Role,
+    kind: CallKind,
+    handshakes: Allowance,
+    heard: VecDeque<Heard>,
+    last_heard: Timestamp,
+    last_sent: Timestamp,
+    closing_until: Option<Timestamp>,
+    over: bool,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    /// Begins to dial or to listen; what comes goes into `events` and is to be given to [`Self::handle_datagram`].
+    pub(crate) fn open<E: Send + 'static>(
+        peer: Peer,
+        kind: CallKind,
+        clock: Clock,
+        events: &SyncSender<E>,
+        wrap: impl Fn(Incoming) -> E + Clone + Send + 'static,
+    ) -> Result<Self, LiveError> {
+        let now = clock.now();
+        let (sockets, role, seed, server, dial) = match peer {
+            Peer::Of(ticket) => {
+                let Ticket { key, secret, addresses } = ticket;
+                let role = Role::Joiner { secret, tried: addresses, route: Route::new() };
+                (Sockets::any()?, role, random::<32>()?.to_vec(), None, Some(quic::dialling(&key)?))
+            }
+            Peer::At(Listener { sockets, identity }) => {
+                let server = quic::server(&identity)?;
+                let role = Role::Listener { secret: identity.secret(), reusable: identity.is_reusable(), used: false };
+                (sockets, role, identity.seed(), Some(server), None)
+            }
+        };
+        let readers = sockets.read(clock, events, wrap)?;
+        let endpoint = Endpoint::new(quic::endpoint(&seed)?, server, true, None);
+        let mut connection = Self {
+            clock,
+            sockets,
+            readers,
+            endpoint,
+            links: BTreeMap::new(),
+            chosen: None,
+            role,
+            kind,
+            handshakes: Allowance { left: HANDSHAKES_WAITING, at: now },
+            heard: VecDeque::new(),
+            last_heard: now,
+            last_sent: now,
+            closing_until: None,
+            over: false,
+            buffer: Vec::new(),
+        };
+        if let (Role::Joiner { tried, .. }, Some(config)) = (&connection.role, dial) {
+            for address in tried.clone() {
+                // The name is not looked at: the key is.
+                let dialled = connection.endpoint.connect(clock.instant(now), config.clone(), address, "lockstep");
+                let (handle, dialled) = dialled.map_err(|error| LiveError::Identity(error.to_string()))?;
+                connection.links.insert(handle.0, Link::new(dialled, now));
+            }
+        }
+        Ok(connection)
+    }
+
+    /// A datagram came.
+    pub(crate) fn handle_datagram(&mut self, incoming: Incoming) {
+        let Incoming { at, from, datagram } = incoming;
+        let Some(&first) = datagram.first() else { return };
+        let known = match &self.role {
+            Role::Listener { .. } => {
+                let rate = if self.chosen.is_some() { HANDSHAKES_IN_CALL } else { HANDSHAKES_WAITING };
+                // Only packets with long headers can begin something.
+                first & 0x80 == 0 || self.handshakes.take(at, rate)
+            }
+            Role::Joiner { tried, .. } => first & 0x80 == 0 || tried.contains(&from),
+        };
+        if !known {
+            return;
+        }
+        let remote = self.as_known(from);
+        let now = self.clock.instant(at);
+        self.buffer.clear();
+        let length = datagram.len();
+        match self.endpoint.handle(now, remote, None, None, datagram, &mut self.buffer) {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                let Some(link) = self.links.get_mut(&handle.0) else { return };
+                link.quic.handle_event(event);
+                let heard = link.has_heard() && self.chosen.is_none_or(|chosen| chosen == handle.0);
+                self.follow(handle.0, at);
+                if heard {
+                    self.last_heard = self.last_heard.max(at);
+                    self.find(handle.0, at, from, length);
+                }
+            }
+            Some(DatagramEvent::NewConnection(stranger)) => self.greet(stranger, at),
+            Some(DatagramEvent::Response(answer)) => {
+                let _ = self.sockets.send(&self.buffer[..answer.size], answer.destination);
+            }
+            None => {}
+        }
+    }
+
+    /// Challenges a new address of the listener's.
+    fn find(&mut self, handle: usize, at: Timestamp, from: SocketAddr, length: usize) {
+        let Role::Joiner { route, .. } = &mut self.role else { return };
+        let Some((to, token)) = route.heard(at, from, length, || random().ok()) else { return };
+        let Some(link) = self.links.get_mut(&handle) else { return };
+        let _ = link.quic.datagrams().send(challenge(token).into(), true);
+        self.buffer.clear();
+        if let Some(transmit) = link.quic.poll_transmit(self.clock.instant(at), 1, &mut self.buffer) {
+            let _ = self.sockets.send(&self.buffer[..transmit.size], to);
+        }
+    }
+
+    /// Somebody calls.
+    fn greet(&mut self, stranger: quinn_proto::Incoming, at: Timestamp) {
+        let now = self.clock.instant(at);
+        let strangers = self.links.len() - usize::from(self.chosen.is_some());
+        self.buffer.clear();
+        if strangers >= MOST_STRANGERS {
+            self.endpoint.ignore(stranger);
+        } else if strangers >= MOST_UNPROVEN && !stranger.remote_address_validated() && stranger.may_retry() {
+            if let Ok(answer) = self.endpoint.retry(stranger, &mut self.buffer) {
+                let _ = self.sockets.send(&self.buffer[..answer.size], answer.destination);
+            }
+        } else {
+            match self.endpoint.accept(stranger, now, &mut self.buffer, None) {
+                Ok((handle, accepted)) => {
+                    self.links.insert(handle.0, Link::new(accepted, at));
+                    self.follow(handle.0, at);
+                }
+                Err(refused) => {
+                    if let Some(answer) = refused.response {
+                        let _ = self.sockets.send(&self.buffer[..answer.size], answer.destination);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a link has to say after something happened to it.
+    fn follow(&mut self, handle: usize, at: Timestamp) {
+        loop {
+            let Some(link) = self.links.get_mut(&handle) else { return };
+            while let Some(event) = link.quic.poll_endpoint_events() {
+                if let Some(event) = self.endpoint.handle_event(ConnectionHandle(handle), event) {
+                    link.quic.handle_event(event);
+                }
+            }
+            let Some(event) = link.quic.poll() else { break };
+            match event {
+                Event::Connected => self.connected(handle),
+                Event::Stream(StreamEvent::Opened { .. } | StreamEvent::Readable { .. }) => self.read(handle),
+                Event::Stream(StreamEvent::Writable { .. } | StreamEvent::Available { .. }) => link.write(),
+                Event::Stream(StreamEvent::Finished { .. }) if self.chosen == Some(handle) => self.end(),
+                Event::DatagramReceived => {
+                    while let Some(datagram) = link.quic.datagrams().recv() {
+                        if self.chosen != Some(handle) {
+                            continue;
+                        }
+                        match (&mut self.role, answer_to(&datagram), answered(&datagram)) {
+                            (Role::Listener { .. }, Some(answer), _) => {
+                                let _ = link.quic.datagrams().send(answer.into(), true);
+                            }
+                            (Role::Joiner { route, .. }, _, Some(token)) => route.answered(token),
+                            _ => self.heard.push_back(Heard::Datagram(at, datagram)),
+                        }
+                    }
+                }
+                Event::ConnectionLost { reason } => self.lost(handle, Loss::of(reason)),
+                _ => {}
+            }
+        }
+        if self.links.get(&handle).is_some_and(|link| link.quic.is_drained()) && self.chosen != Some(handle) {
+            self.links.remove(&handle);
+        }
+    }
+
+    /// A handshake is complete.
+    fn connected(&mut self, handle: usize) {
+        let Role::Joiner { secret, route, .. } = &mut self.role else { return };
+        let Some(link) = self.links.get_mut(&handle) else { return };
+        if self.chosen.is_some() {
+            let now = self.clock.instant(self.clock.now());
+            link.quic.close(now, 0u32.into(), Bytes::new());
+            return;
+        }
+        // Whoever answered first holds the key; nobody else learns the secret.
+        self.chosen = Some(handle);
+        route.begin(link.quic.remote_address());
+        link.open();
+        link.tell(&Message::Join { secret: *secret, kind: self.kind });
+        // Nothing that is sent from now on is looked at by anybody before this.
+        self.heard.push_back(Heard::Joined);
+        let now = self.clock.instant(self.clock.now());
+        for (_, other) in self.links.iter_mut().filter(|(other, _)| **other != handle) {
+            other.quic.close(now, 0u32.into(), Bytes::new());
+        }
+    }
+
+    /// Reads what came in the stream of a link.
+    fn read(&mut self, handle: usize) {
+        loop {
+            let Some(link) = self.links.get_mut(&handle) else { return };
+            let told = link.next();
+            let chosen = self.chosen == Some(handle);
+            match told {
+                Told::Nothing => return,
+                Told::Malformed => return self.refuse(handle, TicketRefusal::Malformed),
+                Told::Message(Message::Join { secret, kind }) if !chosen => self.asked(handle, &secret, kind),
+                Told::Message(Message::Welcome) if chosen => {}
+                Told::Message(Message::Transport(datagram)) if chosen => {
+                    self.heard.push_back(Heard::Control(datagram));
+                }
+                Told::Message(Message::Close(reason)) if chosen => {
+                    self.heard.push_back(Heard::Lost(Loss::Closed(reason)));
+                    self.end();
+                }
+                Told::Message(_) => return self.refuse(handle, TicketRefusal::Malformed),
+            }
+        }
+    }
+
+    /// A stranger showed a ticket.
+    fn asked(&mut self, handle: usize, shown: &Secret, kind: CallKind) {
+        let Role::Listener { secret, reusable, used } = &mut self.role else { return };
+        // Whether it is right takes as long as whether it is wrong.
+        let right = secret.iter().zip(shown).fold(0, |wrong, (one, other)| wrong | (one ^ other)) == 0;
+        let refusal = match (right, kind == self.kind, self.chosen) {
+            (false, ..) => Some(TicketRefusal::Wrong),
+            (_, _, Some(_)) if *reusable => Some(TicketRefusal::Busy),
+            (_, _, Some(_)) => Some(TicketRefusal::Used),
+            _ if *used && !*reusable => Some(TicketRefusal::Used),
+            (_, false, _) => Some(TicketRefusal::OtherKind),
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
+            return self.refuse(handle, refusal);
+        }
+        *used = true;
+        self.chosen = Some(handle);
+        if let Some(link) = self.links.get_mut(&handle) {
+            link.tell(&Message::Welcome);
+        }
+        self.heard.push_back(Heard::Joined);
+    }
+
+    fn refuse(&mut self, handle: usize, refusal: TicketRefusal) {
+        let code = u32::try_from(REFUSALS).unwrap_or(u32::MAX) + refusal.number();
+        let now = self.clock.instant(self.clock.now());
+        if let Some(link) = self.links.get_mut(&handle) {
+            link.quic.close(now, code.into(), Bytes::new());
+        }
+        if self.chosen == Some(handle) {
+            self.lost(handle, Loss::Broken("the other end says what makes no sense".to_owned()));
+        }
+    }
+
+    /// A link is lost.
+    fn lost(&mut self, handle: usize, loss: Loss) {
+        let only = matches!(self.role, Role::Joiner { .. }) && self.links.values().all(|link| link.quic.is_closed());
+        if self.chosen == Some(handle) || (self.chosen.is_none() && only) {
+            self.heard.push_back(Heard::Lost(loss));
+            self.over = true;
+        }
+    }
+
+    /// What was heard and was not asked for yet.
+    pub(crate) fn poll(&mut self) -> Option<Heard> {
+        self.heard.pop_front()
+    }
+
+    /// Whether the other end is there.
+    pub(crate) fn is_joined(&self) -> bool {
+        self.chosen.is_some()
+    }
+
+    /// Whether the other end is there, and the end of the call was not told yet.
+    pub(crate) fn is_open(&self) -> bool {
+        self.chosen.is_some() && self.closing_until.is_none() && !self.over
+    }
+
+    /// When something last came from the other end that was surely from it.
+    pub(crate) fn last_heard(&self) -> Timestamp {
+        self.last_heard
+    }
+
+    /// The largest datagram that the path is known to take; none before the other end is there.
+    pub(crate) fn largest_datagram(&mut self) -> Option<usize> {
+        self.links.get_mut(&self.chosen?)?.quic.datagrams().max_size()
+    }
+
+    /// Sends a datagram; one that is too large for the path is lost on it.
+    pub(crate) fn send(&mut self, datagram: Vec<u8>) {
+        if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
+            let _ = link.quic.datagrams().send(datagram.into(), true);
+        }
+    }
+
+    /// Says in the stream what the transport would say in a datagram.
+    pub(crate) fn tell(&mut self, datagram: Vec<u8>) {
+        if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
+            link.tell(&Message::Transport(datagram));
+        }
+    }
+
+    /// Hands everything that may leave to the sockets.
+    pub(crate) fn transmit(&mut self) -> Result<(), LiveError> {
+        let now = self.clock.now();
+        let instant = self.clock.instant(now);
+        let handles: Vec<usize> = self.links.keys().copied().collect();
+        for handle in handles {
+            if let Some(link) = self.links.get_mut(&handle) {
+                let routed = self.chosen == Some(handle);
+                loop {
+                    self.buffer.clear();
+                    let Some(transmit) = link.quic.poll_transmit(instant, 1, &mut self.buffer) else { break };
+                    let datagram = &self.buffer[..transmit.size];
+                    let to = match &self.role {
+                        Role::Joiner { route, .. } if routed => route.current().unwrap_or(transmit.destination),
+                        _ => transmit.destination,
+                    };
+                    self.sockets.send(datagram, to)?;
+                    self.last_sent = now;
+                }
+            }
+            self.follow(handle, now);
+        }
+        Ok(())
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called next.
+    pub(crate) fn poll_timeout(&mut self) -> Option<Timestamp> {
+        let strangers = matches!(self.role, Role::Listener { .. });
+        let (clock, chosen) = (self.clock, self.chosen);
+        let links = self.links.iter_mut().filter_map(|(&handle, link)| {
+            let patience = (strangers && chosen != Some(handle)).then(|| link.since + PATIENCE);
+            Timestamp::earliest([link.quic.poll_timeout().map(|at| clock.moment(at)), patience])
+        });
+        let keep_alive = chosen.is_some().then(|| self.last_sent + KEEP_ALIVE);
+        Timestamp::earliest([links.min(), keep_alive, self.closing_until].map(|at| at.filter(|_| !self.over)))
+    }
+
+    /// Tells the time.
+    pub(crate) fn handle_timeout(&mut self, now: Timestamp) {
+        let instant: Instant = self.clock.instant(now);
+        let handles: Vec<usize> = self.links.keys().copied().collect();
+        for handle in handles {
+            let Some(link) = self.links.get_mut(&handle) else { continue };
+            if link.quic.poll_timeout().is_some_and(|at| at <= instant) {
+                link.quic.handle_timeout(instant);
+            }
+            let late = self.chosen != Some(handle) && now >= link.since + PATIENCE;
+            if late && matches!(self.role, Role::Listener { .. }) {
+                if !link.quic.is_closed() {
+                    link.quic.close(instant, 0u32.into(), Bytes::new());
+                }
+                link.since = now;
+            }
+            self.follow(handle, now);
+        }
+        if now >= self.last_sent + KEEP_ALIVE
+            && let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen))
+        {
+            link.quic.ping();
+            // Whether or not it can leave.
+            self.last_sent = now;
+        }
+        if self.closing_until.is_some_and(|until| until <= now) {
+            self.end();
+        }
+    }
+
+    /// Ends the connection: the other end is told until it has heard, or for `limit`.
+    pub(crate) fn close(&mut self, now: Timestamp, reason: CloseReason, limit: Duration) {
+        if self.over || self.closing_until.is_some() {
+            return;
+        }
+        match self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
+            Some(link) => {
+                link.tell(&Message::Close(reason));
+                link.finish();
+                self.closing_until = Some(now + limit.min(CLOSE_LIMIT));
+            }
+            None => self.end(),
+        }
+    }
+
+    /// Says that it is over, and that is all.
+    fn end(&mut self) {
+        self.over = true;
+        let now = self.clock.instant(self.clock.now());
+        for link in self.links.values_mut().filter(|link| !link.quic.is_closed()) {
+            link.quic.close(now, 0u32.into(), Bytes::new());
+        }
+    }
+
+    /// Whether nothing is left to say: to be asked after [`Self::transmit`].
+    pub(crate) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// What ended the reading of a socket, if it has ended.
+    pub(crate) fn check(&mut self) -> Result<(), LiveError> {
+        self.readers.iter_mut().try_for_each(Reader::check)
+    }
+
+    /// The addresses that were tried, for a person.
+    pub(crate) fn tried(&self) -> String {
+        let Role::Joiner { tried, .. } = &self.role else { return String::new() };
+        tried.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The shortest round trip so far.
+    pub(crate) fn shortest_round_trip(&self) -> Option<Duration> {
+        Some(self.links.get(&self.chosen?)?.quic.min_rtt())
+    }
+
+    /// UDP datagrams and their bytes, sent and received, by the call's link.
+    pub(crate) fn traffic(&self) -> Option<Traffic> {
+        let statistics = self.links.get(&self.chosen?)?.quic.stats();
+        Some(Traffic {
+            sent_datagrams: statistics.udp_tx.datagrams,
+            sent_bytes: statistics.udp_tx.bytes,
+            received_datagrams: statistics.udp_rx.datagrams,
+            received_bytes: statistics.udp_rx.bytes,
+        })
+    }
+
+    /// The address under which QUIC knows whoever sends from `from`: a joiner's peer may move, which QUIC has no word for.
+    fn as_known(&self, from: SocketAddr) -> SocketAddr {
+        match &self.role {
+            Role::Joiner { route, .. } => route.known().unwrap_or(from),
+            Role::Listener { .. } => from,
+        }
+    }
+}
+
+/// What a connection has carried, packets of QUIC's whole, without headers of UDP and IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Traffic {
+    /// Datagrams sent.
+    pub sent_datagrams: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Datagrams that came.
+    pub received_datagrams: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+}
+
+impl Loss {
+    fn of(reason: quinn_proto::ConnectionError) -> Self {
+        use quinn_proto::ConnectionError::{ApplicationClosed, Reset};
+        match reason {
+            ApplicationClosed(close) => match close.error_code.into_inner() {
+                code @ REFUSALS.. => Self::Refused(TicketRefusal::from_number(code - REFUSALS)),
+                code => Self::Closed(CloseReason::from_number(u16::try_from(code).unwrap_or(u16::MAX))),
+            },
+            Reset => Self::Restarted,
+            other => Self::Broken(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! One link of QUIC's, to the other end of the call or to somebody who may become it, and the stream in it.
+
+use lockstep_units::Timestamp;
+use quinn_proto::{Connection, Dir, FrameStats, StreamId};
+
+use crate::control::{Message, Messages};
+
+/// What came in the stream.
+#[derive(Debug)]
+pub(super) enum Told {
+    Message(Message),
+    Malformed,
+    Nothing,
+}
+
+/// A link.
+pub(super) struct Link {
+    pub(super) quic: Connection,
+    /// When it began.
+    pub(super) since: Timestamp,
+    stream: Option<StreamId>,
+    messages: Messages,
+    unwritten: Vec<u8>,
+    finishing: bool,
+    /// Frames of QUIC's that had come when that was last asked.
+    frames: u64,
+}
+
+/// How many frames came of the kinds that a peer sends in a call.
+fn count(frames: &FrameStats) -> u64 {
+    frames.datagram + frames.acks + frames.ping + frames.stream + frames.crypto
+}
+
+impl Link {
+    pub(super) fn new(quic: Connection, since: Timestamp) -> Self {
+        Self {
+            quic,
+            since,
+            stream: None,
+            messages: Messages::default(),
+            unwritten: Vec::new(),
+            finishing: false,
+            frames: 0,
+        }
+    }
+
+    /// Whether something new came from the holder of the link's keys since this was last asked: not a copy of what had
+    /// come, and no forgery.
+    pub(super) fn has_heard(&mut self) -> bool {
+        let frames = count(&self.quic.stats().frame_rx);
+        std::mem::replace(&mut self.frames, frames) != frames
+    }
+
+    /// Opens the stream, at the joiner.
+    pub(super) fn open(&mut self) {
+        self.stream = self.quic.streams().open(Dir::Bi);
+    }
+
+    /// Says something in the stream.
+    pub(super) fn tell(&mut self, message: &Message) {
+        self.unwritten.extend(message.to_bytes());
+        self.write();
+    }
+
+    /// Says nothing more after what is said.
+    pub(super) fn finish(&mut self) {
+        self.finishing = true;
+        self.write();
+    }
+
+    /// Writes what the stream has room for.
+    pub(super) fn write(&mut self) {
+        let Some(stream) = self.stream else { return };
+        while !self.unwritten.is_empty() {
+            match self.quic.send_stream(stream).write(&self.unwritten) {
+                Ok(written) if written > 0 => drop(self.unwritten.drain(..written)),
+                _ => return,
+            }
+        }
+        if std::mem::take(&mut self.finishing) {
+            let _ = self.quic.send_stream(stream).finish();
+        }
+    }
+
+    /// The next message.
+    pub(super) fn next(&mut self) -> Told {
+        if self.stream.is_none() {
+            self.stream = self.quic.streams().accept(Dir::Bi);
+            self.write();
+        }
+        let Some(stream) = self.stream else { return Told::Nothing };
+        let mut receiving = self.quic.recv_stream(stream);
+        if let Ok(mut chunks) = receiving.read(true) {
+            while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
+                self.messages.extend(&chunk.bytes);
+            }
+            // That there is room again is told with whatever is sent next.
+            let _ = chunks.finalize().should_transmit();
+        }
+        match self.messages.next() {
+            Ok(Some(message)) => Told::Message(message),
+            Ok(None) => Told::Nothing,
+            Err(_) => Told::Malformed,
+        }
+    }
+}

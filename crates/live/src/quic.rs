@@ -1,0 +1,93 @@
+//! How QUIC is set up: what is bounded, how often it acknowledges, when it gives up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn_proto::{
+    AckFrequencyConfig, ClientConfig, EndpointConfig, RandomConnectionIdGenerator, ServerConfig, TransportConfig,
+    VarInt,
+};
+use ring::hkdf::{HKDF_SHA256, Salt};
+use ring::hmac::{HMAC_SHA256, Key};
+
+use crate::LiveError;
+use crate::identity::{Identity, client, random};
+use crate::ticket::PublicKey;
+use crate::unlimited::Unlimited;
+
+/// Bytes of a connection's name in each packet. They keep packets of one end apart from strays, and so few that they cost
+/// little.
+const CONNECTION_ID: usize = 4;
+/// The round-trip time that is assumed before one was measured: the first flight is sent again after three times that.
+const FIRST_ROUND_TRIP: Duration = Duration::from_millis(100);
+/// What the peer may send in the stream and is not read yet; datagrams likewise.
+const STREAM_WINDOW: u32 = 16 << 10;
+const DATAGRAM_BUFFER: usize = 1 << 20;
+/// Handshakes of strangers that are held before the owner has looked at them, and their packets.
+const MOST_INCOMING: usize = 16;
+const INCOMING_BYTES: u64 = 64 << 10;
+
+fn transport() -> Arc<TransportConfig> {
+    let mut config = TransportConfig::default();
+    // Lockstep acknowledges datagrams itself. QUIC's acknowledgements ride along with those.
+    let mut acknowledgements = AckFrequencyConfig::default();
+    acknowledgements
+        .ack_eliciting_threshold(VarInt::from_u32(1_000))
+        .max_ack_delay(Some(Duration::from_millis(100)))
+        .reordering_threshold(VarInt::from_u32(0));
+    config
+        .congestion_controller_factory(Arc::new(Unlimited))
+        .ack_frequency_config(Some(acknowledgements))
+        .initial_rtt(FIRST_ROUND_TRIP)
+        // How long a silence is borne is the call's to say.
+        .max_idle_timeout(None)
+        .max_concurrent_bidi_streams(VarInt::from_u32(1))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
+        .receive_window(VarInt::from_u32(STREAM_WINDOW))
+        .send_window(STREAM_WINDOW.into())
+        .datagram_receive_buffer_size(Some(DATAGRAM_BUFFER))
+        .datagram_send_buffer_size(DATAGRAM_BUFFER)
+        .enable_segmentation_offload(false)
+        // Round-trip times are nobody else's business (RFC 9000, section 17.4, lets an endpoint say nothing).
+        .allow_spin(false);
+    Arc::new(config)
+}
+
+fn wrong(error: &dyn std::fmt::Display) -> LiveError {
+    LiveError::Identity(error.to_string())
+}
+
+/// An endpoint, of which those who ask for what it does not know any more are told so by a key of `seed`.
+pub(crate) fn endpoint(seed: &[u8]) -> Result<Arc<EndpointConfig>, LiveError> {
+    let key = Salt::new(HKDF_SHA256, b"lockstep reset").extract(seed);
+    let mut reset = [0; 32];
+    let filled = key.expand(&[b"key"], HKDF_SHA256).and_then(|expanded| expanded.fill(&mut reset));
+    filled.map_err(|error| wrong(&error))?;
+    let mut config = EndpointConfig::new(Arc::new(Key::new(HMAC_SHA256, &reset)));
+    config.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(CONNECTION_ID)));
+    config.rng_seed(Some(random()?));
+    Ok(Arc::new(config))
+}
+
+/// How a listener answers.
+pub(crate) fn server(identity: &Identity) -> Result<Arc<ServerConfig>, LiveError> {
+    let crypto = QuicServerConfig::try_from(identity.server()?).map_err(|error| wrong(&error))?;
+    let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+    config
+        .transport_config(transport())
+        .migration(true)
+        .max_incoming(MOST_INCOMING)
+        .incoming_buffer_size(INCOMING_BYTES)
+        .incoming_buffer_size_total(INCOMING_BYTES * MOST_INCOMING as u64);
+    Ok(Arc::new(config))
+}
+
+/// How a joiner dials whoever holds `key`.
+pub(crate) fn dialling(key: &PublicKey) -> Result<ClientConfig, LiveError> {
+    let crypto = QuicClientConfig::try_from(client(key)?).map_err(|error| wrong(&error))?;
+    let mut config = ClientConfig::new(Arc::new(crypto));
+    config.transport_config(transport());
+    Ok(config)
+}

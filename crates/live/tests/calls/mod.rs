@@ -1,0 +1,237 @@
+//! Calls over loopback.
+#![allow(dead_code)] // each file of tests uses some of it
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use lockstep_call::{FrameRecord, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, SerialMenu};
+use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
+use lockstep_link::{Link, LinkConfig, Trace};
+use lockstep_live::{
+    CallKind, CallOptions, Clock, Emulator, EmulatorOptions, EmulatorSocket, Finished, Identity, Listener, Move,
+    OpenSink, Peer, Receiving, Sending, Shown, Stop, Ticket, Witness,
+};
+use lockstep_media::{Sink, SinkError, Source, SourceOptions, VideoFormat, open_sink, open_source};
+use lockstep_transport::{ReceiverConfig, SenderConfig};
+use lockstep_units::{Bitrate, ByteCount};
+use lockstep_vp8::Parameters;
+
+/// Nothing here takes so long unless it hangs.
+pub const LIMIT: Duration = Duration::from_secs(20);
+
+/// The limits of a call.
+#[derive(Debug, Clone, Copy)]
+pub struct Calls {
+    pub wait_limit: Option<Duration>,
+    pub idle_limit: Option<Duration>,
+}
+
+/// Patient ones.
+pub const CALL: Calls = Calls { wait_limit: Some(LIMIT), idle_limit: Some(LIMIT) };
+
+pub fn clip() -> Box<dyn Source> {
+    open_source("generated:64x48@30", &SourceOptions::default()).expect("it is generated")
+}
+
+/// A sending end whose hello asks for the estimator of that number.
+pub fn sending_end(estimator: u16, menu: MenuMode) -> SendingEnd {
+    let format =
+        lockstep_transport::VideoFormat { width: 64, height: 48, frame_rate_numerator: 30, frame_rate_denominator: 1 };
+    let config = SenderConfig { estimator, ..SenderConfig::new(7, format) };
+    let setting = Setting::new(ByteCount::new(config.payload as u64), Duration::from_millis(33));
+    let algorithm: Algorithm = "salsify".parse().expect("there is one");
+    let controller = algorithm.controller(&setting).expect("it needs no path");
+    SendingEnd::new(config, controller, Box::new(FunctionalEncoder::new(Parameters::default(), menu)))
+}
+
+pub fn receiving_end() -> ReceivingEnd {
+    ReceivingEnd::taking(ReceiverConfig::default(), |number| {
+        Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
+    })
+}
+
+pub fn sending(source: Box<dyn Source>) -> Sending {
+    Sending { end: sending_end(1, MenuMode::default()), source, runner: Box::new(SerialMenu), measures_quality: true }
+}
+
+pub fn discard(format: VideoFormat) -> Result<Box<dyn Sink>, SinkError> {
+    open_sink("none", format)
+}
+
+pub fn sink(open: impl FnOnce(VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send + 'static) -> OpenSink {
+    Box::new(open)
+}
+
+/// What one end is told that joins.
+pub fn to(ticket: Ticket, sending: Option<Sending>, limits: Calls) -> CallOptions {
+    CallOptions {
+        peer: Peer::Of(ticket),
+        kind: CallKind::OneWay,
+        sending,
+        receiving: None,
+        length: Some(LIMIT),
+        wait_limit: limits.wait_limit,
+        idle_limit: limits.idle_limit,
+        stop: Box::new(|| false),
+    }
+}
+
+pub fn both_ways(peer: Peer, sending: Sending) -> CallOptions {
+    let receiving = Receiving { end: receiving_end(), open_sink: sink(discard) };
+    let (kind, length) = (CallKind::TwoWay, Some(LIMIT));
+    let (wait_limit, idle_limit) = (CALL.wait_limit, CALL.idle_limit);
+    let stop: Stop = Box::new(|| false);
+    CallOptions { peer, kind, sending: Some(sending), receiving: Some(receiving), length, wait_limit, idle_limit, stop }
+}
+
+/// The log of what was captured, and how many pictures were shown.
+#[derive(Default)]
+struct Log(Vec<FrameRecord>, usize);
+
+impl Witness for Log {
+    fn captured(&mut self, record: FrameRecord) {
+        self.0.push(record);
+    }
+
+    fn shown(&mut self, _: &Shown) {
+        self.1 += 1;
+    }
+}
+
+pub fn run(options: CallOptions) -> (Finished, Vec<FrameRecord>) {
+    let mut log = Log::default();
+    let finished = lockstep_live::run(Clock::start(), options, &mut log);
+    if let Some(sending) = &finished.sending {
+        assert!(log.0.iter().map(|record| record.capture).eq(0..sending.captured()), "each once, in order");
+    }
+    (finished, log.0)
+}
+
+/// A sender that joins, to its end.
+pub fn joining(ticket: Ticket, half: Sending, limits: Calls) -> (Finished, Vec<FrameRecord>) {
+    run(to(ticket, Some(half), limits))
+}
+
+fn loopback() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 0).into()
+}
+
+pub fn listener() -> (Listener, Ticket) {
+    let identity = Identity::new().expect("there are random numbers");
+    let listener = Listener::bind(loopback(), identity).expect("a port is free");
+    let ticket = listener.ticket(&[]).expect("it is bound");
+    (listener, ticket)
+}
+
+/// A receiver on a thread of its own.
+pub struct Listening {
+    ticket: Ticket,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<(Finished, usize)>,
+}
+
+impl Listening {
+    pub fn ticket(&self) -> Ticket {
+        self.ticket.clone()
+    }
+
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// How it ended, and how many pictures it showed.
+    pub fn join(self) -> (Finished, usize) {
+        self.thread.join().expect("it does not panic")
+    }
+}
+
+pub fn listening(open_sink: OpenSink, limits: Calls) -> Listening {
+    listening_until(open_sink, limits, Box::new(|| false))
+}
+
+pub fn listening_until(open_sink: OpenSink, limits: Calls, stop: Stop) -> Listening {
+    let (listener, ticket) = listener();
+    started(listener, ticket, open_sink, limits, stop)
+}
+
+fn started(listener: Listener, ticket: Ticket, open_sink: OpenSink, limits: Calls, stop: Stop) -> Listening {
+    let stopped = Arc::new(AtomicBool::new(false));
+    let asked = stopped.clone();
+    let thread = thread::spawn(move || {
+        let options = CallOptions {
+            peer: Peer::At(listener),
+            kind: CallKind::OneWay,
+            sending: None,
+            receiving: Some(Receiving { end: receiving_end(), open_sink }),
+            length: None,
+            wait_limit: limits.wait_limit,
+            idle_limit: limits.idle_limit,
+            stop: Box::new(move || stop() || asked.load(Ordering::Relaxed)),
+        };
+        let mut log = Log::default();
+        let finished = lockstep_live::run(Clock::start(), options, &mut log);
+        (finished, log.1)
+    });
+    Listening { ticket, stop: stopped, thread }
+}
+
+/// A ticket that nobody waits for, and the socket that keeps its port.
+pub struct Silent {
+    pub ticket: Ticket,
+    _listener: Listener,
+}
+
+pub fn silent() -> Silent {
+    let (listener, ticket) = listener();
+    Silent { ticket, _listener: listener }
+}
+
+/// An emulator, and the ticket that leads through it.
+pub struct Through {
+    pub ticket: Ticket,
+    pub thread: JoinHandle<Emulator>,
+}
+
+/// A perfect link that carries nothing any more after `length`.
+pub fn through(ticket: &Ticket, length: Duration) -> Through {
+    emulated(ticket, |_| {}, length, Vec::new())
+}
+
+fn link(change: &impl Fn(&mut LinkConfig)) -> Link<bytes::BytesMut> {
+    let trace = Trace::constant(Bitrate::from_kbps(10_000));
+    let mut config = LinkConfig { delay: Duration::from_millis(5), ..LinkConfig::new(trace) };
+    change(&mut config);
+    Link::new(config, 1).expect("a link")
+}
+
+/// Links that are changed each by its own, to the listener and back.
+pub fn emulated_each(ticket: &Ticket, to: impl Fn(&mut LinkConfig), back: impl Fn(&mut LinkConfig)) -> Through {
+    emulated_by(ticket, [link(&to), link(&back)], Duration::from_secs(20), Vec::new())
+}
+
+/// A link of 10 Mb/s and 5 ms that is changed by `change`, and an emulator that changes its ports at `moves`.
+pub fn emulated(
+    ticket: &Ticket,
+    change: impl Fn(&mut LinkConfig),
+    length: Duration,
+    moves: Vec<(Duration, Move)>,
+) -> Through {
+    emulated_by(ticket, [link(&change), link(&change)], length, moves)
+}
+
+fn emulated_by(
+    ticket: &Ticket,
+    [forward, reverse]: [Link<bytes::BytesMut>; 2],
+    length: Duration,
+    moves: Vec<(Duration, Move)>,
+) -> Through {
+    let socket = EmulatorSocket::bind(loopback()).expect("a port is free");
+    let addresses = socket.addresses().expect("it is bound");
+    let to = ticket.addresses.clone();
+    let options = EmulatorOptions { to, forward, reverse, length: Some(length), scored: length, moves };
+    let thread = thread::spawn(move || Emulator::run(socket, options, |_| true).expect("its sockets work"));
+    Through { ticket: Ticket { addresses, ..ticket.clone() }, thread }
+}
