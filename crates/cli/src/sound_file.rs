@@ -37,7 +37,7 @@ struct Open {
     failure: Option<anyhow::Error>,
 }
 
-/// A WAV file that is being written. As a sink it cannot fail; what went wrong, [`SoundFile::finish`] tells.
+/// A WAV file that is being written. As a sink it cannot fail; what went wrong, [`SoundFile::complete`] tells.
 #[derive(Clone)]
 pub struct SoundFile {
     name: String,
@@ -58,7 +58,7 @@ impl SoundFile {
     }
 
     /// Writes what is left. Without this, there is no file.
-    pub fn finish(self) -> Result<()> {
+    pub fn complete(self) -> Result<()> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Open { writer, output, failure }) = open else { return Ok(()) };
         let failed = || format!("cannot write {}", self.name);
@@ -79,5 +79,9 @@ impl SoundSink for SoundFile {
         if let Some(Open { writer, failure: failure @ None, .. }) = open.as_mut() {
             *failure = writer.write(frame).err().map(Into::into);
         }
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        self.clone().complete().map_err(|error| format!("{error:#}"))
     }
 }

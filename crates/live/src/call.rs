@@ -4,7 +4,7 @@
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use lockstep_call::{DecodeOutcome, FrameRecord, ReceivingEnd, SendingEnd};
+use lockstep_call::{DecodeOutcome, FrameRecord, ReceivingEnd, SendingEnd, SoundScores};
 use lockstep_transport::{CloseReason, Datagram, Transmit, wire::DATA_HEADER};
 use lockstep_units::Timestamp;
 
@@ -14,6 +14,7 @@ use crate::control::CallKind;
 use crate::datagrams::Incoming;
 use crate::receiving::{Receiving, ReceivingHalf, Shown};
 use crate::sending::{Sending, SendingEvent, SendingHalf};
+use crate::sound::SoundEvent;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop};
 
 /// Events that may wait for the call; more is a machine that cannot keep up, and then the threads wait.
@@ -30,6 +31,7 @@ pub(crate) enum Event {
     Network(Incoming),
     Sending(SendingEvent),
     Decoded(DecodeOutcome),
+    Sound(SoundEvent),
 }
 
 /// What one end of a live call is told.
@@ -71,6 +73,8 @@ pub struct Finished {
     pub sending: Option<SendingEnd>,
     /// The end that received.
     pub receiving: Option<ReceivingEnd>,
+    /// How the other's sound was heard, if it was.
+    pub sound: Option<SoundScores>,
     /// What the connection carried, if there was one.
     pub traffic: Option<Traffic>,
     /// Whether the other end was ever there.
@@ -102,14 +106,20 @@ struct Call {
 pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Finished {
     let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stop } = options;
     let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
-    let failed =
-        |sending, receiving, error| Finished { sending, receiving, traffic: None, joined: false, result: Err(error) };
+    let failed = |sending, receiving, error| Finished {
+        sending,
+        receiving,
+        sound: None,
+        traffic: None,
+        joined: false,
+        result: Err(error),
+    };
     let waits = matches!(peer, Peer::At(_));
     let connection = match Connection::open(peer, kind, clock, &events, Event::Network) {
         Ok(connection) => connection,
         Err(error) => return failed(sending.map(|half| half.end), receiving.map(|half| half.end), error),
     };
-    let receiving = match receiving.map(|half| ReceivingHalf::start(half, &events)).transpose() {
+    let receiving = match receiving.map(|half| ReceivingHalf::start(half, clock, &events)).transpose() {
         Ok(receiving) => receiving,
         Err((end, error)) => return failed(sending.map(|half| half.end), Some(*end), error),
     };
@@ -119,7 +129,7 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         half
     });
     let started = clock.now();
-    let sending = match sending.map(|half| SendingHalf::start(half, &events)).transpose() {
+    let sending = match sending.map(|half| SendingHalf::start(half, clock, &events)).transpose() {
         Ok(sending) => sending,
         Err((end, error)) => return failed(Some(*end), receiving.map(|half| half.end), error),
     };
@@ -148,11 +158,13 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         sending.log_the_rest(&mut |record| witness.captured(record));
     }
     // However the call ended, what was shown is written whole.
-    let shown = call.receiving.as_mut().map_or(Ok(()), ReceivingHalf::finish);
+    let round_trip = call.connection.shortest_round_trip();
+    let (sound, shown) = call.receiving.as_mut().map_or((None, Ok(())), |half| half.finish(round_trip));
     let result = result.and_then(|ended| shown.map(|()| ended));
     Finished {
         traffic: call.connection.traffic(),
         joined: call.connection.is_joined(),
+        sound,
         sending: call.sending.map(|half| half.end),
         receiving: call.receiving.map(|half| half.end),
         result,
@@ -187,7 +199,8 @@ impl Call {
             self.connection.handle_timeout(now);
             self.hear();
             if let Some(receiving) = &mut self.receiving {
-                receiving.step(now);
+                let round_trip = self.connection.shortest_round_trip();
+                receiving.step(now, round_trip, &mut |shown| witness.shown(shown));
             }
             if let Some(sending) = &mut self.sending {
                 sending.step(now, joined && ending.is_none(), &mut |record| witness.captured(record));
@@ -212,7 +225,7 @@ impl Call {
             let over_at = self.sending.as_ref().and_then(SendingHalf::over_at);
             let next_status = self.sending.as_ref().map(|_| next_status);
             let wake = Timestamp::earliest([next_status, over_at.filter(|_| ending.is_none())]);
-            self.wait(wake, witness);
+            self.wait(wake);
         }
     }
 
@@ -325,7 +338,7 @@ impl Call {
                 Datagram::Hello(_) | Datagram::HelloReply(_) => self.connection.tell(bytes),
                 // The connection says it itself.
                 Datagram::Close(_) => {}
-                Datagram::Data(_) | Datagram::Acknowledgement(_) => self.connection.send(bytes),
+                Datagram::Data(_) | Datagram::Sound(_) | Datagram::Acknowledgement(_) => self.connection.send(bytes),
             }
             // Each by itself, as the simulator has them.
             self.connection.transmit()?;
@@ -339,14 +352,15 @@ impl Call {
     }
 
     /// Waits for something to happen, at most until `wake` or until somebody wants to be asked.
-    fn wait(&mut self, wake: Option<Timestamp>, witness: &mut impl Witness) {
+    fn wait(&mut self, wake: Option<Timestamp>) {
         let joined = self.connection.is_open();
         // Before anybody is there the ends have much to say, and nobody to say it to.
         let ends = [
             self.sending.as_ref().and_then(|half| half.end.poll_timeout()).filter(|_| joined),
             self.receiving.as_ref().and_then(|half| half.end.poll_timeout()).filter(|_| joined),
         ];
-        let wake = Timestamp::earliest([wake, self.connection.poll_timeout(), Timestamp::earliest(ends)]);
+        let shows = self.receiving.as_ref().and_then(ReceivingHalf::poll_timeout);
+        let wake = Timestamp::earliest([wake, self.connection.poll_timeout(), shows, Timestamp::earliest(ends)]);
         let waits = self.receiving.as_ref().is_some_and(ReceivingHalf::is_waiting);
         let longest = if waits { SINK_INTERVAL } else { LONGEST_WAIT };
         let wait = wake.map_or(longest, |wake| self.clock.until(wake).min(longest));
@@ -358,9 +372,18 @@ impl Call {
                 }
             }
             Ok(Event::Decoded(outcome)) => {
-                let round_trip = self.connection.shortest_round_trip();
                 if let Some(receiving) = &mut self.receiving {
-                    receiving.decoded(self.clock.now(), outcome, round_trip, &mut |shown| witness.shown(shown));
+                    receiving.decoded(self.clock.now(), outcome);
+                }
+            }
+            Ok(Event::Sound(SoundEvent::Spoken(packet))) => {
+                if let Some(sending) = &mut self.sending {
+                    sending.speak(self.clock.now(), packet);
+                }
+            }
+            Ok(Event::Sound(SoundEvent::Heard(at, captured))) => {
+                if let Some(receiving) = &mut self.receiving {
+                    receiving.heard(at, captured);
                 }
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}

@@ -17,6 +17,7 @@ mod receiving;
 mod route;
 mod sending;
 mod sockets;
+mod sound;
 mod threads;
 mod ticket;
 mod unlimited;
@@ -35,6 +36,7 @@ pub use inset::{OwnPicture, with_inset};
 pub use menu::ThreadedMenu;
 pub use receiving::{OpenSink, Receiving, Shown};
 pub use sending::Sending;
+pub use sound::Loudspeaker;
 pub use ticket::{MOST_ADDRESSES, PublicKey, Secret, Ticket, TicketError};
 
 /// Asked several times a second whether a call is to end, because its user wants it to.
@@ -122,6 +124,9 @@ pub enum LiveError {
     /// The source of pictures failed.
     #[error("the source failed: {0}")]
     Source(String),
+    /// Sound cannot be coded, heard or written.
+    #[error("the sound failed: {0}")]
+    Sound(String),
     /// The sink of pictures failed.
     #[error("the sink failed: {0}")]
     Sink(String),

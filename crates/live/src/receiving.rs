@@ -3,11 +3,13 @@
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::time::Duration;
 
-use lockstep_call::{DecodeJob, DecodeOutcome, Display, DisplayRecord, ReceivingEnd};
+use lockstep_call::{DecodeJob, DecodeOutcome, Display, DisplayRecord, LipSync, ReceivingEnd, SoundScores};
 use lockstep_media::{FrameRate, Sink, SinkError, VideoFormat};
 use lockstep_units::Timestamp;
 
 use crate::call::Event;
+use crate::clock::Clock;
+use crate::sound::{Loudspeaker, Player};
 use crate::threads::Thread;
 use crate::{END_LIMIT, Ended, LiveError};
 
@@ -23,6 +25,8 @@ pub struct Receiving {
     pub end: ReceivingEnd,
     /// Opens the sink, once the first picture tells its size.
     pub open_sink: OpenSink,
+    /// What its sound is played on, if it is heard.
+    pub loudspeaker: Option<Loudspeaker>,
 }
 
 /// What a call tells its owner of each picture.
@@ -70,15 +74,18 @@ pub(crate) struct ReceivingHalf {
     /// A picture for which the sink has no room yet.
     waiting: Option<(Display, VideoFormat)>,
     sink: Thread,
+    sync: LipSync,
+    player: Option<Player>,
 }
 
 impl ReceivingHalf {
     /// Starts the threads; gives the end back if that fails.
     pub(crate) fn start(
         receiving: Receiving,
+        clock: Clock,
         events: &SyncSender<Event>,
     ) -> Result<Self, (Box<ReceivingEnd>, LiveError)> {
-        let Receiving { end, open_sink } = receiving;
+        let Receiving { end, open_sink, loudspeaker } = receiving;
         let (jobs, to_decode) = mpsc::channel::<DecodeJob>();
         let (pictures, to_show) = mpsc::sync_channel(DISPLAY_QUEUE);
         let decoded = events.clone();
@@ -91,24 +98,37 @@ impl ReceivingHalf {
                 }
                 Ok(())
             })?;
-            Ok((decoder, Thread::spawn("sink", move || show(&to_show, open_sink))?))
+            let sync = LipSync::new(loudspeaker.as_ref().is_some_and(|loudspeaker| loudspeaker.lip_sync));
+            let player = loudspeaker.map(|speaker| Player::start(speaker.sink, clock, events)).transpose()?;
+            Ok((decoder, Thread::spawn("sink", move || show(&to_show, open_sink))?, sync, player))
         };
         match threads() {
-            Ok((decoder, sink)) => Ok(Self { end, jobs, decoder, pictures: Some(pictures), waiting: None, sink }),
+            Ok((decoder, sink, sync, player)) => {
+                Ok(Self { end, jobs, decoder, pictures: Some(pictures), waiting: None, sink, sync, player })
+            }
             Err(error) => Err((Box::new(end), error)),
         }
     }
 
     /// A picture is decoded, or is none.
-    pub(crate) fn decoded(
-        &mut self,
-        now: Timestamp,
-        outcome: DecodeOutcome,
-        shortest_round_trip: Option<Duration>,
-        shown: &mut impl FnMut(&Shown),
-    ) {
+    pub(crate) fn decoded(&mut self, now: Timestamp, outcome: DecodeOutcome) {
         self.end.decoded(now, outcome);
-        let Some(display) = self.end.poll_display() else { return };
+        if let Some(display) = self.end.poll_display() {
+            self.sync.push(now, display);
+            if let (Some(player), Some(delay)) = (&self.player, self.sync.least_sound_delay()) {
+                player.set_least_delay(delay);
+            }
+        }
+    }
+
+    /// At `now`, what was captured at `captured` is heard; or nothing is.
+    pub(crate) fn heard(&mut self, now: Timestamp, captured: Option<Timestamp>) {
+        self.sync.hear(now, captured);
+    }
+
+    /// Shows the picture that is to be shown, if the sink has room.
+    fn show(&mut self, now: Timestamp, shortest_round_trip: Option<Duration>, shown: &mut impl FnMut(&Shown)) {
+        let Some(display) = self.sync.poll(now) else { return };
         let Display { frame, completed_at, displayed_at, captured_at, .. } = display;
         let record = DisplayRecord { frame, completed_at, displayed_at };
         shown(&Shown { record, captured_at, shortest_round_trip });
@@ -116,8 +136,26 @@ impl ReceivingHalf {
         self.waiting = Some((display, format));
     }
 
-    /// Has shown and decoded what is to be.
-    pub(crate) fn step(&mut self, now: Timestamp) {
+    /// When a picture's sound will be heard.
+    pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
+        self.sync.poll_timeout().filter(|_| self.waiting.is_none())
+    }
+
+    /// Has shown, played and decoded what is to be.
+    pub(crate) fn step(
+        &mut self,
+        now: Timestamp,
+        shortest_round_trip: Option<Duration>,
+        shown: &mut impl FnMut(&Shown),
+    ) {
+        while let Some(packet) = self.end.poll_sound() {
+            if let Some(player) = &self.player {
+                player.insert(now, packet);
+            }
+        }
+        if self.waiting.is_none() {
+            self.show(now, shortest_round_trip, shown);
+        }
         if self.end.poll_timeout().is_some_and(|at| at <= now) {
             self.end.handle_timeout(now);
         }
@@ -140,7 +178,9 @@ impl ReceivingHalf {
 
     /// Whether all that came is decoded and at the sink, or never will be.
     pub(crate) fn is_shown(&self) -> bool {
-        self.sink.is_over() || self.decoder.is_over() || (self.waiting.is_none() && !self.end.is_decoding())
+        self.sink.is_over()
+            || self.decoder.is_over()
+            || (self.waiting.is_none() && !self.sync.is_holding() && !self.end.is_decoding())
     }
 
     /// Whether this half ends the call, and why.
@@ -152,15 +192,27 @@ impl ReceivingHalf {
             return Err(LiveError::TooManyPixels { width: format.width, height: format.height, limit });
         }
         self.decoder.check()?;
+        self.player.as_mut().map_or(Ok(()), Player::check)?;
         if self.sink.is_over() {
             return self.sink.check().map(|()| Some(Ended::WindowClosed));
         }
         Ok(None)
     }
 
-    /// Has what was shown written whole, however the call ended.
-    pub(crate) fn finish(&mut self) -> Result<(), LiveError> {
+    /// Has what was shown and heard written whole, however the call ended; says how the sound was heard.
+    pub(crate) fn finish(
+        &mut self,
+        shortest_round_trip: Option<Duration>,
+    ) -> (Option<SoundScores>, Result<(), LiveError>) {
         self.pictures = None;
-        self.sink.finish(END_LIMIT)
+        let shown = self.sink.finish(END_LIMIT);
+        let way = shortest_round_trip.unwrap_or_default() / 2;
+        match self.player.as_mut().map_or(Ok(None), |player| player.finish(way)) {
+            Ok(scores) => {
+                let error = self.sync.errors();
+                (scores.map(|scores| SoundScores { lip_sync_error_ms: error, ..scores }), shown)
+            }
+            Err(error) => (None, shown.and(Err(error))),
+        }
     }
 }

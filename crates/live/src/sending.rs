@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use lockstep_call::{Committed, EncodeJob, FrameRecord, Menu, MenuRunner, SendingEnd};
 use lockstep_media::{Source, psnr, ssim};
+use lockstep_sound::SoundSource;
+use lockstep_transport::SoundPacket;
 use lockstep_units::Timestamp;
 
 use crate::LiveError;
 use crate::call::Event;
 use crate::capture::{self, Captured};
+use crate::clock::Clock;
 use crate::measuring::{Measuring, Quality};
+use crate::sound::Microphone;
 use crate::threads::Thread;
 
 /// How long after the last picture late feedback is still taken.
@@ -24,6 +28,8 @@ pub struct Sending {
     pub source: Box<dyn Source>,
     /// Runs the candidates of a menu.
     pub runner: Box<dyn MenuRunner + Send>,
+    /// Where its sound comes from, if it has any.
+    pub microphone: Option<Box<dyn SoundSource>>,
     /// Whether the quality of what is sent is measured, for the log; it takes about half as long as coding does.
     pub measures_quality: bool,
 }
@@ -43,6 +49,7 @@ pub(crate) struct SendingHalf {
     /// What the source waits for.
     begin: Option<mpsc::Sender<()>>,
     measuring: Measuring,
+    pub(crate) microphone: Option<Microphone>,
     threads: Vec<Thread>,
     /// When the last picture is no longer waited for, once there is a last one.
     over_at: Option<Timestamp>,
@@ -59,8 +66,12 @@ fn work<Job>(jobs: mpsc::Receiver<Job>, events: &SyncSender<Event>, of: impl Fn(
 
 impl SendingHalf {
     /// Starts the threads; the source waits for [`Self::begin`]. Gives the end back if that fails.
-    pub(crate) fn start(sending: Sending, events: &SyncSender<Event>) -> Result<Self, (Box<SendingEnd>, LiveError)> {
-        let Sending { end, source, runner, measures_quality } = sending;
+    pub(crate) fn start(
+        sending: Sending,
+        clock: Clock,
+        events: &SyncSender<Event>,
+    ) -> Result<Self, (Box<SendingEnd>, LiveError)> {
+        let Sending { end, source, runner, microphone, measures_quality } = sending;
         let (encode, to_encode) = mpsc::channel::<EncodeJob>();
         let (measure, to_measure) = mpsc::channel::<Committed>();
         let (begin, begun) = mpsc::channel();
@@ -85,21 +96,25 @@ impl SendingHalf {
             threads.push(capture::spawn(source, frame_interval, begun, events.clone(), |captured| {
                 Event::Sending(SendingEvent::Captured(captured))
             })?);
-            Ok(threads)
+            let microphone = microphone.map(|source| Microphone::start(source, clock, events)).transpose()?;
+            Ok((threads, microphone))
         };
-        let threads = match threads() {
-            Ok(threads) => threads,
+        let (threads, microphone) = match threads() {
+            Ok(started) => started,
             Err(error) => return Err((Box::new(end), error)),
         };
         let measure = measures_quality.then_some(measure);
         let measuring = Measuring::default();
-        Ok(Self { end, encode, measure, begin: Some(begin), measuring, threads, over_at: None })
+        Ok(Self { end, encode, measure, begin: Some(begin), measuring, microphone, threads, over_at: None })
     }
 
     /// Has the source begin, if it has not.
     pub(crate) fn begin(&mut self) {
         if let Some(begin) = self.begin.take() {
             let _ = begin.send(()); // that the thread is gone is noticed by whoever checks
+        }
+        if let Some(microphone) = &mut self.microphone {
+            microphone.begin();
         }
     }
 
@@ -123,6 +138,17 @@ impl SendingHalf {
                 }
             }
             SendingEvent::Measured { capture, quality } => self.measuring.measured(capture, quality),
+        }
+    }
+
+    /// 20 ms of one's own sound are to be sent.
+    pub(crate) fn speak(&mut self, now: Timestamp, packet: SoundPacket) {
+        if self.over_at.is_none() {
+            // Its frames are numbered in order, and none is longer than a datagram: nothing is refused.
+            let _ = self.end.send_sound(now, packet);
+        }
+        if let Some(microphone) = &self.microphone {
+            microphone.allow(self.end.sound_allowance(now));
         }
     }
 
@@ -169,6 +195,7 @@ impl SendingHalf {
 
     /// What went wrong in a thread, once.
     pub(crate) fn check(&mut self) -> Result<(), LiveError> {
+        self.microphone.as_mut().map_or(Ok(()), Microphone::check)?;
         self.threads.iter_mut().try_for_each(Thread::check)
     }
 }

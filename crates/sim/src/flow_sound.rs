@@ -66,6 +66,6 @@ impl<C: Codec> FlowSound<C> {
     }
 
     pub(crate) fn scores(&mut self) -> SoundScores {
-        SoundScores { lip_sync_error_ms: self.sync.errors(), ..self.sound.playback.scores() }
+        SoundScores { lip_sync_error_ms: self.sync.errors(), ..self.sound.playback.scores(None) }
     }
 }

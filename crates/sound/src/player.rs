@@ -86,7 +86,7 @@ pub struct Player<D: Decode = SoundDecoder> {
     samples: VecDeque<i16>,
     /// The sample that ends [`Self::samples`] was captured then, sender's clock, and whether anything is heard.
     captured_until: Option<Timestamp>,
-    delays: VecDeque<Duration>,
+    delays: VecDeque<i64>,
     statistics: PlayerStatistics,
 }
 
@@ -151,7 +151,8 @@ impl<D: Decode> Player<D> {
         if self.delays.len() == MOST_DELAYS {
             self.delays.pop_front();
         }
-        self.delays.push_back(at.saturating_since(captured) + duration_of(LOOK_AHEAD));
+        let look_ahead = duration_of(LOOK_AHEAD).as_nanos() as i64;
+        self.delays.push_back((at.as_nanos().wrapping_sub(captured.as_nanos()) as i64).saturating_add(look_ahead));
         self.captured_until = Some(captured);
         match pace {
             Pace::Keep => self.push(&frame),
@@ -184,8 +185,8 @@ impl<D: Decode> Player<D> {
         Some(Timestamp::from_nanos(until.as_nanos().saturating_sub(duration_of(self.samples.len()).as_nanos() as u64)))
     }
 
-    /// From mouth to ear, of the next packet played since this was asked; means something where both ends have one clock.
-    pub fn poll_delay(&mut self) -> Option<Duration> {
+    /// From mouth to ear, of the next packet played since this was asked: nanoseconds from the sender's clock to this one.
+    pub fn poll_delay(&mut self) -> Option<i64> {
         self.delays.pop_front()
     }
 

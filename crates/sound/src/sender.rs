@@ -113,7 +113,7 @@ mod tests {
                 player.insert(at, packet.frame, packet.captured, packet.payload);
             }
             _ = player.play(now);
-            delays.extend(std::iter::from_fn(|| player.poll_delay()));
+            delays.extend(std::iter::from_fn(|| player.poll_delay()).map(|delay| Duration::from_nanos(delay as u64)));
         }
         (player, delays)
     }

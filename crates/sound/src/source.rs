@@ -8,6 +8,11 @@ use crate::{FRAME_SAMPLES, Frame, SAMPLE_RATE};
 pub trait SoundSource: Send {
     /// The next frame; none at the end.
     fn next_frame(&mut self) -> Option<Frame>;
+
+    /// Whether [`Self::next_frame`] takes as long as a frame lasts, as a microphone's does. Others are paced by whoever asks.
+    fn is_live(&self) -> bool {
+        false
+    }
 }
 
 /// Sound without end in which nothing is heard.

@@ -108,6 +108,12 @@ impl<C: Codec> LipSync<C> {
         Some(since + self.wait(since, first.captured_at))
     }
 
+    /// Whether pictures wait.
+    #[must_use]
+    pub fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// How far pictures were from the sound heard while they appeared.
     #[must_use]
     pub fn errors(&mut self) -> Option<DelayScores> {

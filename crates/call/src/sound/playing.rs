@@ -14,6 +14,19 @@ use crate::scores::DelayScores;
 pub trait SoundSink: Send {
     /// Takes the next 20 ms.
     fn play(&mut self, frame: &Frame);
+
+    /// Whether [`Self::play`] takes as long as a frame lasts, as a loudspeaker's does.
+    fn is_live(&self) -> bool {
+        false
+    }
+
+    /// Writes out what is left.
+    ///
+    /// # Errors
+    /// What went wrong with what was played so far.
+    fn finish(&mut self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Plays the packets of a call's sound.
@@ -26,8 +39,9 @@ pub trait Playback<P>: Send {
     fn heard(&self) -> Option<Timestamp>;
     /// Plays nothing sooner than `delay` after its capture, nanoseconds between two clocks, within bounds.
     fn set_least_delay(&mut self, delay: i64);
-    /// What was heard so far.
-    fn scores(&mut self) -> SoundScores;
+    /// What was heard so far. Where both ends have one clock there is no `shortest_way`; otherwise it is how long the fastest
+    /// packet is known to have taken, and delays are what others took more.
+    fn scores(&mut self, shortest_way: Option<Duration>) -> SoundScores;
 }
 
 /// How the sound of a call was heard.
@@ -53,14 +67,37 @@ pub struct Playing<D: Decode> {
     player: Player<D>,
     sink: Option<Box<dyn SoundSink>>,
     heard: Option<Timestamp>,
+    /// From mouth to ear, milliseconds more than [`Self::reference`].
     delays: Distribution,
+    /// A second less than the first packet took from its capture to its arrival, and the least that any took; nanoseconds
+    /// between two clocks.
+    reference: Option<i64>,
+    least: i64,
 }
+
+/// What is surely more than the first packet is later than others.
+const SURELY_LATER: i64 = 1_000_000_000;
 
 impl<D: Decode> Playing<D> {
     /// A player to which nothing has come.
     #[must_use]
     pub fn new(decoder: D, sink: Option<Box<dyn SoundSink>>) -> Self {
-        Self { player: Player::new(decoder), sink, heard: None, delays: Distribution::of_milliseconds() }
+        Self {
+            player: Player::new(decoder),
+            sink,
+            heard: None,
+            delays: Distribution::of_milliseconds(),
+            reference: None,
+            least: i64::MAX,
+        }
+    }
+
+    /// Nothing more will be played.
+    ///
+    /// # Errors
+    /// What went wrong at the sink.
+    pub fn finish(mut self) -> Result<(), String> {
+        self.sink.as_mut().map_or(Ok(()), |sink| sink.finish())
     }
 
     /// What the player counted.
@@ -75,6 +112,9 @@ where
     D::Payload: Send,
 {
     fn insert(&mut self, now: Timestamp, packet: SoundPacket<D::Payload>) {
+        let took = difference(now, packet.captured);
+        self.reference.get_or_insert(took.saturating_sub(SURELY_LATER));
+        self.least = self.least.min(took);
         self.player.insert(now, packet.frame, packet.captured, packet.payload);
     }
 
@@ -85,8 +125,9 @@ where
             Timestamp::from_nanos(end.as_nanos().saturating_sub(lockstep_sound::FRAME_DURATION.as_nanos() as u64))
         };
         self.heard = self.player.heard().map(start);
+        let reference = self.reference.unwrap_or(0);
         while let Some(delay) = self.player.poll_delay() {
-            self.delays.add(delay.as_secs_f64() * 1e3);
+            self.delays.add(delay.saturating_sub(reference).max(0) as f64 * 1e-6);
         }
         if let Some(sink) = &mut self.sink {
             sink.play(&frame);
@@ -101,14 +142,26 @@ where
         self.player.set_least_delay(delay);
     }
 
-    fn scores(&mut self) -> SoundScores {
+    fn scores(&mut self, shortest_way: Option<Duration>) -> SoundScores {
         let statistics = self.player.statistics();
+        let reference = self.reference.unwrap_or(0);
+        // A packet takes as long as its frame lasts before it leaves.
+        let shift = shortest_way.map_or(reference, |way| {
+            let fastest = nanoseconds(way + lockstep_sound::FRAME_DURATION);
+            reference.saturating_sub(self.least).saturating_add(fastest)
+        });
+        let shifted = |delay: f64| delay + shift as f64 * 1e-6;
+        let delays = DelayScores::of(&mut self.delays);
         SoundScores {
             packets: statistics.playout.packets,
             concealed_share: statistics.concealed_share(),
             recovered_frames: statistics.recovered,
             skipped_frames: statistics.playout.skipped,
-            mouth_to_ear_ms: DelayScores::of(&mut self.delays),
+            mouth_to_ear_ms: delays.map(|delays| DelayScores {
+                p50: shifted(delays.p50),
+                mean: shifted(delays.mean),
+                p95: shifted(delays.p95),
+            }),
             lip_sync_error_ms: None,
         }
     }

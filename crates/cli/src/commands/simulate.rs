@@ -51,6 +51,6 @@ pub fn run(command: &SimulateCommand) -> Result<()> {
     let heard = heard.map(SoundFile::create).transpose()?;
     let sound = heard.clone().map(|file| Box::new(file) as Box<dyn SoundSink>);
     let Simulated { report } = simulate(&settings, Observers { frames: output.observer(), sound })?;
-    heard.map_or(Ok(()), SoundFile::finish)?;
+    heard.map_or(Ok(()), SoundFile::complete)?;
     output.write(settings.length.as_f64(), &report)
 }

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args;
 
+use lockstep_control::Latency;
 use lockstep_live::{CallKind, CallOptions, Clock, OpenSink, OwnPicture, Peer, Receiving, Sending, with_inset};
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
 
 use crate::commands::live::{
-    IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, ProgramArguments, Reporter, StatusArgument, StatusLine,
-    check, connection_id, finish, limit, menu_runner, print_ticket, say, ticket_to_join,
+    HearingArguments, IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, ProgramArguments, Reporter,
+    SpeakingArguments, StatusArgument, StatusLine, check, connection_id, finish, limit, menu_runner, print_ticket, say,
+    ticket_to_join,
 };
 use crate::configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
 use crate::interruption::Interruption;
@@ -49,6 +51,10 @@ pub struct TalkArguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
+    speaking: SpeakingArguments,
+    #[command(flatten)]
+    hearing: HearingArguments,
+    #[command(flatten)]
     control: ControlWords,
     /// Where the log of one's own pictures goes while the call runs, a line of JSON for each.
     #[arg(long, value_name = "FILE")]
@@ -80,9 +86,13 @@ const WAIT: &str = "10";
 /// `lockstep talk`.
 pub fn run(arguments: &TalkArguments) -> Result<()> {
     let logs = [&arguments.send_log, &arguments.receive_log].map(|log| log.as_deref());
-    let outputs = [("--sink", sink_path(arguments.sink())?), ("--send-log", logs[0]), ("--receive-log", logs[1])];
-    check(&outputs, &[Path::new(arguments.source())], arguments.status)?;
+    let sink = sink_path(arguments.sink())?;
+    let outputs = [("--sink", sink), ("--send-log", logs[0]), ("--receive-log", logs[1]), arguments.hearing.output()];
+    let inputs: Vec<&Path> = [Path::new(arguments.source())].into_iter().chain(arguments.speaking.file()).collect();
+    check(&outputs, &inputs, arguments.status)?;
     let control = arguments.control.settings()?;
+    let microphone = arguments.speaking.open()?;
+    let loudspeaker = arguments.hearing.open(control.controller.latency() != Some(Latency::Low))?;
     let joined = match arguments.ticket.as_deref() {
         Some("-") => Some(ticket_to_join(None)?),
         given => given.map(|text| ticket_to_join(Some(text))).transpose()?,
@@ -124,9 +134,10 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
             end: sending,
             source,
             runner: menu_runner(control.menu),
+            microphone,
             measures_quality: arguments.send_log.is_some(),
         }),
-        receiving: Some(Receiving { end: receiving, open_sink: open }),
+        receiving: Some(Receiving { end: receiving, open_sink: open, loudspeaker }),
         length: arguments.seconds.map(Seconds::get),
         wait_limit: wait.0,
         idle_limit: arguments.idle_seconds.0,

@@ -54,7 +54,13 @@ pub fn receiving_end() -> ReceivingEnd {
 }
 
 pub fn sending(source: Box<dyn Source>) -> Sending {
-    Sending { end: sending_end(1, MenuMode::default()), source, runner: Box::new(SerialMenu), measures_quality: true }
+    Sending {
+        end: sending_end(1, MenuMode::default()),
+        source,
+        runner: Box::new(SerialMenu),
+        microphone: None,
+        measures_quality: true,
+    }
 }
 
 pub fn discard(format: VideoFormat) -> Result<Box<dyn Sink>, SinkError> {
@@ -80,7 +86,7 @@ pub fn to(ticket: Ticket, sending: Option<Sending>, limits: Calls) -> CallOption
 }
 
 pub fn both_ways(peer: Peer, sending: Sending) -> CallOptions {
-    let receiving = Receiving { end: receiving_end(), open_sink: sink(discard) };
+    let receiving = Receiving { end: receiving_end(), open_sink: sink(discard), loudspeaker: None };
     let (kind, length) = (CallKind::TwoWay, Some(LIMIT));
     let (wait_limit, idle_limit) = (CALL.wait_limit, CALL.idle_limit);
     let stop: Stop = Box::new(|| false);
@@ -165,7 +171,7 @@ fn started(listener: Listener, ticket: Ticket, open_sink: OpenSink, limits: Call
             peer: Peer::At(listener),
             kind: CallKind::OneWay,
             sending: None,
-            receiving: Some(Receiving { end: receiving_end(), open_sink }),
+            receiving: Some(Receiving { end: receiving_end(), open_sink, loudspeaker: None }),
             length: None,
             wait_limit: limits.wait_limit,
             idle_limit: limits.idle_limit,

@@ -1,0 +1,201 @@
+//! The sound of a live call: a thread that hears the microphone and codes, and one that plays what came. The call's own
+//! loop only hands packets on.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockstep_call::{Playback, Playing, SoundAllowance, SoundScores, SoundSink, Speaking, Voice};
+use lockstep_sound::{FRAME_DURATION, SoundDecoder, SoundSource};
+use lockstep_transport::SoundPacket;
+use lockstep_units::{Bitrate, Timestamp};
+
+use crate::call::Event;
+use crate::clock::Clock;
+use crate::threads::Thread;
+use crate::{END_LIMIT, LiveError};
+
+/// What a call plays sound on.
+pub struct Loudspeaker {
+    /// What is heard goes there.
+    pub sink: Box<dyn SoundSink>,
+    /// Whether pictures wait for their sound, and sound for its pictures.
+    pub lip_sync: bool,
+}
+
+/// What the threads of the sound tell the call.
+#[derive(Debug)]
+pub(crate) enum SoundEvent {
+    /// 20 ms of one's own.
+    Spoken(SoundPacket),
+    /// At that moment, what was captured then is heard; or nothing is.
+    Heard(Timestamp, Option<Timestamp>),
+}
+
+/// Waits for the moments at which sound is due, unless a device does.
+struct Metronome {
+    next: Instant,
+    is_needed: bool,
+}
+
+impl Metronome {
+    fn start(is_needed: bool) -> Self {
+        Self { next: Instant::now(), is_needed }
+    }
+
+    /// Waits for the next 20 ms to be over.
+    fn tick(&mut self) {
+        if self.is_needed {
+            // A host that slept does not make up for it in a burst.
+            self.next =
+                (self.next + FRAME_DURATION).max(Instant::now().checked_sub(FRAME_DURATION).unwrap_or(self.next));
+            thread::sleep(self.next.saturating_duration_since(Instant::now()));
+        }
+    }
+}
+
+/// The microphone while the call runs.
+pub(crate) struct Microphone {
+    allowance: Arc<Mutex<SoundAllowance>>,
+    begin: Option<mpsc::Sender<()>>,
+    thread: Thread,
+}
+
+impl Microphone {
+    /// Starts the thread; the source waits for [`Self::begin`].
+    pub(crate) fn start(
+        source: Box<dyn SoundSource>,
+        clock: Clock,
+        events: &SyncSender<Event>,
+    ) -> Result<Self, LiveError> {
+        let allowance = Arc::new(Mutex::new(SoundAllowance { target: Bitrate::ZERO, loss: 0.0 }));
+        let (begin, begun) = mpsc::channel();
+        let (told, events) = (Arc::clone(&allowance), events.clone());
+        let thread = Thread::spawn("microphone", move || {
+            if begun.recv().is_err() {
+                return Ok(());
+            }
+            let failed = |error: lockstep_sound::CodingError| LiveError::Sound(error.to_string());
+            let mut metronome = Metronome::start(!source.is_live());
+            let mut voice = Voice::new(source).map_err(failed)?;
+            loop {
+                metronome.tick();
+                let allowance = *told.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(packet) = voice.speak(clock.now(), &allowance).map_err(failed)? else { continue };
+                if events.send(Event::Sound(SoundEvent::Spoken(packet))).is_err() {
+                    return Ok(());
+                }
+            }
+        })?;
+        Ok(Self { allowance, begin: Some(begin), thread })
+    }
+
+    /// Has the source begin, if it has not.
+    pub(crate) fn begin(&mut self) {
+        if let Some(begin) = self.begin.take() {
+            let _ = begin.send(()); // that the thread is gone is noticed by whoever checks
+        }
+    }
+
+    /// What the next packets may have.
+    pub(crate) fn allow(&self, allowance: SoundAllowance) {
+        *self.allowance.lock().unwrap_or_else(PoisonError::into_inner) = allowance;
+    }
+
+    /// What went wrong in the thread, once.
+    pub(crate) fn check(&mut self) -> Result<(), LiveError> {
+        self.thread.check()
+    }
+}
+
+/// No least delay was told.
+const NO_LEAST_DELAY: i64 = i64::MIN;
+
+/// The loudspeaker while the call runs.
+pub(crate) struct Player {
+    packets: Option<mpsc::Sender<(Timestamp, SoundPacket)>>,
+    least_delay: Arc<AtomicI64>,
+    scores: Arc<Mutex<Option<SoundScores>>>,
+    shortest_way: Arc<Mutex<Duration>>,
+    thread: Thread,
+}
+
+impl Player {
+    pub(crate) fn start(sink: Box<dyn SoundSink>, clock: Clock, events: &SyncSender<Event>) -> Result<Self, LiveError> {
+        let (packets, came) = mpsc::channel::<(Timestamp, SoundPacket)>();
+        let least_delay = Arc::new(AtomicI64::new(NO_LEAST_DELAY));
+        let scores = Arc::new(Mutex::new(None));
+        let shortest_way = Arc::new(Mutex::new(Duration::ZERO));
+        let (told, scored, events) = (Arc::clone(&least_delay), Arc::clone(&scores), events.clone());
+        let way = Arc::clone(&shortest_way);
+        let thread = Thread::spawn("loudspeaker", move || {
+            let decoder = SoundDecoder::new().map_err(|error| LiveError::Sound(error.to_string()))?;
+            let mut metronome = Metronome::start(!sink.is_live());
+            let mut playing = Playing::new(decoder, Some(sink));
+            'playing: loop {
+                metronome.tick();
+                loop {
+                    match came.try_recv() {
+                        Ok((at, packet)) => playing.insert(at, packet),
+                        Err(mpsc::TryRecvError::Empty) => break,
+                        Err(mpsc::TryRecvError::Disconnected) => break 'playing,
+                    }
+                }
+                match told.load(Ordering::Relaxed) {
+                    NO_LEAST_DELAY => {}
+                    delay => playing.set_least_delay(delay),
+                }
+                let now = clock.now();
+                playing.play(now);
+                // The call has better to do than to wait for this.
+                let _ = events.try_send(Event::Sound(SoundEvent::Heard(now, playing.heard())));
+            }
+            let way = *way.lock().unwrap_or_else(PoisonError::into_inner);
+            *scored.lock().unwrap_or_else(PoisonError::into_inner) = Some(playing.scores(Some(way)));
+            playing.finish().map_err(LiveError::Sound)
+        })?;
+        Ok(Self { packets: Some(packets), least_delay, scores, shortest_way, thread })
+    }
+
+    /// A packet came.
+    pub(crate) fn insert(&self, at: Timestamp, packet: SoundPacket) {
+        if let Some(packets) = &self.packets {
+            let _ = packets.send((at, packet)); // that the thread is gone is noticed by whoever checks
+        }
+    }
+
+    /// Nothing is to be heard sooner than so many nanoseconds after its capture, between the two clocks.
+    pub(crate) fn set_least_delay(&self, delay: i64) {
+        self.least_delay.store(delay, Ordering::Relaxed);
+    }
+
+    /// What went wrong in the thread, once.
+    pub(crate) fn check(&mut self) -> Result<(), LiveError> {
+        self.thread.check()
+    }
+
+    /// Has what was heard written whole, and says how it was heard; `shortest_way` is how long the fastest datagram took.
+    pub(crate) fn finish(&mut self, shortest_way: Duration) -> Result<Option<SoundScores>, LiveError> {
+        *self.shortest_way.lock().unwrap_or_else(PoisonError::into_inner) = shortest_way;
+        self.packets = None;
+        self.thread.finish(END_LIMIT)?;
+        Ok(self.scores.lock().unwrap_or_else(PoisonError::into_inner).take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metronome_ticks_every_twenty_milliseconds_in_the_mean_and_makes_up_for_no_sleep() {
+        let mut metronome = Metronome::start(true);
+        metronome.next = Instant::now().checked_sub(Duration::from_secs(5)).unwrap_or_else(Instant::now);
+        let begun = Instant::now();
+        // After five seconds of sleep, not two hundred and fifty at once: one at once, and then in time.
+        (0..6).for_each(|_| metronome.tick());
+        assert!(begun.elapsed() >= 4 * FRAME_DURATION);
+    }
+}

@@ -1,0 +1,70 @@
+//! Sound of live calls, over loopback.
+
+mod calls;
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use calls::{both_ways, clip, listener, run, sending};
+use lockstep_call::SoundSink;
+use lockstep_live::{CallOptions, Ended, LiveError, Loudspeaker, Peer};
+use lockstep_sound::{Frame, SoundSource, Tone};
+
+/// How many of the 20 ms that were played were loud; fails when it is to be ended, if it is told to.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<usize>>, bool);
+
+impl SoundSink for Heard {
+    fn play(&mut self, frame: &Frame) {
+        *self.0.lock().unwrap() += usize::from(frame.iter().any(|sample| sample.unsigned_abs() > 300));
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        if self.1 { Err("the disk is full".to_owned()) } else { Ok(()) }
+    }
+}
+
+/// One end that talks, and hears by `heard`.
+fn talking(peer: Peer, heard: Heard, source: Box<dyn SoundSource>, length: Duration) -> CallOptions {
+    let mut half = sending(clip());
+    half.microphone = Some(source);
+    let mut options = both_ways(peer, half);
+    if let Some(receiving) = &mut options.receiving {
+        receiving.loudspeaker = Some(Loudspeaker { sink: Box::new(heard), lip_sync: true });
+    }
+    CallOptions { length: Some(length), ..options }
+}
+
+const LENGTH: Duration = Duration::from_millis(2_500);
+
+#[test]
+fn both_ends_hear_each_other() {
+    let (listener, ticket) = listener();
+    let heard = [Heard::default(), Heard::default()];
+    let waiting = talking(Peer::At(listener), heard[0].clone(), Box::new(Tone::default()), LENGTH * 4);
+    let waiting = thread::spawn(move || run(waiting).0);
+    let joined = run(talking(Peer::Of(ticket), heard[1].clone(), Box::new(Tone::default()), LENGTH)).0;
+    let waited = waiting.join().unwrap();
+    assert!(matches!((&joined.result, &waited.result), (Ok(Ended::Done), Ok(Ended::ByPeer))));
+    for (finished, heard) in [(waited, &heard[0]), (joined, &heard[1])] {
+        let sound = finished.sound.expect("there was a loudspeaker");
+        // Two thirds of the tone's talking are loud; a slow machine may take its time.
+        assert!(*heard.0.lock().unwrap() > 20 && sound.packets > 50, "{sound:?}");
+        // The two ends have two clocks, which began at different moments.
+        let delay = sound.mouth_to_ear_ms.expect("something was heard");
+        assert!((20.0..2_000.0).contains(&delay.p50), "{sound:?}");
+    }
+}
+
+#[test]
+fn sound_that_cannot_be_kept_ends_the_call_with_the_reason() {
+    let (listener, ticket) = listener();
+    let waiting = talking(Peer::At(listener), Heard::default(), Box::new(Tone::default()), LENGTH * 4);
+    let waiting = thread::spawn(move || run(waiting).0);
+    let broken = Heard(Arc::default(), true);
+    let joined = run(talking(Peer::Of(ticket), broken, Box::new(Tone::default()), Duration::from_millis(500))).0;
+    let error = joined.result.expect_err("nothing was kept");
+    assert!(matches!(&error, LiveError::Sound(reason) if reason == "the disk is full"), "{error}");
+    assert!(waiting.join().unwrap().result.is_ok());
+}
