@@ -72,7 +72,7 @@ pub struct Estimate {
     pub capacity: Option<Bitrate>,
 }
 
-/// One fragment that arrived for the first time: what an estimator sees.
+/// One fragment that arrived, for the first time or once more because it was sent again: what an estimator sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     /// When it arrived, on the receiver's clock.

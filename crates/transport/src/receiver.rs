@@ -82,7 +82,7 @@ pub enum DropReason {
 pub enum ReceiverEvent<P = Vec<u8>> {
     /// The sender told the video's format and what it needs; comes once.
     Hello(Hello),
-    /// A fragment arrived for the first time.
+    /// A fragment arrived: for the first time, or once more because it was sent again.
     Arrival(Arrival),
     /// A frame is complete and its source state is held: decode it, then call [`Receiver::frame_decoded`] or
     /// [`Receiver::frame_failed`]. A frame older than one that was shown is not to be shown: a newer one needs its
@@ -135,7 +135,7 @@ pub struct Receiver<P = Vec<u8>> {
     unreported: usize,
     acknowledge: bool,
     highest: Option<Highest>,
-    /// Fragments that arrived for the first time, and acknowledgements made.
+    /// Data datagrams that arrived, each sequence number once, and acknowledgements made.
     received: u64,
     acknowledgements: u64,
     /// Nothing is acknowledged before, unless it is told at once.
@@ -268,37 +268,38 @@ impl<P: Payload> Receiver<P> {
         }
         let Data { sent_at, idle, keep_from, anchor, frame, fragment, .. } = data;
         let size = ByteCount::new((DATA_HEADER + data.payload.length()) as u64);
-        match self.window.insert(data) {
-            Arrived::New => {}
+        let arrived = self.window.insert(data);
+        let told = match arrived {
+            Arrived::New => true,
             Arrived::Duplicate => {
                 self.statistics.duplicates += 1;
-                return Ok(());
+                false
             }
             Arrived::Late => {
                 self.statistics.late += 1;
-                return Ok(());
+                false
             }
             Arrived::Inconsistent => {
                 self.statistics.inconsistent += 1;
                 return Ok(());
             }
+        };
+        // What was sent again though it had only been late has crossed the path like anything else. To take it for lost
+        // would have controllers see losses where there is nothing but a queue. A copy that the network made has a
+        // sequence number that came before.
+        let newest = self.highest.is_none_or(|highest| sequence > highest.sequence);
+        if !told && !newest {
+            return Ok(());
         }
-        self.statistics.fragments += 1;
         self.received += 1;
         let grace = match self.highest {
-            Some(highest) if sequence > highest.sequence => idle.wrapping_sub(highest.idle),
+            Some(highest) if newest => idle.wrapping_sub(highest.idle),
             _ => 0,
         };
-        if self.highest.is_none_or(|highest| sequence > highest.sequence) {
+        if newest {
             self.highest = Some(Highest { sequence, sent_at, arrived_at: now, idle });
             self.keep = Keep { from: keep_from, anchor };
         }
-        self.history.push_back(ReceivedFragment { frame, fragment, arrived_at: now, congestion_experienced });
-        if self.history.len() > LONGEST_HISTORY {
-            self.history.pop_front();
-        }
-        self.unreported = (self.unreported + 1).min(self.history.len());
-        self.acknowledge = true;
         self.events.push_back(ReceiverEvent::Arrival(Arrival {
             arrived_at: now,
             sent_at,
@@ -309,6 +310,17 @@ impl<P: Payload> Receiver<P> {
             grace: Duration::from_micros(u64::from(grace)),
             congestion_experienced,
         }));
+        if !told {
+            self.sweep();
+            return Ok(());
+        }
+        self.statistics.fragments += 1;
+        self.history.push_back(ReceivedFragment { frame, fragment, arrived_at: now, congestion_experienced });
+        if self.history.len() > LONGEST_HISTORY {
+            self.history.pop_front();
+        }
+        self.unreported = (self.unreported + 1).min(self.history.len());
+        self.acknowledge = true;
         while let Some((frame, stage)) = self.window.pass() {
             let reason = if stage == Stage::Complete { DropReason::Expired } else { DropReason::Incomplete };
             self.drop_frame(frame, stage, reason);

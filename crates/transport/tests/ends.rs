@@ -218,6 +218,29 @@ fn a_fragment_is_not_lost_before_it_may_have_been_told_of() {
 }
 
 #[test]
+fn what_is_sent_again_though_it_was_only_late_is_no_loss() {
+    let mut receiver = receiver();
+    let two = |fragment, sequence| Data { fragment, fragments: 2, sequence, ..frame(0, StateId::EMPTY) };
+    let mut arrived = Vec::new();
+    // Of the second fragment there is a copy that the sender made (2), one that the network made of that, and one that
+    // it made of the first (1).
+    for sequence in [0, 1, 2, 2, 1, 3] {
+        let data = if sequence == 3 { frame(3, state(0)) } else { two(sequence.min(1) as u16, sequence) };
+        receiver.handle_datagram(at(100), Datagram::decode(&encoded(Datagram::Data(data))), false);
+        while let Some(event) = receiver.poll_event() {
+            if let ReceiverEvent::Arrival(arrival) = event {
+                arrived.push(arrival.sequence);
+            }
+        }
+    }
+    assert_eq!(arrived, [0, 1, 2, 3]);
+    let acknowledgement = acknowledgement(&mut receiver, at(100));
+    assert_eq!((acknowledgement.highest, acknowledgement.received), (3, 4));
+    assert_eq!(acknowledgement.fragments.len(), 3);
+    assert_eq!((receiver.statistics().fragments, receiver.statistics().duplicates), (3, 3));
+}
+
+#[test]
 fn the_window_forgets_old_frames_and_its_bytes_are_bounded() {
     let mut receiver = Receiver::new(ReceiverConfig {
         connection: Some(1),
