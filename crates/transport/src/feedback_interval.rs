@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::reverse_path::MOST_DOUBLINGS;
+
 /// How often a receiver acknowledges what arrives. Each acknowledgement says of every fragment when it arrived, however
 /// many it tells of.
 ///
@@ -36,6 +38,15 @@ impl FeedbackInterval {
     #[must_use]
     pub fn aggregated(interval: Duration) -> Self {
         if interval.is_zero() { Self::EveryFragment } else { Self::Aggregated(interval) }
+    }
+
+    /// The same after the sender has asked for `doublings` of the time between, which it may where feedback is aggregated.
+    #[must_use]
+    pub fn doubled(self, doublings: u8) -> Self {
+        match self {
+            Self::Aggregated(interval) => Self::Aggregated(interval.saturating_mul(1 << doublings.min(MOST_DOUBLINGS))),
+            Self::EveryFragment | Self::Every(_) => self,
+        }
     }
 
     /// How long after its arrival a fragment may be told of: what RFC 9000 calls the maximum acknowledgement delay

@@ -25,6 +25,7 @@ mod receiver_statistics;
 mod refusal;
 mod repeat;
 mod retransmission;
+mod reverse_path;
 mod ring;
 mod round_trip;
 mod sender;

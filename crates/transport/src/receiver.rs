@@ -142,6 +142,8 @@ pub struct Receiver<P = Vec<u8>> {
     acknowledge_at: Timestamp,
     /// Whether what is to be told must not wait.
     at_once: bool,
+    /// How many times the sender wants the interval of acknowledgements doubled.
+    doublings: u8,
     estimate: Estimate,
     events: VecDeque<ReceiverEvent<P>>,
     statistics: ReceiverStatistics,
@@ -191,6 +193,7 @@ impl<P: Payload> Receiver<P> {
             acknowledgements: 0,
             acknowledge_at: Timestamp::ZERO,
             at_once: false,
+            doublings: 0,
             estimate: Estimate::default(),
             events: VecDeque::new(),
             statistics: ReceiverStatistics::default(),
@@ -266,7 +269,7 @@ impl<P: Payload> Receiver<P> {
         {
             return Err(Refusal::Absurd);
         }
-        let Data { sent_at, idle, keep_from, anchor, frame, fragment, .. } = data;
+        let Data { sent_at, idle, keep_from, anchor, frame, fragment, feedback_doublings, .. } = data;
         let size = ByteCount::new((DATA_HEADER + data.payload.length()) as u64);
         let arrived = self.window.insert(data);
         let told = match arrived {
@@ -299,6 +302,7 @@ impl<P: Payload> Receiver<P> {
         if newest {
             self.highest = Some(Highest { sequence, sent_at, arrived_at: now, idle });
             self.keep = Keep { from: keep_from, anchor };
+            self.doublings = feedback_doublings;
         }
         self.events.push_back(ReceiverEvent::Arrival(Arrival {
             arrived_at: now,
@@ -434,9 +438,14 @@ impl<P: Payload> Receiver<P> {
         self.at_once |= matches!(self.config.feedback, FeedbackInterval::Aggregated(_));
     }
 
+    /// Whether what is to be acknowledged is urgent, and acknowledgements do not queue on their way.
+    fn must_not_wait(&self) -> bool {
+        self.at_once && self.doublings == 0
+    }
+
     /// Whether there is something to acknowledge, and its time has come.
     fn acknowledges(&self, now: Timestamp) -> bool {
-        self.acknowledge && (self.at_once || self.acknowledge_at <= now)
+        self.acknowledge && (self.must_not_wait() || self.acknowledge_at <= now)
     }
 
     /// The owner could not decode a frame that was handed out.
@@ -482,7 +491,14 @@ impl<P: Payload> Receiver<P> {
     #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         // Asked after every event of a call, and seldom with anything to say.
-        if self.acknowledges(now) || self.reply_due || self.closing.has_begun() { self.transmit(now) } else { None }
+        if self.is_quiet(now) { None } else { self.transmit(now) }
+    }
+
+    /// Whether there is nothing to say now: [`Self::poll_transmit`] has nothing then.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet(&self, now: Timestamp) -> bool {
+        !(self.acknowledges(now) || self.reply_due || self.closing.has_begun())
     }
 
     fn transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
@@ -514,7 +530,7 @@ impl<P: Payload> Receiver<P> {
         self.acknowledge = self.unreported > 0;
         if !self.acknowledge {
             self.at_once = false;
-            self.acknowledge_at = now + self.config.feedback.longest_hold();
+            self.acknowledge_at = now + self.config.feedback.doubled(self.doublings).longest_hold();
         }
         let acknowledgement = Acknowledgement {
             connection,
@@ -543,7 +559,7 @@ impl<P: Payload> Receiver<P> {
         // What is acknowledged at once is asked for at once.
         let aggregates = self.config.feedback != FeedbackInterval::EveryFragment;
         let later = aggregates && self.acknowledge && self.highest.is_some();
-        later.then_some(if self.at_once { Timestamp::ZERO } else { self.acknowledge_at })
+        later.then_some(if self.must_not_wait() { Timestamp::ZERO } else { self.acknowledge_at })
     }
 
     /// Tells the time: nobody may ask for the answer to a close any more. All else that waits for a time is a datagram,

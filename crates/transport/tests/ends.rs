@@ -39,6 +39,7 @@ fn frame(number: u32, source: StateId) -> Data {
         captured: at(0),
         idle: 0,
         keep_from: 0,
+        feedback_doublings: 0,
         anchor: 0,
         key_frame: false,
         payload: vec![number as u8],
@@ -199,6 +200,51 @@ fn feedback_is_aggregated_but_for_the_first_of_a_pause_and_verdicts() {
     let strict = acknowledged_at(FeedbackInterval::Every(Duration::from_millis(20)));
     assert_eq!(strict, [(100, 1), (120, 5), (140, 6), (160, 5)]);
     assert_eq!(acknowledged_at(FeedbackInterval::EveryFragment).len(), 22);
+}
+
+#[test]
+fn the_sender_can_have_acknowledgements_further_apart_verdicts_included() {
+    for (doublings, expected) in [(0, vec![100, 112, 132, 152]), (2, vec![100, 180])] {
+        let mut receiver = acknowledging(FeedbackInterval::Aggregated(Duration::from_millis(20)));
+        let mut acknowledged = Vec::new();
+        for now in 100..190 {
+            // A frame every 8 ms up to 148, the second of which is judged at 112.
+            if now <= 148 && (now - 100) % 8 == 0 {
+                let number = (now as u32 - 100) / 8;
+                let data = Data { feedback_doublings: doublings, ..frame(number, StateId::EMPTY) };
+                receiver.handle_datagram(at(now), Datagram::decode(&encoded(Datagram::Data(data))), false);
+            }
+            if now == 112 {
+                receiver.frame_decoded(1, state(1));
+            }
+            if receiver.poll_transmit(at(now)).is_some() {
+                acknowledged.push(now);
+            }
+        }
+        assert_eq!(acknowledged, expected, "{doublings} doublings");
+    }
+}
+
+#[test]
+fn a_sender_whose_acknowledgements_queue_asks_for_fewer() {
+    let feedback = FeedbackInterval::Aggregated(Duration::from_millis(20));
+    for (slower, asks) in [(0, false), (15, true)] {
+        let mut sender = Sender::new(SenderConfig { feedback, ..SenderConfig::new(1, FORMAT) });
+        let mut asked = 0;
+        for number in 0..50 {
+            let now = 200 + 40 * u64::from(number);
+            let (source, captured) = (sender.next_source(), at(now));
+            let frame = OutgoingFrame { source, target: state(number), captured, key_frame: false, payload: vec![1] };
+            assert_eq!(sender.send_frame(at(now), frame), Ok(number));
+            let data = next_data(&mut sender, now).expect("a frame was sent");
+            asked = asked.max(data.feedback_doublings);
+            // Each is under way for so much longer than the one before.
+            let sent_at = at(now + 30 - slower * u64::from(number).min(20));
+            let news = Acknowledgement { sent_at, echo: data.sent_at, ..acknowledge(number, &[number], &[number]) };
+            hear(&mut sender, now + 30, news);
+        }
+        assert_eq!(asked > 0, asks, "{slower} ms");
+    }
 }
 
 #[test]
