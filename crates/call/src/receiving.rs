@@ -242,10 +242,6 @@ impl<C: Codec> ReceivingEnd<C> {
 
     /// The next datagram for the sender.
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
-        // Asked after every event of a call; what the estimator says matters only to what leaves.
-        if self.transport.is_quiet(now) {
-            return None;
-        }
         if let Some(estimator) = &mut self.estimator {
             self.transport.set_estimate(estimator.estimate(now));
         }

@@ -491,14 +491,7 @@ impl<P: Payload> Receiver<P> {
     #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         // Asked after every event of a call, and seldom with anything to say.
-        if self.is_quiet(now) { None } else { self.transmit(now) }
-    }
-
-    /// Whether there is nothing to say now: [`Self::poll_transmit`] has nothing then.
-    #[inline]
-    #[must_use]
-    pub fn is_quiet(&self, now: Timestamp) -> bool {
-        !(self.acknowledges(now) || self.reply_due || self.closing.has_begun())
+        if self.acknowledges(now) || self.reply_due || self.closing.has_begun() { self.transmit(now) } else { None }
     }
 
     fn transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
