@@ -21,12 +21,13 @@ pub enum FeedbackInterval {
 
 impl FeedbackInterval {
     /// The interval at which calls aggregate, milliseconds. It takes feedback from 25 to 13 % of the media's bytes at 1
-    /// Mb/s, and from 19 to 4 % at 3 Mb/s. Against an acknowledgement for each fragment, over nine traces, six controllers
-    /// and four seeds, p95 of video delay is 2.1 % longer with the functional codec and 0.7 % with the conventional one
-    /// (geometric means), throughput 0.9 % less and 0.9 % more; on seven traces that nothing was chosen by, p95 is 0.3 and
-    /// 2.3 % longer. Of the controllers Salsify and Sprout lose 2.5 % of throughput with the functional codec (1 % at 10
-    /// ms, 5 to 6 % at 50 ms, 9 % at 100 ms), and the heuristic of BoB has 6 % more delay; the worst cell is its p95 on
-    /// Verizon-LTE-short with the conventional codec, 77 % longer, 47 % at 5 ms: calls there are unstable.
+    /// Mb/s, and from 19 to 4 % at 3 Mb/s. Against an acknowledgement for each fragment, over nine traces, six
+    /// controllers and four seeds, p95 of video delay is 2.1 % longer with the functional codec and 0.7 % with the
+    /// conventional one (geometric means), throughput 0.9 % less and 0.9 % more; on seven traces that nothing was
+    /// chosen by, p95 is 0.3 and 2.3 % longer. Of the controllers Salsify and Sprout lose 2.5 % of throughput with the
+    /// functional codec (1 % at 10 ms, 5 to 6 % at 50 ms, 9 % at 100 ms), and the heuristic of BoB has 6 % more delay;
+    /// the worst cell is its p95 on Verizon-LTE-short with the conventional codec, 77 % longer, 47 % at 5 ms: calls
+    /// there are unstable.
     /// For each MS:
     /// `lockstep sweep --feedback-ms MS --controllers salsify,sprout,gcc,nada,scream,bob-heuristic --codecs
     /// modelled,modelled-conventional --clip generated:1280x720 --seeds 1-4 --traces constant:1mbps
@@ -44,7 +45,8 @@ impl FeedbackInterval {
         if interval.is_zero() { Self::EveryFragment } else { Self::Aggregated(interval) }
     }
 
-    /// The same after the sender has asked for `doublings` of the time between, which it may where feedback is aggregated.
+    /// The same after the sender has asked for `doublings` of the time between, which it may where feedback is
+    /// aggregated.
     #[must_use]
     pub fn doubled(self, doublings: u8) -> Self {
         match self {
