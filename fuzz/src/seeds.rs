@@ -95,6 +95,7 @@ fn datagrams() -> Vec<(&'static str, Datagram)> {
         captured: at,
         idle: 13,
         keep_from: 1,
+        feedback_doublings: 1,
         anchor: 2,
         key_frame: false,
         payload: vec![1, 2, 3, 4],

@@ -185,6 +185,7 @@ impl World {
             captured: if flags & 2 == 0 { captured.min(sent_at) } else { captured },
             idle: u.arbitrary()?,
             keep_from: near(u, frame.saturating_sub(4))?,
+            feedback_doublings: u.int_in_range(0..=3)?,
             anchor: near(u, frame.saturating_sub(2))?,
             key_frame: flags & 8 == 8,
             payload: vec![flags; usize::from(length) % 1401],

@@ -34,6 +34,7 @@ fn estimate(controller: &str) -> Estimate {
             captured: now,
             idle: 0,
             keep_from: 0,
+            feedback_doublings: 0,
             anchor: 0,
             key_frame: false,
             payload: vec![0; 1_000],

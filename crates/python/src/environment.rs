@@ -1,14 +1,12 @@
 //! Environments for learning agents, as NumPy arrays.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
 use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use lockstep_call::{ClipCurves, CodecModel, MenuMode};
-use lockstep_configuration::{CodecKind, OptionValue, open_trace};
+use lockstep_call::MenuMode;
+use lockstep_configuration::{CodecKind, OptionValue};
 use lockstep_control::RateBounds;
 use lockstep_control::learned::ObservationKind;
 use lockstep_media::FrameRate;
@@ -16,18 +14,7 @@ use lockstep_sim::environment::{self as simulated, AgentPlace, EnvironmentSettin
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCodec};
 use lockstep_units::Bitrate;
 
-/// The message of an error that came of what a caller gave.
-pub(crate) fn invalid(error: impl std::fmt::Display) -> PyErr {
-    PyValueError::new_err(error.to_string())
-}
-
-pub(crate) fn milliseconds(value: f64, what: &str) -> PyResult<Duration> {
-    if (0.0..=60_000.0).contains(&value) {
-        Ok(Duration::from_secs_f64(value / 1e3))
-    } else {
-        Err(invalid(format!("{what} is {value} ms, which is not between 0 and 60000")))
-    }
-}
+use crate::paths::{self, Paths, invalid, milliseconds};
 
 type Arrays<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<bool>>);
 
@@ -66,35 +53,23 @@ impl VectorEnvironment {
         rates_bps: (u64, u64, u64),
         observation: Option<&str>,
     ) -> PyResult<Self> {
-        if !(1..=16_383).contains(&width) || !(1..=16_383).contains(&height) {
-            return Err(invalid(format!("pictures of {width}x{height} are not between 1x1 and 16383x16383")));
-        }
         if !(1.0..=1_000.0).contains(&frames_per_second) {
             return Err(invalid(format!("{frames_per_second} frames a second are not between 1 and 1000")));
         }
-        let model = model.map_or_else(CodecModel::built_in, CodecModel::from_json).map_err(invalid)?;
-        let curves = match clips {
-            Some(names) => names
-                .iter()
-                .map(|name| model.clip(name).map(|clip| Arc::new(ClipCurves::new(clip, width, height))))
-                .collect::<Result<_, _>>()
-                .map_err(invalid)?,
-            None => model.clips.iter().map(|clip| Arc::new(ClipCurves::new(clip, width, height))).collect(),
-        };
-        let traces = traces.iter().map(|text| open_trace(text)).collect::<anyhow::Result<_>>();
-        let traces = traces.map_err(|error| invalid(format!("{error:#}")))?;
+        let clips = paths::clips(model, clips.as_deref(), &[(width, height)])?;
+        let paths = Paths::new(&traces, delay_ms, queue_packets, loss)?;
         let [initial, least, most] = [rates_bps.0, rates_bps.1, rates_bps.2].map(Bitrate::from_bps);
         let mut setting = EnvironmentSetting {
             random_start,
-            delay: milliseconds(delay_ms.0, "the least delay")?..=milliseconds(delay_ms.1, "the most delay")?,
-            queue_packets: queue_packets.0..=queue_packets.1,
-            loss: loss.0..=loss.1,
+            delay: paths.delay,
+            queue_packets: paths.queue_packets,
+            loss: paths.loss,
             step: milliseconds(step_ms, "the step")?,
             steps,
             place: if at_sender { AgentPlace::Sender } else { AgentPlace::Receiver },
             observation: observation.map(str::parse::<ObservationKind>).transpose().map_err(invalid)?,
             bounds: RateBounds { initial, least, most },
-            ..EnvironmentSetting::new(traces, curves)
+            ..EnvironmentSetting::new(paths.traces, clips)
         };
         // In thousandths: 29.97 is as near to 30000/1001 as anybody asks for.
         let frame_rate = FrameRate::new((frames_per_second * 1e3).round() as u32, 1_000);

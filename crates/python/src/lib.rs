@@ -3,6 +3,7 @@
 
 mod alphartc;
 mod environment;
+mod paths;
 mod pictures;
 mod simulation;
 mod table;

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use numpy::{PyArray3, PyArrayMethods};
 use pyo3::prelude::*;
 
-use lockstep_call::{ClipCurves, CodecModel};
-use lockstep_configuration::open_trace;
 use lockstep_control::learned::{HORIZONS, LEVELS, MODEL_STATE, Model, OBSERVATIONS, OBSERVED};
 use lockstep_media::FrameRate;
 use lockstep_sim::environment::LessonSetting;
 
-use crate::environment::{invalid, milliseconds};
+use crate::paths::{self, Paths, invalid};
 
 type Arrays<'py> = (Bound<'py, PyArray3<f32>>, Bound<'py, PyArray3<f32>>);
 
@@ -40,27 +38,18 @@ pub fn record_lessons<'py>(
     loss: (f64, f64),
     model: Option<Vec<u8>>,
 ) -> PyResult<Arrays<'py>> {
-    if sizes.iter().any(|(width, height)| !(1..=16_383).contains(width) || !(1..=16_383).contains(height)) {
-        return Err(invalid("a picture size is not between 1x1 and 16383x16383"));
-    }
-    let codecs = CodecModel::built_in().map_err(invalid)?;
-    let clips = sizes
-        .iter()
-        .flat_map(|&(width, height)| codecs.clips.iter().map(move |clip| (clip, width, height)))
-        .map(|(clip, width, height)| Arc::new(ClipCurves::new(clip, width, height)))
-        .collect();
-    let traces = traces.iter().map(|text| open_trace(text)).collect::<anyhow::Result<_>>();
-    let traces = traces.map_err(|error| invalid(format!("{error:#}")))?;
+    let clips = paths::clips(None, None, &sizes)?;
+    let paths = Paths::new(&traces, delay_ms, queue_packets, loss)?;
     let rate = |rate: u32| {
         FrameRate::new(rate, 1).ok_or_else(|| invalid(format!("{rate} pictures a second are none or too many")))
     };
     let setting = LessonSetting {
-        traces,
+        traces: paths.traces,
         clips,
         frame_rates: frame_rates.into_iter().map(rate).collect::<PyResult<_>>()?,
-        delay: milliseconds(delay_ms.0, "the least delay")?..=milliseconds(delay_ms.1, "the most delay")?,
-        queue_packets: queue_packets.0..=queue_packets.1,
-        loss: loss.0..=loss.1,
+        delay: paths.delay,
+        queue_packets: paths.queue_packets,
+        loss: paths.loss,
         pictures,
         model: model.map(|bytes| Model::from_bytes(&bytes)).transpose().map_err(invalid)?.map(Arc::new),
     };

@@ -61,7 +61,7 @@ pub enum DropReason {
 pub enum ReceiverEvent<P = Vec<u8>> {
     /// The sender told the video's format and what it needs; comes once.
     Hello(Hello),
-    /// A fragment arrived for the first time.
+    /// A fragment arrived: for the first time, or once more because it was sent again.
     Arrival(Arrival),
     /// A frame is complete and its source state is held: decode it, then call [`Receiver::frame_decoded`](crate::Receiver::frame_decoded) or
     /// [`Receiver::frame_failed`](crate::Receiver::frame_failed). A frame older than one that was shown is not to be shown: a newer one needs its

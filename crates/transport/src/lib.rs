@@ -26,6 +26,7 @@ mod receiver_statistics;
 mod refusal;
 mod repeat;
 mod retransmission;
+mod reverse_path;
 mod ring;
 mod round_trip;
 mod sender;
@@ -76,7 +77,7 @@ pub struct Estimate {
     pub capacity: Option<Bitrate>,
 }
 
-/// One fragment that arrived for the first time: what an estimator sees.
+/// One fragment that arrived, for the first time or once more because it was sent again: what an estimator sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     /// When it arrived, on the receiver's clock.

@@ -432,6 +432,14 @@ impl LossDetection {
         sequence
     }
 
+    /// From now on the receiver may take so long to tell of an arrival.
+    pub(crate) fn set_longest_hold(&mut self, hold: Duration) {
+        if self.longest_hold != hold {
+            self.longest_hold = hold;
+            self.set_patience();
+        }
+    }
+
     pub(crate) fn sample(&mut self, sample: Duration) {
         match &mut self.round_trip {
             Some(round_trip) => round_trip.update(sample),
@@ -445,7 +453,7 @@ impl LossDetection {
         self.largest_acknowledged.unwrap_or(0)
     }
 
-    /// To be called when round-trip time, tolerance, margin or backoff have changed.
+    /// To be called when round-trip time, tolerance, margin, backoff or hold have changed.
     fn set_patience(&mut self) {
         let round_trip = self.round_trip.unwrap_or(self.initial);
         let overtaken = round_trip.smoothed.max(round_trip.latest) * self.tolerance.time_eighths() / 8;

@@ -199,8 +199,9 @@ pub struct Feedback {
     pub highest_sequence: u64,
     /// How many fragments that had counted as lost are known to have arrived after all since the feedback before.
     pub found: usize,
-    /// How many distinct data datagrams arrived, according to this acknowledgement: with `highest_sequence + 1` it
-    /// gives the share that was lost, even if other acknowledgements were lost too.
+    /// How many distinct data datagrams arrived, needless copies of fragments included, according to this
+    /// acknowledgement: with `highest_sequence + 1` it gives the share that was lost, even if other acknowledgements
+    /// were lost too.
     pub received: u64,
 }
 

@@ -53,13 +53,15 @@ pub struct Receiver<P = Vec<u8>> {
     unreported: usize,
     acknowledge: bool,
     highest: Option<Highest>,
-    /// Fragments that arrived for the first time, and acknowledgements made.
+    /// Data datagrams that arrived, each sequence number once, and acknowledgements made.
     received: u64,
     acknowledgements: u64,
     /// Nothing is acknowledged before, unless it is told at once.
     acknowledge_at: Timestamp,
     /// Whether what is to be told must not wait.
     at_once: bool,
+    /// How many times the sender wants the interval of acknowledgements doubled.
+    doublings: u8,
     estimate: Estimate,
     events: VecDeque<ReceiverEvent<P>>,
     statistics: ReceiverStatistics,
@@ -122,6 +124,7 @@ impl<P: Payload> Receiver<P> {
             acknowledgements: 0,
             acknowledge_at: Timestamp::ZERO,
             at_once: false,
+            doublings: 0,
             estimate: Estimate::default(),
             events: VecDeque::new(),
             statistics: ReceiverStatistics::default(),
@@ -196,27 +199,43 @@ impl<P: Payload> Receiver<P> {
         {
             return Err(Refusal::Absurd);
         }
-        let Data { sent_at, idle, keep_from, anchor, frame, fragment, .. } = data;
+        let Data { sent_at, idle, keep_from, anchor, frame, fragment, feedback_doublings, .. } = data;
         let size = ByteCount::new((DATA_HEADER + data.payload.length()) as u64);
-        match self.window.insert(data) {
-            Arrived::New => {}
+        let arrived = self.window.insert(data);
+        let told = match arrived {
+            Arrived::New => true,
             Arrived::Duplicate => {
                 self.statistics.duplicates += 1;
-                return Ok(());
+                false
             }
             Arrived::Late => {
                 self.statistics.late += 1;
-                return Ok(());
+                false
             }
             Arrived::Inconsistent => {
                 self.statistics.inconsistent += 1;
                 return Ok(());
             }
+        };
+        // What was sent again though it had only been late has crossed the path like anything else. To take it for lost
+        // would have controllers see losses where there is nothing but a queue. A copy that the network made has a
+        // sequence number that came before.
+        let newest = self.highest.is_none_or(|highest| sequence > highest.sequence);
+        if !told && !newest {
+            return Ok(());
+        }
+        if newest {
+            self.keep = Keep { from: keep_from, anchor };
+            self.doublings = feedback_doublings;
+        }
+        let stamp = Stamp { sequence, sent_at, idle, frame, fragment, size, congestion_experienced };
+        self.note_arrival(now, &stamp);
+        if !told {
+            self.sweep();
+            return Ok(());
         }
         self.statistics.fragments += 1;
-        if self.note_arrival(now, &Stamp { sequence, sent_at, idle, frame, fragment, size, congestion_experienced }) {
-            self.keep = Keep { from: keep_from, anchor };
-        }
+        self.list_arrival(now, &stamp);
         while let Some((frame, stage)) = self.window.pass() {
             let reason = if stage == Stage::Complete { DropReason::Expired } else { DropReason::Incomplete };
             self.drop_frame(frame, stage, reason);
@@ -240,24 +259,18 @@ impl<P: Payload> Receiver<P> {
         (sequence <= highest + u64::from(FURTHEST_FRAME) * 256).then_some(sequence)
     }
 
-    /// What came for the first time is to be acknowledged, and the estimator told; says whether it is the newest.
-    fn note_arrival(&mut self, now: Timestamp, stamp: &Stamp) -> bool {
+    /// What came counts as received, and the estimator is told.
+    fn note_arrival(&mut self, now: Timestamp, stamp: &Stamp) {
         let &Stamp { sequence, sent_at, idle, frame, fragment, size, congestion_experienced } = stamp;
         self.received += 1;
+        let newest = self.highest.is_none_or(|highest| sequence > highest.sequence);
         let grace = match self.highest {
-            Some(highest) if sequence > highest.sequence => idle.wrapping_sub(highest.idle),
+            Some(highest) if newest => idle.wrapping_sub(highest.idle),
             _ => 0,
         };
-        let is_newest = self.highest.is_none_or(|highest| sequence > highest.sequence);
-        if is_newest {
+        if newest {
             self.highest = Some(Highest { sequence, sent_at, arrived_at: now, idle });
         }
-        self.history.push_back(ReceivedFragment { frame, fragment, arrived_at: now, congestion_experienced });
-        if self.history.len() > LONGEST_HISTORY {
-            self.history.pop_front();
-        }
-        self.unreported = (self.unreported + 1).min(self.history.len());
-        self.acknowledge = true;
         self.events.push_back(ReceiverEvent::Arrival(Arrival {
             arrived_at: now,
             sent_at,
@@ -268,7 +281,17 @@ impl<P: Payload> Receiver<P> {
             grace: Duration::from_micros(u64::from(grace)),
             congestion_experienced,
         }));
-        is_newest
+    }
+
+    /// What came for the first time is to be acknowledged.
+    fn list_arrival(&mut self, now: Timestamp, stamp: &Stamp) {
+        let &Stamp { frame, fragment, congestion_experienced, .. } = stamp;
+        self.history.push_back(ReceivedFragment { frame, fragment, arrived_at: now, congestion_experienced });
+        if self.history.len() > LONGEST_HISTORY {
+            self.history.pop_front();
+        }
+        self.unreported = (self.unreported + 1).min(self.history.len());
+        self.acknowledge = true;
     }
 
     /// Hands out the frames that can be decoded now, drops those that are not needed any more.
@@ -368,9 +391,14 @@ impl<P: Payload> Receiver<P> {
         self.at_once |= matches!(self.config.feedback, FeedbackInterval::Aggregated(_));
     }
 
+    /// Whether what is to be acknowledged is urgent, and acknowledgements do not queue on their way.
+    fn must_not_wait(&self) -> bool {
+        self.at_once && self.doublings == 0
+    }
+
     /// Whether there is something to acknowledge, and its time has come.
     fn acknowledges(&self, now: Timestamp) -> bool {
-        self.acknowledge && (self.at_once || self.acknowledge_at <= now)
+        self.acknowledge && (self.must_not_wait() || self.acknowledge_at <= now)
     }
 
     /// The owner could not decode a frame that was handed out.
@@ -448,7 +476,7 @@ impl<P: Payload> Receiver<P> {
         self.acknowledge = self.unreported > 0;
         if !self.acknowledge {
             self.at_once = false;
-            self.acknowledge_at = now + self.config.feedback.longest_hold();
+            self.acknowledge_at = now + self.config.feedback.doubled(self.doublings).longest_hold();
         }
         let acknowledgement = Acknowledgement {
             connection,
@@ -477,7 +505,7 @@ impl<P: Payload> Receiver<P> {
         // What is acknowledged at once is asked for at once.
         let aggregates = self.config.feedback != FeedbackInterval::EveryFragment;
         let later = aggregates && self.acknowledge && self.highest.is_some();
-        later.then_some(if self.at_once { Timestamp::ZERO } else { self.acknowledge_at })
+        later.then_some(if self.must_not_wait() { Timestamp::ZERO } else { self.acknowledge_at })
     }
 
     /// Tells the time: nobody may ask for the answer to a close any more. All else that waits for a time is a datagram,

@@ -9,12 +9,14 @@ use std::time::Duration;
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::closing::{Closing, Heard, Peer};
+use crate::feedback_interval::FeedbackInterval;
 use crate::loss::{Loss, LossDetection, SentFragment};
 use crate::pacer::Pacer;
 use crate::payload::Payload;
 use crate::refusal::Refusal;
 use crate::repeat::Repeat;
 use crate::retransmission::{FragmentedFrame, Repetition, Retransmission, patience};
+use crate::reverse_path::ReversePath;
 use crate::round_trip::RoundTripTime;
 use crate::sound::WaitingSound;
 use crate::states::{SentStates, Verdict};
@@ -57,6 +59,7 @@ pub struct Sender<P = Vec<u8>> {
     states: SentStates,
     retransmission: Retransmission<OutgoingFrame<P>>,
     newest_acknowledgement: Option<u64>,
+    reverse_path: ReversePath,
     /// Fragments that had counted as lost and arrived, not told of yet.
     found: usize,
     /// The fragments of which an acknowledgement brings news, in a place that is used again.
@@ -89,6 +92,7 @@ impl<P: Payload> Sender<P> {
             states: SentStates::new(config.retained_states),
             retransmission: Retransmission::default(),
             newest_acknowledgement: None,
+            reverse_path: ReversePath::new(),
             found: 0,
             open: Vec::new(),
             estimate: Estimate::default(),
@@ -246,6 +250,7 @@ impl<P: Payload> Sender<P> {
             keep_from: self.states.keep_from(),
             anchor: self.states.anchor(),
             key_frame: queued.frame.key_frame,
+            feedback_doublings: self.reverse_path.doublings(),
             payload: queued.frame.payload.part(start..end),
         });
         self.pacer.transmitted(now);
@@ -407,6 +412,11 @@ impl<P: Payload> Sender<P> {
         if newer {
             self.newest_acknowledgement = Some(number);
             self.estimate = acknowledgement.estimate;
+            if matches!(self.config.feedback, FeedbackInterval::Aggregated(_)) {
+                self.reverse_path.on_acknowledgement(now, acknowledgement.sent_at);
+                let doublings = self.reverse_path.most_obeyed(now);
+                self.loss.set_longest_hold(self.config.feedback.doubled(doublings).longest_hold());
+            }
             for &(frame, _) in &acknowledgement.catalogue {
                 for (sent, spurious) in self.loss.frame_arrived(frame) {
                     self.statistics.fragments_implied += 1;

@@ -7,7 +7,7 @@
 //! | 1 | flags; those that a kind does not name are zero |
 //! | 2..6 | connection |
 //!
-//! | bytes | data, kind 1; flags: 1 key frame |
+//! | bytes | data, kind 1; flags: 1 key frame, 6 (two bits) doublings of the interval of acknowledgements |
 //! |---|---|
 //! | 6..10 | sequence: the lower 32 bits of the count of data datagrams transmitted before |
 //! | 10..14 | frame |
@@ -114,6 +114,8 @@ const SOUND_KIND: u8 = 6;
 const SEALED: u8 = 15;
 
 const FLAG_KEY_FRAME: u8 = 1;
+/// The bits that say how many times the interval of acknowledgements is to be doubled.
+const DOUBLINGS: u8 = 6;
 const FLAG_ANSWER: u8 = 1;
 
 /// Why bytes are not a datagram.
@@ -191,6 +193,9 @@ pub struct Data<P = Vec<u8>> {
     pub anchor: u32,
     /// Whether the frame is a key frame.
     pub key_frame: bool,
+    /// How many times the receiver is to double the interval at which it acknowledges, 0 to 3: acknowledgements queue on
+    /// their way (QUIC's acknowledgement frequency, draft-ietf-quic-ack-frequency, has the sender ask, too).
+    pub feedback_doublings: u8,
     /// The fragment's part of the frame, at most [`MAX_PAYLOAD`] bytes.
     pub payload: P,
 }
@@ -351,7 +356,10 @@ impl Datagram {
     /// of a payload only the first [`MAX_PAYLOAD`] bytes, are written.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (kind, flags) = match self {
-            Self::Data(data) => (DATA, if data.key_frame { FLAG_KEY_FRAME } else { 0 }),
+            Self::Data(data) => {
+                let key_frame = if data.key_frame { FLAG_KEY_FRAME } else { 0 };
+                (DATA, key_frame | data.feedback_doublings.min(3) << 1)
+            }
             Self::Sound(_) => (SOUND_KIND, 0),
             Self::Acknowledgement(acknowledgement) => (ACKNOWLEDGEMENT, acknowledgement.flags()),
             Self::Hello(_) => (HELLO, 0),
@@ -388,7 +396,7 @@ impl Datagram {
         }
         let kind = first & 15;
         let known_flags = match kind {
-            DATA => FLAG_KEY_FRAME,
+            DATA => FLAG_KEY_FRAME | DOUBLINGS,
             ACKNOWLEDGEMENT => acknowledgement::KNOWN_FLAGS,
             HELLO | HELLO_REPLY | SOUND_KIND => 0,
             CLOSE => FLAG_ANSWER,
@@ -486,6 +494,7 @@ impl Data {
             keep_from,
             anchor,
             key_frame: flags & FLAG_KEY_FRAME != 0,
+            feedback_doublings: (flags & DOUBLINGS) >> 1,
             payload: reader.take(length)?.to_vec(),
         })
     }

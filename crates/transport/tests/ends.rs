@@ -39,6 +39,7 @@ fn frame(number: u32, source: StateId) -> Data {
         captured: at(0),
         idle: 0,
         keep_from: 0,
+        feedback_doublings: 0,
         anchor: 0,
         key_frame: false,
         payload: vec![number as u8],
@@ -202,6 +203,51 @@ fn feedback_is_aggregated_but_for_the_first_of_a_pause_and_verdicts() {
 }
 
 #[test]
+fn the_sender_can_have_acknowledgements_further_apart_verdicts_included() {
+    for (doublings, expected) in [(0, vec![100, 112, 132, 152]), (2, vec![100, 180])] {
+        let mut receiver = acknowledging(FeedbackInterval::Aggregated(Duration::from_millis(20)));
+        let mut acknowledged = Vec::new();
+        for now in 100..190 {
+            // A frame every 8 ms up to 148, the second of which is judged at 112.
+            if now <= 148 && (now - 100) % 8 == 0 {
+                let number = (now as u32 - 100) / 8;
+                let data = Data { feedback_doublings: doublings, ..frame(number, StateId::EMPTY) };
+                receiver.handle_datagram(at(now), Datagram::decode(&encoded(Datagram::Data(data))), false);
+            }
+            if now == 112 {
+                receiver.frame_decoded(1, state(1));
+            }
+            if receiver.poll_transmit(at(now)).is_some() {
+                acknowledged.push(now);
+            }
+        }
+        assert_eq!(acknowledged, expected, "{doublings} doublings");
+    }
+}
+
+#[test]
+fn a_sender_whose_acknowledgements_queue_asks_for_fewer() {
+    let feedback = FeedbackInterval::Aggregated(Duration::from_millis(20));
+    for (slower, asks) in [(0, false), (15, true)] {
+        let mut sender = Sender::new(SenderConfig { feedback, ..SenderConfig::new(1, FORMAT) });
+        let mut asked = 0;
+        for number in 0..50 {
+            let now = 200 + 40 * u64::from(number);
+            let (source, captured) = (sender.next_source(), at(now));
+            let frame = OutgoingFrame { source, target: state(number), captured, key_frame: false, payload: vec![1] };
+            assert_eq!(sender.send_frame(at(now), frame), Ok(number));
+            let data = next_data(&mut sender, now).expect("a frame was sent");
+            asked = asked.max(data.feedback_doublings);
+            // Each is under way for so much longer than the one before.
+            let sent_at = at(now + 30 - slower * u64::from(number).min(20));
+            let news = Acknowledgement { sent_at, echo: data.sent_at, ..acknowledge(number, &[number], &[number]) };
+            hear(&mut sender, now + 30, news);
+        }
+        assert_eq!(asked > 0, asks, "{slower} ms");
+    }
+}
+
+#[test]
 fn a_fragment_is_not_lost_before_it_may_have_been_told_of() {
     let lost_at = |feedback| {
         let mut sender = Sender::new(SenderConfig { feedback, ..SenderConfig::new(1, FORMAT) });
@@ -215,6 +261,29 @@ fn a_fragment_is_not_lost_before_it_may_have_been_told_of() {
     let late = lost_at(FeedbackInterval::Every(Duration::from_millis(300)));
     let early = lost_at(FeedbackInterval::EveryFragment);
     assert_eq!(late.unwrap() - early.unwrap(), 300);
+}
+
+#[test]
+fn what_is_sent_again_though_it_was_only_late_is_no_loss() {
+    let mut receiver = receiver();
+    let two = |fragment, sequence| Data { fragment, fragments: 2, sequence, ..frame(0, StateId::EMPTY) };
+    let mut arrived = Vec::new();
+    // Of the second fragment there is a copy that the sender made (2), one that the network made of that, and one that
+    // it made of the first (1).
+    for sequence in [0, 1, 2, 2, 1, 3] {
+        let data = if sequence == 3 { frame(3, state(0)) } else { two(sequence.min(1) as u16, sequence) };
+        receiver.handle_datagram(at(100), Datagram::decode(&encoded(Datagram::Data(data))), false);
+        while let Some(event) = receiver.poll_event() {
+            if let ReceiverEvent::Arrival(arrival) = event {
+                arrived.push(arrival.sequence);
+            }
+        }
+    }
+    assert_eq!(arrived, [0, 1, 2, 3]);
+    let acknowledgement = acknowledgement(&mut receiver, at(100));
+    assert_eq!((acknowledgement.highest, acknowledgement.received), (3, 4));
+    assert_eq!(acknowledgement.fragments.len(), 3);
+    assert_eq!((receiver.statistics().fragments, receiver.statistics().duplicates), (3, 3));
 }
 
 #[test]

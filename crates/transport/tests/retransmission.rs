@@ -103,6 +103,12 @@ fn a_link_that_pauses_is_no_loss() {
     let statistics = world.sender.statistics();
     assert!(statistics.retransmitted <= 5, "{} needless copies", statistics.retransmitted);
     assert_eq!(statistics.frames_lost, 0);
+    assert!(statistics.retransmitted > 0, "there is no needless copy that could be taken for a loss");
+    let told = world.sender_events.iter().rev().find_map(|(_, event)| match event {
+        SenderEvent::Feedback(feedback) => Some((feedback.highest_sequence + 1, feedback.received)),
+        _ => None,
+    });
+    assert_eq!(told, Some((statistics.fragments, statistics.fragments)), "sent and received");
     assert!(world.idle());
 }
 

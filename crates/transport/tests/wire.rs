@@ -26,12 +26,13 @@ prop_compose! {
         (last, fragment) in (0..u16::MAX).prop_flat_map(|last| (Just(last), 0..=last)),
         (source, target) in any::<(u64, u64)>(),
         (sent_at, captured) in (moment(), moment()),
-        (idle, keep_from, anchor, key_frame) in any::<(u32, u32, u32, bool)>(),
+        (idle, keep_from, anchor, key_frame, feedback_doublings) in (any::<u32>(), any::<u32>(), any::<u32>(), any::<bool>(), 0..4u8),
         payload in vec(any::<u8>(), 0..MAX_PAYLOAD),
     ) -> Datagram {
         Datagram::Data(Data {
             connection, sequence, frame, fragment, fragments: last + 1, source: StateId(source),
-            target: StateId(target), sent_at, captured, idle, keep_from, anchor, key_frame, payload,
+            target: StateId(target), sent_at, captured, idle, keep_from, anchor, key_frame, feedback_doublings,
+            payload,
         })
     }
 }
@@ -166,12 +167,13 @@ fn the_layout_is_the_documented_one() {
         captured: Timestamp::from_micros(12),
         idle: 13,
         keep_from: 14,
+        feedback_doublings: 2,
         anchor: 15,
         key_frame: true,
         payload: vec![0xaa, 0xbb],
     });
     let bytes = encoded(&data);
-    assert_eq!(bytes[..6], [0x21, 1, 1, 2, 3, 4]);
+    assert_eq!(bytes[..6], [0x21, 1 | 2 << 1, 1, 2, 3, 4]);
     let ends = [(10, 5), (14, 6), (16, 7), (18, 8), (26, 9), (34, 10), (42, 11), (50, 12), (54, 13), (58, 14)];
     for (end, value) in ends.into_iter().chain([(62, 15), (64, 2)]) {
         assert_eq!(bytes[end - 1], value);

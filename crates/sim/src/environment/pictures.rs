@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
-use rayon::prelude::*;
 
 use lockstep_call::ClipCurves;
 use lockstep_control::learned::{Lesson, Lockstep, Model, Rule};
@@ -19,6 +18,7 @@ use lockstep_media::FrameRate;
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
+use super::vector::side_by_side;
 use super::{Drawn, EnvironmentError, EnvironmentSetting};
 use crate::modelled::{FeedbackInterval, ModelledCodec, ModelledSetting};
 
@@ -132,9 +132,7 @@ impl LessonSetting {
         if self.frame_rates.is_empty() || self.pictures == 0 {
             return Err(EnvironmentError::Setting("there is no frame rate, or a call has no picture"));
         }
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-        let one = |index| self.call(&environment, super::vector::seed_of(seed, index));
-        pool.install(|| (0..count).into_par_iter().map(one).collect())
+        Ok(side_by_side(count, seed, threads, |seed| self.call(&environment, seed))?.0)
     }
 
     fn call(&self, environment: &EnvironmentSetting, seed: u64) -> Result<Vec<Lesson>, EnvironmentError> {

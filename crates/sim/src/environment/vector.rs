@@ -74,9 +74,29 @@ pub struct VectorEnvironment {
 }
 
 /// The seed of environment `index` of a vector with `seed`.
-pub(super) fn seed_of(seed: u64, index: usize) -> u64 {
+fn seed_of(seed: u64, index: usize) -> u64 {
     // The golden ratio keeps neighbours apart; seed_from_u64 spreads them.
     seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// Makes `count` things that go side by side, each from its own seed, on `threads` threads (0: one a core), which come
+/// with them. What is made does not depend on how many threads there are.
+///
+/// # Errors
+/// If there are too many or none, one cannot be made, or threads cannot be started.
+pub(super) fn side_by_side<Thing: Send>(
+    count: usize,
+    seed: u64,
+    threads: usize,
+    make: impl Fn(u64) -> Result<Thing, EnvironmentError> + Send + Sync,
+) -> Result<(Vec<Thing>, ThreadPool), EnvironmentError> {
+    if count == 0 || count > MOST_ENVIRONMENTS {
+        return Err(EnvironmentError::Count(count));
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+    let one = |index| make(seed_of(seed, index));
+    let things = pool.install(|| (0..count).into_par_iter().map(one).collect::<Result<_, _>>())?;
+    Ok((things, pool))
 }
 
 impl VectorEnvironment {
@@ -85,18 +105,14 @@ impl VectorEnvironment {
     /// # Errors
     /// If the setting makes no sense, or threads cannot be started.
     pub fn new(setting: EnvironmentSetting, count: usize, seed: u64, threads: usize) -> Result<Self, EnvironmentError> {
-        if count == 0 || count > MOST_ENVIRONMENTS {
-            return Err(EnvironmentError::Count(count));
-        }
         let setting = Arc::new(setting);
         let observation_shape = setting.observation.map_or_else(|| vec![0], |kind| kind.make().shape());
         let numbers = observation_shape.iter().product();
-        let slot = |index| {
-            let environment = Environment::new(setting.clone(), seed_of(seed, index))?;
+        let slot = |seed| {
+            let environment = Environment::new(setting.clone(), seed)?;
             Ok(Slot { environment, features: Features::default(), observed: vec![0.0; numbers], done: false })
         };
-        let slots = (0..count).map(slot).collect::<Result<_, EnvironmentError>>()?;
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+        let (slots, pool) = side_by_side(count, seed, threads, slot)?;
         Ok(Self { slots, pool, observation_shape })
     }
 

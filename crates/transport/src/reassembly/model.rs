@@ -176,6 +176,7 @@ fn data(frame: u32, fragment: u16, fragments: u16, source: u64) -> Data {
         captured: Timestamp::ZERO,
         idle: 0,
         keep_from: 0,
+        feedback_doublings: 0,
         anchor: 0,
         key_frame: false,
         payload: vec![frame as u8, fragment as u8],

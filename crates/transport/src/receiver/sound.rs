@@ -25,7 +25,9 @@ impl<P: Payload> Receiver<P> {
         let size = ByteCount::new((SOUND_HEADER + payload.length()) as u64);
         self.statistics.sounds += 1;
         let fragment = SOUND;
-        self.note_arrival(now, &Stamp { sequence, sent_at, idle, frame, fragment, size, congestion_experienced });
+        let stamp = Stamp { sequence, sent_at, idle, frame, fragment, size, congestion_experienced };
+        self.note_arrival(now, &stamp);
+        self.list_arrival(now, &stamp);
         let captured = Timestamp::from_nanos(sent_at.as_nanos().saturating_sub(age.as_nanos() as u64));
         self.events.push_back(ReceiverEvent::Sound(SoundPacket { frame, captured, payload }));
         Ok(())

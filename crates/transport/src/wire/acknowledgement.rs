@@ -49,7 +49,8 @@ pub struct Acknowledgement {
     pub echo: Timestamp,
     /// The time from that datagram's arrival to this transmission; saturates at 2^32 - 1 microseconds.
     pub hold: Duration,
-    /// The lower 32 bits of the number of distinct data datagrams that arrived.
+    /// The lower 32 bits of the number of distinct data datagrams that arrived: a fragment that was sent again, and
+    /// had only been late, counts twice.
     pub received: u32,
     /// What the estimator says; the inter-arrival time saturates at 2^32 - 1 microseconds.
     pub estimate: Estimate,
