@@ -15,6 +15,11 @@ BENCH_REPORT := PYTHONPATH=python $(BIN)/python -m lockstep.bench_report
 SYSTEM_CMAKE := $(shell command -v cmake)
 export CMAKE ?= $(or $(SYSTEM_CMAKE),$(CURDIR)/$(BIN)/cmake)
 
+# Microphone and loudspeaker take the headers of the system's sound, which on Linux is ALSA. Without them they are left out.
+HAS_SOUND := $(shell [ "$$(uname)" != Linux ] || pkg-config --exists alsa 2>/dev/null && echo yes)
+export LOCKSTEP_FEATURES := $(if $(HAS_SOUND),lockstep-cli/devices)
+FEATURES := $(if $(LOCKSTEP_FEATURES),--features $(LOCKSTEP_FEATURES))
+
 # The demo: `make demo SECONDS=10 SIZE=640x360 RATE=25 TRACE=constant:1mbps`.
 DEMO := out/demo
 SECONDS ?= 30
@@ -80,7 +85,8 @@ lock: $(VENV)/.uv ## Bring uv.lock up to date with pyproject.toml
 
 build: | $(CMAKE) ## The lockstep command, target/release/lockstep
 	@test -x target/release/lockstep || echo "== the lockstep command: the first build takes minutes"
-	$(CARGO) build --release --package lockstep-cli
+	@test -n "$(HAS_SOUND)" || echo "== no headers of ALSA (libasound2-dev): live calls have no microphone and no loudspeaker"
+	$(CARGO) build --release --package lockstep-cli $(FEATURES)
 
 wheel: $(VENV)/.packages build ## The Python package with the command in it, for any Python from 3.11 on, in out/wheel
 	@rm -rf out/wheel
@@ -100,8 +106,8 @@ test: test-rust test-python ## Everything that a change must pass
 
 test-rust: | $(CMAKE) ## The Rust half of the tests
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) test --workspace
+	$(CARGO) clippy --workspace --all-targets $(FEATURES) -- -D warnings
+	$(CARGO) test --workspace $(FEATURES)
 
 test-python: setup ## The Python half of the tests
 	$(BIN)/ruff check python

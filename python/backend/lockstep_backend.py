@@ -80,6 +80,9 @@ def _command_as_data() -> Iterator[None]:
 def _command() -> Path:
     """The command, built. Cargo shows on standard error how far it is."""
     words = ["build", "--release", "--package", "lockstep-cli", "--message-format", "json-render-diagnostics"]
+    # What the Makefile builds, so that it is not built again.
+    if features := os.environ.get("LOCKSTEP_FEATURES"):
+        words += ["--features", features]
     cargo = os.environ.get("CARGO", "cargo")
     try:
         built = subprocess.run([cargo, *words], check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603

@@ -66,6 +66,6 @@ pub use sending::{Committed, SendingEnd, SendingStatus};
 pub use series::{MOST_POINTS, SERIES_INTERVAL, Series, SeriesRecorder};
 pub use sound::{
     CallSound, LIP_SYNC, LipSync, ModelledListener, ModelledVoice, Playback, Playing, SoundAllowance, SoundScores,
-    SoundSink, Speaking, Voice,
+    Speaking, Voice,
 };
 pub use vp8_codec::Vp8;

@@ -16,7 +16,7 @@ use lockstep_units::{Bitrate, Timestamp};
 
 pub use lip_sync::{LIP_SYNC, LipSync};
 pub use modelled::{ModelledListener, ModelledVoice};
-pub use playing::{Playback, Playing, SoundScores, SoundSink};
+pub use playing::{Playback, Playing, SoundScores};
 pub(crate) use rate::SoundRate;
 
 /// What sound is told of the path.
@@ -55,7 +55,7 @@ impl Speaking<Vec<u8>> for Voice {
     fn speak(&mut self, now: Timestamp, allowance: &SoundAllowance) -> Result<Option<SoundPacket>, CodingError> {
         self.sender.adapt(allowance.target, allowance.loss)?;
         // At its end there is nothing more to be said of it.
-        let Some(frame) = self.source.next_frame() else { return Ok(None) };
+        let Some(frame) = self.source.next_frame()? else { return Ok(None) };
         self.sender.capture(now, &frame)
     }
 }

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
-use lockstep_call::SoundSink;
-use lockstep_sound::{Frame, WavWriter};
+use lockstep_sound::{Frame, SoundFailure, SoundSink, WavWriter};
 
 use crate::output_file::{OutputFile, is_standard_output};
 
@@ -34,10 +33,9 @@ impl Seek for Shared {
 struct Open {
     writer: WavWriter<Shared>,
     output: Shared,
-    failure: Option<anyhow::Error>,
 }
 
-/// A WAV file that is being written. As a sink it cannot fail; what went wrong, [`SoundFile::complete`] tells.
+/// A WAV file that is being written.
 #[derive(Clone)]
 pub struct SoundFile {
     name: String,
@@ -54,17 +52,14 @@ impl SoundFile {
         }
         let output = Shared(Arc::new(Mutex::new(output)));
         let writer = WavWriter::new(output.clone()).with_context(|| format!("cannot write {name}"))?;
-        Ok(Self { name, open: Arc::new(Mutex::new(Some(Open { writer, output, failure: None }))) })
+        Ok(Self { name, open: Arc::new(Mutex::new(Some(Open { writer, output }))) })
     }
 
     /// Writes what is left. Without this, there is no file.
     pub fn complete(self) -> Result<()> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Open { writer, output, failure }) = open else { return Ok(()) };
+        let Some(Open { writer, output }) = open else { return Ok(()) };
         let failed = || format!("cannot write {}", self.name);
-        if let Some(failure) = failure {
-            return Err(failure).with_context(failed);
-        }
         writer.finish().with_context(failed)?;
         match Arc::into_inner(output.0) {
             Some(output) => output.into_inner().unwrap_or_else(PoisonError::into_inner).finish(),
@@ -74,14 +69,13 @@ impl SoundFile {
 }
 
 impl SoundSink for SoundFile {
-    fn play(&mut self, frame: &Frame) {
+    fn play(&mut self, frame: &Frame) -> Result<(), SoundFailure> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Open { writer, failure: failure @ None, .. }) = open.as_mut() {
-            *failure = writer.write(frame).err().map(Into::into);
-        }
+        let written = open.as_mut().map_or(Ok(()), |open| open.writer.write(frame));
+        written.map_err(|error| SoundFailure(format!("cannot write {}: {error}", self.name)))
     }
 
-    fn finish(&mut self) -> Result<(), String> {
-        self.clone().complete().map_err(|error| format!("{error:#}"))
+    fn finish(&mut self) -> Result<(), SoundFailure> {
+        self.clone().complete().map_err(|error| SoundFailure(format!("{error:#}")))
     }
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{
-    CallObserver, CallReport, CallSound, Codec, CodecModel, EncodeWork, FrameEncoder, Playing, ReceivingEnd, SoundSink,
+    CallObserver, CallReport, CallSound, Codec, CodecModel, EncodeWork, FrameEncoder, Playing, ReceivingEnd,
     VideoDelayFloor, Voice, Vp8,
 };
 use lockstep_control::{Controller, KnownPath, Latency, RateBounds, Setting};
 use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
 use lockstep_sim::{Simulation, SimulationOptions, StopReason};
-use lockstep_sound::SoundDecoder;
+use lockstep_sound::{SoundDecoder, SoundSink};
 use lockstep_transport::{FeedbackInterval, ReceiverConfig};
 use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::DEFAULT_PIXEL_LIMIT;

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use lockstep_call::{CallReport, SoundScores, SoundSink};
+use lockstep_call::{CallReport, SoundScores};
 use lockstep_configuration::{CallOptions, CallSettings, Observers, simulate_with};
-use lockstep_sound::Frame;
+use lockstep_sound::{Frame, SoundFailure, SoundSink};
 
 fn settings(options: &[(&str, &str)]) -> CallSettings {
     let usual = [("clip", "generated:160x120@15"), ("seconds", "8"), ("trace", "constant:500kbps"), ("audio", "tone")];
@@ -20,8 +20,9 @@ fn settings(options: &[(&str, &str)]) -> CallSettings {
 struct Loudness(Arc<Mutex<Vec<bool>>>);
 
 impl SoundSink for Loudness {
-    fn play(&mut self, frame: &Frame) {
+    fn play(&mut self, frame: &Frame) -> Result<(), SoundFailure> {
         self.0.lock().unwrap().push(frame.iter().any(|sample| sample.unsigned_abs() > 300));
+        Ok(())
     }
 }
 

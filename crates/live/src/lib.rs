@@ -7,6 +7,8 @@ mod clock;
 mod connection;
 mod control;
 mod datagrams;
+#[cfg(feature = "devices")]
+mod devices;
 mod emulate;
 mod identity;
 mod inset;
@@ -30,6 +32,8 @@ pub use call::{CallOptions, Finished, Witness, run};
 pub use clock::Clock;
 pub use connection::{Listener, Peer, Traffic};
 pub use control::CallKind;
+#[cfg(feature = "devices")]
+pub use devices::{open_loudspeaker, open_microphone};
 pub use emulate::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Move};
 pub use identity::Identity;
 pub use inset::{OwnPicture, with_inset};

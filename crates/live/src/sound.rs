@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockstep_call::{Playback, Playing, SoundAllowance, SoundScores, SoundSink, Speaking, Voice};
-use lockstep_sound::{FRAME_DURATION, SoundDecoder, SoundSource};
+use lockstep_call::{Playback, Playing, SoundAllowance, SoundScores, Speaking, Voice};
+use lockstep_sound::{FRAME_DURATION, SoundDecoder, SoundSink, SoundSource};
 use lockstep_transport::SoundPacket;
 use lockstep_units::{Bitrate, Timestamp};
 
@@ -148,13 +148,13 @@ impl Player {
                     delay => playing.set_least_delay(delay),
                 }
                 let now = clock.now();
-                playing.play(now);
+                playing.play(now).map_err(|failure| LiveError::Sound(failure.to_string()))?;
                 // The call has better to do than to wait for this.
                 let _ = events.try_send(Event::Sound(SoundEvent::Heard(now, playing.heard())));
             }
             let way = *way.lock().unwrap_or_else(PoisonError::into_inner);
             *scored.lock().unwrap_or_else(PoisonError::into_inner) = Some(playing.scores(Some(way)));
-            playing.finish().map_err(LiveError::Sound)
+            playing.finish().map_err(|failure| LiveError::Sound(failure.to_string()))
         })?;
         Ok(Self { packets: Some(packets), least_delay, scores, shortest_way, thread })
     }

@@ -7,21 +7,21 @@ use std::thread;
 use std::time::Duration;
 
 use calls::{both_ways, clip, listener, run, sending};
-use lockstep_call::SoundSink;
 use lockstep_live::{CallOptions, Ended, LiveError, Loudspeaker, Peer};
-use lockstep_sound::{Frame, SoundSource, Tone};
+use lockstep_sound::{Frame, SoundFailure, SoundSink, SoundSource, Tone};
 
 /// How many of the 20 ms that were played were loud; fails when it is to be ended, if it is told to.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<usize>>, bool);
 
 impl SoundSink for Heard {
-    fn play(&mut self, frame: &Frame) {
+    fn play(&mut self, frame: &Frame) -> Result<(), SoundFailure> {
         *self.0.lock().unwrap() += usize::from(frame.iter().any(|sample| sample.unsigned_abs() > 300));
+        Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), String> {
-        if self.1 { Err("the disk is full".to_owned()) } else { Ok(()) }
+    fn finish(&mut self) -> Result<(), SoundFailure> {
+        if self.1 { Err(SoundFailure("the disk is full".to_owned())) } else { Ok(()) }
     }
 }
 

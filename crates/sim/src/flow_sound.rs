@@ -41,7 +41,7 @@ impl<C: Codec> FlowSound<C> {
             if let Some(delay) = self.sync.least_sound_delay() {
                 self.sound.playback.set_least_delay(delay);
             }
-            self.sound.playback.play(now);
+            self.sound.playback.play(now)?;
             self.sync.hear(now, self.sound.playback.heard());
             self.plays_at += FRAME_DURATION;
         }

@@ -3,6 +3,7 @@
 use lockstep_units::Bitrate;
 use thiserror::Error;
 
+use crate::source::SoundFailure;
 use crate::{FRAME_SAMPLES, Frame, SAMPLE_RATE};
 
 /// The longest packet that is made: 20 ms at the highest bit rate that Opus knows are 1,275 bytes (RFC 6716, section 3.2).
@@ -21,6 +22,9 @@ pub enum CodingError {
         /// What libopus says.
         reason: String,
     },
+    /// There is nothing to code any more.
+    #[error(transparent)]
+    Source(#[from] SoundFailure),
     /// Opus itself could not go on.
     #[error("opus: {0}")]
     Opus(#[from] opus::Error),
@@ -144,7 +148,7 @@ mod tests {
 
     fn frames(count: usize) -> Vec<Frame> {
         let mut tone = Tone::default();
-        (0..count).filter_map(|_| tone.next_frame()).collect()
+        (0..count).filter_map(|_| tone.next_frame().unwrap()).collect()
     }
 
     #[test]

@@ -102,7 +102,7 @@ mod tests {
         let (mut on_the_way, mut delays) = (Vec::<(Timestamp, SoundPacket)>::new(), Vec::new());
         for tick in 0..1_000u64 {
             let now = Timestamp::from_millis(20 * tick + 20);
-            let packet = sender.capture(now, &tone.next_frame().unwrap()).unwrap();
+            let packet = sender.capture(now, &tone.next_frame().unwrap().unwrap()).unwrap();
             if let Some(packet) = packet.filter(|_| random.random::<f64>() >= loss) {
                 on_the_way.push((now + Duration::from_millis(30 + random.random_range(0..=jitter)), packet));
             }

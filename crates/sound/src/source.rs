@@ -1,13 +1,45 @@
-//! Where the sound comes from when there is no microphone.
+//! Where sound comes from and where it goes; and the sources that need no microphone.
 
 use std::f64::consts::{PI, TAU};
 
+use thiserror::Error;
+
 use crate::{FRAME_SAMPLES, Frame, SAMPLE_RATE};
+
+/// What went wrong with a device or a file, in one line.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct SoundFailure(pub String);
+
+/// Where what is heard goes.
+pub trait SoundSink: Send {
+    /// Takes the next 20 ms.
+    ///
+    /// # Errors
+    /// What became of the device, or that the disk is full.
+    fn play(&mut self, frame: &Frame) -> Result<(), SoundFailure>;
+
+    /// Whether [`Self::play`] takes as long as a frame lasts, as a loudspeaker's does.
+    fn is_live(&self) -> bool {
+        false
+    }
+
+    /// Writes out what is left.
+    ///
+    /// # Errors
+    /// What went wrong with that.
+    fn finish(&mut self) -> Result<(), SoundFailure> {
+        Ok(())
+    }
+}
 
 /// Sound, a frame at a time.
 pub trait SoundSource: Send {
     /// The next frame; none at the end.
-    fn next_frame(&mut self) -> Option<Frame>;
+    ///
+    /// # Errors
+    /// What became of the device.
+    fn next_frame(&mut self) -> Result<Option<Frame>, SoundFailure>;
 
     /// Whether [`Self::next_frame`] takes as long as a frame lasts, as a microphone's does. Others are paced by whoever asks.
     fn is_live(&self) -> bool {
@@ -20,8 +52,8 @@ pub trait SoundSource: Send {
 pub struct Silence;
 
 impl SoundSource for Silence {
-    fn next_frame(&mut self) -> Option<Frame> {
-        Some([0; FRAME_SAMPLES])
+    fn next_frame(&mut self) -> Result<Option<Frame>, SoundFailure> {
+        Ok(Some([0; FRAME_SAMPLES]))
     }
 }
 
@@ -60,8 +92,8 @@ impl Tone {
 }
 
 impl SoundSource for Tone {
-    fn next_frame(&mut self) -> Option<Frame> {
-        Some(std::array::from_fn(|_| self.next_sample()))
+    fn next_frame(&mut self) -> Result<Option<Frame>, SoundFailure> {
+        Ok(Some(std::array::from_fn(|_| self.next_sample())))
     }
 }
 
@@ -72,7 +104,8 @@ mod tests {
     #[test]
     fn the_tone_talks_for_three_seconds_and_is_silent_for_one() {
         let mut tone = Tone::default();
-        let loud: Vec<bool> = (0..400).filter_map(|_| tone.next_frame()).map(|f| f.iter().any(|&s| s != 0)).collect();
+        let loud: Vec<bool> =
+            (0..400).filter_map(|_| tone.next_frame().unwrap()).map(|f| f.iter().any(|&s| s != 0)).collect();
         for (at, &is_loud) in loud.iter().enumerate() {
             assert_eq!(is_loud, at % 200 < 150, "frame {at}");
         }

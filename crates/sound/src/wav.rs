@@ -8,7 +8,7 @@ use rubato::audioadapter_buffers::direct::InterleavedSlice;
 use rubato::{Async, FixedAsync, Resampler, SincInterpolationParameters, WindowFunction};
 use thiserror::Error;
 
-use crate::source::SoundSource;
+use crate::source::{SoundFailure, SoundSource};
 use crate::{FRAME_SAMPLES, Frame, SAMPLE_RATE};
 
 /// Files are read whole, of at most so many seconds.
@@ -96,10 +96,10 @@ fn resample(samples: &[f32], rate: u32) -> Result<Vec<f32>, Box<dyn std::error::
 }
 
 impl SoundSource for WavSource {
-    fn next_frame(&mut self) -> Option<Frame> {
+    fn next_frame(&mut self) -> Result<Option<Frame>, SoundFailure> {
         if self.next >= self.samples.len() {
             if !self.repeats {
-                return None;
+                return Ok(None);
             }
             self.next = 0;
         }
@@ -107,7 +107,7 @@ impl SoundSource for WavSource {
         let mut frame = [0; FRAME_SAMPLES];
         frame.iter_mut().zip(rest).for_each(|(to, &from)| *to = from);
         self.next += FRAME_SAMPLES;
-        Some(frame)
+        Ok(Some(frame))
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
     use crate::source::Tone;
 
     fn frames(source: &mut dyn SoundSource) -> Vec<Frame> {
-        std::iter::from_fn(|| source.next_frame()).take(500).collect()
+        std::iter::from_fn(|| source.next_frame().unwrap()).take(500).collect()
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
         let path = folder.path().join("tone.wav");
         let mut writer = WavWriter::new(File::create(&path).unwrap()).unwrap();
         let mut tone = Tone::default();
-        let written: Vec<Frame> = (0..100).filter_map(|_| tone.next_frame()).collect();
+        let written: Vec<Frame> = (0..100).filter_map(|_| tone.next_frame().unwrap()).collect();
         written.iter().for_each(|frame| writer.write(frame).unwrap());
         writer.finish().unwrap();
         assert_eq!(frames(&mut WavSource::open(&path, false).unwrap()), written);

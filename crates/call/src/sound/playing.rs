@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockstep_sound::{Decode, Frame, Player, PlayerStatistics};
+use lockstep_sound::{Decode, Player, PlayerStatistics, SoundFailure, SoundSink};
 use lockstep_transport::SoundPacket;
 use lockstep_units::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,31 +10,15 @@ use serde::{Deserialize, Serialize};
 use crate::distribution::Distribution;
 use crate::scores::DelayScores;
 
-/// Where what is heard goes.
-pub trait SoundSink: Send {
-    /// Takes the next 20 ms.
-    fn play(&mut self, frame: &Frame);
-
-    /// Whether [`Self::play`] takes as long as a frame lasts, as a loudspeaker's does.
-    fn is_live(&self) -> bool {
-        false
-    }
-
-    /// Writes out what is left.
-    ///
-    /// # Errors
-    /// What went wrong with what was played so far.
-    fn finish(&mut self) -> Result<(), String> {
-        Ok(())
-    }
-}
-
 /// Plays the packets of a call's sound.
 pub trait Playback<P>: Send {
     /// A packet came.
     fn insert(&mut self, now: Timestamp, packet: SoundPacket<P>);
     /// Plays the 20 ms from `now` on.
-    fn play(&mut self, now: Timestamp);
+    ///
+    /// # Errors
+    /// What became of where it is played.
+    fn play(&mut self, now: Timestamp) -> Result<(), SoundFailure>;
     /// When what is heard now was captured, sender's clock; none in silence.
     fn heard(&self) -> Option<Timestamp>;
     /// Plays nothing sooner than `delay` after its capture, nanoseconds between two clocks, within bounds.
@@ -96,7 +80,7 @@ impl<D: Decode> Playing<D> {
     ///
     /// # Errors
     /// What went wrong at the sink.
-    pub fn finish(mut self) -> Result<(), String> {
+    pub fn finish(mut self) -> Result<(), SoundFailure> {
         self.sink.as_mut().map_or(Ok(()), |sink| sink.finish())
     }
 
@@ -118,7 +102,7 @@ where
         self.player.insert(now, packet.frame, packet.captured, packet.payload);
     }
 
-    fn play(&mut self, now: Timestamp) {
+    fn play(&mut self, now: Timestamp) -> Result<(), SoundFailure> {
         let frame = self.player.play(now);
         // What the player knows is the end of what it gave.
         let start = |end: Timestamp| {
@@ -129,9 +113,7 @@ where
         while let Some(delay) = self.player.poll_delay() {
             self.delays.add(delay.saturating_sub(reference).max(0) as f64 * 1e-6);
         }
-        if let Some(sink) = &mut self.sink {
-            sink.play(&frame);
-        }
+        self.sink.as_mut().map_or(Ok(()), |sink| sink.play(&frame))
     }
 
     fn heard(&self) -> Option<Timestamp> {

@@ -15,20 +15,19 @@ use serde::{Deserialize, Serialize};
 
 use lockstep_call::{FrameRecord, MenuMode, MenuRunner, SendingEnd, SerialMenu};
 use lockstep_live::{
-    CallKind, CallOptions, Clock, Ended, Finished, Identity, Listener, Loudspeaker, OpenSink, Peer, Receiving, Sending,
-    Shown, Stop, ThreadedMenu, Ticket, Witness,
+    CallKind, CallOptions, Clock, Ended, Finished, Identity, Listener, OpenSink, Peer, Receiving, Sending, Shown, Stop,
+    ThreadedMenu, Ticket, Witness,
 };
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
-use lockstep_sound::SoundSource;
 use lockstep_units::Timestamp;
 
 use crate::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
-use crate::configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds, SoundName, counters};
+use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
+use crate::configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds, counters};
 use crate::destination::{destination, resolve};
 use crate::interruption::Interruption;
 use crate::output_file::{self, for_people, standard_output_is_taken};
 use crate::progress::print_sound;
-use crate::sound_file::SoundFile;
 
 /// The most pixels of a picture that is decoded unless more are asked for, those of 4096x2304. A frame is 1.5 bytes a pixel,
 /// 14 MB of these, and at most some 40 are held.
@@ -85,48 +84,6 @@ pub enum StatusArgument {
     Json,
     /// Nothing.
     None,
-}
-
-/// The sound that a live call sends.
-#[derive(Debug, Clone, Args)]
-pub struct SpeakingArguments {
-    /// Sound beside the pictures: `tone`, a voice of sorts that talks and is silent by turns, which is meant if none is named;
-    /// `silence`; or a WAV file, again and again. Without it the call sends no sound.
-    #[arg(long, value_name = "SOUND", num_args = 0..=1, default_missing_value = "tone", value_parser = SoundName::from_word)]
-    audio: Option<SoundName>,
-}
-
-impl SpeakingArguments {
-    /// What gives the sound.
-    pub fn open(&self) -> Result<Option<Box<dyn SoundSource>>> {
-        Ok(self.audio.as_ref().map(SoundName::open).transpose()?)
-    }
-
-    /// The file that it reads, if it does.
-    pub fn file(&self) -> Option<&Path> {
-        self.audio.as_ref().and_then(SoundName::file)
-    }
-}
-
-/// Where the sound goes that a live call receives.
-#[derive(Debug, Clone, Args)]
-pub struct HearingArguments {
-    /// Where the other's sound goes, a WAV file. Without it it is not heard.
-    #[arg(long, value_name = "FILE")]
-    audio_output: Option<PathBuf>,
-}
-
-impl HearingArguments {
-    /// The option and its file, to be checked with the others.
-    pub fn output(&self) -> (&'static str, Option<&Path>) {
-        ("--audio-output", self.audio_output.as_deref())
-    }
-
-    /// What the sound is played on; pictures wait for it if `lip_sync`.
-    pub fn open(&self, lip_sync: bool) -> Result<Option<Loudspeaker>> {
-        let file = self.audio_output.as_deref().map(SoundFile::create).transpose()?;
-        Ok(file.map(|file| Loudspeaker { sink: Box::new(file), lip_sync }))
-    }
 }
 
 /// What `lockstep send` is told.
@@ -464,7 +421,7 @@ pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path], status: Status
 pub fn send(arguments: &SendArguments) -> Result<()> {
     let inputs: Vec<&Path> = [Path::new(&arguments.source)].into_iter().chain(arguments.speaking.file()).collect();
     check(&[("--log", arguments.log.as_deref())], &inputs, arguments.status)?;
-    let microphone = arguments.speaking.open()?;
+    let microphone = arguments.speaking.open(LiveSound::Nothing)?;
     let ticket = ticket_to_join(arguments.ticket.as_deref())?;
     let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
     let control = arguments.control.settings()?;
@@ -528,7 +485,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let inputs: Vec<&Path> = arguments.model.as_deref().into_iter().collect();
     check(&outputs, &inputs, arguments.status)?;
     let model = arguments.model.as_deref().map(ModelFile::open_for_receiver).transpose()?;
-    let loudspeaker = hearing.open(true)?;
+    let loudspeaker = hearing.open(LiveSound::Nothing, true)?;
     let (listener, ticket) = arguments.listening.listener()?;
     let interruption = Interruption::watch()?;
     let clock = Clock::start();

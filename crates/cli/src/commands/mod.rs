@@ -8,6 +8,7 @@ pub mod completions;
 pub mod data;
 pub mod emulate;
 pub mod live;
+pub mod live_sound;
 pub mod model;
 pub mod output;
 pub mod python_module;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use lockstep_call::SoundSink;
+use lockstep_sound::SoundSink;
 use lockstep_units::Timestamp;
 
 use crate::commands::output::OutputArguments;

@@ -10,10 +10,10 @@ use lockstep_live::{CallKind, CallOptions, Clock, OpenSink, OwnPicture, Peer, Re
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
 
 use crate::commands::live::{
-    HearingArguments, IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, ProgramArguments, Reporter,
-    SpeakingArguments, StatusArgument, StatusLine, check, connection_id, finish, limit, menu_runner, print_ticket, say,
-    ticket_to_join,
+    IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, ProgramArguments, Reporter, StatusArgument, StatusLine,
+    check, connection_id, finish, limit, menu_runner, print_ticket, say, ticket_to_join,
 };
+use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
 use crate::configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
 use crate::interruption::Interruption;
 
@@ -91,8 +91,8 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
     let inputs: Vec<&Path> = [Path::new(arguments.source())].into_iter().chain(arguments.speaking.file()).collect();
     check(&outputs, &inputs, arguments.status)?;
     let control = arguments.control.settings()?;
-    let microphone = arguments.speaking.open()?;
-    let loudspeaker = arguments.hearing.open(control.controller.latency() != Some(Latency::Low))?;
+    let microphone = arguments.speaking.open(LiveSound::Device)?;
+    let loudspeaker = arguments.hearing.open(LiveSound::Device, control.controller.latency() != Some(Latency::Low))?;
     let joined = match arguments.ticket.as_deref() {
         Some("-") => Some(ticket_to_join(None)?),
         given => given.map(|text| ticket_to_join(Some(text))).transpose()?,

@@ -194,6 +194,12 @@ fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
 pub struct SoundName(String);
 
 impl SoundName {
+    /// As it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// What is called so; a file begins again at its end.
     ///
     /// # Errors

@@ -1,0 +1,118 @@
+//! The sound of live calls: where it comes from, and where it goes.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+#[cfg(not(feature = "devices"))]
+use anyhow::bail;
+use clap::Args;
+
+use lockstep_live::Loudspeaker;
+use lockstep_sound::{SoundSink, SoundSource};
+
+use crate::configuration::{OptionValue, SoundName};
+use crate::sound_file::SoundFile;
+
+const MICROPHONE: &str = "microphone";
+const SPEAKER: &str = "speaker";
+const NONE: &str = "none";
+
+/// What a call takes where nothing is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LiveSound {
+    /// None.
+    Nothing,
+    /// The machine's microphone and loudspeaker, if it has them and this program can use them.
+    Device,
+}
+
+/// The sound that a live call sends.
+#[derive(Debug, Clone, Args)]
+pub struct SpeakingArguments {
+    /// Sound beside the pictures: `microphone`; `tone`, a voice of sorts that talks and is silent by turns, which is meant if
+    /// none is named; `silence`; a WAV file, again and again; or `none`. Unless it is said, `talk` takes the microphone if
+    /// there is one, and `send` none.
+    #[arg(long, value_name = "SOUND", num_args = 0..=1, default_missing_value = "tone", value_parser = SoundName::from_word)]
+    audio: Option<SoundName>,
+}
+
+impl SpeakingArguments {
+    fn is(&self, word: &str) -> bool {
+        self.audio.as_ref().is_some_and(|sound| sound.as_str() == word)
+    }
+
+    /// What gives the sound, if anything does.
+    pub fn open(&self, usual: LiveSound) -> Result<Option<Box<dyn SoundSource>>> {
+        match &self.audio {
+            _ if self.is(NONE) => Ok(None),
+            _ if self.is(MICROPHONE) => microphone().map(Some),
+            Some(sound) => Ok(Some(sound.open()?)),
+            // Without a microphone others can still be heard.
+            None if usual == LiveSound::Device => Ok(microphone().ok()),
+            None => Ok(None),
+        }
+    }
+
+    /// The file that it reads, if it does.
+    pub fn file(&self) -> Option<&Path> {
+        let file = self.audio.as_ref().and_then(SoundName::file);
+        file.filter(|_| !self.is(NONE) && !self.is(MICROPHONE))
+    }
+}
+
+/// Where the sound goes that a live call receives.
+#[derive(Debug, Clone, Args)]
+pub struct HearingArguments {
+    /// Where the other's sound goes: `speaker`, a WAV file, or `none`. Unless it is said, `talk` takes the loudspeaker if there
+    /// is one, and `receive` none.
+    #[arg(long, value_name = "SPEAKER|FILE")]
+    audio_output: Option<PathBuf>,
+}
+
+impl HearingArguments {
+    fn file(&self) -> Option<&Path> {
+        self.audio_output.as_deref().filter(|&path| path != Path::new(SPEAKER) && path != Path::new(NONE))
+    }
+
+    /// The option and its file, to be checked with the others.
+    pub fn output(&self) -> (&'static str, Option<&Path>) {
+        ("--audio-output", self.file())
+    }
+
+    /// What the sound is played on; pictures wait for it if `lip_sync`.
+    pub fn open(&self, usual: LiveSound, lip_sync: bool) -> Result<Option<Loudspeaker>> {
+        let sink: Option<Box<dyn SoundSink>> = match (self.file(), self.audio_output.as_deref()) {
+            (Some(path), _) => Some(Box::new(SoundFile::create(path)?)),
+            (None, Some(word)) if word == Path::new(SPEAKER) => Some(speaker()?),
+            (None, Some(_)) => None,
+            (None, None) if usual == LiveSound::Device => speaker().ok(),
+            (None, None) => None,
+        };
+        Ok(sink.map(|sink| Loudspeaker { sink, lip_sync }))
+    }
+}
+
+#[cfg(feature = "devices")]
+fn microphone() -> Result<Box<dyn SoundSource>> {
+    Ok(lockstep_live::open_microphone()?)
+}
+
+#[cfg(feature = "devices")]
+fn speaker() -> Result<Box<dyn SoundSink>> {
+    Ok(lockstep_live::open_loudspeaker()?)
+}
+
+/// What is said where the headers of the system's sound were missing when the program was built.
+#[cfg(not(feature = "devices"))]
+const LEFT_OUT: &str = "this program was built without microphone and loudspeaker; install libasound2-dev and build it \
+                        again with `make build`, or name a WAV file";
+
+#[cfg(not(feature = "devices"))]
+fn microphone() -> Result<Box<dyn SoundSource>> {
+    bail!("{LEFT_OUT}")
+}
+
+#[cfg(not(feature = "devices"))]
+fn speaker() -> Result<Box<dyn SoundSink>> {
+    bail!("{LEFT_OUT}")
+}

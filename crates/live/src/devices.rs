@@ -1,0 +1,237 @@
+//! Microphone and loudspeaker: those that the system has for its default.
+
+use std::fmt::Display;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cpal::traits::{DeviceTrait, HostTrait, StreamTrait};
+use cpal::{Device, FromSample, Sample, SampleFormat, SizedSample, Stream, StreamConfig, SupportedStreamConfigRange};
+use lockstep_sound::{FRAME_SAMPLES, Frame, SAMPLE_RATE, SoundFailure, SoundSink, SoundSource};
+
+/// Frames of the microphone that wait at most, 200 ms; of more the newest is left out.
+const MOST_HEARD: usize = 10;
+/// Frames that wait for the loudspeaker, 40 ms: as much as a host's timers may be late.
+const MOST_PLAYED: usize = 2;
+/// A device that is silent for so long is gone.
+const DEVICE_LIMIT: Duration = Duration::from_secs(3);
+/// How often room at the loudspeaker is looked for.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
+fn failed(device: &str) -> impl Fn(&dyn Display) -> SoundFailure {
+    let device = device.to_owned();
+    move |error| SoundFailure(format!("the {device} failed: {error}"))
+}
+
+/// What a device said of its failure.
+#[derive(Clone, Default)]
+struct Complaint(Arc<Mutex<Option<String>>>);
+
+impl Complaint {
+    fn hear(&self) -> impl FnMut(cpal::Error) + Send + 'static {
+        let complaint = self.0.clone();
+        move |error| {
+            complaint.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.to_string());
+        }
+    }
+
+    fn text(&self) -> String {
+        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        said.unwrap_or_else(|| format!("it was silent for {} s", DEVICE_LIMIT.as_secs()))
+    }
+}
+
+/// A stream, which on some systems must stay on the thread that opened it, until this is dropped.
+struct Held {
+    _end: mpsc::Sender<()>,
+}
+
+fn hold(open: impl FnOnce() -> Result<Stream, SoundFailure> + Send + 'static) -> Result<Held, SoundFailure> {
+    let (opened, outcome) = mpsc::channel();
+    let (end, ended) = mpsc::channel::<()>();
+    thread::spawn(move || match open() {
+        Ok(_stream) => {
+            let _ = opened.send(Ok(()));
+            let _ = ended.recv();
+        }
+        Err(error) => drop(opened.send(Err(error))),
+    });
+    match outcome.recv() {
+        Ok(Ok(())) => Ok(Held { _end: end }),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(SoundFailure("the system's sound died while it was opened".to_owned())),
+    }
+}
+
+/// The configuration of 48,000 samples a second with the fewest channels, in a format that is understood here.
+fn configuration(
+    device: &str,
+    ranges: impl Iterator<Item = SupportedStreamConfigRange>,
+) -> Result<(StreamConfig, SampleFormat), SoundFailure> {
+    let understood = |range: &SupportedStreamConfigRange| {
+        matches!(range.sample_format(), SampleFormat::F32 | SampleFormat::I16)
+            && (range.min_sample_rate()..=range.max_sample_rate()).contains(&SAMPLE_RATE)
+    };
+    let range = ranges.filter(understood).min_by_key(SupportedStreamConfigRange::channels);
+    let range = range.ok_or_else(|| {
+        SoundFailure(format!("the {device} does not give {SAMPLE_RATE} samples a second; name a WAV file, or `none`"))
+    })?;
+    let format = range.sample_format();
+    Ok((range.with_sample_rate(SAMPLE_RATE).config(), format))
+}
+
+fn none(device: &str, option: &str) -> SoundFailure {
+    SoundFailure(format!("there is no {device}; name a WAV file with {option}, or `none`"))
+}
+
+/// What the microphone hears.
+struct Microphone {
+    frames: Receiver<Frame>,
+    complaint: Complaint,
+    _stream: Held,
+}
+
+/// Opens the system's microphone.
+///
+/// # Errors
+/// There is none, or it is not as it must be.
+pub fn open_microphone() -> Result<Box<dyn SoundSource>, SoundFailure> {
+    let (frames, heard) = mpsc::sync_channel(MOST_HEARD);
+    let complaint = Complaint::default();
+    let complaining = complaint.clone();
+    let stream = hold(move || {
+        let name = "microphone";
+        let failed = failed(name);
+        let device = cpal::default_host().default_input_device().ok_or_else(|| none(name, "--audio"))?;
+        let ranges = device.supported_input_configs().map_err(|error| failed(&error))?;
+        let (config, format) = configuration(name, ranges)?;
+        let stream = match format {
+            SampleFormat::I16 => listen::<i16>(&device, config, frames, &complaining),
+            _ => listen::<f32>(&device, config, frames, &complaining),
+        };
+        let stream = stream.map_err(|error| failed(&error))?;
+        stream.play().map_err(|error| failed(&error))?;
+        Ok(stream)
+    })?;
+    Ok(Box::new(Microphone { frames: heard, complaint, _stream: stream }))
+}
+
+fn listen<T>(
+    device: &Device,
+    config: StreamConfig,
+    frames: SyncSender<Frame>,
+    complaint: &Complaint,
+) -> Result<Stream, cpal::Error>
+where
+    T: SizedSample,
+    f32: FromSample<T>,
+{
+    let channels = usize::from(config.channels).max(1);
+    let mut heard = Vec::with_capacity(FRAME_SAMPLES);
+    let take = move |samples: &[T], _: &cpal::InputCallbackInfo| {
+        for moment in samples.chunks_exact(channels) {
+            let sum: f32 = moment.iter().map(|&sample| f32::from_sample(sample)).sum();
+            heard.push(i16::from_sample(sum / channels as f32));
+            if let Ok(frame) = Frame::try_from(heard.as_slice()) {
+                heard.clear();
+                // Whoever listens is too slow, or gone.
+                let _ = frames.try_send(frame);
+            }
+        }
+    };
+    device.build_input_stream(config, take, complaint.hear(), None)
+}
+
+impl SoundSource for Microphone {
+    fn next_frame(&mut self) -> Result<Option<Frame>, SoundFailure> {
+        match self.frames.recv_timeout(DEVICE_LIMIT) {
+            Ok(frame) => Ok(Some(frame)),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                Err(failed("microphone")(&self.complaint.text()))
+            }
+        }
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+}
+
+/// What the loudspeaker plays.
+struct Loudspeaker {
+    frames: SyncSender<Frame>,
+    complaint: Complaint,
+    _stream: Held,
+}
+
+/// Opens the system's loudspeaker.
+///
+/// # Errors
+/// There is none, or it is not as it must be.
+pub fn open_loudspeaker() -> Result<Box<dyn SoundSink>, SoundFailure> {
+    let (frames, to_play) = mpsc::sync_channel(MOST_PLAYED);
+    let complaint = Complaint::default();
+    let complaining = complaint.clone();
+    let stream = hold(move || {
+        let name = "loudspeaker";
+        let failed = failed(name);
+        let device = cpal::default_host().default_output_device().ok_or_else(|| none(name, "--audio-output"))?;
+        let ranges = device.supported_output_configs().map_err(|error| failed(&error))?;
+        let (config, format) = configuration(name, ranges)?;
+        let stream = match format {
+            SampleFormat::I16 => speak::<i16>(&device, config, to_play, &complaining),
+            _ => speak::<f32>(&device, config, to_play, &complaining),
+        };
+        let stream = stream.map_err(|error| failed(&error))?;
+        stream.play().map_err(|error| failed(&error))?;
+        Ok(stream)
+    })?;
+    Ok(Box::new(Loudspeaker { frames, complaint, _stream: stream }))
+}
+
+fn speak<T>(
+    device: &Device,
+    config: StreamConfig,
+    frames: Receiver<Frame>,
+    complaint: &Complaint,
+) -> Result<Stream, cpal::Error>
+where
+    T: SizedSample + FromSample<i16>,
+{
+    let channels = usize::from(config.channels).max(1);
+    let (mut frame, mut next) = ([0; FRAME_SAMPLES], FRAME_SAMPLES);
+    let give = move |samples: &mut [T], _: &cpal::OutputCallbackInfo| {
+        for moment in samples.chunks_exact_mut(channels) {
+            if next == FRAME_SAMPLES
+                && let Ok(newer) = frames.try_recv()
+            {
+                (frame, next) = (newer, 0);
+            }
+            // With nothing to play there is silence.
+            let sample = frame.get(next).copied().unwrap_or(0);
+            next = (next + 1).min(FRAME_SAMPLES);
+            moment.fill(T::from_sample(sample));
+        }
+    };
+    device.build_output_stream(config, give, complaint.hear(), None)
+}
+
+impl SoundSink for Loudspeaker {
+    fn play(&mut self, frame: &Frame) -> Result<(), SoundFailure> {
+        let deadline = Instant::now() + DEVICE_LIMIT;
+        let mut frame = *frame;
+        loop {
+            match self.frames.try_send(frame) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Full(same)) if Instant::now() < deadline => frame = same,
+                Err(_) => return Err(failed("loudspeaker")(&self.complaint.text())),
+            }
+            thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+}
