@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use lockstep_call::{DecodeOutcome, FrameRecord, ReceivingEnd, SendingEnd, SoundScores};
-use lockstep_transport::{CloseReason, Datagram, Transmit, wire::DATA_HEADER};
+use lockstep_transport::{CloseReason, Datagram, Transmit, WireError, wire::DATA_HEADER};
 use lockstep_units::Timestamp;
 
 use crate::clock::Clock;
@@ -304,16 +304,26 @@ impl Call {
         while let Some(heard) = self.connection.poll() {
             match heard {
                 Heard::Joined => {}
-                Heard::Datagram(at, datagram) => self.take(at, &datagram),
-                Heard::Control(datagram) => self.take(self.clock.now(), &datagram),
+                Heard::Datagram(at, datagram) => {
+                    let decoded = Datagram::decode(&datagram);
+                    // Of the beginning and the end the stream tells.
+                    if !matches!(decoded, Ok(Datagram::Hello(_) | Datagram::HelloReply(_) | Datagram::Close(_))) {
+                        self.take(at, decoded);
+                    }
+                }
+                Heard::Control(datagram) => {
+                    let decoded = Datagram::decode(&datagram);
+                    if matches!(decoded, Ok(Datagram::Hello(_) | Datagram::HelloReply(_))) {
+                        self.take(self.clock.now(), decoded);
+                    }
+                }
                 Heard::Lost(loss) => self.lost = self.lost.take().or(Some(loss)),
             }
         }
     }
 
     /// Gives a datagram to the end that it is for: what a sender says to the one that receives, and the other way round.
-    fn take(&mut self, at: Timestamp, datagram: &[u8]) {
-        let decoded = Datagram::decode(datagram);
+    fn take(&mut self, at: Timestamp, decoded: Result<Datagram, WireError>) {
         let of_a_receiver = matches!(decoded, Ok(Datagram::Acknowledgement(_) | Datagram::HelloReply(_)));
         match (&mut self.sending, &mut self.receiving) {
             (Some(sending), None) => drop(sending.end.handle_datagram(at, decoded)),

@@ -3,6 +3,7 @@
 //! short time.
 
 mod link;
+mod loss;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -23,6 +24,8 @@ use crate::sockets::Sockets;
 use crate::ticket::{MOST_ADDRESSES, Secret, Ticket};
 use crate::{LiveError, TicketRefusal, quic};
 use link::{Link, Told};
+pub(crate) use loss::Loss;
+use loss::code;
 
 /// Links that are no call (yet) at a listener; of more, the newest are ignored.
 const MOST_STRANGERS: usize = 8;
@@ -90,22 +93,6 @@ pub(crate) enum Heard {
     /// The connection is over.
     Lost(Loss),
 }
-
-/// Why a connection is over.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Loss {
-    /// The other end said so.
-    Closed(CloseReason),
-    /// The listener does not take the ticket.
-    Refused(TicketRefusal),
-    /// The other end does not know the connection any more.
-    Restarted,
-    /// The other end, or this one, found something that cannot be.
-    Broken(String),
-}
-
-/// Codes of QUIC's that end a connection; below [`REFUSALS`] those of [`CloseReason`].
-const REFUSALS: u64 = 1 << 16;
 
 /// How often something may happen.
 #[derive(Debug)]
@@ -386,10 +373,9 @@ impl Connection {
     }
 
     fn refuse(&mut self, handle: usize, refusal: TicketRefusal) {
-        let code = u32::try_from(REFUSALS).unwrap_or(u32::MAX) + refusal.number();
         let now = self.clock.instant(self.clock.now());
         if let Some(link) = self.links.get_mut(&handle) {
-            link.quic.close(now, code.into(), Bytes::new());
+            link.quic.close(now, code(refusal), Bytes::new());
         }
         if self.chosen == Some(handle) {
             self.lost(handle, Loss::Broken("the other end says what makes no sense".to_owned()));
@@ -587,18 +573,4 @@ pub struct Traffic {
     pub received_datagrams: u64,
     /// Their bytes.
     pub received_bytes: u64,
-}
-
-impl Loss {
-    fn of(reason: quinn_proto::ConnectionError) -> Self {
-        use quinn_proto::ConnectionError::{ApplicationClosed, Reset};
-        match reason {
-            ApplicationClosed(close) => match close.error_code.into_inner() {
-                code @ REFUSALS.. => Self::Refused(TicketRefusal::from_number(code - REFUSALS)),
-                code => Self::Closed(CloseReason::from_number(u16::try_from(code).unwrap_or(u16::MAX))),
-            },
-            Reset => Self::Restarted,
-            other => Self::Broken(other.to_string()),
-        }
-    }
 }

@@ -127,7 +127,7 @@ fn is_loss(error: &io::Error) -> bool {
         WouldBlock,
     ];
     // Full buffers of the system's, and probes for larger packets than the network takes.
-    lost.contains(&error.kind()) || matches!(error.raw_os_error(), Some(55 | 90 | 105 | 10040 | 10055))
+    lost.contains(&error.kind()) || matches!(error.raw_os_error(), Some(40 | 55 | 90 | 105 | 10040 | 10055))
 }
 
 #[cfg(test)]

@@ -125,12 +125,13 @@ fn a_flood_of_garbage_and_of_forged_beginnings_changes_nothing() {
                 random ^= random << 17;
                 let mut datagram = [random as u8; 1200];
                 datagram[..8].copy_from_slice(&random.to_be_bytes());
-                if sent % 2 == 0 {
+                let forged = sent.is_multiple_of(2);
+                if forged {
                     // As a first packet of version 1 of QUIC begins: the length of the name that it chooses follows.
                     datagram[..6].copy_from_slice(&[0xc3, 0, 0, 0, 1, 8]);
                     datagram[6..14].copy_from_slice(&random.to_be_bytes());
                 }
-                let length = if sent % 2 == 0 { 1200 } else { (random % 1200) as usize };
+                let length = if forged { 1200 } else { (random % 1200) as usize };
                 sent += u64::from(socket.send_to(&datagram[..length], to).is_ok());
             }
             thread::sleep(Duration::from_millis(2));

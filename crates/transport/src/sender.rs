@@ -1,6 +1,7 @@
 //! The sending side: cuts frames into fragments, paces them, learns what arrived, says what to encode from.
 
 mod sound;
+mod sources;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -101,31 +102,6 @@ impl<P: Payload> Sender<P> {
             most_payload: config.payload,
             config,
         }
-    }
-
-    /// The state that the next frame must be encoded from: the target of the last frame as long as it may arrive,
-    /// otherwise the newest that the receiver is known to hold, otherwise [`StateId::EMPTY`] (a key frame). The state
-    /// is kept until the next frame is sent or this is asked again, however long encoding takes.
-    pub fn next_source(&mut self) -> StateId {
-        self.states.reserve()
-    }
-
-    /// Whether [`Sender::next_source`] would give `state`.
-    #[must_use]
-    pub fn is_next_source(&self, state: StateId) -> bool {
-        self.states.source() == state
-    }
-
-    /// As [`Sender::next_source`], but a state that the receiver is known to hold wherever there is one: for paths on
-    /// which the last frame is too likely to be lost to build on it.
-    pub fn next_held_source(&mut self) -> StateId {
-        self.states.reserve_held()
-    }
-
-    /// Whether the receiver holds `state`, by its newest acknowledgement.
-    #[must_use]
-    pub fn is_held(&self, state: StateId) -> bool {
-        self.states.is_held(state)
     }
 
     /// Puts a frame into the pacer's queue; returns its number, which counts frames from 0.

@@ -5,6 +5,9 @@ use quinn_proto::{Connection, Dir, FrameStats, StreamId};
 
 use crate::control::{Message, Messages};
 
+/// Bytes that may wait for room in the stream.
+const MOST_UNWRITTEN: usize = 16 << 10;
+
 /// What came in the stream.
 #[derive(Debug)]
 pub(super) enum Told {
@@ -56,9 +59,11 @@ impl Link {
         self.stream = self.quic.streams().open(Dir::Bi);
     }
 
-    /// Says something in the stream.
+    /// Says something in the stream; to a peer that asks and never reads the answers, nothing more.
     pub(super) fn tell(&mut self, message: &Message) {
-        self.unwritten.extend(message.to_bytes());
+        if self.unwritten.len() < MOST_UNWRITTEN {
+            self.unwritten.extend(message.to_bytes());
+        }
         self.write();
     }
 
