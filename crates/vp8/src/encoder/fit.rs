@@ -15,21 +15,17 @@ use std::borrow::Cow;
 use super::analysis::Analysis;
 use super::bit_cost::BIT;
 use super::costs::USUAL_SKIP_WEIGHT;
+use super::decisions::{Decisions, step};
 use super::encoded::Encoded;
 use super::frame_encoder::{code_macroblocks, finish};
 use super::frame_quantizers::rounding_of;
-use super::macroblocks::Macroblocks;
 use super::parameters::MAXIMUM_QUANTIZER;
 use super::steering::{Cost, Plan, Steering};
-use crate::header::QuantizerIndices;
-use crate::quantization::Steps;
 
 /// A frame of at least this share of the budget is not made again.
 const FILLED: f64 = 0.92;
 /// What steered passes aim at, one after another: a later one comes of an earlier one that went over.
 const AIMS: [f64; 3] = [0.965, 0.94, 0.88];
-/// A pass keeps the modes of another whose step is at most so many times as large or as small.
-const KEPT_WITHIN: f64 = 1.8;
 /// So many passes are spent on filling the budget.
 const PASSES: usize = 4;
 /// Where none of them fits, the next aims at this share of the budget; and if that was too much, the coarsest
@@ -49,7 +45,7 @@ const GOOD_WEIGHTS: (u32, u32) = (100, 400);
 struct Pass {
     quantizer: u8,
     size: usize,
-    macroblocks: Macroblocks,
+    decisions: Decisions,
     costs: Vec<Cost>,
     /// Bytes of all that is no coefficient.
     overhead: usize,
@@ -131,21 +127,20 @@ impl<'a> Fitting<'a> {
         self.coded.iter().any(|&(_, size)| size <= budget)
     }
 
-    fn code(&mut self, quantizer: u8, mut steering: Steering<'_>) -> Encoded {
-        let canvas = code_macroblocks(&self.analysis, quantizer, Some(&mut steering));
-        let macroblocks = canvas.macroblocks.clone();
+    fn code(&mut self, quantizer: u8, kept: Option<&Decisions>, mut steering: Steering) -> Encoded {
+        let canvas = code_macroblocks(&self.analysis, quantizer, kept, Some(&mut steering));
         let (costs, rounding) = steering.finish();
-        let encoded = finish(&self.analysis, quantizer, canvas);
+        let (encoded, decisions) = finish(&self.analysis, quantizer, canvas, kept);
         let size = encoded.frame.len();
         let overhead = size - encoded.statistics.coefficient_bytes;
         self.coded.push((quantizer, size));
-        self.last = Some(Pass { quantizer, size, macroblocks, costs, overhead, rounding });
+        self.last = Some(Pass { quantizer, size, decisions, costs, overhead, rounding });
         encoded
     }
 
     /// The frame at a plain quantizer.
     fn plain(&mut self, quantizer: u8) -> Encoded {
-        self.code(quantizer, Steering::recording(self.usual_rounding()))
+        self.code(quantizer, None, Steering::recording(self.usual_rounding()))
     }
 
     fn usual_rounding(&self) -> f64 {
@@ -161,12 +156,11 @@ impl<'a> Fitting<'a> {
         let encoded = if (GOOD_WEIGHTS.0..=GOOD_WEIGHTS.1).contains(&weight) {
             // Another weight fills the budget at this quantizer.
             let costs = last.costs.iter().map(|cost| f64::from(cost.at(weight))).collect();
-            let plan = Plan { kept: &last.macroblocks, costs, total, weight: f64::from(weight), gain: INTER_GAIN };
-            self.code(last.quantizer, Steering::following(plan, last.rounding))
+            let plan = Plan { costs, total, weight: f64::from(weight), gain: INTER_GAIN };
+            self.code(last.quantizer, Some(&last.decisions), Steering::following(plan, last.rounding))
         } else {
             let quantizer = self.next_quantizer(last, target, budget);
-            let ratio = f64::from(step(quantizer)) / f64::from(step(last.quantizer));
-            if !(1.0 / KEPT_WITHIN..=KEPT_WITHIN).contains(&ratio) {
+            if !last.decisions.serve(quantizer) {
                 return self.plain(quantizer);
             }
             let (rounding, gain) = if key_frame {
@@ -176,8 +170,8 @@ impl<'a> Fitting<'a> {
                 (self.usual_rounding(), INTER_GAIN)
             };
             let (costs, weight) = (planned_costs(&last.costs, total), f64::from(USUAL_SKIP_WEIGHT));
-            let plan = Plan { kept: &last.macroblocks, costs, total, weight, gain };
-            self.code(quantizer, Steering::following(plan, rounding))
+            let plan = Plan { costs, total, weight, gain };
+            self.code(quantizer, Some(&last.decisions), Steering::following(plan, rounding))
         };
         self.over += usize::from(encoded.frame.len() > budget);
         encoded
@@ -225,11 +219,6 @@ impl<'a> Fitting<'a> {
             }
         }
     }
-}
-
-/// The step of luma coefficients.
-fn step(quantizer: u8) -> u16 {
-    Steps::new(quantizer, &QuantizerIndices::default()).luma[1] as u16
 }
 
 /// The coarsest quantizer that is predicted to take at least `wanted` bytes.

@@ -9,11 +9,11 @@ use super::parameters::Preset;
 use super::residual::Residual;
 use super::subblock_modes::{Judged, SubblockEdges, judge};
 use super::tokens::BlockKind;
-use super::trial::Place;
+use super::trial::{Place, Trial};
 use super::whole_modes::{WHOLE_MODES, luma_errors};
 use crate::macroblock::{LumaMode, MacroblockInfo, SubblockMode};
 use crate::neighbours::key_subblock_probabilities;
-use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block};
+use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block, predict_subblock};
 use crate::tables::DEFAULT_SUBBLOCK_MODE_PROBABILITIES;
 
 /// How many of a subblock's modes are coded in full before one is chosen, for quality.
@@ -75,12 +75,67 @@ pub(super) fn try_intra_below(costs: &Costs<'_>, canvas: &Canvas, place: &Place,
     }
 }
 
+/// Codes an intra macroblock with the modes that it had when the frame was coded another time: what they predict it from
+/// has changed a little.
+pub(super) fn keep_intra(
+    costs: &Costs<'_>,
+    canvas: &Canvas,
+    place: &Place,
+    info: &MacroblockInfo,
+    contest: &mut Contest,
+) {
+    let next = &mut contest.next;
+    next.info = *info;
+    next.mode_bits = 0;
+    for (edges, chroma) in chroma_edges(costs, canvas, place).iter().zip(&mut next.chroma) {
+        predict_block(info.chroma_mode, edges, chroma, 8);
+    }
+    if info.luma_mode == LumaMode::Subblocks {
+        keep_subblocks(costs, canvas, place, &info.subblock_modes, next);
+    } else {
+        predict_block(info.luma_mode, &luma_edges(costs, canvas, place), &mut next.luma, 16);
+    }
+    contest.run(costs, place);
+}
+
+/// Predicts and codes luma subblock by subblock.
+fn keep_subblocks(costs: &Costs<'_>, canvas: &Canvas, place: &Place, modes: &[SubblockMode; 16], next: &mut Trial) {
+    let mut around = Surroundings::of(canvas, place);
+    let source = &costs.analysis.source.planes[0];
+    next.residual.clear();
+    for (block, &mode) in modes.iter().enumerate() {
+        let (x, y) = (4 * (block % 4), 4 * (block / 4));
+        let original = source.at(16 * place.column + x, 16 * place.row + y);
+        let at = SURROUNDINGS_ORIGIN + y * SURROUNDINGS_STRIDE + x;
+        let (above, left, corner) = around.edges(at);
+        let samples = &mut around.samples[at..];
+        predict_subblock(mode, &above, &left, corner, samples, SURROUNDINGS_STRIDE);
+        let quantizer = &costs.quantizers.luma;
+        next.residual.code_subblock(block, original, source.stride, samples, SURROUNDINGS_STRIDE, quantizer);
+    }
+    next.luma = around.luma();
+}
+
+/// The samples around a macroblock's luma.
+fn luma_edges(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> Edges<16> {
+    let plane = costs.analysis.layout.planes[0];
+    let at = plane.origin + 16 * place.row * plane.stride + 16 * place.column;
+    Edges::gather(canvas.buffer.samples(), plane.stride, at, place.row > 0, place.column > 0)
+}
+
+/// The samples around both of its blocks of chroma.
+fn chroma_edges(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> [Edges<8>; 2] {
+    [1, 2].map(|index: usize| {
+        let plane = costs.analysis.layout.planes[index];
+        let at = plane.origin + 8 * place.row * plane.stride + 8 * place.column;
+        Edges::gather(canvas.buffer.samples(), plane.stride, at, place.row > 0, place.column > 0)
+    })
+}
+
 /// The best luma mode for the whole macroblock.
 fn choose_whole(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> BlockChoice<[u8; 256]> {
     let analysis = costs.analysis;
-    let plane = analysis.layout.planes[0];
-    let at = plane.origin + 16 * place.row * plane.stride + 16 * place.column;
-    let edges = Edges::<16>::gather(canvas.buffer.samples(), plane.stride, at, place.row > 0, place.column > 0);
+    let edges = luma_edges(costs, canvas, place);
     let source = &analysis.source.planes[0];
     let original = source.at(16 * place.column, 16 * place.row);
     let mut best = BlockChoice { mode: LumaMode::Dc, bits: 0, error: u32::MAX, prediction: [0; 256] };
@@ -99,13 +154,7 @@ fn choose_whole(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> BlockChoic
 /// The best chroma mode.
 fn choose_chroma(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> BlockChoice<[[u8; 64]; 2]> {
     let analysis = costs.analysis;
-    let planes = analysis.layout.planes;
-    let samples = canvas.buffer.samples();
-    let edges = [1, 2].map(|index: usize| {
-        let plane = planes[index];
-        let at = plane.origin + 8 * place.row * plane.stride + 8 * place.column;
-        Edges::<8>::gather(samples, plane.stride, at, place.row > 0, place.column > 0)
-    });
+    let edges = chroma_edges(costs, canvas, place);
     let probabilities = costs.chroma_mode_probabilities();
     let mut best = BlockChoice { mode: LumaMode::Dc, bits: 0, error: u32::MAX, prediction: [[0; 64]; 2] };
     let mut best_cost = u32::MAX;
@@ -175,11 +224,7 @@ fn choose_subblocks(
         info.subblock_modes[block] = mode;
         total += bits;
     }
-    let mut luma = [0; 256];
-    for (y, row) in luma.chunks_exact_mut(16).enumerate() {
-        row.copy_from_slice(&around.samples[SURROUNDINGS_ORIGIN + y * SURROUNDINGS_STRIDE..][..16]);
-    }
-    Some(SubblocksChoice { modes: info.subblock_modes, bits: total, luma })
+    Some(SubblocksChoice { modes: info.subblock_modes, bits: total, luma: around.luma() })
 }
 
 /// What saying each subblock mode costs.
@@ -261,6 +306,15 @@ impl Surroundings {
             around.samples[SURROUNDINGS_ORIGIN + row * SURROUNDINGS_STRIDE - 1] = value;
         }
         around
+    }
+
+    /// The macroblock itself.
+    fn luma(&self) -> [u8; 256] {
+        let mut luma = [0; 256];
+        for (y, row) in luma.chunks_exact_mut(16).enumerate() {
+            row.copy_from_slice(&self.samples[SURROUNDINGS_ORIGIN + y * SURROUNDINGS_STRIDE..][..16]);
+        }
+        luma
     }
 
     /// The eight samples above a subblock, the four to its left, and the one between them.

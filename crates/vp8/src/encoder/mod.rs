@@ -18,6 +18,7 @@ mod bool_encoder;
 mod canvas;
 mod contest;
 mod costs;
+mod decisions;
 pub(crate) mod distortion;
 mod encoded;
 mod fit;
@@ -51,6 +52,7 @@ mod vector_coding;
 pub(crate) mod whole_modes;
 
 pub use analysis::Analysis;
+pub use decisions::Decisions;
 pub use encoded::{EncodeStatistics, Encoded};
 pub use fit::Fitting;
 pub use parameters::{FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters, Preset};
@@ -73,10 +75,9 @@ pub fn encode_to_fit(state: &State, picture: &Picture, budget: usize, parameters
     Analysis::new(state, picture, parameters).encode_to_fit(budget)
 }
 
-/// Encodes `picture` once for each quantizer, with default parameters otherwise and one shared [`Analysis`]; the
-/// candidates equal those that [`encode`] gives one by one.
+/// Encodes `picture` once for each quantizer, with default parameters otherwise: the first candidate equals what [`encode`]
+/// gives, and what was decided for it serves the others ([`Analysis::menu`]).
 #[must_use]
 pub fn menu(state: &State, picture: &Picture, quantizers: &[u8]) -> Vec<Encoded> {
-    let analysis = Analysis::new(state, picture, &Parameters::default());
-    quantizers.iter().map(|&quantizer| analysis.encode(quantizer)).collect()
+    Analysis::new(state, picture, &Parameters::default()).menu(quantizers)
 }

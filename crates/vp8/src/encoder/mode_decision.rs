@@ -3,11 +3,11 @@
 use super::canvas::Canvas;
 use super::contest::Contest;
 use super::costs::Costs;
+use super::decisions::Decisions;
 use super::distortion::satd;
 use super::inter_prediction::{predict_chroma, predict_luma};
-use super::intra_decision::{try_intra, try_intra_below};
+use super::intra_decision::{keep_intra, try_intra, try_intra_below};
 use super::macroblock_motion::MacroblockMotion;
-use super::mode_costs::PartitionVector;
 use super::parameters::Preset;
 use super::split_decision::try_splits;
 use super::trial::{Place, Trial};
@@ -99,21 +99,25 @@ pub(super) fn decide_again<'c>(
     costs: &Costs<'_>,
     canvas: &Canvas,
     place: &Place,
-    (info, partition_vectors): (MacroblockInfo, [PartitionVector; 16]),
+    kept: &Decisions,
     contest: &'c mut Contest,
 ) -> &'c mut Trial {
     contest.begin();
-    let references = &costs.analysis.references;
-    if let Some((_, reference)) = references.iter().find(|(kind, _)| *kind == info.reference) {
+    let analysis = costs.analysis;
+    let at = place.row * analysis.layout.columns + place.column;
+    let info = &kept.macroblocks.infos[at];
+    if let Some((_, reference)) = analysis.references.iter().find(|(kind, _)| *kind == info.reference) {
         let next = &mut contest.next;
-        (next.info, next.partition_vectors) = (info, partition_vectors);
+        next.info = *info;
+        if info.luma_mode == LumaMode::Split {
+            next.partition_vectors = kept.macroblocks.partition_vectors[at];
+        }
         next.mode_bits = 0;
         next.predict_inter(reference, place);
         contest.run(costs, place);
     } else {
-        // Predicted from this frame, which differs from that of the other pass. It must not turn to a reference now: that
-        // the vectors around it are told as near ones depends on it.
-        try_intra(costs, canvas, place, contest);
+        // It must not turn to a reference now: that the vectors around it are told as near ones depends on it.
+        keep_intra(costs, canvas, place, info, contest);
     }
     contest.best()
 }
