@@ -7,8 +7,9 @@ use crate::quantization::Steps;
 /// A pass keeps what was decided in another whose step is at most so many times as large or as small.
 const KEPT_WITHIN: f64 = 1.8;
 
-/// What was decided for one candidate of a picture: modes, references, partitionings and vectors of all macroblocks, and
-/// the strength of the filter. Candidates of similar quantizers hardly differ in it, and finding it takes most of the time.
+/// What was decided for one candidate of a picture: references, partitionings and vectors of all macroblocks, and the
+/// strength of the filter. Candidates of similar quantizers hardly differ in it. (Macroblocks that are predicted from the
+/// frame itself are decided anew: what they are predicted from differs.)
 #[derive(Debug, Clone)]
 pub struct Decisions {
     pub(super) key_frame: bool,

@@ -43,9 +43,13 @@ impl Analysis {
         finish(self, quantizer, code_macroblocks(self, quantizer, None, None), None)
     }
 
-    /// Encodes the picture with this quantizer (above 127 it is taken as 127), keeping the modes, vectors and filter that
-    /// were decided for the `first` candidate of this same analysis: in about half the time of [`Analysis::encode`]. Where
-    /// the quantizers are far apart everything is decided anew, and the frame is that of [`Analysis::encode`].
+    /// Encodes the picture with this quantizer (above 127 it is taken as 127), keeping the references, vectors and
+    /// filter that were decided for the `first` candidate of this same analysis, in about half the time of
+    /// [`Analysis::encode`]. Where the quantizers are far apart everything is decided anew, and the frame is that of
+    /// [`Analysis::encode`].
+    ///
+    /// A clip each frame of which is such a second candidate takes -0.8 to +0.7 % of bits more at the same PSNR where
+    /// the first one's quantizer was ten indices finer, and 0.4 to 2.7 % where it was ten coarser: the finest goes first.
     ///
     /// # Panics
     /// If `first` comes of the analysis of another picture or size, as far as that shows.
@@ -55,7 +59,11 @@ impl Analysis {
         if !first.serve(quantizer) {
             return self.encode(quantizer);
         }
-        assert_eq!(first.macroblocks.infos.len(), self.layout.columns * self.layout.rows, "another picture's decisions");
+        assert_eq!(
+            first.macroblocks.infos.len(),
+            self.layout.columns * self.layout.rows,
+            "another picture's decisions"
+        );
         assert_eq!(first.key_frame, self.key_frame, "another picture's decisions");
         let canvas = code_macroblocks(self, quantizer, Some(first), None);
         let (encoded, decisions) = finish(self, quantizer, canvas, Some(first));

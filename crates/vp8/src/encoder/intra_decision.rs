@@ -9,11 +9,11 @@ use super::parameters::Preset;
 use super::residual::Residual;
 use super::subblock_modes::{Judged, SubblockEdges, judge};
 use super::tokens::BlockKind;
-use super::trial::{Place, Trial};
+use super::trial::Place;
 use super::whole_modes::{WHOLE_MODES, luma_errors};
 use crate::macroblock::{LumaMode, MacroblockInfo, SubblockMode};
 use crate::neighbours::key_subblock_probabilities;
-use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block, predict_subblock};
+use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block};
 use crate::tables::DEFAULT_SUBBLOCK_MODE_PROBABILITIES;
 
 /// How many of a subblock's modes are coded in full before one is chosen, for quality.
@@ -73,47 +73,6 @@ pub(super) fn try_intra_below(costs: &Costs<'_>, canvas: &Canvas, place: &Place,
         (next.luma, next.chroma) = (choice.luma, chroma.prediction);
         contest.run(costs, place);
     }
-}
-
-/// Codes an intra macroblock with the modes that it had when the frame was coded another time: what they predict it from
-/// has changed a little.
-pub(super) fn keep_intra(
-    costs: &Costs<'_>,
-    canvas: &Canvas,
-    place: &Place,
-    info: &MacroblockInfo,
-    contest: &mut Contest,
-) {
-    let next = &mut contest.next;
-    next.info = *info;
-    next.mode_bits = 0;
-    for (edges, chroma) in chroma_edges(costs, canvas, place).iter().zip(&mut next.chroma) {
-        predict_block(info.chroma_mode, edges, chroma, 8);
-    }
-    if info.luma_mode == LumaMode::Subblocks {
-        keep_subblocks(costs, canvas, place, &info.subblock_modes, next);
-    } else {
-        predict_block(info.luma_mode, &luma_edges(costs, canvas, place), &mut next.luma, 16);
-    }
-    contest.run(costs, place);
-}
-
-/// Predicts and codes luma subblock by subblock.
-fn keep_subblocks(costs: &Costs<'_>, canvas: &Canvas, place: &Place, modes: &[SubblockMode; 16], next: &mut Trial) {
-    let mut around = Surroundings::of(canvas, place);
-    let source = &costs.analysis.source.planes[0];
-    next.residual.clear();
-    for (block, &mode) in modes.iter().enumerate() {
-        let (x, y) = (4 * (block % 4), 4 * (block / 4));
-        let original = source.at(16 * place.column + x, 16 * place.row + y);
-        let at = SURROUNDINGS_ORIGIN + y * SURROUNDINGS_STRIDE + x;
-        let (above, left, corner) = around.edges(at);
-        let samples = &mut around.samples[at..];
-        predict_subblock(mode, &above, &left, corner, samples, SURROUNDINGS_STRIDE);
-        let quantizer = &costs.quantizers.luma;
-        next.residual.code_subblock(block, original, source.stride, samples, SURROUNDINGS_STRIDE, quantizer);
-    }
-    next.luma = around.luma();
 }
 
 /// The samples around a macroblock's luma.
