@@ -101,7 +101,7 @@ pub(super) fn code_macroblocks(
     for row in 0..analysis.layout.rows {
         costs.follow(&canvas.counts);
         for column in 0..analysis.layout.columns {
-            let place = canvas.place(column, row);
+            let place = canvas.place(column, row, analysis.key_frame);
             if let Some(steering) = &mut steering {
                 steering.correct(&mut costs);
             }

@@ -5,10 +5,11 @@ use super::contest::Contest;
 use super::costs::Costs;
 use super::distortion::{satd, sse};
 use super::mode_costs::{chroma_path, path_cost, subblock_path};
+use super::packed_token::BlockKind;
+use super::packed_tokens::PackedTokens;
 use super::parameters::Preset;
 use super::residual::Residual;
 use super::subblock_modes::{Judged, SubblockEdges, judge};
-use super::tokens::BlockKind;
 use super::trial::Place;
 use super::whole_modes::{WHOLE_MODES, luma_errors};
 use crate::macroblock::{LumaMode, MacroblockInfo, SubblockMode};
@@ -206,13 +207,16 @@ fn best_survivor(
     let mut survivors: [usize; 10] = std::array::from_fn(|mode| mode);
     survivors.sort_by_key(|&mode| mode_costs[mode]);
     let mut best = (0, u64::MAX);
+    let mut tokens = PackedTokens::default();
     for &mode in &survivors[..SUBBLOCK_SURVIVORS] {
         let mut samples = judged.predictions[mode];
         residual.code_subblock(block, original, stride, &mut samples, 4, &costs.quantizers.luma);
         let error = sse::<4, 4>(original, stride, &samples, 4);
-        let end = usize::from(residual.ends[block]);
-        let tokens = costs.analysis.token_costs.block(BlockKind::Luma, 1, &residual.levels[block], end);
-        let cost = costs.lagrangian.squared(error, mode_bits[mode] + tokens);
+        tokens.clear();
+        let (levels, ends) = (&residual.levels[block..=block], &residual.ends[block..=block]);
+        tokens.append(BlockKind::Luma, levels, ends, &[1]);
+        let bits = costs.analysis.token_costs.of(tokens.all());
+        let cost = costs.lagrangian.squared(error, mode_bits[mode] + bits);
         if cost < best.1 {
             best = (mode, cost);
         }

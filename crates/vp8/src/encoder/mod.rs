@@ -37,6 +37,8 @@ mod mode_costs;
 mod mode_counts;
 mod mode_decision;
 mod motion;
+pub(crate) mod packed_token;
+pub(crate) mod packed_tokens;
 mod parameters;
 mod picture_motion;
 mod rate_distortion;
