@@ -31,6 +31,13 @@ const PASSES: usize = 4;
 /// Where none of them fits, the next aims at this share of the budget; and if that was too much, the coarsest
 /// quantizer is next.
 const SAFE_AIM: f64 = 0.6;
+/// No coarser than by so many indices, and so many more for each doubling that it was too large by: what a model says of
+/// frames of a hundred bytes is worth little.
+const SAFE_INDICES: (f64, f64) = (6.0, 40.0);
+/// Once a pass went over the budget, modes and vectors that take more than this share of it are decided anew.
+const HEAVY: f64 = 0.3;
+/// What they are expected to take then, as a share of what they took.
+const LIGHTER: f64 = 0.9;
 /// How far sizes may be off the predicted ones, as factors, to say that others are off alike: where all was left out,
 /// the size says nothing of finer quantizers.
 const TRUSTED_SCALES: (f64, f64) = (0.25, 4.0);
@@ -58,12 +65,12 @@ impl Pass {
         self.costs.iter().map(|cost| f64::from(cost.bits)).sum()
     }
 
-    /// What coefficients may cost in a frame of `target` bytes.
-    fn total_for(&self, target: f64) -> f64 {
+    /// What coefficients may cost in a frame of `target` bytes, `overhead` of which are others.
+    fn total_for(&self, target: f64, overhead: f64) -> f64 {
         let (spent, written) = (self.spent(), (self.size - self.overhead) as f64);
         // Costs are by the old probabilities; what is written, by those that fit the frame.
         let cost_per_byte = if spent < f64::from(64 * BIT) { f64::from(8 * BIT) } else { spent / written };
-        (target - self.overhead as f64).max(16.0) * cost_per_byte
+        (target - overhead).max(16.0) * cost_per_byte
     }
 
     /// The skip weight at which the coefficients cost no more than `total`, or just the next smaller.
@@ -151,13 +158,17 @@ impl<'a> Fitting<'a> {
     fn pass_after(&mut self, last: &Pass, budget: usize) -> Encoded {
         let key_frame = self.analysis.key_frame;
         let target = AIMS[self.over.min(AIMS.len() - 1)] * budget as f64;
-        let total = last.total_for(target);
+        // What was decided for a finer quantizer may alone take more than there is room for.
+        let heavy = self.over > 0 && last.overhead as f64 > HEAVY * budget as f64;
+        let overhead = last.overhead as f64 * if heavy { LIGHTER } else { 1.0 };
+        let total = last.total_for(target, overhead);
         let weight = if key_frame { 0 } else { last.weight_for(total) };
-        let encoded = if (GOOD_WEIGHTS.0..=GOOD_WEIGHTS.1).contains(&weight) {
+        let kept = (!heavy).then_some(&last.decisions);
+        let encoded = if !heavy && (GOOD_WEIGHTS.0..=GOOD_WEIGHTS.1).contains(&weight) {
             // Another weight fills the budget at this quantizer.
             let costs = last.costs.iter().map(|cost| f64::from(cost.at(weight))).collect();
             let plan = Plan { costs, total, weight: f64::from(weight), gain: INTER_GAIN };
-            self.code(last.quantizer, Some(&last.decisions), Steering::following(plan, last.rounding))
+            self.code(last.quantizer, kept, Steering::following(plan, last.rounding))
         } else {
             let quantizer = self.next_quantizer(last, target, budget);
             if !last.decisions.serve(quantizer) {
@@ -171,7 +182,7 @@ impl<'a> Fitting<'a> {
             };
             let (costs, weight) = (planned_costs(&last.costs, total), f64::from(USUAL_SKIP_WEIGHT));
             let plan = Plan { costs, total, weight, gain };
-            self.code(quantizer, Some(&last.decisions), Steering::following(plan, rounding))
+            self.code(quantizer, kept, Steering::following(plan, rounding))
         };
         self.over += usize::from(encoded.frame.len() > budget);
         encoded
@@ -182,7 +193,9 @@ impl<'a> Fitting<'a> {
         let quantizer = self.too_fine(budget).map_or(MAXIMUM_QUANTIZER, |(quantizer, size)| {
             let scale = size as f64 / self.analysis.predict_size(quantizer) as f64;
             let expected = coarsest_of(&self.analysis, SAFE_AIM * budget as f64 / scale);
-            expected.max(quantizer.saturating_add(2)).min(MAXIMUM_QUANTIZER)
+            let excess = log2(size as f64 / budget.max(1) as f64);
+            let enough = f64::from(quantizer) + SAFE_INDICES.0 + SAFE_INDICES.1 * excess;
+            expected.min(enough as u8).max(quantizer.saturating_add(2)).min(MAXIMUM_QUANTIZER)
         });
         self.plain(quantizer)
     }
