@@ -48,6 +48,9 @@ const QUALITY_CANDIDATES: usize = 3;
 /// most so many steps.
 const STILL_STEPS: u32 = 4;
 
+/// In real time nothing else is tried where an empty residual leaves a transformed error of at most so many steps.
+const GOOD_STEPS: u32 = 20;
+
 /// The cheapest candidates, cheapest first.
 #[derive(Debug, Default)]
 struct Shortlist {
@@ -191,6 +194,9 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
         try_intra(costs, canvas, place, contest);
         return;
     };
+    if !quality && contest.best_is_empty() && cheapest.whole.mode != LumaMode::New && cheapest.satd < GOOD_STEPS * costs.step {
+        return;
+    }
     let intra = analysis.intra_error(place.row * analysis.layout.columns + place.column);
     let doubtful = cheapest.whole.mode == LumaMode::New || !contest.best_is_empty() && intra < 2 * cheapest.satd;
     if !quality
