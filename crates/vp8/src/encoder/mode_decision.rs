@@ -194,7 +194,11 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
         try_intra(costs, canvas, place, contest);
         return;
     };
-    if !quality && contest.best_is_empty() && cheapest.whole.mode != LumaMode::New && cheapest.satd < GOOD_STEPS * costs.step {
+    if !quality
+        && contest.best_is_empty()
+        && cheapest.whole.mode != LumaMode::New
+        && cheapest.satd < GOOD_STEPS * costs.step
+    {
         return;
     }
     let intra = analysis.intra_error(place.row * analysis.layout.columns + place.column);
