@@ -4,7 +4,7 @@
 //! the motion found in each reference, the choice of frame kind and refreshed references, and the tables of bit costs.
 //! Any number of candidates can be encoded from it. Each of those decides modes by rate and distortion, codes the
 //! residuals and keeps the reconstruction; then chooses the loop filter, then, from what it counted, the probabilities;
-//! and only then writes the frame.
+//! and only then writes the frame. Candidates beside a first one keep its references, vectors and filter (`decisions`).
 //!
 //! From the bottom up: kernels and costs of symbols; what is known of a picture before it is coded (`analysis`); what
 //! coding costs at one quantizer, only read while a macroblock is decided (`costs`); a macroblock coded one way
