@@ -43,7 +43,7 @@ const fn scan(first: usize) -> Scan {
         let bytes = &mut scan.bytes[2 * (lane / 8) + raster / 8];
         bytes[2 * (lane % 8)] = (2 * (raster % 8)) as u8;
         bytes[2 * (lane % 8) + 1] = (2 * (raster % 8) + 1) as u8;
-        scan.bands[lane / 8][lane % 8] = 3 * (COEFFICIENT_BANDS[lane + first] as u16) << ROW_SHIFT;
+        scan.bands[lane / 8][lane % 8] = (3 * COEFFICIENT_BANDS[lane + first] as u16) << ROW_SHIFT;
         lane += 1;
     }
     scan
