@@ -21,13 +21,16 @@ pub fn checked(arena: &Arena, state: &State, picture: &Picture, parameters: &Par
     let before = state.hash();
     let analysis = Analysis::new_in(arena, state, picture, parameters);
     assert!(analysis.predict_size(parameters.quantizer) < 1 << 24);
-    let encoded = analysis.encode(parameters.quantizer);
+    let (encoded, decisions) = analysis.encode_first(parameters.quantizer);
+    let beside = analysis.encode_beside(parameters.quantizer ^ 8, &decisions);
     assert_eq!(state.hash(), before, "encoding changed the state it began from");
-    let (decoded, shown) =
-        decode_in(arena, state, &encoded.frame, DEFAULT_PIXEL_LIMIT).expect("the encoder's frame does not decode");
-    assert_eq!((shown.width(), shown.height()), (picture.width(), picture.height()));
-    assert!(shown == encoded.picture(), "the decoder sees another picture than the encoder");
-    assert_eq!(decoded.hash(), encoded.state.hash(), "the decoder is in another state than the encoder");
+    for encoded in [&encoded, &beside] {
+        let (decoded, shown) =
+            decode_in(arena, state, &encoded.frame, DEFAULT_PIXEL_LIMIT).expect("the encoder's frame does not decode");
+        assert_eq!((shown.width(), shown.height()), (picture.width(), picture.height()));
+        assert!(shown == encoded.picture(), "the decoder sees another picture than the encoder");
+        assert_eq!(decoded.hash(), encoded.state.hash(), "the decoder is in another state than the encoder");
+    }
     encoded
 }
 

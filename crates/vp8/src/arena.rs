@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::encoder::macroblock_motion::MacroblockMotion;
+use crate::encoder::packed_token::PackedToken;
 use crate::frame::{Frame, FrameBuffer, FrameLayout};
 use crate::macroblock::MacroblockInfo;
 
@@ -29,7 +30,7 @@ struct Shelves {
     frames: Mutex<Vec<Arc<[u8]>>>,
     macroblocks: Shelf<MacroblockInfo>,
     motion: Shelf<MacroblockMotion>,
-    tokens: Shelf<u32>,
+    tokens: Shelf<PackedToken>,
 }
 
 /// Spare frames that are kept when a frame begins. A menu of three candidates, or three passes, leave three behind for
@@ -117,7 +118,7 @@ impl Arena {
     }
 
     /// Vectors for a frame's tokens.
-    pub(crate) fn tokens(&self) -> &Shelf<u32> {
+    pub(crate) fn tokens(&self) -> &Shelf<PackedToken> {
         &self.0.tokens
     }
 }
@@ -161,7 +162,7 @@ mod tests {
         let small = made(&arena, FrameLayout::new(16, 16));
         assert_eq!(held(&arena), 2, "frames of another size are let go");
         drop((next, small));
-        let vectors: Vec<Vec<u32>> = (0..20).map(|_| arena.tokens().take(10)).collect();
+        let vectors: Vec<Vec<PackedToken>> = (0..20).map(|_| arena.tokens().take(10)).collect();
         vectors.into_iter().for_each(|vector| arena.tokens().give_back(vector));
         assert_eq!(locked(&arena.0.tokens.0).len(), MOST_SPARE_VECTORS);
     }

@@ -35,8 +35,8 @@ pub use arena::Arena;
 pub use decode_error::DecodeError;
 pub use decoder::{DEFAULT_PIXEL_LIMIT, decode, decode_in, decode_within, is_shown};
 pub use encoder::{
-    Analysis, EncodeStatistics, Encoded, Fitting, FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters, Preset,
-    encode, encode_to_fit, menu,
+    Analysis, Decisions, EncodeStatistics, Encoded, Fitting, FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters,
+    Preset, encode, encode_to_fit, menu,
 };
 pub use picture::{MAXIMUM_DIMENSION, Picture, PictureError, Plane};
 pub use quantization::quantizer_step;

@@ -14,6 +14,16 @@ pub(crate) struct NearVectors {
     pub(crate) mode_probabilities: [u8; 4],
 }
 
+impl NearVectors {
+    /// What nothing says.
+    pub(crate) const NONE: Self = Self {
+        best: MotionVector::ZERO,
+        nearest: MotionVector::ZERO,
+        near: MotionVector::ZERO,
+        mode_probabilities: [0; 4],
+    };
+}
+
 /// Which references' vectors point the other way (section 9.7), by [`ReferenceFrame`].
 pub(crate) type SignBiases = [bool; 4];
 

@@ -78,7 +78,45 @@ fn large_pictures_decode_to_the_encoders_reconstruction() {
 }
 
 #[test]
-fn a_menu_holds_what_encoding_one_by_one_gives() {
+fn candidates_that_keep_what_was_decided_for_the_first_decode_and_are_nearly_as_good_as_alone() {
+    for preset in [Preset::RealTime, Preset::Quality] {
+        // Alone and in a menu: bytes, and the squared error of luma.
+        let (mut alone, mut kept) = ([0.0f64; 2], [0.0f64; 2]);
+        for content in CONTENTS {
+            let mut state = State::default();
+            for time in 0..6 {
+                let picture = picture(content, 112, 80, time, 3);
+                let analysis = Analysis::new(&state, &picture, &parameters(40, preset));
+                let menu = analysis.menu(&[40, 50, 34]);
+                assert_eq!(menu[0].frame, analysis.encode(40).frame, "the first candidate is as ever");
+                for candidate in &menu {
+                    let (decoded_state, decoded) = decode(&state, &candidate.frame).unwrap();
+                    assert!(decoded == candidate.picture(), "another picture: {content:?} at {}", candidate.quantizer);
+                    assert_eq!(decoded_state.hash(), candidate.state.hash());
+                    let one = analysis.encode(candidate.quantizer);
+                    for (sums, encoded) in [(&mut alone, &one), (&mut kept, candidate)] {
+                        sums[0] += encoded.frame.len() as f64;
+                        sums[1] += encoded.statistics.squared_error[0] as f64;
+                    }
+                }
+                state = menu[1].state.clone();
+            }
+        }
+        assert!(kept[0] < 1.03 * alone[0] && kept[1] < 1.03 * alone[1], "{preset:?}: {kept:?} for {alone:?}");
+    }
+}
+
+#[test]
+fn what_was_decided_far_away_is_not_kept() {
+    let state = encode(&State::default(), &picture(Content::Objects, 96, 64, 0, 1), &Parameters::default()).state;
+    let analysis = Analysis::new(&state, &picture(Content::Objects, 96, 64, 1, 1), &Parameters::default());
+    let (_, decisions) = analysis.encode_first(10);
+    assert!(decisions.serve(14) && !decisions.serve(100));
+    assert_eq!(analysis.encode_beside(100, &decisions).frame, analysis.encode(100).frame);
+}
+
+#[test]
+fn a_menu_of_quantizers_far_apart_holds_what_encoding_one_by_one_gives() {
     let first = picture(Content::Objects, 176, 144, 0, 1);
     let second = picture(Content::Objects, 176, 144, 1, 1);
     let state = encode(&State::default(), &first, &Parameters::default()).state;

@@ -10,6 +10,7 @@ use super::trial::{Place, Trial};
 use crate::frame::FrameBuffer;
 use crate::header::FrameHeader;
 use crate::loop_filter::filter_row;
+use crate::neighbours::NearVectors;
 
 /// A frame in the making. Macroblocks are added row by row; those that are there are what the next are decided by.
 pub(super) struct Canvas {
@@ -39,11 +40,12 @@ impl Canvas {
     }
 
     /// The place of the next macroblock.
-    pub(super) fn place(&mut self, column: usize, row: usize) -> Place {
+    pub(super) fn place(&mut self, column: usize, row: usize, key_frame: bool) -> Place {
         if column == 0 {
             self.left = EdgeContext::default();
         }
-        Place { column, row, above: self.above[column], left: self.left }
+        let near = if key_frame { NearVectors::NONE } else { self.macroblocks.near_vectors(column, row) };
+        Place { column, row, above: self.above[column], left: self.left, near }
     }
 
     /// Adds the macroblock at `place`, coded as it was chosen to be.
@@ -57,11 +59,12 @@ impl Canvas {
             above.clear(second_order);
             left.clear(second_order);
         } else {
-            chosen.residual.push_tokens(second_order, above, left, &mut self.tokens);
+            chosen.residual.leave(second_order, above, left);
+            self.tokens.push(chosen.residual.tokens());
         }
         // Before the samples: their lines are seldom in the cache, and what reads these flags waits for older stores.
         self.counts.add(&chosen.info, key_frame);
-        self.macroblocks.push(chosen.info, &chosen.partition_vectors);
+        self.macroblocks.push(chosen.info, &chosen.partition_vectors, place.near);
         let planes = self.buffer.layout().planes;
         let samples = self.buffer.samples_mut();
         let start = planes[0].origin + 16 * place.row * planes[0].stride + 16 * place.column;

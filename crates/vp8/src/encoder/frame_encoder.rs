@@ -6,9 +6,10 @@ use super::analysis::Analysis;
 use super::canvas::Canvas;
 use super::contest::Contest;
 use super::costs::Costs;
+use super::decisions::Decisions;
 use super::encoded::{EncodeStatistics, Encoded};
 use super::header_writer::write_frame;
-use super::loop_filter_level::choose_level;
+use super::loop_filter_level::{choose_level, level_beside};
 use super::mode_counts::ModeCounts;
 use super::mode_decision::{decide, decide_again};
 use super::parameters::MAXIMUM_QUANTIZER;
@@ -29,23 +30,82 @@ impl Analysis {
     #[must_use]
     pub fn encode(&self, quantizer: u8) -> Encoded {
         let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
-        finish(self, quantizer, code_macroblocks(self, quantizer, None))
+        let (encoded, decisions) = finish(self, quantizer, code_macroblocks(self, quantizer, None, None), None);
+        self.arena.macroblocks().give_back(decisions.macroblocks.infos);
+        encoded
+    }
+
+    /// [`Analysis::encode`], and what was decided on the way, for candidates of other quantizers
+    /// ([`Analysis::encode_beside`]).
+    #[must_use]
+    pub fn encode_first(&self, quantizer: u8) -> (Encoded, Decisions) {
+        let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
+        finish(self, quantizer, code_macroblocks(self, quantizer, None, None), None)
+    }
+
+    /// Encodes the picture with this quantizer (above 127 it is taken as 127), keeping the references, vectors and
+    /// filter that were decided for the `first` candidate of this same analysis, in about half the time of
+    /// [`Analysis::encode`]. Where the quantizers are far apart everything is decided anew, and the frame is that of
+    /// [`Analysis::encode`].
+    ///
+    /// A clip each frame of which is such a second candidate takes -0.8 to +0.7 % of bits more at the same PSNR where
+    /// the first one's quantizer was ten indices finer, and 0.4 to 2.7 % where it was ten coarser: the finest goes first.
+    ///
+    /// # Panics
+    /// If `first` comes of the analysis of another picture or size, as far as that shows.
+    #[must_use]
+    pub fn encode_beside(&self, quantizer: u8, first: &Decisions) -> Encoded {
+        let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
+        if !first.serve(quantizer) {
+            return self.encode(quantizer);
+        }
+        assert_eq!(
+            first.macroblocks.infos.len(),
+            self.layout.columns * self.layout.rows,
+            "another picture's decisions"
+        );
+        assert_eq!(first.key_frame, self.key_frame, "another picture's decisions");
+        let canvas = code_macroblocks(self, quantizer, Some(first), None);
+        let (encoded, decisions) = finish(self, quantizer, canvas, Some(first));
+        self.arena.macroblocks().give_back(decisions.macroblocks.infos);
+        encoded
+    }
+
+    /// A menu: one candidate for each quantizer. The first is that of [`Analysis::encode`]; what is decided for it serves
+    /// the others ([`Analysis::encode_beside`]).
+    #[must_use]
+    pub fn menu(&self, quantizers: &[u8]) -> Vec<Encoded> {
+        let Some((&first, others)) = quantizers.split_first() else { return Vec::new() };
+        if others.is_empty() {
+            return vec![self.encode(first)];
+        }
+        let (first, decisions) = self.encode_first(first);
+        let mut candidates = vec![first];
+        candidates.extend(others.iter().map(|&quantizer| self.encode_beside(quantizer, &decisions)));
+        self.arena.macroblocks().give_back(decisions.macroblocks.infos);
+        candidates
     }
 }
 
-/// Decides and codes all macroblocks; `steering`, if there is any, records them and keeps the frame to its plan.
-pub(super) fn code_macroblocks(analysis: &Analysis, quantizer: u8, mut steering: Option<&mut Steering<'_>>) -> Canvas {
+/// Decides and codes all macroblocks, but keeps what was decided in another pass if that is `kept`; `steering`, if there is
+/// any, records them and keeps the frame to its plan.
+pub(super) fn code_macroblocks(
+    analysis: &Analysis,
+    quantizer: u8,
+    kept: Option<&Decisions>,
+    mut steering: Option<&mut Steering>,
+) -> Canvas {
     let mut costs = Costs::new(analysis, quantizer);
     let mut canvas = Canvas::new(analysis);
     let mut contest = Contest::default();
     for row in 0..analysis.layout.rows {
         costs.follow(&canvas.counts);
         for column in 0..analysis.layout.columns {
-            let place = canvas.place(column, row);
+            let place = canvas.place(column, row, analysis.key_frame);
             if let Some(steering) = &mut steering {
                 steering.correct(&mut costs);
             }
-            let chosen = match steering.as_ref().and_then(|steering| steering.kept()) {
+            let chosen = match kept {
                 Some(kept) => decide_again(&costs, &canvas, &place, kept, &mut contest),
                 None => decide(&costs, &canvas, &place, &mut contest),
             };
@@ -92,14 +152,22 @@ fn header_of(analysis: &Analysis, quantizer: u8, inherited: &Inherited, counts: 
     header
 }
 
-/// Filters a frame all of whose macroblocks are coded, chooses its probabilities, writes it.
-pub(super) fn finish(analysis: &Analysis, quantizer: u8, mut canvas: Canvas) -> Encoded {
+/// Filters a frame all of whose macroblocks are coded, chooses its probabilities, writes it. Gives also what was decided,
+/// part of which may be what was decided in another pass, which is `kept` then.
+pub(super) fn finish(
+    analysis: &Analysis,
+    quantizer: u8,
+    mut canvas: Canvas,
+    kept: Option<&Decisions>,
+) -> (Encoded, Decisions) {
     let key_frame = analysis.key_frame;
     let contents = analysis.state.contents();
     let inherited = contents.inherited(key_frame);
     let mut header = header_of(analysis, quantizer, &inherited, &canvas.counts);
-    header.loop_filter.level =
-        choose_level(analysis, quantizer, canvas.buffer.samples(), &canvas.macroblocks.infos, &header);
+    header.loop_filter.level = match kept {
+        Some(kept) => level_beside(quantizer, (kept.quantizer, kept.loop_filter_level)),
+        None => choose_level(analysis, quantizer, canvas.buffer.samples(), &canvas.macroblocks.infos, &header),
+    };
     let squared_error = canvas.filter(analysis, &header);
     let Canvas { buffer, macroblocks, tokens, counts, .. } = canvas;
     let size = FrameSize {
@@ -116,13 +184,12 @@ pub(super) fn finish(analysis: &Analysis, quantizer: u8, mut canvas: Canvas) -> 
     let state = contents.successor(&tag, size, header, arena.finish(buffer), segment_map);
     let (width, height) = (analysis.source.width as u64, analysis.source.height as u64);
     let chroma = width.div_ceil(2) * height.div_ceil(2);
-    let infos = macroblocks.infos;
+    let infos = &macroblocks.infos;
     let skipped = infos.iter().filter(|info| info.skip).count() as u32;
     let intra = infos.iter().filter(|info| info.reference == ReferenceFrame::Intra).count() as u32;
     let count = infos.len() as u32;
-    arena.macroblocks().give_back(infos);
     arena.tokens().give_back(tokens.into_tokens());
-    Encoded {
+    let encoded = Encoded {
         frame: written.frame,
         state,
         quantizer,
@@ -137,5 +204,6 @@ pub(super) fn finish(analysis: &Analysis, quantizer: u8, mut canvas: Canvas) -> 
             mode_bytes: written.mode_bytes,
             coefficient_bytes: written.coefficient_bytes,
         },
-    }
+    };
+    (encoded, Decisions { key_frame, quantizer, loop_filter_level, macroblocks })
 }

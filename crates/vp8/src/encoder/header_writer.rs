@@ -111,7 +111,7 @@ fn write_header(
     if !key_frame {
         writer.write_flag(header.references.refresh_last);
     }
-    tokens.write_updates(writer, &mut header.probabilities.coefficients);
+    tokens.count().write_updates(writer, &mut header.probabilities.coefficients);
     writer.write_flag(header.skip_probability.is_some());
     if let Some(probability) = header.skip_probability {
         writer.write_literal(u32::from(probability), 8);
@@ -182,7 +182,7 @@ fn count_vectors(macroblocks: &Macroblocks) -> VectorCounts {
     let mut counts = VectorCounts::default();
     for (at, info) in macroblocks.infos.iter().enumerate() {
         if matches!(info.luma_mode, LumaMode::New | LumaMode::Split) {
-            let near = macroblocks.near_vectors(at % macroblocks.columns, at / macroblocks.columns);
+            let near = macroblocks.near[at];
             visit_new_vectors(info, &macroblocks.partition_vectors[at], |vector| {
                 let (y, x) = vector.difference(near.best);
                 counts.add(y, x);
@@ -222,7 +222,7 @@ fn write_modes(writer: &mut BoolEncoder, key_frame: bool, header: &FrameHeader, 
             write_path(writer, chroma_path(info.chroma_mode), &header.probabilities.chroma_modes);
             continue;
         }
-        let near = macroblocks.near_vectors(column, row);
+        let near = macroblocks.near[at];
         write_path(writer, inter_path(info.luma_mode), &near.mode_probabilities);
         match info.luma_mode {
             LumaMode::New => {

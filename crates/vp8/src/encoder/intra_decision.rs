@@ -5,10 +5,11 @@ use super::contest::Contest;
 use super::costs::Costs;
 use super::distortion::{satd, sse};
 use super::mode_costs::{chroma_path, path_cost, subblock_path};
+use super::packed_token::BlockKind;
+use super::packed_tokens::PackedTokens;
 use super::parameters::Preset;
 use super::residual::Residual;
 use super::subblock_modes::{Judged, SubblockEdges, judge};
-use super::tokens::BlockKind;
 use super::trial::Place;
 use super::whole_modes::{WHOLE_MODES, luma_errors};
 use crate::macroblock::{LumaMode, MacroblockInfo, SubblockMode};
@@ -75,12 +76,26 @@ pub(super) fn try_intra_below(costs: &Costs<'_>, canvas: &Canvas, place: &Place,
     }
 }
 
+/// The samples around a macroblock's luma.
+fn luma_edges(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> Edges<16> {
+    let plane = costs.analysis.layout.planes[0];
+    let at = plane.origin + 16 * place.row * plane.stride + 16 * place.column;
+    Edges::gather(canvas.buffer.samples(), plane.stride, at, place.row > 0, place.column > 0)
+}
+
+/// The samples around both of its blocks of chroma.
+fn chroma_edges(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> [Edges<8>; 2] {
+    [1, 2].map(|index: usize| {
+        let plane = costs.analysis.layout.planes[index];
+        let at = plane.origin + 8 * place.row * plane.stride + 8 * place.column;
+        Edges::gather(canvas.buffer.samples(), plane.stride, at, place.row > 0, place.column > 0)
+    })
+}
+
 /// The best luma mode for the whole macroblock.
 fn choose_whole(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> BlockChoice<[u8; 256]> {
     let analysis = costs.analysis;
-    let plane = analysis.layout.planes[0];
-    let at = plane.origin + 16 * place.row * plane.stride + 16 * place.column;
-    let edges = Edges::<16>::gather(canvas.buffer.samples(), plane.stride, at, place.row > 0, place.column > 0);
+    let edges = luma_edges(costs, canvas, place);
     let source = &analysis.source.planes[0];
     let original = source.at(16 * place.column, 16 * place.row);
     let mut best = BlockChoice { mode: LumaMode::Dc, bits: 0, error: u32::MAX, prediction: [0; 256] };
@@ -99,13 +114,7 @@ fn choose_whole(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> BlockChoic
 /// The best chroma mode.
 fn choose_chroma(costs: &Costs<'_>, canvas: &Canvas, place: &Place) -> BlockChoice<[[u8; 64]; 2]> {
     let analysis = costs.analysis;
-    let planes = analysis.layout.planes;
-    let samples = canvas.buffer.samples();
-    let edges = [1, 2].map(|index: usize| {
-        let plane = planes[index];
-        let at = plane.origin + 8 * place.row * plane.stride + 8 * place.column;
-        Edges::<8>::gather(samples, plane.stride, at, place.row > 0, place.column > 0)
-    });
+    let edges = chroma_edges(costs, canvas, place);
     let probabilities = costs.chroma_mode_probabilities();
     let mut best = BlockChoice { mode: LumaMode::Dc, bits: 0, error: u32::MAX, prediction: [[0; 64]; 2] };
     let mut best_cost = u32::MAX;
@@ -175,11 +184,7 @@ fn choose_subblocks(
         info.subblock_modes[block] = mode;
         total += bits;
     }
-    let mut luma = [0; 256];
-    for (y, row) in luma.chunks_exact_mut(16).enumerate() {
-        row.copy_from_slice(&around.samples[SURROUNDINGS_ORIGIN + y * SURROUNDINGS_STRIDE..][..16]);
-    }
-    Some(SubblocksChoice { modes: info.subblock_modes, bits: total, luma })
+    Some(SubblocksChoice { modes: info.subblock_modes, bits: total, luma: around.luma() })
 }
 
 /// What saying each subblock mode costs.
@@ -202,13 +207,16 @@ fn best_survivor(
     let mut survivors: [usize; 10] = std::array::from_fn(|mode| mode);
     survivors.sort_by_key(|&mode| mode_costs[mode]);
     let mut best = (0, u64::MAX);
+    let mut tokens = PackedTokens::default();
     for &mode in &survivors[..SUBBLOCK_SURVIVORS] {
         let mut samples = judged.predictions[mode];
         residual.code_subblock(block, original, stride, &mut samples, 4, &costs.quantizers.luma);
         let error = sse::<4, 4>(original, stride, &samples, 4);
-        let end = usize::from(residual.ends[block]);
-        let tokens = costs.analysis.token_costs.block(BlockKind::Luma, 1, &residual.levels[block], end);
-        let cost = costs.lagrangian.squared(error, mode_bits[mode] + tokens);
+        tokens.clear();
+        let (levels, ends) = (&residual.levels[block..=block], &residual.ends[block..=block]);
+        tokens.append(BlockKind::Luma, levels, ends, &[1]);
+        let bits = costs.analysis.token_costs.of(tokens.all());
+        let cost = costs.lagrangian.squared(error, mode_bits[mode] + bits);
         if cost < best.1 {
             best = (mode, cost);
         }
@@ -261,6 +269,15 @@ impl Surroundings {
             around.samples[SURROUNDINGS_ORIGIN + row * SURROUNDINGS_STRIDE - 1] = value;
         }
         around
+    }
+
+    /// The macroblock itself.
+    fn luma(&self) -> [u8; 256] {
+        let mut luma = [0; 256];
+        for (y, row) in luma.chunks_exact_mut(16).enumerate() {
+            row.copy_from_slice(&self.samples[SURROUNDINGS_ORIGIN + y * SURROUNDINGS_STRIDE..][..16]);
+        }
+        luma
     }
 
     /// The eight samples above a subblock, the four to its left, and the one between them.

@@ -50,6 +50,13 @@ pub(super) fn choose_level(
     best
 }
 
+/// The level beside that of another candidate of the same picture, given as its quantizer and level: as much above or below
+/// the usual one.
+pub(super) fn level_beside(quantizer: u8, (other, level): (u8, u8)) -> u8 {
+    let [usual, others] = [quantizer, other].map(|quantizer| u32::from(usual_level(quantizer)));
+    ((2 * u32::from(level) * usual + others) / (2 * others)).min(63) as u8
+}
+
 /// In real time one row of macroblocks of so many is tried. Twice as many save 0.5 % of bits and take 4 % of the time.
 const ROW_SPACING: usize = 20;
 

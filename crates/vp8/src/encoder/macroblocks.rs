@@ -14,20 +14,24 @@ pub(super) struct Macroblocks {
     pub(super) infos: Vec<MacroblockInfo>,
     /// How each partition's vector is coded, in split macroblocks.
     pub(super) partition_vectors: Vec<[PartitionVector; 16]>,
+    /// What the neighbours of each say of its vector.
+    pub(super) near: Vec<NearVectors>,
 }
 
 impl Macroblocks {
     /// None yet; `infos` is an empty vector for them.
     pub(super) fn new(columns: usize, rows: usize, infos: Vec<MacroblockInfo>) -> Self {
-        Self { columns, rows, infos, partition_vectors: vec![[PartitionVector::Zero; 16]; columns * rows] }
+        let partition_vectors = vec![[PartitionVector::Zero; 16]; columns * rows];
+        Self { columns, rows, infos, partition_vectors, near: Vec::with_capacity(columns * rows) }
     }
 
     /// Adds the next, row by row, now that it is decided.
-    pub(super) fn push(&mut self, info: MacroblockInfo, partition_vectors: &[PartitionVector; 16]) {
+    pub(super) fn push(&mut self, info: MacroblockInfo, partition_vectors: &[PartitionVector; 16], near: NearVectors) {
         if info.luma_mode == LumaMode::Split {
             self.partition_vectors[self.infos.len()] = *partition_vectors;
         }
         self.infos.push(info);
+        self.near.push(near);
     }
 
     /// The neighbours above, to the left, and above to the left.

@@ -4,7 +4,7 @@
 //! the motion found in each reference, the choice of frame kind and refreshed references, and the tables of bit costs.
 //! Any number of candidates can be encoded from it. Each of those decides modes by rate and distortion, codes the
 //! residuals and keeps the reconstruction; then chooses the loop filter, then, from what it counted, the probabilities;
-//! and only then writes the frame.
+//! and only then writes the frame. Candidates beside a first one keep its references, vectors and filter (`decisions`).
 //!
 //! From the bottom up: kernels and costs of symbols; what is known of a picture before it is coded (`analysis`); what
 //! coding costs at one quantizer, only read while a macroblock is decided (`costs`); a macroblock coded one way
@@ -18,6 +18,7 @@ mod bool_encoder;
 mod canvas;
 mod contest;
 mod costs;
+mod decisions;
 pub(crate) mod distortion;
 mod encoded;
 mod fit;
@@ -36,6 +37,8 @@ mod mode_costs;
 mod mode_counts;
 mod mode_decision;
 mod motion;
+pub(crate) mod packed_token;
+pub(crate) mod packed_tokens;
 mod parameters;
 mod picture_motion;
 mod rate_distortion;
@@ -51,6 +54,7 @@ mod vector_coding;
 pub(crate) mod whole_modes;
 
 pub use analysis::Analysis;
+pub use decisions::Decisions;
 pub use encoded::{EncodeStatistics, Encoded};
 pub use fit::Fitting;
 pub use parameters::{FrameKind, GoldenPolicy, MAXIMUM_QUANTIZER, Parameters, Preset};
@@ -73,10 +77,9 @@ pub fn encode_to_fit(state: &State, picture: &Picture, budget: usize, parameters
     Analysis::new(state, picture, parameters).encode_to_fit(budget)
 }
 
-/// Encodes `picture` once for each quantizer, with default parameters otherwise and one shared [`Analysis`]; the
-/// candidates equal those that [`encode`] gives one by one.
+/// Encodes `picture` once for each quantizer, with default parameters otherwise: the first candidate equals what [`encode`]
+/// gives, and what was decided for it serves the others ([`Analysis::menu`]).
 #[must_use]
 pub fn menu(state: &State, picture: &Picture, quantizers: &[u8]) -> Vec<Encoded> {
-    let analysis = Analysis::new(state, picture, &Parameters::default());
-    quantizers.iter().map(|&quantizer| analysis.encode(quantizer)).collect()
+    Analysis::new(state, picture, &Parameters::default()).menu(quantizers)
 }

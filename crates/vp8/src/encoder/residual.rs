@@ -3,7 +3,8 @@
 use super::forward_quantizer::ForwardQuantizer;
 use super::forward_transform::{forward_dct, forward_dct_plane, forward_wht};
 use super::frame_quantizers::FrameQuantizers;
-use super::tokens::{BlockKind, TokenBuffer, TokenCosts};
+use super::packed_token::{BlockKind, PackedToken};
+use super::packed_tokens::PackedTokens;
 use crate::transform::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair, inverse_wht};
 
 /// Which of the neighbouring blocks on one side of a macroblock have coefficients (RFC 6386, section 13.3).
@@ -41,6 +42,7 @@ pub(crate) struct Residual {
     coefficients: [[i16; 16]; 16],
     /// For each block the zigzag position after its last level that is not zero.
     pub(crate) ends: [u8; 25],
+    tokens: PackedTokens,
 }
 
 impl Residual {
@@ -53,7 +55,7 @@ impl Residual {
         prediction: &[u8; 256],
         quantizers: &FrameQuantizers,
     ) -> u32 {
-        let Self { levels, restored, ends, coefficients } = self;
+        let Self { levels, restored, ends, coefficients, .. } = self;
         forward_dct_plane::<16>(source, source_stride, prediction, coefficients);
         let mut dcs = [0i16; 16];
         for (dc, coefficients) in dcs.iter_mut().zip(&mut *coefficients) {
@@ -130,7 +132,7 @@ impl Residual {
         prediction: &[u8; 256],
         quantizer: &ForwardQuantizer,
     ) -> u32 {
-        let Self { levels, restored, ends, coefficients } = self;
+        let Self { levels, restored, ends, coefficients, .. } = self;
         forward_dct_plane::<16>(source, source_stride, prediction, coefficients);
         levels[SECOND_ORDER] = [0; 16];
         ends[SECOND_ORDER] = 0;
@@ -154,7 +156,7 @@ impl Residual {
         prediction: &[[u8; 64]; 2],
         quantizer: &ForwardQuantizer,
     ) -> u32 {
-        let Self { levels, restored, ends, coefficients } = self;
+        let Self { levels, restored, ends, coefficients, .. } = self;
         let coefficients = &mut coefficients[..8];
         for ((source, prediction), coefficients) in source.iter().zip(prediction).zip(coefficients.chunks_exact_mut(4))
         {
@@ -181,93 +183,58 @@ impl Residual {
         self.ends = [0; 25];
     }
 
-    /// The cost of the luma tokens (and those of the second order), in 1/256 bit.
-    pub(crate) fn luma_cost(
-        &self,
-        second_order: bool,
-        above: &EdgeContext,
-        left: &EdgeContext,
-        costs: &TokenCosts,
-    ) -> u32 {
-        let (mut above, mut left) = (*above, *left);
-        let mut total = 0;
-        self.visit_luma(second_order, &mut above, &mut left, |kind, context, levels, end| {
-            total += costs.block(kind, context, levels, end);
+    /// Packs all tokens of the macroblock, to be costed and written.
+    pub(crate) fn pack_tokens(&mut self, second_order: bool, above: &EdgeContext, left: &EdgeContext) {
+        let Self { levels, ends, tokens, .. } = self;
+        tokens.clear();
+        let (above, left) = (&above.has_coefficients, &left.has_coefficients);
+        let kind = if second_order {
+            let block = SECOND_ORDER..SECOND_ORDER + 1;
+            let context = [above[SECOND_ORDER_EDGE] + left[SECOND_ORDER_EDGE]];
+            tokens.append(BlockKind::SecondOrder, &levels[block.clone()], &ends[block], &context);
+            BlockKind::LumaWithoutDc
+        } else {
+            BlockKind::Luma
+        };
+        let luma = contexts::<4, 16>(&ends[..16], &above[..4], &left[..4]);
+        tokens.append(kind, &levels[..16], &ends[..16], &luma);
+        let [u, v] = [0, 1].map(|plane| {
+            let (first, edge) = (16 + 4 * plane, 4 + 2 * plane);
+            contexts::<2, 4>(&ends[first..first + 4], &above[edge..edge + 2], &left[edge..edge + 2])
         });
-        total
+        let chroma = [u[0], u[1], u[2], u[3], v[0], v[1], v[2], v[3]];
+        tokens.append(BlockKind::Chroma, &levels[16..24], &ends[16..24], &chroma);
     }
 
-    /// The cost of the chroma tokens, in 1/256 bit.
-    pub(crate) fn chroma_cost(&self, above: &EdgeContext, left: &EdgeContext, costs: &TokenCosts) -> u32 {
-        let (mut above, mut left) = (*above, *left);
-        let mut total = 0;
-        self.visit_chroma(&mut above, &mut left, |kind, context, levels, end| {
-            total += costs.block(kind, context, levels, end);
-        });
-        total
+    /// What [`Residual::pack_tokens`] packed.
+    pub(crate) fn tokens(&self) -> &[PackedToken] {
+        self.tokens.all()
     }
 
-    /// Appends all tokens of the macroblock.
-    pub(crate) fn push_tokens(
-        &self,
-        second_order: bool,
-        above: &mut EdgeContext,
-        left: &mut EdgeContext,
-        tokens: &mut TokenBuffer,
-    ) {
-        self.visit_luma(second_order, above, left, |kind, context, levels, end| {
-            tokens.push_block(kind, context, levels, end);
-        });
-        self.visit_chroma(above, left, |kind, context, levels, end| {
-            tokens.push_block(kind, context, levels, end);
-        });
-    }
-
-    #[inline]
-    fn visit_luma(
-        &self,
-        second_order: bool,
-        above: &mut EdgeContext,
-        left: &mut EdgeContext,
-        mut visit: impl FnMut(BlockKind, usize, &[i16; 16], usize),
-    ) {
-        let kind = if second_order { BlockKind::LumaWithoutDc } else { BlockKind::Luma };
+    /// What the macroblock leaves to those below it and to the right of it.
+    pub(crate) fn leave(&self, second_order: bool, above: &mut EdgeContext, left: &mut EdgeContext) {
+        const LAST: [usize; 8] = [12, 13, 14, 15, 18, 19, 22, 23];
+        const RIGHT: [usize; 8] = [3, 7, 11, 15, 17, 19, 21, 23];
+        for edge in 0..8 {
+            above.has_coefficients[edge] = u8::from(self.ends[LAST[edge]] > 0);
+            left.has_coefficients[edge] = u8::from(self.ends[RIGHT[edge]] > 0);
+        }
         if second_order {
-            self.visit_block(BlockKind::SecondOrder, SECOND_ORDER, (above, 8), (left, 8), &mut visit);
-        }
-        for block in 0..16 {
-            self.visit_block(kind, block, (above, block % 4), (left, block / 4), &mut visit);
+            let flag = u8::from(self.ends[SECOND_ORDER] > 0);
+            above.has_coefficients[SECOND_ORDER_EDGE] = flag;
+            left.has_coefficients[SECOND_ORDER_EDGE] = flag;
         }
     }
+}
 
-    #[inline]
-    fn visit_chroma(
-        &self,
-        above: &mut EdgeContext,
-        left: &mut EdgeContext,
-        mut visit: impl FnMut(BlockKind, usize, &[i16; 16], usize),
-    ) {
-        for block in 0..8 {
-            let edge = 4 + 2 * (block / 4);
-            let (x, y) = (edge + block % 2, edge + block % 4 / 2);
-            self.visit_block(BlockKind::Chroma, 16 + block, (above, x), (left, y), &mut visit);
-        }
-    }
-
-    #[inline]
-    fn visit_block(
-        &self,
-        kind: BlockKind,
-        block: usize,
-        (above, x): (&mut EdgeContext, usize),
-        (left, y): (&mut EdgeContext, usize),
-        visit: &mut impl FnMut(BlockKind, usize, &[i16; 16], usize),
-    ) {
-        let context = above.has_coefficients[x] + left.has_coefficients[y];
-        let end = self.ends[block];
-        visit(kind, usize::from(context), &self.levels[block], usize::from(end));
-        let flag = u8::from(end > 0);
-        above.has_coefficients[x] = flag;
-        left.has_coefficients[y] = flag;
-    }
+/// The context of each of `N` blocks in rows of `W`, from their ends and the flags of those above them and to their left.
+#[inline]
+fn contexts<const W: usize, const N: usize>(ends: &[u8], above: &[u8], left: &[u8]) -> [u8; N] {
+    let ends: &[u8; N] = ends.try_into().expect("an end for each block");
+    let flags = ends.map(|end| u8::from(end > 0));
+    std::array::from_fn(|block| {
+        let up = if block < W { above[block] } else { flags[block - W] };
+        let beside = if block % W == 0 { left[block / W] } else { flags[block - 1] };
+        up + beside
+    })
 }

@@ -181,6 +181,19 @@ fn split(
     Some(Split { info: MacroblockInfo::split(*kind, partitioning, vectors), partition_vectors, bits })
 }
 
+/// How a macroblock that was split when the frame was coded another time is told now, and what that costs; none where it
+/// cannot be.
+pub(super) fn split_again(
+    costs: &Costs<'_>,
+    canvas: &Canvas,
+    place: &Place,
+    near: &NearVectors,
+    info: &MacroblockInfo,
+) -> Option<(MacroblockInfo, [PartitionVector; 16], u32)> {
+    let split = split(costs, canvas, place, near, info.partitioning, &info.subblock_vectors)?;
+    Some((split.info, split.partition_vectors, split.bits))
+}
+
 /// Tries a split if its transformed cost is not well above that of the whole.
 fn try_split(costs: &Costs<'_>, place: &Place, split: &Split, unsplit: u32, contest: &mut Contest) {
     let next = &mut contest.next;

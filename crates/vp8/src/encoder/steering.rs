@@ -1,10 +1,7 @@
 //! Steering a frame's size while it is coded: rounding and skip weight are corrected from macroblock to macroblock.
 
 use super::costs::Costs;
-use super::macroblocks::Macroblocks;
-use super::mode_costs::PartitionVector;
 use super::trial::Trial;
-use crate::macroblock::MacroblockInfo;
 
 /// How far ahead steering looks, as shares of the frame: it wants the bits back on plan by then.
 const HORIZON: (f64, f64) = (0.03, 0.15);
@@ -35,9 +32,7 @@ impl Cost {
 
 /// How a frame's making is steered towards a size.
 #[derive(Debug)]
-pub(super) struct Plan<'a> {
-    /// The modes and vectors to keep, of the same frame coded before.
-    pub(super) kept: &'a Macroblocks,
+pub(super) struct Plan {
     /// What each macroblock should cost, in 1/256 bit, and all of them together.
     pub(super) costs: Vec<f64>,
     pub(super) total: f64,
@@ -49,8 +44,8 @@ pub(super) struct Plan<'a> {
 
 /// What a frame's making records, and by what it is steered if it is.
 #[derive(Debug)]
-pub(super) struct Steering<'a> {
-    plan: Option<Plan<'a>>,
+pub(super) struct Steering {
+    plan: Option<Plan>,
     /// What was spent on each macroblock so far, and on all of them.
     costs: Vec<Cost>,
     spent: u64,
@@ -61,14 +56,14 @@ pub(super) struct Steering<'a> {
     roundings: f64,
 }
 
-impl<'a> Steering<'a> {
+impl Steering {
     /// Records only; `rounding` is what is used.
     pub(super) fn recording(rounding: f64) -> Self {
         Self { plan: None, costs: Vec::new(), spent: 0, planned: 0.0, rounding, roundings: 0.0 }
     }
 
     /// Follows a plan, beginning with `rounding`.
-    pub(super) fn following(plan: Plan<'a>, rounding: f64) -> Self {
+    pub(super) fn following(plan: Plan, rounding: f64) -> Self {
         Self { plan: Some(plan), ..Self::recording(rounding) }
     }
 
@@ -86,19 +81,13 @@ impl<'a> Steering<'a> {
     }
 
     /// Rounding and skip weight for the macroblocks to come.
-    fn steer(&self, plan: &Plan<'_>) -> (f64, f64) {
+    fn steer(&self, plan: &Plan) -> (f64, f64) {
         let ahead = (self.spent as f64 - self.planned) / plan.total;
         let left = 1.0 - self.planned / plan.total;
         let strictness = (ahead / left.clamp(HORIZON.0, HORIZON.1) / plan.gain).clamp(-64.0, 64.0);
         let rounding = (self.rounding - strictness).clamp(ROUNDINGS.0, ROUNDINGS.1);
         let factor = 1.0 + strictness.abs() / DOUBLING;
         (rounding, if strictness > 0.0 { plan.weight * factor } else { plan.weight / factor })
-    }
-
-    /// The mode and vectors that the next macroblock keeps, if any.
-    pub(super) fn kept(&self) -> Option<(MacroblockInfo, [PartitionVector; 16])> {
-        let (plan, at) = (self.plan.as_ref()?, self.costs.len());
-        Some((plan.kept.infos[at], plan.kept.partition_vectors[at]))
     }
 
     /// After a macroblock is decided: records what it costs.

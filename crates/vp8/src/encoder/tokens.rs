@@ -2,37 +2,13 @@
 
 use super::bit_cost::{BIT, bit_cost, branch_cost, fitting_probability};
 use super::bool_encoder::BoolEncoder;
-use crate::tables::{COEFFICIENT_BANDS, COEFFICIENT_UPDATE_PROBABILITIES, ZIGZAG};
+use super::packed_token::{
+    END_OF_BLOCK, FIRST_CATEGORY, INDICES, LEAST_MAGNITUDES, PackedToken, ROWS, TOKENS, token_of,
+};
+use crate::tables::COEFFICIENT_UPDATE_PROBABILITIES;
 
 /// Coefficient probabilities by block kind, band, context and tree node.
 pub(crate) type CoefficientProbabilities = [[[[u8; 11]; 3]; 8]; 4];
-
-/// What a block of coefficients stands for; the number is the first index of the probabilities.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BlockKind {
-    /// Luma whose DC travels in the macroblock's second-order block.
-    LumaWithoutDc = 0,
-    /// The second-order block of luma DCs.
-    SecondOrder = 1,
-    /// Either chroma plane.
-    Chroma = 2,
-    /// Luma with its DC (macroblocks coded subblock by subblock).
-    Luma = 3,
-}
-
-impl BlockKind {
-    /// The zigzag position of the first coefficient that is coded.
-    #[inline]
-    pub(crate) fn first(self) -> usize {
-        usize::from(self == Self::LumaWithoutDc)
-    }
-}
-
-const TOKENS: usize = 12;
-const END_OF_BLOCK: usize = 11;
-const FIRST_CATEGORY: usize = 5;
-/// Block kinds, bands and contexts as one index.
-const ROWS: usize = 4 * 8 * 3;
 
 /// The way through the token tree to each token, from the root: (node, branch). After a zero it starts at the second
 /// step, for a block cannot end there.
@@ -55,29 +31,15 @@ const PATHS: [&[(usize, bool)]; TOKENS] = {
     ]
 };
 
-/// The smallest magnitude of each of the six categories, and the probabilities of its extra bits.
-const CATEGORIES: [(u16, &[u8]); 6] = [
-    (5, &[159]),
-    (7, &[165, 145]),
-    (11, &[173, 148, 140]),
-    (19, &[176, 155, 140, 135]),
-    (35, &[180, 157, 141, 134, 130]),
-    (67, &[254, 254, 243, 230, 196, 177, 153, 140, 133, 130, 129]),
+/// The probabilities of the extra bits of each of the six categories.
+const EXTRA_BITS: [&[u8]; 6] = [
+    &[159],
+    &[165, 145],
+    &[173, 148, 140],
+    &[176, 155, 140, 135],
+    &[180, 157, 141, 134, 130],
+    &[254, 254, 243, 230, 196, 177, 153, 140, 133, 130, 129],
 ];
-
-/// The token of a coefficient of this magnitude.
-#[inline]
-const fn token_of(magnitude: u16) -> usize {
-    match magnitude {
-        0..=4 => magnitude as usize,
-        5..=6 => 5,
-        7..=10 => 6,
-        11..=18 => 7,
-        19..=34 => 8,
-        35..=66 => 9,
-        _ => 10,
-    }
-}
 
 /// The cost of sign and extra bits of a coefficient of this magnitude.
 const fn extra_cost(magnitude: u16) -> u32 {
@@ -87,8 +49,8 @@ const fn extra_cost(magnitude: u16) -> u32 {
     let token = token_of(magnitude);
     let mut cost = BIT;
     if token >= FIRST_CATEGORY {
-        let (base, probabilities) = CATEGORIES[token - FIRST_CATEGORY];
-        let extra = magnitude - base;
+        let (least, probabilities) = (LEAST_MAGNITUDES[token - FIRST_CATEGORY], EXTRA_BITS[token - FIRST_CATEGORY]);
+        let extra = magnitude - least;
         let mut bit = 0;
         while bit < probabilities.len() {
             let set = (extra >> (probabilities.len() - 1 - bit)) & 1 == 1;
@@ -99,61 +61,28 @@ const fn extra_cost(magnitude: u16) -> u32 {
     cost
 }
 
-/// Token and [`extra_cost`] of the magnitudes below the last category.
-const SMALL: [(u8, u16); 67] = {
-    let mut small = [(0, 0); 67];
+/// [`extra_cost`] of all magnitudes.
+static EXTRA_COSTS: [u16; 2048] = {
+    let mut costs = [0; 2048];
     let mut magnitude = 0;
-    while magnitude < 67 {
-        small[magnitude] = (token_of(magnitude as u16) as u8, extra_cost(magnitude as u16) as u16);
+    while magnitude < costs.len() {
+        costs[magnitude] = extra_cost(magnitude as u16) as u16;
         magnitude += 1;
     }
-    small
+    costs
 };
-
-#[inline]
-fn token_and_extra_cost(magnitude: u16) -> (usize, u32) {
-    match SMALL.get(usize::from(magnitude)) {
-        Some(&(token, cost)) => (usize::from(token), u32::from(cost)),
-        None => (10, extra_cost(magnitude)),
-    }
-}
-
-#[inline]
-fn row_of(kind: BlockKind, position: usize, context: usize) -> usize {
-    (kind as usize * 8 + COEFFICIENT_BANDS[position] as usize) * 3 + context
-}
-
-/// The zigzag position after the last coefficient that is not zero; 0 where there is none.
-#[inline]
-pub(crate) fn end_of(levels: &[i16; 16]) -> usize {
-    /// One more than the zigzag position of each raster position.
-    const REACH: [i16; 16] = {
-        let mut reach = [0; 16];
-        let mut position = 0;
-        while position < 16 {
-            reach[ZIGZAG[position] as usize] = position as i16 + 1;
-            position += 1;
-        }
-        reach
-    };
-    let mut end = 0;
-    for (level, reach) in levels.iter().zip(REACH) {
-        end = end.max(if *level == 0 { 0 } else { reach });
-    }
-    end as usize
-}
 
 /// What every token costs in every context, given the probabilities.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenCosts {
-    /// By "follows a zero", row and token.
-    costs: Box<[[[u16; TOKENS]; ROWS]; 2]>,
+    /// By [`PackedToken::index`].
+    costs: Box<[u16; INDICES]>,
 }
 
 impl Default for TokenCosts {
     /// Nothing costs anything.
     fn default() -> Self {
-        Self { costs: Box::new([[[0; TOKENS]; ROWS]; 2]) }
+        Self { costs: Box::new([0; INDICES]) }
     }
 }
 
@@ -185,44 +114,38 @@ impl TokenCosts {
     /// The costs under these probabilities.
     pub(crate) fn new(probabilities: &CoefficientProbabilities) -> Self {
         let mut costs = Self::default();
-        let [usual, after_zero] = &mut *costs.costs;
-        let rows = probabilities.iter().flatten().flatten();
-        for ((probabilities, usual), after_zero) in rows.zip(usual).zip(after_zero) {
-            *after_zero = costs_after_zero(probabilities);
+        for (row, probabilities) in probabilities.iter().flatten().flatten().enumerate() {
+            let after_zero = costs_after_zero(probabilities);
             let more = bit_cost(true, probabilities[0]) as u16;
-            *usual = after_zero.map(|cost| cost + more);
-            usual[END_OF_BLOCK] = bit_cost(false, probabilities[0]) as u16;
+            for (token, cost) in after_zero.into_iter().enumerate() {
+                costs.costs[PackedToken::new(row, token, true, 0).index()] = cost;
+                let usual = if token == END_OF_BLOCK { bit_cost(false, probabilities[0]) as u16 } else { cost + more };
+                costs.costs[PackedToken::new(row, token, false, 0).index()] = usual;
+            }
         }
         costs
     }
 
-    /// The cost of one block: its quantized `levels` in raster order, of which none from zigzag position `end` on
-    /// differs from zero. `context` counts the neighbours above and to the left that have coefficients.
+    /// The cost of these tokens.
     #[inline]
-    pub(crate) fn block(&self, kind: BlockKind, context: usize, levels: &[i16; 16], end: usize) -> u32 {
-        let mut context = context;
-        let mut after_zero = 0;
-        let mut total = 0;
-        let first = kind.first();
-        for position in first..end {
-            let magnitude = levels[ZIGZAG[position] as usize].unsigned_abs();
-            let (token, extra) = token_and_extra_cost(magnitude);
-            total += u32::from(self.costs[after_zero][row_of(kind, position, context)][token]) + extra;
-            context = usize::from(magnitude.min(2));
-            after_zero = usize::from(magnitude == 0);
-        }
-        if end < 16 {
-            total += u32::from(self.costs[0][row_of(kind, end.max(first), context)][END_OF_BLOCK]);
-        }
-        total
+    pub(crate) fn of(&self, tokens: &[PackedToken]) -> u32 {
+        // The remainder is what it was: a magnitude has eleven bits.
+        let cost = |token: &PackedToken| {
+            u32::from(self.costs[token.index()]) + u32::from(EXTRA_COSTS[token.magnitude() % EXTRA_COSTS.len()])
+        };
+        tokens.iter().map(cost).sum()
     }
 }
 
-/// The tokens of a frame in the order in which they are written, and how often each occurs.
+/// The tokens of a frame in the order in which they are written.
 #[derive(Debug)]
 pub(crate) struct TokenBuffer {
-    /// Row (7 bits), token (4), "follows a zero" (1), sign (1), extra bits (11), from the lowest bit.
-    tokens: Vec<u32>,
+    tokens: Vec<PackedToken>,
+}
+
+/// How often each token of a frame occurs in each row.
+#[derive(Debug)]
+pub(crate) struct TokenCounts {
     counts: Box<[[u32; TOKENS]; ROWS]>,
     /// Of those, the ones that follow a zero.
     after_zero: Box<[u32; ROWS]>,
@@ -230,41 +153,83 @@ pub(crate) struct TokenBuffer {
 
 impl TokenBuffer {
     /// An empty buffer; `tokens` is an empty vector for them.
-    pub(crate) fn new(tokens: Vec<u32>) -> Self {
-        Self { tokens, counts: Box::new([[0; TOKENS]; ROWS]), after_zero: Box::new([0; ROWS]) }
+    pub(crate) fn new(tokens: Vec<PackedToken>) -> Self {
+        Self { tokens }
     }
 
-    /// Appends one block; the arguments are those of [`TokenCosts::block`].
+    /// Appends those of a macroblock.
     #[inline]
-    pub(crate) fn push_block(&mut self, kind: BlockKind, context: usize, levels: &[i16; 16], end: usize) {
-        let mut context = context;
-        let mut after_zero = false;
-        let first = kind.first();
-        for position in first..end {
-            let level = levels[ZIGZAG[position] as usize];
-            let magnitude = level.unsigned_abs();
-            let token = token_of(magnitude);
-            let extra = if token >= FIRST_CATEGORY { magnitude - CATEGORIES[token - FIRST_CATEGORY].0 } else { 0 };
-            let row = row_of(kind, position, context);
-            self.counts[row][token] += 1;
-            self.after_zero[row] += u32::from(after_zero);
-            self.tokens.push(
-                row as u32
-                    | (token as u32) << 7
-                    | u32::from(after_zero) << 11
-                    | u32::from(level < 0) << 12
-                    | u32::from(extra) << 13,
-            );
-            context = usize::from(magnitude.min(2));
-            after_zero = magnitude == 0;
-        }
-        if end < 16 {
-            let row = row_of(kind, end.max(first), context);
-            self.counts[row][END_OF_BLOCK] += 1;
-            self.tokens.push(row as u32 | (END_OF_BLOCK as u32) << 7);
-        }
+    pub(crate) fn push(&mut self, tokens: &[PackedToken]) {
+        self.tokens.extend_from_slice(tokens);
     }
 
+    /// Counts them.
+    pub(crate) fn count(&self) -> TokenCounts {
+        let mut by_index = Box::new([0u32; INDICES]);
+        for token in &self.tokens {
+            by_index[token.index()] += 1;
+        }
+        let mut counted = TokenCounts { counts: Box::new([[0; TOKENS]; ROWS]), after_zero: Box::new([0; ROWS]) };
+        for (row, (counts, after_zero)) in counted.counts.iter_mut().zip(counted.after_zero.iter_mut()).enumerate() {
+            for (token, count) in counts.iter_mut().enumerate() {
+                let [usual, after] =
+                    [false, true].map(|after| by_index[PackedToken::new(row, token, after, 0).index()]);
+                *count = usual + after;
+                *after_zero += after;
+            }
+        }
+        counted
+    }
+
+    /// Tokens in the buffer.
+    pub(crate) fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// What the tokens were kept in.
+    pub(crate) fn into_tokens(self) -> Vec<PackedToken> {
+        self.tokens
+    }
+
+    /// Writes all tokens.
+    pub(crate) fn write(&self, writer: &mut BoolEncoder, probabilities: &CoefficientProbabilities) {
+        let mut rows = [[0u8; 11]; 128];
+        for (row, probabilities) in rows.iter_mut().zip(probabilities.iter().flatten().flatten()) {
+            *row = *probabilities;
+        }
+        for &packed in &self.tokens {
+            let p = &rows[packed.row() % rows.len()];
+            let token = packed.token();
+            if !packed.follows_zero() {
+                writer.write(token != END_OF_BLOCK, p[0]);
+                if token == END_OF_BLOCK {
+                    continue;
+                }
+            }
+            writer.write(token != 0, p[1]);
+            if token == 0 {
+                continue;
+            }
+            writer.write(token != 1, p[2]);
+            if token > 1 {
+                for &(node, bit) in &PATHS[token][3..] {
+                    writer.write(bit, p[node]);
+                }
+                if token >= FIRST_CATEGORY {
+                    let category = token - FIRST_CATEGORY;
+                    let extra = packed.magnitude() - usize::from(LEAST_MAGNITUDES[category]);
+                    let probabilities = EXTRA_BITS[category];
+                    for (bit, &probability) in probabilities.iter().enumerate() {
+                        writer.write(extra >> (probabilities.len() - 1 - bit) & 1 == 1, probability);
+                    }
+                }
+            }
+            writer.write_flag(packed.is_negative());
+        }
+    }
+}
+
+impl TokenCounts {
     /// Chooses which probabilities to update, and writes the choice (RFC 6386, section 13.4): a probability changes
     /// where this frame's tokens save more than the update costs.
     pub(crate) fn write_updates(&self, writer: &mut BoolEncoder, probabilities: &mut CoefficientProbabilities) {
@@ -304,59 +269,25 @@ impl TokenBuffer {
         branches[0][1] -= self.after_zero[row];
         branches
     }
-
-    /// Tokens in the buffer.
-    pub(crate) fn len(&self) -> usize {
-        self.tokens.len()
-    }
-
-    /// What the tokens were kept in.
-    pub(crate) fn into_tokens(self) -> Vec<u32> {
-        self.tokens
-    }
-
-    /// Writes all tokens.
-    pub(crate) fn write(&self, writer: &mut BoolEncoder, probabilities: &CoefficientProbabilities) {
-        let rows: Vec<[u8; 11]> = probabilities.iter().flatten().flatten().copied().collect();
-        for &packed in &self.tokens {
-            let p = &rows[(packed & 127) as usize];
-            let token = (packed >> 7 & 15) as usize;
-            if packed >> 11 & 1 == 0 {
-                writer.write(token != END_OF_BLOCK, p[0]);
-                if token == END_OF_BLOCK {
-                    continue;
-                }
-            }
-            writer.write(token != 0, p[1]);
-            if token == 0 {
-                continue;
-            }
-            writer.write(token != 1, p[2]);
-            if token > 1 {
-                for &(node, bit) in &PATHS[token][3..] {
-                    writer.write(bit, p[node]);
-                }
-                if token >= FIRST_CATEGORY {
-                    let extra = packed >> 13;
-                    let probabilities = CATEGORIES[token - FIRST_CATEGORY].1;
-                    for (bit, &probability) in probabilities.iter().enumerate() {
-                        writer.write(extra >> (probabilities.len() - 1 - bit) & 1 == 1, probability);
-                    }
-                }
-            }
-            writer.write_flag(packed >> 12 & 1 == 1);
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::packed_token::{BlockKind, end_of};
+    use super::super::packed_tokens::PackedTokens;
     use super::*;
     use crate::tables::DEFAULT_COEFFICIENT_PROBABILITIES;
+    use crate::tables::ZIGZAG;
     use proptest::prelude::*;
 
     fn end(levels: &[i16; 16]) -> usize {
         (0..16).rev().find(|&position| levels[ZIGZAG[position] as usize] != 0).map_or(0, |position| position + 1)
+    }
+
+    fn packed(kind: BlockKind, context: usize, levels: &[i16; 16]) -> PackedTokens {
+        let mut packed = PackedTokens::default();
+        packed.append(kind, &[*levels], &[end(levels) as u8], &[context as u8]);
+        packed
     }
 
     proptest! {
@@ -378,8 +309,9 @@ mod tests {
                     levels[0] = 0;
                 }
                 prop_assert_eq!(end_of(&levels), end(&levels));
-                cost += costs.block(kinds[kind], context, &levels, end(&levels));
-                tokens.push_block(kinds[kind], context, &levels, end(&levels));
+                let block = packed(kinds[kind], context, &levels);
+                cost += costs.of(block.all());
+                tokens.push(block.all());
             }
             let mut writer = BoolEncoder::with_capacity(0);
             tokens.write(&mut writer, &DEFAULT_COEFFICIENT_PROBABILITIES);
@@ -395,8 +327,9 @@ mod tests {
         for (row, p) in DEFAULT_COEFFICIENT_PROBABILITIES.iter().flatten().flatten().enumerate() {
             for (token, path) in PATHS.iter().enumerate() {
                 let cost = |path: &[(usize, bool)]| path.iter().map(|&(node, bit)| bit_cost(bit, p[node])).sum::<u32>();
-                assert_eq!(u32::from(costs.costs[0][row][token]), cost(path));
-                assert_eq!(u32::from(costs.costs[1][row][token]), cost(&path[1..]));
+                let costed = |after_zero| u32::from(costs.costs[PackedToken::new(row, token, after_zero, 0).index()]);
+                assert_eq!(costed(false), cost(path));
+                assert_eq!(costed(true), cost(&path[1..]));
             }
         }
     }
@@ -408,7 +341,7 @@ mod tests {
         for index in 0..3000 {
             levels[0] = index % 3 - 1;
             levels[5] = i16::from(index % 7 == 0) * 9;
-            tokens.push_block(BlockKind::Luma, 0, &levels, end(&levels));
+            tokens.push(packed(BlockKind::Luma, 0, &levels).all());
         }
         let mut adapted = DEFAULT_COEFFICIENT_PROBABILITIES;
         let size = |probabilities: &CoefficientProbabilities| {
@@ -417,7 +350,7 @@ mod tests {
             writer.finish().len()
         };
         let mut writer = BoolEncoder::with_capacity(0);
-        tokens.write_updates(&mut writer, &mut adapted);
+        tokens.count().write_updates(&mut writer, &mut adapted);
         assert!(adapted != DEFAULT_COEFFICIENT_PROBABILITIES);
         assert!(writer.finish().len() + size(&adapted) < size(&DEFAULT_COEFFICIENT_PROBABILITIES));
     }

@@ -10,6 +10,7 @@ use super::mode_costs::PartitionVector;
 use super::residual::{EdgeContext, Residual};
 use crate::frame::Frame;
 use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
+use crate::neighbours::NearVectors;
 
 /// How much of a residual's bits count when it is weighed against leaving it out, in 1/64: of one that mends nothing, how
 /// much less for one that mends all the error there is, and the least.
@@ -36,6 +37,8 @@ pub(crate) struct Place {
     pub(crate) row: usize,
     pub(crate) above: EdgeContext,
     pub(crate) left: EdgeContext,
+    /// What the neighbours say of its vector, in an inter frame.
+    pub(crate) near: NearVectors,
 }
 
 /// A macroblock coded one way.
@@ -154,8 +157,8 @@ impl Trial {
             self.cost = costs.lagrangian.squared(error, self.mode_bits + skipped_cost);
             return;
         }
-        let bits = residual.luma_cost(second_order, &place.above, &place.left, &costs.analysis.token_costs)
-            + residual.chroma_cost(&place.above, &place.left, &costs.analysis.token_costs);
+        residual.pack_tokens(second_order, &place.above, &place.left);
+        let bits = costs.analysis.token_costs.of(residual.tokens());
         self.coefficient_bits = bits;
         if inter {
             let gain = gain.saturating_sub(ROUNDING_ERROR);

@@ -1,6 +1,6 @@
 //! The quantizer of one block kind, and quantization on any processor.
 
-use crate::encoder::tokens::end_of;
+use crate::encoder::packed_token::end_of;
 use crate::tables::ZIGZAG;
 
 /// The largest level that the last token category can carry within VP8's coefficient range (RFC 6386, section 13.2).

@@ -172,10 +172,7 @@ pub(super) fn menus(clip: &Clip, parameters: &Parameters, rounds: usize) -> Menu
     let nothing = State::default();
     let menu = |state: &State, picture: &Picture, quantizers: &[u8]| {
         let watch = Stopwatch::start();
-        let analysis = Analysis::new_in(&arena, state, picture, parameters);
-        for &quantizer in quantizers {
-            black_box(analysis.encode(quantizer));
-        }
+        black_box(Analysis::new_in(&arena, state, picture, parameters).menu(quantizers));
         watch.seconds()
     };
     let mut ratios: [Vec<f64>; 3] = Default::default();

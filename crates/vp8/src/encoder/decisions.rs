@@ -1,0 +1,34 @@
+//! What was decided for one candidate, to be kept by others.
+
+use super::macroblocks::Macroblocks;
+use crate::header::QuantizerIndices;
+use crate::quantization::Steps;
+
+/// A pass keeps what was decided in another whose step is at most so many times as large or as small.
+const KEPT_WITHIN: f64 = 1.8;
+
+/// What was decided for one candidate of a picture: references, partitionings and vectors of all macroblocks, and the
+/// strength of the filter. Candidates of similar quantizers hardly differ in it. (Macroblocks that are predicted from the
+/// frame itself are decided anew: what they are predicted from differs.)
+#[derive(Debug, Clone)]
+pub struct Decisions {
+    pub(super) key_frame: bool,
+    pub(super) quantizer: u8,
+    pub(super) loop_filter_level: u8,
+    pub(super) macroblocks: Macroblocks,
+}
+
+impl Decisions {
+    /// Whether another quantizer is near enough to keep what was decided for this one.
+    #[must_use]
+    pub fn serve(&self, quantizer: u8) -> bool {
+        let ratio = f64::from(step(quantizer)) / f64::from(step(self.quantizer));
+        (1.0 / KEPT_WITHIN..=KEPT_WITHIN).contains(&ratio)
+    }
+}
+
+/// The step of luma coefficients.
+pub(super) fn step(quantizer: u8) -> u16 {
+    let indices = QuantizerIndices { base: quantizer, ..QuantizerIndices::default() };
+    Steps::new(quantizer, &indices).luma[1] as u16
+}
