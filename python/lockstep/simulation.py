@@ -78,6 +78,7 @@ def simulate(  # noqa: PLR0913
     encode_ms: float | None = None,
     decode_ms: float | None = None,
     feedback_ms: float | None = None,
+    two_way: bool = False,
     audio: str | os.PathLike[str] | bool | None = None,
     python: str | os.PathLike[str] | None = None,
     estimator_limit: float | None = None,
@@ -122,6 +123,7 @@ def simulate(  # noqa: PLR0913
         encode_ms: Virtual time that a menu of two candidates takes, in place of what was measured.
         decode_ms: Virtual time that decoding a frame takes.
         feedback_ms: Least time between two acknowledgements; 0 for one after each fragment.
+        two_way: Have another call go the opposite way at the same time; its scores are in the report's ``opposite``.
         audio: Sound beside the pictures: `"tone"`, which ``True`` means too, `"silence"`, or a WAV file.
         python: Interpreter for the estimator's file; this one if not given.
         estimator_limit: Longest time of one answer of the estimator's file, in real seconds.

@@ -118,6 +118,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "encode_ms": {"encode_ms": 5.0},
     "decode_ms": {"decode_ms": 1.5},
     "feedback_ms": {"feedback_ms": 0.0, "reverse": "constant:50kbps"},
+    "two_way": {"two_way": True},
     "audio": {"audio": "tone"},
     "python": {"estimator": ESTIMATOR, "python": sys.executable},
     "estimator_limit": {"estimator": ESTIMATOR, "estimator_limit": 20.0},

@@ -40,6 +40,17 @@ pub struct DisplayRecord {
     pub displayed_at: Timestamp,
 }
 
+/// What came of the call in the opposite direction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OppositeResult {
+    /// Its scores.
+    #[serde(flatten)]
+    pub scores: Scores,
+    /// How its sound was heard, if it had any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sound: Option<SoundScores>,
+}
+
 /// The JSON document of a call. `Configuration` is whatever the driver was told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallReport<Configuration> {
@@ -60,6 +71,9 @@ pub struct CallReport<Configuration> {
     /// How its sound was heard; none of a call without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sound: Option<SoundScores>,
+    /// What came of the call in the opposite direction; none of a call in one direction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opposite: Option<OppositeResult>,
     /// Counters of sender, receiver and link, by name.
     pub counters: BTreeMap<String, BTreeMap<String, u64>>,
     /// Rates and delays over time.

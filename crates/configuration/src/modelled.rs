@@ -102,6 +102,7 @@ pub fn simulate_gcc(settings: &CallSettings, call: &GccCall) -> Result<(Simulate
     let counted = Arc::clone(&samples);
     let coding = |settings: &CallSettings| {
         let gcc = call.gcc;
+        let counted = Arc::clone(&counted);
         let controller = move |setting: &Setting| -> Box<dyn Controller> {
             Box::new(Gcc::with(setting, gcc).counting_delay_samples(counted))
         };

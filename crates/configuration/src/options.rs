@@ -344,6 +344,9 @@ options! {
     /// The least time between two acknowledgements, each of which tells of all that arrived since the last; what became of
     /// a frame is told at once. 0 acknowledges every fragment. Calls outside of simulations have the default.
     Simulation feedback_ms: Milliseconds = Milliseconds::whole(FeedbackInterval::CHOSEN_MILLISECONDS);
+    /// Have another call go the opposite way at the same time, of the same settings but another seed: its pictures go where
+    /// the feedback of the first goes. Not with an estimator of one's own.
+    Simulation two_way: bool = false;
     /// Sound beside the pictures: `tone`, a voice of sorts that talks and is silent by turns; `silence`; or a WAV file, again
     /// and again. `tone` is meant where none is named. Of a modelled call, only that there is one counts.
     Simulation audio ("SOUND"): SoundName;
@@ -380,6 +383,7 @@ impl CallOptions {
         if self.ecn == Some(true) && !self.queue.is_some_and(QueueKind::can_mark) {
             return Err(OptionError::NothingToMark);
         }
+        clashes("two_way", "estimator", self.two_way == Some(true) && self.estimator.is_some())?;
         clashes("queue_bytes", "queue_packets", self.queue_bytes.is_some() && self.queue_packets.is_some())?;
         let fits = self.menu.is_none_or(|menu| menu == MenuKind::Fit);
         clashes("fit_passes", "menu", self.fit_passes.is_some() && !fits)

@@ -54,6 +54,8 @@ pub struct CallSettings {
     pub decode_time: Milliseconds,
     /// The least time between two acknowledgements ([`FeedbackInterval::aggregated`](lockstep_transport::FeedbackInterval)).
     pub feedback: Milliseconds,
+    /// Whether another call goes the opposite way.
+    pub two_way: bool,
     /// What gives the sound, if there is any.
     pub audio: Option<SoundName>,
     /// Whether VMAF of what is shown is measured.
@@ -274,6 +276,7 @@ impl CallOptions {
             encode_time: EncodeTimeSettings::open(self.encode_time.clone(), self.encode_ms)?,
             decode_time: there(self.decode_ms.or(usual.decode_ms))?,
             feedback: there(self.feedback_ms.or(usual.feedback_ms))?,
+            two_way: there(self.two_way.or(usual.two_way))?,
             audio: self.audio.clone(),
             vmaf: there(self.vmaf.or(usual.vmaf))?,
         })
@@ -343,8 +346,20 @@ impl CallSettings {
     /// The options that say this call. Those that mean nothing in it are left out.
     #[must_use]
     pub fn options(&self) -> CallOptions {
-        let Self { clip, length, link, control, estimator, modelled, encode_time, decode_time, feedback, audio, vmaf } =
-            self.clone();
+        let Self {
+            clip,
+            length,
+            link,
+            control,
+            estimator,
+            modelled,
+            encode_time,
+            decode_time,
+            feedback,
+            two_way,
+            audio,
+            vmaf,
+        } = self.clone();
         let LinkSettings {
             trace,
             reverse,
@@ -409,6 +424,7 @@ impl CallSettings {
             encode_ms: encode_time.menu,
             decode_ms: Some(decode_time),
             feedback_ms: Some(feedback),
+            two_way: Some(two_way),
             audio,
             vmaf: Some(vmaf),
         }

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{
     CallObserver, CallReport, CallSound, Codec, CodecModel, EncodeWork, FrameEncoder, Playing, ReceivingEnd,
-    VideoDelayFloor, Voice, Vp8,
+    SendingEnd, VideoDelayFloor, Voice, Vp8,
 };
-use lockstep_control::{Controller, KnownPath, Latency, RateBounds, Setting};
+use lockstep_control::{Controller, Estimator, KnownPath, Latency, RateBounds, Setting};
 use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
-use lockstep_sim::{Simulation, SimulationOptions, StopReason};
+use lockstep_sim::{SharedLink, Simulation, SimulationOptions, StopReason};
 use lockstep_sound::{SoundDecoder, SoundSink};
 use lockstep_transport::{FeedbackInterval, ReceiverConfig};
 use lockstep_units::{Bitrate, Timestamp};
@@ -106,6 +106,53 @@ impl CallSettings {
     }
 }
 
+/// The ends of the call in the opposite direction, its pictures and its sound.
+struct Opposite<C: Codec> {
+    sender: SendingEnd<C>,
+    receiver: ReceivingEnd<C>,
+    source: Box<dyn Source<C::Picture>>,
+    sound: Option<CallSound<C::Payload>>,
+}
+
+impl CallSettings {
+    /// Both ends of a call over `path`.
+    fn ends<C: Codec>(
+        &self,
+        encoder: Box<dyn FrameEncoder<C>>,
+        controller: Option<Box<MakeController>>,
+        format: &VideoFormat,
+        path: KnownPath,
+        estimator: Box<dyn Estimator>,
+        feedback: FeedbackInterval,
+    ) -> Result<(SendingEnd<C>, ReceivingEnd<C>)> {
+        let control = &self.control;
+        let setting = control.setting_for(format, Some(path), RateBounds::default());
+        let controller = match controller {
+            Some(make) => make(&setting),
+            None => control.controller.algorithm().controller(&setting)?,
+        };
+        let sender = control.sending_end_with(encoder, controller, format, self.link.seed as u32, feedback);
+        // Both ends are ours: whatever the clip's size, it is decoded.
+        let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
+        let receiver = ReceivingEnd::new(ReceiverConfig { feedback, ..ReceiverConfig::default() }, estimator);
+        Ok((sender, receiver.with_pixel_limit(limit)))
+    }
+
+    /// A call of these settings with another seed, whose pictures go over `reverse`.
+    fn opposite<C: Codec>(
+        &self,
+        coding: &mut impl FnMut(&CallSettings) -> Result<Coding<C>>,
+        reverse: &SharedLink<C::Packet>,
+    ) -> Result<Opposite<C>> {
+        let (mut settings, CallEstimator { estimator, .. }) = self.with_estimator(None)?;
+        settings.link.seed = settings.link.seed.wrapping_add(1);
+        let Coding { source, encoder, controller, feedback, sound, .. } = coding(&settings)?;
+        let path = KnownPath::over(reverse.config(), Timestamp::ZERO);
+        let (sender, receiver) = settings.ends(encoder, controller, &source.format(), path, estimator, feedback)?;
+        Ok(Opposite { sender, receiver, source, sound })
+    }
+}
+
 /// Runs the simulation that `settings` describe. `progress` hears of it once a frame interval, and may end it.
 ///
 /// # Errors
@@ -125,7 +172,7 @@ pub fn simulate(
 pub fn simulate_coded_by(
     settings: &CallSettings,
     first_work: EncodeWork,
-    encoder: impl FnOnce(&VideoFormat) -> Result<Box<dyn FrameEncoder>>,
+    encoder: impl Fn(&VideoFormat) -> Result<Box<dyn FrameEncoder>>,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
     let coding = |settings: &CallSettings| {
@@ -148,17 +195,18 @@ pub fn simulate_with(
     observers: Observers,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    let Observers { frames, sound } = observers;
+    let Observers { frames, mut sound } = observers;
     if settings.modelled {
         return simulate_modelled_with(settings, &CodecModel::built_in()?, host, frames, progress);
     }
-    run(settings, |settings| settings.coding(sound), host, frames, progress)
+    // What is heard is the first call's.
+    run(settings, |settings| settings.coding(sound.take()), host, frames, progress)
 }
 
 /// Every call in virtual time: one whose pictures `coding` codes.
 pub(crate) fn run<C: Codec>(
     settings: &CallSettings,
-    coding: impl FnOnce(&CallSettings) -> Result<Coding<C>>,
+    mut coding: impl FnMut(&CallSettings) -> Result<Coding<C>>,
     host: Option<Box<dyn EstimatorHost>>,
     observer: Option<Box<dyn CallObserver>>,
     mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
@@ -174,23 +222,17 @@ pub(crate) fn run<C: Codec>(
     let floor = VideoDelayFloor::new(forward.config(), Timestamp::ZERO)
         .with_coding(job_times.of(first_work), options.decode_time);
     let path = KnownPath::over(forward.config(), Timestamp::ZERO);
-    let control = &settings.control;
-    let setting = control.setting_for(&format, Some(path), RateBounds::default());
-    let controller = match controller {
-        Some(make) => make(&setting),
-        None => control.controller.algorithm().controller(&setting)?,
-    };
-    let sender = control.sending_end_with(encoder, controller, &format, seed as u32, feedback);
-    // Both ends are ours: whatever the clip's size, it is decoded.
-    let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
-    let receiver =
-        ReceivingEnd::new(ReceiverConfig { feedback, ..ReceiverConfig::default() }, estimator).with_pixel_limit(limit);
+    let opposite = settings.two_way.then(|| settings.opposite(&mut coding, &reverse)).transpose()?;
+    let (sender, receiver) = settings.ends(encoder, controller, &format, path, estimator, feedback)?;
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options).compared_with(floor);
     if let Some(observer) = observer {
         simulation = simulation.observed_by(observer);
     }
     if let Some(sound) = sound {
         simulation = simulation.with_sound(sound);
+    }
+    if let Some(Opposite { sender, receiver, source, sound }) = opposite {
+        simulation = simulation.with_opposite(sender, receiver, source, sound);
     }
     if settings.vmaf && C::HAS_PIXELS {
         simulation = simulation.measuring_vmaf(VmafMeter::start(format));
@@ -225,6 +267,7 @@ pub(crate) fn run<C: Codec>(
         config: settings,
         scores,
         sound: result.sound,
+        opposite: result.opposite,
         counters: counted.map(|(name, counts)| (name.to_owned(), counts)).collect(),
         series: result.series,
     };

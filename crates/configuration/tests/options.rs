@@ -65,6 +65,7 @@ const OTHERS: &[(&str, &str, Words)] = &[
     ("encode_ms", "4.35", &[]),
     ("decode_ms", "1.1", &[]),
     ("feedback_ms", "0", &[]),
+    ("two_way", "true", &[]),
     ("audio", "silence", &[]),
     ("vmaf", "true", &[]),
 ];

@@ -119,3 +119,24 @@ fn a_sound_that_cannot_be_had_is_refused_with_its_name() {
     let error = simulate_with(&settings, None, Observers::default(), |_| Ok(())).unwrap_err();
     assert!(format!("{error:#}").contains("no-such.wav"), "{error:#}");
 }
+
+#[test]
+fn a_call_in_both_directions_scores_each_and_the_two_share_their_links() {
+    for modelled in ["true", "false"] {
+        let report = |two_way: &str, reverse: &str| {
+            // Pictures that would make use of more than either link has.
+            let clip = ("clip", "generated:640x360@15");
+            let words = [clip, ("modelled", modelled), ("two_way", two_way), ("reverse", reverse), ("loss", "2%")];
+            simulate_with(&settings(&words), None, Observers::default(), |_| Ok(())).unwrap().report
+        };
+        let (both, again) = (report("true", "constant:150kbps"), report("true", "constant:150kbps"));
+        let opposite = both.opposite.clone().expect("there is one");
+        assert_eq!((&both.scores, &both.opposite), (&again.scores, &again.opposite));
+        // Each has its own link's capacity, and its own losses.
+        let rates = [both.scores.throughput_bps, opposite.scores.throughput_bps];
+        assert!(rates[0] > rates[1] && (60_000..=150_000).contains(&rates[1]), "{modelled}: {rates:?}");
+        let heard = [both.sound.unwrap(), opposite.sound.unwrap()];
+        assert!(heard.iter().all(|sound| sound.packets > 100 && sound.concealed_share < 0.2), "{heard:?}");
+        assert_eq!(report("false", "constant:150kbps").opposite, None);
+    }
+}

@@ -19,6 +19,7 @@ use lockstep_vp8::Picture;
 use crate::activity::Activity;
 use crate::flow::{Arrived, Direction, Flow};
 use crate::flow_sound::FlowSound;
+use crate::network::TopologyError;
 use crate::step_statistics::StepStatistics;
 
 /// Why a simulation ended early.
@@ -37,6 +38,9 @@ pub enum SimulationError {
     /// The call was not logged, and so has no scores.
     #[error("the call was not logged")]
     Unlogged,
+    /// The links cannot be as they are to be.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
     /// Whoever drove the simulation ended it.
     #[error("{0}")]
     Stopped(StopReason),

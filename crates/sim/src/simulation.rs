@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockstep_call::{
-    CallObserver, CallSound, Codec, DRAIN, FinishedCall, JobTimes, ReceivingEnd, Scores, SendingEnd, Series,
-    SoundScores, VideoDelayFloor, Vp8,
+    CallObserver, CallSound, Codec, DRAIN, FinishedCall, JobTimes, OppositeResult, ReceivingEnd, Scores, SendingEnd,
+    Series, SoundScores, VideoDelayFloor, Vp8,
 };
 use lockstep_link::LinkStatistics;
 use lockstep_media::{Source, VmafError, VmafMeter};
@@ -12,7 +12,7 @@ use lockstep_units::Timestamp;
 
 use crate::activity::Activity;
 use crate::call_flow::{CallFlow, CallResult, CallSetting, SimulationError, StopReason};
-use crate::network::{Network, SharedLink};
+use crate::network::{Network, Route, SharedLink};
 
 /// Virtual time between two reports of the progress of a call without pixels, of which thousands of seconds pass in
 /// one.
@@ -37,6 +37,8 @@ pub struct SimulationResult<C: Codec = Vp8> {
     pub series: Series,
     /// How its sound was heard, if it had any.
     pub sound: Option<SoundScores>,
+    /// What came of the call in the opposite direction, if there was one.
+    pub opposite: Option<OppositeResult>,
     /// The forward link's counters.
     pub forward: LinkStatistics,
     /// The reverse link's counters.
@@ -47,9 +49,13 @@ pub struct SimulationResult<C: Codec = Vp8> {
     pub receiver: ReceivingEnd<C>,
 }
 
-/// A call in virtual time, alone on its links.
+/// A call in virtual time, alone on its links or with one in the opposite direction.
 pub struct Simulation<C: Codec = Vp8> {
-    network: Network<CallFlow<C>>,
+    /// The call, and that in the opposite direction if there is one.
+    calls: Vec<CallFlow<C>>,
+    forward: SharedLink<C::Packet>,
+    reverse: SharedLink<C::Packet>,
+    setting: CallSetting,
     length: Duration,
     frame_interval: Duration,
 }
@@ -74,23 +80,41 @@ impl<C: Codec> Simulation<C> {
             job_times: options.job_times,
             decode_time: options.decode_time,
         };
-        let call = CallFlow::new(sender, receiver, source, setting);
-        Self { network: Network::new(vec![call], forward, reverse), length: options.length, frame_interval }
+        let calls = vec![CallFlow::new(sender, receiver, source, setting.clone())];
+        Self { calls, forward, reverse, setting, length: options.length, frame_interval }
     }
 
     /// Has `observer` hear of every captured frame, in order, as soon as nothing about it can change any more.
     #[must_use]
     pub fn observed_by(mut self, observer: Box<dyn CallObserver>) -> Self {
-        if let Some(call) = self.network.flows_mut().first_mut() {
+        if let Some(call) = self.calls.first_mut() {
             call.observe(observer);
         }
+        self
+    }
+
+    /// Has another call go the opposite way at the same time, over the same links: its pictures go where the first one's
+    /// feedback goes.
+    #[must_use]
+    pub fn with_opposite(
+        mut self,
+        sender: SendingEnd<C>,
+        receiver: ReceivingEnd<C>,
+        source: Box<dyn Source<C::Picture>>,
+        sound: Option<CallSound<C::Payload>>,
+    ) -> Self {
+        let mut call = CallFlow::new(sender, receiver, source, self.setting.clone());
+        if let Some(sound) = sound {
+            call.add_sound(sound);
+        }
+        self.calls.push(call);
         self
     }
 
     /// Has the call sound, too.
     #[must_use]
     pub fn with_sound(mut self, sound: CallSound<C::Payload>) -> Self {
-        if let Some(call) = self.network.flows_mut().first_mut() {
+        if let Some(call) = self.calls.first_mut() {
             call.add_sound(sound);
         }
         self
@@ -99,7 +123,7 @@ impl<C: Codec> Simulation<C> {
     /// Compares the video delay of every frame of the call with `floor`.
     #[must_use]
     pub fn compared_with(mut self, floor: VideoDelayFloor) -> Self {
-        if let Some(call) = self.network.flows_mut().first_mut() {
+        if let Some(call) = self.calls.first_mut() {
             call.compare_with(floor);
         }
         self
@@ -108,7 +132,7 @@ impl<C: Codec> Simulation<C> {
     /// Compares what is shown with what was captured by `meter`; where there is none, the scores will say why.
     #[must_use]
     pub fn measuring_vmaf(mut self, meter: Result<VmafMeter, VmafError>) -> Self {
-        if let Some(call) = self.network.flows_mut().first_mut() {
+        if let Some(call) = self.calls.first_mut() {
             call.measure_vmaf(meter);
         }
         self
@@ -120,26 +144,40 @@ impl<C: Codec> Simulation<C> {
     /// # Errors
     /// If the source fails, or `progress` does.
     pub fn run(
-        mut self,
+        self,
         mut progress: impl FnMut(Timestamp, &SendingEnd<C>) -> Result<(), StopReason>,
     ) -> Result<SimulationResult<C>, SimulationError> {
         let end = Timestamp::ZERO + self.length + DRAIN;
         let progress_interval =
             if C::HAS_PIXELS { self.frame_interval.max(Duration::from_micros(1)) } else { MODELLED_PROGRESS };
-        while self.network.now() < end {
-            let next = self.network.now() + progress_interval;
-            self.network.run_until(next.min(end));
-            let Some(call) = self.network.flows().first() else { break };
-            if call.has_failed() || call.source_ended_at().is_some_and(|at| self.network.now() >= at + DRAIN) {
+        let there = Route::single_bottleneck();
+        let back = Route { forward: there.reverse.clone(), reverse: there.forward.clone(), ..there.clone() };
+        let routes = [there, back].into_iter().take(self.calls.len()).collect();
+        let mut network = Network::with_routes(self.calls, routes, vec![self.forward, self.reverse])?;
+        while network.now() < end {
+            let next = network.now() + progress_interval;
+            network.run_until(next.min(end));
+            if network.flows().iter().any(CallFlow::has_failed) {
                 break;
             }
-            progress(self.network.now(), call.sender()).map_err(SimulationError::Stopped)?;
+            let Some(call) = network.flows().first() else { break };
+            if call.source_ended_at().is_some_and(|at| network.now() >= at + DRAIN) {
+                break;
+            }
+            progress(network.now(), call.sender()).map_err(SimulationError::Stopped)?;
         }
-        let (mut calls, links) = self.network.into_parts();
+        let (mut calls, links) = network.into_parts();
+        let opposite = if calls.len() > 1 {
+            let CallResult { call, sound, .. } =
+                calls.remove(1).finish(|from, to| links[1].capacity_between(from, to))?;
+            Some(OppositeResult { scores: call.scores, sound })
+        } else {
+            None
+        };
         let CallResult { call, sound, sender, receiver } =
             calls.remove(0).finish(|from, to| links[0].capacity_between(from, to))?;
         let (forward, reverse) = (*links[0].statistics(), *links[1].statistics());
         let FinishedCall { scores, series, .. } = call;
-        Ok(SimulationResult { scores, series, sound, forward, reverse, sender, receiver })
+        Ok(SimulationResult { scores, series, sound, opposite, forward, reverse, sender, receiver })
     }
 }

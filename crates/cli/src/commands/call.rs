@@ -333,6 +333,7 @@ pub fn call(
         config: live.clone(),
         scores,
         sound: None,
+        opposite: None,
         counters: [
             ("sender".to_owned(), counted.sender),
             ("receiver".to_owned(), counted.receiver),

@@ -61,6 +61,11 @@ impl OpenOutput<'_> {
         if let Some(sound) = &report.sound {
             print_sound(sound);
         }
+        if let Some(opposite) = &report.opposite {
+            say!("the opposite way");
+            print_scores(&opposite.scores);
+            opposite.sound.iter().for_each(print_sound);
+        }
         if let Some(path) = &self.arguments.json {
             write_json(path, report)?;
             say!("scores        {}", path.display());

@@ -299,6 +299,7 @@ mod tests {
                     ("encode_time", concat!(env!("CARGO_MANIFEST_DIR"), "/../call/src/encode_time.json")),
                     ("decode_ms", "7"),
                     ("feedback_ms", "8"),
+                    ("two_way", "true"),
                     ("audio", "tone"),
                     ("vmaf", "true"),
                 ]),
