@@ -11,7 +11,7 @@ use lockstep_control::learned::{HORIZONS, LEVELS, MODEL_STATE, Model, OBSERVATIO
 use lockstep_media::FrameRate;
 use lockstep_sim::environment::LessonSetting;
 
-use crate::environment::{invalid, milliseconds};
+use crate::environment::{feedback_intervals, invalid, milliseconds};
 
 type Arrays<'py> = (Bound<'py, PyArray3<f32>>, Bound<'py, PyArray3<f32>>);
 
@@ -24,7 +24,7 @@ pub fn lesson_names() -> (Vec<&'static str>, Vec<f64>, Vec<f64>, usize) {
 /// What Lockstep's own controller sees in modelled calls, call by call and picture by picture, and what would have been
 /// right to say; no numbers (NaN) where a call had fewer pictures. Without a model, Sprout controls the calls.
 #[pyfunction]
-#[pyo3(signature = (count, traces, *, seed, threads, sizes, frame_rates, pictures, delay_ms, queue_packets, loss, model=None))]
+#[pyo3(signature = (count, traces, *, seed, threads, sizes, frame_rates, pictures, delay_ms, queue_packets, loss, feedback_ms, model=None))]
 #[allow(clippy::too_many_arguments)] // Python calls it with names
 pub fn record_lessons<'py>(
     py: Python<'py>,
@@ -38,6 +38,7 @@ pub fn record_lessons<'py>(
     delay_ms: (f64, f64),
     queue_packets: (u32, u32),
     loss: (f64, f64),
+    feedback_ms: Vec<f64>,
     model: Option<Vec<u8>>,
 ) -> PyResult<Arrays<'py>> {
     if sizes.iter().any(|(width, height)| !(1..=16_383).contains(width) || !(1..=16_383).contains(height)) {
@@ -61,6 +62,7 @@ pub fn record_lessons<'py>(
         delay: milliseconds(delay_ms.0, "the least delay")?..=milliseconds(delay_ms.1, "the most delay")?,
         queue_packets: queue_packets.0..=queue_packets.1,
         loss: loss.0..=loss.1,
+        feedback: feedback_intervals(&feedback_ms)?,
         pictures,
         model: model.map(|bytes| Model::from_bytes(&bytes)).transpose().map_err(invalid)?.map(Arc::new),
     };
