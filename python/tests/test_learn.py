@@ -25,7 +25,10 @@ TINY = {
         *("--generated", "8", "--fitted", "5", "--rounds", "2", "--epochs", "1", "--calls", "8", "--pictures", "60"),
         *("--generations", "1", "--population", "2", "--tuned", "1", "--tuned-calls", "2", "--tuned-seconds", "2"),
     ],
-    "rlv": ["--generated", "4", "--updates", "4", "--calls", "4", "--steps", "4", "--call-seconds", "2"],
+    "rlv": [
+        *("--generated", "4", "--updates", "4", "--critic-first", "1", "--steps", "4", "--call-seconds", "2"),
+        *("--clone-loops", "1", "--clone-epochs", "1"),
+    ],
 }
 
 
@@ -35,7 +38,7 @@ def train(algorithm: str, folder: Path, *words: str) -> int:
     )
 
 
-SHIPPED = ("bob", "concerto", "gemini", "hrcc", "lockstep")
+SHIPPED = ("bob", "concerto", "gemini", "hrcc", "lockstep", "rlv")
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -47,9 +50,9 @@ def test_a_model_has_a_card_that_says_what_it_is(name: str) -> None:
     assert {"opset", "input", "output", "state", "trained_on", "scores", "interval_ms"} <= card.keys()
 
 
-def test_a_learned_controller_that_no_model_comes_with_says_how_to_get_one() -> None:
-    with pytest.raises(ValueError, match=r"no model comes with the controller rlv: train one"):
-        simulate("constant:1mbps", controller="rlv", seconds=1, modelled=True)
+def test_a_learned_controller_that_no_model_comes_with_says_how_to_name_one() -> None:
+    with pytest.raises(ValueError, match=r"no model comes with the controller mmsys24: name one with --model"):
+        simulate("constant:1mbps", controller="mmsys24", seconds=1, modelled=True)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
