@@ -170,16 +170,31 @@ class TestTraining:
         options = concerto.parser().parse_args(["--output", "nowhere", "--call-seconds", "6", "--threads", "1"])
         traces = ["constant:300kbps", "constant:1mbps", "constant:4mbps"]
         net = concerto.ConcertoNet(26)
-        samples, before = concerto.collect(options, traces, net, 1.0, 5)
-        _, start = concerto.collect(options, traces, net, 0.0, 6)
+        says = concerto.expert_of(options)
+        samples, before = concerto.collect(options, traces, net, 1.0, 5, says)
+        _, start = concerto.collect(options, traces, net, 0.0, 6, says)
         optimiser = torch.optim.Adam(net.parameters(), 1e-3)
         losses = [
             concerto.train_epoch(options, net, optimiser, [samples], lambda _share, _mean: None) for _ in range(3)
         ]
-        _, after = concerto.collect(options, traces, net, 0.0, 6)
+        _, after = concerto.collect(options, traces, net, 0.0, 6, says)
         assert losses[-1] < losses[0]
         assert after["reward"] > start["reward"]
         assert before["reward"] > start["reward"]
+
+    def test_the_rule_of_thumb_of_rlv_goes_up_from_a_short_queue_and_down_from_a_long_one(self) -> None:
+        from lockstep.gym import FEATURES  # noqa: PLC0415
+        from lockstep.learn import rlv  # noqa: PLC0415
+
+        ladder = np.array([100e3, 200e3, 400e3, 800e3])
+        features = np.zeros((5, len(FEATURES)))
+        place = list(FEATURES).index
+        features[:, place("smallest_delay_ms")] = 30.0
+        features[:, place("delay_ms")] = [35.0, 35.0, 70.0, 200.0, 35.0]
+        features[:, place("received_bps")] = [390e3, 90e3, 390e3, 390e3, 390e3]
+        features[:, place("loss")] = [0.0, 0.0, 0.0, 0.0, 0.3]
+        # Up; down by one where next to nothing was sent; held; down to four fifths of what came; down for losses.
+        assert rlv.careful(ladder)(features, np.array([2, 3, 2, 2, 2])).tolist() == [3, 2, 2, 1, 1]
 
     def test_lessons_are_learned_by_quantiles_that_are_met_as_often_as_they_say(self) -> None:
         import torch  # noqa: PLC0415
