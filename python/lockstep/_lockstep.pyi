@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ class VectorEnvironment:
         queue_packets: tuple[int, int],
         loss: tuple[float, float],
         at_sender: bool,
-        feedback_ms: float | None,
+        feedback_ms: Sequence[float],
         rates_bps: tuple[int, int, int],
         observation: str | None,
     ) -> None: ...
@@ -63,6 +63,7 @@ def record_lessons(
     delay_ms: tuple[float, float],
     queue_packets: tuple[int, int],
     loss: tuple[float, float],
+    feedback_ms: Sequence[float],
     model: bytes | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """What Lockstep's own controller sees in modelled calls, and what would have been right to say.

@@ -25,7 +25,10 @@ TINY = {
         *("--generated", "8", "--fitted", "5", "--rounds", "2", "--epochs", "1", "--calls", "8", "--pictures", "60"),
         *("--generations", "1", "--population", "2", "--tuned", "1", "--tuned-calls", "2", "--tuned-seconds", "2"),
     ],
-    "rlv": ["--generated", "4", "--updates", "4", "--calls", "4", "--steps", "4", "--call-seconds", "2"],
+    "rlv": [
+        *("--generated", "4", "--updates", "4", "--critic-first", "1", "--steps", "4", "--call-seconds", "2"),
+        *("--clone-loops", "1", "--clone-epochs", "1"),
+    ],
 }
 
 
@@ -35,7 +38,7 @@ def train(algorithm: str, folder: Path, *words: str) -> int:
     )
 
 
-SHIPPED = ("bob", "concerto", "gemini", "hrcc", "lockstep")
+SHIPPED = ("bob", "concerto", "gemini", "hrcc", "lockstep", "rlv")
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -47,9 +50,9 @@ def test_a_model_has_a_card_that_says_what_it_is(name: str) -> None:
     assert {"opset", "input", "output", "state", "trained_on", "scores", "interval_ms"} <= card.keys()
 
 
-def test_a_learned_controller_that_no_model_comes_with_says_how_to_get_one() -> None:
-    with pytest.raises(ValueError, match=r"no model comes with the controller rlv: train one"):
-        simulate("constant:1mbps", controller="rlv", seconds=1, modelled=True)
+def test_a_learned_controller_that_no_model_comes_with_says_how_to_name_one() -> None:
+    with pytest.raises(ValueError, match=r"no model comes with the controller mmsys24: name one with --model"):
+        simulate("constant:1mbps", controller="mmsys24", seconds=1, modelled=True)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -167,16 +170,31 @@ class TestTraining:
         options = concerto.parser().parse_args(["--output", "nowhere", "--call-seconds", "6", "--threads", "1"])
         traces = ["constant:300kbps", "constant:1mbps", "constant:4mbps"]
         net = concerto.ConcertoNet(26)
-        samples, before = concerto.collect(options, traces, net, 1.0, 5)
-        _, start = concerto.collect(options, traces, net, 0.0, 6)
+        says = concerto.expert_of(options)
+        samples, before = concerto.collect(options, traces, net, 1.0, 5, says)
+        _, start = concerto.collect(options, traces, net, 0.0, 6, says)
         optimiser = torch.optim.Adam(net.parameters(), 1e-3)
         losses = [
             concerto.train_epoch(options, net, optimiser, [samples], lambda _share, _mean: None) for _ in range(3)
         ]
-        _, after = concerto.collect(options, traces, net, 0.0, 6)
+        _, after = concerto.collect(options, traces, net, 0.0, 6, says)
         assert losses[-1] < losses[0]
         assert after["reward"] > start["reward"]
         assert before["reward"] > start["reward"]
+
+    def test_the_rule_of_thumb_of_rlv_goes_up_from_a_short_queue_and_down_from_a_long_one(self) -> None:
+        from lockstep.gym import FEATURES  # noqa: PLC0415
+        from lockstep.learn import rlv  # noqa: PLC0415
+
+        ladder = np.array([100e3, 200e3, 400e3, 800e3])
+        features = np.zeros((5, len(FEATURES)))
+        place = list(FEATURES).index
+        features[:, place("smallest_delay_ms")] = 30.0
+        features[:, place("delay_ms")] = [35.0, 35.0, 70.0, 200.0, 35.0]
+        features[:, place("received_bps")] = [390e3, 90e3, 390e3, 390e3, 390e3]
+        features[:, place("loss")] = [0.0, 0.0, 0.0, 0.0, 0.3]
+        # Up; down by one where next to nothing was sent; held; down to four fifths of what came; down for losses.
+        assert rlv.careful(ladder)(features, np.array([2, 3, 2, 2, 2])).tolist() == [3, 2, 2, 1, 1]
 
     def test_lessons_are_learned_by_quantiles_that_are_met_as_often_as_they_say(self) -> None:
         import torch  # noqa: PLC0415

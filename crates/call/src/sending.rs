@@ -234,7 +234,7 @@ impl<C: Codec> SendingEnd<C> {
         self.controller.on_time(now);
         let allowance = self.allowance(now);
         let budget = allowance.budget;
-        let probes = self.controller.wants_probes() && self.bound.is_probe_due(now);
+        let probes = self.controller.wants_probes() && self.bound.is_probe_due(now, self.in_flight());
         // A source that was lost while the menu was being coded would only waste the link.
         let still_good = encoding.source == StateId::EMPTY
             || self.transport.is_held(encoding.source)

@@ -84,7 +84,7 @@ fn the_same_call_sounds_the_same() {
 fn on_a_slow_path_pictures_make_room_for_sound() {
     for controller in ["sprout", "gcc"] {
         let report = |audio: bool| {
-            let words = [("controller", controller), ("trace", "constant:150kbps"), ("seconds", "20")];
+            let words = [("controller", controller), ("trace", "constant:300kbps"), ("seconds", "20")];
             let mut settings = settings(&words);
             if !audio {
                 settings.audio = None;
@@ -126,17 +126,18 @@ fn a_call_in_both_directions_scores_each_and_the_two_share_their_links() {
         let report = |two_way: &str, reverse: &str| {
             // Pictures that would make use of more than either link has.
             let clip = ("clip", "generated:640x360@15");
-            let words = [clip, ("modelled", modelled), ("two_way", two_way), ("reverse", reverse), ("loss", "2%")];
+            let words =
+                [clip, ("modelled", modelled), ("two_way", two_way), ("reverse", reverse), ("trace", "constant:1mbps")];
             simulate_with(&settings(&words), None, Observers::default(), |_| Ok(())).unwrap().report
         };
-        let (both, again) = (report("true", "constant:150kbps"), report("true", "constant:150kbps"));
+        let (both, again) = (report("true", "constant:300kbps"), report("true", "constant:300kbps"));
         let opposite = both.opposite.clone().expect("there is one");
         assert_eq!((&both.scores, &both.opposite), (&again.scores, &again.opposite));
-        // Each has its own link's capacity, and its own losses.
+        // Each has its own link's capacity.
         let rates = [both.scores.throughput_bps, opposite.scores.throughput_bps];
-        assert!(rates[0] > rates[1] && (60_000..=150_000).contains(&rates[1]), "{modelled}: {rates:?}");
+        assert!(rates[0] > rates[1] && (100_000..=300_000).contains(&rates[1]), "{modelled}: {rates:?}");
         let heard = [both.sound.unwrap(), opposite.sound.unwrap()];
         assert!(heard.iter().all(|sound| sound.packets > 100 && sound.concealed_share < 0.2), "{heard:?}");
-        assert_eq!(report("false", "constant:150kbps").opposite, None);
+        assert_eq!(report("false", "constant:300kbps").opposite, None);
     }
 }

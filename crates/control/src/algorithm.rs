@@ -149,7 +149,7 @@ pub enum AlgorithmError {
     #[error("the oracle must know what the path will carry, which only a simulation tells it")]
     UnknownPath,
     /// No model comes with a learned controller.
-    #[error("no model comes with the controller {0}: train one (`lockstep train {0}`) and name it with --model")]
+    #[error("no model comes with the controller {0}: name one with --model")]
     NoModel(&'static str),
     /// The model is none for this controller.
     #[error(transparent)]
@@ -173,7 +173,7 @@ impl Algorithm {
         ("sprout", "Sprout: a Bayesian filter over the link's rate, and what it will deliver at least by a deadline"),
         ("copa", "Copa: a window that keeps two packets in the queue"),
         ("concerto", "Concerto: a learned choice among bit rates, imitating an expert who knows the path"),
-        ("rlv", "RL-V: the same choice, learned from a reward; its model is to be trained and named"),
+        ("rlv", "RL-V: the same choice, learned from a reward"),
         ("lockstep", "Lockstep's own: learned quantiles of the bytes that the path will take until a deadline"),
         ("oracle", "what the path will carry, known beforehand; in simulations only"),
     ];
@@ -189,6 +189,7 @@ impl Algorithm {
     pub fn shipped_model(&self) -> Option<Shipped> {
         match self {
             Self::Concerto => Some(Shipped::Concerto),
+            Self::Rlv => Some(Shipped::Rlv),
             Self::Lockstep => Some(Shipped::Lockstep),
             _ => self.estimator_kind().shipped(),
         }
@@ -280,9 +281,7 @@ impl Algorithm {
             Self::Sprout => Box::new(Sprout::new(setting)),
             Self::Copa => Box::new(Copa::new(setting)),
             Self::Concerto => Box::new(Concerto::new(setting, model_of(setting, Shipped::Concerto)?)?),
-            Self::Rlv => {
-                Box::new(Concerto::new(setting, setting.model.clone().ok_or(AlgorithmError::NoModel("rlv"))?)?)
-            }
+            Self::Rlv => Box::new(Concerto::new(setting, model_of(setting, Shipped::Rlv)?)?),
             Self::Lockstep => Box::new(Lockstep::with_model(setting, model_of(setting, Shipped::Lockstep)?)?),
             Self::Oracle => Box::new(Oracle::new(setting.path.clone().ok_or(AlgorithmError::UnknownPath)?, setting)),
         })

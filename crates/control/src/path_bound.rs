@@ -18,6 +18,8 @@
 //! | burst found the link idle | its first fragment waited no more than 10 ms | a tick of most schedulers |
 //! | silence | smoothed round trip + 150 ms | pauses of cellular links are rarely longer |
 //! | pause between two probes | 100 ms; doubling to 1 s once the path would take 100 ms for all of them | what is sent into silence must not be in the way when it ends |
+//! | where more is on the way than is through soon | 1 s | on a path that for a while carries a few kb/s, ten probes a second were what filled the queue for seconds |
+//! | soon | the shortest round trip of a minute, since a queue may stand for long, and 150 ms, at the rate of the last half second of deliveries | where Lockstep's own search for such a time ended |
 //! | ceiling | 0.5 bit a pixel | beyond it VP8's picture gains nothing that is seen: quantizers below 8 or so; small pictures 500 kb/s |
 
 use std::cmp::Reverse;
@@ -44,6 +46,10 @@ const PROBE_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration
 /// Of what the path delivered in a window, the part that may be sent into silence before probes become rare.
 const SILENT_SHARE: (u64, u64) = (1, 5);
 const LEAST_HARMLESS: u64 = 1_500;
+/// What is on the way is through soon if it takes the path so long beyond a round trip; over so long the shortest of these
+/// is taken.
+const SOON: Duration = Duration::from_millis(150);
+const ROUND_TRIP_MEMORY: Duration = Duration::from_secs(60);
 /// More arrivals than this are not remembered, whatever times they are said to have: half a second of a gigabit.
 const MOST_ARRIVALS: usize = 65_536;
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
@@ -92,6 +98,7 @@ pub struct PathBound {
     bursts: RecentLeast<Reverse<u64>>,
     burst: Option<Burst>,
     round_trip: Option<Duration>,
+    shortest_round_trip: RecentLeast<Duration>,
     loss_rate: LossRate,
     heard_at: Timestamp,
     /// When the oldest was transmitted of all that was since something was last heard.
@@ -121,6 +128,7 @@ impl PathBound {
             bursts: RecentLeast::new(),
             burst: None,
             round_trip: None,
+            shortest_round_trip: RecentLeast::new(),
             loss_rate: LossRate::default(),
             heard_at: Timestamp::ZERO,
             unheard_from: None,
@@ -173,6 +181,7 @@ impl PathBound {
         }
         (self.heard_at, self.unheard_from, self.unheard, self.probes) = (now, None, 0, 0);
         if let Some(sample) = feedback.round_trip_time {
+            self.shortest_round_trip.put(now, sample, ROUND_TRIP_MEMORY);
             let known = self.round_trip.unwrap_or(sample);
             self.round_trip = Some(known.mul_f64(1.0 - ROUND_TRIP_WEIGHT) + sample.mul_f64(ROUND_TRIP_WEIGHT));
         }
@@ -227,12 +236,21 @@ impl PathBound {
     }
 
     /// Whether a frame is to be sent now even if the budget holds none, as small as there is: nothing was sent or heard
-    /// for so long that nothing would change otherwise.
+    /// for so long that nothing would change otherwise; or, where much is `in_flight`, nothing was sent for longer.
     #[must_use]
-    pub fn is_probe_due(&self, now: Timestamp) -> bool {
+    pub fn is_probe_due(&self, now: Timestamp, in_flight: InFlight) -> bool {
         let Some(transmitted_at) = self.transmitted_at else { return true };
+        if in_flight.bytes.get() > self.through_soon() {
+            return now.saturating_since(transmitted_at) >= PROBE_PAUSES.1;
+        }
         let pause = PROBE_PAUSES.0.saturating_mul(1 << self.probes.min(8)).min(PROBE_PAUSES.1);
         now.saturating_since(transmitted_at.max(self.heard_at)) >= pause
+    }
+
+    /// The most bytes on the way behind which a probe does not wait for long, at the rate of the last deliveries.
+    fn through_soon(&self) -> u64 {
+        let time = self.shortest_round_trip.get().unwrap_or(FIRST_ROUND_TRIP) + SOON;
+        ((self.arrived as f64 * time.div_duration_f64(WINDOW)) as u64).max(LEAST_HARMLESS)
     }
 
     /// What may be sent into silence without doing harm: should it only be queued, it is through a tenth of a second

@@ -122,7 +122,7 @@ fn into_silence_a_probe_is_sent_now_and_then_and_the_first_frame_after_it_is_sma
     let began = path.now;
     while path.now < began + Duration::from_secs(12) {
         path.wait(Duration::from_millis(10));
-        if path.bound.is_probe_due(path.now) {
+        if path.bound.is_probe_due(path.now, InFlight::default()) {
             probes.push(path.now.saturating_since(began).as_millis());
             path.bound.on_probe();
             path.bound.on_transmit(path.now, ByteCount::new(300));
@@ -157,6 +157,25 @@ fn into_silence_a_probe_is_sent_now_and_then_and_the_first_frame_after_it_is_sma
     path.wait(Duration::from_millis(5));
     path.frame(1, HALF, Duration::ZERO);
     assert!(path.most() >= 15_000, "{}", path.most());
+}
+
+#[test]
+fn on_a_slow_path_a_probe_waits_for_what_is_on_the_way() {
+    let mut path = Path::new(None);
+    // A packet in 200 ms: 58 kb/s, two or three in half a second.
+    (0..20).for_each(|_| path.frame(1, HALF, Duration::ZERO));
+    for _ in 0..20 {
+        path.wait(Duration::from_millis(200));
+        path.frame(1, HALF, Duration::ZERO);
+    }
+    path.bound.on_transmit(path.now, ByteCount::new(1_452));
+    let due = |path: &Path, milliseconds: u64, packets: u64| {
+        let in_flight = InFlight { bytes: ByteCount::new(1_452 * packets), ..InFlight::default() };
+        path.bound.is_probe_due(path.now + Duration::from_millis(milliseconds), in_flight)
+    };
+    assert!(!due(&path, 90, 1) && due(&path, 110, 1));
+    // Ten packets take such a path two seconds.
+    assert!(!due(&path, 110, 10) && !due(&path, 900, 10) && due(&path, 1_000, 10));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 const SHIPPED: [(Shipped, &str); Shipped::ALL.len()] = [
     (Shipped::Concerto, "concerto"),
+    (Shipped::Rlv, "rlv"),
     (Shipped::Lockstep, "lockstep"),
     (Shipped::Bob, "bob"),
     (Shipped::Hrcc, "hrcc"),

@@ -16,6 +16,12 @@ use lockstep_units::Bitrate;
 
 use crate::paths::{self, Paths, invalid, milliseconds};
 
+/// Of the least times between two acknowledgements, of which calls take one each.
+pub(crate) fn feedback_intervals(all_ms: &[f64]) -> PyResult<Vec<FeedbackInterval>> {
+    let interval = |&value: &f64| milliseconds(value, "a feedback interval").map(FeedbackInterval::aggregated);
+    all_ms.iter().map(interval).collect()
+}
+
 type Arrays<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<bool>>);
 
 /// Many modelled calls, each controlled by an agent, stepped together without the interpreter's lock.
@@ -49,7 +55,7 @@ impl VectorEnvironment {
         queue_packets: (u32, u32),
         loss: (f64, f64),
         at_sender: bool,
-        feedback_ms: Option<f64>,
+        feedback_ms: Vec<f64>,
         rates_bps: (u64, u64, u64),
         observation: Option<&str>,
     ) -> PyResult<Self> {
@@ -80,9 +86,7 @@ impl VectorEnvironment {
                 CodecKind::Functional => ModelledCodec::Functional(MenuMode::default()),
                 CodecKind::Conventional => ModelledCodec::Conventional,
             };
-        if let Some(feedback_ms) = feedback_ms {
-            setting.call.feedback = FeedbackInterval::aggregated(milliseconds(feedback_ms, "the feedback interval")?);
-        }
+        setting.feedback = feedback_intervals(&feedback_ms)?;
         py.detach(|| simulated::VectorEnvironment::new(setting, count, seed, threads))
             .map(|vector| Self(Mutex::new(vector)))
             .map_err(invalid)

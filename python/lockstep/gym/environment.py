@@ -55,6 +55,13 @@ def _list(given: _Text | Sequence[_Text]) -> list[str]:
     return [os.fspath(one) for one in many]
 
 
+def _numbers(given: float | Sequence[float] | None) -> list[float]:
+    """None, one or many, as a list."""
+    if given is None:
+        return []
+    return [float(one) for one in given] if isinstance(given, Sequence) else [float(given)]
+
+
 class _Calls:
     """Calls in Rust, with the presets around them."""
 
@@ -75,7 +82,7 @@ class _Calls:
         loss: tuple[float, float] = (0.0, 0.0),
         initial_bps: int = 300_000,
         bounds_bps: tuple[int, int] = (10_000, 8_000_000),
-        feedback_ms: float | None = None,
+        feedback_ms: float | Sequence[float] | None = None,
         codec: str = "functional",
         model: str | None = None,
         clips: str | Sequence[str] | None = None,
@@ -110,7 +117,7 @@ class _Calls:
             queue_packets=queue_packets,
             loss=loss,
             at_sender=place == "sender",
-            feedback_ms=feedback_ms,
+            feedback_ms=_numbers(feedback_ms),
             rates_bps=(initial_bps, *bounds_bps),
             observation=self.observation.kind if isinstance(self.observation, CallObservation) else None,
         )
@@ -164,7 +171,7 @@ class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
     :param initial_bps: Rate before the first action, bit/s.
     :param bounds_bps: What rates are clipped to, bit/s.
     :param feedback_ms: Least time between two acknowledgements, milliseconds; 0 for one after each packet, none for
-        what calls do.
+        what calls do; of a sequence, each episode takes one.
     :param codec: What the codec model stands in for: ``"functional"`` (frames that fit the budget of their moment) or
         ``"conventional"`` (a rate control that takes the target over once a second, lost fragments sent again), which
         the papers of Concerto's and BoB's agents have.

@@ -20,7 +20,7 @@ from lockstep.gym import FEATURES, CallVectorEnv
 from lockstep.gym.actions import GivenRate
 from lockstep.gym.features import logarithmic
 from lockstep.gym.observations import CallObservation
-from lockstep.learn.training import Run
+from lockstep.learn.training import FEEDBACK_MS, Run
 
 Seen = NDArray[np.float32]
 INTERVAL_MS = 200
@@ -119,7 +119,7 @@ class Calls:
                 codec=codec,
                 size=(1280, 720),
                 bounds_bps=(30_000, 20_000_000),
-                feedback_ms=0.0,
+                feedback_ms=FEEDBACK_MS,
                 threads=options.threads,
             )
             for codec in CODECS

@@ -26,6 +26,12 @@ CHECKPOINT = "checkpoint.pt"
 SETTING = "setting.json"
 CURVE = "curve.png"
 
+FEEDBACK_MS = (0.0, 20.0, 50.0, 100.0)
+"""Of these least times between two acknowledgements each call that is trained on takes one, milliseconds.
+
+What a controller sees depends on how often it hears; a receiver may tell rarely, and calls may choose another interval
+than they do today.
+"""
 TESTS = 40
 """Generated traces to judge by."""
 OPSET = 18

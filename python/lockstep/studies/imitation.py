@@ -84,7 +84,7 @@ def measured(cell: Cell, options: argparse.Namespace, model: Path | None) -> dic
 
 def controllers(study: Study, options: argparse.Namespace) -> None:
     """Part one: Concerto, trained here, beside the others, on each network and with either codec."""
-    names = ["concerto", *(name for name in RIVALS if name != "rlv" or options.rlv is not None)]
+    names = ["concerto", *RIVALS]
     cells = [
         {"part": "controllers", "network": network, "codec": codec, "controller": name, "seed": seed}
         | _setting(options)
@@ -150,7 +150,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--traces", type=int, default=None, metavar="COUNT", help="traces of each network (5; full: 20)")
     made.add_argument("--seconds", type=float, default=60.0, help="length of a call (%(default)s)")
     made.add_argument("--real", action="store_true", help="with the codec, not the model of it")
-    made.add_argument("--rlv", type=Path, default=None, metavar="FILE", help="a model of RL-V, to be compared, too")
+    made.add_argument("--rlv", type=Path, default=None, metavar="FILE", help="a model of RL-V, if not the shipped one")
     return made
 
 

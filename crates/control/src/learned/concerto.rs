@@ -198,29 +198,42 @@ enum Decision {
     Best,
     /// The mean, if what it says are probabilities.
     Mean,
+    /// The same, and between two rates of the ladder where the mean is, as rates of a logarithmic ladder go on.
+    Between,
 }
 
 impl Decision {
-    /// The place; none if the model says nothing that makes sense.
-    fn place(self, scores: &[f32]) -> Option<usize> {
+    /// The rate; none if the model says nothing that makes sense.
+    fn rate(self, scores: &[f32], ladder: &[Bitrate]) -> Option<Bitrate> {
         match self {
             // What is no number is never the best; of equal ones the lowest rate.
             Self::Best => {
                 let numbers = scores.iter().enumerate().filter(|(_, score)| !score.is_nan());
-                numbers.fold(None, |best: Option<(usize, f32)>, (place, &score)| match best {
+                let best = numbers.fold(None, |best: Option<(usize, f32)>, (place, &score)| match best {
                     Some((_, highest)) if score <= highest => best,
                     _ => Some((place, score)),
-                })
+                });
+                best.and_then(|(place, _)| ladder.get(place)).copied()
             }
-            Self::Mean => {
-                let sum: f32 = scores.iter().sum();
-                let weighted: f32 = scores.iter().zip(0u16..).map(|(score, place)| score * f32::from(place)).sum();
-                let place = weighted / sum;
-                (place.is_finite() && place >= 0.0).then(|| (libm::roundf(place) as usize, place))
+            Self::Mean => ladder.get(libm::roundf(mean_place(scores)?) as usize).copied(),
+            Self::Between => {
+                let place = mean_place(scores)?;
+                let below = libm::floorf(place) as usize;
+                let (below, above) = (ladder.get(below)?, ladder.get(below + 1).or(ladder.get(below))?);
+                let share = f64::from(place - libm::floorf(place));
+                let ratio = above.as_bps().max(1) as f64 / below.as_bps().max(1) as f64;
+                Some(below.mul_f64(libm::pow(ratio, share)))
             }
         }
-        .map(|(place, _)| place)
     }
+}
+
+/// The mean place under scores that are probabilities, or nearly so; none if they make no sense.
+fn mean_place(scores: &[f32]) -> Option<f32> {
+    let sum: f32 = scores.iter().sum();
+    let weighted: f32 = scores.iter().zip(0u16..).map(|(score, place)| score * f32::from(place)).sum();
+    let place = weighted / sum;
+    (place.is_finite() && place >= 0.0).then_some(place)
 }
 
 /// Decides on a bit rate of a ladder, now and then, by what a model says of each.
@@ -245,7 +258,7 @@ impl Concerto {
     /// # Errors
     /// If the model has not one input of the observation's shape, one output with as many numbers as the ladder has rates,
     /// and, among what it says of itself, `lockstep.ladder_bps` (whole numbers, rising, with commas between them) and
-    /// `lockstep.interval_ms`; or if its `lockstep.decision` is neither `best` (as if it had none) nor `mean`.
+    /// `lockstep.interval_ms`; or if its `lockstep.decision` is none of `best` (as if it had none), `mean` and `between`.
     pub fn new(setting: &Setting, model: Arc<Model>) -> Result<Self, ModelError> {
         let unfit = |text: String| ModelError::Unfit(text);
         let said = |key: &str| model.metadata(key).ok_or_else(|| unfit(format!("it does not say its {key}")));
@@ -259,8 +272,9 @@ impl Concerto {
         })?;
         let decision = match model.metadata("lockstep.decision") {
             Some("mean") => Decision::Mean,
+            Some("between") => Decision::Between,
             Some("best") | None => Decision::Best,
-            Some(_) => return Err(unfit("its lockstep.decision is neither best nor mean".to_owned())),
+            Some(_) => return Err(unfit("its lockstep.decision is none of best, mean and between".to_owned())),
         };
         let ([input], [output]) = (model.inputs(), model.outputs()) else {
             return Err(unfit(format!(
@@ -307,8 +321,8 @@ impl Concerto {
         let Some(scores) = self.model.run(&[&self.state]).ok().and_then(|outputs| outputs.into_iter().next()) else {
             return;
         };
-        if let Some(rate) = self.decision.place(&scores).and_then(|place| self.ladder.get(place)) {
-            self.target = (*rate).clamp(self.bounds.least, self.bounds.most);
+        if let Some(rate) = self.decision.rate(&scores, &self.ladder) {
+            self.target = rate.clamp(self.bounds.least, self.bounds.most);
             self.observation.on_decision(due, self.target);
         }
     }
@@ -473,14 +487,21 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_the_best_or_the_mean_and_none_where_there_is_no_sense() {
-        assert_eq!(Decision::Best.place(&[0.1, f32::NAN, 0.6, 0.6]), Some(2));
-        assert_eq!(Decision::Mean.place(&[0.5, 0.0, 0.0, 0.5]), Some(2));
-        assert_eq!(Decision::Mean.place(&[0.0, 0.9, 0.1, 0.0]), Some(1));
+    fn a_rate_is_the_best_the_mean_or_between_two_and_none_where_there_is_no_sense() {
+        let ladder = [100, 200, 400, 800].map(Bitrate::from_kbps);
+        let kbps = |decision: Decision, scores: &[f32]| {
+            decision.rate(scores, &ladder).map(|rate| (rate.as_bps() as f64 / 1e3).round() as u64)
+        };
+        assert_eq!(kbps(Decision::Best, &[0.1, f32::NAN, 0.6, 0.6]), Some(400));
+        assert_eq!(kbps(Decision::Mean, &[0.5, 0.0, 0.0, 0.5]), Some(400));
+        assert_eq!(kbps(Decision::Mean, &[0.0, 0.9, 0.1, 0.0]), Some(200));
+        assert_eq!(kbps(Decision::Between, &[0.0, 0.5, 0.5, 0.0]), Some(283));
+        assert_eq!(kbps(Decision::Between, &[0.0, 0.0, 0.0, 1.0]), Some(800));
+        assert_eq!(kbps(Decision::Between, &[0.0, 0.0, 0.0, 0.0]), None);
         for nonsense in [[f32::NAN; 3], [f32::NAN, 1.0, f32::INFINITY]] {
-            assert_eq!(Decision::Mean.place(&nonsense), None);
+            assert_eq!((kbps(Decision::Mean, &nonsense), kbps(Decision::Between, &nonsense)), (None, None));
         }
-        assert_eq!((Decision::Best.place(&[f32::NAN; 3]), Decision::Mean.place(&[0.0; 3])), (None, None));
+        assert_eq!((kbps(Decision::Best, &[f32::NAN; 3]), kbps(Decision::Mean, &[0.0; 3])), (None, None));
     }
 
     fn concerto() -> Concerto {

@@ -62,8 +62,6 @@ const MOST_SHARED_DELAY: f64 = 0.6;
 const UNLIKE: (f64, f64) = (0.25, 0.1);
 /// Pictures over which both are averaged.
 const AVERAGED: f64 = 30.0;
-/// Where nothing was sent for so long, a frame is sent without a budget in any case, seconds.
-const LONGEST_SILENCE: f64 = 1.0;
 /// Over what time the rate is taken for codecs that follow one, seconds.
 const TARGET_TIME: f64 = 0.5;
 /// The least of the target, as a share of the mean rate.
@@ -213,12 +211,9 @@ pub struct Lockstep {
     picture_at: Option<Timestamp>,
     /// What the last picture was given.
     given: f64,
-    transmitted_at: f64,
     now: f64,
     /// How long the packet that was last heard of was underway, or the oldest that was not is, there and back.
     delay: f64,
-    /// How long Sprout thinks that what is on the way will keep the link.
-    wait: f64,
     shared: Alarm,
     foreign_queue: Alarm,
     unlike: Alarm,
@@ -244,10 +239,8 @@ impl Lockstep {
             present: None,
             picture_at: None,
             given: 0.0,
-            transmitted_at: 0.0,
             now: 0.0,
             delay: 0.0,
-            wait: 0.0,
             shared: Alarm::default(),
             foreign_queue: Alarm::default(),
             unlike: Alarm::default(),
@@ -345,7 +338,6 @@ impl Lockstep {
 
 impl Controller for Lockstep {
     fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
-        self.transmitted_at = now.as_secs_f64();
         self.history.sent(size.as_f64());
         if let Some(present) = &mut self.present {
             present.sent += size.as_f64() + NETWORK_HEADERS;
@@ -371,7 +363,6 @@ impl Controller for Lockstep {
             self.begin_picture(now);
         }
         let outlook = self.sprout.outlook(now);
-        self.wait = outlook.wait;
         self.delay = outlook.last_round_trip.max(self.now - outlook.oldest_at);
         let seen = self.history.observe(now, &outlook, self.given);
         let basis = Basis { rate: outlook.mean_rate, unknown: (self.now - outlook.known_until).clamp(0.0, 10.0) };
@@ -434,19 +425,6 @@ impl Controller for Lockstep {
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let by_sprout = Fallback::ALL.iter().map(|why| (why.name(), self.by_sprout[*why as usize]));
         [("pictures", self.pictures)].into_iter().chain(by_sprout).collect()
-    }
-
-    fn wants_probes(&self) -> bool {
-        if self.net.is_none() {
-            return self.sprout.wants_probes();
-        }
-        // What is sent without a budget waits behind all that waits already; but who gives way to others learns nothing.
-        let soon = match (self.falls_back(), &self.present) {
-            (Some(Fallback::Competitors | Fallback::SharedPath | Fallback::ForeignQueue), _) => true,
-            (_, Some(present)) => present.room(self.rule.probe_within, self.rule.level) > 0.0,
-            (_, None) => self.wait < self.rule.probe_within,
-        };
-        soon || self.now - self.transmitted_at >= LONGEST_SILENCE
     }
 }
 

@@ -11,6 +11,8 @@ use super::{Model, ModelError};
 pub enum Shipped {
     /// Concerto's.
     Concerto,
+    /// RL-V's.
+    Rlv,
     /// Lockstep's own.
     Lockstep,
     /// BoB's.
@@ -29,13 +31,14 @@ macro_rules! file {
 
 impl Shipped {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Concerto, Self::Lockstep, Self::Bob, Self::Hrcc, Self::Gemini];
+    pub const ALL: [Self; 6] = [Self::Concerto, Self::Rlv, Self::Lockstep, Self::Bob, Self::Hrcc, Self::Gemini];
 
     /// The file.
     #[must_use]
     pub fn bytes(self) -> &'static [u8] {
         match self {
             Self::Concerto => file!("concerto.onnx"),
+            Self::Rlv => file!("rlv.onnx"),
             Self::Lockstep => file!("lockstep.onnx"),
             Self::Bob => file!("bob.onnx"),
             Self::Hrcc => file!("hrcc.onnx"),

@@ -20,7 +20,7 @@ use lockstep_link::{ConfigError, Link, LinkConfig, LossConfig, QueueConfig, Trac
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::activity::Activity;
-use crate::modelled::{ModelledCall, ModelledSetting};
+use crate::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
 use crate::network::Network;
 use crate::step_statistics::StepStatistics;
 use agent::{Agent, AgentController, AgentEstimator, AgentObservation, AgentRate};
@@ -68,6 +68,8 @@ pub struct EnvironmentSetting {
     pub bounds: RateBounds,
     /// The call itself; when it is and that it is not logged are the environment's.
     pub call: ModelledSetting,
+    /// How often receivers acknowledge: each episode takes one of these. Without any, all do as `call` says.
+    pub feedback: Vec<FeedbackInterval>,
 }
 
 impl EnvironmentSetting {
@@ -92,6 +94,7 @@ impl EnvironmentSetting {
                 most: Bitrate::from_kbps(8_000),
             },
             call: ModelledSetting::new(),
+            feedback: Vec::new(),
         }
     }
 
@@ -249,6 +252,11 @@ impl Drawn {
     }
 }
 
+/// One of them, each as likely as another; none of none, for which nothing is drawn.
+fn any_of<T: Copy>(choices: &[T], generator: &mut Pcg64) -> Option<T> {
+    if choices.is_empty() { None } else { Some(choices[generator.random_range(0..choices.len())]) }
+}
+
 fn episode(
     setting: &EnvironmentSetting,
     rate: &AgentRate,
@@ -256,6 +264,8 @@ fn episode(
     generator: &mut Pcg64,
 ) -> Result<Network<ModelledCall>, EnvironmentError> {
     let drawn = Drawn::from(setting, generator);
+    let feedback = any_of(&setting.feedback, generator).unwrap_or(setting.call.feedback);
+    let call = ModelledSetting { feedback, ..setting.call.clone() };
     let control =
         Setting { bounds: setting.bounds, ..Setting::new(setting.call.payload, setting.call.frame_interval()) };
     let (receiver, sender) = match setting.place {
@@ -271,5 +281,5 @@ fn episode(
     } else {
         Box::new(AgentController::new(agent(sender), &control))
     };
-    drawn.network(&setting.call, controller, Box::new(AgentEstimator(agent(receiver))))
+    drawn.network(&call, controller, Box::new(AgentEstimator(agent(receiver))))
 }

@@ -19,7 +19,7 @@ use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::vector::side_by_side;
-use super::{Drawn, EnvironmentError, EnvironmentSetting};
+use super::{Drawn, EnvironmentError, EnvironmentSetting, any_of};
 use crate::modelled::{FeedbackInterval, ModelledCodec, ModelledSetting};
 
 /// The share of calls without random loss.
@@ -44,6 +44,8 @@ pub struct LessonSetting {
     pub queue_packets: RangeInclusive<u32>,
     /// Share of packets lost at random, 0-1, in two calls of five.
     pub loss: RangeInclusive<f64>,
+    /// How often receivers acknowledge: each call takes one of these; without any, as calls usually do.
+    pub feedback: Vec<FeedbackInterval>,
     /// Pictures in a call.
     pub pictures: u32,
     /// What decides in four calls of five, by rules drawn at random; without, it is Sprout in all.
@@ -88,10 +90,6 @@ impl Controller for Shared {
     fn estimate(&self) -> Option<Bitrate> {
         self.lock().estimate()
     }
-
-    fn wants_probes(&self) -> bool {
-        self.lock().wants_probes()
-    }
 }
 
 /// Evenly by the logarithm.
@@ -106,7 +104,6 @@ fn any_rule(generator: &mut Pcg64, latency: Latency) -> Rule {
         deadline: generator.random_range(0.0..0.06),
         intervals: generator.random_range(0.7..2.0),
         level: generator.random_range(0.15..0.7),
-        probe_within: generator.random_range(0.05..0.5),
         ..Rule::of(latency)
     }
 }
@@ -155,7 +152,8 @@ impl LessonSetting {
         drawn.forward.queue = lockstep_link::QueueConfig::drop_tail(packets.round().max(1.0) as usize);
         drawn.forward.loss.random = if loses { loss.min(*self.loss.end()) } else { 0.0 };
 
-        let usual = ModelledSetting { frame_rate, feedback: FeedbackInterval::EveryFragment, ..ModelledSetting::new() };
+        let feedback = any_of(&self.feedback, &mut generator).unwrap_or_default();
+        let usual = ModelledSetting { frame_rate, feedback, ..ModelledSetting::new() };
         let (width, height) = drawn.clip.picture_size();
         let call = ModelledSetting {
             codec: if conventional { ModelledCodec::Conventional } else { usual.codec },

@@ -6,13 +6,12 @@ use std::fmt;
 use crate::Latency;
 
 /// Numbers of a rule, each with its name and bounds.
-const FIELDS: [(&str, f64, f64); 8] = [
+const FIELDS: [(&str, f64, f64); 7] = [
     ("deadline", 0.0, 0.5),
     ("intervals", 0.0, 4.0),
     ("level", 0.1, 0.75),
     ("least", 0.0, 1.0),
     ("least_within", 0.0, 0.5),
-    ("probe_within", 0.025, 0.5),
     ("target_level", 0.1, 0.75),
     ("pacing", 1.5, 64.0),
 ];
@@ -30,9 +29,6 @@ pub struct Rule {
     pub least: f64,
     /// ... if there would be room with a deadline so many seconds later.
     pub least_within: f64,
-    /// A frame is sent without a budget, to learn something, only if all before it is likely to be through in so many
-    /// seconds, or nothing was sent for a second.
-    pub probe_within: f64,
     /// The quantile of the rate that a codec is given which follows one.
     pub target_level: f64,
     /// How many times as fast as the mean rate the packets of a frame leave.
@@ -49,7 +45,6 @@ impl Rule {
             level: 0.42,
             least: 0.3,
             least_within: 0.15,
-            probe_within: 0.15,
             target_level: 0.15,
             pacing: 4.0,
         };
@@ -93,8 +88,7 @@ impl Rule {
             2 => &mut self.level,
             3 => &mut self.least,
             4 => &mut self.least_within,
-            5 => &mut self.probe_within,
-            6 => &mut self.target_level,
+            5 => &mut self.target_level,
             _ => &mut self.pacing,
         }
     }
@@ -118,7 +112,7 @@ mod tests {
     #[test]
     fn a_rule_is_read_as_it_is_written() {
         for latency in Latency::ALL {
-            let rule = Rule { level: 0.31, intervals: 1.7, probe_within: 0.2, ..Rule::of(latency) };
+            let rule = Rule { level: 0.31, intervals: 1.7, pacing: 3.0, ..Rule::of(latency) };
             assert_eq!(Rule::read(latency, &rule.to_string()), Ok(rule));
         }
     }
