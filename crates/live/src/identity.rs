@@ -239,7 +239,7 @@ mod tests {
             assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
         }
         fs::write(&path, "something else").expect("it can be written");
-        let said = Identity::standing(&path).err().expect("it is no identity").to_string();
+        let said = Identity::standing(&path).expect_err("it is no identity").to_string();
         assert!(said.contains("standing") && said.contains("no key"), "{said}");
     }
 

@@ -68,7 +68,11 @@
 //!
 //! A close that is no answer is answered, each copy of it, and repeated until it is. An answer never is.
 //!
-//! Kind 15 is kept for sealed datagrams: bytes 0..6 as in all datagrams, 6..14 a counter that is the nonce, then one of
+//! Live calls go over QUIC, which encrypts and authenticates: data and acknowledgements each in a datagram of its own
+//! ([`SEALING`]), hellos and their answers in a stream, where they need not be repeated. Closes are for drivers without such
+//! a connection; the live one has a word of its own for the end.
+//!
+//! Kind 15 is kept for sealed datagrams of transports that have no QUIC below: bytes 0..6 as in all datagrams, 6..14 a counter that is the nonce, then one of
 //! the datagrams above encrypted, then 16 bytes of authentication tag over all of it. This version refuses them
 //! ([`WireError::Sealed`]).
 
