@@ -4,7 +4,7 @@
 use arbitrary::Unstructured;
 use lockstep_link::Trace;
 use lockstep_media::{FrameRate, IvfWriter, VideoFormat, Y4mWriter};
-use lockstep_transport::wire::{Acknowledgement, Close, Data, Hello, HelloReply, ReceivedFragment};
+use lockstep_transport::wire::{Acknowledgement, Close, Data, Hello, HelloReply, ReceivedFragment, Sound};
 use lockstep_transport::{CloseReason, Datagram, Estimate, StateId};
 use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::{GoldenPolicy, Parameters, Picture, Preset, State, encode};
@@ -113,8 +113,18 @@ fn datagrams() -> Vec<(&'static str, Datagram)> {
         catalogue: vec![(2, StateId(9)), (1, StateId(8))],
         refused: vec![0],
     };
+    let sound = Sound {
+        connection: 7,
+        sequence: 6,
+        frame: 2,
+        sent_at: at,
+        age: Duration::from_millis(20),
+        idle: 9,
+        payload: vec![8, 64, 1],
+    };
     vec![
         ("data", Datagram::Data(data)),
+        ("sound", Datagram::Sound(sound)),
         ("acknowledgement", Datagram::Acknowledgement(Box::new(acknowledgement))),
         ("hello", Datagram::Hello(Hello { connection: 7, format, estimator: 1 })),
         ("hello_reply", Datagram::HelloReply(HelloReply { connection: 7, retained_states: 32 })),

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
-use lockstep_transport::wire::{Acknowledgement, Data, Hello, HelloReply, ReceivedFragment};
+use lockstep_transport::wire::{Acknowledgement, Data, Hello, HelloReply, ReceivedFragment, Sound};
 use lockstep_transport::{
     CloseReason, Datagram, Estimate, OutgoingFrame, Receiver, ReceiverConfig, ReceiverEvent, Sender, SenderConfig,
-    SenderEvent, StateId, VideoFormat,
+    SenderEvent, SoundPacket, StateId, VideoFormat,
 };
 use lockstep_units::{Bitrate, Timestamp};
 
@@ -33,6 +33,8 @@ struct World {
     backward: Vec<Vec<u8>>,
     /// Data that really left: what an acknowledgement must name to be believed.
     sent: Vec<Data>,
+    /// The newest frame of sound that was sent.
+    sounds: u32,
     /// Frames handed out and not judged.
     handed: Vec<(u32, StateId)>,
     /// The states that the sender's owner keeps, by the events.
@@ -117,6 +119,7 @@ impl World {
             forward: Vec::new(),
             backward: Vec::new(),
             sent: Vec::new(),
+            sounds: 0,
             handed: Vec::new(),
             encoder: BTreeSet::new(),
             decoder: BTreeSet::new(),
@@ -312,6 +315,25 @@ impl World {
             16 => {
                 self.sender.handle_timeout(self.now);
                 self.receiver.handle_timeout(self.now);
+            }
+            17 => {
+                let (frame, length): (u32, u16) = (near(u, self.sounds)?, u.arbitrary()?);
+                let captured = moment(u, self.now)?;
+                if u.arbitrary()? {
+                    let packet = SoundPacket { frame, captured, payload: vec![0; usize::from(length) % 2_000] };
+                    if self.sender.send_sound(self.now, packet).is_ok() {
+                        self.sounds = frame;
+                    }
+                } else {
+                    let sent_at = moment(u, self.now)?;
+                    let sequence = near(u, self.sent.last().map_or(0, |data| data.sequence))?;
+                    let age = Duration::from_micros(u.arbitrary::<u32>()?.into());
+                    let payload = vec![0; usize::from(length) % 1_401];
+                    let idle = u.arbitrary()?;
+                    let sound = Sound { connection: CONNECTION, sequence, frame, sent_at, age, idle, payload };
+                    let bytes = encoded(&Datagram::Sound(sound));
+                    self.receiver.handle_datagram(self.now, Datagram::decode(&bytes), false);
+                }
             }
             18 => {
                 self.sender.set_pace(Duration::from_micros(u.arbitrary::<u32>()?.into()), u.arbitrary()?);
