@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use lockstep_call::{FunctionalEncoder, MenuMode, SendingEnd};
 use lockstep_control::{Algorithm, Allowance, Controller, InFlight, Setting};
-use lockstep_media::{Source, SourceError, VideoFormat};
 use lockstep_transport::{Feedback, LostFragment, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
-use lockstep_vp8::{Parameters, Picture};
+use lockstep_vp8::Parameters;
 
 const PICTURES: u32 = 60;
 
@@ -85,20 +84,6 @@ impl Controller for Recorded {
     }
 }
 
-/// Ends after so many pictures.
-struct Few(Box<dyn Source>, u32);
-
-impl Source for Few {
-    fn format(&self) -> VideoFormat {
-        self.0.format()
-    }
-
-    fn next(&mut self) -> Result<Option<Picture>, SourceError> {
-        self.1 = self.1.saturating_sub(1);
-        if self.1 == 0 { Ok(None) } else { self.0.next() }
-    }
-}
-
 fn controller(name: &str, payload: usize) -> Box<dyn Controller> {
     let setting = Setting::new(ByteCount::new(payload as u64), Duration::from_millis(33));
     let algorithm: Algorithm = name.parse().expect("there is one");
@@ -116,7 +101,7 @@ fn live(name: &str) -> (Vec<Event>, usize) {
     let recorded = Recorded(controller(name, payload), Arc::clone(&recording));
     let encoder = FunctionalEncoder::new(Parameters::default(), MenuMode::default());
     let end = SendingEnd::new(config, Box::new(recorded), Box::new(encoder));
-    let half = lockstep_live::Sending { end, ..calls::sending(Box::new(Few(calls::clip(), PICTURES))) };
+    let half = lockstep_live::Sending { end, ..calls::sending(calls::pictures(PICTURES)) };
     let (sender, _) = calls::joining(listener.ticket(), half, calls::CALL);
     assert!(sender.result.is_ok() && listener.join().0.result.is_ok());
     let events = recording.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -10,28 +10,10 @@ use std::time::{Duration, Instant};
 
 use lockstep_link::LossInterval;
 use lockstep_live::{Ended, LiveError, Move};
-use lockstep_media::{Sink, SinkError, Source, SourceError, VideoFormat};
+use lockstep_media::{Sink, SinkError};
 use lockstep_vp8::Picture;
 
-use calls::{CALL, Calls, clip, discard, emulated, joining, listening, sending, sink};
-
-/// Ends after so many pictures, 30 a second.
-struct Few(Box<dyn Source>, u32);
-
-impl Source for Few {
-    fn format(&self) -> VideoFormat {
-        self.0.format()
-    }
-
-    fn next(&mut self) -> Result<Option<Picture>, SourceError> {
-        self.1 = self.1.saturating_sub(1);
-        if self.1 == 0 { Ok(None) } else { self.0.next() }
-    }
-}
-
-fn pictures(count: u32) -> Box<dyn Source> {
-    Box::new(Few(clip(), count))
-}
+use calls::{CALL, Calls, clip, discard, emulated, joining, listening, pictures, sending, sink};
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

@@ -14,10 +14,10 @@ use lockstep_live::{
     CallKind, CallOptions, Clock, Emulator, EmulatorOptions, EmulatorSocket, Finished, Identity, Listener, Move,
     OpenSink, Peer, Receiving, Sending, Shown, Stop, Ticket, Witness,
 };
-use lockstep_media::{Sink, SinkError, Source, SourceOptions, VideoFormat, open_sink, open_source};
+use lockstep_media::{Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount};
-use lockstep_vp8::Parameters;
+use lockstep_vp8::{Parameters, Picture};
 
 /// Nothing here takes so long unless it hangs.
 pub const LIMIT: Duration = Duration::from_secs(20);
@@ -34,6 +34,25 @@ pub const CALL: Calls = Calls { wait_limit: Some(LIMIT), idle_limit: Some(LIMIT)
 
 pub fn clip() -> Box<dyn Source> {
     open_source("generated:64x48@30", &SourceOptions::default()).expect("it is generated")
+}
+
+/// Ends after so many pictures, 30 a second.
+struct Few(Box<dyn Source>, u32);
+
+impl Source for Few {
+    fn format(&self) -> VideoFormat {
+        self.0.format()
+    }
+
+    fn next(&mut self) -> Result<Option<Picture>, SourceError> {
+        self.1 = self.1.saturating_sub(1);
+        if self.1 == 0 { Ok(None) } else { self.0.next() }
+    }
+}
+
+/// So many pictures of that clip.
+pub fn pictures(count: u32) -> Box<dyn Source> {
+    Box::new(Few(clip(), count))
 }
 
 /// A sending end whose hello asks for the estimator of that number.
