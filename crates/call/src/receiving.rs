@@ -4,6 +4,7 @@
 //! and [`ReceivingEnd::decoded`] takes its result, so that acknowledgements never wait for the decoder.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use lockstep_control::Estimator;
 use lockstep_transport::{
@@ -331,6 +332,18 @@ impl<C: Codec> ReceivingEnd<C> {
     #[must_use]
     pub fn format_beyond_limit(&self) -> Option<(VideoFormat, usize)> {
         self.format.filter(|format| pixels(format) > self.most_pixels).map(|format| (format, self.most_pixels))
+    }
+
+    /// How much the delays of datagrams differ from one to the next (RFC 3550, section 6.4.1).
+    #[must_use]
+    pub fn jitter(&self) -> Duration {
+        self.transport.jitter()
+    }
+
+    /// How many datagrams are missing of those transmitted before the newest that came.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        self.transport.missing()
     }
 
     /// The transport's counters.

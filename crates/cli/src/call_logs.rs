@@ -72,6 +72,13 @@ impl LogWriter {
         }
     }
 
+    /// Has what was written so far be read by others.
+    pub fn flush(&mut self) {
+        if self.failure.is_none() {
+            self.failure = self.file.flush().map_err(serde_json::Error::io).err();
+        }
+    }
+
     /// Writes what is left.
     pub fn finish(mut self) -> Result<()> {
         let flushed = self.failure.map_or_else(|| self.file.flush().map_err(serde_json::Error::io), Err);

@@ -14,6 +14,7 @@ mod destination;
 mod frame_log;
 mod interruption;
 mod journal;
+mod live_stats;
 mod output_file;
 mod parquet_table;
 mod progress;

@@ -246,16 +246,19 @@ fn a_call_goes_on_after_one_end_stood_still() {
 }
 
 #[test]
-fn two_talk_without_windows_and_each_has_the_others_pictures() {
+fn two_talk_without_windows_and_each_has_the_others_pictures_and_sound() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [here, there, log] = ["here.y4m", "there.y4m", "log.json"].map(|name| folder.path().join(name));
+    let [heard, counted] = ["heard.wav", "counted.jsonl"].map(|name| folder.path().join(name));
     let [listening, joining] = ["generated:64x48@15", "generated:80x60@15"];
     let words = ["talk", "--listen", "127.0.0.1:0", "--status", "json", "--source", listening, "--sink", text(&here)];
-    let mut first = started(&words);
+    let sound = ["--audio", "none", "--audio-output", text(&heard), "--stats", text(&counted)];
+    let mut first = started(&[&words[..], &sound].concat());
     let line: Value = serde_json::from_str(&wait_for(&mut first, "ticket")).expect("it is JSON");
     let ticket = line["ticket"].as_str().expect("a ticket");
     let words = ["talk", ticket, "--status", "none", "--seconds", "2", "--source", joining, "--sink", text(&there)];
-    let second = lockstep(&[&words[..], &["--send-log", text(&log)]].concat()).output().expect("it ran");
+    let sound = ["--audio", "tone", "--audio-output", "none"];
+    let second = lockstep(&[&words[..], &["--send-log", text(&log)], &sound].concat()).output().expect("it ran");
     let first = first.wait_with_output().expect("it ran");
     assert!(second.status.success() && first.status.success(), "{} {}", said(&first), said(&second));
     for (file, size) in [(&here, "W80 H60"), (&there, "W64 H48")] {
@@ -265,6 +268,21 @@ fn two_talk_without_windows_and_each_has_the_others_pictures() {
     }
     let log = fs::read_to_string(&log).expect("it was logged");
     assert!(log.lines().count() > 20 && log.contains("udp_sent_bytes"));
+    // 44 bytes of header, then 16 bits a sample.
+    let heard = fs::read(&heard).expect("it was recorded");
+    let loudest = heard[44..].chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]]).unsigned_abs()).max();
+    assert!(loudest.is_some_and(|loudest| (2_000..32_768).contains(&u32::from(loudest))), "{loudest:?}");
+    let counted = fs::read_to_string(&counted).expect("it was counted");
+    let last: Value = serde_json::from_str(counted.lines().last().expect("a line a second")).expect("it is JSON");
+    for (way, names) in [
+        ("outbound", &["framesSent", "qpSum", "bytesSent", "targetBitrate", "roundTripTime"][..]),
+        ("inbound", &["framesDecoded", "framesPerSecond", "packetsReceived", "jitter"]),
+    ] {
+        for name in names {
+            assert!(last[way][name].as_f64().is_some_and(|value| value > 0.0), "{way} {name}: {last}");
+        }
+    }
+    assert!(last["inbound"]["packetsLost"].is_u64() && last["inbound"]["freezeCount"].is_u64(), "{last}");
 }
 
 #[test]

@@ -61,6 +61,8 @@ pub trait Witness {
     fn joined(&mut self) {}
     /// A few times a second: what the end that sends is at.
     fn status(&mut self, _now: Timestamp, _end: &SendingEnd) {}
+    /// As often: what the end that receives is at.
+    fn receiving(&mut self, _now: Timestamp, _end: &ReceivingEnd) {}
     /// The record of every captured picture, in order, as soon as this end knows all of it.
     fn captured(&mut self, _record: FrameRecord) {}
     /// A picture was handed to the sink.
@@ -218,13 +220,17 @@ impl Call {
                     result => result,
                 };
             }
-            if let Some(sending) = self.sending.as_ref().filter(|_| now >= next_status) {
+            if now >= next_status {
                 next_status = now + STATUS_INTERVAL;
-                witness.status(now, &sending.end);
+                if let Some(sending) = &self.sending {
+                    witness.status(now, &sending.end);
+                }
+                if let Some(receiving) = &self.receiving {
+                    witness.receiving(now, &receiving.end);
+                }
             }
             let over_at = self.sending.as_ref().and_then(SendingHalf::over_at);
-            let next_status = self.sending.as_ref().map(|_| next_status);
-            let wake = Timestamp::earliest([next_status, over_at.filter(|_| ending.is_none())]);
+            let wake = Timestamp::earliest([Some(next_status), over_at.filter(|_| ending.is_none())]);
             self.wait(wake);
         }
     }

@@ -55,6 +55,9 @@ pub struct Receiver<P = Vec<u8>> {
     highest: Option<Highest>,
     /// Data datagrams that arrived, each sequence number once, and acknowledgements made.
     received: u64,
+    /// Smoothed difference between the delays of two arrivals, nanoseconds, and the delay of the newest.
+    jitter: f64,
+    newest_delay: Option<i64>,
     acknowledgements: u64,
     /// Nothing is acknowledged before, unless it is told at once.
     acknowledge_at: Timestamp,
@@ -121,6 +124,8 @@ impl<P: Payload> Receiver<P> {
             acknowledge: false,
             highest: None,
             received: 0,
+            jitter: 0.0,
+            newest_delay: None,
             acknowledgements: 0,
             acknowledge_at: Timestamp::ZERO,
             at_once: false,
@@ -263,6 +268,10 @@ impl<P: Payload> Receiver<P> {
     fn note_arrival(&mut self, now: Timestamp, stamp: &Stamp) {
         let &Stamp { sequence, sent_at, idle, frame, fragment, size, congestion_experienced } = stamp;
         self.received += 1;
+        let delay = now.as_nanos().wrapping_sub(sent_at.as_nanos()) as i64;
+        if let Some(before) = self.newest_delay.replace(delay) {
+            self.jitter += (delay.saturating_sub(before).unsigned_abs() as f64 - self.jitter) / 16.0;
+        }
         let newest = self.highest.is_none_or(|highest| sequence > highest.sequence);
         let grace = match self.highest {
             Some(highest) if newest => idle.wrapping_sub(highest.idle),
@@ -531,6 +540,18 @@ impl<P: Payload> Receiver<P> {
     #[must_use]
     pub fn held_states(&self) -> usize {
         self.catalogue.len()
+    }
+
+    /// How much the delays of data and sound differ from one to the next (RFC 3550, section 6.4.1).
+    #[must_use]
+    pub fn jitter(&self) -> Duration {
+        Duration::from_nanos(self.jitter as u64)
+    }
+
+    /// How many datagrams of data and sound have not come of those that were transmitted before the newest that has.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        self.highest.map_or(0, |highest| (highest.sequence + 1).saturating_sub(self.received))
     }
 
     /// The counters.

@@ -54,6 +54,22 @@ fn receiver() -> Receiver {
     acknowledging(FeedbackInterval::EveryFragment)
 }
 
+#[test]
+fn what_is_missing_and_how_evenly_the_rest_comes_is_known() {
+    let mut receiver = receiver();
+    assert_eq!((receiver.missing(), receiver.jitter()), (0, Duration::ZERO));
+    // Each takes 50 ms; frames 3 and 7 never come.
+    for number in (0..40).filter(|number| ![3, 7].contains(number)) {
+        let bytes = encoded(Datagram::Data(frame(number, StateId::EMPTY)));
+        receiver.handle_datagram(at(u64::from(number) + 50), Datagram::decode(&bytes), false);
+    }
+    assert_eq!((receiver.missing(), receiver.jitter()), (2, Duration::ZERO));
+    // One comes 16 ms later than the others: a sixteenth of that.
+    let bytes = encoded(Datagram::Data(frame(40, StateId::EMPTY)));
+    receiver.handle_datagram(at(40 + 66), Datagram::decode(&bytes), false);
+    assert_eq!(receiver.jitter(), Duration::from_millis(1));
+}
+
 /// Gives a fragment to the receiver and decodes what it hands out, except `bad`; returns the frames handed out.
 fn give(receiver: &mut Receiver, data: Data, bad: Option<u32>) -> Vec<u32> {
     receiver.handle_datagram(at(100), Datagram::decode(&encoded(Datagram::Data(data))), false);

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{FrameRecord, MenuMode, MenuRunner, SendingEnd, SerialMenu};
+use lockstep_call::{FrameRecord, MenuMode, MenuRunner, ReceivingEnd, SendingEnd, SerialMenu};
 use lockstep_live::{
     CallKind, CallOptions, Clock, Ended, Finished, Identity, Listener, OpenSink, Peer, Receiving, Sending, Shown, Stop,
     ThreadedMenu, Ticket, Witness,
@@ -26,6 +26,7 @@ use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments
 use crate::configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds, counters};
 use crate::destination::{destination, resolve};
 use crate::interruption::Interruption;
+use crate::live_stats::StatsLog;
 use crate::output_file::{self, for_people, standard_output_is_taken};
 use crate::progress::print_sound;
 
@@ -47,6 +48,22 @@ pub fn limit(text: &str) -> Result<Limit, String> {
             Ok(seconds) => Ok(Limit(Some(seconds.get()))),
             Err(error) => Err(format!("{error}, nor `none`")),
         },
+    }
+}
+
+/// Where the counts of a call go.
+#[derive(Debug, Clone, Args)]
+pub struct StatsArguments {
+    /// Where the call's counts go while it runs, a line of JSON a second under the names of W3C's webrtc-stats; `-` is
+    /// standard output.
+    #[arg(long = "stats", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+impl StatsArguments {
+    /// The option and its file, to be checked with the others.
+    pub fn output(&self) -> (&'static str, Option<&Path>) {
+        ("--stats", self.file.as_deref())
     }
 }
 
@@ -114,6 +131,8 @@ pub struct SendArguments {
     /// Where the sender's part of the per-frame log goes while the call runs, a line of JSON for each frame.
     #[arg(long)]
     log: Option<PathBuf>,
+    #[command(flatten)]
+    stats: StatsArguments,
     /// What is printed while the call runs.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
     status: StatusArgument,
@@ -148,6 +167,8 @@ pub struct ReceiveArguments {
     /// Where the receiver's part of the per-frame log goes while the call runs, a line of JSON for each picture shown.
     #[arg(long)]
     log: Option<PathBuf>,
+    #[command(flatten)]
+    stats: StatsArguments,
     /// What is printed while the call runs.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
     status: StatusArgument,
@@ -297,16 +318,19 @@ pub struct Reporter {
     line: (String, String),
     send_log: Option<LogWriter>,
     receive_log: Option<LogWriter>,
+    stats: Option<StatsLog>,
 }
 
 impl Reporter {
-    /// With a log of what is sent, one of what is shown, or neither.
+    /// With a log of what is sent, one of what is shown, one of what is counted, or none of them.
     pub fn new(
         status: StatusArgument,
         clock: Clock,
         send_log: Option<&Path>,
         receive_log: Option<&Path>,
+        stats: Option<&Path>,
     ) -> Result<Self> {
+        let stats = stats.map(StatsLog::create).transpose()?;
         let mut send_log = send_log.map(LogWriter::create).transpose()?;
         let mut receive_log = receive_log.map(LogWriter::create).transpose()?;
         let epoch = clock.epoch();
@@ -317,7 +341,7 @@ impl Reporter {
             log.write(&ReceiverEntry::Start { epoch });
         }
         let line = (String::new(), String::new());
-        Ok(Self { status, joined: false, delay: Delay::default(), line, send_log, receive_log })
+        Ok(Self { status, joined: false, delay: Delay::default(), line, send_log, receive_log, stats })
     }
 
     fn rewrite(&self) {
@@ -350,7 +374,8 @@ impl Reporter {
             }
             _ => Ok(()),
         };
-        sent.and(received)
+        let counted = self.stats.map_or(Ok(()), StatsLog::finish);
+        sent.and(received).and(counted)
     }
 }
 
@@ -362,7 +387,16 @@ impl Witness for Reporter {
         }
     }
 
+    fn receiving(&mut self, now: Timestamp, call: &ReceivingEnd) {
+        if let Some(stats) = &mut self.stats {
+            stats.receiving(now, call);
+        }
+    }
+
     fn status(&mut self, now: Timestamp, call: &SendingEnd) {
+        if let Some(stats) = &mut self.stats {
+            stats.sending(now, call);
+        }
         match self.status {
             StatusArgument::None => {}
             StatusArgument::Json => {
@@ -378,12 +412,18 @@ impl Witness for Reporter {
     }
 
     fn captured(&mut self, record: FrameRecord) {
+        if let Some(stats) = &mut self.stats {
+            stats.captured(&record);
+        }
         if let Some(log) = &mut self.send_log {
             log.write(&SenderEntry::Frame(Box::new(record)));
         }
     }
 
     fn shown(&mut self, shown: &Shown) {
+        if let Some(stats) = &mut self.stats {
+            stats.shown(shown.record.displayed_at);
+        }
         if let Some(log) = &mut self.receive_log {
             log.write(&ReceiverEntry::Display(shown.record));
         }
@@ -420,7 +460,8 @@ pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path], status: Status
 /// `lockstep send`.
 pub fn send(arguments: &SendArguments) -> Result<()> {
     let inputs: Vec<&Path> = [Path::new(&arguments.source)].into_iter().chain(arguments.speaking.file()).collect();
-    check(&[("--log", arguments.log.as_deref())], &inputs, arguments.status)?;
+    let stats = arguments.stats.file.as_deref();
+    check(&[("--log", arguments.log.as_deref()), ("--stats", stats)], &inputs, arguments.status)?;
     let microphone = arguments.speaking.open(LiveSound::Nothing)?;
     let ticket = ticket_to_join(arguments.ticket.as_deref())?;
     let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
@@ -428,7 +469,7 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
     let end = control.sending_end(&source.format(), connection_id(), None)?;
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
-    let mut reporter = Reporter::new(arguments.status, clock, arguments.log.as_deref(), None)?;
+    let mut reporter = Reporter::new(arguments.status, clock, arguments.log.as_deref(), None, stats)?;
     let options = CallOptions {
         peer: Peer::Of(ticket),
         kind: CallKind::OneWay,
@@ -481,7 +522,12 @@ pub fn connection_id() -> u32 {
 /// `lockstep receive`.
 pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let hearing = &arguments.hearing;
-    let outputs = [("--sink", sink_path(&arguments.sink)?), ("--log", arguments.log.as_deref()), hearing.output()];
+    let outputs = [
+        ("--sink", sink_path(&arguments.sink)?),
+        ("--log", arguments.log.as_deref()),
+        hearing.output(),
+        arguments.stats.output(),
+    ];
     let inputs: Vec<&Path> = arguments.model.as_deref().into_iter().collect();
     check(&outputs, &inputs, arguments.status)?;
     let model = arguments.model.as_deref().map(ModelFile::open_for_receiver).transpose()?;
@@ -489,7 +535,8 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let (listener, ticket) = arguments.listening.listener()?;
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
-    let mut reporter = Reporter::new(arguments.status, clock, None, arguments.log.as_deref())?;
+    let mut reporter =
+        Reporter::new(arguments.status, clock, None, arguments.log.as_deref(), arguments.stats.file.as_deref())?;
     match arguments.status {
         StatusArgument::Json => say(&StatusLine::Ticket(ticket.to_string())),
         StatusArgument::Line => print_ticket(&ticket, "send"),

@@ -10,8 +10,8 @@ use lockstep_live::{CallKind, CallOptions, Clock, OpenSink, OwnPicture, Peer, Re
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
 
 use crate::commands::live::{
-    IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, ProgramArguments, Reporter, StatusArgument, StatusLine,
-    check, connection_id, finish, limit, menu_runner, print_ticket, say, ticket_to_join,
+    IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, ProgramArguments, Reporter, StatsArguments, StatusArgument,
+    StatusLine, check, connection_id, finish, limit, menu_runner, print_ticket, say, ticket_to_join,
 };
 use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
 use crate::configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
@@ -62,6 +62,8 @@ pub struct TalkArguments {
     /// Where the log of the other's pictures goes.
     #[arg(long, value_name = "FILE")]
     receive_log: Option<PathBuf>,
+    #[command(flatten)]
+    stats: StatsArguments,
     /// What is printed while the call runs.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
     status: StatusArgument,
@@ -88,6 +90,7 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
     let logs = [&arguments.send_log, &arguments.receive_log].map(|log| log.as_deref());
     let sink = sink_path(arguments.sink())?;
     let outputs = [("--sink", sink), ("--send-log", logs[0]), ("--receive-log", logs[1]), arguments.hearing.output()];
+    let outputs = [&outputs[..], &[arguments.stats.output()]].concat();
     let inputs: Vec<&Path> = [Path::new(arguments.source())].into_iter().chain(arguments.speaking.file()).collect();
     check(&outputs, &inputs, arguments.status)?;
     let control = arguments.control.settings()?;
@@ -102,7 +105,7 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
     let sending = control.sending_end(&source.format(), connection_id(), None)?;
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
-    let mut reporter = Reporter::new(arguments.status, clock, logs[0], logs[1])?;
+    let mut reporter = Reporter::new(arguments.status, clock, logs[0], logs[1], arguments.stats.file.as_deref())?;
     let (peer, wait) = match joined {
         Some(ticket) => (Peer::Of(ticket), WAIT),
         None => {
