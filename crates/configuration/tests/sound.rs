@@ -135,7 +135,8 @@ fn a_call_in_both_directions_scores_each_and_the_two_share_their_links() {
         assert_eq!((&both.scores, &both.opposite), (&again.scores, &again.opposite));
         // Each has its own link's capacity, its own pictures and its own words.
         let rates = [both.scores.throughput_bps, opposite.scores.throughput_bps];
-        assert!((100_000..=1_000_000).contains(&rates[0]) && (100_000..=300_000).contains(&rates[1]), "{rates:?}");
+        // That acknowledgements queue behind the other's pictures is no reason to send less.
+        assert!((400_000..=1_000_000).contains(&rates[0]) && (100_000..=300_000).contains(&rates[1]), "{rates:?}");
         assert_ne!(both.scores, opposite.scores);
         assert_ne!(both.sound, opposite.sound);
         let heard = [both.sound.unwrap(), opposite.sound.unwrap()];
