@@ -26,6 +26,9 @@ const ENCODE_TIME_WEIGHT: f64 = 0.2;
 /// What a host's timer can be relied on to tell apart: the tick of most schedulers is 1 ms or more, and one that is
 /// asked for 50 microseconds is late by as much. Fragments that are due within it leave together.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
+/// Where the receiver has decoded nothing of what was sent since so long, and three round trips, what it was sent may never
+/// be decoded, though all of it came: the next frame is coded from a state that it is known to hold.
+const DECODING_PATIENCE: Duration = Duration::from_millis(500);
 /// Most fragments that leave together: what most hosts' sockets and drivers take without loss, 90 kB.
 const MOST_BURST: u32 = 64;
 
@@ -99,6 +102,8 @@ pub struct SendingEnd<C: Codec = Vp8> {
     silent: bool,
     last_fragments: u64,
     last_target: StateId,
+    /// When the oldest frame was sent of all that were since one was last known to be decoded.
+    undecoded_since: Option<Timestamp>,
     last_quantizer: Option<u8>,
     records: OpenRecords,
     committed: Option<Committed<C>>,
@@ -139,6 +144,7 @@ impl<C: Codec> SendingEnd<C> {
             silent: false,
             last_fragments: 1,
             last_target: StateId::EMPTY,
+            undecoded_since: None,
             last_quantizer: None,
             records: OpenRecords::default(),
             committed: None,
@@ -196,7 +202,8 @@ impl<C: Codec> SendingEnd<C> {
         self.drop_if_silent(now);
         let from_held_state = self.recovery == Recovery::FromHeldState;
         // Of what was sent into silence nothing may have arrived.
-        let chain_breaks = self.silent || self.bound.loss_rate().breaks_chains(self.last_fragments);
+        let chain_breaks =
+            self.silent || self.is_stuck(now) || self.bound.loss_rate().breaks_chains(self.last_fragments);
         let source = if from_held_state && chain_breaks {
             self.transport.next_held_source()
         } else {
@@ -303,6 +310,7 @@ impl<C: Codec> SendingEnd<C> {
         record.sent_at = Some(now);
         self.last_quantizer = Some(candidate.quantizer);
         self.last_target = target;
+        self.undecoded_since.get_or_insert(now);
         if let Some(reconstruction) = candidate.shown() {
             let Encoding { capture, picture: original, .. } = encoding;
             let reached = (target, candidate.state);
@@ -383,6 +391,12 @@ impl<C: Codec> SendingEnd<C> {
         self.transport.handle_timeout(now);
         self.drop_if_silent(now);
         self.drain_events(now);
+    }
+
+    /// Whether what was sent lately seems not to be decoded, although something is heard of it.
+    fn is_stuck(&self, now: Timestamp) -> bool {
+        let round_trip = self.transport.round_trip_time().map_or(Duration::ZERO, |time| time.smoothed);
+        self.undecoded_since.is_some_and(|since| now.saturating_since(since) > DECODING_PATIENCE + 3 * round_trip)
     }
 
     /// Frames of before a silence are not sent any more when it begins. A probe of the silence itself stays.
@@ -522,6 +536,7 @@ impl<C: Codec> SendingEnd<C> {
                     self.controller.on_loss(now, &fragments);
                 }
                 SenderEvent::Release(state) => self.encoder.forget(state),
+                SenderEvent::FrameAcknowledged { .. } => self.undecoded_since = None,
                 SenderEvent::Connected => self.connected = true,
                 SenderEvent::PeerClosed(reason) => {
                     self.closed = true;

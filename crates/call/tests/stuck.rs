@@ -1,0 +1,94 @@
+//! The sending end alone, against a receiver made by hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockstep_call::{
+    ClipCurves, CodecModel, FunctionalEncoder, MenuMode, Modelled, ModelledClip, SendingEnd, SerialMenu, announced,
+};
+use lockstep_control::{Algorithm, Setting};
+use lockstep_media::{FrameRate, VideoFormat};
+use lockstep_transport::wire::{Acknowledgement, ReceivedFragment};
+use lockstep_transport::{Datagram, Estimate, SenderConfig, StateId};
+use lockstep_units::{ByteCount, Timestamp};
+
+/// A sending end of 30 small pictures a second over a path that takes 10 ms each way; whether each frame's source and
+/// target are held, by the receiver of which `decodes` says which frames it can decode.
+fn sources(pictures: u32, decodes: impl Fn(u32) -> bool) -> Vec<(u32, StateId, StateId)> {
+    let model = CodecModel::built_in().expect("it is built in");
+    let curves = Arc::new(ClipCurves::new(model.drawn(1), 64, 48));
+    let interval = Duration::from_millis(33);
+    let mut clip = ModelledClip::new(Arc::clone(&curves), interval, 1);
+    let format = VideoFormat { width: 64, height: 48, frame_rate: FrameRate::new(30, 1).expect("it is one") };
+    let algorithm: Algorithm = "fixed:500kbps".parse().expect("it is one");
+    let controller = algorithm.controller(&Setting::new(ByteCount::new(1_200), interval)).expect("it needs no path");
+    let encoder = Box::new(FunctionalEncoder::<Modelled>::new(curves, MenuMode::Serial));
+    let mut end = SendingEnd::<Modelled>::new(SenderConfig::new(1, announced(&format)), controller, encoder);
+    let (mut sent, mut held, mut received) = (Vec::new(), Vec::new(), 0);
+    for picture in 0..pictures {
+        let now = Timestamp::from_millis(33 * u64::from(picture) + 100);
+        end.handle_timeout(now);
+        end.capture(now, clip.next_picture());
+        while let Some(job) = end.poll_encode(now) {
+            end.encoded(now, job.run(&SerialMenu));
+        }
+        let arrived_at = now + Duration::from_millis(10);
+        let mut fragments = Vec::new();
+        // Whatever the pace: 20 ms have room for all.
+        for moment in 0..20 {
+            let at = now + Duration::from_millis(moment);
+            while let Some(transmit) = end.poll_transmit(at) {
+                let Datagram::Data(data) = transmit.datagram else { continue };
+                received += 1;
+                let (frame, fragment) = (data.frame, data.fragment);
+                fragments.push((
+                    data.sequence,
+                    at,
+                    ReceivedFragment { frame, fragment, arrived_at, congestion_experienced: false },
+                ));
+                if fragment == 0 {
+                    sent.push((frame, data.source, data.target));
+                    if decodes(frame) {
+                        held.insert(0, (frame, data.target));
+                    }
+                }
+            }
+        }
+        let Some(&(highest, echo, _)) = fragments.last() else { continue };
+        let back = now + Duration::from_millis(30);
+        let acknowledgement = Acknowledgement {
+            connection: 1,
+            sequence: picture,
+            sent_at: back,
+            highest,
+            echo,
+            hold: Duration::ZERO,
+            received,
+            estimate: Estimate::default(),
+            fragments: fragments.into_iter().map(|(_, _, listed)| listed).collect(),
+            catalogue: held.iter().take(8).copied().collect(),
+            refused: Vec::new(),
+        };
+        let taken = end.handle_datagram(back, Ok(Datagram::Acknowledgement(Box::new(acknowledgement))));
+        assert!(taken, "an acknowledgement that can be true");
+    }
+    sent
+}
+
+#[test]
+fn frames_that_come_but_are_never_decoded_are_not_built_upon_for_long() {
+    // From frame 20 on the receiver has everything, and can decode nothing, and does not say so.
+    let sent = sources(90, |frame| frame < 20);
+    let held = sent.iter().find(|(frame, ..)| *frame == 19).map(|&(_, _, target)| target).expect("it was sent");
+    let first = sent.iter().find(|&&(frame, source, _)| frame > 20 && source == held).map(|&(frame, ..)| frame);
+    // Half a second and three round trips are 20 pictures or so.
+    assert!(first.is_some_and(|first| (30..50).contains(&first)), "{first:?}");
+    let last = sent.last().expect("frames were sent");
+    assert_eq!(last.1, held, "and so it stays as long as nothing else is known to be held");
+}
+
+#[test]
+fn as_long_as_frames_are_decoded_each_is_built_on_the_last() {
+    let sent = sources(90, |_| true);
+    assert!(sent.windows(2).all(|pair| pair[1].1 == pair[0].2));
+}
