@@ -20,6 +20,8 @@ pub mod sweep;
 pub mod talk;
 pub mod trace;
 pub mod train;
+#[cfg(target_os = "linux")]
+pub mod tunnel;
 
 use lockstep_control::Algorithm;
 
