@@ -16,6 +16,7 @@ mod interruption;
 mod journal;
 mod live_stats;
 mod output_file;
+mod packet_csv;
 mod parquet_table;
 mod progress;
 mod sound_file;

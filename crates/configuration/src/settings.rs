@@ -470,7 +470,10 @@ impl LinkSettings {
     /// If they are to mark.
     pub fn refuse_ecn(&self) -> Result<()> {
         if self.ecn {
-            bail!("--ecn: real datagrams cannot be marked here; it is for `lockstep simulate` and `lockstep scenario`");
+            bail!(
+                "--ecn: real datagrams cannot be marked here; it is for `lockstep simulate`, `lockstep scenario` and \
+                 `lockstep emulate --tun`"
+            );
         }
         Ok(())
     }

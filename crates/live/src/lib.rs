@@ -50,7 +50,8 @@ pub use sound::Loudspeaker;
 pub use ticket::{MOST_ADDRESSES, PublicKey, Secret, Ticket, TicketError};
 #[cfg(target_os = "linux")]
 pub use tunnel::{
-    Namespace, Tunnel, TunnelError, TunnelOptions, TunnelResult, is_in_own_user_namespace, run_again_in_user_namespace,
+    Namespace, Scheduling, Tunnel, TunnelError, TunnelOptions, TunnelResult, is_in_own_user_namespace,
+    run_again_in_user_namespace,
 };
 
 /// Asked several times a second whether a call is to end, because its user wants it to.

@@ -1,6 +1,7 @@
 //! `lockstep emulate`.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -15,6 +16,8 @@ use crate::commands::tunnel::{self, TunnelArguments};
 use crate::configuration::{LinkWords, OptionValue, Seconds};
 use crate::destination::{destination, resolve};
 use crate::interruption::Interruption;
+use crate::output_file;
+use crate::packet_csv::PacketCsv;
 
 /// The far side of an emulator.
 #[derive(Debug, Clone)]
@@ -51,6 +54,9 @@ pub struct EmulateArguments {
     /// Stop this long after the first datagram, or with --tun after the start.
     #[arg(long, value_parser = Seconds::from_word)]
     seconds: Option<Seconds>,
+    /// Where a row for each packet goes, CSV: when it came in and out, or why it was dropped.
+    #[arg(long)]
+    log: Option<PathBuf>,
     #[cfg(target_os = "linux")]
     #[command(flatten)]
     tunnel: TunnelArguments,
@@ -60,14 +66,18 @@ pub struct EmulateArguments {
 pub fn run(arguments: &EmulateArguments) -> Result<()> {
     #[cfg(target_os = "linux")]
     if arguments.tunnel.tun {
-        return tunnel::run(&arguments.tunnel, &arguments.link, arguments.seconds);
+        return tunnel::run(&arguments.tunnel, &arguments.link, arguments.seconds, arguments.log.as_deref());
     }
+    #[cfg(target_os = "linux")]
+    arguments.tunnel.refuse()?;
     let socket = EmulatorSocket::bind(arguments.listen)?;
     let near = socket.addresses()?;
     let link = arguments.link.settings()?;
     let trace = link.trace.trace();
     link.refuse_ecn()?;
     let (forward, reverse) = link.links()?;
+    output_file::check(&[("--log", arguments.log.as_deref())], &link.inputs())?;
+    let (packets, log) = arguments.log.as_deref().map(PacketCsv::create).transpose()?.unzip();
     let interruption = Interruption::watch()?;
     let to = match arguments.to.as_ref().context("where is the far side?")? {
         FarSide::Ticket(ticket) => {
@@ -92,8 +102,9 @@ pub fn run(arguments: &EmulateArguments) -> Result<()> {
         length: arguments.seconds.map(Seconds::get),
         scored: Duration::ZERO,
         moves: near.chain(far).collect(),
-        log: None,
+        log,
     };
+    let mut written = Ok(());
     Emulator::run(socket, options, |status| {
         let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);
         rewrite(&format!(
@@ -102,8 +113,10 @@ pub fn run(arguments: &EmulateArguments) -> Result<()> {
             status.forward.delivered.packets,
             status.forward.dropped_by_queue.packets + status.forward.lost().packets
         ));
-        interruption.check().is_ok()
+        written = packets.as_ref().map_or(Ok(()), PacketCsv::flush);
+        interruption.check().is_ok() && written.is_ok()
     })?;
     say!("");
+    written?;
     Ok(interruption.check()?)
 }

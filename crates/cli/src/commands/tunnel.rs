@@ -1,13 +1,12 @@
 //! `lockstep emulate --tun`: a link between two network namespaces, and a program in one of them.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{IsTerminal, Read, stderr, stdin};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,15 +18,16 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 
 use lockstep_link::LinkStatistics;
 use lockstep_live::{
-    EmulatorStatus, Fate, Go, Namespace, PacketLog, PacketRecord, Start, Tunnel, TunnelError, TunnelOptions,
-    TunnelResult, is_in_own_user_namespace, run_again_in_user_namespace,
+    EmulatorStatus, Go, Namespace, Start, Tunnel, TunnelError, TunnelOptions, TunnelResult, is_in_own_user_namespace,
+    run_again_in_user_namespace,
 };
 use lockstep_units::Timestamp;
 
 use crate::commands::live::{StatusArgument, rewrite};
-use crate::configuration::{LinkWords, Seconds, counters};
+use crate::configuration::{CallOptions, LinkWords, Seconds, counters};
 use crate::interruption::Interrupted;
 use crate::output_file::{self, write_json};
+use crate::packet_csv::PacketCsv;
 
 /// The exit status where this machine lacks what a tunnel takes, as tests that are skipped have it.
 const MISSING: u8 = 77;
@@ -82,13 +82,10 @@ pub struct TunnelArguments {
     /// Give them addresses of IPv6, too.
     #[arg(long, requires = "tun")]
     ipv6: bool,
-    /// When the traces begin: `first-packet` from the near namespace, `now`, a time in seconds since 1970, or `signal` (SIGUSR1
+    /// When the traces begin: with the `first-packet` from the near namespace (so it is if not given), `now`, a time in seconds since 1970, or `signal` (SIGUSR1
     /// to this process). Packets before that have the delay only.
-    #[arg(long, value_name = "WHEN", default_value = "first-packet", requires = "tun", value_parser = start_word)]
-    start: StartWord,
-    /// Where a row for each packet goes, CSV.
-    #[arg(long, requires = "tun")]
-    log: Option<PathBuf>,
+    #[arg(long, value_name = "WHEN", requires = "tun", value_parser = start_word)]
+    start: Option<StartWord>,
     /// Where the result goes, JSON: what became of the packets, and how late this process was.
     #[arg(long, requires = "tun")]
     json: Option<PathBuf>,
@@ -102,6 +99,36 @@ pub struct TunnelArguments {
     /// A program to run in the near namespace; the link ends with it, and its exit status is this command's.
     #[arg(last = true, requires = "tun", conflicts_with = "seconds")]
     command: Vec<OsString>,
+}
+
+impl TunnelArguments {
+    /// An option that was given and is for a tunnel only. (That clap knows it, too, is for the text of its help: it asks for
+    /// no `--tun` where there is a far side, which `--tun` cannot be given with.)
+    fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.name.is_some(), "--name"),
+            (self.ipv6, "--ipv6"),
+            (self.start.is_some(), "--start"),
+            (self.json.is_some(), "--json"),
+            (self.status.is_some(), "--status"),
+            (self.attached, "--attached"),
+            (!self.command.is_empty(), "a program after --"),
+        ];
+        given.into_iter().find_map(|(given, option)| given.then_some(option))
+    }
+
+    /// Says so.
+    ///
+    /// # Errors
+    /// If one was given.
+    pub fn refuse(&self) -> Result<()> {
+        match self.given() {
+            Some(option) => {
+                bail!("{option} is for --tun, which takes no far side: a link between two network namespaces")
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// The signals that this command was sent.
@@ -132,49 +159,6 @@ impl Signals {
     }
 }
 
-/// The log of packets that is being written: as packets come to their end, so that a command that is killed leaves it.
-type Csv = Arc<Mutex<csv::Writer<File>>>;
-
-fn seconds(at: Timestamp) -> String {
-    let nanoseconds = at.as_nanos();
-    format!("{}.{:06}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000 / 1_000)
-}
-
-fn row(record: &PacketRecord) -> [String; 8] {
-    let milliseconds = |time: Duration| format!("{:.3}", time.as_secs_f64() * 1e3);
-    let (queueing, late, marked) = match record.fate {
-        Fate::Delivered { queueing_delay, late, marked } => {
-            (milliseconds(queueing_delay), milliseconds(late), u8::from(marked).to_string())
-        }
-        _ => Default::default(),
-    };
-    [
-        record.direction.word().to_owned(),
-        record.size.get().to_string(),
-        seconds(record.in_at),
-        seconds(record.out_at),
-        record.fate.word().to_owned(),
-        queueing,
-        late,
-        marked,
-    ]
-}
-
-fn open_log(path: &std::path::Path) -> Result<(Csv, PacketLog)> {
-    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-    let mut writer = csv::Writer::from_writer(file);
-    writer.write_record(["direction", "bytes", "in_s", "out_s", "fate", "queueing_ms", "late_ms", "marked"])?;
-    let csv: Csv = Arc::new(Mutex::new(writer));
-    let own = csv.clone();
-    let log: PacketLog = Box::new(move |record| {
-        if let Ok(mut writer) = own.lock() {
-            // What goes wrong is told when it is flushed.
-            let _ = writer.write_record(row(record));
-        }
-    });
-    Ok((csv, log))
-}
-
 fn side(namespace: &Namespace) -> Value {
     json!({
         "namespace": namespace.name,
@@ -185,7 +169,7 @@ fn side(namespace: &Namespace) -> Value {
 }
 
 fn result(link: &Value, seed: u64, tunnel: &Tunnel, result: &TunnelResult, elapsed: f64) -> Value {
-    let TunnelResult { carriage, strays, has_priority } = result;
+    let TunnelResult { carriage, strays, scheduling } = result;
     let way = |statistics: &LinkStatistics| {
         let mut counts = json!(counters(statistics));
         let mean = statistics.mean_queueing_delay().as_secs_f64() * 1e3;
@@ -210,7 +194,7 @@ fn result(link: &Value, seed: u64, tunnel: &Tunnel, result: &TunnelResult, elaps
         "overflow_packets": carriage.overflow,
         "refused_packets": carriage.refused,
         "lateness": carriage.lateness,
-        "high_priority": has_priority,
+        "scheduling": scheduling,
     })
 }
 
@@ -222,7 +206,7 @@ fn shell_status(status: ExitStatus) -> u8 {
 
 /// Whether a program of this name can be run.
 fn is_there(program: &OsString) -> bool {
-    let path = std::path::Path::new(program);
+    let path = Path::new(program);
     if path.components().count() > 1 {
         return path.is_file();
     }
@@ -231,9 +215,9 @@ fn is_there(program: &OsString) -> bool {
 }
 
 /// `lockstep emulate --tun`.
-pub fn run(arguments: &TunnelArguments, link: &LinkWords, length: Option<Seconds>) -> Result<()> {
+pub fn run(arguments: &TunnelArguments, link: &LinkWords, length: Option<Seconds>, log: Option<&Path>) -> Result<()> {
     let program = &arguments.command;
-    run_link(arguments, link, length).map_err(|error| {
+    run_link(arguments, link, length, log).map_err(|error| {
         if error.is::<EndsWith>() || error.is::<Interrupted>() {
             return error;
         }
@@ -255,24 +239,24 @@ fn open(arguments: &TunnelArguments) -> Result<Tunnel, TunnelError> {
     }
 }
 
-fn run_link(arguments: &TunnelArguments, link: &LinkWords, length: Option<Seconds>) -> Result<()> {
-    let TunnelArguments { log, json, command: program, .. } = arguments;
+fn run_link(arguments: &TunnelArguments, link: &LinkWords, length: Option<Seconds>, log: Option<&Path>) -> Result<()> {
+    let TunnelArguments { json, command: program, .. } = arguments;
     let settings = link.settings()?;
     let trace = settings.trace.trace().clone();
     let (forward, reverse) = settings.links()?;
-    output_file::check(&[("--json", json.as_deref()), ("--log", log.as_deref())], &settings.inputs())?;
-    if log.as_deref().is_some_and(output_file::is_standard_output) {
-        bail!("--log takes a file");
-    }
+    output_file::check(&[("--json", json.as_deref()), ("--log", log)], &settings.inputs())?;
     if let Some(first) = program.first().filter(|first| !is_there(first)) {
         let message = format!("there is no program {}", first.to_string_lossy());
         return Err(EndsWith { status: NO_PROGRAM, message }.into());
     }
     // As reports of calls have them: with the defaults for what was not given.
-    let options_of_link = json!(link.said().settings()?.options().record(LinkWords::GROUPS));
+    let mut recorded = CallOptions { ecn: None, ..link.said().clone() }.settings()?.options();
+    // A call has controllers that heed no marks; here nobody asks what runs over the link.
+    recorded.ecn = Some(settings.ecn);
+    let options_of_link = json!(recorded.record(LinkWords::GROUPS));
     let signals = Signals::watch()?;
     let tunnel = open(arguments)?;
-    let (csv, log) = log.as_deref().map(open_log).transpose()?.unzip();
+    let (packets, log) = log.map(PacketCsv::create).transpose()?.unzip();
     let status = arguments.status.unwrap_or(match program.is_empty() {
         true => StatusArgument::Line,
         false => StatusArgument::None,
@@ -309,7 +293,13 @@ fn run_link(arguments: &TunnelArguments, link: &LinkWords, length: Option<Second
     let on_terminal = stdin().is_terminal() || stderr().is_terminal();
     let (mut ended, mut ended_by, mut failure) = (None, None, None);
     let (mut told_of_start, mut elapsed) = (false, Duration::ZERO);
-    let options = TunnelOptions { forward, reverse, start: arguments.start.0, length: length.map(Seconds::get), log };
+    let options = TunnelOptions {
+        forward,
+        reverse,
+        start: arguments.start.map_or(Start::FirstPacket, |StartWord(start)| start),
+        length: length.map(Seconds::get),
+        log,
+    };
     let any = signals.any.clone();
     let go = |now: &EmulatorStatus| {
         elapsed = now.elapsed;
@@ -345,8 +335,8 @@ fn run_link(arguments: &TunnelArguments, link: &LinkWords, length: Option<Second
             }
             StatusArgument::Json | StatusArgument::None => {}
         }
-        if let Some(Err(error)) = csv.as_ref().and_then(|csv| csv.lock().ok().map(|mut csv| csv.flush())) {
-            failure = Some(Error::new(error).context("--log cannot be written"));
+        if let Some(Err(error)) = packets.as_ref().map(PacketCsv::flush) {
+            failure = Some(error);
         }
         match child.as_mut().map(Child::try_wait) {
             Some(Ok(Some(status))) => ended = Some(status),

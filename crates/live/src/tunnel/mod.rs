@@ -9,6 +9,7 @@ mod namespaces;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::num::NonZero;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -16,6 +17,7 @@ use lockstep_link::{Delivered, Link};
 use lockstep_units::{ByteCount, Timestamp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use serde::Serialize;
 use tun_rs::SyncDevice;
 
 use crate::LiveError;
@@ -30,8 +32,37 @@ pub use namespaces::{Namespace, Tunnel, TunnelError, is_in_own_user_namespace, r
 const LARGEST_PACKET: usize = 65_535;
 /// Packets that are read of one side before the links are looked after again.
 const MOST_AT_ONCE: usize = 64;
-/// The priority that is asked for, the highest of ordinary processes.
+/// The real-time priority that is asked for, the lowest: before every ordinary process.
+const REAL_TIME_PRIORITY: &str = "1";
+/// The priority that is asked for where that is refused, the highest of ordinary processes.
 const PRIORITY: i32 = -20;
+
+/// How the kernel schedules a tunnel. On a machine with more to do than cores, that decides how late packets are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scheduling {
+    /// Before all ordinary processes (SCHED_FIFO).
+    RealTime,
+    /// With the highest priority of those.
+    High,
+    /// As one of them.
+    Ordinary,
+}
+
+/// Asks for the best scheduling of this thread, and not of those processes that it starts.
+fn ask_for_scheduling() -> Scheduling {
+    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+    let mut chrt = Command::new("chrt");
+    chrt.args(["--fifo", "--reset-on-fork", "--pid", REAL_TIME_PRIORITY, &thread]);
+    let real_time = chrt.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if real_time.is_ok_and(|status| status.success()) {
+        Scheduling::RealTime
+    } else if rustix::process::setpriority_process(None, PRIORITY).is_ok() {
+        Scheduling::High
+    } else {
+        Scheduling::Ordinary
+    }
+}
 
 /// What a tunnel is told.
 pub struct TunnelOptions {
@@ -54,8 +85,8 @@ pub struct TunnelResult {
     pub carriage: Carriage,
     /// Packets, both ways, that were not from one side's address to the other's: they have no way through here.
     pub strays: u64,
-    /// Whether this process was given the priority it asked for.
-    pub has_priority: bool,
+    /// How the kernel scheduled it.
+    pub scheduling: Scheduling,
 }
 
 /// Nothing is scored.
@@ -91,7 +122,7 @@ impl Tunnel {
         let TunnelOptions { forward, reverse, start, length, log } = options;
         // Waits end when they should, and not up to 50 us later, as is good for programs that save power.
         let _ = rustix::thread::set_current_timer_slack(NonZero::new(1));
-        let has_priority = rustix::process::setpriority_process(None, PRIORITY).is_ok();
+        let scheduling = ask_for_scheduling();
         let ways: Vec<_> = self.near().addresses().zip(self.far().addresses()).collect();
         let back = ways.iter().map(|&(near, far)| (far, near)).collect();
         let buffer = vec![0; LARGEST_PACKET];
@@ -99,7 +130,7 @@ impl Tunnel {
         let mut path = EmulatedPath::new(Clock::start(), start, [forward, reverse], NoMeter, log)?;
         path.run(&mut ends, length, go, urgent)?;
         let (carriage, NoMeter) = path.finish();
-        Ok(TunnelResult { carriage, strays: ends.strays, has_priority })
+        Ok(TunnelResult { carriage, strays: ends.strays, scheduling })
     }
 }
 
