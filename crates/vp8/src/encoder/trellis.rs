@@ -120,12 +120,10 @@ impl<'a> Trellis<'a> {
             costs = next;
             left_out -= zero_cost(position);
             // A block ends only behind what is not zero.
-            for node in 1..NODES {
-                if costs[node] < NOWHERE {
-                    let cost = costs[node] + left_out + end(position + 1, node);
-                    if cost < best.0 {
-                        best = (cost, position + 1, node);
-                    }
+            for (node, &cost) in costs.iter().enumerate().skip(1).filter(|&(_, &cost)| cost < NOWHERE) {
+                let cost = cost + left_out + end(position + 1, node);
+                if cost < best.0 {
+                    best = (cost, position + 1, node);
                 }
             }
         }
