@@ -62,7 +62,7 @@ struct Row {
 
 /// Where rows go.
 enum Table {
-    Csv(csv::Writer<OutputFile>),
+    Csv(Box<csv::Writer<OutputFile>>),
     Json(OutputFile, bool),
 }
 
@@ -70,7 +70,7 @@ impl Table {
     fn create(path: &Path) -> Result<Self> {
         let json = is_json(path)?;
         let output = OutputFile::create(path)?;
-        Ok(if json { Self::Json(output, false) } else { Self::Csv(csv::Writer::from_writer(output)) })
+        Ok(if json { Self::Json(output, false) } else { Self::Csv(Box::new(csv::Writer::from_writer(output))) })
     }
 
     fn write(&mut self, row: &Row) -> Result<()> {
