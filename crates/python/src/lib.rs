@@ -3,6 +3,7 @@
 
 mod alphartc;
 mod environment;
+mod measures;
 mod paths;
 mod pictures;
 mod simulation;
@@ -24,6 +25,8 @@ mod _lockstep {
     use crate::alphartc::SteppedCall;
     #[pymodule_export]
     use crate::environment::VectorEnvironment;
+    #[pymodule_export]
+    use crate::measures::{freezes, luma_ssim};
     #[pymodule_export]
     use crate::pictures::{lesson_names, record_lessons};
     #[pymodule_export]

@@ -1,0 +1,128 @@
+"""What the machine did meanwhile: the processor time of programs and of everything else, and whether it was too little."""
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+LATE_LINK_MS = 5.0
+"""The link's own lateness (p99) beyond which a run is not counted: a sixth of a frame at 30 a second."""
+LATE_CAMERA_SHARE = 0.5
+"""How late the camera's preview (p99) may be, in frame times: beyond it, frames were not handed over on time."""
+MISSED_CAMERA_SHARE = 0.02
+"""The share of frames that the camera may leave out."""
+BUSY_SHARE = 0.97
+"""The share of all cores that may be busy in the busiest fifth of the seconds."""
+
+
+def now() -> float:
+    """The clock of all times here, s."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def process_tree(root: int) -> list[int]:
+    """``root`` and all that descend from it, as /proc has them now."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _stat(int(entry.name))):
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    waiting, found = [root], []
+    while waiting:
+        process = waiting.pop()
+        found.append(process)
+        waiting += children.get(process, [])
+    return found
+
+
+def processor_seconds(processes: Iterable[int]) -> float:
+    """The processor time that these took so far, and children of theirs that have ended."""
+    return sum(sum(map(int, fields[11:15])) for process in processes if (fields := _stat(process))) / TICKS
+
+
+def _stat(process: int) -> list[str]:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Processor seconds since the machine or the program started, at a time."""
+
+    at: float
+    busy: float
+    stolen: float
+    programs: Mapping[str, float]
+
+
+class Watch:
+    """Samples the machine and the programs of a run; ``programs`` names the first process of each."""
+
+    def __init__(self, programs: Mapping[str, int]) -> None:
+        """Takes the first sample."""
+        self._programs = dict(programs)
+        self.samples: list[Sample] = []
+        self.sample()
+
+    def sample(self) -> None:
+        """Takes a sample; once a second is enough."""
+        fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        busy = sum(fields) - fields[3] - fields[4]
+        programs = {name: processor_seconds(process_tree(root)) for name, root in self._programs.items()}
+        self.samples.append(Sample(now(), busy / TICKS, fields[7] / TICKS, programs))
+
+    def load(self) -> dict[str, float]:
+        """Cores that each program used, `load_NAME`; others; and of all, the share in the mean and the busiest seconds."""
+        first, last = self.samples[0], self.samples[-1]
+        seconds = max(last.at - first.at, 1e-9)
+        cores = os.cpu_count() or 1
+        used = {name: (last.programs[name] - first.programs[name]) / seconds for name in self._programs}
+        everything = (last.busy - first.busy) / seconds
+        shares = sorted(
+            (after.busy - before.busy) / max(after.at - before.at, 1e-9) / cores
+            for before, after in zip(self.samples, self.samples[1:], strict=False)
+        )
+        return {
+            **{f"load_{name}": share for name, share in used.items()},
+            "load_others": max(0.0, everything - sum(used.values())),
+            "machine_busy": everything / cores,
+            "machine_busy_p80": shares[int(0.8 * (len(shares) - 1))] if shares else everything / cores,
+        }
+
+
+def bottlenecks(  # noqa: PLR0913 - what can be one
+    *,
+    lateness_p99_ms: float | None,
+    preview_late_p99: float,
+    preview_missed: float,
+    frame_seconds: float,
+    busy_p80: float,
+    limited: Sequence[str],
+) -> list[str]:
+    """Why the machine, and not the link, may have decided what was measured; nothing if it did not."""
+    found = []
+    if lateness_p99_ms is not None and lateness_p99_ms > LATE_LINK_MS:
+        found.append(f"the link itself was late by {lateness_p99_ms:.1f} ms (p99)")
+    if preview_late_p99 > LATE_CAMERA_SHARE * frame_seconds:
+        found.append(f"the camera's pictures were late by {1000 * preview_late_p99:.0f} ms (p99)")
+    if preview_missed > MISSED_CAMERA_SHARE:
+        found.append(f"the camera left out {100 * preview_missed:.1f} % of the frames")
+    if busy_p80 > BUSY_SHARE:
+        found.append(f"all cores were busy ({100 * busy_p80:.0f} % in the busiest fifth of the seconds)")
+    if "cpu" in limited:
+        found.append("the encoder was limited by the processor (qualityLimitationReason)")
+    return found
+
+
+def unix_offset() -> float:
+    """By how much the time of day is ahead of the clock of all times here, s: the reading that took least says it best."""
+    readings = []
+    for _ in range(9):
+        before = now()
+        there = time.time()
+        after = now()
+        readings.append((after - before, there - (before + after) / 2))
+    return min(readings)[1]
