@@ -18,7 +18,7 @@ import numpy as np
 from lockstep.testbed.barcodes import read_cut, regions
 from lockstep.testbed.decoding import EncodedFrame, decoded
 from lockstep.testbed.machine import now
-from lockstep.testbed.programs import Luma, Outcome, Setting, Shown, Side, TestbedError
+from lockstep.testbed.programs import Outcome, Samples, Setting, Shown, Side, TestbedError
 from lockstep.testbed.ruler import Sight, quantile
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class Chromium:
                 EncodedFrame(frame["rtp"], bool(frame["key"]), base64.b64decode(frame["data"])) for frame in part
             ]
 
-    def pictures(self) -> Iterator[tuple[int, Luma]]:
+    def pictures(self) -> Iterator[tuple[int, Samples]]:
         """Decodes what arrived, as the browser's decoder did.
 
         A picture is given when the next digest of the browser's is that of the picture decoded here: where it is another, what
@@ -244,15 +244,14 @@ class Chromium:
         """
         assert self._setting is not None  # noqa: S101
         clip = self._setting.clip
-        waiting: list[tuple[int, Luma]] = []
+        waiting: list[tuple[int, Samples]] = []
         lost = False
         for frame, picture in decoded(self._encoded, self._options["codec"], clip, self._setting.work):
             if frame.key:
                 yield from waiting
                 waiting, lost = [], False
             if (key := self._wanted.get(frame.rtp)) is not None and not lost:
-                luma = np.frombuffer(picture, np.uint8, clip.width * clip.height).reshape(clip.height, clip.width)
-                waiting.append((key, luma))
+                waiting.append((key, np.frombuffer(picture, np.uint8)))
             if (digest := self._digests.get(frame.rtp)) is None:
                 continue
             if hashlib.sha256(picture).hexdigest() == digest:

@@ -17,7 +17,7 @@ import numpy as np
 from lockstep.testbed import barcodes, y4m
 from lockstep.testbed.decoding import lockstep_command
 from lockstep.testbed.machine import now, unix_offset
-from lockstep.testbed.programs import Luma, Outcome, Setting, Shown, TestbedError
+from lockstep.testbed.programs import Outcome, Samples, Setting, Shown, TestbedError
 from lockstep.testbed.ruler import Sight
 
 START_SECONDS = 20.0
@@ -36,7 +36,7 @@ class Lockstep:
         self._setting: Setting | None = None
         self._reader: threading.Thread | None = None
         self._offset = unix_offset()
-        self._size = (0, 0)
+        self._size = 0
 
     def start(self, setting: Setting) -> Mapping[str, int]:
         """Starts the receiver, then the sender with its ticket, and waits for the first picture."""
@@ -86,17 +86,17 @@ class Lockstep:
         return lines[-1] if lines else "it said nothing"
 
     def _read(self, pipe: Path) -> None:
-        """Reads what is shown: when, and its luma for later."""
+        """Reads what is shown: when, and its samples for later."""
         assert self._setting is not None  # noqa: S101
-        with pipe.open("rb") as stream, (self._setting.work / "shown.luma").open("wb") as kept:
+        with pipe.open("rb") as stream, (self._setting.work / "shown.i420").open("wb") as kept:
             try:
                 form = y4m.read_header(stream, str(pipe))
             except TestbedError:
                 return
-            self._size = (form.width, form.height)
+            self._size = form.picture_bytes
             for picture in y4m.pictures(stream, form):
                 self._times.append(now())
-                kept.write(picture[: form.width * form.height])
+                kept.write(picture)
 
     def poll(self) -> None:
         """Notices an end that failed."""
@@ -111,8 +111,8 @@ class Lockstep:
         if self._reader is not None:
             self._reader.join(END_SECONDS)
         shown, unread = [], 0
-        for key, luma in self.pictures():
-            number = barcodes.read(luma)
+        for key, samples in self.pictures():
+            number = barcodes.read(self._setting.clip.luma(samples))
             if number is None:
                 unread += 1
             else:
@@ -140,18 +140,17 @@ class Lockstep:
         said = subprocess.run([self._command, "--version"], check=False, capture_output=True, text=True)  # noqa: S603
         return said.stdout.strip()
 
-    def pictures(self) -> Iterator[tuple[int, Luma]]:
+    def pictures(self) -> Iterator[tuple[int, Samples]]:
         """What was shown, as it was read."""
         assert self._setting is not None  # noqa: S101
-        width, height = self._size
-        if not width:
+        if not self._size:
             return
-        with (self._setting.work / "shown.luma").open("rb") as kept:
+        with (self._setting.work / "shown.i420").open("rb") as kept:
             for key in range(len(self._times)):
-                samples = kept.read(width * height)
-                if len(samples) < width * height:
+                samples = kept.read(self._size)
+                if len(samples) < self._size:
                     return
-                yield key, np.frombuffer(samples, np.uint8).reshape(height, width)
+                yield key, np.frombuffer(samples, np.uint8)
 
     def close(self) -> None:
         """Ends both processes: the sender first, as a person would."""

@@ -13,6 +13,8 @@ from lockstep.testbed.ruler import Schedule, Sight
 
 Luma = NDArray[np.uint8]
 """The luma of a picture, rows by columns."""
+Samples = NDArray[np.uint8]
+"""All samples of a picture in one row: I420, its planes one after the other."""
 
 
 class TestbedError(ValueError):
@@ -28,6 +30,10 @@ class Clip:
     height: int
     rate: float
     frames: int
+
+    def luma(self, samples: Samples) -> Luma:
+        """The luma of a picture of this size."""
+        return samples[: self.width * self.height].reshape(self.height, self.width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,7 @@ class Program(Protocol):
     def stop(self) -> Outcome:
         """Ends the call, and gives what was read."""
 
-    def pictures(self) -> Iterator[tuple[int, Luma]]:
+    def pictures(self) -> Iterator[tuple[int, Samples]]:
         """After the call, the pictures that were shown, by their keys, in order of keys, at the clip's size."""
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import IO
 
 import numpy as np
 
-from lockstep.testbed.programs import Clip, Luma, TestbedError
+from lockstep.testbed.programs import Clip, Luma, Samples, TestbedError
 
 LONGEST_HEADER = 1024
 LARGEST_SIDE = 16_383
@@ -88,9 +88,9 @@ class ClipReader:
 
     def luma(self, number: int) -> Luma:
         """The luma of the frame with this number; the clip begins again after its last."""
-        return self.samples(number)[: self._form.width * self._form.height].reshape(self._form.height, self._form.width)
+        return self._clip.luma(self.samples(number))
 
-    def samples(self, number: int) -> Luma:
+    def samples(self, number: int) -> Samples:
         """All samples of that frame, planes one after the other."""
         each = self._form.picture_bytes + len(b"FRAME\n")
         start = self._form.length + (number % self._clip.frames) * each + len(b"FRAME\n")
