@@ -9,16 +9,29 @@ from typing import TYPE_CHECKING, Any
 from lockstep.distribution import installed_version
 
 if TYPE_CHECKING:
-    from lockstep._lockstep import EstimatorError, Table, version
+    from lockstep._lockstep import EstimatorError, Table, barcode_regions, read_barcode, read_barcode_regions, version
     from lockstep.simulation import Simulated, simulate
 
-__all__ = ["EstimatorError", "Simulated", "Table", "__version__", "simulate", "version"]
+__all__ = [
+    "EstimatorError",
+    "Simulated",
+    "Table",
+    "__version__",
+    "barcode_regions",
+    "read_barcode",
+    "read_barcode_regions",
+    "simulate",
+    "version",
+]
 
 __version__ = installed_version()
 
 _HOMES = {
     "EstimatorError": "lockstep._lockstep",
     "Table": "lockstep._lockstep",
+    "barcode_regions": "lockstep._lockstep",
+    "read_barcode": "lockstep._lockstep",
+    "read_barcode_regions": "lockstep._lockstep",
     "version": "lockstep._lockstep",
     "Simulated": "lockstep.simulation",
     "simulate": "lockstep.simulation",

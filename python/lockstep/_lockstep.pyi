@@ -4,9 +4,36 @@ from typing import Any
 import numpy as np
 import polars
 from numpy.typing import NDArray
+from typing_extensions import Buffer
 
 def version() -> str:
     """Version of Lockstep that the extension was built from."""
+
+def barcode_regions(width: int, height: int) -> tuple[tuple[int, int, int, int], tuple[int, int, int, int]]:
+    """The rectangles (x, y, width, height) that a picture of this size has its barcodes in: top left, bottom right.
+
+    In luma samples, all edges even. Raises ``ValueError`` for a size that carries no barcodes.
+    """
+
+def read_barcode(luma: Buffer, width: int, height: int, *, stride: int | None = None) -> tuple[int | None, str | None]:
+    """The number in the barcodes of a picture; or None, and what was wrong.
+
+    ``luma`` holds its rows, ``stride`` bytes apart (``width`` if not given).
+    """
+
+def read_barcode_regions(
+    top_left: Buffer,
+    bottom_right: Buffer,
+    width: int,
+    height: int,
+    *,
+    strides: tuple[int, int] | None = None,
+) -> tuple[int | None, str | None]:
+    """The number in the barcodes of a picture of ``width`` x ``height``; or None, and what was wrong.
+
+    The buffers hold the luma of its two ``barcode_regions``, rows as far apart as ``strides`` says (as the regions are wide
+    if not given).
+    """
 
 class VectorEnvironment:
     """Many modelled calls, each controlled by an agent, stepped together without the interpreter's lock."""

@@ -45,6 +45,8 @@ enum Command {
     Encode(commands::codec::EncodeArguments),
     /// Decode VP8 in an IVF file to y4m, or to one MD5 a frame.
     Decode(commands::codec::DecodeArguments),
+    /// Write frame numbers into the pictures of a clip, or read them: the ruler of the testbed.
+    Barcode(commands::barcode::BarcodeArguments),
     /// Run a call in virtual time, with the real codec, over an emulated link.
     Simulate(commands::simulate::SimulateCommand),
     /// Run a call in real time: sender and receiver as two processes, an emulated link between them.
@@ -102,6 +104,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Encode(arguments) => commands::codec::encode(&arguments),
         Command::Decode(arguments) => commands::codec::decode(&arguments),
+        Command::Barcode(arguments) => commands::barcode::run(&arguments),
         Command::Simulate(arguments) => commands::simulate::run(&arguments),
         Command::Call(arguments) => commands::call::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),

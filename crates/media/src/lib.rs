@@ -1,10 +1,11 @@
 //! Where pictures come from, where they go, and how good they are: video files (y4m, IVF), generated clips, cameras and
-//! windows, SSIM and PSNR.
+//! windows, SSIM and PSNR; frame numbers in pictures ([`barcode`]).
 //!
 //! A [`Source`] gives pictures one after the other, a [`Sink`] takes them; [`open_source`] and [`open_sink`] make
 //! either from what a person typed. Neither reads a clock: whoever drives them paces them, see [`Source::is_live`].
 #![deny(unsafe_code)]
 
+pub mod barcode;
 mod bjontegaard;
 mod clip;
 mod colour;

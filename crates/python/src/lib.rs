@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 mod alphartc;
+mod barcode;
 mod environment;
 mod measures;
 mod paths;
@@ -23,6 +24,8 @@ mod _lockstep {
 
     #[pymodule_export]
     use crate::alphartc::SteppedCall;
+    #[pymodule_export]
+    use crate::barcode::{barcode_regions, read_barcode, read_barcode_regions};
     #[pymodule_export]
     use crate::environment::VectorEnvironment;
     #[pymodule_export]

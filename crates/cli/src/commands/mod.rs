@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub mod barcode;
 pub mod bench;
 pub mod call;
 pub mod codec;
