@@ -35,6 +35,15 @@ def read_barcode_regions(
     if not given).
     """
 
+def ssim(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> float:
+    """The mean SSIM of two lumas (rows by columns), at most 1; a ValueError if their sizes differ."""
+
+def freezes(times: Sequence[float], frame_interval: float) -> tuple[int, float]:
+    """How often pictures that were shown at these times (s, in order) stood still, and how long together (s).
+
+    The source gives one every ``frame_interval`` seconds; what a freeze is, webrtc-stats says.
+    """
+
 class VectorEnvironment:
     """Many modelled calls, each controlled by an agent, stepped together without the interpreter's lock."""
 

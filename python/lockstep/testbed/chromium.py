@@ -7,9 +7,10 @@ decoded after the call; digests of whole pictures, one a second, tell whether th
 
 import base64
 import hashlib
+import re
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -110,10 +111,14 @@ class Chromium:
                     "degradation": degradation,
                 },
             )
+            # A link that stands in between is the only way: what the sender offers of itself would lead around it.
+            relayed = setting.through is not str
             answered = self._pages["receiver"].evaluate(
                 "([sdp, options]) => answer(sdp, options)",
-                [offered, {"reading": reading, "tap": True, "digestEvery": DIGEST_EVERY_MS}],
+                [without_candidates(offered) if relayed else offered, {"reading": reading, "tap": True, "digestEvery": DIGEST_EVERY_MS}],
             )
+            if relayed:
+                answered = with_candidate(answered, setting.through)
             self._pages["sender"].evaluate("sdp => accept(sdp)", answered)
         except Error as error:
             raise TestbedError(f"chromium: {error.message.splitlines()[0]}") from error
@@ -292,6 +297,34 @@ def bits_per_second(text: str) -> int:
             except ValueError:
                 break
     raise TestbedError(f"{text!r} is no bit rate; one is 12mbps, another 500kbps")
+
+
+def without_candidates(sdp: str) -> str:
+    """A session description that says no address."""
+    return "".join(line for line in sdp.splitlines(keepends=True) if not line.startswith("a=candidate:"))
+
+
+def with_candidate(sdp: str, through: Callable[[str], str]) -> str:
+    """A session description whose only candidates are where ``through`` leads to its first over UDP and IPv4.
+
+    Raises:
+        TestbedError: If it has none.
+
+    """
+    fields = (line.split() for line in sdp.splitlines() if line.startswith("a=candidate:"))
+    usable = [words for words in fields if words[2].lower() == "udp" and re.fullmatch(r"[0-9.]+", words[4])]
+    if not usable:
+        raise TestbedError("the browser has no address of IPv4: is there a network device besides loopback?")
+    chosen = usable[0]
+    host, _, port = through(f"{chosen[4]}:{chosen[5]}").rpartition(":")
+    chosen[4], chosen[5] = host, port
+    lines: list[str] = []
+    for line in sdp.splitlines(keepends=True):
+        if not line.startswith("a=candidate:"):
+            lines.append(line)
+        elif not any(kept.startswith("a=candidate:") for kept in lines):
+            lines.append(" ".join(chosen) + "\r\n")
+    return "".join(lines)
 
 
 def _entry(statistics: list[dict[str, Any]], kind: str) -> dict[str, Any]:

@@ -24,11 +24,16 @@ class EncodedFrame:
 
 
 def in_order(frames: Sequence[EncodedFrame]) -> list[EncodedFrame]:
-    """Frames in the order of their RTP timestamps, which wrap at 2^32, from the first key frame on."""
+    """Frames in the order of their RTP timestamps, which wrap at 2^32, from the first key frame on, each once.
+
+    WebRTC probes the link with packets that it has sent before, so that whole frames arrive twice; decoded twice, a frame
+    would change what comes after it.
+    """
     if not frames:
         return []
     start = frames[0].rtp
-    turned = sorted(frames, key=lambda frame: (frame.rtp - start + 2**31) % 2**32)
+    once = {(frame.rtp, frame.data): frame for frame in frames}
+    turned = sorted(once.values(), key=lambda frame: (frame.rtp - start + 2**31) % 2**32)
     first = next((index for index, frame in enumerate(turned) if frame.key), len(turned))
     return turned[first:]
 

@@ -13,8 +13,9 @@ LATE_CAMERA_SHARE = 0.5
 """How late the camera's preview (p99) may be, in frame times: beyond it, frames were not handed over on time."""
 MISSED_CAMERA_SHARE = 0.02
 """The share of frames that the camera may leave out."""
-BUSY_SHARE = 0.97
-"""The share of all cores that may be busy in the busiest fifth of the seconds."""
+WAITED_MS = 5.0
+"""How long all threads of both ends together may wait for a core, ms a frame. Waiting is what a busy machine does to a program;
+that other programs keep the cores busy is no matter as long as these come first (`nice -n -5`)."""
 
 
 def now() -> float:
@@ -41,6 +42,18 @@ def processor_seconds(processes: Iterable[int]) -> float:
     return sum(sum(map(int, fields[11:15])) for process in processes if (fields := _stat(process))) / TICKS
 
 
+def thread_waits(processes: Iterable[int]) -> dict[int, float]:
+    """How long each thread of these has waited for a core while it could have run, s (/proc/PID/task/TID/schedstat)."""
+    found = {}
+    for process in processes:
+        try:
+            for thread in Path(f"/proc/{process}/task").iterdir():
+                found[int(thread.name)] = int((thread / "schedstat").read_text().split()[1]) / 1e9
+        except (OSError, IndexError):
+            continue
+    return found
+
+
 def _stat(process: int) -> list[str]:
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -56,10 +69,15 @@ class Sample:
     busy: float
     stolen: float
     programs: Mapping[str, float]
+    waits: Mapping[str, Mapping[int, float]]
+    """By program, of each thread how long it has waited for a core."""
 
 
 class Watch:
-    """Samples the machine and the programs of a run; ``programs`` names the first process of each."""
+    """Samples the machine and the programs of a run; ``programs`` names the first process of each.
+
+    Each has all that descends from it but for what belongs to an earlier one.
+    """
 
     def __init__(self, programs: Mapping[str, int]) -> None:
         """Takes the first sample."""
@@ -71,25 +89,36 @@ class Watch:
         """Takes a sample; once a second is enough."""
         fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
         busy = sum(fields) - fields[3] - fields[4]
-        programs = {name: processor_seconds(process_tree(root)) for name, root in self._programs.items()}
-        self.samples.append(Sample(now(), busy / TICKS, fields[7] / TICKS, programs))
+        trees: dict[str, list[int]] = {}
+        taken: set[int] = set()
+        for name, root in self._programs.items():
+            trees[name] = [process for process in process_tree(root) if process not in taken]
+            taken.update(trees[name])
+        programs = {name: processor_seconds(tree) for name, tree in trees.items()}
+        waits = {name: thread_waits(tree) for name, tree in trees.items()}
+        self.samples.append(Sample(now(), busy / TICKS, fields[7] / TICKS, programs, waits))
+
+    def waited(self, name: str) -> float:
+        """How long the threads of a program waited for a core, s a second."""
+        total = 0.0
+        for before, after in zip(self.samples, self.samples[1:], strict=False):
+            known = before.waits[name]
+            total += sum(max(0.0, waited - known.get(thread, 0.0)) for thread, waited in after.waits[name].items())
+        return total / max(self.samples[-1].at - self.samples[0].at, 1e-9)
 
     def load(self) -> dict[str, float]:
-        """Cores that each program used, `load_NAME`; others; and of all, the share in the mean and the busiest seconds."""
+        """Cores that each program used, `load_NAME`, and others; the share of all that was busy; `waited_NAME` for a core."""
         first, last = self.samples[0], self.samples[-1]
         seconds = max(last.at - first.at, 1e-9)
         cores = os.cpu_count() or 1
         used = {name: (last.programs[name] - first.programs[name]) / seconds for name in self._programs}
         everything = (last.busy - first.busy) / seconds
-        shares = sorted(
-            (after.busy - before.busy) / max(after.at - before.at, 1e-9) / cores
-            for before, after in zip(self.samples, self.samples[1:], strict=False)
-        )
         return {
             **{f"load_{name}": share for name, share in used.items()},
             "load_others": max(0.0, everything - sum(used.values())),
             "machine_busy": everything / cores,
-            "machine_busy_p80": shares[int(0.8 * (len(shares) - 1))] if shares else everything / cores,
+            "stolen": (last.stolen - first.stolen) / seconds / cores,
+            **{f"waited_{name}": self.waited(name) for name in self._programs},
         }
 
 
@@ -99,7 +128,7 @@ def bottlenecks(  # noqa: PLR0913 - what can be one
     preview_late_p99: float,
     preview_missed: float,
     frame_seconds: float,
-    busy_p80: float,
+    waited: float,
     limited: Sequence[str],
 ) -> list[str]:
     """Why the machine, and not the link, may have decided what was measured; nothing if it did not."""
@@ -110,8 +139,8 @@ def bottlenecks(  # noqa: PLR0913 - what can be one
         found.append(f"the camera's pictures were late by {1000 * preview_late_p99:.0f} ms (p99)")
     if preview_missed > MISSED_CAMERA_SHARE:
         found.append(f"the camera left out {100 * preview_missed:.1f} % of the frames")
-    if busy_p80 > BUSY_SHARE:
-        found.append(f"all cores were busy ({100 * busy_p80:.0f} % in the busiest fifth of the seconds)")
+    if 1000 * waited * frame_seconds > WAITED_MS:
+        found.append(f"the programs waited for a core for {1000 * waited * frame_seconds:.0f} ms a frame")
     if "cpu" in limited:
         found.append("the encoder was limited by the processor (qualityLimitationReason)")
     return found
@@ -126,3 +155,13 @@ def unix_offset() -> float:
         after = now()
         readings.append((after - before, there - (before + after) / 2))
     return min(readings)[1]
+
+
+def machine_name() -> str:
+    """What this machine is, for reports: processor and cores."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor")
+    return f"{os.cpu_count()} cores, {model}"

@@ -28,7 +28,7 @@ class Lockstep:
     """A call between `lockstep send` and `lockstep receive`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Takes `controller` and `codec`, as `lockstep send` does."""
+        """Takes `controller`, `codec` and `grace` (`default`, or a grace period), as `lockstep send` does."""
         self._options = dict(options)
         self._command = lockstep_command()
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -56,10 +56,12 @@ class Lockstep:
             raise TestbedError(f"lockstep receive gave no ticket: {self._said('receiver')}") from None
         threading.Thread(target=_drain, args=(receiver.stdout,), daemon=True).start()
         words = ["--controller", self._options["controller"], "--codec", self._options["codec"]]
+        if self._options["grace"] != "default":
+            words += ["--grace-period", self._options["grace"]]
         sender = self._run(
             "sender",
             setting.sender.enter,
-            *("send", ticket, "--source", str(setting.clip.path), *words, "--log", str(setting.work / "sender.log")),
+            *("send", setting.through(ticket), "--source", str(setting.clip.path), *words, "--log", str(setting.work / "sender.log")),
         )
         assert sender.stdout is not None  # noqa: S101
         threading.Thread(target=_drain, args=(sender.stdout,), daemon=True).start()

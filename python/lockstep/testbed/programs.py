@@ -1,7 +1,7 @@
 """What is measured: programs for video calls, each told the clip, where its two ends run, and when to stop."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -53,6 +53,9 @@ class Setting:
     receiver: Side
     work: Path
     """A folder for whatever it needs; it is gone afterwards."""
+    through: Callable[[str], str] = str
+    """Where the sender shall send instead of an address and port (or a ticket) of the receiver: links without namespaces of
+    their own stand in between there. Others give back what they are given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ KINDS = {
     "lockstep": Kind(
         "lockstep.testbed.own",
         "`lockstep send` and `lockstep receive`",
-        {"controller": "sprout", "codec": "functional"},
+        {"controller": "sprout", "codec": "functional", "grace": "default"},
     ),
 }
 """Kinds of programs by name."""

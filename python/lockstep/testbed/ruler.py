@@ -5,8 +5,13 @@ All times are seconds of one clock, that of the machine (`CLOCK_MONOTONIC`).
 
 import bisect
 import math
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+SCHEDULE_SECONDS = 2.0
+"""How far ahead the least offset of the camera is looked for: clocks drift by less than 0.1 ms in that time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sight:
@@ -18,14 +23,24 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When the camera hands over each frame: frame n at `start` + n / `rate`."""
+    """When the camera handed over each frame: frame n at n / `rate` and the offset that held then.
 
-    start: float
+    Offsets change where the camera fell behind: Chromium's, which plays a file, leaves nothing out but goes on later.
+    """
+
     rate: float
+    numbers: tuple[int, ...]
+    offsets: tuple[float, ...]
 
     def at(self, number: int) -> float:
-        """When the frame with this number is captured."""
-        return self.start + number / self.rate
+        """When the frame with this number was captured."""
+        index = max(bisect.bisect_right(self.numbers, number) - 1, 0)
+        return self.offsets[index] + number / self.rate
+
+    @property
+    def slipped(self) -> float:
+        """By how much later than its rate says the camera was at the end, s."""
+        return self.offsets[-1] - self.offsets[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +78,8 @@ def unrolled(sights: Iterable[Sight], length: int, rate: float) -> list[Sight]:
 def fit_schedule(previews: Sequence[Sight], rate: float) -> tuple[Schedule, list[float]]:
     """The camera's schedule from what its own preview showed, and by how much each sight was late on it (s).
 
-    The camera hands over frames at a steady rate, and a reader is never early but often late: so the schedule is the one that
-    the earliest twentieth of the sights keeps.
+    A reader is never early and often late, and a camera that has fallen behind does not catch up: so what holds for a frame is
+    the least offset of the sights from it on, of `SCHEDULE_SECONDS`.
 
     Raises:
         ValueError: If nothing was seen.
@@ -72,9 +87,22 @@ def fit_schedule(previews: Sequence[Sight], rate: float) -> tuple[Schedule, list
     """
     if not previews:
         raise ValueError("the camera's preview showed no picture with a barcode")
-    starts = sorted(sight.at - sight.number / rate for sight in previews)
-    schedule = Schedule(starts[len(starts) // 20], rate)
-    return schedule, [sight.at - schedule.at(sight.number) for sight in previews]
+    ordered = sorted(previews, key=lambda sight: sight.number)
+    found = [sight.at - sight.number / rate for sight in ordered]
+    window = max(1, round(SCHEDULE_SECONDS * rate))
+    numbers = [sight.number for sight in ordered]
+    # The least offset ahead, by a queue of those that are less than all before them.
+    least: deque[int] = deque()
+    offsets = [0.0] * len(found)
+    for index in range(len(found) - 1, -1, -1):
+        while least and found[least[0]] >= found[index]:
+            least.popleft()
+        least.appendleft(index)
+        while numbers[least[-1]] > numbers[index] + window:
+            least.pop()
+        offsets[index] = found[least[-1]]
+    schedule = Schedule(rate, tuple(numbers), tuple(offsets))
+    return schedule, [sight.at - schedule.at(sight.number) for sight in ordered]
 
 
 def measure(schedule: Schedule, shown: Sequence[Sight], first: int, last: int, end: float) -> list[Measured]:
