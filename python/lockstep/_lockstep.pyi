@@ -31,8 +31,8 @@ def read_barcode_regions(
 ) -> tuple[int | None, str | None]:
     """The number in the barcodes of a picture of ``width`` x ``height``; or None, and what was wrong.
 
-    The buffers hold the luma of its two ``barcode_regions``, rows as far apart as ``strides`` says (as the regions are wide
-    if not given).
+    The buffers hold the luma of its two ``barcode_regions``, rows as far apart as ``strides`` says (as the regions
+    are wide if not given).
     """
 
 def ssim(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> float:

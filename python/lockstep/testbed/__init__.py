@@ -1,4 +1,4 @@
-"""The testbed: unmodified programs for video calls and Lockstep, over the same link, with the same clip and the same ruler.
+"""The testbed: unmodified programs for video calls and Lockstep over the same link, with the same clip and ruler.
 
 Salsify's evaluation in software: a barcoded clip goes into a program, the program calls itself across an emulated link
 between two network namespaces, and every picture that it shows is read again. `docs/testbed.md` says what is measured.

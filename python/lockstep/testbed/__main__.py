@@ -1,4 +1,4 @@
-"""`lockstep testbed`: experiments with unmodified programs and Lockstep over the same link, resumable, and their report."""
+"""`lockstep testbed`: experiments with unmodified programs and Lockstep over one link, resumable, and their report."""
 
 import argparse
 import subprocess
@@ -12,7 +12,7 @@ from typing import Any
 import polars
 
 from lockstep.studies.study import BUDGETS, Cell, Study, say, summary
-from lockstep.testbed import COMMANDS, link, measuring, report
+from lockstep.testbed import COMMANDS, link, machine, measuring, report
 from lockstep.testbed.decoding import lockstep_command
 from lockstep.testbed.experiments import EXPERIMENTS, SELF_TEST, Case, Experiment, label, resolve, traces
 from lockstep.testbed.programs import KINDS, Clip, TestbedError, parse
@@ -88,7 +88,10 @@ def _parser(command: str) -> argparse.ArgumentParser:
         "--link",
         choices=("auto", "tun", "relay"),
         default="auto",
-        help="namespaces and TUN devices, or UDP relays, which take no rights; auto is tun where it can be (%(default)s)",
+        help="namespaces and TUN devices, or UDP relays, which take no rights; auto is tun where it can be",
+    )
+    parser.add_argument(
+        "--first", action="store_true", help="run before other programs of this machine, where they would disturb; root"
     )
     parser.add_argument("--fresh", action="store_true", help="begin anew, whatever the folder has")
     return parser
@@ -99,7 +102,11 @@ def _run(words: Sequence[str]) -> int:
     names = ", ".join(EXPERIMENTS)
     parser.add_argument("name", choices=EXPERIMENTS, metavar="NAME", help=f"the experiment: {names}")
     parser.add_argument(
-        "--program", action="append", default=None, metavar="PROGRAM", help="instead of the experiment's; again for more"
+        "--program",
+        action="append",
+        default=None,
+        metavar="PROGRAM",
+        help="instead of the experiment's; again for more",
     )
     told = parser.parse_args(words)
     experiment = EXPERIMENTS[told.name]
@@ -138,7 +145,10 @@ def _list(words: Sequence[str]) -> int:
         if lacking := import_module(kind.module).missing():
             print(f"  {'':13} not here: {lacking}")
     lacking = link.missing("tun")
-    print("\nlinks:\n  tun           " + (f"not here: {lacking}; --link relay takes no rights" if lacking else "can be made"))
+    print(
+        "\nlinks:\n  tun           "
+        + (f"not here: {lacking}; --link relay takes no rights" if lacking else "can be made")
+    )
     return 0
 
 
@@ -161,6 +171,8 @@ def _measure(told: argparse.Namespace, name: str, experiment: Experiment, progra
             print(f"{COMMAND}: {lacking}; going through UDP relays, which are not in the packets' log", file=sys.stderr)
     elif lacking := link.missing(kind):
         raise TestbedError(lacking)
+    if told.first and (reason := machine.come_first()):
+        raise TestbedError(f"--first: {reason}")
     budget = SIZES[told.budget]
     seconds = told.seconds or budget.seconds
     size = tuple(map(int, told.size.lower().split("x"))) if told.size else budget.size

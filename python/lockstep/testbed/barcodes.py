@@ -12,7 +12,7 @@ Rectangle = tuple[int, int, int, int]
 """x, y, width and height in samples."""
 
 SMALLEST = (320, 180)
-"""Pictures smaller than this are enlarged before they are read: the cells of the barcode are fractions of the picture."""
+"""Pictures smaller than this are enlarged before they are read: the barcodes' cells are fractions of the picture."""
 
 
 def regions(width: int, height: int) -> list[Rectangle]:
@@ -27,7 +27,7 @@ def read(luma: Luma) -> int | None:
     if times > 1:
         luma = np.kron(luma, np.ones((times, times), np.uint8))
     height, width = luma.shape
-    number, _ = lockstep.read_barcode(np.ascontiguousarray(luma), width, height)
+    number, _ = lockstep.read_barcode(luma.tobytes(), width, height)
     return number
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import altair
 import polars
 
-from lockstep.charts import Plot
 from lockstep.sweep_plot import COLOURS
 from lockstep.testbed.experiments import Printed, label
 from lockstep.testbed.quality import in_decibels
+
+Plot = altair.LayerChart | altair.ConcatChart | altair.HConcatChart | altair.VConcatChart | altair.Chart
 
 PAPER = "#8a94a3"
 """The colour of what the paper printed."""
@@ -21,7 +22,9 @@ MOST_POINTS = 700
 """Points of a distribution's line."""
 
 
-def charts(counted: polars.DataFrame, printed: Sequence[Printed], typical: Sequence[tuple[str, Path]]) -> dict[str, Any]:
+def charts(
+    counted: polars.DataFrame, printed: Sequence[Printed], typical: Sequence[tuple[str, Path]]
+) -> dict[str, Any]:
     """The charts by the name of their place on the page; those of which there is nothing are left out."""
     if counted.is_empty():
         return {}
@@ -66,11 +69,8 @@ def _scatter(runs: polars.DataFrame, printed: Sequence[Printed], colour: altair.
             scale=altair.Scale(type="log", reverse=True, nice=False, padding=30),
             axis=altair.Axis(title="p95 video delay, ms (better to the right)", grid=True, tickCount=6, format="~s"),
         )
-        y = altair.Y(
-            "ssim:Q", scale=altair.Scale(zero=False, padding=24), axis=altair.Axis(title="SSIM, dB", titleAngle=0)
-        )
-        y.axis = altair.Axis(title=None)
-        tooltip = ["name:N", altair.Tooltip("p50:Q", format=".0f"), altair.Tooltip("p95:Q", format=".0f")]
+        y = altair.Y("ssim:Q", scale=altair.Scale(zero=False, padding=24), axis=altair.Axis(title=None))
+        tooltip = [altair.Tooltip("name:N"), *(altair.Tooltip(f"{name}:Q", format=".0f") for name in ("p50", "p95"))]
         tooltip += [altair.Tooltip("ssim:Q", format=".2f"), altair.Tooltip("kbps:Q", format=".0f")]
         base = altair.Chart(here).encode(x=x, y=y, color=colour, tooltip=tooltip)
         large = altair.Chart(means).encode(x=x, y=y, color=colour, tooltip=tooltip)
@@ -122,7 +122,9 @@ def _series(typical: Sequence[tuple[str, Path]]) -> polars.DataFrame:
         path = folder / "series.parquet"
         if path.exists():
             series = polars.read_parquet(path)
-            found.append(series.select(polars.lit(name).alias("name"), "at", (polars.col("forward_bps") / 1e6).alias("rate")))
+            found.append(
+                series.select(polars.lit(name).alias("name"), "at", (polars.col("forward_bps") / 1e6).alias("rate"))
+            )
     return polars.concat(found).drop_nulls() if found else polars.DataFrame({"name": [], "at": [], "rate": []})
 
 
@@ -130,11 +132,11 @@ def _time(frames: polars.DataFrame, series: polars.DataFrame, colour: altair.Col
     """One run of each program over time: what passed the link, delay, quality."""
     x = altair.X("at:Q", scale=altair.Scale(nice=False), axis=altair.Axis(title=None, labelExpr="datum.label + ' s'"))
 
-    def panel(data: polars.DataFrame, field: str, title: str, subtitle: str, scale: altair.Scale, height: int) -> Plot:
+    def panel(data: polars.DataFrame, field: str, titles: tuple[str, str], scale: altair.Scale, height: int) -> Plot:
         y = altair.Y(f"{field}:Q", scale=scale, axis=altair.Axis(title=None))
         line = altair.Chart(data).mark_line(strokeWidth=1.4, interpolate="step-after").encode(x=x, y=y, color=colour)
         chart: Plot = line.properties(
-            width=WIDTH, height=height, title=altair.TitleParams(title, subtitle=subtitle)
+            width=WIDTH, height=height, title=altair.TitleParams(titles[0], subtitle=titles[1])
         )
         return chart
 
@@ -142,12 +144,12 @@ def _time(frames: polars.DataFrame, series: polars.DataFrame, colour: altair.Col
     panels = []
     if not series.is_empty():
         subtitle = "Mb/s that came out of the link, IP packets"
-        panels.append(panel(series, "rate", "Rate", subtitle, altair.Scale(), 130))
+        panels.append(panel(series, "rate", ("Rate", subtitle), altair.Scale(), 130))
     delay = "ms from each frame's capture until it or a later one is shown"
-    panels.append(panel(frames, "delay", "Video delay", delay, log, 170))
+    panels.append(panel(frames, "delay", ("Video delay", delay), log, 170))
     quality = frames.filter(polars.col("ssim").is_not_null())
     if not quality.is_empty():
-        panels.append(panel(quality, "ssim", "SSIM", "dB of the frames shown", free, 130))
+        panels.append(panel(quality, "ssim", ("SSIM", "dB of the frames shown"), free, 130))
     plot: altair.VConcatChart = altair.vconcat(*panels, spacing=22)
     return plot
 

@@ -1,8 +1,9 @@
 """Chromium's own WebRTC: two browser processes, one page in each, which call each other as any page does.
 
 The clip is the sender's camera (`--use-file-for-fake-video-capture`). The receiver's pictures are read from its track
-(`MediaStreamTrackProcessor`), and the encoded frames that reach its decoder are kept on the way (`RTCRtpScriptTransform`) and
-decoded after the call; digests of whole pictures, one a second, tell whether that gives what was shown.
+(`MediaStreamTrackProcessor`), and the encoded frames that reach its decoder are kept on the way
+(`RTCRtpScriptTransform`) and decoded after the call; digests of whole pictures, one a second, tell whether that gives
+what was shown.
 """
 
 import base64
@@ -112,13 +113,17 @@ class Chromium:
                 },
             )
             # A link that stands in between is the only way: what the sender offers of itself would lead around it.
-            relayed = setting.through is not str
+            relayed = setting.relayed
             answered = self._pages["receiver"].evaluate(
                 "([sdp, options]) => answer(sdp, options)",
-                [without_candidates(offered) if relayed else offered, {"reading": reading, "tap": True, "digestEvery": DIGEST_EVERY_MS}],
+                [
+                    without_candidates(offered) if relayed else offered,
+                    {"reading": reading, "tap": True, "digestEvery": DIGEST_EVERY_MS},
+                ],
             )
             if relayed:
                 answered = with_candidate(answered, setting.through)
+            setting.begin()
             self._pages["sender"].evaluate("sdp => accept(sdp)", answered)
         except Error as error:
             raise TestbedError(f"chromium: {error.message.splitlines()[0]}") from error
@@ -244,8 +249,8 @@ class Chromium:
     def pictures(self) -> Iterator[tuple[int, Samples]]:
         """Decodes what arrived, as the browser's decoder did.
 
-        A picture is given when the next digest of the browser's is that of the picture decoded here: where it is another, what
-        was decoded since the last that agreed is left out, and what is coded from it.
+        A picture is given when the next digest of the browser's is that of the picture decoded here: where it is
+        another, what was decoded since the last that agreed is left out, and what is coded from it.
         """
         assert self._setting is not None  # noqa: S101
         clip = self._setting.clip

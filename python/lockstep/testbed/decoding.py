@@ -26,8 +26,8 @@ class EncodedFrame:
 def in_order(frames: Sequence[EncodedFrame]) -> list[EncodedFrame]:
     """Frames in the order of their RTP timestamps, which wrap at 2^32, from the first key frame on, each once.
 
-    WebRTC probes the link with packets that it has sent before, so that whole frames arrive twice; decoded twice, a frame
-    would change what comes after it.
+    WebRTC probes the link with packets that it has sent before, so that whole frames arrive twice; decoded twice, a
+    frame would change what comes after it.
     """
     if not frames:
         return []
@@ -38,9 +38,7 @@ def in_order(frames: Sequence[EncodedFrame]) -> list[EncodedFrame]:
     return turned[first:]
 
 
-def decoded(
-    frames: Sequence[EncodedFrame], codec: str, clip: Clip, work: Path
-) -> Iterator[tuple[EncodedFrame, bytes]]:
+def decoded(frames: Sequence[EncodedFrame], codec: str, clip: Clip, work: Path) -> Iterator[tuple[EncodedFrame, bytes]]:
     """Each frame with its picture, I420 at the clip's size.
 
     Pictures of another size, which WebRTC sends when there is little room, are scaled as a player would (bicubic).
@@ -85,7 +83,7 @@ def decoded(
 
 
 def lockstep_command() -> str:
-    """Where the `lockstep` command is: LOCKSTEP_COMMAND, which that command sets to itself, of this checkout, or installed."""
+    """Where the `lockstep` command is: LOCKSTEP_COMMAND (which that command sets), of this checkout, or installed."""
     own = Path(__file__).parents[3] / "target" / "release" / "lockstep"
     found = os.environ.get("LOCKSTEP_COMMAND") or (str(own) if own.exists() else shutil.which("lockstep"))
     if found is None:

@@ -1,4 +1,4 @@
-"""What the machine did meanwhile: the processor time of programs and of everything else, and whether it was too little."""
+"""What the machine did meanwhile: processor time of programs and of everything else, and whether it was too little."""
 
 import os
 import time
@@ -14,8 +14,11 @@ LATE_CAMERA_SHARE = 0.5
 MISSED_CAMERA_SHARE = 0.02
 """The share of frames that the camera may leave out."""
 WAITED_MS = 5.0
-"""How long all threads of both ends together may wait for a core, ms a frame. Waiting is what a busy machine does to a program;
-that other programs keep the cores busy is no matter as long as these come first (`nice -n -5`)."""
+"""How long all threads of both ends together may wait for a core, ms a frame. Waiting is what a busy machine does to a
+program; that other programs keep the cores busy is no matter as long as these come first (`nice -n -5`)."""
+
+FIRST = -10
+"""The nice value of runs that come before other programs."""
 
 
 def now() -> float:
@@ -107,7 +110,7 @@ class Watch:
         return total / max(self.samples[-1].at - self.samples[0].at, 1e-9)
 
     def load(self) -> dict[str, float]:
-        """Cores that each program used, `load_NAME`, and others; the share of all that was busy; `waited_NAME` for a core."""
+        """Cores that each program used (`load_NAME`) and others; the share of all that was busy; waits for a core."""
         first, last = self.samples[0], self.samples[-1]
         seconds = max(last.at - first.at, 1e-9)
         cores = os.cpu_count() or 1
@@ -147,7 +150,7 @@ def bottlenecks(  # noqa: PLR0913 - what can be one
 
 
 def unix_offset() -> float:
-    """By how much the time of day is ahead of the clock of all times here, s: the reading that took least says it best."""
+    """By how much the time of day is ahead of the clock of all times here, s, by the reading that took least."""
     readings = []
     for _ in range(9):
         before = now()
@@ -157,11 +160,29 @@ def unix_offset() -> float:
     return min(readings)[1]
 
 
+def come_first() -> str | None:
+    """Has this process and all that it starts run before others of the machine; gives why not where it cannot.
+
+    Where the kernel shares time between sessions first (`sched_autogroup_enabled`), the session must come first as
+    well.
+    """
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, FIRST)
+        group = Path("/proc/self/autogroup")
+        if group.exists():
+            group.write_text(str(FIRST))
+    except OSError as error:
+        return f"{error.strerror}: it takes root, or CAP_SYS_NICE"
+    return None
+
+
 def machine_name() -> str:
     """What this machine is, for reports: processor and cores."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = []
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor")
+    model = next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor"
+    )
     return f"{os.cpu_count()} cores, {model}"

@@ -65,7 +65,9 @@ def run(told: Run, folder: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="lockstep-testbed-") as work:
         between = link.open_link(told.kind, told.specification, Path(work))
         try:
-            setting = Setting(told.clip, between.sender, between.receiver, Path(work), between.through)
+            relayed = isinstance(between, link.RelayLink)
+            ends = (between.sender, between.receiver)
+            setting = Setting(told.clip, *ends, Path(work), between.through, between.begin, relayed)
             watch = machine.Watch({**program.start(setting), "driver": os.getpid()})
             _wait(program, watch, told.seconds + DRAIN_SECONDS)
             outcome = program.stop()
@@ -85,7 +87,7 @@ def _wait(program: Program, watch: machine.Watch, seconds: float) -> None:
         watch.sample()
 
 
-def _evaluate(  # noqa: PLR0913 - all that a run left
+def _evaluate(  # noqa: PLR0913, PLR0917 - all that a run left
     told: Run,
     program: Program,
     outcome: Outcome,
@@ -164,7 +166,7 @@ def _evaluate(  # noqa: PLR0913 - all that a run left
         "preview_late_p50_ms": 1000 * ruler.quantile(late, 0.5),
         "preview_late_p99_ms": 1000 * ruler.quantile(late, 0.99),
         "preview_missed": missed,
-        "camera_slipped_ms": 1000 * schedule.slipped,
+        "camera_slipped_ms": 1000 * schedule.slipped(first, last),
         "clock_error_ms": 1000 * outcome.clock_error,
         "read_p99_ms": 1000 * outcome.read_seconds,
         "identical": getattr(program, "identical", None),
@@ -175,7 +177,7 @@ def _evaluate(  # noqa: PLR0913 - all that a run left
 
 
 def statistics(frames: polars.DataFrame, seconds: float) -> dict[str, Any]:
-    """The numbers of a run from its frames: delays as the paper's text has them and of shown frames only, and quality."""
+    """The numbers of a run from its frames: delays by the paper's text and of shown frames only, and quality."""
     waited = (1000 * frames["waited"]).to_list()
     shown = frames.filter(polars.col("shown_at").is_not_null())
     only = (1000 * (shown["shown_at"] - shown["captured_at"])).to_list()

@@ -1,7 +1,8 @@
 """Lockstep itself: `lockstep send` and `lockstep receive`, as anybody starts them.
 
-The clip is what the sender is given in place of a camera. The receiver shows its pictures on a pipe, where they are read as
-the track of a browser is: a picture counts as shown when all of it has come. The sender's log says when it took each picture.
+The clip is what the sender is given in place of a camera. The receiver shows its pictures on a pipe, where they are
+read as the track of a browser is: a picture counts as shown when all of it has come. The sender's log says when it took
+each picture.
 """
 
 import json
@@ -46,7 +47,13 @@ class Lockstep:
         self._reader = threading.Thread(target=self._read, args=(pipe,), daemon=True)
         self._reader.start()
         receiver = self._run(
-            "receiver", setting.receiver.enter, "receive", "--sink", str(pipe), "--log", str(setting.work / "receiver.log")
+            "receiver",
+            setting.receiver.enter,
+            "receive",
+            "--sink",
+            str(pipe),
+            "--log",
+            str(setting.work / "receiver.log"),
         )
         assert receiver.stdout is not None  # noqa: S101
         line = receiver.stdout.readline()
@@ -58,10 +65,12 @@ class Lockstep:
         words = ["--controller", self._options["controller"], "--codec", self._options["codec"]]
         if self._options["grace"] != "default":
             words += ["--grace-period", self._options["grace"]]
+        leads = setting.through(ticket)
+        setting.begin()
         sender = self._run(
             "sender",
             setting.sender.enter,
-            *("send", setting.through(ticket), "--source", str(setting.clip.path), *words, "--log", str(setting.work / "sender.log")),
+            *("send", leads, "--source", str(setting.clip.path), *words, "--log", str(setting.work / "sender.log")),
         )
         assert sender.stdout is not None  # noqa: S101
         threading.Thread(target=_drain, args=(sender.stdout,), daemon=True).start()
@@ -121,11 +130,13 @@ class Lockstep:
                 shown.append(Shown(Sight(number, self._times[key]), key))
         # The clip begins with number 0, and the n-th picture that the sender takes is its n-th.
         previews = [
-            Sight(number, at) for number, at in logged(self._setting.work / "sender.log", "frame", "capture", "captured_at")
+            Sight(number, at)
+            for number, at in logged(self._setting.work / "sender.log", "frame", "capture", "captured_at")
         ]
         previews = [Sight(sight.number, sight.at - self._offset) for sight in previews]
         displays = [
-            at - self._offset for _, at in logged(self._setting.work / "receiver.log", "display", "frame", "displayed_at")
+            at - self._offset
+            for _, at in logged(self._setting.work / "receiver.log", "display", "frame", "displayed_at")
         ]
         # What lies between the decision to show a picture and its having been read from the pipe.
         gaps = [read - said for read, said in zip(self._times, displays, strict=False)]

@@ -54,8 +54,12 @@ class Setting:
     work: Path
     """A folder for whatever it needs; it is gone afterwards."""
     through: Callable[[str], str] = str
-    """Where the sender shall send instead of an address and port (or a ticket) of the receiver: links without namespaces of
-    their own stand in between there. Others give back what they are given."""
+    """Where the sender shall send instead of an address and port (or a ticket) of the receiver: links without
+    namespaces of their own stand in between there. Others give back what they are given."""
+    begin: Callable[[], None] = lambda: None
+    """To be called when the ends join: the link's trace begins then."""
+    relayed: bool = False
+    """Whether the link stands in between there."""
 
 
 @dataclass(frozen=True, slots=True)

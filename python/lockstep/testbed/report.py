@@ -52,7 +52,8 @@ def ruler_error(row: Mapping[str, Any]) -> str:
     """What the ruler itself adds, from the run over no link."""
     return (
         f"the camera's pictures, read directly, came {row['preview_late_p50_ms']:.1f} ms (p50) and "
-        f"{row['preview_late_p99_ms']:.1f} ms (p99) after its schedule; clocks agree to {row['clock_error_ms']:.1f} ms; "
+        f"{row['preview_late_p99_ms']:.1f} ms (p99) after its schedule; clocks agree to "
+        f"{row['clock_error_ms']:.1f} ms; "
         f"reading takes {row['read_p99_ms']:.1f} ms (p99); a call over no link takes "
         f"{row['delay_p50_ms']:.0f}/{row['delay_p95_ms']:.0f} ms (p50/p95)"
     )
@@ -75,7 +76,9 @@ def write(folder: Path) -> Path:
     counted = runs.filter("counted")
     printed = [Printed(**figure) for figure in known["printed"]]
     typical = _typical(counted)
-    drawn = charts.charts(counted, printed, [(label(run["program"]), folder / "runs" / run_name(run)) for run in typical])
+    drawn = charts.charts(
+        counted, printed, [(label(run["program"]), folder / "runs" / run_name(run)) for run in typical]
+    )
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(template), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
@@ -116,9 +119,10 @@ def write(folder: Path) -> Path:
 def _description(known: Mapping[str, Any], runs: polars.DataFrame) -> str:
     links = "; ".join(f"{case}: {source}" for case, source in known["sources"].items())
     first = runs.row(0, named=True)
+    repeats = len(runs["repeat"].unique())
     return (
         f"Unmodified programs over one and the same emulated link ({links}), {first['size']}, "
-        f"{first['seconds']:g} s a run, {runs['repeat'].max()} runs each."
+        f"{first['seconds']:g} s a run, {repeats} runs each."
     )
 
 

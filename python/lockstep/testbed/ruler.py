@@ -37,18 +37,17 @@ class Schedule:
         index = max(bisect.bisect_right(self.numbers, number) - 1, 0)
         return self.offsets[index] + number / self.rate
 
-    @property
-    def slipped(self) -> float:
-        """By how much later than its rate says the camera was at the end, s."""
-        return self.offsets[-1] - self.offsets[0]
+    def slipped(self, first: int, last: int) -> float:
+        """By how much later than its rate says frame ``last`` came, if ``first`` was in time, s."""
+        return self.at(last) - self.at(first) - (last - first) / self.rate
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A captured frame: its number, when it was captured and shown, and when it or a later one was shown.
 
-    `waited` is the paper's delay (Salsify, section 5.1). Where nothing was shown any more it goes on until the reading ended,
-    which is less than it was: `open` says so.
+    `waited` is the paper's delay (Salsify, section 5.1). Where nothing was shown any more it goes on until the reading
+    ended, which is less than it was: `open` says so.
     """
 
     number: int
@@ -61,8 +60,9 @@ class Measured:
 def unrolled(sights: Iterable[Sight], length: int, rate: float) -> list[Sight]:
     """Numbers that go on counting where a clip of ``length`` frames begins again.
 
-    The barcode of a frame says its number in the clip. Of the numbers that it may stand for, the one is taken that is nearest
-    to what the time since the first sight calls for; that is right as long as delays are shorter than half a clip.
+    The barcode of a frame says its number in the clip. Of the numbers that it may stand for, the one is taken that is
+    nearest to what the time since the first sight calls for; that is right as long as delays are shorter than half a
+    clip.
     """
     found: list[Sight] = []
     for sight in sights:
@@ -78,8 +78,9 @@ def unrolled(sights: Iterable[Sight], length: int, rate: float) -> list[Sight]:
 def fit_schedule(previews: Sequence[Sight], rate: float) -> tuple[Schedule, list[float]]:
     """The camera's schedule from what its own preview showed, and by how much each sight was late on it (s).
 
-    A reader is never early and often late, and a camera that has fallen behind does not catch up: so what holds for a frame is
-    the least offset of the sights from it on, of `SCHEDULE_SECONDS`.
+    A reader is never early and often late, and a camera that has fallen behind does not catch up: so what holds for a
+    frame is the least offset of the sights from it on, of `SCHEDULE_SECONDS`. That is less certain of the last frames,
+    which have few sights after them: reading goes on after the last frame that counts.
 
     Raises:
         ValueError: If nothing was seen.
@@ -137,7 +138,9 @@ def quantile(values: Iterable[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
 
 
-def series(times: Sequence[float], amounts: Sequence[float], start: float, end: float, bin_seconds: float) -> list[float]:
+def series(
+    times: Sequence[float], amounts: Sequence[float], start: float, end: float, bin_seconds: float
+) -> list[float]:
     """Amounts a second in bins of ``bin_seconds`` between ``start`` and ``end``."""
     bins = [0.0] * max(1, math.ceil((end - start) / bin_seconds - 1e-9))
     for at, amount in zip(times, amounts, strict=True):
