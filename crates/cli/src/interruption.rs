@@ -9,12 +9,18 @@ use signal_hook::flag;
 
 /// The command was told to end by a signal, and has ended in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("ended by {}", match .signal { 2 => "an interrupt (SIGINT)", _ => "SIGTERM" })]
+#[error("ended by {}", match .signal { 1 => "SIGHUP", 2 => "an interrupt (SIGINT)", 3 => "SIGQUIT", _ => "SIGTERM" })]
 pub struct Interrupted {
     signal: u8,
 }
 
 impl Interrupted {
+    /// By the signal of this number.
+    #[cfg(target_os = "linux")]
+    pub fn by(signal: i32) -> Self {
+        Self { signal: u8::try_from(signal).unwrap_or_default() }
+    }
+
     /// The exit status that shells give a command which a signal ended.
     pub fn status(self) -> u8 {
         128 + self.signal

@@ -134,6 +134,13 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            #[cfg(target_os = "linux")]
+            if let Some(commands::tunnel::EndsWith { status, message }) = error.downcast_ref() {
+                if !message.is_empty() {
+                    eprintln!("lockstep: {message}");
+                }
+                return ExitCode::from(*status);
+            }
             match error.downcast_ref::<configuration::OptionError>() {
                 Some(wrong) => eprintln!("lockstep: {}", wrong.in_words()),
                 None => eprintln!("lockstep: {error:#}"),

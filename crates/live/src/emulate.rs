@@ -1,4 +1,4 @@
-//! The emulator: a link between two real processes, which carries UDP datagrams of any kind.
+//! The emulator of UDP: a link between two real processes, which carries datagrams of any kind.
 //!
 //! One side sends to the emulator's address; the emulator forwards to the far side through one link and carries what comes
 //! back through another. The link is the simulator's.
@@ -15,26 +15,29 @@ use lockstep_units::{ByteCount, Timestamp};
 use crate::LiveError;
 use crate::clock::Clock;
 use crate::datagrams::{Incoming, Reader};
+use crate::emulated_path::{
+    Carriage, Carried, Direction, EmulatedPath, EmulatorStatus, Ends, Go, Lateness, Meter, PacketLog, Start,
+};
 use crate::sockets::Sockets;
 
 const EVENT_QUEUE: usize = 4096;
-const LONGEST_WAIT: Duration = Duration::from_millis(50);
-const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What an emulator is told.
 pub struct EmulatorOptions {
     /// Where the far side listens: every address that its name or its ticket stands for. All are tried until one answers.
     pub to: Vec<SocketAddr>,
     /// To the far side. Its trace begins when the emulator first hears from the near one.
-    pub forward: Link<BytesMut>,
+    pub forward: Link<Carried>,
     /// From the far side.
-    pub reverse: Link<BytesMut>,
+    pub reverse: Link<Carried>,
     /// Stop this long after the first datagram; none means never.
     pub length: Option<Duration>,
     /// How much of the call is scored, from the first datagram on.
     pub scored: Duration,
     /// When, after the first datagram, a side changes its network.
     pub moves: Vec<(Duration, Move)>,
+    /// Hears of each datagram.
+    pub log: Option<PacketLog>,
 }
 
 /// Which side changes its network: the other side finds it at another port of the emulator's from then on, and nobody at the
@@ -45,17 +48,6 @@ pub enum Move {
     Near,
     /// The side that the emulator sends to: whoever listens.
     Far,
-}
-
-/// What an emulator tells its caller a few times a second.
-#[derive(Debug, Clone)]
-pub struct EmulatorStatus {
-    /// Time since the first datagram.
-    pub elapsed: Duration,
-    /// The forward link's counters.
-    pub forward: LinkStatistics,
-    /// Whether something is on its way that will come out of either link.
-    pub under_way: bool,
 }
 
 /// The address where the near side finds an emulator.
@@ -91,6 +83,8 @@ pub struct Emulator {
     pub forward: LinkStatistics,
     /// The reverse link's counters.
     pub reverse: LinkStatistics,
+    /// How late datagrams were sent on.
+    pub lateness: Lateness,
 }
 
 enum Event {
@@ -127,8 +121,9 @@ impl Side {
     }
 }
 
-/// An emulator while it runs.
-struct Running {
+/// Both sides of an emulator.
+struct Sides {
+    clock: Clock,
     events: SyncSender<Event>,
     incoming: Receiver<Event>,
     near: Side,
@@ -137,10 +132,26 @@ struct Running {
     near_at: Option<SocketAddr>,
     /// Where the far side may be: one address once it was heard.
     far_at: Vec<SocketAddr>,
-    forward: Link<BytesMut>,
-    reverse: Link<BytesMut>,
-    started_at: Option<Timestamp>,
-    series: SeriesRecorder,
+    /// The latest first.
+    moves: Vec<(Duration, Move)>,
+}
+
+/// What is scored of a call: the forward link.
+struct ForwardSeries(SeriesRecorder);
+
+impl Meter for ForwardSeries {
+    fn sent(&mut self, direction: Direction, at: Timestamp, size: ByteCount) {
+        if direction == Direction::Forward {
+            self.0.sent(at, size);
+        }
+    }
+
+    fn received(&mut self, direction: Direction, delivered: &Delivered<Carried>) {
+        if direction == Direction::Forward {
+            let &Delivered { at, sent_at, size, queueing_delay, .. } = delivered;
+            self.0.received(at, sent_at, size, queueing_delay);
+        }
+    }
 }
 
 impl Emulator {
@@ -153,101 +164,86 @@ impl Emulator {
         options: EmulatorOptions,
         mut keep_going: impl FnMut(&EmulatorStatus) -> bool,
     ) -> Result<Self, LiveError> {
-        let EmulatorOptions { to, forward, reverse, length, scored, mut moves } = options;
+        let EmulatorOptions { to, forward, reverse, length, scored, mut moves, log } = options;
         let clock = Clock::start();
         let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
-        let mut running = Running {
+        moves.sort_unstable();
+        moves.reverse();
+        let mut sides = Sides {
+            clock,
             near: Side::new(near.0, clock, &events, Event::FromNear)?,
             far: Side::new(Sockets::any()?, clock, &events, Event::FromFar)?,
             events,
             incoming,
             near_at: None,
             far_at: to,
-            forward,
-            reverse,
-            started_at: None,
-            series: SeriesRecorder::new(Timestamp::ZERO, scored),
+            moves,
         };
-        moves.sort_unstable();
-        moves.reverse();
-        let mut next_status = Timestamp::ZERO;
-        loop {
-            let now = running.since_start(clock.now());
-            running.deliver(now)?;
-            let elapsed = now.saturating_since(Timestamp::ZERO);
-            if let Some((_, side)) = moves.pop_if(|(at, _)| *at <= elapsed && running.started_at.is_some()) {
-                // Each side knows the other by the socket that is towards itself.
-                match side {
-                    Move::Near => running.far.rebind(clock, &running.events)?,
-                    Move::Far => running.near.rebind(clock, &running.events)?,
-                }
-            }
-            let wall = clock.now();
-            if wall >= next_status {
-                next_status = wall + STATUS_INTERVAL;
-                running.near.check()?;
-                running.far.check()?;
-                let under_way = running.due().is_some();
-                if !keep_going(&EmulatorStatus { elapsed, forward: *running.forward.statistics(), under_way }) {
-                    break;
-                }
-            }
-            if length.is_some_and(|length| elapsed >= length) {
-                break;
-            }
-            running.wait(now);
-        }
-        let Running { started_at, series, forward, reverse, .. } = running;
-        let started_at = started_at.map(|at| clock.epoch() + at.saturating_since(Timestamp::ZERO));
-        Ok(Self { started_at, series, forward: *forward.statistics(), reverse: *reverse.statistics() })
+        let series = ForwardSeries(SeriesRecorder::new(Timestamp::ZERO, scored));
+        let mut path = EmulatedPath::new(clock, Start::FirstPacket, [forward, reverse], series, log)?;
+        let go = |status: &EmulatorStatus| if keep_going(status) { Go::On } else { Go::Stop };
+        path.run(&mut sides, length, go, || false)?;
+        let (Carriage { started_at, forward, reverse, lateness, .. }, ForwardSeries(series)) = path.finish();
+        Ok(Self { started_at, series, forward, reverse, lateness })
     }
 }
 
-impl Running {
-    /// The links' clock: it starts with the first datagram, so that the trace begins with the call.
-    fn since_start(&self, at: Timestamp) -> Timestamp {
-        Timestamp::ZERO + self.started_at.map_or(Duration::ZERO, |start| at.saturating_since(start))
+impl Ends for Sides {
+    fn size(&self, packet: &[u8]) -> ByteCount {
+        on_the_link(ByteCount::of(packet))
     }
 
-    /// When something comes out of a link next.
-    fn due(&self) -> Option<Timestamp> {
-        Timestamp::earliest([self.forward.poll_timeout(), self.reverse.poll_timeout()])
+    fn is_ecn_capable(&self, _: &[u8]) -> bool {
+        false // sockets neither show marks nor set them
     }
 
-    /// Sends what has come out of the links.
-    fn deliver(&mut self, now: Timestamp) -> Result<(), LiveError> {
-        while let Some(delivered) = self.forward.poll(now) {
-            let Delivered { at, sent_at, queueing_delay, .. } = delivered;
-            self.series.received(at, sent_at, on_the_link(ByteCount::of(&delivered.packet)), queueing_delay);
-            self.far_at.iter().try_for_each(|&to| self.far.sockets.send(&delivered.packet, to))?;
-        }
-        while let Some(delivered) = self.reverse.poll(now) {
-            if let Some(to) = self.near_at {
-                self.near.sockets.send(&delivered.packet, to)?;
+    fn send(&mut self, direction: Direction, packet: &mut BytesMut, _marked: bool) -> Result<bool, LiveError> {
+        match direction {
+            Direction::Forward => {
+                self.far_at.iter().try_for_each(|&to| self.far.sockets.send(packet, to))?;
+                Ok(true)
             }
+            Direction::Reverse => match self.near_at {
+                Some(to) => self.near.sockets.send(packet, to).map(|()| true),
+                None => Ok(false),
+            },
         }
-        Ok(())
     }
 
-    /// Waits for a datagram, at most until something is to be sent.
-    fn wait(&mut self, now: Timestamp) {
-        let wait = self.due().map_or(LONGEST_WAIT, |due| due.saturating_since(now)).min(LONGEST_WAIT);
-        match self.incoming.recv_timeout(wait) {
+    fn wait(
+        &mut self,
+        _: &Clock,
+        most: Duration,
+        came: &mut dyn FnMut(Direction, Timestamp, BytesMut),
+    ) -> Result<(), LiveError> {
+        match self.incoming.recv_timeout(most) {
             Ok(Event::FromNear(Incoming { at, from, datagram })) => {
-                self.started_at.get_or_insert(at);
                 self.near_at = Some(from);
-                let (at, size) = (self.since_start(at).max(now), on_the_link(ByteCount::of(&datagram)));
-                self.series.sent(at, size);
-                let _ = self.forward.send(at, size, datagram);
+                came(Direction::Forward, at, datagram);
             }
             Ok(Event::FromFar(Incoming { at, from, datagram })) => {
                 if self.far_at.contains(&from) {
                     self.far_at = vec![from];
-                    let (at, size) = (self.since_start(at).max(now), on_the_link(ByteCount::of(&datagram)));
-                    let _ = self.reverse.send(at, size, datagram);
+                    came(Direction::Reverse, at, datagram);
                 }
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
+        Ok(())
+    }
+
+    fn tick(&mut self, elapsed: Option<Duration>) -> Result<(), LiveError> {
+        let Some(elapsed) = elapsed else { return Ok(()) };
+        // Each side knows the other by the socket that is towards itself.
+        match self.moves.pop_if(|(at, _)| *at <= elapsed) {
+            Some((_, Move::Near)) => self.far.rebind(self.clock, &self.events),
+            Some((_, Move::Far)) => self.near.rebind(self.clock, &self.events),
+            None => Ok(()),
+        }
+    }
+
+    fn check(&mut self) -> Result<(), LiveError> {
+        self.near.check()?;
+        self.far.check()
     }
 }

@@ -10,6 +10,7 @@ mod datagrams;
 #[cfg(feature = "devices")]
 mod devices;
 mod emulate;
+mod emulated_path;
 mod identity;
 mod inset;
 mod measuring;
@@ -22,6 +23,8 @@ mod sockets;
 mod sound;
 mod threads;
 mod ticket;
+#[cfg(target_os = "linux")]
+mod tunnel;
 mod unlimited;
 
 use std::io;
@@ -34,7 +37,10 @@ pub use connection::{Listener, Peer, Traffic};
 pub use control::CallKind;
 #[cfg(feature = "devices")]
 pub use devices::{open_loudspeaker, open_microphone};
-pub use emulate::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Move};
+pub use emulate::{Emulator, EmulatorOptions, EmulatorSocket, Move};
+pub use emulated_path::{
+    Carriage, Carried, Direction, EmulatorStatus, Fate, Go, Lateness, PacketLog, PacketRecord, Start,
+};
 pub use identity::Identity;
 pub use inset::{OwnPicture, with_inset};
 pub use menu::ThreadedMenu;
@@ -42,6 +48,10 @@ pub use receiving::{OpenSink, Receiving, Shown};
 pub use sending::Sending;
 pub use sound::Loudspeaker;
 pub use ticket::{MOST_ADDRESSES, PublicKey, Secret, Ticket, TicketError};
+#[cfg(target_os = "linux")]
+pub use tunnel::{
+    Namespace, Tunnel, TunnelError, TunnelOptions, TunnelResult, is_in_own_user_namespace, run_again_in_user_namespace,
+};
 
 /// Asked several times a second whether a call is to end, because its user wants it to.
 pub type Stop = Box<dyn Fn() -> bool + Send>;
@@ -113,6 +123,12 @@ pub enum LiveError {
     /// The socket failed while in use.
     #[error("the socket failed: {0}")]
     Socket(io::Error),
+    /// A device of a namespace failed while in use.
+    #[error("the TUN device failed: {0}; was its network namespace removed?")]
+    Device(io::Error),
+    /// The emulated link cannot be so.
+    #[error("the emulated link: {0}")]
+    Link(String),
     /// No key can be made or read.
     #[error("no key to be known by: {0}")]
     Identity(String),

@@ -5,7 +5,7 @@ use lockstep_media::barcode::{
     read_barcode_regions, write_barcode,
 };
 use lockstep_media::{GeneratedClip, VideoFormat};
-use lockstep_vp8::Picture;
+use lockstep_vp8::{Parameters, Picture, State, decode, encode};
 use proptest::prelude::*;
 
 /// Samples that look random, the same everywhere.
@@ -157,7 +157,29 @@ fn a_picture_made_of_two_is_refused() {
     // One that fades into the next has cells between light and dark, where the numbers differ.
     let faded = first.iter().zip(&second).map(|(&a, &b)| a.midpoint(b)).collect();
     let faded = Picture::from_i420(640, 360, faded).unwrap();
-    assert!(matches!(read_barcode(&faded), Err(BarcodeError::Unclear { level: 128, .. })));
+    assert!(matches!(read_barcode(&faded), Err(BarcodeError::Unclear { cells: 6.., .. })));
+}
+
+#[test]
+fn cells_that_a_codec_lost_are_put_right_up_to_two_in_each_barcode() {
+    let plain = Picture::from_i420(640, 360, vec![90; Picture::i420_length(640, 360)]).unwrap();
+    let written = write_barcode(&plain, 0xc0ffee).unwrap();
+    let regions = barcode_regions(640, 360).unwrap();
+    // Cells are 8x8 here.
+    let with_lost = |lost: &[(usize, usize)]| {
+        let mut samples = written.to_i420();
+        for region in regions {
+            for (column, row) in lost {
+                for y in 0..8 {
+                    let start = (region.y + row * 8 + y) * 640 + region.x + column * 8;
+                    samples[start..start + 8].iter_mut().for_each(|sample| *sample = 255 - *sample);
+                }
+            }
+        }
+        read_barcode(&Picture::from_i420(640, 360, samples).unwrap())
+    };
+    assert_eq!(with_lost(&[(3, 1), (9, 3)]), Ok(0xc0ffee));
+    assert!(matches!(with_lost(&[(3, 1), (9, 3), (0, 0)]), Err(BarcodeError::Checksum { .. })));
 }
 
 #[test]
@@ -165,9 +187,9 @@ fn what_cannot_carry_a_number_is_said() {
     let small = Picture::from_i420(318, 180, vec![90; Picture::i420_length(318, 180)]).unwrap();
     assert_eq!(write_barcode(&small, 1), Err(BarcodeError::Size { width: 318, height: 180 }));
     assert!(matches!(read_barcode(&small), Err(BarcodeError::Size { .. })));
-    let picture = Picture::from_i420(320, 180, vec![110; Picture::i420_length(320, 180)]).unwrap();
+    let picture = Picture::from_i420(320, 180, vec![128; Picture::i420_length(320, 180)]).unwrap();
     assert_eq!(write_barcode(&picture, MAXIMUM_NUMBER + 1), Err(BarcodeError::Number(MAXIMUM_NUMBER + 1)));
-    assert!(matches!(read_barcode(&picture), Err(BarcodeError::Unclear { level: 110, .. })));
+    assert!(matches!(read_barcode(&picture), Err(BarcodeError::Unclear { cells: 40, .. })));
 }
 
 #[test]
@@ -185,4 +207,23 @@ fn all_but_the_barcodes_stays_as_it_was() {
     }
     assert_eq!(read_barcode(&written), Ok(77));
     assert_eq!(read_barcode(&write_barcode(&written, 78).unwrap()), Ok(78));
+}
+
+#[test]
+fn the_coarsest_quantizers_leave_numbers_that_are_read_at_any_size() {
+    // All quantizers, sizes and libvpx: cargo run --release -p lockstep-libvpx --example barcode_errors
+    let clip = GeneratedClip::new(VideoFormat::default(), 3).unwrap();
+    for (width, height) in [(1280, 720), (480, 270), (320, 180)] {
+        for quantizer in [127, 90] {
+            let parameters = Parameters { quantizer, ..Parameters::default() };
+            let mut state = State::default();
+            for number in [7, 8, 0xabc_def, 9] {
+                let picture = write_barcode(&clip.picture(u64::from(number % 64)), number).unwrap();
+                let encoded = encode(&state, &scaled(&picture, width, height), &parameters);
+                let (next, decoded) = decode(&state, &encoded.frame).unwrap();
+                assert_eq!(read_barcode(&decoded), Ok(number), "{width}x{height}, quantizer {quantizer}");
+                state = next;
+            }
+        }
+    }
 }

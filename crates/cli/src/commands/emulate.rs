@@ -3,13 +3,15 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 
 use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, Move, Ticket};
 use lockstep_units::Timestamp;
 
 use crate::commands::live::rewrite;
+#[cfg(target_os = "linux")]
+use crate::commands::tunnel::{self, TunnelArguments};
 use crate::configuration::{LinkWords, OptionValue, Seconds};
 use crate::destination::{destination, resolve};
 use crate::interruption::Interruption;
@@ -32,8 +34,8 @@ fn far_side(text: &str) -> Result<FarSide, String> {
 #[derive(Debug, Clone, Args)]
 pub struct EmulateArguments {
     /// Where the far side is: a ticket, of which the emulator prints one that leads through it, or an address.
-    #[arg(value_name = "TICKET|HOST:PORT", value_parser = far_side)]
-    to: FarSide,
+    #[arg(value_name = "TICKET|HOST:PORT", value_parser = far_side, required_unless_present = "tun")]
+    to: Option<FarSide>,
     /// Address that the near side sends to; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))]
     listen: SocketAddr,
@@ -46,13 +48,20 @@ pub struct EmulateArguments {
     /// When the far side changes its network. May be given again.
     #[arg(long, value_name = "SECONDS", value_parser = Seconds::from_word)]
     far_moves_at: Vec<Seconds>,
-    /// Stop this long after the first datagram.
+    /// Stop this long after the first datagram, or with --tun after the start.
     #[arg(long, value_parser = Seconds::from_word)]
     seconds: Option<Seconds>,
+    #[cfg(target_os = "linux")]
+    #[command(flatten)]
+    tunnel: TunnelArguments,
 }
 
 /// `lockstep emulate`.
 pub fn run(arguments: &EmulateArguments) -> Result<()> {
+    #[cfg(target_os = "linux")]
+    if arguments.tunnel.tun {
+        return tunnel::run(&arguments.tunnel, &arguments.link, arguments.seconds);
+    }
     let socket = EmulatorSocket::bind(arguments.listen)?;
     let near = socket.addresses()?;
     let link = arguments.link.settings()?;
@@ -60,7 +69,7 @@ pub fn run(arguments: &EmulateArguments) -> Result<()> {
     link.refuse_ecn()?;
     let (forward, reverse) = link.links()?;
     let interruption = Interruption::watch()?;
-    let to = match &arguments.to {
+    let to = match arguments.to.as_ref().context("where is the far side?")? {
         FarSide::Ticket(ticket) => {
             let through = Ticket { addresses: near, ..ticket.clone() };
             say!("ticket: {through}");
@@ -83,6 +92,7 @@ pub fn run(arguments: &EmulateArguments) -> Result<()> {
         length: arguments.seconds.map(Seconds::get),
         scored: Duration::ZERO,
         moves: near.chain(far).collect(),
+        log: None,
     };
     Emulator::run(socket, options, |status| {
         let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);

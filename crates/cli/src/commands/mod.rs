@@ -21,6 +21,8 @@ pub mod talk;
 pub mod testbed;
 pub mod trace;
 pub mod train;
+#[cfg(target_os = "linux")]
+pub mod tunnel;
 
 use lockstep_control::Algorithm;
 

@@ -256,7 +256,7 @@ fn emulated_by(
     let socket = EmulatorSocket::bind(loopback()).expect("a port is free");
     let addresses = socket.addresses().expect("it is bound");
     let to = ticket.addresses.clone();
-    let options = EmulatorOptions { to, forward, reverse, length: Some(length), scored: length, moves };
+    let options = EmulatorOptions { to, forward, reverse, length: Some(length), scored: length, moves, log: None };
     let thread = thread::spawn(move || Emulator::run(socket, options, |_| true).expect("its sockets work"));
     Through { ticket: Ticket { addresses, ..ticket.clone() }, thread }
 }

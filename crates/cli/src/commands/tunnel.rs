@@ -1,0 +1,431 @@
+//! `lockstep emulate --tun`: a link between two network namespaces, and a program in one of them.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{IsTerminal, Read, stderr, stdin};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Error, Result, bail};
+use clap::Args;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
+
+use lockstep_link::LinkStatistics;
+use lockstep_live::{
+    EmulatorStatus, Fate, Go, Namespace, PacketLog, PacketRecord, Start, Tunnel, TunnelError, TunnelOptions,
+    TunnelResult, is_in_own_user_namespace, run_again_in_user_namespace,
+};
+use lockstep_units::Timestamp;
+
+use crate::commands::live::{StatusArgument, rewrite};
+use crate::configuration::{LinkWords, Seconds, counters};
+use crate::interruption::Interrupted;
+use crate::output_file::{self, write_json};
+
+/// The exit status where this machine lacks what a tunnel takes, as tests that are skipped have it.
+const MISSING: u8 = 77;
+/// The exit statuses of programs that run others (env, timeout, nohup): they failed themselves, and the other is not there.
+const FAILED: u8 = 125;
+const NO_PROGRAM: u8 = 127;
+
+/// The command ends with this status. A message was for people, where there is one.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct EndsWith {
+    /// The exit status.
+    pub status: u8,
+    /// What is said; nothing where the program that ran has said what there is to say.
+    pub message: String,
+}
+
+/// When the traces begin.
+#[derive(Debug, Clone, Copy)]
+struct StartWord(Start);
+
+fn start_word(text: &str) -> Result<StartWord, String> {
+    Ok(StartWord(match text {
+        "first-packet" => Start::FirstPacket,
+        "now" => Start::Now,
+        "signal" => Start::Told,
+        text => {
+            let wrong =
+                || format!("\"{text}\" is none of first-packet, now, signal, and no time since 1970 in seconds");
+            let seconds: f64 = text.parse().map_err(|_| wrong())?;
+            let since = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            // A day from now is a slip of units, not a plan.
+            if since > now + Duration::from_secs(86_400) || now > since + Duration::from_secs(86_400) {
+                return Err(format!("{text} is not within a day of now, {:.0} s since 1970", now.as_secs_f64()));
+            }
+            Start::At(Timestamp::ZERO + since)
+        }
+    }))
+}
+
+/// What `lockstep emulate` is told of a link between network namespaces.
+#[derive(Debug, Clone, Args)]
+pub struct TunnelArguments {
+    /// Emulate a whole network: two network namespaces with this link as the only way between them, for programs of any kind.
+    /// Takes Linux, and root or user namespaces; exit status 77 says that something is missing.
+    #[arg(long, conflicts_with_all = ["to", "listen", "near_moves_at", "far_moves_at"])]
+    pub tun: bool,
+    /// The namespaces are called NAME-near and NAME-far; lockstep-PROCESS if not given.
+    #[arg(long, requires = "tun")]
+    name: Option<String>,
+    /// Give them addresses of IPv6, too.
+    #[arg(long, requires = "tun")]
+    ipv6: bool,
+    /// When the traces begin: `first-packet` from the near namespace, `now`, a time in seconds since 1970, or `signal` (SIGUSR1
+    /// to this process). Packets before that have the delay only.
+    #[arg(long, value_name = "WHEN", default_value = "first-packet", requires = "tun", value_parser = start_word)]
+    start: StartWord,
+    /// Where a row for each packet goes, CSV.
+    #[arg(long, requires = "tun")]
+    log: Option<PathBuf>,
+    /// Where the result goes, JSON: what became of the packets, and how late this process was.
+    #[arg(long, requires = "tun")]
+    json: Option<PathBuf>,
+    /// What is printed while it runs; by default a line, and nothing while a program runs in it. JSON lines begin with one on
+    /// the namespaces, and go to standard error while a program runs.
+    #[arg(long, value_enum, requires = "tun")]
+    status: Option<StatusArgument>,
+    /// End in order when standard input ends.
+    #[arg(long, hide = true, requires = "tun", conflicts_with = "command")]
+    attached: bool,
+    /// A program to run in the near namespace; the link ends with it, and its exit status is this command's.
+    #[arg(last = true, requires = "tun", conflicts_with = "seconds")]
+    command: Vec<OsString>,
+}
+
+/// The signals that this command was sent.
+struct Signals {
+    /// Whether any came since this was asked.
+    any: Arc<AtomicBool>,
+    came: Vec<(i32, Arc<AtomicBool>)>,
+}
+
+impl Signals {
+    fn watch() -> Result<Self> {
+        let signals = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGCHLD];
+        let any = Arc::<AtomicBool>::default();
+        let mut came = Vec::new();
+        for signal in signals {
+            let flag = Arc::<AtomicBool>::default();
+            signal_hook::flag::register(signal, flag.clone())
+                .and_then(|_| signal_hook::flag::register(signal, any.clone()))
+                .context("cannot watch for signals")?;
+            came.push((signal, flag));
+        }
+        Ok(Self { any, came })
+    }
+
+    /// Those that came since this was asked.
+    fn take(&self) -> impl Iterator<Item = i32> {
+        self.came.iter().filter(|(_, flag)| flag.swap(false, Ordering::Relaxed)).map(|&(signal, _)| signal)
+    }
+}
+
+/// The log of packets that is being written: as packets come to their end, so that a command that is killed leaves it.
+type Csv = Arc<Mutex<csv::Writer<File>>>;
+
+fn seconds(at: Timestamp) -> String {
+    let nanoseconds = at.as_nanos();
+    format!("{}.{:06}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000 / 1_000)
+}
+
+fn row(record: &PacketRecord) -> [String; 8] {
+    let milliseconds = |time: Duration| format!("{:.3}", time.as_secs_f64() * 1e3);
+    let (queueing, late, marked) = match record.fate {
+        Fate::Delivered { queueing_delay, late, marked } => {
+            (milliseconds(queueing_delay), milliseconds(late), u8::from(marked).to_string())
+        }
+        _ => Default::default(),
+    };
+    [
+        record.direction.word().to_owned(),
+        record.size.get().to_string(),
+        seconds(record.in_at),
+        seconds(record.out_at),
+        record.fate.word().to_owned(),
+        queueing,
+        late,
+        marked,
+    ]
+}
+
+fn open_log(path: &std::path::Path) -> Result<(Csv, PacketLog)> {
+    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+    let mut writer = csv::Writer::from_writer(file);
+    writer.write_record(["direction", "bytes", "in_s", "out_s", "fate", "queueing_ms", "late_ms", "marked"])?;
+    let csv: Csv = Arc::new(Mutex::new(writer));
+    let own = csv.clone();
+    let log: PacketLog = Box::new(move |record| {
+        if let Ok(mut writer) = own.lock() {
+            // What goes wrong is told when it is flushed.
+            let _ = writer.write_record(row(record));
+        }
+    });
+    Ok((csv, log))
+}
+
+fn side(namespace: &Namespace) -> Value {
+    json!({
+        "namespace": namespace.name,
+        "file": namespace.file(),
+        "address": namespace.address,
+        "address_v6": namespace.address_v6,
+    })
+}
+
+fn result(link: &Value, seed: u64, tunnel: &Tunnel, result: &TunnelResult, elapsed: f64) -> Value {
+    let TunnelResult { carriage, strays, has_priority } = result;
+    let way = |statistics: &LinkStatistics| {
+        let mut counts = json!(counters(statistics));
+        let mean = statistics.mean_queueing_delay().as_secs_f64() * 1e3;
+        let longest = statistics.longest_queueing_delay.as_secs_f64() * 1e3;
+        counts["mean_queueing_delay_ms"] = json!(mean);
+        counts["longest_queueing_delay_ms"] = json!(longest);
+        counts
+    };
+    json!({
+        "lockstep": env!("CARGO_PKG_VERSION"),
+        "kind": "emulate",
+        "link": link,
+        "seed": seed,
+        "near": side(tunnel.near()),
+        "far": side(tunnel.far()),
+        "started_at": carriage.started_at.map(|at| at.as_secs_f64()),
+        "seconds": elapsed,
+        "forward": way(&carriage.forward),
+        "reverse": way(&carriage.reverse),
+        "before_start_packets": carriage.before_start,
+        "stray_packets": strays,
+        "overflow_packets": carriage.overflow,
+        "refused_packets": carriage.refused,
+        "lateness": carriage.lateness,
+        "high_priority": has_priority,
+    })
+}
+
+/// How the program that ran has ended, as shells say it.
+fn shell_status(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED)
+}
+
+/// Whether a program of this name can be run.
+fn is_there(program: &OsString) -> bool {
+    let path = std::path::Path::new(program);
+    if path.components().count() > 1 {
+        return path.is_file();
+    }
+    std::env::var_os("PATH")
+        .is_some_and(|folders| std::env::split_paths(&folders).any(|folder| folder.join(path).is_file()))
+}
+
+/// `lockstep emulate --tun`.
+pub fn run(arguments: &TunnelArguments, link: &LinkWords, length: Option<Seconds>) -> Result<()> {
+    let program = &arguments.command;
+    run_link(arguments, link, length).map_err(|error| {
+        if error.is::<EndsWith>() || error.is::<Interrupted>() {
+            return error;
+        }
+        let missing = error.downcast_ref::<TunnelError>().is_some_and(TunnelError::is_missing);
+        match (missing, program.is_empty()) {
+            (true, _) => Error::new(EndsWith { status: MISSING, message: format!("{error:#}") }),
+            (false, false) => Error::new(EndsWith { status: FAILED, message: format!("{error:#}") }),
+            (false, true) => error,
+        }
+    })
+}
+
+fn open(arguments: &TunnelArguments) -> Result<Tunnel, TunnelError> {
+    match Tunnel::open(arguments.name.as_deref(), arguments.ipv6) {
+        Err(error @ TunnelError::NoRights { .. }) if !is_in_own_user_namespace() => {
+            Err(run_again_in_user_namespace(&error))
+        }
+        other => other,
+    }
+}
+
+fn run_link(arguments: &TunnelArguments, link: &LinkWords, length: Option<Seconds>) -> Result<()> {
+    let TunnelArguments { log, json, command: program, .. } = arguments;
+    let settings = link.settings()?;
+    let trace = settings.trace.trace().clone();
+    let (forward, reverse) = settings.links()?;
+    output_file::check(&[("--json", json.as_deref()), ("--log", log.as_deref())], &settings.inputs())?;
+    if log.as_deref().is_some_and(output_file::is_standard_output) {
+        bail!("--log takes a file");
+    }
+    if let Some(first) = program.first().filter(|first| !is_there(first)) {
+        let message = format!("there is no program {}", first.to_string_lossy());
+        return Err(EndsWith { status: NO_PROGRAM, message }.into());
+    }
+    // As reports of calls have them: with the defaults for what was not given.
+    let options_of_link = json!(link.said().settings()?.options().record(LinkWords::GROUPS));
+    let signals = Signals::watch()?;
+    let tunnel = open(arguments)?;
+    let (csv, log) = log.as_deref().map(open_log).transpose()?.unzip();
+    let status = arguments.status.unwrap_or(match program.is_empty() {
+        true => StatusArgument::Line,
+        false => StatusArgument::None,
+    });
+    let (near, far) = (tunnel.near(), tunnel.far());
+    // The program has standard output for itself.
+    let tell = |line: &str| if program.is_empty() { say!("{line}") } else { eprintln!("{line}") };
+    match status {
+        StatusArgument::Json => tell(
+            &json!({ "event": "ready", "process": std::process::id(), "near": side(near), "far": side(far) })
+                .to_string(),
+        ),
+        StatusArgument::Line => {
+            for (word, side) in [("near", near), ("far", far)] {
+                let v6 = side.address_v6.map(|address| format!(", {address}")).unwrap_or_default();
+                tell(&format!("{word:<5} {}{v6}   ip netns exec {} COMMAND", side.address, side.name));
+            }
+        }
+        StatusArgument::None => {}
+    }
+    let mut child = match program.is_empty() {
+        true => None,
+        false => Some(start(program, near, far)?),
+    };
+    let told_to_end = Arc::<AtomicBool>::default();
+    if arguments.attached {
+        let (told, any) = (told_to_end.clone(), signals.any.clone());
+        thread::spawn(move || {
+            let _ = stdin().lock().read_to_end(&mut Vec::new());
+            told.store(true, Ordering::Relaxed);
+            any.store(true, Ordering::Relaxed);
+        });
+    }
+    let on_terminal = stdin().is_terminal() || stderr().is_terminal();
+    let (mut ended, mut ended_by, mut failure) = (None, None, None);
+    let (mut told_of_start, mut elapsed) = (false, Duration::ZERO);
+    let options = TunnelOptions { forward, reverse, start: arguments.start.0, length: length.map(Seconds::get), log };
+    let any = signals.any.clone();
+    let go = |now: &EmulatorStatus| {
+        elapsed = now.elapsed;
+        let mut go = Go::On;
+        for signal in signals.take() {
+            match (signal, &child) {
+                (SIGUSR1, _) => go = Go::Start,
+                (SIGCHLD, _) => {}
+                (signal, None) => ended_by = Some(signal),
+                // A terminal gives these to every program that runs on it.
+                (SIGINT | SIGQUIT, Some(_)) if on_terminal => {}
+                (signal, Some(child)) => forward_signal(signal, child),
+            }
+        }
+        if let (Some(at), false) = (now.started_at, told_of_start) {
+            told_of_start = true;
+            if matches!(status, StatusArgument::Json) {
+                tell(&json!({ "event": "started", "at": at.as_secs_f64() }).to_string());
+            }
+        }
+        match status {
+            StatusArgument::Line => {
+                let capacity = trace.capacity_at(Timestamp::ZERO + now.elapsed);
+                let dropped = |way: &LinkStatistics| way.dropped_by_queue.packets + way.lost().packets;
+                rewrite(&format!(
+                    "{:.0} s   capacity {capacity}   forward {} delivered, {} dropped   reverse {}, {}",
+                    now.elapsed.as_secs_f64(),
+                    now.forward.delivered.packets,
+                    dropped(&now.forward),
+                    now.reverse.delivered.packets,
+                    dropped(&now.reverse)
+                ));
+            }
+            StatusArgument::Json | StatusArgument::None => {}
+        }
+        if let Some(Err(error)) = csv.as_ref().and_then(|csv| csv.lock().ok().map(|mut csv| csv.flush())) {
+            failure = Some(Error::new(error).context("--log cannot be written"));
+        }
+        match child.as_mut().map(Child::try_wait) {
+            Some(Ok(Some(status))) => ended = Some(status),
+            Some(Err(error)) => failure = Some(Error::new(error).context("the program cannot be waited for")),
+            Some(Ok(None)) | None => {}
+        }
+        let told_to_end = told_to_end.load(Ordering::Relaxed);
+        if ended.is_some() || ended_by.is_some() || failure.is_some() || told_to_end { Go::Stop } else { go }
+    };
+    let carried = tunnel.run(options, go, || any.swap(false, Ordering::Relaxed));
+    if matches!(status, StatusArgument::Line) {
+        tell("");
+    }
+    let carried = match carried {
+        Ok(carried) => carried,
+        Err(error) => {
+            // Nothing carries its packets any more.
+            if let Some(child) = &mut child {
+                let _ = child.kill().and_then(|()| child.wait());
+            }
+            return Err(error.into());
+        }
+    };
+    let result = result(&options_of_link, settings.seed, &tunnel, &carried, elapsed.as_secs_f64());
+    if let Some(path) = json {
+        write_json(path, &result)?;
+    }
+    match status {
+        StatusArgument::Json => {
+            let mut result = result;
+            result["event"] = json!("result");
+            tell(&result.to_string());
+        }
+        StatusArgument::Line => {
+            let milliseconds = |value: Option<f64>| super::figure(value, 3);
+            let lateness = carried.carriage.lateness;
+            tell(&format!(
+                "late by {} ms at the median, {} ms at the 99th percentile, {} ms at most",
+                milliseconds(lateness.p50_ms),
+                milliseconds(lateness.p99_ms),
+                milliseconds(lateness.max_ms)
+            ));
+        }
+        StatusArgument::None => {}
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    match (ended, ended_by) {
+        (Some(status), _) if !status.success() => {
+            Err(EndsWith { status: shell_status(status), message: String::new() }.into())
+        }
+        (_, Some(signal)) => Err(Interrupted::by(signal).into()),
+        _ => Ok(()),
+    }
+}
+
+/// Starts the program in the near namespace.
+fn start(program: &[OsString], near: &Namespace, far: &Namespace) -> Result<Child> {
+    let mut command = near.command(program);
+    for (side, namespace) in [("NEAR", near), ("FAR", far)] {
+        command.env(format!("LOCKSTEP_{side}_NAMESPACE"), &namespace.name);
+        command.env(format!("LOCKSTEP_{side}_ADDRESS"), namespace.address.to_string());
+        if let Some(address) = namespace.address_v6 {
+            command.env(format!("LOCKSTEP_{side}_ADDRESS_V6"), address.to_string());
+        }
+    }
+    command.env("LOCKSTEP_LINK_PROCESS", std::process::id().to_string());
+    command.spawn().context("cannot run nsenter (Debian, Ubuntu: apt install util-linux)")
+}
+
+fn forward_signal(signal: i32, child: &Child) {
+    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return };
+    let signal = match signal {
+        SIGINT => Signal::INT,
+        SIGHUP => Signal::HUP,
+        SIGQUIT => Signal::QUIT,
+        _ => Signal::TERM,
+    };
+    // It may have ended meanwhile.
+    let _ = kill_process(pid, signal);
+}

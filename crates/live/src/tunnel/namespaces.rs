@@ -1,0 +1,283 @@
+//! Two network namespaces with a TUN device each, set up by the command `ip` of iproute2, which whoever uses them has, too.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio, id};
+
+use tun_rs::{DeviceBuilder, SyncDevice};
+
+/// Where `ip netns` keeps the names.
+const NAMES: &str = "/run/netns";
+const DEVICE_FILE: &str = "/dev/net/tun";
+/// What the device is called in its namespace: as if it were a machine's network card.
+const DEVICE: &str = "eth0";
+/// Bytes of the largest packet, Ethernet's.
+const MTU: u32 = 1500;
+/// Packets that the kernel keeps for the emulator while it does not read: those of 0.1 s at 100 Mb/s.
+const DEVICE_QUEUE: u32 = 1000;
+/// What namespaces are called if nothing else is said, before the process's number.
+const DEFAULT_PREFIX: &str = "lockstep-";
+/// Set while this program runs in a user namespace that it has made for itself.
+const OWN_USER_NAMESPACE: &str = "LOCKSTEP_OWN_USER_NAMESPACE";
+
+/// Why there are no namespaces with devices.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TunnelError {
+    /// The kernel has no TUN devices, or they are not shown here.
+    #[error(
+        "there is no {DEVICE_FILE}: load the module (modprobe tun), or give the container the device (docker run --device \
+         {DEVICE_FILE})"
+    )]
+    NoDevice,
+    /// A command is not installed.
+    #[error("the command {command} is not installed (Debian, Ubuntu: apt install {package})")]
+    NoCommand {
+        /// The command.
+        command: &'static str,
+        /// Where it is from.
+        package: &'static str,
+    },
+    /// This process may not make them.
+    #[error(
+        "no right to make network namespaces and TUN devices: {reason}. Run it as root (a container needs --cap-add NET_ADMIN \
+         --cap-add SYS_ADMIN), or allow user namespaces (sysctl kernel.unprivileged_userns_clone, \
+         kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces); without either, `lockstep emulate \
+         HOST:PORT` carries UDP"
+    )]
+    NoRights {
+        /// What was refused.
+        reason: String,
+    },
+    /// There are namespaces of these names.
+    #[error("there is a network namespace called {0} already; choose another --name, or remove it: ip netns del {0}")]
+    Taken(String),
+    /// A name that is none.
+    #[error("\"{0}\" is no name for namespaces: 1 to 64 letters, digits, - and _")]
+    Name(String),
+    /// A command failed.
+    #[error("`{command}` failed: {said}")]
+    Command {
+        /// The command.
+        command: String,
+        /// What it said.
+        said: String,
+    },
+    /// The device cannot be made or read.
+    #[error("the TUN device failed: {0}")]
+    Device(io::Error),
+}
+
+impl TunnelError {
+    /// Whether this machine, or this process on it, lacks what it takes; anything else went wrong otherwise.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::NoDevice | Self::NoCommand { .. } | Self::NoRights { .. })
+    }
+}
+
+/// One side of a link.
+#[derive(Debug, Clone)]
+pub struct Namespace {
+    /// Its name for `ip netns exec`.
+    pub name: String,
+    /// The address of the side.
+    pub address: Ipv4Addr,
+    /// Its address of IPv6, where it has one.
+    pub address_v6: Option<Ipv6Addr>,
+}
+
+impl Namespace {
+    /// A command that runs `program` in it. The standard streams and everything else are those of this process.
+    #[must_use]
+    pub fn command(&self, program: &[OsString]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={}", self.file())).arg("--").args(program);
+        command
+    }
+
+    /// The file that stands for it.
+    #[must_use]
+    pub fn file(&self) -> String {
+        format!("{NAMES}/{}", self.name)
+    }
+
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
+        [Some(IpAddr::V4(self.address)), self.address_v6.map(IpAddr::V6)].into_iter().flatten()
+    }
+}
+
+/// A namespace that goes away with this.
+#[derive(Debug)]
+struct Owned(Namespace);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let _ = ip(&["netns", "del", &self.0.name], "");
+    }
+}
+
+/// Both sides and their devices. The namespaces' names go away with it; programs that still run in them have no network then.
+pub struct Tunnel {
+    sides: [Owned; 2],
+    pub(super) devices: [SyncDevice; 2],
+}
+
+impl std::fmt::Debug for Tunnel {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Tunnel").field("sides", &self.sides).finish_non_exhaustive()
+    }
+}
+
+/// Runs `ip` with these words and this input.
+fn ip(words: &[&str], input: &str) -> Result<(), TunnelError> {
+    let missing = TunnelError::NoCommand { command: "ip", package: "iproute2" };
+    let failed = |said: String| TunnelError::Command { command: format!("ip {}", words.join(" ")), said };
+    let mut command = Command::new("ip");
+    command.args(words).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // Signals of the terminal are for this process: it still has something to do.
+    command.process_group(0);
+    let mut child = command.spawn().map_err(|error| match error.kind() {
+        ErrorKind::NotFound => missing,
+        _ => failed(error.to_string()),
+    })?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(input.as_bytes()).map_err(|error| failed(error.to_string()))?;
+    }
+    let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+    let said = if said.is_empty() { output.status.to_string() } else { said };
+    let refused = ["not permitted", "ermission denied"].iter().any(|word| said.contains(word));
+    Err(if refused {
+        TunnelError::NoRights { reason: format!("ip {}: {said}", words.join(" ")) }
+    } else {
+        failed(said)
+    })
+}
+
+/// Removes the namespaces of processes like this one that were killed before they could.
+fn remove_left_over() {
+    for entry in fs::read_dir(NAMES).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix(DEFAULT_PREFIX).and_then(|rest| {
+            let process = rest.strip_suffix("-near").or_else(|| rest.strip_suffix("-far"))?;
+            process.parse::<u32>().ok()
+        });
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            let _ = ip(&["netns", "del", &name], "");
+        }
+    }
+}
+
+impl Tunnel {
+    /// Makes the namespaces `NAME-near` and `NAME-far`, with the addresses 10.77.0.1 and 10.77.0.2 (with `ipv6` fd77::1 and
+    /// fd77::2, too), a default route to each other, and a loopback device. The default name has this process's number.
+    ///
+    /// # Errors
+    /// If that cannot be had here; [`TunnelError::is_missing`] says whether something is missing.
+    pub fn open(name: Option<&str>, ipv6: bool) -> Result<Self, TunnelError> {
+        let name = name.map_or_else(|| format!("{DEFAULT_PREFIX}{}", id()), str::to_owned);
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || name.len() > 64 || name.starts_with('-') || !name.chars().all(is_plain) {
+            return Err(TunnelError::Name(name));
+        }
+        if !Path::new(DEVICE_FILE).exists() {
+            return Err(TunnelError::NoDevice);
+        }
+        remove_left_over();
+        let side = |end: &str, host: u8| -> Result<(Owned, SyncDevice), TunnelError> {
+            let namespace = Namespace {
+                name: format!("{name}-{end}"),
+                address: Ipv4Addr::new(10, 77, 0, host),
+                address_v6: ipv6.then(|| Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, host.into())),
+            };
+            // A device stays its maker's when it changes its namespace, which this thread then need not do.
+            let made_as = format!("ls{host}-{}", id());
+            let device =
+                DeviceBuilder::new().name(&made_as).enable(false).build_sync().map_err(|error| match error.kind() {
+                    ErrorKind::PermissionDenied => {
+                        TunnelError::NoRights { reason: format!("a TUN device was refused: {error}") }
+                    }
+                    _ => TunnelError::Device(error),
+                })?;
+            device.set_nonblocking(true).map_err(TunnelError::Device)?;
+            if Path::new(&namespace.file()).exists() {
+                return Err(TunnelError::Taken(namespace.name));
+            }
+            ip(&["netns", "add", &namespace.name], "")?;
+            let owned = Owned(namespace);
+            let namespace = &owned.0;
+            ip(&["link", "set", "dev", &made_as, "netns", &namespace.name, "name", DEVICE], "")?;
+            let mut batch = format!(
+                "link set lo up\naddr add {}/24 dev {DEVICE}\nlink set {DEVICE} addrgenmode none\n\
+                 link set {DEVICE} mtu {MTU} txqueuelen {DEVICE_QUEUE} up\nroute add default dev {DEVICE}\n",
+                namespace.address
+            );
+            if let Some(address) = namespace.address_v6 {
+                batch += &format!("addr add {address}/64 dev {DEVICE} nodad\nroute add ::/0 dev {DEVICE}\n");
+            }
+            ip(&["-n", &namespace.name, "-batch", "-"], &batch)?;
+            Ok((owned, device))
+        };
+        let (near, far) = (side("near", 1)?, side("far", 2)?);
+        Ok(Self { sides: [near.0, far.0], devices: [near.1, far.1] })
+    }
+
+    /// The side that sends through the forward link.
+    #[must_use]
+    pub fn near(&self) -> &Namespace {
+        &self.sides[0].0
+    }
+
+    /// The other side.
+    #[must_use]
+    pub fn far(&self) -> &Namespace {
+        &self.sides[1].0
+    }
+}
+
+/// Whether this program runs in a user namespace that [`run_again_in_user_namespace`] has made.
+#[must_use]
+pub fn is_in_own_user_namespace() -> bool {
+    std::env::var_os(OWN_USER_NAMESPACE).is_some()
+}
+
+/// Replaces this process by one that runs the same command as the root of a user namespace, with a network and a folder of
+/// namespaces' names of its own: what [`Tunnel::open`] takes where one is not root. Comes back only if that does not work.
+#[must_use]
+pub fn run_again_in_user_namespace(because: &TunnelError) -> TunnelError {
+    let because = match because {
+        TunnelError::NoRights { reason } => reason.clone(),
+        other => other.to_string(),
+    };
+    let refused =
+        |said: &str| TunnelError::NoRights { reason: format!("{because}; and with a user namespace: {said}") };
+    if is_in_own_user_namespace() {
+        return refused("the same");
+    }
+    let Ok(program) = std::env::current_exe() else { return refused("this program has no name") };
+    let unshare = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "--net", "--", "sh", "-c", script]);
+        command
+    };
+    let own_names = format!("mount -t tmpfs lockstep /run && mkdir -p {NAMES}");
+    match unshare(&own_names).stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => return refused(String::from_utf8_lossy(&output.stderr).trim()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return TunnelError::NoCommand { command: "unshare", package: "util-linux" };
+        }
+        Err(error) => return refused(&error.to_string()),
+    }
+    let mut command = unshare(&format!("{own_names} && exec \"$0\" \"$@\""));
+    command.arg(program).args(std::env::args_os().skip(1)).env(OWN_USER_NAMESPACE, "1");
+    refused(&command.exec().to_string())
+}
