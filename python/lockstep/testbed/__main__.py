@@ -14,7 +14,7 @@ import polars
 from lockstep.studies.study import BUDGETS, Cell, Study, say, summary
 from lockstep.testbed import COMMANDS, link, machine, measuring, report
 from lockstep.testbed.decoding import lockstep_command
-from lockstep.testbed.experiments import EXPERIMENTS, SELF_TEST, Case, Experiment, label, resolve, traces
+from lockstep.testbed.experiments import ALL, EXPERIMENTS, SELF_TEST, Case, Experiment, label, resolve, traces
 from lockstep.testbed.programs import KINDS, Clip, TestbedError, parse
 from lockstep.testbed.y4m import open_clip
 
@@ -106,11 +106,12 @@ def _run(words: Sequence[str]) -> int:
         action="append",
         default=None,
         metavar="PROGRAM",
-        help="instead of the experiment's; again for more",
+        help="instead of the experiment's; again for more, or `all`",
     )
     told = parser.parse_args(words)
     experiment = EXPERIMENTS[told.name]
-    return _measure(told, told.name, experiment, tuple(told.program or experiment.programs))
+    programs = tuple(told.program or experiment.programs)
+    return _measure(told, told.name, experiment, ALL if programs == ("all",) else programs)
 
 
 def _compare(words: Sequence[str]) -> int:
@@ -177,7 +178,7 @@ def _measure(told: argparse.Namespace, name: str, experiment: Experiment, progra
     seconds = told.seconds or budget.seconds
     size = tuple(map(int, told.size.lower().split("x"))) if told.size else budget.size
     folder = told.output or Path("out/testbed") / name
-    clip = _clip(told.clip, (size[0], size[1]), told.rate, seconds, folder)
+    clip = _clip(told.clip, (size[0], size[1]), told.rate, seconds, folder.parent / "clips")
     study = Study(name, folder, fresh=told.fresh, kind="testbed", is_over=lambda measures: measures["counted"])
     shared = {"seconds": seconds, "size": f"{clip.width}x{clip.height}", "link": kind, "clip": told.clip}
     floors = [
@@ -215,7 +216,7 @@ def _check(told: argparse.Namespace, programs: Sequence[str]) -> None:
 
 
 def _clip(source: str, size: tuple[int, int], rate: float, seconds: float, folder: Path) -> Clip:
-    """The clip with barcodes, made once for a folder."""
+    """The clip with barcodes, made once for all experiments beside each other."""
     length = seconds + SPARE_SECONDS
     stem = "generated" if source == "generated" else Path(source).stem
     path = folder / f"{stem}-{size[0]}x{size[1]}-{rate:g}-{length:g}s.y4m"

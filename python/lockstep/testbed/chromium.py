@@ -8,7 +8,6 @@ what was shown.
 
 import base64
 import hashlib
-import os
 import re
 import shutil
 import stat
@@ -143,10 +142,7 @@ class Chromium:
         browser = next(path for path in map(shutil.which, BROWSERS) if path)
         process, wrapper = work / f"{name}.pid", work / f"{name}.sh"
         enter = "".join(f"{word} " for word in side.enter)
-        # Playwright gives the browser a session of its own, which does not inherit what ours comes before.
-        nice = os.getpriority(os.PRIO_PROCESS, 0)
-        first = f"echo {nice} 2>/dev/null > /proc/self/autogroup\n" if nice < 0 else ""
-        wrapper.write_text(f'#!/bin/sh\necho $$ > {process}\n{first}exec {enter}{browser} "$@"\n')
+        wrapper.write_text(f'#!/bin/sh\necho $$ > {process}\nexec {enter}{browser} "$@"\n')
         wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
         arguments = list(ARGUMENTS)
         if name == "sender":

@@ -28,7 +28,16 @@ LABELS = {
 """What programs are called in tables and plots; others as they are named."""
 
 STANDARD = (OWN, SALSIFY, CONVENTIONAL, CHROMIUM)
-ALL = (*STANDARD, "chromium:cap=12mbps", "chromium:codec=vp9", "chromium:codec=vp9,layers=L1T3", "chromium:codec=av1")
+ALL = (
+    *STANDARD,
+    "chromium:cap=12mbps",
+    "chromium:codec=vp9",
+    "chromium:codec=vp9,layers=L1T3",
+    "chromium:codec=av1",
+    "chromium:codec=h264",
+    "aiortc",
+)
+"""What `--program all` stands for."""
 
 NOT_RECORDED = "a recording of this kind is not here: the link is generated"
 

@@ -15,10 +15,7 @@ MISSED_CAMERA_SHARE = 0.02
 """The share of frames that the camera may leave out."""
 WAITED_MS = 5.0
 """How long all threads of both ends together may wait for a core, ms a frame. Waiting is what a busy machine does to a
-program; that other programs keep the cores busy is no matter as long as these come first (`nice -n -5`)."""
-
-FIRST = -10
-"""The nice value of runs that come before other programs."""
+program; that other programs keep the cores busy is no matter as long as these come first (`--first`)."""
 
 
 def now() -> float:
@@ -163,14 +160,11 @@ def unix_offset() -> float:
 def come_first() -> str | None:
     """Has this process and all that it starts run before others of the machine; gives why not where it cannot.
 
-    Where the kernel shares time between sessions first (`sched_autogroup_enabled`), the session must come first as
-    well.
+    In the class of real-time programs, at its lowest priority: a nice value does not do it, because kernels share time
+    between sessions first (autogroup), and because whoever is nice runs for its time slice all the same.
     """
     try:
-        os.setpriority(os.PRIO_PROCESS, 0, FIRST)
-        group = Path("/proc/self/autogroup")
-        if group.exists():
-            group.write_text(str(FIRST))
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     except OSError as error:
         return f"{error.strerror}: it takes root, or CAP_SYS_NICE"
     return None

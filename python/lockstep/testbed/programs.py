@@ -130,6 +130,7 @@ KINDS = {
         "`lockstep send` and `lockstep receive`",
         {"controller": "sprout", "codec": "functional", "grace": "default"},
     ),
+    "aiortc": Kind("lockstep.testbed.aiortc_call", "WebRTC in Python: VP8, REMB", {}),
 }
 """Kinds of programs by name."""
 
