@@ -1,7 +1,6 @@
 """`lockstep testbed`: experiments with unmodified programs and Lockstep over one link, resumable, and their report."""
 
 import argparse
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +12,11 @@ import polars
 
 from lockstep.studies.study import BUDGETS, Cell, Study, say, summary
 from lockstep.testbed import COMMANDS, link, machine, measuring, report
-from lockstep.testbed.decoding import lockstep_command
+from lockstep.testbed.clips import barcoded
 from lockstep.testbed.experiments import ALL, EXPERIMENTS, SELF_TEST, Case, Experiment, label, resolve, traces
 from lockstep.testbed.programs import KINDS, Clip, TestbedError, parse
-from lockstep.testbed.y4m import open_clip
 
 COMMAND = "lockstep testbed"
-SPARE_SECONDS = 25.0
-"""By how much the clip is longer than what counts: joining takes a while, and reading goes on afterwards."""
 SELF_TEST_SECONDS = 10.0
 ATTEMPTS = 2
 """How often a run is begun anew at most in which the machine was the bottleneck."""
@@ -178,7 +174,7 @@ def _measure(told: argparse.Namespace, name: str, experiment: Experiment, progra
     seconds = told.seconds or budget.seconds
     size = tuple(map(int, told.size.lower().split("x"))) if told.size else budget.size
     folder = told.output or Path("out/testbed") / name
-    clip = _clip(told.clip, (size[0], size[1]), told.rate, seconds, folder.parent / "clips")
+    clip = barcoded(told.clip, (size[0], size[1]), told.rate, seconds, folder.parent / "clips")
     study = Study(name, folder, fresh=told.fresh, kind="testbed", is_over=lambda measures: measures["counted"])
     shared = {"seconds": seconds, "size": f"{clip.width}x{clip.height}", "link": kind, "clip": told.clip}
     floors = [
@@ -213,29 +209,6 @@ def _check(told: argparse.Namespace, programs: Sequence[str]) -> None:
     for program in programs:
         if lacking := import_module(KINDS[parse(program).kind].module).missing():
             raise TestbedError(f"{program}: {lacking}")
-
-
-def _clip(source: str, size: tuple[int, int], rate: float, seconds: float, folder: Path) -> Clip:
-    """The clip with barcodes, made once for all experiments beside each other."""
-    length = seconds + SPARE_SECONDS
-    stem = "generated" if source == "generated" else Path(source).stem
-    path = folder / f"{stem}-{size[0]}x{size[1]}-{rate:g}-{length:g}s.y4m"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        print(f"writing barcodes into {length:.0f} s of {source}: {path}", file=sys.stderr)
-        scaled = ["--size", f"{size[0]}x{size[1]}", "--rate", f"{rate:g}", "--seconds", f"{length:g}"]
-        partial = path.with_suffix(".part.y4m")
-        made = subprocess.run(  # noqa: S603
-            [lockstep_command(), "barcode", source, str(partial), *scaled],
-            check=False,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        if made.returncode != 0:
-            raise TestbedError(f"no barcoded clip can be made of {source}: {made.stderr.strip()}")
-        partial.replace(path)
-    return open_clip(path)
 
 
 def _cell(cell: Cell, case: Case, clip: Clip, folder: Path) -> Mapping[str, Any]:

@@ -15,11 +15,11 @@ import numpy as np
 from lockstep.testbed import barcodes
 from lockstep.testbed.chromium import with_candidate
 from lockstep.testbed.machine import now
+from lockstep.testbed.processes import end
 from lockstep.testbed.programs import Outcome, Samples, Setting, Shown, Side, TestbedError
 from lockstep.testbed.ruler import Sight
 
 START_SECONDS = 20.0
-END_SECONDS = 10.0
 
 
 def missing() -> str | None:
@@ -139,16 +139,12 @@ class Aiortc:
             if process.stdin is not None and not process.stdin.closed:
                 process.stdin.close()
         for process in self._processes.values():
-            try:
-                process.wait(END_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process)
         self._processes.clear()
 
 
 def out_of_reach(sdp: str) -> str:
-    """A session description whose addresses nobody answers at (port 9, discard): without any, aiortc gathers none itself."""
+    """A session description at whose addresses nobody answers (port 9, discard): without any, aiortc gathers none."""
     return re.sub(r"(a=candidate:\S+ \d+ udp \d+ \S+) \d+", r"\1 9", sdp)
 
 

@@ -1,7 +1,7 @@
 """One end of a call with aiortc, as a process: `python -m lockstep.testbed.aiortc_end sender|receiver WORK CLIP`.
 
-The driver carries the session descriptions: a line of JSON each way. The call lasts until standard input ends. Times are left
-in `WORK/sender.times` and `WORK/receiver.times`, the pictures shown in `WORK/shown.i420`.
+The driver carries the session descriptions: a line of JSON each way. The call lasts until standard input ends. Times
+are left in `WORK/sender.times` and `WORK/receiver.times`, the pictures shown in `WORK/shown.i420`.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ CLOCK = 90_000
 """Ticks a second of RTP's clock for video (RFC 3551)."""
 
 
-class ClipTrack(aiortc.VideoStreamTrack):  # type: ignore[misc]
+class ClipTrack(aiortc.VideoStreamTrack):
     """A camera that shows the clip, in time; what nobody has asked for in time it leaves out."""
 
     def __init__(self, path: Path, times: Path) -> None:
@@ -33,16 +33,16 @@ class ClipTrack(aiortc.VideoStreamTrack):  # type: ignore[misc]
         self._clip = open_clip(path)
         self._reader = ClipReader(self._clip)
         self._times = times.open("w")
-        self._start: float | None = None
+        self._began: float | None = None
         self._next = 0
 
     async def recv(self) -> av.VideoFrame:
         """The next picture, when it is time for it."""
         rate = self._clip.rate
-        if self._start is None:
-            self._start = now()
-        self._next = max(self._next, int((now() - self._start) * rate))
-        await asyncio.sleep(max(0.0, self._start + self._next / rate - now()))
+        if self._began is None:
+            self._began = now()
+        self._next = max(self._next, int((now() - self._began) * rate))
+        await asyncio.sleep(max(0.0, self._began + self._next / rate - now()))
         rows = self._clip.height * 3 // 2
         samples = np.ascontiguousarray(self._reader.samples(self._next)).reshape(rows, self._clip.width)
         frame = av.VideoFrame.from_ndarray(samples, format="yuv420p")

@@ -12,6 +12,7 @@ import re
 import select
 import signal
 import subprocess
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +22,11 @@ import polars
 
 from lockstep.testbed.decoding import lockstep_command
 from lockstep.testbed.machine import now, unix_offset
+from lockstep.testbed.processes import END_SECONDS, end
 from lockstep.testbed.programs import Side, TestbedError
 
 KINDS = ("tun", "relay", "direct")
 READY_SECONDS = 10.0
-END_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class RelayLink:
 
     def stop(self) -> LinkOutcome:
         """Ends the emulator."""
-        _end(self._process)
+        end(self._process, signal.SIGINT)
         return LinkOutcome()
 
 
@@ -165,11 +166,12 @@ class TunLink:
         assert self._process.stdout is not None  # noqa: S101
         offset = unix_offset()
         self._process.stdin.close()
-        try:
-            self._process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            _end(self._process)
+        # It says its result and ends; one that does not is ended.
+        reading = threading.Timer(END_SECONDS, self._process.kill)
+        reading.start()
         said = [json.loads(line) for line in self._process.stdout.read().splitlines() if line.startswith(b"{")]
+        reading.cancel()
+        end(self._process)
         result: dict[str, Any] = next((line for line in said if line.get("event") == "result"), {})
         self._outcome = LinkOutcome(
             packets=read_packets(self._log, offset),
@@ -218,21 +220,11 @@ def _first_line(process: subprocess.Popen[bytes], name: str) -> str:
     ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - now()))
     line = process.stdout.readline().decode(errors="replace").strip() if ready else ""
     if not line:
-        _end(process)
+        process.kill()
         said = process.stderr.read().decode(errors="replace").strip() if process.stderr else ""
+        end(process)
         raise TestbedError(f"{name} did not start: {said or f'it said nothing within {READY_SECONDS:.0f} s'}")
     return line
-
-
-def _end(process: subprocess.Popen[bytes] | None) -> None:
-    if process is None or process.poll() is not None:
-        return
-    process.send_signal(signal.SIGINT)
-    try:
-        process.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def dropped(packets: polars.DataFrame) -> float:

@@ -5,6 +5,7 @@ read as the track of a browser is: a picture counts as shown when all of it has 
 each picture.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -18,11 +19,11 @@ import numpy as np
 from lockstep.testbed import barcodes, y4m
 from lockstep.testbed.decoding import lockstep_command
 from lockstep.testbed.machine import now, unix_offset
+from lockstep.testbed.processes import END_SECONDS, end
 from lockstep.testbed.programs import Outcome, Samples, Setting, Shown, TestbedError
 from lockstep.testbed.ruler import Sight
 
 START_SECONDS = 20.0
-END_SECONDS = 10.0
 
 
 class Lockstep:
@@ -168,13 +169,7 @@ class Lockstep:
     def close(self) -> None:
         """Ends both processes: the sender first, as a person would."""
         for process in reversed(self._processes):
-            if process.stdin is not None and not process.stdin.closed:
-                process.stdin.close()
-            try:
-                process.wait(END_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process)
         self._processes.clear()
 
 
@@ -213,5 +208,7 @@ def seconds(timestamp: int) -> float:
 
 
 def _drain(stream: IO[bytes]) -> None:
-    for _ in stream:
-        pass
+    # It may be closed meanwhile.
+    with contextlib.suppress(ValueError, OSError):
+        for _ in stream:
+            pass
