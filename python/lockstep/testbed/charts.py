@@ -61,7 +61,8 @@ def _bare(plot: Plot) -> dict[str, Any]:
 def _scatter(runs: polars.DataFrame, printed: Sequence[Printed], colour: altair.Color) -> Plot:
     """Delay against quality, better up and to the right: every run, means larger, and the paper's."""
     panels = []
-    for case in runs["case"].unique(maintain_order=True):
+    cases = runs["case"].unique(maintain_order=True)
+    for case in cases:
         here = runs.filter(polars.col("case") == case)
         means = here.group_by("name", maintain_order=True).agg(polars.col("p95", "p50", "ssim", "kbps").mean())
         x = altair.X(
@@ -80,18 +81,20 @@ def _scatter(runs: polars.DataFrame, printed: Sequence[Printed], colour: altair.
         ]
         known = [
             {"name": f"the paper: {figure.system}", "p95": figure.p95, "ssim": figure.ssim_db, "text": figure.system}
-            for figure in printed
+            for figure in sorted(printed, key=lambda figure: figure.p95)
             if not (math.isnan(figure.p95) or math.isnan(figure.ssim_db)) and figure.whose == "shown frames only"
         ]
         if known:
             paper = altair.Chart(polars.DataFrame(known)).encode(x=x, y=y, tooltip=["name:N", "p95:Q", "ssim:Q"])
             layers.append(paper.mark_point(shape="diamond", size=90, color=PAPER, filled=True))
-            layers.append(
-                paper.mark_text(align="center", dy=16, color=PAPER, fontSize=11).encode(text=altair.Text("text:N"))
-            )
+            # What lies close together has its name above and below in turn.
+            for index, figure in enumerate(known):
+                one = altair.Chart(polars.DataFrame([figure])).encode(x=x, y=y, text=altair.Text("text:N"))
+                dy = -13 if index % 2 else 15
+                layers.append(one.mark_text(align="left", dx=-6, dy=dy, color=PAPER, fontSize=11))
         panels.append(
             altair.layer(*layers).properties(
-                width=PANEL, height=300, title=altair.TitleParams(str(case), subtitle="SSIM, dB, over p95 video delay")
+                width=WIDTH if len(cases) == 1 else PANEL, height=320, title=altair.TitleParams(str(case), subtitle="SSIM, dB, over p95 video delay")
             )
         )
     plot: altair.ConcatChart = altair.concat(*panels, columns=2, spacing=36)

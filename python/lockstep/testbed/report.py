@@ -135,13 +135,13 @@ def _figure(value: float | None, digits: int = 0) -> str:
     return "–" if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
 
 
-def _spread(values: polars.Series, digits: int = 0) -> str:
-    """Mean of the runs, and in brackets the least and the largest."""
+def _spread(values: polars.Series, digits: int = 0) -> tuple[str, str]:
+    """Mean of the runs, and from the least to the largest."""
     known = values.drop_nulls()
     if known.is_empty():
-        return "–"
+        return "–", ""
     low, mean, high = (float(value) for value in (known.min(), known.mean(), known.max()))  # type: ignore[arg-type]
-    return f"{mean:,.{digits}f}" + (f" ({low:,.{digits}f}–{high:,.{digits}f})" if len(known) > 1 else "")
+    return f"{mean:,.{digits}f}", f"{low:,.{digits}f}–{high:,.{digits}f}" if len(known) > 1 else ""
 
 
 def _rows(counted: polars.DataFrame) -> list[dict[str, Any]]:
@@ -161,8 +161,9 @@ def _rows(counted: polars.DataFrame) -> list[dict[str, Any]]:
                     _spread(group["shown_per_second"], 1),
                     _spread(group["freezes"], 1),
                     _spread(group["forward_kbps"]),
-                    f"{_figure(_mean(group['load_sender']), 2)} / {_figure(_mean(group['load_receiver']), 2)}",
-                    _figure(_mean(group["lateness_p99_ms"]), 1),
+                    _spread(group["load_sender"], 2),
+                    _spread(group["load_receiver"], 2),
+                    _spread(group["lateness_p99_ms"], 1),
                 ],
             }
         )
