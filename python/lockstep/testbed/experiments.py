@@ -93,7 +93,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         printed=(
             Printed("Salsify (2 cores)", 206, 323, 16.5),
             Printed("Salsify (1 core)", 267, 384, 16.5),
-            Printed("WebRTC (Chrome 65)", 256, 1040, 15.2),
+            Printed("WebRTC", 256, 1040, 15.2),
         ),
         note="The paper's recording is Verizon-LTE-driving; Verizon-LTE-short is mahimahi's own of the same network.",
     ),
@@ -103,9 +103,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         (Case("AT&T LTE", "fitted:lte,seed=2", ("ATT-LTE-driving", "ATT-LTE-driving-2016")),),
         printed=(
             Printed("Salsify", 213, 330, 16.2),
-            Printed("WebRTC (Chrome 65)", 427, 1978, 15.0),
+            Printed("WebRTC", 427, 1978, 15.0),
             Printed("Salsify", 246, 430, 16.2, "all captured frames"),
-            Printed("WebRTC (Chrome 65)", 443, 4795, 15.0, "all captured frames"),
+            Printed("WebRTC", 443, 4795, 15.0, "all captured frames"),
         ),
     ),
     "tmobile": Experiment(
@@ -114,9 +114,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         (Case("T-Mobile UMTS", "fitted:umts,seed=1", ("TMobile-UMTS-driving",)),),
         printed=(
             Printed("Salsify", 210, 443, 14.8),
-            Printed("WebRTC (Chrome 65)", 272, 1123, 13.1),
+            Printed("WebRTC", 272, 1123, 13.1),
             Printed("Salsify", 243, 4197, 14.8, "all captured frames"),
-            Printed("WebRTC (Chrome 65)", 372, 9925, 13.1, "all captured frames"),
+            Printed("WebRTC", 372, 9925, 13.1, "all captured frames"),
         ),
     ),
     "wifi": Experiment(
