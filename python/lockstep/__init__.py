@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 from lockstep.distribution import installed_version
 
 if TYPE_CHECKING:
-    from lockstep._lockstep import EstimatorError, Table, barcode_regions, read_barcode, read_barcode_regions, version
+    from lockstep._lockstep import (
+        EstimatorError,
+        Table,
+        barcode_regions,
+        freezes,
+        read_barcode,
+        read_barcode_regions,
+        ssim,
+        version,
+    )
     from lockstep.simulation import Simulated, simulate
 
 __all__ = [
@@ -18,9 +27,11 @@ __all__ = [
     "Table",
     "__version__",
     "barcode_regions",
+    "freezes",
     "read_barcode",
     "read_barcode_regions",
     "simulate",
+    "ssim",
     "version",
 ]
 
@@ -30,8 +41,10 @@ _HOMES = {
     "EstimatorError": "lockstep._lockstep",
     "Table": "lockstep._lockstep",
     "barcode_regions": "lockstep._lockstep",
+    "freezes": "lockstep._lockstep",
     "read_barcode": "lockstep._lockstep",
     "read_barcode_regions": "lockstep._lockstep",
+    "ssim": "lockstep._lockstep",
     "version": "lockstep._lockstep",
     "Simulated": "lockstep.simulation",
     "simulate": "lockstep.simulation",

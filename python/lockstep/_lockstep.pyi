@@ -31,8 +31,17 @@ def read_barcode_regions(
 ) -> tuple[int | None, str | None]:
     """The number in the barcodes of a picture of ``width`` x ``height``; or None, and what was wrong.
 
-    The buffers hold the luma of its two ``barcode_regions``, rows as far apart as ``strides`` says (as the regions are wide
-    if not given).
+    The buffers hold the luma of its two ``barcode_regions``, rows as far apart as ``strides`` says (as the regions
+    are wide if not given).
+    """
+
+def ssim(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> float:
+    """The mean SSIM of two lumas (rows by columns), at most 1; a ValueError if their sizes differ."""
+
+def freezes(times: Sequence[float], frame_interval: float) -> tuple[int, float]:
+    """How often pictures that were shown at these times (s, in order) stood still, and how long together (s).
+
+    The source gives one every ``frame_interval`` seconds; what a freeze is, webrtc-stats says.
     """
 
 class VectorEnvironment:

@@ -68,6 +68,9 @@ enum Command {
     Sweep(commands::sweep::SweepArguments),
     /// Run a claim of the papers again: Concerto's observation, Salsify's ablation.
     Study(commands::study::StudyArguments),
+    /// Measure unmodified programs, such as Chromium's WebRTC, and Lockstep over the same link with the same clip and ruler:
+    /// `lockstep testbed run verizon`. Takes lockstep-video[testbed].
+    Testbed(commands::python_module::ModuleWords),
     /// Train a learned controller: `lockstep train concerto --seed 1 --output DIR`. Takes lockstep-video[learn].
     Train(commands::python_module::ModuleWords),
     /// Write the ONNX model of a training run again: `lockstep export DIR`.
@@ -116,6 +119,7 @@ fn main() -> ExitCode {
         Command::Scenario(command) => commands::scenario::run(&command),
         Command::Sweep(arguments) => commands::sweep::run(&arguments, &given),
         Command::Study(arguments) => commands::study::run(&arguments, &given),
+        Command::Testbed(arguments) => commands::testbed::run(&arguments),
         Command::Train(arguments) => commands::train::train(&arguments),
         Command::Export(arguments) => commands::train::export(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),

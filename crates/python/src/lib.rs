@@ -4,6 +4,7 @@
 mod alphartc;
 mod barcode;
 mod environment;
+mod measures;
 mod paths;
 mod pictures;
 mod simulation;
@@ -27,6 +28,8 @@ mod _lockstep {
     use crate::barcode::{barcode_regions, read_barcode, read_barcode_regions};
     #[pymodule_export]
     use crate::environment::VectorEnvironment;
+    #[pymodule_export]
+    use crate::measures::{freezes, luma_ssim};
     #[pymodule_export]
     use crate::pictures::{lesson_names, record_lessons};
     #[pymodule_export]

@@ -49,8 +49,18 @@ def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
 class Study:
     """A study in its folder."""
 
-    def __init__(self, name: str, folder: Path, *, fresh: bool = False, quiet: bool = False) -> None:
-        """Opens the folder, and reads which cells are over."""
+    def __init__(  # noqa: PLR0913
+        self,
+        name: str,
+        folder: Path,
+        *,
+        fresh: bool = False,
+        quiet: bool = False,
+        kind: str = "study",
+        is_over: Callable[[Mapping[str, Any]], bool] = lambda _: True,
+    ) -> None:
+        """Opens the folder, and reads which cells are over: those whose measures ``is_over`` holds of."""
+        self._kind = kind
         self.name = name
         self.folder = folder
         self.quiet = quiet
@@ -66,7 +76,8 @@ class Study:
             for line in text.splitlines():
                 try:
                     kept = json.loads(line)
-                    self._rows[_key(kept["cell"])] = kept["measures"]
+                    if is_over(kept["measures"]):
+                        self._rows[_key(kept["cell"])] = kept["measures"]
                 except (ValueError, KeyError, TypeError):
                     continue  # the last line of a study that was killed
         if torn:
@@ -105,9 +116,8 @@ class Study:
     def _show(self, text: str) -> None:
         if self.quiet:
             return
-        sys.stderr.write(
-            f"\r\x1b[2Kstudy {self.name}: {text}" if sys.stderr.isatty() else f"study {self.name}: {text}\n"
-        )
+        text = f"{self._kind} {self.name}: {text}"
+        sys.stderr.write(f"\r\x1b[2K{text}" if sys.stderr.isatty() else f"{text}\n")
         sys.stderr.flush()
 
     def write(self, part: str, table: polars.DataFrame, plots: Mapping[str, Plot] | None = None) -> None:

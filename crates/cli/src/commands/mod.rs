@@ -18,6 +18,7 @@ pub mod simulate;
 pub mod study;
 pub mod sweep;
 pub mod talk;
+pub mod testbed;
 pub mod trace;
 pub mod train;
 #[cfg(target_os = "linux")]

@@ -16,22 +16,31 @@ pub struct ModuleWords {
     pub words: Vec<OsString>,
 }
 
+/// Which Python to run: what `LOCKSTEP_PYTHON` names, else `python3`.
+const PYTHON: &str = "LOCKSTEP_PYTHON";
+/// Tells that Python where this command is, so that it starts the same one.
+const COMMAND: &str = "LOCKSTEP_COMMAND";
+
 /// Runs the function `entry` of `module` with `words`, in the Python that `LOCKSTEP_PYTHON` names; it writes to the same
-/// terminal.
+/// terminal. `extra` is what installs all that the module takes.
 ///
 /// # Errors
 /// That Python cannot be run, or that the function did not succeed, which has said why.
-pub fn run(module: &str, entry: &str, words: &[OsString]) -> Result<()> {
-    let named = env::var_os("LOCKSTEP_PYTHON").filter(|name| !name.is_empty());
+pub fn run(module: &str, entry: &str, extra: &str, words: &[OsString]) -> Result<()> {
+    let named = env::var_os(PYTHON).filter(|name| !name.is_empty());
     let python = named.unwrap_or_else(|| "python3".into());
     let program = format!("import sys; from {module} import {entry}; sys.exit({entry}())");
-    let status =
-        Command::new(&python).arg("-c").arg(program).args(words).status().with_context(|| {
-            format!("cannot run {}; LOCKSTEP_PYTHON may name another Python", python.to_string_lossy())
-        })?;
+    let mut command = Command::new(&python);
+    command.arg("-c").arg(program).args(words);
+    if let Ok(own) = env::current_exe() {
+        command.env(COMMAND, own);
+    }
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {}; {PYTHON} may name another Python", python.to_string_lossy()))?;
     if !status.success() {
         bail!(
-            "it ended with {status}; what went wrong is said above. It takes a Python that has lockstep-video[learn]"
+            "it ended with {status}; what went wrong is said above. It takes a Python that has lockstep-video[{extra}]"
         );
     }
     Ok(())

@@ -1,0 +1,254 @@
+"""`lockstep testbed`: experiments with unmodified programs and Lockstep over one link, resumable, and their report."""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import polars
+
+from lockstep.studies.study import BUDGETS, Cell, Study, say, summary
+from lockstep.testbed import COMMANDS, link, machine, measuring, report
+from lockstep.testbed.clips import barcoded
+from lockstep.testbed.experiments import ALL, EXPERIMENTS, SELF_TEST, Case, Experiment, label, resolve, traces
+from lockstep.testbed.programs import KINDS, Clip, TestbedError, parse
+
+COMMAND = "lockstep testbed"
+SELF_TEST_SECONDS = 10.0
+ATTEMPTS = 2
+"""How often a run is begun anew at most in which the machine was the bottleneck."""
+MEASURES = {
+    "delay_p50_ms": 0,
+    "delay_p95_ms": 0,
+    "shown_delay_p95_ms": 0,
+    "ssim_db": 1,
+    "shown_per_second": 1,
+    "freezes": 1,
+    "forward_kbps": 0,
+    "load_sender": 2,
+    "load_receiver": 2,
+}
+"""What the table has, with how many digits."""
+FAILED = {"counted": False, "reasons": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much is run: how long, and pictures of which size."""
+
+    seconds: float
+    size: tuple[int, int]
+
+
+SIZES = {"small": Budget(30.0, (640, 360)), "full": Budget(120.0, (1280, 720))}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; gives its exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help"):
+        print(_usage())
+        return 0 if words else 2
+    commands = {"run": _run, "compare": _compare, "list": _list, "report": _report}
+    if words[0] not in commands:
+        print(f"{COMMAND}: there is no command called {words[0]!r}\n{_usage()}", file=sys.stderr)
+        return 2
+    try:
+        return commands[words[0]](words[1:])
+    except KeyboardInterrupt:
+        print(f"\n{COMMAND}: interrupted; the same command goes on from where it was", file=sys.stderr)
+        return 130
+    except (OSError, ValueError) as error:
+        print(f"{COMMAND}: {error}", file=sys.stderr)
+        return 1
+
+
+def _usage() -> str:
+    lines = [f"  {name:8}   {meaning}" for name, meaning in COMMANDS.items()]
+    return "\n".join([f"usage: {COMMAND} COMMAND [--help] ...", "", "commands:", *lines])
+
+
+def _parser(command: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"{COMMAND} {command}", description=f"Here you can {COMMANDS[command]}.")
+    parser.add_argument("--output", type=Path, default=None, metavar="DIR", help="the folder (out/testbed/NAME)")
+    parser.add_argument("--budget", choices=BUDGETS, default="small", help="how long and how large (%(default)s)")
+    parser.add_argument("--repeats", type=int, default=3, metavar="COUNT", help="runs of each case (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=None, help="how long a run counts, instead of the budget's")
+    parser.add_argument("--size", default=None, metavar="WxH", help="size of the pictures, instead of the budget's")
+    parser.add_argument("--rate", type=float, default=30.0, help="pictures a second (%(default)g)")
+    parser.add_argument("--clip", default="generated", help="what is shown: `generated`, or any video (%(default)s)")
+    parser.add_argument(
+        "--link",
+        choices=("auto", "tun", "relay"),
+        default="auto",
+        help="namespaces and TUN devices, or UDP relays, which take no rights; auto is tun where it can be",
+    )
+    parser.add_argument(
+        "--first", action="store_true", help="run before other programs of this machine, where they would disturb; root"
+    )
+    parser.add_argument("--fresh", action="store_true", help="begin anew, whatever the folder has")
+    return parser
+
+
+def _run(words: Sequence[str]) -> int:
+    parser = _parser("run")
+    names = ", ".join(EXPERIMENTS)
+    parser.add_argument("name", choices=EXPERIMENTS, metavar="NAME", help=f"the experiment: {names}")
+    parser.add_argument(
+        "--program",
+        action="append",
+        default=None,
+        metavar="PROGRAM",
+        help="instead of the experiment's; again for more, or `all`",
+    )
+    told = parser.parse_args(words)
+    experiment = EXPERIMENTS[told.name]
+    programs = tuple(told.program or experiment.programs)
+    return _measure(told, told.name, experiment, ALL if programs == ("all",) else programs)
+
+
+def _compare(words: Sequence[str]) -> int:
+    parser = _parser("compare")
+    parser.add_argument("programs", nargs=2, metavar="PROGRAM", help="`lockstep`, `chromium:codec=vp9`; see list")
+    parser.add_argument("--experiment", choices=EXPERIMENTS, default="verizon", help="over its links (%(default)s)")
+    parser.add_argument("--trace", default=None, help="over this link instead, as `lockstep emulate` takes it")
+    parser.add_argument("--delay-ms", type=float, default=20.0, help="its delay each way (%(default)g)")
+    parser.add_argument("--queue-packets", type=int, default=256, help="its queue (%(default)s)")
+    parser.add_argument("--loss", default="0", help="its share of lost packets (%(default)s)")
+    told = parser.parse_args(words)
+    experiment, name = EXPERIMENTS[told.experiment], f"compare-{told.experiment}"
+    if told.trace is not None:
+        trace = str(Path(told.trace).resolve()) if Path(told.trace).exists() else told.trace
+        case = Case(Path(told.trace).name, trace, (), told.delay_ms, told.queue_packets, told.loss)
+        experiment, name = Experiment(0, "A link of one's own", (case,)), "compare"
+    return _measure(told, name, experiment, tuple(told.programs))
+
+
+def _list(words: Sequence[str]) -> int:
+    argparse.ArgumentParser(prog=f"{COMMAND} list", description=f"Here are {COMMANDS['list']}.").parse_args(words)
+    folder = traces()
+    print(f"recordings: {folder or 'none; set LOCKSTEP_SHARED to the folder that has traces/mahimahi'}\n")
+    print("experiments:")
+    for name, experiment in EXPERIMENTS.items():
+        where = resolve(experiment.cases[0])[1]
+        print(f"  {name:13} {experiment.number:2}  {experiment.title} ({len(experiment.cases)} links; {where})")
+    print("\nprograms:")
+    for name, kind in KINDS.items():
+        options = ", ".join(f"{option}={value}" for option, value in kind.options.items())
+        print(f"  {name:13} {kind.meaning}" + (f"; {name}:{options}" if options else ""))
+        if lacking := import_module(kind.module).missing():
+            print(f"  {'':13} not here: {lacking}")
+    lacking = link.missing("tun")
+    print(
+        "\nlinks:\n  tun           "
+        + (f"not here: {lacking}; --link relay takes no rights" if lacking else "can be made")
+    )
+    return 0
+
+
+def _report(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog=f"{COMMAND} report", description=f"Here you can {COMMANDS['report']}.")
+    parser.add_argument("folder", type=Path, help="the folder of an experiment, such as out/testbed/verizon")
+    told = parser.parse_args(words)
+    page = report.write(told.folder)
+    print(f"report: {page.resolve().as_uri()}")
+    return 0
+
+
+def _measure(told: argparse.Namespace, name: str, experiment: Experiment, programs: tuple[str, ...]) -> int:
+    _check(told, programs)
+    kind = told.link
+    if kind == "auto":
+        lacking = link.missing("tun")
+        kind = "relay" if lacking else "tun"
+        if lacking:
+            print(f"{COMMAND}: {lacking}; going through UDP relays, which are not in the packets' log", file=sys.stderr)
+    elif lacking := link.missing(kind):
+        raise TestbedError(lacking)
+    if told.first and (reason := machine.come_first()):
+        raise TestbedError(f"--first: {reason}")
+    budget = SIZES[told.budget]
+    seconds = told.seconds or budget.seconds
+    size = tuple(map(int, told.size.lower().split("x"))) if told.size else budget.size
+    folder = told.output or Path("out/testbed") / name
+    clip = barcoded(told.clip, (size[0], size[1]), told.rate, seconds, folder.parent / "clips")
+    study = Study(name, folder, fresh=told.fresh, kind="testbed", is_over=lambda measures: measures["counted"])
+    shared = {"seconds": seconds, "size": f"{clip.width}x{clip.height}", "link": kind, "clip": told.clip}
+    floors = [
+        {"case": SELF_TEST.name, "program": program, "repeat": 1, **shared, "seconds": min(seconds, SELF_TEST_SECONDS)}
+        for program in programs
+    ]
+    cells: list[Cell] = [
+        {"case": case.name, "program": program, "repeat": repeat, **shared}
+        for repeat in range(1, told.repeats + 1)
+        for case in experiment.cases
+        for program in programs
+    ]
+    cases = {case.name: case for case in (*experiment.cases, SELF_TEST)}
+    sources = {case.name: resolve(case)[1] for case in experiment.cases}
+    for case, source in sources.items():
+        print(f"{case}: {source}", file=sys.stderr)
+    table = study.run([*floors, *cells], lambda cell: _cell(cell, cases[cell["case"]], clip, folder))
+    report.describe(folder, name, experiment, sources)
+    study.write("runs", table)
+    _say(table, experiment)
+    print(f"report: {report.write(folder).resolve().as_uri()}")
+    return 0
+
+
+def _check(told: argparse.Namespace, programs: Sequence[str]) -> None:
+    if told.repeats < 1:
+        raise TestbedError("--repeats must be 1 at least")
+    if told.seconds is not None and not 2.0 <= told.seconds <= 3600.0:
+        raise TestbedError("--seconds must be from 2 to 3600")
+    if told.size is not None and not all(part.isdigit() for part in told.size.lower().split("x", 1)):
+        raise TestbedError(f"--size {told.size}: a size is WIDTHxHEIGHT, such as 640x360")
+    for program in programs:
+        if lacking := import_module(KINDS[parse(program).kind].module).missing():
+            raise TestbedError(f"{program}: {lacking}")
+
+
+def _cell(cell: Cell, case: Case, clip: Clip, folder: Path) -> Mapping[str, Any]:
+    what = f"{label(cell['program'])} over {case.name}, run {cell['repeat']}"
+    specification = None if case is SELF_TEST else resolve(case)[0]
+    told = measuring.Run(cell["program"], specification, cell["link"], clip, cell["seconds"])
+    place = folder / "runs" / report.run_name(cell)
+    for attempt in range(1, ATTEMPTS + 1):
+        print(f"{what} ...", file=sys.stderr)
+        try:
+            measures = measuring.run(told, place)
+        except TestbedError as error:
+            print(f"{what}: failed: {error}", file=sys.stderr)
+            return {**FAILED, "failed": str(error), "attempts": attempt}
+        ssim = f"{measures['ssim_db']:.1f} dB" if measures["ssim_db"] is not None else "no SSIM"
+        counted = "" if measures["counted"] else f"; NOT COUNTED: {measures['reasons']}"
+        delays = f"{measures['delay_p50_ms']:.0f}/{measures['delay_p95_ms']:.0f} ms (p50/p95)"
+        print(f"{what}: {delays}, {ssim}, {measures['shown_per_second']:.1f} shown a second{counted}", file=sys.stderr)
+        if measures["counted"]:
+            break
+    return {**measures, "attempts": attempt}
+
+
+def _say(table: polars.DataFrame, experiment: Experiment) -> None:
+    """Prints means over the runs that count, and what the paper printed."""
+    kept = table.filter(polars.col("counted") & (polars.col("case") != SELF_TEST.name))
+    if not kept.is_empty():
+        by = ["case", "program"]
+        say(summary(kept, by, list(MEASURES), over="repeat"), by, MEASURES, {})
+    left_out = table.filter(~polars.col("counted"))
+    for row in left_out.iter_rows(named=True):
+        why = row["failed"] or row["reasons"]
+        print(f"not counted: {row['case']}, {row['program']}, run {row['repeat']}: {why}")
+    for row in table.filter(polars.col("case") == SELF_TEST.name).iter_rows(named=True):
+        if row["failed"]:
+            continue
+        print(f"the ruler with {row['program']}: {report.ruler_error(row)}")
+    for printed in experiment.printed:
+        print(f"the paper: {report.printed_in_words(printed)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""Numbers read from pictures, whole or only the two places where their barcodes lie."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+import lockstep
+from lockstep.testbed.programs import Luma
+
+Rectangle = tuple[int, int, int, int]
+"""x, y, width and height in samples."""
+
+SMALLEST = (320, 180)
+"""Pictures smaller than this are enlarged before they are read: the barcodes' cells are fractions of the picture."""
+
+
+def regions(width: int, height: int) -> list[Rectangle]:
+    """Where a picture of this size has its barcodes."""
+    return list(lockstep.barcode_regions(width, height))
+
+
+def read(luma: Luma) -> int | None:
+    """The number in a picture's two barcodes; None where they cannot be read or do not agree."""
+    height, width = luma.shape
+    times = max(-(-SMALLEST[0] // width), -(-SMALLEST[1] // height))
+    if times > 1:
+        luma = np.kron(luma, np.ones((times, times), np.uint8))
+    height, width = luma.shape
+    number, _ = lockstep.read_barcode(luma.tobytes(), width, height)
+    return number
+
+
+def read_cut(width: int, height: int, cuts: Sequence[tuple[Rectangle, NDArray[np.uint8]]]) -> int | None:
+    """The number in a picture of which only these rectangles were copied."""
+    luma = np.zeros((height, width), np.uint8)
+    for (x, y, across, down), samples in cuts:
+        luma[y : y + down, x : x + across] = samples[:down, :across]
+    return read(luma)

@@ -1,0 +1,188 @@
+"""The charts of the testbed's report as Vega-Lite specifications."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import altair
+import polars
+
+from lockstep.sweep_plot import COLOURS
+from lockstep.testbed.experiments import Printed, label
+from lockstep.testbed.quality import in_decibels
+
+Plot = altair.LayerChart | altair.ConcatChart | altair.HConcatChart | altair.VConcatChart | altair.Chart
+
+PAPER = "#8a94a3"
+"""The colour of what the paper printed."""
+WIDTH = 980
+PANEL = 440
+MOST_POINTS = 700
+"""Points of a distribution's line."""
+
+
+def charts(
+    counted: polars.DataFrame, printed: Sequence[Printed], typical: Sequence[tuple[str, Path]]
+) -> dict[str, Any]:
+    """The charts by the name of their place on the page; those of which there is nothing are left out."""
+    if counted.is_empty():
+        return {}
+    runs = counted.select(
+        polars.col("case"),
+        polars.col("program").map_elements(label, polars.String).alias("name"),
+        polars.col("repeat"),
+        polars.col("delay_p95_ms").alias("p95"),
+        polars.col("delay_p50_ms").alias("p50"),
+        polars.col("ssim_db").alias("ssim"),
+        polars.col("forward_kbps").alias("kbps"),
+    )
+    names = runs["name"].unique(maintain_order=True).to_list()
+    colour = altair.Color(
+        "name:N",
+        scale=altair.Scale(domain=names, range=[COLOURS[index % len(COLOURS)] for index in range(len(names))]),
+        legend=altair.Legend(title=None, orient="top", columns=3, labelLimit=320),
+    )
+    frames = _frames(typical)
+    drawn = {"scatter": _scatter(runs, printed, colour)}
+    if not frames.is_empty():
+        drawn["time"] = _time(frames, _series(typical), colour)
+        drawn["distributions"] = _distributions(frames, colour)
+    return {name: _bare(plot) for name, plot in drawn.items()}
+
+
+def _bare(plot: Plot) -> dict[str, Any]:
+    specification: dict[str, Any] = plot.to_dict()
+    for key in ("$schema", "config"):
+        specification.pop(key, None)
+    return specification
+
+
+def _scatter(runs: polars.DataFrame, printed: Sequence[Printed], colour: altair.Color) -> Plot:
+    """Delay against quality, better up and to the right: every run, means larger, and the paper's."""
+    panels = []
+    cases = runs["case"].unique(maintain_order=True)
+    for case in cases:
+        here = runs.filter(polars.col("case") == case)
+        means = here.group_by("name", maintain_order=True).agg(polars.col("p95", "p50", "ssim", "kbps").mean())
+        x = altair.X(
+            "p95:Q",
+            scale=altair.Scale(type="log", reverse=True, nice=False, padding=30),
+            axis=altair.Axis(title="p95 video delay, ms (better to the right)", grid=True, tickCount=6, format="~s"),
+        )
+        y = altair.Y("ssim:Q", scale=altair.Scale(zero=False, padding=24), axis=altair.Axis(title=None))
+        tooltip = [altair.Tooltip("name:N"), *(altair.Tooltip(f"{name}:Q", format=".0f") for name in ("p50", "p95"))]
+        tooltip += [altair.Tooltip("ssim:Q", format=".2f"), altair.Tooltip("kbps:Q", format=".0f")]
+        base = altair.Chart(here).encode(x=x, y=y, color=colour, tooltip=tooltip)
+        large = altair.Chart(means).encode(x=x, y=y, color=colour, tooltip=tooltip)
+        layers: list[Plot] = [
+            base.mark_point(size=38, opacity=0.65, strokeWidth=1.6),
+            large.mark_point(filled=True, size=150, opacity=0.95),
+        ]
+        known = [
+            {"name": f"the paper: {figure.system}", "p95": figure.p95, "ssim": figure.ssim_db, "text": figure.system}
+            for figure in sorted(printed, key=lambda figure: figure.p95)
+            if not (math.isnan(figure.p95) or math.isnan(figure.ssim_db)) and figure.whose == "shown frames only"
+        ]
+        if known:
+            paper = altair.Chart(polars.DataFrame(known)).encode(x=x, y=y, tooltip=["name:N", "p95:Q", "ssim:Q"])
+            layers.append(paper.mark_point(shape="diamond", size=90, color=PAPER, filled=True))
+            # What lies close together has its name above and below in turn.
+            for index, figure in enumerate(known):
+                one = altair.Chart(polars.DataFrame([figure])).encode(x=x, y=y, text=altair.Text("text:N"))
+                dy = -13 if index % 2 else 15
+                layers.append(one.mark_text(align="left", dx=-6, dy=dy, color=PAPER, fontSize=11))
+        panels.append(
+            altair.layer(*layers).properties(
+                width=WIDTH if len(cases) == 1 else PANEL, height=320, title=altair.TitleParams(str(case), subtitle="SSIM, dB, over p95 video delay")
+            )
+        )
+    plot: altair.ConcatChart = altair.concat(*panels, columns=2, spacing=36)
+    return plot
+
+
+def _frames(typical: Sequence[tuple[str, Path]]) -> polars.DataFrame:
+    """The frames of the typical runs, one table."""
+    found = []
+    for name, folder in typical:
+        path = folder / "frames.parquet"
+        if path.exists():
+            frames = polars.read_parquet(path)
+            decibels = [None if value is None else in_decibels(value) for value in frames["ssim"]]
+            found.append(
+                frames.select(
+                    polars.lit(name).alias("name"),
+                    polars.col("captured_at").round(3).alias("at"),
+                    (polars.col("waited") * 1000).round(1).alias("delay"),
+                ).with_columns(polars.Series("ssim", decibels, polars.Float64).round(2))
+            )
+    return polars.concat(found) if found else polars.DataFrame()
+
+
+def _series(typical: Sequence[tuple[str, Path]]) -> polars.DataFrame:
+    found = []
+    for name, folder in typical:
+        path = folder / "series.parquet"
+        if path.exists():
+            series = polars.read_parquet(path)
+            found.append(
+                series.select(polars.lit(name).alias("name"), "at", (polars.col("forward_bps") / 1e6).alias("rate"))
+            )
+    return polars.concat(found).drop_nulls() if found else polars.DataFrame({"name": [], "at": [], "rate": []})
+
+
+def _time(frames: polars.DataFrame, series: polars.DataFrame, colour: altair.Color) -> Plot:
+    """One run of each program over time: what passed the link, delay, quality."""
+    x = altair.X("at:Q", scale=altair.Scale(nice=False), axis=altair.Axis(title=None, labelExpr="datum.label + ' s'"))
+
+    def panel(data: polars.DataFrame, field: str, titles: tuple[str, str], scale: altair.Scale, height: int) -> Plot:
+        y = altair.Y(f"{field}:Q", scale=scale, axis=altair.Axis(title=None))
+        line = altair.Chart(data).mark_line(strokeWidth=1.4, interpolate="step-after").encode(x=x, y=y, color=colour)
+        chart: Plot = line.properties(
+            width=WIDTH, height=height, title=altair.TitleParams(titles[0], subtitle=titles[1])
+        )
+        return chart
+
+    log, free = altair.Scale(type="log", nice=False), altair.Scale(zero=False, nice=False)
+    panels = []
+    if not series.is_empty():
+        subtitle = "Mb/s that came out of the link, IP packets"
+        panels.append(panel(series, "rate", ("Rate", subtitle), altair.Scale(), 130))
+    delay = "ms from each frame's capture until it or a later one is shown"
+    panels.append(panel(frames, "delay", ("Video delay", delay), log, 170))
+    quality = frames.filter(polars.col("ssim").is_not_null())
+    if not quality.is_empty():
+        panels.append(panel(quality, "ssim", ("SSIM", "dB of the frames shown"), free, 130))
+    plot: altair.VConcatChart = altair.vconcat(*panels, spacing=22)
+    return plot
+
+
+def _distributions(frames: polars.DataFrame, colour: altair.Color) -> Plot:
+    panels = []
+    for field, title, subtitle, scale in (
+        ("delay", "Video delay, ms", "share of all captured frames at most this", altair.Scale(type="log", nice=False)),
+        ("ssim", "SSIM, dB", "share of shown frames at most this", altair.Scale(zero=False, nice=False)),
+    ):
+        rows = [
+            {"name": name, "value": value, "share": share}
+            for (name,), group in frames.group_by(["name"], maintain_order=True)
+            for value, share in _cumulative(group[field].drop_nulls().sort().to_list())
+        ]
+        if not rows:
+            continue
+        x = altair.X("value:Q", scale=scale, axis=altair.Axis(title=None, tickCount=6, format="~s"))
+        y = altair.Y("share:Q", scale=altair.Scale(domain=[0, 1]), axis=altair.Axis(title=None, format="%"))
+        line = altair.Chart(polars.DataFrame(rows)).mark_line(strokeWidth=1.8, interpolate="step-after")
+        panels.append(
+            line.encode(x=x, y=y, color=colour).properties(
+                width=PANEL, height=230, title=altair.TitleParams(title, subtitle=subtitle)
+            )
+        )
+    plot: altair.HConcatChart = altair.hconcat(*panels, spacing=36)
+    return plot
+
+
+def _cumulative(ordered: Sequence[float]) -> list[tuple[float, float]]:
+    step = max(1, len(ordered) // MOST_POINTS)
+    points = [(value, (index + 1) / len(ordered)) for index, value in enumerate(ordered)][step - 1 :: step]
+    return points if not ordered or points[-1][0] == ordered[-1] else [*points, (ordered[-1], 1.0)]

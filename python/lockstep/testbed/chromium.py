@@ -1,0 +1,362 @@
+"""Chromium's own WebRTC: two browser processes, one page in each, which call each other as any page does.
+
+The clip is the sender's camera (`--use-file-for-fake-video-capture`). The receiver's pictures are read from its track
+(`MediaStreamTrackProcessor`), and the encoded frames that reach its decoder are kept on the way
+(`RTCRtpScriptTransform`) and decoded after the call; digests of whole pictures, one a second, tell whether that gives
+what was shown.
+"""
+
+import base64
+import hashlib
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lockstep.testbed.barcodes import read_cut, regions
+from lockstep.testbed.decoding import EncodedFrame, decoded
+from lockstep.testbed.machine import now
+from lockstep.testbed.programs import Outcome, Samples, Setting, Shown, Side, TestbedError
+from lockstep.testbed.ruler import Sight, quantile
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Page, Playwright
+
+ORIGIN = "https://lockstep.test/"
+"""A secure origin that no network is asked for: the driver answers it."""
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+DIGEST_EVERY_MS = 1000.0
+"""How often the receiver takes the digest of a whole picture."""
+CLOCK_READINGS = 15
+START_SECONDS = 20.0
+"""How long the first picture may take to be shown."""
+TAKEN_AT_ONCE = 200
+"""Encoded frames that are taken out of the page at once."""
+
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--use-fake-ui-for-media-stream",
+    "--autoplay-policy=no-user-gesture-required",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    # Real addresses as candidates: those of the emulated link are nobody's secret.
+    "--disable-features=WebRtcHideLocalIpsWithMdns,Translate,MediaRouter,OptimizationHints",
+)
+
+
+def missing() -> str | None:
+    """What this program takes and is not here; None if it can run."""
+    try:
+        import playwright.sync_api  # noqa: F401, PLC0415 - an extra
+    except ModuleNotFoundError:
+        return "playwright is missing: pip install 'lockstep-video[testbed]'"
+    if not any(shutil.which(name) for name in BROWSERS):
+        return "chromium is not installed (Debian, Ubuntu: apt install chromium)"
+    return None
+
+
+class Chromium:
+    """A call between two Chromiums."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Takes `codec`, `cap` (`default`, or a bit rate such as `12mbps`), `layers` and `degradation`."""
+        if lacking := missing():
+            raise TestbedError(lacking)
+        self._options = dict(options)
+        self._cap = None if options["cap"] == "default" else bits_per_second(options["cap"])
+        self._playwright: Playwright | None = None
+        self._contexts: list[BrowserContext] = []
+        self._pages: dict[str, Page] = {}
+        self._offsets: dict[str, list[tuple[float, float]]] = {"sender": [], "receiver": []}
+        self._rows: dict[str, list[dict[str, Any]]] = {"sender": [], "receiver": []}
+        self._stats: list[dict[str, Any]] = []
+        self._encoded: list[EncodedFrame] = []
+        self._digests: dict[int, str] = {}
+        self._wanted: dict[int, int] = {}
+        self._setting: Setting | None = None
+        self.identical = 0
+        self.different = 0
+
+    def start(self, setting: Setting) -> Mapping[str, int]:
+        """Opens both browsers, joins them, and waits for the first picture."""
+        from playwright.sync_api import Error, sync_playwright  # noqa: PLC0415 - an extra
+
+        self._setting = setting
+        clip = setting.clip
+        self._playwright = sync_playwright().start()
+        processes = {}
+        try:
+            for name, side in (("sender", setting.sender), ("receiver", setting.receiver)):
+                processes[name] = self._open(name, side)
+            reading = {
+                "width": clip.width,
+                "height": clip.height,
+                "regions": [list(region) for region in regions(clip.width, clip.height)],
+            }
+            layers = None if self._options["layers"] == "none" else self._options["layers"]
+            degradation = None if self._options["degradation"] == "default" else self._options["degradation"]
+            offered = self._pages["sender"].evaluate(
+                "options => offer(options)",
+                {
+                    "reading": reading,
+                    "rate": clip.rate,
+                    "codec": self._options["codec"],
+                    "maxBitrate": self._cap,
+                    "scalabilityMode": layers,
+                    "degradation": degradation,
+                },
+            )
+            # A link that stands in between is the only way: what the sender offers of itself would lead around it.
+            relayed = setting.relayed
+            answered = self._pages["receiver"].evaluate(
+                "([sdp, options]) => answer(sdp, options)",
+                [
+                    without_candidates(offered) if relayed else offered,
+                    {"reading": reading, "tap": True, "digestEvery": DIGEST_EVERY_MS},
+                ],
+            )
+            if relayed:
+                answered = with_candidate(answered, setting.through)
+            setting.begin()
+            self._pages["sender"].evaluate("sdp => accept(sdp)", answered)
+        except Error as error:
+            raise TestbedError(f"chromium: {error.message.splitlines()[0]}") from error
+        deadline = now() + START_SECONDS
+        while not self._rows["receiver"]:
+            if now() > deadline:
+                raise TestbedError(f"chromium showed no picture within {START_SECONDS:.0f} s of joining")
+            self._pages["receiver"].wait_for_timeout(100)
+            self._take()
+        return processes
+
+    def _open(self, name: str, side: Side) -> int:
+        assert self._playwright is not None  # noqa: S101
+        assert self._setting is not None  # noqa: S101
+        work, clip = self._setting.work, self._setting.clip
+        browser = next(path for path in map(shutil.which, BROWSERS) if path)
+        process, wrapper = work / f"{name}.pid", work / f"{name}.sh"
+        enter = "".join(f"{word} " for word in side.enter)
+        wrapper.write_text(f'#!/bin/sh\necho $$ > {process}\nexec {enter}{browser} "$@"\n')
+        wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
+        arguments = list(ARGUMENTS)
+        if name == "sender":
+            arguments += ["--use-fake-device-for-media-stream", f"--use-file-for-fake-video-capture={clip.path}"]
+        context = self._playwright.chromium.launch_persistent_context(
+            str(work / name), executable_path=str(wrapper), headless=True, args=arguments
+        )
+        self._contexts.append(context)
+        body = (resources.files("lockstep.testbed") / "page.html").read_text(encoding="utf-8")
+        context.route(f"{ORIGIN}*", lambda route: route.fulfill(body=body, content_type="text/html"))
+        page = context.pages[0]
+        page.goto(ORIGIN)
+        self._pages[name] = page
+        self._read_clock(name)
+        return int(process.read_text())
+
+    def _read_clock(self, name: str) -> None:
+        """How far the page's clock is ahead of ours: the reading that took least says it best."""
+        for _ in range(CLOCK_READINGS):
+            before = now()
+            there = self._pages[name].evaluate("now()") / 1000.0
+            after = now()
+            self._offsets[name].append((after - before, there - (before + after) / 2))
+
+    def poll(self) -> None:
+        """Takes what was read, and counts of both ends."""
+        self._take()
+        sender, receiver = (self._pages[name].evaluate("stats()") for name in ("sender", "receiver"))
+        self._stats.append({"at": now(), **_outbound(sender), **_inbound(receiver)})
+
+    def _take(self) -> None:
+        for name, page in self._pages.items():
+            self._rows[name] += page.evaluate("take()")
+
+    def stop(self) -> Outcome:
+        """Takes what is left, closes the browsers, and puts it all on the machine's clock."""
+        self._take()
+        last = {name: page.evaluate("stats()") for name, page in self._pages.items()}
+        version = self._contexts[0].browser.version if self._contexts[0].browser else ""
+        user_agent = self._pages["sender"].evaluate("navigator.userAgent")
+        for name in self._pages:
+            self._read_clock(name)
+        self._take_encoded()
+        self.close()
+        offsets = {name: min(readings)[1] for name, readings in self._offsets.items()}
+        error = max(min(readings)[0] / 2 for readings in self._offsets.values())
+        previews, unread_previews = self._sights("sender", offsets["sender"])
+        seen, unread = self._sights("receiver", offsets["receiver"])
+        shown = [Shown(sight, index) for index, sight in seen.items()]
+        self._wanted = {self._rows["receiver"][index]["rtp"]: index for index in seen}
+        self._digests = {
+            row["rtp"]: row["digest"]
+            for row in self._rows["receiver"]
+            if "digest" in row and row["width"] == self._clip_size()[0] and row["format"] == "I420"
+        }
+        limited = sorted({str(entry["limited"]) for entry in self._stats if entry["limited"] not in (None, "none")})
+        costs = [row["cost"] / 1000.0 for row in self._rows["receiver"] if "cost" in row and "digest" not in row]
+        return Outcome(
+            previews=list(previews.values()),
+            shown=shown,
+            unread=unread,
+            clock_error=error,
+            read_seconds=quantile(costs, 0.99),
+            limited=limited,
+            details={
+                "version": version or user_agent,
+                "unread_previews": unread_previews,
+                "series": self._stats,
+                "statistics": last,
+            },
+        )
+
+    def _clip_size(self) -> tuple[int, int]:
+        assert self._setting is not None  # noqa: S101
+        return self._setting.clip.width, self._setting.clip.height
+
+    def _sights(self, name: str, offset: float) -> tuple[dict[int, Sight], int]:
+        """What was seen, by the index of its row, and in how many pictures no number could be read."""
+        found: dict[int, Sight] = {}
+        unread = 0
+        for index, row in enumerate(self._rows[name]):
+            cuts = [
+                (
+                    (cut["rect"]["x"], cut["rect"]["y"], cut["rect"]["width"], cut["rect"]["height"]),
+                    np.frombuffer(base64.b64decode(cut["bytes"]), np.uint8).reshape(-1, cut["stride"]),
+                )
+                for cut in row.get("regions", [])
+            ]
+            number = read_cut(row["width"], row["height"], cuts) if len(cuts) == 2 else None
+            if number is None:
+                unread += 1
+            else:
+                found[index] = Sight(number, row["at"] / 1000.0 - offset)
+        return found, unread
+
+    def _take_encoded(self) -> None:
+        start = 0
+        while part := self._pages["receiver"].evaluate(f"tapped({start}, {start + TAKEN_AT_ONCE})"):
+            start += len(part)
+            self._encoded += [
+                EncodedFrame(frame["rtp"], bool(frame["key"]), base64.b64decode(frame["data"])) for frame in part
+            ]
+
+    def pictures(self) -> Iterator[tuple[int, Samples]]:
+        """Decodes what arrived, as the browser's decoder did.
+
+        A picture is given when the next digest of the browser's is that of the picture decoded here: where it is
+        another, what was decoded since the last that agreed is left out, and what is coded from it.
+        """
+        assert self._setting is not None  # noqa: S101
+        clip = self._setting.clip
+        waiting: list[tuple[int, Samples]] = []
+        lost = False
+        for frame, picture in decoded(self._encoded, self._options["codec"], clip, self._setting.work):
+            if frame.key:
+                yield from waiting
+                waiting, lost = [], False
+            if (key := self._wanted.get(frame.rtp)) is not None and not lost:
+                waiting.append((key, np.frombuffer(picture, np.uint8)))
+            if (digest := self._digests.get(frame.rtp)) is None:
+                continue
+            if hashlib.sha256(picture).hexdigest() == digest:
+                self.identical += 1
+                yield from waiting
+            else:
+                self.different += 1
+                lost = True
+            waiting = []
+        yield from waiting
+
+    def close(self) -> None:
+        """Closes the browsers."""
+        for context in self._contexts:
+            context.close()
+        self._contexts.clear()
+        if self._playwright is not None:
+            self._playwright.stop()
+            self._playwright = None
+
+
+def make(options: Mapping[str, str]) -> Chromium:
+    """The program with these options."""
+    return Chromium(options)
+
+
+def bits_per_second(text: str) -> int:
+    """Reads a bit rate such as `12mbps` or `500kbps`.
+
+    Raises:
+        TestbedError: If it is none.
+
+    """
+    for unit, factor in (("mbps", 1_000_000), ("kbps", 1_000)):
+        if text.endswith(unit):
+            try:
+                return round(float(text.removesuffix(unit)) * factor)
+            except ValueError:
+                break
+    raise TestbedError(f"{text!r} is no bit rate; one is 12mbps, another 500kbps")
+
+
+def without_candidates(sdp: str) -> str:
+    """A session description that says no address."""
+    return "".join(line for line in sdp.splitlines(keepends=True) if not line.startswith("a=candidate:"))
+
+
+def with_candidate(sdp: str, through: Callable[[str], str]) -> str:
+    """A session description whose only candidates are where ``through`` leads to its first over UDP and IPv4.
+
+    Raises:
+        TestbedError: If it has none.
+
+    """
+    fields = (line.split() for line in sdp.splitlines() if line.startswith("a=candidate:"))
+    usable = [words for words in fields if words[2].lower() == "udp" and re.fullmatch(r"[0-9.]+", words[4])]
+    if not usable:
+        raise TestbedError("the browser has no address of IPv4: is there a network device besides loopback?")
+    chosen = usable[0]
+    host, _, port = through(f"{chosen[4]}:{chosen[5]}").rpartition(":")
+    chosen[4], chosen[5] = host, port
+    lines: list[str] = []
+    for line in sdp.splitlines(keepends=True):
+        if not line.startswith("a=candidate:"):
+            lines.append(line)
+        elif not any(kept.startswith("a=candidate:") for kept in lines):
+            lines.append(" ".join(chosen) + "\r\n")
+    return "".join(lines)
+
+
+def _entry(statistics: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    return next((entry for entry in statistics if entry["type"] == kind), {})
+
+
+def _outbound(statistics: list[dict[str, Any]]) -> dict[str, Any]:
+    sent = _entry(statistics, "outbound-rtp")
+    chosen = _entry(statistics, "transport").get("selectedCandidatePairId")
+    pair: dict[str, Any] = next((entry for entry in statistics if entry["id"] == chosen), {})
+    return {
+        "target_bps": sent.get("targetBitrate"),
+        "available_bps": pair.get("availableOutgoingBitrate"),
+        "round_trip_s": pair.get("currentRoundTripTime"),
+        "width": sent.get("frameWidth"),
+        "height": sent.get("frameHeight"),
+        "encoded_per_second": sent.get("framesPerSecond"),
+        "limited": sent.get("qualityLimitationReason"),
+        "encoder": sent.get("encoderImplementation"),
+    }
+
+
+def _inbound(statistics: list[dict[str, Any]]) -> dict[str, Any]:
+    received = _entry(statistics, "inbound-rtp")
+    return {
+        "decoded": received.get("framesDecoded"),
+        "dropped": received.get("framesDropped"),
+        "freezes": received.get("freezeCount"),
+        "decoder": received.get("decoderImplementation"),
+    }

@@ -1,0 +1,104 @@
+"""Encoded frames to exact pixels: VP8 by our own decoder, the others by ffmpeg, whose decoders are exact as well."""
+
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from lockstep.testbed.programs import Clip, TestbedError, executable
+
+FOURCC = {"vp8": b"VP80", "vp9": b"VP90", "av1": b"AV01"}
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedFrame:
+    """A frame as it reached the decoder."""
+
+    rtp: int
+    key: bool
+    data: bytes
+
+
+def in_order(frames: Sequence[EncodedFrame]) -> list[EncodedFrame]:
+    """Frames in the order of their RTP timestamps, which wrap at 2^32, from the first key frame on, each once.
+
+    WebRTC probes the link with packets that it has sent before, so that whole frames arrive twice; decoded twice, a
+    frame would change what comes after it.
+    """
+    if not frames:
+        return []
+    start = frames[0].rtp
+    once = {(frame.rtp, frame.data): frame for frame in frames}
+    turned = sorted(once.values(), key=lambda frame: (frame.rtp - start + 2**31) % 2**32)
+    first = next((index for index, frame in enumerate(turned) if frame.key), len(turned))
+    return turned[first:]
+
+
+def decoded(frames: Sequence[EncodedFrame], codec: str, clip: Clip, work: Path) -> Iterator[tuple[EncodedFrame, bytes]]:
+    """Each frame with its picture, I420 at the clip's size.
+
+    Pictures of another size, which WebRTC sends when there is little room, are scaled as a player would (bicubic).
+
+    Raises:
+        TestbedError: If the decoder fails.
+
+    """
+    ordered = in_order(frames)
+    if not ordered:
+        return
+    if codec == "h264":
+        path = work / "tap.h264"
+        path.write_bytes(b"".join(frame.data for frame in ordered))
+    else:
+        path = work / "tap.ivf"
+        with path.open("wb") as output:
+            header = (b"DKIF", 0, 32, FOURCC[codec], clip.width, clip.height, 30, 1, len(ordered), 0)
+            output.write(struct.pack("<4sHH4sHHIIII", *header))
+            for index, frame in enumerate(ordered):
+                output.write(struct.pack("<IQ", len(frame.data), index) + frame.data)
+    own = codec == "vp8" and all(_vp8_size(frame.data) == (clip.width, clip.height) for frame in ordered if frame.key)
+    if own:
+        command = [lockstep_command(), "decode", str(path), "-"]
+    else:
+        scaled = f"scale={clip.width}:{clip.height}:flags=bicubic"
+        command = [executable("ffmpeg", "ffmpeg"), "-v", "error", "-i", str(path), "-fps_mode", "passthrough"]
+        command += ["-vf", scaled, "-pix_fmt", "yuv420p", "-f", "rawvideo", "-"]
+    size = clip.width * clip.height + 2 * (-(-clip.width // 2) * -(-clip.height // 2))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as decoder:  # noqa: S603
+        assert decoder.stdout is not None  # noqa: S101
+        if own:
+            decoder.stdout.readline()
+        for frame in ordered:
+            if own:
+                decoder.stdout.readline()
+            picture = _whole(decoder.stdout, size)
+            if picture is None:
+                said = decoder.stderr.read().decode(errors="replace").strip() if decoder.stderr else ""
+                raise TestbedError(f"{command[0]} decoded fewer pictures than frames arrived: {said}")
+            yield frame, picture
+
+
+def lockstep_command() -> str:
+    """Where the `lockstep` command is: LOCKSTEP_COMMAND (which that command sets), of this checkout, or installed."""
+    own = Path(__file__).parents[3] / "target" / "release" / "lockstep"
+    found = os.environ.get("LOCKSTEP_COMMAND") or (str(own) if own.exists() else shutil.which("lockstep"))
+    if found is None:
+        raise TestbedError("the lockstep command is not installed; in a checkout, make build makes it")
+    return found
+
+
+def _whole(stream: IO[bytes], size: int) -> bytes | None:
+    data = stream.read(size)
+    return data if len(data) == size else None
+
+
+def _vp8_size(data: bytes) -> tuple[int, int]:
+    """Width and height that a VP8 key frame says (RFC 6386, section 9.1)."""
+    if len(data) < 10:
+        return 0, 0
+    width, height = struct.unpack_from("<HH", data, 6)
+    return width & 0x3FFF, height & 0x3FFF

@@ -1,0 +1,198 @@
+"""The experiments, as data: which programs over which links, and what the paper printed of them."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from lockstep.testbed.link import LinkSpecification
+
+OWN = "lockstep"
+SALSIFY = "lockstep:controller=salsify"
+CONVENTIONAL = "lockstep:controller=gcc,codec=conventional"
+CHROMIUM = "chromium"
+
+LABELS = {
+    OWN: "Lockstep",
+    SALSIFY: "Lockstep, Salsify's controller",
+    CONVENTIONAL: "Lockstep, conventional codec and GCC",
+    CHROMIUM: "Chromium, VP8",
+    "chromium:codec=vp9": "Chromium, VP9",
+    "chromium:codec=vp9,layers=L1T3": "Chromium, VP9 L1T3",
+    "chromium:codec=av1": "Chromium, AV1",
+    "chromium:codec=h264": "Chromium, H.264",
+    "chromium:cap=12mbps": "Chromium, VP8, cap raised",
+    "lockstep:controller=salsify,grace=none": "Salsify's, no grace period",
+    "lockstep:controller=salsify,codec=conventional": "Salsify's, conventional codec",
+    "aiortc": "aiortc, VP8",
+}
+"""What programs are called in tables and plots; others as they are named."""
+
+STANDARD = (OWN, SALSIFY, CONVENTIONAL, CHROMIUM)
+ALL = (
+    *STANDARD,
+    "chromium:cap=12mbps",
+    "chromium:codec=vp9",
+    "chromium:codec=vp9,layers=L1T3",
+    "chromium:codec=av1",
+    "chromium:codec=h264",
+    "aiortc",
+)
+"""What `--program all` stands for."""
+
+NOT_RECORDED = "a recording of this kind is not here: the link is generated"
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A figure of the paper: median and 95th percentile of delay (ms), SSIM (dB)."""
+
+    system: str
+    p50: float
+    p95: float
+    ssim_db: float
+    whose: str = "shown frames only"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A link of an experiment. The first of `recordings` that is here is taken, else `generated`."""
+
+    name: str
+    generated: str
+    recordings: tuple[str, ...] = ()
+    delay_ms: float = 20.0
+    queue_packets: int = 256
+    loss: str = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """An experiment of the paper, or of the issue that asked for this."""
+
+    number: int
+    title: str
+    cases: tuple[Case, ...]
+    programs: tuple[str, ...] = STANDARD
+    printed: tuple[Printed, ...] = ()
+    note: str = ""
+
+
+def _loss(share: str) -> Case:
+    return Case(f"{share} lost", "constant:2mbps", loss=share)
+
+
+def _queue(packets: int) -> Case:
+    return Case(f"{packets} packets", "cellular:mean=5mbps,seed=1", ("Verizon-LTE-short",), queue_packets=packets)
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "verizon": Experiment(
+        1,
+        "Verizon LTE",
+        (Case("Verizon LTE", "fitted:lte,seed=1", ("Verizon-LTE-driving", "Verizon-LTE-short")),),
+        printed=(
+            Printed("Salsify (2 cores)", 206, 323, 16.5),
+            Printed("Salsify (1 core)", 267, 384, 16.5),
+            Printed("WebRTC", 256, 1040, 15.2),
+        ),
+        note="The paper's recording is Verizon-LTE-driving; Verizon-LTE-short is mahimahi's own of the same network.",
+    ),
+    "att": Experiment(
+        2,
+        "AT&T LTE",
+        (Case("AT&T LTE", "fitted:lte,seed=2", ("ATT-LTE-driving", "ATT-LTE-driving-2016")),),
+        printed=(
+            Printed("Salsify", 213, 330, 16.2),
+            Printed("WebRTC", 427, 1978, 15.0),
+            Printed("Salsify", 246, 430, 16.2, "all captured frames"),
+            Printed("WebRTC", 443, 4795, 15.0, "all captured frames"),
+        ),
+    ),
+    "tmobile": Experiment(
+        3,
+        "T-Mobile UMTS",
+        (Case("T-Mobile UMTS", "fitted:umts,seed=1", ("TMobile-UMTS-driving",)),),
+        printed=(
+            Printed("Salsify", 210, 443, 14.8),
+            Printed("WebRTC", 272, 1123, 13.1),
+            Printed("Salsify", 243, 4197, 14.8, "all captured frames"),
+            Printed("WebRTC", 372, 9925, 13.1, "all captured frames"),
+        ),
+    ),
+    "wifi": Experiment(
+        4,
+        "Wi-Fi",
+        (Case("Wi-Fi", "fitted:wifi,seed=1"),),
+        note="The paper drove over a real Wi-Fi; here a link is generated as recordings of Wi-Fi are.",
+    ),
+    "intermittent": Experiment(
+        5,
+        "Intermittent link",
+        (Case("on and off", "onoff:12mbps,on=0.2s,off=0.2s,loss=100%,seed=1"),),
+        note="12 Mb/s; all packets pass, or none, each for 0.2 s in the mean.",
+    ),
+    "ramp": Experiment(
+        6,
+        "Ramp down and up",
+        (Case("ramp", "steps:5mbps@8s/2.5mbps@4s/1mbps@4s/0.5mbps@4s/1mbps@4s/2.5mbps@4s/5mbps@8s", ("ramp",)),),
+        note="Salsify's own trace `ramp` where it is there.",
+    ),
+    "outage": Experiment(
+        7,
+        "One-second outage",
+        (Case("outage", "constant:500kbps,duration=60s,outage=10s+1s"),),
+        note="500 kb/s; from 10 s on nothing passes for one second.",
+    ),
+    "loss": Experiment(8, "Random loss", tuple(map(_loss, ("0%", "1%", "2%", "5%", "10%"))), note="2 Mb/s."),
+    "queue": Experiment(9, "Queues", tuple(map(_queue, (64, 256, 1024)))),
+    "ablation": Experiment(
+        10,
+        "Component ablation",
+        (Case("Verizon LTE", "fitted:lte,seed=1", ("Verizon-LTE-driving", "Verizon-LTE-short")),),
+        programs=(
+            OWN,
+            SALSIFY,
+            "lockstep:controller=salsify,grace=none",
+            "lockstep:controller=salsify,codec=conventional",
+            CONVENTIONAL,
+        ),
+        printed=(
+            Printed("Salsify", 206, 323, 16.5),
+            Printed("no grace period", float("nan"), float("nan"), 10.3),
+            Printed("conventional codec", 195, 362, 13.4),
+            Printed("conventional codec and transport", float("nan"), 2625, float("nan")),
+        ),
+    ),
+}
+"""The experiments by name."""
+
+SELF_TEST = Case("no limit", "constant:100mbps", delay_ms=0.0, queue_packets=1024)
+"""No link to speak of: what the program itself takes, and the ruler's own error."""
+
+
+def label(program: str) -> str:
+    """What a program is called where people read it."""
+    return LABELS.get(program, program)
+
+
+def traces() -> Path | None:
+    """The folder of recordings: `traces/mahimahi` below LOCKSTEP_SHARED, or below ../shared beside the checkout."""
+    named = os.environ.get("LOCKSTEP_SHARED")
+    folder = Path(named) if named else Path(__file__).parents[4] / "shared"
+    found = folder / "traces" / "mahimahi"
+    return found if found.is_dir() else None
+
+
+def resolve(case: Case) -> tuple[LinkSpecification, str]:
+    """The link of a case, and where its capacity comes from."""
+    folder = traces()
+    for name in case.recordings if folder else ():
+        assert folder is not None  # noqa: S101
+        up, down = folder / f"{name}.up", folder / f"{name}.down"
+        if up.exists():
+            link = LinkSpecification(
+                str(up), str(down) if down.exists() else None, case.delay_ms, case.queue_packets, case.loss
+            )
+            return link, f"the recording {name}"
+    link = LinkSpecification(case.generated, None, case.delay_ms, case.queue_packets, case.loss)
+    return link, f"generated, {case.generated}" + (f" ({NOT_RECORDED})" if case.recordings else "")

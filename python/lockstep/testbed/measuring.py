@@ -1,0 +1,254 @@
+"""One run: a program over a link, measured by the ruler; its numbers, and files with all that they come from."""
+
+import importlib
+import json
+import math
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars
+
+import lockstep
+from lockstep.testbed import link, machine, quality, ruler
+from lockstep.testbed.programs import KINDS, Clip, Outcome, Program, Setting, TestbedError, parse
+from lockstep.testbed.ruler import Measured, Sight
+from lockstep.testbed.y4m import ClipReader
+
+DRAIN_SECONDS = 2.0
+"""How long reading goes on after the last frame that counts."""
+MOMENTS = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Of which moments of a run there are thumbnails, as shares of its time."""
+BIN_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is measured once."""
+
+    program: str
+    specification: link.LinkSpecification | None
+    kind: str
+    clip: Clip
+    seconds: float
+
+
+def make(name: str) -> Program:
+    """The program of this name, for one run.
+
+    Raises:
+        TestbedError: If there is none, or what it takes is not here.
+
+    """
+    named = parse(name)
+    module = importlib.import_module(KINDS[named.kind].module)
+    program: Program = module.make(named.options)
+    return program
+
+
+def run(told: Run, folder: Path) -> dict[str, Any]:
+    """Runs once; leaves `frames.parquet`, `packets.parquet`, `series.parquet` and `details.json` in ``folder``.
+
+    Gives the numbers of the run. A run in which the machine was the bottleneck has `counted` false and says why.
+
+    Raises:
+        TestbedError: If the program or the link cannot run.
+
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    program = make(told.program)
+    with tempfile.TemporaryDirectory(prefix="lockstep-testbed-") as work:
+        between = link.open_link(told.kind, told.specification, Path(work))
+        try:
+            relayed = isinstance(between, link.RelayLink)
+            ends = (between.sender, between.receiver)
+            setting = Setting(told.clip, *ends, Path(work), between.through, between.begin, relayed)
+            watch = machine.Watch({**program.start(setting), "driver": os.getpid()})
+            _wait(program, watch, told.seconds + DRAIN_SECONDS)
+            outcome = program.stop()
+            ended = machine.now()
+            linked = between.stop()
+            return _evaluate(told, program, outcome, linked, watch, ended, folder)
+        finally:
+            program.close()
+            between.stop()
+
+
+def _wait(program: Program, watch: machine.Watch, seconds: float) -> None:
+    deadline = machine.now() + seconds
+    while (left := deadline - machine.now()) > 0:
+        time.sleep(min(1.0, left))
+        program.poll()
+        watch.sample()
+
+
+def _evaluate(  # noqa: PLR0913, PLR0917 - all that a run left
+    told: Run,
+    program: Program,
+    outcome: Outcome,
+    linked: link.LinkOutcome,
+    watch: machine.Watch,
+    ended: float,
+    folder: Path,
+) -> dict[str, Any]:
+    clip = told.clip
+    if not outcome.shown:
+        raise TestbedError(f"{told.program}: no barcode could be read in what was shown ({outcome.unread} pictures)")
+    # Both ends count alike where the clip begins again: the camera's first sight says where it was.
+    reference = outcome.previews[0] if outcome.previews else outcome.shown[0].sight
+    previews = _unrolled(outcome.previews, clip, reference)
+    sights = _unrolled([picture.sight for picture in outcome.shown], clip, reference)
+    schedule, late = ruler.fit_schedule(previews, clip.rate)
+    first = sights[0].number
+    last = first + round(told.seconds * clip.rate) - 1
+    measured = ruler.measure(schedule, sights, first, last, ended)
+    start, end = measured[0].captured_at, measured[0].captured_at + told.seconds
+    previewed = {sight.number for sight in previews if first <= sight.number <= last}
+    missed = 1.0 - len(previewed) / (last - first + 1)
+
+    moments = [start + share * told.seconds for share in MOMENTS]
+    on_screen = [_on_screen(outcome, sights, moment) for moment in moments]
+    ssim, thumbnails = quality.qualities(
+        clip, outcome.shown, program.pictures(), {key for key in on_screen if key is not None}
+    )
+    by_number = {
+        sight.number: ssim[picture.key]
+        for sight, picture in zip(reversed(sights), reversed(outcome.shown), strict=True)
+        if picture.key in ssim
+    }
+    frames = _frames(measured, by_number, start)
+    frames.write_parquet(folder / "frames.parquet")
+    series, traffic = _traffic(linked, start, end)
+    series.write_parquet(folder / "series.parquet")
+    if linked.packets is not None:
+        linked.packets.with_columns(polars.col("in_at", "out_at") - start).write_parquet(folder / "packets.parquet")
+    load = watch.load()
+    reasons = machine.bottlenecks(
+        lateness_p99_ms=linked.lateness_p99_ms,
+        preview_late_p99=ruler.quantile(late, 0.99),
+        preview_missed=missed,
+        frame_seconds=1.0 / clip.rate,
+        waited=load["waited_sender"] + load["waited_receiver"],
+        limited=outcome.limited,
+    )
+    times = [sight.at - sights[0].at for sight in sights if sight.at <= end + DRAIN_SECONDS]
+    count, frozen = lockstep.freezes(times, 1.0 / clip.rate)
+    reader = ClipReader(clip)
+    details = {
+        **outcome.details,
+        "link": linked.details,
+        "moments": [
+            {
+                "at": share * told.seconds,
+                "shown": thumbnails.get(key) if key is not None else None,
+                "original": quality.thumbnail(clip, reader.samples(_captured_by(schedule, first, moment))),
+            }
+            for share, moment, key in zip(MOMENTS, moments, on_screen, strict=True)
+        ],
+    }
+    (folder / "details.json").write_text(json.dumps(details, default=str))
+    return {
+        "counted": not reasons,
+        "reasons": "; ".join(reasons),
+        "failed": "",
+        **statistics(frames, told.seconds),
+        "freezes": count,
+        "frozen_seconds": frozen,
+        "unread": outcome.unread,
+        **traffic,
+        **load,
+        "lateness_p99_ms": linked.lateness_p99_ms,
+        "preview_late_p50_ms": 1000 * ruler.quantile(late, 0.5),
+        "preview_late_p99_ms": 1000 * ruler.quantile(late, 0.99),
+        "preview_missed": missed,
+        "camera_slipped_ms": 1000 * schedule.slipped(first, last),
+        "clock_error_ms": 1000 * outcome.clock_error,
+        "read_p99_ms": 1000 * outcome.read_seconds,
+        "identical": getattr(program, "identical", None),
+        "different": getattr(program, "different", None),
+        "version": str(outcome.details.get("version", "")),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def statistics(frames: polars.DataFrame, seconds: float) -> dict[str, Any]:
+    """The numbers of a run from its frames: delays by the paper's text and of shown frames only, and quality."""
+    waited = (1000 * frames["waited"]).to_list()
+    shown = frames.filter(polars.col("shown_at").is_not_null())
+    only = (1000 * (shown["shown_at"] - shown["captured_at"])).to_list()
+    ssim = frames["ssim"].drop_nulls().to_list()
+    decibels = [quality.in_decibels(value) for value in ssim]
+    return {
+        "captured": len(frames),
+        "shown": len(shown),
+        "shown_per_second": len(shown) / seconds,
+        "never_followed": int(frames["open"].sum()),
+        **{f"delay_p{share}_ms": ruler.quantile(waited, share / 100) for share in (50, 95, 99)},
+        "delay_mean_ms": math.fsum(waited) / len(waited),
+        **{f"shown_delay_p{share}_ms": ruler.quantile(only, share / 100) for share in (50, 95)},
+        "ssim_db": quality.in_decibels(math.fsum(ssim) / len(ssim)) if ssim else None,
+        "ssim_p25_db": ruler.quantile(decibels, 0.25) if ssim else None,
+        "ssim_frames": len(ssim),
+    }
+
+
+def _unrolled(sights: list[Sight], clip: Clip, reference: Sight) -> list[Sight]:
+    return ruler.unrolled([reference, *sights], clip.frames, clip.rate)[1:]
+
+
+def _frames(measured: list[Measured], ssim: Mapping[int, float], start: float) -> polars.DataFrame:
+    return polars.DataFrame(
+        {
+            "number": [frame.number for frame in measured],
+            "captured_at": [frame.captured_at - start for frame in measured],
+            "shown_at": [None if frame.shown_at is None else frame.shown_at - start for frame in measured],
+            "waited": [frame.waited for frame in measured],
+            "open": [frame.open for frame in measured],
+            "ssim": [ssim.get(frame.number) if frame.shown_at is not None else None for frame in measured],
+        },
+        schema={
+            "number": polars.Int64,
+            "captured_at": polars.Float64,
+            "shown_at": polars.Float64,
+            "waited": polars.Float64,
+            "open": polars.Boolean,
+            "ssim": polars.Float64,
+        },
+    )
+
+
+def _traffic(linked: link.LinkOutcome, start: float, end: float) -> tuple[polars.DataFrame, dict[str, Any]]:
+    """What went over the link, in bins and in all; only where it keeps a log."""
+    count = max(1, round((end - start) / BIN_SECONDS))
+    bins = [index * BIN_SECONDS for index in range(count)]
+    if linked.packets is None:
+        nothing = polars.DataFrame({"at": bins}).with_columns(
+            polars.lit(None, polars.Float64).alias("forward_bps"), polars.lit(None, polars.Float64).alias("reverse_bps")
+        )
+        return nothing, {"forward_kbps": None, "reverse_kbps": None, "packets_dropped": None}
+    forward, reverse = (link.rates(linked.packets, way, start, end, bins) for way in ("forward", "reverse"))
+    series = polars.DataFrame({"at": bins, "forward_bps": forward, "reverse_bps": reverse})
+    return series, {
+        "forward_kbps": math.fsum(forward) / count / 1000,
+        "reverse_kbps": math.fsum(reverse) / count / 1000,
+        "packets_dropped": link.dropped(linked.packets),
+    }
+
+
+def _on_screen(outcome: Outcome, sights: list[Sight], moment: float) -> int | None:
+    """The key of the picture that was on the screen then."""
+    before = [picture.key for picture, sight in zip(outcome.shown, sights, strict=True) if sight.at <= moment]
+    return before[-1] if before else None
+
+
+def _captured_by(schedule: ruler.Schedule, first: int, moment: float) -> int:
+    """The number of the newest frame that was captured then."""
+    number = first + max(0, math.floor((moment - schedule.at(first)) * schedule.rate))
+    while number > first and schedule.at(number) > moment:
+        number -= 1
+    return number

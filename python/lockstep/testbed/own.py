@@ -1,0 +1,214 @@
+"""Lockstep itself: `lockstep send` and `lockstep receive`, as anybody starts them.
+
+The clip is what the sender is given in place of a camera. The receiver shows its pictures on a pipe, where they are
+read as the track of a browser is: a picture counts as shown when all of it has come. The sender's log says when it took
+each picture.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from lockstep.testbed import barcodes, y4m
+from lockstep.testbed.decoding import lockstep_command
+from lockstep.testbed.machine import now, unix_offset
+from lockstep.testbed.processes import END_SECONDS, end
+from lockstep.testbed.programs import Outcome, Samples, Setting, Shown, TestbedError
+from lockstep.testbed.ruler import Sight
+
+START_SECONDS = 20.0
+
+
+class Lockstep:
+    """A call between `lockstep send` and `lockstep receive`."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Takes `controller`, `codec` and `grace` (`default`, or a grace period), as `lockstep send` does."""
+        self._options = dict(options)
+        self._command = lockstep_command()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._times: list[float] = []
+        self._setting: Setting | None = None
+        self._reader: threading.Thread | None = None
+        self._offset = unix_offset()
+        self._size = 0
+
+    def start(self, setting: Setting) -> Mapping[str, int]:
+        """Starts the receiver, then the sender with its ticket, and waits for the first picture."""
+        self._setting = setting
+        pipe = setting.work / "shown.y4m"
+        os.mkfifo(pipe)
+        self._reader = threading.Thread(target=self._read, args=(pipe,), daemon=True)
+        self._reader.start()
+        receiver = self._run(
+            "receiver",
+            setting.receiver.enter,
+            "receive",
+            "--sink",
+            str(pipe),
+            "--log",
+            str(setting.work / "receiver.log"),
+        )
+        assert receiver.stdout is not None  # noqa: S101
+        line = receiver.stdout.readline()
+        try:
+            ticket = json.loads(line)["ticket"]
+        except (ValueError, KeyError, TypeError):
+            raise TestbedError(f"lockstep receive gave no ticket: {self._said('receiver')}") from None
+        threading.Thread(target=_drain, args=(receiver.stdout,), daemon=True).start()
+        words = ["--controller", self._options["controller"], "--codec", self._options["codec"]]
+        if self._options["grace"] != "default":
+            words += ["--grace-period", self._options["grace"]]
+        leads = setting.through(ticket)
+        setting.begin()
+        sender = self._run(
+            "sender",
+            setting.sender.enter,
+            *("send", leads, "--source", str(setting.clip.path), *words, "--log", str(setting.work / "sender.log")),
+        )
+        assert sender.stdout is not None  # noqa: S101
+        threading.Thread(target=_drain, args=(sender.stdout,), daemon=True).start()
+        deadline = now() + START_SECONDS
+        pause = threading.Event()
+        while not self._times:
+            self.poll()
+            if now() > deadline:
+                raise TestbedError(f"lockstep showed no picture within {START_SECONDS:.0f} s of joining")
+            pause.wait(0.05)
+        return {"sender": sender.pid, "receiver": receiver.pid}
+
+    def _run(self, name: str, enter: tuple[str, ...], *words: str) -> subprocess.Popen[bytes]:
+        assert self._setting is not None  # noqa: S101
+        command = [*enter, self._command, *words, "--status", "json", "--attached"]
+        with (self._setting.work / f"{name}.said").open("wb") as said:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)  # noqa: S603
+        self._processes.append(process)
+        return process
+
+    def _said(self, name: str) -> str:
+        assert self._setting is not None  # noqa: S101
+        lines = (self._setting.work / f"{name}.said").read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def _read(self, pipe: Path) -> None:
+        """Reads what is shown: when, and its samples for later."""
+        assert self._setting is not None  # noqa: S101
+        with pipe.open("rb") as stream, (self._setting.work / "shown.i420").open("wb") as kept:
+            try:
+                form = y4m.read_header(stream, str(pipe))
+            except TestbedError:
+                return
+            self._size = form.picture_bytes
+            for picture in y4m.pictures(stream, form):
+                self._times.append(now())
+                kept.write(picture)
+
+    def poll(self) -> None:
+        """Notices an end that failed."""
+        for process, name in zip(self._processes, ("receiver", "sender"), strict=False):
+            if process.poll() not in (None, 0):
+                raise TestbedError(f"the {name} of lockstep ended with status {process.returncode}: {self._said(name)}")
+
+    def stop(self) -> Outcome:
+        """Ends the sender, then the receiver, and reads the barcodes of what was shown."""
+        assert self._setting is not None  # noqa: S101
+        self.close()
+        if self._reader is not None:
+            self._reader.join(END_SECONDS)
+        shown, unread = [], 0
+        for key, samples in self.pictures():
+            number = barcodes.read(self._setting.clip.luma(samples))
+            if number is None:
+                unread += 1
+            else:
+                shown.append(Shown(Sight(number, self._times[key]), key))
+        # The clip begins with number 0, and the n-th picture that the sender takes is its n-th.
+        previews = [
+            Sight(number, at)
+            for number, at in logged(self._setting.work / "sender.log", "frame", "capture", "captured_at")
+        ]
+        previews = [Sight(sight.number, sight.at - self._offset) for sight in previews]
+        displays = [
+            at - self._offset
+            for _, at in logged(self._setting.work / "receiver.log", "display", "frame", "displayed_at")
+        ]
+        # What lies between the decision to show a picture and its having been read from the pipe.
+        gaps = [read - said for read, said in zip(self._times, displays, strict=False)]
+        return Outcome(
+            previews=previews,
+            shown=shown,
+            unread=unread,
+            clock_error=abs(unix_offset() - self._offset),
+            read_seconds=float(np.quantile(gaps, 0.99)) if gaps else 0.0,
+            details={"version": self._version()},
+        )
+
+    def _version(self) -> str:
+        said = subprocess.run([self._command, "--version"], check=False, capture_output=True, text=True)  # noqa: S603
+        return said.stdout.strip()
+
+    def pictures(self) -> Iterator[tuple[int, Samples]]:
+        """What was shown, as it was read."""
+        assert self._setting is not None  # noqa: S101
+        if not self._size:
+            return
+        with (self._setting.work / "shown.i420").open("rb") as kept:
+            for key in range(len(self._times)):
+                samples = kept.read(self._size)
+                if len(samples) < self._size:
+                    return
+                yield key, np.frombuffer(samples, np.uint8)
+
+    def close(self) -> None:
+        """Ends both processes: the sender first, as a person would."""
+        for process in reversed(self._processes):
+            end(process)
+        self._processes.clear()
+
+
+def make(options: Mapping[str, str]) -> Lockstep:
+    """The program with these options."""
+    return Lockstep(options)
+
+
+def missing() -> str | None:
+    """What this program takes and is not here; None if it can run."""
+    try:
+        lockstep_command()
+    except TestbedError as error:
+        return str(error)
+    return None
+
+
+def logged(path: Path, entry: str, number: str, time: str) -> Iterator[tuple[int, float]]:
+    """Number and time (s since the Unix epoch) of the entries of a log that `lockstep` writes; it may be cut off."""
+    epoch = 0.0
+    with path.open() as lines:
+        for line in lines:
+            try:
+                found = json.loads(line)
+            except ValueError:
+                return
+            if "start" in found:
+                epoch = seconds(found["start"]["epoch"])
+            elif entry in found:
+                yield int(found[entry][number]), epoch + seconds(found[entry][time])
+
+
+def seconds(timestamp: int) -> float:
+    """A time of a log, which is in nanoseconds, in seconds."""
+    return timestamp / 1e9
+
+
+def _drain(stream: IO[bytes]) -> None:
+    # It may be closed meanwhile.
+    with contextlib.suppress(ValueError, OSError):
+        for _ in stream:
+            pass

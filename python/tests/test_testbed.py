@@ -1,0 +1,336 @@
+"""The testbed: the ruler's rules, what programs and links are told, statistics and the report."""
+
+import json
+import math
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import pytest
+
+from lockstep.testbed import (
+    barcodes,
+    chromium,
+    decoding,
+    experiments,
+    link,
+    machine,
+    measuring,
+    programs,
+    report,
+    ruler,
+    y4m,
+)
+from lockstep.testbed.__main__ import main
+from lockstep.testbed.decoding import EncodedFrame
+from lockstep.testbed.ruler import Measured, Schedule, Sight
+
+RATE = 30.0
+STEADY = Schedule(RATE, (0,), (100.0,))
+
+
+def waited_by_definition(number: int, shown: list[Sight], end: float) -> float:
+    """The paper's words: from capture until this frame or a later one is shown."""
+    times = [sight.at for sight in shown if sight.number >= number]
+    return min(times, default=end) - STEADY.at(number)
+
+
+def random_shows(draw: random.Random) -> list[Sight]:
+    """Pictures that are lost, late, out of order or shown twice."""
+    shown = []
+    for number in range(60):
+        if draw.random() < 0.6:
+            shown.append(Sight(number, STEADY.at(number) + draw.expovariate(5.0)))
+            if draw.random() < 0.2:
+                shown.append(Sight(number, shown[-1].at + draw.random()))
+    draw.shuffle(shown)
+    return shown
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_frame_waits_until_it_or_a_later_one_is_shown(seed: int) -> None:
+    shown = random_shows(random.Random(seed))  # noqa: S311
+    found = ruler.measure(STEADY, shown, 0, 63, 110.0)
+    assert [frame.number for frame in found] == list(range(64))
+    for frame in found:
+        assert frame.waited == pytest.approx(waited_by_definition(frame.number, shown, 110.0))
+        assert frame.open == all(sight.number < frame.number for sight in shown)
+        own = [sight.at for sight in shown if sight.number == frame.number]
+        assert frame.shown_at == (min(own) if own else None)
+    # A later frame is captured later, and shown no earlier than what it may stand for.
+    moments = [frame.captured_at + frame.waited for frame in found]
+    assert moments == sorted(moments)
+
+
+def test_what_is_never_followed_has_waited_until_the_end() -> None:
+    (frame,) = ruler.measure(STEADY, [], 7, 7, 103.0)
+    assert frame == Measured(7, STEADY.at(7), None, 103.0 - STEADY.at(7), True)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_schedule_is_what_the_earliest_sights_keep_and_follows_a_camera_that_falls_behind(seed: int) -> None:
+    draw = random.Random(seed)  # noqa: S311
+    slips = sorted(draw.sample(range(50, 250), 2))
+    previews, truth = [], []
+    for number in range(300):
+        slip = 0.040 * sum(number >= at for at in slips)
+        truth.append(5.0 + slip + number / RATE)
+        if draw.random() < 0.95:
+            late = 0.0 if draw.random() < 0.3 else draw.expovariate(200.0)
+            previews.append(Sight(number, truth[-1] + late))
+    schedule, lateness = ruler.fit_schedule(previews, RATE)
+    assert all(value >= -1e-9 for value in lateness)
+    errors = [abs(schedule.at(number) - truth[number]) for number in range(260)]
+    assert max(errors) < 0.041
+    assert ruler.quantile(errors, 0.9) < 0.002
+    assert schedule.slipped(0, 259) == pytest.approx(0.080, abs=0.005)
+
+
+def test_numbers_go_on_where_the_clip_begins_again() -> None:
+    truth = [Sight(number, 10.0 + number / RATE + 0.2) for number in range(0, 700, 3)]
+    seen = [Sight(sight.number % 200, sight.at) for sight in truth]
+    assert ruler.unrolled(seen, 200, RATE) == truth
+
+
+def test_quantiles_are_those_of_numpy() -> None:
+    draw = random.Random(3)  # noqa: S311
+    values = [draw.random() for _ in range(101)]
+    for share in (0.0, 0.25, 0.5, 0.95, 1.0):
+        assert ruler.quantile(values, share) == pytest.approx(float(np.quantile(values, share)))
+    assert math.isnan(ruler.quantile([], 0.5))
+
+
+def test_statistics_are_of_all_captured_frames_and_of_the_shown_ones() -> None:
+    frames = polars.DataFrame(
+        {
+            "number": [0, 1, 2, 3],
+            "captured_at": [0.0, 1.0, 2.0, 3.0],
+            "shown_at": [0.1, None, 2.3, None],
+            "waited": [0.1, 1.3, 0.3, 5.0],
+            "open": [False, False, False, True],
+            "ssim": [0.9, None, 0.99, None],
+        }
+    )
+    found = measuring.statistics(frames, 4.0)
+    assert found["captured"] == 4
+    assert found["shown"] == 2
+    assert found["shown_per_second"] == 0.5
+    assert found["never_followed"] == 1
+    assert found["delay_p50_ms"] == pytest.approx(800.0)
+    assert found["shown_delay_p50_ms"] == pytest.approx(200.0)
+    assert found["ssim_db"] == pytest.approx(-10 * math.log10(1 - 0.945))
+
+
+def test_frames_are_decoded_in_order_and_once() -> None:
+    near_wrap = 2**32 - 3000
+    frames = [EncodedFrame((near_wrap + 3000 * index) % 2**32, index == 1, bytes([index])) for index in range(6)]
+    arrived = [frames[index] for index in (0, 2, 1, 2, 3, 5, 4, 4)]
+    assert decoding.in_order(arrived) == frames[1:]
+    assert decoding.in_order([]) == []
+
+
+def test_a_program_is_named_with_its_options() -> None:
+    named = programs.parse("chromium:codec=vp9,layers=L1T3")
+    assert (named.kind, named.options["codec"], named.options["layers"]) == ("chromium", "vp9", "L1T3")
+    assert named.options["cap"] == "default"
+    for wrong, word in (
+        ("firefox", "no program"),
+        ("chromium:codek=vp9", "codek"),
+        ("lockstep:controller", "NAME=VALUE"),
+    ):
+        with pytest.raises(programs.TestbedError, match=word):
+            programs.parse(wrong)
+    assert chromium.bits_per_second("12mbps") == 12_000_000
+    with pytest.raises(programs.TestbedError, match="no bit rate"):
+        chromium.bits_per_second("12")
+
+
+def test_a_relay_is_the_only_way_that_a_session_description_tells() -> None:
+    lines = [
+        "v=0",
+        "a=candidate:1 1 udp 2122 192.0.2.2 40000 typ host",
+        "a=candidate:2 1 udp 2121 fd00::2 40001 typ host",
+        "a=candidate:3 1 tcp 1518 192.0.2.2 9 typ host tcptype active",
+        "a=mid:0",
+    ]
+    sdp = "\r\n".join(lines) + "\r\n"
+    asked = []
+
+    def through(address: str) -> str:
+        asked.append(address)
+        return "192.0.2.2:5000"
+
+    written = chromium.with_candidate(sdp, through)
+    assert asked == ["192.0.2.2:40000"]
+    assert written == "v=0\r\na=candidate:1 1 udp 2122 192.0.2.2 5000 typ host\r\na=mid:0\r\n"
+    assert chromium.without_candidates(sdp) == "v=0\r\na=mid:0\r\n"
+
+
+def test_packets_that_were_dropped_have_no_time_of_leaving(tmp_path: Path) -> None:
+    log = tmp_path / "packets.csv"
+    log.write_text(
+        "direction,bytes,in_s,out_s,fate,queueing_ms,late_ms,marked\n"
+        "forward,1000,1000.5,1000.6,delivered,10,0.1,0\n"
+        "forward,1000,1000.6,1000.6,queue,,,\n"
+        "reverse,100,1001.2,1001.3,delivered,0,0.1,0\n"
+    )
+    packets = link.read_packets(log, 1000.0)
+    assert packets["out_at"].to_list() == pytest.approx([0.6, None, 1.3])
+    assert link.dropped(packets) == 0.5
+    assert link.rates(packets, "forward", 0.0, 2.0, [0.0, 1.0]) == [8000.0, 0.0]
+    assert link.rates(packets, "reverse", 0.0, 2.0, [0.0, 1.0]) == [0.0, 800.0]
+
+
+def test_a_run_that_the_machine_slowed_says_so() -> None:
+    fine: dict[str, Any] = {
+        "lateness_p99_ms": 0.8,
+        "preview_late_p99": 0.004,
+        "preview_missed": 0.0,
+        "frame_seconds": 1 / RATE,
+        "waited": 0.02,
+        "limited": [],
+    }
+    assert machine.bottlenecks(**fine) == []
+    for change, word in (
+        ({"lateness_p99_ms": 9.0}, "link itself"),
+        ({"preview_late_p99": 0.030}, "late by 30 ms"),
+        ({"preview_missed": 0.1}, "10.0 %"),
+        ({"waited": 0.3}, "10 ms a frame"),
+        ({"limited": ["bandwidth", "cpu"]}, "limited by the processor"),
+    ):
+        (said,) = machine.bottlenecks(**{**fine, **change})
+        assert word in said
+
+
+def write_y4m(path: Path, pictures: list[bytes], header: str) -> None:
+    path.write_bytes(header.encode() + b"".join(b"FRAME\n" + picture for picture in pictures))
+
+
+def test_clips_are_read_by_number_and_other_formats_refused(tmp_path: Path) -> None:
+    path = tmp_path / "clip.y4m"
+    pictures = [bytes([value]) * 24 for value in (10, 20, 30)]
+    write_y4m(path, pictures, "YUV4MPEG2 W4 H4 F30:1 Ip C420jpeg\n")
+    clip = y4m.open_clip(path)
+    assert (clip.width, clip.height, clip.rate, clip.frames) == (4, 4, 30.0, 3)
+    reader = y4m.ClipReader(clip)
+    assert reader.luma(4).tolist() == [[20] * 4] * 4
+    for header in (
+        "YUV4MPEG2 W4 F30:1\n",
+        "RIFF W4 H4\n",
+        "YUV4MPEG2 W4 H4 F30:1 C444\n",
+        "YUV4MPEG2 W-1 H4 F30:1\n",
+        "\n",
+    ):
+        write_y4m(path, pictures, header)
+        with pytest.raises(programs.TestbedError):
+            y4m.open_clip(path)
+
+
+def test_every_experiment_has_a_link_with_and_without_recordings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LOCKSTEP_SHARED", str(tmp_path))
+    numbers = [experiment.number for experiment in experiments.EXPERIMENTS.values()]
+    assert numbers == list(range(1, 11))
+    for experiment in experiments.EXPERIMENTS.values():
+        for program in experiment.programs:
+            programs.parse(program)
+        for case in experiment.cases:
+            specification, source = experiments.resolve(case)
+            assert specification.trace == case.generated
+            assert source.startswith("generated")
+    folder = tmp_path / "traces" / "mahimahi"
+    folder.mkdir(parents=True)
+    (folder / "Verizon-LTE-short.up").write_text("1\n")
+    specification, source = experiments.resolve(experiments.EXPERIMENTS["verizon"].cases[0])
+    assert specification.trace == str(folder / "Verizon-LTE-short.up")
+    assert specification.reverse is None
+    assert "recording Verizon-LTE-short" in source
+
+
+def run_row(program: str, repeat: int, **changes: object) -> dict[str, object]:
+    row: dict[str, object] = {
+        "case": "Verizon LTE", "program": program, "repeat": repeat, "seconds": 20.0, "size": "640x360", "link": "tun",
+        "counted": True, "reasons": "", "failed": "", "delay_p50_ms": 50.0, "delay_p95_ms": 100.0 + repeat,
+        "shown_delay_p50_ms": 50.0, "shown_delay_p95_ms": 99.0, "ssim_db": 15.0, "shown_per_second": 29.0, "freezes": 1,
+        "forward_kbps": 900.0, "load_sender": 0.4, "load_receiver": 0.2, "lateness_p99_ms": 0.5, "identical": 20,
+        "different": 0, "preview_late_p50_ms": 0.2, "preview_late_p99_ms": 3.0, "clock_error_ms": 0.1, "read_p99_ms":
+        0.3,
+    }  # fmt: skip
+    return {**row, **changes}
+
+
+def test_the_report_has_what_was_measured_what_was_not_counted_and_the_papers_figures(tmp_path: Path) -> None:
+    rows = [run_row(program, repeat) for program in ("lockstep", "chromium") for repeat in (1, 2, 3)]
+    rows.append(run_row("chromium", 4, counted=False, reasons="the link itself was late by 9.0 ms (p99)"))
+    rows.append(run_row("lockstep", 1, case=experiments.SELF_TEST.name))
+    polars.DataFrame(rows).write_parquet(tmp_path / report.RUNS)
+    report.describe(tmp_path, "verizon", experiments.EXPERIMENTS["verizon"], {"Verizon LTE": "a recording"})
+    for row in rows:
+        place = tmp_path / "runs" / report.run_name(row)
+        place.mkdir(parents=True, exist_ok=True)
+        count = 60
+        polars.DataFrame(
+            {
+                "number": range(count),
+                "captured_at": [index / RATE for index in range(count)],
+                "shown_at": [index / RATE + 0.1 for index in range(count)],
+                "waited": [0.1 + index / 1000 for index in range(count)],
+                "open": [False] * count,
+                "ssim": [0.95] * count,
+            }
+        ).write_parquet(place / "frames.parquet")
+        polars.DataFrame({"at": [0.0, 0.5], "forward_bps": [1e6, 2e6], "reverse_bps": [1e4, 1e4]}).write_parquet(
+            place / "series.parquet"
+        )
+        moment = {"at": 1.0, "shown": None, "original": "data:image/jpeg;base64,AA=="}
+        (place / "details.json").write_text(json.dumps({"moments": [moment]}))
+    page = report.write(tmp_path).read_text()
+    for text in (
+        "Chromium, VP8",
+        "the link itself was late by 9.0 ms (p99)",
+        "1,040",
+        "a call over no link takes",
+        "120 of 120",
+    ):
+        assert text in page
+    for chart in ("scatter", "time", "distributions"):
+        assert f'id="{chart}"' in page
+    assert 'src="http' not in page
+
+
+def test_a_folder_without_runs_is_no_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(tmp_path)]) == 1
+    assert "has no runs to report on" in capsys.readouterr().err
+    assert main(["measure"]) == 2
+    assert main(["run", "verizon", "--repeats", "0", "--program", "lockstep"]) == 1
+
+
+def test_runs_have_folders_of_their_own() -> None:
+    cells = [
+        {"case": case, "program": program, "repeat": repeat}
+        for case in ("a", "b c")
+        for program in ("chromium", "chromium:codec=vp9")
+        for repeat in (1, 2)
+    ]
+    assert len({report.run_name(cell) for cell in cells}) == len(cells)
+
+
+def test_a_vp8_key_frame_says_its_size() -> None:
+    data = b"\x00" * 3 + b"\x9d\x01\x2a" + struct.pack("<HH", 640 | 0x4000, 360) + b"\x00"
+    assert decoding._vp8_size(data) == (640, 360)
+    assert decoding._vp8_size(b"\x00") == (0, 0)
+
+
+def test_barcodes_are_read_from_what_was_cut_out_of_a_picture() -> None:
+    width, height = 640, 360
+    blank = np.full((height, width), 128, np.uint8)
+    assert barcodes.read(blank) is None
+    cuts = [
+        ((x, y, across, down), np.zeros((down, across + 8), np.uint8))
+        for x, y, across, down in barcodes.regions(width, height)
+    ]
+    assert barcodes.read_cut(width, height, cuts) is None
