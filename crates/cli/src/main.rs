@@ -18,6 +18,7 @@ mod live_stats;
 mod output_file;
 mod parquet_table;
 mod progress;
+mod session_log;
 mod sound_file;
 
 use std::process::ExitCode;
@@ -65,6 +66,8 @@ enum Command {
     Sweep(commands::sweep::SweepArguments),
     /// Run a claim of the papers again: Concerto's observation, Salsify's ablation.
     Study(commands::study::StudyArguments),
+    /// Session logs: make those of a population of calls, report what Concerto measured, ask in SQL.
+    Sessions(commands::sessions::SessionsArguments),
     /// Train a learned controller: `lockstep train concerto --seed 1 --output DIR`. Takes lockstep-video[learn].
     Train(commands::python_module::ModuleWords),
     /// Write the ONNX model of a training run again: `lockstep export DIR`.
@@ -112,6 +115,7 @@ fn main() -> ExitCode {
         Command::Scenario(command) => commands::scenario::run(&command),
         Command::Sweep(arguments) => commands::sweep::run(&arguments, &given),
         Command::Study(arguments) => commands::study::run(&arguments, &given),
+        Command::Sessions(arguments) => commands::sessions::run(&arguments),
         Command::Train(arguments) => commands::train::train(&arguments),
         Command::Export(arguments) => commands::train::export(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),

@@ -1,4 +1,4 @@
-//! Commands that a Python module of this project does: training, and the studies of what is learned.
+//! Commands that a Python module of this project does: training, the studies of what is learned, and reports of sessions.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,12 +16,12 @@ pub struct ModuleWords {
     pub words: Vec<OsString>,
 }
 
-/// Runs the function `entry` of `module` with `words`, in the Python that `LOCKSTEP_PYTHON` names; it writes to the same
-/// terminal.
+/// Runs the function `entry` of `module` with `words`, in the Python that `LOCKSTEP_PYTHON` names, which has `extra` of
+/// this project's package; it writes to the same terminal.
 ///
 /// # Errors
 /// That Python cannot be run, or that the function did not succeed, which has said why.
-pub fn run(module: &str, entry: &str, words: &[OsString]) -> Result<()> {
+pub fn run(module: &str, entry: &str, extra: &str, words: &[OsString]) -> Result<()> {
     let named = env::var_os("LOCKSTEP_PYTHON").filter(|name| !name.is_empty());
     let python = named.unwrap_or_else(|| "python3".into());
     let program = format!("import sys; from {module} import {entry}; sys.exit({entry}())");
@@ -31,7 +31,7 @@ pub fn run(module: &str, entry: &str, words: &[OsString]) -> Result<()> {
         })?;
     if !status.success() {
         bail!(
-            "it ended with {status}; what went wrong is said above. It takes a Python that has lockstep-video[learn]"
+            "it ended with {status}; what went wrong is said above. It takes a Python that has lockstep-video[{extra}]"
         );
     }
     Ok(())

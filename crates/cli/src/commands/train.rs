@@ -9,10 +9,10 @@ const MODULE: &str = "lockstep.learn.__main__";
 
 /// `lockstep train`.
 pub fn train(arguments: &ModuleWords) -> Result<()> {
-    python_module::run(MODULE, "main", &arguments.words)
+    python_module::run(MODULE, "main", "learn", &arguments.words)
 }
 
 /// `lockstep export`.
 pub fn export(arguments: &ModuleWords) -> Result<()> {
-    python_module::run(MODULE, "export", &arguments.words)
+    python_module::run(MODULE, "export", "learn", &arguments.words)
 }

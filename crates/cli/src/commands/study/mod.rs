@@ -110,7 +110,7 @@ pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<(
 /// A study that the Python package has, since it trains.
 fn learned(name: &str, arguments: &ModuleWords) -> Result<()> {
     let words: Vec<OsString> = iter::once(name.into()).chain(arguments.words.iter().cloned()).collect();
-    python_module::run("lockstep.studies.__main__", "main", &words)
+    python_module::run("lockstep.studies.__main__", "main", "learn", &words)
 }
 
 /// What `run` makes of each of `calls`, on every core, in their order.
