@@ -54,9 +54,7 @@ def run_jobs(program: str, jobs: list[Job], words: Sequence[str] = ("sweep",)) -
     return done.stdout.splitlines()
 
 
-def on_ray(
-    address: str, program: str, jobs: list[Job], words: Sequence[str] = ("sweep",)
-) -> Iterator[list[str]]:
+def on_ray(address: str, program: str, jobs: list[Job], words: Sequence[str] = ("sweep",)) -> Iterator[list[str]]:
     """The lines of each part of `jobs`, in the order in which the cluster finishes them.
 
     Raises:
@@ -99,7 +97,9 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         jobs = json.loads(arguments.jobs.read_text(encoding="utf-8"))
-        count = run(on_ray(arguments.address, arguments.program, jobs, arguments.command), lambda line: print(line, flush=True))
+        count = run(
+            on_ray(arguments.address, arguments.program, jobs, arguments.command), lambda line: print(line, flush=True)
+        )
     except (OSError, ValueError, SweepError) as error:
         print(f"lockstep.sweep_ray: {error}", file=sys.stderr)
         return 1

@@ -110,7 +110,9 @@ def _check(database: "duckdb.DuckDBPyConnection", logs: Logs) -> None:
                     f"{file}: a session log of version {versions[file]}, and this Lockstep reads version {SCHEMA.version}"
                 )
         # Files of one version have one set of columns.
-        found = {name for name, *_ in database.execute(f"DESCRIBE SELECT * FROM read_parquet({_list(files[:1])})").fetchall()}
+        found = {
+            name for name, *_ in database.execute(f"DESCRIBE SELECT * FROM read_parquet({_list(files[:1])})").fetchall()
+        }
         if missing := [column.name for column in columns if column.name not in found]:
             raise SessionError(f"{files[0]}: no session log; column {missing[0]!r} is missing")
 
@@ -119,6 +121,8 @@ def reason(error: Exception, logs: Logs) -> str:
     """What DuckDB says is wrong, in one line, with the file if it names one."""
     text = " ".join(str(error).split())
     for file in [*logs.sessions, *logs.seconds]:
-        if str(file) in text and ("magic" in text or "too small" in text or "footer" in text or "thrift" in text.lower()):
+        if str(file) in text and (
+            "magic" in text or "too small" in text or "footer" in text or "thrift" in text.lower()
+        ):
             return f"{file}: truncated, or no Parquet file"
     return text.partition(" LINE 1:")[0]
