@@ -1,4 +1,4 @@
-"""Commands whose first word names a module of a package: training, studies of what is learned, reports of sessions."""
+"""Commands whose first word names a module of a package: training, studies, reports of sessions."""
 
 import importlib
 import sys
@@ -13,8 +13,8 @@ def run_module(  # noqa: PLR0913
 ) -> int:
     """Runs ``main`` of the module that the first of ``words`` names with the others; gives the exit status.
 
-    ``command`` is what people type, ``meanings`` has the modules of ``package``, and ``kind`` says what they are. What they
-    take besides is in ``extra`` of the package.
+    ``command`` is what people type, ``meanings`` has the modules of ``package``, and ``kind`` says what they are. What
+    they take besides is in ``extra`` of the package.
     """
     if not words or words[0] in ("-h", "--help"):
         print(_usage(command, meanings, kind))

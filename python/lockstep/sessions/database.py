@@ -101,18 +101,18 @@ def _check(database: "duckdb.DuckDBPyConnection", logs: Logs) -> None:
             f"SELECT file_name, value FROM parquet_kv_metadata({_list(files)}) "  # noqa: S608
             f"WHERE decode(key) = '{SCHEMA.metadata_key}'"
         )
-        versions = {str(file): bytes(value).decode() for file, value in database.execute(query).fetchall()}
+        versions = {
+            str(file): bytes(value).decode(errors="replace") for file, value in database.execute(query).fetchall()
+        }
         for file in map(str, files):
             if file not in versions:
                 raise SessionError(f"{file}: no session log; its metadata has no {SCHEMA.metadata_key}")
             if versions[file] != str(SCHEMA.version):
-                raise SessionError(
-                    f"{file}: a session log of version {versions[file]}, and this Lockstep reads version {SCHEMA.version}"
-                )
+                reads = f"this Lockstep reads version {SCHEMA.version}"
+                raise SessionError(f"{file}: a session log of version {versions[file]}, and {reads}")
         # Files of one version have one set of columns.
-        found = {
-            name for name, *_ in database.execute(f"DESCRIBE SELECT * FROM read_parquet({_list(files[:1])})").fetchall()
-        }
+        described = database.execute(f"DESCRIBE SELECT * FROM read_parquet({_list(files[:1])})").fetchall()  # noqa: S608
+        found = {name for name, *_ in described}
         if missing := [column.name for column in columns if column.name not in found]:
             raise SessionError(f"{files[0]}: no session log; column {missing[0]!r} is missing")
 

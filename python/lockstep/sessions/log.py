@@ -53,9 +53,10 @@ def write_session(folder: str | os.PathLike[str], session: Mapping[str, Any], se
 
     Args:
         folder: Where the logs are; it is made if it is not there.
-        session: Columns of the row of the session, ``session``, ``kind``, ``seen_from`` and ``program`` at least. What is
-            made of its seconds is made here.
-        seconds: The rows of its seconds, one for each whole second, in order. Columns that are not there are not known.
+        session: Columns of the row of the session, ``session``, ``kind``, ``seen_from`` and ``program`` at least. What
+            is made of its seconds is made here.
+        seconds: The rows of its seconds, one for each whole second, in order. Columns that are not there are not
+            known.
 
     Raises:
         SessionError: if a column is not in the schema, has values of another type, or is required and not given.

@@ -31,9 +31,9 @@ BEFORE = 5
 LONGEST = 600
 """What takes longer than so many seconds is not waited for."""
 
-BIN_BPS = 20_000
+BIN_BPS = 5_000
 """Distributions of bit rates are counted in bins of this width: a quantile is that exact."""
-BINS = 1_000
+BINS = 4_000
 """The last bin is open: 20 Mb/s and more."""
 APART_BINS = 501
 """How far apart, in percent of the transport's rate, from -100 to 400; the last bin is open."""
@@ -69,8 +69,9 @@ class Drops:
 
 
 def parts(files: list[Path], counts: list[int], columns: list[str]) -> Iterator[list[Integers]]:
-    """The columns of `files`, which have `counts` rows, a part at a time; sessions are whole, but for those longer than a
-    part. What is not known is -1.
+    """The columns of `files`, which have `counts` rows, a part at a time.
+
+    Sessions are whole, but for those longer than a part. What is not known is -1.
     """
     kept: list[Integers] = []
     for table in _tables(files, counts, columns):
@@ -128,7 +129,7 @@ def drops(session: Integers, codec: Integers, transport: Integers) -> Drops:
     rows = numpy.flatnonzero(falls)
     of = numpy.searchsorted(starts, rows, side="right") - 1
     start, end = starts[of], ends[of]
-    reduction = _first(rows, numpy.zeros_like(rows), end, lambda drop, row: codec[row] <= REDUCED * transport[row])
+    reduction = _first(rows, numpy.zeros_like(rows), end, lambda _, row: codec[row] <= REDUCED * transport[row])
     before = _mean_before(codec, rows, start)
     # Until it has followed it has not fallen: what it makes then is no recovery.
     begun = numpy.where(reduction >= 0, reduction + 1, LONGEST + 1)
@@ -152,7 +153,7 @@ def _mean_before(values: Integers, rows: Integers, start: Integers) -> Numbers:
 
 
 def _first(rows: Integers, begun: Integers, end: Integers, holds: Any) -> Integers:
-    """How many seconds after each drop `holds` first, from `begun` on; `NOT_FOLLOWED` where it does not before `end`."""
+    """How many seconds after each drop `holds` first, from `begun` on; `NOT_FOLLOWED` if not before `end`."""
     found = numpy.full(len(rows), NOT_FOLLOWED, numpy.int64)
     open_drops = numpy.arange(len(rows))
     wait = 0
@@ -167,7 +168,7 @@ def _first(rows: Integers, begun: Integers, end: Integers, holds: Any) -> Intege
 
 
 def add(totals: list[Reaction], kind: Integers, session: Integers, codec: Integers, transport: Integers) -> None:
-    """Adds rows of whole sessions to the totals of their kinds of codec; `kind` has the place of each row's in `totals`."""
+    """Adds rows of whole sessions to the totals of their kinds of codec: `kind` has each row's place in `totals`."""
     known = (codec >= 0) & (transport > 0)
     of, rate, target = kind[known], codec[known], transport[known]
     kinds = len(totals)
@@ -193,12 +194,13 @@ def add(totals: list[Reaction], kind: Integers, session: Integers, codec: Intege
             (found.transport_recovery, total.transport_recoveries),
         ):
             waits = numpy.where(times[own] == NOT_FOLLOWED, LONGEST + 1, times[own])
-            sums += numpy.bincount(waits, minlength=LONGEST + 2)
+            numpy.add(sums, numpy.bincount(waits, minlength=LONGEST + 2), out=sums)
 
 
 def measure(files: list[Path], counts: list[int], sessions: Integers, kinds: Integers, names: int) -> list[Reaction]:
-    """The totals of each of `names` kinds of codec over the rows of `files`. `sessions` are numbers in ascending order, and
-    `kinds` the place of each one's codec.
+    """The totals of each of `names` kinds of codec over the rows of `files`.
+
+    `sessions` are numbers in ascending order, and `kinds` the place of each one's codec.
     """
     totals = [Reaction() for _ in range(names)]
     for session, codec, transport in parts(files, counts, ["session", "codec_bps", "transport_bps"]):

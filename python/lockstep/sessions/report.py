@@ -23,10 +23,10 @@ POOR = (
     f"{POOR_RTT_MS:.0f} ms or more than {100 * POOR_LOSS:.0f} % of its packets are lost."
 )
 FOLLOWS = (
-    f"A drop is a second in which the transport's rate is at most {100 * CHANGE:.0f} % of that of the second before. The "
-    f"codec has followed it when it makes at most {100 * REDUCED:.0f} % of the transport's rate; a rate has recovered when "
-    f"it is {100 * RECOVERED:.0f} % of its mean over the {BEFORE} s before the drop. Shares are of all drops; what does not "
-    f"come to that within its session, or within {LONGEST // 60} minutes, is in no time."
+    f"A drop is a second in which the transport's rate is at most {100 * CHANGE:.0f} % of that of the second before. "
+    f"The codec has followed it when it makes at most {100 * REDUCED:.0f} % of the transport's rate; a rate has "
+    f"recovered when it is {100 * RECOVERED:.0f} % of its mean over the {BEFORE} s before the drop. Shares are of all "
+    f"drops; what does not come to that within its session, or within {LONGEST // 60} minutes, is in no time."
 )
 NAMES = {
     "place": "Place",
@@ -51,6 +51,8 @@ COLUMNS = [
     "never",
     "transport's, mean",
 ]
+ENOUGH = 100
+"""Windows that an hour has before it is said to be the best or the worst."""
 NOT_AT_HAND = "not at hand"
 """What stands where the paper has a figure that nobody who wrote this has seen."""
 
@@ -72,15 +74,16 @@ def published(figures: Figures) -> list[Published]:
         return ", ".join(f"{group.name} {percent(group.poor)}" for group in groups) if groups else "not given"
 
     def hours() -> str:
-        groups = figures.by["hour"]
+        groups = [group for group in figures.by["hour"] if group.windows >= ENOUGH]
         if not groups:
-            return "not given"
+            return f"no hour has {ENOUGH} windows"
         best, worst = (pick(groups, key=lambda group: group.poor) for pick in (min, max))
         return f"{percent(best.poor)} ({best.name} h) to {percent(worst.poor)} ({worst.name} h)"
 
     back = f"{_seconds(codec.recovery.mean)}, p95 {_seconds(codec.recovery.p95)}" if codec else "no conventional codec"
     updates = (
-        f"codec {_number(codec.codec_updates_per_minute)}, transport {_number(codec.transport_updates_per_minute)} a minute"
+        f"a minute: codec {_number(codec.codec_updates_per_minute)}, "
+        f"transport {_number(codec.transport_updates_per_minute)}"
         if codec
         else "no conventional codec"
     )
@@ -234,11 +237,16 @@ def render_html(figures: Figures) -> str:
             ]
         ],
         poor=POOR,
-        splits=[Split(name, [group_row(group) for group in groups]) for name, groups in _splits(figures)],
+        # The chart has the hours.
+        splits=[
+            Split(name, [group_row(group) for group in groups])
+            for name, groups in _splits(figures)
+            if name != NAMES["hour"]
+        ],
         follows=FOLLOWS,
         columns=COLUMNS,
         codecs=[codec_row(codec) for codec in figures.codecs],
-        paper="Figures of the paper's measurement that are not at hand are not printed; the others are as the paper has them.",
+        paper="Figures of its measurement that are not at hand here are not printed.",
         published=published(figures),
         charts=set(charts),
         version=__version__,

@@ -50,7 +50,7 @@ def _bars(title: str, groups: list[Group]) -> Plot:
     text = base.mark_text(align="left", dx=5, fontSize=11, color="#8a94a3").encode(
         x=x, text=altair.Text("poor:Q", format=".1f")
     )
-    chart: altair.LayerChart = altair.layer(bars, text).properties(
+    chart: Plot = altair.layer(bars, text).properties(
         width=WIDTH - 60, height=altair.Step(24), title=_title(f"Poor sessions {title}", "% of windows")
     )
     return chart
@@ -144,7 +144,9 @@ def _distribution(  # noqa: PLR0913
     encoded: dict[str, Any] = {
         "x": altair.X("value:Q", scale=scale, axis=altair.Axis(title=None, tickCount=6)),
         "y": altair.Y("share:Q", scale=altair.Scale(domain=[0, 100]), axis=altair.Axis(title=None, tickCount=5)),
-        "color": altair.Color("name:N", scale=colours, legend=altair.Legend(title=None, orient="top")),
+        "color": altair.Color(
+            "name:N", scale=colours, legend=altair.Legend(title=None, orient="bottom-right", offset=12)
+        ),
         "order": altair.Order("share:Q"),
         "tooltip": [
             altair.Tooltip("name:N", title=" "),
@@ -154,14 +156,16 @@ def _distribution(  # noqa: PLR0913
     }
     if any(kind for _, kind, _, _ in rows):
         dash = altair.Scale(domain=list(DASHES), range=list(DASHES.values()))
-        encoded["strokeDash"] = altair.StrokeDash("kind:N", scale=dash, legend=altair.Legend(title=None, orient="top"))
+        encoded["strokeDash"] = altair.StrokeDash(
+            "kind:N", scale=dash, legend=altair.Legend(title=None, orient="bottom-right", offset=12)
+        )
     layers: list[Any] = [
         altair.Chart(table).mark_line(strokeWidth=2, clip=True, interpolate="step-after").encode(**encoded)
     ]
     if limit is not None:
         rule = altair.Chart(polars.DataFrame({"limit": [limit]})).mark_rule(color=POOR, strokeDash=[2, 3])
         layers.append(rule.encode(x=altair.X("limit:Q", scale=scale)))
-    chart: altair.LayerChart = altair.layer(*layers).properties(
+    chart: Plot = altair.layer(*layers).properties(
         width=WIDTH,
         height=HEIGHT,
         title=_title(title, f"% with at most so many {unit}" if limit is None else f"% at most, {unit}"),

@@ -42,7 +42,7 @@ def select(database: "duckdb.DuckDBPyConnection", query: str) -> "duckdb.DuckDBP
 
 def _write(rows: Iterable[tuple[Any, ...]], names: list[str], form: str, out: TextIO) -> None:
     if form == "csv":
-        writer = csv.writer(out)
+        writer = csv.writer(out, lineterminator="\n")
         writer.writerow(names)
         writer.writerows(rows)
     elif form == "json":
