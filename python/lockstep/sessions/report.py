@@ -36,20 +36,22 @@ NAMES = {
     "codec": "Codec",
 }
 COLUMNS = [
-    "codec's updates a minute",
-    "transport's",
+    "updates of the codec's rate a minute",
+    "updates of the transport's",
     "codec's rate, p50",
-    "transport's",
+    "transport's rate, p50",
     "apart, p50",
     "apart, p95",
     "drops a minute",
     "reduction, mean",
-    "p95",
-    "never",
-    "recovery, mean",
-    "p95",
-    "never",
-    "transport's, mean",
+    "reduction, p95",
+    "reduction, never",
+    "recovery of the codec, mean",
+    "recovery of the codec, p95",
+    "recovery of the codec, never",
+    "recovery of the transport, mean",
+    "recovery of the transport, p95",
+    "recovery of the transport, never",
 ]
 ENOUGH = 100
 """Windows that an hour has before it is said to be the best or the worst."""
@@ -153,6 +155,8 @@ def codec_row(codec: Codec) -> list[str]:
         _seconds(codec.recovery.p95),
         _never(codec.recovery),
         _seconds(codec.transport_recovery.mean),
+        _seconds(codec.transport_recovery.p95),
+        _never(codec.transport_recovery),
     ]
 
 
@@ -177,9 +181,13 @@ def text(figures: Figures) -> str:
         lines += [*_table(rows), ""]
     if figures.codecs:
         rows = [["codec", *COLUMNS], *map(codec_row, figures.codecs)]
-        lines += [*_table([list(column) for column in zip(*rows, strict=True)]), ""]
+        lines += [*_table(_transposed(rows)), ""]
     rows = [["", "Concerto's paper", "here"], *([row.what, row.paper, row.here] for row in published(figures))]
     return "\n".join([*lines, *_table(rows, ragged=True)])
+
+
+def _transposed(rows: list[list[str]]) -> list[list[str]]:
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _table(rows: list[list[str]], *, ragged: bool = False) -> list[str]:
@@ -244,8 +252,8 @@ def render_html(figures: Figures) -> str:
             if name != NAMES["hour"]
         ],
         follows=FOLLOWS,
-        columns=COLUMNS,
-        codecs=[codec_row(codec) for codec in figures.codecs],
+        columns=[codec.name for codec in figures.codecs],
+        codecs=_transposed([COLUMNS, *(codec_row(codec)[1:] for codec in figures.codecs)]),
         paper="Figures of its measurement that are not at hand here are not printed.",
         published=published(figures),
         charts=set(charts),

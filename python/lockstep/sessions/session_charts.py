@@ -76,7 +76,7 @@ def network(figures: Figures) -> altair.HConcatChart:
         for name, values in figures.loss.items()
         for share, value in _points(values)
     ]
-    charts = []
+    charts: list[Plot] = []
     if rtt:
         scale = altair.Scale(type="log", nice=False)
         charts.append(_distribution(rtt, names, "Mean round-trip time", "ms", scale, limit=POOR_RTT_MS))
@@ -84,7 +84,13 @@ def network(figures: Figures) -> altair.HConcatChart:
         scale = altair.Scale(type="log", nice=False, domainMin=0.01)
         title = "Packets lost"
         charts.append(_distribution(loss, names, title, "%; 0.01 and less at the left", scale, limit=100 * POOR_LOSS))
-    return altair.hconcat(*charts, spacing=44)
+    return _beside(charts)
+
+
+def _beside(charts: list[Plot]) -> altair.HConcatChart:
+    """Two plots, each with its legend within it, where distributions leave room."""
+    beside: altair.HConcatChart = altair.hconcat(*charts, spacing=44)
+    return beside.resolve_legend(color="independent", strokeDash="independent")
 
 
 def _points(values: list[float]) -> Iterable[tuple[float, float]]:
@@ -102,11 +108,12 @@ def rates(codecs: list[Codec]) -> altair.HConcatChart:
     ]
     apart = [(codec.name, "", value, share) for codec in codecs for share, value in _points(codec.apart_percent)]
     linear = altair.Scale(nice=True, domain=[-100, 200], clamp=True)
+    slow = altair.Scale(type="log", nice=False, domainMin=0.03, clamp=True)
     charts = [
-        _distribution(both, names, "Bit rates of codec and transport", "Mb/s", altair.Scale(type="log", nice=False)),
+        _distribution(both, names, "Bit rates of codec and transport", "Mb/s", slow),
         _distribution(apart, names, "Codec above or below the transport", "% of the transport's rate", linear, limit=0),
     ]
-    return altair.hconcat(*charts, spacing=44)
+    return _beside(charts)
 
 
 def following(codecs: list[Codec]) -> altair.HConcatChart:
@@ -119,14 +126,14 @@ def following(codecs: list[Codec]) -> altair.HConcatChart:
         for kind, times in (("codec", codec.recovery), ("transport", codec.transport_recovery))
         for second, share in times.cdf
     ]
-    charts = []
+    charts: list[Plot] = []
     if reduced:
         scale = altair.Scale(nice=False, domain=[0, 10], clamp=True)
         charts.append(_distribution(reduced, names, "Reduction: the codec has followed", "s after the drop", scale))
     if back:
         scale = altair.Scale(type="log", nice=False)
         charts.append(_distribution(back, names, "Recovery: the rate is back", "s after the drop", scale))
-    return altair.hconcat(*charts, spacing=44)
+    return _beside(charts)
 
 
 def _distribution(  # noqa: PLR0913
