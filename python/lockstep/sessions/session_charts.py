@@ -89,8 +89,9 @@ def network(figures: Figures) -> altair.HConcatChart:
 
 def _beside(charts: list[Plot]) -> altair.HConcatChart:
     """Two plots, each with its legend within it, where distributions leave room."""
-    beside: altair.HConcatChart = altair.hconcat(*charts, spacing=44)
-    return beside.resolve_legend(color="independent", strokeDash="independent")
+    beside = altair.hconcat(*charts, spacing=44)
+    whole: altair.HConcatChart = beside.resolve_legend(color="independent", strokeDash="independent")
+    return whole
 
 
 def _points(values: list[float]) -> Iterable[tuple[float, float]]:

@@ -130,6 +130,8 @@ fn describe(description: &mut Description, labels: &[(String, String)]) -> Resul
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn arguments(labels: &[&str]) -> Result<SessionArguments, String> {
@@ -156,6 +158,20 @@ mod tests {
             assert!(label(wrong).is_err(), "{wrong}");
         }
         assert_eq!(["0", "09", "23:59:59"].map(|text| local_time(text).unwrap()), [0, 32_400, 86_399]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_label_or_refused(text in "\\PC{0,40}", time in "[0-9:]{0,9}") {
+            if let Ok((name, value)) = label(&text) {
+                prop_assert!(!name.is_empty() && text.contains(&value));
+            }
+            if let Ok(seconds) = local_time(&time) {
+                let parts = time.split(':').map(|part| part.parse::<u32>().unwrap());
+                let sum: u32 = parts.zip([3_600, 60, 1]).map(|(part, unit)| part * unit).sum();
+                prop_assert!(seconds < DAY_SECONDS && seconds == sum);
+            }
+        }
     }
 
     #[test]
