@@ -124,7 +124,7 @@ fn run_job_file(path: &Path, workers: NonZero<usize>) -> Result<()> {
         serde_json::from_reader(BufReader::new(file)).with_context(|| format!("jobs {}", path.display()))?;
     let folder = tempfile::tempdir().context("cannot make a folder for the sessions")?;
     for Job { population, batch } in jobs {
-        let made = make(&population, &[batch.clone()], folder.path(), workers, |_| {})
+        let made = make(&population, std::slice::from_ref(&batch), folder.path(), workers, |_| {})
             .and_then(|()| Made::read(batch.clone(), folder.path()))
             .unwrap_or_else(|error| Made::failed(batch, format!("{error:#}")));
         let mut out = stdout().lock();

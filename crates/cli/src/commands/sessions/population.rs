@@ -211,15 +211,18 @@ mod tests {
         assert!(population.provenance.contains("assum"), "it says that it is assumed");
     }
 
+    /// Something that is done to a population.
+    type Change<'a> = &'a dyn Fn(&mut serde_json::Value);
+
     #[test]
     fn what_is_no_population_is_refused_with_what_is_wrong() {
         let good: serde_json::Value = serde_json::from_str(BUILT_IN).unwrap();
-        let refused = |change: &dyn Fn(&mut serde_json::Value)| {
+        let refused = |change: Change<'_>| {
             let mut changed = good.clone();
             change(&mut changed);
             format!("{:#}", Population::read(&changed.to_string()).unwrap_err())
         };
-        let cases: [(&dyn Fn(&mut serde_json::Value), &str); 9] = [
+        let cases: [(Change<'_>, &str); 9] = [
             (&|all| all["hours"] = serde_json::json!([1.0]), "a day has 24 hours"),
             (&|all| all["length_s"]["least"] = 0.0.into(), "from 1 to"),
             (&|all| all["places"][0]["share"] = (-1.0).into(), "not all of them 0"),
