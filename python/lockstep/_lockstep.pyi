@@ -137,8 +137,12 @@ def simulate(
     *,
     estimator: object | None = None,
     exchange: Callable[..., float] | None = None,
-) -> tuple[str, Table, Table]:
-    """Runs the call that the options say, by the names of the table; gives its report as JSON, frames and series."""
+    session: bool = False,
+) -> tuple[str, Table, Table, Table | None]:
+    """Runs the call that the options say, by the names of the table.
+
+    Gives its report as JSON, frames and series, and with ``session`` the seconds of its session log.
+    """
 
 def unpickled_table(columns: list[tuple[str, NDArray[Any] | list[str], NDArray[np.bool_] | None, bool]]) -> Table:
     """The table of columns that were pickled."""

@@ -1,17 +1,20 @@
-"""Commands whose first word names a module of a package: training, and studies of what is learned."""
+"""Commands whose first word names a module of a package: training, studies, reports of sessions."""
 
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
 
-EXTRA = ("torch", "gymnasium", "tensorboard", "onnx", "onnxscript")
-"""What the extra `learn` installs."""
+EXTRAS = {"learn": ("torch", "gymnasium", "tensorboard", "onnx", "onnxscript"), "sessions": ("duckdb",)}
+"""What the extras of the package install."""
 
 
-def run_module(command: str, package: str, meanings: Mapping[str, str], kind: str, words: Sequence[str]) -> int:
+def run_module(  # noqa: PLR0913
+    command: str, package: str, meanings: Mapping[str, str], kind: str, words: Sequence[str], *, extra: str = "learn"
+) -> int:
     """Runs ``main`` of the module that the first of ``words`` names with the others; gives the exit status.
 
-    ``command`` is what people type, ``meanings`` has the modules of ``package``, and ``kind`` says what they are.
+    ``command`` is what people type, ``meanings`` has the modules of ``package``, and ``kind`` says what they are. What
+    they take besides is in ``extra`` of the package.
     """
     if not words or words[0] in ("-h", "--help"):
         print(_usage(command, meanings, kind))
@@ -21,14 +24,13 @@ def run_module(command: str, package: str, meanings: Mapping[str, str], kind: st
         return 2
     try:
         module = importlib.import_module(f"{package}.{words[0]}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in EXTRA:
-            raise
-        extra = "install it with: pip install 'lockstep-video[learn]'"
-        print(f"{command}: {error.name} is missing, which training takes; {extra}", file=sys.stderr)
-        return 1
-    try:
         status: int = module.main(list(words[1:]))
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in EXTRAS[extra]:
+            raise
+        how = f"install it with: pip install 'lockstep-video[{extra}]'"
+        print(f"{command}: {error.name} is missing, which this takes; {how}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print(f"\n{command}: interrupted; the same command goes on from where it was", file=sys.stderr)
         return 130

@@ -2,18 +2,21 @@
 
 import json
 import os
+import re
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
+import polars
 
 from lockstep import _lockstep
 from lockstep._lockstep import Table
 from lockstep.alphartc.estimator import Estimator, exchange
 from lockstep.call_log import CallReport
+from lockstep.sessions.log import labelled, session_number, write_session
 
 Codec = Literal["functional", "conventional", "modelled"]
 
@@ -43,6 +46,30 @@ class Simulated:
     def report(self) -> CallReport:
         """The document with types."""
         return msgspec.json.decode(self.json, type=CallReport)
+
+
+_OF_THE_LOG = ("session_log", "session_labels")
+"""Arguments that are no options of the call."""
+
+
+def _write_session(
+    folder: str | os.PathLike[str], document: dict[str, Any], known: dict[str, Any], seconds: polars.DataFrame
+) -> None:
+    """Writes the log of a simulated call: the same call with the same labels has the same number."""
+    config = document["config"]
+    words = [json.dumps(what, sort_keys=True) for what in (config, known)]
+    clip = re.fullmatch(r"generated:(\d+)x(\d+)(?:@.*)?", str(config["clip"]))
+    size = {"width": int(clip[1]), "height": int(clip[2])} if clip else {}
+    session = {
+        "session": session_number(document["kind"], *words),
+        "kind": document["kind"],
+        "seen_from": "both",
+        "program": f"lockstep {document['lockstep']}",
+        "controller": str(config["controller"]),
+        "codec": str(config["codec"]),
+        "seed": document["seed"],
+    }
+    write_session(folder, session | size | known, seconds)
 
 
 def simulate(  # noqa: PLR0913
@@ -83,6 +110,8 @@ def simulate(  # noqa: PLR0913
     python: str | os.PathLike[str] | None = None,
     estimator_limit: float | None = None,
     vmaf: bool = False,
+    session_log: str | os.PathLike[str] | None = None,
+    session_labels: Mapping[str, str] | None = None,
 ) -> Simulated:
     """Runs a call in virtual time.
 
@@ -128,6 +157,8 @@ def simulate(  # noqa: PLR0913
         python: Interpreter for the estimator's file; this one if not given.
         estimator_limit: Longest time of one answer of the estimator's file, in real seconds.
         vmaf: Measure VMAF of what is shown; takes an ffmpeg with libvmaf, which ``LOCKSTEP_VMAF`` may name.
+        session_log: Leave a log of the session in this folder, as ``--session-log`` does (``docs/sessions.md``).
+        session_labels: What is known of the session: ``place``, ``access``, ``hour``, and any others.
 
     Raises:
         ValueError: If an argument is wrong, or a trace or a clip is not there; it says which values there are.
@@ -139,7 +170,12 @@ def simulate(  # noqa: PLR0913
 
     """
     given = dict(locals())  # whatever the arguments are: none can be left out or misspelt
+    for name in _OF_THE_LOG:
+        given.pop(name)
     options = {name: value for name, value in given.items() if value is not None}
+    known = labelled(session_labels or {})  # wrong ones are refused before the call
+    if session_labels and session_log is None:
+        raise ValueError("`session_labels` mean nothing without `session_log`")
     asked = None
     if estimator is not None and not isinstance(estimator, str | os.PathLike):
         asked = options.pop("estimator")
@@ -149,8 +185,12 @@ def simulate(  # noqa: PLR0913
         options["python"] = os.environ.get("LOCKSTEP_PYTHON") or sys.executable
     if codec == "modelled":
         options |= {"codec": "functional", "modelled": True}
-    text, frames, series = _lockstep.simulate(options, estimator=asked, exchange=None if asked is None else exchange)
+    text, frames, series, session = _lockstep.simulate(
+        options, estimator=asked, exchange=None if asked is None else exchange, session=session_log is not None
+    )
     document = json.loads(text)
+    if session_log is not None and session is not None:
+        _write_session(session_log, document, known, polars.DataFrame(session))
     scored, wanted = document["scored_seconds"], document["config"]["seconds"]
     if scored < wanted - 1e-6:  # times are whole nanoseconds; what was asked for need not be
         warnings.warn(f"the pictures ended after {scored:g} s of the {wanted:g} s asked for", stacklevel=2)

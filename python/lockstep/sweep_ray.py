@@ -1,4 +1,4 @@
-"""The calls of a sweep on a Ray cluster; `lockstep sweep --on ray://HOST:PORT` runs it.
+"""The calls of a sweep, or sessions, on a Ray cluster; `lockstep sweep --on ray://HOST:PORT` runs it.
 
 Each job is a call that `lockstep sweep` on a machine of the cluster runs, from a file with that one job or a few of
 them. What it prints, a line for each call, is printed here as it comes. Ray is needed here only and is no requirement
@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def split(jobs: list[Job], cores: int) -> list[list[Job]]:
     return [jobs[start : start + size] for start in range(0, len(jobs), size)]
 
 
-def run_jobs(program: str, jobs: list[Job]) -> list[str]:
+def run_jobs(program: str, jobs: list[Job], words: Sequence[str] = ("sweep",)) -> list[str]:
     """Runs `jobs` on this machine, on one core, and gives a line of the journal for each.
 
     Raises:
@@ -44,7 +44,7 @@ def run_jobs(program: str, jobs: list[Job]) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "jobs.json"
         path.write_text(json.dumps(jobs), encoding="utf-8")
-        command = [program, "sweep", "--workers", "1", "--job-file", str(path)]
+        command = [program, *words, "--workers", "1", "--job-file", str(path)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         except OSError as error:
@@ -54,7 +54,7 @@ def run_jobs(program: str, jobs: list[Job]) -> list[str]:
     return done.stdout.splitlines()
 
 
-def on_ray(address: str, program: str, jobs: list[Job]) -> Iterator[list[str]]:
+def on_ray(address: str, program: str, jobs: list[Job], words: Sequence[str] = ("sweep",)) -> Iterator[list[str]]:
     """The lines of each part of `jobs`, in the order in which the cluster finishes them.
 
     Raises:
@@ -71,7 +71,7 @@ def on_ray(address: str, program: str, jobs: list[Job]) -> Iterator[list[str]]:
         raise SweepError(f"there is no Ray cluster at {address}: {error}") from error
     task = ray.remote(num_cpus=1)(run_jobs)
     parts = split(jobs, int(ray.cluster_resources().get("CPU", 1)))
-    waiting = [task.remote(program, part) for part in parts]
+    waiting = [task.remote(program, part, words) for part in parts]
     while waiting:
         ready, waiting = ray.wait(waiting)
         yield ray.get(ready[0])
@@ -93,10 +93,13 @@ def main() -> int:
     parser.add_argument("--address", required=True, help=f"ray://HOST:PORT, or {LOCAL}")
     parser.add_argument("--jobs", required=True, type=Path, help="the jobs, as lockstep sweep writes them")
     parser.add_argument("--program", required=True, help="the lockstep command on the machines of the cluster")
+    parser.add_argument("--command", nargs="+", default=["sweep"], help="which of its commands takes the jobs")
     arguments = parser.parse_args()
     try:
         jobs = json.loads(arguments.jobs.read_text(encoding="utf-8"))
-        count = run(on_ray(arguments.address, arguments.program, jobs), lambda line: print(line, flush=True))
+        count = run(
+            on_ray(arguments.address, arguments.program, jobs, arguments.command), lambda line: print(line, flush=True)
+        )
     except (OSError, ValueError, SweepError) as error:
         print(f"lockstep.sweep_ray: {error}", file=sys.stderr)
         return 1

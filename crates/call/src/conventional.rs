@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use lockstep_transport::{Recovery, StateId};
-use lockstep_units::{ByteCount, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::codec::Codec;
 use crate::encode_time::EncodeWork;
@@ -144,11 +144,14 @@ impl<C: Codec> FrameEncoder<C> for ConventionalEncoder<C> {
     fn held_states(&self) -> usize {
         1 + usize::from(self.last.is_some())
     }
+
+    fn target(&self) -> Option<Bitrate> {
+        self.rate_control.target()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use lockstep_units::Bitrate;
     use lockstep_vp8::{Parameters, Picture};
 
     use super::*;

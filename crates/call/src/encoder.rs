@@ -169,4 +169,8 @@ pub trait FrameEncoder<C: Codec = Vp8>: Send {
     fn forget(&mut self, state: StateId);
     /// States held.
     fn held_states(&self) -> usize;
+    /// The bit rate that it codes for; none if that is what each request says.
+    fn target(&self) -> Option<Bitrate> {
+        None
+    }
 }

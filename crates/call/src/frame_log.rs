@@ -54,6 +54,14 @@ impl<Observer: CallObserver> CallObserver for Option<Observer> {
     }
 }
 
+impl<Observer: CallObserver + ?Sized> CallObserver for Vec<Box<Observer>> {
+    fn frame(&mut self, frame: &LoggedFrame) {
+        for observer in self {
+            observer.frame(frame);
+        }
+    }
+}
+
 /// Keeps every frame in memory: for short calls, and for whoever wants the whole table. Clones keep the same frames.
 #[derive(Debug, Clone, Default)]
 pub struct KeptFrames(Arc<Mutex<Vec<LoggedFrame>>>);

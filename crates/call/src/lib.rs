@@ -30,6 +30,7 @@ mod report;
 mod scores;
 mod sending;
 mod series;
+mod session;
 mod size_curve;
 mod sound;
 mod vp8_codec;
@@ -64,6 +65,10 @@ pub use scores::{
 };
 pub use sending::{Committed, SendingEnd, SendingStatus};
 pub use series::{MOST_POINTS, SERIES_INTERVAL, Series, SeriesRecorder};
+pub use session::{
+    ReceivedCounts, SECOND_COLUMNS, SecondColumn, SentCounts, SessionMeter, SessionSecond, SessionTotals,
+    SharedSessionMeter, TOTAL_COLUMNS, Total,
+};
 pub use sound::{
     CallSound, LIP_SYNC, LipSync, ModelledListener, ModelledVoice, Playback, Playing, SoundAllowance, SoundScores,
     Speaking, Voice,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_transport::{Length, Recovery, StateId};
-use lockstep_units::{ByteCount, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::conventional::ConventionalEncoder;
 use crate::encoder::{Candidate, FrameEncoder, FrameRequest, FrameStart, Menu};
@@ -83,12 +83,14 @@ impl FrameEncoder<Modelled> for Padded {
     fn held_states(&self) -> usize {
         self.video.held_states()
     }
+
+    fn target(&self) -> Option<Bitrate> {
+        FrameEncoder::target(&self.video)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use lockstep_units::Bitrate;
-
     use super::*;
     use crate::codec_model::CodecModel;
     use crate::encoder::SerialMenu;

@@ -68,6 +68,9 @@ pub struct FrameRecord {
     /// What the controller took the path to carry then.
     #[serde(default)]
     pub estimate: Option<Bitrate>,
+    /// The bit rate that the encoder coded the picture for, or would have if it had not dropped it.
+    #[serde(default)]
+    pub codec_target: Option<Bitrate>,
 }
 
 impl FrameRecord {
@@ -94,6 +97,7 @@ impl FrameRecord {
             psnr_db: None,
             target: None,
             estimate: None,
+            codec_target: None,
         }
     }
 

@@ -221,7 +221,11 @@ impl<C: Codec> SendingEnd<C> {
             pacer_delay: pacing_interval.saturating_mul(waiting),
             queued: self.in_flight().queued,
         };
-        let Some(FrameStart { source, job }) = self.encoder.begin(&request) else {
+        let asked = request.target;
+        let start = self.encoder.begin(&request);
+        let codec_target = self.encoder.target().unwrap_or(asked);
+        self.record(capture, |record| record.codec_target = Some(codec_target));
+        let Some(FrameStart { source, job }) = start else {
             self.record(capture, |record| record.outcome = Outcome::SkippedByEncoder);
             return None;
         };

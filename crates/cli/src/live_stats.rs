@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
-use lockstep_call::{FrameRecord, FreezeDetector, Outcome, ReceivingEnd, SendingEnd};
+use lockstep_call::{FrameRecord, FreezeDetector, Outcome, ReceivedCounts, ReceivingEnd, SendingEnd, SentCounts};
 use lockstep_units::Timestamp;
 
 use crate::call_logs::LogWriter;
@@ -77,30 +77,30 @@ impl StatsLog {
 
     /// What the end that sends is at.
     pub fn sending(&mut self, now: Timestamp, end: &SendingEnd) {
-        let (counted, status) = (end.statistics(), end.status(now));
+        let counted = SentCounts::of(end, now);
         let outbound = self.outbound.get_or_insert_default();
-        outbound.frames_sent = counted.frames;
-        outbound.packets_sent = counted.fragments + counted.sounds;
+        outbound.frames_sent = end.statistics().frames;
+        outbound.packets_sent = counted.packets;
         outbound.retransmitted_packets_sent = counted.retransmitted;
         outbound.bytes_sent = counted.bytes;
-        outbound.target_bitrate = status.target.as_bps();
-        outbound.packets_lost = counted.fragments_lost.saturating_sub(counted.spurious);
-        outbound.round_trip_time = status.round_trip_time.map(|time| time.as_secs_f64());
+        outbound.target_bitrate = end.status(now).target.as_bps();
+        outbound.packets_lost = counted.lost;
+        outbound.round_trip_time = counted.round_trip_time.map(|time| time.as_secs_f64());
         self.write(now);
     }
 
     /// What the end that receives is at.
     pub fn receiving(&mut self, now: Timestamp, end: &ReceivingEnd) {
-        let counted = end.statistics();
+        let (frames, counted) = (end.statistics(), ReceivedCounts::of(end));
         if let Some(format) = end.format() {
             self.freezes.get_or_insert_with(|| FreezeDetector::new(format.frame_interval()));
         }
         let inbound = self.inbound.get_or_insert_default();
-        inbound.frames_received = counted.frames;
-        inbound.frames_decoded = counted.decoded;
-        inbound.packets_received = counted.fragments + counted.sounds;
-        inbound.packets_lost = end.missing();
-        inbound.jitter = end.jitter().as_secs_f64();
+        inbound.frames_received = frames.frames;
+        inbound.frames_decoded = frames.decoded;
+        inbound.packets_received = counted.packets;
+        inbound.packets_lost = counted.missing;
+        inbound.jitter = counted.jitter.as_secs_f64();
         self.write(now);
     }
 

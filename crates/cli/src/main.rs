@@ -19,6 +19,7 @@ mod output_file;
 mod packet_csv;
 mod parquet_table;
 mod progress;
+mod session_log;
 mod sound_file;
 
 use std::process::ExitCode;
@@ -71,6 +72,8 @@ enum Command {
     /// Measure unmodified programs, such as Chromium's WebRTC, and Lockstep over the same link with the same clip and ruler:
     /// `lockstep testbed run verizon`. Takes lockstep-video[testbed].
     Testbed(commands::python_module::ModuleWords),
+    /// Session logs: make those of a population of calls, report what Concerto measured, ask in SQL.
+    Sessions(commands::sessions::SessionsArguments),
     /// Train a learned controller: `lockstep train concerto --seed 1 --output DIR`. Takes lockstep-video[learn].
     Train(commands::python_module::ModuleWords),
     /// Write the ONNX model of a training run again: `lockstep export DIR`.
@@ -120,6 +123,7 @@ fn main() -> ExitCode {
         Command::Sweep(arguments) => commands::sweep::run(&arguments, &given),
         Command::Study(arguments) => commands::study::run(&arguments, &given),
         Command::Testbed(arguments) => commands::testbed::run(&arguments),
+        Command::Sessions(arguments) => commands::sessions::run(&arguments),
         Command::Train(arguments) => commands::train::train(&arguments),
         Command::Export(arguments) => commands::train::export(&arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),

@@ -4,8 +4,9 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use parquet::basic::{LogicalType, Repetition, Type as PhysicalType};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::basic::{Encoding, LogicalType, Repetition, Type as PhysicalType};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
@@ -13,6 +14,10 @@ use parquet::schema::types::Type;
 /// The values of one column, one for each row.
 pub enum Values {
     Integers(Vec<Option<i64>>),
+    /// Whole numbers of 32 bits, kept as differences: small where neighbours are alike.
+    Small(Vec<Option<i32>>),
+    /// Whole numbers that every row has, kept as differences.
+    Names(Vec<i64>),
     Numbers(Vec<Option<f64>>),
     Flags(Vec<bool>),
     Texts(Vec<String>),
@@ -22,6 +27,8 @@ pub enum Values {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Integers,
+    Small,
+    Names,
     Numbers,
     Flags,
     Texts,
@@ -31,6 +38,8 @@ impl Kind {
     fn column(self, name: &str) -> Result<Arc<Type>> {
         let (physical, logical, repetition) = match self {
             Self::Integers => (PhysicalType::INT64, None, Repetition::OPTIONAL),
+            Self::Small => (PhysicalType::INT32, None, Repetition::OPTIONAL),
+            Self::Names => (PhysicalType::INT64, None, Repetition::REQUIRED),
             Self::Numbers => (PhysicalType::DOUBLE, None, Repetition::OPTIONAL),
             Self::Flags => (PhysicalType::BOOLEAN, None, Repetition::REQUIRED),
             Self::Texts => (PhysicalType::BYTE_ARRAY, Some(LogicalType::String), Repetition::REQUIRED),
@@ -45,6 +54,8 @@ impl Values {
     pub fn of(kind: Kind) -> Self {
         match kind {
             Kind::Integers => Self::Integers(Vec::new()),
+            Kind::Small => Self::Small(Vec::new()),
+            Kind::Names => Self::Names(Vec::new()),
             Kind::Numbers => Self::Numbers(Vec::new()),
             Kind::Flags => Self::Flags(Vec::new()),
             Kind::Texts => Self::Texts(Vec::new()),
@@ -54,6 +65,8 @@ impl Values {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Integers(_) => Kind::Integers,
+            Self::Small(_) => Kind::Small,
+            Self::Names(_) => Kind::Names,
             Self::Numbers(_) => Kind::Numbers,
             Self::Flags(_) => Kind::Flags,
             Self::Texts(_) => Kind::Texts,
@@ -64,6 +77,8 @@ impl Values {
     pub fn clear(&mut self) {
         match self {
             Self::Integers(values) => values.clear(),
+            Self::Small(values) => values.clear(),
+            Self::Names(values) => values.clear(),
             Self::Numbers(values) => values.clear(),
             Self::Flags(values) => values.clear(),
             Self::Texts(values) => values.clear(),
@@ -84,9 +99,24 @@ pub struct TableWriter<W: Write + Send> {
 impl<W: Write + Send> TableWriter<W> {
     /// The table called `name`, of columns with their names.
     pub fn new(file: W, name: &str, columns: &[(&str, Kind)]) -> Result<Self> {
+        Self::with_metadata(file, name, columns, &[])
+    }
+
+    /// The same with words of the whole file's, by key.
+    pub fn with_metadata(file: W, name: &str, columns: &[(&str, Kind)], metadata: &[(&str, String)]) -> Result<Self> {
         let fields = columns.iter().map(|(name, kind)| kind.column(name)).collect::<Result<Vec<_>>>()?;
         let schema = Type::group_type_builder(name).with_fields(fields).build()?;
-        let properties = Arc::new(WriterProperties::builder().build());
+        let mut properties = WriterProperties::builder();
+        for &(name, _) in columns.iter().filter(|(_, kind)| matches!(kind, Kind::Small | Kind::Names)) {
+            properties = properties
+                .set_column_dictionary_enabled(name.into(), false)
+                .set_column_encoding(name.into(), Encoding::DELTA_BINARY_PACKED);
+        }
+        if !metadata.is_empty() {
+            let words = metadata.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
+            properties = properties.set_key_value_metadata(Some(words.collect()));
+        }
+        let properties = Arc::new(properties.build());
         Ok(Self { writer: SerializedFileWriter::new(file, Arc::new(schema), properties)? })
     }
 
@@ -99,6 +129,13 @@ impl<W: Write + Send> TableWriter<W> {
                 Values::Integers(values) => {
                     let (values, levels) = present(values);
                     out.typed::<Int64Type>().write_batch(&values, Some(&levels), None)?;
+                }
+                Values::Small(values) => {
+                    let (values, levels) = present(values);
+                    out.typed::<Int32Type>().write_batch(&values, Some(&levels), None)?;
+                }
+                Values::Names(values) => {
+                    out.typed::<Int64Type>().write_batch(values, None, None)?;
                 }
                 Values::Numbers(values) => {
                     let (values, levels) = present(values);
@@ -127,8 +164,18 @@ impl<W: Write + Send> TableWriter<W> {
 
 /// Writes the table called `name` as one row group. Equal columns give equal bytes.
 pub fn write(file: impl Write + Send, name: &str, columns: Vec<(impl AsRef<str>, Values)>) -> Result<()> {
+    write_with_metadata(file, name, columns, &[])
+}
+
+/// The same with words of the whole file's, by key.
+pub fn write_with_metadata(
+    file: impl Write + Send,
+    name: &str,
+    columns: Vec<(impl AsRef<str>, Values)>,
+    metadata: &[(&str, String)],
+) -> Result<()> {
     let kinds: Vec<(&str, Kind)> = columns.iter().map(|(name, values)| (name.as_ref(), values.kind())).collect();
-    let mut table = TableWriter::new(file, name, &kinds)?;
+    let mut table = TableWriter::with_metadata(file, name, &kinds, metadata)?;
     table.write_group(&columns.into_iter().map(|(_, values)| values).collect::<Vec<_>>())?;
     table.finish()?;
     Ok(())

@@ -1,5 +1,6 @@
 //! `lockstep completions`, as shells read it.
 
+use std::io::Write;
 use std::process::{Command, Output};
 
 fn completions(shell: &str) -> Output {
@@ -38,7 +39,10 @@ fn bash_completes_an_option_and_its_values() {
             words[words.len() - 1],
             words[words.len() - 2],
         );
-        let output = Command::new("bash").args(["--norc", "-c", &asked]).output().expect("bash starts");
+        // In a file: one word of a command line may have 128 kB at most, and the script has more.
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(asked.as_bytes()).expect("it is written");
+        let output = Command::new("bash").arg("--norc").arg(file.path()).output().expect("bash starts");
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     };
     assert_eq!(complete(&["lockstep", "sim"]), "simulate");

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{
-    CallObserver, CallSound, ClipCurves, CodecModel, Modelled, ModelledClip, ModelledListener, ModelledVoice, Playing,
+    CallSound, ClipCurves, CodecModel, Modelled, ModelledClip, ModelledListener, ModelledVoice, Playing,
 };
 use lockstep_control::{Controller, Gcc, GccSettings, Setting};
 use lockstep_media::source_format;
@@ -18,7 +18,7 @@ use lockstep_transport::FeedbackInterval;
 use lockstep_units::Timestamp;
 
 use crate::simulate::{Coding, run};
-use crate::{CallSettings, CodecKind, ControlSettings, Simulated, SimulationStatus};
+use crate::{CallSettings, CodecKind, ControlSettings, Observers, Simulated, SimulationStatus};
 
 /// Virtual time between two of the counts that [`simulate_gcc`] gives.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
@@ -60,11 +60,11 @@ impl CallSettings {
 /// # Errors
 /// If clip, trace or link cannot be had, or if the estimator fails.
 pub fn simulate_modelled(settings: &CallSettings, model: &CodecModel) -> Result<Simulated> {
-    simulate_modelled_with(settings, model, None, None, |_| Ok(()))
+    simulate_modelled_with(settings, model, None, Observers::default(), |_| Ok(()))
 }
 
 /// The same with the estimator that lives at `host`, if one is given, instead of that which `settings` name; and heard by
-/// `observer`. `progress` hears of the call twice a second of virtual time, and may end it.
+/// `observers`, but for its sound. `progress` hears of the call twice a second of virtual time, and may end it.
 ///
 /// # Errors
 /// As [`simulate_modelled`]; if the estimator or `progress` fails, their error as [`SimulationError::Stopped`](lockstep_sim::SimulationError).
@@ -72,11 +72,11 @@ pub fn simulate_modelled_with(
     settings: &CallSettings,
     model: &CodecModel,
     host: Option<Box<dyn EstimatorHost>>,
-    observer: Option<Box<dyn CallObserver>>,
+    observers: Observers,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
     let codec = settings.control.modelled_codec();
-    run(settings, |settings| settings.modelled_coding(model, codec), host, observer, progress)
+    run(settings, |settings| settings.modelled_coding(model, codec), host, observers, progress)
 }
 
 /// A call of a study under Google Congestion Control: what sends, which parts of the control are at work, and how often
@@ -111,7 +111,7 @@ pub fn simulate_gcc(settings: &CallSettings, call: &GccCall) -> Result<(Simulate
     };
     let mut counts = Vec::new();
     let mut next = Timestamp::ZERO + PROGRESS_INTERVAL;
-    let simulated = run(settings, coding, None, None, |status| {
+    let simulated = run(settings, coding, None, Observers::default(), |status| {
         while status.now >= next {
             counts.push(samples.load(Ordering::Relaxed));
             next += PROGRESS_INTERVAL;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use lockstep_alphartc::EstimatorHost;
 use lockstep_call::{
     CallObserver, CallReport, CallSound, Codec, CodecModel, EncodeWork, FrameEncoder, Playing, ReceivingEnd,
-    SendingEnd, VideoDelayFloor, Voice, Vp8,
+    SendingEnd, SharedSessionMeter, VideoDelayFloor, Voice, Vp8,
 };
 use lockstep_control::{Controller, Estimator, KnownPath, Latency, RateBounds, Setting};
 use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
@@ -44,13 +44,15 @@ pub struct Observers {
     pub frames: Option<Box<dyn CallObserver>>,
     /// What is heard of its sound; of a modelled call, nothing.
     pub sound: Option<Box<dyn SoundSink>>,
+    /// Of what a session log says of it, from [`Timestamp::ZERO`] on; of a call in both directions, of the first.
+    pub session: Option<SharedSessionMeter>,
 }
 
 impl Observers {
     /// Somebody who hears of the frames.
     #[must_use]
     pub fn of_frames(observer: Box<dyn CallObserver>) -> Self {
-        Self { frames: Some(observer), sound: None }
+        Self { frames: Some(observer), ..Self::default() }
     }
 }
 
@@ -181,7 +183,7 @@ pub fn simulate_coded_by(
         let feedback = settings.feedback();
         Ok(Coding { source, encoder, first_work, controller: None, feedback, sound: settings.sound(None)? })
     };
-    run::<Vp8>(settings, coding, None, None, progress)
+    run::<Vp8>(settings, coding, None, Observers::default(), progress)
 }
 
 /// [`simulate`] with the estimator that lives at `host`, if one is given, instead of that which `settings` name; and heard by
@@ -195,12 +197,13 @@ pub fn simulate_with(
     observers: Observers,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    let Observers { frames, mut sound } = observers;
+    let Observers { frames, mut sound, session } = observers;
+    let observers = Observers { frames, sound: None, session };
     if settings.modelled {
-        return simulate_modelled_with(settings, &CodecModel::built_in()?, host, frames, progress);
+        return simulate_modelled_with(settings, &CodecModel::built_in()?, host, observers, progress);
     }
     // What is heard is the first call's.
-    run(settings, |settings| settings.coding(sound.take()), host, frames, progress)
+    run(settings, |settings| settings.coding(sound.take()), host, observers, progress)
 }
 
 /// Every call in virtual time: one whose pictures `coding` codes.
@@ -208,7 +211,7 @@ pub(crate) fn run<C: Codec>(
     settings: &CallSettings,
     mut coding: impl FnMut(&CallSettings) -> Result<Coding<C>>,
     host: Option<Box<dyn EstimatorHost>>,
-    observer: Option<Box<dyn CallObserver>>,
+    observers: Observers,
     mut progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
     let (settings, CallEstimator { estimator, failure }) = settings.with_estimator(host)?;
@@ -225,8 +228,14 @@ pub(crate) fn run<C: Codec>(
     let opposite = settings.two_way.then(|| settings.opposite(&mut coding, &reverse)).transpose()?;
     let (sender, receiver) = settings.ends(encoder, controller, &format, path, estimator, feedback)?;
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options).compared_with(floor);
-    if let Some(observer) = observer {
-        simulation = simulation.observed_by(observer);
+    let Observers { frames, session, .. } = observers;
+    let observers: Vec<Box<dyn CallObserver>> =
+        frames.into_iter().chain(session.clone().map(|meter| Box::new(meter) as Box<dyn CallObserver>)).collect();
+    if !observers.is_empty() {
+        simulation = simulation.observed_by(Box::new(observers));
+    }
+    if let Some(meter) = &session {
+        simulation = simulation.metered_by(meter.clone());
     }
     if let Some(sound) = sound {
         simulation = simulation.with_sound(sound);
@@ -242,6 +251,9 @@ pub(crate) fn run<C: Codec>(
         let status = sender.status(now);
         progress(&SimulationStatus { now, target: status.target, quantizer: status.quantizer })
     })?;
+    if let Some(meter) = &session {
+        meter.lock().carried(&result.series);
+    }
     let scores = if settings.vmaf && !C::HAS_PIXELS {
         result.scores.with_vmaf(Err("a modelled call has no pictures".to_owned()))
     } else {

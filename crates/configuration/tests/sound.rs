@@ -29,7 +29,7 @@ impl SoundSink for Loudness {
 /// How the sound was heard, and when.
 fn hear(options: &[(&str, &str)]) -> (SoundScores, Vec<bool>) {
     let loudness = Loudness::default();
-    let observers = Observers { frames: None, sound: Some(Box::new(loudness.clone())) };
+    let observers = Observers { sound: Some(Box::new(loudness.clone())), ..Observers::default() };
     let report = simulate_with(&settings(options), None, observers, |_| Ok(())).unwrap().report;
     let heard = loudness.0.lock().unwrap().clone();
     (report.sound.expect("the call has sound"), heard)

@@ -129,4 +129,8 @@ impl FrameEncoder for LibvpxEncoder {
     fn held_states(&self) -> usize {
         2
     }
+
+    fn target(&self) -> Option<Bitrate> {
+        self.target.map(|(_, target)| target)
+    }
 }

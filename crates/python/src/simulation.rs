@@ -10,7 +10,7 @@ use pyo3::types::{PyBool, PyDict, PyString};
 use serde_json::{Number, Value};
 
 use lockstep_alphartc::{EstimatorHost, HostError, PacketReport, ProcessError};
-use lockstep_call::KeptFrames;
+use lockstep_call::{KeptFrames, SharedSessionMeter};
 use lockstep_configuration::{CallOptions, Observers, Simulated, SimulationStatus, simulate_with};
 use lockstep_units::{Bitrate, Timestamp};
 
@@ -132,20 +132,25 @@ fn options(given: &Bound<'_, PyDict>) -> PyResult<CallOptions> {
     Ok(options)
 }
 
-/// Runs the call that `options` say, by the names of the table; gives its report as JSON, its frames and its series. An
-/// object that is an estimator comes with `lockstep.alphartc.exchange`.
+/// A finished call: its report as JSON, its frames, its series, and the seconds of its session where they were asked for.
+type Finished = (String, Table, Table, Option<Table>);
+
+/// Runs the call that `options` say, by the names of the table; gives its report as JSON, its frames and its series, and with
+/// `session` the rows of its session log. An object that is an estimator comes with `lockstep.alphartc.exchange`.
 #[pyfunction]
-#[pyo3(signature = (options, *, estimator = None, exchange = None))]
+#[pyo3(signature = (options, *, estimator = None, exchange = None, session = false))]
 pub fn simulate(
     py: Python<'_>,
     options: &Bound<'_, PyDict>,
     estimator: Option<Py<PyAny>>,
     exchange: Option<Py<PyAny>>,
-) -> PyResult<(String, Table, Table)> {
+    session: bool,
+) -> PyResult<Finished> {
     let options = self::options(options)?;
     let host = estimator.zip(exchange).map(|(estimator, exchange)| ObjectHost { estimator, exchange });
     let host = host.map(|host| Box::new(host) as Box<dyn EstimatorHost>);
     let kept = KeptFrames::default();
+    let meter = session.then(|| SharedSessionMeter::new(Timestamp::ZERO));
     let Simulated { report } = py
         .detach(|| {
             let settings = options.settings()?;
@@ -164,11 +169,16 @@ pub fn simulate(
                 }
                 (None, _) => None,
             };
-            simulate_with(&settings, host, Observers::of_frames(Box::new(kept.clone())), progress)
+            let observers = Observers { session: meter.clone(), ..Observers::of_frames(Box::new(kept.clone())) };
+            simulate_with(&settings, host, observers, progress)
         })
         .map_err(raised)?;
     let json = serde_json::to_string(&report).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-    Ok((json, Table::of_frames(&kept.take())?, Table::of_series(&report.series)?))
+    let seconds = meter.map(|meter| {
+        let (_, rows) = meter.lock().take(report.scores.scored_seconds as u64);
+        Table::of_session(&rows)
+    });
+    Ok((json, Table::of_frames(&kept.take())?, Table::of_series(&report.series)?, seconds.transpose()?))
 }
 
 /// The names of the options of a call, as [`simulate`] takes them.

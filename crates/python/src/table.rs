@@ -13,7 +13,7 @@ use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList};
 
-use lockstep_call::{FRAME_COLUMNS, FrameColumn, LoggedFrame, Series};
+use lockstep_call::{FRAME_COLUMNS, FrameColumn, LoggedFrame, SECOND_COLUMNS, Series, SessionSecond};
 use lockstep_units::Timestamp;
 
 /// A table: columns of equal length. Whatever reads Arrow's PyCapsule interface reads it as it is,
@@ -106,6 +106,14 @@ impl Table {
                 }
             };
             (name, array, nullable)
+        }))
+    }
+
+    /// The rows of a session log, without the session's number and theirs.
+    pub fn of_session(rows: &[SessionSecond]) -> PyResult<Self> {
+        Self::new(SECOND_COLUMNS.iter().map(|&(name, column)| {
+            let values = rows.iter().map(column).collect::<UInt64Array>();
+            (name, Arc::new(values) as ArrayRef, true)
         }))
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_call::{
     CallObserver, CallSound, Codec, DRAIN, FinishedCall, JobTimes, OppositeResult, ReceivingEnd, Scores, SendingEnd,
-    Series, SoundScores, VideoDelayFloor, Vp8,
+    Series, SharedSessionMeter, SoundScores, VideoDelayFloor, Vp8,
 };
 use lockstep_link::LinkStatistics;
 use lockstep_media::{Source, VmafError, VmafMeter};
@@ -49,6 +49,15 @@ pub struct SimulationResult<C: Codec = Vp8> {
     pub receiver: ReceivingEnd<C>,
 }
 
+/// Has `meter` look at the ends of `call`.
+fn look<C: Codec>(meter: &SharedSessionMeter, now: Timestamp, call: Option<&CallFlow<C>>) {
+    if let Some(call) = call {
+        let mut meter = meter.lock();
+        meter.sending(now, call.sender());
+        meter.receiving(now, call.receiver());
+    }
+}
+
 /// A call in virtual time, alone on its links or with one in the opposite direction.
 pub struct Simulation<C: Codec = Vp8> {
     /// The call, and that in the opposite direction if there is one.
@@ -58,7 +67,11 @@ pub struct Simulation<C: Codec = Vp8> {
     setting: CallSetting,
     length: Duration,
     frame_interval: Duration,
+    session: Option<SharedSessionMeter>,
 }
+
+/// How often a session meter looks at the ends.
+const METERED: Duration = Duration::from_secs(1);
 
 impl<C: Codec> Simulation<C> {
     /// A call that begins at [`Timestamp::ZERO`].
@@ -81,7 +94,7 @@ impl<C: Codec> Simulation<C> {
             decode_time: options.decode_time,
         };
         let calls = vec![CallFlow::new(sender, receiver, source, setting.clone())];
-        Self { calls, forward, reverse, setting, length: options.length, frame_interval }
+        Self { calls, forward, reverse, setting, length: options.length, frame_interval, session: None }
     }
 
     /// Has `observer` hear of every captured frame, in order, as soon as nothing about it can change any more.
@@ -91,6 +104,13 @@ impl<C: Codec> Simulation<C> {
             call.observe(observer);
         }
         self
+    }
+
+    /// Has `meter` look at the ends of the call each second. Whoever wants its pictures in the rows, too, has the meter observe
+    /// them.
+    #[must_use]
+    pub fn metered_by(self, meter: SharedSessionMeter) -> Self {
+        Self { session: Some(meter), ..self }
     }
 
     /// Has another call go the opposite way at the same time, over the same links: its pictures go where the first one's
@@ -154,8 +174,14 @@ impl<C: Codec> Simulation<C> {
         let back = Route { forward: there.reverse.clone(), reverse: there.forward.clone(), ..there.clone() };
         let routes = [there, back].into_iter().take(self.calls.len()).collect();
         let mut network = Network::with_routes(self.calls, routes, vec![self.forward, self.reverse])?;
+        let (session, mut next_look) = (self.session, Timestamp::ZERO);
+        let mut next_progress = Timestamp::ZERO + progress_interval;
         while network.now() < end {
-            let next = network.now() + progress_interval;
+            if let Some(meter) = session.as_ref().filter(|_| network.now() >= next_look) {
+                next_look += METERED;
+                look(meter, network.now(), network.flows().first());
+            }
+            let next = if session.is_some() { next_progress.min(next_look) } else { next_progress };
             network.run_until(next.min(end));
             if network.flows().iter().any(CallFlow::has_failed) {
                 break;
@@ -164,7 +190,13 @@ impl<C: Codec> Simulation<C> {
             if call.source_ended_at().is_some_and(|at| network.now() >= at + DRAIN) {
                 break;
             }
-            progress(network.now(), call.sender()).map_err(SimulationError::Stopped)?;
+            if network.now() >= next_progress.min(end) {
+                progress(network.now(), call.sender()).map_err(SimulationError::Stopped)?;
+                next_progress = network.now() + progress_interval;
+            }
+        }
+        if let Some(meter) = &session {
+            look(meter, network.now(), network.flows().first());
         }
         let (mut calls, links) = network.into_parts();
         let opposite = if calls.len() > 1 {

@@ -268,6 +268,7 @@ impl<P: Payload> Receiver<P> {
     fn note_arrival(&mut self, now: Timestamp, stamp: &Stamp) {
         let &Stamp { sequence, sent_at, idle, frame, fragment, size, congestion_experienced } = stamp;
         self.received += 1;
+        self.statistics.bytes += size.get();
         let delay = now.as_nanos().wrapping_sub(sent_at.as_nanos()) as i64;
         if let Some(before) = self.newest_delay.replace(delay) {
             self.jitter += (delay.saturating_sub(before).unsigned_abs() as f64 - self.jitter) / 16.0;

@@ -25,6 +25,8 @@ pub struct ReceiverStatistics {
     pub fragments: u64,
     /// Packets of sound that came for the first time.
     pub sounds: u64,
+    /// Bytes of the datagrams of fragments and packets of sound that came.
+    pub bytes: u64,
     /// Frames handed out.
     pub frames: u64,
     /// Frames decoded into the state that they named.

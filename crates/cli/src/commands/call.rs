@@ -29,6 +29,7 @@ use crate::configuration::{
 use crate::interruption::Interruption;
 use crate::output_file::is_standard_output;
 use crate::progress::Progress;
+use crate::session_log::arguments::{SessionArguments, drawn};
 
 /// What `lockstep call` is told.
 #[derive(Debug, Clone, Args)]
@@ -48,6 +49,8 @@ pub struct CallArguments {
     sink: String,
     #[command(flatten)]
     output: OutputArguments,
+    #[command(flatten)]
+    session: SessionArguments,
 }
 
 /// A call in real time.
@@ -57,6 +60,8 @@ pub struct LiveCall {
     pub settings: CallSettings,
     /// Where the receiver shows the pictures.
     pub sink: String,
+    /// Where its ends leave logs of the session, if they do.
+    pub session: SessionArguments,
 }
 
 impl Serialize for LiveCall {
@@ -254,7 +259,8 @@ pub fn call(
     interruption: &Interruption,
     observer: Option<Box<dyn CallObserver>>,
 ) -> Result<CallResult> {
-    let LiveCall { settings, sink } = live;
+    let LiveCall { settings, sink, session } = live;
+    let number = drawn();
     let trace = settings.link.trace.trace();
     settings.link.refuse_ecn()?;
     let (forward, reverse) = settings.link.links()?;
@@ -272,6 +278,7 @@ pub fn call(
     let patience = words(&["--wait-seconds", "none", "--idle-seconds", "none"]);
     receive.extend(patience.clone());
     receive.extend(words(&["--log", &name(&receive_log)]));
+    receive.extend(session.words(number));
     if let Some(model) =
         settings.control.model.as_ref().filter(|_| settings.control.controller.algorithm().estimates_by_model())
     {
@@ -289,6 +296,7 @@ pub fn call(
     send.extend(words(&["--seconds", &sent_for, "--seed", &settings.link.seed.to_string()]));
     send.extend(patience);
     send.extend(words(&["--log", &name(&send_log)]));
+    send.extend(session.words(number));
     send.extend(settings.options().words(OptionGroup::Control));
     let sender = Process::start("send", &send, Some(&through))?;
     let mut processes = Processes { sender, receiver, interruption, sender_ended_at: None, cut_at: None };
@@ -358,7 +366,8 @@ pub fn run(arguments: &CallArguments) -> Result<()> {
         seconds: Some(arguments.seconds),
         ..arguments.link.said().clone().or(arguments.control.said().clone())
     };
-    let live = LiveCall { settings: given.settings()?, sink: arguments.sink.clone() };
+    let live =
+        LiveCall { settings: given.settings()?, sink: arguments.sink.clone(), session: arguments.session.clone() };
     arguments.output.check(&[("--sink", sink)], &live.settings.inputs())?;
     let output = arguments.output.open()?;
     let interruption = Interruption::watch()?;

@@ -22,6 +22,7 @@ use crate::configuration::{
 use crate::interruption::Interruption;
 use crate::output_file::{self, write_json};
 use crate::progress::warn_of_early_end;
+use crate::session_log::arguments::SessionArguments;
 
 /// What `lockstep compare` is told.
 #[derive(Debug, Clone, Args)]
@@ -146,7 +147,7 @@ pub fn both_ways(settings: &CallSettings) -> Result<BothWays> {
         encode: Distribution::of_milliseconds(),
         decode: Distribution::of_milliseconds(),
     }));
-    let live = LiveCall { settings: settings.clone(), sink: "none".to_owned() };
+    let live = LiveCall { settings: settings.clone(), sink: "none".to_owned(), session: SessionArguments::default() };
     let interruption = Interruption::watch()?;
     let live = call(&live, &interruption, Some(Box::new(times.clone())))?;
     // A call that failed or was cut short is no measure for a simulated one.

@@ -29,6 +29,8 @@ use crate::interruption::Interruption;
 use crate::live_stats::StatsLog;
 use crate::output_file::{self, for_people, standard_output_is_taken};
 use crate::progress::print_sound;
+use crate::session_log::arguments::SessionArguments;
+use crate::session_log::{LiveSessionLog, SessionLog};
 
 /// The most pixels of a picture that is decoded unless more are asked for, those of 4096x2304. A frame is 1.5 bytes a pixel,
 /// 14 MB of these, and at most some 40 are held.
@@ -133,6 +135,8 @@ pub struct SendArguments {
     log: Option<PathBuf>,
     #[command(flatten)]
     stats: StatsArguments,
+    #[command(flatten)]
+    session: SessionArguments,
     /// What is printed while the call runs.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
     status: StatusArgument,
@@ -169,6 +173,8 @@ pub struct ReceiveArguments {
     log: Option<PathBuf>,
     #[command(flatten)]
     stats: StatsArguments,
+    #[command(flatten)]
+    session: SessionArguments,
     /// What is printed while the call runs.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
     status: StatusArgument,
@@ -319,6 +325,7 @@ pub struct Reporter {
     send_log: Option<LogWriter>,
     receive_log: Option<LogWriter>,
     stats: Option<StatsLog>,
+    session: Option<LiveSessionLog>,
 }
 
 impl Reporter {
@@ -341,7 +348,19 @@ impl Reporter {
             log.write(&ReceiverEntry::Start { epoch });
         }
         let line = (String::new(), String::new());
-        Ok(Self { status, joined: false, delay: Delay::default(), line, send_log, receive_log, stats })
+        let delay = Delay::default();
+        Ok(Self { status, joined: false, delay, line, send_log, receive_log, stats, session: None })
+    }
+
+    /// The same with the log of a session, if there is one; the clock of the call began at `epoch`.
+    #[must_use]
+    pub fn with_session(self, session: Option<SessionLog>, epoch: Timestamp) -> Self {
+        Self { session: session.map(|log| LiveSessionLog::new(log, epoch)), ..self }
+    }
+
+    /// The log of the session, once the other end is there.
+    fn session(&mut self) -> Option<&mut LiveSessionLog> {
+        self.session.as_mut().filter(|_| self.joined)
     }
 
     fn rewrite(&self) {
@@ -375,7 +394,8 @@ impl Reporter {
             _ => Ok(()),
         };
         let counted = self.stats.map_or(Ok(()), StatsLog::finish);
-        sent.and(received).and(counted)
+        let session = self.session.map_or(Ok(()), LiveSessionLog::finish);
+        sent.and(received).and(counted).and(session)
     }
 }
 
@@ -391,11 +411,22 @@ impl Witness for Reporter {
         if let Some(stats) = &mut self.stats {
             stats.receiving(now, call);
         }
+        if let Some(log) = self.session() {
+            log.meter(now).receiving(now, call);
+            if let Some(format) = call.format() {
+                log.pictures(&format);
+            }
+            log.tick(now);
+        }
     }
 
     fn status(&mut self, now: Timestamp, call: &SendingEnd) {
         if let Some(stats) = &mut self.stats {
             stats.sending(now, call);
+        }
+        if let Some(log) = self.session() {
+            log.meter(now).sending(now, call);
+            log.tick(now);
         }
         match self.status {
             StatusArgument::None => {}
@@ -415,6 +446,9 @@ impl Witness for Reporter {
         if let Some(stats) = &mut self.stats {
             stats.captured(&record);
         }
+        if let Some(meter) = self.session().and_then(LiveSessionLog::begun) {
+            meter.captured(&record);
+        }
         if let Some(log) = &mut self.send_log {
             log.write(&SenderEntry::Frame(Box::new(record)));
         }
@@ -429,6 +463,10 @@ impl Witness for Reporter {
         }
         let frame = shown.record.frame;
         let delay_ms = self.delay.of(shown);
+        if let Some(meter) = self.session().and_then(LiveSessionLog::begun) {
+            let delay = Duration::try_from_secs_f64(delay_ms * 1e-3).ok();
+            meter.shown(shown.record.displayed_at, delay);
+        }
         match self.status {
             StatusArgument::None => {}
             StatusArgument::Json => say(&StatusLine::Showing { frame, delay_ms }),
@@ -469,7 +507,13 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
     let end = control.sending_end(&source.format(), connection_id(), None)?;
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
-    let mut reporter = Reporter::new(arguments.status, clock, arguments.log.as_deref(), None, stats)?;
+    let mut session = arguments.session.open("send", "sender", None)?;
+    if let Some(log) = &mut session {
+        log.description().control(&control);
+        log.description().pictures(&source.format());
+    }
+    let reporter = Reporter::new(arguments.status, clock, arguments.log.as_deref(), None, stats)?;
+    let mut reporter = reporter.with_session(session, clock.epoch());
     let options = CallOptions {
         peer: Peer::Of(ticket),
         kind: CallKind::OneWay,
@@ -535,8 +579,10 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let (listener, ticket) = arguments.listening.listener()?;
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
-    let mut reporter =
+    let session = arguments.session.open("receive", "receiver", None)?;
+    let reporter =
         Reporter::new(arguments.status, clock, None, arguments.log.as_deref(), arguments.stats.file.as_deref())?;
+    let mut reporter = reporter.with_session(session, clock.epoch());
     match arguments.status {
         StatusArgument::Json => say(&StatusLine::Ticket(ticket.to_string())),
         StatusArgument::Line => print_ticket(&ticket, "send"),

@@ -14,6 +14,7 @@ pub mod model;
 pub mod output;
 pub mod python_module;
 pub mod scenario;
+pub mod sessions;
 pub mod simulate;
 pub mod study;
 pub mod sweep;

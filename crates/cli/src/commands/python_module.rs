@@ -1,4 +1,4 @@
-//! Commands that a Python module of this project does: training, and the studies of what is learned.
+//! Commands that a Python module of this project does: training, the studies of what is learned, and reports of sessions.
 
 use std::env;
 use std::ffi::OsString;

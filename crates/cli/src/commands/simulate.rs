@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 
+use lockstep_call::SharedSessionMeter;
 use lockstep_sound::SoundSink;
 use lockstep_units::Timestamp;
 
 use crate::commands::output::OutputArguments;
 use crate::configuration::{CallSettings, Observers, SimulateWords, Simulated};
 use crate::progress::Progress;
+use crate::session_log::arguments::SessionArguments;
 use crate::sound_file::SoundFile;
 
 /// What `lockstep simulate` is told.
@@ -23,6 +25,8 @@ pub struct SimulateCommand {
     /// Where what is heard goes, a WAV file; for calls with --audio.
     #[arg(long, value_name = "FILE")]
     audio_output: Option<PathBuf>,
+    #[command(flatten)]
+    session: SessionArguments,
 }
 
 /// Runs the simulation that `settings` describe, heard by `observers`, and shows how it goes.
@@ -50,7 +54,16 @@ pub fn run(command: &SimulateCommand) -> Result<()> {
     let output = command.output.open()?;
     let heard = heard.map(SoundFile::create).transpose()?;
     let sound = heard.clone().map(|file| Box::new(file) as Box<dyn SoundSink>);
-    let Simulated { report } = simulate(&settings, Observers { frames: output.observer(), sound })?;
+    let kind = if settings.modelled { "modelled" } else { "simulate" };
+    let name = serde_json::to_string(&settings.record())?;
+    let log = command.session.open(kind, "both", Some(&name))?;
+    let session = log.as_ref().map(|_| SharedSessionMeter::new(Timestamp::ZERO));
+    let observers = Observers { frames: output.observer(), sound, session: session.clone() };
+    let Simulated { report } = simulate(&settings, observers)?;
+    if let Some((mut log, meter)) = log.zip(session) {
+        log.description().simulated(&settings)?;
+        log.finish(&mut meter.lock(), report.scores.scored_seconds as u64)?;
+    }
     heard.map_or(Ok(()), SoundFile::complete)?;
     output.write(settings.length.as_f64(), &report)
 }

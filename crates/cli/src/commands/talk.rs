@@ -16,6 +16,7 @@ use crate::commands::live::{
 use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
 use crate::configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
 use crate::interruption::Interruption;
+use crate::session_log::arguments::SessionArguments;
 
 /// What `lockstep talk` is told.
 #[derive(Debug, Clone, Args)]
@@ -64,6 +65,8 @@ pub struct TalkArguments {
     receive_log: Option<PathBuf>,
     #[command(flatten)]
     stats: StatsArguments,
+    #[command(flatten)]
+    session: SessionArguments,
     /// What is printed while the call runs.
     #[arg(long, value_enum, default_value_t = StatusArgument::Line)]
     status: StatusArgument,
@@ -105,7 +108,13 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
     let sending = control.sending_end(&source.format(), connection_id(), None)?;
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
-    let mut reporter = Reporter::new(arguments.status, clock, logs[0], logs[1], arguments.stats.file.as_deref())?;
+    let mut session = arguments.session.open("talk", "peer", None)?;
+    if let Some(log) = &mut session {
+        log.description().control(&control);
+        log.description().pictures(&source.format());
+    }
+    let reporter = Reporter::new(arguments.status, clock, logs[0], logs[1], arguments.stats.file.as_deref())?;
+    let mut reporter = reporter.with_session(session, clock.epoch());
     let (peer, wait) = match joined {
         Some(ticket) => (Peer::Of(ticket), WAIT),
         None => {

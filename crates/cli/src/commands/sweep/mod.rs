@@ -3,7 +3,7 @@
 pub(super) mod contents;
 mod finished;
 mod jobs;
-mod remote;
+pub(super) mod remote;
 mod rows;
 
 use std::collections::HashMap;

@@ -1,16 +1,29 @@
-//! The jobs of a sweep on a Ray cluster: a Python module of this project hands them out and prints what comes back.
+//! Jobs on a Ray cluster: a Python module of this project hands them out and prints what comes back.
 
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use serde::Serialize;
 
 use super::finished::Finished;
 use super::jobs::Job;
 
-/// Runs `jobs` on the cluster at `address`. `done` hears of each.
+/// Runs the jobs of a sweep on the cluster at `address`. `done` hears of each.
 pub fn run(address: &str, jobs: &[Job], mut done: impl FnMut(Finished) -> Result<()>) -> Result<()> {
+    // Ray prints things of its own.
+    run_command(address, &["sweep"], jobs, |line| Finished::from_line(line).map_or(Ok(()), &mut done))
+}
+
+/// Has `command` of this program, on the machines of the cluster at `address`, run `jobs` from files of a few with
+/// `--job-file`. `done` hears of each line that it prints, and of what Ray prints.
+pub fn run_command(
+    address: &str,
+    command: &[&str],
+    jobs: &[impl Serialize],
+    mut done: impl FnMut(&str) -> Result<()>,
+) -> Result<()> {
     if !address.starts_with("ray://") {
         bail!("`{address}` is no cluster; it should be like ray://HOST:PORT or ray://local");
     }
@@ -25,6 +38,8 @@ pub fn run(address: &str, jobs: &[Job], mut done: impl FnMut(Finished) -> Result
         .arg(file.path())
         .arg("--program")
         .arg(env::current_exe().context("cannot find the lockstep program")?)
+        .arg("--command")
+        .args(command)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -32,9 +47,7 @@ pub fn run(address: &str, jobs: &[Job], mut done: impl FnMut(Finished) -> Result
     let output = child.stdout.take().context("the Python process has no output")?;
     let mut result = Ok(());
     for line in BufReader::new(output).lines().map_while(Result::ok) {
-        // Ray prints things of its own.
-        let Some(finished) = Finished::from_line(&line) else { continue };
-        result = done(finished);
+        result = done(&line);
         if result.is_err() {
             let _ = child.kill();
             break;

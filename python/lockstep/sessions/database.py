@@ -1,0 +1,128 @@
+"""Session logs as two tables of DuckDB: ``sessions`` and ``seconds``."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lockstep.sessions.schema import SCHEMA, SessionError
+
+if TYPE_CHECKING:
+    import duckdb
+
+MEMORY = "1GB"
+"""The most memory that a query has; what takes more goes to a temporary file."""
+
+_SESSIONS = """
+SELECT *, rtt_us / 1000.0 AS rtt_ms, jitter_us / 1000.0 AS jitter_ms, delay_us / 1000.0 AS delay_ms,
+    CASE WHEN packets_sent > 0 THEN packets_lost / packets_sent
+         WHEN packets_sent IS NULL AND packets_received + packets_lost > 0
+             THEN packets_lost / (packets_received + packets_lost) END AS loss
+FROM read_parquet({files})
+"""
+_SECONDS = """
+SELECT *, rtt_us / 1000.0 AS rtt_ms, jitter_us / 1000.0 AS jitter_ms, delay_us / 1000.0 AS delay_ms
+FROM read_parquet({files})
+"""
+
+
+@dataclass(frozen=True)
+class Logs:
+    """The session logs in a folder."""
+
+    folder: Path
+    sessions: list[Path]
+    """Files of rows of sessions."""
+    seconds: list[Path]
+    """Files of rows of seconds; those of the parts of a long session follow each other."""
+
+
+def find(folder: str | os.PathLike[str]) -> Logs:
+    """The session logs in `folder`.
+
+    Raises:
+        SessionError: if it is no folder, or none are in it.
+
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise SessionError(f"{root}: there is no such folder")
+    sessions, seconds = (sorted((root / kind).glob("[!.]*.parquet")) for kind in ("sessions", "seconds"))
+    if not sessions or not seconds:
+        kind = "seconds" if sessions else "sessions"
+        raise SessionError(
+            f"{root}: no session logs in it (no {kind}/*.parquet); calls leave them with --session-log {root}, and "
+            f"`lockstep sessions generate --output {root}` makes some"
+        )
+    return Logs(root, sessions, seconds)
+
+
+def connect(logs: Logs, *, memory: str = MEMORY, threads: int | None = None) -> "duckdb.DuckDBPyConnection":
+    """A database in memory with the views ``sessions`` and ``seconds`` of `logs`, which can read nothing else.
+
+    Raises:
+        SessionError: if a file is no Parquet file, no session log, or one of another version, or `memory` is no size.
+
+    """
+    import duckdb  # noqa: PLC0415
+
+    try:
+        database = duckdb.connect(":memory:")
+        database.execute("SET memory_limit = ?", [memory])
+    except duckdb.Error as error:
+        raise SessionError(f"memory: {memory!r} is no size like 2GB") from error
+    database.execute("SET preserve_insertion_order = false")
+    # What does not fit into memory is written where other temporary files are.
+    database.execute("SET temp_directory = ?", [os.environ.get("TMPDIR", "/tmp") + "/lockstep-sessions.duckdb"])  # noqa: S108
+    if threads is not None:
+        database.execute("SET threads = ?", [threads])
+    try:
+        _check(database, logs)
+        for name, view, files in (("sessions", _SESSIONS, logs.sessions), ("seconds", _SECONDS, logs.seconds)):
+            database.execute(f"CREATE VIEW {name} AS {view.format(files=_list(files))}")
+    except duckdb.Error as error:
+        database.close()
+        raise SessionError(reason(error, logs)) from error
+    database.execute("SET allowed_directories = ?", [[str(logs.folder / kind) for kind in ("sessions", "seconds")]])
+    database.execute("SET enable_external_access = false")
+    database.execute("SET lock_configuration = true")
+    return database
+
+
+def _list(files: list[Path]) -> str:
+    quoted = ("'" + str(file).replace("'", "''") + "'" for file in files)
+    return "[" + ", ".join(quoted) + "]"
+
+
+def _check(database: "duckdb.DuckDBPyConnection", logs: Logs) -> None:
+    """Finds out whether all files are session logs of this version, with the columns that it has."""
+    for files, columns in ((logs.sessions, SCHEMA.sessions), (logs.seconds, SCHEMA.seconds)):
+        query = (
+            f"SELECT file_name, value FROM parquet_kv_metadata({_list(files)}) "  # noqa: S608
+            f"WHERE decode(key) = '{SCHEMA.metadata_key}'"
+        )
+        versions = {
+            str(file): bytes(value).decode(errors="replace") for file, value in database.execute(query).fetchall()
+        }
+        for file in map(str, files):
+            if file not in versions:
+                raise SessionError(f"{file}: no session log; its metadata has no {SCHEMA.metadata_key}")
+            if versions[file] != str(SCHEMA.version):
+                reads = f"this Lockstep reads version {SCHEMA.version}"
+                raise SessionError(f"{file}: a session log of version {versions[file]}, and {reads}")
+        # Files of one version have one set of columns.
+        described = database.execute(f"DESCRIBE SELECT * FROM read_parquet({_list(files[:1])})").fetchall()  # noqa: S608
+        found = {name for name, *_ in described}
+        if missing := [column.name for column in columns if column.name not in found]:
+            raise SessionError(f"{files[0]}: no session log; column {missing[0]!r} is missing")
+
+
+def reason(error: Exception, logs: Logs) -> str:
+    """What DuckDB says is wrong, in one line, with the file if it names one."""
+    text = " ".join(str(error).split())
+    for file in [*logs.sessions, *logs.seconds]:
+        if str(file) in text and (
+            "magic" in text or "too small" in text or "footer" in text or "thrift" in text.lower()
+        ):
+            return f"{file}: truncated, or no Parquet file"
+    return text.partition(" LINE 1:")[0]

@@ -1,0 +1,245 @@
+"""What Concerto measured of calls (MobiCom 2019, section 2), of session logs."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy
+
+from lockstep.sessions import reaction
+from lockstep.sessions.database import Logs
+from lockstep.sessions.reaction import Integers, Reaction, quantile
+from lockstep.sessions.schema import SessionError
+
+if TYPE_CHECKING:
+    import duckdb
+
+POOR_RTT_MS = 300.0
+"""A session is poor if its mean round-trip time is above this..."""
+POOR_LOSS = 0.01
+"""...or more than this share of its packets are lost."""
+
+NOT_GIVEN = "not given"
+"""What stands where a label was not given."""
+
+SPLITS = ("place", "access", "hour", "controller", "codec")
+"""What windows are split by."""
+QUANTILES = [index / 100 for index in range(101)]
+"""The points of distributions."""
+
+_WINDOWS = """
+CREATE OR REPLACE TABLE windows AS
+WITH known AS (
+    SELECT session, max(local_start_s) AS local_start_s,
+        {labels}
+    FROM sessions GROUP BY session
+), counted AS (
+    SELECT session, (coalesce(local_start_s % 3600, 0) + second) // 3600 AS number,
+        avg(rtt_us) AS rtt_us, sum(packets_sent) AS sent, sum(packets_received) AS received,
+        sum(packets_lost) FILTER (packets_sent IS NOT NULL) AS lost,
+        sum(packets_lost) FILTER (packets_sent IS NULL) AS missing
+    FROM seconds JOIN known USING (session) GROUP BY ALL
+), measured AS (
+    SELECT session, number, rtt_us / 1000 AS rtt_ms,
+        CASE WHEN sent > 0 THEN lost / sent WHEN sent IS NULL AND received + missing > 0
+            THEN missing / (received + missing) END AS loss
+    FROM counted
+)
+SELECT measured.* EXCLUDE (number), (local_start_s // 3600 + number) % 24 AS hour, place, access, controller, codec,
+    coalesce(rtt_ms > {rtt}, false) AS slow, coalesce(loss > {loss}, false) AS lossy
+FROM measured JOIN known USING (session) WHERE rtt_ms IS NOT NULL OR loss IS NOT NULL
+"""
+
+
+class Group(msgspec.Struct):
+    """Windows that have something in common."""
+
+    name: str
+    windows: int
+    poor: float
+    """The poor session ratio: the share of the windows that are poor."""
+    slow: float
+    """The share whose mean round-trip time is too long."""
+    lossy: float
+    """The share that lose too much."""
+
+
+class Times(msgspec.Struct):
+    """How long something took after each drop, seconds; of those that came to it."""
+
+    share: float | None
+    """The share of the drops that came to it within their session, and within ten minutes."""
+    mean: float | None
+    p50: float | None
+    p95: float | None
+    cdf: list[list[float]]
+    """Seconds, and the share of all drops that came to it until then."""
+
+
+class Codec(msgspec.Struct):
+    """What calls of one kind of codec did."""
+
+    name: str
+    seconds: int
+    codec_bps: list[float]
+    """The distribution of the codec's rate over seconds, at the percentages 0 to 100."""
+    transport_bps: list[float]
+    apart_percent: list[float]
+    """That of how far the codec's rate is from the transport's, in percent of that; below 0 it is lower."""
+    drops: int
+    drops_per_minute: float | None
+    reduction: Times
+    recovery: Times
+    transport_recovery: Times
+    codec_updates_per_minute: float | None
+    transport_updates_per_minute: float | None
+
+
+class Figures(msgspec.Struct):
+    """All that is measured."""
+
+    folder: str
+    sessions: int
+    seconds: int
+    windows: int
+    all: Group
+    by: dict[str, list[Group]]
+    rtt_ms: dict[str, list[float]]
+    """The distribution of the mean round-trip times of windows by access network, at the percentages 0 to 100."""
+    loss: dict[str, list[float]]
+    codecs: list[Codec]
+
+
+def measure(database: "duckdb.DuckDBPyConnection", logs: Logs) -> Figures:
+    """Measures the session logs of `database`, which are those of `logs`.
+
+    Raises:
+        SessionError: if there is nothing in them to be measured.
+
+    """
+    codecs, sessions, kinds = _codecs(database)
+    counts = _counts(database, logs)
+    # The database reads other columns than what follows rates through each session: both cores have work.
+    with ThreadPoolExecutor(1) as pool:
+        windows = pool.submit(_windows, database.cursor())
+        reactions = reaction.measure(logs.seconds, counts, sessions, kinds, len(codecs))
+        windows.result()
+    every = _groups(database, "'all'")
+    if not every:
+        raise SessionError(f"{logs.folder}: no second of any session has a round-trip time or counts of packets")
+    by = {
+        split: _groups(database, _name(split), order="CAST(name AS INT)" if split == "hour" else "name")
+        for split in SPLITS
+    }
+    return Figures(
+        folder=str(logs.folder),
+        sessions=len(sessions),
+        seconds=sum(counts),
+        windows=every[0].windows,
+        all=every[0],
+        by=by,
+        rtt_ms=_distributions(database, "rtt_ms"),
+        loss=_distributions(database, "loss"),
+        codecs=_followed(database, codecs, reactions),
+    )
+
+
+def _name(split: str) -> str:
+    return "CAST(hour AS VARCHAR)" if split == "hour" else split
+
+
+def _counts(database: "duckdb.DuckDBPyConnection", logs: Logs) -> list[int]:
+    """How many rows each file of seconds has."""
+    files = [str(file) for file in logs.seconds]
+    rows = database.execute("SELECT file_name, num_rows FROM parquet_file_metadata(?)", [files]).fetchall()
+    of = {name: int(count) for name, count in rows}
+    return [of[file] for file in files]
+
+
+def _codecs(database: "duckdb.DuckDBPyConnection") -> tuple[list[str], Integers, Integers]:
+    """The kinds of codecs, all sessions in ascending order, and the place of each one's codec."""
+    query = (
+        f"SELECT session, coalesce(nullif(max(codec), ''), '{NOT_GIVEN}') AS codec FROM sessions GROUP BY 1 ORDER BY 1"  # noqa: S608
+    )
+    columns: dict[str, Any] = database.execute(query).fetchnumpy()
+    codecs, kinds = numpy.unique(numpy.asarray(columns["codec"], dtype=str), return_inverse=True)
+    return [str(name) for name in codecs], columns["session"].astype(numpy.int64), kinds.astype(numpy.int64)
+
+
+def _windows(database: "duckdb.DuckDBPyConnection") -> None:
+    labels = ", ".join(
+        f"coalesce(nullif(max({name}), ''), '{NOT_GIVEN}') AS {name}" for name in SPLITS if name != "hour"
+    )
+    database.execute(_WINDOWS.format(labels=labels, rtt=POOR_RTT_MS, loss=POOR_LOSS))
+
+
+def _groups(database: "duckdb.DuckDBPyConnection", name: str, order: str = "name") -> list[Group]:
+    query = (
+        f"SELECT {name} AS name, count(*), avg(CAST(slow OR lossy AS INT)), avg(CAST(slow AS INT)), "  # noqa: S608
+        f"avg(CAST(lossy AS INT)) FROM windows WHERE {name} IS NOT NULL GROUP BY 1 ORDER BY {order}"
+    )
+    return [Group(*row) for row in database.execute(query).fetchall()]
+
+
+def _distributions(database: "duckdb.DuckDBPyConnection", column: str) -> dict[str, list[float]]:
+    query = (
+        f"SELECT access, quantile_cont({column}, {QUANTILES}) FROM windows WHERE {column} IS NOT NULL "  # noqa: S608
+        "GROUP BY 1 ORDER BY 1"
+    )
+    return {name: [float(value) for value in values] for name, values in database.execute(query).fetchall()}
+
+
+def _followed(database: "duckdb.DuckDBPyConnection", names: list[str], reactions: list[Reaction]) -> list[Codec]:
+    query = f"""
+        SELECT coalesce(nullif(codec, ''), '{NOT_GIVEN}'), sum(codec_updates), sum(transport_updates),
+            sum(seconds) FILTER (codec_updates IS NOT NULL)
+        FROM sessions GROUP BY 1
+    """  # noqa: S608
+    updates = {name: numbers for name, *numbers in database.execute(query).fetchall()}
+    codecs = []
+    for name, of in zip(names, reactions, strict=True):
+        known = int(of.codec.sum())
+        if known == 0:
+            continue
+        of_codec, of_transport, seconds = (float(value or 0) for value in updates[name])
+        codecs.append(
+            Codec(
+                name=name,
+                seconds=known,
+                codec_bps=[_rate(of.codec, share) for share in QUANTILES],
+                transport_bps=[_rate(of.transport, share) for share in QUANTILES],
+                apart_percent=[float((quantile(of.apart, share) or 0) - 100) for share in QUANTILES],
+                drops=of.drops,
+                drops_per_minute=60 * of.drops / known,
+                reduction=_times(of.reductions),
+                recovery=_times(of.recoveries),
+                transport_recovery=_times(of.transport_recoveries),
+                codec_updates_per_minute=60 * of_codec / seconds if seconds else None,
+                transport_updates_per_minute=60 * of_transport / seconds if seconds else None,
+            )
+        )
+    return codecs
+
+
+def _rate(counts: Integers, share: float) -> float:
+    place = quantile(counts, share) or 0
+    return float(place * reaction.BIN_BPS + reaction.BIN_BPS // 2)
+
+
+def _times(counts: Integers) -> Times:
+    came, total = counts[:-1], int(counts.sum())
+    count = int(came.sum())
+    if count == 0:
+        return Times(0.0 if total else None, None, None, None, [])
+    seconds = numpy.arange(len(came))
+    until = numpy.cumsum(came) / total
+    last = int(numpy.flatnonzero(came)[-1])
+    return Times(
+        share=count / total,
+        mean=float((came * seconds).sum() / count),
+        p50=float(quantile(came, 0.5) or 0),
+        p95=float(quantile(came, 0.95) or 0),
+        cdf=[
+            [float(second), float(until[second])] for second in range(last + 1) if came[second] or second in (0, last)
+        ],
+    )

@@ -1,0 +1,298 @@
+"""``lockstep sessions report DIR``: what Concerto measured of calls, of the session logs in a folder."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+import msgspec
+
+from lockstep import __version__, theme
+from lockstep.bench_report import specification
+from lockstep.quantities import bit_rate, count, percent
+from lockstep.report import script_json, template, vega
+from lockstep.sessions import session_charts
+from lockstep.sessions.database import MEMORY, connect, find
+from lockstep.sessions.measure import POOR_LOSS, POOR_RTT_MS, Codec, Figures, Group, Times, measure
+from lockstep.sessions.reaction import BEFORE, CHANGE, LONGEST, RECOVERED, REDUCED
+
+POOR = (
+    f"A session is split into windows of an hour of local time; a window is poor if its mean round-trip time is above "
+    f"{POOR_RTT_MS:.0f} ms or more than {100 * POOR_LOSS:.0f} % of its packets are lost."
+)
+FOLLOWS = (
+    f"A drop is a second in which the transport's rate is at most {100 * CHANGE:.0f} % of that of the second before. "
+    f"The codec has followed it when it makes at most {100 * REDUCED:.0f} % of the transport's rate; a rate has "
+    f"recovered when it is {100 * RECOVERED:.0f} % of its mean over the {BEFORE} s before the drop. Shares are of all "
+    f"drops; what does not come to that within its session, or within {LONGEST // 60} minutes, is in no time."
+)
+NAMES = {
+    "place": "Place",
+    "access": "Access network",
+    "hour": "Hour of local time",
+    "controller": "Controller",
+    "codec": "Codec",
+}
+COLUMNS = [
+    "updates of the codec's rate a minute",
+    "updates of the transport's",
+    "codec's rate, p50",
+    "transport's rate, p50",
+    "apart, p50",
+    "apart, p95",
+    "drops a minute",
+    "reduction, mean",
+    "reduction, p95",
+    "reduction, never",
+    "recovery of the codec, mean",
+    "recovery of the codec, p95",
+    "recovery of the codec, never",
+    "recovery of the transport, mean",
+    "recovery of the transport, p95",
+    "recovery of the transport, never",
+]
+ENOUGH = 100
+"""Windows that an hour has before it is said to be the best or the worst."""
+NOT_AT_HAND = "not at hand"
+"""What stands where the paper has a figure that nobody who wrote this has seen."""
+
+
+class Published(NamedTuple):
+    """A figure beside that of the paper."""
+
+    what: str
+    paper: str
+    here: str
+
+
+def published(figures: Figures) -> list[Published]:
+    """What the paper printed, as far as it is at hand, beside what is measured here."""
+    codec = next((codec for codec in figures.codecs if codec.name == "conventional"), None)
+
+    def spread(split: str) -> str:
+        groups = figures.by[split]
+        return ", ".join(f"{group.name} {percent(group.poor)}" for group in groups) if groups else "not given"
+
+    def hours() -> str:
+        groups = [group for group in figures.by["hour"] if group.windows >= ENOUGH]
+        if not groups:
+            return f"no hour has {ENOUGH} windows"
+        best, worst = (pick(groups, key=lambda group: group.poor) for pick in (min, max))
+        return f"{percent(best.poor)} ({best.name} h) to {percent(worst.poor)} ({worst.name} h)"
+
+    back = f"{_seconds(codec.recovery.mean)}, p95 {_seconds(codec.recovery.p95)}" if codec else "no conventional codec"
+    updates = (
+        f"a minute: codec {_number(codec.codec_updates_per_minute)}, "
+        f"transport {_number(codec.transport_updates_per_minute)}"
+        if codec
+        else "no conventional codec"
+    )
+    apart = f"half of the seconds within {_apart(codec, 50)}, 95 % within {_apart(codec, 95)}" if codec else "–"
+    return [
+        Published("Sessions", "over a million, of one mobile video telephony service", count(figures.sessions)),
+        Published("Poor session ratio", NOT_AT_HAND, percent(figures.all.poor)),
+        Published("… by place", NOT_AT_HAND, spread("place")),
+        Published("… by access network", NOT_AT_HAND, spread("access")),
+        Published("… by hour", NOT_AT_HAND, hours()),
+        Published(
+            "Codec's rate against the transport's",
+            "up to twice the target within a second; further apart the lower the target (figures 11 and 12)",
+            apart,
+        ),
+        Published(
+            "Time until the bit rate is back",
+            "over 150 s, a source that always fills the target 20 s (one controlled run under GCC)",
+            back,
+        ),
+        Published(
+            "Updates",
+            "half as many of GCC as of a source that always fills the target, until the rate is back",
+            updates,
+        ),
+        Published(
+            "Video against a source that always fills the target",
+            "throughput 21.6 % lower, loss 4.8 % against 0.44 %, delay 304 against 141 ms",
+            "no session is such a source: lockstep study concerto",
+        ),
+    ]
+
+
+def _number(value: float | None, digits: int = 1) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f} s"
+
+
+def _apart(codec: Codec, share: int) -> str:
+    """Within how much of the transport's rate the codec's is in so many percent of the seconds, at both ends alike."""
+    distances = sorted(abs(value) for value in codec.apart_percent)
+    return f"{distances[share]:.0f} %"
+
+
+def _never(times: Times) -> str:
+    return "–" if times.share is None else percent(1 - times.share)
+
+
+def codec_row(codec: Codec) -> list[str]:
+    """The row of a codec, in the order of `COLUMNS` after its name."""
+    return [
+        codec.name,
+        _number(codec.codec_updates_per_minute),
+        _number(codec.transport_updates_per_minute),
+        bit_rate(codec.codec_bps[50]),
+        bit_rate(codec.transport_bps[50]),
+        _apart(codec, 50),
+        _apart(codec, 95),
+        _number(codec.drops_per_minute, 2),
+        _seconds(codec.reduction.mean),
+        _seconds(codec.reduction.p95),
+        _never(codec.reduction),
+        _seconds(codec.recovery.mean),
+        _seconds(codec.recovery.p95),
+        _never(codec.recovery),
+        _seconds(codec.transport_recovery.mean),
+        _seconds(codec.transport_recovery.p95),
+        _never(codec.transport_recovery),
+    ]
+
+
+def group_row(group: Group) -> list[str]:
+    """The row of windows that have something in common."""
+    return [group.name, count(group.windows), percent(group.poor), percent(group.slow), percent(group.lossy)]
+
+
+def _splits(figures: Figures) -> list[tuple[str, list[Group]]]:
+    """What windows are split by, as far as they differ in it."""
+    return [(NAMES[split], groups) for split, groups in figures.by.items() if len(groups) > 1 or split == "access"]
+
+
+def text(figures: Figures) -> str:
+    """The report for a terminal."""
+    lines = [
+        f"{count(figures.sessions)} sessions, {count(figures.seconds)} seconds, {count(figures.windows)} windows",
+        "",
+    ]
+    for name, groups in [("", [figures.all]), *_splits(figures)]:
+        rows = [[name or "poor sessions", "windows", "poor", "slow", "lossy"], *map(group_row, groups)]
+        lines += [*_table(rows), ""]
+    if figures.codecs:
+        rows = [["codec", *COLUMNS], *map(codec_row, figures.codecs)]
+        lines += [*_table(_transposed(rows)), ""]
+    rows = [["", "Concerto's paper", "here"], *([row.what, row.paper, row.here] for row in published(figures))]
+    return "\n".join([*lines, *_table(rows, ragged=True)])
+
+
+def _transposed(rows: list[list[str]]) -> list[list[str]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _table(rows: list[list[str]], *, ragged: bool = False) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if ragged:
+        return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    first, *others = widths
+    return [
+        "  ".join([row[0].ljust(first), *(cell.rjust(width) for cell, width in zip(row[1:], others, strict=True))])
+        for row in rows
+    ]
+
+
+class Split(NamedTuple):
+    """A table of the page."""
+
+    name: str
+    rows: list[list[str]]
+
+
+def render_html(figures: Figures) -> str:
+    """The report as one HTML page that loads nothing from elsewhere."""
+    charts: dict[str, Any] = {"poor": session_charts.poor(figures), "network": session_charts.network(figures)}
+    if figures.codecs:
+        charts["rates"] = session_charts.rates(figures.codecs)
+        following = session_charts.following(figures.codecs)
+        if following.hconcat:
+            charts["following"] = following
+    payload = {
+        "charts": {name: specification(chart) for name, chart in charts.items()},
+        "configs": {"light": theme.configuration(dark=False), "dark": theme.configuration(dark=True)},
+    }
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(template), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    rtt = [(of[50], name) for name, of in figures.rtt_ms.items()]
+    worst = max(figures.by["access"], key=lambda group: group.poor)
+    return environment.get_template("sessions.html.jinja").render(
+        title=f"{count(figures.sessions)} sessions",
+        description=(
+            f"{count(figures.seconds)} seconds of calls, in {count(figures.windows)} windows of an hour, as Concerto's "
+            "measurement looked at calls (MobiCom 2019, section 2)."
+        ),
+        headlines=[
+            {"label": label, "value": value, "note": note}
+            for label, value, note in [
+                ("Poor sessions", percent(figures.all.poor), f"{percent(worst.poor)} over {worst.name}, the most"),
+                ("Too slow", percent(figures.all.slow), f"mean round-trip time above {POOR_RTT_MS:.0f} ms"),
+                ("Too much lost", percent(figures.all.lossy), f"more than {100 * POOR_LOSS:.0f} % of the packets"),
+                (
+                    "Round-trip time",
+                    f"{max(rtt)[0]:.0f} ms" if rtt else "–",
+                    f"median over {max(rtt)[1]}, the slowest" if rtt else "not measured",
+                ),
+            ]
+        ],
+        poor=POOR,
+        # The chart has the hours.
+        splits=[
+            Split(name, [group_row(group) for group in groups])
+            for name, groups in _splits(figures)
+            if name != NAMES["hour"]
+        ],
+        follows=FOLLOWS,
+        columns=[codec.name for codec in figures.codecs],
+        codecs=_transposed([COLUMNS, *(codec_row(codec)[1:] for codec in figures.codecs)]),
+        paper="Figures of its measurement that are not at hand here are not printed.",
+        published=published(figures),
+        charts=set(charts),
+        version=__version__,
+        payload=script_json(payload),
+        vega=vega(),
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command; gives its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="lockstep sessions report",
+        description="What Concerto measured of calls (MobiCom 2019, section 2), of the session logs in a folder.",
+    )
+    parser.add_argument("folder", metavar="DIR", help="where the logs are")
+    parser.add_argument("--output", type=Path, help="a page with charts, a .html")
+    parser.add_argument("--json", type=Path, help="all figures; `-` is standard output")
+    parser.add_argument("--memory", default=MEMORY, help=f"the most memory that the database has ({MEMORY})")
+    parser.add_argument("--threads", type=int, default=None, help="threads of the database; one a core if not given")
+    options = parser.parse_args(arguments)
+    logs = find(options.folder)
+    with connect(logs, memory=options.memory, threads=options.threads) as database:
+        figures = measure(database, logs)
+    to_standard_output = str(options.json) == "-"
+    out = sys.stderr if to_standard_output else sys.stdout
+    print(text(figures), file=out)
+    if options.json is not None:
+        numbers = json.dumps(msgspec.to_builtins(figures), indent=2, allow_nan=False) + "\n"
+        if to_standard_output:
+            sys.stdout.write(numbers)
+        else:
+            _write(options.json, numbers)
+    if options.output is not None:
+        _write(options.output, render_html(figures))
+        print(f"\nreport: {options.output.resolve().as_uri()}", file=out)
+    return 0
+
+
+def _write(path: Path, content: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
