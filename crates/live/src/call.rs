@@ -21,8 +21,6 @@ use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop};
 const EVENT_QUEUE: usize = 1024;
 /// The longest time without looking at the clock.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
-/// How soon a sink that had no room is asked again.
-const SINK_INTERVAL: Duration = Duration::from_millis(5);
 /// How often the caller hears of the call's state.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -65,7 +63,7 @@ pub trait Witness {
     fn receiving(&mut self, _now: Timestamp, _end: &ReceivingEnd) {}
     /// The record of every captured picture, in order, as soon as this end knows all of it.
     fn captured(&mut self, _record: FrameRecord) {}
-    /// A picture was handed to the sink.
+    /// The sink took a picture to show it.
     fn shown(&mut self, _shown: &Shown) {}
 }
 
@@ -77,6 +75,8 @@ pub struct Finished {
     pub receiving: Option<ReceivingEnd>,
     /// How the other's sound was heard, if it was.
     pub sound: Option<SoundScores>,
+    /// Pictures that were decoded and not shown, because the sink was too slow.
+    pub dropped: u64,
     /// What the connection carried, if there was one.
     pub traffic: Option<Traffic>,
     /// Whether the other end was ever there.
@@ -112,6 +112,7 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         sending,
         receiving,
         sound: None,
+        dropped: 0,
         traffic: None,
         joined: false,
         result: Err(error),
@@ -161,9 +162,14 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
     }
     // However the call ended, what was shown is written whole.
     let round_trip = call.connection.shortest_round_trip();
-    let (sound, shown) = call.receiving.as_mut().map_or((None, Ok(())), |half| half.finish(round_trip));
+    let stuck = matches!(result, Err(LiveError::Stuck { .. }));
+    let (sound, shown) = call.receiving.as_mut().map_or((None, Ok(())), |half| half.finish(round_trip, stuck));
+    if let Some(receiving) = &call.receiving {
+        receiving.log_shown(&mut |shown| witness.shown(shown));
+    }
     let result = result.and_then(|ended| shown.map(|()| ended));
     Finished {
+        dropped: call.receiving.as_ref().map_or(0, ReceivingHalf::dropped),
         traffic: call.connection.traffic(),
         joined: call.connection.is_joined(),
         sound,
@@ -377,9 +383,7 @@ impl Call {
         ];
         let shows = self.receiving.as_ref().and_then(ReceivingHalf::poll_timeout);
         let wake = Timestamp::earliest([wake, self.connection.poll_timeout(), shows, Timestamp::earliest(ends)]);
-        let waits = self.receiving.as_ref().is_some_and(ReceivingHalf::is_waiting);
-        let longest = if waits { SINK_INTERVAL } else { LONGEST_WAIT };
-        let wait = wake.map_or(longest, |wake| self.clock.until(wake).min(longest));
+        let wait = wake.map_or(LONGEST_WAIT, |wake| self.clock.until(wake).min(LONGEST_WAIT));
         match self.incoming.recv_timeout(wait) {
             Ok(Event::Network(incoming)) => self.connection.handle_datagram(incoming),
             Ok(Event::Sending(event)) => {

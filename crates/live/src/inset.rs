@@ -71,6 +71,10 @@ impl Sink for Inset {
         }
     }
 
+    fn is_live(&self) -> bool {
+        self.sink.is_live()
+    }
+
     fn finish(&mut self) -> Result<(), SinkError> {
         self.sink.finish()
     }

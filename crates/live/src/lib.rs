@@ -9,6 +9,7 @@ mod control;
 mod datagrams;
 #[cfg(feature = "devices")]
 mod devices;
+mod display_queue;
 mod emulate;
 mod identity;
 mod inset;

@@ -110,12 +110,14 @@ impl Microphone {
     }
 }
 
+/// Packets that wait for the loudspeaker's thread, 5 s of them; of more, as when a disk stands still, the newest are lost.
+const MOST_PACKETS: usize = 256;
 /// No least delay was told.
 const NO_LEAST_DELAY: i64 = i64::MIN;
 
 /// The loudspeaker while the call runs.
 pub(crate) struct Player {
-    packets: Option<mpsc::Sender<(Timestamp, SoundPacket)>>,
+    packets: Option<SyncSender<(Timestamp, SoundPacket)>>,
     least_delay: Arc<AtomicI64>,
     scores: Arc<Mutex<Option<SoundScores>>>,
     shortest_way: Arc<Mutex<Duration>>,
@@ -124,7 +126,7 @@ pub(crate) struct Player {
 
 impl Player {
     pub(crate) fn start(sink: Box<dyn SoundSink>, clock: Clock, events: &SyncSender<Event>) -> Result<Self, LiveError> {
-        let (packets, came) = mpsc::channel::<(Timestamp, SoundPacket)>();
+        let (packets, came) = mpsc::sync_channel::<(Timestamp, SoundPacket)>(MOST_PACKETS);
         let least_delay = Arc::new(AtomicI64::new(NO_LEAST_DELAY));
         let scores = Arc::new(Mutex::new(None));
         let shortest_way = Arc::new(Mutex::new(Duration::ZERO));
@@ -162,7 +164,7 @@ impl Player {
     /// A packet came.
     pub(crate) fn insert(&self, at: Timestamp, packet: SoundPacket) {
         if let Some(packets) = &self.packets {
-            let _ = packets.send((at, packet)); // that the thread is gone is noticed by whoever checks
+            let _ = packets.try_send((at, packet)); // that the thread is gone is noticed by whoever checks
         }
     }
 

@@ -83,6 +83,10 @@ impl Sink for WindowSink {
         }
     }
 
+    fn is_live(&self) -> bool {
+        true
+    }
+
     fn finish(&mut self) -> Result<(), SinkError> {
         self.pictures = None;
         match self.thread.take().map(JoinHandle::join) {
