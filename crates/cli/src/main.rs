@@ -14,10 +14,14 @@ mod destination;
 mod frame_log;
 mod interruption;
 mod journal;
+mod keys;
+mod line_writer;
 mod live_stats;
+mod observation;
 mod output_file;
 mod parquet_table;
 mod progress;
+mod reporter;
 mod sound_file;
 
 use std::process::ExitCode;

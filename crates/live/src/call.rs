@@ -12,6 +12,8 @@ use crate::clock::Clock;
 use crate::connection::{Connection, Heard, Loss, Peer, Traffic};
 use crate::control::CallKind;
 use crate::datagrams::Incoming;
+use crate::presence::{CallState, Command, Presence};
+use crate::quic::Qlog;
 use crate::receiving::{Receiving, ReceivingHalf, Shown};
 use crate::sending::{Sending, SendingEvent, SendingHalf};
 use crate::sound::SoundEvent;
@@ -51,6 +53,10 @@ pub struct CallOptions {
     pub idle_limit: Option<Duration>,
     /// Asked whether the call shall end.
     pub stop: Stop,
+    /// What the person wants while the call runs.
+    pub commands: Option<mpsc::Receiver<Command>>,
+    /// Where QUIC logs its packets.
+    pub qlog: Option<Qlog>,
 }
 
 /// Hears of a call while it runs.
@@ -61,6 +67,8 @@ pub trait Witness {
     fn status(&mut self, _now: Timestamp, _end: &SendingEnd) {}
     /// As often: what the end that receives is at.
     fn receiving(&mut self, _now: Timestamp, _end: &ReceivingEnd) {}
+    /// After these: what the call is at.
+    fn at(&mut self, _state: &CallState) {}
     /// The record of every captured picture, in order, as soon as this end knows all of it.
     fn captured(&mut self, _record: FrameRecord) {}
     /// The sink took a picture to show it.
@@ -98,6 +106,9 @@ struct Call {
     wait_limit: Option<Duration>,
     idle_limit: Option<Duration>,
     stop: Stop,
+    commands: Option<mpsc::Receiver<Command>>,
+    own: Presence,
+    other: Presence,
     started: Timestamp,
     /// When the source was told to begin.
     begun: Option<Timestamp>,
@@ -106,7 +117,7 @@ struct Call {
 /// Runs one end of a call on `clock` until the time is up, the source ends, the other end closes the call or is silent for
 /// too long, or the user stops it or closes the window; then tells the other end. Gives the ends back, however it ended.
 pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Finished {
-    let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stop } = options;
+    let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stop, commands, qlog } = options;
     let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
     let failed = |sending, receiving, error| Finished {
         sending,
@@ -118,7 +129,7 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         result: Err(error),
     };
     let waits = matches!(peer, Peer::At(_));
-    let connection = match Connection::open(peer, kind, clock, &events, Event::Network) {
+    let connection = match Connection::open(peer, kind, qlog, clock, &events, Event::Network) {
         Ok(connection) => connection,
         Err(error) => return failed(sending.map(|half| half.end), receiving.map(|half| half.end), error),
     };
@@ -150,6 +161,9 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         wait_limit,
         idle_limit,
         stop,
+        commands,
+        own: Presence::default(),
+        other: Presence::default(),
         started,
         begun: None,
     };
@@ -197,6 +211,9 @@ impl Call {
             let now = self.clock.now();
             if self.connection.is_joined() && !std::mem::replace(&mut joined, true) {
                 self.begin(now);
+                if self.own != Presence::default() {
+                    self.connection.show(self.own);
+                }
                 witness.joined();
             }
             if ending.is_none()
@@ -234,11 +251,37 @@ impl Call {
                 if let Some(receiving) = &self.receiving {
                     witness.receiving(now, &receiving.end);
                 }
+                witness.at(&self.state(now));
             }
             let over_at = self.sending.as_ref().and_then(SendingHalf::over_at);
             let wake = Timestamp::earliest([Some(next_status), over_at.filter(|_| ending.is_none())]);
             self.wait(wake);
         }
+    }
+
+    fn state(&self, now: Timestamp) -> CallState {
+        let dropped = self.receiving.as_ref().map_or(0, ReceivingHalf::dropped);
+        let sound = self.receiving.as_ref().and_then(ReceivingHalf::heard_so_far);
+        CallState { now, dropped, traffic: self.connection.traffic(), sound, own: self.own, peer: self.other }
+    }
+
+    /// Does what the person wants; says whether that is to leave.
+    fn obey(&mut self) -> bool {
+        let before = self.own;
+        while let Some(command) = self.commands.as_ref().and_then(|commands| commands.try_recv().ok()) {
+            match command {
+                Command::Mute => self.own.muted = !self.own.muted,
+                Command::Camera => self.own.camera_off = !self.own.camera_off,
+                Command::Leave => return true,
+            }
+        }
+        if self.own != before {
+            if let Some(sending) = &mut self.sending {
+                sending.be(self.own);
+            }
+            self.connection.show(self.own);
+        }
+        false
     }
 
     /// Has the source begin.
@@ -280,6 +323,9 @@ impl Call {
         }
         if (self.stop)() {
             return Ok(Some(Ended::Stopped));
+        }
+        if self.obey() {
+            return Ok(Some(Ended::Left));
         }
         self.connection.check()?;
         if let Some(receiving) = &mut self.receiving
@@ -329,6 +375,7 @@ impl Call {
                         self.take(self.clock.now(), decoded);
                     }
                 }
+                Heard::Presence(presence) => self.other = presence,
                 Heard::Lost(loss) => self.lost = self.lost.take().or(Some(loss)),
             }
         }

@@ -12,9 +12,10 @@ mod devices;
 mod display_queue;
 mod emulate;
 mod identity;
-mod inset;
 mod measuring;
 mod menu;
+mod own_picture;
+mod presence;
 mod quic;
 mod receiving;
 mod route;
@@ -37,8 +38,10 @@ pub use control::CallKind;
 pub use devices::{open_loudspeaker, open_microphone};
 pub use emulate::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Move};
 pub use identity::Identity;
-pub use inset::{OwnPicture, with_inset};
 pub use menu::ThreadedMenu;
+pub use own_picture::OwnPicture;
+pub use presence::{CallState, Command, HeardSound, Presence};
+pub use quic::Qlog;
 pub use receiving::{OpenSink, Receiving, Shown};
 pub use sending::Sending;
 pub use sound::Loudspeaker;
@@ -63,6 +66,8 @@ pub enum Ended {
     WindowClosed,
     /// [`Stop`] said so.
     Stopped,
+    /// The person said so by [`Command::Leave`].
+    Left,
 }
 
 /// Why a listener does not take a ticket.

@@ -10,6 +10,7 @@ use lockstep_units::Timestamp;
 use crate::call::Event;
 use crate::clock::Clock;
 use crate::display_queue::{DisplayQueue, Waiting};
+use crate::presence::HeardSound;
 use crate::sound::{Loudspeaker, Player};
 use crate::threads::Thread;
 use crate::{END_LIMIT, Ended, LiveError};
@@ -168,6 +169,11 @@ impl ReceivingHalf {
     /// Whether a picture waits for the sink.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.queue.is_empty()
+    }
+
+    /// How sound is heard, if there is a loudspeaker.
+    pub(crate) fn heard_so_far(&self) -> Option<HeardSound> {
+        self.player.as_ref().map(Player::heard_so_far)
     }
 
     /// Pictures that were not shown because the sink was too slow.

@@ -1,5 +1,6 @@
 //! Where pictures go.
 
+mod canvas;
 pub(crate) mod window;
 
 use std::fs::File;

@@ -9,7 +9,7 @@ use clap::Args;
 use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, Move, Ticket};
 use lockstep_units::Timestamp;
 
-use crate::commands::live::rewrite;
+use crate::reporter::rewrite;
 use crate::configuration::{LinkWords, OptionValue, Seconds};
 use crate::destination::{destination, resolve};
 use crate::interruption::Interruption;
