@@ -225,8 +225,7 @@ impl LiveStats {
             packets_received: traffic.received_datagrams,
             bytes_received: traffic.received_bytes,
         });
-        let sound =
-            state.sound.map(|sound| Sound { packets: sound.packets, concealed_share: sound.concealed_share });
+        let sound = state.sound.map(|sound| Sound { packets: sound.packets, concealed_share: sound.concealed_share });
         let timestamp = state.now.as_secs_f64() * 1e3;
         Sample { timestamp, outbound: self.outbound.clone(), inbound: self.inbound.clone(), transport, sound }
     }
@@ -268,7 +267,14 @@ mod tests {
     fn a_camera_that_is_off_freezes_nothing() {
         let freezes = |camera_off: bool| {
             let mut stats = LiveStats::default();
-            let mut state = CallState { now: Timestamp::ZERO, dropped: 0, traffic: None, sound: None, own: Presence::default(), peer: Presence::default() };
+            let mut state = CallState {
+                now: Timestamp::ZERO,
+                dropped: 0,
+                traffic: None,
+                sound: None,
+                own: Presence::default(),
+                peer: Presence::default(),
+            };
             for second in [0, 6] {
                 stats.freezes.get_or_insert_with(|| FreezeDetector::new(Duration::from_millis(33)));
                 for picture in 0..30 {

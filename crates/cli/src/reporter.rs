@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ use crate::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
 use crate::configuration::counters;
 use crate::live_stats::{LiveStats, Sample};
 use crate::observation::{Observation, Place};
-use crate::output_file::for_people;
+use crate::output_file::{self, for_people};
 
 /// Lines for the screen that wait at most: whoever reads more slowly misses some.
 const MOST_LINES: usize = 256;
@@ -178,9 +178,16 @@ impl Captions {
     fn of(&mut self, sample: &Sample) -> String {
         let transport = sample.transport.clone().unwrap_or_default();
         let mut parts = Vec::new();
+        // What a person did comes first: it must not be what has no room.
+        if let Some(outbound) = &sample.outbound {
+            parts.extend(outbound.muted.then(|| "muted".to_owned()));
+            parts.extend(outbound.camera_off.then(|| "your camera is off".to_owned()));
+        }
         if let Some(inbound) = &sample.inbound {
+            parts.extend(inbound.muted.then(|| "the other end is muted".to_owned()));
+            parts.extend(inbound.camera_off.then(|| "its camera is off".to_owned()));
             parts.push(format!(
-                "delay {}   {} frames/s   {}",
+                "delay {}  {} frames/s  {}",
                 milliseconds(inbound.video_delay),
                 inbound.frames_per_second,
                 self.received.of(sample.timestamp, transport.bytes_received)
@@ -189,19 +196,13 @@ impl Captions {
         if let Some(outbound) = &sample.outbound {
             let quantizer = outbound.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string());
             parts.push(format!(
-                "sent {} of {}   q {quantizer}   round trip {}",
+                "sent {} of {}  q {quantizer}  round trip {}",
                 self.sent.of(sample.timestamp, transport.bytes_sent),
                 Bitrate::from_bps(outbound.target_bitrate),
                 milliseconds(outbound.round_trip_time)
             ));
-            parts.extend(outbound.muted.then(|| "muted".to_owned()));
-            parts.extend(outbound.camera_off.then(|| "your camera is off".to_owned()));
         }
-        if let Some(inbound) = &sample.inbound {
-            parts.extend(inbound.muted.then(|| "the other end is muted".to_owned()));
-            parts.extend(inbound.camera_off.then(|| "its camera is off".to_owned()));
-        }
-        parts.join("   ")
+        parts.join("  ")
     }
 }
 
@@ -260,18 +261,7 @@ impl Reporter {
         }
         let (stats, captions, screen) = (LiveStats::default(), Captions::default(), Screen::start()?);
         let (joined, shown_at) = (false, None);
-        Ok(Self {
-            status,
-            screen,
-            joined,
-            stats,
-            captions,
-            shown_at,
-            words,
-            send_log,
-            receive_log,
-            observation,
-        })
+        Ok(Self { status, screen, joined, stats, captions, shown_at, words, send_log, receive_log, observation })
     }
 
     /// Ends the logs, whatever ended the call.
@@ -307,16 +297,11 @@ impl Reporter {
             }
             _ => Ok(()),
         };
-        let observed = self.observation.finish();
-        let failures: Vec<String> =
-            [sent, received, observed].into_iter().filter_map(|result| Some(format!("{:#}", result.err()?))).collect();
-        if !failures.is_empty() {
-            bail!("{}", failures.join("; "));
-        }
-        if !is_read && self.status != StatusArgument::None {
-            bail!("standard output takes no more; what was printed may be incomplete");
-        }
-        Ok(())
+        let printed = match is_read {
+            true => Ok(()),
+            false => Err(anyhow!("standard output takes no more; what was printed may be incomplete")),
+        };
+        output_file::all([sent, received, self.observation.finish(), printed])
     }
 
     fn notice(&self, state: &CallState) -> Notice {

@@ -235,7 +235,9 @@ fn a_full_disk_under_one_output_leaves_the_others_whole_and_is_told_with_its_nam
         assert!(full == "a.sqlog" || records(&qlog).len() > 2, "{full}");
         if !ends_the_call && full != "a.jsonl" {
             let lines = fs::read_to_string(&stats).expect("written");
-            assert!(lines.lines().count() >= 2 && lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+            assert!(
+                lines.lines().count() >= 2 && lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok())
+            );
         }
         assert!(fs::metadata(&heard).is_ok_and(|file| file.len() > 44), "{full}: the sound is kept");
     }
@@ -253,7 +255,7 @@ fn a_report_that_has_no_room_leaves_the_frames_and_the_other_way_round() {
         let output = lockstep(&[&words[..], &["--stats", text(&stats)]].concat()).output().expect("it ran");
         assert_eq!(output.status.code(), Some(1), "{full}");
         let told = said(&output);
-        assert!(told.contains(&format!("{full}")) && told.contains("No space left"), "{full}: {told}");
+        assert!(told.contains(full) && told.contains("No space left"), "{full}: {told}");
         let kept = fs::read_to_string(path(other)).expect("the other is there");
         assert!(kept.lines().count() > 15, "{full}: {kept}");
     }
@@ -277,7 +279,8 @@ fn a_disk_that_is_full_everywhere_ends_a_call_in_order() {
     let told = said(&output);
     assert!(told.contains("cannot write") && told.contains("too large"), "{told}");
     assert!(began.elapsed() < Duration::from_secs(60), "it hung");
-    let left: Vec<_> = fs::read_dir(folder.path()).expect("there").map(|entry| entry.expect("one").file_name()).collect();
+    let left: Vec<_> =
+        fs::read_dir(folder.path()).expect("there").map(|entry| entry.expect("one").file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().contains(".part")), "{left:?}");
 }
 
@@ -288,7 +291,8 @@ fn whoever_does_not_read_what_a_call_prints_does_not_stop_it() {
     let mut receiver = receiver(&["--log", text(&log), "--stats", "/dev/stderr"]);
     let ticket = receiver.word("ticket");
     // Nothing of its standard output or error is read from here on until the call is over: they are full before long.
-    let sender = sender(&ticket, &["--seconds", "20", "--source", "generated:64x48@60"]).spawn().expect("it starts");
+    let words = ["send", &ticket, "--seconds", "20", "--source", "generated:64x48@60", "--status", "none"];
+    let sender = lockstep(&words).spawn().expect("it starts");
     let frames = || fs::read_to_string(&log).map_or(0, |text| text.lines().count());
     let began = Instant::now();
     while frames() < 700 {

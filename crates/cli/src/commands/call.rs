@@ -23,12 +23,13 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use crate::call_logs::{self, Captures, Merged};
 use crate::commands::output::OutputArguments;
 use crate::configuration::{
-    CallOptions, CallSettings, ClipName, ControlWords, LinkWords, OptionGroup, OptionValue, Seconds, SoundName, counters,
+    CallOptions, CallSettings, ClipName, ControlWords, LinkWords, OptionGroup, OptionValue, Seconds, SoundName,
+    counters,
 };
-use crate::interruption::Interruption;
+use crate::interruption::{Interrupted, Interruption};
 use crate::live_stats::Sample;
 use crate::observation::{Observation, ObservationArguments};
-use crate::output_file::is_standard_output;
+use crate::output_file::{self, is_standard_output};
 use crate::progress::Progress;
 use crate::reporter::StatusLine;
 
@@ -425,7 +426,11 @@ pub fn run(arguments: &CallArguments) -> Result<()> {
     let CallResult { report, problem } = called?;
     // Whatever is wrong with one output, the others are written.
     let written = output.write(live.settings.length.as_f64(), &report);
-    problem.map_or(Ok(()), Err).and(written).and(observed)
+    match problem {
+        // What the person did is the exit status, whatever else there is.
+        Some(problem) if problem.is::<Interrupted>() => Err(problem),
+        problem => output_file::all([problem.map_or(Ok(()), Err), written, observed]),
+    }
 }
 
 #[cfg(test)]

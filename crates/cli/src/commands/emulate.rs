@@ -9,10 +9,10 @@ use clap::Args;
 use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, Move, Ticket};
 use lockstep_units::Timestamp;
 
-use crate::reporter::rewrite;
 use crate::configuration::{LinkWords, OptionValue, Seconds};
 use crate::destination::{destination, resolve};
 use crate::interruption::Interruption;
+use crate::reporter::rewrite;
 
 /// The far side of an emulator.
 #[derive(Debug, Clone)]

@@ -290,13 +290,13 @@ pub fn finish(
     }
     if finished.dropped > 0 {
         let pictures = finished.dropped;
-        eprintln!("lockstep: warning: {pictures} pictures came and were not shown or kept: the sink was too slow for them");
+        eprintln!(
+            "lockstep: warning: {pictures} pictures came and were not shown or kept: the sink was too slow for them"
+        );
     }
-    let ended = match (finished.result, &written) {
-        (Ok(ended), _) => ended,
-        (Err(error), Ok(())) => return Err(error.into()),
-        // Neither is swallowed.
-        (Err(error), Err(other)) => bail!("{error}; and {other:#}"),
+    let ended = match finished.result {
+        Ok(ended) => ended,
+        Err(error) => return output_file::all([Err(error.into()), written]),
     };
     written?;
     interruption.check()?;
@@ -318,11 +318,7 @@ pub fn connection_id() -> u32 {
 /// `lockstep receive`.
 pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let hearing = &arguments.hearing;
-    let outputs = [
-        ("--sink", sink_path(&arguments.sink)?),
-        ("--log", arguments.log.as_deref()),
-        hearing.output(),
-    ];
+    let outputs = [("--sink", sink_path(&arguments.sink)?), ("--log", arguments.log.as_deref()), hearing.output()];
     let outputs = [&outputs[..], &arguments.observation.outputs()].concat();
     let inputs: Vec<&Path> = arguments.model.as_deref().into_iter().collect();
     check(&outputs, &inputs, arguments.status)?;

@@ -185,7 +185,8 @@ mod tests {
         let two = "GET /page HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n";
         assert_eq!(status(two), Some("421"));
         // Where others shall have it, a collector may know this machine by any name.
-        let open = answer_to(b"GET /page?a=1 HTTP/1.1\r\nHost: here.example\r\n\r\n", Ipv4Addr::UNSPECIFIED.into(), &pages());
+        let open =
+            answer_to(b"GET /page?a=1 HTTP/1.1\r\nHost: here.example\r\n\r\n", Ipv4Addr::UNSPECIFIED.into(), &pages());
         assert_eq!(open.map(|(answer, _)| answer.body).as_deref(), Some("asked with a=1"));
     }
 
@@ -202,8 +203,7 @@ mod tests {
     #[test]
     fn clients_that_say_nothing_keep_nobody_else_waiting_for_long() {
         let address = serve((Ipv4Addr::LOCALHOST, 0).into(), pages()).expect("a port is free");
-        let silent: Vec<TcpStream> =
-            (0..3 * MOST_CLIENTS).filter_map(|_| TcpStream::connect(address).ok()).collect();
+        let silent: Vec<TcpStream> = (0..3 * MOST_CLIENTS).filter_map(|_| TcpStream::connect(address).ok()).collect();
         let began = Instant::now();
         let got = loop {
             let mut got = String::new();

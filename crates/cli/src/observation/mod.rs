@@ -23,6 +23,7 @@ use lockstep_units::Timestamp;
 use crate::call_logs::LogWriter;
 use crate::line_writer::LineWriter;
 use crate::live_stats::Sample;
+use crate::output_file;
 
 /// How often a line of `--stats` is written.
 const STATS_INTERVAL: Duration = Duration::from_secs(1);
@@ -61,7 +62,10 @@ fn metrics_address(text: &str) -> Result<SocketAddr, String> {
 fn monitor_address(text: &str) -> Result<SocketAddr, String> {
     let address = metrics_address(text)?;
     if !address.ip().is_loopback() {
-        return Err(format!("{} is not of this machine alone, and the page has no password; name a port", address.ip()));
+        return Err(format!(
+            "{} is not of this machine alone, and the page has no password; name a port",
+            address.ip()
+        ));
     }
     Ok(address)
 }
@@ -227,8 +231,7 @@ impl Observation {
     /// If anything is missing from a file.
     pub fn finish(self) -> Result<()> {
         let written = self.stats.map_or(Ok(()), LogWriter::finish);
-        let logged = self.qlog.map_or(Ok(()), LineWriter::finish);
-        written.and(logged)
+        output_file::all([written, self.qlog.map_or(Ok(()), LineWriter::finish)])
     }
 }
 

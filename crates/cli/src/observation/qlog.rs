@@ -58,7 +58,8 @@ fn without_window(record: Vec<u8>) -> Vec<u8> {
     match String::from_utf8(record) {
         Ok(text) if text.contains(NO_WINDOW) => {
             let comma = format!("{NO_WINDOW},");
-            let text = if text.contains(&comma) { text.replacen(&comma, "", 1) } else { text.replacen(NO_WINDOW, "", 1) };
+            let text =
+                if text.contains(&comma) { text.replacen(&comma, "", 1) } else { text.replacen(NO_WINDOW, "", 1) };
             text.replace(",}", "}").into_bytes()
         }
         Ok(text) => text.into_bytes(),

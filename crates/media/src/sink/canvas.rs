@@ -178,12 +178,13 @@ mod tests {
     fn the_far_picture_is_as_large_as_there_is_room_and_ones_own_is_in_the_corner_mirrored() {
         let (far, own) = (image(320, 180, |_| 0xff), image(64, 36, |x| if x < 32 { 0xff00 } else { 0xff_0000 }));
         let mut canvas = Image::default();
-        canvas.draw(640, 400, &Scene { far: Some(&far), own: Some(&own), ..Scene::default() });
-        let count = |colour: u32| canvas.pixels.iter().filter(|&&pixel| pixel == colour).count();
-        assert_eq!(count(GROUND), 640 * 40, "above and below");
-        assert_eq!((count(0xff00), count(0xff_0000)), (80 * 90, 80 * 90));
+        let count = |canvas: &Image, colour| canvas.pixels.iter().filter(|&&pixel| pixel == colour).count();
+        canvas.draw(640, 400, &Scene { far: Some(&far), ..Scene::default() });
+        assert_eq!((count(&canvas, GROUND), count(&canvas, 0xff)), (640 * 40, 640 * 360), "above and below");
+        canvas.draw(640, 360, &Scene { far: Some(&far), own: Some(&own), ..Scene::default() });
+        assert_eq!((count(&canvas, 0xff00), count(&canvas, 0xff_0000)), (80 * 90, 80 * 90));
         let at = |x: usize, y: usize| canvas.pixels[y * 640 + x];
-        assert_eq!((at(640 - 14, 330), at(640 - 12 - 158, 330)), (0xff00, 0xff_0000), "as in a mirror");
+        assert_eq!((at(640 - 14, 300), at(640 - 12 - 158, 300)), (0xff00, 0xff_0000), "as in a mirror");
     }
 
     #[test]
@@ -194,9 +195,9 @@ mod tests {
         };
         let mut canvas = Image::default();
         canvas.draw(320, 180, &Scene { far: Some(&far), caption: "delay 80 ms", ..Scene::default() });
-        assert!(light(&canvas, 158, 180) > 100 && light(&canvas, 0, 158) == 0);
+        assert!(light(&canvas, 158, 180) > 20 && light(&canvas, 0, 158) == 0);
         canvas.draw(320, 180, &Scene { notice: "camera off", ..Scene::default() });
-        assert!(light(&canvas, 70, 110) > 100 && light(&canvas, 120, 180) == 0);
+        assert!(light(&canvas, 70, 110) > 20 && light(&canvas, 120, 180) == 0);
         for (width, height) in [(1, 1), (5, 40), (40, 5), (100, 100)] {
             let scene = Scene { far: Some(&far), own: Some(&far), notice: "a notice", caption: "a longer caption é" };
             canvas.draw(width, height, &scene);
