@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lockstep_vp8::Picture;
-use minifb::{Key, KeyRepeat, Window, WindowOptions};
+use minifb::{InputCallback, Key, Window, WindowOptions};
 
 use super::canvas::{Image, Scene};
 use super::{Sink, SinkError};
@@ -61,6 +61,29 @@ pub const ESCAPE: char = '\u{1b}';
 
 /// Keys that overlays hear of.
 const KEYS: [(Key, char); 4] = [(Key::M, 'm'), (Key::V, 'v'), (Key::Q, 'q'), (Key::Escape, ESCAPE)];
+
+/// Hears of each key when it goes down: asked for later, a key that was let go meanwhile is not known to have been pressed.
+struct Pressed {
+    keys: mpsc::Sender<char>,
+    down: Vec<Key>,
+}
+
+impl InputCallback for Pressed {
+    fn add_char(&mut self, _: u32) {}
+
+    fn set_key_state(&mut self, key: Key, is_down: bool) {
+        let was_down = self.down.contains(&key);
+        self.down.retain(|&other| other != key);
+        if !is_down {
+            return;
+        }
+        self.down.push(key);
+        // One that is held down is repeated, and was pressed once.
+        if let Some((_, letter)) = KEYS.iter().find(|(known, _)| *known == key && !was_down) {
+            let _ = self.keys.send(*letter); // the window is being closed
+        }
+    }
+}
 
 /// Shows the pictures and nothing else.
 struct Plain;
@@ -123,11 +146,16 @@ fn to_image(picture: &Picture, image: &mut Image) {
     colour::to_rgb(picture, &mut image.pixels);
 }
 
+/// What is drawn beside the far picture, at a size: one's own picture, a line, and what stands over all.
+type Drawn = ((usize, usize), Option<Picture>, String, Notice);
+
 /// Shows what comes until the window or the sink is closed.
 fn run(window: &mut Window, pictures: &Receiver<Picture>, mut overlay: Box<dyn Overlay>) {
+    let (keys, pressed) = mpsc::channel();
+    window.set_input_callback(Box::new(Pressed { keys, down: Vec::new() }));
     let (mut far, mut own, mut canvas) = (Image::default(), Image::default(), Image::default());
     // What is on the screen beside the far picture.
-    let mut drawn: Option<((usize, usize), Option<Picture>, String, Notice)> = None;
+    let mut drawn: Option<Drawn> = None;
     while window.is_open() {
         let newer = match pictures.recv_timeout(ANSWER_INTERVAL) {
             Ok(picture) => Some(pictures.try_iter().last().unwrap_or(picture)),
@@ -156,11 +184,7 @@ fn run(window: &mut Window, pictures: &Receiver<Picture>, mut overlay: Box<dyn O
         if updated.is_err() {
             break;
         }
-        for key in window.get_keys_pressed(KeyRepeat::No) {
-            if let Some((_, letter)) = KEYS.iter().find(|(known, _)| *known == key) {
-                overlay.pressed(*letter);
-            }
-        }
+        pressed.try_iter().for_each(|key| overlay.pressed(key));
     }
     overlay.closed();
 }
@@ -206,6 +230,18 @@ mod tests {
         }
         let error = WindowSink::open("test", VideoFormat::default()).unwrap_err().to_string();
         assert!(error.starts_with("no display: ") && error.ends_with("; set DISPLAY or use --sink none"), "{error}");
+    }
+
+    #[test]
+    fn a_key_that_is_pressed_and_let_go_at_once_is_heard_and_one_that_is_held_is_heard_once() {
+        let (keys, pressed) = mpsc::channel();
+        let mut heard = Pressed { keys, down: Vec::new() };
+        for (key, is_down) in
+            [(Key::M, true), (Key::M, false), (Key::M, true), (Key::M, true), (Key::A, true), (Key::V, true)]
+        {
+            heard.set_key_state(key, is_down);
+        }
+        assert_eq!(pressed.try_iter().collect::<String>(), "mmv");
     }
 
     #[test]
