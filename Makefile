@@ -38,7 +38,7 @@ SIGNING := $(CLIPS)/signing-again.mkv+$(CLIPS)/signing-book.mkv+$(CLIPS)/signing
 FUZZ_SECONDS ?= 600
 TARGETS ?=
 
-RUST_SOURCES := Cargo.toml Cargo.lock python/lockstep/alphartc/worker.py $(wildcard python/lockstep/learn/models/*.onnx) $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
+RUST_SOURCES := Cargo.toml Cargo.lock web/monitor/index.html python/lockstep/alphartc/worker.py $(wildcard python/lockstep/learn/models/*.onnx) $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
 .PHONY: all help setup build wheel install demo test test-rust test-python test-learn test-testbed lock bench bench-call codec-model fuzz clean

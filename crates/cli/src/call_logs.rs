@@ -3,19 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Lines, Write, stdout};
+use std::io::{BufRead, BufReader, Lines};
 use std::marker::PhantomData;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use lockstep_call::{CallLog, CallObserver, DisplayRecord, FrameRecord, VideoDelayFloor};
+use lockstep_call::{CallLog, CallObserver, DisplayRecord, FrameRecord, SoundScores, VideoDelayFloor};
 use lockstep_units::Timestamp;
 
-use crate::output_file::is_standard_output;
+use crate::line_writer::LineWriter;
 
 /// Counters by name.
 pub type Counters = BTreeMap<String, u64>;
@@ -40,49 +40,39 @@ pub enum ReceiverEntry {
     Start { epoch: Timestamp },
     /// A picture that was shown, in the order in which they were.
     Display(DisplayRecord),
+    /// Before the end: how the sound was heard, if it was.
+    Sound(SoundScores),
     /// At the end: the counters of the transport and of the decoder.
     End { counters: Counters, decoder: Counters },
 }
 
-/// A log that is being written, if one is asked for. What goes wrong is told at the end: it is no reason to stop a call.
+/// A log that is being written. What goes wrong is told at once and again at the end: it is no reason to stop a call.
 pub struct LogWriter {
-    path: PathBuf,
-    file: Box<dyn Write>,
+    lines: LineWriter,
     failure: Option<serde_json::Error>,
 }
 
 impl LogWriter {
     /// A log at `path`, or on standard output.
     pub fn create(path: &Path) -> Result<Self> {
-        let file: Box<dyn Write> = if is_standard_output(path) {
-            Box::new(stdout())
-        } else {
-            let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-            Box::new(BufWriter::new(file))
-        };
-        Ok(Self { path: path.to_owned(), file, failure: None })
+        Ok(Self { lines: LineWriter::create(path)?, failure: None })
     }
 
-    /// Adds an entry.
+    /// Adds an entry; never waits.
     pub fn write(&mut self, entry: &impl Serialize) {
-        if self.failure.is_none() {
-            let written = serde_json::to_writer(&mut self.file, entry)
-                .and_then(|()| self.file.write_all(b"\n").map_err(serde_json::Error::io));
-            self.failure = written.err();
-        }
-    }
-
-    /// Has what was written so far be read by others.
-    pub fn flush(&mut self) {
-        if self.failure.is_none() {
-            self.failure = self.file.flush().map_err(serde_json::Error::io).err();
+        match serde_json::to_vec(entry) {
+            Ok(mut line) => {
+                line.push(b'\n');
+                self.lines.push(line);
+            }
+            Err(error) => self.failure = self.failure.take().or(Some(error)),
         }
     }
 
     /// Writes what is left.
-    pub fn finish(mut self) -> Result<()> {
-        let flushed = self.failure.map_or_else(|| self.file.flush().map_err(serde_json::Error::io), Err);
-        flushed.with_context(|| format!("cannot write {}", self.path.display()))
+    pub fn finish(self) -> Result<()> {
+        self.lines.finish()?;
+        self.failure.map_or(Ok(()), |error| Err(error.into()))
     }
 }
 
@@ -170,6 +160,8 @@ pub struct EndCounters {
 pub struct Merged {
     pub log: CallLog,
     pub counters: EndCounters,
+    /// How its sound was heard, if it was.
+    pub sound: Option<SoundScores>,
     /// What is missing of it.
     pub problem: Option<Error>,
 }
@@ -196,6 +188,7 @@ pub fn merge(
     let mut sent = LogReader::open(sender, "sender");
     let mut received = LogReader::open(receiver, "receiver");
     let mut receiver_epoch = Timestamp::ZERO;
+    let mut sound = None;
     let mut next_display = |received: &mut LogReader<ReceiverEntry>| loop {
         match received.next()? {
             ReceiverEntry::Start { epoch } => receiver_epoch = epoch,
@@ -207,6 +200,7 @@ pub fn merge(
                 let (completed_at, displayed_at) = (at(display.completed_at), at(display.displayed_at));
                 return Some(DisplayRecord { completed_at, displayed_at, ..display });
             }
+            ReceiverEntry::Sound(scores) => sound = Some(scores),
             ReceiverEntry::End { counters, decoder } => (counted.receiver, counted.decoder) = (counters, decoder),
         }
     };
@@ -231,7 +225,7 @@ pub fn merge(
     while display.is_some() {
         display = next_display(&mut received);
     }
-    Merged { log, counters: counted, problem: sent.problem.or(received.problem) }
+    Merged { log, counters: counted, sound, problem: sent.problem.or(received.problem) }
 }
 
 #[cfg(test)]
@@ -275,7 +269,7 @@ mod tests {
         assert_eq!(captures, Captures { epoch: at(80_000), first: Some(at(1_000)), last: Some(at(1_400)) });
         let kept = KeptFrames::default();
         let times = (at(1_000), Duration::from_secs(1), Duration::from_millis(100));
-        let Merged { log, counters: counted, problem } =
+        let Merged { log, counters: counted, problem, .. } =
             merge(&sender, &receiver, times, captures.epoch, None, Some(Box::new(kept.clone())));
         assert!(problem.is_none());
         assert_eq!((counted.sender["frames"], counted.decoder["decoded"]), (3, 2));

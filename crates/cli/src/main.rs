@@ -14,11 +14,15 @@ mod destination;
 mod frame_log;
 mod interruption;
 mod journal;
+mod keys;
+mod line_writer;
 mod live_stats;
+mod observation;
 mod output_file;
 mod packet_csv;
 mod parquet_table;
 mod progress;
+mod reporter;
 mod session_log;
 mod sound_file;
 

@@ -11,7 +11,7 @@ use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Stdout, Write, stderr,
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
@@ -120,6 +120,17 @@ pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path]) -> Result<()> 
         }
     }
     Ok(())
+}
+
+/// Of outputs that were written each for itself: what went wrong with any of them.
+///
+/// # Errors
+/// What went wrong, all of it.
+pub fn all(outcomes: impl IntoIterator<Item = Result<()>>) -> Result<()> {
+    let mut failures = outcomes.into_iter().filter_map(Result::err);
+    let Some(first) = failures.next() else { return Ok(()) };
+    let others: Vec<String> = failures.map(|failure| format!("{failure:#}")).collect();
+    if others.is_empty() { Err(first) } else { Err(anyhow!("{first:#}; and {}", others.join("; and "))) }
 }
 
 /// An output that is being written. Without [`OutputFile::finish`] a file is as it was before.

@@ -12,6 +12,8 @@ use crate::clock::Clock;
 use crate::connection::{Connection, Heard, Loss, Peer, Traffic};
 use crate::control::CallKind;
 use crate::datagrams::Incoming;
+use crate::presence::{CallState, Command, Presence};
+use crate::quic::Qlog;
 use crate::receiving::{Receiving, ReceivingHalf, Shown};
 use crate::sending::{Sending, SendingEvent, SendingHalf};
 use crate::sound::SoundEvent;
@@ -21,8 +23,6 @@ use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop};
 const EVENT_QUEUE: usize = 1024;
 /// The longest time without looking at the clock.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
-/// How soon a sink that had no room is asked again.
-const SINK_INTERVAL: Duration = Duration::from_millis(5);
 /// How often the caller hears of the call's state.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -53,6 +53,10 @@ pub struct CallOptions {
     pub idle_limit: Option<Duration>,
     /// Asked whether the call shall end.
     pub stop: Stop,
+    /// What the person wants while the call runs.
+    pub commands: Option<mpsc::Receiver<Command>>,
+    /// Where QUIC logs its packets.
+    pub qlog: Option<Qlog>,
 }
 
 /// Hears of a call while it runs.
@@ -63,9 +67,11 @@ pub trait Witness {
     fn status(&mut self, _now: Timestamp, _end: &SendingEnd) {}
     /// As often: what the end that receives is at.
     fn receiving(&mut self, _now: Timestamp, _end: &ReceivingEnd) {}
+    /// After these: what the call is at.
+    fn at(&mut self, _state: &CallState) {}
     /// The record of every captured picture, in order, as soon as this end knows all of it.
     fn captured(&mut self, _record: FrameRecord) {}
-    /// A picture was handed to the sink.
+    /// The sink took a picture to show it.
     fn shown(&mut self, _shown: &Shown) {}
 }
 
@@ -77,6 +83,8 @@ pub struct Finished {
     pub receiving: Option<ReceivingEnd>,
     /// How the other's sound was heard, if it was.
     pub sound: Option<SoundScores>,
+    /// Pictures that were decoded and not shown, because the sink was too slow.
+    pub dropped: u64,
     /// What the connection carried, if there was one.
     pub traffic: Option<Traffic>,
     /// Whether the other end was ever there.
@@ -98,6 +106,9 @@ struct Call {
     wait_limit: Option<Duration>,
     idle_limit: Option<Duration>,
     stop: Stop,
+    commands: Option<mpsc::Receiver<Command>>,
+    own: Presence,
+    other: Presence,
     started: Timestamp,
     /// When the source was told to begin.
     begun: Option<Timestamp>,
@@ -106,18 +117,19 @@ struct Call {
 /// Runs one end of a call on `clock` until the time is up, the source ends, the other end closes the call or is silent for
 /// too long, or the user stops it or closes the window; then tells the other end. Gives the ends back, however it ended.
 pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Finished {
-    let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stop } = options;
+    let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stop, commands, qlog } = options;
     let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
     let failed = |sending, receiving, error| Finished {
         sending,
         receiving,
         sound: None,
+        dropped: 0,
         traffic: None,
         joined: false,
         result: Err(error),
     };
     let waits = matches!(peer, Peer::At(_));
-    let connection = match Connection::open(peer, kind, clock, &events, Event::Network) {
+    let connection = match Connection::open(peer, kind, qlog, clock, &events, Event::Network) {
         Ok(connection) => connection,
         Err(error) => return failed(sending.map(|half| half.end), receiving.map(|half| half.end), error),
     };
@@ -149,6 +161,9 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         wait_limit,
         idle_limit,
         stop,
+        commands,
+        own: Presence::default(),
+        other: Presence::default(),
         started,
         begun: None,
     };
@@ -161,9 +176,14 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
     }
     // However the call ended, what was shown is written whole.
     let round_trip = call.connection.shortest_round_trip();
-    let (sound, shown) = call.receiving.as_mut().map_or((None, Ok(())), |half| half.finish(round_trip));
+    let stuck = matches!(result, Err(LiveError::Stuck { .. }));
+    let (sound, shown) = call.receiving.as_mut().map_or((None, Ok(())), |half| half.finish(round_trip, stuck));
+    if let Some(receiving) = &call.receiving {
+        receiving.log_shown(&mut |shown| witness.shown(shown));
+    }
     let result = result.and_then(|ended| shown.map(|()| ended));
     Finished {
+        dropped: call.receiving.as_ref().map_or(0, ReceivingHalf::dropped),
         traffic: call.connection.traffic(),
         joined: call.connection.is_joined(),
         sound,
@@ -191,6 +211,9 @@ impl Call {
             let now = self.clock.now();
             if self.connection.is_joined() && !std::mem::replace(&mut joined, true) {
                 self.begin(now);
+                if self.own != Presence::default() {
+                    self.connection.show(self.own);
+                }
                 witness.joined();
             }
             if ending.is_none()
@@ -228,11 +251,37 @@ impl Call {
                 if let Some(receiving) = &self.receiving {
                     witness.receiving(now, &receiving.end);
                 }
+                witness.at(&self.state(now));
             }
             let over_at = self.sending.as_ref().and_then(SendingHalf::over_at);
             let wake = Timestamp::earliest([Some(next_status), over_at.filter(|_| ending.is_none())]);
             self.wait(wake);
         }
+    }
+
+    fn state(&self, now: Timestamp) -> CallState {
+        let dropped = self.receiving.as_ref().map_or(0, ReceivingHalf::dropped);
+        let sound = self.receiving.as_ref().and_then(ReceivingHalf::heard_so_far);
+        CallState { now, dropped, traffic: self.connection.traffic(), sound, own: self.own, peer: self.other }
+    }
+
+    /// Does what the person wants; says whether that is to leave.
+    fn obey(&mut self) -> bool {
+        let before = self.own;
+        while let Some(command) = self.commands.as_ref().and_then(|commands| commands.try_recv().ok()) {
+            match command {
+                Command::Mute => self.own.muted = !self.own.muted,
+                Command::Camera => self.own.camera_off = !self.own.camera_off,
+                Command::Leave => return true,
+            }
+        }
+        if self.own != before {
+            if let Some(sending) = &mut self.sending {
+                sending.be(self.own);
+            }
+            self.connection.show(self.own);
+        }
+        false
     }
 
     /// Has the source begin.
@@ -274,6 +323,9 @@ impl Call {
         }
         if (self.stop)() {
             return Ok(Some(Ended::Stopped));
+        }
+        if self.obey() {
+            return Ok(Some(Ended::Left));
         }
         self.connection.check()?;
         if let Some(receiving) = &mut self.receiving
@@ -323,6 +375,7 @@ impl Call {
                         self.take(self.clock.now(), decoded);
                     }
                 }
+                Heard::Presence(presence) => self.other = presence,
                 Heard::Lost(loss) => self.lost = self.lost.take().or(Some(loss)),
             }
         }
@@ -377,9 +430,7 @@ impl Call {
         ];
         let shows = self.receiving.as_ref().and_then(ReceivingHalf::poll_timeout);
         let wake = Timestamp::earliest([wake, self.connection.poll_timeout(), shows, Timestamp::earliest(ends)]);
-        let waits = self.receiving.as_ref().is_some_and(ReceivingHalf::is_waiting);
-        let longest = if waits { SINK_INTERVAL } else { LONGEST_WAIT };
-        let wait = wake.map_or(longest, |wake| self.clock.until(wake).min(longest));
+        let wait = wake.map_or(LONGEST_WAIT, |wake| self.clock.until(wake).min(LONGEST_WAIT));
         match self.incoming.recv_timeout(wait) {
             Ok(Event::Network(incoming)) => self.connection.handle_datagram(incoming),
             Ok(Event::Sending(event)) => {

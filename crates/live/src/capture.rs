@@ -20,21 +20,30 @@ pub(crate) enum Captured {
     Ended,
 }
 
-/// Reads `source` from the moment on at which `begin` says so until it ends, fails, or nobody listens any more. The thread may block in the source for as long as it
-/// likes: sending, pacing and acknowledgements run elsewhere.
+/// Reads `source` from the moment on at which `is_wanted` says so, and whenever it last said so, until it ends, fails, or nobody
+/// listens any more; a camera is closed meanwhile. The thread may block in the source for as long as it likes: sending, pacing and
+/// acknowledgements run elsewhere.
 pub(crate) fn spawn<Event: Send + 'static>(
     mut source: Box<dyn Source>,
     frame_interval: Duration,
-    begin: Receiver<()>,
+    is_wanted: Receiver<bool>,
     events: SyncSender<Event>,
     wrap: impl Fn(Captured) -> Event + Send + 'static,
 ) -> Result<Thread, LiveError> {
     Thread::spawn("source", move || {
-        if begin.recv().is_err() {
-            return Ok(());
-        }
+        let (mut wanted, mut has_begun) = (false, false);
         let mut next = Instant::now();
         loop {
+            wanted = is_wanted.try_iter().last().unwrap_or(wanted);
+            if !wanted {
+                if has_begun {
+                    source.rest();
+                }
+                let Ok(now_wanted) = is_wanted.recv() else { return Ok(()) };
+                (wanted, next) = (now_wanted, Instant::now());
+                continue;
+            }
+            has_begun = true;
             let captured = match source.next() {
                 Ok(Some(picture)) => Captured::Picture(picture),
                 Ok(None) => Captured::Ended,

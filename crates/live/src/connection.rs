@@ -19,6 +19,8 @@ use crate::clock::Clock;
 use crate::control::{CallKind, Message};
 use crate::datagrams::{Incoming, Reader};
 use crate::identity::{Identity, random};
+use crate::presence::Presence;
+use crate::quic::Qlog;
 use crate::route::{Route, answer_to, answered, challenge};
 use crate::sockets::Sockets;
 use crate::ticket::{MOST_ADDRESSES, Secret, Ticket};
@@ -90,6 +92,8 @@ pub(crate) enum Heard {
     Datagram(Timestamp, Bytes),
     /// What the transport would have as a datagram, from the stream.
     Control(Vec<u8>),
+    /// What the other end gives of itself.
+    Presence(Presence),
     /// The connection is over.
     Lost(Loss),
 }
@@ -142,19 +146,21 @@ impl Connection {
     pub(crate) fn open<E: Send + 'static>(
         peer: Peer,
         kind: CallKind,
+        qlog: Option<Qlog>,
         clock: Clock,
         events: &SyncSender<E>,
         wrap: impl Fn(Incoming) -> E + Clone + Send + 'static,
     ) -> Result<Self, LiveError> {
         let now = clock.now();
+        let qlog = qlog.map(|qlog| (qlog, clock.instant(Timestamp::ZERO)));
         let (sockets, role, seed, server, dial) = match peer {
             Peer::Of(ticket) => {
                 let Ticket { key, secret, addresses } = ticket;
                 let role = Role::Joiner { secret, tried: addresses, route: Route::new() };
-                (Sockets::any()?, role, random::<32>()?.to_vec(), None, Some(quic::dialling(&key)?))
+                (Sockets::any()?, role, random::<32>()?.to_vec(), None, Some(quic::dialling(&key, qlog)?))
             }
             Peer::At(Listener { sockets, identity }) => {
-                let server = quic::server(&identity)?;
+                let server = quic::server(&identity, qlog)?;
                 let role = Role::Listener { secret: identity.secret(), reusable: identity.is_reusable(), used: false };
                 (sockets, role, identity.seed(), Some(server), None)
             }
@@ -339,6 +345,9 @@ impl Connection {
                 Told::Message(Message::Transport(datagram)) if chosen => {
                     self.heard.push_back(Heard::Control(datagram));
                 }
+                Told::Message(Message::Presence(presence)) if chosen => {
+                    self.heard.push_back(Heard::Presence(presence));
+                }
                 Told::Message(Message::Close(reason)) if chosen => {
                     self.heard.push_back(Heard::Lost(Loss::Closed(reason)));
                     self.end();
@@ -427,6 +436,13 @@ impl Connection {
     pub(crate) fn tell(&mut self, datagram: Vec<u8>) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
             link.tell(&Message::Transport(datagram));
+        }
+    }
+
+    /// Says in the stream what this end gives of itself.
+    pub(crate) fn show(&mut self, presence: Presence) {
+        if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
+            link.tell(&Message::Presence(presence));
         }
     }
 

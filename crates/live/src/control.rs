@@ -3,10 +3,11 @@
 
 use lockstep_transport::CloseReason;
 
+use crate::presence::Presence;
 use crate::ticket::Secret;
 
 /// The version of these messages, in the first.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Longest message, without its length.
 const LONGEST: usize = 128;
 
@@ -14,6 +15,7 @@ const JOIN: u8 = 1;
 const WELCOME: u8 = 2;
 const TRANSPORT: u8 = 3;
 const CLOSE: u8 = 4;
+const PRESENCE: u8 = 5;
 
 /// Which way pictures go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub(crate) enum Message {
     Transport(Vec<u8>),
     /// The call is over.
     Close(CloseReason),
+    /// What this end gives of itself has changed.
+    Presence(Presence),
 }
 
 /// A message is too long, of no known kind, or not what its kind says.
@@ -62,6 +66,7 @@ impl Message {
             Self::Welcome => (WELCOME, vec![VERSION]),
             Self::Transport(datagram) => (TRANSPORT, datagram.clone()),
             Self::Close(reason) => (CLOSE, reason.number().to_be_bytes().to_vec()),
+            Self::Presence(presence) => (PRESENCE, vec![presence.number()]),
         };
         let mut bytes = ((body.len() + 1) as u16).to_be_bytes().to_vec();
         bytes.push(kind);
@@ -78,6 +83,7 @@ impl Message {
             (WELCOME, [VERSION]) => Ok(Self::Welcome),
             (TRANSPORT, datagram) => Ok(Self::Transport(datagram.to_vec())),
             (CLOSE, &[high, low]) => Ok(Self::Close(CloseReason::from_number(u16::from_be_bytes([high, low])))),
+            (PRESENCE, &[number]) => Ok(Self::Presence(Presence::from_number(number))),
             _ => Err(Malformed),
         }
     }
@@ -117,6 +123,7 @@ mod tests {
             Message::Join { secret: [3; 16], kind: CallKind::TwoWay },
             Message::Welcome,
             Message::Transport(vec![1, 2, 3]),
+            Message::Presence(Presence { muted: false, camera_off: true }),
             Message::Close(CloseReason::Failed),
         ];
         let bytes: Vec<u8> = said.iter().flat_map(Message::to_bytes).collect();

@@ -9,12 +9,14 @@ mod control;
 mod datagrams;
 #[cfg(feature = "devices")]
 mod devices;
+mod display_queue;
 mod emulate;
 mod emulated_path;
 mod identity;
-mod inset;
 mod measuring;
 mod menu;
+mod own_picture;
+mod presence;
 mod quic;
 mod receiving;
 mod route;
@@ -42,8 +44,10 @@ pub use emulated_path::{
     Carriage, Carried, Direction, EmulatorStatus, Fate, Go, Lateness, PacketLog, PacketRecord, Start,
 };
 pub use identity::Identity;
-pub use inset::{OwnPicture, with_inset};
 pub use menu::ThreadedMenu;
+pub use own_picture::OwnPicture;
+pub use presence::{CallState, Command, HeardSound, Presence};
+pub use quic::Qlog;
 pub use receiving::{OpenSink, Receiving, Shown};
 pub use sending::Sending;
 pub use sound::Loudspeaker;
@@ -73,6 +77,8 @@ pub enum Ended {
     WindowClosed,
     /// [`Stop`] said so.
     Stopped,
+    /// The person said so by [`Command::Leave`].
+    Left,
 }
 
 /// Why a listener does not take a ticket.

@@ -1,12 +1,13 @@
 //! How QUIC is set up: what is bounded, how often it acknowledges, when it gives up.
 
+use std::io::Write;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn_proto::{
-    AckFrequencyConfig, ClientConfig, EndpointConfig, RandomConnectionIdGenerator, ServerConfig, TransportConfig,
-    VarInt,
+    AckFrequencyConfig, ClientConfig, EndpointConfig, QlogConfig, RandomConnectionIdGenerator, ServerConfig,
+    TransportConfig, VarInt,
 };
 use ring::hkdf::{HKDF_SHA256, Salt};
 use ring::hmac::{HMAC_SHA256, Key};
@@ -28,7 +29,12 @@ const DATAGRAM_BUFFER: usize = 1 << 20;
 const MOST_INCOMING: usize = 16;
 const INCOMING_BYTES: u64 = 64 << 10;
 
-fn transport() -> Arc<TransportConfig> {
+/// Where QUIC writes its qlog, JSON text sequences: a header first, then an event for each packet. It is written from the
+/// call's own thread, and so must not wait.
+pub type Qlog = Box<dyn Write + Send + Sync>;
+
+/// How connections are set up; those with a log count its times from `begun`.
+fn transport(qlog: Option<(Qlog, Instant)>) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
     // Lockstep acknowledges datagrams itself. QUIC's acknowledgements ride along with those.
     let mut acknowledgements = AckFrequencyConfig::default();
@@ -52,6 +58,11 @@ fn transport() -> Arc<TransportConfig> {
         .enable_segmentation_offload(false)
         // Round-trip times are nobody else's business (RFC 9000, section 17.4, lets an endpoint say nothing).
         .allow_spin(false);
+    if let Some((qlog, begun)) = qlog {
+        let mut log = QlogConfig::default();
+        log.writer(qlog).title(Some("Lockstep".to_owned())).start_time(begun);
+        config.qlog_stream(log.into_stream());
+    }
     Arc::new(config)
 }
 
@@ -72,11 +83,11 @@ pub(crate) fn endpoint(seed: &[u8]) -> Result<Arc<EndpointConfig>, LiveError> {
 }
 
 /// How a listener answers.
-pub(crate) fn server(identity: &Identity) -> Result<Arc<ServerConfig>, LiveError> {
+pub(crate) fn server(identity: &Identity, qlog: Option<(Qlog, Instant)>) -> Result<Arc<ServerConfig>, LiveError> {
     let crypto = QuicServerConfig::try_from(identity.server()?).map_err(|error| wrong(&error))?;
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
     config
-        .transport_config(transport())
+        .transport_config(transport(qlog))
         .migration(true)
         .max_incoming(MOST_INCOMING)
         .incoming_buffer_size(INCOMING_BYTES)
@@ -85,9 +96,9 @@ pub(crate) fn server(identity: &Identity) -> Result<Arc<ServerConfig>, LiveError
 }
 
 /// How a joiner dials whoever holds `key`.
-pub(crate) fn dialling(key: &PublicKey) -> Result<ClientConfig, LiveError> {
+pub(crate) fn dialling(key: &PublicKey, qlog: Option<(Qlog, Instant)>) -> Result<ClientConfig, LiveError> {
     let crypto = QuicClientConfig::try_from(client(key)?).map_err(|error| wrong(&error))?;
     let mut config = ClientConfig::new(Arc::new(crypto));
-    config.transport_config(transport());
+    config.transport_config(transport(qlog));
     Ok(config)
 }

@@ -1,6 +1,6 @@
 //! The half of a live call that shows what comes: the receiving end, its decoder and its sink.
 
-use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
 use lockstep_call::{DecodeJob, DecodeOutcome, Display, DisplayRecord, LipSync, ReceivingEnd, SoundScores};
@@ -9,12 +9,11 @@ use lockstep_units::Timestamp;
 
 use crate::call::Event;
 use crate::clock::Clock;
+use crate::display_queue::{DisplayQueue, Waiting};
+use crate::presence::HeardSound;
 use crate::sound::{Loudspeaker, Player};
 use crate::threads::Thread;
 use crate::{END_LIMIT, Ended, LiveError};
-
-/// Pictures that may wait for the sink; while more do, nothing is decoded.
-const DISPLAY_QUEUE: usize = 4;
 
 /// Opens a sink for pictures of a format.
 pub type OpenSink = Box<dyn FnOnce(VideoFormat) -> Result<Box<dyn Sink>, SinkError> + Send>;
@@ -29,7 +28,7 @@ pub struct Receiving {
     pub loudspeaker: Option<Loudspeaker>,
 }
 
-/// What a call tells its owner of each picture.
+/// What a call tells its owner of each picture that its sink took.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown {
     /// The picture's place in the receiver's log.
@@ -41,12 +40,14 @@ pub struct Shown {
 }
 
 /// Shows what comes until the call is over or the person closes the window.
-fn show(displays: &mpsc::Receiver<(Display, VideoFormat)>, open_sink: OpenSink) -> Result<(), LiveError> {
+fn show(queue: &DisplayQueue, open_sink: OpenSink) -> Result<(), LiveError> {
     let shown = || {
-        let Ok((first, format)) = displays.recv() else { return Ok(()) };
-        let mut sink = open_sink(format)?;
-        sink.show(&first.picture, &first.payload)?;
-        for (display, _) in displays {
+        let Some(first) = queue.take() else { return Ok(()) };
+        let mut sink = open_sink(first.format)?;
+        queue.is_live(sink.is_live());
+        sink.show(&first.display.picture, &first.display.payload)?;
+        drop(first); // its memory is used again
+        while let Some(Waiting { display, .. }) = queue.take() {
             sink.show(&display.picture, &display.payload)?;
         }
         sink.finish()
@@ -70,9 +71,7 @@ pub(crate) struct ReceivingHalf {
     pub(crate) end: ReceivingEnd,
     jobs: mpsc::Sender<DecodeJob>,
     decoder: Thread,
-    pictures: Option<SyncSender<(Display, VideoFormat)>>,
-    /// A picture for which the sink has no room yet.
-    waiting: Option<(Display, VideoFormat)>,
+    queue: DisplayQueue,
     sink: Thread,
     sync: LipSync,
     player: Option<Player>,
@@ -87,7 +86,8 @@ impl ReceivingHalf {
     ) -> Result<Self, (Box<ReceivingEnd>, LiveError)> {
         let Receiving { end, open_sink, loudspeaker } = receiving;
         let (jobs, to_decode) = mpsc::channel::<DecodeJob>();
-        let (pictures, to_show) = mpsc::sync_channel(DISPLAY_QUEUE);
+        let queue = DisplayQueue::default();
+        let to_show = queue.clone();
         let decoded = events.clone();
         let threads = || {
             let decoder = Thread::spawn("decoder", move || {
@@ -103,9 +103,7 @@ impl ReceivingHalf {
             Ok((decoder, Thread::spawn("sink", move || show(&to_show, open_sink))?, sync, player))
         };
         match threads() {
-            Ok((decoder, sink, sync, player)) => {
-                Ok(Self { end, jobs, decoder, pictures: Some(pictures), waiting: None, sink, sync, player })
-            }
+            Ok((decoder, sink, sync, player)) => Ok(Self { end, jobs, decoder, queue, sink, sync, player }),
             Err(error) => Err((Box::new(end), error)),
         }
     }
@@ -126,19 +124,19 @@ impl ReceivingHalf {
         self.sync.hear(now, captured);
     }
 
-    /// Shows the picture that is to be shown, if the sink has room.
-    fn show(&mut self, now: Timestamp, shortest_round_trip: Option<Duration>, shown: &mut impl FnMut(&Shown)) {
+    /// Gives the sink the picture that is to be shown, if there is one.
+    fn show(&mut self, now: Timestamp, shortest_round_trip: Option<Duration>) {
         let Some(display) = self.sync.poll(now) else { return };
         let Display { frame, completed_at, displayed_at, captured_at, .. } = display;
         let record = DisplayRecord { frame, completed_at, displayed_at };
-        shown(&Shown { record, captured_at, shortest_round_trip });
+        let shown = Shown { record, captured_at, shortest_round_trip };
         let format = format_of(&display, self.end.format());
-        self.waiting = Some((display, format));
+        self.queue.push(Waiting { display, format, shown });
     }
 
     /// When a picture's sound will be heard.
     pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
-        self.sync.poll_timeout().filter(|_| self.waiting.is_none())
+        self.sync.poll_timeout()
     }
 
     /// Has shown, played and decoded what is to be.
@@ -153,34 +151,41 @@ impl ReceivingHalf {
                 player.insert(now, packet);
             }
         }
-        if self.waiting.is_none() {
-            self.show(now, shortest_round_trip, shown);
-        }
+        self.show(now, shortest_round_trip);
+        self.log_shown(shown);
         if self.end.poll_timeout().is_some_and(|at| at <= now) {
             self.end.handle_timeout(now);
         }
-        if let (Some(pictures), Some(display)) = (&self.pictures, self.waiting.take())
-            && let Err(TrySendError::Full(display)) = pictures.try_send(display)
-        {
-            self.waiting = Some(display);
-        }
-        while self.waiting.is_none()
-            && let Some(job) = self.end.poll_decode()
-        {
+        while let Some(job) = self.end.poll_decode() {
             let _ = self.jobs.send(job); // that the decoder is gone is noticed by whoever checks
         }
     }
 
-    /// Whether a picture waits for room at the sink.
+    /// Tells which pictures the sink has taken.
+    pub(crate) fn log_shown(&self, shown: &mut impl FnMut(&Shown)) {
+        self.queue.taken().iter().for_each(shown);
+    }
+
+    /// Whether a picture waits for the sink.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.waiting.is_some()
+        !self.queue.is_empty()
+    }
+
+    /// How sound is heard, if there is a loudspeaker.
+    pub(crate) fn heard_so_far(&self) -> Option<HeardSound> {
+        self.player.as_ref().map(Player::heard_so_far)
+    }
+
+    /// Pictures that were not shown because the sink was too slow.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.queue.dropped()
     }
 
     /// Whether all that came is decoded and at the sink, or never will be.
     pub(crate) fn is_shown(&self) -> bool {
         self.sink.is_over()
             || self.decoder.is_over()
-            || (self.waiting.is_none() && !self.sync.is_holding() && !self.end.is_decoding())
+            || (self.queue.is_empty() && !self.sync.is_holding() && !self.end.is_decoding())
     }
 
     /// Whether this half ends the call, and why.
@@ -199,13 +204,15 @@ impl ReceivingHalf {
         Ok(None)
     }
 
-    /// Has what was shown and heard written whole, however the call ended; says how the sound was heard.
+    /// Has what was shown and heard written whole, however the call ended; says how the sound was heard. A sink that was waited
+    /// for already `is_stuck`.
     pub(crate) fn finish(
         &mut self,
         shortest_round_trip: Option<Duration>,
+        is_stuck: bool,
     ) -> (Option<SoundScores>, Result<(), LiveError>) {
-        self.pictures = None;
-        let shown = self.sink.finish(END_LIMIT);
+        self.queue.close();
+        let shown = self.sink.finish(if is_stuck { Duration::ZERO } else { END_LIMIT });
         let way = shortest_round_trip.unwrap_or_default() / 2;
         match self.player.as_mut().map_or(Ok(None), |player| player.finish(way)) {
             Ok(scores) => {

@@ -14,6 +14,7 @@ use crate::call::Event;
 use crate::capture::{self, Captured};
 use crate::clock::Clock;
 use crate::measuring::{Measuring, Quality};
+use crate::presence::Presence;
 use crate::sound::Microphone;
 use crate::threads::Thread;
 
@@ -46,8 +47,10 @@ pub(crate) struct SendingHalf {
     pub(crate) end: SendingEnd,
     encode: mpsc::Sender<EncodeJob>,
     measure: Option<mpsc::Sender<Committed>>,
-    /// What the source waits for.
-    begin: Option<mpsc::Sender<()>>,
+    /// Whether the source's pictures are wanted.
+    capture: mpsc::Sender<bool>,
+    has_begun: bool,
+    own: Presence,
     measuring: Measuring,
     pub(crate) microphone: Option<Microphone>,
     threads: Vec<Thread>,
@@ -74,7 +77,7 @@ impl SendingHalf {
         let Sending { end, source, runner, microphone, measures_quality } = sending;
         let (encode, to_encode) = mpsc::channel::<EncodeJob>();
         let (measure, to_measure) = mpsc::channel::<Committed>();
-        let (begin, begun) = mpsc::channel();
+        let (capture, is_wanted) = mpsc::channel();
         let frame_interval = source.format().frame_interval();
         let threads = || {
             let encoded = events.clone();
@@ -93,7 +96,7 @@ impl SendingHalf {
                     Ok(())
                 })?);
             }
-            threads.push(capture::spawn(source, frame_interval, begun, events.clone(), |captured| {
+            threads.push(capture::spawn(source, frame_interval, is_wanted, events.clone(), |captured| {
                 Event::Sending(SendingEvent::Captured(captured))
             })?);
             let microphone = microphone.map(|source| Microphone::start(source, clock, events)).transpose()?;
@@ -105,16 +108,32 @@ impl SendingHalf {
         };
         let measure = measures_quality.then_some(measure);
         let measuring = Measuring::default();
-        Ok(Self { end, encode, measure, begin: Some(begin), measuring, microphone, threads, over_at: None })
+        let (has_begun, own) = (false, Presence::default());
+        Ok(Self { end, encode, measure, capture, has_begun, own, measuring, microphone, threads, over_at: None })
     }
 
     /// Has the source begin, if it has not.
     pub(crate) fn begin(&mut self) {
-        if let Some(begin) = self.begin.take() {
-            let _ = begin.send(()); // that the thread is gone is noticed by whoever checks
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.want_pictures();
         }
         if let Some(microphone) = &mut self.microphone {
             microphone.begin();
+        }
+    }
+
+    fn want_pictures(&self) {
+        let _ = self.capture.send(!self.own.camera_off); // that the thread is gone is noticed by whoever checks
+    }
+
+    /// Gives pictures and sound, or none.
+    pub(crate) fn be(&mut self, own: Presence) {
+        let before = std::mem::replace(&mut self.own, own);
+        if self.has_begun && before.camera_off != own.camera_off {
+            self.want_pictures();
+        }
+        if let Some(microphone) = &self.microphone {
+            microphone.mute(own.muted);
         }
     }
 

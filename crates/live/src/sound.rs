@@ -1,19 +1,20 @@
 //! The sound of a live call: a thread that hears the microphone and codes, and one that plays what came. The call's own
 //! loop only hands packets on.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lockstep_call::{Playback, Playing, SoundAllowance, SoundScores, Speaking, Voice};
-use lockstep_sound::{FRAME_DURATION, SoundDecoder, SoundSink, SoundSource};
+use lockstep_sound::{FRAME_DURATION, FRAME_SAMPLES, Frame, SoundDecoder, SoundFailure, SoundSink, SoundSource};
 use lockstep_transport::SoundPacket;
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::call::Event;
 use crate::clock::Clock;
+use crate::presence::HeardSound;
 use crate::threads::Thread;
 use crate::{END_LIMIT, LiveError};
 
@@ -56,8 +57,26 @@ impl Metronome {
     }
 }
 
+/// A source that can be silenced: it goes on, and is not heard.
+struct Mutable {
+    source: Box<dyn SoundSource>,
+    muted: Arc<AtomicBool>,
+}
+
+impl SoundSource for Mutable {
+    fn next_frame(&mut self) -> Result<Option<Frame>, SoundFailure> {
+        let frame = self.source.next_frame()?;
+        Ok(frame.map(|frame| if self.muted.load(Ordering::Relaxed) { [0; FRAME_SAMPLES] } else { frame }))
+    }
+
+    fn is_live(&self) -> bool {
+        self.source.is_live()
+    }
+}
+
 /// The microphone while the call runs.
 pub(crate) struct Microphone {
+    muted: Arc<AtomicBool>,
     allowance: Arc<Mutex<SoundAllowance>>,
     begin: Option<mpsc::Sender<()>>,
     thread: Thread,
@@ -73,6 +92,8 @@ impl Microphone {
         let allowance = Arc::new(Mutex::new(SoundAllowance { target: Bitrate::ZERO, loss: 0.0 }));
         let (begin, begun) = mpsc::channel();
         let (told, events) = (Arc::clone(&allowance), events.clone());
+        let muted = Arc::<AtomicBool>::default();
+        let source: Box<dyn SoundSource> = Box::new(Mutable { source, muted: muted.clone() });
         let thread = Thread::spawn("microphone", move || {
             if begun.recv().is_err() {
                 return Ok(());
@@ -89,7 +110,7 @@ impl Microphone {
                 }
             }
         })?;
-        Ok(Self { allowance, begin: Some(begin), thread })
+        Ok(Self { muted, allowance, begin: Some(begin), thread })
     }
 
     /// Has the source begin, if it has not.
@@ -97,6 +118,11 @@ impl Microphone {
         if let Some(begin) = self.begin.take() {
             let _ = begin.send(()); // that the thread is gone is noticed by whoever checks
         }
+    }
+
+    /// Silences the source, or lets it be heard again.
+    pub(crate) fn mute(&self, muted: bool) {
+        self.muted.store(muted, Ordering::Relaxed);
     }
 
     /// What the next packets may have.
@@ -110,26 +136,31 @@ impl Microphone {
     }
 }
 
+/// Packets that wait for the loudspeaker's thread, 5 s of them; of more, as when a disk stands still, the newest are lost.
+const MOST_PACKETS: usize = 256;
 /// No least delay was told.
 const NO_LEAST_DELAY: i64 = i64::MIN;
 
 /// The loudspeaker while the call runs.
 pub(crate) struct Player {
-    packets: Option<mpsc::Sender<(Timestamp, SoundPacket)>>,
+    packets: Option<SyncSender<(Timestamp, SoundPacket)>>,
     least_delay: Arc<AtomicI64>,
     scores: Arc<Mutex<Option<SoundScores>>>,
+    heard: Arc<Mutex<HeardSound>>,
     shortest_way: Arc<Mutex<Duration>>,
     thread: Thread,
 }
 
 impl Player {
     pub(crate) fn start(sink: Box<dyn SoundSink>, clock: Clock, events: &SyncSender<Event>) -> Result<Self, LiveError> {
-        let (packets, came) = mpsc::channel::<(Timestamp, SoundPacket)>();
+        let (packets, came) = mpsc::sync_channel::<(Timestamp, SoundPacket)>(MOST_PACKETS);
         let least_delay = Arc::new(AtomicI64::new(NO_LEAST_DELAY));
         let scores = Arc::new(Mutex::new(None));
         let shortest_way = Arc::new(Mutex::new(Duration::ZERO));
         let (told, scored, events) = (Arc::clone(&least_delay), Arc::clone(&scores), events.clone());
         let way = Arc::clone(&shortest_way);
+        let heard = Arc::<Mutex<HeardSound>>::default();
+        let so_far = heard.clone();
         let thread = Thread::spawn("loudspeaker", move || {
             let decoder = SoundDecoder::new().map_err(|error| LiveError::Sound(error.to_string()))?;
             let mut metronome = Metronome::start(!sink.is_live());
@@ -149,6 +180,9 @@ impl Player {
                 }
                 let now = clock.now();
                 playing.play(now).map_err(|failure| LiveError::Sound(failure.to_string()))?;
+                let statistics = playing.statistics();
+                let (packets, concealed_share) = (statistics.playout.packets, statistics.concealed_share());
+                *so_far.lock().unwrap_or_else(PoisonError::into_inner) = HeardSound { packets, concealed_share };
                 // The call has better to do than to wait for this.
                 let _ = events.try_send(Event::Sound(SoundEvent::Heard(now, playing.heard())));
             }
@@ -156,19 +190,24 @@ impl Player {
             *scored.lock().unwrap_or_else(PoisonError::into_inner) = Some(playing.scores(Some(way)));
             playing.finish().map_err(|failure| LiveError::Sound(failure.to_string()))
         })?;
-        Ok(Self { packets: Some(packets), least_delay, scores, shortest_way, thread })
+        Ok(Self { packets: Some(packets), least_delay, scores, heard, shortest_way, thread })
     }
 
     /// A packet came.
     pub(crate) fn insert(&self, at: Timestamp, packet: SoundPacket) {
         if let Some(packets) = &self.packets {
-            let _ = packets.send((at, packet)); // that the thread is gone is noticed by whoever checks
+            let _ = packets.try_send((at, packet)); // that the thread is gone is noticed by whoever checks
         }
     }
 
     /// Nothing is to be heard sooner than so many nanoseconds after its capture, between the two clocks.
     pub(crate) fn set_least_delay(&self, delay: i64) {
         self.least_delay.store(delay, Ordering::Relaxed);
+    }
+
+    /// How it is heard so far.
+    pub(crate) fn heard_so_far(&self) -> HeardSound {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What went wrong in the thread, once.

@@ -196,6 +196,56 @@ fn whoever_holds_another_key_is_not_told_the_secret() {
     assert_eq!(other.join().0.result.ok(), Some(Ended::Stopped), "nobody has joined there");
 }
 
+/// A sink that sleeps before it takes so many pictures, and counts them.
+struct Sleeps {
+    naps: usize,
+    nap: Duration,
+    is_live: bool,
+    taken: Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl Sink for Sleeps {
+    fn show(&mut self, _: &Picture, _: &[u8]) -> Result<(), SinkError> {
+        if let Some(left) = self.naps.checked_sub(1) {
+            self.naps = left;
+            std::thread::sleep(self.nap);
+        }
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn is_live(&self) -> bool {
+        self.is_live
+    }
+}
+
+#[test]
+fn a_sink_that_sleeps_is_left_out_pictures_and_decoding_and_acknowledgements_go_on() {
+    let taken = Arc::<std::sync::atomic::AtomicUsize>::default();
+    let sleeps = Sleeps { naps: usize::MAX, nap: Duration::from_millis(250), is_live: true, taken: taken.clone() };
+    let listener = listening(sink(move |_| Ok(Box::new(sleeps))), CALL);
+    let (sender, records) = joining(listener.ticket(), sending(Box::new(Then(clip(), 60, || Ok(None)))), CALL);
+    let (receiver, shown) = listener.join();
+    assert_eq!((sender.result.ok(), receiver.result.ok()), (Some(Ended::Done), Some(Ended::ByPeer)));
+    let sent = records.iter().filter(|record| record.outcome == Outcome::Sent).count() as u64;
+    let counts = receiver.receiving.expect("it receives").counts();
+    let acknowledged = sender.sending.expect("it sends").statistics().frames_acknowledged;
+    assert_eq!((counts.decoded, acknowledged), (sent, sent), "none was held up");
+    // Two seconds have room for eight, and a few wait at the end.
+    assert!(sent > 30 && shown < 20, "{shown} of {sent} shown");
+    assert_eq!((shown as u64 + receiver.dropped, shown), (sent, taken.load(Ordering::Relaxed)));
+}
+
+#[test]
+fn a_recording_loses_nothing_while_its_disk_takes_a_break() {
+    let sleeps = Sleeps { naps: 1, nap: Duration::from_millis(1_500), is_live: false, taken: Arc::default() };
+    let listener = listening(sink(move |_| Ok(Box::new(sleeps))), CALL);
+    let (_, records) = joining(listener.ticket(), sending(Box::new(Then(clip(), 60, || Ok(None)))), CALL);
+    let sent = records.iter().filter(|record| record.outcome == Outcome::Sent).count();
+    let (receiver, shown) = listener.join();
+    assert_eq!((shown, receiver.dropped), (sent, 0));
+}
+
 #[test]
 fn a_slow_sink_is_waited_for_at_the_end() {
     let slow = sink(|format| {

@@ -22,7 +22,7 @@ pub use clip::{ClipError, GeneratedClip};
 pub use format::{FormatError, FrameRate, VideoFormat, parse_size};
 pub use ivf::{IvfError, IvfFrame, IvfHeader, IvfReader, IvfWriter};
 pub use quality::{MAXIMUM_PSNR_DB, MAXIMUM_SSIM_DB, QualityError, psnr, psnr_yuv, ssim, ssim_db, ssim_yuv};
-pub use sink::window::WindowSink;
+pub use sink::window::{ESCAPE, Notice, Overlay, WindowSink};
 pub use sink::{DiscardSink, IvfSink, Sink, SinkError, Y4mSink, open_sink, sink_path};
 #[cfg(target_os = "linux")]
 pub use source::camera::CameraSource;

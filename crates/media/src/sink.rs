@@ -1,5 +1,6 @@
 //! Where pictures go.
 
+mod canvas;
 pub(crate) mod window;
 
 use std::fs::File;
@@ -20,6 +21,12 @@ pub trait Sink: Send {
     /// # Errors
     /// If the sink can take no more pictures.
     fn show(&mut self, picture: &Picture, frame: &[u8]) -> Result<(), SinkError>;
+
+    /// Whether only what is shown now matters, as in a window: of pictures that come faster than they are taken, the newest
+    /// should be given. Otherwise each picture is wanted, as in a recording.
+    fn is_live(&self) -> bool {
+        false
+    }
 
     /// Ends the output: files are complete after it. Showing more is an error.
     ///
@@ -144,6 +151,7 @@ impl Sink for DiscardSink {
 pub struct Y4mSink {
     path: PathBuf,
     writer: Option<Y4mWriter<BufWriter<File>>>,
+    is_live: bool,
 }
 
 impl Y4mSink {
@@ -156,7 +164,8 @@ impl Y4mSink {
         let file = standard_output().map_err(|error| SinkError::Create { path: path.clone(), error })?;
         let file = BufWriter::with_capacity(1 << 16, file);
         let writer = Y4mWriter::new(file, format).map_err(|error| SinkError::Y4m { path: path.clone(), error })?;
-        Ok(Self { path, writer: Some(writer) })
+        // Whoever reads a pipe shows what comes, or is too slow for it.
+        Ok(Self { path, writer: Some(writer), is_live: true })
     }
 
     /// Makes the file, or empties it.
@@ -166,7 +175,7 @@ impl Y4mSink {
     pub fn create(path: &Path, format: VideoFormat) -> Result<Self, SinkError> {
         let writer =
             Y4mWriter::new(create(path)?, format).map_err(|error| SinkError::Y4m { path: path.to_owned(), error })?;
-        Ok(Self { path: path.to_owned(), writer: Some(writer) })
+        Ok(Self { path: path.to_owned(), writer: Some(writer), is_live: false })
     }
 }
 
@@ -175,6 +184,10 @@ impl Sink for Y4mSink {
         let writer = self.writer.as_mut().ok_or(SinkError::Finished)?;
         let written = writer.write_picture(picture).and_then(|()| writer.flush());
         written.map_err(|error| SinkError::Y4m { path: self.path.clone(), error })
+    }
+
+    fn is_live(&self) -> bool {
+        self.is_live
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {

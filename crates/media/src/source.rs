@@ -27,6 +27,9 @@ pub trait Source<P = Picture>: Send {
     /// Does now what would make a later picture late: for whoever shows pictures at their time. Others need not ask for it.
     fn prepare(&mut self) {}
 
+    /// No picture is wanted for a while, until [`Self::next`] is called again: a camera is closed meanwhile.
+    fn rest(&mut self) {}
+
     /// Whether the source keeps time by itself, as a camera does. Any other source gives pictures as fast as it is
     /// asked.
     fn is_live(&self) -> bool {

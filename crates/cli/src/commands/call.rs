@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -21,14 +21,17 @@ use lockstep_media::{SourceOptions, open_source, sink_path};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::call_logs::{self, Captures, Merged};
-use crate::commands::live::StatusLine;
 use crate::commands::output::OutputArguments;
 use crate::configuration::{
-    CallOptions, CallSettings, ClipName, ControlWords, LinkWords, OptionGroup, OptionValue, Seconds, counters,
+    CallOptions, CallSettings, ClipName, ControlWords, LinkWords, OptionGroup, OptionValue, Seconds, SoundName,
+    counters,
 };
-use crate::interruption::Interruption;
-use crate::output_file::is_standard_output;
+use crate::interruption::{Interrupted, Interruption};
+use crate::live_stats::Sample;
+use crate::observation::{Observation, ObservationArguments};
+use crate::output_file::{self, is_standard_output};
 use crate::progress::Progress;
+use crate::reporter::StatusLine;
 use crate::session_log::arguments::{SessionArguments, drawn};
 
 /// What `lockstep call` is told.
@@ -47,6 +50,15 @@ pub struct CallArguments {
     /// Where the receiver shows the pictures: `window`, `none`, a .y4m or an .ivf file.
     #[arg(long, default_value = "none")]
     sink: String,
+    /// Sound beside the pictures: `tone`, a voice of sorts that talks and is silent by turns, which is meant if none is named;
+    /// `silence`; or a WAV file, again and again.
+    #[arg(long, value_name = "SOUND", num_args = 0..=1, default_missing_value = "tone", value_parser = SoundName::from_word)]
+    audio: Option<SoundName>,
+    /// Where what is heard goes, a WAV file; for calls with --audio.
+    #[arg(long, value_name = "FILE")]
+    audio_output: Option<PathBuf>,
+    #[command(flatten)]
+    observation: ObservationArguments,
     #[command(flatten)]
     output: OutputArguments,
     #[command(flatten)]
@@ -60,6 +72,8 @@ pub struct LiveCall {
     pub settings: CallSettings,
     /// Where the receiver shows the pictures.
     pub sink: String,
+    /// Where what is heard goes.
+    pub audio_output: Option<PathBuf>,
     /// Where its ends leave logs of the session, if they do.
     pub session: SessionArguments,
 }
@@ -69,6 +83,9 @@ impl Serialize for LiveCall {
         let groups = [OptionGroup::Call, OptionGroup::Link, OptionGroup::Control];
         let mut record = self.settings.options().record(&groups);
         record.0.push(("sink", self.sink.as_str().into()));
+        if let Some(sound) = &self.settings.audio {
+            record.0.push(("audio", sound.as_str().into()));
+        }
         record.serialize(serializer)
     }
 }
@@ -209,6 +226,9 @@ struct Display {
     delivered: ByteCount,
     at: Duration,
     rate: Bitrate,
+    /// What both ends know.
+    sample: Sample,
+    is_newer: bool,
 }
 
 impl Display {
@@ -222,9 +242,25 @@ impl Display {
                         self.delays_ms.pop_front();
                     }
                 }
-                StatusLine::Ticket(_) => {}
+                StatusLine::Stats(sample) => {
+                    // Of each way the end knows that it is for; of the connection the sender.
+                    let known = &mut self.sample;
+                    known.timestamp = known.timestamp.max(sample.timestamp);
+                    if sample.outbound.is_some() {
+                        (known.outbound, known.transport) = (sample.outbound, sample.transport);
+                    } else {
+                        (known.inbound, known.sound) = (sample.inbound, sample.sound);
+                    }
+                    self.is_newer = true;
+                }
+                StatusLine::Ticket(_) | StatusLine::Monitor(_) | StatusLine::Metrics(_) => {}
             }
         }
+    }
+
+    /// What both ends know, if that is news.
+    fn sample(&mut self) -> Option<&Sample> {
+        std::mem::take(&mut self.is_newer).then_some(&self.sample)
     }
 
     fn line(&mut self, status: &EmulatorStatus, capacity: Bitrate) -> String {
@@ -252,15 +288,17 @@ fn scored_length(captures: Captures, asked: Duration, frame_interval: Duration) 
     if captured + frame_interval < asked { captured } else { asked }
 }
 
-/// Runs `live`, until its end or an interruption; `observer` hears of its frames when it
-/// is over.
+/// Runs `live`, until its end or an interruption; `observer` hears of its frames when it is over, and whoever observes it hears
+/// of it while it runs; with words that have the sender keep a qlog.
 pub fn call(
     live: &LiveCall,
     interruption: &Interruption,
     observer: Option<Box<dyn CallObserver>>,
+    observed: Option<(&mut Observation, &[String])>,
 ) -> Result<CallResult> {
-    let LiveCall { settings, sink, session } = live;
+    let LiveCall { settings, sink, audio_output, session } = live;
     let number = drawn();
+    let (mut observation, qlog) = observed.unzip();
     let trace = settings.link.trace.trace();
     settings.link.refuse_ecn()?;
     let (forward, reverse) = settings.link.links()?;
@@ -279,6 +317,12 @@ pub fn call(
     receive.extend(patience.clone());
     receive.extend(words(&["--log", &name(&receive_log)]));
     receive.extend(session.words(number));
+    if let Some(path) = audio_output {
+        receive.extend(["--audio-output".to_owned(), name(path)]);
+    } else if settings.audio.is_some() {
+        // Heard by nobody, and scored.
+        receive.extend(words(&["--audio-output", "nowhere"]));
+    }
     if let Some(model) =
         settings.control.model.as_ref().filter(|_| settings.control.controller.algorithm().estimates_by_model())
     {
@@ -298,6 +342,8 @@ pub fn call(
     send.extend(words(&["--log", &name(&send_log)]));
     send.extend(session.words(number));
     send.extend(settings.options().words(OptionGroup::Control));
+    send.extend(settings.audio.iter().flat_map(|sound| words(&["--audio", sound.as_str()])));
+    send.extend(qlog.into_iter().flatten().cloned());
     let sender = Process::start("send", &send, Some(&through))?;
     let mut processes = Processes { sender, receiver, interruption, sender_ended_at: None, cut_at: None };
 
@@ -307,6 +353,9 @@ pub fn call(
     let options = EmulatorOptions { to, forward, reverse, length: None, scored: length, moves: Vec::new(), log: None };
     let emulator = Emulator::run(near, options, |status| {
         display.hear(&processes.sender, &processes.receiver);
+        if let (Some(observation), Some(sample)) = (&mut observation, display.sample()) {
+            observation.take(sample);
+        }
         let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);
         let line = display.line(status, capacity);
         progress.update(status.elapsed.min(length).as_millis() as u64, &line);
@@ -327,7 +376,7 @@ pub fn call(
     let epoch = captures.epoch;
     let since_epoch = |at: Timestamp| Timestamp::ZERO + at.saturating_since(epoch);
     let floor = emulator.started_at.map(|started_at| VideoDelayFloor::new(&path, since_epoch(started_at)));
-    let Merged { log, counters: counted, problem: broken } =
+    let Merged { log, counters: counted, sound, problem: broken } =
         call_logs::merge(&send_log, &receive_log, times, epoch, floor, observer);
     let problem = problem.or(unread).or(broken);
     let mut recorder = emulator.series;
@@ -340,7 +389,7 @@ pub fn call(
         seed: settings.link.seed,
         config: live.clone(),
         scores,
-        sound: None,
+        sound,
         opposite: None,
         counters: [
             ("sender".to_owned(), counted.sender),
@@ -366,14 +415,35 @@ pub fn run(arguments: &CallArguments) -> Result<()> {
         seconds: Some(arguments.seconds),
         ..arguments.link.said().clone().or(arguments.control.said().clone())
     };
-    let live =
-        LiveCall { settings: given.settings()?, sink: arguments.sink.clone(), session: arguments.session.clone() };
-    arguments.output.check(&[("--sink", sink)], &live.settings.inputs())?;
+    let heard = arguments.audio_output.as_deref();
+    if heard.is_some() && arguments.audio.is_none() {
+        bail!("--audio-output: nothing is heard of a call without --audio");
+    }
+    let settings = CallSettings { audio: arguments.audio.clone(), ..given.settings()? };
+    let live = LiveCall {
+        settings,
+        sink: arguments.sink.clone(),
+        audio_output: arguments.audio_output.clone(),
+        session: arguments.session.clone(),
+    };
+    let observation = &arguments.observation;
+    let others = [&[("--sink", sink), ("--audio-output", heard)][..], &observation.outputs()].concat();
+    arguments.output.check(&others, &live.settings.inputs())?;
     let output = arguments.output.open()?;
     let interruption = Interruption::watch()?;
-    let CallResult { report, problem } = call(&live, &interruption, output.observer())?;
-    output.write(live.settings.length.as_f64(), &report)?;
-    problem.map_or(Ok(()), Err)
+    let qlog = observation.qlog_words();
+    let mut observed = Observation::open(&observation.without_qlog())?;
+    observed.tell();
+    let called = call(&live, &interruption, output.observer(), Some((&mut observed, &qlog)));
+    let observed = observed.finish();
+    let CallResult { report, problem } = called?;
+    // Whatever is wrong with one output, the others are written.
+    let written = output.write(live.settings.length.as_f64(), &report);
+    match problem {
+        // What the person did is the exit status, whatever else there is.
+        Some(problem) if problem.is::<Interrupted>() => Err(problem),
+        problem => output_file::all([problem.map_or(Ok(()), Err), written, observed]),
+    }
 }
 
 #[cfg(test)]

@@ -147,9 +147,14 @@ pub fn both_ways(settings: &CallSettings) -> Result<BothWays> {
         encode: Distribution::of_milliseconds(),
         decode: Distribution::of_milliseconds(),
     }));
-    let live = LiveCall { settings: settings.clone(), sink: "none".to_owned(), session: SessionArguments::default() };
+    let live = LiveCall {
+        settings: settings.clone(),
+        sink: "none".to_owned(),
+        audio_output: None,
+        session: SessionArguments::default(),
+    };
     let interruption = Interruption::watch()?;
-    let live = call(&live, &interruption, Some(Box::new(times.clone())))?;
+    let live = call(&live, &interruption, Some(Box::new(times.clone())), None)?;
     // A call that failed or was cut short is no measure for a simulated one.
     if let Some(problem) = live.problem {
         return Err(problem);

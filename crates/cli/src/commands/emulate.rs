@@ -10,7 +10,6 @@ use clap::Args;
 use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, Move, Ticket};
 use lockstep_units::Timestamp;
 
-use crate::commands::live::rewrite;
 #[cfg(target_os = "linux")]
 use crate::commands::tunnel::{self, TunnelArguments};
 use crate::configuration::{LinkWords, OptionValue, Seconds};
@@ -18,6 +17,7 @@ use crate::destination::{destination, resolve};
 use crate::interruption::Interruption;
 use crate::output_file;
 use crate::packet_csv::PacketCsv;
+use crate::reporter::rewrite;
 
 /// The far side of an emulator.
 #[derive(Debug, Clone)]

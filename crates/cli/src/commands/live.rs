@@ -6,31 +6,30 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
+use clap::Args;
 
-use lockstep_call::{FrameRecord, MenuMode, MenuRunner, ReceivingEnd, SendingEnd, SerialMenu};
+use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
 use lockstep_live::{
-    CallKind, CallOptions, Clock, Ended, Finished, Identity, Listener, OpenSink, Peer, Receiving, Sending, Shown, Stop,
-    ThreadedMenu, Ticket, Witness,
+    CallKind, CallOptions, Clock, Command, Ended, Finished, Identity, Listener, OpenSink, Peer, Receiving, Sending,
+    Stop, ThreadedMenu, Ticket,
 };
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
-use lockstep_units::Timestamp;
 
-use crate::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
 use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
-use crate::configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds, counters};
+use crate::configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds};
 use crate::destination::{destination, resolve};
 use crate::interruption::Interruption;
-use crate::live_stats::StatsLog;
-use crate::output_file::{self, for_people, standard_output_is_taken};
+use crate::keys;
+use crate::observation::{Observation, ObservationArguments};
+use crate::output_file::{self, standard_output_is_taken};
 use crate::progress::print_sound;
+use crate::reporter::{Logs, Reporter, StatusArgument, StatusLine, say};
 use crate::session_log::arguments::SessionArguments;
-use crate::session_log::{LiveSessionLog, SessionLog};
 
 /// The most pixels of a picture that is decoded unless more are asked for, those of 4096x2304. A frame is 1.5 bytes a pixel,
 /// 14 MB of these, and at most some 40 are held.
@@ -53,22 +52,6 @@ pub fn limit(text: &str) -> Result<Limit, String> {
     }
 }
 
-/// Where the counts of a call go.
-#[derive(Debug, Clone, Args)]
-pub struct StatsArguments {
-    /// Where the call's counts go while it runs, a line of JSON a second under the names of W3C's webrtc-stats; `-` is
-    /// standard output.
-    #[arg(long = "stats", value_name = "FILE")]
-    pub file: Option<PathBuf>,
-}
-
-impl StatsArguments {
-    /// The option and its file, to be checked with the others.
-    pub fn output(&self) -> (&'static str, Option<&Path>) {
-        ("--stats", self.file.as_deref())
-    }
-}
-
 /// For the program that runs this one.
 #[derive(Debug, Clone, Args)]
 pub struct ProgramArguments {
@@ -78,31 +61,26 @@ pub struct ProgramArguments {
 }
 
 impl ProgramArguments {
-    /// Tells whether the call shall end: after an interruption, or because the other program said so.
-    pub fn stop(&self, interruption: &Interruption) -> Stop {
+    /// Tells whether the call shall end: after an interruption, or because the other program said so. What standard input says
+    /// goes to `commands`, if there are any.
+    pub fn stop(&self, interruption: &Interruption, commands: Option<Sender<Command>>) -> Stop {
         let interrupted = interruption.asked();
-        if !self.attached {
-            return Box::new(interrupted);
-        }
         let told = Arc::new(AtomicBool::new(false));
         let ended = told.clone();
-        thread::spawn(move || {
-            let _ = stdin().lock().read_to_end(&mut Vec::new());
-            ended.store(true, Ordering::Relaxed);
-        });
+        if self.attached || commands.is_some() {
+            let attached = self.attached;
+            thread::spawn(move || {
+                if let Some(commands) = commands {
+                    keys::read(&commands);
+                }
+                if attached {
+                    let _ = stdin().lock().read_to_end(&mut Vec::new());
+                    ended.store(true, Ordering::Relaxed);
+                }
+            });
+        }
         Box::new(move || interrupted() || told.load(Ordering::Relaxed))
     }
-}
-
-/// What a process prints of a running call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum StatusArgument {
-    /// One line that is written over.
-    Line,
-    /// A line of JSON a few times a second, for another program.
-    Json,
-    /// Nothing.
-    None,
 }
 
 /// What `lockstep send` is told.
@@ -134,7 +112,7 @@ pub struct SendArguments {
     #[arg(long)]
     log: Option<PathBuf>,
     #[command(flatten)]
-    stats: StatsArguments,
+    observation: ObservationArguments,
     #[command(flatten)]
     session: SessionArguments,
     /// What is printed while the call runs.
@@ -172,7 +150,7 @@ pub struct ReceiveArguments {
     #[arg(long)]
     log: Option<PathBuf>,
     #[command(flatten)]
-    stats: StatsArguments,
+    observation: ObservationArguments,
     #[command(flatten)]
     session: SessionArguments,
     /// What is printed while the call runs.
@@ -249,235 +227,6 @@ pub fn print_ticket(ticket: &Ticket, command: &str) {
     say!("ticket: {text}\njoin with: lockstep {command} TICKET");
 }
 
-/// What a process says of itself on a line of JSON.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StatusLine {
-    /// The receiver is ready, and this is its ticket.
-    Ticket(String),
-    /// The sender's state.
-    Sending {
-        /// The controller's target, bit/s.
-        target_bps: u64,
-        /// Quantizer of the last frame.
-        quantizer: Option<u8>,
-        /// Pictures captured so far.
-        captured: u64,
-    },
-    /// A picture was shown.
-    Showing {
-        /// Frame number on the wire.
-        frame: u32,
-        /// Capture to display, milliseconds.
-        delay_ms: f64,
-    },
-}
-
-/// Prints a line of JSON at once; a reader that went away is no reason to stop a call.
-pub fn say(line: &StatusLine) {
-    if let Ok(text) = serde_json::to_string(line) {
-        let mut out = stdout().lock();
-        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
-    }
-}
-
-/// Writes a line over the one before.
-pub fn rewrite(line: &str) {
-    let mut out = for_people();
-    let _ = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());
-}
-
-/// A line on the end that sends.
-fn sending_line(now: Timestamp, call: &SendingEnd, joined: bool) -> String {
-    let (captured, status) = (call.captured(), call.status(now));
-    if !joined {
-        return format!("{captured} captured   nobody is there yet");
-    }
-    let quantizer = status.quantizer.map_or_else(|| "-".to_owned(), |quantizer| quantizer.to_string());
-    let round_trip = status.round_trip_time.map_or_else(|| "-".to_owned(), |time| format!("{} ms", time.as_millis()));
-    format!("{captured} captured   target {}   q {quantizer}   round trip {round_trip}", status.target)
-}
-
-/// The delay of pictures, as far as an end can know it that does not see the other's clock: the shortest way takes half of
-/// the shortest round trip, and others are as much longer as they are later.
-#[derive(Debug, Default)]
-struct Delay {
-    least_us: Option<i64>,
-}
-
-impl Delay {
-    fn of(&mut self, shown: &Shown) -> f64 {
-        let late = shown.record.displayed_at.as_micros() as i64 - shown.captured_at.as_micros() as i64;
-        let least = self.least_us.map_or(late, |least| least.min(late));
-        self.least_us = Some(least);
-        let way = shown.shortest_round_trip.unwrap_or_default() / 2;
-        (late - least) as f64 * 1e-3 + way.as_secs_f64() * 1e3
-    }
-}
-
-/// Prints what happens, and logs it.
-pub struct Reporter {
-    status: StatusArgument,
-    joined: bool,
-    delay: Delay,
-    /// What the line says of what is sent and of what is shown.
-    line: (String, String),
-    send_log: Option<LogWriter>,
-    receive_log: Option<LogWriter>,
-    stats: Option<StatsLog>,
-    session: Option<LiveSessionLog>,
-}
-
-impl Reporter {
-    /// With a log of what is sent, one of what is shown, one of what is counted, or none of them.
-    pub fn new(
-        status: StatusArgument,
-        clock: Clock,
-        send_log: Option<&Path>,
-        receive_log: Option<&Path>,
-        stats: Option<&Path>,
-    ) -> Result<Self> {
-        let stats = stats.map(StatsLog::create).transpose()?;
-        let mut send_log = send_log.map(LogWriter::create).transpose()?;
-        let mut receive_log = receive_log.map(LogWriter::create).transpose()?;
-        let epoch = clock.epoch();
-        if let Some(log) = &mut send_log {
-            log.write(&SenderEntry::Start { epoch });
-        }
-        if let Some(log) = &mut receive_log {
-            log.write(&ReceiverEntry::Start { epoch });
-        }
-        let line = (String::new(), String::new());
-        let delay = Delay::default();
-        Ok(Self { status, joined: false, delay, line, send_log, receive_log, stats, session: None })
-    }
-
-    /// The same with the log of a session, if there is one; the clock of the call began at `epoch`.
-    #[must_use]
-    pub fn with_session(self, session: Option<SessionLog>, epoch: Timestamp) -> Self {
-        Self { session: session.map(|log| LiveSessionLog::new(log, epoch)), ..self }
-    }
-
-    /// The log of the session, once the other end is there.
-    fn session(&mut self) -> Option<&mut LiveSessionLog> {
-        self.session.as_mut().filter(|_| self.joined)
-    }
-
-    fn rewrite(&self) {
-        let separator = if self.line.0.is_empty() || self.line.1.is_empty() { "" } else { "   " };
-        rewrite(&format!("{}{separator}{}", self.line.0, self.line.1));
-    }
-
-    /// Ends the logs, whatever ended the call.
-    pub fn finish(self, finished: &Finished) -> Result<()> {
-        if self.status == StatusArgument::Line {
-            say!("");
-        }
-        let sent = match (self.send_log, &finished.sending) {
-            (Some(mut log), Some(call)) => {
-                let decisions = call.controller_counters().into_iter();
-                let decisions = decisions.map(|(name, count)| (format!("controller_{name}"), count));
-                let traffic = finished.traffic.iter().flat_map(counters);
-                let traffic = traffic.map(|(name, count)| (format!("udp_{name}"), count));
-                let counters = counters(&call.statistics()).into_iter().chain(decisions).chain(traffic).collect();
-                log.write(&SenderEntry::End { counters });
-                log.finish()
-            }
-            _ => Ok(()),
-        };
-        let received = match (self.receive_log, &finished.receiving) {
-            (Some(mut log), Some(call)) => {
-                let (counters, decoder) = (counters(&call.statistics()), counters(&call.counts()));
-                log.write(&ReceiverEntry::End { counters, decoder });
-                log.finish()
-            }
-            _ => Ok(()),
-        };
-        let counted = self.stats.map_or(Ok(()), StatsLog::finish);
-        let session = self.session.map_or(Ok(()), LiveSessionLog::finish);
-        sent.and(received).and(counted).and(session)
-    }
-}
-
-impl Witness for Reporter {
-    fn joined(&mut self) {
-        self.joined = true;
-        if self.status == StatusArgument::Line {
-            rewrite("the other end is there");
-        }
-    }
-
-    fn receiving(&mut self, now: Timestamp, call: &ReceivingEnd) {
-        if let Some(stats) = &mut self.stats {
-            stats.receiving(now, call);
-        }
-        if let Some(log) = self.session() {
-            log.meter(now).receiving(now, call);
-            if let Some(format) = call.format() {
-                log.pictures(&format);
-            }
-            log.tick(now);
-        }
-    }
-
-    fn status(&mut self, now: Timestamp, call: &SendingEnd) {
-        if let Some(stats) = &mut self.stats {
-            stats.sending(now, call);
-        }
-        if let Some(log) = self.session() {
-            log.meter(now).sending(now, call);
-            log.tick(now);
-        }
-        match self.status {
-            StatusArgument::None => {}
-            StatusArgument::Json => {
-                let (captured, status) = (call.captured(), call.status(now));
-                let (target_bps, quantizer) = (status.target.as_bps(), status.quantizer);
-                say(&StatusLine::Sending { target_bps, quantizer, captured });
-            }
-            StatusArgument::Line => {
-                self.line.0 = sending_line(now, call, self.joined);
-                self.rewrite();
-            }
-        }
-    }
-
-    fn captured(&mut self, record: FrameRecord) {
-        if let Some(stats) = &mut self.stats {
-            stats.captured(&record);
-        }
-        if let Some(meter) = self.session().and_then(LiveSessionLog::begun) {
-            meter.captured(&record);
-        }
-        if let Some(log) = &mut self.send_log {
-            log.write(&SenderEntry::Frame(Box::new(record)));
-        }
-    }
-
-    fn shown(&mut self, shown: &Shown) {
-        if let Some(stats) = &mut self.stats {
-            stats.shown(shown.record.displayed_at);
-        }
-        if let Some(log) = &mut self.receive_log {
-            log.write(&ReceiverEntry::Display(shown.record));
-        }
-        let frame = shown.record.frame;
-        let delay_ms = self.delay.of(shown);
-        if let Some(meter) = self.session().and_then(LiveSessionLog::begun) {
-            let delay = Duration::try_from_secs_f64(delay_ms * 1e-3).ok();
-            meter.shown(shown.record.displayed_at, delay);
-        }
-        match self.status {
-            StatusArgument::None => {}
-            StatusArgument::Json => say(&StatusLine::Showing { frame, delay_ms }),
-            StatusArgument::Line => {
-                self.line.1 = format!("frame {frame}   delay {delay_ms:.0} ms");
-                self.rewrite();
-            }
-        }
-    }
-}
-
 /// What runs the candidates of menus of that kind.
 pub fn menu_runner(menu: MenuMode) -> Box<dyn MenuRunner + Send> {
     match menu {
@@ -498,8 +247,8 @@ pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path], status: Status
 /// `lockstep send`.
 pub fn send(arguments: &SendArguments) -> Result<()> {
     let inputs: Vec<&Path> = [Path::new(&arguments.source)].into_iter().chain(arguments.speaking.file()).collect();
-    let stats = arguments.stats.file.as_deref();
-    check(&[("--log", arguments.log.as_deref()), ("--stats", stats)], &inputs, arguments.status)?;
+    let outputs = [&[("--log", arguments.log.as_deref())][..], &arguments.observation.outputs()].concat();
+    check(&outputs, &inputs, arguments.status)?;
     let microphone = arguments.speaking.open(LiveSound::Nothing)?;
     let ticket = ticket_to_join(arguments.ticket.as_deref())?;
     let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
@@ -507,12 +256,15 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
     let end = control.sending_end(&source.format(), connection_id(), None)?;
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
+    let observation = Observation::open(&arguments.observation)?;
+    let qlog = observation.quic_log(true);
+    let logs = Logs { sent: arguments.log.as_deref(), shown: None };
     let mut session = arguments.session.open("send", "sender", None)?;
     if let Some(log) = &mut session {
         log.description().control(&control);
         log.description().pictures(&source.format());
     }
-    let reporter = Reporter::new(arguments.status, clock, arguments.log.as_deref(), None, stats)?;
+    let reporter = Reporter::new(arguments.status, clock, logs, observation, None)?;
     let mut reporter = reporter.with_session(session, clock.epoch());
     let options = CallOptions {
         peer: Peer::Of(ticket),
@@ -528,7 +280,9 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
         length: arguments.seconds.map(Seconds::get),
         wait_limit: arguments.wait_seconds.0,
         idle_limit: arguments.idle_seconds.0,
-        stop: arguments.program.stop(&interruption),
+        stop: arguments.program.stop(&interruption, None),
+        commands: None,
+        qlog,
     };
     let finished = lockstep_live::run(clock, options, &mut reporter);
     finish(reporter, finished, &interruption, arguments.status)
@@ -545,7 +299,16 @@ pub fn finish(
     if let Some(sound) = finished.sound.as_ref().filter(|_| status == StatusArgument::Line) {
         print_sound(sound);
     }
-    let ended = finished.result?;
+    if finished.dropped > 0 {
+        let pictures = finished.dropped;
+        eprintln!(
+            "lockstep: warning: {pictures} pictures came and were not shown or kept: the sink was too slow for them"
+        );
+    }
+    let ended = match finished.result {
+        Ok(ended) => ended,
+        Err(error) => return output_file::all([Err(error.into()), written]),
+    };
     written?;
     interruption.check()?;
     if status == StatusArgument::Line && ended == Ended::ByPeer {
@@ -566,12 +329,8 @@ pub fn connection_id() -> u32 {
 /// `lockstep receive`.
 pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let hearing = &arguments.hearing;
-    let outputs = [
-        ("--sink", sink_path(&arguments.sink)?),
-        ("--log", arguments.log.as_deref()),
-        hearing.output(),
-        arguments.stats.output(),
-    ];
+    let outputs = [("--sink", sink_path(&arguments.sink)?), ("--log", arguments.log.as_deref()), hearing.output()];
+    let outputs = [&outputs[..], &arguments.observation.outputs()].concat();
     let inputs: Vec<&Path> = arguments.model.as_deref().into_iter().collect();
     check(&outputs, &inputs, arguments.status)?;
     let model = arguments.model.as_deref().map(ModelFile::open_for_receiver).transpose()?;
@@ -579,9 +338,11 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let (listener, ticket) = arguments.listening.listener()?;
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
+    let observation = Observation::open(&arguments.observation)?;
+    let qlog = observation.quic_log(false);
+    let logs = Logs { sent: None, shown: arguments.log.as_deref() };
     let session = arguments.session.open("receive", "receiver", None)?;
-    let reporter =
-        Reporter::new(arguments.status, clock, None, arguments.log.as_deref(), arguments.stats.file.as_deref())?;
+    let reporter = Reporter::new(arguments.status, clock, logs, observation, None)?;
     let mut reporter = reporter.with_session(session, clock.epoch());
     match arguments.status {
         StatusArgument::Json => say(&StatusLine::Ticket(ticket.to_string())),
@@ -599,28 +360,10 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         length: None,
         wait_limit: arguments.wait_seconds.0,
         idle_limit: arguments.idle_seconds.0,
-        stop: arguments.program.stop(&interruption),
+        stop: arguments.program.stop(&interruption, None),
+        commands: None,
+        qlog,
     };
     let finished = lockstep_live::run(clock, options, &mut reporter);
     finish(reporter, finished, &interruption, arguments.status)
-}
-
-#[cfg(test)]
-mod tests {
-    use lockstep_call::DisplayRecord;
-
-    use super::*;
-
-    #[test]
-    fn delays_are_above_the_shortest_and_that_is_half_of_the_shortest_round_trip() {
-        let mut delay = Delay::default();
-        // The other end's clock is 5 s ahead.
-        let mut of = |displayed: u64, captured: u64| {
-            let displayed_at = Timestamp::from_millis(displayed);
-            let record = DisplayRecord { frame: 0, completed_at: displayed_at, displayed_at };
-            let shortest_round_trip = Some(Duration::from_millis(40));
-            delay.of(&Shown { record, captured_at: Timestamp::from_millis(5_000 + captured), shortest_round_trip })
-        };
-        assert_eq!([of(100, 0), of(230, 100), of(360, 200)].map(f64::round), [20.0, 50.0, 80.0]);
-    }
 }

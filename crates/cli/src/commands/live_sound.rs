@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::Args;
 
 use lockstep_live::Loudspeaker;
-use lockstep_sound::{SoundSink, SoundSource};
+use lockstep_sound::{Frame, SoundFailure, SoundSink, SoundSource};
 
 use crate::configuration::{OptionValue, SoundName};
 use crate::sound_file::SoundFile;
@@ -16,6 +16,17 @@ use crate::sound_file::SoundFile;
 const MICROPHONE: &str = "microphone";
 const SPEAKER: &str = "speaker";
 const NONE: &str = "none";
+/// For calls that are measured: what is heard is scored, and goes nowhere.
+const NOWHERE: &str = "nowhere";
+
+/// Plays sound to nobody.
+struct Nowhere;
+
+impl SoundSink for Nowhere {
+    fn play(&mut self, _: &Frame) -> Result<(), SoundFailure> {
+        Ok(())
+    }
+}
 
 /// What a call takes where nothing is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +74,7 @@ impl SpeakingArguments {
 /// Where the sound goes that a live call receives.
 #[derive(Debug, Clone, Args)]
 pub struct HearingArguments {
-    /// Where the other's sound goes: `speaker`, a WAV file, or `none`. Unless it is said, `talk` takes the loudspeaker if there
+    /// Where the other's sound goes: `speaker`, a WAV file, `nowhere` (it is scored, and heard by nobody), or `none`. Unless it is said, `talk` takes the loudspeaker if there
     /// is one, and `receive` none.
     #[arg(long, value_name = "SPEAKER|FILE")]
     audio_output: Option<PathBuf>,
@@ -71,7 +82,8 @@ pub struct HearingArguments {
 
 impl HearingArguments {
     fn file(&self) -> Option<&Path> {
-        self.audio_output.as_deref().filter(|&path| path != Path::new(SPEAKER) && path != Path::new(NONE))
+        let words = [SPEAKER, NONE, NOWHERE];
+        self.audio_output.as_deref().filter(|&path| !words.iter().any(|word| path == Path::new(word)))
     }
 
     /// The option and its file, to be checked with the others.
@@ -84,6 +96,7 @@ impl HearingArguments {
         let sink: Option<Box<dyn SoundSink>> = match (self.file(), self.audio_output.as_deref()) {
             (Some(path), _) => Some(Box::new(SoundFile::create(path)?)),
             (None, Some(word)) if word == Path::new(SPEAKER) => Some(speaker()?),
+            (None, Some(word)) if word == Path::new(NOWHERE) => Some(Box::new(Nowhere)),
             (None, Some(_)) => None,
             (None, None) if usual == LiveSound::Device => speaker().ok(),
             (None, None) => None,

@@ -66,15 +66,18 @@ impl OpenOutput<'_> {
             print_scores(&opposite.scores);
             opposite.sound.iter().for_each(print_sound);
         }
-        if let Some(path) = &self.arguments.json {
+        let scores = self.arguments.json.as_deref().map_or(Ok(()), |path| {
             write_json(path, report)?;
             say!("scores        {}", path.display());
-        }
+            Ok(())
+        });
         let frames = self.frames.and_then(|frames| frames.lock().ok()?.take());
-        if let (Some(frames), Some(path)) = (frames, &self.arguments.frames) {
+        let frames = frames.zip(self.arguments.frames.as_deref()).map_or(Ok(()), |(frames, path)| {
             frames.finish()?;
             say!("frames        {}", path.display());
-        }
-        Ok(())
+            Ok(())
+        });
+        // One that has no room is no reason to lose the other.
+        output_file::all([scores, frames])
     }
 }

@@ -1,21 +1,27 @@
 //! `lockstep talk`: a call in both directions.
 
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+use std::sync::mpsc::{self, Sender};
 
 use anyhow::Result;
 use clap::Args;
 
 use lockstep_control::Latency;
-use lockstep_live::{CallKind, CallOptions, Clock, OpenSink, OwnPicture, Peer, Receiving, Sending, with_inset};
-use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
+use lockstep_live::{CallKind, CallOptions, Clock, Command, OpenSink, OwnPicture, Peer, Receiving, Sending};
+use lockstep_media::{Notice, Overlay, SourceOptions, WindowSink, open_sink, open_source, sink_path};
+use lockstep_vp8::Picture;
 
 use crate::commands::live::{
-    IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, ProgramArguments, Reporter, StatsArguments, StatusArgument,
-    StatusLine, check, connection_id, finish, limit, menu_runner, print_ticket, say, ticket_to_join,
+    IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, ProgramArguments, check, connection_id, finish, limit,
+    menu_runner, print_ticket, ticket_to_join,
 };
 use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
 use crate::configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
 use crate::interruption::Interruption;
+use crate::keys::{KEYS, Keyboard, command};
+use crate::observation::{Observation, ObservationArguments};
+use crate::reporter::{Logs, Reporter, SharedWords, StatusArgument, StatusLine, Words, say};
 use crate::session_log::arguments::SessionArguments;
 
 /// What `lockstep talk` is told.
@@ -29,11 +35,13 @@ pub struct TalkArguments {
     /// ffmpeg reads. The camera if there is one, else `generated`, unless it is said.
     #[arg(long)]
     source: Option<String>,
-    /// Where the other's pictures go: `window` with one's own small in a corner, `none`, a .y4m file, or an .ivf file for the
+    /// Where the other's pictures go: `window` with one's own small in a corner (keys: m mutes, v turns the camera off and on, q
+    /// or Escape leaves), `none`, a .y4m file, or an .ivf file for the
     /// coded frames.
     #[arg(long, default_value = "window")]
     sink: String,
-    /// Open no window: `--sink none` unless it names a file.
+    /// Open no window: `--sink none` unless it names a file. The keys of the window (m, v, q) are taken as lines from standard
+    /// input then, if that is no terminal.
     #[arg(long)]
     no_window: bool,
     /// Stop after this long; without it the call lasts until the source ends or either end leaves.
@@ -64,7 +72,7 @@ pub struct TalkArguments {
     #[arg(long, value_name = "FILE")]
     receive_log: Option<PathBuf>,
     #[command(flatten)]
-    stats: StatsArguments,
+    observation: ObservationArguments,
     #[command(flatten)]
     session: SessionArguments,
     /// What is printed while the call runs.
@@ -85,6 +93,43 @@ impl TalkArguments {
     }
 }
 
+/// What the window of a call shows beside the far picture; its keys are commands.
+struct CallOverlay {
+    own: OwnPicture,
+    words: SharedWords,
+    commands: Sender<Command>,
+}
+
+impl CallOverlay {
+    fn words(&self) -> Words {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Overlay for CallOverlay {
+    fn own(&mut self) -> Option<Picture> {
+        self.own.newest()
+    }
+
+    fn caption(&mut self) -> String {
+        self.words().caption
+    }
+
+    fn notice(&mut self) -> Notice {
+        self.words().notice
+    }
+
+    fn pressed(&mut self, key: char) {
+        if let Some(command) = command(key) {
+            let _ = self.commands.send(command); // the call may be over
+        }
+    }
+
+    fn closed(&mut self) {
+        let _ = self.commands.send(Command::Leave);
+    }
+}
+
 /// How long whoever joins waits for an answer.
 const WAIT: &str = "10";
 
@@ -93,7 +138,7 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
     let logs = [&arguments.send_log, &arguments.receive_log].map(|log| log.as_deref());
     let sink = sink_path(arguments.sink())?;
     let outputs = [("--sink", sink), ("--send-log", logs[0]), ("--receive-log", logs[1]), arguments.hearing.output()];
-    let outputs = [&outputs[..], &[arguments.stats.output()]].concat();
+    let outputs = [&outputs[..], &arguments.observation.outputs()].concat();
     let inputs: Vec<&Path> = [Path::new(arguments.source())].into_iter().chain(arguments.speaking.file()).collect();
     check(&outputs, &inputs, arguments.status)?;
     let control = arguments.control.settings()?;
@@ -108,13 +153,36 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
     let sending = control.sending_end(&source.format(), connection_id(), None)?;
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
+    let own = OwnPicture::default();
+    let format = source.format();
+    let source = own.of(source);
+    let (commands, commanded) = mpsc::channel();
+    let words = SharedWords::default();
+    // Before a ticket is handed out, it is known whether there is a window.
+    let open: OpenSink = if arguments.sink() == "window" {
+        let overlay = CallOverlay { own, words: words.clone(), commands: commands.clone() };
+        let window = WindowSink::open_with("Lockstep", format, Box::new(overlay))?;
+        Box::new(move |_| Ok(Box::new(window)))
+    } else {
+        let name = arguments.sink().to_owned();
+        Box::new(move |format| open_sink(&name, format))
+    };
+    let observation = Observation::open(&arguments.observation)?;
+    let qlog = observation.quic_log(joined.is_some());
+    let logs = Logs { sent: logs[0], shown: logs[1] };
     let mut session = arguments.session.open("talk", "peer", None)?;
     if let Some(log) = &mut session {
         log.description().control(&control);
-        log.description().pictures(&source.format());
+        log.description().pictures(&format);
     }
-    let reporter = Reporter::new(arguments.status, clock, logs[0], logs[1], arguments.stats.file.as_deref())?;
+    let reporter = Reporter::new(arguments.status, clock, logs, observation, Some(words))?;
     let mut reporter = reporter.with_session(session, clock.epoch());
+    let keyboard = Keyboard::open();
+    if keyboard.is_some() && arguments.status == StatusArgument::Line {
+        say!("keys: {KEYS}");
+    }
+    // A script's standard input is its own, unless there is nothing else to command the call by.
+    let commands = (keyboard.is_some() || arguments.no_window).then_some(commands);
     let (peer, wait) = match joined {
         Some(ticket) => (Peer::Of(ticket), WAIT),
         None => {
@@ -131,13 +199,6 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
         Some(limit) => limit,
         None => limit(wait).map_err(anyhow::Error::msg)?,
     };
-    let own = OwnPicture::default();
-    let source = own.of(source);
-    let name = arguments.sink().to_owned();
-    let open: OpenSink = Box::new(move |format| {
-        let sink = open_sink(&name, format)?;
-        Ok(if name == "window" { with_inset(sink, own) } else { sink })
-    });
     let receiving = ControlSettings::receiving_end().with_pixel_limit(arguments.max_pixels);
     let options = CallOptions {
         peer,
@@ -153,8 +214,11 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
         length: arguments.seconds.map(Seconds::get),
         wait_limit: wait.0,
         idle_limit: arguments.idle_seconds.0,
-        stop: arguments.program.stop(&interruption),
+        stop: arguments.program.stop(&interruption, commands),
+        commands: Some(commanded),
+        qlog,
     };
     let finished = lockstep_live::run(clock, options, &mut reporter);
+    drop(keyboard);
     finish(reporter, finished, &interruption, arguments.status)
 }

@@ -23,11 +23,11 @@ use lockstep_live::{
 };
 use lockstep_units::Timestamp;
 
-use crate::commands::live::{StatusArgument, rewrite};
 use crate::configuration::{CallOptions, LinkWords, Seconds, counters};
 use crate::interruption::Interrupted;
 use crate::output_file::{self, write_json};
 use crate::packet_csv::PacketCsv;
+use crate::reporter::{StatusArgument, rewrite};
 
 /// The exit status where this machine lacks what a tunnel takes, as tests that are skipped have it.
 const MISSING: u8 = 77;

@@ -101,6 +101,8 @@ pub fn to(ticket: Ticket, sending: Option<Sending>, limits: Calls) -> CallOption
         wait_limit: limits.wait_limit,
         idle_limit: limits.idle_limit,
         stop: Box::new(|| false),
+        commands: None,
+        qlog: None,
     }
 }
 
@@ -109,7 +111,8 @@ pub fn both_ways(peer: Peer, sending: Sending) -> CallOptions {
     let (kind, length) = (CallKind::TwoWay, Some(LIMIT));
     let (wait_limit, idle_limit) = (CALL.wait_limit, CALL.idle_limit);
     let stop: Stop = Box::new(|| false);
-    CallOptions { peer, kind, sending: Some(sending), receiving: Some(receiving), length, wait_limit, idle_limit, stop }
+    let (sending, receiving) = (Some(sending), Some(receiving));
+    CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stop, commands: None, qlog: None }
 }
 
 /// The log of what was captured, and how many pictures were shown.
@@ -195,6 +198,8 @@ fn started(listener: Listener, ticket: Ticket, open_sink: OpenSink, limits: Call
             wait_limit: limits.wait_limit,
             idle_limit: limits.idle_limit,
             stop: Box::new(move || stop() || asked.load(Ordering::Relaxed)),
+            commands: None,
+            qlog: None,
         };
         let mut log = Log::default();
         let finished = lockstep_live::run(Clock::start(), options, &mut log);

@@ -9,8 +9,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lockstep_vp8::Picture;
-use minifb::{ScaleMode, Window, WindowOptions};
+use minifb::{InputCallback, Key, Window, WindowOptions};
 
+use super::canvas::{Image, Scene};
 use super::{Sink, SinkError};
 use crate::colour;
 use crate::format::VideoFormat;
@@ -19,6 +20,75 @@ use crate::format::VideoFormat;
 const QUEUE: usize = 2;
 /// How often the window system is answered while no pictures come.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(20);
+/// Smallest window: small pictures are shown larger, and words have room.
+const LEAST_SIZE: (usize, usize) = (640, 360);
+
+/// What a window shows beside the pictures that it is given, and who hears of its keys.
+pub trait Overlay: Send {
+    /// One's own newest picture, to be shown small.
+    fn own(&mut self) -> Option<Picture> {
+        None
+    }
+
+    /// A line at the bottom.
+    fn caption(&mut self) -> String {
+        String::new()
+    }
+
+    /// What stands over the pictures, and in their place if `is_instead`; nothing if it is empty.
+    fn notice(&mut self) -> Notice {
+        Notice::default()
+    }
+
+    /// The person pressed a key: a small letter, or [`ESCAPE`].
+    fn pressed(&mut self, _key: char) {}
+
+    /// The person closed the window.
+    fn closed(&mut self) {}
+}
+
+/// What a window says of its pictures.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Notice {
+    /// The words.
+    pub words: String,
+    /// Whether there are no pictures that are worth seeing.
+    pub is_instead: bool,
+}
+
+/// The key of that name.
+pub const ESCAPE: char = '\u{1b}';
+
+/// Keys that overlays hear of.
+const KEYS: [(Key, char); 4] = [(Key::M, 'm'), (Key::V, 'v'), (Key::Q, 'q'), (Key::Escape, ESCAPE)];
+
+/// Hears of each key when it goes down: asked for later, a key that was let go meanwhile is not known to have been pressed.
+struct Pressed {
+    keys: mpsc::Sender<char>,
+    down: Vec<Key>,
+}
+
+impl InputCallback for Pressed {
+    fn add_char(&mut self, _: u32) {}
+
+    fn set_key_state(&mut self, key: Key, is_down: bool) {
+        let was_down = self.down.contains(&key);
+        self.down.retain(|&other| other != key);
+        if !is_down {
+            return;
+        }
+        self.down.push(key);
+        // One that is held down is repeated, and was pressed once.
+        if let Some((_, letter)) = KEYS.iter().find(|(known, _)| *known == key && !was_down) {
+            let _ = self.keys.send(*letter); // the window is being closed
+        }
+    }
+}
+
+/// Shows the pictures and nothing else.
+struct Plain;
+
+impl Overlay for Plain {}
 
 /// Shows pictures in a window. A window that cannot keep up leaves out pictures instead of delaying its caller.
 #[derive(Debug)]
@@ -33,17 +103,25 @@ impl WindowSink {
     /// # Errors
     /// If there is no display.
     pub fn open(title: &str, format: VideoFormat) -> Result<Self, SinkError> {
+        Self::open_with(title, format, Box::new(Plain))
+    }
+
+    /// Opens a window that shows more than the pictures, see [`Overlay`].
+    ///
+    /// # Errors
+    /// If there is no display.
+    pub fn open_with(title: &str, format: VideoFormat, overlay: Box<dyn Overlay>) -> Result<Self, SinkError> {
         let (pictures, incoming) = mpsc::sync_channel(QUEUE);
         let (opened, outcome) = mpsc::sync_channel(1);
         let title = title.to_owned();
+        let (width, height) = size(format);
         let thread = thread::spawn(move || {
-            let options =
-                WindowOptions { resize: true, scale_mode: ScaleMode::AspectRatioStretch, ..WindowOptions::default() };
-            match Window::new(&title, format.width, format.height, options) {
+            let options = WindowOptions { resize: true, ..WindowOptions::default() };
+            match Window::new(&title, width, height, options) {
                 Ok(mut window) => {
                     window.set_target_fps(0); // the caller keeps time
                     let _ = opened.send(None);
-                    run(&mut window, &incoming);
+                    run(&mut window, &incoming, overlay);
                 }
                 Err(error) => drop(opened.send(Some(error.to_string()))),
             }
@@ -56,22 +134,59 @@ impl WindowSink {
     }
 }
 
+/// Of a window for pictures of `format`: their size, or the smallest in their shape that is large enough.
+fn size(format: VideoFormat) -> (usize, usize) {
+    let (width, height) = (format.width.max(1), format.height.max(1));
+    let times = LEAST_SIZE.0.div_ceil(width).min(LEAST_SIZE.1.div_ceil(height)).max(1);
+    (width * times, height * times)
+}
+
+fn to_image(picture: &Picture, image: &mut Image) {
+    (image.width, image.height) = (picture.width(), picture.height());
+    colour::to_rgb(picture, &mut image.pixels);
+}
+
+/// What is drawn beside the far picture, at a size: one's own picture, a line, and what stands over all.
+type Drawn = ((usize, usize), Option<Picture>, String, Notice);
+
 /// Shows what comes until the window or the sink is closed.
-fn run(window: &mut Window, pictures: &Receiver<Picture>) {
-    let mut pixels = Vec::new();
+fn run(window: &mut Window, pictures: &Receiver<Picture>, mut overlay: Box<dyn Overlay>) {
+    let (keys, pressed) = mpsc::channel();
+    window.set_input_callback(Box::new(Pressed { keys, down: Vec::new() }));
+    let (mut far, mut own, mut canvas) = (Image::default(), Image::default(), Image::default());
+    // What is on the screen beside the far picture.
+    let mut drawn: Option<Drawn> = None;
     while window.is_open() {
-        match pictures.recv_timeout(ANSWER_INTERVAL) {
-            Ok(picture) => {
-                let picture = pictures.try_iter().last().unwrap_or(picture);
-                colour::to_rgb(&picture, &mut pixels);
-                if window.update_with_buffer(&pixels, picture.width(), picture.height()).is_err() {
-                    return;
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => window.update(),
+        let newer = match pictures.recv_timeout(ANSWER_INTERVAL) {
+            Ok(picture) => Some(pictures.try_iter().last().unwrap_or(picture)),
+            Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let size = window.get_size();
+        let state = Some((size, overlay.own(), overlay.caption(), overlay.notice()));
+        let updated = if newer.is_some() || state != drawn {
+            if let Some(picture) = &newer {
+                to_image(picture, &mut far);
+            }
+            drawn = state;
+            let Some((_, picture, caption, notice)) = &drawn else { return };
+            if let Some(picture) = picture {
+                to_image(picture, &mut own);
+            }
+            let far = Some(&far).filter(|far| far.width > 0 && !notice.is_instead);
+            let own = picture.as_ref().map(|_| &own);
+            canvas.draw(size.0, size.1, &Scene { far, own, notice: &notice.words, caption });
+            window.update_with_buffer(&canvas.pixels, size.0, size.1)
+        } else {
+            window.update();
+            Ok(())
+        };
+        if updated.is_err() {
+            break;
         }
+        pressed.try_iter().for_each(|key| overlay.pressed(key));
     }
+    overlay.closed();
 }
 
 impl Sink for WindowSink {
@@ -81,6 +196,10 @@ impl Sink for WindowSink {
             Ok(()) | Err(TrySendError::Full(_)) => Ok(()),
             Err(TrySendError::Disconnected(_)) => Err(SinkError::WindowClosed),
         }
+    }
+
+    fn is_live(&self) -> bool {
+        true
     }
 
     fn finish(&mut self) -> Result<(), SinkError> {
@@ -111,5 +230,23 @@ mod tests {
         }
         let error = WindowSink::open("test", VideoFormat::default()).unwrap_err().to_string();
         assert!(error.starts_with("no display: ") && error.ends_with("; set DISPLAY or use --sink none"), "{error}");
+    }
+
+    #[test]
+    fn a_key_that_is_pressed_and_let_go_at_once_is_heard_and_one_that_is_held_is_heard_once() {
+        let (keys, pressed) = mpsc::channel();
+        let mut heard = Pressed { keys, down: Vec::new() };
+        for (key, is_down) in
+            [(Key::M, true), (Key::M, false), (Key::M, true), (Key::M, true), (Key::A, true), (Key::V, true)]
+        {
+            heard.set_key_state(key, is_down);
+        }
+        assert_eq!(pressed.try_iter().collect::<String>(), "mmv");
+    }
+
+    #[test]
+    fn small_pictures_are_shown_large_enough_for_words() {
+        let sized = |width, height| size(VideoFormat { width, height, ..VideoFormat::default() });
+        assert_eq!((sized(1280, 720), sized(160, 90), sized(176, 144)), ((1280, 720), (640, 360), (528, 432)));
     }
 }

@@ -43,6 +43,14 @@ mod linux {
     /// The pictures of a camera. Live: it waits for each.
     pub struct CameraSource {
         device: PathBuf,
+        /// None while no picture is wanted.
+        stream: Option<ReadStream>,
+        format: VideoFormat,
+        coding: Coding,
+    }
+
+    /// A camera that runs, and what it gives.
+    struct Running {
         stream: ReadStream,
         format: VideoFormat,
         coding: Coding,
@@ -64,41 +72,46 @@ mod linux {
         /// # Errors
         /// If there is no such camera, or it has neither YUYV nor Motion JPEG.
         pub fn open(device: &Path, options: &SourceOptions) -> Result<Self, SourceError> {
-            let fault = |reason: String| SourceError::Camera { device: device.to_owned(), reason };
-            let failed = |error: io::Error| fault(error.to_string());
-            let default = VideoFormat::default();
-            let (width, height) = options.size.unwrap_or((default.width, default.height));
-            let rate = options.frame_rate.unwrap_or(default.frame_rate);
-
-            let camera = Device::open(device).map_err(failed)?;
-            let offered: Vec<PixelFormat> = camera
-                .formats(BufType::VIDEO_CAPTURE)
-                .filter_map(|format| format.ok().map(|format| format.pixel_format()))
-                .collect();
-            let mut preferred = [PixelFormat::YUYV, PixelFormat::MJPG];
-            if width * height > RAW_SAMPLES {
-                preferred.reverse();
-            }
-            let chosen = preferred
-                .into_iter()
-                .find(|format| offered.contains(format))
-                .ok_or_else(|| fault(format!("it offers {offered:?}, but neither YUYV nor MJPG")))?;
-            let capture = camera.video_capture(PixFormat::new(width as u32, height as u32, chosen)).map_err(failed)?;
-            let given = capture.format();
-            let coding = match given.pixel_format() {
-                PixelFormat::YUYV => Coding::Yuyv { stride: given.bytes_per_line() as usize },
-                PixelFormat::MJPG => Coding::MotionJpeg,
-                other => return Err(fault(format!("it was asked for {chosen} and gives {other}"))),
-            };
-            let (width, height) = (given.width() as usize, given.height() as usize);
-            // A driver that cannot set a rate runs at its own; what it will be is then anyone's guess.
-            let interval = capture.set_frame_interval(Fract::new(rate.denominator(), rate.numerator())).ok();
-            let frame_rate = interval
-                .and_then(|interval| FrameRate::new(interval.denominator(), interval.numerator()))
-                .unwrap_or(rate);
-            let stream = capture.into_stream().map_err(failed)?;
-            Ok(Self { device: device.to_owned(), stream, format: VideoFormat { width, height, frame_rate }, coding })
+            let Running { stream, format, coding } = start(device, options)?;
+            Ok(Self { device: device.to_owned(), stream: Some(stream), format, coding })
         }
+    }
+
+    /// Opens the device and starts it.
+    fn start(device: &Path, options: &SourceOptions) -> Result<Running, SourceError> {
+        let fault = |reason: String| SourceError::Camera { device: device.to_owned(), reason };
+        let failed = |error: io::Error| fault(error.to_string());
+        let default = VideoFormat::default();
+        let (width, height) = options.size.unwrap_or((default.width, default.height));
+        let rate = options.frame_rate.unwrap_or(default.frame_rate);
+
+        let camera = Device::open(device).map_err(failed)?;
+        let offered: Vec<PixelFormat> = camera
+            .formats(BufType::VIDEO_CAPTURE)
+            .filter_map(|format| format.ok().map(|format| format.pixel_format()))
+            .collect();
+        let mut preferred = [PixelFormat::YUYV, PixelFormat::MJPG];
+        if width * height > RAW_SAMPLES {
+            preferred.reverse();
+        }
+        let chosen = preferred
+            .into_iter()
+            .find(|format| offered.contains(format))
+            .ok_or_else(|| fault(format!("it offers {offered:?}, but neither YUYV nor MJPG")))?;
+        let capture = camera.video_capture(PixFormat::new(width as u32, height as u32, chosen)).map_err(failed)?;
+        let given = capture.format();
+        let coding = match given.pixel_format() {
+            PixelFormat::YUYV => Coding::Yuyv { stride: given.bytes_per_line() as usize },
+            PixelFormat::MJPG => Coding::MotionJpeg,
+            other => return Err(fault(format!("it was asked for {chosen} and gives {other}"))),
+        };
+        let (width, height) = (given.width() as usize, given.height() as usize);
+        // A driver that cannot set a rate runs at its own; what it will be is then anyone's guess.
+        let interval = capture.set_frame_interval(Fract::new(rate.denominator(), rate.numerator())).ok();
+        let frame_rate =
+            interval.and_then(|interval| FrameRate::new(interval.denominator(), interval.numerator())).unwrap_or(rate);
+        let stream = capture.into_stream().map_err(failed)?;
+        Ok(Running { stream, format: VideoFormat { width, height, frame_rate }, coding })
     }
 
     impl Source for CameraSource {
@@ -109,13 +122,24 @@ mod linux {
         fn next(&mut self) -> Result<Option<Picture>, SourceError> {
             let VideoFormat { width, height, .. } = self.format;
             let fault = |reason: String| SourceError::Camera { device: self.device.clone(), reason };
+            if self.stream.is_none() {
+                let options =
+                    SourceOptions { size: Some((width, height)), frame_rate: Some(self.format.frame_rate), seed: 0 };
+                let Running { stream, format, coding } = start(&self.device, &options)?;
+                if (format.width, format.height) != (width, height) {
+                    return Err(fault(format!("it gives {format} now, and gave {} before", self.format)));
+                }
+                (self.stream, self.coding) = (Some(stream), coding);
+            }
+            let Some(stream) = &mut self.stream else { return Ok(None) };
+            let coding = self.coding;
             let mut reason = String::new();
             for _ in 0..DAMAGED_LIMIT {
-                let taken = self.stream.dequeue(|buffer| {
+                let taken = stream.dequeue(|buffer| {
                     if buffer.is_error() {
                         return Ok(Err("the driver marks its pictures as damaged".to_owned()));
                     }
-                    Ok(picture(width, height, self.coding, &buffer))
+                    Ok(picture(width, height, coding, &buffer))
                 });
                 match taken.map_err(|error| fault(error.to_string()))? {
                     Ok(picture) => return Ok(Some(picture)),
@@ -123,6 +147,10 @@ mod linux {
                 }
             }
             Err(fault(format!("{DAMAGED_LIMIT} damaged pictures in a row: {reason}")))
+        }
+
+        fn rest(&mut self) {
+            self.stream = None;
         }
 
         fn is_live(&self) -> bool {

@@ -1,0 +1,151 @@
+//! The numbers of a call in Prometheus' text format 0.0.4.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::live_stats::Sample;
+
+/// The format's name, for the answer's header.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// How a number changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It only grows while a call lasts.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+/// A number: where it is in a [`Sample`] as JSON, what it is called, how it changes, what it is, and what one of it is in base
+/// units.
+type Metric = (&'static str, &'static str, Kind, &'static str, f64);
+
+use Kind::{Counter, Gauge};
+
+/// All of them.
+const METRICS: [Metric; 34] = [
+    ("/timestamp", "call_seconds", Gauge, "Since this end began.", 1e-3),
+    ("/outbound/framesSent", "outbound_frames_total", Counter, "Frames sent.", 1.0),
+    ("/outbound/keyFramesEncoded", "outbound_key_frames_total", Counter, "Key frames among them.", 1.0),
+    ("/outbound/framesPerSecond", "outbound_frames_per_second", Gauge, "Frames sent in the last second.", 1.0),
+    ("/outbound/qpSum", "outbound_quantizer_sum_total", Counter, "Sum of the quantizers of frames sent.", 1.0),
+    ("/outbound/quantizer", "outbound_quantizer", Gauge, "Quantizer index (0-127) of the last frame sent.", 1.0),
+    ("/outbound/packetsSent", "outbound_packets_total", Counter, "Fragments and packets of sound sent.", 1.0),
+    ("/outbound/retransmittedPacketsSent", "outbound_retransmitted_packets_total", Counter, "Of these again.", 1.0),
+    ("/outbound/bytesSent", "outbound_bytes_total", Counter, "Their bytes.", 1.0),
+    ("/outbound/targetBitrate", "outbound_target_bits_per_second", Gauge, "The controller's target.", 1.0),
+    ("/outbound/packetsLost", "outbound_packets_lost", Gauge, "Packets sent and taken for lost.", 1.0),
+    ("/outbound/roundTripTime", "outbound_round_trip_seconds", Gauge, "Smoothed round-trip time.", 1.0),
+    ("/outbound/frameBudget", "outbound_frame_budget_bytes", Gauge, "Budget of the last frame sent.", 1.0),
+    ("/outbound/frameBytes", "outbound_frame_bytes", Gauge, "Size of the last frame sent.", 1.0),
+    ("/outbound/muted", "outbound_muted", Gauge, "Whether one's own sound is silenced.", 1.0),
+    ("/outbound/cameraOff", "outbound_camera_off", Gauge, "Whether one's own camera is off.", 1.0),
+    ("/inbound/framesReceived", "inbound_frames_total", Counter, "Frames that came whole.", 1.0),
+    ("/inbound/framesDecoded", "inbound_frames_decoded_total", Counter, "Frames decoded.", 1.0),
+    ("/inbound/framesDropped", "inbound_frames_dropped_total", Counter, "Not shown for a sink too slow.", 1.0),
+    ("/inbound/framesPerSecond", "inbound_frames_per_second", Gauge, "Pictures shown in the last second.", 1.0),
+    ("/inbound/freezeCount", "inbound_freezes_total", Counter, "Freezes.", 1.0),
+    ("/inbound/totalFreezesDuration", "inbound_freeze_seconds_total", Counter, "What they lasted together.", 1.0),
+    ("/inbound/packetsReceived", "inbound_packets_total", Counter, "Fragments and packets of sound that came.", 1.0),
+    ("/inbound/packetsLost", "inbound_packets_lost", Gauge, "Packets that are missing.", 1.0),
+    ("/inbound/jitter", "inbound_jitter_seconds", Gauge, "Jitter (RFC 3550).", 1.0),
+    ("/inbound/videoDelay", "inbound_video_delay_seconds", Gauge, "From capture to display, last picture.", 1.0),
+    ("/inbound/muted", "inbound_muted", Gauge, "Whether the other end's sound is silenced.", 1.0),
+    ("/inbound/cameraOff", "inbound_camera_off", Gauge, "Whether the other end's camera is off.", 1.0),
+    ("/transport/packetsSent", "transport_sent_packets_total", Counter, "UDP datagrams sent.", 1.0),
+    ("/transport/bytesSent", "transport_sent_bytes_total", Counter, "Their bytes.", 1.0),
+    ("/transport/packetsReceived", "transport_received_packets_total", Counter, "UDP datagrams that came.", 1.0),
+    ("/transport/bytesReceived", "transport_received_bytes_total", Counter, "Their bytes.", 1.0),
+    ("/sound/packets", "sound_packets_total", Counter, "Packets of sound that came.", 1.0),
+    ("/sound/concealedShare", "sound_concealed_ratio", Gauge, "Share of the sound that was made up.", 1.0),
+];
+
+/// What Prometheus reads.
+pub fn text(sample: Option<&Sample>) -> String {
+    let mut text = String::new();
+    let value = sample.and_then(|sample| serde_json::to_value(sample).ok()).unwrap_or_default();
+    let _ = writeln!(text, "# HELP lockstep_up Whether there is a call.\n# TYPE lockstep_up gauge");
+    let _ = writeln!(text, "lockstep_up {}", u8::from(sample.is_some()));
+    for (path, name, kind, help, unit) in METRICS {
+        let number = match value.pointer(path) {
+            Some(Value::Number(number)) => number.as_f64(),
+            Some(Value::Bool(flag)) => Some(f64::from(u8::from(*flag))),
+            _ => None,
+        };
+        let Some(number) = number else { continue };
+        let kind = if kind == Counter { "counter" } else { "gauge" };
+        let _ = writeln!(text, "# HELP lockstep_{name} {help}\n# TYPE lockstep_{name} {kind}");
+        let _ = writeln!(text, "lockstep_{name} {}", number * unit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use crate::live_stats::{Inbound, Outbound, Sample, Transport};
+
+    use super::*;
+
+    /// A sample in which nothing is missing.
+    fn whole() -> Sample {
+        let (round_trip_time, quantizer) = (Some(0.04), Some(30));
+        let (frame_budget, frame_bytes) = (Some(5_000), Some(4_500));
+        Sample {
+            timestamp: 1_500.0,
+            outbound: Some(Outbound {
+                round_trip_time,
+                quantizer,
+                frame_budget,
+                frame_bytes,
+                muted: true,
+                bytes_sent: 1 << 53,
+                ..Outbound::default()
+            }),
+            inbound: Some(Inbound { video_delay: Some(0.08), ..Inbound::default() }),
+            transport: Some(Transport::default()),
+            sound: Some(crate::live_stats::Sound::default()),
+        }
+    }
+
+    fn paths(prefix: &str, value: &Value, into: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(fields) => {
+                fields.iter().for_each(|(name, value)| paths(&format!("{prefix}/{name}"), value, into));
+            }
+            _ => drop(into.insert(prefix.to_owned())),
+        }
+    }
+
+    #[test]
+    fn every_number_of_the_call_is_there_once_under_a_name_of_its_own() {
+        let mut known = BTreeSet::new();
+        paths("", &serde_json::to_value(whole()).unwrap(), &mut known);
+        let listed: BTreeSet<String> = METRICS.iter().map(|(path, ..)| (*path).to_owned()).collect();
+        assert_eq!(listed, known);
+        let names: BTreeSet<&str> = METRICS.iter().map(|(_, name, ..)| *name).collect();
+        assert_eq!(names.len(), METRICS.len());
+        for (_, name, kind, help, _) in METRICS {
+            assert_eq!(name.ends_with("_total"), kind == Counter, "{name}");
+            assert!(name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_') && !help.contains('\\'));
+        }
+    }
+
+    #[test]
+    fn the_text_is_lines_of_names_and_numbers_in_base_units() {
+        let text = text(Some(&whole()));
+        for line in ["lockstep_up 1", "lockstep_call_seconds 1.5", "lockstep_outbound_round_trip_seconds 0.04"] {
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
+        }
+        assert!(text.contains("\nlockstep_outbound_bytes_total 9007199254740992\n"));
+        assert!(text.contains("\nlockstep_outbound_muted 1\n") && text.ends_with('\n'));
+        for line in text.lines().filter(|line| !line.starts_with("# ")) {
+            let (name, number) = line.split_once(' ').expect("a name and a number");
+            assert!(name.starts_with("lockstep_") && number.parse::<f64>().is_ok(), "{line}");
+        }
+        assert!(super::text(None).ends_with("lockstep_up 0\n"), "before anything is known");
+    }
+}

@@ -1,0 +1,268 @@
+//! What others see of a live call while it runs: a line a second (`--stats`), Prometheus (`--metrics`), a page that draws
+//! (`--monitor`) and qlog (`--qlog`), all of the same numbers ([`LiveStats`](crate::live_stats::LiveStats)). Nothing here makes
+//! the call wait, whatever becomes of files and clients.
+
+mod http;
+mod metrics;
+mod monitor;
+mod qlog;
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use lockstep_call::FrameRecord;
+use lockstep_live::{Qlog, Shown};
+use lockstep_units::Timestamp;
+
+use crate::call_logs::LogWriter;
+use crate::line_writer::LineWriter;
+use crate::live_stats::Sample;
+use crate::output_file;
+
+/// How often a line of `--stats` is written.
+const STATS_INTERVAL: Duration = Duration::from_secs(1);
+/// Samples that a page which is opened late still gets, five a second: five minutes; about 1 MB.
+const MOST_SAMPLES: usize = 1_500;
+
+/// Where others see a call.
+#[derive(Debug, Clone, Args)]
+pub struct ObservationArguments {
+    /// Where the call's counts go while it runs, a line of JSON a second under the names of W3C's webrtc-stats; `-` is
+    /// standard output.
+    #[arg(long, value_name = "FILE")]
+    stats: Option<PathBuf>,
+    /// Serve the same numbers to Prometheus, under `/metrics`. A port alone is one of this machine's own (127.0.0.1); at another
+    /// address everybody who reaches it can read them.
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
+    metrics: Option<SocketAddr>,
+    /// Serve a page that draws the same numbers while the call runs, to this machine alone; the page's address is printed. Any
+    /// free port is taken unless it is said: `--monitor=4680`.
+    #[arg(long, value_name = "[ADDRESS:]PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
+        value_parser = monitor_address)]
+    monitor: Option<SocketAddr>,
+    /// Where a qlog goes, for qvis and its like: QUIC's packets, and frames sent and shown.
+    #[arg(long, value_name = "FILE")]
+    qlog: Option<PathBuf>,
+}
+
+/// Reads a port or an address with one; a port alone is on loopback.
+fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().ok().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|| text.parse().ok())
+        .or_else(|| text.strip_prefix("localhost:")?.parse().ok().map(|port| (Ipv4Addr::LOCALHOST, port).into()))
+        .ok_or_else(|| format!("`{text}` is no port, and no address with one such as 127.0.0.1:9464 or [::1]:9464"))
+}
+
+fn monitor_address(text: &str) -> Result<SocketAddr, String> {
+    let address = metrics_address(text)?;
+    if !address.ip().is_loopback() {
+        return Err(format!(
+            "{} is not of this machine alone, and the page has no password; name a port",
+            address.ip()
+        ));
+    }
+    Ok(address)
+}
+
+impl ObservationArguments {
+    /// The options that name files, to be checked with the others.
+    pub fn outputs(&self) -> [(&'static str, Option<&Path>); 2] {
+        [("--stats", self.stats.as_deref()), ("--qlog", self.qlog.as_deref())]
+    }
+
+    /// The words for a process that keeps the qlog of a call which this one observes.
+    pub fn qlog_words(&self) -> Vec<String> {
+        let file = self.qlog.iter().map(|path| path.to_string_lossy().into_owned());
+        file.flat_map(|file| ["--qlog".to_owned(), file]).collect()
+    }
+
+    /// The same for a process that keeps no qlog itself.
+    pub fn without_qlog(&self) -> Self {
+        Self { qlog: None, ..self.clone() }
+    }
+}
+
+/// The newest samples, for whoever asks.
+#[derive(Clone, Default)]
+pub struct Published(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    /// How many samples there were before those kept.
+    before: u64,
+    samples: VecDeque<Arc<str>>,
+    newest: Option<Sample>,
+}
+
+impl Published {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, sample: &Sample) {
+        let Ok(text) = serde_json::to_string(sample) else { return };
+        let mut kept = self.kept();
+        kept.samples.push_back(text.into());
+        if kept.samples.len() > MOST_SAMPLES {
+            kept.samples.pop_front();
+            kept.before += 1;
+        }
+        kept.newest = Some(sample.clone());
+    }
+
+    /// The samples from number `since` on, and the number of the next; all that are kept if there is no such number.
+    fn since(&self, since: u64) -> (u64, Vec<Arc<str>>) {
+        let kept = self.kept();
+        let next = kept.before + kept.samples.len() as u64;
+        let since = if since > next { 0 } else { since };
+        let first = since.saturating_sub(kept.before) as usize;
+        (next, kept.samples.iter().skip(first).cloned().collect())
+    }
+}
+
+/// What others find at an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The page.
+    Monitor,
+    /// The numbers for Prometheus.
+    Metrics,
+}
+
+/// A call that is seen by others.
+pub struct Observation {
+    stats: Option<LogWriter>,
+    written_at: Timestamp,
+    published: Option<Published>,
+    qlog: Option<LineWriter>,
+    /// Where others find it: what is there, and its address.
+    pub places: Vec<(Place, String)>,
+}
+
+impl Observation {
+    /// Opens files and ports.
+    ///
+    /// # Errors
+    /// If one cannot be.
+    pub fn open(arguments: &ObservationArguments) -> Result<Self> {
+        let stats = arguments.stats.as_deref().map(LogWriter::create).transpose()?;
+        let qlog = arguments.qlog.as_deref().map(LineWriter::create).transpose()?;
+        let published = Published::default();
+        let mut places = Vec::new();
+        if let Some(address) = arguments.metrics {
+            let numbers = published.clone();
+            let pages = move |path: &str, _: &str| match path {
+                "/metrics" => {
+                    let newest = numbers.kept().newest.clone();
+                    http::Answer::of(metrics::CONTENT_TYPE, metrics::text(newest.as_ref()))
+                }
+                _ => http::Answer::refused("404 Not Found"),
+            };
+            let bound = http::serve(address, Arc::new(pages)).context("--metrics")?;
+            places.push((Place::Metrics, format!("http://{bound}/metrics")));
+            if !is_loopback(bound.ip()) {
+                eprintln!("lockstep: warning: everybody who reaches {bound} can read the call's numbers there");
+            }
+        }
+        if let Some(address) = arguments.monitor {
+            let shown = published.clone();
+            let pages = move |path: &str, query: &str| monitor::page(&shown, path, query);
+            let bound = http::serve(address, Arc::new(pages)).context("--monitor")?;
+            places.push((Place::Monitor, format!("http://{bound}/")));
+        }
+        let is_published = arguments.metrics.is_some() || arguments.monitor.is_some();
+        let published = is_published.then_some(published);
+        Ok(Self { stats, written_at: Timestamp::ZERO, published, qlog, places })
+    }
+
+    /// Tells people where they find it.
+    pub fn tell(&self) {
+        for (place, address) in &self.places {
+            match place {
+                Place::Monitor => say!("monitor: {address}"),
+                Place::Metrics => say!("metrics: {address}"),
+            }
+        }
+    }
+
+    /// Where QUIC logs its packets, at an end that joins or one that listens.
+    pub fn quic_log(&self, joins: bool) -> Option<Qlog> {
+        Some(qlog::quic_log(self.qlog.as_ref()?.lines()?, joins))
+    }
+
+    /// What is known now.
+    pub fn take(&mut self, sample: &Sample) {
+        if let Some(published) = &self.published {
+            published.take(sample);
+        }
+        if let Some(qlog) = &self.qlog {
+            qlog.push(qlog::sample(sample));
+        }
+        let now = Timestamp::ZERO + Duration::from_secs_f64(sample.timestamp.max(0.0) * 1e-3);
+        if let Some(stats) = self.stats.as_mut().filter(|_| now >= self.written_at + STATS_INTERVAL) {
+            self.written_at = now;
+            stats.write(sample);
+        }
+    }
+
+    /// All that is known of a picture of one's own.
+    pub fn captured(&self, record: &FrameRecord) {
+        if let Some(qlog) = &self.qlog {
+            qlog.push(qlog::captured(record));
+        }
+    }
+
+    /// A picture was shown, `delay` seconds after its capture.
+    pub fn shown(&self, shown: &Shown, delay: f64) {
+        if let Some(qlog) = &self.qlog {
+            qlog.push(qlog::shown(shown, delay));
+        }
+    }
+
+    /// Writes what is left.
+    ///
+    /// # Errors
+    /// If anything is missing from a file.
+    pub fn finish(self) -> Result<()> {
+        let written = self.stats.map_or(Ok(()), LogWriter::finish);
+        output_file::all([written, self.qlog.map_or(Ok(()), LineWriter::finish)])
+    }
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_this_machines_own_and_a_page_is_for_no_other() {
+        for (text, address) in
+            [("9464", "127.0.0.1:9464"), ("localhost:1", "127.0.0.1:1"), ("[::1]:80", "[::1]:80"), ("0", "127.0.0.1:0")]
+        {
+            assert_eq!(metrics_address(text).map(|found| found.to_string()).as_deref(), Ok(address));
+            assert!(monitor_address(text).is_ok());
+        }
+        assert!(metrics_address("0.0.0.0:9464").is_ok() && monitor_address("0.0.0.0:9464").is_err());
+        for wrong in ["", "here", "127.0.0.1", "65536", "lockstep1abc"] {
+            assert!(metrics_address(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_and_numbers_of_samples_go_on() {
+        let published = Published::default();
+        (0..2 * MOST_SAMPLES).for_each(|_| published.take(&Sample::default()));
+        let (next, samples) = published.since(0);
+        assert_eq!((next as usize, samples.len()), (2 * MOST_SAMPLES, MOST_SAMPLES));
+        assert_eq!(published.since(next - 3).1.len(), 3);
+    }
+}

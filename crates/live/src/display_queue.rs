@@ -1,0 +1,168 @@
+//! Pictures between the call and its sink: whoever decodes never waits for whoever shows. Of pictures for which the sink has no
+//! time some are left out, and counted.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use lockstep_call::Display;
+use lockstep_media::VideoFormat;
+
+use crate::receiving::Shown;
+
+/// Pictures that wait for a sink of which only what is shown now matters: as many as pass while a busy host's thread does not
+/// run. Of more the oldest are left out.
+const LIVE_PICTURES: usize = 3;
+/// Bytes of pictures that wait for a sink that is to keep each, a recording: a disk may take no bytes for a while. That is 1.5 s
+/// of 1280x720 at 30 a second.
+const RECORDED_BYTES: usize = 64 << 20;
+/// And so many pictures in any case, however large they are.
+const RECORDED_PICTURES: usize = 8;
+
+/// A picture on its way to the sink.
+pub(crate) struct Waiting {
+    pub(crate) display: Display,
+    pub(crate) format: VideoFormat,
+    pub(crate) shown: Shown,
+}
+
+impl Waiting {
+    /// Bytes that are held for it, about.
+    fn bytes(&self) -> usize {
+        self.format.width * self.format.height * 3 / 2 + self.display.payload.len()
+    }
+}
+
+#[derive(Default)]
+struct Inside {
+    waiting: VecDeque<Waiting>,
+    bytes: usize,
+    is_live: bool,
+    is_closed: bool,
+    /// What the sink has taken and nobody asked for yet.
+    taken: Vec<Shown>,
+    dropped: u64,
+}
+
+impl Inside {
+    fn is_full(&self) -> bool {
+        let pictures = self.waiting.len();
+        if self.is_live {
+            pictures > LIVE_PICTURES
+        } else {
+            pictures > RECORDED_PICTURES && self.bytes > RECORDED_BYTES
+        }
+    }
+}
+
+/// The queue; both ends of it.
+#[derive(Clone, Default)]
+pub(crate) struct DisplayQueue(Arc<(Mutex<Inside>, Condvar)>);
+
+impl DisplayQueue {
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A picture is to be shown. For a sink that is shown now, the oldest ones that wait are left out for it if there is no
+    /// room; for a recording it is left out itself.
+    pub(crate) fn push(&self, waiting: Waiting) {
+        let mut inside = self.inside();
+        inside.bytes += waiting.bytes();
+        inside.waiting.push_back(waiting);
+        while inside.is_full() {
+            let left_out = if inside.is_live { inside.waiting.pop_front() } else { inside.waiting.pop_back() };
+            inside.bytes -= left_out.map_or(0, |waiting| waiting.bytes());
+            inside.dropped += 1;
+        }
+        self.0.1.notify_one();
+    }
+
+    /// The next picture for the sink, once there is one; none when there will be no more.
+    pub(crate) fn take(&self) -> Option<Waiting> {
+        let mut inside = self.inside();
+        while inside.waiting.is_empty() && !inside.is_closed {
+            inside = self.0.1.wait(inside).unwrap_or_else(PoisonError::into_inner);
+        }
+        let waiting = inside.waiting.pop_front()?;
+        inside.bytes -= waiting.bytes();
+        inside.taken.push(waiting.shown);
+        Some(waiting)
+    }
+
+    /// The sink is one of which only what is shown now matters.
+    pub(crate) fn is_live(&self, is_live: bool) {
+        self.inside().is_live = is_live;
+    }
+
+    /// No more pictures will come.
+    pub(crate) fn close(&self) {
+        self.inside().is_closed = true;
+        self.0.1.notify_one();
+    }
+
+    /// What the sink has taken since this was last asked.
+    pub(crate) fn taken(&self) -> Vec<Shown> {
+        std::mem::take(&mut self.inside().taken)
+    }
+
+    /// Pictures left out so far.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.inside().dropped
+    }
+
+    /// Whether no picture waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inside().waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_call::DisplayRecord;
+    use lockstep_media::FrameRate;
+    use lockstep_units::Timestamp;
+    use lockstep_vp8::Picture;
+
+    use super::*;
+
+    /// Picture `frame` of so many pixels a side.
+    fn waiting(frame: u32, side: usize) -> Waiting {
+        let at = Timestamp::ZERO;
+        let picture = Picture::from_i420(side, side, vec![0; side * side * 3 / 2]).expect("a picture");
+        let payload = Vec::new();
+        let display = Display { frame, captured_at: at, completed_at: at, displayed_at: at, picture, payload };
+        let record = DisplayRecord { frame, completed_at: at, displayed_at: at };
+        let shown = Shown { record, captured_at: at, shortest_round_trip: None };
+        let format = VideoFormat { width: side, height: side, frame_rate: FrameRate::default() };
+        Waiting { display, format, shown }
+    }
+
+    fn frames(queue: &DisplayQueue) -> Vec<u32> {
+        queue.close();
+        std::iter::from_fn(|| queue.take()).map(|waiting| waiting.display.frame).collect()
+    }
+
+    #[test]
+    fn a_sink_that_is_shown_now_gets_the_newest_and_what_it_took_is_what_was_shown() {
+        let queue = DisplayQueue::default();
+        queue.is_live(true);
+        (0..10).for_each(|frame| queue.push(waiting(frame, 16)));
+        assert_eq!(queue.dropped(), 7);
+        assert_eq!(frames(&queue), [7, 8, 9]);
+        assert_eq!(queue.taken().iter().map(|shown| shown.record.frame).collect::<Vec<_>>(), [7, 8, 9]);
+        assert!(queue.taken().is_empty() && queue.is_empty());
+    }
+
+    #[test]
+    fn a_recording_gets_every_picture_up_to_a_bound_of_memory_and_then_those_that_came_first() {
+        let queue = DisplayQueue::default();
+        (0..1_000).for_each(|frame| queue.push(waiting(frame, 16)));
+        assert_eq!(queue.dropped(), 0, "they are small");
+        assert_eq!(frames(&queue).len(), 1_000);
+        let queue = DisplayQueue::default();
+        (0..60).for_each(|frame| queue.push(waiting(frame, 1_024)));
+        let kept = RECORDED_BYTES / (1_024 * 1_024 * 3 / 2);
+        assert_eq!(queue.dropped() as usize, 60 - kept);
+        assert_eq!(frames(&queue), (0..kept as u32).collect::<Vec<_>>());
+    }
+}

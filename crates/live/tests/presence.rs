@@ -1,0 +1,135 @@
+//! What people do in a call: mute, camera off and on, leave; over loopback.
+
+mod calls;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use calls::{LIMIT, both_ways, clip, listener, sending};
+use lockstep_live::{
+    CallOptions, CallState, Clock, Command, Ended, Finished, Loudspeaker, Peer, Presence, Shown, Witness,
+};
+use lockstep_media::{Source, SourceError, VideoFormat};
+use lockstep_sound::{Frame, SoundFailure, SoundSink, Tone};
+use lockstep_vp8::Picture;
+
+/// Counts.
+#[derive(Clone, Default)]
+struct Counts {
+    captured: Arc<AtomicUsize>,
+    rests: Arc<AtomicUsize>,
+    shown: Arc<AtomicUsize>,
+    loud: Arc<AtomicUsize>,
+    peer: Arc<Mutex<Presence>>,
+}
+
+struct Counted(Box<dyn Source>, Counts);
+
+impl Source for Counted {
+    fn format(&self) -> VideoFormat {
+        self.0.format()
+    }
+
+    fn next(&mut self) -> Result<Option<Picture>, SourceError> {
+        self.1.captured.fetch_add(1, Ordering::Relaxed);
+        self.0.next()
+    }
+
+    fn rest(&mut self) {
+        self.1.rests.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Witness for Counts {
+    fn shown(&mut self, _: &Shown) {
+        self.shown.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn at(&mut self, state: &CallState) {
+        *self.peer.lock().expect("nobody panics") = state.peer;
+    }
+}
+
+impl SoundSink for Counts {
+    fn play(&mut self, frame: &Frame) -> Result<(), SoundFailure> {
+        let loud = frame.iter().any(|sample| sample.unsigned_abs() > 300);
+        self.loud.fetch_add(usize::from(loud), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// An end that talks and can be commanded.
+fn talking(peer: Peer, counts: &Counts, commands: Option<Receiver<Command>>) -> JoinHandle<Finished> {
+    let mut half = sending(Box::new(Counted(clip(), counts.clone())));
+    half.microphone = Some(Box::new(Tone::default()));
+    let mut options = both_ways(peer, half);
+    if let Some(receiving) = &mut options.receiving {
+        receiving.loudspeaker = Some(Loudspeaker { sink: Box::new(counts.clone()), lip_sync: false });
+    }
+    let options = CallOptions { commands, ..options };
+    let mut witness = counts.clone();
+    thread::spawn(move || lockstep_live::run(Clock::start(), options, &mut witness))
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < LIMIT, "{what}: it never was");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_camera_that_is_turned_off_captures_nothing_the_other_end_knows_and_pictures_come_back() {
+    let (listener, ticket) = listener();
+    let (near, far) = (Counts::default(), Counts::default());
+    let (commands, commanded) = mpsc::channel();
+    let here = talking(Peer::At(listener), &near, Some(commanded));
+    let there = talking(Peer::Of(ticket), &far, None);
+    let shown = || far.shown.load(Ordering::Relaxed);
+    let told = || *far.peer.lock().expect("nobody panics");
+    wait_until("pictures", || shown() >= 10);
+    assert_eq!((told(), near.rests.load(Ordering::Relaxed)), (Presence::default(), 0));
+    commands.send(Command::Camera).expect("the call runs");
+    wait_until("the other end knows", || told().camera_off);
+    wait_until("the camera rests", || near.rests.load(Ordering::Relaxed) == 1);
+    let captured = near.captured.load(Ordering::Relaxed);
+    let (back, loud) = (near.shown.load(Ordering::Relaxed), far.loud.load(Ordering::Relaxed));
+    wait_until("the other direction goes on", || near.shown.load(Ordering::Relaxed) >= back + 20);
+    wait_until("sound goes on", || far.loud.load(Ordering::Relaxed) > loud);
+    assert_eq!(near.captured.load(Ordering::Relaxed), captured);
+    let before = shown();
+    commands.send(Command::Camera).expect("the call runs");
+    wait_until("pictures again", || shown() >= before + 10);
+    wait_until("the other end knows", || !told().camera_off);
+    commands.send(Command::Leave).expect("the call runs");
+    let (here, there) = (here.join().expect("it does not panic"), there.join().expect("it does not panic"));
+    assert_eq!((here.result.ok(), there.result.ok()), (Some(Ended::Left), Some(Ended::ByPeer)));
+}
+
+#[test]
+fn who_is_muted_is_not_heard_and_is_known_to_be() {
+    let (listener, ticket) = listener();
+    let (near, far) = (Counts::default(), Counts::default());
+    let (commands, commanded) = mpsc::channel();
+    let here = talking(Peer::At(listener), &near, Some(commanded));
+    let there = talking(Peer::Of(ticket), &far, None);
+    let loud = || far.loud.load(Ordering::Relaxed);
+    wait_until("sound", || loud() > 20);
+    commands.send(Command::Mute).expect("the call runs");
+    wait_until("the other end knows", || far.peer.lock().expect("nobody panics").muted);
+    // What was said before is heard before long.
+    thread::sleep(Duration::from_millis(1_500));
+    let before = loud();
+    let shown = far.shown.load(Ordering::Relaxed);
+    wait_until("pictures go on", || far.shown.load(Ordering::Relaxed) >= shown + 45);
+    assert_eq!(loud(), before, "nothing is heard");
+    commands.send(Command::Mute).expect("the call runs");
+    wait_until("sound again", || loud() > before + 10);
+    commands.send(Command::Leave).expect("the call runs");
+    assert!(here.join().expect("it does not panic").result.is_ok());
+    assert!(there.join().expect("it does not panic").result.is_ok());
+}

@@ -1,0 +1,207 @@
+//! What a window of a call shows: the far picture as large as there is room, one's own small in a corner, and words. Drawn into
+//! pixels, without a window.
+
+use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
+
+/// Pixels of `0x00RRGGBB`, row after row.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Image {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) pixels: Vec<u32>,
+}
+
+/// A part of a canvas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Area {
+    pub(crate) left: usize,
+    pub(crate) top: usize,
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+}
+
+/// Size of letters, of a line of them with the room around it, and where it begins.
+const LETTERS: RasterHeight = RasterHeight::Size16;
+const LINE: usize = 22;
+const INDENT: usize = 10;
+/// One's own picture has at most so much of either side of the window, one in so many, and stands so far from the corner.
+const OWN_SHARE: usize = 4;
+const OWN_MARGIN: usize = 12;
+/// Its frame, and words.
+const FRAME: u32 = 0x00d0_d0d0;
+const WORDS: u32 = 0x00f0_f0f0;
+/// Where there is nothing.
+const GROUND: u32 = 0x0018_1a1c;
+
+impl Area {
+    /// The largest area of the shape of `width` to `height` in the middle of this one.
+    fn fit(self, width: usize, height: usize) -> Self {
+        if width == 0 || height == 0 {
+            return Self { width: 0, height: 0, ..self };
+        }
+        let (across, down) = if self.width * height <= self.height * width {
+            (self.width, self.width * height / width)
+        } else {
+            (self.height * width / height, self.height)
+        };
+        Self {
+            left: self.left + (self.width - across) / 2,
+            top: self.top + (self.height - down) / 2,
+            width: across,
+            height: down,
+        }
+    }
+}
+
+/// A share, of 255, of one colour over another.
+fn blend(below: u32, above: u32, share: u32) -> u32 {
+    let byte = |shift: u32| {
+        let (below, above) = (below >> shift & 255, above >> shift & 255);
+        ((above * share + below * (255 - share)) / 255) << shift
+    };
+    byte(16) | byte(8) | byte(0)
+}
+
+/// What is drawn.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Scene<'a> {
+    /// The far picture; where there is none, `notice` stands in its place.
+    pub(crate) far: Option<&'a Image>,
+    /// One's own.
+    pub(crate) own: Option<&'a Image>,
+    pub(crate) notice: &'a str,
+    /// A line at the bottom.
+    pub(crate) caption: &'a str,
+}
+
+impl Image {
+    fn area(&self) -> Area {
+        Area { left: 0, top: 0, width: self.width, height: self.height }
+    }
+
+    /// Draws `scene` in a picture of this size.
+    pub(crate) fn draw(&mut self, width: usize, height: usize, scene: &Scene<'_>) {
+        (self.width, self.height) = (width, height);
+        self.pixels.clear();
+        self.pixels.resize(width * height, GROUND);
+        if let Some(far) = scene.far {
+            self.scale(far, self.area().fit(far.width, far.height), false);
+        }
+        if !scene.notice.is_empty() {
+            let across = scene.notice.chars().count() * get_raster_width(FontWeight::Regular, LETTERS);
+            let left = width.saturating_sub(across) / 2;
+            let (top, behind) = (height.saturating_sub(LINE) / 2, across + 2 * INDENT);
+            let left_behind = left.saturating_sub(INDENT);
+            self.shade(Area { left: left_behind, top, width: behind.min(width - left_behind), height: LINE });
+            self.write(left, top + 3, scene.notice);
+        }
+        let caption = if scene.caption.is_empty() { 0 } else { LINE.min(height) };
+        if let Some(own) = scene.own {
+            let room = Area { width: width / OWN_SHARE, height: height / OWN_SHARE, left: 0, top: 0 };
+            let Area { width: across, height: down, .. } = room.fit(own.width, own.height);
+            let place = width.checked_sub(across + OWN_MARGIN).zip(height.checked_sub(down + OWN_MARGIN + caption));
+            if let Some((left, top)) = place.filter(|_| across > 2 && down > 2) {
+                let around = Area { left: left - 1, top: top - 1, width: across + 2, height: down + 2 };
+                self.fill(around, FRAME);
+                // As people know themselves.
+                self.scale(own, Area { left, top, width: across, height: down }, true);
+            }
+        }
+        if caption > 0 {
+            self.shade(Area { left: 0, top: height - caption, width, height: caption });
+            self.write(INDENT, height - caption + 3, scene.caption);
+        }
+    }
+
+    fn rows(&mut self, area: Area) -> impl Iterator<Item = &mut [u32]> {
+        let width = self.width.max(1);
+        let rows = self.pixels.chunks_exact_mut(width).skip(area.top).take(area.height);
+        rows.map(move |row| &mut row[area.left.min(width)..(area.left + area.width).min(width)])
+    }
+
+    fn fill(&mut self, area: Area, colour: u32) {
+        self.rows(area).for_each(|row| row.fill(colour));
+    }
+
+    /// Makes a part darker, for letters to be read on.
+    fn shade(&mut self, area: Area) {
+        self.rows(area).flatten().for_each(|pixel| *pixel = blend(*pixel, 0, 150));
+    }
+
+    /// Draws `image` as large as `area`, or its mirror image.
+    fn scale(&mut self, image: &Self, area: Area, mirrored: bool) {
+        let column = |x: usize| {
+            let x = if mirrored { area.width - 1 - x } else { x };
+            x * image.width / area.width.max(1)
+        };
+        let columns: Vec<usize> = (0..area.width).map(column).collect();
+        let whole = !mirrored && image.width == area.width;
+        for (y, row) in self.rows(area).enumerate() {
+            let from = y * image.height / area.height.max(1) * image.width;
+            let Some(source) = image.pixels.get(from..from + image.width) else { return };
+            if whole {
+                row.copy_from_slice(source);
+            } else {
+                row.iter_mut().zip(&columns).for_each(|(pixel, &column)| *pixel = source[column]);
+            }
+        }
+    }
+
+    /// Writes a line; what has no room is cut off.
+    fn write(&mut self, left: usize, top: usize, line: &str) {
+        let across = get_raster_width(FontWeight::Regular, LETTERS);
+        for (place, letter) in line.chars().enumerate() {
+            let raster = get_raster(letter, FontWeight::Regular, LETTERS);
+            let Some(raster) = raster.or_else(|| get_raster('?', FontWeight::Regular, LETTERS)) else { continue };
+            let area = Area { left: left + place * across, top, width: across, height: LINE };
+            if area.left + across > self.width {
+                return;
+            }
+            for (row, shares) in self.rows(area).zip(raster.rows()) {
+                for (pixel, &share) in row.iter_mut().zip(shares.iter()) {
+                    *pixel = blend(*pixel, WORDS, share.into());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(width: usize, height: usize, colour: impl Fn(usize) -> u32) -> Image {
+        Image { width, height, pixels: (0..width * height).map(|at| colour(at % width)).collect() }
+    }
+
+    #[test]
+    fn the_far_picture_is_as_large_as_there_is_room_and_ones_own_is_in_the_corner_mirrored() {
+        let (far, own) = (image(320, 180, |_| 0xff), image(64, 36, |x| if x < 32 { 0xff00 } else { 0xff_0000 }));
+        let mut canvas = Image::default();
+        let count = |canvas: &Image, colour| canvas.pixels.iter().filter(|&&pixel| pixel == colour).count();
+        canvas.draw(640, 400, &Scene { far: Some(&far), ..Scene::default() });
+        assert_eq!((count(&canvas, GROUND), count(&canvas, 0xff)), (640 * 40, 640 * 360), "above and below");
+        canvas.draw(640, 360, &Scene { far: Some(&far), own: Some(&own), ..Scene::default() });
+        assert_eq!((count(&canvas, 0xff00), count(&canvas, 0xff_0000)), (80 * 90, 80 * 90));
+        let at = |x: usize, y: usize| canvas.pixels[y * 640 + x];
+        assert_eq!((at(640 - 14, 300), at(640 - 12 - 158, 300)), (0xff00, 0xff_0000), "as in a mirror");
+    }
+
+    #[test]
+    fn words_are_legible_where_they_belong_and_cut_off_where_there_is_no_room() {
+        let far = image(16, 9, |_| 0x80_8080);
+        let light = |canvas: &Image, from: usize, to: usize| {
+            canvas.pixels[from * canvas.width..to * canvas.width].iter().filter(|&&pixel| pixel > 0x00d0_0000).count()
+        };
+        let mut canvas = Image::default();
+        canvas.draw(320, 180, &Scene { far: Some(&far), caption: "delay 80 ms", ..Scene::default() });
+        assert!(light(&canvas, 158, 180) > 20 && light(&canvas, 0, 158) == 0);
+        canvas.draw(320, 180, &Scene { notice: "camera off", ..Scene::default() });
+        assert!(light(&canvas, 70, 110) > 20 && light(&canvas, 120, 180) == 0);
+        for (width, height) in [(1, 1), (5, 40), (40, 5), (100, 100)] {
+            let scene = Scene { far: Some(&far), own: Some(&far), notice: "a notice", caption: "a longer caption é" };
+            canvas.draw(width, height, &scene);
+            assert_eq!(canvas.pixels.len(), width * height);
+        }
+    }
+}
