@@ -5,15 +5,16 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use lockstep_call::{DecodeOutcome, FrameRecord, ReceivingEnd, SendingEnd, SoundScores};
-use lockstep_transport::{CloseReason, Datagram, Transmit, WireError, wire::DATA_HEADER};
 use lockstep_units::Timestamp;
 
 use crate::clock::Clock;
-use crate::connection::{Connection, Heard, Loss, Peer, Traffic};
+use crate::connection::{Connection, Listener, Peer, Traffic};
 use crate::control::CallKind;
-use crate::datagrams::Incoming;
+use crate::datagrams::{Incoming, Reader};
+use crate::exchange::{Ends, Exchange, Patience, reason};
 use crate::receiving::{Receiving, ReceivingHalf, Shown};
 use crate::sending::{Sending, SendingEvent, SendingHalf};
+use crate::sockets::Sockets;
 use crate::sound::SoundEvent;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop};
 
@@ -88,19 +89,28 @@ pub struct Finished {
 /// A call while it runs.
 struct Call {
     clock: Clock,
-    connection: Connection,
+    exchange: Exchange,
+    sockets: Sockets,
+    readers: Vec<Reader>,
+    /// A datagram on its way to a socket.
+    buffer: Vec<u8>,
     incoming: mpsc::Receiver<Event>,
     sending: Option<SendingHalf>,
     receiving: Option<ReceivingHalf>,
-    lost: Option<Loss>,
-    greeted: bool,
     length: Option<Duration>,
-    wait_limit: Option<Duration>,
-    idle_limit: Option<Duration>,
     stop: Stop,
     started: Timestamp,
     /// When the source was told to begin.
     begun: Option<Timestamp>,
+}
+
+/// Begins to dial or to listen.
+fn open(peer: Peer, kind: CallKind, clock: Clock) -> Result<(Connection, Sockets), LiveError> {
+    let (origin, now) = (clock.origin(), clock.now());
+    Ok(match peer {
+        Peer::Of(ticket) => (Connection::joining(ticket, kind, origin, now)?, Sockets::any()?),
+        Peer::At(Listener { sockets, identity }) => (Connection::listening(&identity, kind, origin, now)?, sockets),
+    })
 }
 
 /// Runs one end of a call on `clock` until the time is up, the source ends, the other end closes the call or is silent for
@@ -117,8 +127,12 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         result: Err(error),
     };
     let waits = matches!(peer, Peer::At(_));
-    let connection = match Connection::open(peer, kind, clock, &events, Event::Network) {
-        Ok(connection) => connection,
+    let opened = open(peer, kind, clock).and_then(|(connection, sockets)| {
+        let readers = sockets.read(clock, &events, Event::Network)?;
+        Ok((connection, sockets, readers))
+    });
+    let (connection, sockets, readers) = match opened {
+        Ok(opened) => opened,
         Err(error) => return failed(sending.map(|half| half.end), receiving.map(|half| half.end), error),
     };
     let receiving = match receiving.map(|half| ReceivingHalf::start(half, clock, &events)).transpose() {
@@ -139,15 +153,14 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
     drop(events);
     let mut call = Call {
         clock,
-        connection,
+        exchange: Exchange::new(connection, Patience { wait_limit, idle_limit }, started),
+        sockets,
+        readers,
+        buffer: Vec::new(),
         incoming,
         sending,
         receiving,
-        lost: None,
-        greeted: false,
         length,
-        wait_limit,
-        idle_limit,
         stop,
         started,
         begun: None,
@@ -160,25 +173,16 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         sending.log_the_rest(&mut |record| witness.captured(record));
     }
     // However the call ended, what was shown is written whole.
-    let round_trip = call.connection.shortest_round_trip();
+    let round_trip = call.exchange.connection.shortest_round_trip();
     let (sound, shown) = call.receiving.as_mut().map_or((None, Ok(())), |half| half.finish(round_trip));
     let result = result.and_then(|ended| shown.map(|()| ended));
     Finished {
-        traffic: call.connection.traffic(),
-        joined: call.connection.is_joined(),
+        traffic: call.exchange.connection.traffic(),
+        joined: call.exchange.connection.is_joined(),
         sound,
         sending: call.sending.map(|half| half.end),
         receiving: call.receiving.map(|half| half.end),
         result,
-    }
-}
-
-/// How an end that comes of itself is told to the other end.
-fn reason(result: &Result<Ended, LiveError>) -> CloseReason {
-    match result {
-        Ok(_) => CloseReason::Done,
-        Err(LiveError::UnknownEstimator { .. }) => CloseReason::Unsupported,
-        Err(_) => CloseReason::Failed,
     }
 }
 
@@ -189,7 +193,7 @@ impl Call {
         let mut joined = false;
         loop {
             let now = self.clock.now();
-            if self.connection.is_joined() && !std::mem::replace(&mut joined, true) {
+            if self.exchange.connection.is_joined() && !std::mem::replace(&mut joined, true) {
                 self.begin(now);
                 witness.joined();
             }
@@ -198,10 +202,11 @@ impl Call {
             {
                 ending = Some((now, self.begin_to_end(now, result)));
             }
-            self.connection.handle_timeout(now);
-            self.hear();
+            self.exchange.connection.handle_timeout(now);
+            let (exchange, mut ends) = self.parts();
+            exchange.hear(now, &mut ends);
             if let Some(receiving) = &mut self.receiving {
-                let round_trip = self.connection.shortest_round_trip();
+                let round_trip = self.exchange.connection.shortest_round_trip();
                 receiving.step(now, round_trip, &mut |shown| witness.shown(shown));
             }
             if let Some(sending) = &mut self.sending {
@@ -249,7 +254,7 @@ impl Call {
         if let Some(sending) = &mut self.sending {
             sending.stop_capturing(now);
         }
-        self.connection.close(now, reason(&result), limit);
+        self.exchange.connection.close(now, reason(&result), limit);
         result
     }
 
@@ -258,24 +263,18 @@ impl Call {
     fn has_ended(&self, since: Timestamp, result: &Result<Ended, LiveError>) -> bool {
         let shown = result.is_err() || self.receiving.as_ref().is_none_or(ReceivingHalf::is_shown);
         let late = self.clock.now().saturating_since(since) >= END_LIMIT;
-        late || (self.connection.is_over() && shown)
+        late || (self.exchange.connection.is_over() && shown)
     }
 
     /// Whether the call is over, and why.
     fn reason_to_end(&mut self, now: Timestamp) -> Result<Option<Ended>, LiveError> {
-        match self.lost.take() {
-            None => {}
-            Some(Loss::Closed(CloseReason::Failed)) => return Err(LiveError::PeerFailed),
-            Some(Loss::Closed(CloseReason::Unsupported)) => return Err(LiveError::Refused),
-            Some(Loss::Closed(CloseReason::Done | CloseReason::Other(_))) => return Ok(Some(Ended::ByPeer)),
-            Some(Loss::Refused(refusal)) => return Err(LiveError::Ticket(refusal)),
-            Some(Loss::Restarted) => return Err(LiveError::Restarted),
-            Some(Loss::Broken(reason)) => return Err(LiveError::Connection(reason)),
+        if let Some(ended) = self.exchange.loss()? {
+            return Ok(Some(ended));
         }
         if (self.stop)() {
             return Ok(Some(Ended::Stopped));
         }
-        self.connection.check()?;
+        self.readers.iter_mut().try_for_each(Reader::check)?;
         if let Some(receiving) = &mut self.receiving
             && let Some(ended) = receiving.reason_to_end()?
         {
@@ -289,99 +288,40 @@ impl Call {
             }
             done = sending.is_over(now);
         }
-        let waited = now.saturating_since(self.started);
-        if !self.connection.is_joined() {
-            if self.wait_limit.is_some_and(|limit| waited >= limit || done) {
-                return Err(match self.connection.tried() {
-                    tried if tried.is_empty() => LiveError::NotCalled { waited },
-                    tried => LiveError::Unanswered { waited, tried },
-                });
-            }
-        } else if let Some(limit) = self.idle_limit
-            && now.saturating_since(self.connection.last_heard()) >= limit
-        {
-            return Err(LiveError::Silent { silence: limit });
-        }
+        self.exchange.silence(now, done)?;
         Ok(done.then_some(Ended::Done))
     }
 
-    /// Takes what the connection has for the ends.
-    fn hear(&mut self) {
-        while let Some(heard) = self.connection.poll() {
-            match heard {
-                Heard::Joined => {}
-                Heard::Datagram(at, datagram) => {
-                    let decoded = Datagram::decode(&datagram);
-                    // Of the beginning and the end the stream tells.
-                    if !matches!(decoded, Ok(Datagram::Hello(_) | Datagram::HelloReply(_) | Datagram::Close(_))) {
-                        self.take(at, decoded);
-                    }
-                }
-                Heard::Control(datagram) => {
-                    let decoded = Datagram::decode(&datagram);
-                    if matches!(decoded, Ok(Datagram::Hello(_) | Datagram::HelloReply(_))) {
-                        self.take(self.clock.now(), decoded);
-                    }
-                }
-                Heard::Lost(loss) => self.lost = self.lost.take().or(Some(loss)),
-            }
-        }
-    }
-
-    /// Gives a datagram to the end that it is for: what a sender says to the one that receives, and the other way round.
-    fn take(&mut self, at: Timestamp, decoded: Result<Datagram, WireError>) {
-        let of_a_receiver = matches!(decoded, Ok(Datagram::Acknowledgement(_) | Datagram::HelloReply(_)));
-        match (&mut self.sending, &mut self.receiving) {
-            (Some(sending), None) => drop(sending.end.handle_datagram(at, decoded)),
-            (Some(sending), Some(_)) if of_a_receiver => drop(sending.end.handle_datagram(at, decoded)),
-            (_, Some(receiving)) => drop(receiving.end.handle_datagram(at, decoded, false)),
-            (None, None) => {}
-        }
+    /// The exchange, and the ends that it is for.
+    fn parts(&mut self) -> (&mut Exchange, Ends<'_>) {
+        let sending = self.sending.as_mut().map(|half| &mut half.end);
+        let receiving = self.receiving.as_mut().map(|half| &mut half.end);
+        (&mut self.exchange, Ends { sending, receiving })
     }
 
     fn transmit(&mut self) -> Result<(), LiveError> {
-        let largest = self.connection.largest_datagram();
-        if let (Some(sending), Some(largest)) = (&mut self.sending, largest) {
-            sending.end.set_payload(largest.saturating_sub(DATA_HEADER));
+        loop {
+            let now = self.clock.now();
+            let mut buffer = std::mem::take(&mut self.buffer);
+            buffer.clear();
+            let (exchange, mut ends) = self.parts();
+            let to = exchange.poll_transmit(now, &mut ends, &mut buffer);
+            self.buffer = buffer;
+            let Some(to) = to else { return Ok(()) };
+            self.sockets.send(&self.buffer, to)?;
         }
-        while self.connection.is_open()
-            && let Some(transmit) = self.next_transmit()
-        {
-            let bytes = transmit.to_bytes();
-            match transmit.datagram {
-                // In the stream it need not be repeated.
-                Datagram::Hello(_) if std::mem::replace(&mut self.greeted, true) => {}
-                Datagram::Hello(_) | Datagram::HelloReply(_) => self.connection.tell(bytes),
-                // The connection says it itself.
-                Datagram::Close(_) => {}
-                Datagram::Data(_) | Datagram::Sound(_) | Datagram::Acknowledgement(_) => self.connection.send(bytes),
-            }
-            // Each by itself, as the simulator has them.
-            self.connection.transmit()?;
-        }
-        self.connection.transmit()
-    }
-
-    fn next_transmit(&mut self) -> Option<Transmit> {
-        let sending = self.sending.as_mut().and_then(|half| half.end.poll_transmit(self.clock.now()));
-        sending.or_else(|| self.receiving.as_mut().and_then(|half| half.end.poll_transmit(self.clock.now())))
     }
 
     /// Waits for something to happen, at most until `wake` or until somebody wants to be asked.
     fn wait(&mut self, wake: Option<Timestamp>) {
-        let joined = self.connection.is_open();
-        // Before anybody is there the ends have much to say, and nobody to say it to.
-        let ends = [
-            self.sending.as_ref().and_then(|half| half.end.poll_timeout()).filter(|_| joined),
-            self.receiving.as_ref().and_then(|half| half.end.poll_timeout()).filter(|_| joined),
-        ];
         let shows = self.receiving.as_ref().and_then(ReceivingHalf::poll_timeout);
-        let wake = Timestamp::earliest([wake, self.connection.poll_timeout(), shows, Timestamp::earliest(ends)]);
+        let (exchange, ends) = self.parts();
+        let wake = Timestamp::earliest([wake, exchange.poll_timeout(&ends), shows]);
         let waits = self.receiving.as_ref().is_some_and(ReceivingHalf::is_waiting);
         let longest = if waits { SINK_INTERVAL } else { LONGEST_WAIT };
         let wait = wake.map_or(longest, |wake| self.clock.until(wake).min(longest));
         match self.incoming.recv_timeout(wait) {
-            Ok(Event::Network(incoming)) => self.connection.handle_datagram(incoming),
+            Ok(Event::Network(incoming)) => self.exchange.connection.handle_datagram(incoming),
             Ok(Event::Sending(event)) => {
                 if let Some(sending) = &mut self.sending {
                     sending.handle(self.clock.now(), event);

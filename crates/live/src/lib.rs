@@ -10,6 +10,7 @@ mod datagrams;
 #[cfg(feature = "devices")]
 mod devices;
 mod emulate;
+mod exchange;
 mod identity;
 mod inset;
 mod measuring;
