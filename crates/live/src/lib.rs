@@ -17,6 +17,8 @@ mod measuring;
 mod menu;
 mod quic;
 mod receiving;
+#[cfg(test)]
+mod rehearsal;
 mod route;
 mod sending;
 mod sockets;

@@ -1,0 +1,1 @@
+//! Hours of a call in which anything may happen at any time.
