@@ -20,7 +20,7 @@ use crate::clock::Origin;
 use crate::control::{CallKind, Message};
 use crate::datagrams::Incoming;
 use crate::identity::{Identity, random};
-use crate::route::{Route, answer_to, answered, challenge};
+use crate::route::{Route, answer_to, answered, challenge, heard_again, says_heard_again};
 use crate::sockets::Sockets;
 use crate::ticket::{MOST_ADDRESSES, Secret, Ticket};
 use crate::{LiveError, TicketRefusal, quic};
@@ -40,7 +40,9 @@ const HANDSHAKES_WAITING: f64 = 2_000.0;
 const HANDSHAKES_IN_CALL: f64 = 100.0;
 /// Something is sent at least so often, so that the other end knows that this one is there, and where: also while nothing
 /// comes, when QUIC would wait ever longer.
-const KEEP_ALIVE: Duration = Duration::from_millis(500);
+const KEEP_ALIVE: Duration = Duration::from_millis(200);
+/// So long without anything from the other end, which keeps itself alive more often, is a path that carried nothing.
+const PAUSE: Duration = Duration::from_millis(500);
 /// Answers to strangers that wait to be sent; of more, the newest are not given.
 const MOST_ANSWERS: usize = 64;
 /// How long the end of a call is repeated.
@@ -89,6 +91,8 @@ pub enum Peer {
 pub(crate) enum Heard {
     /// The other end is there, and is the right one.
     Joined,
+    /// After a pause something came from the other end, or the other end says that something came there.
+    Returned,
     /// A datagram, with the time of its arrival.
     Datagram(Timestamp, Bytes),
     /// What the transport would have as a datagram, from the stream.
@@ -213,7 +217,12 @@ impl Connection {
                 let heard = link.has_heard() && self.chosen.is_none_or(|chosen| chosen == handle.0);
                 self.follow(handle.0, at);
                 if heard {
+                    let pause = at.saturating_since(self.last_heard);
                     self.last_heard = self.last_heard.max(at);
+                    if pause >= PAUSE && self.is_open() {
+                        self.heard.push_back(Heard::Returned);
+                        self.send(heard_again());
+                    }
                     self.find(handle.0, at, from, length);
                 }
             }
@@ -293,6 +302,7 @@ impl Connection {
                                 let _ = link.quic.datagrams().send(answer.into(), true);
                             }
                             (Role::Joiner { route, .. }, _, Some(token)) => route.answered(token),
+                            _ if says_heard_again(&datagram) => self.heard.push_back(Heard::Returned),
                             _ => self.heard.push_back(Heard::Datagram(at, datagram)),
                         }
                     }

@@ -56,6 +56,11 @@ impl Exchange {
         while let Some(heard) = self.connection.poll() {
             match heard {
                 Heard::Joined => {}
+                Heard::Returned => {
+                    if let Some(sending) = &mut ends.sending {
+                        sending.path_returned(now);
+                    }
+                }
                 Heard::Datagram(at, datagram) => {
                     let decoded = Datagram::decode(&datagram);
                     // Of the beginning and the end the stream tells.

@@ -369,10 +369,6 @@ impl World {
         Self { now, origin, identity, ticket, cast, ends, links, cut, largest: usize::MAX, moved, bytes }
     }
 
-    fn usual() -> Self {
-        Self::new(Cast::default(), [usual_link(), usual_link()], 1)
-    }
-
     /// The listener's clock counts from an hour before.
     const AHEAD: Duration = Duration::from_secs(3600);
 
