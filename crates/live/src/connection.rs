@@ -418,6 +418,12 @@ impl Connection {
         self.chosen.is_some() && self.closing_until.is_none() && !self.over
     }
 
+    /// Links that are held, to the other end of the call and to strangers.
+    #[cfg(test)]
+    pub(crate) fn links(&self) -> usize {
+        self.links.len()
+    }
+
     /// When something last came from the other end that was surely from it.
     pub(crate) fn last_heard(&self) -> Timestamp {
         self.last_heard

@@ -34,7 +34,7 @@ fn transport() -> Arc<TransportConfig> {
     let mut acknowledgements = AckFrequencyConfig::default();
     acknowledgements
         .ack_eliciting_threshold(VarInt::from_u32(1_000))
-        .max_ack_delay(Some(Duration::from_millis(100)))
+        .max_ack_delay(Some(Duration::from_millis(200)))
         .reordering_threshold(VarInt::from_u32(0));
     config
         .congestion_controller_factory(Arc::new(Unlimited))

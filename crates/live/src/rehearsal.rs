@@ -107,7 +107,8 @@ struct End {
 /// What both ends of a rehearsal are told.
 #[derive(Debug, Clone, Copy)]
 struct Cast {
-    pictures_a_second: u32,
+    /// The clip that both send.
+    pictures: &'static str,
     talk: Talk,
     patience: Patience,
 }
@@ -116,21 +117,15 @@ impl Default for Cast {
     fn default() -> Self {
         let patience =
             Patience { wait_limit: Some(Duration::from_secs(30)), idle_limit: Some(Duration::from_secs(30)) };
-        Self { pictures_a_second: 30, talk: Talk::Always, patience }
+        Self { pictures: "generated:64x48@30", talk: Talk::Always, patience }
     }
 }
 
 impl End {
     fn new(connection: Connection, cast: Cast, now: Timestamp, ahead: Duration, address: SocketAddr) -> Self {
-        let rate = cast.pictures_a_second;
-        let source = open_source(&format!("generated:64x48@{rate}"), &SourceOptions::default()).expect("generated");
+        let source = open_source(cast.pictures, &SourceOptions::default()).expect("it is generated");
         let interval = source.format().frame_interval();
-        let format = lockstep_transport::VideoFormat {
-            width: 64,
-            height: 48,
-            frame_rate_numerator: rate,
-            frame_rate_denominator: 1,
-        };
+        let format = lockstep_call::announced(&source.format());
         let algorithm = Algorithm::default();
         let estimator = algorithm.estimator_kind().number();
         let config = SenderConfig { estimator, ..SenderConfig::new(7, format) };
@@ -479,6 +474,14 @@ impl World {
     fn longest_back(&self, since: Timestamp) -> (Duration, Duration) {
         let each = [JOINER, LISTENER].map(|end| self.back(end, since).map(|time| time.unwrap_or(Duration::MAX)));
         (each[0][0].max(each[1][0]), each[0][1].max(each[1][1]))
+    }
+
+    /// Forgets what was shown and heard until now.
+    fn forget(&mut self) {
+        for end in &mut self.ends {
+            end.shown.clear();
+            end.heard.clear();
+        }
     }
 
     /// How an end's call ended, in words, and when, the world's clock; none if it goes on.

@@ -82,14 +82,17 @@ fn a_link_that_stays_lost_ends_the_call_at_both_ends_with_a_word() {
 
 #[test]
 fn one_direction_may_be_dead_for_a_while_and_ends_the_call_at_both_ends_if_it_stays() {
-    for dead in [JOINER, LISTENER] {
-        let mut world = usual_call();
+    for (dead, talk) in [(JOINER, Talk::Always), (LISTENER, Talk::Always), (JOINER, Talk::Mute), (LISTENER, Talk::Mute)]
+    {
+        let mut world = begun(Cast { talk, ..Cast::default() }, [usual_link(), usual_link()], 1);
         world.cut[dead] = true;
         world.run_for(seconds(10));
-        // The other direction goes on.
-        let late = world.ends[dead].heard.last().expect("it heard something").0;
-        let now = world.now + world.ends[dead].ahead;
-        assert!(now.saturating_since(late) < BACK, "it hears no more");
+        if talk == Talk::Always {
+            // The other direction goes on.
+            let late = world.ends[dead].heard.last().expect("it heard something").0;
+            let now = world.now + world.ends[dead].ahead;
+            assert!(now.saturating_since(late) < BACK, "it hears no more");
+        }
         world.cut[dead] = false;
         let since = world.now;
         assert_back(&mut world, since, &format!("direction {dead}"));
@@ -245,11 +248,14 @@ fn a_way_back_of_32_kilobits_a_second_holds_up_nothing_on_the_way_there() {
     let mut world = World::new(cast, [usual_link(), slow], 1);
     // It only watches.
     world.ends[LISTENER].next_capture = None;
-    world.run_for(seconds(30));
+    // Until it is known how little it carries, its queue is long.
+    world.run_for(seconds(15));
+    let before = world.bytes[LISTENER];
+    world.run_for(seconds(15));
     let (shown, pause, _) = lately(&world, LISTENER);
-    assert!(shown >= 250 && pause <= Duration::from_millis(300), "{shown} pictures, {pause:?} without");
-    let bytes = world.bytes[LISTENER] * 8 / 30;
-    assert!(bytes < 32_000, "{bytes} bits a second of feedback");
+    assert!(shown >= 250 && pause <= BACK, "{shown} pictures, {pause:?} without");
+    let bits = (world.bytes[LISTENER] - before) * 8 / 15;
+    assert!(bits < 28_000, "{bits} bits a second of feedback");
 }
 
 #[test]
@@ -261,8 +267,11 @@ fn with_pictures_both_ways_and_a_way_back_of_32_kilobits_a_second_the_call_goes_
         world.run_for(seconds(60));
         let there = lately(&world, LISTENER);
         let back = lately(&world, JOINER);
-        assert!(there.0 >= 50 && there.1 <= seconds(2), "{talk:?}: {} pictures, {:?} without", there.0, there.1);
-        assert!(back.0 >= 3, "{talk:?}: {} pictures back", back.0);
+        // Somebody's voice, 20 ms a packet, is more than it carries.
+        let (least, least_back) = if talk == Talk::Mute { (50, 50) } else { (5, 1) };
+        assert!(there.0 >= least && there.1 <= seconds(2), "{talk:?}: {} pictures, {:?} without", there.0, there.1);
+        assert!(back.0 >= least_back, "{talk:?}: {} pictures back", back.0);
+        assert!(world.ended(JOINER).is_none() && world.ended(LISTENER).is_none(), "it is over");
     }
 }
 
