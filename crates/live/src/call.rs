@@ -128,7 +128,7 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
     };
     let waits = matches!(peer, Peer::At(_));
     let opened = open(peer, kind, clock).and_then(|(connection, sockets)| {
-        let readers = sockets.read(clock, &events, Event::Network)?;
+        let readers = sockets.read(clock, &events, Some(&connection.gate()), Event::Network)?;
         Ok((connection, sockets, readers))
     });
     let (connection, sockets, readers) = match opened {

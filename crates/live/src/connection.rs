@@ -9,6 +9,8 @@ mod loss;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +21,7 @@ use quinn_proto::{ConnectionHandle, DatagramEvent, Endpoint, Event, StreamEvent}
 use crate::clock::Origin;
 use crate::control::{CallKind, Message};
 use crate::datagrams::Incoming;
+use crate::gate::{Gate, Names};
 use crate::identity::{Identity, random};
 use crate::route::{Route, answer_to, answered, challenge, heard_again, says_heard_again};
 use crate::sockets::Sockets;
@@ -34,10 +37,6 @@ const MOST_STRANGERS: usize = 8;
 const MOST_UNPROVEN: usize = 2;
 /// How long a stranger may take to show the ticket.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Handshake packets a second, and as many at once, that are looked at while nobody has joined, and during a call. Each
-/// costs some tens of microseconds.
-const HANDSHAKES_WAITING: f64 = 2_000.0;
-const HANDSHAKES_IN_CALL: f64 = 100.0;
 /// Something is sent at least so often, so that the other end knows that this one is there, and where: also while nothing
 /// comes, when QUIC would wait ever longer.
 const KEEP_ALIVE: Duration = Duration::from_millis(200);
@@ -101,23 +100,6 @@ pub(crate) enum Heard {
     Lost(Loss),
 }
 
-/// How often something may happen.
-#[derive(Debug)]
-struct Allowance {
-    left: f64,
-    at: Timestamp,
-}
-
-impl Allowance {
-    fn take(&mut self, now: Timestamp, rate: f64) -> bool {
-        self.left = (self.left + rate * now.saturating_since(self.at).as_secs_f64()).min(rate);
-        self.at = self.at.max(now);
-        let allowed = self.left >= 1.0;
-        self.left -= if allowed { 1.0 } else { 0.0 };
-        allowed
-    }
-}
-
 /// Which end this is.
 enum Role {
     Joiner { secret: Secret, tried: Vec<SocketAddr>, route: Route },
@@ -133,7 +115,9 @@ pub(crate) struct Connection {
     chosen: Option<usize>,
     role: Role,
     kind: CallKind,
-    handshakes: Allowance,
+    /// What stands before whatever socket it has.
+    gate: Gate,
+    in_call: Arc<AtomicBool>,
     heard: VecDeque<Heard>,
     last_heard: Timestamp,
     last_sent: Timestamp,
@@ -148,8 +132,8 @@ impl Connection {
     pub(crate) fn joining(ticket: Ticket, kind: CallKind, origin: Origin, now: Timestamp) -> Result<Self, LiveError> {
         let Ticket { key, secret, addresses } = ticket;
         let role = Role::Joiner { secret, tried: addresses.clone(), route: Route::new() };
-        let endpoint = Endpoint::new(quic::endpoint(&random::<32>()?)?, None, true, None);
-        let mut connection = Self::new(role, kind, endpoint, origin, now);
+        let (config, names) = quic::endpoint(&random::<32>()?)?;
+        let mut connection = Self::new(role, kind, Endpoint::new(config, None, true, None), names, origin, now);
         let config = quic::dialling(&key)?;
         for address in addresses {
             // The name is not looked at: the key is.
@@ -169,11 +153,13 @@ impl Connection {
     ) -> Result<Self, LiveError> {
         let role = Role::Listener { secret: identity.secret(), reusable: identity.is_reusable(), used: false };
         let server = Some(quic::server(identity)?);
-        let endpoint = Endpoint::new(quic::endpoint(&identity.seed())?, server, true, None);
-        Ok(Self::new(role, kind, endpoint, origin, now))
+        let (config, names) = quic::endpoint(&identity.seed())?;
+        Ok(Self::new(role, kind, Endpoint::new(config, server, true, None), names, origin, now))
     }
 
-    fn new(role: Role, kind: CallKind, endpoint: Endpoint, origin: Origin, now: Timestamp) -> Self {
+    fn new(role: Role, kind: CallKind, endpoint: Endpoint, names: Names, origin: Origin, now: Timestamp) -> Self {
+        let in_call = Arc::new(AtomicBool::new(false));
+        let gate = Gate::new(names, matches!(role, Role::Listener { .. }), in_call.clone());
         Self {
             origin,
             endpoint,
@@ -181,7 +167,8 @@ impl Connection {
             chosen: None,
             role,
             kind,
-            handshakes: Allowance { left: HANDSHAKES_WAITING, at: now },
+            gate,
+            in_call,
             heard: VecDeque::new(),
             last_heard: now,
             last_sent: now,
@@ -191,16 +178,18 @@ impl Connection {
         }
     }
 
-    /// A datagram came.
+    /// What a socket's reader is to ask of each datagram; without its leave none is handled here.
+    pub(crate) fn gate(&self) -> Gate {
+        self.gate.clone()
+    }
+
+    /// A datagram came that the gate admits.
     pub(crate) fn handle_datagram(&mut self, incoming: Incoming) {
         let Incoming { at, from, datagram } = incoming;
         let Some(&first) = datagram.first() else { return };
         let known = match &self.role {
-            Role::Listener { .. } => {
-                let rate = if self.chosen.is_some() { HANDSHAKES_IN_CALL } else { HANDSHAKES_WAITING };
-                // Only packets with long headers can begin something.
-                first & 0x80 == 0 || self.handshakes.take(at, rate)
-            }
+            Role::Listener { .. } => true,
+            // Only packets with long headers can begin something.
             Role::Joiner { tried, .. } => first & 0x80 == 0 || tried.contains(&from),
         };
         if !known {
@@ -378,6 +367,7 @@ impl Connection {
         }
         *used = true;
         self.chosen = Some(handle);
+        self.in_call.store(true, Ordering::Relaxed);
         if let Some(link) = self.links.get_mut(&handle) {
             link.tell(&Message::Welcome);
         }

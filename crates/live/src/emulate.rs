@@ -112,7 +112,7 @@ impl Side {
         events: &SyncSender<Event>,
         wrap: fn(Incoming) -> Event,
     ) -> Result<Self, LiveError> {
-        let readers = sockets.read(clock, events, wrap)?;
+        let readers = sockets.read(clock, events, None, wrap)?;
         Ok(Self { sockets, readers, wrap })
     }
 

@@ -91,12 +91,17 @@ impl Exchange {
             sending.set_payload(largest.saturating_sub(DATA_HEADER));
         }
         loop {
-            // Each by itself, as the simulator has them.
+            // Each by itself, but for feedback that rides along, as the simulator has them.
             if let Some(to) = self.connection.poll_transmit(now, buffer) {
                 return Some(to);
             }
             let transmit = self.connection.is_open().then(|| next_transmit(now, ends)).flatten()?;
+            let largest = self.connection.largest_datagram().unwrap_or(0);
+            let riding = ends.receiving.as_mut().and_then(|end| end.poll_riding(now, &transmit, largest));
             self.say(transmit);
+            if let Some(riding) = riding {
+                self.say(riding);
+            }
         }
     }
 

@@ -11,6 +11,7 @@ mod datagrams;
 mod devices;
 mod emulate;
 mod exchange;
+mod gate;
 mod identity;
 mod inset;
 mod measuring;

@@ -3,6 +3,7 @@
 //! at once. What may happen to a call happens by plan: links vanish, ends move to other addresses, stop, are killed and
 //! started anew.
 
+mod garbage;
 mod soak;
 mod survival;
 
@@ -27,6 +28,7 @@ use crate::connection::Connection;
 use crate::control::CallKind;
 use crate::datagrams::Incoming;
 use crate::exchange::{Ends, Exchange, Patience, reason};
+use crate::gate::Gate;
 use crate::identity::Identity;
 use crate::ticket::Ticket;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
@@ -77,6 +79,7 @@ enum Talk {
 
 /// One end of a call.
 struct End {
+    gate: Gate,
     exchange: Exchange,
     sending: SendingEnd,
     receiving: ReceivingEnd,
@@ -137,6 +140,7 @@ impl End {
         });
         let talks = cast.talk != Talk::Mute;
         Self {
+            gate: connection.gate(),
             exchange: Exchange::new(connection, cast.patience, now),
             sending: SendingEnd::new(config, controller, encoder),
             receiving,
@@ -181,7 +185,7 @@ impl End {
     }
 
     fn handle_datagram(&mut self, incoming: Incoming) {
-        if self.is_over() {
+        if self.is_over() || !self.gate.admits(incoming.at, &incoming.datagram) {
             return;
         }
         if let Some(waiting) = &mut self.stopped {
@@ -335,6 +339,8 @@ struct World {
     largest: usize,
     moved: u8,
     bytes: [u64; 2],
+    /// Somebody on the way who sends copies and forgeries of what passes.
+    forger: Option<garbage::Forger>,
 }
 
 fn address(last: u8) -> SocketAddr {
@@ -361,7 +367,7 @@ impl World {
         });
         let (cut, moved, bytes) = ([false; 2], 2, [0; 2]);
         let ends = [joiner, listener];
-        Self { now, origin, identity, ticket, cast, ends, links, cut, largest: usize::MAX, moved, bytes }
+        Self { now, origin, identity, ticket, cast, ends, links, cut, largest: usize::MAX, moved, bytes, forger: None }
     }
 
     /// The listener's clock counts from an hour before.
@@ -442,7 +448,11 @@ impl World {
                     // What was on its way when the link went is lost with it.
                     if end.address == to && !self.cut[from] {
                         let at = self.now + end.ahead;
+                        let forged = self.forger.as_mut().map(|forger| forger.forge(sender, &datagram));
                         end.handle_datagram(Incoming { at, from: sender, datagram });
+                        for (from, datagram) in forged.into_iter().flatten() {
+                            end.handle_datagram(Incoming { at, from, datagram });
+                        }
                     }
                 }
             }
