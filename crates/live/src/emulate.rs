@@ -35,6 +35,8 @@ pub struct EmulatorOptions {
     pub scored: Duration,
     /// When, after the first datagram, a side changes its network.
     pub moves: Vec<(Duration, Move)>,
+    /// The largest IP packet that passes, bytes, headers of IP and UDP included; larger ones are lost. None for any size.
+    pub mtu: Option<u64>,
 }
 
 /// Which side changes its network: the other side finds it at another port of the emulator's from then on, and nobody at the
@@ -139,6 +141,7 @@ struct Running {
     far_at: Vec<SocketAddr>,
     forward: Link<BytesMut>,
     reverse: Link<BytesMut>,
+    mtu: ByteCount,
     started_at: Option<Timestamp>,
     series: SeriesRecorder,
 }
@@ -153,7 +156,7 @@ impl Emulator {
         options: EmulatorOptions,
         mut keep_going: impl FnMut(&EmulatorStatus) -> bool,
     ) -> Result<Self, LiveError> {
-        let EmulatorOptions { to, forward, reverse, length, scored, mut moves } = options;
+        let EmulatorOptions { to, forward, reverse, length, scored, mut moves, mtu } = options;
         let clock = Clock::start();
         let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
         let mut running = Running {
@@ -165,6 +168,7 @@ impl Emulator {
             far_at: to,
             forward,
             reverse,
+            mtu: mtu.map_or(ByteCount::new(u64::MAX), ByteCount::new),
             started_at: None,
             series: SeriesRecorder::new(Timestamp::ZERO, scored),
         };
@@ -238,13 +242,17 @@ impl Running {
                 self.near_at = Some(from);
                 let (at, size) = (self.since_start(at).max(now), on_the_link(ByteCount::of(&datagram)));
                 self.series.sent(at, size);
-                let _ = self.forward.send(at, size, datagram);
+                if size <= self.mtu {
+                    let _ = self.forward.send(at, size, datagram);
+                }
             }
             Ok(Event::FromFar(Incoming { at, from, datagram })) => {
                 if self.far_at.contains(&from) {
                     self.far_at = vec![from];
                     let (at, size) = (self.since_start(at).max(now), on_the_link(ByteCount::of(&datagram)));
-                    let _ = self.reverse.send(at, size, datagram);
+                    if size <= self.mtu {
+                        let _ = self.reverse.send(at, size, datagram);
+                    }
                 }
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}

@@ -296,7 +296,7 @@ pub fn call(
     let mut progress = Progress::new("call", length.as_millis() as u64);
     let mut display = Display::default();
     let to = ticket.addresses;
-    let options = EmulatorOptions { to, forward, reverse, length: None, scored: length, moves: Vec::new() };
+    let options = EmulatorOptions { to, forward, reverse, length: None, scored: length, moves: Vec::new(), mtu: None };
     let emulator = Emulator::run(near, options, |status| {
         display.hear(&processes.sender, &processes.receiver);
         let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);

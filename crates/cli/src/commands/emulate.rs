@@ -46,6 +46,9 @@ pub struct EmulateArguments {
     /// When the far side changes its network. May be given again.
     #[arg(long, value_name = "SECONDS", value_parser = Seconds::from_word)]
     far_moves_at: Vec<Seconds>,
+    /// Lose packets larger than so many bytes, headers of IP and UDP included. QUIC takes at least 1,228 over IPv4.
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<u64>,
     /// Stop this long after the first datagram.
     #[arg(long, value_parser = Seconds::from_word)]
     seconds: Option<Seconds>,
@@ -83,6 +86,7 @@ pub fn run(arguments: &EmulateArguments) -> Result<()> {
         length: arguments.seconds.map(Seconds::get),
         scored: Duration::ZERO,
         moves: near.chain(far).collect(),
+        mtu: arguments.mtu,
     };
     Emulator::run(socket, options, |status| {
         let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);

@@ -72,7 +72,13 @@ fn copies_and_forgeries_of_its_own_packets_do_a_call_no_harm() {
     }
 }
 
+/// Few, as each makes keys; `PROPTEST_CASES` asks for more.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(48)
+}
+
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
     #[test]
     fn any_text_is_a_ticket_or_none(text in ".*", bytes in vec(any::<u8>(), 0..200)) {
         let _ = text.parse::<Ticket>();

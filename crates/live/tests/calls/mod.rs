@@ -234,7 +234,7 @@ fn link(change: &impl Fn(&mut LinkConfig)) -> Link<bytes::BytesMut> {
 
 /// Links that are changed each by its own, to the listener and back.
 pub fn emulated_each(ticket: &Ticket, to: impl Fn(&mut LinkConfig), back: impl Fn(&mut LinkConfig)) -> Through {
-    emulated_by(ticket, [link(&to), link(&back)], Duration::from_secs(20), Vec::new())
+    emulated_by(ticket, [link(&to), link(&back)], Duration::from_secs(20), Vec::new(), None)
 }
 
 /// A link of 10 Mb/s and 5 ms that is changed by `change`, and an emulator that changes its ports at `moves`.
@@ -244,7 +244,12 @@ pub fn emulated(
     length: Duration,
     moves: Vec<(Duration, Move)>,
 ) -> Through {
-    emulated_by(ticket, [link(&change), link(&change)], length, moves)
+    emulated_by(ticket, [link(&change), link(&change)], length, moves, None)
+}
+
+/// A link of 10 Mb/s and 5 ms that takes packets of up to `mtu` bytes.
+pub fn narrow(ticket: &Ticket, mtu: u64) -> Through {
+    emulated_by(ticket, [link(&|_| {}), link(&|_| {})], Duration::from_secs(20), Vec::new(), Some(mtu))
 }
 
 fn emulated_by(
@@ -252,11 +257,12 @@ fn emulated_by(
     [forward, reverse]: [Link<bytes::BytesMut>; 2],
     length: Duration,
     moves: Vec<(Duration, Move)>,
+    mtu: Option<u64>,
 ) -> Through {
     let socket = EmulatorSocket::bind(loopback()).expect("a port is free");
     let addresses = socket.addresses().expect("it is bound");
     let to = ticket.addresses.clone();
-    let options = EmulatorOptions { to, forward, reverse, length: Some(length), scored: length, moves };
+    let options = EmulatorOptions { to, forward, reverse, length: Some(length), scored: length, moves, mtu };
     let thread = thread::spawn(move || Emulator::run(socket, options, |_| true).expect("its sockets work"));
     Through { ticket: Ticket { addresses, ..ticket.clone() }, thread }
 }
