@@ -59,9 +59,6 @@ const LATENESS: f64 = 0.005;
 /// 0.05 and 0.3 by `lockstep simulate --modelled` with `--reverse constant:48kbps` to `80kbps`, and `--two-way --audio` over
 /// generated cellular links, seeds 1 to 4: the more steady the better.
 const FEEDBACK_WEIGHT: f64 = 0.01;
-/// Acknowledgements that come so much later than they could are as usual, seconds: their interval of 20 ms
-/// (`transport::FeedbackInterval`) and what timers are late.
-const USUAL_HOLD: f64 = 0.025;
 /// Of what packets wait that is not for the sender's own, the lower part is kept: weights of less and of more.
 const OUTSIDE_WEIGHTS: (f64, f64) = (0.2, 0.02);
 /// What a link carries with a datagram, and with a fragment, bytes.
@@ -279,10 +276,9 @@ impl Sprout {
     }
 
     /// A round trip took `sample`, of which the packet's way there was queued for `waited`: the rest is acknowledgements',
-    /// which wait where the other end sends pictures, too; and which are `held` longer than usual where the way back is slow
-    /// (`transport`'s receiver sends fewer then). That is no silence of the link.
-    fn came_back(&mut self, sample: f64, waited: f64, held: f64) {
-        let wait = (sample - self.round_trip() - waited).max(held).max(0.0);
+    /// which wait where the other end sends pictures, too. That is no silence of the link.
+    fn came_back(&mut self, sample: f64, waited: f64) {
+        let wait = (sample - self.round_trip() - waited).max(0.0);
         let weight = if wait > self.feedback_wait { 1.0 } else { FEEDBACK_WEIGHT };
         self.feedback_wait += weight * (wait - self.feedback_wait);
     }
@@ -327,15 +323,12 @@ impl Controller for Sprout {
         }
         let now = now.as_secs_f64();
         let mut newest = (Timestamp::ZERO, 0.0);
-        let mut held = 0.0_f64;
         for arrival in &feedback.acknowledged {
             let waited = self.arrived(arrival);
             newest = if arrival.sent_at >= newest.0 { (arrival.sent_at, waited) } else { newest };
-            held = held.max(now - arrival.sent_at.as_secs_f64() - waited);
         }
         if feedback.round_trip_time.is_some() {
-            let held = held - self.round_trip() - USUAL_HOLD;
-            self.came_back(self.last_round_trip, newest.1, held);
+            self.came_back(self.last_round_trip, newest.1);
         }
         while self.first_sequence <= feedback.highest_sequence && self.on_the_way.pop_front().is_some() {
             self.first_sequence += 1;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
-/// The most that the sender asks for: from 20 to 320 ms (`FeedbackInterval::doubled`). WebRTC gives transport-wide feedback
-/// 50 to 250 ms.
+/// The most that the interval of acknowledgements can be doubled: from 20 to 160 ms, within the 50 to 250 ms that
+/// WebRTC gives transport-wide feedback.
 pub(crate) const MOST_DOUBLINGS: u8 = 3;
 /// The queue is what even the luckiest acknowledgement of so long waited: one that only a burst made is none.
 const PERIOD: Duration = Duration::from_millis(200);
