@@ -58,7 +58,7 @@ pub use padded::{Padded, Padding};
 pub use rate_control::{FrameTarget, RateControl};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};
 pub use record::{FrameRecord, Outcome};
-pub use report::{CallReport, DRAIN, DisplayRecord, OppositeResult, carried, on_the_link};
+pub use report::{CallReport, DRAIN, DisplayRecord, OppositeResult, RIDING, carried, on_the_link};
 pub use scores::{
     DelayScores, FrameCounts, FreezeScores, NEAR_FLOOR, NetworkScores, PsnrScores, SMALL_PACKET, Scores, SsimScores,
     TotalScores, VideoDelayFloor, mean, quantile, video_delays,

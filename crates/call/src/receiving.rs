@@ -16,6 +16,7 @@ use lockstep_vp8::DEFAULT_PIXEL_LIMIT;
 
 use crate::codec::Codec;
 use crate::held_states::HeldStates;
+use crate::report::RIDING;
 use crate::vp8_codec::Vp8;
 
 /// Packets of sound kept for an owner that does not ask for them.
@@ -267,6 +268,28 @@ impl<C: Codec> ReceivingEnd<C> {
             self.transport.set_estimate(estimator.estimate(now));
         }
         self.transport.poll_transmit(now)
+    }
+
+    /// The next acknowledgement, if it can ride with `media`, which leaves now for the same other end in a packet that has
+    /// room for `largest` bytes of the transport's: it need not be due, but soon.
+    pub fn poll_riding(
+        &mut self,
+        now: Timestamp,
+        media: &Transmit<C::Payload>,
+        largest: usize,
+    ) -> Option<Transmit<C::Payload>> {
+        if !matches!(media.datagram, Datagram::Data(_) | Datagram::Sound(_)) {
+            return None;
+        }
+        let taken = usize::try_from(media.size.get() + RIDING).unwrap_or(usize::MAX);
+        let room = largest.saturating_sub(taken);
+        if !self.transport.may_ride(now, room) {
+            return None;
+        }
+        if let Some(estimator) = &mut self.estimator {
+            self.transport.set_estimate(estimator.estimate(now));
+        }
+        self.transport.poll_riding(now)
     }
 
     /// When [`ReceivingEnd::handle_timeout`] wants to be called next.

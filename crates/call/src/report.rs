@@ -29,6 +29,10 @@ pub fn carried(size: ByteCount) -> ByteCount {
     size + ByteCount::new(CARRIAGE)
 }
 
+/// What a datagram of the transport's adds to another with which it goes in one packet: a frame of QUIC's has its type and
+/// a length before its bytes (RFC 9221, section 4).
+pub const RIDING: u64 = 3;
+
 /// When the receiver had a frame and when it showed it, as its own log has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DisplayRecord {

@@ -358,6 +358,12 @@ impl<C: Codec> SendingEnd<C> {
         taken
     }
 
+    /// Something came from the other end after nothing had for a while, by whatever way: where the path was silent, the
+    /// next picture finds out whether it still is.
+    pub fn path_returned(&mut self, now: Timestamp) {
+        self.bound.on_return(now);
+    }
+
     /// The next datagram that may leave now.
     #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
@@ -374,7 +380,7 @@ impl<C: Codec> SendingEnd<C> {
         if let Datagram::Sound(_) = transmit.datagram {
             self.sound.get_or_insert_default().on_transmit(now, transmit.size);
             self.controller.on_transmit(now, transmit.size);
-            self.bound.on_transmit(now, transmit.size);
+            self.bound.on_sound(now, transmit.size);
         } else if let Some(fragment) = transmit.fragment {
             let new = if fragment.retransmitted { ByteCount::ZERO } else { fragment.payload };
             self.overhead.on_transmit(transmit.size, new);

@@ -10,7 +10,7 @@ use lockstep_call::{
 };
 use lockstep_control::{Controller, Estimator, KnownPath, Latency, RateBounds, Setting};
 use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
-use lockstep_sim::{SharedLink, Simulation, SimulationOptions, StopReason};
+use lockstep_sim::{CallPacket, SharedLink, Simulation, SimulationOptions, StopReason};
 use lockstep_sound::{SoundDecoder, SoundSink};
 use lockstep_transport::{FeedbackInterval, ReceiverConfig};
 use lockstep_units::{Bitrate, Timestamp};
@@ -144,7 +144,7 @@ impl CallSettings {
     fn opposite<C: Codec>(
         &self,
         coding: &mut impl FnMut(&CallSettings) -> Result<Coding<C>>,
-        reverse: &SharedLink<C::Packet>,
+        reverse: &SharedLink<CallPacket<C::Packet>>,
     ) -> Result<Opposite<C>> {
         let (mut settings, CallEstimator { estimator, .. }) = self.with_estimator(None)?;
         settings.link.seed = settings.link.seed.wrapping_add(1);

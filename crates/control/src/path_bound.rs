@@ -18,6 +18,7 @@
 //! | burst found the link idle | its first fragment waited no more than 10 ms | a tick of most schedulers |
 //! | silence | smoothed round trip + 150 ms | pauses of cellular links are rarely longer |
 //! | pause between two probes | 100 ms; doubling to 1 s once the path would take 100 ms for all of them | what is sent into silence must not be in the way when it ends |
+//! | the same beside sound that arrives | 250 ms at least | sound goes first; but where it alone flows, nobody learns what pictures may have |
 //! | where more is on the way than is through soon | 1 s | on a path that for a while carries a few kb/s, ten probes a second were what filled the queue for seconds |
 //! | soon | the shortest round trip of a minute, since a queue may stand for long, and 150 ms, at the rate of the last half second of deliveries | where Lockstep's own search for such a time ended |
 //! | ceiling | 0.5 bit a pixel | beyond it VP8's picture gains nothing that is seen: quantizers below 8 or so; small pictures 500 kb/s |
@@ -26,7 +27,7 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment};
+use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment, SOUND};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::base_delay::BaseDelay;
@@ -43,6 +44,8 @@ const SHORTEST_BURST: Duration = Duration::from_millis(1);
 const SILENCE_MARGIN: Duration = Duration::from_millis(150);
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(500);
 const PROBE_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// The least pause between two probes while sound flows and is heard of.
+const PAUSE_BESIDE_SOUND: Duration = Duration::from_millis(250);
 /// Of what the path delivered in a window, the part that may be sent into silence before probes become rare.
 const SILENT_SHARE: (u64, u64) = (1, 5);
 const LEAST_HARMLESS: u64 = 1_500;
@@ -103,7 +106,11 @@ pub struct PathBound {
     heard_at: Timestamp,
     /// When the oldest was transmitted of all that was since something was last heard.
     unheard_from: Option<Timestamp>,
+    /// When a fragment of a frame was last transmitted, and when one was last heard of; sound is something else.
     transmitted_at: Option<Timestamp>,
+    frame_heard_at: Timestamp,
+    /// When the path was last found to carry something again.
+    returned_at: Option<Timestamp>,
     /// Bytes transmitted into silence.
     unheard: u64,
     /// Probes since those are too many.
@@ -133,6 +140,8 @@ impl PathBound {
             heard_at: Timestamp::ZERO,
             unheard_from: None,
             transmitted_at: None,
+            frame_heard_at: Timestamp::ZERO,
+            returned_at: None,
             unheard: 0,
             probes: 0,
             restarted_at: None,
@@ -150,13 +159,19 @@ impl PathBound {
         &self.loss_rate
     }
 
-    /// A datagram of `size` bytes left the pacer.
+    /// A fragment of a frame, a datagram of `size` bytes, left the pacer.
     pub fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+        self.transmitted_at = Some(now);
+        self.on_sound(now, size);
+    }
+
+    /// A packet of sound, a datagram of `size` bytes, left: it goes whatever the budget is, and says nothing of what
+    /// pictures may have.
+    pub fn on_sound(&mut self, now: Timestamp, size: ByteCount) {
         if let Some((ceiling, bucket)) = &mut self.ceiling {
             bucket.on_transmit(now, size, *ceiling);
         }
         self.unheard_from.get_or_insert(now);
-        self.transmitted_at = Some(now);
         if self.is_silent(now) {
             self.unheard += size.get();
         }
@@ -167,6 +182,11 @@ impl PathBound {
         if self.unheard > self.harmless() {
             self.probes = self.probes.saturating_add(1);
         }
+    }
+
+    /// Something came from the other end after a pause, whatever it was: where the path was silent, it may be no longer.
+    pub fn on_return(&mut self, now: Timestamp) {
+        self.returned_at = Some(now);
     }
 
     /// Feedback arrived.
@@ -184,6 +204,9 @@ impl PathBound {
             self.shortest_round_trip.put(now, sample, ROUND_TRIP_MEMORY);
             let known = self.round_trip.unwrap_or(sample);
             self.round_trip = Some(known.mul_f64(1.0 - ROUND_TRIP_WEIGHT) + sample.mul_f64(ROUND_TRIP_WEIGHT));
+        }
+        if feedback.acknowledged.iter().any(|arrival| arrival.fragment != SOUND) {
+            self.frame_heard_at = now;
         }
         for arrival in &feedback.acknowledged {
             if self.restarted_at.is_some_and(|restarted| arrival.sent_at >= restarted) {
@@ -240,11 +263,16 @@ impl PathBound {
     #[must_use]
     pub fn is_probe_due(&self, now: Timestamp, in_flight: InFlight) -> bool {
         let Some(transmitted_at) = self.transmitted_at else { return true };
+        if self.returned_at.is_some_and(|returned_at| transmitted_at < returned_at) {
+            return true;
+        }
         if in_flight.bytes.get() > self.through_soon() {
             return now.saturating_since(transmitted_at) >= PROBE_PAUSES.1;
         }
         let pause = PROBE_PAUSES.0.saturating_mul(1 << self.probes.min(8)).min(PROBE_PAUSES.1);
-        now.saturating_since(transmitted_at.max(self.heard_at)) >= pause
+        let beside_sound = self.heard_at > self.frame_heard_at;
+        let pause = if beside_sound { pause.max(PAUSE_BESIDE_SOUND) } else { pause };
+        now.saturating_since(transmitted_at.max(self.frame_heard_at)) >= pause
     }
 
     /// The most bytes on the way behind which a probe does not wait for long, at the rate of the last deliveries.

@@ -5,17 +5,18 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use lockstep_call::{DecodeOutcome, FrameRecord, ReceivingEnd, SendingEnd, SoundScores};
-use lockstep_transport::{CloseReason, Datagram, Transmit, WireError, wire::DATA_HEADER};
 use lockstep_units::Timestamp;
 
 use crate::clock::Clock;
-use crate::connection::{Connection, Heard, Loss, Peer, Traffic};
+use crate::connection::{Connection, Listener, Peer, Traffic};
 use crate::control::CallKind;
-use crate::datagrams::Incoming;
+use crate::datagrams::{Incoming, Reader};
+use crate::exchange::{Ends, Exchange, Patience, reason};
 use crate::presence::{CallState, Command, Presence};
 use crate::quic::Qlog;
 use crate::receiving::{Receiving, ReceivingHalf, Shown};
 use crate::sending::{Sending, SendingEvent, SendingHalf};
+use crate::sockets::Sockets;
 use crate::sound::SoundEvent;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop};
 
@@ -96,22 +97,32 @@ pub struct Finished {
 /// A call while it runs.
 struct Call {
     clock: Clock,
-    connection: Connection,
+    exchange: Exchange,
+    sockets: Sockets,
+    readers: Vec<Reader>,
+    /// A datagram on its way to a socket.
+    buffer: Vec<u8>,
     incoming: mpsc::Receiver<Event>,
     sending: Option<SendingHalf>,
     receiving: Option<ReceivingHalf>,
-    lost: Option<Loss>,
-    greeted: bool,
     length: Option<Duration>,
-    wait_limit: Option<Duration>,
-    idle_limit: Option<Duration>,
     stop: Stop,
     commands: Option<mpsc::Receiver<Command>>,
     own: Presence,
-    other: Presence,
     started: Timestamp,
     /// When the source was told to begin.
     begun: Option<Timestamp>,
+}
+
+/// Begins to dial or to listen.
+fn open(peer: Peer, kind: CallKind, qlog: Option<Qlog>, clock: Clock) -> Result<(Connection, Sockets), LiveError> {
+    let (origin, now) = (clock.origin(), clock.now());
+    Ok(match peer {
+        Peer::Of(ticket) => (Connection::joining(ticket, kind, qlog, origin, now)?, Sockets::any()?),
+        Peer::At(Listener { sockets, identity }) => {
+            (Connection::listening(&identity, kind, qlog, origin, now)?, sockets)
+        }
+    })
 }
 
 /// Runs one end of a call on `clock` until the time is up, the source ends, the other end closes the call or is silent for
@@ -129,8 +140,12 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         result: Err(error),
     };
     let waits = matches!(peer, Peer::At(_));
-    let connection = match Connection::open(peer, kind, qlog, clock, &events, Event::Network) {
-        Ok(connection) => connection,
+    let opened = open(peer, kind, qlog, clock).and_then(|(connection, sockets)| {
+        let readers = sockets.read(clock, &events, Some(&connection.gate()), Event::Network)?;
+        Ok((connection, sockets, readers))
+    });
+    let (connection, sockets, readers) = match opened {
+        Ok(opened) => opened,
         Err(error) => return failed(sending.map(|half| half.end), receiving.map(|half| half.end), error),
     };
     let receiving = match receiving.map(|half| ReceivingHalf::start(half, clock, &events)).transpose() {
@@ -151,19 +166,17 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
     drop(events);
     let mut call = Call {
         clock,
-        connection,
+        exchange: Exchange::new(connection, Patience { wait_limit, idle_limit }, started),
+        sockets,
+        readers,
+        buffer: Vec::new(),
         incoming,
         sending,
         receiving,
-        lost: None,
-        greeted: false,
         length,
-        wait_limit,
-        idle_limit,
         stop,
         commands,
         own: Presence::default(),
-        other: Presence::default(),
         started,
         begun: None,
     };
@@ -175,7 +188,7 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         sending.log_the_rest(&mut |record| witness.captured(record));
     }
     // However the call ended, what was shown is written whole.
-    let round_trip = call.connection.shortest_round_trip();
+    let round_trip = call.exchange.connection.shortest_round_trip();
     let stuck = matches!(result, Err(LiveError::Stuck { .. }));
     let (sound, shown) = call.receiving.as_mut().map_or((None, Ok(())), |half| half.finish(round_trip, stuck));
     if let Some(receiving) = &call.receiving {
@@ -184,21 +197,12 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
     let result = result.and_then(|ended| shown.map(|()| ended));
     Finished {
         dropped: call.receiving.as_ref().map_or(0, ReceivingHalf::dropped),
-        traffic: call.connection.traffic(),
-        joined: call.connection.is_joined(),
+        traffic: call.exchange.connection.traffic(),
+        joined: call.exchange.connection.is_joined(),
         sound,
         sending: call.sending.map(|half| half.end),
         receiving: call.receiving.map(|half| half.end),
         result,
-    }
-}
-
-/// How an end that comes of itself is told to the other end.
-fn reason(result: &Result<Ended, LiveError>) -> CloseReason {
-    match result {
-        Ok(_) => CloseReason::Done,
-        Err(LiveError::UnknownEstimator { .. }) => CloseReason::Unsupported,
-        Err(_) => CloseReason::Failed,
     }
 }
 
@@ -209,10 +213,10 @@ impl Call {
         let mut joined = false;
         loop {
             let now = self.clock.now();
-            if self.connection.is_joined() && !std::mem::replace(&mut joined, true) {
+            if self.exchange.connection.is_joined() && !std::mem::replace(&mut joined, true) {
                 self.begin(now);
                 if self.own != Presence::default() {
-                    self.connection.show(self.own);
+                    self.exchange.connection.show(self.own);
                 }
                 witness.joined();
             }
@@ -221,10 +225,11 @@ impl Call {
             {
                 ending = Some((now, self.begin_to_end(now, result)));
             }
-            self.connection.handle_timeout(now);
-            self.hear();
+            self.exchange.connection.handle_timeout(now);
+            let (exchange, mut ends) = self.parts();
+            exchange.hear(now, &mut ends);
             if let Some(receiving) = &mut self.receiving {
-                let round_trip = self.connection.shortest_round_trip();
+                let round_trip = self.exchange.connection.shortest_round_trip();
                 receiving.step(now, round_trip, &mut |shown| witness.shown(shown));
             }
             if let Some(sending) = &mut self.sending {
@@ -262,7 +267,8 @@ impl Call {
     fn state(&self, now: Timestamp) -> CallState {
         let dropped = self.receiving.as_ref().map_or(0, ReceivingHalf::dropped);
         let sound = self.receiving.as_ref().and_then(ReceivingHalf::heard_so_far);
-        CallState { now, dropped, traffic: self.connection.traffic(), sound, own: self.own, peer: self.other }
+        let (traffic, peer) = (self.exchange.connection.traffic(), self.exchange.other());
+        CallState { now, dropped, traffic, sound, own: self.own, peer }
     }
 
     /// Does what the person wants; says whether that is to leave.
@@ -279,7 +285,7 @@ impl Call {
             if let Some(sending) = &mut self.sending {
                 sending.be(self.own);
             }
-            self.connection.show(self.own);
+            self.exchange.connection.show(self.own);
         }
         false
     }
@@ -298,7 +304,7 @@ impl Call {
         if let Some(sending) = &mut self.sending {
             sending.stop_capturing(now);
         }
-        self.connection.close(now, reason(&result), limit);
+        self.exchange.connection.close(now, reason(&result), limit);
         result
     }
 
@@ -307,19 +313,13 @@ impl Call {
     fn has_ended(&self, since: Timestamp, result: &Result<Ended, LiveError>) -> bool {
         let shown = result.is_err() || self.receiving.as_ref().is_none_or(ReceivingHalf::is_shown);
         let late = self.clock.now().saturating_since(since) >= END_LIMIT;
-        late || (self.connection.is_over() && shown)
+        late || (self.exchange.connection.is_over() && shown)
     }
 
     /// Whether the call is over, and why.
     fn reason_to_end(&mut self, now: Timestamp) -> Result<Option<Ended>, LiveError> {
-        match self.lost.take() {
-            None => {}
-            Some(Loss::Closed(CloseReason::Failed)) => return Err(LiveError::PeerFailed),
-            Some(Loss::Closed(CloseReason::Unsupported)) => return Err(LiveError::Refused),
-            Some(Loss::Closed(CloseReason::Done | CloseReason::Other(_))) => return Ok(Some(Ended::ByPeer)),
-            Some(Loss::Refused(refusal)) => return Err(LiveError::Ticket(refusal)),
-            Some(Loss::Restarted) => return Err(LiveError::Restarted),
-            Some(Loss::Broken(reason)) => return Err(LiveError::Connection(reason)),
+        if let Some(ended) = self.exchange.loss()? {
+            return Ok(Some(ended));
         }
         if (self.stop)() {
             return Ok(Some(Ended::Stopped));
@@ -327,7 +327,7 @@ impl Call {
         if self.obey() {
             return Ok(Some(Ended::Left));
         }
-        self.connection.check()?;
+        self.readers.iter_mut().try_for_each(Reader::check)?;
         if let Some(receiving) = &mut self.receiving
             && let Some(ended) = receiving.reason_to_end()?
         {
@@ -341,98 +341,38 @@ impl Call {
             }
             done = sending.is_over(now);
         }
-        let waited = now.saturating_since(self.started);
-        if !self.connection.is_joined() {
-            if self.wait_limit.is_some_and(|limit| waited >= limit || done) {
-                return Err(match self.connection.tried() {
-                    tried if tried.is_empty() => LiveError::NotCalled { waited },
-                    tried => LiveError::Unanswered { waited, tried },
-                });
-            }
-        } else if let Some(limit) = self.idle_limit
-            && now.saturating_since(self.connection.last_heard()) >= limit
-        {
-            return Err(LiveError::Silent { silence: limit });
-        }
+        self.exchange.silence(now, done)?;
         Ok(done.then_some(Ended::Done))
     }
 
-    /// Takes what the connection has for the ends.
-    fn hear(&mut self) {
-        while let Some(heard) = self.connection.poll() {
-            match heard {
-                Heard::Joined => {}
-                Heard::Datagram(at, datagram) => {
-                    let decoded = Datagram::decode(&datagram);
-                    // Of the beginning and the end the stream tells.
-                    if !matches!(decoded, Ok(Datagram::Hello(_) | Datagram::HelloReply(_) | Datagram::Close(_))) {
-                        self.take(at, decoded);
-                    }
-                }
-                Heard::Control(datagram) => {
-                    let decoded = Datagram::decode(&datagram);
-                    if matches!(decoded, Ok(Datagram::Hello(_) | Datagram::HelloReply(_))) {
-                        self.take(self.clock.now(), decoded);
-                    }
-                }
-                Heard::Presence(presence) => self.other = presence,
-                Heard::Lost(loss) => self.lost = self.lost.take().or(Some(loss)),
-            }
-        }
-    }
-
-    /// Gives a datagram to the end that it is for: what a sender says to the one that receives, and the other way round.
-    fn take(&mut self, at: Timestamp, decoded: Result<Datagram, WireError>) {
-        let of_a_receiver = matches!(decoded, Ok(Datagram::Acknowledgement(_) | Datagram::HelloReply(_)));
-        match (&mut self.sending, &mut self.receiving) {
-            (Some(sending), None) => drop(sending.end.handle_datagram(at, decoded)),
-            (Some(sending), Some(_)) if of_a_receiver => drop(sending.end.handle_datagram(at, decoded)),
-            (_, Some(receiving)) => drop(receiving.end.handle_datagram(at, decoded, false)),
-            (None, None) => {}
-        }
+    /// The exchange, and the ends that it is for.
+    fn parts(&mut self) -> (&mut Exchange, Ends<'_>) {
+        let sending = self.sending.as_mut().map(|half| &mut half.end);
+        let receiving = self.receiving.as_mut().map(|half| &mut half.end);
+        (&mut self.exchange, Ends { sending, receiving })
     }
 
     fn transmit(&mut self) -> Result<(), LiveError> {
-        let largest = self.connection.largest_datagram();
-        if let (Some(sending), Some(largest)) = (&mut self.sending, largest) {
-            sending.end.set_payload(largest.saturating_sub(DATA_HEADER));
+        loop {
+            let now = self.clock.now();
+            let mut buffer = std::mem::take(&mut self.buffer);
+            buffer.clear();
+            let (exchange, mut ends) = self.parts();
+            let to = exchange.poll_transmit(now, &mut ends, &mut buffer);
+            self.buffer = buffer;
+            let Some(to) = to else { return Ok(()) };
+            self.sockets.send(&self.buffer, to)?;
         }
-        while self.connection.is_open()
-            && let Some(transmit) = self.next_transmit()
-        {
-            let bytes = transmit.to_bytes();
-            match transmit.datagram {
-                // In the stream it need not be repeated.
-                Datagram::Hello(_) if std::mem::replace(&mut self.greeted, true) => {}
-                Datagram::Hello(_) | Datagram::HelloReply(_) => self.connection.tell(bytes),
-                // The connection says it itself.
-                Datagram::Close(_) => {}
-                Datagram::Data(_) | Datagram::Sound(_) | Datagram::Acknowledgement(_) => self.connection.send(bytes),
-            }
-            // Each by itself, as the simulator has them.
-            self.connection.transmit()?;
-        }
-        self.connection.transmit()
-    }
-
-    fn next_transmit(&mut self) -> Option<Transmit> {
-        let sending = self.sending.as_mut().and_then(|half| half.end.poll_transmit(self.clock.now()));
-        sending.or_else(|| self.receiving.as_mut().and_then(|half| half.end.poll_transmit(self.clock.now())))
     }
 
     /// Waits for something to happen, at most until `wake` or until somebody wants to be asked.
     fn wait(&mut self, wake: Option<Timestamp>) {
-        let joined = self.connection.is_open();
-        // Before anybody is there the ends have much to say, and nobody to say it to.
-        let ends = [
-            self.sending.as_ref().and_then(|half| half.end.poll_timeout()).filter(|_| joined),
-            self.receiving.as_ref().and_then(|half| half.end.poll_timeout()).filter(|_| joined),
-        ];
         let shows = self.receiving.as_ref().and_then(ReceivingHalf::poll_timeout);
-        let wake = Timestamp::earliest([wake, self.connection.poll_timeout(), shows, Timestamp::earliest(ends)]);
+        let (exchange, ends) = self.parts();
+        let wake = Timestamp::earliest([wake, exchange.poll_timeout(&ends), shows]);
         let wait = wake.map_or(LONGEST_WAIT, |wake| self.clock.until(wake).min(LONGEST_WAIT));
         match self.incoming.recv_timeout(wait) {
-            Ok(Event::Network(incoming)) => self.connection.handle_datagram(incoming),
+            Ok(Event::Network(incoming)) => self.exchange.connection.handle_datagram(incoming),
             Ok(Event::Sending(event)) => {
                 if let Some(sending) = &mut self.sending {
                     sending.handle(self.clock.now(), event);

@@ -39,15 +39,24 @@ impl Clock {
         moment.saturating_since(self.now())
     }
 
-    /// The same moment on the monotonic clock.
-    #[must_use]
-    pub fn instant(&self, moment: Timestamp) -> Instant {
-        self.started + moment.saturating_since(Timestamp::ZERO)
+    /// What session time is counted from.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin(self.started)
+    }
+}
+
+/// The start of session time on the monotonic clock, for those who are told the time and do not read it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin(Instant);
+
+impl Origin {
+    /// A moment of session time on the monotonic clock.
+    pub(crate) fn instant(self, moment: Timestamp) -> Instant {
+        self.0 + moment.saturating_since(Timestamp::ZERO)
     }
 
     /// A moment of the monotonic clock in session time.
-    #[must_use]
-    pub fn moment(&self, instant: Instant) -> Timestamp {
-        Timestamp::ZERO + instant.saturating_duration_since(self.started)
+    pub(crate) fn moment(self, instant: Instant) -> Timestamp {
+        Timestamp::ZERO + instant.saturating_duration_since(self.0)
     }
 }

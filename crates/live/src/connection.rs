@@ -1,27 +1,31 @@
 //! The connection of a call: QUIC between the joiner and the listener of a ticket. The other end of a call is whoever first
 //! proves to know the ticket's secret; before that, links to anybody are kept apart from the call, few of them and for a
 //! short time.
+//!
+//! It reads no clock and has no socket: whoever drives it gives it datagrams and the time, and sends what it has to say.
 
 mod link;
 mod loss;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::mpsc::SyncSender;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use lockstep_transport::CloseReason;
 use lockstep_units::Timestamp;
 use quinn_proto::{ConnectionHandle, DatagramEvent, Endpoint, Event, StreamEvent};
 
-use crate::clock::Clock;
+use crate::clock::Origin;
 use crate::control::{CallKind, Message};
-use crate::datagrams::{Incoming, Reader};
+use crate::datagrams::Incoming;
+use crate::gate::{Gate, Names};
 use crate::identity::{Identity, random};
 use crate::presence::Presence;
 use crate::quic::Qlog;
-use crate::route::{Route, answer_to, answered, challenge};
+use crate::route::{Route, answer_to, answered, challenge, heard_again, says_heard_again};
 use crate::sockets::Sockets;
 use crate::ticket::{MOST_ADDRESSES, Secret, Ticket};
 use crate::{LiveError, TicketRefusal, quic};
@@ -35,21 +39,21 @@ const MOST_STRANGERS: usize = 8;
 const MOST_UNPROVEN: usize = 2;
 /// How long a stranger may take to show the ticket.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Handshake packets a second, and as many at once, that are looked at while nobody has joined, and during a call. Each
-/// costs some tens of microseconds.
-const HANDSHAKES_WAITING: f64 = 2_000.0;
-const HANDSHAKES_IN_CALL: f64 = 100.0;
 /// Something is sent at least so often, so that the other end knows that this one is there, and where: also while nothing
 /// comes, when QUIC would wait ever longer.
-const KEEP_ALIVE: Duration = Duration::from_millis(500);
+const KEEP_ALIVE: Duration = Duration::from_millis(200);
+/// So long without anything from the other end, which keeps itself alive more often, is a path that carried nothing.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Answers to strangers that wait to be sent; of more, the newest are not given.
+const MOST_ANSWERS: usize = 64;
 /// How long the end of a call is repeated.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 
 /// Waits for whoever has its ticket.
 #[derive(Debug)]
 pub struct Listener {
-    sockets: Sockets,
-    identity: Identity,
+    pub(crate) sockets: Sockets,
+    pub(crate) identity: Identity,
 }
 
 impl Listener {
@@ -88,6 +92,8 @@ pub enum Peer {
 pub(crate) enum Heard {
     /// The other end is there, and is the right one.
     Joined,
+    /// After a pause something came from the other end, or the other end says that something came there.
+    Returned,
     /// A datagram, with the time of its arrival.
     Datagram(Timestamp, Bytes),
     /// What the transport would have as a datagram, from the stream.
@@ -98,23 +104,6 @@ pub(crate) enum Heard {
     Lost(Loss),
 }
 
-/// How often something may happen.
-#[derive(Debug)]
-struct Allowance {
-    left: f64,
-    at: Timestamp,
-}
-
-impl Allowance {
-    fn take(&mut self, now: Timestamp, rate: f64) -> bool {
-        self.left = (self.left + rate * now.saturating_since(self.at).as_secs_f64()).min(rate);
-        self.at = self.at.max(now);
-        let allowed = self.left >= 1.0;
-        self.left -= if allowed { 1.0 } else { 0.0 };
-        allowed
-    }
-}
-
 /// Which end this is.
 enum Role {
     Joiner { secret: Secret, tried: Vec<SocketAddr>, route: Route },
@@ -123,113 +112,130 @@ enum Role {
 
 /// One end's connection. Its owner gives it datagrams and the time, takes what is heard, and has it transmit.
 pub(crate) struct Connection {
-    clock: Clock,
-    sockets: Sockets,
-    readers: Vec<Reader>,
+    origin: Origin,
     endpoint: Endpoint,
     links: BTreeMap<usize, Link>,
     /// The link that is the call's.
     chosen: Option<usize>,
     role: Role,
     kind: CallKind,
-    handshakes: Allowance,
+    /// What stands before whatever socket it has.
+    gate: Gate,
+    in_call: Arc<AtomicBool>,
     heard: VecDeque<Heard>,
     last_heard: Timestamp,
     last_sent: Timestamp,
     closing_until: Option<Timestamp>,
     over: bool,
-    buffer: Vec<u8>,
+    /// What goes to who is not (yet) part of the call, and where.
+    answers: VecDeque<(SocketAddr, Vec<u8>)>,
 }
 
 impl Connection {
-    /// Begins to dial or to listen; what comes goes into `events` and is to be given to [`Self::handle_datagram`].
-    pub(crate) fn open<E: Send + 'static>(
-        peer: Peer,
+    /// Dials whoever gave `ticket`; QUIC logs into `qlog`, if there is one.
+    pub(crate) fn joining(
+        ticket: Ticket,
         kind: CallKind,
         qlog: Option<Qlog>,
-        clock: Clock,
-        events: &SyncSender<E>,
-        wrap: impl Fn(Incoming) -> E + Clone + Send + 'static,
+        origin: Origin,
+        now: Timestamp,
     ) -> Result<Self, LiveError> {
-        let now = clock.now();
-        let qlog = qlog.map(|qlog| (qlog, clock.instant(Timestamp::ZERO)));
-        let (sockets, role, seed, server, dial) = match peer {
-            Peer::Of(ticket) => {
-                let Ticket { key, secret, addresses } = ticket;
-                let role = Role::Joiner { secret, tried: addresses, route: Route::new() };
-                (Sockets::any()?, role, random::<32>()?.to_vec(), None, Some(quic::dialling(&key, qlog)?))
-            }
-            Peer::At(Listener { sockets, identity }) => {
-                let server = quic::server(&identity, qlog)?;
-                let role = Role::Listener { secret: identity.secret(), reusable: identity.is_reusable(), used: false };
-                (sockets, role, identity.seed(), Some(server), None)
-            }
-        };
-        let readers = sockets.read(clock, events, wrap)?;
-        let endpoint = Endpoint::new(quic::endpoint(&seed)?, server, true, None);
-        let mut connection = Self {
-            clock,
-            sockets,
-            readers,
+        let Ticket { key, secret, addresses } = ticket;
+        let role = Role::Joiner { secret, tried: addresses.clone(), route: Route::new() };
+        let (config, names) = quic::endpoint(&random::<32>()?)?;
+        let mut connection = Self::new(role, kind, Endpoint::new(config, None, true, None), names, origin, now);
+        let config = quic::dialling(&key, qlog.map(|qlog| (qlog, origin.instant(Timestamp::ZERO))))?;
+        for address in addresses {
+            // The name is not looked at: the key is.
+            let dialled = connection.endpoint.connect(origin.instant(now), config.clone(), address, "lockstep");
+            let (handle, dialled) = dialled.map_err(|error| LiveError::Identity(error.to_string()))?;
+            connection.links.insert(handle.0, Link::new(dialled, now));
+        }
+        Ok(connection)
+    }
+
+    /// Waits for whoever was given the ticket of `identity`; QUIC logs into `qlog`, if there is one.
+    pub(crate) fn listening(
+        identity: &Identity,
+        kind: CallKind,
+        qlog: Option<Qlog>,
+        origin: Origin,
+        now: Timestamp,
+    ) -> Result<Self, LiveError> {
+        let role = Role::Listener { secret: identity.secret(), reusable: identity.is_reusable(), used: false };
+        let server = Some(quic::server(identity, qlog.map(|qlog| (qlog, origin.instant(Timestamp::ZERO))))?);
+        let (config, names) = quic::endpoint(&identity.seed())?;
+        Ok(Self::new(role, kind, Endpoint::new(config, server, true, None), names, origin, now))
+    }
+
+    fn new(role: Role, kind: CallKind, endpoint: Endpoint, names: Names, origin: Origin, now: Timestamp) -> Self {
+        let in_call = Arc::new(AtomicBool::new(false));
+        let gate = Gate::new(names, matches!(role, Role::Listener { .. }), in_call.clone());
+        Self {
+            origin,
             endpoint,
             links: BTreeMap::new(),
             chosen: None,
             role,
             kind,
-            handshakes: Allowance { left: HANDSHAKES_WAITING, at: now },
+            gate,
+            in_call,
             heard: VecDeque::new(),
             last_heard: now,
             last_sent: now,
             closing_until: None,
             over: false,
-            buffer: Vec::new(),
-        };
-        if let (Role::Joiner { tried, .. }, Some(config)) = (&connection.role, dial) {
-            for address in tried.clone() {
-                // The name is not looked at: the key is.
-                let dialled = connection.endpoint.connect(clock.instant(now), config.clone(), address, "lockstep");
-                let (handle, dialled) = dialled.map_err(|error| LiveError::Identity(error.to_string()))?;
-                connection.links.insert(handle.0, Link::new(dialled, now));
-            }
+            answers: VecDeque::new(),
         }
-        Ok(connection)
     }
 
-    /// A datagram came.
+    /// What a socket's reader is to ask of each datagram; without its leave none is handled here.
+    pub(crate) fn gate(&self) -> Gate {
+        self.gate.clone()
+    }
+
+    /// A datagram came that the gate admits.
     pub(crate) fn handle_datagram(&mut self, incoming: Incoming) {
         let Incoming { at, from, datagram } = incoming;
         let Some(&first) = datagram.first() else { return };
         let known = match &self.role {
-            Role::Listener { .. } => {
-                let rate = if self.chosen.is_some() { HANDSHAKES_IN_CALL } else { HANDSHAKES_WAITING };
-                // Only packets with long headers can begin something.
-                first & 0x80 == 0 || self.handshakes.take(at, rate)
-            }
+            Role::Listener { .. } => true,
+            // Only packets with long headers can begin something.
             Role::Joiner { tried, .. } => first & 0x80 == 0 || tried.contains(&from),
         };
         if !known {
             return;
         }
         let remote = self.as_known(from);
-        let now = self.clock.instant(at);
-        self.buffer.clear();
+        let now = self.origin.instant(at);
+        let mut buffer = Vec::new();
         let length = datagram.len();
-        match self.endpoint.handle(now, remote, None, None, datagram, &mut self.buffer) {
+        match self.endpoint.handle(now, remote, None, None, datagram, &mut buffer) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 let Some(link) = self.links.get_mut(&handle.0) else { return };
                 link.quic.handle_event(event);
                 let heard = link.has_heard() && self.chosen.is_none_or(|chosen| chosen == handle.0);
                 self.follow(handle.0, at);
                 if heard {
+                    let pause = at.saturating_since(self.last_heard);
                     self.last_heard = self.last_heard.max(at);
+                    if pause >= PAUSE && self.is_open() {
+                        self.heard.push_back(Heard::Returned);
+                        self.send(heard_again());
+                    }
                     self.find(handle.0, at, from, length);
                 }
             }
             Some(DatagramEvent::NewConnection(stranger)) => self.greet(stranger, at),
-            Some(DatagramEvent::Response(answer)) => {
-                let _ = self.sockets.send(&self.buffer[..answer.size], answer.destination);
-            }
+            Some(DatagramEvent::Response(answer)) => self.answer(answer.destination, buffer),
             None => {}
+        }
+    }
+
+    /// Has something sent to who is not part of the call.
+    fn answer(&mut self, to: SocketAddr, datagram: Vec<u8>) {
+        if self.answers.len() < MOST_ANSWERS {
+            self.answers.push_back((to, datagram));
         }
     }
 
@@ -239,32 +245,32 @@ impl Connection {
         let Some((to, token)) = route.heard(at, from, length, || random().ok()) else { return };
         let Some(link) = self.links.get_mut(&handle) else { return };
         let _ = link.quic.datagrams().send(challenge(token).into(), true);
-        self.buffer.clear();
-        if let Some(transmit) = link.quic.poll_transmit(self.clock.instant(at), 1, &mut self.buffer) {
-            let _ = self.sockets.send(&self.buffer[..transmit.size], to);
+        let mut buffer = Vec::new();
+        if link.quic.poll_transmit(self.origin.instant(at), 1, &mut buffer).is_some() {
+            self.answer(to, buffer);
         }
     }
 
     /// Somebody calls.
     fn greet(&mut self, stranger: quinn_proto::Incoming, at: Timestamp) {
-        let now = self.clock.instant(at);
+        let now = self.origin.instant(at);
         let strangers = self.links.len() - usize::from(self.chosen.is_some());
-        self.buffer.clear();
+        let mut buffer = Vec::new();
         if strangers >= MOST_STRANGERS {
             self.endpoint.ignore(stranger);
         } else if strangers >= MOST_UNPROVEN && !stranger.remote_address_validated() && stranger.may_retry() {
-            if let Ok(answer) = self.endpoint.retry(stranger, &mut self.buffer) {
-                let _ = self.sockets.send(&self.buffer[..answer.size], answer.destination);
+            if let Ok(answer) = self.endpoint.retry(stranger, &mut buffer) {
+                self.answer(answer.destination, buffer);
             }
         } else {
-            match self.endpoint.accept(stranger, now, &mut self.buffer, None) {
+            match self.endpoint.accept(stranger, now, &mut buffer, None) {
                 Ok((handle, accepted)) => {
                     self.links.insert(handle.0, Link::new(accepted, at));
                     self.follow(handle.0, at);
                 }
                 Err(refused) => {
                     if let Some(answer) = refused.response {
-                        let _ = self.sockets.send(&self.buffer[..answer.size], answer.destination);
+                        self.answer(answer.destination, buffer);
                     }
                 }
             }
@@ -282,10 +288,10 @@ impl Connection {
             }
             let Some(event) = link.quic.poll() else { break };
             match event {
-                Event::Connected => self.connected(handle),
-                Event::Stream(StreamEvent::Opened { .. } | StreamEvent::Readable { .. }) => self.read(handle),
+                Event::Connected => self.connected(handle, at),
+                Event::Stream(StreamEvent::Opened { .. } | StreamEvent::Readable { .. }) => self.read(handle, at),
                 Event::Stream(StreamEvent::Writable { .. } | StreamEvent::Available { .. }) => link.write(),
-                Event::Stream(StreamEvent::Finished { .. }) if self.chosen == Some(handle) => self.end(),
+                Event::Stream(StreamEvent::Finished { .. }) if self.chosen == Some(handle) => self.end(at),
                 Event::DatagramReceived => {
                     while let Some(datagram) = link.quic.datagrams().recv() {
                         if self.chosen != Some(handle) {
@@ -296,6 +302,7 @@ impl Connection {
                                 let _ = link.quic.datagrams().send(answer.into(), true);
                             }
                             (Role::Joiner { route, .. }, _, Some(token)) => route.answered(token),
+                            _ if says_heard_again(&datagram) => self.heard.push_back(Heard::Returned),
                             _ => self.heard.push_back(Heard::Datagram(at, datagram)),
                         }
                     }
@@ -310,12 +317,11 @@ impl Connection {
     }
 
     /// A handshake is complete.
-    fn connected(&mut self, handle: usize) {
+    fn connected(&mut self, handle: usize, at: Timestamp) {
         let Role::Joiner { secret, route, .. } = &mut self.role else { return };
         let Some(link) = self.links.get_mut(&handle) else { return };
         if self.chosen.is_some() {
-            let now = self.clock.instant(self.clock.now());
-            link.quic.close(now, 0u32.into(), Bytes::new());
+            link.quic.close(self.origin.instant(at), 0u32.into(), Bytes::new());
             return;
         }
         // Whoever answered first holds the key; nobody else learns the secret.
@@ -325,22 +331,22 @@ impl Connection {
         link.tell(&Message::Join { secret: *secret, kind: self.kind });
         // Nothing that is sent from now on is looked at by anybody before this.
         self.heard.push_back(Heard::Joined);
-        let now = self.clock.instant(self.clock.now());
+        let now = self.origin.instant(at);
         for (_, other) in self.links.iter_mut().filter(|(other, _)| **other != handle) {
             other.quic.close(now, 0u32.into(), Bytes::new());
         }
     }
 
     /// Reads what came in the stream of a link.
-    fn read(&mut self, handle: usize) {
+    fn read(&mut self, handle: usize, at: Timestamp) {
         loop {
             let Some(link) = self.links.get_mut(&handle) else { return };
             let told = link.next();
             let chosen = self.chosen == Some(handle);
             match told {
                 Told::Nothing => return,
-                Told::Malformed => return self.refuse(handle, TicketRefusal::Malformed),
-                Told::Message(Message::Join { secret, kind }) if !chosen => self.asked(handle, &secret, kind),
+                Told::Malformed => return self.refuse(handle, TicketRefusal::Malformed, at),
+                Told::Message(Message::Join { secret, kind }) if !chosen => self.asked(handle, &secret, kind, at),
                 Told::Message(Message::Welcome) if chosen => {}
                 Told::Message(Message::Transport(datagram)) if chosen => {
                     self.heard.push_back(Heard::Control(datagram));
@@ -350,15 +356,15 @@ impl Connection {
                 }
                 Told::Message(Message::Close(reason)) if chosen => {
                     self.heard.push_back(Heard::Lost(Loss::Closed(reason)));
-                    self.end();
+                    self.end(at);
                 }
-                Told::Message(_) => return self.refuse(handle, TicketRefusal::Malformed),
+                Told::Message(_) => return self.refuse(handle, TicketRefusal::Malformed, at),
             }
         }
     }
 
     /// A stranger showed a ticket.
-    fn asked(&mut self, handle: usize, shown: &Secret, kind: CallKind) {
+    fn asked(&mut self, handle: usize, shown: &Secret, kind: CallKind, at: Timestamp) {
         let Role::Listener { secret, reusable, used } = &mut self.role else { return };
         // Whether it is right takes as long as whether it is wrong.
         let right = secret.iter().zip(shown).fold(0, |wrong, (one, other)| wrong | (one ^ other)) == 0;
@@ -371,18 +377,19 @@ impl Connection {
             _ => None,
         };
         if let Some(refusal) = refusal {
-            return self.refuse(handle, refusal);
+            return self.refuse(handle, refusal, at);
         }
         *used = true;
         self.chosen = Some(handle);
+        self.in_call.store(true, Ordering::Relaxed);
         if let Some(link) = self.links.get_mut(&handle) {
             link.tell(&Message::Welcome);
         }
         self.heard.push_back(Heard::Joined);
     }
 
-    fn refuse(&mut self, handle: usize, refusal: TicketRefusal) {
-        let now = self.clock.instant(self.clock.now());
+    fn refuse(&mut self, handle: usize, refusal: TicketRefusal, at: Timestamp) {
+        let now = self.origin.instant(at);
         if let Some(link) = self.links.get_mut(&handle) {
             link.quic.close(now, code(refusal), Bytes::new());
         }
@@ -413,6 +420,12 @@ impl Connection {
     /// Whether the other end is there, and the end of the call was not told yet.
     pub(crate) fn is_open(&self) -> bool {
         self.chosen.is_some() && self.closing_until.is_none() && !self.over
+    }
+
+    /// Links that are held, to the other end of the call and to strangers.
+    #[cfg(test)]
+    pub(crate) fn links(&self) -> usize {
+        self.links.len()
     }
 
     /// When something last came from the other end that was surely from it.
@@ -446,38 +459,44 @@ impl Connection {
         }
     }
 
-    /// Hands everything that may leave to the sockets.
-    pub(crate) fn transmit(&mut self) -> Result<(), LiveError> {
-        let now = self.clock.now();
-        let instant = self.clock.instant(now);
-        let handles: Vec<usize> = self.links.keys().copied().collect();
-        for handle in handles {
-            if let Some(link) = self.links.get_mut(&handle) {
-                let routed = self.chosen == Some(handle);
-                loop {
-                    self.buffer.clear();
-                    let Some(transmit) = link.quic.poll_transmit(instant, 1, &mut self.buffer) else { break };
-                    let datagram = &self.buffer[..transmit.size];
-                    let to = match &self.role {
-                        Role::Joiner { route, .. } if routed => route.current().unwrap_or(transmit.destination),
-                        _ => transmit.destination,
-                    };
-                    self.sockets.send(datagram, to)?;
-                    self.last_sent = now;
-                }
+    /// The next datagram that may leave, into `buffer`, which is empty; gives where it goes. Asked until there is none, after
+    /// everything else that happens to the connection.
+    pub(crate) fn poll_transmit(&mut self, now: Timestamp, buffer: &mut Vec<u8>) -> Option<SocketAddr> {
+        if let Some((to, answer)) = self.answers.pop_front() {
+            *buffer = answer;
+            return Some(to);
+        }
+        let instant = self.origin.instant(now);
+        let mut last = None;
+        while let Some(handle) = self.handle_after(last) {
+            last = Some(handle);
+            let routed = self.chosen == Some(handle);
+            let Some(link) = self.links.get_mut(&handle) else { continue };
+            if let Some(transmit) = link.quic.poll_transmit(instant, 1, buffer) {
+                self.last_sent = now;
+                return Some(match &self.role {
+                    Role::Joiner { route, .. } if routed => route.current().unwrap_or(transmit.destination),
+                    _ => transmit.destination,
+                });
             }
             self.follow(handle, now);
         }
-        Ok(())
+        None
+    }
+
+    /// The link after `last`, in their order; the first after none.
+    fn handle_after(&self, last: Option<usize>) -> Option<usize> {
+        let from = last.map_or(0, |last| last + 1);
+        self.links.range(from..).next().map(|(&handle, _)| handle)
     }
 
     /// When [`Self::handle_timeout`] wants to be called next.
     pub(crate) fn poll_timeout(&mut self) -> Option<Timestamp> {
         let strangers = matches!(self.role, Role::Listener { .. });
-        let (clock, chosen) = (self.clock, self.chosen);
+        let (origin, chosen) = (self.origin, self.chosen);
         let links = self.links.iter_mut().filter_map(|(&handle, link)| {
             let patience = (strangers && chosen != Some(handle)).then(|| link.since + PATIENCE);
-            Timestamp::earliest([link.quic.poll_timeout().map(|at| clock.moment(at)), patience])
+            Timestamp::earliest([link.quic.poll_timeout().map(|at| origin.moment(at)), patience])
         });
         let keep_alive = chosen.is_some().then(|| self.last_sent + KEEP_ALIVE);
         Timestamp::earliest([links.min(), keep_alive, self.closing_until].map(|at| at.filter(|_| !self.over)))
@@ -485,9 +504,10 @@ impl Connection {
 
     /// Tells the time.
     pub(crate) fn handle_timeout(&mut self, now: Timestamp) {
-        let instant: Instant = self.clock.instant(now);
-        let handles: Vec<usize> = self.links.keys().copied().collect();
-        for handle in handles {
+        let instant = self.origin.instant(now);
+        let mut last = None;
+        while let Some(handle) = self.handle_after(last) {
+            last = Some(handle);
             let Some(link) = self.links.get_mut(&handle) else { continue };
             if link.quic.poll_timeout().is_some_and(|at| at <= instant) {
                 link.quic.handle_timeout(instant);
@@ -509,7 +529,7 @@ impl Connection {
             self.last_sent = now;
         }
         if self.closing_until.is_some_and(|until| until <= now) {
-            self.end();
+            self.end(now);
         }
     }
 
@@ -524,14 +544,14 @@ impl Connection {
                 link.finish();
                 self.closing_until = Some(now + limit.min(CLOSE_LIMIT));
             }
-            None => self.end(),
+            None => self.end(now),
         }
     }
 
     /// Says that it is over, and that is all.
-    fn end(&mut self) {
+    fn end(&mut self, at: Timestamp) {
         self.over = true;
-        let now = self.clock.instant(self.clock.now());
+        let now = self.origin.instant(at);
         for link in self.links.values_mut().filter(|link| !link.quic.is_closed()) {
             link.quic.close(now, 0u32.into(), Bytes::new());
         }
@@ -540,11 +560,6 @@ impl Connection {
     /// Whether nothing is left to say: to be asked after [`Self::transmit`].
     pub(crate) fn is_over(&self) -> bool {
         self.over
-    }
-
-    /// What ended the reading of a socket, if it has ended.
-    pub(crate) fn check(&mut self) -> Result<(), LiveError> {
-        self.readers.iter_mut().try_for_each(Reader::check)
     }
 
     /// The addresses that were tried, for a person.

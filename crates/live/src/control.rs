@@ -99,6 +99,12 @@ impl Messages {
         self.0.extend_from_slice(bytes);
     }
 
+    /// Bytes that wait for the rest of a message.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.len()
+    }
+
     /// The next whole message.
     pub(crate) fn next(&mut self) -> Result<Option<Message>, Malformed> {
         let Some((length, rest)) = self.0.split_first_chunk::<2>() else { return Ok(None) };

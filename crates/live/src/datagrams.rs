@@ -13,6 +13,7 @@ use lockstep_units::Timestamp;
 
 use crate::LiveError;
 use crate::clock::Clock;
+use crate::gate::Gate;
 use crate::threads::Thread;
 
 /// The largest datagram that UDP carries.
@@ -53,12 +54,13 @@ fn give<Event>(events: &SyncSender<Event>, mut event: Event, stopped: &AtomicBoo
 }
 
 impl Reader {
-    /// Reads `socket` into `events`. Arrival times are taken before the channel, so that a busy reader of the channel
+    /// Reads what `gate` admits from `socket` into `events`; everything without one. Arrival times are taken before the channel, so that a busy reader of the channel
     /// does not look like a slow link.
     pub fn spawn<Event: Send + 'static>(
         socket: &UdpSocket,
         clock: Clock,
         events: SyncSender<Event>,
+        mut gate: Option<Gate>,
         wrap: impl Fn(Incoming) -> Event + Send + 'static,
     ) -> Result<Self, LiveError> {
         let socket = socket.try_clone().map_err(LiveError::Socket)?;
@@ -70,9 +72,13 @@ impl Reader {
             while !stopped.load(Ordering::Relaxed) {
                 match socket.recv_from(&mut buffer) {
                     Ok((length, from)) => {
+                        let at = clock.now();
+                        if gate.as_mut().is_some_and(|gate| !gate.admits(at, &buffer[..length])) {
+                            continue;
+                        }
                         // An IPv4 address may come as one of IPv6.
                         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-                        let incoming = Incoming { at: clock.now(), from, datagram: BytesMut::from(&buffer[..length]) };
+                        let incoming = Incoming { at, from, datagram: BytesMut::from(&buffer[..length]) };
                         if !give(&events, wrap(incoming), &stopped) {
                             return Ok(());
                         }
@@ -122,7 +128,7 @@ mod tests {
         let [listening, sending] = [(); 2].map(|()| UdpSocket::bind(loopback).expect("a port is free"));
         let to = listening.local_addr().expect("it is bound");
         let (events, incoming) = mpsc::sync_channel(1);
-        let reader = Reader::spawn(&listening, Clock::start(), events, |incoming| incoming).expect("it starts");
+        let reader = Reader::spawn(&listening, Clock::start(), events, None, |incoming| incoming).expect("it starts");
         (0..20).for_each(|_| assert_eq!(sending.send_to(&[1], to).ok(), Some(1)));
         assert!(incoming.recv_timeout(Duration::from_secs(10)).is_ok(), "it reads");
         let (dropped, told) = mpsc::channel();

@@ -38,6 +38,8 @@ pub struct EmulatorOptions {
     pub moves: Vec<(Duration, Move)>,
     /// Hears of each datagram.
     pub log: Option<PacketLog>,
+    /// The largest IP packet that passes, bytes, headers of IP and UDP included; larger ones are lost. None for any size.
+    pub mtu: Option<u64>,
 }
 
 /// Which side changes its network: the other side finds it at another port of the emulator's from then on, and nobody at the
@@ -106,7 +108,7 @@ impl Side {
         events: &SyncSender<Event>,
         wrap: fn(Incoming) -> Event,
     ) -> Result<Self, LiveError> {
-        let readers = sockets.read(clock, events, wrap)?;
+        let readers = sockets.read(clock, events, None, wrap)?;
         Ok(Self { sockets, readers, wrap })
     }
 
@@ -132,6 +134,7 @@ struct Sides {
     near_at: Option<SocketAddr>,
     /// Where the far side may be: one address once it was heard.
     far_at: Vec<SocketAddr>,
+    mtu: ByteCount,
     /// The latest first.
     moves: Vec<(Duration, Move)>,
 }
@@ -164,7 +167,7 @@ impl Emulator {
         options: EmulatorOptions,
         mut keep_going: impl FnMut(&EmulatorStatus) -> bool,
     ) -> Result<Self, LiveError> {
-        let EmulatorOptions { to, forward, reverse, length, scored, mut moves, log } = options;
+        let EmulatorOptions { to, forward, reverse, length, scored, mut moves, log, mtu } = options;
         let clock = Clock::start();
         let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
         moves.sort_unstable();
@@ -178,6 +181,7 @@ impl Emulator {
             near_at: None,
             far_at: to,
             moves,
+            mtu: mtu.map_or(ByteCount::new(u64::MAX), ByteCount::new),
         };
         let series = ForwardSeries(SeriesRecorder::new(Timestamp::ZERO, scored));
         let mut path = EmulatedPath::new(clock, Start::FirstPacket, [forward, reverse], series, log)?;
@@ -185,6 +189,13 @@ impl Emulator {
         path.run(&mut sides, length, go, || false)?;
         let (Carriage { started_at, forward, reverse, lateness, .. }, ForwardSeries(series)) = path.finish();
         Ok(Self { started_at, series, forward, reverse, lateness })
+    }
+}
+
+impl Sides {
+    /// Whether a datagram is no larger than what the path passes; others are lost before they are on the link.
+    fn fits(&self, datagram: &[u8]) -> bool {
+        on_the_link(ByteCount::of(datagram)) <= self.mtu
     }
 }
 
@@ -219,12 +230,16 @@ impl Ends for Sides {
         match self.incoming.recv_timeout(most) {
             Ok(Event::FromNear(Incoming { at, from, datagram })) => {
                 self.near_at = Some(from);
-                came(Direction::Forward, at, datagram);
+                if self.fits(&datagram) {
+                    came(Direction::Forward, at, datagram);
+                }
             }
             Ok(Event::FromFar(Incoming { at, from, datagram })) => {
                 if self.far_at.contains(&from) {
                     self.far_at = vec![from];
-                    came(Direction::Reverse, at, datagram);
+                    if self.fits(&datagram) {
+                        came(Direction::Reverse, at, datagram);
+                    }
                 }
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}

@@ -12,6 +12,8 @@ mod devices;
 mod display_queue;
 mod emulate;
 mod emulated_path;
+mod exchange;
+mod gate;
 mod identity;
 mod measuring;
 mod menu;
@@ -19,6 +21,8 @@ mod own_picture;
 mod presence;
 mod quic;
 mod receiving;
+#[cfg(test)]
+mod rehearsal;
 mod route;
 mod sending;
 mod sockets;

@@ -6,20 +6,17 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn_proto::{
-    AckFrequencyConfig, ClientConfig, EndpointConfig, QlogConfig, RandomConnectionIdGenerator, ServerConfig,
-    TransportConfig, VarInt,
+    AckFrequencyConfig, ClientConfig, EndpointConfig, QlogConfig, ServerConfig, TransportConfig, VarInt,
 };
 use ring::hkdf::{HKDF_SHA256, Salt};
 use ring::hmac::{HMAC_SHA256, Key};
 
 use crate::LiveError;
+use crate::gate::Names;
 use crate::identity::{Identity, client, random};
 use crate::ticket::PublicKey;
 use crate::unlimited::Unlimited;
 
-/// Bytes of a connection's name in each packet. They keep packets of one end apart from strays, and so few that they cost
-/// little.
-const CONNECTION_ID: usize = 4;
 /// The round-trip time that is assumed before one was measured: the first flight is sent again after three times that.
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(100);
 /// What the peer may send in the stream and is not read yet; datagrams likewise.
@@ -40,7 +37,7 @@ fn transport(qlog: Option<(Qlog, Instant)>) -> Arc<TransportConfig> {
     let mut acknowledgements = AckFrequencyConfig::default();
     acknowledgements
         .ack_eliciting_threshold(VarInt::from_u32(1_000))
-        .max_ack_delay(Some(Duration::from_millis(100)))
+        .max_ack_delay(Some(Duration::from_millis(200)))
         .reordering_threshold(VarInt::from_u32(0));
     config
         .congestion_controller_factory(Arc::new(Unlimited))
@@ -70,16 +67,24 @@ fn wrong(error: &dyn std::fmt::Display) -> LiveError {
     LiveError::Identity(error.to_string())
 }
 
-/// An endpoint, of which those who ask for what it does not know any more are told so by a key of `seed`.
-pub(crate) fn endpoint(seed: &[u8]) -> Result<Arc<EndpointConfig>, LiveError> {
-    let key = Salt::new(HKDF_SHA256, b"lockstep reset").extract(seed);
-    let mut reset = [0; 32];
-    let filled = key.expand(&[b"key"], HKDF_SHA256).and_then(|expanded| expanded.fill(&mut reset));
+/// A key of `seed` for `purpose`.
+fn key(seed: &[u8], purpose: &[u8]) -> Result<Key, LiveError> {
+    let key = Salt::new(HKDF_SHA256, purpose).extract(seed);
+    let mut bytes = [0; 32];
+    let filled = key.expand(&[b"key"], HKDF_SHA256).and_then(|expanded| expanded.fill(&mut bytes));
     filled.map_err(|error| wrong(&error))?;
-    let mut config = EndpointConfig::new(Arc::new(Key::new(HMAC_SHA256, &reset)));
-    config.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(CONNECTION_ID)));
+    Ok(Key::new(HMAC_SHA256, &bytes))
+}
+
+/// An endpoint, of which those who ask for what it does not know any more are told so by a key of `seed`, and the names that
+/// it gives, by another.
+pub(crate) fn endpoint(seed: &[u8]) -> Result<(Arc<EndpointConfig>, Names), LiveError> {
+    let names = Names::new(key(seed, b"lockstep names")?);
+    let mut config = EndpointConfig::new(Arc::new(key(seed, b"lockstep reset")?));
+    let given = names.clone();
+    config.cid_generator(move || Box::new(given.clone()));
     config.rng_seed(Some(random()?));
-    Ok(Arc::new(config))
+    Ok((Arc::new(config), names))
 }
 
 /// How a listener answers.

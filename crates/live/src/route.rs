@@ -17,6 +17,8 @@ pub(crate) type Token = [u8; 8];
 /// The first byte of a datagram that challenges, and of one that answers; none of the transport's begins so.
 const CHALLENGE: u8 = 1;
 const ANSWER: u8 = 2;
+/// The datagram that says that this end hears the other one again.
+const HEARD_AGAIN: u8 = 3;
 /// A challenge is repeated so often as long as something comes from the address.
 const REPEAT: Duration = Duration::from_millis(50);
 /// How long a new address is tried.
@@ -29,6 +31,16 @@ const AMPLIFICATION: u64 = 3;
 /// What a challenge, or the answer to one, is as a datagram.
 pub(crate) fn challenge(token: Token) -> Vec<u8> {
     [&[CHALLENGE][..], &token[..]].concat()
+}
+
+/// What says to the other end, after nothing came from it for a while, that something came.
+pub(crate) fn heard_again() -> Vec<u8> {
+    vec![HEARD_AGAIN]
+}
+
+/// Whether `datagram` says that.
+pub(crate) fn says_heard_again(datagram: &[u8]) -> bool {
+    datagram == [HEARD_AGAIN]
 }
 
 /// The answer to a challenge, if `datagram` is one.

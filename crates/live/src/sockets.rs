@@ -7,6 +7,7 @@ use std::sync::mpsc::SyncSender;
 use crate::LiveError;
 use crate::clock::Clock;
 use crate::datagrams::{Incoming, Reader};
+use crate::gate::Gate;
 
 /// A socket for IPv6, one for IPv4, or one for both.
 #[derive(Debug)]
@@ -80,15 +81,16 @@ impl Sockets {
         Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
     }
 
-    /// Reads all sockets into `events`.
+    /// Reads what `gate` admits from all sockets into `events`.
     pub(crate) fn read<Event: Send + 'static>(
         &self,
         clock: Clock,
         events: &SyncSender<Event>,
+        gate: Option<&Gate>,
         wrap: impl Fn(Incoming) -> Event + Clone + Send + 'static,
     ) -> Result<Vec<Reader>, LiveError> {
         let sockets = self.v6.iter().chain(&self.v4);
-        sockets.map(|socket| Reader::spawn(socket, clock, events.clone(), wrap.clone())).collect()
+        sockets.map(|socket| Reader::spawn(socket, clock, events.clone(), gate.cloned(), wrap.clone())).collect()
     }
 
     /// Sends a datagram. What a network does to datagrams is no failure: it is lost.
@@ -142,7 +144,7 @@ mod tests {
         let clock = Clock::start();
         let (events, heard) = mpsc::sync_channel(16);
         let any = Sockets::any().expect("a port is free");
-        let readers = any.read(clock, &events, |incoming| incoming).expect("they start");
+        let readers = any.read(clock, &events, None, |incoming| incoming).expect("they start");
         let port = any.port().expect("it is bound");
         let families: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
         for ip in families {

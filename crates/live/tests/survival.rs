@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockstep_link::LossInterval;
+use lockstep_link::{LossInterval, Reordering};
 use lockstep_live::{Ended, LiveError, Move};
 use lockstep_media::{Sink, SinkError};
 use lockstep_vp8::Picture;
@@ -71,6 +71,38 @@ fn pictures_are_back_after_the_link_was_lost() {
     assert_eq!((sender.result.ok(), receiver.result.ok()), (Some(Ended::Done), Some(Ended::ByPeer)));
     let late = shown.in_the_last(seconds(1));
     assert!(late >= 15, "{late} pictures in the last second");
+}
+
+/// Of 90 pictures over such a link most are shown, and the call ends well.
+fn assert_goes_on(through: calls::Through, listener: calls::Listening, least: usize) {
+    let (sender, _) = joining(through.ticket, sending(pictures(90)), CALL);
+    let (receiver, shown) = listener.join();
+    assert_eq!((sender.result.ok(), receiver.result.ok()), (Some(Ended::Done), Some(Ended::ByPeer)));
+    assert!(shown >= least, "{shown} pictures");
+}
+
+#[test]
+fn datagrams_of_1200_bytes_are_enough_for_a_call() {
+    let listener = listening(sink(discard), CALL);
+    // And 28 of the headers of IP and UDP.
+    assert_goes_on(calls::narrow(&listener.ticket(), 1_228), listener, 60);
+}
+
+#[test]
+fn a_call_bears_datagrams_out_of_order_and_twice() {
+    let listener = listening(sink(discard), CALL);
+    let mixed = |config: &mut lockstep_link::LinkConfig| {
+        config.reordering = Some(Reordering { probability: 0.2, extra_delay: Duration::from_millis(20) });
+        config.duplication = 0.2;
+    };
+    assert_goes_on(emulated(&listener.ticket(), mixed, seconds(20), Vec::new()), listener, 60);
+}
+
+#[test]
+fn a_call_bears_the_loss_of_30_percent_of_all_datagrams() {
+    let listener = listening(sink(discard), CALL);
+    let lossy = |config: &mut lockstep_link::LinkConfig| config.loss.random = 0.3;
+    assert_goes_on(emulated(&listener.ticket(), lossy, seconds(20), Vec::new()), listener, 20);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use lockstep_call::{
 };
 use lockstep_media::{QualityError, Source, SourceError, VmafError, VmafMeter, psnr, ssim};
 use lockstep_sound::CodingError;
-use lockstep_transport::{Datagram, StateId};
+use lockstep_transport::{Datagram, StateId, Transmit, wire::DATA_HEADER};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Picture;
 
@@ -56,6 +56,9 @@ const MOST_ORIGINALS: usize = 300;
 /// So many states of frames that are on their way are kept, so that the receiver need not work out what the sender has
 /// already: decoding is a function. A frame that comes later than that is decoded.
 const MOST_AHEAD: usize = 64;
+/// The largest datagram of the transport's that a packet has room for: with fragments of 1,384 bytes it is full, as it is on
+/// paths of 1,500 bytes.
+const LARGEST_DATAGRAM: usize = 1_384 + DATA_HEADER;
 /// And one frame in so many is decoded all the same, as are those from nothing: were the two ends ever to differ, the call
 /// would show it as a live one does.
 const DECODED_ONCE_IN: u64 = 32;
@@ -249,6 +252,32 @@ impl<C: Codec> CallFlow<C> {
         Ok(CallResult { call, sound, sender: self.sender, receiver: self.receiver })
     }
 
+    /// What the sender sends now.
+    pub(crate) fn poll_media(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
+        if self.is_over(now) {
+            return None;
+        }
+        let transmit = self.sender.poll_transmit(now)?;
+        let size = carried(transmit.size);
+        if let Some((_, recorder)) = self.log.as_deref_mut() {
+            recorder.sent(now, size);
+        }
+        if let Some(steps) = &mut self.steps {
+            steps.frames.transmitted(size);
+        }
+        Some(transmit)
+    }
+
+    /// What the receiver sends now.
+    pub(crate) fn poll_feedback(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
+        if self.is_over(now) { None } else { self.receiver.poll_transmit(now) }
+    }
+
+    /// What the receiver has ride with `media` of the call in the opposite direction.
+    pub(crate) fn poll_riding(&mut self, now: Timestamp, media: &Transmit<C::Payload>) -> Option<Transmit<C::Payload>> {
+        if self.is_over(now) { None } else { self.receiver.poll_riding(now, media, LARGEST_DATAGRAM) }
+    }
+
     /// Whether the call is over: nothing is captured any more, and what was has had [`DRAIN`] to arrive.
     fn is_over(&self, at: Timestamp) -> bool {
         self.failure.is_some() || at < self.start || at > self.over_at
@@ -431,20 +460,10 @@ impl<C: Codec> Flow for CallFlow<C> {
     }
 
     fn poll_transmit(&mut self, now: Timestamp) -> Option<(Direction, ByteCount, C::Packet)> {
-        if self.is_over(now) {
-            return None;
+        if let Some(transmit) = self.poll_media(now) {
+            return Some((Direction::Forward, carried(transmit.size), C::pack(transmit.datagram)));
         }
-        if let Some(transmit) = self.sender.poll_transmit(now) {
-            let size = carried(transmit.size);
-            if let Some((_, recorder)) = self.log.as_deref_mut() {
-                recorder.sent(now, size);
-            }
-            if let Some(steps) = &mut self.steps {
-                steps.frames.transmitted(size);
-            }
-            return Some((Direction::Forward, size, C::pack(transmit.datagram)));
-        }
-        let transmit = self.receiver.poll_transmit(now)?;
+        let transmit = self.poll_feedback(now)?;
         Some((Direction::Reverse, carried(transmit.size), C::pack(transmit.datagram)))
     }
 

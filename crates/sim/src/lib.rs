@@ -5,6 +5,7 @@
 mod activity;
 mod any_flow;
 mod call_flow;
+mod call_pair;
 pub mod cross_traffic;
 pub mod environment;
 mod flow;
@@ -20,6 +21,7 @@ pub mod step_statistics;
 pub use activity::Activity;
 pub use any_flow::{AnyFlow, AnyPacket};
 pub use call_flow::{CallFlow, CallResult, CallSetting, SimulationError, StopReason};
+pub use call_pair::CallPacket;
 pub use flow::{Arrived, Direction, Flow};
 pub use meter::{FlowMeter, METER_INTERVAL};
 pub use network::{Network, Route, SharedLink, TopologyError, Transit};

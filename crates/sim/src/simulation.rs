@@ -12,7 +12,8 @@ use lockstep_units::Timestamp;
 
 use crate::activity::Activity;
 use crate::call_flow::{CallFlow, CallResult, CallSetting, SimulationError, StopReason};
-use crate::network::{Network, Route, SharedLink};
+use crate::call_pair::{CallPacket, CallPair};
+use crate::network::{Network, SharedLink};
 
 /// Virtual time between two reports of the progress of a call without pixels, of which thousands of seconds pass in
 /// one.
@@ -50,8 +51,8 @@ pub struct SimulationResult<C: Codec = Vp8> {
 }
 
 /// Has `meter` look at the ends of `call`.
-fn look<C: Codec>(meter: &SharedSessionMeter, now: Timestamp, call: Option<&CallFlow<C>>) {
-    if let Some(call) = call {
+fn look<C: Codec>(meter: &SharedSessionMeter, now: Timestamp, call: Option<&CallPair<C>>) {
+    if let Some(CallPair { there: call, .. }) = call {
         let mut meter = meter.lock();
         meter.sending(now, call.sender());
         meter.receiving(now, call.receiver());
@@ -62,8 +63,8 @@ fn look<C: Codec>(meter: &SharedSessionMeter, now: Timestamp, call: Option<&Call
 pub struct Simulation<C: Codec = Vp8> {
     /// The call, and that in the opposite direction if there is one.
     calls: Vec<CallFlow<C>>,
-    forward: SharedLink<C::Packet>,
-    reverse: SharedLink<C::Packet>,
+    forward: SharedLink<CallPacket<C::Packet>>,
+    reverse: SharedLink<CallPacket<C::Packet>>,
     setting: CallSetting,
     length: Duration,
     frame_interval: Duration,
@@ -80,8 +81,8 @@ impl<C: Codec> Simulation<C> {
         sender: SendingEnd<C>,
         receiver: ReceivingEnd<C>,
         source: Box<dyn Source<C::Picture>>,
-        forward: SharedLink<C::Packet>,
-        reverse: SharedLink<C::Packet>,
+        forward: SharedLink<CallPacket<C::Packet>>,
+        reverse: SharedLink<CallPacket<C::Packet>>,
         options: &SimulationOptions,
     ) -> Self {
         let frame_interval = source.format().frame_interval();
@@ -114,7 +115,7 @@ impl<C: Codec> Simulation<C> {
     }
 
     /// Has another call go the opposite way at the same time, over the same links: its pictures go where the first one's
-    /// feedback goes.
+    /// feedback goes, which rides on them where there is room.
     #[must_use]
     pub fn with_opposite(
         mut self,
@@ -170,10 +171,10 @@ impl<C: Codec> Simulation<C> {
         let end = Timestamp::ZERO + self.length + DRAIN;
         let progress_interval =
             if C::HAS_PIXELS { self.frame_interval.max(Duration::from_micros(1)) } else { MODELLED_PROGRESS };
-        let there = Route::single_bottleneck();
-        let back = Route { forward: there.reverse.clone(), reverse: there.forward.clone(), ..there.clone() };
-        let routes = [there, back].into_iter().take(self.calls.len()).collect();
-        let mut network = Network::with_routes(self.calls, routes, vec![self.forward, self.reverse])?;
+        let mut calls = self.calls.into_iter();
+        let Some(there) = calls.next() else { return Err(SimulationError::Unlogged) };
+        let pair = CallPair { there, back: calls.next() };
+        let mut network = Network::new(vec![pair], self.forward, self.reverse);
         let (session, mut next_look) = (self.session, Timestamp::ZERO);
         let mut next_progress = Timestamp::ZERO + progress_interval;
         while network.now() < end {
@@ -183,10 +184,10 @@ impl<C: Codec> Simulation<C> {
             }
             let next = if session.is_some() { next_progress.min(next_look) } else { next_progress };
             network.run_until(next.min(end));
-            if network.flows().iter().any(CallFlow::has_failed) {
+            if network.flows().iter().any(CallPair::has_failed) {
                 break;
             }
-            let Some(call) = network.flows().first() else { break };
+            let Some(CallPair { there: call, .. }) = network.flows().first() else { break };
             if call.source_ended_at().is_some_and(|at| network.now() >= at + DRAIN) {
                 break;
             }
@@ -198,16 +199,15 @@ impl<C: Codec> Simulation<C> {
         if let Some(meter) = &session {
             look(meter, network.now(), network.flows().first());
         }
-        let (mut calls, links) = network.into_parts();
-        let opposite = if calls.len() > 1 {
-            let CallResult { call, sound, .. } =
-                calls.remove(1).finish(|from, to| links[1].capacity_between(from, to))?;
-            Some(OppositeResult { scores: call.scores, sound })
-        } else {
-            None
-        };
+        let (mut pairs, links) = network.into_parts();
+        let Some(CallPair { there, back }) = pairs.pop() else { return Err(SimulationError::Unlogged) };
+        let opposite = back.map(|back| {
+            let CallResult { call, sound, .. } = back.finish(|from, to| links[1].capacity_between(from, to))?;
+            Ok::<_, SimulationError>(OppositeResult { scores: call.scores, sound })
+        });
+        let opposite = opposite.transpose()?;
         let CallResult { call, sound, sender, receiver } =
-            calls.remove(0).finish(|from, to| links[0].capacity_between(from, to))?;
+            there.finish(|from, to| links[0].capacity_between(from, to))?;
         let (forward, reverse) = (*links[0].statistics(), *links[1].statistics());
         let FinishedCall { scores, series, .. } = call;
         Ok(SimulationResult { scores, series, sound, opposite, forward, reverse, sender, receiver })

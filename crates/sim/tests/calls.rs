@@ -8,7 +8,7 @@ use lockstep_call::{FIT_PASSES, FunctionalEncoder, MenuMode, Outcome, ReceivingE
 use lockstep_control::{GracePeriod, InterArrival, SalsifyWindow};
 use lockstep_link::{Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
-use lockstep_sim::{SharedLink, Simulation, SimulationOptions};
+use lockstep_sim::{CallPacket, SharedLink, Simulation, SimulationOptions};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
@@ -60,7 +60,7 @@ impl Plan {
         )
     }
 
-    fn link(&self, trace: &str, loss: LossConfig, seed: u64) -> SharedLink<Vec<u8>> {
+    fn link(&self, trace: &str, loss: LossConfig, seed: u64) -> SharedLink<CallPacket<Vec<u8>>> {
         let config = LinkConfig {
             delay: Duration::from_millis(20),
             loss,

@@ -9,7 +9,7 @@ use lockstep_call::{ConventionalEncoder, FunctionalEncoder, MenuMode, Outcome, R
 use lockstep_control::{Algorithm, RateBounds, Setting};
 use lockstep_link::{Link, LinkConfig, LossConfig, LossInterval, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
-use lockstep_sim::{SharedLink, Simulation, SimulationOptions};
+use lockstep_sim::{CallPacket, SharedLink, Simulation, SimulationOptions};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
@@ -61,7 +61,7 @@ impl Plan {
         (sender, ReceivingEnd::new(ReceiverConfig::default(), algorithm.estimator(bounds)))
     }
 
-    fn link(trace: &str, loss: LossConfig, seed: u64) -> SharedLink<Vec<u8>> {
+    fn link(trace: &str, loss: LossConfig, seed: u64) -> SharedLink<CallPacket<Vec<u8>>> {
         let trace = Trace::from_spec(trace).expect("the plan's trace is valid");
         let config = LinkConfig { delay: Duration::from_millis(20), loss, ..LinkConfig::new(trace) };
         Link::new(config, seed).expect("the plan's link is valid")

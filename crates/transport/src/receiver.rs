@@ -17,7 +17,8 @@ use crate::receiver_statistics::ReceiverStatistics;
 use crate::refusal::Refusal;
 use crate::sound::HeardSound;
 use crate::wire::{
-    Acknowledgement, CloseReason, DATA_HEADER, Data, Datagram, HelloReply, ReceivedFragment, WireError, expand,
+    ACKNOWLEDGEMENT_HEADER, Acknowledgement, CloseReason, DATA_HEADER, Data, Datagram, HelloReply, ReceivedFragment,
+    WireError, expand,
 };
 use crate::{Arrival, DropReason, Estimate, ReceiverConfig, ReceiverEvent, StateId, Transmit};
 
@@ -28,6 +29,9 @@ const LONGEST_HISTORY: usize = 1024;
 /// Fragments that one acknowledgement lists at most where each lists all that is new: with them, and with the states
 /// that are usually held, it is no longer than a data datagram.
 const MOST_LISTED: usize = 128;
+/// An acknowledgement rides with something else by this part of its interval before it is due: early enough to meet the next
+/// packet of sound, which leaves every 20 ms, and hardly more often than otherwise.
+const RIDES_EARLIER: u32 = 4;
 /// How many refused frames each acknowledgement names.
 const REFUSED_LISTED: usize = 4;
 
@@ -466,14 +470,45 @@ impl<P: Payload> Receiver<P> {
             let retained_states = self.catalogue.bound() as u16;
             return Some(Transmit::of(Datagram::HelloReply(HelloReply { connection, retained_states })));
         }
-        if !self.acknowledges(now) {
-            return None;
-        }
-        let highest = self.highest?;
+        if self.acknowledges(now) { self.acknowledgement(now, connection) } else { None }
+    }
+
+    /// How many fragments an acknowledgement lists at most, and at least if so many came.
+    fn listed(&self) -> (usize, usize) {
         let repeated = self.config.repeated_fragments.clamp(1, 255);
         // Whoever asks for few acknowledgements wants them to tell all.
         let aggregates = self.config.feedback != FeedbackInterval::EveryFragment;
-        let most = if aggregates { MOST_LISTED.max(repeated) } else { repeated };
+        (if aggregates { MOST_LISTED.max(repeated) } else { repeated }, repeated)
+    }
+
+    /// Whether the next acknowledgement may go now with something else that leaves and has room for `room` bytes: it is due
+    /// or soon will be, and is no longer than that.
+    #[must_use]
+    pub fn may_ride(&self, now: Timestamp, room: usize) -> bool {
+        if !self.acknowledge || self.highest.is_none() || self.reply_due || self.closing.has_begun() {
+            return false;
+        }
+        let early = match self.config.feedback {
+            FeedbackInterval::Aggregated(_) => {
+                self.config.feedback.doubled(self.doublings).longest_hold() / RIDES_EARLIER
+            }
+            FeedbackInterval::EveryFragment | FeedbackInterval::Every(_) => Duration::ZERO,
+        };
+        let (most, repeated) = self.listed();
+        let fragments = self.unreported.min(most).max(repeated).min(self.history.len());
+        let lists = 10 * fragments + 12 * self.catalogue.len() + 4 * self.refused.len();
+        self.acknowledges(now + early) && ACKNOWLEDGEMENT_HEADER + lists <= room
+    }
+
+    /// The acknowledgement of which [`Self::may_ride`] says that it may go now.
+    pub fn poll_riding(&mut self, now: Timestamp) -> Option<Transmit<P>> {
+        let connection = self.connection?;
+        self.acknowledgement(now, connection)
+    }
+
+    fn acknowledgement(&mut self, now: Timestamp, connection: u32) -> Option<Transmit<P>> {
+        let highest = self.highest?;
+        let (most, repeated) = self.listed();
         let end = self.history.len() - self.unreported.saturating_sub(most);
         let told = self.unreported.min(most).max(repeated);
         let fragments = list(&self.history, end.saturating_sub(told)..end);

@@ -350,7 +350,8 @@ pub fn call(
     let mut progress = Progress::new("call", length.as_millis() as u64);
     let mut display = Display::default();
     let to = ticket.addresses;
-    let options = EmulatorOptions { to, forward, reverse, length: None, scored: length, moves: Vec::new(), log: None };
+    let moves = Vec::new();
+    let options = EmulatorOptions { to, forward, reverse, length: None, scored: length, moves, log: None, mtu: None };
     let emulator = Emulator::run(near, options, |status| {
         display.hear(&processes.sender, &processes.receiver);
         if let (Some(observation), Some(sample)) = (&mut observation, display.sample()) {

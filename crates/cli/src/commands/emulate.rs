@@ -51,6 +51,9 @@ pub struct EmulateArguments {
     /// When the far side changes its network. May be given again.
     #[arg(long, value_name = "SECONDS", value_parser = Seconds::from_word)]
     far_moves_at: Vec<Seconds>,
+    /// Lose packets larger than so many bytes, headers of IP and UDP included. QUIC takes at least 1,228 over IPv4.
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<u64>,
     /// Stop this long after the first datagram, or with --tun after the start.
     #[arg(long, value_parser = Seconds::from_word)]
     seconds: Option<Seconds>,
@@ -103,6 +106,7 @@ pub fn run(arguments: &EmulateArguments) -> Result<()> {
         scored: Duration::ZERO,
         moves: near.chain(far).collect(),
         log,
+        mtu: arguments.mtu,
     };
     let mut written = Ok(());
     Emulator::run(socket, options, |status| {

@@ -74,7 +74,7 @@ fn start_word(text: &str) -> Result<StartWord, String> {
 pub struct TunnelArguments {
     /// Emulate a whole network: two network namespaces with this link as the only way between them, for programs of any kind.
     /// Takes Linux, and root or user namespaces; exit status 77 says that something is missing.
-    #[arg(long, conflicts_with_all = ["to", "listen", "near_moves_at", "far_moves_at"])]
+    #[arg(long, conflicts_with_all = ["to", "listen", "near_moves_at", "far_moves_at", "mtu"])]
     pub tun: bool,
     /// The namespaces are called NAME-near and NAME-far; lockstep-PROCESS if not given.
     #[arg(long, requires = "tun")]

@@ -11,8 +11,8 @@ use lockstep_call::{FrameRecord, FunctionalEncoder, MenuMode, ReceivingEnd, Send
 use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_live::{
-    CallKind, CallOptions, Clock, Emulator, EmulatorOptions, EmulatorSocket, Finished, Identity, Listener, Move,
-    OpenSink, Peer, Receiving, Sending, Shown, Stop, Ticket, Witness,
+    CallKind, CallOptions, Carried, Clock, Emulator, EmulatorOptions, EmulatorSocket, Finished, Identity, Listener,
+    Move, OpenSink, Peer, Receiving, Sending, Shown, Stop, Ticket, Witness,
 };
 use lockstep_media::{Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
@@ -230,7 +230,7 @@ pub fn through(ticket: &Ticket, length: Duration) -> Through {
     emulated(ticket, |_| {}, length, Vec::new())
 }
 
-fn link(change: &impl Fn(&mut LinkConfig)) -> Link<bytes::BytesMut> {
+fn link(change: &impl Fn(&mut LinkConfig)) -> Link<Carried> {
     let trace = Trace::constant(Bitrate::from_kbps(10_000));
     let mut config = LinkConfig { delay: Duration::from_millis(5), ..LinkConfig::new(trace) };
     change(&mut config);
@@ -239,7 +239,7 @@ fn link(change: &impl Fn(&mut LinkConfig)) -> Link<bytes::BytesMut> {
 
 /// Links that are changed each by its own, to the listener and back.
 pub fn emulated_each(ticket: &Ticket, to: impl Fn(&mut LinkConfig), back: impl Fn(&mut LinkConfig)) -> Through {
-    emulated_by(ticket, [link(&to), link(&back)], Duration::from_secs(20), Vec::new())
+    emulated_by(ticket, [link(&to), link(&back)], Duration::from_secs(20), Vec::new(), None)
 }
 
 /// A link of 10 Mb/s and 5 ms that is changed by `change`, and an emulator that changes its ports at `moves`.
@@ -249,19 +249,25 @@ pub fn emulated(
     length: Duration,
     moves: Vec<(Duration, Move)>,
 ) -> Through {
-    emulated_by(ticket, [link(&change), link(&change)], length, moves)
+    emulated_by(ticket, [link(&change), link(&change)], length, moves, None)
+}
+
+/// A link of 10 Mb/s and 5 ms that takes packets of up to `mtu` bytes.
+pub fn narrow(ticket: &Ticket, mtu: u64) -> Through {
+    emulated_by(ticket, [link(&|_| {}), link(&|_| {})], Duration::from_secs(20), Vec::new(), Some(mtu))
 }
 
 fn emulated_by(
     ticket: &Ticket,
-    [forward, reverse]: [Link<bytes::BytesMut>; 2],
+    [forward, reverse]: [Link<Carried>; 2],
     length: Duration,
     moves: Vec<(Duration, Move)>,
+    mtu: Option<u64>,
 ) -> Through {
     let socket = EmulatorSocket::bind(loopback()).expect("a port is free");
     let addresses = socket.addresses().expect("it is bound");
     let to = ticket.addresses.clone();
-    let options = EmulatorOptions { to, forward, reverse, length: Some(length), scored: length, moves, log: None };
+    let options = EmulatorOptions { to, forward, reverse, length: Some(length), scored: length, moves, log: None, mtu };
     let thread = thread::spawn(move || Emulator::run(socket, options, |_| true).expect("its sockets work"));
     Through { ticket: Ticket { addresses, ..ticket.clone() }, thread }
 }

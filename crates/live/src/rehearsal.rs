@@ -1,0 +1,507 @@
+//! Rehearsals: whole calls in virtual time, QUIC and all. Two ends, each with the exchange, the connection and the halves
+//! of a live call, talk over two links of the simulator's; what threads, devices and sockets do in a live call is done here
+//! at once. What may happen to a call happens by plan: links vanish, ends move to other addresses, stop, are killed and
+//! started anew.
+
+mod garbage;
+mod soak;
+mod survival;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use lockstep_call::{
+    DecodeOutcome, Display, FunctionalEncoder, LipSync, Menu, MenuMode, ModelledVoice, Playback, Playing, ReceivingEnd,
+    SendingEnd, SerialMenu, Speaking,
+};
+use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
+use lockstep_link::{Link, LinkConfig, Trace};
+use lockstep_media::{Source, SourceOptions, open_source};
+use lockstep_sound::{Decode, FRAME_DURATION, FRAME_SAMPLES, Frame};
+use lockstep_transport::{ReceiverConfig, SenderConfig, SoundPacket};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_vp8::Parameters;
+
+use crate::clock::{Clock, Origin};
+use crate::connection::Connection;
+use crate::control::CallKind;
+use crate::datagrams::Incoming;
+use crate::exchange::{Ends, Exchange, Patience, reason};
+use crate::gate::Gate;
+use crate::identity::Identity;
+use crate::ticket::Ticket;
+use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
+
+/// What jobs take in virtual time.
+const ENCODING: Duration = Duration::from_millis(5);
+const DECODING: Duration = Duration::from_millis(2);
+/// Bytes of 20 ms of sound that is never silent.
+const SPOKEN: usize = 80;
+/// Bytes of headers of IP and UDP.
+const HEADERS: usize = 28;
+/// What the system keeps of datagrams for a process that is stopped.
+const SOCKET_BUFFER: usize = 200_000;
+
+/// Decodes nothing to silence.
+struct Deaf;
+
+impl Decode for Deaf {
+    type Payload = Vec<u8>;
+
+    fn is_silence(payload: &Vec<u8>) -> bool {
+        payload.is_empty()
+    }
+
+    fn decode(&mut self, _: &Vec<u8>) -> Option<Frame> {
+        Some([0; FRAME_SAMPLES])
+    }
+
+    fn recover(&mut self, next: &Vec<u8>) -> Option<Frame> {
+        (!next.is_empty()).then_some([0; FRAME_SAMPLES])
+    }
+
+    fn conceal(&mut self) -> Frame {
+        [0; FRAME_SAMPLES]
+    }
+}
+
+/// Who says what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Talk {
+    /// Nobody has a microphone.
+    Mute,
+    /// Without a pause.
+    Always,
+    /// By turns with silence, which is not sent.
+    ByTurns(u64),
+}
+
+/// One end of a call.
+struct End {
+    gate: Gate,
+    exchange: Exchange,
+    sending: SendingEnd,
+    receiving: ReceivingEnd,
+    /// How far its clock is ahead of the world's.
+    ahead: Duration,
+    address: SocketAddr,
+    source: Box<dyn Source>,
+    interval: Duration,
+    next_capture: Option<Timestamp>,
+    encoding: Option<(Timestamp, Menu)>,
+    decoding: Option<(Timestamp, DecodeOutcome)>,
+    talk: Talk,
+    voice: ModelledVoice,
+    spoken: u32,
+    speaks_at: Option<Timestamp>,
+    plays_at: Option<Timestamp>,
+    playing: Playing<Deaf>,
+    sync: LipSync,
+    ending: Option<(Timestamp, Result<Ended, LiveError>)>,
+    over: Option<(Timestamp, Result<Ended, LiveError>)>,
+    /// While it is stopped, what came meanwhile.
+    stopped: Option<Vec<Incoming>>,
+    /// When pictures were shown and sound was heard, this end's clock, and when that was captured, the other's.
+    shown: Vec<(Timestamp, Timestamp)>,
+    heard: Vec<(Timestamp, Timestamp)>,
+}
+
+/// What both ends of a rehearsal are told.
+#[derive(Debug, Clone, Copy)]
+struct Cast {
+    /// The clip that both send.
+    pictures: &'static str,
+    talk: Talk,
+    patience: Patience,
+}
+
+impl Default for Cast {
+    fn default() -> Self {
+        let patience =
+            Patience { wait_limit: Some(Duration::from_secs(30)), idle_limit: Some(Duration::from_secs(30)) };
+        Self { pictures: "generated:64x48@30", talk: Talk::Always, patience }
+    }
+}
+
+impl End {
+    fn new(connection: Connection, cast: Cast, now: Timestamp, ahead: Duration, address: SocketAddr) -> Self {
+        let source = open_source(cast.pictures, &SourceOptions::default()).expect("it is generated");
+        let interval = source.format().frame_interval();
+        let format = lockstep_call::announced(&source.format());
+        let algorithm = Algorithm::default();
+        let estimator = algorithm.estimator_kind().number();
+        let config = SenderConfig { estimator, ..SenderConfig::new(7, format) };
+        let setting = Setting::new(ByteCount::new(config.payload as u64), interval);
+        let controller = algorithm.controller(&setting).expect("it needs no path");
+        let encoder = Box::new(FunctionalEncoder::new(Parameters::default(), MenuMode::default()));
+        let receiving = ReceivingEnd::taking(ReceiverConfig::default(), |number| {
+            Some(EstimatorKind::from_number(number)?.make(RateBounds::default()))
+        });
+        let talks = cast.talk != Talk::Mute;
+        Self {
+            gate: connection.gate(),
+            exchange: Exchange::new(connection, cast.patience, now),
+            sending: SendingEnd::new(config, controller, encoder),
+            receiving,
+            ahead,
+            address,
+            source,
+            interval,
+            next_capture: Some(now),
+            encoding: None,
+            decoding: None,
+            talk: cast.talk,
+            voice: ModelledVoice::new(if let Talk::ByTurns(seed) = cast.talk { seed } else { 0 }),
+            spoken: 0,
+            speaks_at: talks.then_some(now + FRAME_DURATION),
+            plays_at: talks.then_some(now + FRAME_DURATION / 2),
+            playing: Playing::new(Deaf, None),
+            sync: LipSync::new(talks),
+            ending: None,
+            over: None,
+            stopped: None,
+            shown: Vec::new(),
+            heard: Vec::new(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.is_some()
+    }
+
+    /// The next moment at which it wants to be asked, the world's clock.
+    fn poll_timeout(&mut self) -> Option<Timestamp> {
+        if self.is_over() || self.stopped.is_some() {
+            return None;
+        }
+        let ends = Ends { sending: Some(&mut self.sending), receiving: Some(&mut self.receiving) };
+        let exchange = self.exchange.poll_timeout(&ends);
+        let jobs =
+            Timestamp::earliest([self.encoding.as_ref().map(|(at, _)| *at), self.decoding.as_ref().map(|(at, _)| *at)]);
+        let paces = Timestamp::earliest([self.next_capture, self.speaks_at, self.plays_at, self.sync.poll_timeout()]);
+        let next = Timestamp::earliest([exchange, jobs, paces])?;
+        Some(Timestamp::ZERO + next.saturating_since(Timestamp::ZERO + self.ahead))
+    }
+
+    fn handle_datagram(&mut self, incoming: Incoming) {
+        if self.is_over() || !self.gate.admits(incoming.at, &incoming.datagram) {
+            return;
+        }
+        if let Some(waiting) = &mut self.stopped {
+            let bytes: usize = waiting.iter().map(|incoming| incoming.datagram.len()).sum();
+            if bytes < SOCKET_BUFFER {
+                waiting.push(incoming);
+            }
+            return;
+        }
+        self.exchange.connection.handle_datagram(incoming);
+    }
+
+    fn speak(&mut self, now: Timestamp) {
+        let frame = self.spoken;
+        self.spoken += 1;
+        let captured = Timestamp::from_nanos(now.as_nanos().saturating_sub(FRAME_DURATION.as_nanos() as u64));
+        let bytes = match self.talk {
+            Talk::Mute => None,
+            Talk::Always => Some(SPOKEN),
+            Talk::ByTurns(_) => {
+                let packet = self.voice.speak(now, &self.sending.sound_allowance(now)).expect("it cannot fail");
+                packet.map(|packet| packet.payload.0 as usize)
+            }
+        };
+        if let Some(bytes) = bytes {
+            let _ = self.sending.send_sound(now, SoundPacket { frame, captured, payload: vec![7; bytes] });
+        }
+    }
+
+    fn show(&mut self, now: Timestamp) {
+        if let Some(display) = self.receiving.poll_display() {
+            self.sync.push(now, display);
+            if let Some(delay) = self.sync.least_sound_delay() {
+                self.playing.set_least_delay(delay);
+            }
+        }
+        if let Some(Display { captured_at, .. }) = self.sync.poll(now) {
+            self.shown.push((now, captured_at));
+        }
+    }
+
+    /// What the loop of a live call does, and what its threads do.
+    fn step(&mut self, now: Timestamp) {
+        if self.is_over() || self.stopped.is_some() {
+            return;
+        }
+        if self.ending.is_none()
+            && let Some(result) = self.reason_to_end(now).transpose()
+        {
+            let silent = matches!(result, Err(LiveError::Silent { .. }));
+            let limit = if silent { SILENT_END_LIMIT } else { END_LIMIT };
+            self.exchange.connection.close(now, reason(&result), limit);
+            self.ending = Some((now, result));
+        }
+        self.exchange.connection.handle_timeout(now);
+        let mut ends = Ends { sending: Some(&mut self.sending), receiving: Some(&mut self.receiving) };
+        self.exchange.hear(now, &mut ends);
+        while let Some(packet) = self.receiving.poll_sound() {
+            self.playing.insert(now, packet);
+        }
+        if self.receiving.poll_timeout().is_some_and(|at| at <= now) {
+            self.receiving.handle_timeout(now);
+        }
+        if self.sending.poll_timeout().is_some_and(|at| at <= now) {
+            self.sending.handle_timeout(now);
+        }
+        if self.next_capture.is_some_and(|at| at <= now) {
+            let picture = self.source.next().expect("it is generated").expect("it has no end");
+            self.sending.capture(now, picture);
+            // As the thread of a source has it: what could not be captured in time is not made up for.
+            self.next_capture = self.next_capture.map(|at| (at + self.interval).max(now));
+        }
+        if self.speaks_at.is_some_and(|at| at <= now) {
+            self.speak(now);
+            let least = Timestamp::ZERO + now.saturating_since(Timestamp::ZERO + FRAME_DURATION);
+            self.speaks_at = self.speaks_at.map(|at| (at + FRAME_DURATION).max(least));
+        }
+        if self.plays_at.is_some_and(|at| at <= now) {
+            self.playing.play(now).expect("it has no sink");
+            let heard = self.playing.heard();
+            self.sync.hear(now, heard);
+            if let Some(captured) = heard {
+                self.heard.push((now, captured));
+            }
+            let least = Timestamp::ZERO + now.saturating_since(Timestamp::ZERO + FRAME_DURATION);
+            self.plays_at = self.plays_at.map(|at| (at + FRAME_DURATION).max(least));
+        }
+        if let Some((_, menu)) = self.encoding.take_if(|(at, _)| *at <= now) {
+            self.sending.encoded(now, menu);
+            let _ = self.sending.poll_committed();
+        }
+        if let Some((_, outcome)) = self.decoding.take_if(|(at, _)| *at <= now) {
+            self.receiving.decoded(now, outcome);
+        }
+        self.show(now);
+        let open = self.exchange.connection.is_joined() && self.ending.is_none();
+        if open && let Some(job) = self.sending.poll_encode(now) {
+            self.encoding = Some((now + ENCODING, job.run(&SerialMenu)));
+        }
+        if let Some(job) = self.receiving.poll_decode() {
+            self.decoding = Some((now + DECODING, job.run()));
+        }
+        while self.sending.poll_record().is_some() {}
+        if let Some((since, _)) = &self.ending {
+            let late = now.saturating_since(*since) >= END_LIMIT;
+            if late || self.exchange.connection.is_over() {
+                self.over = self.ending.take().map(|(_, result)| (now, result));
+            }
+        }
+    }
+
+    fn reason_to_end(&mut self, now: Timestamp) -> Result<Option<Ended>, LiveError> {
+        if let Some(ended) = self.exchange.loss()? {
+            return Ok(Some(ended));
+        }
+        self.exchange.silence(now, false)?;
+        Ok(None)
+    }
+
+    /// Its user ends the call.
+    fn hang_up(&mut self, now: Timestamp) {
+        self.exchange.connection.close(now, reason(&Ok(Ended::Stopped)), END_LIMIT);
+        self.ending = Some((now, Ok(Ended::Stopped)));
+    }
+}
+
+/// A datagram on its way.
+#[derive(Debug, Clone)]
+struct Transit {
+    from: SocketAddr,
+    to: SocketAddr,
+    datagram: BytesMut,
+}
+
+/// Which end.
+const JOINER: usize = 0;
+const LISTENER: usize = 1;
+
+/// The ends, and the links that each sends by.
+struct World {
+    now: Timestamp,
+    origin: Origin,
+    identity: Identity,
+    ticket: Ticket,
+    cast: Cast,
+    ends: [End; 2],
+    links: [Link<Transit>; 2],
+    /// Whether what an end sends is lost.
+    cut: [bool; 2],
+    /// Larger datagrams, headers of IP and UDP not counted, are lost.
+    largest: usize,
+    moved: u8,
+    bytes: [u64; 2],
+    /// Somebody on the way who sends copies and forgeries of what passes.
+    forger: Option<garbage::Forger>,
+}
+
+fn address(last: u8) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, last], 4600))
+}
+
+/// A link of 5 Mb/s and 20 ms.
+fn usual_link() -> LinkConfig {
+    LinkConfig { delay: Duration::from_millis(20), ..LinkConfig::new(Trace::constant(Bitrate::from_kbps(5_000))) }
+}
+
+impl World {
+    fn new(cast: Cast, links: [LinkConfig; 2], seed: u64) -> Self {
+        let origin = Clock::start().origin();
+        let identity = Identity::new().expect("there are random numbers");
+        let ticket = Ticket { key: identity.public(), secret: identity.secret(), addresses: vec![address(2)] };
+        let now = Timestamp::ZERO;
+        let listener = Self::listening(&identity, cast, origin, now);
+        let joiner = Self::joining(&ticket, cast, origin, now, address(1));
+        let mut number = seed * 2;
+        let links = links.map(|config| {
+            number += 1;
+            Link::new(config, number).expect("a link")
+        });
+        let (cut, moved, bytes) = ([false; 2], 2, [0; 2]);
+        let ends = [joiner, listener];
+        Self { now, origin, identity, ticket, cast, ends, links, cut, largest: usize::MAX, moved, bytes, forger: None }
+    }
+
+    /// The listener's clock counts from an hour before.
+    const AHEAD: Duration = Duration::from_secs(3600);
+
+    fn listening(identity: &Identity, cast: Cast, origin: Origin, now: Timestamp) -> End {
+        let now = now + Self::AHEAD;
+        let connection = Connection::listening(identity, CallKind::TwoWay, None, origin, now).expect("it listens");
+        End::new(connection, cast, now, Self::AHEAD, address(2))
+    }
+
+    fn joining(ticket: &Ticket, cast: Cast, origin: Origin, now: Timestamp, address: SocketAddr) -> End {
+        let connection = Connection::joining(ticket.clone(), CallKind::TwoWay, None, origin, now).expect("it dials");
+        End::new(connection, cast, now, Duration::ZERO, address)
+    }
+
+    /// An end is killed without a word, and started anew with the same ticket; the new one takes the old one's place here.
+    fn restart(&mut self, end: usize) {
+        self.ends[end] = if end == LISTENER {
+            Self::listening(&self.identity, self.cast, self.origin, self.now)
+        } else {
+            self.moved += 1;
+            Self::joining(&self.ticket, self.cast, self.origin, self.now, address(self.moved))
+        };
+    }
+
+    /// An end's network changes: it is at another address from now on, and nobody at the old one.
+    fn rebind(&mut self, end: usize) {
+        self.moved = self.moved.wrapping_add(1).max(10);
+        self.ends[end].address = address(self.moved);
+    }
+
+    fn stop(&mut self, end: usize) {
+        self.ends[end].stopped.get_or_insert_default();
+    }
+
+    fn go_on(&mut self, end: usize) {
+        let end = &mut self.ends[end];
+        let at = self.now + end.ahead;
+        for incoming in end.stopped.take().unwrap_or_default() {
+            // What waits in the socket is read when the process goes on.
+            end.handle_datagram(Incoming { at, ..incoming });
+        }
+    }
+
+    fn next_event(&mut self) -> Option<Timestamp> {
+        let links = self.links.iter().filter_map(Link::poll_timeout).min();
+        let ends = self.ends.iter_mut().filter_map(End::poll_timeout).min();
+        Timestamp::earliest([links, ends]).map(|at| at.max(self.now))
+    }
+
+    fn transmit(&mut self, end: usize) {
+        let from = &mut self.ends[end];
+        if from.is_over() || from.stopped.is_some() {
+            return;
+        }
+        let mut ends = Ends { sending: Some(&mut from.sending), receiving: Some(&mut from.receiving) };
+        loop {
+            let mut buffer = Vec::new();
+            let Some(to) = from.exchange.poll_transmit(self.now + from.ahead, &mut ends, &mut buffer) else { break };
+            self.bytes[end] += (buffer.len() + HEADERS) as u64;
+            if self.cut[end] || buffer.len() > self.largest {
+                continue;
+            }
+            let size = ByteCount::new((buffer.len() + HEADERS) as u64);
+            let transit = Transit { from: from.address, to, datagram: BytesMut::from(&buffer[..]) };
+            let _ = self.links[end].send(self.now, size, transit);
+        }
+    }
+
+    fn run_until(&mut self, until: Timestamp) {
+        while let Some(next) = self.next_event().filter(|&next| next <= until) {
+            self.now = next;
+            for from in [JOINER, LISTENER] {
+                while let Some(delivered) = self.links[from].poll(self.now) {
+                    let Transit { from: sender, to, datagram } = delivered.packet;
+                    let end = &mut self.ends[1 - from];
+                    // What was on its way when the link went is lost with it.
+                    if end.address == to && !self.cut[from] {
+                        let at = self.now + end.ahead;
+                        let forged = self.forger.as_mut().map(|forger| forger.forge(sender, &datagram));
+                        end.handle_datagram(Incoming { at, from: sender, datagram });
+                        for (from, datagram) in forged.into_iter().flatten() {
+                            end.handle_datagram(Incoming { at, from, datagram });
+                        }
+                    }
+                }
+            }
+            for end in [JOINER, LISTENER] {
+                let at = self.now + self.ends[end].ahead;
+                self.ends[end].step(at);
+                self.transmit(end);
+            }
+        }
+        self.now = until;
+    }
+
+    fn run_for(&mut self, time: Duration) {
+        self.run_until(self.now + time);
+    }
+
+    /// How long after `since` an end first showed what was captured after that moment, and first heard such; none if it did
+    /// not yet.
+    fn back(&self, end: usize, since: Timestamp) -> [Option<Duration>; 2] {
+        let (here, there) = (&self.ends[end], &self.ends[1 - end]);
+        let (from, captured) = (since + here.ahead, since + there.ahead);
+        [&here.shown, &here.heard].map(|moments| {
+            let first = moments.iter().find(|&&(at, of)| at >= from && of >= captured);
+            first.map(|&(at, _)| at.saturating_since(from))
+        })
+    }
+
+    /// The longest time to the return of pictures, and of sound, at either end.
+    fn longest_back(&self, since: Timestamp) -> (Duration, Duration) {
+        let each = [JOINER, LISTENER].map(|end| self.back(end, since).map(|time| time.unwrap_or(Duration::MAX)));
+        (each[0][0].max(each[1][0]), each[0][1].max(each[1][1]))
+    }
+
+    /// Forgets what was shown and heard until now.
+    fn forget(&mut self) {
+        for end in &mut self.ends {
+            end.shown.clear();
+            end.heard.clear();
+        }
+    }
+
+    /// How an end's call ended, in words, and when, the world's clock; none if it goes on.
+    fn ended(&self, end: usize) -> Option<(Timestamp, String)> {
+        let end = &self.ends[end];
+        let (at, result) = end.over.as_ref()?;
+        let said = match result {
+            Ok(ended) => format!("{ended:?}"),
+            Err(error) => error.to_string(),
+        };
+        Some((Timestamp::ZERO + at.saturating_since(Timestamp::ZERO + end.ahead), said))
+    }
+}

@@ -1,0 +1,160 @@
+//! Somebody on the way who sees all packets, and sends copies, cut and changed ones, and whatever else; and any bytes as
+//! tickets and control messages.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg32;
+
+use super::*;
+use crate::control::Messages;
+
+/// Old packets that it keeps.
+const KEPT: usize = 64;
+
+/// Makes forgeries of packets.
+pub(super) struct Forger {
+    random: Pcg32,
+    seen: Vec<BytesMut>,
+}
+
+impl Forger {
+    fn new(seed: u64) -> Self {
+        Self { random: Pcg32::seed_from_u64(seed), seen: Vec::new() }
+    }
+
+    /// What is sent after `datagram`, which came from `from`.
+    pub(super) fn forge(&mut self, from: SocketAddr, datagram: &BytesMut) -> Vec<(SocketAddr, BytesMut)> {
+        let random = &mut self.random;
+        if self.seen.len() < KEPT {
+            self.seen.push(datagram.clone());
+        } else if random.random_bool(0.05) {
+            let place = random.random_range(0..KEPT);
+            self.seen[place] = datagram.clone();
+        }
+        let mut forged = Vec::new();
+        while random.random_bool(0.5) {
+            let mut copy = match random.random_range(0..4_u32) {
+                0 => datagram.clone(),
+                1 => self.seen[random.random_range(0..self.seen.len())].clone(),
+                2 => BytesMut::from(&datagram[..random.random_range(0..=datagram.len())]),
+                _ => (0..random.random_range(0..1_300_usize)).map(|_| random.random::<u8>()).collect(),
+            };
+            if !copy.is_empty() && random.random_bool(0.7) {
+                let place = random.random_range(0..copy.len());
+                copy[place] ^= 1 << random.random_range(0..8_u32);
+            }
+            let from = if random.random_bool(0.5) { from } else { address(random.random_range(100..110)) };
+            forged.push((from, copy));
+        }
+        forged
+    }
+}
+
+#[test]
+fn copies_and_forgeries_of_its_own_packets_do_a_call_no_harm() {
+    for seed in 1..=4 {
+        let cast = Cast { pictures: "generated:16x16@30", ..Cast::default() };
+        let mut world = World::new(cast, [usual_link(), usual_link()], seed);
+        world.forger = Some(Forger::new(seed));
+        world.run_for(Duration::from_secs(20));
+        let since = Timestamp::from_millis(15_000);
+        let (pictures, sound) = world.longest_back(since);
+        assert!(pictures <= Duration::from_millis(500) && sound <= Duration::from_millis(500), "{seed}: {pictures:?}");
+        for end in &world.ends {
+            assert!(end.exchange.connection.links() <= 12, "links pile up");
+            assert_eq!(end.receiving.counts().mismatched + end.receiving.counts().undecodable, 0);
+        }
+        // And it can still be ended.
+        world.ends[JOINER].hang_up(world.now);
+        world.run_for(Duration::from_secs(4));
+        assert_eq!(world.ended(LISTENER).map(|(_, said)| said).as_deref(), Some("ByPeer"));
+    }
+}
+
+/// Few, as each makes keys; `PROPTEST_CASES` asks for more.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(48)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
+    #[test]
+    fn any_text_is_a_ticket_or_none(text in ".*", bytes in vec(any::<u8>(), 0..200)) {
+        let _ = text.parse::<Ticket>();
+        let coded = data_encoding::BASE32_NOPAD.encode(&bytes);
+        // A checksum of four bytes is not met by chance.
+        let made_up = format!("LOCKSTEP-{coded}").parse::<Ticket>();
+        prop_assert!(made_up.is_err());
+    }
+
+    #[test]
+    fn any_ticket_is_read_as_it_was_written(
+        key in any::<[u8; 32]>(),
+        secret in any::<[u8; 16]>(),
+        addresses in vec((any::<std::net::IpAddr>(), 1..=u16::MAX), 1..=8),
+        wrong in any::<prop::sample::Index>(),
+    ) {
+        let addresses: Vec<SocketAddr> = addresses.into_iter().map(SocketAddr::from).collect();
+        prop_assume!(addresses.iter().all(|address| !address.ip().is_unspecified()));
+        let ticket = Ticket { key, secret, addresses };
+        let text = ticket.to_string();
+        prop_assert_eq!(text.parse(), Ok(ticket));
+        let mut letters = text.into_bytes();
+        let place = wrong.index(letters.len());
+        letters[place] = if letters[place] == b'Z' { b'Y' } else { b'Z' };
+        let text = String::from_utf8(letters).expect("it was text");
+        prop_assert!(text.parse::<Ticket>().is_err());
+    }
+
+    #[test]
+    fn any_bytes_are_messages_or_refused_and_little_of_them_is_kept(parts in vec(vec(any::<u8>(), 0..400), 0..20)) {
+        let mut messages = Messages::default();
+        for part in parts {
+            messages.extend(&part);
+            let mut malformed = false;
+            loop {
+                match messages.next() {
+                    Ok(Some(message)) => {
+                        let mut again = Messages::default();
+                        again.extend(&message.to_bytes());
+                        prop_assert_eq!(again.next(), Ok(Some(message)));
+                    }
+                    Ok(None) => break,
+                    Err(_) => {
+                        malformed = true;
+                        break;
+                    }
+                }
+            }
+            // Whoever says what is no message is not listened to any more.
+            if malformed {
+                break;
+            }
+            prop_assert!(messages.waiting() <= 130, "{} bytes wait", messages.waiting());
+        }
+    }
+
+    #[test]
+    fn any_datagrams_to_a_listener_and_a_joiner_are_borne(
+        datagrams in vec((any::<bool>(), any::<u8>(), vec(any::<u8>(), 0..1_300)), 1..60)
+    ) {
+        let mut world = World::new(Cast::default(), [usual_link(), usual_link()], 1);
+        for (begins, from, mut datagram) in datagrams {
+            if begins && datagram.len() > 20 {
+                // As a first packet of version 1 of QUIC begins.
+                datagram[..6].copy_from_slice(&[0xc3, 0, 0, 0, 1, 8]);
+                datagram.resize(1_200, 0);
+            }
+            for end in &mut world.ends {
+                let incoming =
+                    Incoming { at: Timestamp::ZERO + end.ahead, from: address(from), datagram: BytesMut::from(&datagram[..]) };
+                end.handle_datagram(incoming);
+                prop_assert!(end.exchange.connection.links() <= 12);
+            }
+        }
+        // Whoever has the ticket still gets in.
+        world.run_for(Duration::from_secs(3));
+        prop_assert!(world.ends.iter().all(|end| end.exchange.connection.is_joined()));
+    }
+}
