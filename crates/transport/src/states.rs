@@ -23,6 +23,8 @@ const MOST_KNOWN: usize = 512;
 struct SentFrame {
     number: u32,
     source: StateId,
+    /// The frame that yielded the source, if it was known: the only one where no two yielded the same state.
+    source_frame: Option<u32>,
     target: StateId,
     /// The encoder has its state.
     retained: bool,
@@ -214,6 +216,16 @@ impl SentStates {
         best
     }
 
+    /// As [`Self::frame_of`], of the source of the frame at `place`.
+    fn source_of(&self, place: usize) -> Option<&SentFrame> {
+        let sent = &self.frames[place];
+        // Asked of every frame whenever one is lost, and most of them may be coded from one that is long ago.
+        if self.twin.is_none() {
+            return sent.source_frame.and_then(|from| self.get(from));
+        }
+        self.frame_of(sent.source, place)
+    }
+
     /// The state that the next frame is to be encoded from.
     pub(crate) fn source(&self) -> StateId {
         self.source_frame().and_then(|frame| self.target(frame)).unwrap_or(StateId::EMPTY)
@@ -251,6 +263,7 @@ impl SentStates {
         self.frames.push_back(SentFrame {
             number,
             source,
+            source_frame: self.frame_of(source, self.frames.len()).map(|from| from.number),
             target,
             retained: true,
             lost_fragments: 0,
@@ -372,14 +385,13 @@ impl SentStates {
 
     /// Whether the source of the frame at `place` will ever be held, by what is known of the frames before it.
     fn find_orphan(&mut self, place: usize) {
-        let source = self.frames[place].source;
-        if source == StateId::EMPTY {
+        if self.frames[place].source == StateId::EMPTY {
             return;
         }
         // Where several frames yielded it, the one that is found is broken only if all are. A source that is no longer
         // known has been let go: of a frame that was taken for lost then, though it is not, nobody knows whether it came
         // before that, until the receiver holds what it led to.
-        self.frames[place].orphaned = self.frame_of(source, place).is_none_or(SentFrame::broken);
+        self.frames[place].orphaned = self.source_of(place).is_none_or(SentFrame::broken);
     }
 
     fn advance_keep_from(&mut self) {
@@ -387,7 +399,7 @@ impl SentStates {
         let mut least = self.reserved.map_or(base, |reserved| reserved.min(base));
         for (place, sent) in self.frames.iter().enumerate() {
             if !sent.was_held && (place + 1 == self.frames.len() || !sent.broken()) {
-                least = least.min(self.frame_of(sent.source, place).unwrap_or(sent).number);
+                least = least.min(self.source_of(place).unwrap_or(sent).number);
             }
         }
         self.keep_from = self.keep_from.max(least);
