@@ -5,7 +5,7 @@ use crate::StateId;
 /// What the sender asked to be kept.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Keep {
-    /// States of older frames may go.
+    /// States of older frames may go. This frame's outlives a shortage of room: a frame under way may be decoded from it.
     pub(crate) from: u32,
     /// The frame whose state outlives a shortage of room.
     pub(crate) anchor: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
-    /// Room for `bound` frames' states, at least four: the newest, the anchor and two to work with.
+    /// Room for `bound` frames' states, at least four: the newest, the two that the sender names and one to work with.
     pub(crate) fn new(bound: usize) -> Self {
         Self { entries: Vec::new(), bound: bound.max(4), released: Vec::new() }
     }
@@ -75,7 +75,7 @@ impl Catalogue {
         let mut evicted = 0;
         while self.entries.len() > self.bound {
             let newest = self.entries.len() - 1;
-            let spare = |at: usize| at != newest && self.entries[at].0 != keep.anchor;
+            let spare = |at: usize| at != newest && ![keep.anchor, keep.from].contains(&self.entries[at].0);
             let unused = (0..newest).find(|&at| spare(at) && !in_use(self.entries[at].1));
             if let Some(victim) = unused.or_else(|| (0..newest).find(|&at| spare(at))) {
                 let (_, state) = self.entries.remove(victim);
@@ -113,11 +113,11 @@ mod tests {
     }
 
     #[test]
-    fn want_of_room_spares_the_newest_and_the_anchor() {
+    fn want_of_room_spares_the_newest_the_anchor_and_the_oldest_that_is_kept() {
         let mut catalogue = filled(4, 10);
-        let (_, evicted) = catalogue.sweep(Keep { from: 0, anchor: 1 }, |_| false);
+        let (_, evicted) = catalogue.sweep(Keep { from: 0, anchor: 3 }, |_| false);
         assert_eq!(evicted, 6);
-        assert_eq!(catalogue.list().map(|(frame, _)| frame).collect::<Vec<_>>(), [9, 8, 7, 1]);
+        assert_eq!(catalogue.list().map(|(frame, _)| frame).collect::<Vec<_>>(), [9, 8, 3, 0]);
     }
 
     #[test]

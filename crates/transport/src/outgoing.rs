@@ -35,7 +35,7 @@ pub struct SenderConfig {
     pub estimator: u16,
     /// The most bytes of a frame that a fragment carries; 1 to [`MAX_PAYLOAD`](crate::wire::MAX_PAYLOAD).
     pub payload: usize,
-    /// How many states are known at most; at least 5. The receiver's bound counts if it is less. With
+    /// How many states the encoder is to keep at most; at least 5. The receiver's bound counts if it is less. With
     /// [`Recovery::Retransmit`] many more names are kept, but the last state is the only one that is needed.
     pub retained_states: usize,
     /// What is done about a loss.

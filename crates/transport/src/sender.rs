@@ -118,7 +118,7 @@ impl<P: Payload> Sender<P> {
         if frame.target == StateId::EMPTY {
             return Err(SendError::EmptyTarget);
         }
-        if !self.states.knows(frame.source) {
+        if !self.states.retains(frame.source) {
             return Err(SendError::UnknownSource(frame.source));
         }
         if self.queued + usize::from(fragments) > LONGEST_QUEUE {
@@ -566,7 +566,7 @@ impl<P: Payload> Sender<P> {
     /// How many frames' states are kept.
     #[must_use]
     pub fn held_states(&self) -> usize {
-        self.states.len()
+        self.states.retained()
     }
 
     /// The counters.

@@ -5,16 +5,29 @@
 //! goes back, and never passes the newest state that the receiver holds nor the source of a frame on whose decoding
 //! anything may still depend. Only states that the receiver keeps by that rule are ever chosen, so an acknowledgement
 //! that comes late cannot make the sender choose one that the receiver has been allowed to forget.
+//!
+//! The encoder has room for few states, and more frames than that may be under way: they wait for the pacer, or in a
+//! queue of seconds. So what is known of a frame, which is little, and its state are two things. States go for want of
+//! room, and then no further frame is encoded from them; what is known of the frame stays until it is older than
+//! [`SentStates::keep_from`], or else a loss of it would break the frames after it unnoticed, and the receiver would be
+//! told to let go the state that it waits to be decoded from.
 
 use std::collections::VecDeque;
 
 use crate::StateId;
 
+/// So many frames are known at most where their states are fewer: twice as many as a receiver's window spans.
+const MOST_KNOWN: usize = 512;
+
 #[derive(Debug)]
 struct SentFrame {
     number: u32,
     source: StateId,
+    /// The frame that yielded the source, if it was known: the only one where no two yielded the same state.
+    source_frame: Option<u32>,
     target: StateId,
+    /// The encoder has its state.
+    retained: bool,
     /// How many of its fragments count as lost.
     lost_fragments: u32,
     /// The receiver said that it cannot decode it.
@@ -51,6 +64,9 @@ pub(crate) enum Verdict {
 pub(crate) struct SentStates {
     /// By number, the oldest first.
     frames: VecDeque<SentFrame>,
+    /// How many of them have their states.
+    retained: usize,
+    /// How many may.
     bound: usize,
     /// The newest frame that the receiver holds.
     base: Option<u32>,
@@ -79,6 +95,7 @@ impl SentStates {
     pub(crate) fn new(bound: usize) -> Self {
         Self {
             frames: VecDeque::new(),
+            retained: 0,
             bound: bound.max(5),
             base: None,
             reserved: None,
@@ -102,8 +119,9 @@ impl SentStates {
         self.settle();
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.frames.len()
+    /// How many frames' states the encoder has.
+    pub(crate) fn retained(&self) -> usize {
+        self.retained
     }
 
     pub(crate) fn evicted(&self) -> u64 {
@@ -143,12 +161,15 @@ impl SentStates {
         std::mem::take(&mut self.settled)
     }
 
-    pub(crate) fn knows(&self, state: StateId) -> bool {
-        state == StateId::EMPTY || self.frames.iter().rev().any(|frame| frame.target == state)
+    /// Whether the encoder has the state.
+    pub(crate) fn retains(&self, state: StateId) -> bool {
+        state == StateId::EMPTY || self.frames.iter().rev().any(|frame| frame.target == state && frame.retained)
     }
 
+    /// Whether the encoder has the state, and so has the receiver.
     pub(crate) fn is_held(&self, state: StateId) -> bool {
-        state == StateId::EMPTY || self.frames.iter().any(|frame| frame.held && frame.target == state)
+        let is_held = |frame: &SentFrame| frame.held && frame.retained && frame.target == state;
+        state == StateId::EMPTY || self.frames.iter().any(is_held)
     }
 
     pub(crate) fn target(&self, frame: u32) -> Option<StateId> {
@@ -195,6 +216,16 @@ impl SentStates {
         best
     }
 
+    /// As [`Self::frame_of`], of the source of the frame at `place`.
+    fn source_of(&self, place: usize) -> Option<&SentFrame> {
+        let sent = &self.frames[place];
+        // Asked of every frame whenever one is lost, and most of them may be coded from one that is long ago.
+        if self.twin.is_none() {
+            return sent.source_frame.and_then(|from| self.get(from));
+        }
+        self.frame_of(sent.source, place)
+    }
+
     /// The state that the next frame is to be encoded from.
     pub(crate) fn source(&self) -> StateId {
         self.source_frame().and_then(|frame| self.target(frame)).unwrap_or(StateId::EMPTY)
@@ -223,7 +254,7 @@ impl SentStates {
 
     /// A frame, newer than all others, was sent.
     pub(crate) fn sent(&mut self, frame: u32, source: StateId, target: StateId) {
-        if self.knows(target) {
+        if self.frames.iter().rev().any(|known| known.target == target) {
             self.twin = Some(frame);
         }
         self.reread |= self.catalogue.iter().any(|&(named, _)| named >= frame);
@@ -232,7 +263,9 @@ impl SentStates {
         self.frames.push_back(SentFrame {
             number,
             source,
+            source_frame: self.frame_of(source, self.frames.len()).map(|from| from.number),
             target,
+            retained: true,
             lost_fragments: 0,
             refused,
             orphaned,
@@ -241,6 +274,7 @@ impl SentStates {
             told,
             named,
         });
+        self.retained += 1;
         self.find_orphan(self.frames.len() - 1);
         self.reserved = None;
         self.unsettled = true;
@@ -334,7 +368,7 @@ impl SentStates {
         if std::mem::take(&mut self.doubts) {
             self.find_lost();
         }
-        self.base = self.frames.iter().rev().find(|sent| sent.held).map(|sent| sent.number);
+        self.base = self.frames.iter().rev().find(|sent| sent.held && sent.retained).map(|sent| sent.number);
         self.advance_keep_from();
         self.forget();
     }
@@ -351,15 +385,13 @@ impl SentStates {
 
     /// Whether the source of the frame at `place` will ever be held, by what is known of the frames before it.
     fn find_orphan(&mut self, place: usize) {
-        let source = self.frames[place].source;
-        if source == StateId::EMPTY {
+        if self.frames[place].source == StateId::EMPTY {
             return;
         }
-        // A source that is no longer known leaves the verdict as it was. Where several frames yielded it, the one that
-        // is found is broken only if all are.
-        if let Some(broken) = self.frame_of(source, place).map(SentFrame::broken) {
-            self.frames[place].orphaned = broken;
-        }
+        // Where several frames yielded it, the one that is found is broken only if all are. A source that is no longer
+        // known has been let go: of a frame that was taken for lost then, though it is not, nobody knows whether it came
+        // before that, until the receiver holds what it led to.
+        self.frames[place].orphaned = self.source_of(place).is_none_or(SentFrame::broken);
     }
 
     fn advance_keep_from(&mut self) {
@@ -367,7 +399,7 @@ impl SentStates {
         let mut least = self.reserved.map_or(base, |reserved| reserved.min(base));
         for (place, sent) in self.frames.iter().enumerate() {
             if !sent.was_held && (place + 1 == self.frames.len() || !sent.broken()) {
-                least = least.min(self.frame_of(sent.source, place).unwrap_or(sent).number);
+                least = least.min(self.source_of(place).unwrap_or(sent).number);
             }
         }
         self.keep_from = self.keep_from.max(least);
@@ -378,31 +410,59 @@ impl SentStates {
         let old =
             self.frames.partition_point(|sent| sent.number < self.keep_from).min(self.frames.len().saturating_sub(1));
         (0..old).for_each(|_| self.remove(0));
-        let excess = self.frames.len().saturating_sub(self.bound);
-        let mut place = 0;
-        let mut evicted = 0;
-        while evicted < excess && place + 1 < self.frames.len() {
-            let number = Some(self.frames[place].number);
-            if number == self.base || number == self.reserved {
-                place += 1;
-            } else {
-                self.remove(place);
-                evicted += 1;
-                // What waited for it waits no longer.
-                self.doubt();
-            }
+        while self.retained > self.bound {
+            let Some(place) = self.spare_state() else { break };
+            self.let_go(place);
+            self.evicted += 1;
         }
-        self.evicted += evicted as u64;
+        while self.frames.len() > self.bound.max(MOST_KNOWN) {
+            let in_use = [self.base, self.reserved];
+            let oldest = self.frames.iter().position(|sent| !in_use.contains(&Some(sent.number)));
+            self.remove(oldest.unwrap_or(0));
+            // What waited for it waits no longer.
+            self.doubt();
+        }
+    }
+
+    /// The place of the frame whose state can be missed most, where there are too many: the oldest of which nothing is
+    /// to be had, because the receiver will not hold it or holds a newer one; otherwise such that those that are left
+    /// are spread evenly over what is under way, so that some of them are always among the few that the receiver holds.
+    fn spare_state(&self) -> Option<usize> {
+        let newest = self.frames.back()?.number;
+        let in_use = [Some(newest), self.base, self.reserved];
+        let spare = |sent: &SentFrame| sent.retained && !in_use.contains(&Some(sent.number));
+        let is_useless =
+            |sent: &SentFrame| sent.broken() || self.base.is_some_and(|base| sent.held && sent.number < base);
+        let useless = self.frames.iter().position(|sent| spare(sent) && is_useless(sent));
+        useless.or_else(|| {
+            let numbers = || self.frames.iter().filter(|sent| sent.retained).map(|sent| sent.number);
+            // Each with the distance between the retained frames before and after it.
+            let before = std::iter::once(0).chain(numbers());
+            let after = numbers().skip(1).chain(std::iter::once(newest));
+            let gaps = before.zip(after).map(|(before, after)| after - before);
+            let retained = (0..self.frames.len()).filter(|&place| self.frames[place].retained);
+            let spread = retained.zip(gaps).filter(|&(place, _)| spare(&self.frames[place]));
+            spread.min_by_key(|&(_, gap)| gap).map(|(place, _)| place)
+        })
+    }
+
+    /// The encoder forgets the state of the frame at `place`, unless another frame yielded it, too.
+    fn let_go(&mut self, place: usize) {
+        let Some(sent) = self.frames.get_mut(place).filter(|sent| sent.retained) else { return };
+        sent.retained = false;
+        self.retained -= 1;
+        let state = sent.target;
+        if !self.has_twins() || !self.retains(state) {
+            self.released.push(state);
+        }
     }
 
     fn remove(&mut self, place: usize) {
         let twins = self.has_twins();
+        self.let_go(place);
         let Some(sent) = self.frames.remove(place) else { return };
         if !sent.was_held && !sent.told {
             self.verdicts.push(Verdict::Lost(sent.number));
-        }
-        if !twins || !self.knows(sent.target) {
-            self.released.push(sent.target);
         }
         if twins || self.base == Some(sent.number) || !sent.was_held && !sent.broken() {
             self.doubt();
@@ -504,9 +564,9 @@ mod tests {
         hold(&mut states, &[1, 0]);
         for frame in 2..40 {
             states.sent(frame, states.source(), state(frame));
-            assert!(states.len() <= 8);
+            assert!(states.retained() <= 8);
         }
-        assert!(states.is_held(state(1)) && states.knows(state(39)) && !states.knows(state(2)));
+        assert!(states.is_held(state(1)) && states.retains(state(39)) && !states.retains(state(2)));
         states.refused(39);
         states.settle();
         assert_eq!(states.source(), state(1));

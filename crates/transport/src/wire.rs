@@ -18,8 +18,8 @@
 //! | 34..42 | time of transmission, sender's clock |
 //! | 42..50 | time of capture, sender's clock |
 //! | 50..54 | idle: the lower 32 bits of all grace periods so far, this fragment's included |
-//! | 54..58 | keep from: states of older frames may be let go |
-//! | 58..62 | anchor: the frame whose state must stay even if the receiver runs out of room |
+//! | 54..58 | keep from: states of older frames may be let go; that of this one stays even if the receiver runs out of room |
+//! | 58..62 | anchor: another frame whose state must stay even then |
 //! | 62..64 | length of the payload |
 //! | 64.. | payload |
 //!
@@ -191,9 +191,9 @@ pub struct Data<P = Vec<u8>> {
     /// The lower 32 bits, in microseconds, of the time that the sender chose to be idle so far, the gap before this
     /// fragment included. Differences of it are grace periods, and survive the loss of the fragments between.
     pub idle: u32,
-    /// States of frames older than this may be let go.
+    /// States of frames older than this may be let go; its own must outlive a shortage of room.
     pub keep_from: u32,
-    /// The frame whose state must outlive a shortage of room.
+    /// Another frame whose state must.
     pub anchor: u32,
     /// Whether the frame is a key frame.
     pub key_frame: bool,

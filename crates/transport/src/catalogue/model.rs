@@ -48,7 +48,7 @@ impl Model {
         let mut evicted = 0;
         while self.entries.len() > self.bound {
             let newest = self.entries.keys().next_back().copied();
-            let spare = |frame: u32| Some(frame) != newest && frame != keep.anchor;
+            let spare = |frame: u32| Some(frame) != newest && frame != keep.anchor && frame != keep.from;
             let unused = self.entries.iter().find(|&(&frame, state)| spare(frame) && !in_use.contains(state));
             let victim = unused.or_else(|| self.entries.iter().find(|&(&frame, _)| spare(frame)));
             gone = victim.map(|(&frame, _)| vec![frame]).unwrap_or_default();

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{SentStates, Verdict};
+use super::{MOST_KNOWN, SentStates, Verdict};
 use crate::StateId;
 
 #[derive(Debug)]
 struct SentFrame {
     source: StateId,
     target: StateId,
+    /// The encoder has its state.
+    retained: bool,
     /// How many of its fragments count as lost.
     lost_fragments: u32,
     /// The receiver said that it cannot decode it.
@@ -67,8 +69,8 @@ impl Model {
         self.settle();
     }
 
-    fn len(&self) -> usize {
-        self.frames.len()
+    fn retained(&self) -> usize {
+        self.frames.values().filter(|frame| frame.retained).count()
     }
 
     fn evicted(&self) -> u64 {
@@ -95,12 +97,13 @@ impl Model {
         std::mem::take(&mut self.released)
     }
 
-    fn knows(&self, state: StateId) -> bool {
-        state == StateId::EMPTY || self.frames.values().any(|frame| frame.target == state)
+    fn retains(&self, state: StateId) -> bool {
+        state == StateId::EMPTY || self.frames.values().any(|frame| frame.retained && frame.target == state)
     }
 
     fn is_held(&self, state: StateId) -> bool {
-        state == StateId::EMPTY || self.frames.values().any(|frame| frame.held && frame.target == state)
+        let is_held = |frame: &SentFrame| frame.held && frame.retained && frame.target == state;
+        state == StateId::EMPTY || self.frames.values().any(is_held)
     }
 
     fn target(&self, frame: u32) -> Option<StateId> {
@@ -138,7 +141,8 @@ impl Model {
 
     fn sent(&mut self, frame: u32, source: StateId, target: StateId) {
         let (refused, orphaned, held, was_held, told) = (false, false, false, false, false);
-        let sent = SentFrame { source, target, lost_fragments: 0, refused, orphaned, held, was_held, told };
+        let (retained, lost_fragments) = (true, 0);
+        let sent = SentFrame { source, target, retained, lost_fragments, refused, orphaned, held, was_held, told };
         self.frames.insert(frame, sent);
         self.reserved = None;
         self.settle();
@@ -202,7 +206,7 @@ impl Model {
                 self.verdicts.push(Verdict::Lost(frame));
             }
         }
-        self.base = self.frames.iter().rev().find(|(_, sent)| sent.held).map(|(&frame, _)| frame);
+        self.base = self.frames.iter().rev().find(|(_, sent)| sent.held && sent.retained).map(|(&frame, _)| frame);
         self.advance_keep_from();
         self.forget();
     }
@@ -213,11 +217,9 @@ impl Model {
             if source == StateId::EMPTY {
                 continue;
             }
-            // A source that is no longer known leaves the verdict as it was.
-            let sources = || self.frames.range(..frame).rev().filter(|(_, older)| older.target == source);
-            let sound = sources().any(|(_, older)| !older.broken());
-            let known = sources().next().is_some();
-            if let Some(sent) = self.frames.get_mut(&frame).filter(|_| known) {
+            // Nobody knows what becomes of a frame whose source is no longer known.
+            let sound = self.frames.range(..frame).any(|(_, older)| older.target == source && !older.broken());
+            if let Some(sent) = self.frames.get_mut(&frame) {
                 sent.orphaned = !sound;
             }
         }
@@ -237,23 +239,43 @@ impl Model {
 
     fn forget(&mut self) {
         let newest = self.frames.keys().next_back().copied();
-        let spare = |frame: u32| Some(frame) != newest;
         let old = self.frames.range(..self.keep_from).map(|(&frame, _)| frame);
-        let mut gone: Vec<u32> = old.filter(|&frame| spare(frame)).collect();
-        let stay = |frame: u32| !spare(frame) || [self.base, self.reserved].contains(&Some(frame));
-        let excess = (self.frames.len() - gone.len()).saturating_sub(self.bound);
-        let evicted = self.frames.range(self.keep_from..).map(|(&frame, _)| frame).filter(|&frame| !stay(frame));
-        let evicted: Vec<u32> = evicted.take(excess).collect();
-        self.evicted += evicted.len() as u64;
-        gone.extend(evicted);
-        for frame in gone {
-            let Some(sent) = self.frames.remove(&frame) else { continue };
-            if !sent.was_held && !sent.told {
-                self.verdicts.push(Verdict::Lost(frame));
-            }
-            if !self.knows(sent.target) {
-                self.released.push(sent.target);
-            }
+        let old: Vec<u32> = old.filter(|&frame| Some(frame) != newest).collect();
+        old.into_iter().for_each(|frame| self.remove(frame));
+        let in_use = [newest, self.base, self.reserved];
+        while self.retained() > self.bound {
+            let retained: Vec<u32> = self.frames.iter().filter(|(_, sent)| sent.retained).map(|(&at, _)| at).collect();
+            let spare: Vec<usize> = (0..retained.len()).filter(|&at| !in_use.contains(&Some(retained[at]))).collect();
+            let useless = spare.iter().find(|&&at| {
+                let sent = &self.frames[&retained[at]];
+                sent.broken() || sent.held && self.base.is_some_and(|base| retained[at] < base)
+            });
+            let gap = |at: usize| retained[at + 1] - at.checked_sub(1).map_or(0, |before| retained[before]);
+            let Some(&victim) = useless.or_else(|| spare.iter().min_by_key(|&&at| gap(at))) else { break };
+            self.let_go(retained[victim]);
+            self.evicted += 1;
+        }
+        while self.frames.len() > self.bound.max(MOST_KNOWN) {
+            let in_use = [self.base, self.reserved];
+            let oldest = self.frames.keys().copied().find(|&frame| !in_use.contains(&Some(frame)));
+            self.remove(oldest.expect("few are in use"));
+        }
+    }
+
+    fn let_go(&mut self, frame: u32) {
+        let Some(sent) = self.frames.get_mut(&frame).filter(|sent| sent.retained) else { return };
+        sent.retained = false;
+        let state = sent.target;
+        if !self.retains(state) {
+            self.released.push(state);
+        }
+    }
+
+    fn remove(&mut self, frame: u32) {
+        self.let_go(frame);
+        let Some(sent) = self.frames.remove(&frame) else { return };
+        if !sent.was_held && !sent.told {
+            self.verdicts.push(Verdict::Lost(frame));
         }
     }
 }
@@ -281,8 +303,8 @@ proptest! {
                         2 => StateId::EMPTY,
                         _ => { model.reserve(); states.reserve() }
                     };
-                    prop_assert_eq!(states.knows(source), model.knows(source));
-                    if operation != 4 && model.knows(source) {
+                    prop_assert_eq!(states.retains(source), model.retains(source));
+                    if operation != 4 && model.retains(source) {
                         // A frame that does not fit is not sent, but its number is not used either.
                         states.sent(next, source, target(next));
                         model.sent(next, source, target(next));
@@ -312,8 +334,8 @@ proptest! {
             prop_assert_eq!(states.take_verdicts().collect::<Vec<_>>(), model.take_verdicts());
             let released: std::collections::BTreeSet<StateId> = model.take_released().into_iter().collect();
             prop_assert_eq!(states.take_released().collect::<Vec<_>>(), released.into_iter().collect::<Vec<_>>());
-            prop_assert_eq!((states.len(), states.evicted(), states.keep_from(), states.anchor(), states.source()),
-                (model.len(), model.evicted(), model.keep_from(), model.anchor(), model.source()));
+            prop_assert_eq!((states.retained(), states.evicted(), states.keep_from(), states.anchor(), states.source()),
+                (model.retained(), model.evicted(), model.keep_from(), model.anchor(), model.source()));
             let may_arrive: Vec<bool> = (0..next).map(|frame| states.may_arrive(frame)).collect();
             if !states.take_settled() {
                 prop_assert_eq!(&may_arrive, &arrived);
@@ -322,7 +344,7 @@ proptest! {
                 prop_assert_eq!(states.may_arrive(frame), model.may_arrive(frame));
                 prop_assert_eq!(states.target(frame), model.target(frame));
                 prop_assert_eq!(states.is_held(target(frame)), model.is_held(target(frame)));
-                prop_assert_eq!(states.knows(target(frame)), model.knows(target(frame)));
+                prop_assert_eq!(states.retains(target(frame)), model.retains(target(frame)));
             }
             arrived = may_arrive;
         }

@@ -132,6 +132,8 @@ pub struct World {
     pub encoder: BTreeSet<StateId>,
     /// What the decoder holds.
     pub decoder: BTreeSet<StateId>,
+    /// Whether this frame is to be coded from a state that is known to be held, by how many frames there were.
+    pub from_held: Box<dyn Fn(u64) -> bool>,
     /// Every frame sent: its source.
     pub sources: BTreeMap<u32, StateId>,
     /// Which sources were the newest held one rather than the last frame's target.
@@ -169,6 +171,7 @@ impl World {
             capture_at: at(10),
             encoder: [StateId::EMPTY].into(),
             decoder: [StateId::EMPTY].into(),
+            from_held: Box::new(|_| false),
             sources: BTreeMap::new(),
             recovered: BTreeSet::new(),
             decoded: BTreeMap::new(),
@@ -184,7 +187,8 @@ impl World {
     }
 
     fn capture(&mut self) {
-        let offered = self.sender.next_source();
+        let from_held = (self.from_held)(self.frames);
+        let offered = if from_held { self.sender.next_held_source() } else { self.sender.next_source() };
         let source = if self.opaque && offered != self.last_target { StateId::EMPTY } else { offered };
         assert!(self.encoder.contains(&source), "{}: frame from a state that was released", self.now);
         self.frames += 1;
