@@ -11,8 +11,8 @@ use lockstep_call::{FrameRecord, FunctionalEncoder, MenuMode, ReceivingEnd, Send
 use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_live::{
-    CallKind, CallOptions, Clock, Emulator, EmulatorOptions, EmulatorSocket, Finished, Identity, Listener, Move,
-    OpenSink, Peer, Receiving, Sending, Shown, Stop, Ticket, Witness,
+    CallKind, CallOptions, Carried, Clock, Emulator, EmulatorOptions, EmulatorSocket, Finished, Identity, Listener,
+    Move, OpenSink, Peer, Receiving, Sending, Shown, Stop, Ticket, Witness,
 };
 use lockstep_media::{Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
@@ -225,7 +225,7 @@ pub fn through(ticket: &Ticket, length: Duration) -> Through {
     emulated(ticket, |_| {}, length, Vec::new())
 }
 
-fn link(change: &impl Fn(&mut LinkConfig)) -> Link<bytes::BytesMut> {
+fn link(change: &impl Fn(&mut LinkConfig)) -> Link<Carried> {
     let trace = Trace::constant(Bitrate::from_kbps(10_000));
     let mut config = LinkConfig { delay: Duration::from_millis(5), ..LinkConfig::new(trace) };
     change(&mut config);
@@ -249,7 +249,7 @@ pub fn emulated(
 
 fn emulated_by(
     ticket: &Ticket,
-    [forward, reverse]: [Link<bytes::BytesMut>; 2],
+    [forward, reverse]: [Link<Carried>; 2],
     length: Duration,
     moves: Vec<(Duration, Move)>,
 ) -> Through {
