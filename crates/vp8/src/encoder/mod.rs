@@ -49,6 +49,7 @@ mod split_decision;
 mod steering;
 pub(crate) mod subblock_modes;
 mod tokens;
+mod trellis;
 mod trial;
 mod vector_coding;
 pub(crate) mod whole_modes;

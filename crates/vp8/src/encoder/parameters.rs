@@ -34,8 +34,8 @@ pub enum Preset {
     #[default]
     RealTime,
     /// For comparison: more candidates are coded in full before one is chosen, split motion down to 4x4 is tried
-    /// everywhere, and loop-filter levels are tried out on a third of the frame. Several times slower than
-    /// [`Preset::RealTime`].
+    /// everywhere, levels of coefficients are chosen by a trellis, and loop-filter levels are tried out on a third of the
+    /// frame. Several times slower than [`Preset::RealTime`].
     Quality,
 }
 

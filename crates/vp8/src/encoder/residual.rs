@@ -1,10 +1,13 @@
 //! The residual of one macroblock: transformed, quantized, costed, and put back.
 
+use std::ops::Range;
+
 use super::forward_quantizer::ForwardQuantizer;
 use super::forward_transform::{forward_dct, forward_dct_plane, forward_wht};
 use super::frame_quantizers::FrameQuantizers;
 use super::packed_token::{BlockKind, PackedToken};
 use super::packed_tokens::PackedTokens;
+use super::trellis::{Block, Trellis};
 use crate::transform::{inverse_dct_add, inverse_dct_add_dc_pair, inverse_dct_add_pair, inverse_wht};
 
 /// Which of the neighbouring blocks on one side of a macroblock have coefficients (RFC 6386, section 13.3).
@@ -33,6 +36,15 @@ pub(crate) const SECOND_ORDER: usize = 24;
 const COEFFICIENT_SQUARE: u32 = 4;
 const SECOND_ORDER_SQUARE: u32 = 16;
 
+/// What levels are chosen by where they are chosen with care: the trellis, and what lies above and to the left of the
+/// macroblock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Care<'a> {
+    pub(crate) trellis: Trellis<'a>,
+    pub(crate) above: &'a EdgeContext,
+    pub(crate) left: &'a EdgeContext,
+}
+
 /// Levels of one macroblock, and what the decoder makes of them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Residual {
@@ -54,6 +66,7 @@ impl Residual {
         source_stride: usize,
         prediction: &[u8; 256],
         quantizers: &FrameQuantizers,
+        care: Option<Care<'_>>,
     ) -> u32 {
         let Self { levels, restored, ends, coefficients, .. } = self;
         forward_dct_plane::<16>(source, source_stride, prediction, coefficients);
@@ -61,23 +74,32 @@ impl Residual {
         for (dc, coefficients) in dcs.iter_mut().zip(&mut *coefficients) {
             *dc = std::mem::take(&mut coefficients[0]);
         }
-        let gain = quantizers.luma.quantize_all(coefficients, &mut levels[..16], &mut restored[..16], &mut ends[..16]);
+        let blocks = Blocks {
+            coefficients,
+            levels: &mut levels[..16],
+            restored: &mut restored[..16],
+            ends: &mut ends[..16],
+            edges: 0..4,
+        };
+        let gain = blocks.quantize(BlockKind::LumaWithoutDc, &quantizers.luma, care);
         let second = SECOND_ORDER..SECOND_ORDER + 1;
         let mut coefficients = [[0; 16]];
         forward_wht(&dcs, &mut coefficients[0]);
-        let second_gain = quantizers.second_order.quantize_all(
-            &coefficients,
-            &mut levels[second.clone()],
-            &mut restored[second.clone()],
-            &mut ends[second],
-        );
+        let blocks = Blocks {
+            coefficients: &coefficients,
+            levels: &mut levels[second.clone()],
+            restored: &mut restored[second.clone()],
+            ends: &mut ends[second],
+            edges: SECOND_ORDER_EDGE..SECOND_ORDER_EDGE + 1,
+        };
+        let second_gain = blocks.quantize(BlockKind::SecondOrder, &quantizers.second_order, care);
         if self.ends[SECOND_ORDER] > 0 {
             let dcs = inverse_wht(&self.restored[SECOND_ORDER]);
             for (restored, dc) in self.restored.iter_mut().zip(dcs) {
                 restored[0] = dc;
             }
         }
-        gain / COEFFICIENT_SQUARE + second_gain / SECOND_ORDER_SQUARE
+        gain + second_gain
     }
 
     /// Adds the luma residual to the prediction, in place.
@@ -131,13 +153,20 @@ impl Residual {
         source_stride: usize,
         prediction: &[u8; 256],
         quantizer: &ForwardQuantizer,
+        care: Option<Care<'_>>,
     ) -> u32 {
         let Self { levels, restored, ends, coefficients, .. } = self;
         forward_dct_plane::<16>(source, source_stride, prediction, coefficients);
         levels[SECOND_ORDER] = [0; 16];
         ends[SECOND_ORDER] = 0;
-        quantizer.quantize_all(coefficients, &mut levels[..16], &mut restored[..16], &mut ends[..16])
-            / COEFFICIENT_SQUARE
+        let blocks = Blocks {
+            coefficients,
+            levels: &mut levels[..16],
+            restored: &mut restored[..16],
+            ends: &mut ends[..16],
+            edges: 0..4,
+        };
+        blocks.quantize(BlockKind::Luma, quantizer, care)
     }
 
     /// Adds luma subblocks with their own DCs to the prediction, in place.
@@ -155,6 +184,7 @@ impl Residual {
         source_stride: usize,
         prediction: &[[u8; 64]; 2],
         quantizer: &ForwardQuantizer,
+        care: Option<Care<'_>>,
     ) -> u32 {
         let Self { levels, restored, ends, coefficients, .. } = self;
         let coefficients = &mut coefficients[..8];
@@ -162,8 +192,23 @@ impl Residual {
         {
             forward_dct_plane::<8>(source, source_stride, prediction, coefficients);
         }
-        quantizer.quantize_all(coefficients, &mut levels[16..24], &mut restored[16..24], &mut ends[16..24])
-            / COEFFICIENT_SQUARE
+        if care.is_none() {
+            let (levels, restored, ends) = (&mut levels[16..24], &mut restored[16..24], &mut ends[16..24]);
+            return quantizer.quantize_all(coefficients, levels, restored, ends) / COEFFICIENT_SQUARE;
+        }
+        let mut gain = 0;
+        for (plane, coefficients) in coefficients.chunks_exact(4).enumerate() {
+            let (first, edge) = (16 + 4 * plane, 4 + 2 * plane);
+            let blocks = Blocks {
+                coefficients,
+                levels: &mut levels[first..first + 4],
+                restored: &mut restored[first..first + 4],
+                ends: &mut ends[first..first + 4],
+                edges: edge..edge + 2,
+            };
+            gain += blocks.quantize(BlockKind::Chroma, quantizer, care);
+        }
+        gain
     }
 
     /// Adds the chroma residuals to the predictions, in place.
@@ -224,6 +269,42 @@ impl Residual {
             above.has_coefficients[SECOND_ORDER_EDGE] = flag;
             left.has_coefficients[SECOND_ORDER_EDGE] = flag;
         }
+    }
+}
+
+/// Blocks of one kind, in rows of as many as they have `edges` in an [`EdgeContext`].
+struct Blocks<'a> {
+    coefficients: &'a [[i16; 16]],
+    levels: &'a mut [[i16; 16]],
+    restored: &'a mut [[i16; 16]],
+    ends: &'a mut [u8],
+    edges: Range<usize>,
+}
+
+impl Blocks<'_> {
+    /// Quantizes them. Gives by how much that lowers the squared error of the samples, nearly.
+    #[inline]
+    fn quantize(self, kind: BlockKind, quantizer: &ForwardQuantizer, care: Option<Care<'_>>) -> u32 {
+        let square = if kind == BlockKind::SecondOrder { SECOND_ORDER_SQUARE } else { COEFFICIENT_SQUARE };
+        let Self { coefficients, levels, restored, ends, edges } = self;
+        let Some(Care { trellis, above, left }) = care else {
+            return quantizer.quantize_all(coefficients, levels, restored, ends) / square;
+        };
+        let across = edges.len();
+        let (above, left) = (&above.has_coefficients[edges.clone()], &left.has_coefficients[edges]);
+        let mut gain = 0i64;
+        for (block, coefficients) in coefficients.iter().enumerate() {
+            let up = if block < across { above[block] } else { u8::from(ends[block - across] > 0) };
+            let beside = if block % across == 0 { left[block / across] } else { u8::from(ends[block - 1] > 0) };
+            let (levels, restored) = (&mut levels[block], &mut restored[block]);
+            let each = Block { kind, context: up + beside, square, coefficients };
+            ends[block] = trellis.quantize(&each, quantizer, levels, restored);
+            for (&coefficient, &restored) in coefficients.iter().zip(&*restored) {
+                let (coefficient, restored) = (i64::from(coefficient), i64::from(restored));
+                gain += restored * (2 * coefficient - restored);
+            }
+        }
+        (gain.max(0) / i64::from(square)) as u32
     }
 }
 

@@ -3,7 +3,7 @@
 use super::bit_cost::{BIT, bit_cost, branch_cost, fitting_probability};
 use super::bool_encoder::BoolEncoder;
 use super::packed_token::{
-    END_OF_BLOCK, FIRST_CATEGORY, INDICES, LEAST_MAGNITUDES, PackedToken, ROWS, TOKENS, token_of,
+    BlockKind, END_OF_BLOCK, FIRST_CATEGORY, INDICES, LEAST_MAGNITUDES, PackedToken, ROWS, TOKENS, row_of, token_of,
 };
 use crate::tables::COEFFICIENT_UPDATE_PROBABILITIES;
 
@@ -124,6 +124,28 @@ impl TokenCosts {
             }
         }
         costs
+    }
+
+    /// The cost of a level of this magnitude at a zigzag position of a block, sign included; `context` is that of the
+    /// token before it or, at the first, of the block's neighbours.
+    #[inline]
+    pub(crate) fn level(
+        &self,
+        kind: BlockKind,
+        position: usize,
+        context: usize,
+        after_zero: bool,
+        magnitude: u16,
+    ) -> u32 {
+        let token = PackedToken::new(row_of(kind, position, context), token_of(magnitude), after_zero, 0);
+        u32::from(self.costs[token.index()]) + u32::from(EXTRA_COSTS[usize::from(magnitude) % EXTRA_COSTS.len()])
+    }
+
+    /// The cost of ending a block before a zigzag position.
+    #[inline]
+    pub(crate) fn end(&self, kind: BlockKind, position: usize, context: usize) -> u32 {
+        let token = PackedToken::new(row_of(kind, position, context), END_OF_BLOCK, false, 0);
+        u32::from(self.costs[token.index()])
     }
 
     /// The cost of these tokens.
@@ -273,7 +295,7 @@ impl TokenCounts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::packed_token::{BlockKind, end_of};
+    use super::super::packed_token::end_of;
     use super::super::packed_tokens::PackedTokens;
     use super::*;
     use crate::tables::DEFAULT_COEFFICIENT_PROBABILITIES;

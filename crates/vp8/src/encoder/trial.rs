@@ -7,7 +7,8 @@ use super::forward_transform::forward_wht;
 use super::frame_quantizers::FrameQuantizers;
 use super::inter_prediction::{predict_chroma, predict_luma, predict_split_chroma};
 use super::mode_costs::PartitionVector;
-use super::residual::{EdgeContext, Residual};
+use super::residual::{Care, EdgeContext, Residual};
+use super::trellis::Trellis;
 use crate::frame::Frame;
 use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
 use crate::neighbours::NearVectors;
@@ -39,6 +40,15 @@ pub(crate) struct Place {
     pub(crate) left: EdgeContext,
     /// What the neighbours say of its vector, in an inter frame.
     pub(crate) near: NearVectors,
+}
+
+/// How levels are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Levels {
+    /// By rounding each coefficient.
+    Rounded,
+    /// By a trellis (`trellis`).
+    Cheapest,
 }
 
 /// A macroblock coded one way.
@@ -114,7 +124,7 @@ impl Trial {
 
     /// Codes the residual of a predicted macroblock and costs it all. Macroblocks whose residual is not worth its bits are
     /// left without. [`Trial::restore`] must follow, unless the trial is given up.
-    pub(crate) fn code(&mut self, costs: &Costs<'_>, place: &Place) {
+    pub(crate) fn code(&mut self, costs: &Costs<'_>, place: &Place, levels: Levels) {
         let Self { luma, chroma, residual, .. } = self;
         let [y, u, v] = &costs.analysis.source.planes;
         let source = [
@@ -144,12 +154,17 @@ impl Trial {
         }
         // Subblock prediction has coded and reconstructed luma already.
         let mut gain = 0;
+        let care = (levels == Levels::Cheapest).then_some(Care {
+            trellis: Trellis::new(&costs.analysis.token_costs, &costs.lagrangian, costs.analysis.key_frame),
+            above: &place.above,
+            left: &place.left,
+        });
         if second_order {
-            gain += residual.code_luma(source[0], y.stride, luma, &costs.quantizers);
+            gain += residual.code_luma(source[0], y.stride, luma, &costs.quantizers, care);
         } else if inter {
-            gain += residual.code_luma_subblocks(source[0], y.stride, luma, &costs.quantizers.luma);
+            gain += residual.code_luma_subblocks(source[0], y.stride, luma, &costs.quantizers.luma, care);
         }
-        gain += residual.code_chroma([source[1], source[2]], u.stride, chroma, &costs.quantizers.chroma);
+        gain += residual.code_chroma([source[1], source[2]], u.stride, chroma, &costs.quantizers.chroma, care);
         if residual.is_empty() {
             if !inter {
                 error = error_of(luma, chroma);
@@ -186,6 +201,11 @@ impl Trial {
         }
         self.unrestored = inter;
         self.cost = costs.lagrangian.squared(error, self.mode_bits + coded_cost + bits);
+    }
+
+    /// Whether the prediction is all that stands there, and has a residual.
+    pub(crate) fn is_unrestored(&self) -> bool {
+        self.unrestored
     }
 
     /// Reconstructs the macroblock, where that was left for when it is chosen.

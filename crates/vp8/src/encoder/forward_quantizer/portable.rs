@@ -49,6 +49,13 @@ impl ForwardQuantizer {
         quantizer
     }
 
+    /// The magnitude of the level nearest to a coefficient at this place.
+    #[inline]
+    pub(crate) fn nearest(&self, at: usize, coefficient: i16) -> u16 {
+        let rounded = u32::from(coefficient.unsigned_abs().saturating_add(self.step[at].unsigned_abs() / 2));
+        (((rounded * u32::from(self.reciprocal[at])) >> 16) as u16).min(LARGEST_LEVEL)
+    }
+
     fn measure_dead_zone(&mut self) {
         // The least that gives one when it is rounded and multiplied by the reciprocal.
         let one = |i: usize| (1u32 << 16).div_ceil(u32::from(self.reciprocal[i]));
