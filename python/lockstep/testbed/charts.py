@@ -94,7 +94,9 @@ def _scatter(runs: polars.DataFrame, printed: Sequence[Printed], colour: altair.
                 layers.append(one.mark_text(align="left", dx=-6, dy=dy, color=PAPER, fontSize=11))
         panels.append(
             altair.layer(*layers).properties(
-                width=WIDTH if len(cases) == 1 else PANEL, height=320, title=altair.TitleParams(str(case), subtitle="SSIM, dB, over p95 video delay")
+                width=WIDTH if len(cases) == 1 else PANEL,
+                height=320,
+                title=altair.TitleParams(str(case), subtitle="SSIM, dB, over p95 video delay"),
             )
         )
     plot: altair.ConcatChart = altair.concat(*panels, columns=2, spacing=36)

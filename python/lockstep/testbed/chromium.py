@@ -249,8 +249,8 @@ class Chromium:
     def pictures(self) -> Iterator[tuple[int, Samples]]:
         """Decodes what arrived, as the browser's decoder did.
 
-        A picture is given when the next digest of the browser's is that of the picture decoded here: where it is
-        another, what was decoded since the last that agreed is left out, and what is coded from it.
+        A picture is given when the next digest of the browser's is that of the picture decoded here: what lies between
+        two digests of which the later is another is left out.
         """
         assert self._setting is not None  # noqa: S101
         clip = self._setting.clip
@@ -258,20 +258,22 @@ class Chromium:
         lost = False
         for frame, picture in decoded(self._encoded, self._options["codec"], clip, self._setting.work):
             if frame.key:
-                yield from waiting
+                if not lost:
+                    yield from waiting
                 waiting, lost = [], False
-            if (key := self._wanted.get(frame.rtp)) is not None and not lost:
+            if (key := self._wanted.get(frame.rtp)) is not None:
                 waiting.append((key, np.frombuffer(picture, np.uint8)))
             if (digest := self._digests.get(frame.rtp)) is None:
                 continue
-            if hashlib.sha256(picture).hexdigest() == digest:
+            lost = hashlib.sha256(picture).hexdigest() != digest
+            if lost:
+                self.different += 1
+            else:
                 self.identical += 1
                 yield from waiting
-            else:
-                self.different += 1
-                lost = True
             waiting = []
-        yield from waiting
+        if not lost:
+            yield from waiting
 
     def close(self) -> None:
         """Closes the browsers."""
