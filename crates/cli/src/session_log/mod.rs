@@ -9,9 +9,10 @@ pub mod rows;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use lockstep_call::{SessionMeter, SessionSecond, SessionTotals};
 use lockstep_units::Timestamp;
@@ -83,9 +84,8 @@ impl SessionLog {
         &mut self.description
     }
 
-    /// Takes the rows of `meter` before that second.
-    fn take(&mut self, meter: &mut SessionMeter, until: u64) -> Result<()> {
-        let (first, rows) = meter.take(until);
+    /// Adds rows, the first of which is of second `first`.
+    fn add(&mut self, (first, rows): (u64, Vec<SessionSecond>)) -> Result<()> {
         if self.rows.is_empty() && self.part == 0 {
             self.first = first;
         }
@@ -114,22 +114,29 @@ impl SessionLog {
         write_sessions(&self.files.sessions(), &[row])
     }
 
-    /// Writes what `meter` has, while the call goes on.
-    pub fn checkpoint(&mut self, meter: &mut SessionMeter) -> Result<()> {
-        self.take(meter, meter.seconds().saturating_sub(LATENESS))?;
+    /// Adds rows, the first of which is of second `first`, and writes what there is, while the call goes on.
+    fn checkpoint(&mut self, rows: (u64, Vec<SessionSecond>)) -> Result<()> {
+        self.add(rows)?;
         self.write(false)
     }
 
     /// Writes all: the call is over. What was in it after its first `most` seconds is left out.
     pub fn finish(mut self, meter: &mut SessionMeter, most: u64) -> Result<()> {
-        self.take(meter, meter.seconds().min(most))?;
+        self.add(meter.take(meter.seconds().min(most)))?;
         self.write(true)
     }
 }
 
-/// The log of an end of a live call, from when the other end is there.
+/// The rows of `meter` of which nothing more will come while the call goes on.
+fn settled(meter: &mut SessionMeter) -> (u64, Vec<SessionSecond>) {
+    meter.take(meter.seconds().saturating_sub(LATENESS))
+}
+
+/// The log of an end of a live call, from when the other end is there. It is written by threads of their own: the call waits for
+/// no disk.
 pub struct LiveSessionLog {
-    log: SessionLog,
+    writer: Writer,
+    description: Description,
     meter: Option<SessionMeter>,
     written_at: Timestamp,
     /// When the clock of the call began, since the Unix epoch.
@@ -137,10 +144,20 @@ pub struct LiveSessionLog {
     failure: Option<anyhow::Error>,
 }
 
+/// Who has the log.
+enum Writer {
+    Idle(Box<SessionLog>),
+    Busy(JoinHandle<(Box<SessionLog>, Result<()>)>),
+    /// A thread that took it did not end as it should.
+    Lost,
+}
+
 impl LiveSessionLog {
     /// Into `log`; the clock of the call began at `epoch`.
     pub fn new(log: SessionLog, epoch: Timestamp) -> Self {
-        Self { log, meter: None, written_at: Timestamp::ZERO, epoch, failure: None }
+        let description = log.description.clone();
+        let writer = Writer::Idle(Box::new(log));
+        Self { writer, description, meter: None, written_at: Timestamp::ZERO, epoch, failure: None }
     }
 
     /// The meter, which begins now if it has not.
@@ -148,7 +165,7 @@ impl LiveSessionLog {
         if self.meter.is_none() {
             self.written_at = now;
             let started = self.epoch + now.saturating_since(Timestamp::ZERO);
-            self.log.description().started_at_ms = i64::try_from(started.as_nanos() / 1_000_000).ok();
+            self.description.started_at_ms = i64::try_from(started.as_nanos() / 1_000_000).ok();
         }
         self.meter.get_or_insert_with(|| SessionMeter::new(now))
     }
@@ -162,22 +179,52 @@ impl LiveSessionLog {
     pub fn pictures(&mut self, format: &lockstep_transport::VideoFormat) {
         let samples = |count: u16| i32::from(count);
         let rate = 1e9 / format.frame_interval().as_secs_f64().max(1e-6) / 1e6;
-        self.log.description().pictures = Some((samples(format.width), samples(format.height), rate.round() as i32));
+        self.description.pictures = Some((samples(format.width), samples(format.height), rate.round() as i32));
     }
 
-    /// Writes what there is if it is time. What goes wrong is told at the end: it is no reason to stop a call.
+    /// Has what there is written if it is time and the last time is over. What goes wrong is told at the end: it is no reason
+    /// to stop a call.
     pub fn tick(&mut self, now: Timestamp) {
         let Some(meter) = self.meter.as_mut().filter(|_| now >= self.written_at + WRITTEN_EVERY) else { return };
+        if matches!(&self.writer, Writer::Busy(thread) if !thread.is_finished()) {
+            return;
+        }
         self.written_at = now;
-        if let Err(error) = self.log.checkpoint(meter) {
-            self.failure.get_or_insert(error);
+        let rows = settled(meter);
+        let Some(mut log) = self.take_back() else { return };
+        log.description.clone_from(&self.description);
+        let thread = thread::Builder::new().name("session log".to_owned()).spawn(move || {
+            let written = log.checkpoint(rows);
+            (log, written)
+        });
+        match thread {
+            Ok(thread) => self.writer = Writer::Busy(thread),
+            Err(error) => drop(self.failure.get_or_insert(error.into())),
+        }
+    }
+
+    /// The log, from the thread that has it if one does.
+    fn take_back(&mut self) -> Option<Box<SessionLog>> {
+        match std::mem::replace(&mut self.writer, Writer::Lost) {
+            Writer::Idle(log) => Some(log),
+            Writer::Busy(thread) => {
+                let (log, written) = thread.join().ok()?;
+                if let Err(error) = written {
+                    self.failure.get_or_insert(error);
+                }
+                Some(log)
+            }
+            Writer::Lost => None,
         }
     }
 
     /// Writes all that is left.
-    pub fn finish(self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
+        let log = self.take_back();
         let Some(mut meter) = self.meter else { return Ok(()) };
-        self.log.finish(&mut meter, u64::MAX)?;
+        let Some(mut log) = log else { bail!("the session's log is incomplete: what wrote it has failed") };
+        log.description = self.description;
+        log.finish(&mut meter, u64::MAX)?;
         self.failure.map_or(Ok(()), Err)
     }
 }

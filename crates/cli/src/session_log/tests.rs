@@ -83,7 +83,7 @@ fn a_log_that_is_not_finished_has_what_was_until_the_last_checkpoint() {
     let mut log = SessionLog::create(folder.path(), described()).unwrap();
     let mut meter = SessionMeter::new(Timestamp::ZERO);
     seconds_of(&mut meter, 0, 60);
-    log.checkpoint(&mut meter).unwrap();
+    log.checkpoint(settled(&mut meter)).unwrap();
     let files = Files::new(folder.path(), "send-0000000000001234-sender".to_owned()).unwrap();
     let session = &rows(&files.sessions())[0];
     assert_eq!((field(session, "seconds"), field(session, "complete")), (Field::Int(55), Field::Bool(false)));
@@ -105,7 +105,7 @@ fn a_long_session_is_written_in_parts_of_an_hour() {
     let mut log = SessionLog::create(folder.path(), described()).unwrap();
     let mut meter = SessionMeter::new(Timestamp::ZERO);
     seconds_of(&mut meter, 0, 3_700);
-    log.checkpoint(&mut meter).unwrap();
+    log.checkpoint(settled(&mut meter)).unwrap();
     assert!(log.rows.len() < 100, "an hour is written and forgotten");
     seconds_of(&mut meter, 3_701, 4_000);
     log.finish(&mut meter, u64::MAX).unwrap();
@@ -114,4 +114,22 @@ fn a_long_session_is_written_in_parts_of_an_hour() {
     assert_eq!(parts.each_ref().map(Vec::len), [3_600, 400]);
     assert_eq!(field(&parts[1][0], "second"), Field::Int(3_600));
     assert_eq!(field(&rows(&files.sessions())[0], "seconds"), Field::Int(4_000));
+}
+
+#[test]
+fn a_live_log_is_written_beside_the_call_and_whole_at_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = SessionLog::create(folder.path(), described()).unwrap();
+    let mut live = LiveSessionLog::new(log, Timestamp::ZERO);
+    for second in 0..=200 {
+        let (now, packets) = (Timestamp::ZERO + Duration::from_secs(second), 10 * second);
+        live.meter(now).sent(now, SentCounts { packets, ..SentCounts::default() });
+        live.tick(now);
+    }
+    live.finish().unwrap();
+    let files = Files::new(folder.path(), "send-0000000000001234-sender".to_owned()).unwrap();
+    assert_eq!(rows(&files.seconds(0)).len(), 200);
+    let session = &rows(&files.sessions())[0];
+    assert_eq!((field(session, "seconds"), field(session, "complete")), (Field::Int(200), Field::Bool(true)));
+    assert_eq!(field(session, "packets_sent"), Field::Long(2_000));
 }
