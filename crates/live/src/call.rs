@@ -8,10 +8,11 @@ use lockstep_call::{DecodeOutcome, FrameRecord, ReceivingEnd, SendingEnd, SoundS
 use lockstep_units::Timestamp;
 
 use crate::clock::Clock;
-use crate::connection::{Connection, Listener, Peer, Traffic};
+use crate::connection::{Connection, Traffic};
 use crate::control::CallKind;
 use crate::datagrams::{Incoming, Reader};
 use crate::exchange::{Ends, Exchange, Patience, reason};
+use crate::peer::{Listener, Peer};
 use crate::presence::{CallState, Command, Presence};
 use crate::quic::Qlog;
 use crate::receiving::{Receiving, ReceivingHalf, Shown};

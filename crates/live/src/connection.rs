@@ -26,8 +26,7 @@ use crate::identity::{Identity, random};
 use crate::presence::Presence;
 use crate::quic::Qlog;
 use crate::route::{Route, answer_to, answered, challenge, heard_again, says_heard_again};
-use crate::sockets::Sockets;
-use crate::ticket::{MOST_ADDRESSES, Secret, Ticket};
+use crate::ticket::{Secret, Ticket};
 use crate::{LiveError, TicketRefusal, quic};
 use link::{Link, Told};
 pub(crate) use loss::Loss;
@@ -48,44 +47,6 @@ const PAUSE: Duration = Duration::from_millis(500);
 const MOST_ANSWERS: usize = 64;
 /// How long the end of a call is repeated.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
-
-/// Waits for whoever has its ticket.
-#[derive(Debug)]
-pub struct Listener {
-    pub(crate) sockets: Sockets,
-    pub(crate) identity: Identity,
-}
-
-impl Listener {
-    /// Binds `address`; the unspecified address of IPv6 takes IPv4 along.
-    ///
-    /// # Errors
-    /// If it cannot be bound.
-    pub fn bind(address: SocketAddr, identity: Identity) -> Result<Self, LiveError> {
-        Ok(Self { sockets: Sockets::bind(address)?, identity })
-    }
-
-    /// The ticket to hand out: `others` are addresses that this machine does not know of itself, such as that of a router
-    /// which forwards a port; they come first.
-    ///
-    /// # Errors
-    /// If the sockets have no address.
-    pub fn ticket(&self, others: &[SocketAddr]) -> Result<Ticket, LiveError> {
-        let mut addresses = others.to_vec();
-        addresses.extend(self.sockets.addresses()?);
-        addresses.truncate(MOST_ADDRESSES);
-        Ok(Ticket { key: self.identity.public(), secret: self.identity.secret(), addresses })
-    }
-}
-
-/// The other end of a call.
-#[derive(Debug)]
-pub enum Peer {
-    /// Whoever gave this ticket.
-    Of(Ticket),
-    /// Whoever joins with the ticket that this listener gave.
-    At(Listener),
-}
 
 /// What a call hears of its connection.
 #[derive(Debug)]

@@ -18,6 +18,7 @@ mod identity;
 mod measuring;
 mod menu;
 mod own_picture;
+mod peer;
 mod presence;
 mod quic;
 mod receiving;
@@ -39,7 +40,7 @@ use std::time::Duration;
 
 pub use call::{CallOptions, Finished, Witness, run};
 pub use clock::Clock;
-pub use connection::{Listener, Peer, Traffic};
+pub use connection::Traffic;
 pub use control::CallKind;
 #[cfg(feature = "devices")]
 pub use devices::{open_loudspeaker, open_microphone};
@@ -50,6 +51,7 @@ pub use emulated_path::{
 pub use identity::Identity;
 pub use menu::ThreadedMenu;
 pub use own_picture::OwnPicture;
+pub use peer::{Listener, Peer};
 pub use presence::{CallState, Command, HeardSound, Presence};
 pub use quic::Qlog;
 pub use receiving::{OpenSink, Receiving, Shown};
