@@ -147,6 +147,28 @@ def lessons(
     )
 
 
+def begin(net: Net, path: Path, mean: torch.Tensor, deviation: torch.Tensor) -> None:
+    """Takes the weights of an earlier model; of observations that it did not have, mean, deviation, and no weight."""
+    import onnx  # noqa: PLC0415
+    from onnx import numpy_helper  # noqa: PLC0415
+
+    graph = onnx.load(str(path)).graph
+    known = {value.name: torch.from_numpy(numpy_helper.to_array(value).copy()) for value in graph.initializer}
+    net.normalise(mean, deviation)
+    own = net.state_dict()
+    for name, value in own.items():
+        earlier = known[name]
+        wide = value.clone()
+        if name in {"mean", "scale"}:
+            wide[: len(earlier)] = earlier
+        elif name in {"memory.weight_ih_l0", "body.weight"}:
+            wide.zero_()
+            wide[:, : earlier.shape[1]] = earlier
+        else:
+            wide = earlier.reshape(value.shape)
+        value.copy_(wide)
+
+
 def model_bytes(net: Net, metadata: Mapping[str, str]) -> bytes:
     """The net as an ONNX file."""
     with tempfile.TemporaryDirectory() as folder:
@@ -226,9 +248,15 @@ SCALARS = {
     "deadline": (0.005, 0.005, 0.0, 0.2),
     "intervals": (1.2, 0.15, 0.0, 3.0),
     "level": (0.38, 0.05, 0.1, 0.75),
+    "growth": (2.0, 0.6, 0.0, 6.0),
+    "shown_share": (0.5, 0.1, 0.1, 0.9),
+    "level_late": (0.0, 0.02, -0.2, 0.2),
+    "level_wait": (0.0, 0.02, -0.2, 0.2),
+    "level_loss": (0.0, 0.5, -4.0, 4.0),
+    "level_returned": (0.0, 0.08, -0.5, 0.5),
 }
 """Of each number of the rule where the search begins, how widely, and its bounds (``rule.rs`` has what they mean)."""
-FIXED = "least=0.15,least_within=0.05"
+FIXED = "least=0.15,least_within=0.05,shared=1.75,shared_steady=0.3"
 """What is not searched for: calls alone on a path do not need it, but it is what a call has beside TCP.
 
 Of (0.15, 0.05), (0.3, 0.15), (0.5, 0.3) and (0.8, 0.4) the means beside CUBIC (``lockstep scenario run
@@ -239,10 +267,12 @@ TARGET_LEVELS = (0.1, 0.15, 0.22, 0.32)
 """Quantiles that are tried for the target of codecs which follow one."""
 DELAY_WEIGHTS = {"low": 2.0, "balanced": 1.0, "quality": 0.5}
 """How much more a delay counts than in QoE_d."""
+CLASSICAL = ("sprout", "salsify")
+"""What a rule is measured by: gains from the first of them, delays by the one that has the shortest."""
 MOST_GAIN = 0.15
 """More than about this a single call does not count, QoE_d: an outage must not decide everything."""
 LATE = 0.3
-"""What it costs, QoE_d, if the 95th percentiles of the delay of a kind of trace are twice Sprout's."""
+"""What it costs, QoE_d, if the 95th percentiles of the delay of a kind of trace are e times the shortest classical."""
 DELAY = 1.92
 """What a second of mean video delay takes off QoE_d (Concerto, Table 2)."""
 
@@ -265,7 +295,8 @@ def settings_of(traces: Sequence[str], seed: int, count: int) -> list[Setting]:
             "clip": str(draw.choice(["generated:1280x720@30", "generated:1280x720@30", "generated:640x360@60"])),
             "delay_ms": float(draw.choice([20.0, 20.0, 10.0, 60.0])),
             "queue_packets": int(draw.choice([256, 256, 60])),
-            "loss": str(draw.choice(["0", "0", "0.01"])),
+            "loss": str(draw.choice(["0", "0", "0.01", "0.05"])),
+            "feedback_ms": float(draw.choice([20.0, 20.0, 50.0])),
             "seed": int(draw.integers(1, 1000)),
         }
         for trace in chosen
@@ -276,23 +307,35 @@ def outcome(  # noqa: PLR0913
     call: Setting, controller: str, latency: str, model: Path | None, *, seconds: float, codec: Codec = "functional"
 ) -> tuple[float, float]:
     """QoE_d, with delay counting as it does for ``latency``, and the 95th percentile of the delay (ms)."""
+    told = latency if controller in {"lockstep", "sprout"} else None  # the others have no such setting
     made = simulate(
-        **call, controller=controller, latency=latency, model=model, modelled=True, seconds=seconds, codec=codec
+        **call, controller=controller, latency=told, model=model, modelled=True, seconds=seconds, codec=codec
     )
     delay = made.scores["video_delay_ms"]
     extra = (DELAY_WEIGHTS[latency] - 1.0) * DELAY * delay["mean"] / 1e3
     return made.scores["qoe_d"] - extra, delay["p95"]
 
 
-def worth(calls: Sequence[Setting], ours: NDArray[np.float64], classical: NDArray[np.float64]) -> float:
-    """What outcomes are worth beside the classical ones: the mean over kinds of traces, with loss and without.
+def outcomes(
+    calls: Sequence[Setting], controllers: Sequence[str], latency: str, *, seconds: float, codec: Codec = "functional"
+) -> NDArray[np.float64]:
+    """The same of some controllers that come with no model of ours [controllers, calls, 2]."""
+    told: dict[str, Any] = {"seconds": seconds, "codec": codec}
+    return np.array([[outcome(call, one, latency, None, **told) for call in calls] for one in controllers])
 
-    Delays without loss make up for none with it.
+
+def worth(calls: Sequence[Setting], ours: NDArray[np.float64], classical: NDArray[np.float64]) -> float:
+    """What outcomes are worth beside the ``classical`` ones [controllers, calls, 2]: the mean over kinds of traces.
+
+    Each loss is a kind of its own, so that delays without loss make up for none with it. The price is on delays longer
+    than those of the one of them that has the shortest there.
     """
-    gain = MOST_GAIN * np.tanh((ours[:, 0] - classical[:, 0]) / MOST_GAIN)
-    late = np.log(ours[:, 1] / classical[:, 1])
-    kinds = np.array([f"{kind(call['trace'])}, {float(call['loss']) > 0}" for call in calls])
-    each = [gain[kinds == one].mean() - LATE * max(0.0, late[kinds == one].mean()) for one in np.unique(kinds)]
+    gain = MOST_GAIN * np.tanh((ours[:, 0] - classical[0, :, 0]) / MOST_GAIN)
+    late = np.log(ours[:, 1] / classical[:, :, 1])
+    kinds = np.array([f"{kind(call['trace'])}, {call['loss']}" for call in calls])
+    each = [
+        gain[kinds == one].mean() - LATE * max(0.0, late[:, kinds == one].mean(1).max()) for one in np.unique(kinds)
+    ]
     return float(np.mean(each))
 
 
@@ -303,10 +346,20 @@ class Search:
         """Begins where :data:`SCALARS` says."""
         self.latency = latency
         self.mean = np.array([value[0] for value in SCALARS.values()])
-        if latency != "balanced":
-            self.mean[0] += 0.02 if latency == "quality" else -0.005
+        self.shift()
         self.deviation = np.array([value[1] for value in SCALARS.values()])
         self.best: tuple[float, list[float]] = (-np.inf, list(self.mean))
+
+    def shift(self) -> None:
+        """From what is good for ``balanced`` to where the search for another latency begins."""
+        if self.latency != "balanced":
+            self.mean[0] = max(0.0, self.mean[0] + (0.02 if self.latency == "quality" else -0.005))
+
+    def begin_at(self, other: "Search") -> None:
+        """Begins where another search has come to."""
+        self.mean = other.mean.copy()
+        self.shift()
+        self.best = (-np.inf, list(self.mean))
 
     def draw(self, generator: np.random.Generator, count: int) -> list[NDArray[np.float64]]:
         """Rules to try, the mean among them."""
@@ -367,29 +420,32 @@ def tune(  # noqa: PLR0913, PLR0917
     said = metadata_of(known, {})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "lockstep.onnx"
-        for generation in range(state["generation"], options.generations):
+        # For the others it begins where that for `balanced` has ended, and takes a quarter of the time.
+        others = max(1, options.generations // 4)
+        plan = [("balanced", index) for index in range(options.generations)]
+        plan += [(name, index) for index in range(others if options.generations else 0) for name in ("low", "quality")]
+        for generation in range(state["generation"], len(plan)):
+            latency, index = plan[generation]
+            search = searches[latency]
+            if latency != "balanced" and index == 0:
+                search.begin_at(searches["balanced"])
             generator = np.random.default_rng([options.seed, generation, 0xCE])
-            for latency, search in searches.items():
-                if latency != "balanced" and generation % 2:
-                    continue
-                # Calls are drawn for each generation, so that the rule does not become one for a few.
-                some = [calls[index] for index in generator.permutation(len(calls))[: options.tuned_calls]]
-                classical = np.array(
-                    [outcome(call, "sprout", latency, None, seconds=options.tuned_seconds) for call in some]
+            # Calls are drawn for each generation, so that the rule does not become one for a few.
+            some = [calls[index] for index in generator.permutation(len(calls))[: options.tuned_calls]]
+            classical = outcomes(some, CLASSICAL, latency, seconds=options.tuned_seconds)
+            tries, values = search.draw(generator, options.population), []
+            for one in tries:
+                path.write_bytes(with_metadata(net, {**said, f"lockstep.rule.{latency}": rule_text(one)}))
+                ours = np.array(
+                    [outcome(call, "lockstep", latency, path, seconds=options.tuned_seconds) for call in some]
                 )
-                tries, values = search.draw(generator, options.population), []
-                for one in tries:
-                    path.write_bytes(with_metadata(net, {**said, f"lockstep.rule.{latency}": rule_text(one)}))
-                    ours = np.array(
-                        [outcome(call, "lockstep", latency, path, seconds=options.tuned_seconds) for call in some]
-                    )
-                    values.append(worth(some, ours, classical))
-                search.learn(tries, values)
-                run.log(options.rounds * options.epochs + generation, {f"worth of the rule, {latency}": max(values)})
-                run.show(
-                    0.6 + 0.4 * (generation + 1) / options.generations,
-                    f"{latency}: {max(values):.4f}, mean's {values[0]:.4f}, {rule_text(search.mean)}",
-                )
+                values.append(worth(some, ours, classical))
+            search.learn(tries, values)
+            run.log(options.rounds * options.epochs + generation, {f"worth of the rule, {latency}": max(values)})
+            run.show(
+                0.6 + 0.4 * (generation + 1) / len(plan),
+                f"{latency}: {max(values):.4f}, mean's {values[0]:.4f}, {rule_text(search.mean)}",
+            )
             state["generation"] = generation + 1
             run.save(state)
         if "target" not in state and options.generations > 0:
@@ -397,7 +453,7 @@ def tune(  # noqa: PLR0913, PLR0917
             generator = np.random.default_rng([options.seed, 0x7A6])
             some = [calls[index] for index in generator.permutation(len(calls))[: options.tuned_calls // 2]]
             told: dict[str, Any] = {"seconds": options.tuned_seconds, "codec": "conventional"}
-            classical = np.array([outcome(call, "sprout", "balanced", None, **told) for call in some])
+            classical = outcomes(some, CLASSICAL, "balanced", **told)
             values = []
             for level in TARGET_LEVELS:
                 rule = f"{rule_text(searches['balanced'].mean)},target_level={level}"
@@ -434,18 +490,23 @@ def parser() -> argparse.ArgumentParser:
         help="train on the training part of a manifest of `lockstep data split`; may be given more than once",
     )
     made.add_argument("--fitted", type=int, default=200, metavar="COUNT", help="traces like recordings (%(default)s)")
-    made.add_argument("--rounds", type=int, default=6, help="rounds of calls: Sprout's, then one's own (%(default)s)")
+    made.add_argument("--rounds", type=int, default=5, help="rounds of calls: Sprout's, then one's own (%(default)s)")
     made.add_argument("--calls", type=int, default=512, help="calls in a round (%(default)s)")
     made.add_argument("--pictures", type=int, default=600, help="pictures in a call (%(default)s)")
-    made.add_argument("--epochs", type=int, default=4, help="passes over all lessons in a round (%(default)s)")
+    made.add_argument("--epochs", type=int, default=3, help="passes over all lessons in a round (%(default)s)")
     made.add_argument("--batch", type=int, default=32, help="calls that are learned from at once (%(default)s)")
     made.add_argument("--chunk", type=int, default=100, help="pictures that are learned from at once (%(default)s)")
     made.add_argument("--learning-rate", type=float, default=2e-3, help="Adam's, falling to none (%(default)s)")
-    made.add_argument("--generations", type=int, default=1, help="of the search for a rule (%(default)s)")
-    made.add_argument("--population", type=int, default=10, help="rules in a generation (%(default)s)")
-    made.add_argument("--tuned", type=int, default=12, help="traces of each kind for the search (%(default)s)")
-    made.add_argument("--tuned-calls", type=int, default=54, help="calls that a rule is tried in (%(default)s)")
-    made.add_argument("--tuned-seconds", type=float, default=30.0, help="their length (%(default)s)")
+    made.add_argument(
+        "--begin",
+        metavar="FILE",
+        help="go on from the weights of this ONNX model, which may have been trained with fewer observations",
+    )
+    made.add_argument("--generations", type=int, default=8, help="of the search for a rule (%(default)s)")
+    made.add_argument("--population", type=int, default=16, help="rules in a generation (%(default)s)")
+    made.add_argument("--tuned", type=int, default=24, help="traces of each kind for the search (%(default)s)")
+    made.add_argument("--tuned-calls", type=int, default=81, help="calls that a rule is tried in (%(default)s)")
+    made.add_argument("--tuned-seconds", type=float, default=40.0, help="their length (%(default)s)")
     made.add_argument("--stop-after", type=int, default=None, help=argparse.SUPPRESS)
     return made
 
@@ -475,7 +536,11 @@ def learn_rounds(
         if index == 0:
             seen = known[0][0].reshape(-1, OBSERVED)
             seen = seen[~np.isnan(seen[:, 0])]
-            net.normalise(torch.from_numpy(seen.mean(0)), torch.from_numpy(seen.std(0)))
+            mean, deviation = torch.from_numpy(seen.mean(0)), torch.from_numpy(seen.std(0))
+            if options.begin:
+                begin(net, Path(options.begin), mean, deviation)
+            else:
+                net.normalise(mean, deviation)
         for epoch in range(options.epochs):
             done = (index * options.epochs + epoch) / passes
             loss = learn(options, net, optimiser, known, options.learning_rate * (1 - done))

@@ -36,13 +36,17 @@ use history::History;
 use lesson::Lessons;
 
 pub use forecast::{HORIZONS, LEVELS};
+use history::OBSERVED_AT_FIRST;
 pub use history::{OBSERVATIONS, OBSERVED};
 pub use lesson::Lesson;
+use rule::Moment;
 pub use rule::Rule;
 
 /// How many numbers the model remembers from picture to picture.
 pub const MODEL_STATE: usize = 48;
 
+/// A frame shows what the path takes only while deliveries go on: the last is overdue by no more than this, seconds.
+const MOST_OVERDUE: f64 = 0.06;
 /// What a link carries with a datagram, and with a fragment, bytes.
 const NETWORK_HEADERS: f64 = CARRIAGE as f64;
 const HEADERS: f64 = NETWORK_HEADERS + DATA_HEADER as f64;
@@ -78,7 +82,9 @@ const SEEN_MOST: &str = "lockstep.seen_most";
 struct Net {
     model: Arc<Model>,
     /// The least and the most of each input in training.
-    range: Option<([f32; OBSERVED], [f32; OBSERVED])>,
+    range: Option<(Vec<f32>, Vec<f32>)>,
+    /// How many of the observations it sees, from the first on.
+    sees: usize,
     /// What went in, what it remembered included.
     input: Vec<f32>,
     /// What it remembers after the present picture.
@@ -90,28 +96,33 @@ impl Net {
         let unfit = |text| Err(ModelError::Unfit(text));
         let (takes, gives) = (OBSERVED + MODEL_STATE, FORECAST + MODEL_STATE);
         let (inputs, outputs) = (model.inputs(), model.outputs());
-        match (inputs, outputs) {
-            ([input], [output]) if input.shape == [1, takes] && output.shape == [1, gives] => {}
+        let sees = match (inputs, outputs) {
+            ([input], [output]) if input.shape == [1, takes] && output.shape == [1, gives] => OBSERVED,
+            ([input], [output])
+                if input.shape == [1, OBSERVED_AT_FIRST + MODEL_STATE] && output.shape == [1, gives] =>
+            {
+                OBSERVED_AT_FIRST
+            }
             ([input], [output]) => {
                 let (seen, said) = (&input.shape, &output.shape);
                 return unfit(format!("it makes {said:?} of {seen:?}, not [1, {gives}] of [1, {takes}]"));
             }
             _ => return unfit(format!("it has {} inputs and {} outputs, not one each", inputs.len(), outputs.len())),
-        }
+        };
         let range = match (model.metadata(SEEN_LEAST), model.metadata(SEEN_MOST)) {
-            (Some(least), Some(most)) => Some((numbers(least)?, numbers(most)?)),
+            (Some(least), Some(most)) => Some((numbers(least, sees)?, numbers(most, sees)?)),
             _ => None,
         };
-        Ok(Self { model, range, input: vec![0.0; takes], remembered: [0.0; MODEL_STATE] })
+        Ok(Self { model, range, sees, input: vec![0.0; sees + MODEL_STATE], remembered: [0.0; MODEL_STATE] })
     }
 
     /// The next picture begins.
     fn next(&mut self) {
-        self.input[OBSERVED..].copy_from_slice(&self.remembered);
+        self.input[self.sees..].copy_from_slice(&self.remembered);
     }
 
     fn forecast(&mut self, seen: &[f32; OBSERVED], basis: Basis) -> Option<Forecast> {
-        self.input[..OBSERVED].copy_from_slice(seen);
+        self.input[..self.sees].copy_from_slice(&seen[..self.sees]);
         let said = self.model.run(&[&self.input]).ok()?.into_iter().next()?;
         let forecast = Forecast::of(&said, basis)?;
         let remembered = said.get(FORECAST..)?;
@@ -133,11 +144,11 @@ impl Net {
 }
 
 /// As many finite numbers, with commas between them, as there are inputs.
-fn numbers(text: &str) -> Result<[f32; OBSERVED], ModelError> {
+fn numbers(text: &str, inputs: usize) -> Result<Vec<f32>, ModelError> {
     let values: Option<Vec<f32>> =
         text.split(',').map(|word| word.trim().parse().ok().filter(|value: &f32| value.is_finite())).collect();
-    let values = values.and_then(|values| <[f32; OBSERVED]>::try_from(values).ok());
-    values.ok_or_else(|| ModelError::Unfit(format!("its range of inputs is not of {OBSERVED} numbers")))
+    let values = values.filter(|values| values.len() == inputs);
+    values.ok_or_else(|| ModelError::Unfit(format!("its range of inputs is not of {inputs} numbers")))
 }
 
 /// What was forecast for the present picture.
@@ -147,6 +158,8 @@ struct Present {
     on_the_way: f64,
     /// What has been sent since.
     sent: f64,
+    /// For how long it was not known what the path delivered, seconds.
+    unknown: f64,
 }
 
 impl Present {
@@ -214,6 +227,8 @@ pub struct Lockstep {
     now: f64,
     /// How long the packet that was last heard of was underway, or the oldest that was not is, there and back.
     delay: f64,
+    /// How long ago something would have been heard of the next packet, had it left right behind the last, seconds.
+    overdue: f64,
     shared: Alarm,
     foreign_queue: Alarm,
     unlike: Alarm,
@@ -241,6 +256,7 @@ impl Lockstep {
             given: 0.0,
             now: 0.0,
             delay: 0.0,
+            overdue: 0.0,
             shared: Alarm::default(),
             foreign_queue: Alarm::default(),
             unlike: Alarm::default(),
@@ -311,8 +327,30 @@ impl Lockstep {
             lessons.next();
         }
         if let Some(present) = &self.present {
-            self.given = present.room(self.deadline(), self.rule.level).max(0.0) + present.sent;
+            self.given = present.room(self.deadline(), self.level()).max(0.0) + present.sent;
         }
+    }
+
+    /// The quantile that a frame gets now.
+    fn level(&self) -> f64 {
+        self.rule.level_at(&Moment {
+            late: self.overdue,
+            wait: self.history.wait(),
+            loss: self.history.loss(),
+            since_return: self.history.since_return(self.now),
+        })
+    }
+
+    /// What a frame may take of the link at least, as the last one that is through has shown that it would be in time:
+    /// a forecast of what was never tried is a guess, and where frames are small nothing larger is ever tried.
+    fn shown(&self, present: &Present, deadline: f64) -> f64 {
+        let Rule { growth, shown_share, .. } = self.rule;
+        if growth <= 0.0 || self.overdue > MOST_OVERDUE {
+            return 0.0;
+        }
+        let passage = self.history.passage();
+        let through = shown_share * passage.rate() * (present.unknown + deadline);
+        (through - present.on_the_way - present.sent).min(growth * passage.bytes)
     }
 
     fn deadline(&self) -> f64 {
@@ -322,9 +360,9 @@ impl Lockstep {
     /// What a frame may take of the link, all headers included.
     fn link_budget(&self, present: &Present, in_flight: InFlight) -> f64 {
         let waiting = in_flight.queued.as_f64() * (1.0 + (NETWORK_HEADERS + HEADERS) / self.payload);
-        let Rule { level, least, least_within, .. } = self.rule;
-        let deadline = self.deadline();
-        let mut bytes = present.room(deadline, level) - waiting;
+        let Rule { least, least_within, .. } = self.rule;
+        let (deadline, level) = (self.deadline(), self.level());
+        let mut bytes = present.room(deadline, level).max(self.shown(present, deadline)) - waiting;
         if present.room(deadline + least_within, level) > waiting {
             bytes = bytes.max(least * self.sprout.mean_rate() * self.frame_interval);
         }
@@ -364,6 +402,7 @@ impl Controller for Lockstep {
         }
         let outlook = self.sprout.outlook(now);
         self.delay = outlook.last_round_trip.max(self.now - outlook.oldest_at);
+        self.overdue = self.now - outlook.round_trip - self.history.left_at();
         let seen = self.history.observe(now, &outlook, self.given);
         let basis = Basis { rate: outlook.mean_rate, unknown: (self.now - outlook.known_until).clamp(0.0, 10.0) };
         if let Some(lessons) = &mut self.lessons {
@@ -373,10 +412,18 @@ impl Controller for Lockstep {
         if begins {
             self.unlike.put(net.unlike(&seen), UNLIKE);
             self.foreign_queue.put(self.history.least_wait().min(MOST_FOREIGN), FOREIGN_QUEUE);
-            self.shared.put(log(outlook.path_rate / outlook.mean_rate.max(1.0)), (log(SHARED.0), log(SHARED.1)));
+            let steady = self.history.change(outlook.mean_rate) <= self.rule.shared_steady;
+            let waits = self.history.mean_wait() >= self.rule.shared_wait;
+            let ratio = if steady && waits { log(outlook.path_rate / outlook.mean_rate.max(1.0)) } else { 0.0 };
+            self.shared.put(ratio, (log(self.rule.shared), log(SHARED.1)));
         }
         let forecast = net.forecast(&seen, basis);
-        self.present = forecast.map(|forecast| Present { forecast, on_the_way: outlook.on_the_way, sent: 0.0 });
+        self.present = forecast.map(|forecast| Present {
+            forecast,
+            on_the_way: outlook.on_the_way,
+            sent: 0.0,
+            unknown: basis.unknown,
+        });
         if begins {
             self.pictures += 1;
             if let Some(why) = self.falls_back() {
