@@ -13,7 +13,7 @@
 //! | constant | value | why |
 //! |---|---|---|
 //! | a picture | 0.75 frame intervals | a decision may be asked for again while its picture is coded |
-//! | others share the path | bursts come through [`SHARED`] times as fast as the mean rate, averaged over [`AVERAGED`] pictures | Sprout's rule shares a path evenly, and the model has learned on paths of its own |
+//! | others share the path | bursts come through [`Rule::shared`] times as fast as the mean rate, averaged over [`AVERAGED`] pictures in which that rate was steady | Sprout's rule shares a path evenly, and the model has learned on paths of its own |
 //! | unlike | inputs beyond those of training by a quarter of their range, averaged likewise | what was never seen is not known |
 
 mod forecast;
@@ -36,7 +36,6 @@ use history::History;
 use lesson::Lessons;
 
 pub use forecast::{HORIZONS, LEVELS};
-use history::OBSERVED_AT_FIRST;
 pub use history::{OBSERVATIONS, OBSERVED};
 pub use lesson::Lesson;
 use rule::Moment;
@@ -52,9 +51,8 @@ const NETWORK_HEADERS: f64 = CARRIAGE as f64;
 const HEADERS: f64 = NETWORK_HEADERS + DATA_HEADER as f64;
 /// A picture lasts so many frame intervals at least.
 const PICTURE: f64 = 0.75;
-/// Bursts that come through so many times as fast as the mean rate say that others share the path; less again, that they
-/// do not.
-const SHARED: (f64, f64) = (1.75, 1.3);
+/// Bursts that come through less than so many times as fast as the mean rate say that no others share the path.
+const NOT_SHARED: f64 = 1.3;
 /// So does a queue that never empties: no packet of three seconds waited less than so long, seconds. More than the last does
 /// not count, so that one pause of the path is none.
 const FOREIGN_QUEUE: (f64, f64) = (0.08, 0.04);
@@ -82,9 +80,7 @@ const SEEN_MOST: &str = "lockstep.seen_most";
 struct Net {
     model: Arc<Model>,
     /// The least and the most of each input in training.
-    range: Option<(Vec<f32>, Vec<f32>)>,
-    /// How many of the observations it sees, from the first on.
-    sees: usize,
+    range: Option<([f32; OBSERVED], [f32; OBSERVED])>,
     /// What went in, what it remembered included.
     input: Vec<f32>,
     /// What it remembers after the present picture.
@@ -96,33 +92,28 @@ impl Net {
         let unfit = |text| Err(ModelError::Unfit(text));
         let (takes, gives) = (OBSERVED + MODEL_STATE, FORECAST + MODEL_STATE);
         let (inputs, outputs) = (model.inputs(), model.outputs());
-        let sees = match (inputs, outputs) {
-            ([input], [output]) if input.shape == [1, takes] && output.shape == [1, gives] => OBSERVED,
-            ([input], [output])
-                if input.shape == [1, OBSERVED_AT_FIRST + MODEL_STATE] && output.shape == [1, gives] =>
-            {
-                OBSERVED_AT_FIRST
-            }
+        match (inputs, outputs) {
+            ([input], [output]) if input.shape == [1, takes] && output.shape == [1, gives] => {}
             ([input], [output]) => {
                 let (seen, said) = (&input.shape, &output.shape);
                 return unfit(format!("it makes {said:?} of {seen:?}, not [1, {gives}] of [1, {takes}]"));
             }
             _ => return unfit(format!("it has {} inputs and {} outputs, not one each", inputs.len(), outputs.len())),
-        };
+        }
         let range = match (model.metadata(SEEN_LEAST), model.metadata(SEEN_MOST)) {
-            (Some(least), Some(most)) => Some((numbers(least, sees)?, numbers(most, sees)?)),
+            (Some(least), Some(most)) => Some((numbers(least)?, numbers(most)?)),
             _ => None,
         };
-        Ok(Self { model, range, sees, input: vec![0.0; sees + MODEL_STATE], remembered: [0.0; MODEL_STATE] })
+        Ok(Self { model, range, input: vec![0.0; takes], remembered: [0.0; MODEL_STATE] })
     }
 
     /// The next picture begins.
     fn next(&mut self) {
-        self.input[self.sees..].copy_from_slice(&self.remembered);
+        self.input[OBSERVED..].copy_from_slice(&self.remembered);
     }
 
     fn forecast(&mut self, seen: &[f32; OBSERVED], basis: Basis) -> Option<Forecast> {
-        self.input[..self.sees].copy_from_slice(&seen[..self.sees]);
+        self.input[..OBSERVED].copy_from_slice(seen);
         let said = self.model.run(&[&self.input]).ok()?.into_iter().next()?;
         let forecast = Forecast::of(&said, basis)?;
         let remembered = said.get(FORECAST..)?;
@@ -144,11 +135,11 @@ impl Net {
 }
 
 /// As many finite numbers, with commas between them, as there are inputs.
-fn numbers(text: &str, inputs: usize) -> Result<Vec<f32>, ModelError> {
+fn numbers(text: &str) -> Result<[f32; OBSERVED], ModelError> {
     let values: Option<Vec<f32>> =
         text.split(',').map(|word| word.trim().parse().ok().filter(|value: &f32| value.is_finite())).collect();
-    let values = values.filter(|values| values.len() == inputs);
-    values.ok_or_else(|| ModelError::Unfit(format!("its range of inputs is not of {inputs} numbers")))
+    let values = values.and_then(|values| <[f32; OBSERVED]>::try_from(values).ok());
+    values.ok_or_else(|| ModelError::Unfit(format!("its range of inputs is not of {OBSERVED} numbers")))
 }
 
 /// What was forecast for the present picture.
@@ -415,7 +406,7 @@ impl Controller for Lockstep {
             let steady = self.history.change(outlook.mean_rate) <= self.rule.shared_steady;
             let waits = self.history.mean_wait() >= self.rule.shared_wait;
             let ratio = if steady && waits { log(outlook.path_rate / outlook.mean_rate.max(1.0)) } else { 0.0 };
-            self.shared.put(ratio, (log(self.rule.shared), log(SHARED.1)));
+            self.shared.put(ratio, (log(self.rule.shared), log(NOT_SHARED)));
         }
         let forecast = net.forecast(&seen, basis);
         self.present = forecast.map(|forecast| Present {

@@ -14,8 +14,6 @@ use crate::sprout::Outlook;
 
 /// How many values a model sees of a picture.
 pub const OBSERVED: usize = 47;
-/// How many of them, the first, models saw that were trained before the others were added.
-pub(super) const OBSERVED_AT_FIRST: usize = 43;
 
 /// What the values are that a model sees, in their order. Rates are logarithms of ratios to Sprout's mean rate, times
 /// `ln(1 + t / 20 ms)`, everything within -4 to 4.
