@@ -254,11 +254,14 @@ class TestTraining:
         torch.manual_seed(1)
         earlier = own.Net(torch.randn(own.OBSERVED), torch.rand(own.OBSERVED) + 0.5)
         torch.nn.init.normal_(earlier.head.weight)
+        torch.nn.init.normal_(earlier.head.bias)
         (tmp_path / "earlier.onnx").write_bytes(own.model_bytes(earlier, {}))
         net = own.Net(torch.zeros(own.OBSERVED), torch.ones(own.OBSERVED))
         own.begin(net, tmp_path / "earlier.onnx", torch.zeros(own.OBSERVED), torch.ones(own.OBSERVED))
         given = torch.randn(3, own.OBSERVED + own.STATE)
         torch.testing.assert_close(net(given), earlier(given))
+        with pytest.raises(ValueError, match="no model of Lockstep's own"):
+            own.begin(net, MODELS / "hrcc.onnx", torch.zeros(own.OBSERVED), torch.ones(own.OBSERVED))
 
     def test_the_expert_takes_what_the_link_carries_and_less_when_there_is_a_queue(self) -> None:
         from lockstep.gym import FEATURES, LadderAction  # noqa: PLC0415
