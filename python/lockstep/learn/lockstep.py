@@ -8,8 +8,8 @@ at the sender, but is what the lessons say.
 
 Read from top to bottom, with the traces in ``families.py``: the net, the lessons, learning by the pinball loss (Koenker
 2005), how good forecasts are, and the rule: by which deadline, with which quantile. That is found by the cross-entropy
-method (Rubinstein 1999) in calls over traces that are trained on, for QoE_d, with a price on delays longer than those of
-the classical controllers.
+method (Rubinstein 1999) in calls over traces that are trained on, for QoE_d, with a price on delays longer than
+those of the classical controllers.
 """
 
 import argparse
