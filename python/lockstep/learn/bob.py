@@ -3,8 +3,9 @@
 The estimator (``crates/control/src/learned/bob.rs``) sees eleven numbers every 200 ms: receive rate, waiting time,
 loss, and eight estimates, the newest of which is the heuristic's of this moment. The net says a probability for each
 of four ranges of rates; the estimate is what they expect on the logarithmic scale from 10 kb/s to 8 Mb/s. Where it is
-30 % of their mean or more from the heuristic's, the heuristic's is used. Training begins at a clone of the heuristic:
-a policy that has learned nothing is hardly ever within those 30 %, so that nothing of what it tries is ever used.
+30 % of their mean or more from the heuristic's, the heuristic's is used. Training begins at a clone of a rule that
+climbs faster than the heuristic: a policy that has learned nothing is hardly ever within those 30 %, so that nothing of
+what it tries is ever used, and one that begins at the heuristic stays as slow.
 
 Read from top to bottom: the net, the selector, the parts of the run. :mod:`lockstep.learn.ppo` has PPO and the calls,
 ``docs/learning.md`` where paper, published code and this differ.
