@@ -10,8 +10,10 @@ use std::process::Command;
 
 /// How many pictures are shown.
 const PICTURES: usize = 60;
-/// dB by which a photograph may be worse in the end than at first: prediction between samples blurs it a little.
-const ALLOWED: f64 = 0.75;
+/// dB by which a photograph may be worse in the end than at first. Frames that are predicted cost least where they are
+/// coded a little coarser than the first: finer rounding, a smaller weight of bits or fewer residuals left out would hold
+/// the first frame's quality here, at more bits for the same quality on these clips as on natural ones.
+const ALLOWED: f64 = 0.5;
 
 /// The luma PSNR of the first frame and the mean of the last ten.
 fn first_and_last(clip: &[Picture], quantizer: u8, preset: Preset) -> (f64, f64) {
@@ -42,14 +44,16 @@ fn a_made_picture_that_stands_still_pans_or_grows_slowly_does_not_fade() {
 }
 
 #[test]
-fn a_photograph_that_pans_slowly_does_not_fade() {
+fn a_photograph_that_pans_slowly_or_grows_does_not_fade() {
     for path in photographs() {
         let Some(photograph) = photograph(&path) else {
             eprintln!("note: ffmpeg gives no picture of {}: not checked", path.display());
             continue;
         };
-        let clip: Vec<Picture> = (0..PICTURES).map(|index| panned(&photograph, 0.3 * index as f64)).collect();
-        insist_that_it_stays(&path.display().to_string(), &clip, ALLOWED, Preset::RealTime);
+        for (name, movement) in MOVEMENTS {
+            let clip: Vec<Picture> = (0..PICTURES).map(|index| moved(&photograph, &movement, index)).collect();
+            insist_that_it_stays(&format!("{}, {name}", path.display()), &clip, ALLOWED, Preset::RealTime);
+        }
     }
 }
 
@@ -71,12 +75,27 @@ fn photographs() -> Vec<PathBuf> {
 
 const WIDTH: usize = 320;
 const HEIGHT: usize = 176;
-/// Samples that the photograph is wider than the clip.
-const ROOM: usize = 32;
+/// Samples that the photograph is wider and higher than the clip.
+const ROOM: (usize, usize) = (64, 48);
+
+/// How a camera moves over a photograph: luma samples to the right and down with each picture, and by what factor a
+/// sample's side shrinks, about the middle.
+struct Movement {
+    right: f64,
+    down: f64,
+    growth: f64,
+}
+
+const MOVEMENTS: [(&str, Movement); 3] = [
+    ("to the right", Movement { right: 0.3, down: 0.0, growth: 1.0 }),
+    ("aslant", Movement { right: 0.7, down: 0.4, growth: 1.0 }),
+    ("nearer", Movement { right: 0.0, down: 0.0, growth: 0.998 }),
+];
 
 /// The picture that a clip shows after a second, made small: that leaves no noise.
 fn photograph(clip: &Path) -> Option<Picture> {
-    let size = format!("scale={}:{HEIGHT}:flags=area", WIDTH + ROOM);
+    let (width, height) = (WIDTH + ROOM.0, HEIGHT + ROOM.1);
+    let size = format!("scale={width}:{height}:flags=area");
     let arguments = ["-frames:v", "1", "-pix_fmt", "yuv420p", "-f", "rawvideo", "-"];
     let run = Command::new("ffmpeg")
         .args(["-v", "error", "-ss", "1", "-i"])
@@ -85,34 +104,57 @@ fn photograph(clip: &Path) -> Option<Picture> {
         .args(arguments)
         .output()
         .ok()?;
-    Picture::from_i420(WIDTH + ROOM, HEIGHT, run.stdout).ok()
+    Picture::from_i420(width, height, run.stdout).ok()
 }
 
-/// The part of a photograph that begins `shift` samples from its left edge, by Catmull and Rom's cubic.
-fn panned(photograph: &Picture, shift: f64) -> Picture {
+/// What the camera sees of a photograph when it has moved `index` times, by Catmull and Rom's cubic.
+fn moved(photograph: &Picture, movement: &Movement, index: usize) -> Picture {
+    let shrunk = movement.growth.powi(index as i32);
     let mut samples = Vec::with_capacity(Picture::i420_length(WIDTH, HEIGHT));
-    for (plane, (width, shift)) in
-        photograph.planes().iter().zip([(WIDTH, shift), (WIDTH / 2, shift / 2.0), (WIDTH / 2, shift / 2.0)])
-    {
-        let (whole, t) = (shift.floor() as usize, shift.fract());
+    for (plane, subsampling) in photograph.planes().iter().zip([1, 2, 2]) {
+        // Panning begins in the corner, growing in the middle.
+        let taps = |length: usize, room: usize, speed: f64| -> Vec<Taps> {
+            let (length, room) = (length / subsampling, (room / subsampling) as f64);
+            let start = if movement.growth == 1.0 { 0.0 } else { room / 2.0 };
+            let middle = (length - 1) as f64 / 2.0;
+            let shift = start + middle + speed * index as f64 / subsampling as f64;
+            (0..length).map(|at| Taps::new((at as f64 - middle) * shrunk + shift)).collect()
+        };
+        let (across, along) = (taps(WIDTH, ROOM.0, movement.right), taps(HEIGHT, ROOM.1, movement.down));
+        let rows: Vec<Vec<f64>> = plane
+            .rows()
+            .map(|row| across.iter().map(|taps| taps.of(row.len(), |at| f64::from(row[at]))).collect())
+            .collect();
+        for taps in &along {
+            samples.extend(
+                (0..across.len()).map(|x| taps.of(rows.len(), |at| rows[at][x]).round().clamp(0.0, 255.0) as u8),
+            );
+        }
+    }
+    Picture::from_i420(WIDTH, HEIGHT, samples).unwrap()
+}
+
+/// The four samples around a place between samples, and their weights.
+struct Taps {
+    first: isize,
+    weights: [f64; 4],
+}
+
+impl Taps {
+    fn new(place: f64) -> Self {
+        let t = place - place.floor();
         let weights = [
             ((2.0 - t) * t - 1.0) * t / 2.0,
             ((3.0 * t - 5.0) * t * t + 2.0) / 2.0,
             ((4.0 - 3.0 * t) * t + 1.0) * t / 2.0,
             (t - 1.0) * t * t / 2.0,
         ];
-        for row in plane.rows() {
-            samples.extend((0..width).map(|x| {
-                let value: f64 = weights
-                    .iter()
-                    .enumerate()
-                    .map(|(tap, weight)| {
-                        weight * f64::from(row[(x + whole + tap).saturating_sub(1).min(row.len() - 1)])
-                    })
-                    .sum();
-                value.round().clamp(0.0, 255.0) as u8
-            }));
-        }
+        Self { first: place.floor() as isize - 1, weights }
     }
-    Picture::from_i420(WIDTH, HEIGHT, samples).unwrap()
+
+    /// The weighted sum of `samples`, of which there are `length`; those outside are those at the edge.
+    fn of(&self, length: usize, samples: impl Fn(usize) -> f64) -> f64 {
+        let at = |tap: usize| (self.first + tap as isize).clamp(0, length as isize - 1) as usize;
+        self.weights.iter().enumerate().map(|(tap, weight)| weight * samples(at(tap))).sum()
+    }
 }

@@ -173,6 +173,8 @@ impl PictureSearch<'_> {
             let (best, cost) = refine(start, start_cost, |candidate| satd_at(candidate.into()) + weigh(candidate));
             (best, cost - weigh(best))
         } else {
+            // Trying its nearest neighbours by their transformed error as well saves 1.7 % of bits at coarse quantizers and
+            // 2.6 % at fine ones (means of seven clips), and takes 7 to 14 % more instructions: too slow so far.
             let (best, _) = search.refine(&found, weigh);
             (best, satd_at(best.into()))
         };
