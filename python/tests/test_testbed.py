@@ -3,7 +3,10 @@
 import json
 import math
 import random
+import signal
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +17,17 @@ import pytest
 from lockstep.testbed import (
     barcodes,
     chromium,
+    clips,
     decoding,
     experiments,
     link,
     machine,
     measuring,
+    own,
     programs,
     report,
     ruler,
+    session_log,
     y4m,
 )
 from lockstep.testbed.__main__ import main
@@ -334,3 +340,163 @@ def test_barcodes_are_read_from_what_was_cut_out_of_a_picture() -> None:
         for x, y, across, down in barcodes.regions(width, height)
     ]
     assert barcodes.read_cut(width, height, cuts) is None
+
+
+def heard(own: programs.OwnSession | None, *, logged: bool = True) -> session_log.Heard:
+    """A run of 4 s from 100.25 on: 30 pictures a second, each shown 100 ms later, none between 1 and 2 s."""
+    captured = [index / RATE for index in range(120)]
+    frames = polars.DataFrame(
+        {
+            "captured_at": captured,
+            "shown_at": [None if 1.0 <= at < 2.0 else at + 0.1 for at in captured],
+        }
+    )
+    packets = polars.DataFrame(
+        {
+            "direction": ["forward", "forward", "forward", "reverse"],
+            "in_at": [100.3, 101.3, 101.4, 101.5],
+            "out_at": [100.4, None, 102.4, 101.6],
+            "bytes": [1028, 528, 128, 5000],
+            "fate": ["delivered", "queue", "delivered", "delivered"],
+        }
+    )
+    clip = programs.Clip(Path("clip.y4m"), 640, 360, RATE, 900)
+    linked = link.LinkOutcome(packets if logged else None)
+    return session_log.Heard(clip, None, linked, frames, 100.25, 4.0, "a program 1.0", own)
+
+
+def test_a_session_log_has_what_the_link_carried_and_what_was_shown_in_each_second() -> None:
+    origin, table = session_log.rows(heard(None))
+    assert origin == 100.25
+    assert table["frames_captured"].to_list() == [30, 30, 30, 30]
+    assert table["frames_shown"].to_list() == [27, 3, 27, 30]
+    assert table["delay_us"].to_list() == [100_000] * 4
+    # The freeze belongs to the second in which it ends.
+    assert table["stalls"].to_list() == [0, 0, 1, 0]
+    assert table["stall_ms"][2] == pytest.approx(1000 + 1000 / RATE, abs=1)
+    assert table["sent_bps"].to_list() == [8000, 8 * (500 + 100), 0, 0]
+    assert table["received_bps"].to_list() == [8000, 0, 800, 0]
+    assert table["packets_lost"].to_list() == [0, 1, 0, 0]
+    assert "packets_lost" not in session_log.rows(heard(None, logged=False))[1].columns
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_what_only_the_program_knows_is_in_the_seconds_that_it_counts(logged: bool) -> None:
+    seconds = polars.DataFrame({"rtt_us": [1, 2, 3, 4], "packets_lost": [7, 7, 7, 7]})
+    origin, table = session_log.rows(heard(programs.OwnSession(99.5, seconds, "gcc", "vp8"), logged=logged))
+    # 99.5 and 100.5 begin before and after what counts; of 104.5 there is no whole second.
+    assert origin == 100.5
+    assert table["rtt_us"].to_list() == [2, 3, 4]
+    assert table["packets_lost"].to_list() == ([1, 0, 0] if logged else [7, 7, 7])
+    late = session_log.rows(heard(programs.OwnSession(102.0, seconds.head(1))))
+    assert (late[0], late[1]["rtt_us"].to_list()) == (102.0, [1, None])
+
+
+def test_counters_are_taken_to_go_on_evenly_between_two_looks() -> None:
+    samples = [
+        {"at": 10.0, "bits": None, "rate": None},
+        {"at": 11.25, "bits": 2500.0, "rate": 5.0},
+        {"at": 12.5, "bits": 5000.0, "rate": 6.0},
+    ]
+    found = session_log.sampled(samples, {"sent_bps": "bits"}, {"transport_bps": "rate"})
+    assert found is not None
+    assert found.at == 10.0
+    assert found.seconds["sent_bps"].to_list() == pytest.approx([2000.0, 2000.0])
+    assert found.seconds["transport_bps"].to_list() == [None, 5.0]
+    assert session_log.sampled(samples[:1], {}, {}) is None
+
+
+def test_a_run_leaves_a_session_that_the_reports_read(tmp_path: Path) -> None:
+    log = session_log.Log(tmp_path, ("verizon", "lockstep", "1"), {"access": "4g", "program": "lockstep"})
+    session_log.write(log, heard(None), counted=False)
+    row = polars.read_parquet(tmp_path / "sessions" / "*.parquet").row(0, named=True)
+    assert (row["kind"], row["access"], row["seconds"], row["stalls"]) == ("testbed", "4g", 4, 1)
+    assert json.loads(row["labels"]) == {"counted": "no", "program": "lockstep"}
+    pytest.importorskip("duckdb")
+    from lockstep.sessions import sql  # noqa: PLC0415 - it takes DuckDB
+
+    assert sql.main([str(tmp_path), "SELECT sum(packets_lost) AS lost FROM seconds", "--format", "csv"]) == 0
+
+
+def test_what_is_wrong_is_told_before_anything_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "out"
+    for words, said in (
+        (["compare", "lockstep:controller=nosuch", "lockstep"], "no controller is called `nosuch`"),
+        (["compare", "lockstep:controller=oracle", "lockstep"], "knows the link"),
+        (["compare", "lockstep:grace=long", "lockstep"], "grace"),
+        (["compare", "lockstep", "lockstep", "--trace", "nosuch.up"], "nosuch.up"),
+        (["compare", "lockstep", "lockstep", "--trace", "constant:1mbps", "--loss", "3"], "out of range"),
+        (["compare", "lockstep", "lockstep", "--loss", "1%"], "takes --trace"),
+        (["compare", "lockstep", "lockstep", "--trace", "constant:1mbps", "--experiment", "wifi"], "two links"),
+        (["run", "verizon", "--program", "lockstep", "--clip", str(tmp_path / "nosuch.mp4")], "nosuch.mp4"),
+        (["run", "verizon", "--program", "lockstep", "--size", "16x16"], "carries no barcodes"),
+        (["run", "verizon", "--program", "lockstep", "--rate", "nan"], "--rate"),
+        (["run", "verizon", "--program", "lockstep", "--seconds", "3600", "--size", "9000x9000"], "GB are free"),
+    ):
+        assert main([*words, "--link", "relay", "--output", str(folder)]) == 1, words
+        assert said in capsys.readouterr().err, words
+    assert not folder.exists()
+    assert list(tmp_path.glob("clips/*")) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("codec=vp10", "vp8, vp9, av1, h264"),
+        ("cap=fast", "no bit rate"),
+        ("layers=L9T9", "no scalability mode"),
+        ("degradation=none", "balanced"),
+    ],
+)
+def test_options_of_chromium_are_told_apart_before_it_starts(words: str, said: str) -> None:
+    with pytest.raises(programs.TestbedError, match=said):
+        chromium.check(programs.parse(f"chromium:{words}").options)
+    for program in experiments.ALL:
+        if program.startswith("chromium"):
+            chromium.check(programs.parse(program).options)
+
+
+def test_a_full_disk_ends_the_run_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "shown.i420").symlink_to("/dev/full")
+    write_y4m(tmp_path / "shown.y4m", [bytes(96 * 64)] * 40, "YUV4MPEG2 W64 H64 F30:1 Ip C420jpeg\n")
+    program = own.Lockstep(programs.KINDS["lockstep"].options)
+    clip = programs.Clip(tmp_path / "clip.y4m", 64, 64, RATE, 40)
+    program._setting = programs.Setting(clip, programs.Side(), programs.Side(), tmp_path)
+    program._read(tmp_path / "shown.y4m")
+    with pytest.raises(programs.TestbedError, match="No space left on device"):
+        program.poll()
+
+
+def test_a_pause_ends_as_soon_as_the_run_is_to_end_and_a_second_signal_is_not_caught() -> None:
+    script = (
+        "import signal, os, threading\n"
+        "from lockstep.testbed.processes import interruptible, pause\n"
+        "with interruptible() as came:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    try:\n"
+        "        pause(600.0)\n"
+        "    except KeyboardInterrupt:\n"
+        "        print(came[0].name, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    pause(600.0)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)  # noqa: S603
+    assert (ended.stdout, ended.returncode) == ("SIGTERM\n", -signal.SIGTERM)
+
+
+def test_another_video_of_the_same_name_is_another_clip(tmp_path: Path) -> None:
+    header = "YUV4MPEG2 W320 H180 F30:1 Ip C420jpeg\n"
+    made = []
+    for folder, value in (("a", 60), ("b", 200)):
+        (tmp_path / folder).mkdir()
+        write_y4m(tmp_path / folder / "clip.y4m", [bytes([value]) * (320 * 180 * 3 // 2)] * 3, header)
+        made.append(clips.barcoded(str(tmp_path / folder / "clip.y4m"), (322, 182), RATE, 2.0, tmp_path / "clips"))
+    assert made[0].path != made[1].path
+    lumas = [y4m.ClipReader(clip).luma(0)[100, 160] for clip in made]
+    assert lumas == [60, 200]
+    assert (made[0].width, made[0].height) == (322, 182)
+    # Three pictures are too few: they begin again, and are numbered on.
+    assert made[0].frames == round((2.0 + clips.SPARE_SECONDS) * RATE)
+    reader = y4m.ClipReader(made[0])
+    assert [barcodes.read(reader.luma(number)) for number in (0, 2, 3, 400)] == [0, 2, 3, 400]
+    assert sorted((tmp_path / "clips").iterdir()) == sorted(clip.path for clip in made)

@@ -1,14 +1,17 @@
 """A short run of the testbed, where Chromium and the right to make namespaces are; it says what is missing."""
 
 import os
+import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars
 import pytest
 
-from lockstep.testbed import aiortc_call, chromium, link, measuring, own
+from lockstep.testbed import aiortc_call, chromium, link, measuring, own, programs
 from lockstep.testbed.clips import barcoded
+from lockstep.testbed.processes import group_members
 from lockstep.testbed.programs import Clip
 
 SECONDS = 8.0
@@ -60,3 +63,50 @@ def test_frames_of_a_call_over_a_link_are_found_again(
         assert set(packets["direction"].unique()) == {"forward", "reverse"}
         assert found["forward_kbps"] > 0
         assert f"lockstep-testbed-{os.getpid()}-" not in namespaces()
+
+
+@pytest.mark.parametrize("ends", ["link", "sender", "receiver"])
+def test_what_ends_in_the_middle_of_a_run_is_said_and_nothing_is_left(
+    ends: str, clip: Clip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if lacking := link.missing("tun"):
+        pytest.skip(lacking)
+    opened = link.TunLink(LINK, tmp_path)
+    program = own.Lockstep(programs.KINDS["lockstep"].options)
+    started = program.start
+
+    def start(setting: programs.Setting) -> Mapping[str, int]:
+        processes = started(setting)
+        os.kill({**processes, "link": opened._process.pid}[ends], signal.SIGKILL)
+        return processes
+
+    monkeypatch.setattr(program, "start", start)
+    monkeypatch.setattr(measuring, "make", lambda _: program)
+    monkeypatch.setattr(link, "open_link", lambda *_: opened)
+    with pytest.raises(programs.TestbedError, match=r"status -9"):
+        measuring.run(measuring.Run("lockstep", LINK, "tun", clip, SECONDS), tmp_path / "run")
+    assert f"lockstep-testbed-{os.getpid()}-" not in namespaces()
+    assert program._processes == []
+
+
+def test_a_browser_that_crashes_is_said_and_the_other_one_closed(
+    clip: Clip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if lacking := chromium.missing():
+        pytest.skip(lacking)
+    program = chromium.Chromium(programs.KINDS["chromium"].options)
+    started = program.start
+    leaders: list[int] = []
+
+    def start(setting: programs.Setting) -> Mapping[str, int]:
+        processes = started(setting)
+        leaders.extend(processes.values())
+        os.killpg(processes["receiver"], signal.SIGKILL)
+        return processes
+
+    monkeypatch.setattr(program, "start", start)
+    monkeypatch.setattr(measuring, "make", lambda _: program)
+    with pytest.raises(programs.TestbedError, match="chromium: "):
+        measuring.run(measuring.Run("chromium", None, "direct", clip, SECONDS), tmp_path / "run")
+    assert len(leaders) == 2
+    assert [group_members(leader) for leader in leaders] == [[], []]

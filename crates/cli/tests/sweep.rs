@@ -254,3 +254,33 @@ fn jobs_that_went_to_another_machine_and_back_give_the_same_rows() {
         assert!(run("there.parquet", &["--fresh", "--on", "ray://local"]) == here, "{control:?}");
     }
 }
+
+#[test]
+fn each_call_of_a_sweep_leaves_a_log_of_its_session_where_one_is_asked_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let output = folder.path().join("rows.parquet");
+    let names = |kind: &str| -> Vec<String> {
+        let entries = fs::read_dir(folder.path().join("logs").join(kind)).expect("the logs are there");
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    };
+    succeed(&output, &[]);
+    let logs = folder.path().join("logs").to_string_lossy().into_owned();
+    // What the journal has is run again: its logs are not there yet.
+    let words = ["--session-log", logs.as_str(), "--session-label", "access=4g"];
+    succeed(&output, &words);
+    let sessions = names("sessions");
+    assert_eq!(sessions.len(), 12);
+    assert!(
+        sessions.iter().all(|name| name.starts_with("modelled-") && name.ends_with("-both.parquet")),
+        "{sessions:?}"
+    );
+    assert_eq!(names("seconds").len(), 12);
+    let said = succeed(&output, &words);
+    assert!(said.contains("12 of 12 calls are in the journal already"), "{said}");
+    let refused = sweep(&output, &["--on", "ray://local", "--session-log", &logs]);
+    assert!(!refused.status.success());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--session-log"), "{refused:?}");
+}

@@ -1,6 +1,7 @@
 """`lockstep testbed`: experiments with unmodified programs and Lockstep over one link, resumable, and their report."""
 
 import argparse
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ from typing import Any
 import polars
 
 from lockstep.studies.study import BUDGETS, Cell, Study, say, summary
-from lockstep.testbed import COMMANDS, link, machine, measuring, report
+from lockstep.testbed import COMMANDS, link, machine, measuring, own_namespace, report, session_log
 from lockstep.testbed.clips import barcoded
 from lockstep.testbed.experiments import ALL, EXPERIMENTS, SELF_TEST, Case, Experiment, label, resolve, traces
+from lockstep.testbed.processes import interruptible, pause
 from lockstep.testbed.programs import KINDS, Clip, TestbedError, parse
 
 COMMAND = "lockstep testbed"
@@ -53,15 +55,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(_usage())
         return 0 if words else 2
     commands = {"run": _run, "compare": _compare, "list": _list, "report": _report}
+    came: list[signal.Signals] = []
     if words[0] not in commands:
         print(f"{COMMAND}: there is no command called {words[0]!r}\n{_usage()}", file=sys.stderr)
         return 2
     try:
-        return commands[words[0]](words[1:])
+        with interruptible() as came:
+            return commands[words[0]](words[1:])
     except KeyboardInterrupt:
         print(f"\n{COMMAND}: interrupted; the same command goes on from where it was", file=sys.stderr)
-        return 130
-    except (OSError, ValueError) as error:
+        return 128 + (came[0] if came else signal.SIGINT)
+    except (OSError, ValueError, polars.exceptions.PolarsError) as error:
         print(f"{COMMAND}: {error}", file=sys.stderr)
         return 1
 
@@ -89,6 +93,13 @@ def _parser(command: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--first", action="store_true", help="run before other programs of this machine, where they would disturb; root"
     )
+    parser.add_argument(
+        "--session-log",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="leave a session log of each run over a link in this folder, as every call can (docs/sessions.md)",
+    )
     parser.add_argument("--fresh", action="store_true", help="begin anew, whatever the folder has")
     return parser
 
@@ -105,6 +116,7 @@ def _run(words: Sequence[str]) -> int:
         help="instead of the experiment's; again for more, or `all`",
     )
     told = parser.parse_args(words)
+    told.words = ["run", *words]
     experiment = EXPERIMENTS[told.name]
     programs = tuple(told.program or experiment.programs)
     return _measure(told, told.name, experiment, ALL if programs == ("all",) else programs)
@@ -113,16 +125,23 @@ def _run(words: Sequence[str]) -> int:
 def _compare(words: Sequence[str]) -> int:
     parser = _parser("compare")
     parser.add_argument("programs", nargs=2, metavar="PROGRAM", help="`lockstep`, `chromium:codec=vp9`; see list")
-    parser.add_argument("--experiment", choices=EXPERIMENTS, default="verizon", help="over its links (%(default)s)")
+    parser.add_argument("--experiment", choices=EXPERIMENTS, default=None, help="over its links (verizon)")
     parser.add_argument("--trace", default=None, help="over this link instead, as `lockstep emulate` takes it")
-    parser.add_argument("--delay-ms", type=float, default=20.0, help="its delay each way (%(default)g)")
-    parser.add_argument("--queue-packets", type=int, default=256, help="its queue (%(default)s)")
-    parser.add_argument("--loss", default="0", help="its share of lost packets (%(default)s)")
+    parser.add_argument("--delay-ms", type=float, default=None, help="its delay each way (20)")
+    parser.add_argument("--queue-packets", type=int, default=None, help="its queue (256)")
+    parser.add_argument("--loss", default=None, help="its share of lost packets (0)")
     told = parser.parse_args(words)
-    experiment, name = EXPERIMENTS[told.experiment], f"compare-{told.experiment}"
+    told.words = ["compare", *words]
+    own = {name: value for name in ("delay_ms", "queue_packets", "loss") if (value := getattr(told, name)) is not None}
+    chosen = told.experiment or "verizon"
+    experiment, name = EXPERIMENTS[chosen], f"compare-{chosen}"
+    if told.trace is None and own:
+        raise TestbedError(f"--{next(iter(own)).replace('_', '-')} is of a link of one's own: it takes --trace")
     if told.trace is not None:
+        if told.experiment is not None:
+            raise TestbedError("--experiment and --trace are two links: leave one of them out")
         trace = str(Path(told.trace).resolve()) if Path(told.trace).exists() else told.trace
-        case = Case(Path(told.trace).name, trace, (), told.delay_ms, told.queue_packets, told.loss)
+        case = Case(Path(told.trace).name, trace, **own)
         experiment, name = Experiment(0, "A link of one's own", (case,)), "compare"
     return _measure(told, name, experiment, tuple(told.programs))
 
@@ -142,10 +161,10 @@ def _list(words: Sequence[str]) -> int:
         if lacking := import_module(kind.module).missing():
             print(f"  {'':13} not here: {lacking}")
     lacking = link.missing("tun")
-    print(
-        "\nlinks:\n  tun           "
-        + (f"not here: {lacking}; --link relay takes no rights" if lacking else "can be made")
-    )
+    own = lacking and not own_namespace.is_inside() and not own_namespace.missing()
+    can = "can be made, in a user namespace of its own" if own else "can be made"
+    cannot = f"not here: {lacking}; --link relay takes no rights"
+    print(f"\nlinks:\n  tun           {cannot if lacking and not own else can}")
     return 0
 
 
@@ -160,14 +179,9 @@ def _report(words: Sequence[str]) -> int:
 
 def _measure(told: argparse.Namespace, name: str, experiment: Experiment, programs: tuple[str, ...]) -> int:
     _check(told, programs)
-    kind = told.link
-    if kind == "auto":
-        lacking = link.missing("tun")
-        kind = "relay" if lacking else "tun"
-        if lacking:
-            print(f"{COMMAND}: {lacking}; going through UDP relays, which are not in the packets' log", file=sys.stderr)
-    elif lacking := link.missing(kind):
-        raise TestbedError(lacking)
+    for tried in experiment.cases:
+        link.check(resolve(tried)[0])
+    kind = _kind(told)
     if told.first and (reason := machine.come_first()):
         raise TestbedError(f"--first: {reason}")
     budget = SIZES[told.budget]
@@ -191,12 +205,38 @@ def _measure(told: argparse.Namespace, name: str, experiment: Experiment, progra
     sources = {case.name: resolve(case)[1] for case in experiment.cases}
     for case, source in sources.items():
         print(f"{case}: {source}", file=sys.stderr)
-    table = study.run([*floors, *cells], lambda cell: _cell(cell, cases[cell["case"]], clip, folder))
+    logs = None if told.session_log is None else Logs(told.session_log, name)
+    table = study.run([*floors, *cells], lambda cell: _cell(cell, cases[cell["case"]], clip, folder, logs))
     report.describe(folder, name, experiment, sources)
     study.write("runs", table)
     _say(table, experiment)
-    print(f"report: {report.write(folder).resolve().as_uri()}")
+    # Where none worked there is nothing to report on.
+    if not (table["failed"] != "").all():
+        print(f"report: {report.write(folder).resolve().as_uri()}")
+    if failed := len(table.filter(polars.col("failed") != "")):
+        print(f"{COMMAND}: {failed} of {len(table)} runs failed; the same command tries them again", file=sys.stderr)
+        return 1
     return 0
+
+
+def _kind(told: argparse.Namespace) -> str:
+    """The kind of link that can be had; where one is not root, the testbed begins again in a user namespace."""
+    kind: str = told.link
+    lacking = link.missing("tun" if kind == "auto" else kind)
+    if lacking is None:
+        return "tun" if kind == "auto" else kind
+    if not own_namespace.is_inside():
+        refused = own_namespace.missing()
+        if refused is None:
+            print(f"{COMMAND}: not root: all of it runs in a user namespace of its own", file=sys.stderr)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            own_namespace.run_again(told.words)
+        lacking = f"{lacking}; {refused}"
+    if kind != "auto":
+        raise TestbedError(lacking)
+    print(f"{COMMAND}: {lacking}; going through UDP relays, which are not in the packets' log", file=sys.stderr)
+    return "relay"
 
 
 def _check(told: argparse.Namespace, programs: Sequence[str]) -> None:
@@ -206,21 +246,48 @@ def _check(told: argparse.Namespace, programs: Sequence[str]) -> None:
         raise TestbedError("--seconds must be from 2 to 3600")
     if told.size is not None and not all(part.isdigit() for part in told.size.lower().split("x", 1)):
         raise TestbedError(f"--size {told.size}: a size is WIDTHxHEIGHT, such as 640x360")
+    if not told.rate > 0.0 or told.rate > 240.0:
+        raise TestbedError("--rate must be above 0, and 240 at most")
     for program in programs:
-        if lacking := import_module(KINDS[parse(program).kind].module).missing():
+        named = parse(program)
+        module = import_module(KINDS[named.kind].module)
+        if lacking := module.missing():
             raise TestbedError(f"{program}: {lacking}")
+        try:
+            module.check(named.options)
+        except TestbedError as error:
+            raise TestbedError(f"{program}: {error}") from error
 
 
-def _cell(cell: Cell, case: Case, clip: Clip, folder: Path) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Where session logs go, and of which experiment they are."""
+
+    folder: Path
+    experiment: str
+
+    def of(self, cell: Cell, case: Case) -> session_log.Log:
+        """That of a run."""
+        words = {name: str(cell[name]) for name in ("case", "program", "repeat")}
+        name = (self.experiment, *(str(value) for value in cell.values()))
+        labels = {"access": case.access, "experiment": self.experiment, **words}
+        return session_log.Log(self.folder, name, labels)
+
+
+def _cell(cell: Cell, case: Case, clip: Clip, folder: Path, logs: Logs | None) -> Mapping[str, Any]:
+    pause(0.0)
     what = f"{label(cell['program'])} over {case.name}, run {cell['repeat']}"
     specification = None if case is SELF_TEST else resolve(case)[0]
-    told = measuring.Run(cell["program"], specification, cell["link"], clip, cell["seconds"])
+    log = logs.of(cell, case) if logs is not None and case is not SELF_TEST else None
+    told = measuring.Run(cell["program"], specification, cell["link"], clip, cell["seconds"], log)
     place = folder / "runs" / report.run_name(cell)
     for attempt in range(1, ATTEMPTS + 1):
         print(f"{what} ...", file=sys.stderr)
         try:
             measures = measuring.run(told, place)
         except TestbedError as error:
+            # What was ended together with the testbed did not fail.
+            pause(0.0)
             print(f"{what}: failed: {error}", file=sys.stderr)
             return {**FAILED, "failed": str(error), "attempts": attempt}
         ssim = f"{measures['ssim_db']:.1f} dB" if measures["ssim_db"] is not None else "no SSIM"

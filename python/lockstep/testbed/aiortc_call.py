@@ -1,10 +1,10 @@
 """aiortc: WebRTC in Python, VP8 with libvpx and a bandwidth estimate at the receiver (REMB); each end is a process."""
 
+import contextlib
 import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ import numpy as np
 from lockstep.testbed import barcodes
 from lockstep.testbed.chromium import with_candidate
 from lockstep.testbed.machine import now
-from lockstep.testbed.processes import end
+from lockstep.testbed.processes import apart, end, pause
 from lockstep.testbed.programs import Outcome, Samples, Setting, Shown, Side, TestbedError
 from lockstep.testbed.ruler import Sight
 
@@ -57,7 +57,7 @@ class Aiortc:
             self.poll()
             if now() > deadline:
                 raise TestbedError(f"aiortc showed no picture within {START_SECONDS:.0f} s of joining")
-            time.sleep(0.05)
+            pause(0.05)
         return {"sender": sender.pid, "receiver": receiver.pid}
 
     def _run(self, role: str, side: Side) -> "subprocess.Popen[str]":
@@ -70,6 +70,7 @@ class Aiortc:
                 stdout=subprocess.PIPE,
                 stderr=said,
                 text=True,
+                **apart(),
             )
         self._processes[role] = process
         return process
@@ -84,8 +85,10 @@ class Aiortc:
 
     def _tell(self, process: "subprocess.Popen[str]", description: Mapping[str, Any]) -> None:
         assert process.stdin is not None  # noqa: S101
-        process.stdin.write(json.dumps(dict(description)) + "\n")
-        process.stdin.flush()
+        # Who is gone is noticed where an answer is waited for.
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(dict(description)) + "\n")
+            process.stdin.flush()
 
     def _said(self, role: str) -> str:
         assert self._setting is not None  # noqa: S101
@@ -93,9 +96,9 @@ class Aiortc:
         return lines[-1] if lines else "it said nothing"
 
     def poll(self) -> None:
-        """Notices an end that failed."""
+        """Notices an end that failed, or ended though nobody told it to."""
         for role, process in self._processes.items():
-            if process.poll() not in (None, 0):
+            if process.poll() is not None:
                 raise TestbedError(f"the {role} of aiortc ended with status {process.returncode}: {self._said(role)}")
 
     def stop(self) -> Outcome:
@@ -137,7 +140,8 @@ class Aiortc:
         """Ends both processes."""
         for process in self._processes.values():
             if process.stdin is not None and not process.stdin.closed:
-                process.stdin.close()
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.close()
         for process in self._processes.values():
             end(process)
         self._processes.clear()
@@ -151,3 +155,7 @@ def out_of_reach(sdp: str) -> str:
 def make(options: Mapping[str, str]) -> Aiortc:  # noqa: ARG001 - it has none
     """The program."""
     return Aiortc()
+
+
+def check(options: Mapping[str, str]) -> None:
+    """There is nothing to check: it takes no options."""

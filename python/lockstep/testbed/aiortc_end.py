@@ -63,10 +63,13 @@ async def show(track: Any, work: Path) -> None:
             except MediaStreamError:
                 return
             at = now()
-            kept.write(frame.to_ndarray(format="yuv420p").tobytes())
-            kept.flush()
-            times.write(f"{frame.width} {frame.height} {at}\n")
-            times.flush()
+            try:
+                kept.write(frame.to_ndarray(format="yuv420p").tobytes())
+                kept.flush()
+                times.write(f"{frame.width} {frame.height} {at}\n")
+                times.flush()
+            except OSError as error:
+                raise SystemExit(f"what was shown cannot be kept: {error}") from error
 
 
 async def call(role: str, work: Path, clip: Path) -> None:

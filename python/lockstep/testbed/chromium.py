@@ -7,11 +7,13 @@ what was shown.
 """
 
 import base64
+import contextlib
 import hashlib
 import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +22,10 @@ import numpy as np
 from lockstep.testbed.barcodes import read_cut, regions
 from lockstep.testbed.decoding import EncodedFrame, decoded
 from lockstep.testbed.machine import now
-from lockstep.testbed.programs import Outcome, Samples, Setting, Shown, Side, TestbedError
+from lockstep.testbed.processes import end_group, pause
+from lockstep.testbed.programs import Outcome, OwnSession, Samples, Setting, Shown, Side, TestbedError
 from lockstep.testbed.ruler import Sight, quantile
+from lockstep.testbed.session_log import sampled
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page, Playwright
@@ -29,6 +33,35 @@ if TYPE_CHECKING:
 ORIGIN = "https://lockstep.test/"
 """A secure origin that no network is asked for: the driver answers it."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+KNOWN = {
+    "codec": ("vp8", "vp9", "av1", "h264"),
+    "degradation": (
+        "default",
+        "balanced",
+        "maintain-framerate",
+        "maintain-resolution",
+        "maintain-framerate-and-resolution",
+    ),
+}
+"""What these options may be: codecs that a Chromium may have, and degradation preferences (W3C mst-content-hint)."""
+COUNTERS = {
+    "codec_bps": "media_bits",
+    "sent_bps": "sent_bits",
+    "packets_sent": "packets_sent",
+    "frames_sent": "frames_sent",
+    "received_bps": "received_bits",
+    "packets_received": "packets_received",
+    "packets_lost": "packets_lost",
+}
+"""Columns of session logs, and what of getStats counts them."""
+GAUGES = {
+    "codec_target_bps": "target_bps",
+    "transport_bps": "available_bps",
+    "estimate_bps": "available_bps",
+    "rtt_us": "round_trip_us",
+    "jitter_us": "jitter_us",
+}
+"""Those that getStats has as they are: its estimate is what the transport aims at."""
 DIGEST_EVERY_MS = 1000.0
 """How often the receiver takes the digest of a whole picture."""
 CLOCK_READINGS = 15
@@ -80,18 +113,19 @@ class Chromium:
         self._digests: dict[int, str] = {}
         self._wanted: dict[int, int] = {}
         self._setting: Setting | None = None
+        self._started: list[int] = []
         self.identical = 0
         self.different = 0
 
     def start(self, setting: Setting) -> Mapping[str, int]:
         """Opens both browsers, joins them, and waits for the first picture."""
-        from playwright.sync_api import Error, sync_playwright  # noqa: PLC0415 - an extra
+        from playwright.sync_api import sync_playwright  # noqa: PLC0415 - an extra
 
         self._setting = setting
         clip = setting.clip
         self._playwright = sync_playwright().start()
         processes = {}
-        try:
+        with _told():
             for name, side in (("sender", setting.sender), ("receiver", setting.receiver)):
                 processes[name] = self._open(name, side)
             reading = {
@@ -125,14 +159,15 @@ class Chromium:
                 answered = with_candidate(answered, setting.through)
             setting.begin()
             self._pages["sender"].evaluate("sdp => accept(sdp)", answered)
-        except Error as error:
-            raise TestbedError(f"chromium: {error.message.splitlines()[0]}") from error
         deadline = now() + START_SECONDS
         while not self._rows["receiver"]:
             if now() > deadline:
                 raise TestbedError(f"chromium showed no picture within {START_SECONDS:.0f} s of joining")
-            self._pages["receiver"].wait_for_timeout(100)
-            self._take()
+            with _told():
+                self._pages["receiver"].wait_for_timeout(100)
+                self._take()
+            pause(0.0)
+        self.poll()
         return processes
 
     def _open(self, name: str, side: Side) -> int:
@@ -148,7 +183,14 @@ class Chromium:
         if name == "sender":
             arguments += ["--use-fake-device-for-media-stream", f"--use-file-for-fake-video-capture={clip.path}"]
         context = self._playwright.chromium.launch_persistent_context(
-            str(work / name), executable_path=str(wrapper), headless=True, args=arguments
+            str(work / name),
+            executable_path=str(wrapper),
+            headless=True,
+            args=arguments,
+            # These are for the driver, which closes the browsers.
+            handle_sigint=False,
+            handle_sigterm=False,
+            handle_sighup=False,
         )
         self._contexts.append(context)
         body = (resources.files("lockstep.testbed") / "page.html").read_text(encoding="utf-8")
@@ -157,7 +199,8 @@ class Chromium:
         page.goto(ORIGIN)
         self._pages[name] = page
         self._read_clock(name)
-        return int(process.read_text())
+        self._started.append(int(process.read_text()))
+        return self._started[-1]
 
     def _read_clock(self, name: str) -> None:
         """How far the page's clock is ahead of ours: the reading that took least says it best."""
@@ -168,9 +211,10 @@ class Chromium:
             self._offsets[name].append((after - before, there - (before + after) / 2))
 
     def poll(self) -> None:
-        """Takes what was read, and counts of both ends."""
-        self._take()
-        sender, receiver = (self._pages[name].evaluate("stats()") for name in ("sender", "receiver"))
+        """Takes what was read, and counts of both ends; notices a browser that is there no more."""
+        with _told():
+            self._take()
+            sender, receiver = (self._pages[name].evaluate("stats()") for name in ("sender", "receiver"))
         self._stats.append({"at": now(), **_outbound(sender), **_inbound(receiver)})
 
     def _take(self) -> None:
@@ -179,13 +223,14 @@ class Chromium:
 
     def stop(self) -> Outcome:
         """Takes what is left, closes the browsers, and puts it all on the machine's clock."""
-        self._take()
-        last = {name: page.evaluate("stats()") for name, page in self._pages.items()}
-        version = self._contexts[0].browser.version if self._contexts[0].browser else ""
-        user_agent = self._pages["sender"].evaluate("navigator.userAgent")
-        for name in self._pages:
-            self._read_clock(name)
-        self._take_encoded()
+        with _told():
+            self._take()
+            last = {name: page.evaluate("stats()") for name, page in self._pages.items()}
+            version = self._contexts[0].browser.version if self._contexts[0].browser else ""
+            user_agent = self._pages["sender"].evaluate("navigator.userAgent")
+            for name in self._pages:
+                self._read_clock(name)
+            self._take_encoded()
         self.close()
         offsets = {name: min(readings)[1] for name, readings in self._offsets.items()}
         error = max(min(readings)[0] / 2 for readings in self._offsets.values())
@@ -213,7 +258,13 @@ class Chromium:
                 "series": self._stats,
                 "statistics": last,
             },
+            session=self._session() if self._setting is not None and self._setting.session_log else None,
         )
+
+    def _session(self) -> OwnSession | None:
+        """What getStats said each second, in the columns of session logs."""
+        found = sampled(self._stats, COUNTERS, GAUGES)
+        return found and replace(found, controller="gcc", codec=self._options["codec"])
 
     def _clip_size(self) -> tuple[int, int]:
         assert self._setting is not None  # noqa: S101
@@ -278,16 +329,49 @@ class Chromium:
     def close(self) -> None:
         """Closes the browsers."""
         for context in self._contexts:
-            context.close()
+            # One that crashed cannot be closed; the other one can.
+            with contextlib.suppress(TestbedError), _told():
+                context.close()
         self._contexts.clear()
         if self._playwright is not None:
             self._playwright.stop()
             self._playwright = None
+        for leader in self._started:
+            # What a browser that crashed has left of its processes.
+            end_group(leader)
+        self._started.clear()
 
 
 def make(options: Mapping[str, str]) -> Chromium:
     """The program with these options."""
     return Chromium(options)
+
+
+def check(options: Mapping[str, str]) -> None:
+    """Whether these are options of Chromium, before it is started.
+
+    Raises:
+        TestbedError: If one is not; says what it may be.
+
+    """
+    for option, known in KNOWN.items():
+        if options[option] not in known:
+            raise TestbedError(f"{option}={options[option]} is nothing that Chromium has; there are {', '.join(known)}")
+    if options["cap"] != "default":
+        bits_per_second(options["cap"])
+    if not re.fullmatch(r"none|[LS][1-3]T[1-3]h?(_KEY)?", options["layers"]):
+        raise TestbedError(f"layers={options['layers']} is no scalability mode; one is L1T3 (W3C webrtc-svc)")
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Has what the browser refuses, and that it has crashed or was closed, be said in one line."""
+    from playwright.sync_api import Error  # noqa: PLC0415 - an extra
+
+    try:
+        yield
+    except Error as error:
+        raise TestbedError(f"chromium: {error.message.splitlines()[0]}") from error
 
 
 def bits_per_second(text: str) -> int:
@@ -350,6 +434,11 @@ def _outbound(statistics: list[dict[str, Any]]) -> dict[str, Any]:
         "height": sent.get("frameHeight"),
         "encoded_per_second": sent.get("framesPerSecond"),
         "limited": sent.get("qualityLimitationReason"),
+        "media_bits": 8 * (sent.get("bytesSent", 0) - sent.get("retransmittedBytesSent", 0)),
+        "sent_bits": 8 * (sent.get("bytesSent", 0) + sent.get("headerBytesSent", 0)),
+        "packets_sent": sent.get("packetsSent"),
+        "frames_sent": sent.get("framesSent"),
+        "round_trip_us": None if (trip := pair.get("currentRoundTripTime")) is None else 1e6 * trip,
         "encoder": sent.get("encoderImplementation"),
     }
 
@@ -361,4 +450,8 @@ def _inbound(statistics: list[dict[str, Any]]) -> dict[str, Any]:
         "dropped": received.get("framesDropped"),
         "freezes": received.get("freezeCount"),
         "decoder": received.get("decoderImplementation"),
+        "received_bits": 8 * (received.get("bytesReceived", 0) + received.get("headerBytesReceived", 0)),
+        "packets_received": received.get("packetsReceived"),
+        "packets_lost": received.get("packetsLost"),
+        "jitter_us": 1e6 * received.get("jitter", 0.0) if received else None,
     }

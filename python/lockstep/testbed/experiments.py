@@ -63,6 +63,8 @@ class Case:
     delay_ms: float = 20.0
     queue_packets: int = 256
     loss: str = "0"
+    access: str = "other"
+    """What kind of access network it stands for, for session logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +84,15 @@ def _loss(share: str) -> Case:
 
 
 def _queue(packets: int) -> Case:
-    return Case(f"{packets} packets", "cellular:mean=5mbps,seed=1", ("Verizon-LTE-short",), queue_packets=packets)
+    recordings = ("Verizon-LTE-short",)
+    return Case(f"{packets} packets", "cellular:mean=5mbps,seed=1", recordings, queue_packets=packets, access="4g")
 
 
 EXPERIMENTS: dict[str, Experiment] = {
     "verizon": Experiment(
         1,
         "Verizon LTE",
-        (Case("Verizon LTE", "fitted:lte,seed=1", ("Verizon-LTE-driving", "Verizon-LTE-short")),),
+        (Case("Verizon LTE", "fitted:lte,seed=1", ("Verizon-LTE-driving", "Verizon-LTE-short"), access="4g"),),
         printed=(
             Printed("Salsify (2 cores)", 206, 323, 16.5),
             Printed("Salsify (1 core)", 267, 384, 16.5),
@@ -100,7 +103,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "att": Experiment(
         2,
         "AT&T LTE",
-        (Case("AT&T LTE", "fitted:lte,seed=2", ("ATT-LTE-driving", "ATT-LTE-driving-2016")),),
+        (Case("AT&T LTE", "fitted:lte,seed=2", ("ATT-LTE-driving", "ATT-LTE-driving-2016"), access="4g"),),
         printed=(
             Printed("Salsify", 213, 330, 16.2),
             Printed("WebRTC", 427, 1978, 15.0),
@@ -111,7 +114,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "tmobile": Experiment(
         3,
         "T-Mobile UMTS",
-        (Case("T-Mobile UMTS", "fitted:umts,seed=1", ("TMobile-UMTS-driving",)),),
+        (Case("T-Mobile UMTS", "fitted:umts,seed=1", ("TMobile-UMTS-driving",), access="3g"),),
         printed=(
             Printed("Salsify", 210, 443, 14.8),
             Printed("WebRTC", 272, 1123, 13.1),
@@ -122,7 +125,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "wifi": Experiment(
         4,
         "Wi-Fi",
-        (Case("Wi-Fi", "fitted:wifi,seed=1"),),
+        (Case("Wi-Fi", "fitted:wifi,seed=1", access="wifi"),),
         note="The paper drove over a real Wi-Fi; here a link is generated as recordings of Wi-Fi are.",
     ),
     "intermittent": Experiment(
@@ -148,7 +151,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "ablation": Experiment(
         10,
         "Component ablation",
-        (Case("Verizon LTE", "fitted:lte,seed=1", ("Verizon-LTE-driving", "Verizon-LTE-short")),),
+        (Case("Verizon LTE", "fitted:lte,seed=1", ("Verizon-LTE-driving", "Verizon-LTE-short"), access="4g"),),
         programs=(
             OWN,
             SALSIFY,

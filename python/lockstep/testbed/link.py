@@ -6,6 +6,7 @@ rights: `lockstep emulate` passes UDP on, and where the program says its address
 ticket) the relay's stands instead. `direct` is no link at all: the ruler's own error, and the program's own delay.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -22,11 +23,13 @@ import polars
 
 from lockstep.testbed.decoding import lockstep_command
 from lockstep.testbed.machine import now, unix_offset
-from lockstep.testbed.processes import END_SECONDS, end
+from lockstep.testbed.processes import END_SECONDS, apart, end
 from lockstep.testbed.programs import Side, TestbedError
 
 KINDS = ("tun", "relay", "direct")
 READY_SECONDS = 10.0
+NAMES = Path("/run/netns")
+"""Where network namespaces have their names (iproute2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,9 @@ class Link(Protocol):
     def begin(self) -> None:
         """The ends join now: from here on the link has the capacity of its trace."""
 
+    def poll(self) -> None:
+        """Called once a second while the call runs; a link that is there no more is a `TestbedError`."""
+
     def stop(self) -> LinkOutcome:
         """Ends the link; may be called again."""
 
@@ -88,6 +94,9 @@ class DirectLink:
 
     def begin(self) -> None:
         """Nothing begins."""
+
+    def poll(self) -> None:
+        """Nothing can fail."""
 
     def stop(self) -> LinkOutcome:
         """Nothing is known of it."""
@@ -109,7 +118,9 @@ class RelayLink:
         # The far end may be bound to one address of this machine only: the relay's is the same.
         listen = ["--listen", f"{address[1]}:0"] if address else []
         command = [lockstep_command(), "emulate", *listen, *self._specification.words(), destination]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # noqa: S603
+        self._process = subprocess.Popen(  # noqa: S603
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **apart()
+        )
         line = _first_line(self._process, "lockstep emulate")
         if found := re.match(r"ticket: (\S+)", line):
             return found[1]
@@ -119,6 +130,11 @@ class RelayLink:
 
     def begin(self) -> None:
         """The emulator's trace begins with the first datagram."""
+
+    def poll(self) -> None:
+        """Notices an emulator that ended."""
+        if self._process is not None:
+            _check_running(self._process)
 
     def stop(self) -> LinkOutcome:
         """Ends the emulator."""
@@ -138,11 +154,21 @@ class TunLink:
         """
         self._log = work / "packets.csv"
         self._outcome: LinkOutcome | None = None
-        name = f"lockstep-testbed-{os.getpid()}"
-        command = [lockstep_command(), "emulate", "--tun", "--name", name, "--start", "signal", "--status", "json"]
+        self._name = f"lockstep-testbed-{os.getpid()}"
+        command = [
+            lockstep_command(),
+            "emulate",
+            "--tun",
+            "--name",
+            self._name,
+            "--start",
+            "signal",
+            "--status",
+            "json",
+        ]
         command += ["--attached", "--log", str(self._log), *specification.words()]
         self._process = subprocess.Popen(  # noqa: S603
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **apart()
         )
         ready = json.loads(_first_line(self._process, "lockstep emulate --tun"))
         near, far = (
@@ -158,6 +184,10 @@ class TunLink:
         """Starts the traces; until then packets have had the delay only."""
         self._process.send_signal(signal.SIGUSR1)
 
+    def poll(self) -> None:
+        """Notices a link that ended."""
+        _check_running(self._process)
+
     def stop(self) -> LinkOutcome:
         """Ends the link, which removes the namespaces, and reads its log."""
         if self._outcome is not None:
@@ -165,13 +195,16 @@ class TunLink:
         assert self._process.stdin is not None  # noqa: S101
         assert self._process.stdout is not None  # noqa: S101
         offset = unix_offset()
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         # It says its result and ends; one that does not is ended.
         reading = threading.Timer(END_SECONDS, self._process.kill)
         reading.start()
         said = [json.loads(line) for line in self._process.stdout.read().splitlines() if line.startswith(b"{")]
         reading.cancel()
         end(self._process)
+        if self._process.returncode < 0:
+            _remove_namespaces(self._name)
         result: dict[str, Any] = next((line for line in said if line.get("event") == "result"), {})
         self._outcome = LinkOutcome(
             packets=read_packets(self._log, offset),
@@ -227,6 +260,42 @@ def _first_line(process: subprocess.Popen[bytes], name: str) -> str:
     return line
 
 
+def _check_running(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        return
+    said = process.stderr.read().decode(errors="replace").strip().splitlines() if process.stderr else []
+    why = said[-1].removeprefix("lockstep: ") if said else "it said nothing"
+    raise TestbedError(f"the link ended in the middle of the run, with status {process.returncode}: {why}")
+
+
+def _remove_namespaces(name: str) -> None:
+    """Removes what a link that was killed could not remove itself."""
+    for side in ("near", "far"):
+        if (NAMES / f"{name}-{side}").exists():
+            subprocess.run(["ip", "netns", "del", f"{name}-{side}"], check=False, capture_output=True)  # noqa: S603, S607
+
+
+def check(specification: LinkSpecification) -> None:
+    """Has `lockstep emulate` read the words of a link, before anything is run over it.
+
+    Raises:
+        TestbedError: If it refuses them; says why.
+
+    """
+    # Without the rights to make the link it ends with 77, when it has read all of it.
+    tried = _try(specification.words())
+    if tried.returncode not in (0, 77):
+        said = [line for line in tried.stderr.strip().splitlines() if line and not line.startswith("For more")]
+        why = said[0].removeprefix("lockstep: ").removeprefix("error: ") if said else f"status {tried.returncode}"
+        raise TestbedError(f"no link can be made with {' '.join(specification.words())}: {why}")
+
+
+def _try(words: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    """Makes a link for a program that does nothing."""
+    command = [lockstep_command(), "emulate", "--tun", "--name", f"lockstep-testbed-{os.getpid()}-try", *words]
+    return subprocess.run([*command, "--", "true"], check=False, capture_output=True, text=True)  # noqa: S603
+
+
 def dropped(packets: polars.DataFrame) -> float:
     """The share of forward packets that were dropped."""
     forward = packets.filter(polars.col("direction") == "forward")
@@ -250,10 +319,8 @@ def missing(kind: str) -> str | None:
     if kind != "tun":
         return None
     if os.geteuid() != 0:
-        return "namespaces for both ends take root (sudo)"
-    name = f"lockstep-testbed-{os.getpid()}-try"
-    command = [lockstep_command(), "emulate", "--tun", "--name", name, "--", "true"]
-    tried = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603
+        return "namespaces for both ends take root, or a user namespace around all of the testbed"
+    tried = _try([])
     if tried.returncode == 0:
         return None
     said = tried.stderr.strip().splitlines()

@@ -5,7 +5,6 @@ import json
 import math
 import os
 import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +14,8 @@ from typing import Any
 import polars
 
 import lockstep
-from lockstep.testbed import link, machine, quality, ruler
+from lockstep.testbed import link, machine, quality, ruler, session_log
+from lockstep.testbed.processes import pause
 from lockstep.testbed.programs import KINDS, Clip, Outcome, Program, Setting, TestbedError, parse
 from lockstep.testbed.ruler import Measured, Sight
 from lockstep.testbed.y4m import ClipReader
@@ -36,6 +36,8 @@ class Run:
     kind: str
     clip: Clip
     seconds: float
+    session: session_log.Log | None = None
+    """Where the session's log goes, if one is asked for."""
 
 
 def make(name: str) -> Program:
@@ -62,27 +64,33 @@ def run(told: Run, folder: Path) -> dict[str, Any]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     program = make(told.program)
-    with tempfile.TemporaryDirectory(prefix="lockstep-testbed-") as work:
+    # A browser that was ended by force may write on for a moment.
+    with tempfile.TemporaryDirectory(prefix="lockstep-testbed-", ignore_cleanup_errors=True) as work:
         between = link.open_link(told.kind, told.specification, Path(work))
         try:
             relayed = isinstance(between, link.RelayLink)
             ends = (between.sender, between.receiver)
-            setting = Setting(told.clip, *ends, Path(work), between.through, between.begin, relayed)
+            setting = Setting(
+                told.clip, *ends, Path(work), between.through, between.begin, relayed, told.session is not None
+            )
             watch = machine.Watch({**program.start(setting), "driver": os.getpid()})
-            _wait(program, watch, told.seconds + DRAIN_SECONDS)
+            _wait(program, between, watch, told.seconds + DRAIN_SECONDS)
             outcome = program.stop()
             ended = machine.now()
             linked = between.stop()
             return _evaluate(told, program, outcome, linked, watch, ended, folder)
         finally:
-            program.close()
-            between.stop()
+            try:
+                program.close()
+            finally:
+                between.stop()
 
 
-def _wait(program: Program, watch: machine.Watch, seconds: float) -> None:
+def _wait(program: Program, between: link.Link, watch: machine.Watch, seconds: float) -> None:
     deadline = machine.now() + seconds
     while (left := deadline - machine.now()) > 0:
-        time.sleep(min(1.0, left))
+        pause(min(1.0, left))
+        between.poll()
         program.poll()
         watch.sample()
 
@@ -152,6 +160,12 @@ def _evaluate(  # noqa: PLR0913, PLR0917 - all that a run left
         ],
     }
     (folder / "details.json").write_text(json.dumps(details, default=str))
+    if told.session is not None:
+        version = str(outcome.details.get("version", ""))
+        heard = session_log.Heard(
+            clip, told.specification, linked, frames, start, told.seconds, version, outcome.session
+        )
+        session_log.write(told.session, heard, counted=not reasons)
     return {
         "counted": not reasons,
         "reasons": "; ".join(reasons),

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
+import polars
 
 from lockstep.testbed import barcodes, y4m
 from lockstep.testbed.decoding import lockstep_command
 from lockstep.testbed.machine import now, unix_offset
-from lockstep.testbed.processes import END_SECONDS, end
-from lockstep.testbed.programs import Outcome, Samples, Setting, Shown, TestbedError
+from lockstep.testbed.processes import END_SECONDS, apart, end, pause
+from lockstep.testbed.programs import Outcome, OwnSession, Samples, Setting, Shown, TestbedError
 from lockstep.testbed.ruler import Sight
 
 START_SECONDS = 20.0
@@ -39,6 +40,8 @@ class Lockstep:
         self._reader: threading.Thread | None = None
         self._offset = unix_offset()
         self._size = 0
+        self._failure: str | None = None
+        """Why reading what is shown ended early."""
 
     def start(self, setting: Setting) -> Mapping[str, int]:
         """Starts the receiver, then the sender with its ticket, and waits for the first picture."""
@@ -55,6 +58,7 @@ class Lockstep:
             str(pipe),
             "--log",
             str(setting.work / "receiver.log"),
+            *(("--session-log", str(setting.work / "receiver.session")) if setting.session_log else ()),
         )
         assert receiver.stdout is not None  # noqa: S101
         line = receiver.stdout.readline()
@@ -63,9 +67,9 @@ class Lockstep:
         except (ValueError, KeyError, TypeError):
             raise TestbedError(f"lockstep receive gave no ticket: {self._said('receiver')}") from None
         threading.Thread(target=_drain, args=(receiver.stdout,), daemon=True).start()
-        words = ["--controller", self._options["controller"], "--codec", self._options["codec"]]
-        if self._options["grace"] != "default":
-            words += ["--grace-period", self._options["grace"]]
+        words = sender_words(self._options)
+        if setting.session_log:
+            words += ["--session-log", str(setting.work / "sender.session")]
         leads = setting.through(ticket)
         setting.begin()
         sender = self._run(
@@ -76,19 +80,20 @@ class Lockstep:
         assert sender.stdout is not None  # noqa: S101
         threading.Thread(target=_drain, args=(sender.stdout,), daemon=True).start()
         deadline = now() + START_SECONDS
-        pause = threading.Event()
         while not self._times:
             self.poll()
             if now() > deadline:
                 raise TestbedError(f"lockstep showed no picture within {START_SECONDS:.0f} s of joining")
-            pause.wait(0.05)
+            pause(0.05)
         return {"sender": sender.pid, "receiver": receiver.pid}
 
     def _run(self, name: str, enter: tuple[str, ...], *words: str) -> subprocess.Popen[bytes]:
         assert self._setting is not None  # noqa: S101
         command = [*enter, self._command, *words, "--status", "json", "--attached"]
         with (self._setting.work / f"{name}.said").open("wb") as said:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)  # noqa: S603
+            process = subprocess.Popen(  # noqa: S603
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, **apart()
+            )
         self._processes.append(process)
         return process
 
@@ -100,20 +105,27 @@ class Lockstep:
     def _read(self, pipe: Path) -> None:
         """Reads what is shown: when, and its samples for later."""
         assert self._setting is not None  # noqa: S101
-        with pipe.open("rb") as stream, (self._setting.work / "shown.i420").open("wb") as kept:
-            try:
-                form = y4m.read_header(stream, str(pipe))
-            except TestbedError:
-                return
-            self._size = form.picture_bytes
-            for picture in y4m.pictures(stream, form):
-                self._times.append(now())
-                kept.write(picture)
+        try:
+            with pipe.open("rb") as stream, (self._setting.work / "shown.i420").open("wb") as kept:
+                try:
+                    form = y4m.read_header(stream, str(pipe))
+                except TestbedError:
+                    return
+                self._size = form.picture_bytes
+                for picture in y4m.pictures(stream, form):
+                    at = now()
+                    kept.write(picture)
+                    self._times.append(at)
+                kept.flush()
+        except OSError as error:
+            self._failure = f"what was shown cannot be kept: {error}"
 
     def poll(self) -> None:
-        """Notices an end that failed."""
+        """Notices an end that failed, or ended though nobody told it to, and a full disk."""
+        if self._failure is not None:
+            raise TestbedError(self._failure)
         for process, name in zip(self._processes, ("receiver", "sender"), strict=False):
-            if process.poll() not in (None, 0):
+            if process.poll() is not None:
                 raise TestbedError(f"the {name} of lockstep ended with status {process.returncode}: {self._said(name)}")
 
     def stop(self) -> Outcome:
@@ -122,6 +134,8 @@ class Lockstep:
         self.close()
         if self._reader is not None:
             self._reader.join(END_SECONDS)
+        if self._failure is not None:
+            raise TestbedError(self._failure)
         shown, unread = [], 0
         for key, samples in self.pictures():
             number = barcodes.read(self._setting.clip.luma(samples))
@@ -148,6 +162,32 @@ class Lockstep:
             clock_error=abs(unix_offset() - self._offset),
             read_seconds=float(np.quantile(gaps, 0.99)) if gaps else 0.0,
             details={"version": self._version()},
+            session=self._session() if self._setting.session_log else None,
+        )
+
+    def _session(self) -> OwnSession | None:
+        """What the sender's log of the session has that nobody else knows, and the jitter of the receiver's."""
+        assert self._setting is not None  # noqa: S101
+        sender, receiver = (logged_session(self._setting.work / f"{name}.session") for name in ("sender", "receiver"))
+        if sender is None:
+            return None
+        at, seconds = sender
+        jitter = [None] * len(seconds)
+        if receiver is not None:
+            # The receiver's seconds begin elsewhere: the nearest.
+            apart_by = round(at - receiver[0])
+            known = receiver[1]["jitter_us"].to_list()
+            jitter = [
+                known[index] if 0 <= (index := row + apart_by) < len(known) else None for row in range(len(seconds))
+            ]
+        own = seconds.drop(
+            "session", "second", "jitter_us", "delay_us", "capacity_bps", "received_bps", "packets_received"
+        )
+        return OwnSession(
+            at - self._offset,
+            own.with_columns(polars.Series("jitter_us", jitter, dtype=polars.Int64)),
+            self._options["controller"],
+            self._options["codec"],
         )
 
     def _version(self) -> str:
@@ -178,6 +218,30 @@ def make(options: Mapping[str, str]) -> Lockstep:
     return Lockstep(options)
 
 
+def check(options: Mapping[str, str]) -> None:
+    """Has `lockstep send` read these options, before anything is run.
+
+    Raises:
+        TestbedError: If it refuses one; says why.
+
+    """
+    if options["controller"] == "oracle":
+        raise TestbedError(
+            "the controller `oracle` knows the link, which is nowhere to be known but in simulated calls"
+        )
+    # What is no ticket is refused with status 1, after all words were read; words that are wrong with 2.
+    command = [lockstep_command(), "send", "no-ticket", "--source", "generated", *sender_words(options)]
+    tried = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603
+    if tried.returncode == 2:
+        raise TestbedError(tried.stderr.strip().splitlines()[0].removeprefix("error: "))
+
+
+def sender_words(options: Mapping[str, str]) -> list[str]:
+    """What `lockstep send` is told of the program's options."""
+    words = ["--controller", options["controller"], "--codec", options["codec"]]
+    return words if options["grace"] == "default" else [*words, "--grace-period", options["grace"]]
+
+
 def missing() -> str | None:
     """What this program takes and is not here; None if it can run."""
     try:
@@ -200,6 +264,17 @@ def logged(path: Path, entry: str, number: str, time: str) -> Iterator[tuple[int
                 epoch = seconds(found["start"]["epoch"])
             elif entry in found:
                 yield int(found[entry][number]), epoch + seconds(found[entry][time])
+
+
+def logged_session(folder: Path) -> tuple[float, polars.DataFrame] | None:
+    """When the session began (s since the Unix epoch) whose log a `lockstep` left in ``folder``, and its seconds."""
+    try:
+        (described,) = (folder / "sessions").glob("*.parquet")
+        parts = [polars.read_parquet(part) for part in sorted((folder / "seconds").glob("*.parquet"))]
+        began = polars.read_parquet(described)["started_at_ms"].item()
+    except (OSError, ValueError, polars.exceptions.PolarsError):
+        return None
+    return (began / 1000, polars.concat(parts)) if parts and began is not None else None
 
 
 def seconds(timestamp: int) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import polars
 from numpy.typing import NDArray
 
 from lockstep.testbed.ruler import Schedule, Sight
@@ -60,6 +61,8 @@ class Setting:
     """To be called when the ends join: the link's trace begins then."""
     relayed: bool = False
     """Whether the link stands in between there."""
+    session_log: bool = False
+    """Whether the session log of the run is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,16 @@ class Shown:
 
     sight: Sight
     key: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSession:
+    """What a program says of its own call, in the columns of session logs: rows of whole seconds from ``at`` on."""
+
+    at: float
+    seconds: polars.DataFrame
+    controller: str = ""
+    codec: str = ""
 
 
 @dataclass(slots=True)
@@ -89,6 +102,7 @@ class Outcome:
     """What the encoder said it was limited by, over the call."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """What else the program says of itself, for the log."""
+    session: OwnSession | None = None
 
 
 class Program(Protocol):

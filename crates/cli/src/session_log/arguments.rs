@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use md5::{Digest, Md5};
 
-use super::SessionLog;
 use super::rows::Description;
+use super::{Files, SessionLog};
 
 /// The kinds of access networks.
 pub const ACCESS: [&str; 7] = ["wired", "wifi", "3g", "4g", "5g", "satellite", "other"];
@@ -71,6 +71,18 @@ impl SessionArguments {
         describe(&mut description, &self.labels)?;
         let opened = SessionLog::create(folder, description);
         opened.map(Some).with_context(|| format!("--session-log {}", folder.display()))
+    }
+
+    /// Whether a log was asked for.
+    pub fn is_given(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    /// Whether the log that [`open`](Self::open) would make is there already; true where none was asked for.
+    pub fn is_there(&self, kind: &str, seen_from: &str, name: &str) -> bool {
+        let Some(folder) = &self.folder else { return true };
+        let session = self.number.unwrap_or_else(|| self.number_of(name));
+        Files::of_session(folder, kind, session, seen_from).sessions().is_file()
     }
 
     /// The number of the session whose call is called `name`: other labels make another.

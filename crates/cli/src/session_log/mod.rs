@@ -48,6 +48,11 @@ impl Files {
         Ok(Self { folder: folder.to_owned(), name })
     }
 
+    /// Those of one session in `folder`, in which nothing is made.
+    fn of_session(folder: &Path, kind: &str, session: i64, seen_from: &str) -> Self {
+        Self { folder: folder.to_owned(), name: format!("{kind}-{session:016x}-{seen_from}") }
+    }
+
     /// Where the rows of sessions are.
     pub fn sessions(&self) -> PathBuf {
         self.folder.join(SESSIONS).join(format!("{}.parquet", self.name))
@@ -74,8 +79,9 @@ pub struct SessionLog {
 impl SessionLog {
     /// A log in `folder`.
     pub fn create(folder: &Path, description: Description) -> Result<Self> {
-        let name = format!("{}-{:016x}-{}", description.kind, description.session, description.seen_from);
-        let files = Files::new(folder, name)?;
+        let Description { kind, session, seen_from, .. } = &description;
+        let Files { folder, name } = Files::of_session(folder, kind, *session, seen_from);
+        let files = Files::new(&folder, name)?;
         Ok(Self { files, description, totals: SessionTotals::default(), part: 0, first: 0, rows: Vec::new() })
     }
 

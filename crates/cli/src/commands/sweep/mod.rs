@@ -14,14 +14,16 @@ use std::thread::available_parallelism;
 use anyhow::{Result, bail};
 use clap::{Args, FromArgMatches};
 
-use lockstep_call::Scores;
+use lockstep_call::{Scores, SharedSessionMeter};
 use lockstep_sim::in_parallel;
+use lockstep_units::Timestamp;
 
 use crate::commands::model::open_model;
-use crate::configuration::{SimulateWords, simulate, simulate_modelled};
+use crate::configuration::{Observers, SimulateWords, simulate_modelled_with, simulate_with};
 use crate::journal::Journal;
 use crate::output_file::{self, is_standard_output};
 use crate::progress::Progress;
+use crate::session_log::arguments::SessionArguments;
 pub use contents::Contents;
 use finished::Finished;
 pub use jobs::Seeds;
@@ -65,33 +67,60 @@ pub struct SweepArguments {
     /// Run the jobs in this file and print one line of JSON for each; what a machine of a cluster runs.
     #[arg(long, hide = true)]
     job_file: Option<PathBuf>,
+    #[command(flatten)]
+    session: SessionArguments,
 }
 
-/// Runs one call.
-fn call(job: &Job) -> Result<Scores> {
+/// What the log of a job's session is called: the kind of call, and the name that its number is made of.
+fn session_name(job: &Job) -> Result<(&'static str, String)> {
+    let kind = if job.codec.is_modelled() { "modelled" } else { "simulate" };
+    Ok((kind, serde_json::to_string(&job.settings())?))
+}
+
+/// Runs one call, which leaves a log of its session where `session` says.
+fn call(job: &Job, session: &SessionArguments) -> Result<Scores> {
+    let (kind, name) = session_name(job)?;
+    let log = session.open(kind, "both", Some(&name))?;
+    let meter = log.as_ref().map(|_| SharedSessionMeter::new(Timestamp::ZERO));
+    let observers = Observers { session: meter.clone(), ..Observers::default() };
     let simulated = if job.codec.is_modelled() {
-        simulate_modelled(&job.call, &open_model(job.codec_model.as_ref())?)?
+        simulate_modelled_with(&job.call, &open_model(job.codec_model.as_ref())?, None, observers, |_| Ok(()))?
     } else {
-        simulate(&job.call, |_| Ok(()))?
+        simulate_with(&job.call, None, observers, |_| Ok(()))?
     };
-    Ok(simulated.report.scores)
+    let scores = simulated.report.scores;
+    if let Some((mut log, meter)) = log.zip(meter) {
+        log.description().simulated(&job.call)?;
+        log.finish(&mut meter.lock(), scores.scored_seconds as u64)?;
+    }
+    Ok(scores)
 }
 
 /// Runs `jobs` on the cores of this machine. `done` hears of each.
-fn run_here(jobs: &[Job], workers: NonZero<usize>, mut done: impl FnMut(Finished) -> Result<()>) -> Result<()> {
+fn run_here(
+    jobs: &[Job],
+    workers: NonZero<usize>,
+    session: &SessionArguments,
+    mut done: impl FnMut(Finished) -> Result<()>,
+) -> Result<()> {
     let mut failure = None;
-    in_parallel(jobs, workers, call, |index, outcome| {
-        let outcome = outcome.map_err(|error| format!("{error:#}"));
-        failure = done(Finished { key: jobs[index].key.clone(), outcome }).err();
-        failure.is_none()
-    });
+    in_parallel(
+        jobs,
+        workers,
+        |job: &Job| call(job, session),
+        |index, outcome| {
+            let outcome = outcome.map_err(|error| format!("{error:#}"));
+            failure = done(Finished { key: jobs[index].key.clone(), outcome }).err();
+            failure.is_none()
+        },
+    );
     failure.map_or(Ok(()), Err)
 }
 
 /// Runs the jobs of a file, as a machine of a cluster does.
 fn run_job_file(path: &Path, workers: NonZero<usize>) -> Result<()> {
     let jobs: Vec<Job> = remote::read_jobs(path)?;
-    run_here(&jobs, workers, |finished| {
+    run_here(&jobs, workers, &SessionArguments::default(), |finished| {
         say!("{}", finished.to_line()?);
         Ok(())
     })
@@ -160,7 +189,17 @@ fn calls(arguments: &SweepArguments, shows: bool) -> Result<Vec<(Job, Scores)>> 
     output_file::check(&[("--output", Some(&arguments.output))], &inputs)?;
     open_model(arguments.codec_model.as_ref())?;
     let mut journal = if to_file { Journal::open(&arguments.output, arguments.fresh)? } else { Journal::default() };
-    let open: Vec<Job> = jobs.iter().filter(|job| journal.known::<Scores>(&job.key).is_none()).cloned().collect();
+    if arguments.on.is_some() && arguments.session.is_given() {
+        bail!("--session-log: calls on a cluster leave no logs; leave --on out");
+    }
+    let mut open = Vec::new();
+    for job in &jobs {
+        let (kind, name) = session_name(job)?;
+        // A call whose log is not there yet runs again, whatever the journal has of it.
+        if journal.known::<Scores>(&job.key).is_none() || !arguments.session.is_there(kind, "both", &name) {
+            open.push(job.clone());
+        }
+    }
     let kept = jobs.len() - open.len();
     if kept > 0 {
         say!("{kept} of {} calls are in the journal already", jobs.len());
@@ -182,7 +221,7 @@ fn calls(arguments: &SweepArguments, shows: bool) -> Result<Vec<(Job, Scores)>> 
     };
     match &arguments.on {
         Some(address) => remote::run(address, &open, done)?,
-        None => run_here(&open, workers(arguments), done)?,
+        None => run_here(&open, workers(arguments), &arguments.session, done)?,
     }
     progress.finish();
 

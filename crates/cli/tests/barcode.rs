@@ -1,0 +1,131 @@
+//! `lockstep barcode` as a person types it: written, read back, not to be read, and what it refuses.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// Runs `lockstep barcode` in `folder`.
+fn barcode(folder: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lockstep"))
+        .arg("barcode")
+        .args(words)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the command starts")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn succeed(folder: &Path, words: &[&str]) -> Output {
+    let output = barcode(folder, words);
+    assert!(output.status.success(), "{words:?}: {}", said(&output));
+    output
+}
+
+fn refuses(folder: &Path, words: &[&str], message: &str) {
+    let output = barcode(folder, words);
+    assert!(!output.status.success() && said(&output).contains(message), "{words:?}: {}", said(&output));
+}
+
+/// The numbers that a CSV of `--read` has, and what was wrong with the pictures that have none.
+fn rows(csv: &[u8]) -> Vec<Result<u32, String>> {
+    let text = String::from_utf8_lossy(csv);
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("picture,number,problem"));
+    let row = |(index, line): (usize, &str)| {
+        let fields: Vec<&str> = line.splitn(3, ',').collect();
+        assert_eq!(fields[0], index.to_string());
+        fields[1].parse().map_err(|_| fields[2].to_owned())
+    };
+    lines.enumerate().map(row).collect()
+}
+
+fn numbers(range: std::ops::Range<u32>) -> Vec<Result<u32, String>> {
+    range.map(Ok).collect()
+}
+
+#[test]
+fn numbers_that_were_written_are_read_back_also_of_odd_sizes_and_after_scaling() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for size in ["320x180", "641x361", "322x199"] {
+        let written = succeed(
+            folder.path(),
+            &["generated", "a.y4m", "--seconds", "0.4", "--rate", "25", "--size", size, "--first", "16777206"],
+        );
+        assert!(said(&written).contains("10 pictures, numbers 16777206 to 16777215"), "{}", said(&written));
+        let header = fs::read(folder.path().join("a.y4m")).expect("it was written");
+        let (width, height) = size.split_once('x').expect("a size");
+        assert!(header.starts_with(format!("YUV4MPEG2 W{width} H{height} F25:1").as_bytes()));
+        let read = succeed(folder.path(), &["a.y4m", "--read"]);
+        assert_eq!(rows(&read.stdout), numbers(16_777_206..16_777_216), "{size}");
+    }
+    succeed(folder.path(), &["generated:640x360@25", "b.y4m", "--seconds", "0.2"]);
+    let read = succeed(folder.path(), &["b.y4m", "--read", "--size", "320x180"]);
+    assert_eq!(rows(&read.stdout), numbers(0..5));
+}
+
+#[test]
+fn a_clip_goes_to_standard_output_and_numbers_to_a_file_of_json() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let written = succeed(folder.path(), &["generated:320x180@25", "-", "--seconds", "0.2"]);
+    assert!(written.stdout.starts_with(b"YUV4MPEG2 W320 H180"));
+    fs::write(folder.path().join("a.y4m"), &written.stdout).expect("it is written");
+    // Numbers that a clip has already are written over.
+    let again = succeed(folder.path(), &["a.y4m", "-", "--first", "100"]);
+    assert_eq!(again.stdout.len(), written.stdout.len());
+    fs::write(folder.path().join("b.y4m"), &again.stdout).expect("it is written");
+    let read = succeed(folder.path(), &["b.y4m", "--read"]);
+    assert_eq!(rows(&read.stdout), numbers(100..105));
+    succeed(folder.path(), &["a.y4m", "numbers.json", "--read"]);
+    let text = fs::read(folder.path().join("numbers.json")).expect("it was written");
+    let found: Vec<Value> = serde_json::from_slice(&text).expect("it is JSON");
+    assert_eq!(found.len(), 5);
+    assert_eq!(found[4]["number"], 4);
+    assert_eq!(found[4]["problem"], Value::Null);
+}
+
+#[test]
+fn a_picture_that_cannot_be_read_has_no_number_and_the_reason() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let clip = succeed(folder.path(), &["generated:320x180@25", "-", "--seconds", "0.12"]).stdout;
+    // The second picture is grey, and of the third only the lower half is there, as of a picture that was torn.
+    let (picture, frame) = (320 * 180 * 3 / 2, 6);
+    let header = clip.iter().position(|&byte| byte == b'\n').expect("a header") + 1;
+    let mut damaged = clip.clone();
+    let start = |number: usize| header + number * (picture + frame) + frame;
+    damaged[start(1)..start(1) + picture].fill(128);
+    damaged[start(2)..start(2) + 320 * 90].fill(128);
+    fs::write(folder.path().join("damaged.y4m"), &damaged).expect("it is written");
+    let read = succeed(folder.path(), &["damaged.y4m", "--read"]);
+    let found = rows(&read.stdout);
+    assert_eq!(found[0], Ok(0));
+    assert!(found[1..].iter().all(|row| row.as_ref().is_err_and(|problem| !problem.is_empty())), "{found:?}");
+    assert!(said(&read).contains("1 of 3 pictures read"), "{}", said(&read));
+}
+
+#[test]
+fn what_is_no_clip_or_cannot_carry_a_barcode_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path();
+    fs::write(path.join("text.y4m"), "this is no clip").expect("it is written");
+    refuses(path, &["text.y4m", "out.y4m"], "text.y4m");
+    refuses(path, &["nothing.y4m", "--read"], "nothing.y4m");
+    // A clip on standard input would have to be opened twice.
+    refuses(path, &["-", "out.y4m"], "-");
+    refuses(path, &["generated:160x90@25", "out.y4m", "--seconds", "1"], "carries no barcodes");
+    refuses(path, &["generated:320x180@25", "out.y4m"], "has no end");
+    refuses(path, &["generated:320x180@25", "numbers.txt", "--read", "--seconds", "1"], ".csv or .json");
+    refuses(path, &["generated:320x180@25", "out.y4m", "--seconds", "1", "--first", "16777216"], "--first");
+    succeed(path, &["generated:320x180@25", "a.y4m", "--seconds", "0.1"]);
+    let before = fs::read(path.join("a.y4m")).expect("it is there");
+    refuses(path, &["a.y4m", "a.y4m"], "a.y4m");
+    assert_eq!(fs::read(path.join("a.y4m")).expect("it is still there"), before);
+    // Numbers that would be too large are refused before a clip is whole.
+    refuses(path, &["generated:320x180@25", "b.y4m", "--seconds", "1", "--first", "16777215"], "picture 1");
+    assert!(!path.join("b.y4m").exists());
+}
