@@ -170,7 +170,9 @@ const RENDEZVOUS_ANSWERS: Duration = Duration::from_secs(3);
 fn waiting(state: &CallState) -> &'static str {
     let late = state.now >= Timestamp::ZERO + RENDEZVOUS_ANSWERS;
     match state.rendezvous_answers {
-        Some(false) if late => "nobody is there yet, and the rendezvous does not answer: who is behind another router cannot join",
+        Some(false) if late => {
+            "nobody is there yet, and the rendezvous does not answer: who is behind another router cannot join"
+        }
         _ => "nobody is there yet",
     }
 }

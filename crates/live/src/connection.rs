@@ -32,8 +32,8 @@ use crate::ticket::{Secret, Ticket};
 use crate::{LiveError, TicketRefusal, quic};
 use link::{Link, Told};
 pub(crate) use loss::Loss;
-pub use way::Way;
 use loss::code;
+pub use way::Way;
 
 /// Links that are no call (yet) at a listener; of more, the newest are ignored.
 const MOST_STRANGERS: usize = 8;

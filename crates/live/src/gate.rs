@@ -106,7 +106,9 @@ impl Gate {
             return self.admits_packet(now, datagram);
         }
         match datagram.get(MAGIC.len()).copied().and_then(Kind::from_number) {
-            Some(Kind::Relayed) => self.rendezvous.contains(&from) && self.admits_packet(now, &datagram[RELAYED_HEADER..]),
+            Some(Kind::Relayed) => {
+                self.rendezvous.contains(&from) && self.admits_packet(now, &datagram[RELAYED_HEADER..])
+            }
             Some(kind) => {
                 (kind.is_between_ends() || self.rendezvous.contains(&from))
                     && self.meeting.take(now, MEETING, MEETING, 1.0)
@@ -126,7 +128,8 @@ impl Gate {
                 ours || (self.listens && self.beginnings.take(now, rate, rate, 1.0))
             }
             [first, name @ ..] if first & 0x80 == 0 => {
-                name.get(..NAME).is_some_and(|name| self.names.is_ours(name)) || self.strays.take(now, STRAYS, STRAYS, 1.0)
+                name.get(..NAME).is_some_and(|name| self.names.is_ours(name))
+                    || self.strays.take(now, STRAYS, STRAYS, 1.0)
             }
             _ => false,
         }

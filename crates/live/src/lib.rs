@@ -204,7 +204,9 @@ pub enum LiveError {
         seconds: u64,
     },
     /// All is to go by a rendezvous, and the ticket names none.
-    #[error("the ticket names no rendezvous, and all is to go by one: ask for a ticket that was made with --rendezvous")]
+    #[error(
+        "the ticket names no rendezvous, and all is to go by one: ask for a ticket that was made with --rendezvous"
+    )]
     NoRendezvous,
     /// Nobody answered at the ticket's addresses.
     #[error(

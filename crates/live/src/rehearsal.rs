@@ -35,6 +35,7 @@ use crate::identity::Identity;
 use crate::rendezvous::{Limits, Rendezvous};
 use crate::ticket::Ticket;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
+use meeting::{Meet, SERVER};
 
 /// What jobs take in virtual time.
 const ENCODING: Duration = Duration::from_millis(5);
@@ -355,18 +356,6 @@ struct World {
     came_direct: u64,
 }
 
-/// Where the rendezvous is.
-const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 1)), 4610);
-
-/// How ends meet.
-#[derive(Debug, Clone, Copy, Default)]
-struct Meet {
-    /// By a rendezvous.
-    by_rendezvous: bool,
-    /// Without telling each other where they are.
-    hidden: bool,
-}
-
 fn address(last: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, last], 4600))
 }
@@ -385,7 +374,8 @@ impl World {
         let origin = Clock::start().origin();
         let identity = Identity::new().expect("there are random numbers");
         let rendezvous = if meet.by_rendezvous { vec![SERVER] } else { Vec::new() };
-        let ticket = Ticket { key: identity.public(), secret: identity.secret(), addresses: vec![address(2)], rendezvous };
+        let ticket =
+            Ticket { key: identity.public(), secret: identity.secret(), addresses: vec![address(2)], rendezvous };
         let now = Timestamp::ZERO;
         let listener = Self::listening(&identity, &ticket, meet, cast, origin, now);
         let joiner = Self::joining(&ticket, meet, cast, origin, now, address(1));
@@ -395,7 +385,10 @@ impl World {
             Link::new(config, number).expect("a link")
         });
         let server = meet.by_rendezvous.then(|| {
-            let link = LinkConfig { delay: Duration::from_millis(10), ..LinkConfig::new(Trace::constant(Bitrate::from_kbps(1_000_000))) };
+            let link = LinkConfig {
+                delay: Duration::from_millis(10),
+                ..LinkConfig::new(Trace::constant(Bitrate::from_kbps(1_000_000)))
+            };
             (Rendezvous::with_key(Limits::default(), [1; 32]), Link::new(link, seed).expect("a link"))
         });
         let (cut, moved, bytes) = ([false; 2], 2, [0; 2]);
@@ -424,14 +417,7 @@ impl World {
     /// The listener's clock counts from an hour before.
     const AHEAD: Duration = Duration::from_secs(3600);
 
-    fn listening(
-        identity: &Identity,
-        ticket: &Ticket,
-        meet: Meet,
-        cast: Cast,
-        origin: Origin,
-        now: Timestamp,
-    ) -> End {
+    fn listening(identity: &Identity, ticket: &Ticket, meet: Meet, cast: Cast, origin: Origin, now: Timestamp) -> End {
         let now = now + Self::AHEAD;
         let mut connection = Connection::listening(identity, CallKind::TwoWay, None, origin, now).expect("it listens");
         let (secret, servers, own) = (ticket.secret, ticket.rendezvous.clone(), [address(2)]);
@@ -484,7 +470,8 @@ impl World {
         let links = self.links.iter().filter_map(Link::poll_timeout).min();
         let ends = self.ends.iter_mut().filter_map(End::poll_timeout).min();
         let server = self.server.as_ref();
-        let server = server.and_then(|(server, link)| Timestamp::earliest([link.poll_timeout(), Some(server.poll_timeout())]));
+        let server =
+            server.and_then(|(server, link)| Timestamp::earliest([link.poll_timeout(), Some(server.poll_timeout())]));
         Timestamp::earliest([links, ends, server]).map(|at| at.max(self.now))
     }
 
@@ -525,26 +512,6 @@ impl World {
         end.handle_datagram(Incoming { at, from, datagram });
         for (from, datagram) in forged.into_iter().flatten() {
             end.handle_datagram(Incoming { at, from, datagram });
-        }
-    }
-
-    /// What the rendezvous does.
-    fn serve(&mut self) {
-        let Some((server, link)) = &mut self.server else { return };
-        server.handle_timeout(self.now);
-        while let Some((to, datagram)) = server.poll_transmit() {
-            let size = ByteCount::new((datagram.len() + HEADERS) as u64);
-            let _ = link.send(self.now, size, Transit { from: SERVER, to, datagram: BytesMut::from(&datagram[..]) });
-        }
-        let mut delivered = Vec::new();
-        while let Some(packet) = link.poll(self.now) {
-            delivered.push(packet.packet);
-        }
-        let cut = self.cut == [true; 2];
-        for transit in delivered.into_iter().filter(|_| !cut) {
-            for end in [JOINER, LISTENER] {
-                self.deliver(end, transit.clone());
-            }
         }
     }
 

@@ -6,6 +6,41 @@ use super::nat::{Dependence, Nat};
 use super::*;
 use crate::connection::Way;
 
+/// Where the rendezvous is.
+pub(super) const SERVER: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 1)), 4610);
+
+/// How ends meet.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Meet {
+    /// By a rendezvous.
+    pub(super) by_rendezvous: bool,
+    /// Without telling each other where they are.
+    pub(super) hidden: bool,
+}
+
+impl World {
+    /// What the rendezvous does.
+    pub(super) fn serve(&mut self) {
+        let Some((server, link)) = &mut self.server else { return };
+        server.handle_timeout(self.now);
+        while let Some((to, datagram)) = server.poll_transmit() {
+            let size = ByteCount::new((datagram.len() + HEADERS) as u64);
+            let _ = link.send(self.now, size, Transit { from: SERVER, to, datagram: BytesMut::from(&datagram[..]) });
+        }
+        let mut delivered = Vec::new();
+        while let Some(packet) = link.poll(self.now) {
+            delivered.push(packet.packet);
+        }
+        let cut = self.cut == [true; 2];
+        for transit in delivered.into_iter().filter(|_| !cut) {
+            for end in [JOINER, LISTENER] {
+                self.deliver(end, transit.clone());
+            }
+        }
+    }
+}
+
 /// A router's mapping and filtering; none is no router.
 type Kind = Option<(Dependence, Dependence)>;
 

@@ -354,9 +354,7 @@ impl<'a> Message<'a> {
                 bytes.extend(other.as_ref().map_or([0; size_of::<Sealed>()], |other| other.sealed));
                 bytes
             }
-            Self::Refused { session, refusal } => {
-                [&head(Kind::Refused)[..], session, &[refusal.number()]].concat()
-            }
+            Self::Refused { session, refusal } => [&head(Kind::Refused)[..], session, &[refusal.number()]].concat(),
             Self::Relay { channel, packet } => [&head(Kind::Relay)[..], channel, packet].concat(),
             Self::Relayed(packet) => [&head(Kind::Relayed)[..], packet].concat(),
             Self::Unknown { channel } => [&head(Kind::Unknown)[..], channel].concat(),

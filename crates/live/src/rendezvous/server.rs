@@ -65,7 +65,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { calls: 1_000, calls_per_address: 20, relay_rate: Bitrate::from_kbps(4_000), total_relay_rate: Bitrate::from_kbps(100_000) }
+        Self {
+            calls: 1_000,
+            calls_per_address: 20,
+            relay_rate: Bitrate::from_kbps(4_000),
+            total_relay_rate: Bitrate::from_kbps(100_000),
+        }
     }
 }
 
@@ -394,7 +399,10 @@ impl Rendezvous {
         };
         this.heard_at = now;
         let there = other.filter(|other| now.saturating_since(other.heard_at) < CONSENT).map(|other| other.address);
-        let Some(to) = there.filter(|_| self.limits.relay_rate > Bitrate::ZERO && packet.len() <= LONGEST_PACKET) else { return };
+        let Some(to) = there.filter(|_| self.limits.relay_rate > Bitrate::ZERO && packet.len() <= LONGEST_PACKET)
+        else {
+            return;
+        };
         let size = packet.len() as f64 * 8.0;
         let (rate, total) = (bits(self.limits.relay_rate), bits(self.limits.total_relay_rate));
         let allowed = this.allowance.take(now, rate, rate * RELAY_BURST, size)

@@ -178,9 +178,8 @@ fn limits_on_calls_are_kept_for_all_and_for_each_address() {
     assert_eq!([take(1, 1, 0), take(2, 1, 0), take(3, 1, 0)], [true, true, false]);
     assert_eq!([take(4, 2, 0), take(5, 3, 0)], [true, false]);
     server.handle_timeout(at(100_000));
-    let mut take = |secret: u8, last: u8| {
-        announced(&mut server, at(100_000), address(last), (secret, Side::Joiner, 1)).is_some()
-    };
+    let mut take =
+        |secret: u8, last: u8| announced(&mut server, at(100_000), address(last), (secret, Side::Joiner, 1)).is_some();
     assert_eq!([take(6, 1), take(7, 1), take(8, 1)], [true, true, false]);
 }
 
@@ -280,8 +279,7 @@ fn nothing_that_comes_from_elsewhere_is_taken_for_the_servers_word() {
     let inner = Message::Relayed(&[1, 2, 3]).to_bytes();
     assert_eq!(end.handle_datagram(now, address(7), &inner), Came::Nothing);
     assert_eq!(end.handle_datagram(now, server_address(), &inner), Came::Relayed(5));
-    let other_session =
-        Message::Met { session: [0; 8], address: address(66), channel: [0; 8], other: None }.to_bytes();
+    let other_session = Message::Met { session: [0; 8], address: address(66), channel: [0; 8], other: None }.to_bytes();
     end.handle_datagram(now, server_address(), &other_session);
     let (_, wrapped) = end.relayed(&[1]).expect("it can relay");
     assert!(!wrapped[5..13].iter().all(|&byte| byte == 0), "it took the channel of somebody who guessed");
