@@ -234,10 +234,10 @@ impl Meeting {
             Some(Message::Unknown { channel }) if of_server && self.channel == Some(channel) => {
                 self.announce_soon(now);
             }
-            Some(Message::Probe(side, token, code, coded)) => {
-                if self.open && side == self.side.other() && self.keys.is_code_of(&code, coded) {
-                    self.probed(from, token);
-                }
+            Some(Message::Probe(side, token, code, coded))
+                if self.open && side == self.side.other() && self.keys.is_code_of(&code, coded) =>
+            {
+                self.probed(from, token);
             }
             Some(Message::Answer(side, token, code, coded)) => {
                 let right = side == self.side.other() && token == self.token(from);

@@ -43,7 +43,7 @@ fn talk(
     let until = *now + time;
     let mut found = vec![Vec::new(); ends.len()];
     while *now < until {
-        *now = *now + Duration::from_millis(10);
+        *now += Duration::from_millis(10);
         server.handle_timeout(*now);
         let mut sent = Vec::new();
         for (from, end) in ends.iter_mut() {
