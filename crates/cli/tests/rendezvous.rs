@@ -41,13 +41,13 @@ impl Network {
 
     fn join(&self, side: u8, strict: bool) -> bool {
         let words = [
-            format!("link add up netns @r{side} type veth peer name p{side} netns @pub"),
+            format!("link add outer netns @r{side} type veth peer name p{side} netns @pub"),
             format!("-n @pub link set p{side} master br0 up"),
-            format!("-n @r{side} addr add 198.51.100.1{side}/24 dev up"),
-            format!("-n @r{side} link set up up"),
-            format!("link add eth0 netns @h{side} type veth peer name in netns @r{side}"),
-            format!("-n @r{side} addr add 10.0.{side}.1/24 dev in"),
-            format!("-n @r{side} link set in up"),
+            format!("-n @r{side} addr add 198.51.100.1{side}/24 dev outer"),
+            format!("-n @r{side} link set outer up"),
+            format!("link add eth0 netns @h{side} type veth peer name inner netns @r{side}"),
+            format!("-n @r{side} addr add 10.0.{side}.1/24 dev inner"),
+            format!("-n @r{side} link set inner up"),
             format!("-n @h{side} addr add 10.0.{side}.2/24 dev eth0"),
             format!("-n @h{side} link set eth0 up"),
             format!("-n @h{side} route add default via 10.0.{side}.1"),
@@ -59,9 +59,9 @@ impl Network {
     /// What is not asked for from inside is let in neither to the host nor to the router.
     fn translate(&self, side: u8, strict: bool) -> bool {
         let ports = if strict { "fully-random" } else { "" };
-        let filter = "policy drop;\n ct state established,related accept\n iifname \"in\" accept\n";
+        let filter = "policy drop;\n ct state established,related accept\n iifname \"inner\" accept\n";
         let rules = format!(
-            "table ip nat {{\n chain post {{\n type nat hook postrouting priority 100\n oifname \"up\" masquerade {ports}\n \
+            "table ip nat {{\n chain post {{\n type nat hook postrouting priority 100\n oifname \"outer\" masquerade {ports}\n \
              }}\n}}\ntable ip filter {{\n chain through {{\n type filter hook forward priority 0; {filter} }}\n \
              chain here {{\n type filter hook input priority 0; {filter} }}\n}}\n"
         );
