@@ -2,6 +2,7 @@
 //! wrong. `fuzz/run` drives them with libFuzzer; `cargo test` runs the seeds through them.
 #![forbid(unsafe_code)]
 
+pub mod control;
 pub mod decode;
 pub mod decode_sequence;
 pub mod encode_round_trip;
@@ -9,8 +10,10 @@ pub mod media;
 pub mod memory;
 pub mod model;
 pub mod pictures;
+pub mod rendezvous;
 pub mod seeds;
 pub mod state_restore;
+pub mod ticket;
 pub mod trace;
 pub mod transport_ends;
 pub mod wire;
@@ -19,7 +22,7 @@ pub mod wire;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 12] = [
     ("decode", decode::run),
     ("decode_sequence", decode_sequence::run),
     ("encode_round_trip", encode_round_trip::run),
@@ -29,6 +32,9 @@ pub const TARGETS: [Target; 9] = [
     ("trace", trace::run),
     ("media", media::run),
     ("model", model::run),
+    ("ticket", ticket::run),
+    ("control", control::run),
+    ("rendezvous", rendezvous::run),
 ];
 
 #[cfg(test)]

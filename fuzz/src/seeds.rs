@@ -3,6 +3,7 @@
 
 use arbitrary::Unstructured;
 use lockstep_link::Trace;
+use lockstep_live::Ticket;
 use lockstep_media::{FrameRate, IvfWriter, VideoFormat, Y4mWriter};
 use lockstep_transport::wire::{Acknowledgement, Close, Data, Hello, HelloReply, ReceivedFragment, Sound};
 use lockstep_transport::{CloseReason, Datagram, Estimate, StateId};
@@ -205,7 +206,33 @@ pub fn all() -> Vec<(&'static str, String, Vec<u8>)> {
     seeds.extend(traces().into_iter().map(|(name, bytes)| ("trace", name.to_owned(), bytes)));
     seeds.extend(files().into_iter().map(|(name, bytes)| ("media", name.to_owned(), bytes)));
     seeds.extend(models().into_iter().map(|(name, bytes)| ("model", name.to_owned(), bytes)));
+    seeds.extend(calls().into_iter().map(|(target, name, bytes)| (target, name.to_owned(), bytes)));
     seeds
+}
+
+/// Tickets, what is said in a call's stream, and what is said to and by a rendezvous.
+fn calls() -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    let addresses = ["192.0.2.7:4600", "[2001:db8::7]:4600"].map(|text| text.parse().expect("an address"));
+    let plain = Ticket { key: [7; 32], secret: [9; 16], addresses: addresses.into(), rendezvous: Vec::new() };
+    let met = Ticket { rendezvous: addresses.into(), ..plain.clone() };
+    let said = [&[2, 7, 192, 0][..], &[9; 16]].concat();
+    // Join, welcome, presence, close; in parts of five bytes.
+    let join = [&[0, 19, 1, 2, 2][..], &[3; 16]].concat();
+    let stream = [&[5][..], &join, &[0, 2, 2, 2], &[0, 2, 5, 1], &[0, 3, 4, 0, 0]].concat();
+    // Each kind, with as many bytes as it has, in datagrams of that length behind the first byte.
+    let message = |kind: u8, length: u8| [&[length / 2][..], &[kind], &vec![1; usize::from(length)]].concat();
+    vec![
+        ("ticket", "plain", plain.to_string().into_bytes()),
+        ("ticket", "met", met.to_string().into_bytes()),
+        ("ticket", "said", said),
+        ("control", "call", stream),
+        ("rendezvous", "announce", message(1, 255)),
+        ("rendezvous", "prove", message(2, 43)),
+        ("rendezvous", "met", message(3, 221)),
+        ("rendezvous", "refused", message(4, 9)),
+        ("rendezvous", "relay", message(5, 30)),
+        ("rendezvous", "probe", message(8, 25)),
+    ]
 }
 
 /// A field of a message of ONNX: numbers as they are, everything else with its length before it.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{FrameRecord, FreezeDetector, Outcome, ReceivedCounts, ReceivingEnd, SendingEnd, SentCounts};
-use lockstep_live::{CallState, Presence, Shown};
+use lockstep_live::{CallState, Presence, Shown, Way};
 use lockstep_units::Timestamp;
 
 /// Frames of so long make a frame rate.
@@ -88,6 +88,9 @@ pub struct Transport {
     pub bytes_sent: u64,
     pub packets_received: u64,
     pub bytes_received: u64,
+    /// Ours: its packets go by a rendezvous, because there is no direct way (yet).
+    #[serde(default)]
+    pub relayed: bool,
 }
 
 /// How sound is heard.
@@ -224,6 +227,7 @@ impl LiveStats {
             bytes_sent: traffic.sent_bytes,
             packets_received: traffic.received_datagrams,
             bytes_received: traffic.received_bytes,
+            relayed: state.way == Some(Way::Relayed),
         });
         let sound = state.sound.map(|sound| Sound { packets: sound.packets, concealed_share: sound.concealed_share });
         let timestamp = state.now.as_secs_f64() * 1e3;
@@ -274,6 +278,8 @@ mod tests {
                 sound: None,
                 own: Presence::default(),
                 peer: Presence::default(),
+                way: None,
+                rendezvous_answers: None,
             };
             for second in [0, 6] {
                 stats.freezes.get_or_insert_with(|| FreezeDetector::new(Duration::from_millis(33)));

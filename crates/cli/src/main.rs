@@ -65,6 +65,8 @@ enum Command {
     Send(commands::live::SendArguments),
     /// Print a ticket, and receive live video from whoever joins with it.
     Receive(commands::live::ReceiveArguments),
+    /// Host a rendezvous: where two who are behind routers find each other, and that relays for them when there is no other way.
+    Rendezvous(commands::rendezvous::RendezvousArguments),
     /// Emulate a link between two ends of a call, or of anything else over UDP.
     Emulate(commands::emulate::EmulateArguments),
     /// Run the tests of congestion control that RFC 8867 and RFC 8869 describe.
@@ -122,6 +124,7 @@ fn main() -> ExitCode {
         Command::Talk(arguments) => commands::talk::run(&arguments),
         Command::Send(arguments) => commands::live::send(&arguments),
         Command::Receive(arguments) => commands::live::receive(&arguments),
+        Command::Rendezvous(arguments) => commands::rendezvous::run(&arguments),
         Command::Emulate(arguments) => commands::emulate::run(&arguments),
         Command::Scenario(command) => commands::scenario::run(&command),
         Command::Sweep(arguments) => commands::sweep::run(&arguments, &given),

@@ -163,6 +163,20 @@ impl Rate {
     }
 }
 
+/// A rendezvous that is there has answered after so long.
+const RENDEZVOUS_ANSWERS: Duration = Duration::from_secs(3);
+
+/// What there is to say while nobody is there.
+fn waiting(state: &CallState) -> &'static str {
+    let late = state.now >= Timestamp::ZERO + RENDEZVOUS_ANSWERS;
+    match state.rendezvous_answers {
+        Some(false) if late => {
+            "nobody is there yet, and the rendezvous does not answer: who is behind another router cannot join"
+        }
+        _ => "nobody is there yet",
+    }
+}
+
 /// Makes lines of numbers.
 #[derive(Debug, Default)]
 struct Captions {
@@ -203,6 +217,7 @@ impl Captions {
                 milliseconds(outbound.round_trip_time)
             ));
         }
+        parts.extend(transport.relayed.then(|| "by the rendezvous".to_owned()));
         parts.join("  ")
     }
 }
@@ -377,7 +392,7 @@ impl Witness for Reporter {
     fn at(&mut self, state: &CallState) {
         let sample = self.stats.sample(state);
         self.observation.take(&sample);
-        let caption = if self.joined { self.captions.of(&sample) } else { "nobody is there yet".to_owned() };
+        let caption = if self.joined { self.captions.of(&sample) } else { waiting(state).to_owned() };
         if let Some(words) = &self.words {
             let newest = Words { caption: caption.clone(), notice: self.notice(state) };
             *words.lock().unwrap_or_else(PoisonError::into_inner) = newest;

@@ -227,6 +227,46 @@ fn a_sender_whose_receiver_was_killed_and_started_anew_ends_and_says_so() {
     assert_eq!(again.wait_with_output().expect("it ran").status.code(), Some(143));
 }
 
+/// A rendezvous on this machine, and where it is.
+fn rendezvous(arguments: &[&str]) -> (Child, String) {
+    let mut child = started(&[&["rendezvous", "--listen", "127.0.0.1:0", "--quiet"], arguments].concat());
+    let line = wait_for(&mut child, "rendezvous at");
+    let address = line.rsplit(' ').next().expect("it says where").to_owned();
+    (child, address)
+}
+
+#[test]
+fn a_call_by_a_rendezvous_goes_directly_where_it_can_and_through_it_where_it_shall() {
+    for (relay_only, at_sender) in [(false, false), (true, false), (true, true)] {
+        let (mut server, address) = rendezvous(&[]);
+        let flag: &[&str] = if relay_only && !at_sender { &["--relay-only"] } else { &[] };
+        let (receiver, ticket) = receiver(&[&["--rendezvous", &address], flag].concat());
+        let flag: &[&str] = if at_sender { &["--relay-only"] } else { &[] };
+        let arguments = ["send", &ticket, "--source", CLIP, "--seconds", "2", "--status", "json"];
+        let sent = lockstep(&[&arguments, flag].concat()).output().expect("the command starts");
+        assert!(sent.status.success(), "{}", said(&sent));
+        let received = receiver.wait_with_output().expect("it ends");
+        assert!(received.status.success(), "{}", said(&received));
+        let told = String::from_utf8_lossy(&received.stdout).into_owned();
+        assert!(told.contains("\"showing\"") && told.contains(&format!("\"relayed\":{relay_only}")), "{told}");
+        signal(&server, "INT");
+        assert_eq!(server.wait().expect("it ends").code(), Some(130));
+    }
+}
+
+#[test]
+fn what_a_rendezvous_would_be_needed_for_is_said() {
+    let alone = lockstep(&["receive", "--relay-only"]).output().expect("the command starts");
+    assert!(!alone.status.success() && said(&alone).contains("--rendezvous HOST:PORT"), "{}", said(&alone));
+    let (mut receiver, ticket) = receiver(&[]);
+    let joining = lockstep(&["send", &ticket, "--relay-only"]).output().expect("the command starts");
+    assert!(!joining.status.success() && said(&joining).contains("names no rendezvous"), "{}", said(&joining));
+    signal(&receiver, "INT");
+    let _ = receiver.wait();
+    let useless = lockstep(&["rendezvous", "--calls", "0"]).output().expect("the command starts");
+    assert!(!useless.status.success() && said(&useless).contains("--calls"), "{}", said(&useless));
+}
+
 #[test]
 fn a_call_goes_on_after_one_end_stood_still() {
     let (mut receiver, ticket) = receiver(&[]);

@@ -19,6 +19,7 @@ use crate::receiving::{Receiving, ReceivingHalf, Shown};
 use crate::sending::{Sending, SendingEvent, SendingHalf};
 use crate::sockets::Sockets;
 use crate::sound::SoundEvent;
+use crate::ticket::Ticket;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop};
 
 /// Events that may wait for the call; more is a machine that cannot keep up, and then the threads wait.
@@ -118,12 +119,39 @@ struct Call {
 /// Begins to dial or to listen.
 fn open(peer: Peer, kind: CallKind, qlog: Option<Qlog>, clock: Clock) -> Result<(Connection, Sockets), LiveError> {
     let (origin, now) = (clock.origin(), clock.now());
-    Ok(match peer {
-        Peer::Of(ticket) => (Connection::joining(ticket, kind, qlog, origin, now)?, Sockets::any()?),
-        Peer::At(Listener { sockets, identity }) => {
-            (Connection::listening(&identity, kind, qlog, origin, now)?, sockets)
+    match peer {
+        Peer::Of(ticket) => join(ticket, false, kind, qlog, clock),
+        Peer::ByRendezvous(ticket) => join(ticket, true, kind, qlog, clock),
+        Peer::At(Listener { sockets, identity, rendezvous, hidden }) => {
+            let mut connection = Connection::listening(&identity, kind, qlog, origin, now)?;
+            let own = if hidden { Vec::new() } else { sockets.addresses()? };
+            connection.meet(&identity.secret(), rendezvous, &own, hidden, now)?;
+            Ok((connection, sockets))
         }
-    })
+    }
+}
+
+/// Begins to dial.
+fn join(
+    mut ticket: Ticket,
+    hidden: bool,
+    kind: CallKind,
+    qlog: Option<Qlog>,
+    clock: Clock,
+) -> Result<(Connection, Sockets), LiveError> {
+    let (origin, now) = (clock.origin(), clock.now());
+    let sockets = Sockets::any()?;
+    if hidden {
+        if ticket.rendezvous.is_empty() {
+            return Err(LiveError::NoRendezvous);
+        }
+        ticket.addresses.clear();
+    }
+    let (secret, rendezvous) = (ticket.secret, std::mem::take(&mut ticket.rendezvous));
+    let mut connection = Connection::joining(ticket, kind, qlog, origin, now)?;
+    let own = if hidden || rendezvous.is_empty() { Vec::new() } else { sockets.addresses()? };
+    connection.meet(&secret, rendezvous, &own, hidden, now)?;
+    Ok((connection, sockets))
 }
 
 /// Runs one end of a call on `clock` until the time is up, the source ends, the other end closes the call or is silent for
@@ -269,7 +297,9 @@ impl Call {
         let dropped = self.receiving.as_ref().map_or(0, ReceivingHalf::dropped);
         let sound = self.receiving.as_ref().and_then(ReceivingHalf::heard_so_far);
         let (traffic, peer) = (self.exchange.connection.traffic(), self.exchange.other());
-        CallState { now, dropped, traffic, sound, own: self.own, peer }
+        let connection = &self.exchange.connection;
+        let (way, rendezvous_answers) = (connection.way(), connection.rendezvous_answers());
+        CallState { now, dropped, traffic, sound, own: self.own, peer, way, rendezvous_answers }
     }
 
     /// Does what the person wants; says whether that is to leave.

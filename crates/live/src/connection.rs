@@ -6,6 +6,7 @@
 
 mod link;
 mod loss;
+mod way;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use lockstep_transport::CloseReason;
 use lockstep_units::Timestamp;
-use quinn_proto::{ConnectionHandle, DatagramEvent, Endpoint, Event, StreamEvent};
+use quinn_proto::{ClientConfig, ConnectionHandle, DatagramEvent, Endpoint, Event, StreamEvent};
 
 use crate::clock::Origin;
 use crate::control::{CallKind, Message};
@@ -25,12 +26,14 @@ use crate::gate::{Gate, Names};
 use crate::identity::{Identity, random};
 use crate::presence::Presence;
 use crate::quic::Qlog;
+use crate::rendezvous::{Meeting, RELAY};
 use crate::route::{Route, answer_to, answered, challenge, heard_again, says_heard_again};
 use crate::ticket::{Secret, Ticket};
 use crate::{LiveError, TicketRefusal, quic};
 use link::{Link, Told};
 pub(crate) use loss::Loss;
 use loss::code;
+pub use way::Way;
 
 /// Links that are no call (yet) at a listener; of more, the newest are ignored.
 const MOST_STRANGERS: usize = 8;
@@ -67,7 +70,7 @@ pub(crate) enum Heard {
 
 /// Which end this is.
 enum Role {
-    Joiner { secret: Secret, tried: Vec<SocketAddr>, route: Route },
+    Joiner { secret: Secret, config: Box<ClientConfig>, tried: Vec<SocketAddr>, route: Route },
     Listener { secret: Secret, reusable: bool, used: bool },
 }
 
@@ -90,6 +93,10 @@ pub(crate) struct Connection {
     over: bool,
     /// What goes to who is not (yet) part of the call, and where.
     answers: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// How the other end is found, if there is a rendezvous.
+    meeting: Option<Meeting>,
+    /// When a direct way was last taken for the relayed or a lost one.
+    moved_at: Timestamp,
 }
 
 impl Connection {
@@ -101,16 +108,13 @@ impl Connection {
         origin: Origin,
         now: Timestamp,
     ) -> Result<Self, LiveError> {
-        let Ticket { key, secret, addresses } = ticket;
-        let role = Role::Joiner { secret, tried: addresses.clone(), route: Route::new() };
+        let Ticket { key, secret, addresses, .. } = ticket;
+        let config = Box::new(quic::dialling(&key, qlog.map(|qlog| (qlog, origin.instant(Timestamp::ZERO))))?);
+        let role = Role::Joiner { secret, config, tried: Vec::new(), route: Route::new() };
         let (config, names) = quic::endpoint(&random::<32>()?)?;
         let mut connection = Self::new(role, kind, Endpoint::new(config, None, true, None), names, origin, now);
-        let config = quic::dialling(&key, qlog.map(|qlog| (qlog, origin.instant(Timestamp::ZERO))))?;
         for address in addresses {
-            // The name is not looked at: the key is.
-            let dialled = connection.endpoint.connect(origin.instant(now), config.clone(), address, "lockstep");
-            let (handle, dialled) = dialled.map_err(|error| LiveError::Identity(error.to_string()))?;
-            connection.links.insert(handle.0, Link::new(dialled, now));
+            connection.dial(address, now)?;
         }
         Ok(connection)
     }
@@ -147,6 +151,8 @@ impl Connection {
             closing_until: None,
             over: false,
             answers: VecDeque::new(),
+            meeting: None,
+            moved_at: now,
         }
     }
 
@@ -157,7 +163,7 @@ impl Connection {
 
     /// A datagram came that the gate admits.
     pub(crate) fn handle_datagram(&mut self, incoming: Incoming) {
-        let Incoming { at, from, datagram } = incoming;
+        let Some(Incoming { at, from, datagram }) = self.unwrapped(incoming) else { return };
         let Some(&first) = datagram.first() else { return };
         let known = match &self.role {
             Role::Listener { .. } => true,
@@ -203,6 +209,9 @@ impl Connection {
     /// Challenges a new address of the listener's.
     fn find(&mut self, handle: usize, at: Timestamp, from: SocketAddr, length: usize) {
         let Role::Joiner { route, .. } = &mut self.role else { return };
+        if from == RELAY {
+            return; // whether to use that way is this end's to say
+        }
         let Some((to, token)) = route.heard(at, from, length, || random().ok()) else { return };
         let Some(link) = self.links.get_mut(&handle) else { return };
         let _ = link.quic.datagrams().send(challenge(token).into(), true);
@@ -361,7 +370,7 @@ impl Connection {
 
     /// A link is lost.
     fn lost(&mut self, handle: usize, loss: Loss) {
-        let only = matches!(self.role, Role::Joiner { .. }) && self.links.values().all(|link| link.quic.is_closed());
+        let only = self.has_tried_all() && self.links.values().all(|link| link.quic.is_closed());
         if self.chosen == Some(handle) || (self.chosen.is_none() && only) {
             self.heard.push_back(Heard::Lost(loss));
             self.over = true;
@@ -423,9 +432,14 @@ impl Connection {
     /// The next datagram that may leave, into `buffer`, which is empty; gives where it goes. Asked until there is none, after
     /// everything else that happens to the connection.
     pub(crate) fn poll_transmit(&mut self, now: Timestamp, buffer: &mut Vec<u8>) -> Option<SocketAddr> {
-        if let Some((to, answer)) = self.answers.pop_front() {
-            *buffer = answer;
+        if let Some(to) = self.poll_meeting(buffer) {
             return Some(to);
+        }
+        while let Some((to, answer)) = self.answers.pop_front() {
+            *buffer = answer;
+            if let Some(to) = self.wrapped(to, buffer) {
+                return Some(to);
+            }
         }
         let instant = self.origin.instant(now);
         let mut last = None;
@@ -435,10 +449,11 @@ impl Connection {
             let Some(link) = self.links.get_mut(&handle) else { continue };
             if let Some(transmit) = link.quic.poll_transmit(instant, 1, buffer) {
                 self.last_sent = now;
-                return Some(match &self.role {
+                let to = match &self.role {
                     Role::Joiner { route, .. } if routed => route.current().unwrap_or(transmit.destination),
                     _ => transmit.destination,
-                });
+                };
+                return self.wrapped(to, buffer);
             }
             self.follow(handle, now);
         }
@@ -460,7 +475,9 @@ impl Connection {
             Timestamp::earliest([link.quic.poll_timeout().map(|at| origin.moment(at)), patience])
         });
         let keep_alive = chosen.is_some().then(|| self.last_sent + KEEP_ALIVE);
-        Timestamp::earliest([links.min(), keep_alive, self.closing_until].map(|at| at.filter(|_| !self.over)))
+        let links = links.min();
+        let meeting = self.meeting_timeout();
+        Timestamp::earliest([links, keep_alive, self.closing_until, meeting].map(|at| at.filter(|_| !self.over)))
     }
 
     /// Tells the time.
@@ -482,6 +499,7 @@ impl Connection {
             }
             self.follow(handle, now);
         }
+        self.find_ways(now);
         if now >= self.last_sent + KEEP_ALIVE
             && let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen))
         {
@@ -521,12 +539,6 @@ impl Connection {
     /// Whether nothing is left to say: to be asked after [`Self::transmit`].
     pub(crate) fn is_over(&self) -> bool {
         self.over
-    }
-
-    /// The addresses that were tried, for a person.
-    pub(crate) fn tried(&self) -> String {
-        let Role::Joiner { tried, .. } = &self.role else { return String::new() };
-        tried.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
     /// The shortest round trip so far.

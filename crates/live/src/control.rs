@@ -119,6 +119,28 @@ impl Messages {
     }
 }
 
+/// Reads a stream that comes in such parts, for the fuzzer: what is a message says itself again, and little waits.
+#[doc(hidden)]
+pub fn read_messages<'a>(parts: impl Iterator<Item = &'a [u8]>) {
+    let mut messages = Messages::default();
+    for part in parts {
+        messages.extend(part);
+        loop {
+            match messages.next() {
+                Ok(Some(message)) => {
+                    let mut again = Messages::default();
+                    again.extend(&message.to_bytes());
+                    assert_eq!(again.next(), Ok(Some(message)));
+                }
+                Ok(None) => break,
+                // Whoever says what is no message is not listened to any more.
+                Err(Malformed) => return,
+            }
+        }
+        assert!(messages.0.len() <= LONGEST + 2);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

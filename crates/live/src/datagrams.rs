@@ -73,11 +73,11 @@ impl Reader {
                 match socket.recv_from(&mut buffer) {
                     Ok((length, from)) => {
                         let at = clock.now();
-                        if gate.as_mut().is_some_and(|gate| !gate.admits(at, &buffer[..length])) {
-                            continue;
-                        }
                         // An IPv4 address may come as one of IPv6.
                         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+                        if gate.as_mut().is_some_and(|gate| !gate.admits(at, from, &buffer[..length])) {
+                            continue;
+                        }
                         let incoming = Incoming { at, from, datagram: BytesMut::from(&buffer[..length]) };
                         if !give(&events, wrap(incoming), &stopped) {
                             return Ok(());

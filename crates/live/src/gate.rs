@@ -5,6 +5,7 @@
 //! garbage: the second half of a name is a code of the first that nobody can make who has not the key. It keeps nobody out
 //! who has seen a packet of the call; that is left to QUIC's own seals.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,6 +13,9 @@ use lockstep_units::Timestamp;
 use quinn_proto::{ConnectionId, ConnectionIdGenerator, InvalidCid};
 use ring::hmac::{Key, sign};
 use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::allowance::Allowance;
+use crate::rendezvous::{Kind, MAGIC, RELAYED_HEADER};
 
 /// Bytes of a connection's name in each packet: so few that they cost little.
 pub(crate) const NAME: usize = 4;
@@ -24,27 +28,8 @@ const BEGINNINGS_IN_CALL: f64 = 100.0;
 /// Packets a second to names that are not ours, and are looked at all the same: the other end says by such that it was
 /// started anew (RFC 9000, section 10.3).
 const STRAYS: f64 = 20.0;
-
-/// How often something may happen.
-#[derive(Debug, Clone)]
-struct Allowance {
-    left: f64,
-    at: Timestamp,
-}
-
-impl Allowance {
-    fn new(rate: f64) -> Self {
-        Self { left: rate, at: Timestamp::ZERO }
-    }
-
-    fn take(&mut self, now: Timestamp, rate: f64) -> bool {
-        self.left = (self.left + rate * now.saturating_since(self.at).as_secs_f64()).min(rate);
-        self.at = self.at.max(now);
-        let allowed = self.left >= 1.0;
-        self.left -= if allowed { 1.0 } else { 0.0 };
-        allowed
-    }
-}
+/// Messages a second of a rendezvous, and of the other end's probes, that are looked at; each costs a few microseconds.
+const MEETING: f64 = 200.0;
 
 /// Gives names, and knows them again.
 #[derive(Debug, Clone)]
@@ -98,26 +83,53 @@ pub(crate) struct Gate {
     in_call: Arc<AtomicBool>,
     beginnings: Allowance,
     strays: Allowance,
+    meeting: Allowance,
+    /// Where the rendezvous is, if the call has one.
+    rendezvous: Arc<[SocketAddr]>,
 }
 
 impl Gate {
     pub(crate) fn new(names: Names, listens: bool, in_call: Arc<AtomicBool>) -> Self {
         let (beginnings, strays) = (Allowance::new(BEGINNINGS_WAITING), Allowance::new(STRAYS));
-        Self { names, listens, in_call, beginnings, strays }
+        let meeting = Allowance::new(MEETING);
+        Self { names, listens, in_call, beginnings, strays, meeting, rendezvous: Arc::new([]) }
     }
 
-    /// Whether the datagram that came at `now` is to be looked at.
-    pub(crate) fn admits(&mut self, now: Timestamp, datagram: &[u8]) -> bool {
+    /// The same for a call whose rendezvous is at one of `servers`.
+    pub(crate) fn with_rendezvous(self, servers: &[SocketAddr]) -> Self {
+        Self { rendezvous: servers.into(), ..self }
+    }
+
+    /// Whether the datagram that came at `now` from `from` is to be looked at.
+    pub(crate) fn admits(&mut self, now: Timestamp, from: SocketAddr, datagram: &[u8]) -> bool {
+        if self.rendezvous.is_empty() || !datagram.starts_with(&MAGIC) {
+            return self.admits_packet(now, datagram);
+        }
+        match datagram.get(MAGIC.len()).copied().and_then(Kind::from_number) {
+            Some(Kind::Relayed) => {
+                self.rendezvous.contains(&from) && self.admits_packet(now, &datagram[RELAYED_HEADER..])
+            }
+            Some(kind) => {
+                (kind.is_between_ends() || self.rendezvous.contains(&from))
+                    && self.meeting.take(now, MEETING, MEETING, 1.0)
+            }
+            None => false,
+        }
+    }
+
+    /// Whether a packet of QUIC's is to be looked at.
+    fn admits_packet(&mut self, now: Timestamp, datagram: &[u8]) -> bool {
         match datagram {
             // Long headers have the name's length before it (RFC 8999, section 5.1).
             [first, _, _, _, _, length, rest @ ..] if first & 0x80 != 0 => {
                 let ours = rest.get(..usize::from(*length)).is_some_and(|name| self.names.is_ours(name));
                 let in_call = self.in_call.load(Ordering::Relaxed);
                 let rate = if in_call { BEGINNINGS_IN_CALL } else { BEGINNINGS_WAITING };
-                ours || (self.listens && self.beginnings.take(now, rate))
+                ours || (self.listens && self.beginnings.take(now, rate, rate, 1.0))
             }
             [first, name @ ..] if first & 0x80 == 0 => {
-                name.get(..NAME).is_some_and(|name| self.names.is_ours(name)) || self.strays.take(now, STRAYS)
+                name.get(..NAME).is_some_and(|name| self.names.is_ours(name))
+                    || self.strays.take(now, STRAYS, STRAYS, 1.0)
             }
             _ => false,
         }
@@ -133,6 +145,8 @@ mod tests {
     fn names() -> Names {
         Names::new(Key::new(HMAC_SHA256, &[7; 32]))
     }
+
+    const SOMEBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 9)), 9);
 
     /// A datagram with a short header to that name.
     fn short(name: &[u8]) -> Vec<u8> {
@@ -161,9 +175,9 @@ mod tests {
             for step in 0..20_000_u32 {
                 let now = Timestamp::from_micros(50 * u64::from(step) + 5_000_000);
                 let garbage = (u64::from(step).wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_be_bytes();
-                admitted += u32::from(gate.admits(now, &short(&garbage[..4])));
-                admitted += u32::from(gate.admits(now, &long(&garbage)));
-                assert!(gate.admits(now, &short(&ours)) && gate.admits(now, &long(&ours)));
+                admitted += u32::from(gate.admits(now, SOMEBODY, &short(&garbage[..4])));
+                admitted += u32::from(gate.admits(now, SOMEBODY, &long(&garbage)));
+                assert!(gate.admits(now, SOMEBODY, &short(&ours)) && gate.admits(now, SOMEBODY, &long(&ours)));
             }
             // What is saved up from when nobody had joined may be looked at once.
             assert!(admitted < 400, "{admitted} in a second");
@@ -174,8 +188,8 @@ mod tests {
     fn what_is_too_short_for_a_packet_is_none() {
         let mut gate = Gate::new(names(), true, Arc::default());
         for datagram in [&[][..], &[0xc3], &[0xc3, 0, 0, 0, 1]] {
-            assert!(!gate.admits(Timestamp::ZERO, datagram), "{datagram:?}");
+            assert!(!gate.admits(Timestamp::ZERO, SOMEBODY, datagram), "{datagram:?}");
         }
-        assert!(gate.admits(Timestamp::ZERO, &[0x40]), "a stray at most");
+        assert!(gate.admits(Timestamp::ZERO, SOMEBODY, &[0x40]), "a stray at most");
     }
 }

@@ -1,6 +1,7 @@
 //! Drives calls over QUIC in real time, and is the real-time emulator.
 #![forbid(unsafe_code)]
 
+mod allowance;
 mod call;
 mod capture;
 mod clock;
@@ -24,6 +25,7 @@ mod quic;
 mod receiving;
 #[cfg(test)]
 mod rehearsal;
+mod rendezvous;
 mod route;
 mod sending;
 mod sockets;
@@ -40,7 +42,7 @@ use std::time::Duration;
 
 pub use call::{CallOptions, Finished, Witness, run};
 pub use clock::Clock;
-pub use connection::Traffic;
+pub use connection::{Traffic, Way};
 pub use control::CallKind;
 #[cfg(feature = "devices")]
 pub use devices::{open_loudspeaker, open_microphone};
@@ -55,14 +57,23 @@ pub use peer::{Listener, Peer};
 pub use presence::{CallState, Command, HeardSound, Presence};
 pub use quic::Qlog;
 pub use receiving::{OpenSink, Receiving, Shown};
+pub use rendezvous::{Limits as RendezvousLimits, Rendezvous, RendezvousServer, RendezvousStatus};
 pub use sending::Sending;
 pub use sound::Loudspeaker;
-pub use ticket::{MOST_ADDRESSES, PublicKey, Secret, Ticket, TicketError};
+pub use ticket::{MOST_ADDRESSES, MOST_SERVERS, PublicKey, Secret, Ticket, TicketError};
 #[cfg(target_os = "linux")]
 pub use tunnel::{
     Namespace, Scheduling, Tunnel, TunnelError, TunnelOptions, TunnelResult, is_in_own_user_namespace,
     run_again_in_user_namespace,
 };
+
+/// What reads foreign bytes and is nobody else's business, for the fuzzer.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::control::read_messages;
+    pub use crate::rendezvous::read_message;
+    pub use crate::ticket::text_of as ticket_of;
+}
 
 /// Asked several times a second whether a call is to end, because its user wants it to.
 pub type Stop = Box<dyn Fn() -> bool + Send>;
@@ -192,6 +203,11 @@ pub enum LiveError {
         /// The limit that passed.
         seconds: u64,
     },
+    /// All is to go by a rendezvous, and the ticket names none.
+    #[error(
+        "the ticket names no rendezvous, and all is to go by one: ask for a ticket that was made with --rendezvous"
+    )]
+    NoRendezvous,
     /// Nobody answered at the ticket's addresses.
     #[error(
         "nobody answered within {:.1} s at {tried}: has the other end gone, or is there no way to those addresses from here?",

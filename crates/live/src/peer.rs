@@ -12,6 +12,8 @@ use crate::ticket::{MOST_ADDRESSES, Ticket};
 pub struct Listener {
     pub(crate) sockets: Sockets,
     pub(crate) identity: Identity,
+    pub(crate) rendezvous: Vec<SocketAddr>,
+    pub(crate) hidden: bool,
 }
 
 impl Listener {
@@ -20,7 +22,18 @@ impl Listener {
     /// # Errors
     /// If it cannot be bound.
     pub fn bind(address: SocketAddr, identity: Identity) -> Result<Self, LiveError> {
-        Ok(Self { sockets: Sockets::bind(address)?, identity })
+        Ok(Self { sockets: Sockets::bind(address)?, identity, rendezvous: Vec::new(), hidden: false })
+    }
+
+    /// The same, to be met by a rendezvous at one of `servers`. With `hidden` the other end is not told where this one is, and
+    /// all goes by the rendezvous.
+    #[must_use]
+    pub fn meeting_at(mut self, servers: &[SocketAddr], hidden: bool) -> Self {
+        // One of each family.
+        let first = |v6: bool| servers.iter().find(|server| server.is_ipv6() == v6);
+        self.rendezvous = first(false).into_iter().chain(first(true)).copied().collect();
+        self.hidden = hidden;
+        self
     }
 
     /// The ticket to hand out: `others` are addresses that this machine does not know of itself, such as that of a router
@@ -31,8 +44,9 @@ impl Listener {
     pub fn ticket(&self, others: &[SocketAddr]) -> Result<Ticket, LiveError> {
         let mut addresses = others.to_vec();
         addresses.extend(self.sockets.addresses()?);
-        addresses.truncate(MOST_ADDRESSES);
-        Ok(Ticket { key: self.identity.public(), secret: self.identity.secret(), addresses })
+        addresses.truncate(if self.hidden { 0 } else { MOST_ADDRESSES });
+        let rendezvous = self.rendezvous.clone();
+        Ok(Ticket { key: self.identity.public(), secret: self.identity.secret(), addresses, rendezvous })
     }
 }
 
@@ -41,6 +55,9 @@ impl Listener {
 pub enum Peer {
     /// Whoever gave this ticket.
     Of(Ticket),
+    /// Whoever gave this ticket, by way of the rendezvous that it names and no other, so that the other end does not learn
+    /// where this one is.
+    ByRendezvous(Ticket),
     /// Whoever joins with the ticket that this listener gave.
     At(Listener),
 }

@@ -2,7 +2,7 @@
 
 use lockstep_units::Timestamp;
 
-use crate::connection::Traffic;
+use crate::connection::{Traffic, Way};
 
 /// What a person wants of a running call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,4 +60,8 @@ pub struct CallState {
     pub own: Presence,
     /// What the other end gives.
     pub peer: Presence,
+    /// Which way it goes, once the other end is there.
+    pub way: Option<Way>,
+    /// Whether the rendezvous answers, if there is one.
+    pub rendezvous_answers: Option<bool>,
 }

@@ -4,6 +4,8 @@
 //! started anew.
 
 mod garbage;
+mod meeting;
+mod nat;
 mod soak;
 mod survival;
 
@@ -30,8 +32,10 @@ use crate::datagrams::Incoming;
 use crate::exchange::{Ends, Exchange, Patience, reason};
 use crate::gate::Gate;
 use crate::identity::Identity;
+use crate::rendezvous::{Limits, Rendezvous};
 use crate::ticket::Ticket;
 use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT};
+use meeting::{Meet, SERVER};
 
 /// What jobs take in virtual time.
 const ENCODING: Duration = Duration::from_millis(5);
@@ -185,7 +189,7 @@ impl End {
     }
 
     fn handle_datagram(&mut self, incoming: Incoming) {
-        if self.is_over() || !self.gate.admits(incoming.at, &incoming.datagram) {
+        if self.is_over() || !self.gate.admits(incoming.at, incoming.from, &incoming.datagram) {
             return;
         }
         if let Some(waiting) = &mut self.stopped {
@@ -330,6 +334,7 @@ struct World {
     origin: Origin,
     identity: Identity,
     ticket: Ticket,
+    meet: Meet,
     cast: Cast,
     ends: [End; 2],
     links: [Link<Transit>; 2],
@@ -341,6 +346,14 @@ struct World {
     bytes: [u64; 2],
     /// Somebody on the way who sends copies and forgeries of what passes.
     forger: Option<garbage::Forger>,
+    /// The routers that the ends are behind.
+    nats: [Option<nat::Nat>; 2],
+    /// The rendezvous at [`SERVER`], and what it sends.
+    server: Option<(Rendezvous, Link<Transit>)>,
+    /// Whether what one end sends the other is lost unless the rendezvous relays it.
+    apart: bool,
+    /// Datagrams that came to an end from the other's address.
+    came_direct: u64,
 }
 
 fn address(last: u8) -> SocketAddr {
@@ -354,43 +367,83 @@ fn usual_link() -> LinkConfig {
 
 impl World {
     fn new(cast: Cast, links: [LinkConfig; 2], seed: u64) -> Self {
+        Self::meeting(cast, links, seed, Meet::default())
+    }
+
+    fn meeting(cast: Cast, links: [LinkConfig; 2], seed: u64, meet: Meet) -> Self {
         let origin = Clock::start().origin();
         let identity = Identity::new().expect("there are random numbers");
-        let ticket = Ticket { key: identity.public(), secret: identity.secret(), addresses: vec![address(2)] };
+        let rendezvous = if meet.by_rendezvous { vec![SERVER] } else { Vec::new() };
+        let ticket =
+            Ticket { key: identity.public(), secret: identity.secret(), addresses: vec![address(2)], rendezvous };
         let now = Timestamp::ZERO;
-        let listener = Self::listening(&identity, cast, origin, now);
-        let joiner = Self::joining(&ticket, cast, origin, now, address(1));
+        let listener = Self::listening(&identity, &ticket, meet, cast, origin, now);
+        let joiner = Self::joining(&ticket, meet, cast, origin, now, address(1));
         let mut number = seed * 2;
         let links = links.map(|config| {
             number += 1;
             Link::new(config, number).expect("a link")
         });
+        let server = meet.by_rendezvous.then(|| {
+            let link = LinkConfig {
+                delay: Duration::from_millis(10),
+                ..LinkConfig::new(Trace::constant(Bitrate::from_kbps(1_000_000)))
+            };
+            (Rendezvous::with_key(Limits::default(), [1; 32]), Link::new(link, seed).expect("a link"))
+        });
         let (cut, moved, bytes) = ([false; 2], 2, [0; 2]);
         let ends = [joiner, listener];
-        Self { now, origin, identity, ticket, cast, ends, links, cut, largest: usize::MAX, moved, bytes, forger: None }
+        Self {
+            now,
+            origin,
+            identity,
+            ticket,
+            meet,
+            cast,
+            ends,
+            links,
+            cut,
+            largest: usize::MAX,
+            moved,
+            bytes,
+            forger: None,
+            nats: [None, None],
+            server,
+            apart: false,
+            came_direct: 0,
+        }
     }
 
     /// The listener's clock counts from an hour before.
     const AHEAD: Duration = Duration::from_secs(3600);
 
-    fn listening(identity: &Identity, cast: Cast, origin: Origin, now: Timestamp) -> End {
+    fn listening(identity: &Identity, ticket: &Ticket, meet: Meet, cast: Cast, origin: Origin, now: Timestamp) -> End {
         let now = now + Self::AHEAD;
-        let connection = Connection::listening(identity, CallKind::TwoWay, None, origin, now).expect("it listens");
+        let mut connection = Connection::listening(identity, CallKind::TwoWay, None, origin, now).expect("it listens");
+        let (secret, servers, own) = (ticket.secret, ticket.rendezvous.clone(), [address(2)]);
+        connection.meet(&secret, servers, &own, meet.hidden, now).expect("there are random numbers");
         End::new(connection, cast, now, Self::AHEAD, address(2))
     }
 
-    fn joining(ticket: &Ticket, cast: Cast, origin: Origin, now: Timestamp, address: SocketAddr) -> End {
-        let connection = Connection::joining(ticket.clone(), CallKind::TwoWay, None, origin, now).expect("it dials");
+    fn joining(ticket: &Ticket, meet: Meet, cast: Cast, origin: Origin, now: Timestamp, address: SocketAddr) -> End {
+        let mut ticket = ticket.clone();
+        if meet.hidden {
+            ticket.addresses.clear();
+        }
+        let (secret, servers) = (ticket.secret, ticket.rendezvous.clone());
+        let connection = Connection::joining(ticket, CallKind::TwoWay, None, origin, now);
+        let mut connection = connection.expect("it dials");
+        connection.meet(&secret, servers, &[address], meet.hidden, now).expect("there are random numbers");
         End::new(connection, cast, now, Duration::ZERO, address)
     }
 
     /// An end is killed without a word, and started anew with the same ticket; the new one takes the old one's place here.
     fn restart(&mut self, end: usize) {
         self.ends[end] = if end == LISTENER {
-            Self::listening(&self.identity, self.cast, self.origin, self.now)
+            Self::listening(&self.identity, &self.ticket, self.meet, self.cast, self.origin, self.now)
         } else {
             self.moved += 1;
-            Self::joining(&self.ticket, self.cast, self.origin, self.now, address(self.moved))
+            Self::joining(&self.ticket, self.meet, self.cast, self.origin, self.now, address(self.moved))
         };
     }
 
@@ -416,7 +469,10 @@ impl World {
     fn next_event(&mut self) -> Option<Timestamp> {
         let links = self.links.iter().filter_map(Link::poll_timeout).min();
         let ends = self.ends.iter_mut().filter_map(End::poll_timeout).min();
-        Timestamp::earliest([links, ends]).map(|at| at.max(self.now))
+        let server = self.server.as_ref();
+        let server =
+            server.and_then(|(server, link)| Timestamp::earliest([link.poll_timeout(), Some(server.poll_timeout())]));
+        Timestamp::earliest([links, ends, server]).map(|at| at.max(self.now))
     }
 
     fn transmit(&mut self, end: usize) {
@@ -433,8 +489,29 @@ impl World {
                 continue;
             }
             let size = ByteCount::new((buffer.len() + HEADERS) as u64);
-            let transit = Transit { from: from.address, to, datagram: BytesMut::from(&buffer[..]) };
+            let seen = self.nats[end].as_mut().map_or(from.address, |nat| nat.outbound(from.address, to));
+            let transit = Transit { from: seen, to, datagram: BytesMut::from(&buffer[..]) };
             let _ = self.links[end].send(self.now, size, transit);
+        }
+    }
+
+    /// Gives an end what comes to it, if it is there.
+    fn deliver(&mut self, to: usize, transit: Transit) {
+        let Transit { from, to: reached, datagram } = transit;
+        let inside = match &self.nats[to] {
+            Some(nat) => nat.inbound(reached, from),
+            None => Some(reached),
+        };
+        let end = &mut self.ends[to];
+        if inside != Some(end.address) {
+            return;
+        }
+        self.came_direct += u64::from(from != SERVER);
+        let at = self.now + end.ahead;
+        let forged = self.forger.as_mut().map(|forger| forger.forge(from, &datagram));
+        end.handle_datagram(Incoming { at, from, datagram });
+        for (from, datagram) in forged.into_iter().flatten() {
+            end.handle_datagram(Incoming { at, from, datagram });
         }
     }
 
@@ -443,19 +520,21 @@ impl World {
             self.now = next;
             for from in [JOINER, LISTENER] {
                 while let Some(delivered) = self.links[from].poll(self.now) {
-                    let Transit { from: sender, to, datagram } = delivered.packet;
-                    let end = &mut self.ends[1 - from];
                     // What was on its way when the link went is lost with it.
-                    if end.address == to && !self.cut[from] {
-                        let at = self.now + end.ahead;
-                        let forged = self.forger.as_mut().map(|forger| forger.forge(sender, &datagram));
-                        end.handle_datagram(Incoming { at, from: sender, datagram });
-                        for (from, datagram) in forged.into_iter().flatten() {
-                            end.handle_datagram(Incoming { at, from, datagram });
+                    if self.cut[from] {
+                        continue;
+                    }
+                    let transit = delivered.packet;
+                    if transit.to == SERVER {
+                        if let Some((server, _)) = &mut self.server {
+                            server.handle_datagram(self.now, transit.from, &transit.datagram);
                         }
+                    } else if !self.apart {
+                        self.deliver(1 - from, transit);
                     }
                 }
             }
+            self.serve();
             for end in [JOINER, LISTENER] {
                 let at = self.now + self.ends[end].ahead;
                 self.ends[end].step(at);

@@ -96,6 +96,12 @@ impl Route {
         self.current
     }
 
+    /// The listener is known to be at `address`, by what only it can have said there.
+    pub(crate) fn move_to(&mut self, address: SocketAddr) {
+        self.current = Some(address);
+        self.trial = None;
+    }
+
     /// A new packet of the listener's, of `length` bytes, came from `from`. Says what to challenge that address with, where
     /// it is another: `token`, which nobody can guess, or what it was challenged with before.
     pub(crate) fn heard(

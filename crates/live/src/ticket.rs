@@ -5,15 +5,18 @@
 //!
 //! | bytes | |
 //! |---|---|
-//! | 1 | version, 1 |
+//! | 1 | version, 1, or 2 with a rendezvous |
 //! | 32 | the listener's public key (Ed25519) |
 //! | 16 | secret |
-//! | 1 | n, number of addresses, 1 to 8 |
+//! | 1 | n, number of addresses, 1 to 8; 0 to 8 with a rendezvous |
 //! | n times 7 or 19 | 4 or 6, the IPv4 or IPv6 address, the port |
+//! | 1 | with a rendezvous: m, number of its addresses, 1 to 2 |
+//! | m times 7 or 19 | those |
 //! | 4 | the first bytes of the SHA-256 of all before |
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use data_encoding::BASE32_NOPAD;
@@ -23,9 +26,12 @@ use thiserror::Error;
 /// What tickets begin with.
 const PREFIX: &str = "LOCKSTEP-";
 const VERSION: u8 = 1;
+const VERSION_WITH_RENDEZVOUS: u8 = 2;
 const CHECKSUM: usize = 4;
 /// The most addresses in a ticket: what a machine with a few networks has, and no more than are tried at once.
 pub const MOST_ADDRESSES: usize = 8;
+/// The most addresses of a rendezvous: one of each family.
+pub const MOST_SERVERS: usize = 2;
 /// Longest text that can be a ticket; what is longer is not looked at.
 const LONGEST_TEXT: usize = 1024;
 
@@ -41,8 +47,10 @@ pub struct Ticket {
     pub key: PublicKey,
     /// What the joiner proves to have been told.
     pub secret: Secret,
-    /// Where the listener may be reached, 1 to [`MOST_ADDRESSES`]. All are tried at once.
+    /// Where the listener may be reached, 1 to [`MOST_ADDRESSES`], or none if there is a rendezvous. All are tried at once.
     pub addresses: Vec<SocketAddr>,
+    /// Where the rendezvous is by which the ends find each other, up to [`MOST_SERVERS`] addresses of one; none without.
+    pub rendezvous: Vec<SocketAddr>,
 }
 
 /// Why a text is no ticket.
@@ -61,28 +69,65 @@ pub enum TicketError {
 
 impl Ticket {
     fn bytes(&self) -> Vec<u8> {
-        let addresses = &self.addresses[..self.addresses.len().min(MOST_ADDRESSES)];
-        let mut bytes = vec![VERSION];
+        let version = if self.rendezvous.is_empty() { VERSION } else { VERSION_WITH_RENDEZVOUS };
+        let mut bytes = vec![version];
         bytes.extend(self.key);
         bytes.extend(self.secret);
-        bytes.push(addresses.len() as u8);
-        for address in addresses {
-            match address.ip() {
-                IpAddr::V4(ip) => {
-                    bytes.push(4);
-                    bytes.extend(ip.octets());
-                }
-                IpAddr::V6(ip) => {
-                    bytes.push(6);
-                    bytes.extend(ip.octets());
-                }
-            }
-            bytes.extend(address.port().to_be_bytes());
+        write_addresses(&mut bytes, &self.addresses[..self.addresses.len().min(MOST_ADDRESSES)]);
+        if !self.rendezvous.is_empty() {
+            write_addresses(&mut bytes, &self.rendezvous[..self.rendezvous.len().min(MOST_SERVERS)]);
         }
-        let checksum = digest(&SHA256, &bytes);
-        bytes.extend_from_slice(&checksum.as_ref()[..CHECKSUM]);
         bytes
     }
+}
+
+/// The text of a ticket that says `bytes`, whatever they are: with their checksum.
+#[doc(hidden)]
+#[must_use]
+pub fn text_of(bytes: &[u8]) -> String {
+    let checksum = digest(&SHA256, bytes);
+    let bytes = [bytes, &checksum.as_ref()[..CHECKSUM]].concat();
+    format!("{PREFIX}{}", BASE32_NOPAD.encode(&bytes))
+}
+
+/// How many addresses, and those.
+fn write_addresses(bytes: &mut Vec<u8>, addresses: &[SocketAddr]) {
+    bytes.push(addresses.len() as u8);
+    for address in addresses {
+        match address.ip() {
+            IpAddr::V4(ip) => {
+                bytes.push(4);
+                bytes.extend(ip.octets());
+            }
+            IpAddr::V6(ip) => {
+                bytes.push(6);
+                bytes.extend(ip.octets());
+            }
+        }
+        bytes.extend(address.port().to_be_bytes());
+    }
+}
+
+/// As many addresses as it says, if that is one of `counts`.
+fn read_addresses(bytes: &mut &[u8], counts: RangeInclusive<usize>) -> Result<Vec<SocketAddr>, TicketError> {
+    let [count] = take(bytes)?;
+    if !counts.contains(&usize::from(count)) {
+        return Err(TicketError::Damaged);
+    }
+    let mut addresses = Vec::with_capacity(count.into());
+    for _ in 0..count {
+        let ip: IpAddr = match take(bytes)? {
+            [4] => Ipv4Addr::from(take::<4>(bytes)?).into(),
+            [6] => Ipv6Addr::from(take::<16>(bytes)?).into(),
+            _ => return Err(TicketError::Damaged),
+        };
+        let port = u16::from_be_bytes(take(bytes)?);
+        if ip.is_unspecified() || port == 0 {
+            return Err(TicketError::Damaged);
+        }
+        addresses.push(SocketAddr::new(ip, port));
+    }
+    Ok(addresses)
 }
 
 /// The next `N` bytes.
@@ -94,7 +139,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], TicketError> {
 
 impl fmt::Display for Ticket {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{PREFIX}{}", BASE32_NOPAD.encode(&self.bytes()))
+        formatter.write_str(&text_of(&self.bytes()))
     }
 }
 
@@ -122,28 +167,15 @@ impl FromStr for Ticket {
         }
         let mut rest = told;
         let [version] = take(&mut rest)?;
-        if version != VERSION {
-            return Err(TicketError::Version(version));
-        }
+        let met = match version {
+            VERSION => false,
+            VERSION_WITH_RENDEZVOUS => true,
+            _ => return Err(TicketError::Version(version)),
+        };
         let (key, secret) = (take(&mut rest)?, take(&mut rest)?);
-        let [count] = take(&mut rest)?;
-        if !(1..=MOST_ADDRESSES).contains(&usize::from(count)) {
-            return Err(TicketError::Damaged);
-        }
-        let mut addresses = Vec::with_capacity(count.into());
-        for _ in 0..count {
-            let ip: IpAddr = match take(&mut rest)? {
-                [4] => Ipv4Addr::from(take::<4>(&mut rest)?).into(),
-                [6] => Ipv6Addr::from(take::<16>(&mut rest)?).into(),
-                _ => return Err(TicketError::Damaged),
-            };
-            let port = u16::from_be_bytes(take(&mut rest)?);
-            if ip.is_unspecified() || port == 0 {
-                return Err(TicketError::Damaged);
-            }
-            addresses.push(SocketAddr::new(ip, port));
-        }
-        if rest.is_empty() { Ok(Self { key, secret, addresses }) } else { Err(TicketError::Damaged) }
+        let addresses = read_addresses(&mut rest, usize::from(!met)..=MOST_ADDRESSES)?;
+        let rendezvous = if met { read_addresses(&mut rest, 1..=MOST_SERVERS)? } else { Vec::new() };
+        if rest.is_empty() { Ok(Self { key, secret, addresses, rendezvous }) } else { Err(TicketError::Damaged) }
     }
 }
 
@@ -153,7 +185,7 @@ mod tests {
 
     fn ticket() -> Ticket {
         let addresses = ["192.0.2.7:4600", "[2001:db8::7]:4600"].map(|text| text.parse().expect("an address"));
-        Ticket { key: [7; 32], secret: [9; 16], addresses: addresses.into() }
+        Ticket { key: [7; 32], secret: [9; 16], addresses: addresses.into(), rendezvous: Vec::new() }
     }
 
     #[test]
@@ -186,5 +218,18 @@ mod tests {
             let text = Ticket { addresses, ..ticket() }.to_string();
             assert_eq!(text.parse::<Ticket>(), Err(TicketError::Damaged));
         }
+    }
+
+    #[test]
+    fn a_ticket_with_a_rendezvous_needs_no_other_address_and_one_without_is_as_it_always_was() {
+        let rendezvous: Vec<SocketAddr> =
+            ["198.51.100.1:4610", "[2001:db8::1]:4610"].map(|text| text.parse().expect("an address")).into();
+        for addresses in [ticket().addresses, Vec::new()] {
+            let ticket = Ticket { addresses, rendezvous: rendezvous.clone(), ..ticket() };
+            assert_eq!(ticket.to_string().parse(), Ok(ticket));
+        }
+        let plain = ticket().to_string();
+        let bytes = BASE32_NOPAD.decode(&plain.as_bytes()[PREFIX.len()..]).expect("it is base 32");
+        assert_eq!((bytes[0], bytes.len()), (1, 1 + 32 + 16 + 1 + 7 + 19 + 4));
     }
 }

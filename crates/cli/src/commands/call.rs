@@ -334,7 +334,7 @@ pub fn call(
         bail!("the receiver did not come up within {} s", START_LIMIT.as_secs());
     };
     let ticket: Ticket = ticket.parse().context("the receiver's ticket")?;
-    let through = Ticket { addresses: near.addresses()?, ..ticket.clone() };
+    let through = Ticket { addresses: near.addresses()?, rendezvous: Vec::new(), ..ticket.clone() };
     let sent_for = (length + DRAIN).as_secs_f64().to_string();
     let mut send = words(&["--source", settings.clip.as_str(), "--status", "json"]);
     send.extend(words(&["--seconds", &sent_for, "--seed", &settings.link.seed.to_string()]));

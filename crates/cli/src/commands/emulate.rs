@@ -84,7 +84,7 @@ pub fn run(arguments: &EmulateArguments) -> Result<()> {
     let interruption = Interruption::watch()?;
     let to = match arguments.to.as_ref().context("where is the far side?")? {
         FarSide::Ticket(ticket) => {
-            let through = Ticket { addresses: near, ..ticket.clone() };
+            let through = Ticket { addresses: near, rendezvous: Vec::new(), ..ticket.clone() };
             say!("ticket: {through}");
             ticket.addresses.clone()
         }

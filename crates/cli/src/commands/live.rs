@@ -88,6 +88,8 @@ impl ProgramArguments {
 pub struct SendArguments {
     /// The ticket that `lockstep receive` printed; without it LOCKSTEP_TICKET is taken, or it is asked for.
     ticket: Option<String>,
+    #[command(flatten)]
+    way: WayArguments,
     /// The pictures: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, or anything else that
     /// ffmpeg reads.
     #[arg(long, default_value = "generated")]
@@ -127,6 +129,8 @@ pub struct SendArguments {
 pub struct ReceiveArguments {
     #[command(flatten)]
     listening: ListeningArguments,
+    #[command(flatten)]
+    way: WayArguments,
     /// Where the pictures go: `window`, `none`, a .y4m file, or an .ivf file for the coded frames; `-` is y4m on standard
     /// output. A file grows while the call lasts: what a killed receiver has recorded is there.
     #[arg(long, default_value = "none")]
@@ -173,13 +177,36 @@ pub struct ListeningArguments {
     /// kept in LOCKSTEP_HOME, else in the user's folder for state.
     #[arg(long)]
     reusable: bool,
+    /// Meet by the rendezvous there (see `lockstep rendezvous`), which the ticket then names: for two who are both behind routers
+    /// that let nobody in. It learns both addresses and when packets go, and cannot read or join the call.
+    #[arg(long, value_name = "HOST:PORT", value_parser = destination)]
+    rendezvous: Option<String>,
+}
+
+/// Which ways to the other end are taken.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct WayArguments {
+    /// Send all by the rendezvous, so that the other end does not learn where this one is.
+    #[arg(long)]
+    relay_only: bool,
+}
+
+impl WayArguments {
+    /// Whoever gave `ticket`.
+    pub fn peer(self, ticket: Ticket) -> Peer {
+        if self.relay_only { Peer::ByRendezvous(ticket) } else { Peer::Of(ticket) }
+    }
 }
 
 impl ListeningArguments {
     /// Begins to listen.
-    pub fn listener(&self) -> Result<(Listener, Ticket)> {
+    pub fn listener(&self, way: WayArguments) -> Result<(Listener, Ticket)> {
+        let servers = self.rendezvous.as_deref().map(resolve).transpose()?.unwrap_or_default();
+        if way.relay_only && servers.is_empty() {
+            bail!("--relay-only sends all by a rendezvous: say which with --rendezvous HOST:PORT");
+        }
         let identity = if self.reusable { Identity::standing(&standing_identity()?)? } else { Identity::new()? };
-        let listener = Listener::bind(self.listen, identity)?;
+        let listener = Listener::bind(self.listen, identity)?.meeting_at(&servers, way.relay_only);
         let mut others = Vec::new();
         for name in &self.address {
             others.extend(resolve(name)?);
@@ -267,7 +294,7 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
     let reporter = Reporter::new(arguments.status, clock, logs, observation, None)?;
     let mut reporter = reporter.with_session(session, clock.epoch());
     let options = CallOptions {
-        peer: Peer::Of(ticket),
+        peer: arguments.way.peer(ticket),
         kind: CallKind::OneWay,
         sending: Some(Sending {
             end,
@@ -335,7 +362,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     check(&outputs, &inputs, arguments.status)?;
     let model = arguments.model.as_deref().map(ModelFile::open_for_receiver).transpose()?;
     let loudspeaker = hearing.open(LiveSound::Nothing, true)?;
-    let (listener, ticket) = arguments.listening.listener()?;
+    let (listener, ticket) = arguments.listening.listener(arguments.way)?;
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
     let observation = Observation::open(&arguments.observation)?;

@@ -13,6 +13,7 @@ pub mod live_sound;
 pub mod model;
 pub mod output;
 pub mod python_module;
+pub mod rendezvous;
 pub mod scenario;
 pub mod sessions;
 pub mod simulate;

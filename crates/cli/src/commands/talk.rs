@@ -13,8 +13,8 @@ use lockstep_media::{Notice, Overlay, SourceOptions, WindowSink, open_sink, open
 use lockstep_vp8::Picture;
 
 use crate::commands::live::{
-    IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, ProgramArguments, check, connection_id, finish, limit,
-    menu_runner, print_ticket, ticket_to_join,
+    IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, ProgramArguments, WayArguments, check, connection_id, finish,
+    limit, menu_runner, print_ticket, ticket_to_join,
 };
 use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
 use crate::configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
@@ -31,6 +31,8 @@ pub struct TalkArguments {
     ticket: Option<String>,
     #[command(flatten)]
     listening: ListeningArguments,
+    #[command(flatten)]
+    way: WayArguments,
     /// One's own pictures: `camera` or `/dev/video0`, `generated`, `generated:640x360@25`, a y4m file, or anything else that
     /// ffmpeg reads. The camera if there is one, else `generated`, unless it is said.
     #[arg(long)]
@@ -184,9 +186,9 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
     // A script's standard input is its own, unless there is nothing else to command the call by.
     let commands = (keyboard.is_some() || arguments.no_window).then_some(commands);
     let (peer, wait) = match joined {
-        Some(ticket) => (Peer::Of(ticket), WAIT),
+        Some(ticket) => (arguments.way.peer(ticket), WAIT),
         None => {
-            let (listener, ticket) = arguments.listening.listener()?;
+            let (listener, ticket) = arguments.listening.listener(arguments.way)?;
             match arguments.status {
                 StatusArgument::Json => say(&StatusLine::Ticket(ticket.to_string())),
                 StatusArgument::Line => print_ticket(&ticket, "talk"),

@@ -18,6 +18,9 @@ const RECORD: u8 = 0x1e;
 /// hold it.
 const NO_WINDOW: &str = "\"congestion_window\":18446744073709551615";
 
+/// The name of the events that have round-trip times.
+const METRICS: &[u8] = b"\"recovery:metrics_updated\"";
+
 /// Writes what QUIC logs, record by record.
 struct QuicLog {
     lines: Lines,
@@ -36,7 +39,7 @@ pub fn quic_log(lines: Lines, joins: bool) -> Qlog {
 impl QuicLog {
     fn record(&mut self, record: Vec<u8>) {
         let record = if std::mem::replace(&mut self.begun, true) {
-            without_window(record)
+            in_milliseconds(without_window(record))
         } else {
             with_vantage_point(&record, self.vantage_point).unwrap_or(record)
         };
@@ -65,6 +68,22 @@ fn without_window(record: Vec<u8>) -> Vec<u8> {
         Ok(text) => text.into_bytes(),
         Err(error) => error.into_bytes(),
     }
+}
+
+/// An event of QUIC's with its round-trip times in milliseconds, which the schema asks for: quinn-proto 0.11 writes seconds.
+fn in_milliseconds(event: Vec<u8>) -> Vec<u8> {
+    let is_told = event.windows(METRICS.len()).any(|window| window == METRICS);
+    let parsed = is_told.then(|| serde_json::from_slice::<Value>(event.strip_prefix(&[RECORD])?).ok()).flatten();
+    let Some(mut parsed) = parsed else { return event };
+    for name in ["min_rtt", "smoothed_rtt", "latest_rtt", "rtt_variance"] {
+        if let Some(time) = parsed.get_mut("data").and_then(|data| data.get_mut(name))
+            && let Some(seconds) = time.as_f64()
+        {
+            // To the microsecond: more is what is left of single precision.
+            *time = json!((1e6 * seconds).round() / 1e3);
+        }
+    }
+    record(&parsed)
 }
 
 impl Write for QuicLog {
@@ -137,6 +156,18 @@ mod tests {
             ("{\"a\":1}".to_owned(), "{\"a\":1}"),
         ] {
             assert_eq!(without_window(given.into_bytes()), left.as_bytes());
+        }
+    }
+
+    #[test]
+    fn round_trip_times_are_milliseconds_as_the_schema_has_them() {
+        let told = |name: &str, rtt: &str| {
+            format!("\u{1e}{{\"time\":1.5,\"name\":\"{name}\",\"data\":{{\"min_rtt\":{rtt},\"bytes_in_flight\":9}}}}\n")
+        };
+        let given = told("recovery:metrics_updated", "0.040123");
+        assert_eq!(in_milliseconds(given.into_bytes()), told("recovery:metrics_updated", "40.123").into_bytes());
+        for other in [told("transport:packet_sent", "0.04"), "no record, \"recovery:metrics_updated\"".to_owned()] {
+            assert_eq!(in_milliseconds(other.clone().into_bytes()), other.into_bytes());
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Forger {
 }
 
 impl Forger {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self { random: Pcg32::seed_from_u64(seed), seen: Vec::new() }
     }
 
@@ -93,11 +93,13 @@ proptest! {
         key in any::<[u8; 32]>(),
         secret in any::<[u8; 16]>(),
         addresses in vec((any::<std::net::IpAddr>(), 1..=u16::MAX), 1..=8),
+        servers in 0_usize..=2,
         wrong in any::<prop::sample::Index>(),
     ) {
         let addresses: Vec<SocketAddr> = addresses.into_iter().map(SocketAddr::from).collect();
         prop_assume!(addresses.iter().all(|address| !address.ip().is_unspecified()));
-        let ticket = Ticket { key, secret, addresses };
+        let rendezvous = addresses[..addresses.len().min(servers)].to_vec();
+        let ticket = Ticket { key, secret, addresses, rendezvous };
         let text = ticket.to_string();
         prop_assert_eq!(text.parse(), Ok(ticket));
         let mut letters = text.into_bytes();

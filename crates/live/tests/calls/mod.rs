@@ -269,5 +269,5 @@ fn emulated_by(
     let to = ticket.addresses.clone();
     let options = EmulatorOptions { to, forward, reverse, length: Some(length), scored: length, moves, log: None, mtu };
     let thread = thread::spawn(move || Emulator::run(socket, options, |_| true).expect("its sockets work"));
-    Through { ticket: Ticket { addresses, ..ticket.clone() }, thread }
+    Through { ticket: Ticket { addresses, rendezvous: Vec::new(), ..ticket.clone() }, thread }
 }

@@ -1,0 +1,130 @@
+//! Calls between two networks behind routers that translate addresses (Linux's own, in network namespaces), by a rendezvous.
+#![cfg(target_os = "linux")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+/// Where the rendezvous is.
+const SERVER: &str = "198.51.100.1";
+
+/// The network: hosts `h1` and `h2` behind the routers `r1` and `r2`, and `pub`, where the routers meet.
+struct Network(String);
+
+fn has_worked(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+impl Network {
+    fn name(&self, place: &str) -> String {
+        format!("{}-{place}", self.0)
+    }
+
+    fn is_done(&self, words: &str) -> bool {
+        let words = words.replace('@', &format!("{}-", self.0));
+        has_worked(Command::new("ip").args(words.split_whitespace()))
+    }
+
+    /// A host behind each of two routers; `strict` ones give each destination another port. None without the rights or `nft`.
+    fn new(strict: bool) -> Option<Self> {
+        let network = Self(format!("lockstep-meet-{}-{}", std::process::id(), u8::from(strict)));
+        let places = ["pub", "r1", "r2", "h1", "h2"];
+        let made = places.iter().all(|place| {
+            network.is_done(&format!("netns add @{place}")) && network.is_done(&format!("-n @{place} link set lo up"))
+        });
+        let bridge = ["link add br0 type bridge", "link set br0 up", "addr add 198.51.100.1/24 dev br0"];
+        let bridged = made && bridge.iter().all(|words| network.is_done(&format!("-n @pub {words}")));
+        let joined = bridged && [1, 2].into_iter().all(|side| network.join(side, strict));
+        joined.then_some(network)
+    }
+
+    fn join(&self, side: u8, strict: bool) -> bool {
+        let words = [
+            format!("link add outer netns @r{side} type veth peer name p{side} netns @pub"),
+            format!("-n @pub link set p{side} master br0 up"),
+            format!("-n @r{side} addr add 198.51.100.1{side}/24 dev outer"),
+            format!("-n @r{side} link set outer up"),
+            format!("link add eth0 netns @h{side} type veth peer name inner netns @r{side}"),
+            format!("-n @r{side} addr add 10.0.{side}.1/24 dev inner"),
+            format!("-n @r{side} link set inner up"),
+            format!("-n @h{side} addr add 10.0.{side}.2/24 dev eth0"),
+            format!("-n @h{side} link set eth0 up"),
+            format!("-n @h{side} route add default via 10.0.{side}.1"),
+            format!("netns exec @r{side} sysctl -qw net.ipv4.ip_forward=1"),
+        ];
+        words.iter().all(|words| self.is_done(words)) && self.translate(side, strict)
+    }
+
+    /// What is not asked for from inside is let in neither to the host nor to the router.
+    fn translate(&self, side: u8, strict: bool) -> bool {
+        let ports = if strict { "fully-random" } else { "" };
+        let filter = "policy drop;\n ct state established,related accept\n iifname \"inner\" accept\n";
+        let rules = format!(
+            "table ip nat {{\n chain post {{\n type nat hook postrouting priority 100\n oifname \"outer\" masquerade {ports}\n \
+             }}\n}}\ntable ip filter {{\n chain through {{\n type filter hook forward priority 0; {filter} }}\n \
+             chain here {{\n type filter hook input priority 0; {filter} }}\n}}\n"
+        );
+        let nft = Command::new("ip")
+            .args(["netns", "exec", &self.name(&format!("r{side}")), "nft", "-f", "-"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let Ok(mut nft) = nft else { return false };
+        let written = nft.stdin.take().is_some_and(|mut stdin| stdin.write_all(rules.as_bytes()).is_ok());
+        nft.wait().is_ok_and(|status| status.success()) && written
+    }
+
+    /// Runs the command at a place.
+    fn start(&self, place: &str, arguments: &[&str]) -> Child {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name(place), env!("CARGO_BIN_EXE_lockstep")]).args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("the command starts")
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for place in ["pub", "r1", "r2", "h1", "h2"] {
+            self.is_done(&format!("netns del @{place}"));
+        }
+    }
+}
+
+fn wait_for(child: &mut Child, what: &str) -> String {
+    let lines = BufReader::new(child.stdout.as_mut().expect("it is piped")).lines();
+    lines.map_while(Result::ok).find(|line| line.contains(what)).expect("it says so before it ends")
+}
+
+/// A call from behind one router to behind the other; says whether it ended by the relay, or none if there was no call.
+fn call(network: &Network, rendezvous: bool) -> Option<bool> {
+    let at = format!("{SERVER}:4610");
+    let mut server = network.start("pub", &["rendezvous", "--listen", &at, "--quiet"]);
+    wait_for(&mut server, "rendezvous at");
+    let way: &[&str] = if rendezvous { &["--rendezvous", &at] } else { &[] };
+    let mut receiver = network.start("h1", &[&["receive", "--status", "json", "--wait-seconds", "20"], way].concat());
+    let line: Value = serde_json::from_str(&wait_for(&mut receiver, "ticket")).expect("it is JSON");
+    let ticket = line["ticket"].as_str().expect("a ticket");
+    let arguments = ["send", ticket, "--source", "generated:64x48@15", "--seconds", "6", "--status", "json"];
+    let sent = network.start("h2", &arguments).wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&sent.stdout).into_owned();
+    for mut child in [receiver, server] {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let last = told.lines().rev().find(|line| line.contains("\"relayed\":"))?;
+    sent.status.success().then(|| last.contains("\"relayed\":true"))
+}
+
+#[test]
+fn two_behind_routers_meet_by_a_rendezvous_and_not_without_one() {
+    for strict in [false, true] {
+        let Some(network) = Network::new(strict) else {
+            eprintln!("skipped: there is no making network namespaces with address translation here (root, ip, nft)");
+            return;
+        };
+        assert_eq!(call(&network, false), None, "they meet by themselves");
+        assert_eq!(call(&network, true), Some(strict), "routers that give each destination another port: {strict}");
+    }
+}

@@ -1,0 +1,193 @@
+//! The ways to the other end: those that a ticket names, those that a rendezvous helps to find, and by the rendezvous, which
+//! for QUIC is an address as any other ([`RELAY`]). The joiner chooses: the first way by which a handshake is complete, from
+//! the rendezvous' to a direct one as soon as there is one, and back when nothing comes any more. The listener follows, as
+//! QUIC follows a client whose address changes.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Buf;
+use lockstep_units::Timestamp;
+
+use super::{Connection, Link, Role};
+use crate::LiveError;
+use crate::datagrams::Incoming;
+use crate::rendezvous::{Came, MAGIC, Meeting, Need, RELAY, Side};
+use crate::ticket::Secret;
+
+/// After so long without anything from the other end, which keeps itself alive five times as often, other ways are tried.
+const SILENT: Duration = Duration::from_secs(1);
+
+/// Which way a call goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// From one end to the other.
+    Direct,
+    /// By the rendezvous.
+    Relayed,
+}
+
+impl Connection {
+    /// Has the ends meet by one of `servers`, if there are any; this end may be reached at its `own` addresses, of which the
+    /// other is told nothing with `hidden`.
+    pub(crate) fn meet(
+        &mut self,
+        secret: &Secret,
+        servers: Vec<SocketAddr>,
+        own: &[SocketAddr],
+        hidden: bool,
+        now: Timestamp,
+    ) -> Result<(), LiveError> {
+        if servers.is_empty() {
+            return Ok(());
+        }
+        let side = if matches!(self.role, Role::Joiner { .. }) { Side::Joiner } else { Side::Listener };
+        let meeting = Meeting::new(secret, side, servers, own, hidden, now)?;
+        self.gate = self.gate.clone().with_rendezvous(meeting.servers());
+        self.meeting = Some(meeting);
+        Ok(())
+    }
+
+    /// Begins a link to the listener at `address`, if there is none yet.
+    pub(super) fn dial(&mut self, address: SocketAddr, now: Timestamp) -> Result<(), LiveError> {
+        let Role::Joiner { config, tried, .. } = &mut self.role else { return Ok(()) };
+        if tried.contains(&address) {
+            return Ok(());
+        }
+        tried.push(address);
+        // The name is not looked at: the key is.
+        let dialled = self.endpoint.connect(self.origin.instant(now), (**config).clone(), address, "lockstep");
+        let (handle, dialled) = dialled.map_err(|error| LiveError::Identity(error.to_string()))?;
+        self.links.insert(handle.0, Link::new(dialled, now));
+        Ok(())
+    }
+
+    /// A datagram as QUIC is to have it; none if it is not for QUIC.
+    pub(super) fn unwrapped(&mut self, incoming: Incoming) -> Option<Incoming> {
+        let Some(meeting) = self.meeting.as_mut().filter(|_| incoming.datagram.starts_with(&MAGIC)) else {
+            return Some(incoming);
+        };
+        let Incoming { at, from, mut datagram } = incoming;
+        match meeting.handle_datagram(at, from, &datagram) {
+            Came::Relayed(place) => {
+                datagram.advance(place);
+                Some(Incoming { at, from: RELAY, datagram })
+            }
+            Came::Nothing => {
+                self.find_ways(at);
+                None
+            }
+        }
+    }
+
+    /// The packet in `buffer`, for `to`, as it leaves the socket, and for where; none if it cannot.
+    pub(super) fn wrapped(&self, to: SocketAddr, buffer: &mut Vec<u8>) -> Option<SocketAddr> {
+        if to != RELAY {
+            return Some(to);
+        }
+        let (to, message) = self.meeting.as_ref()?.relayed(buffer)?;
+        *buffer = message;
+        Some(to)
+    }
+
+    /// What the meeting has to say.
+    pub(super) fn poll_meeting(&mut self, buffer: &mut Vec<u8>) -> Option<SocketAddr> {
+        let (to, message) = self.meeting.as_mut()?.poll_transmit()?;
+        *buffer = message;
+        Some(to)
+    }
+
+    /// Whether the joiner has nowhere else to try.
+    pub(super) fn has_tried_all(&self) -> bool {
+        let Role::Joiner { tried, .. } = &self.role else { return false };
+        self.meeting.is_none() || tried.contains(&RELAY)
+    }
+
+    /// Where the other end is sent to; none before it is there.
+    fn destination(&self) -> Option<SocketAddr> {
+        let link = self.links.get(&self.chosen?)?;
+        match &self.role {
+            Role::Joiner { route, .. } => route.current(),
+            Role::Listener { .. } => Some(link.quic.remote_address()),
+        }
+    }
+
+    /// Which way the call goes; none before the other end is there.
+    pub(crate) fn way(&self) -> Option<Way> {
+        self.destination().map(|to| if to == RELAY { Way::Relayed } else { Way::Direct })
+    }
+
+    /// Whether nothing came for so long that the way may be gone.
+    fn is_silent(&self, now: Timestamp) -> bool {
+        now.saturating_since(self.last_heard) >= SILENT
+    }
+
+    /// When relaying is to begin, if nobody has answered by then.
+    fn relay_at(&self) -> Option<Timestamp> {
+        let Role::Joiner { tried, .. } = &self.role else { return None };
+        let begins = self.chosen.is_none() && !tried.contains(&RELAY);
+        self.meeting.as_ref().filter(|_| begins)?.relay_at()
+    }
+
+    pub(super) fn meeting_timeout(&self) -> Option<Timestamp> {
+        let meeting = self.meeting.as_ref()?.poll_timeout();
+        Timestamp::earliest([meeting, self.relay_at()])
+    }
+
+    /// Tells the meeting the time and what is needed, and takes the ways that it has found.
+    pub(super) fn find_ways(&mut self, now: Timestamp) {
+        let (way, silent) = (self.way(), self.is_silent(now));
+        let closing = self.over || self.closing_until.is_some();
+        let Some(meeting) = &mut self.meeting else { return };
+        meeting.need(
+            now,
+            match way {
+                Some(_) if closing => Need::Nothing,
+                Some(_) if silent => Need::Any,
+                None => Need::Any,
+                Some(Way::Relayed) => Need::Direct,
+                Some(Way::Direct) => Need::Nothing,
+            },
+        );
+        meeting.handle_timeout(now);
+        let relays = meeting.can_relay();
+        // A new way has its time to prove itself.
+        let mut lost = silent && now.saturating_since(self.moved_at) >= SILENT;
+        while let Some(address) = self.meeting.as_mut().and_then(Meeting::poll_found) {
+            if way.is_none() {
+                // What cannot be dialled is no way.
+                let _ = self.dial(address, now);
+            } else if let Role::Joiner { route, .. } = &mut self.role
+                && (lost || route.current() == Some(RELAY))
+            {
+                route.move_to(address);
+                (lost, self.moved_at) = (false, now);
+            }
+        }
+        if self.relay_at().is_some_and(|at| at <= now) {
+            let _ = self.dial(RELAY, now);
+        }
+        if let Role::Joiner { route, .. } = &mut self.role
+            && way == Some(Way::Direct)
+            && lost
+            && relays
+            && !closing
+        {
+            route.move_to(RELAY);
+        }
+    }
+
+    /// Whether the rendezvous answers, if there is one.
+    pub(crate) fn rendezvous_answers(&self) -> Option<bool> {
+        self.meeting.as_ref().map(Meeting::is_answered)
+    }
+
+    /// The addresses that were tried, for a person.
+    pub(crate) fn tried(&self) -> String {
+        let Role::Joiner { tried, .. } = &self.role else { return String::new() };
+        let direct = tried.iter().filter(|&&address| address != RELAY).map(ToString::to_string);
+        let met = self.meeting.as_ref().map(|meeting| format!("and by {}", meeting.standing()));
+        direct.chain(met).collect::<Vec<_>>().join(", ")
+    }
+}

@@ -1,0 +1,80 @@
+//! The loop of a rendezvous: its sockets, and the clock.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use crate::LiveError;
+use crate::clock::Clock;
+use crate::datagrams::Reader;
+use crate::sockets::Sockets;
+
+use super::server::{Limits, Rendezvous, RendezvousStatus};
+
+/// Datagrams that may wait for the server.
+const QUEUE: usize = 1_024;
+/// How often the caller hears how it stands.
+const STATUS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A rendezvous and its sockets.
+pub struct RendezvousServer {
+    sockets: Sockets,
+    limits: Limits,
+}
+
+impl std::fmt::Debug for RendezvousServer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("RendezvousServer").field("sockets", &self.sockets).finish_non_exhaustive()
+    }
+}
+
+impl RendezvousServer {
+    /// Binds `address`; the unspecified address of IPv6 takes IPv4 along.
+    ///
+    /// # Errors
+    /// If it cannot be bound.
+    pub fn bind(address: SocketAddr, limits: Limits) -> Result<Self, LiveError> {
+        Ok(Self { sockets: Sockets::bind(address)?, limits })
+    }
+
+    /// Where it is, as far as this machine knows.
+    ///
+    /// # Errors
+    /// If the sockets have no address.
+    pub fn addresses(&self) -> Result<Vec<SocketAddr>, LiveError> {
+        self.sockets.addresses()
+    }
+
+    /// Serves until `go_on`, which is asked several times a second, says no.
+    ///
+    /// # Errors
+    /// If a socket fails, or the system gives no random numbers.
+    pub fn run(self, mut go_on: impl FnMut(&RendezvousStatus) -> bool) -> Result<(), LiveError> {
+        let clock = Clock::start();
+        let mut server = Rendezvous::new(self.limits)?;
+        let (events, incoming) = mpsc::sync_channel(QUEUE);
+        let mut readers = self.sockets.read(clock, &events, None, |incoming| incoming)?;
+        drop(events);
+        let mut next_status = clock.now();
+        loop {
+            let now = clock.now();
+            if next_status <= now {
+                next_status = now + STATUS_INTERVAL;
+                readers.iter_mut().try_for_each(Reader::check)?;
+                if !go_on(&server.status()) {
+                    return Ok(());
+                }
+            }
+            server.handle_timeout(now);
+            match incoming.recv_timeout(clock.until(next_status)) {
+                Ok(incoming) => server.handle_datagram(incoming.at, incoming.from, &incoming.datagram),
+                Err(RecvTimeoutError::Timeout) => {}
+                // No reader is left; why is said when they are checked.
+                Err(RecvTimeoutError::Disconnected) => next_status = now,
+            }
+            while let Some((to, datagram)) = server.poll_transmit() {
+                self.sockets.send(&datagram, to)?;
+            }
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! A rendezvous: tells two ends of a call where each of them is, and relays what they send each other when there is no other
+//! way. It knows no call's keys: what it relays are packets of QUIC's, sealed by the ends.
+//!
+//! It reads no clock and has no socket. All that it keeps is bounded by [`Limits`], and whatever it forgets, or forgot because
+//! it was started anew, the ends tell it again.
+//!
+//! Nothing is kept for an address that has not shown that it is one: the first answer is a cookie, a code of the address and
+//! the time, as in QUIC's Retry (RFC 9000, section 8.1.2), and no answer is longer than what it answers. Who then wants a
+//! call must sign for it with a key that the ticket's secret gives.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use lockstep_units::{Bitrate, Timestamp};
+use ring::hmac::{HMAC_SHA256, Key, sign};
+
+use super::keys::is_signed;
+use super::message::{Announce, Channel, Cookie, Message, Name, Other, Refusal, Sealed, Session, Side, Signature};
+use crate::LiveError;
+use crate::allowance::Allowance;
+use crate::identity::random;
+
+/// A cookie is good for this long at least, and twice that at most.
+const COOKIE_PERIOD: Duration = Duration::from_secs(30);
+/// An end is forgotten after so long without a word of it, and a call with its last end.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+/// Nothing is relayed to an end that was not heard for so long: its address may be somebody else's by now. Ends that are there
+/// say so every 5 s.
+const CONSENT: Duration = Duration::from_secs(15);
+/// An end that has had something relayed within this time keeps its place when another shows the same ticket.
+const IN_USE: Duration = Duration::from_secs(3);
+/// The longest packet that is relayed.
+const LONGEST_PACKET: usize = 2_048;
+/// Announcements a second from an address, and as many at once, that are answered; an end sends 4 a second at most, and some
+/// may be behind one router.
+const ANNOUNCEMENTS: f64 = 40.0;
+/// Answers a second, to an address, that a channel is not known.
+const UNKNOWNS: f64 = 40.0;
+/// Signatures a second that are checked, of all; each takes some 50 microseconds.
+const SIGNATURES: f64 = 4_000.0;
+/// Addresses that are remembered for how much they have sent; all others have one allowance together.
+const MOST_SENDERS: usize = 65_536;
+/// An address that was silent for so long has its whole allowance again, and need not be remembered.
+const SENDER_FORGOTTEN: Duration = Duration::from_secs(2);
+/// How often what is over is looked for.
+const CLEANING: Duration = Duration::from_secs(1);
+/// What is relayed at once after a pause: so many seconds of the rate.
+const RELAY_BURST: f64 = 0.25;
+/// Datagrams that wait to be sent; there are more only when nobody asks for them.
+const MOST_WAITING: usize = 1_024;
+
+/// What a rendezvous does for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Calls at once, those that wait for their second end included; about 1 kB each.
+    pub calls: usize,
+    /// Calls at once that were begun from one IPv4 address, or one IPv6 network of 64 bits.
+    pub calls_per_address: usize,
+    /// What is relayed for a call in each direction; zero relays nothing.
+    pub relay_rate: Bitrate,
+    /// What is relayed for all.
+    pub total_relay_rate: Bitrate,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            calls: 1_000,
+            calls_per_address: 20,
+            relay_rate: Bitrate::from_kbps(4_000),
+            total_relay_rate: Bitrate::from_kbps(100_000),
+        }
+    }
+}
+
+/// What a rendezvous has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct RendezvousStatus {
+    /// Calls that it knows of, those that wait included.
+    pub calls: usize,
+    /// Calls whose ends have met since it was started.
+    pub met: u64,
+    /// Packets that it has relayed.
+    pub relayed_packets: u64,
+    /// Their bytes.
+    pub relayed_bytes: u64,
+    /// Packets that it has not, because of the limits.
+    pub dropped_packets: u64,
+    /// Announcements that it has refused, because of the limits or because the place was taken.
+    pub refused: u64,
+}
+
+/// An end of a call.
+#[derive(Debug)]
+struct End {
+    session: Session,
+    address: SocketAddr,
+    channel: Channel,
+    number: u32,
+    known: u32,
+    sealed: Sealed,
+    heard_at: Timestamp,
+    relayed_at: Option<Timestamp>,
+    allowance: Allowance,
+}
+
+#[derive(Debug)]
+struct Call {
+    /// Who began it.
+    network: IpAddr,
+    ends: [Option<End>; 2],
+    met: bool,
+}
+
+/// A rendezvous. Its owner gives it datagrams and the time, and sends what it has to say.
+pub struct Rendezvous {
+    limits: Limits,
+    key: Key,
+    /// Channels given so far.
+    given: u64,
+    calls: BTreeMap<Name, Call>,
+    channels: BTreeMap<Channel, (Name, Side)>,
+    networks: BTreeMap<IpAddr, usize>,
+    senders: BTreeMap<IpAddr, [Allowance; 2]>,
+    others: [Allowance; 2],
+    signatures: Allowance,
+    relayed: Allowance,
+    cleaned_at: Timestamp,
+    waiting: VecDeque<(SocketAddr, Vec<u8>)>,
+    status: RendezvousStatus,
+}
+
+impl std::fmt::Debug for Rendezvous {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Rendezvous").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+/// Whom limits are for: an IPv4 address, or the network that one customer has of IPv6 (RFC 6177).
+fn network(address: SocketAddr) -> IpAddr {
+    match address.ip() {
+        IpAddr::V4(ip) => ip.into(),
+        IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) & !u128::from(u64::MAX)).into(),
+    }
+}
+
+/// Bits a second.
+fn bits(rate: Bitrate) -> f64 {
+    rate.as_bps() as f64
+}
+
+/// What an end may do at once.
+fn allowances() -> [Allowance; 2] {
+    [Allowance::new(ANNOUNCEMENTS), Allowance::new(UNKNOWNS)]
+}
+
+impl Rendezvous {
+    /// One with a key of its own.
+    ///
+    /// # Errors
+    /// If the system gives no random numbers.
+    pub fn new(limits: Limits) -> Result<Self, LiveError> {
+        Ok(Self::with_key(limits, random()?))
+    }
+
+    /// One that makes cookies and channels by `key`.
+    pub(crate) fn with_key(limits: Limits, key: [u8; 32]) -> Self {
+        Self {
+            limits,
+            key: Key::new(HMAC_SHA256, &key),
+            given: 0,
+            calls: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            networks: BTreeMap::new(),
+            senders: BTreeMap::new(),
+            others: allowances(),
+            signatures: Allowance::new(SIGNATURES),
+            relayed: Allowance::new(bits(limits.total_relay_rate) * RELAY_BURST),
+            cleaned_at: Timestamp::ZERO,
+            waiting: VecDeque::new(),
+            status: RendezvousStatus::default(),
+        }
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn status(&self) -> RendezvousStatus {
+        RendezvousStatus { calls: self.calls.len(), ..self.status }
+    }
+
+    /// A datagram came.
+    pub fn handle_datagram(&mut self, now: Timestamp, from: SocketAddr, datagram: &[u8]) {
+        match Message::decode(datagram) {
+            Some(Message::Announce(announce, signature, signed)) => {
+                self.announced(now, from, &announce, &signature, signed);
+            }
+            Some(Message::Relay { channel, packet }) => self.relay(now, from, channel, packet),
+            _ => {}
+        }
+    }
+
+    /// The next datagram that leaves, and where it goes. Asked until there is none, after everything that happens.
+    pub fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        self.waiting.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Timestamp {
+        self.cleaned_at + CLEANING
+    }
+
+    /// Tells the time: forgets what is over.
+    pub fn handle_timeout(&mut self, now: Timestamp) {
+        if now < self.poll_timeout() {
+            return;
+        }
+        self.cleaned_at = now;
+        self.senders.retain(|_, allowances| {
+            allowances.iter().any(|allowance| now.saturating_since(allowance.last_asked()) < SENDER_FORGOTTEN)
+        });
+        let (channels, networks) = (&mut self.channels, &mut self.networks);
+        self.calls.retain(|_, call| {
+            for place in &mut call.ends {
+                if let Some(end) = place.take_if(|end| now.saturating_since(end.heard_at) >= FORGOTTEN) {
+                    channels.remove(&end.channel);
+                }
+            }
+            let lasts = call.ends.iter().any(Option::is_some);
+            if !lasts && let Some(count) = networks.get_mut(&call.network) {
+                *count -= 1;
+                if *count == 0 {
+                    networks.remove(&call.network);
+                }
+            }
+            lasts
+        });
+    }
+
+    fn send(&mut self, to: SocketAddr, message: &Message<'_>) {
+        if self.waiting.len() < MOST_WAITING {
+            self.waiting.push_back((to, message.to_bytes()));
+        }
+    }
+
+    /// What `from` may still do.
+    fn allowances(&mut self, from: SocketAddr) -> &mut [Allowance; 2] {
+        let network = network(from);
+        if self.senders.len() >= MOST_SENDERS && !self.senders.contains_key(&network) {
+            return &mut self.others;
+        }
+        self.senders.entry(network).or_insert_with(allowances)
+    }
+
+    /// The cookie of an address in a period.
+    fn cookie(&self, of: SocketAddr, period: u64) -> Cookie {
+        let text = format!("cookie {of} {period}");
+        let mut cookie = Cookie::default();
+        cookie.copy_from_slice(&sign(&self.key, text.as_bytes()).as_ref()[..size_of::<Cookie>()]);
+        cookie
+    }
+
+    fn is_at(&self, now: Timestamp, address: SocketAddr, cookie: &Cookie) -> bool {
+        let period = period(now);
+        [period, period.saturating_sub(1)].into_iter().any(|period| {
+            let right = self.cookie(address, period);
+            right.iter().zip(cookie).fold(0, |wrong, (one, other)| wrong | (one ^ other)) == 0
+        })
+    }
+
+    /// A channel that nobody has had and nobody can guess.
+    fn channel(&mut self) -> Channel {
+        self.given += 1;
+        let code = sign(&self.key, format!("channel {}", self.given).as_bytes());
+        let mut channel = Channel::default();
+        channel.copy_from_slice(&code.as_ref()[..size_of::<Channel>()]);
+        channel
+    }
+
+    fn announced(
+        &mut self,
+        now: Timestamp,
+        from: SocketAddr,
+        announce: &Announce,
+        signature: &Signature,
+        signed: &[u8],
+    ) {
+        let [announcements, _] = self.allowances(from);
+        if !announcements.take(now, ANNOUNCEMENTS, ANNOUNCEMENTS, 1.0) {
+            return;
+        }
+        let session = announce.session;
+        if !self.is_at(now, from, &announce.cookie) {
+            let cookie = self.cookie(from, period(now));
+            return self.send(from, &Message::Prove { session, cookie, address: from });
+        }
+        let may_check = self.signatures.take(now, SIGNATURES, SIGNATURES, 1.0);
+        if !may_check || !is_signed(&announce.call, signed, signature) {
+            return;
+        }
+        match self.place(now, from, announce) {
+            Ok(()) => self.introduce(announce.call, announce.side),
+            Err(refusal) => {
+                self.status.refused += 1;
+                self.send(from, &Message::Refused { session, refusal });
+            }
+        }
+    }
+
+    /// Keeps what an end says of itself.
+    fn place(&mut self, now: Timestamp, from: SocketAddr, announce: &Announce) -> Result<(), Refusal> {
+        let network = network(from);
+        if !self.calls.contains_key(&announce.call) {
+            if self.calls.len() >= self.limits.calls {
+                return Err(Refusal::Full);
+            }
+            let count = self.networks.entry(network).or_insert(0);
+            if *count >= self.limits.calls_per_address {
+                return Err(Refusal::TooMany);
+            }
+            *count += 1;
+            self.calls.insert(announce.call, Call { network, ends: [None, None], met: false });
+        }
+        let place = usize::from(announce.side.number());
+        let old = self.calls.get_mut(&announce.call).and_then(|call| call.ends[place].as_mut());
+        let channel = match old {
+            Some(old) if old.session == announce.session => {
+                // What was said before is no news, though it is as well signed.
+                if announce.number.wrapping_sub(old.number) < 1 << 31 {
+                    (old.number, old.known, old.sealed) = (announce.number, announce.known, announce.sealed);
+                    (old.address, old.heard_at) = (from, now);
+                }
+                return Ok(());
+            }
+            Some(old) if old.relayed_at.is_some_and(|at| now.saturating_since(at) < IN_USE) => {
+                return Err(Refusal::Taken);
+            }
+            Some(old) => {
+                let before = old.channel;
+                self.channels.remove(&before);
+                self.channel()
+            }
+            None => self.channel(),
+        };
+        self.channels.insert(channel, (announce.call, announce.side));
+        if let Some(call) = self.calls.get_mut(&announce.call) {
+            call.ends[place] = Some(End {
+                session: announce.session,
+                address: from,
+                channel,
+                number: announce.number,
+                known: announce.known,
+                sealed: announce.sealed,
+                heard_at: now,
+                relayed_at: None,
+                allowance: Allowance::new(bits(self.limits.relay_rate) * RELAY_BURST),
+            });
+        }
+        Ok(())
+    }
+
+    /// Tells `side` of the other end, and the other end of it if there is news.
+    fn introduce(&mut self, call: Name, side: Side) {
+        let Some(call) = self.calls.get_mut(&call) else { return };
+        let at = |side: Side| usize::from(side.number());
+        let [Some(this), other] = [&call.ends[at(side)], &call.ends[at(side.other())]] else { return };
+        let met = |end: &End, other: &Option<End>| {
+            let other = other.as_ref().map(|other| Box::new(Other { number: other.number, sealed: other.sealed }));
+            (end.address, Message::Met { session: end.session, address: end.address, channel: end.channel, other })
+        };
+        let mut answers = vec![met(this, other)];
+        if let Some(there) = other.as_ref().filter(|other| other.known != this.number) {
+            answers.push(met(there, &call.ends[at(side)]));
+        }
+        let first = other.is_some() && !std::mem::replace(&mut call.met, true);
+        self.status.met += u64::from(first);
+        for (to, answer) in answers {
+            self.send(to, &answer);
+        }
+    }
+
+    fn relay(&mut self, now: Timestamp, from: SocketAddr, channel: Channel, packet: &[u8]) {
+        let ends = self.channels.get(&channel).and_then(|(call, side)| {
+            let [joiner, listener] = &mut self.calls.get_mut(call)?.ends;
+            let (this, other) = match side {
+                Side::Joiner => (joiner, listener),
+                Side::Listener => (listener, joiner),
+            };
+            let this = this.as_mut().filter(|this| this.address == from)?;
+            Some((this, other.as_ref()))
+        });
+        let Some((this, other)) = ends else {
+            let [_, unknowns] = self.allowances(from);
+            if unknowns.take(now, UNKNOWNS, UNKNOWNS, 1.0) {
+                self.send(from, &Message::Unknown { channel });
+            }
+            return;
+        };
+        this.heard_at = now;
+        let there = other.filter(|other| now.saturating_since(other.heard_at) < CONSENT).map(|other| other.address);
+        let Some(to) = there.filter(|_| self.limits.relay_rate > Bitrate::ZERO && packet.len() <= LONGEST_PACKET)
+        else {
+            return;
+        };
+        let size = packet.len() as f64 * 8.0;
+        let (rate, total) = (bits(self.limits.relay_rate), bits(self.limits.total_relay_rate));
+        let allowed = this.allowance.take(now, rate, rate * RELAY_BURST, size)
+            && self.relayed.take(now, total, total * RELAY_BURST, size);
+        if !allowed {
+            self.status.dropped_packets += 1;
+            return;
+        }
+        this.relayed_at = Some(now);
+        self.status.relayed_packets += 1;
+        self.status.relayed_bytes += packet.len() as u64;
+        self.send(to, &Message::Relayed(packet));
+    }
+}
+
+/// The period of cookies that a moment is in.
+fn period(now: Timestamp) -> u64 {
+    now.as_nanos() / (COOKIE_PERIOD.as_nanos() as u64)
+}

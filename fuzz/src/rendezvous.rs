@@ -1,0 +1,36 @@
+//! Any bytes as a datagram of a rendezvous or of an end, and datagrams to a rendezvous: what is a message says itself again,
+//! and no answer is longer than what it answers.
+
+use std::net::SocketAddr;
+
+use lockstep_live::{Rendezvous, RendezvousLimits};
+use lockstep_units::Timestamp;
+
+use crate::memory::bounded;
+
+/// A datagram is at most 64 KiB, and is kept nowhere.
+const MEMORY: usize = 512 << 10;
+/// Bytes before the kind of a message.
+const MAGIC: [u8; 4] = [1, b'l', b's', b'r'];
+
+/// The first byte is the length of the datagrams, which are read as they are, and behind what messages begin with.
+pub fn run(data: &[u8]) {
+    let Some((&length, stream)) = data.split_first() else { return };
+    bounded(MEMORY, || {
+        let Ok(mut server) = Rendezvous::new(RendezvousLimits::default()) else { return };
+        let mut now = Timestamp::ZERO;
+        for (place, part) in stream.chunks(2 * usize::from(length) + 1).enumerate() {
+            let from = SocketAddr::from(([192, 0, 2, place as u8], 4600));
+            now += std::time::Duration::from_millis(10);
+            for datagram in [part.to_vec(), [&MAGIC[..], part].concat()] {
+                lockstep_live::fuzzing::read_message(&datagram);
+                server.handle_timeout(now);
+                server.handle_datagram(now, from, &datagram);
+                while let Some((to, answer)) = server.poll_transmit() {
+                    assert!(to == from && answer.len() <= datagram.len());
+                }
+            }
+        }
+        assert_eq!(server.status().calls, 0, "somebody's signature was made up");
+    });
+}
