@@ -234,6 +234,35 @@ class TestTraining:
             remembered = said[:, own.FORECAST :]
             torch.testing.assert_close(said[:, : own.FORECAST], whole[picture], rtol=1e-5, atol=1e-5)
 
+    def test_a_rule_pays_for_delays_above_the_shortest_classical_ones_of_each_kind_and_loss(self) -> None:
+        from lockstep.learn import lockstep as own  # noqa: PLC0415
+
+        calls = [{"trace": "constant:1mbps", "loss": loss} for loss in ("0", "0.01")]
+        classical = np.array([[[4.0, 100.0], [4.0, 200.0]], [[3.0, 150.0], [3.0, 150.0]]])
+        even = own.worth(calls, np.array([[4.0, 100.0], [4.0, 150.0]]), classical)
+        np.testing.assert_allclose(even, 0.0, atol=1e-12)
+        # Shorter delays without loss make up for none with it; better pictures count, but not without end.
+        late = own.worth(calls, np.array([[4.0, 50.0], [4.0, 200.0]]), classical)
+        np.testing.assert_allclose(late, -own.LATE * np.log(200 / 150) / 2)
+        assert 0.0 < own.worth(calls, np.array([[9.0, 100.0], [4.0, 150.0]]), classical) < own.MOST_GAIN
+
+    def test_a_net_that_begins_at_an_earlier_model_says_what_that_said(self, tmp_path: Path) -> None:
+        import torch  # noqa: PLC0415
+
+        from lockstep.learn import lockstep as own  # noqa: PLC0415
+
+        torch.manual_seed(1)
+        earlier = own.Net(torch.randn(own.OBSERVED), torch.rand(own.OBSERVED) + 0.5)
+        torch.nn.init.normal_(earlier.head.weight)
+        torch.nn.init.normal_(earlier.head.bias)
+        (tmp_path / "earlier.onnx").write_bytes(own.model_bytes(earlier, {}))
+        net = own.Net(torch.zeros(own.OBSERVED), torch.ones(own.OBSERVED))
+        own.begin(net, tmp_path / "earlier.onnx", torch.zeros(own.OBSERVED), torch.ones(own.OBSERVED))
+        given = torch.randn(3, own.OBSERVED + own.STATE)
+        torch.testing.assert_close(net(given), earlier(given))
+        with pytest.raises(ValueError, match="no model of Lockstep's own"):
+            own.begin(net, MODELS / "hrcc.onnx", torch.zeros(own.OBSERVED), torch.ones(own.OBSERVED))
+
     def test_the_expert_takes_what_the_link_carries_and_less_when_there_is_a_queue(self) -> None:
         from lockstep.gym import FEATURES, LadderAction  # noqa: PLC0415
         from lockstep.learn import concerto  # noqa: PLC0415

@@ -93,7 +93,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "modelled": {"modelled": True},
     "controller": {"controller": "gcc"},
     "latency": {"controller": "sprout", "latency": "low", "trace": "constant:150kbps"},
-    "model": {"controller": "lockstep", "model": Path(__file__).with_name("other_policy.onnx")},
+    "model": {
+        "controller": "lockstep",
+        "model": Path(__file__).with_name("other_policy.onnx"),
+        "trace": "constant:150kbps",
+    },
     "max_bitrate": {"max_bitrate": "200kbps"},
     "estimator": {"estimator": ESTIMATOR},
     "clip": {"clip": "generated:128x96@25"},

@@ -13,7 +13,7 @@
 //! | constant | value | why |
 //! |---|---|---|
 //! | a picture | 0.75 frame intervals | a decision may be asked for again while its picture is coded |
-//! | others share the path | bursts come through [`SHARED`] times as fast as the mean rate, averaged over [`AVERAGED`] pictures | Sprout's rule shares a path evenly, and the model has learned on paths of its own |
+//! | others share the path | bursts come through [`Rule::shared`] times as fast as the mean rate, averaged over [`AVERAGED`] pictures in which that rate was steady | Sprout's rule shares a path evenly, and the model has learned on paths of its own |
 //! | unlike | inputs beyond those of training by a quarter of their range, averaged likewise | what was never seen is not known |
 
 mod forecast;
@@ -38,19 +38,21 @@ use lesson::Lessons;
 pub use forecast::{HORIZONS, LEVELS};
 pub use history::{OBSERVATIONS, OBSERVED};
 pub use lesson::Lesson;
+use rule::Moment;
 pub use rule::Rule;
 
 /// How many numbers the model remembers from picture to picture.
 pub const MODEL_STATE: usize = 48;
 
+/// A frame shows what the path takes only while deliveries go on: the last is overdue by no more than this, seconds.
+const MOST_OVERDUE: f64 = 0.06;
 /// What a link carries with a datagram, and with a fragment, bytes.
 const NETWORK_HEADERS: f64 = CARRIAGE as f64;
 const HEADERS: f64 = NETWORK_HEADERS + DATA_HEADER as f64;
 /// A picture lasts so many frame intervals at least.
 const PICTURE: f64 = 0.75;
-/// Bursts that come through so many times as fast as the mean rate say that others share the path; less again, that they
-/// do not.
-const SHARED: (f64, f64) = (1.75, 1.3);
+/// Bursts that come through less than so many times as fast as the mean rate say that no others share the path.
+const NOT_SHARED: f64 = 1.3;
 /// So does a queue that never empties: no packet of three seconds waited less than so long, seconds. More than the last does
 /// not count, so that one pause of the path is none.
 const FOREIGN_QUEUE: (f64, f64) = (0.08, 0.04);
@@ -147,6 +149,8 @@ struct Present {
     on_the_way: f64,
     /// What has been sent since.
     sent: f64,
+    /// For how long it was not known what the path delivered, seconds.
+    unknown: f64,
 }
 
 impl Present {
@@ -214,6 +218,8 @@ pub struct Lockstep {
     now: f64,
     /// How long the packet that was last heard of was underway, or the oldest that was not is, there and back.
     delay: f64,
+    /// How long ago something would have been heard of the next packet, had it left right behind the last, seconds.
+    overdue: f64,
     shared: Alarm,
     foreign_queue: Alarm,
     unlike: Alarm,
@@ -241,6 +247,7 @@ impl Lockstep {
             given: 0.0,
             now: 0.0,
             delay: 0.0,
+            overdue: 0.0,
             shared: Alarm::default(),
             foreign_queue: Alarm::default(),
             unlike: Alarm::default(),
@@ -311,8 +318,30 @@ impl Lockstep {
             lessons.next();
         }
         if let Some(present) = &self.present {
-            self.given = present.room(self.deadline(), self.rule.level).max(0.0) + present.sent;
+            self.given = present.room(self.deadline(), self.level()).max(0.0) + present.sent;
         }
+    }
+
+    /// The quantile that a frame gets now.
+    fn level(&self) -> f64 {
+        self.rule.level_at(&Moment {
+            late: self.overdue,
+            wait: self.history.wait(),
+            loss: self.history.loss(),
+            since_return: self.history.since_return(self.now),
+        })
+    }
+
+    /// What a frame may take of the link at least, as the last one that is through has shown that it would be in time:
+    /// a forecast of what was never tried is a guess, and where frames are small nothing larger is ever tried.
+    fn shown(&self, present: &Present, deadline: f64) -> f64 {
+        let Rule { growth, shown_share, .. } = self.rule;
+        if growth <= 0.0 || self.overdue > MOST_OVERDUE {
+            return 0.0;
+        }
+        let passage = self.history.passage();
+        let through = shown_share * passage.rate() * (present.unknown + deadline);
+        (through - present.on_the_way - present.sent).min(growth * passage.bytes)
     }
 
     fn deadline(&self) -> f64 {
@@ -322,9 +351,9 @@ impl Lockstep {
     /// What a frame may take of the link, all headers included.
     fn link_budget(&self, present: &Present, in_flight: InFlight) -> f64 {
         let waiting = in_flight.queued.as_f64() * (1.0 + (NETWORK_HEADERS + HEADERS) / self.payload);
-        let Rule { level, least, least_within, .. } = self.rule;
-        let deadline = self.deadline();
-        let mut bytes = present.room(deadline, level) - waiting;
+        let Rule { least, least_within, .. } = self.rule;
+        let (deadline, level) = (self.deadline(), self.level());
+        let mut bytes = present.room(deadline, level).max(self.shown(present, deadline)) - waiting;
         if present.room(deadline + least_within, level) > waiting {
             bytes = bytes.max(least * self.sprout.mean_rate() * self.frame_interval);
         }
@@ -364,6 +393,7 @@ impl Controller for Lockstep {
         }
         let outlook = self.sprout.outlook(now);
         self.delay = outlook.last_round_trip.max(self.now - outlook.oldest_at);
+        self.overdue = self.now - outlook.round_trip - self.history.left_at();
         let seen = self.history.observe(now, &outlook, self.given);
         let basis = Basis { rate: outlook.mean_rate, unknown: (self.now - outlook.known_until).clamp(0.0, 10.0) };
         if let Some(lessons) = &mut self.lessons {
@@ -373,10 +403,18 @@ impl Controller for Lockstep {
         if begins {
             self.unlike.put(net.unlike(&seen), UNLIKE);
             self.foreign_queue.put(self.history.least_wait().min(MOST_FOREIGN), FOREIGN_QUEUE);
-            self.shared.put(log(outlook.path_rate / outlook.mean_rate.max(1.0)), (log(SHARED.0), log(SHARED.1)));
+            let steady = self.history.change(outlook.mean_rate) <= self.rule.shared_steady;
+            let waits = self.history.mean_wait() >= self.rule.shared_wait;
+            let ratio = if steady && waits { log(outlook.path_rate / outlook.mean_rate.max(1.0)) } else { 0.0 };
+            self.shared.put(ratio, (log(self.rule.shared), log(NOT_SHARED)));
         }
         let forecast = net.forecast(&seen, basis);
-        self.present = forecast.map(|forecast| Present { forecast, on_the_way: outlook.on_the_way, sent: 0.0 });
+        self.present = forecast.map(|forecast| Present {
+            forecast,
+            on_the_way: outlook.on_the_way,
+            sent: 0.0,
+            unknown: basis.unknown,
+        });
         if begins {
             self.pictures += 1;
             if let Some(why) = self.falls_back() {

@@ -1,16 +1,19 @@
 //! What a model sees of a call: what Sprout's filter makes of the path, and how packets lately left and arrived.
 
+use std::cmp::Reverse;
+use std::time::Duration;
+
 use libm::{exp, log, log1p};
 use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::Timestamp;
 
+use super::NETWORK_HEADERS;
 use crate::base_delay::BaseDelay;
 use crate::recent_least::RecentLeast;
 use crate::sprout::Outlook;
-use std::time::Duration;
 
 /// How many values a model sees of a picture.
-pub const OBSERVED: usize = 43;
+pub const OBSERVED: usize = 47;
 
 /// What the values are that a model sees, in their order. Rates are logarithms of ratios to Sprout's mean rate, times
 /// `ln(1 + t / 20 ms)`, everything within -4 to 4.
@@ -58,12 +61,22 @@ pub const OBSERVATIONS: [&str; OBSERVED] = [
     "room that was given to the last picture / mean rate in a frame interval, ln(ratio + 0.05)",
     "the mean rate a second ago / mean rate, ln",
     "the mean rate 0.2 s ago / mean rate, ln",
+    "greatest mean rate of ten seconds / mean rate, ln",
+    "rate at which the last frame came through from its first packet's departure on / mean rate, ln(ratio + 0.05)",
+    "bytes of that frame / mean rate in a frame interval, ln(1 + ratio)",
+    "time since deliveries began again after a pause of 0.3 s",
 ];
 
 const AVERAGES: [f64; 5] = [0.03, 0.1, 0.4, 1.6, 6.4];
 /// Over what times former mean rates fade.
 const FORMER: [f64; 2] = [1.0, 0.2];
 const BASE_MEMORY: Duration = Duration::from_secs(10);
+/// Over what time the greatest mean rate is taken.
+const RATE_MEMORY: Duration = Duration::from_secs(10);
+/// Deliveries begin again after nothing was delivered for so long, seconds.
+const RETURN_PAUSE: f64 = 0.3;
+/// A frame is taken to be underway at least so long, seconds: what clocks and schedulers can tell apart.
+const LEAST_PASSAGE: f64 = 0.004;
 /// Over what time the shortest wait is taken.
 const WAIT_MEMORY: Duration = Duration::from_secs(3);
 /// Deliveries nearer than this are one, seconds.
@@ -81,6 +94,24 @@ struct Burst {
     last_at: f64,
     bytes: f64,
     later: f64,
+}
+
+/// How a frame came through: what shows how fast the path was at least.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Passage {
+    frame: Option<u32>,
+    /// When its first packet was sent, and its last one had left the link; seconds, sender's clock.
+    sent_at: f64,
+    left_at: f64,
+    /// What the link carried of it.
+    pub bytes: f64,
+}
+
+impl Passage {
+    /// Bytes a second.
+    pub fn rate(&self) -> f64 {
+        self.bytes / (self.left_at - self.sent_at).max(LEAST_PASSAGE)
+    }
 }
 
 /// Sums since the last observation, averages over several times, and what was last.
@@ -107,6 +138,10 @@ pub(super) struct History {
     mean_pause: f64,
     longest_pause: f64,
     burst: Burst,
+    passage: Passage,
+    /// The mean rate's greatest of late.
+    greatest_rate: RecentLeast<Reverse<f64>>,
+    returned_at: f64,
     /// Bytes sent since the present picture, and for the one before; what that was given.
     picture: f64,
     last_picture: f64,
@@ -139,6 +174,9 @@ impl History {
             mean_pause: 0.0,
             longest_pause: 0.0,
             burst: Burst::default(),
+            passage: Passage::default(),
+            greatest_rate: RecentLeast::new(),
+            returned_at: 0.0,
             picture: 0.0,
             last_picture: 0.0,
             base_delay: BaseDelay::new(BASE_MEMORY),
@@ -178,6 +216,17 @@ impl History {
                 self.longest_pause = self.longest_pause.max(pause);
             }
             self.arrived_at = self.arrived_at.max(at);
+            if pause > RETURN_PAUSE {
+                self.returned_at = self.heard_at;
+            }
+            let (sent_at, carried) = (arrival.sent_at.as_secs_f64(), bytes + NETWORK_HEADERS);
+            let passage = &mut self.passage;
+            if passage.frame != Some(arrival.frame) {
+                *passage = Passage { frame: Some(arrival.frame), sent_at, left_at: sent_at, bytes: 0.0 };
+            }
+            passage.bytes += carried;
+            passage.sent_at = passage.sent_at.min(sent_at);
+            passage.left_at = passage.left_at.max(sent_at + wait);
             let burst = &mut self.burst;
             if burst.frame == Some(arrival.frame) {
                 burst.bytes += bytes;
@@ -192,6 +241,42 @@ impl History {
     /// The shortest time that a packet of the last seconds waited in queues.
     pub fn least_wait(&self) -> f64 {
         self.least_wait.get().unwrap_or(0.0)
+    }
+
+    /// How the frame came through that was last heard of.
+    pub fn passage(&self) -> &Passage {
+        &self.passage
+    }
+
+    /// When the last packet had left the link, sender's clock, as if nothing else took time.
+    pub fn left_at(&self) -> f64 {
+        self.left_at
+    }
+
+    /// For how long the path has delivered since it last paused, at `now`.
+    pub fn since_return(&self, now: f64) -> f64 {
+        (now - self.returned_at).max(0.0)
+    }
+
+    /// How long packets of the last tenth of a second waited, seconds.
+    pub fn wait(&self) -> f64 {
+        self.waits[1]
+    }
+
+    /// The same of the last 1.6 seconds.
+    pub fn mean_wait(&self) -> f64 {
+        self.waits[3]
+    }
+
+    /// By how much the natural logarithm of the mean rate is another than a second ago.
+    pub fn change(&self, mean_rate: f64) -> f64 {
+        let former = self.former_rates.map_or(mean_rate, |former| former[0]);
+        log(mean_rate.max(1.0) / former.max(1.0)).abs()
+    }
+
+    /// The share of packets lost over 6.4 s.
+    pub fn loss(&self) -> f64 {
+        self.losses[4]
     }
 
     /// The next picture begins.
@@ -228,11 +313,13 @@ impl History {
 
     /// What is seen at `now`, with what Sprout makes of the path, and what the last picture was given.
     pub fn observe(&mut self, now: Timestamp, outlook: &Outlook, given: f64) -> [f32; OBSERVED] {
+        let at = now;
         let now = now.as_secs_f64();
         if self.began_at.is_none() {
             (self.began_at, self.at) = (Some(now), now);
         }
         self.advance(now, outlook.mean_rate);
+        self.greatest_rate.put(at, Reverse(outlook.mean_rate), RATE_MEMORY);
         self.values(now, outlook, given).map(|value| value.clamp(-LARGEST, LARGEST) as f32)
     }
 
@@ -245,6 +332,7 @@ impl History {
         let unknown = now - outlook.known_until;
         let former = self.former_rates.unwrap_or([mean; FORMER.len()]);
         let burst_rate = if burst.later > 0.0 { burst.later / (burst.last_at - burst.first_at).max(1e-4) } else { 0.0 };
+        let greatest = self.greatest_rate.get().map_or(mean, |Reverse(rate)| rate.max(mean));
         let age = now - self.began_at.unwrap_or(now);
         [
             log(mean / 150e3) / 2.0,
@@ -290,6 +378,10 @@ impl History {
             log(given / a_picture + 0.05),
             log(former[0].max(1.0) / mean),
             log(former[1].max(1.0) / mean),
+            log(greatest / mean),
+            ratio(self.passage.rate()),
+            log1p(self.passage.bytes / a_picture),
+            time(self.since_return(now)),
         ]
     }
 }

@@ -87,5 +87,27 @@ fn inputs_unlike_those_of_training_leave_the_decision_to_sprout() {
 #[test]
 fn a_model_for_something_else_is_refused() {
     let error = Lockstep::with_model(&setting(), Shipped::Concerto.model().unwrap()).err().unwrap();
-    assert!(error.to_string().contains("not [1, 68] of [1, 91]"), "{error}");
+    assert!(error.to_string().contains("not [1, 68] of [1, 95]"), "{error}");
+}
+
+#[test]
+fn a_path_that_becomes_faster_is_not_taken_for_one_that_others_share() {
+    let mut controller = shipped();
+    let outcome = run(&Plan::step(400, 4_000, 20), &mut controller, None);
+    let by_sprout: u64 = controller.counters()[1..].iter().map(|(_, pictures)| pictures).sum();
+    assert_eq!(by_sprout, 0, "{:?}", controller.counters());
+    assert!(outcome.rate(23, 40).as_mbps() > 2.5, "{outcome:?}");
+}
+
+#[test]
+fn where_frames_may_grow_by_what_the_last_one_showed_a_faster_path_is_filled_sooner_and_a_slow_one_no_less_in_time() {
+    let with = |growth: f64, plan: &Plan| {
+        let rule = Rule { growth, ..Rule::of(crate::Latency::Balanced) };
+        run(plan, &mut shipped().with_rule(rule), None)
+    };
+    let step = Plan::step(300, 4_000, 20);
+    let [without, grown] = [0.0, 2.0].map(|growth| with(growth, &step).rate(20, 21).as_mbps());
+    assert!(grown > without, "{grown} Mb/s in the first second, {without} without");
+    let steady = with(2.0, &Plan::constant(400));
+    assert!(steady.queueing_delay(5, 20, 0.5) < Duration::from_millis(60), "{steady:?}");
 }
