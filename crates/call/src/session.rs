@@ -220,6 +220,19 @@ struct Side<Counts> {
     seconds: u64,
 }
 
+impl<Counts: Copy> Side<Counts> {
+    /// Looks at an end in whose call `until` seconds are over. Says what it had counted before and which seconds ended since
+    /// then; nothing if none did, or if it was not looked at before.
+    fn look(side: &mut Option<Self>, now: Timestamp, counts: Counts, until: u64) -> Option<(Counts, Parts)> {
+        let before = *side.get_or_insert(Self { at: now, counts, seconds: until });
+        let parts = Parts { seconds: before.seconds, until, elapsed: now.saturating_since(before.at) };
+        (parts.count() > 0).then(|| {
+            *side = Some(Self { at: now, counts, seconds: until });
+            (before.counts, parts)
+        })
+    }
+}
+
 /// Makes the rows of a call from its ends and its pictures. It is told in any order what was when, on one clock.
 #[derive(Debug, Clone)]
 pub struct SessionMeter {
@@ -280,19 +293,11 @@ impl SessionMeter {
 
     /// The same of what it has counted.
     pub fn sent(&mut self, now: Timestamp, counts: SentCounts) {
-        let Some(side) = self.sender else {
-            self.sender = Some(Side { at: now, counts, seconds: self.whole(now) });
-            return;
-        };
-        let (seconds, until) = (side.seconds, self.whole(now));
-        let before = side.counts;
-        let parts = Parts { seconds, until, elapsed: now.saturating_since(side.at) };
-        if parts.count() == 0 {
-            return;
-        }
+        let whole = self.whole(now);
+        let Some((before, parts)) = Side::look(&mut self.sender, now, counts, whole) else { return };
         let acknowledged = counts.acknowledgements > before.acknowledgements;
         let rtt = counts.round_trip_time.filter(|_| acknowledged).map(micros);
-        for number in seconds..until {
+        for number in parts.seconds..parts.until {
             let bits = parts.rate(counts.bytes.saturating_sub(before.bytes));
             let packets = parts.share(counts.packets.saturating_sub(before.packets), number);
             let lost = parts.share(counts.lost.saturating_sub(before.lost), number);
@@ -302,7 +307,6 @@ impl SessionMeter {
                     (Some(bits), Some(packets), Some(lost), rtt);
             }
         }
-        self.sender = Some(Side { at: now, counts, seconds: until });
     }
 
     /// The end that receives is at this. It should hear so a few times a second.
@@ -315,19 +319,11 @@ impl SessionMeter {
 
     /// The same of what it has counted.
     pub fn received(&mut self, now: Timestamp, counts: ReceivedCounts) {
-        let Some(side) = self.receiver else {
-            self.receiver = Some(Side { at: now, counts, seconds: self.whole(now) });
-            return;
-        };
-        let (seconds, until) = (side.seconds, self.whole(now));
-        let before = side.counts;
-        let parts = Parts { seconds, until, elapsed: now.saturating_since(side.at) };
-        if parts.count() == 0 {
-            return;
-        }
+        let whole = self.whole(now);
+        let Some((before, parts)) = Side::look(&mut self.receiver, now, counts, whole) else { return };
         let sends = self.sender.is_some();
         let jitter = (counts.packets > before.packets).then(|| micros(counts.jitter));
-        for number in seconds..until {
+        for number in parts.seconds..parts.until {
             let bits = parts.rate(counts.bytes.saturating_sub(before.bytes));
             let packets = parts.share(counts.packets.saturating_sub(before.packets), number);
             let missing = parts.share(counts.missing.saturating_sub(before.missing), number);
@@ -339,7 +335,6 @@ impl SessionMeter {
                 }
             }
         }
-        self.receiver = Some(Side { at: now, counts, seconds: until });
     }
 
     /// All that the end that sends knows of a picture. Pictures come in the order of capture.

@@ -74,6 +74,19 @@ fn near_socket() -> UdpSocket {
     socket
 }
 
+/// The far part, which sends back what it gets, and a socket that is connected to it.
+fn start_echo() -> (std::process::Child, UdpSocket) {
+    let far = start_far("far_echo");
+    let socket = near_socket();
+    let begun = Instant::now();
+    // Until it is there nobody answers; then all do.
+    while socket.send(&datagram(0)).and_then(|_| socket.recv(&mut [0; 2000])).is_err() {
+        assert!(begun.elapsed() < LIMIT, "the far part does not answer");
+        thread::sleep(Duration::from_millis(50));
+    }
+    (far, socket)
+}
+
 fn datagram(number: u32) -> Vec<u8> {
     let mut datagram = vec![0; DATAGRAM];
     datagram[..4].copy_from_slice(&number.to_be_bytes());
@@ -101,15 +114,8 @@ fn far_echo() {
 #[test]
 #[ignore = "a part of another test, in the near namespace"]
 fn near_asks_one_by_one() {
-    let mut far = start_far("far_echo");
-    let socket = near_socket();
+    let (mut far, socket) = start_echo();
     let mut buffer = [0; 2000];
-    let begun = Instant::now();
-    // Until it is there nobody answers; then all do.
-    while socket.send(&datagram(0)).and_then(|_| socket.recv(&mut buffer)).is_err() {
-        assert!(begun.elapsed() < LIMIT, "the far part does not answer");
-        thread::sleep(Duration::from_millis(50));
-    }
     for asked in 1..=50 {
         let sent = Instant::now();
         socket.send(&datagram(asked)).expect("a way");
@@ -131,14 +137,8 @@ fn near_asks_one_by_one() {
 #[test]
 #[ignore = "a part of another test, in the near namespace"]
 fn near_floods() {
-    let mut far = start_far("far_echo");
-    let socket = near_socket();
+    let (mut far, socket) = start_echo();
     let mut buffer = [0; 2000];
-    let begun = Instant::now();
-    while socket.send(&datagram(0)).and_then(|_| socket.recv(&mut buffer)).is_err() {
-        assert!(begun.elapsed() < LIMIT, "the far part does not answer");
-        thread::sleep(Duration::from_millis(50));
-    }
     for sent in 1..=200 {
         socket.send(&datagram(sent)).expect("a way");
     }

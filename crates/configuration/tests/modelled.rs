@@ -68,3 +68,13 @@ fn of_the_preset_a_modelled_call_heeds_the_time_that_coding_takes() {
     assert_eq!(quality.scores.ssim_db, real_time.scores.ssim_db);
     assert_ne!(quality.scores.video_delay_ms, real_time.scores.video_delay_ms);
 }
+
+/// A picture that has waited for seconds is worth less than one that was not sent.
+#[test]
+fn on_a_link_that_hardly_carries_the_coarsest_pictures_they_are_left_out_rather_than_queued() {
+    for seed in ["1", "2"] {
+        let link = [("trace", "constant:25kbps"), ("controller", "sprout"), ("seconds", "30"), ("seed", seed)];
+        let scores = modelled(&link).scores;
+        assert!(scores.video_delay_ms.is_some_and(|delay| delay.p50 < 2_000.0), "{:?}", scores.video_delay_ms);
+    }
+}

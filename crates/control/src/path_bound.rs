@@ -6,8 +6,8 @@
 //! half a second, or, growing twofold a round trip, by the spacing of fragments inside a frame's own burst. Without the
 //! latter a quiet scene could never grow again: the vicious circle that Concerto describes (MobiCom 2019, section 2). A
 //! burst of what had queued behind a pause of the link is no such evidence: it shows how fast the last hop is, not the
-//! path. At first, and when nothing is known, a frame may have [`LEAST_FRAME`]. Under way may be twice as much, and the
-//! target is no more than twice that rate, so that it can double in a round trip.
+//! path. When nothing is known, a frame may have [`LEAST_FRAME`]; at first, all that is under way. Later that may be twice
+//! as much, and the target is no more than twice that rate, so that it can double in a round trip.
 //!
 //! | constant | value | why |
 //! |---|---|---|
@@ -19,7 +19,7 @@
 //! | silence | smoothed round trip + 150 ms | pauses of cellular links are rarely longer |
 //! | pause between two probes | 100 ms; doubling to 1 s once the path would take 100 ms for all of them | what is sent into silence must not be in the way when it ends |
 //! | the same beside sound that arrives | 250 ms at least | sound goes first; but where it alone flows, nobody learns what pictures may have |
-//! | where more is on the way than is through soon | 1 s | on a path that for a while carries a few kb/s, ten probes a second were what filled the queue for seconds |
+//! | where more is on the way than is through soon | 1 s since a frame was last sent or heard of | on a path that carries a few kb/s, ten probes a second were what filled the queue for seconds, and one a second what kept it filled |
 //! | soon | the shortest round trip of a minute, since a queue may stand for long, and 150 ms, at the rate of the last half second of deliveries | where Lockstep's own search for such a time ended |
 //! | ceiling | 0.5 bit a pixel | beyond it VP8's picture gains nothing that is seen: quantizers below 8 or so; small pictures 500 kb/s |
 
@@ -260,20 +260,21 @@ impl PathBound {
     }
 
     /// Whether a frame is to be sent now even if the budget holds none, as small as there is: nothing was sent or heard
-    /// for so long that nothing would change otherwise; or, where much is `in_flight`, nothing was sent for longer.
+    /// for so long that nothing would change otherwise: longer where much is `in_flight`.
     #[must_use]
     pub fn is_probe_due(&self, now: Timestamp, in_flight: InFlight) -> bool {
         let Some(transmitted_at) = self.transmitted_at else { return true };
         if self.returned_at.is_some_and(|returned_at| transmitted_at < returned_at) {
             return true;
         }
+        let idle = now.saturating_since(transmitted_at.max(self.frame_heard_at));
         if in_flight.bytes.get() > self.through_soon() {
-            return now.saturating_since(transmitted_at) >= PROBE_PAUSES.1;
+            return idle >= PROBE_PAUSES.1;
         }
         let pause = PROBE_PAUSES.0.saturating_mul(1 << self.probes.min(8)).min(PROBE_PAUSES.1);
         let beside_sound = self.heard_at > self.frame_heard_at;
         let pause = if beside_sound { pause.max(PAUSE_BESIDE_SOUND) } else { pause };
-        now.saturating_since(transmitted_at.max(self.frame_heard_at)) >= pause
+        idle >= pause
     }
 
     /// The most bytes on the way behind which a probe does not wait for long, at the rate of the last deliveries.
@@ -292,7 +293,9 @@ impl PathBound {
     #[must_use]
     pub fn limit(&self, now: Timestamp, in_flight: InFlight, allowance: Allowance) -> Allowance {
         let shown = ByteCount::new(most(&self.delivered).max(most(&self.bursts))).max(LEAST_FRAME);
-        let room = ByteCount::new(GROWTH * shown.get()).saturating_sub(in_flight.bytes);
+        // Before anything is heard there is nothing to grow from.
+        let under_way = if self.round_trip.is_none() { shown.get() } else { GROWTH * shown.get() };
+        let room = ByteCount::new(under_way).saturating_sub(in_flight.bytes);
         let mut budget = allowance.budget.min(shown).min(room);
         let mut target = allowance.target.min(Bitrate::mean(ByteCount::new(GROWTH * shown.get()), WINDOW));
         if self.is_silent(now) {

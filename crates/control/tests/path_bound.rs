@@ -9,6 +9,13 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 const PAYLOAD: u64 = 1_384;
 const ROUND_TRIP: Duration = Duration::from_millis(40);
 
+/// What a controller says that knows no bound.
+const BOUNDLESS: Allowance = Allowance {
+    budget: ByteCount::new(1_000_000_000),
+    pacing_interval: Duration::ZERO,
+    target: Bitrate::from_kbps(8_000_000),
+};
+
 /// A bound, and the time.
 struct Path {
     bound: PathBound,
@@ -25,12 +32,7 @@ impl Path {
 
     /// Bytes that a frame may have although its controller would have a gigabyte sent.
     fn most(&self) -> u64 {
-        let boundless = Allowance {
-            budget: ByteCount::new(1_000_000_000),
-            pacing_interval: Duration::ZERO,
-            target: Bitrate::from_kbps(8_000_000),
-        };
-        self.bound.limit(self.now, InFlight::default(), boundless).budget.get()
+        self.bound.limit(self.now, InFlight::default(), BOUNDLESS).budget.get()
     }
 
     /// A frame is sent now; its fragments arrive `delay` later, so far apart, and are acknowledged half a round trip
@@ -176,6 +178,21 @@ fn on_a_slow_path_a_probe_waits_for_what_is_on_the_way() {
     assert!(!due(&path, 90, 1) && due(&path, 110, 1));
     // Ten packets take such a path two seconds.
     assert!(!due(&path, 110, 10) && !due(&path, 900, 10) && due(&path, 1_000, 10));
+    // As long as they come through, none is due.
+    path.frame(1, HALF, Duration::ZERO);
+    assert!(!due(&path, 110, 10) && !due(&path, 900, 10) && due(&path, 1_000, 10));
+}
+
+#[test]
+fn before_anything_is_heard_no_more_is_under_way_than_a_first_frame_may_have() {
+    let mut path = Path::new(None);
+    let allowed = |path: &Path, bytes: u64| {
+        let in_flight = InFlight { bytes: ByteCount::new(bytes), ..InFlight::default() };
+        path.bound.limit(path.now, in_flight, BOUNDLESS).budget.get()
+    };
+    assert_eq!((allowed(&path, 5_000), allowed(&path, 15_000)), (10_000, 0));
+    path.frame(1, HALF, Duration::ZERO);
+    assert_eq!((allowed(&path, 5_000), allowed(&path, 15_000)), (15_000, 15_000));
 }
 
 #[test]

@@ -30,16 +30,8 @@ pub enum AnyPacket {
 }
 
 fn repacked<P>(arrived: Arrived<AnyPacket>, unpack: impl FnOnce(AnyPacket) -> Option<P>) -> Option<Arrived<P>> {
-    let Arrived { direction, sent_at, at, size, queueing_delay, congestion_experienced, packet } = arrived;
-    unpack(packet).map(|packet| Arrived {
-        direction,
-        sent_at,
-        at,
-        size,
-        queueing_delay,
-        congestion_experienced,
-        packet,
-    })
+    let (packet, arrival) = arrived.take();
+    unpack(packet).map(|packet| arrival.with(packet))
 }
 
 impl Flow for AnyFlow {

@@ -50,30 +50,23 @@ impl<C: Codec> Flow for CallPair<C> {
     type Packet = CallPacket<C::Packet>;
 
     fn handle_packet(&mut self, now: Timestamp, arrived: Arrived<Self::Packet>) {
-        let Arrived { direction, sent_at, at, size, queueing_delay, congestion_experienced, packet } = arrived;
+        let (packet, arrival) = arrived.take();
         let (feedback_size, feedback) = packet.feedback.map_or((ByteCount::ZERO, None), |feedback| {
             let (size, packet) = *feedback;
             (size, Some(packet))
         });
-        let one = |direction, size, packet| Arrived {
-            direction,
-            sent_at,
-            at,
-            size,
-            queueing_delay,
-            congestion_experienced,
-            packet,
-        };
         // What goes forward is the pictures of the call there, and feedback of the one back.
-        let (media_of, feedback_of) = match direction {
+        let (media_of, feedback_of) = match arrival.direction {
             Direction::Forward => (Some(&mut self.there), self.back.as_mut()),
             Direction::Reverse => (self.back.as_mut(), Some(&mut self.there)),
         };
         if let (Some(call), Some(packet)) = (media_of, packet.media) {
-            call.handle_packet(now, one(Direction::Forward, size.saturating_sub(feedback_size), packet));
+            let size = arrival.size.saturating_sub(feedback_size);
+            call.handle_packet(now, Arrived { direction: Direction::Forward, size, ..arrival.with(packet) });
         }
         if let (Some(call), Some(packet)) = (feedback_of, feedback) {
-            call.handle_packet(now, one(Direction::Reverse, feedback_size, packet));
+            let arrived = arrival.with(packet);
+            call.handle_packet(now, Arrived { direction: Direction::Reverse, size: feedback_size, ..arrived });
         }
     }
 

@@ -32,6 +32,20 @@ pub struct Arrived<P> {
     pub packet: P,
 }
 
+impl<P> Arrived<P> {
+    /// What is inside, and the same arrival of whatever else is made of that.
+    pub(crate) fn take(self) -> (P, Arrived<()>) {
+        let Self { direction, sent_at, at, size, queueing_delay, congestion_experienced, packet } = self;
+        (packet, Arrived { direction, sent_at, at, size, queueing_delay, congestion_experienced, packet: () })
+    }
+
+    /// The same arrival of another packet.
+    pub(crate) fn with<Q>(&self, packet: Q) -> Arrived<Q> {
+        let Self { direction, sent_at, at, size, queueing_delay, congestion_experienced, packet: _ } = *self;
+        Arrived { direction, sent_at, at, size, queueing_delay, congestion_experienced, packet }
+    }
+}
+
 /// Both ends of one flow: a call, a download, cross traffic. Clock-free, as everything that decides is.
 ///
 /// The ends talk to each other through the network alone; that both are in one object is for the simulator's

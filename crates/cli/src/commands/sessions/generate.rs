@@ -1,8 +1,7 @@
 //! `lockstep sessions generate`: sessions of a population, by modelled calls.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufReader, Write, stdout};
+use std::io::{Write, stdout};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
@@ -119,9 +118,7 @@ fn make(
 
 /// Makes the batches of a file, as a machine of a cluster does.
 fn run_job_file(path: &Path, workers: NonZero<usize>) -> Result<()> {
-    let file = File::open(path).with_context(|| format!("jobs {}", path.display()))?;
-    let jobs: Vec<Job> =
-        serde_json::from_reader(BufReader::new(file)).with_context(|| format!("jobs {}", path.display()))?;
+    let jobs: Vec<Job> = remote::read_jobs(path)?;
     let folder = tempfile::tempdir().context("cannot make a folder for the sessions")?;
     for Job { population, batch } in jobs {
         let made = make(&population, std::slice::from_ref(&batch), folder.path(), workers, |_| {})

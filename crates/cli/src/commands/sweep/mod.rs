@@ -7,13 +7,11 @@ pub(super) mod remote;
 mod rows;
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::BufReader;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::{Args, FromArgMatches};
 
 use lockstep_call::Scores;
@@ -92,9 +90,7 @@ fn run_here(jobs: &[Job], workers: NonZero<usize>, mut done: impl FnMut(Finished
 
 /// Runs the jobs of a file, as a machine of a cluster does.
 fn run_job_file(path: &Path, workers: NonZero<usize>) -> Result<()> {
-    let file = File::open(path).with_context(|| format!("jobs {}", path.display()))?;
-    let jobs: Vec<Job> =
-        serde_json::from_reader(BufReader::new(file)).with_context(|| format!("jobs {}", path.display()))?;
+    let jobs: Vec<Job> = remote::read_jobs(path)?;
     run_here(&jobs, workers, |finished| {
         say!("{}", finished.to_line()?);
         Ok(())

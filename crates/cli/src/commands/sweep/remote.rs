@@ -1,11 +1,13 @@
 //! Jobs on a Ray cluster: a Python module of this project hands them out and prints what comes back.
 
 use std::env;
+use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::finished::Finished;
 use super::jobs::Job;
@@ -14,6 +16,13 @@ use super::jobs::Job;
 pub fn run(address: &str, jobs: &[Job], mut done: impl FnMut(Finished) -> Result<()>) -> Result<()> {
     // Ray prints things of its own.
     run_command(address, &["sweep"], jobs, |line| Finished::from_line(line).map_or(Ok(()), &mut done))
+}
+
+/// The jobs of a `--job-file`, as a machine of the cluster gets them.
+pub fn read_jobs<Job: DeserializeOwned>(path: &Path) -> Result<Vec<Job>> {
+    let named = || format!("jobs {}", path.display());
+    let file = File::open(path).with_context(named)?;
+    serde_json::from_reader(BufReader::new(file)).with_context(named)
 }
 
 /// Has `command` of this program, on the machines of the cluster at `address`, run `jobs` from files of a few with
