@@ -4,6 +4,7 @@
 //! (RFC 9002, section 6.1), or when nothing was heard for longer than a round trip takes (as the probe timeout of RFC
 //! 9002, section 6.2, but it declares the loss: whether anything is sent again is not decided here).
 
+mod due;
 mod tolerance;
 
 use std::cell::Cell;
@@ -15,6 +16,7 @@ use lockstep_units::{ByteCount, Timestamp};
 use crate::ring::Ring;
 use crate::round_trip::{RoundTripTime, nanoseconds};
 use crate::sound::{SOUND, TransmittedSound};
+use due::Due;
 use tolerance::Tolerance;
 
 /// An overtaken fragment is given at least this long after its transmission.
@@ -190,10 +192,6 @@ pub(crate) struct LossDetection {
     /// are news.
     due: Cell<Option<Due>>,
 }
-
-/// When something is lost if nothing is heard before; the end of time for never.
-#[derive(Debug, Clone, Copy)]
-struct Due(Timestamp);
 
 impl LossDetection {
     pub(crate) fn new(initial_round_trip: Duration, longest_hold: Duration) -> Self {
@@ -554,32 +552,6 @@ impl LossDetection {
         }
         self.find_oldest();
         lost
-    }
-
-    /// When [`Self::detect`] will find something if nothing is heard before.
-    #[inline]
-    pub(crate) fn timeout(&self) -> Option<Timestamp> {
-        let due = match self.due.get() {
-            Some(Due(due)) => due,
-            None => self.find_due(),
-        };
-        (due < Timestamp::MAX).then_some(due)
-    }
-
-    fn find_due(&self) -> Timestamp {
-        let deadline = |sequence| match self.fragments.get(sequence) {
-            Some(Fate::InFlight(sent)) => self.deadline(sequence, sent),
-            _ => Timestamp::MAX,
-        };
-        let mut due = Timestamp::MAX;
-        if self.in_flight > 0 {
-            due = deadline(self.oldest_tail);
-            if self.oldest < self.oldest_tail {
-                due = due.min(deadline(self.oldest));
-            }
-        }
-        self.due.set(Some(Due(due)));
-        due
     }
 
     /// Whether something that was transmitted later has arrived.

@@ -1,5 +1,6 @@
 //! The sending side: cuts frames into fragments, paces them, learns what arrived, says what to encode from.
 
+mod events;
 mod sound;
 mod sources;
 
@@ -20,7 +21,7 @@ use crate::retransmission::{FragmentedFrame, Repetition, Retransmission, patienc
 use crate::reverse_path::ReversePath;
 use crate::round_trip::RoundTripTime;
 use crate::sound::WaitingSound;
-use crate::states::{SentStates, Verdict};
+use crate::states::SentStates;
 use crate::wire::{Acknowledgement, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, WireError, expand};
 use crate::{
     AcknowledgedFragment, Estimate, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
@@ -472,53 +473,6 @@ impl<P: Payload> Sender<P> {
         let mut hopeless = self.retransmission.lost(now, lost, patience);
         hopeless.extend(self.retransmission.resolve(now, |sequence| self.loss.is_overtaken(sequence), patience));
         hopeless.into_iter().for_each(|frame| self.states.give_up(frame));
-    }
-
-    /// Turns what the states concluded into events.
-    #[inline]
-    fn tell(&mut self) {
-        if self.states.has_news() {
-            self.tell_verdicts();
-        }
-    }
-
-    fn tell_verdicts(&mut self) {
-        for verdict in self.states.take_verdicts() {
-            self.events.push_back(match verdict {
-                Verdict::Held(frame, state) => {
-                    self.statistics.frames_acknowledged += 1;
-                    SenderEvent::FrameAcknowledged { frame, state }
-                }
-                Verdict::Lost(frame) => {
-                    self.statistics.frames_lost += 1;
-                    SenderEvent::FrameLost(frame)
-                }
-            });
-        }
-        self.events.extend(self.states.take_released().map(SenderEvent::Release));
-    }
-
-    /// The owner has done with `feedback`, whose memory is used again.
-    pub fn reuse(&mut self, feedback: Feedback) {
-        self.spare = feedback.acknowledged;
-        self.spare.clear();
-    }
-
-    /// Whether [`Self::poll_event`] has something.
-    #[inline]
-    #[must_use]
-    pub fn has_events(&self) -> bool {
-        !self.events.is_empty()
-    }
-
-    /// What has happened and was not polled yet.
-    pub fn poll_event(&mut self) -> Option<SenderEvent> {
-        let event = self.events.pop_front();
-        if event.is_none() {
-            // As a ring: begins anew at its front.
-            self.events.clear();
-        }
-        event
     }
 
     /// When [`Self::handle_timeout`] and [`Self::poll_transmit`] are to be called if nothing happens before. A moment

@@ -408,7 +408,7 @@ impl SentStates {
         let Some(base) = self.base else { return };
         let mut least = self.reserved.map_or(base, |reserved| reserved.min(base));
         for (place, sent) in self.frames.iter().enumerate() {
-            // Whether that source is still known or not: neither it nor the frame itself is older than what was found.
+            // Neither its source nor itself is older.
             if self.twin.is_none() && sent.source_frame.is_some_and(|from| from >= least) {
                 continue;
             }
