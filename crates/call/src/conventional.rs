@@ -106,7 +106,7 @@ impl<C: Codec> FrameEncoder<C> for ConventionalEncoder<C> {
         Some(FrameStart { source, job })
     }
 
-    fn choose(&self, menu: &Menu<C>, _budget: ByteCount, _probes: bool) -> Option<usize> {
+    fn choose(&self, menu: &Menu<C>, _budget: ByteCount, _anyway: bool) -> Option<usize> {
         (!menu.candidates.is_empty() && !self.surprises(menu)).then_some(0)
     }
 

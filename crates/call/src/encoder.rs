@@ -149,9 +149,9 @@ pub trait FrameEncoder<C: Codec = Vp8>: Send {
     fn recovery(&self) -> Recovery;
     /// The job that codes the picture; none if the encoder drops it.
     fn begin(&mut self, request: &FrameRequest<'_, C>) -> Option<FrameStart<C>>;
-    /// Which candidate is sent, now that `budget` bytes are free; none if none is. With `probes` one is sent even if
+    /// Which candidate is sent, now that `budget` bytes are free; none if none is. With `anyway` one is sent even if
     /// the budget holds none, as small as there is.
-    fn choose(&self, menu: &Menu<C>, budget: ByteCount, probes: bool) -> Option<usize>;
+    fn choose(&self, menu: &Menu<C>, budget: ByteCount, anyway: bool) -> Option<usize>;
     /// A job that adds to the menu what serves the call better than what is in it, where there is such a thing: now
     /// `budget` bytes are free, and `expected` of them will be when the job is done. Most encoders offer all that they
     /// have at once.

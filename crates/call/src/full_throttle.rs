@@ -76,7 +76,7 @@ impl FrameEncoder<Modelled> for FullThrottle {
         })
     }
 
-    fn choose(&self, menu: &Menu<Modelled>, _budget: ByteCount, _probes: bool) -> Option<usize> {
+    fn choose(&self, menu: &Menu<Modelled>, _budget: ByteCount, _anyway: bool) -> Option<usize> {
         (!menu.candidates.is_empty()).then_some(0)
     }
 

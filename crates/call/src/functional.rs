@@ -205,7 +205,7 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
         Some(FrameStart { source, job })
     }
 
-    fn choose(&self, menu: &Menu<C>, budget: ByteCount, probes: bool) -> Option<usize> {
+    fn choose(&self, menu: &Menu<C>, budget: ByteCount, anyway: bool) -> Option<usize> {
         let nearly = || match self.mode {
             MenuMode::Fit { .. } if budget > ByteCount::ZERO => {
                 let most = ByteCount::new((MOST_OVER * budget.as_f64()) as u64) + LEAST_OVER;
@@ -213,7 +213,7 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
             }
             _ => None,
         };
-        menu.largest_within(budget).or_else(nearly).or_else(|| probes.then(|| menu.smallest()).flatten())
+        menu.largest_within(budget).or_else(nearly).or_else(|| anyway.then(|| menu.smallest()).flatten())
     }
 
     fn refine(&mut self, mut menu: Menu<C>, budget: ByteCount, expected: ByteCount) -> Result<EncodeJob<C>, Menu<C>> {

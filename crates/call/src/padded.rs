@@ -58,9 +58,9 @@ impl FrameEncoder<Modelled> for Padded {
         self.video.begin(request)
     }
 
-    fn choose(&self, menu: &Menu<Modelled>, budget: ByteCount, probes: bool) -> Option<usize> {
+    fn choose(&self, menu: &Menu<Modelled>, budget: ByteCount, anyway: bool) -> Option<usize> {
         self.budget.set(budget);
-        self.video.choose(menu, budget, probes)
+        self.video.choose(menu, budget, anyway)
     }
 
     /// The codec's own rate control does not hear of the padding.

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use lockstep_control::{Allowance, Controller, InFlight, PathBound, bitrate_ceiling};
+use lockstep_control::{Allowance, Bounded, Controller, InFlight, PathBound, bitrate_ceiling};
 use lockstep_transport::{
     CloseReason, Datagram, OutgoingFrame, Recovery, SendError, Sender, SenderConfig, SenderEvent, SoundPacket, StateId,
     Transmit, WireError,
@@ -243,7 +243,7 @@ impl<C: Codec> SendingEnd<C> {
         *smoothed = smoothed.mul_f64(1.0 - ENCODE_TIME_WEIGHT) + spent.mul_f64(ENCODE_TIME_WEIGHT);
 
         self.controller.on_time(now);
-        let allowance = self.allowance(now);
+        let Bounded { allowance, affordable } = self.bounded(now);
         let budget = allowance.budget;
         let probes = self.controller.wants_probes() && self.bound.is_probe_due(now, self.in_flight());
         // A source that was lost while the menu was being coded would only waste the link.
@@ -274,7 +274,9 @@ impl<C: Codec> SendingEnd<C> {
         record.budget = Some(budget);
         record.candidates = menu.candidates.iter().map(crate::encoder::Candidate::size).collect();
 
-        let choice = if still_good { self.encoder.choose(&menu, budget, probes) } else { None };
+        // What is beyond the budget but not beyond the path is better seen than left out.
+        let is_affordable = menu.smallest().is_some_and(|index| menu.candidates[index].size() <= affordable);
+        let choice = if still_good { self.encoder.choose(&menu, budget, probes || is_affordable) } else { None };
         let Some((target, candidate)) = self.encoder.commit(menu, choice) else {
             record.outcome = match self.encoder.recovery() {
                 _ if !still_good => Outcome::SkippedStaleSource,
@@ -299,7 +301,7 @@ impl<C: Codec> SendingEnd<C> {
                 return;
             }
         };
-        if candidate.size() > budget {
+        if candidate.size() > affordable {
             self.bound.on_probe();
         }
         record.outcome = Outcome::Sent;
@@ -500,17 +502,22 @@ impl<C: Codec> SendingEnd<C> {
     }
 
     fn allowance(&self, now: Timestamp) -> Allowance {
+        self.bounded(now).allowance
+    }
+
+    /// What a frame may have, of itself and if it came out larger.
+    fn bounded(&self, now: Timestamp) -> Bounded {
         let in_flight = self.in_flight();
-        let mut allowance = self.controller.allowance(now, in_flight);
-        if self.controller.is_bounded() {
-            allowance = self.bound.limit(now, in_flight, allowance);
-        }
-        let mut budget = self.likely_whole(allowance.budget);
-        if let Some(sound) = &self.sound {
-            // What will be said until the next picture goes before it.
-            budget = budget.saturating_sub(sound.bitrate(now).bytes_in(self.frame_interval));
-        }
-        Allowance { budget, ..allowance }
+        let allowance = self.controller.allowance(now, in_flight);
+        let Bounded { allowance, affordable } = if self.controller.is_bounded() {
+            self.bound.limit(now, in_flight, allowance)
+        } else {
+            Bounded { allowance, affordable: allowance.budget }
+        };
+        // What will be said until the next picture goes before it.
+        let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
+        let left = |budget| self.likely_whole(budget).saturating_sub(sound.bytes_in(self.frame_interval));
+        Bounded { allowance: Allowance { budget: left(allowance.budget), ..allowance }, affordable: left(affordable) }
     }
 
     /// As much of `budget` as a frame may have that is to arrive whole, where what is lost is not sent again.

@@ -78,3 +78,14 @@ fn on_a_link_that_hardly_carries_the_coarsest_pictures_they_are_left_out_rather_
         assert!(scores.video_delay_ms.is_some_and(|delay| delay.p50 < 2_000.0), "{:?}", scores.video_delay_ms);
     }
 }
+
+/// Of what gains nothing by more bits, pictures that need them all the same are no less worth seeing.
+#[test]
+fn where_the_path_carries_more_no_picture_is_left_out_for_being_larger_than_it_gains_by() {
+    for seed in ["4", "14", "15"] {
+        let scores = modelled(&[("trace", "constant:50mbps"), ("controller", "sprout"), ("seed", seed)]).scores;
+        assert!(scores.frames.displayed + 3 >= scores.frames.captured, "seed {seed}: {:?}", scores.frames);
+        // Half a bit a pixel, 3.5 Mb/s, in the long run.
+        assert!(scores.throughput_bps < 4_200_000, "seed {seed}: {}", scores.throughput_bps);
+    }
+}

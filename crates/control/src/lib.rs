@@ -47,7 +47,7 @@ pub use latency::{Latency, UnknownLatency};
 pub use loss_rate::LossRate;
 pub use nada::Nada;
 pub use oracle::Oracle;
-pub use path_bound::{PathBound, bitrate_ceiling};
+pub use path_bound::{Bounded, PathBound, bitrate_ceiling};
 pub use receiver_estimate::ReceiverEstimate;
 pub use salsify::SalsifyWindow;
 pub use scream::Scream;

@@ -21,6 +21,7 @@
 //! | the same beside sound that arrives | 250 ms at least | sound goes first; but where it alone flows, nobody learns what pictures may have |
 //! | where more is on the way than is through soon | 1 s since a frame was last sent or heard of | on a path that carries a few kb/s, ten probes a second were what filled the queue for seconds, and one a second what kept it filled |
 //! | soon | the shortest round trip of a minute, since a queue may stand for long, and 150 ms, at the rate of the last half second of deliveries | where Lockstep's own search for such a time ended |
+//! | what is left below the ceiling | half of its share of a frame at least | after frames that came out larger the next are not to be coarse ones, while the path is fast |
 //! | ceiling | 0.5 bit a pixel | beyond it VP8's picture gains nothing that is seen: quantizers below 8 or so; small pictures 500 kb/s |
 
 use std::cmp::Reverse;
@@ -58,6 +59,8 @@ const MOST_ARRIVALS: usize = 65_536;
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
 const CEILING_BITS_PER_PIXEL: f64 = 0.5;
 const LEAST_CEILING: Bitrate = Bitrate::from_kbps(500);
+/// Of what the ceiling lets through in a frame interval, what a frame may have that comes after larger ones.
+const LEAST_OF_CEILING: f64 = 0.5;
 
 /// The bit rate beyond which pictures of this size and rate gain nothing: half a bit a pixel, and at least 500 kb/s,
 /// since small pictures take more bits a pixel.
@@ -83,6 +86,16 @@ struct Burst {
     later: u64,
     /// Whether its first fragment found the link idle.
     evidence: bool,
+}
+
+/// What is left of a controller's allowance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounded {
+    /// What the next frame is to be coded for.
+    pub allowance: Allowance,
+    /// What it may have if it came out larger: what the path bears out, without regard to the ceiling. That pictures gain
+    /// nothing by more bits is no reason to leave one out.
+    pub affordable: ByteCount,
 }
 
 /// What a controller's allowance is bounded by, and when a frame is sent although there is none.
@@ -289,9 +302,9 @@ impl PathBound {
         (most(&self.delivered) * SILENT_SHARE.0 / SILENT_SHARE.1).max(LEAST_HARMLESS)
     }
 
-    /// As much of `allowance` as is borne out by what is known.
+    /// As much of `allowance` as is borne out by what is known, and as pictures gain by.
     #[must_use]
-    pub fn limit(&self, now: Timestamp, in_flight: InFlight, allowance: Allowance) -> Allowance {
+    pub fn limit(&self, now: Timestamp, in_flight: InFlight, allowance: Allowance) -> Bounded {
         let shown = ByteCount::new(most(&self.delivered).max(most(&self.bursts))).max(LEAST_FRAME);
         // Before anything is heard there is nothing to grow from.
         let under_way = if self.round_trip.is_none() { shown.get() } else { GROWTH * shown.get() };
@@ -303,10 +316,12 @@ impl PathBound {
         } else if self.restarted_at.is_some() {
             budget = budget.min(self.payload);
         }
+        let affordable = budget;
         if let Some((ceiling, bucket)) = &self.ceiling {
-            budget = budget.min(bucket.allowance(now, in_flight, *ceiling, *ceiling).budget);
+            let left = bucket.allowance(now, in_flight, *ceiling, *ceiling).budget;
+            budget = budget.min(left.max(ceiling.bytes_in(self.frame_interval.mul_f64(LEAST_OF_CEILING))));
             target = target.min(*ceiling);
         }
-        Allowance { budget, target, ..allowance }
+        Bounded { allowance: Allowance { budget, target, ..allowance }, affordable }
     }
 }

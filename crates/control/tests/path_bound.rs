@@ -32,7 +32,7 @@ impl Path {
 
     /// Bytes that a frame may have although its controller would have a gigabyte sent.
     fn most(&self) -> u64 {
-        self.bound.limit(self.now, InFlight::default(), BOUNDLESS).budget.get()
+        self.bound.limit(self.now, InFlight::default(), BOUNDLESS).allowance.budget.get()
     }
 
     /// A frame is sent now; its fragments arrive `delay` later, so far apart, and are acknowledged half a round trip
@@ -188,7 +188,7 @@ fn before_anything_is_heard_no_more_is_under_way_than_a_first_frame_may_have() {
     let mut path = Path::new(None);
     let allowed = |path: &Path, bytes: u64| {
         let in_flight = InFlight { bytes: ByteCount::new(bytes), ..InFlight::default() };
-        path.bound.limit(path.now, in_flight, BOUNDLESS).budget.get()
+        path.bound.limit(path.now, in_flight, BOUNDLESS).allowance.budget.get()
     };
     assert_eq!((allowed(&path, 5_000), allowed(&path, 15_000)), (10_000, 0));
     path.frame(1, HALF, Duration::ZERO);
@@ -203,6 +203,10 @@ fn pictures_have_no_more_bits_than_they_gain_by() {
     (0..20).for_each(|_| path.frame(4, HALF, Duration::from_micros(100)));
     path.wait(Duration::from_secs(1));
     assert!(path.most() <= 8_400, "two frames' worth of a megabit: {}", path.most());
+    // A frame that is larger nevertheless can be sent, and those after it have half of their share until it is made up for.
+    assert!(path.bound.limit(path.now, InFlight::default(), BOUNDLESS).affordable.get() > 40_000);
+    path.frame(20, HALF, Duration::from_micros(100));
+    assert!((2_000..=2_100).contains(&path.most()), "{}", path.most());
 }
 
 #[test]

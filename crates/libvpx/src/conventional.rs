@@ -109,7 +109,7 @@ impl FrameEncoder for LibvpxEncoder {
         Some(FrameStart { source: if must_be_key { StateId::EMPTY } else { last }, job })
     }
 
-    fn choose(&self, menu: &Menu, _budget: ByteCount, _probes: bool) -> Option<usize> {
+    fn choose(&self, menu: &Menu, _budget: ByteCount, _anyway: bool) -> Option<usize> {
         (!menu.candidates.is_empty()).then_some(0)
     }
 
