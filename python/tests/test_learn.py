@@ -292,6 +292,48 @@ class TestTraining:
         said = learner.rates(seen.numpy(), learner.actor.eval()(seen).squeeze(-1).detach().numpy().astype(np.float64))
         assert np.abs(np.log(said / learner.heuristic(seen.numpy()))).max() < 0.35
 
+    def test_the_rule_that_bob_begins_at_climbs_holds_and_drops_within_what_the_selector_takes(self) -> None:
+        from lockstep.gym.features import linear, logarithmic  # noqa: PLC0415
+        from lockstep.learn.bob import careful, reach, select  # noqa: PLC0415
+
+        seen = np.full((4, 11), logarithmic(np.array([1e6]))[0], np.float32)
+        # Nothing waits; something does; much does; nothing waits, but a quarter of what was allowed arrives.
+        seen[:, 1] = [0.0, 0.03, 0.4, 0.0]
+        seen[3, 0] = logarithmic(np.array([250e3]))[0]
+        rates = linear(careful(seen, 0.3))
+        np.testing.assert_allclose(rates[[1, 3]], 1e6, rtol=1e-4)
+        assert 1.2e6 < rates[0] < 1.3e6
+        assert 0.7e6 < rates[2] < 0.8e6
+        np.testing.assert_array_equal(select(rates, np.full(4, 1e6), 0.3), rates)
+        assert reach(2.0) == 1.0
+
+    def test_the_critic_is_told_of_capacities_until_a_call_ends(self) -> None:
+        import torch  # noqa: PLC0415
+
+        from lockstep.gym import FEATURES  # noqa: PLC0415
+        from lockstep.learn import ppo  # noqa: PLC0415
+
+        capacities = torch.tensor([[0.5], [0.5], [1.0], [0.0]])
+        ends = torch.tensor([[0.0], [1.0], [0.0]])
+        known = ppo.foreseen(capacities, ends)
+        # The third step's capacity is that of another call.
+        np.testing.assert_allclose(known[:2].numpy(), 0.5)
+        np.testing.assert_allclose(known[2, 0].numpy(), 0.0, atol=1e-7)
+        told = ppo.told(np.zeros((2, len(FEATURES))), np.array([0.0, 1.0]))
+        assert told.shape == (2, ppo.TOLD - len(ppo.FORESIGHT))
+        assert np.isfinite(told).all()
+
+    def test_a_policy_that_strays_is_drawn_back_to_what_the_selector_takes(self, tmp_path: Path) -> None:
+        import torch  # noqa: PLC0415
+
+        from lockstep.learn import bob  # noqa: PLC0415
+
+        learner = bob.Bob(bob.parser().parse_args(["--output", str(tmp_path)]))
+        seen = torch.full((3, 11), 0.5)
+        strays = learner.strays(seen, torch.tensor([0.5, 0.53, 0.6]))
+        assert strays[0] == strays[1] == 0.0
+        assert strays[2] > 0.05
+
     def test_the_best_reward_is_what_the_link_carries_without_a_queue(self) -> None:
         from lockstep.gym import FEATURES  # noqa: PLC0415
         from lockstep.learn.ppo import best_reward  # noqa: PLC0415

@@ -64,6 +64,10 @@ class Gemini:
         """The net's where the path is safe, GCC's elsewhere."""
         return np.where(self.counts(seen), linear(action), self.heuristic(seen))
 
+    def strays(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
+        """Nothing is beyond what is used."""
+        return torch.zeros_like(middle)
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Trains; gives the exit status."""

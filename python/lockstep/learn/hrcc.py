@@ -66,6 +66,10 @@ class Hrcc:
         """Everything."""
         return np.ones(len(seen), np.bool_)
 
+    def strays(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
+        """Nothing is beyond what is used."""
+        return torch.zeros_like(middle)
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Trains; gives the exit status."""

@@ -18,7 +18,7 @@ from torch import nn
 
 from lockstep.gym import FEATURES, CallVectorEnv
 from lockstep.gym.actions import GivenRate
-from lockstep.gym.features import logarithmic
+from lockstep.gym.features import linear, logarithmic
 from lockstep.gym.observations import CallObservation
 from lockstep.learn.training import FEEDBACK_MS, Run
 
@@ -27,6 +27,60 @@ INTERVAL_MS = 200
 """Time between two decisions: AlphaRTC's, and that of BoB's paper."""
 CODECS = ("functional", "conventional")
 _COLUMN = {name: place for place, name in enumerate(FEATURES)}
+TOLD = 11
+"""What the critic is told beside what is seen (:func:`told`, :func:`foreseen`)."""
+STRAYING = 1e3
+"""Weight of what the net says beyond what is ever used, squared."""
+FORESIGHT = (0.8, 0.95)
+"""What averages of coming capacities keep of what comes later, from decision to decision: of one second and of four."""
+
+
+def told(features: NDArray[np.float64], codec: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What no end of a call knows and the simulator does, for the critic: shape ``(calls, TOLD - len(FORESIGHT))``.
+
+    Capacity of this step and of the next, what is sent, encoded and targeted (all on the scale of rates), how long the
+    bottleneck's queue will take (s), one-way delay and its least (s), loss, and which codec the call has.
+    """
+
+    def column(name: str) -> NDArray[np.float64]:
+        return features[:, _COLUMN[name]]
+
+    rates = ("capacity_bps", "next_capacity_bps", "sent_bps", "target_bps")
+    queue = column("queued_bytes") * 8.0 / np.maximum(column("next_capacity_bps"), 3e4)
+    rest = (queue, column("delay_ms") / 1e3, column("smallest_delay_ms") / 1e3)
+    parts = [*(logarithmic(column(name)) for name in rates), *(np.clip(one, 0.0, 3.0) for one in rest)]
+    return np.stack([*parts, column("loss"), codec], axis=-1)
+
+
+def foreseen(now: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """Averages of the capacities to come until the call ends or nothing more is known: a baseline that goes by them.
+
+    ``now`` are capacities, shape ``(steps + 1, calls)``, ``ends`` where calls end, ``(steps, calls)``. No decision
+    changes what the link will carry, so an advantage may be taken over it: what was luck is then no longer credited to
+    the decision (Mao et al., 2019, *Variance reduction for reinforcement learning in input-driven environments*).
+    """
+    known = torch.zeros(*now.shape, len(FORESIGHT))
+    known[-1] = now[-1].unsqueeze(-1)
+    kept = torch.tensor(FORESIGHT)
+    for step in reversed(range(len(ends))):
+        coming = (1.0 - kept) * now[step + 1].unsqueeze(-1) + kept * known[step + 1]
+        known[step] = torch.where(ends[step].unsqueeze(-1) > 0, now[step].unsqueeze(-1), coming)
+    return known
+
+
+class ToldCritic(nn.Module):
+    """What is seen, and what only the simulator knows -> what it is worth. No part of what is shipped."""
+
+    def __init__(self, seen: int) -> None:
+        """A critic for ``seen`` numbers that has not learned anything."""
+        super().__init__()
+        parts = [nn.Linear(seen + TOLD, 128), nn.LeakyReLU(), nn.Linear(128, 128), nn.LeakyReLU(), nn.Linear(128, 1)]
+        self.parts = nn.Sequential(*parts)
+
+    def forward(self, seen: torch.Tensor) -> torch.Tensor:
+        """Values, ``(calls, 1)``, of what is seen and told, side by side."""
+        out: torch.Tensor = self.parts(seen)
+        return out
 
 
 def best_reward(kind: str, features: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -72,6 +126,10 @@ class Learner(Protocol):
         """Where what the net says makes a difference."""
         ...
 
+    def strays(self, seen: torch.Tensor, middle: torch.Tensor) -> torch.Tensor:
+        """By how much what the net says is beyond what is ever used, where nothing that is tried would lead back."""
+        ...
+
 
 def add_arguments(parser: argparse.ArgumentParser, *, clip: float, epochs: int) -> None:
     """The arguments of PPO; defaults are those that the papers share, but for ``clip`` and ``epochs``."""
@@ -88,8 +146,20 @@ def add_arguments(parser: argparse.ArgumentParser, *, clip: float, epochs: int) 
         "--last-rate", type=float, default=1.0, help="share of the learning rate that is left at the end (%(default)s)"
     )
     parser.add_argument("--clip", type=float, default=clip, help="PPO's clip (%(default)s)")
-    parser.add_argument("--clone", type=int, default=1_500, help="steps of cloning the heuristic before (%(default)s)")
+    parser.add_argument("--clone", type=int, default=1_500, help="steps of cloning before (%(default)s)")
     parser.add_argument("--critic-first", type=int, default=3, help="updates of the critic alone (%(default)s)")
+    parser.add_argument(
+        "--divergence",
+        type=float,
+        default=float("inf"),
+        help="Kullback-Leibler divergence of an update beyond which only the critic goes on learning (%(default)s)",
+    )
+    parser.add_argument(
+        "--critic",
+        choices=("seen", "told"),
+        default="seen",
+        help="what the critic goes by: what the actor sees, or what only the simulator knows as well (%(default)s)",
+    )
     parser.add_argument("--round", type=int, default=10, help="updates between checkpoints (%(default)s)")
     parser.add_argument("--stop-after", type=int, default=None, help=argparse.SUPPRESS)
 
@@ -124,13 +194,17 @@ class Calls:
             )
             for codec in CODECS
         ]
-        self.seen: Seen = np.concatenate([env.reset(seed=seed + place)[0] for place, env in enumerate(self.envs)])
+        begun = [env.reset(seed=seed + place) for place, env in enumerate(self.envs)]
+        self.seen: Seen = np.concatenate([part[0] for part in begun])
+        self.features: NDArray[np.float64] = np.concatenate([part[1]["features"] for part in begun])
+        self.codec = np.repeat(np.arange(len(CODECS), dtype=np.float64), self.half)
         self.begun = np.zeros(self.count, np.bool_)
 
     def step(self, rates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Uses ``rates`` for an interval; gives rewards, less the best ones, and which calls have ended."""
         parts = [env.step(rates[place * self.half : (place + 1) * self.half]) for place, env in enumerate(self.envs)]
         self.seen = np.concatenate([part[0] for part in parts])
+        self.features = np.concatenate([part[4]["features"] for part in parts])
         rewards = [part[1] - best_reward(self.kind, part[4]["features"]) for part in parts]
         return np.concatenate(rewards), np.concatenate([part[3] for part in parts])
 
@@ -155,9 +229,9 @@ def tensor(array: NDArray[Any]) -> torch.Tensor:
 
 
 def clone(learner: Learner, options: argparse.Namespace, traces: list[str], target: Any) -> float:
-    """The actor learns to say ``target(seen)`` where the heuristic acts; gives the error at last (root mean square).
+    """The actor learns to say ``target(seen)``, places on the scale of rates; gives the last error (root mean square).
 
-    The heuristic is followed with slow random factors of up to a half, so that what is seen is more than its own paths.
+    What is to be said is followed with slow random factors of up to a half, so that more is seen than its own paths.
     """
     calls = Calls(learner, options, traces, 77_000_003 + options.seed)
     draw = np.random.default_rng([options.seed, 0xC104E])
@@ -167,7 +241,7 @@ def clone(learner: Learner, options: argparse.Namespace, traces: list[str], targ
         if step % 10 == 0:
             factor = np.exp(draw.uniform(-0.4, 0.4, calls.count))
         seen.append(calls.seen)
-        calls.step(learner.heuristic(calls.seen) * factor)
+        calls.step(linear(target(calls.seen).astype(np.float64)) * factor)
     samples = tensor(np.concatenate(seen))
     wanted = tensor(target(np.concatenate(seen)))
     optimiser = torch.optim.Adam(learner.actor.parameters(), 1e-3)
@@ -194,6 +268,7 @@ def collect(
     """
     length = max(2, options.windows // calls.count // learner.every)
     seen = torch.zeros(length + 1, calls.count, *learner.shape)
+    known = torch.zeros(length + 1, calls.count, TOLD)
     actions, likelihoods, rewards, counts = (torch.zeros(length, calls.count) for _ in range(4))
     ends = torch.zeros(length, calls.count)
     learner.actor.eval()
@@ -201,6 +276,7 @@ def collect(
     differing = 0.0
     for step in range(length):
         seen[step] = tensor(calls.seen)
+        known[step, :, : -len(FORESIGHT)] = tensor(told(calls.features, calls.codec))
         with torch.no_grad():
             distribution = torch.distributions.Normal(learner.actor(seen[step]).squeeze(-1), spread)
             actions[step] = distribution.sample()
@@ -216,8 +292,11 @@ def collect(
         # With more than one step a turn, a call that ended has begun anew within it or does so in the next.
         calls.begun = ended if learner.every == 1 else np.zeros_like(ended)
     seen[length] = tensor(calls.seen)
+    known[length, :, : -len(FORESIGHT)] = tensor(told(calls.features, calls.codec))
+    known[:, :, -len(FORESIGHT) :] = foreseen(known[:, :, 0], ends)
+    judged = torch.cat([seen.flatten(2), known], -1) if options.critic == "told" else seen
     with torch.no_grad():
-        values = learner.critic(seen.flatten(0, 1)).view(length + 1, calls.count)
+        values = learner.critic(judged.flatten(0, 1)).view(length + 1, calls.count)
     advantages = torch.zeros(length, calls.count)
     advantage = torch.zeros(calls.count)
     for step in reversed(range(length)):
@@ -227,7 +306,7 @@ def collect(
         error = rewards[step] + options.discount * following - values[step]
         advantage = error + options.trace * going * advantage
         advantages[step] = advantage
-    kept = (seen[:-1], actions, likelihoods, advantages, advantages + values[:-1], counts)
+    kept = (seen[:-1], judged[:-1], actions, likelihoods, advantages, advantages + values[:-1], counts)
     flat = tuple(one.reshape(length * calls.count, *one.shape[2:]) for one in kept)
     return flat, {"reward": float(rewards.mean()) + usual, "learned estimate used": differing / length}
 
@@ -245,20 +324,23 @@ def improve(  # noqa: PLR0913
     learner.actor.train()
     learner.critic.train()
     squares, count = 0.0, 0
+    moved = 0.0
     nets = [*learner.actor.parameters(), *learner.critic.parameters()]
     for _ in range(options.epochs):
         for part in torch.randperm(len(samples[0])).chunk(options.minibatches):
-            seen, actions, likelihoods, advantages, returns, counts = (one[part] for one in samples)
-            value = learner.critic(seen).squeeze(-1)
+            seen, judged, actions, likelihoods, advantages, returns, counts = (one[part] for one in samples)
+            value = learner.critic(judged).squeeze(-1)
             loss = error = nn.functional.mse_loss(value, returns)
-            if actor_too:
+            if actor_too and moved <= options.divergence:
                 mean, deviation = advantages.mean(), advantages.std()
                 normal = (advantages - mean) / (deviation + 1e-8)
-                distribution = torch.distributions.Normal(learner.actor(seen).squeeze(-1), spread)
-                ratio = (distribution.log_prob(actions) - likelihoods).exp()
+                middle = learner.actor(seen).squeeze(-1)
+                logarithm = torch.distributions.Normal(middle, spread).log_prob(actions) - likelihoods
+                ratio = logarithm.exp()
+                moved = float((ratio - 1.0 - logarithm).detach().mean())
                 clipped = ratio.clamp(1 - options.clip, 1 + options.clip)
                 gain = (torch.min(ratio * normal, clipped * normal) * counts).sum() / counts.sum().clamp(min=1.0)
-                loss = 0.5 * error - gain
+                loss = 0.5 * error - gain + STRAYING * learner.strays(seen, middle).square().mean()
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(nets, 0.5)
@@ -296,9 +378,11 @@ def examples(learner: Learner, options: argparse.Namespace, test: list[str]) -> 
 def train(run: Run, options: argparse.Namespace, learner: Learner, target: Any) -> bool:
     """Trains until the end, or goes on from a checkpoint; says whether it came to the end.
 
-    ``target`` is what the heuristic would have the net say of what is seen; none where the net begins so anyway.
+    ``target`` is what the net is to say at first of what is seen; none where it needs no such lesson.
     """
     training, test = run.traces()
+    if options.critic == "told":
+        learner.critic = ToldCritic(int(np.prod(learner.shape)))
     # The critic may be wrong by more at first, and is no part of what is shipped.
     groups = [
         {"params": learner.actor.parameters(), "lr": options.learning_rate},
@@ -317,7 +401,7 @@ def train(run: Run, options: argparse.Namespace, learner: Learner, target: Any) 
         raise ValueError(message)
     elif target is not None:
         error = clone(learner, options, training, target)
-        run.show(0.0, f"the heuristic is cloned to {error:.4f}")
+        run.show(0.0, f"what it begins at is cloned to {error:.4f}")
     if options.export:
         return True
     heuristic = episodes(learner, options, test, learned=False)
