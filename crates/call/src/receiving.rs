@@ -125,6 +125,8 @@ pub struct ReceivingEnd<C: Codec = Vp8> {
     transport: Receiver<C::Payload>,
     /// None until the hello has said which.
     estimator: Option<Box<dyn Estimator>>,
+    /// Whether it need not be asked but when feedback leaves ([`Estimator::follows_arrivals_alone`]).
+    asked_for_feedback_only: bool,
     estimators: Option<Estimators>,
     refused_estimator: Option<u16>,
     states: HeldStates<C::State>,
@@ -163,6 +165,7 @@ impl<C: Codec> ReceivingEnd<C> {
     fn with(transport: ReceiverConfig, estimator: Option<Box<dyn Estimator>>, estimators: Option<Estimators>) -> Self {
         Self {
             transport: Receiver::new(transport),
+            asked_for_feedback_only: estimator.as_ref().is_some_and(|estimator| estimator.follows_arrivals_alone()),
             estimator,
             estimators,
             refused_estimator: None,
@@ -263,8 +266,11 @@ impl<C: Codec> ReceivingEnd<C> {
     }
 
     /// The next datagram for the sender.
+    #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
-        if let Some(estimator) = &mut self.estimator {
+        if let Some(estimator) = &mut self.estimator
+            && (!self.asked_for_feedback_only || self.transport.acknowledges(now))
+        {
             self.transport.set_estimate(estimator.estimate(now));
         }
         self.transport.poll_transmit(now)
@@ -406,6 +412,9 @@ impl<C: Codec> ReceivingEnd<C> {
                     self.pixel_limit = self.most_pixels.min(pixels(&hello.format));
                     if let Some(estimators) = &self.estimators {
                         self.estimator = estimators(hello.estimator);
+                        let estimator = self.estimator.as_ref();
+                        self.asked_for_feedback_only =
+                            estimator.is_some_and(|estimator| estimator.follows_arrivals_alone());
                         if self.estimator.is_none() {
                             self.refused_estimator = Some(hello.estimator);
                             self.transport.close(now, CloseReason::Unsupported);

@@ -540,13 +540,21 @@ impl<C: Codec> SendingEnd<C> {
         self.likely_whole(allowance.budget + drained)
     }
 
+    #[inline]
     fn drain_events(&mut self, now: Timestamp) {
+        if self.transport.has_events() {
+            self.take_events(now);
+        }
+    }
+
+    fn take_events(&mut self, now: Timestamp) {
         while let Some(event) = self.transport.poll_event() {
             match event {
                 SenderEvent::Feedback(feedback) => {
                     self.connected = true;
                     self.bound.on_feedback(now, &feedback);
                     self.controller.on_feedback(now, &feedback);
+                    self.transport.reuse(feedback);
                 }
                 SenderEvent::FragmentsLost(fragments) => {
                     self.bound.on_loss(&fragments);

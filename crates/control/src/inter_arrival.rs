@@ -44,8 +44,6 @@ pub struct InterArrival {
     base_delay: BaseDelay,
     previous: Option<Arrival>,
     average_seconds: f64,
-    /// The same, as feedback says it: asked for far more often than it changes.
-    average: Duration,
 }
 
 impl InterArrival {
@@ -57,7 +55,6 @@ impl InterArrival {
             base_delay: BaseDelay::new(DELAY_MEMORY),
             previous: None,
             average_seconds: INITIAL_INTER_ARRIVAL.as_secs_f64(),
-            average: INITIAL_INTER_ARRIVAL,
         }
     }
 
@@ -85,12 +82,15 @@ impl Estimator for InterArrival {
             let least = if grace > Duration::ZERO { IDLE_LINK_SHARE * self.average_seconds } else { 0.0 };
             let sample = between.saturating_sub(grace).as_secs_f64().max(least);
             self.average_seconds = ALPHA * sample + (1.0 - ALPHA) * self.average_seconds;
-            self.average = Duration::from_secs_f64(self.average_seconds);
         }
         self.previous = Some(*arrival);
     }
 
     fn estimate(&mut self, _now: Timestamp) -> Estimate {
-        Estimate { inter_arrival: Some(self.average), capacity: None }
+        Estimate { inter_arrival: Some(Duration::from_secs_f64(self.average_seconds)), capacity: None }
+    }
+
+    fn follows_arrivals_alone(&self) -> bool {
+        true
     }
 }

@@ -60,6 +60,11 @@ pub trait Estimator: Send {
     fn on_arrival(&mut self, arrival: &Arrival);
     /// What goes into the next feedback.
     fn estimate(&mut self, now: Timestamp) -> Estimate;
+    /// Whether nothing but arrivals changes it, so that it need not be asked but when feedback leaves. One that decides by
+    /// the clock is asked after everything that happens to its end.
+    fn follows_arrivals_alone(&self) -> bool {
+        false
+    }
 }
 
 /// What the sender has on the way.

@@ -235,7 +235,7 @@ impl PathBound {
         self.arrivals.push_back((at, size));
         self.arrived += size;
         while let Some(&(first, size)) = self.arrivals.front()
-            && (at.saturating_since(first) > WINDOW || self.arrivals.len() > MOST_ARRIVALS)
+            && (at.is_later_by(WINDOW, first) || self.arrivals.len() > MOST_ARRIVALS)
         {
             self.arrived -= size;
             self.arrivals.pop_front();
@@ -267,8 +267,9 @@ impl PathBound {
     /// Whether the path has taken datagrams and not been heard of for longer than it should take.
     #[must_use]
     pub fn is_silent(&self, now: Timestamp) -> bool {
+        let Some(from) = self.unheard_from else { return false };
         let patience = self.round_trip.unwrap_or(FIRST_ROUND_TRIP) + SILENCE_MARGIN;
-        self.unheard_from.is_some_and(|from| now.saturating_since(from.max(self.heard_at)) > patience)
+        now.is_later_by(patience, from.max(self.heard_at))
     }
 
     /// Whether a frame is to be sent now even if the budget holds none, as small as there is: nothing was sent or heard

@@ -1,6 +1,5 @@
 //! The least of what was put in lately.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockstep_units::Timestamp;
@@ -9,31 +8,42 @@ use lockstep_units::Timestamp;
 /// are [`Reverse`](std::cmp::Reverse)d.
 #[derive(Debug)]
 pub(crate) struct RecentLeast<V> {
-    /// Candidates, oldest first, values rising: each is less than all that came after it.
-    candidates: VecDeque<(Timestamp, V)>,
+    /// Candidates, oldest first, values rising: each is less than all that came after it. A list whose first ones are gone,
+    /// since one is put in and taken out at the other end with every packet, which a ring makes slower.
+    candidates: Vec<(Timestamp, V)>,
+    gone: usize,
 }
+
+/// So many may be gone before the others move up, unless those are fewer.
+const MOST_GONE: usize = 16;
 
 impl<V: PartialOrd + Copy> RecentLeast<V> {
     /// Nothing.
     pub(crate) fn new() -> Self {
-        Self { candidates: VecDeque::new() }
+        Self { candidates: Vec::new(), gone: 0 }
     }
 
     /// Puts `value` in, and forgets what is older than `memory`. Gives the least, `value` included.
     pub(crate) fn put(&mut self, now: Timestamp, value: V, memory: Duration) -> V {
-        while self.candidates.back().is_some_and(|&(_, known)| known >= value) {
-            self.candidates.pop_back();
+        let mut kept = self.candidates.len();
+        while kept > self.gone && self.candidates[kept - 1].1 >= value {
+            kept -= 1;
         }
-        self.candidates.push_back((now, value));
-        while self.candidates.front().is_some_and(|&(at, _)| now.saturating_since(at) > memory) {
-            self.candidates.pop_front();
+        self.candidates.truncate(kept);
+        self.candidates.push((now, value));
+        while self.candidates.get(self.gone).is_some_and(|&(at, _)| now.is_later_by(memory, at)) {
+            self.gone += 1;
+        }
+        if self.gone > MOST_GONE && self.gone > self.candidates.len() / 2 {
+            self.candidates.drain(..self.gone);
+            self.gone = 0;
         }
         self.get().unwrap_or(value)
     }
 
     /// The least of what was not forgotten when something was last put in.
     pub(crate) fn get(&self) -> Option<V> {
-        self.candidates.front().map(|&(_, value)| value)
+        self.candidates.get(self.gone).map(|&(_, value)| value)
     }
 }
 

@@ -1,8 +1,9 @@
 //! How many steps of learning environments a core takes in a second, without Python; what a step is made of:
-//! `cargo run --release -p lockstep-sim --example environment_speed -- [CALLS [STEPS]]` (Linux).
+//! `cargo run --release -p lockstep-sim --example environment_speed -- [CALLS [STEPS [FEEDBACK_MS]]]` (Linux).
 //!
-//! Calls are those of `lockstep-bench-gym`: about 1 Mb/s, steps of 200 ms. Time is that of this process on its core. The
-//! last number tells whether two builds give the same.
+//! Calls are those of `lockstep-bench-gym`: about 1 Mb/s, steps of 200 ms, acknowledgements as calls have them, or no more
+//! than one every FEEDBACK_MS, which was the default until acknowledgements were aggregated (50). Time is that of this
+//! process on its core. The last number tells whether two builds give the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use lockstep_call::{ClipCurves, CodecModel};
 use lockstep_link::Trace;
 use lockstep_sim::environment::{EnvironmentSetting, FEATURES, VectorEnvironment};
+use lockstep_sim::modelled::FeedbackInterval;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -35,7 +37,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clips = model.clips.iter().map(|clip| Arc::new(ClipCurves::new(clip, 1280, 720))).collect();
     let traces = ["constant:1.2mbps", "cellular:mean=2mbps,seed=1", "cellular:mean=2mbps,seed=2"];
     let traces = traces.iter().map(|spec| Trace::from_spec(spec)).collect::<Result<_, _>>()?;
-    let setting = EnvironmentSetting::new(traces, clips);
+    let mut setting = EnvironmentSetting::new(traces, clips);
+    if let Some(&milliseconds) = numbers.get(2) {
+        setting.call.feedback = FeedbackInterval::Every(Duration::from_millis(milliseconds as u64));
+    }
     let before = resident_bytes();
     let mut vector = VectorEnvironment::new(setting, calls, 1, 1)?;
     vector.reset(Some(1), None)?;

@@ -254,9 +254,11 @@ impl<C: Codec> CallFlow<C> {
 
     /// What the sender sends now.
     pub(crate) fn poll_media(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
-        if self.is_over(now) {
-            return None;
-        }
+        if self.is_over(now) { None } else { self.media(now) }
+    }
+
+    #[inline]
+    fn media(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
         let transmit = self.sender.poll_transmit(now)?;
         let size = carried(transmit.size);
         if let Some((_, recorder)) = self.log.as_deref_mut() {
@@ -317,18 +319,23 @@ impl<C: Codec> CallFlow<C> {
         Ok(())
     }
 
-    /// Begins to encode and to decode what waits, either of which gives no job while one is under way; and logs what
-    /// the sender has decided.
-    fn begin_work(&mut self, now: Timestamp) {
+    /// Begins to encode what waits, which gives no job while one is under way; and logs what the sender has decided.
+    /// Packets that come change nothing about either.
+    fn begin_encoding(&mut self, now: Timestamp) {
         if let Some(job) = self.sender.poll_encode(now) {
             let time = self.setting.job_times.of(job.kind());
             self.encoding = Some((now + time, job.run(&SerialMenu)));
         }
-        if let Some(job) = self.receiver.poll_decode() {
-            self.decoding = Some((now + self.setting.decode_time, self.decode(job)));
-        }
         while let Some(record) = self.sender.poll_record() {
             self.decided(record);
+        }
+    }
+
+    /// The same of what is to be decoded.
+    #[inline]
+    fn begin_decoding(&mut self, now: Timestamp) {
+        if let Some(job) = self.receiver.poll_decode() {
+            self.decoding = Some((now + self.setting.decode_time, self.decode(job)));
         }
     }
 
@@ -426,7 +433,8 @@ impl<C: Codec> CallFlow<C> {
         if self.receiver.poll_timeout().is_some_and(|at| at <= now) {
             self.receiver.handle_timeout(now);
         }
-        self.begin_work(now);
+        self.begin_encoding(now);
+        self.begin_decoding(now);
         Ok(())
     }
 }
@@ -451,33 +459,44 @@ impl<C: Codec> Flow for CallFlow<C> {
                 if let Some(sound) = &mut self.sound {
                     sound.take(now, &mut self.receiver);
                 }
+                self.begin_decoding(now);
             }
             Direction::Reverse => {
                 self.sender.handle_datagram(now, datagram);
             }
         }
-        self.begin_work(now);
     }
 
     fn poll_transmit(&mut self, now: Timestamp) -> Option<(Direction, ByteCount, C::Packet)> {
-        if let Some(transmit) = self.poll_media(now) {
+        if self.is_over(now) {
+            return None;
+        }
+        if let Some(transmit) = self.media(now) {
             return Some((Direction::Forward, carried(transmit.size), C::pack(transmit.datagram)));
         }
-        let transmit = self.poll_feedback(now)?;
+        let transmit = self.receiver.poll_transmit(now)?;
         Some((Direction::Reverse, carried(transmit.size), C::pack(transmit.datagram)))
     }
 
     fn poll_timeout(&self) -> Option<Timestamp> {
-        let ends = [
-            self.next_capture,
-            self.encoding.as_ref().map(|(at, _)| *at),
-            self.decoding.as_ref().map(|(at, _)| *at),
-            self.sender.poll_timeout(),
-            self.receiver.poll_timeout(),
-        ];
-        let sound = self.sound.as_ref().and_then(|sound| sound.poll_timeout());
-        let next = Timestamp::earliest([Timestamp::earliest(ends), sound])?.max(self.start);
-        (!self.is_over(next)).then_some(next)
+        let mut next = self.next_capture.unwrap_or(Timestamp::MAX);
+        if let Some((at, _)) = &self.encoding {
+            next = next.min(*at);
+        }
+        if let Some((at, _)) = &self.decoding {
+            next = next.min(*at);
+        }
+        if let Some(at) = self.sender.poll_timeout() {
+            next = next.min(at);
+        }
+        if let Some(at) = self.receiver.poll_timeout() {
+            next = next.min(at);
+        }
+        if let Some(at) = self.sound.as_ref().and_then(|sound| sound.poll_timeout()) {
+            next = next.min(at);
+        }
+        let next = next.max(self.start);
+        (next < Timestamp::MAX && !self.is_over(next)).then_some(next)
     }
 
     fn handle_timeout(&mut self, now: Timestamp) {

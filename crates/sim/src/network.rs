@@ -21,11 +21,16 @@ pub struct Transit<P> {
     queued_before: Duration,
     /// Whether one of those queues marked it.
     congestion_experienced: bool,
-    packet: P,
+    /// None once it has arrived.
+    packet: Option<P>,
 }
 
-/// A link that flows share.
-pub type SharedLink<P> = Link<Transit<P>>;
+/// A link that flows share. What it carries is apart: on its way through queue, service and flight a packet is moved a dozen
+/// times.
+pub type SharedLink<P> = Link<Box<Transit<P>>>;
+
+/// So many places for packets are kept to be used again.
+const MOST_SPARE: usize = 64;
 
 /// The way of one flow's packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +112,8 @@ pub struct Network<F: Flow> {
     medium_of: Vec<Option<usize>>,
     /// Packets behind their last link that the flow's access delay still holds, in the order of their times.
     delayed: Vec<VecDeque<(Timestamp, Arrived<F::Packet>)>>,
+    /// Places of packets that have arrived.
+    spare: Vec<Box<Transit<F::Packet>>>,
     /// When something happens next: to each link, then to each flow, then to each medium; [`Timestamp::MAX`] for never.
     wakes: Vec<Timestamp>,
     /// Whether a flow was changed from outside since its wake was noted.
@@ -152,7 +159,8 @@ impl<F: Flow> Network<F> {
         let wakes = vec![Timestamp::MAX; links.len() + flows.len()];
         let medium_of = vec![None; links.len()];
         let (now, media) = (Timestamp::ZERO, Vec::new());
-        Self { now, flows, routes, links, media, medium_of, delayed, wakes, changed: true, meters: None }
+        let (spare, changed, meters) = (Vec::new(), true, None);
+        Self { now, flows, routes, links, media, medium_of, delayed, spare, wakes, changed, meters }
     }
 
     /// Has links share `media`. Every link whose configuration names a medium must be on one.
@@ -244,7 +252,7 @@ impl<F: Flow> Network<F> {
     }
 
     /// Gives `link` a packet.
-    fn put(&mut self, link: usize, at: Timestamp, size: ByteCount, transit: Transit<F::Packet>) {
+    fn put(&mut self, link: usize, at: Timestamp, size: ByteCount, transit: Box<Transit<F::Packet>>) {
         let capable = transit.direction == Direction::Forward && self.routes[transit.flow as usize].ecn_capable;
         let shared = &mut self.links[link];
         let _ = if capable { shared.send_ecn_capable(at, size, transit) } else { shared.send(at, size, transit) };
@@ -259,10 +267,18 @@ impl<F: Flow> Network<F> {
         let now = self.now;
         for link in 0..self.links.len() {
             if self.wakes[link] <= now {
-                while let Some(delivered) = self.links[link].poll(now) {
-                    self.pass_on(delivered);
+                loop {
+                    let delivered = self.links[link].poll(now);
+                    let came = delivered.is_some();
+                    if let Some(delivered) = delivered {
+                        self.pass_on(delivered);
+                    }
+                    self.note_link(link);
+                    // Nearly always only one came, and it is known then that no other did.
+                    if !came || self.wakes[link] > now {
+                        break;
+                    }
                 }
-                self.note_link(link);
             }
         }
         for medium in 0..self.media.len() {
@@ -295,7 +311,7 @@ impl<F: Flow> Network<F> {
     }
 
     /// A packet came out of a link: onto the next one, or to its flow.
-    fn pass_on(&mut self, delivered: Delivered<Transit<F::Packet>>) {
+    fn pass_on(&mut self, delivered: Delivered<Box<Transit<F::Packet>>>) {
         let Delivered { at, size, queueing_delay, congestion_experienced, packet: mut transit, .. } = delivered;
         let flow = transit.flow as usize;
         transit.queued_before += queueing_delay;
@@ -310,8 +326,12 @@ impl<F: Flow> Network<F> {
         self.arrive(transit, at + access_delay, size);
     }
 
-    fn arrive(&mut self, transit: Transit<F::Packet>, at: Timestamp, size: ByteCount) {
-        let Transit { flow, direction, sent_at, queued_before, congestion_experienced, packet, .. } = transit;
+    fn arrive(&mut self, mut transit: Box<Transit<F::Packet>>, at: Timestamp, size: ByteCount) {
+        let Transit { flow, direction, sent_at, queued_before, congestion_experienced, .. } = *transit;
+        let Some(packet) = transit.packet.take() else { return };
+        if self.spare.len() < MOST_SPARE {
+            self.spare.push(transit);
+        }
         let flow = flow as usize;
         let queueing_delay = queued_before;
         let arrived = Arrived { direction, sent_at, at, size, queueing_delay, congestion_experienced, packet };
@@ -345,7 +365,14 @@ impl<F: Flow> Network<F> {
                 sent_at: now,
                 queued_before: Duration::ZERO,
                 congestion_experienced: false,
-                packet,
+                packet: Some(packet),
+            };
+            let transit = match self.spare.pop() {
+                Some(mut place) => {
+                    *place = transit;
+                    place
+                }
+                None => Box::new(transit),
             };
             let route = &self.routes[flow];
             if let Some(&first) = route.links(direction).first() {
@@ -479,7 +506,7 @@ mod tests {
         assert_eq!(network.next_event(), None);
     }
 
-    fn one_way(kbps: u64, milliseconds: u64) -> Link<Transit<u64>> {
+    fn one_way(kbps: u64, milliseconds: u64) -> SharedLink<u64> {
         let delay = Duration::from_millis(milliseconds);
         Link::new(LinkConfig { delay, ..LinkConfig::new(Trace::constant(Bitrate::from_kbps(kbps))) }, 1).unwrap()
     }

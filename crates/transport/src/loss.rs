@@ -4,16 +4,19 @@
 //! (RFC 9002, section 6.1), or when nothing was heard for longer than a round trip takes (as the probe timeout of RFC
 //! 9002, section 6.2, but it declares the loss: whether anything is sent again is not decided here).
 
+mod due;
 mod tolerance;
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::time::Duration;
 
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::ring::Ring;
-use crate::round_trip::RoundTripTime;
+use crate::round_trip::{RoundTripTime, nanoseconds};
 use crate::sound::{SOUND, TransmittedSound};
+use due::Due;
 use tolerance::Tolerance;
 
 /// An overtaken fragment is given at least this long after its transmission.
@@ -158,10 +161,6 @@ struct Patience {
     slack: u64,
 }
 
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 fn later(moment: Timestamp, nanoseconds: u64) -> Timestamp {
     Timestamp::from_nanos(moment.as_nanos().saturating_add(nanoseconds))
 }
@@ -189,6 +188,9 @@ pub(crate) struct LossDetection {
     /// How long the receiver may take to tell of an arrival.
     longest_hold: Duration,
     patience: Patience,
+    /// What [`Self::timeout`] gave last, until something changes: each event of a call asks twice or more, and few of them
+    /// are news.
+    due: Cell<Option<Due>>,
 }
 
 impl LossDetection {
@@ -210,6 +212,7 @@ impl LossDetection {
             round_trip: None,
             longest_hold,
             patience: Patience::default(),
+            due: Cell::new(None),
         };
         detection.set_patience();
         detection
@@ -230,6 +233,7 @@ impl LossDetection {
     pub(crate) fn transmitted(&mut self, sent: SentFragment) {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
+        self.due.set(None);
         *self.fragments.reach(sequence) = Fate::InFlight(sent);
         self.in_flight += 1;
         self.bytes += sent.size;
@@ -239,7 +243,10 @@ impl LossDetection {
             return;
         }
         let frame = u64::from(sent.frame);
-        if !self.is_forgotten(sent.frame) {
+        if let Some(known) = self.frames.get_mut(frame).filter(|known| known.runs() > 0) {
+            // As below, where a frame's first fragment has made room for it.
+            known.transmitted(sequence, sent.fragment);
+        } else if !self.is_forgotten(sent.frame) {
             self.frames.forget_before((frame + 1).saturating_sub(REMEMBERED_FRAMES));
             self.frames.reach(frame).transmitted(sequence, sent.fragment);
             while self.frames.front().is_some_and(|oldest| oldest.runs() == 0) {
@@ -268,7 +275,7 @@ impl LossDetection {
         open: &mut Vec<(usize, u64)>,
     ) -> bool {
         open.clear();
-        let mut last = (None, None);
+        let mut last: (Option<u32>, Option<&TransmittedFrame>) = (None, None);
         for (place, (frame, fragment)) in named.enumerate() {
             if fragment == SOUND {
                 match self.sound.find(frame) {
@@ -281,13 +288,11 @@ impl LossDetection {
             }
             if last.0 != Some(frame) {
                 last = (Some(frame), self.frames.get(u64::from(frame)));
-            }
-            let Some(known) = last.1 else {
-                if self.is_forgotten(frame) {
-                    continue;
+                if last.1.is_none() && !self.is_forgotten(frame) {
+                    return false;
                 }
-                return false;
-            };
+            }
+            let Some(known) = last.1 else { continue };
             let Some(sequence) = known.find(fragment, highest) else { return false };
             if known.undecided > 0 && self.get(sequence).is_some() {
                 open.push((place, sequence));
@@ -379,6 +384,7 @@ impl LossDetection {
 
     /// Decides about a sequence number; returns what was transmitted under it and whether it counted as lost.
     fn take(&mut self, sequence: u64) -> Option<(SentFragment, bool)> {
+        self.due.set(None);
         let taken = match std::mem::take(self.fragments.get_mut(sequence)?) {
             Fate::Decided => return None,
             Fate::InFlight(sent) => {
@@ -407,12 +413,20 @@ impl LossDetection {
 
     /// Moves past what is in flight no longer, and forgets what is decided or was lost too long ago.
     fn find_oldest(&mut self) {
+        self.due.set(None);
         self.oldest = self.next_in_flight(self.oldest);
         self.oldest_tail = self.next_in_flight(self.oldest_tail.max(self.split()).max(self.oldest));
         self.forget_old();
     }
 
+    #[inline]
     fn forget_old(&mut self) {
+        if !matches!(self.fragments.front(), None | Some(Fate::InFlight(_))) {
+            self.forget_decided();
+        }
+    }
+
+    fn forget_decided(&mut self) {
         while let Some(front) = self.fragments.front() {
             match *front {
                 Fate::Decided => {}
@@ -456,13 +470,16 @@ impl LossDetection {
     /// To be called when round-trip time, tolerance, margin, backoff or hold have changed.
     fn set_patience(&mut self) {
         let round_trip = self.round_trip.unwrap_or(self.initial);
-        let overtaken = round_trip.smoothed.max(round_trip.latest) * self.tolerance.time_eighths() / 8;
-        let slack = round_trip.variation * 4 + self.tolerance.tail_margin() + self.longest_hold;
-        let tail = (round_trip.smoothed + slack).max(LEAST_TAIL);
-        let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(MOST_TAIL.max(tail));
-        let overtaken = overtaken.max(LEAST_TIME);
-        let [overtaken, tail, slack] = [overtaken, backed_off, slack].map(nanoseconds);
-        self.patience = Patience { overtaken, tail, slack };
+        let [smoothed, latest, variation] =
+            [round_trip.smoothed, round_trip.latest, round_trip.variation].map(nanoseconds);
+        let overtaken = smoothed.max(latest).saturating_mul(self.tolerance.time_eighths().into()) / 8;
+        let margin = nanoseconds(self.tolerance.tail_margin()).saturating_add(nanoseconds(self.longest_hold));
+        let slack = variation.saturating_mul(4).saturating_add(margin);
+        let tail = smoothed.saturating_add(slack).max(nanoseconds(LEAST_TAIL));
+        let backed_off = tail.saturating_mul(1 << self.backoff.min(16)).min(nanoseconds(MOST_TAIL).max(tail));
+        let overtaken = overtaken.max(nanoseconds(LEAST_TIME));
+        self.patience = Patience { overtaken, tail: backed_off, slack };
+        self.due.set(None);
     }
 
     /// When the fragment counts as lost if nothing more is heard.
@@ -494,13 +511,15 @@ impl LossDetection {
     }
 
     /// The fragments that are lost by `now`.
+    #[inline]
     pub(crate) fn detect(&mut self, now: Timestamp) -> Vec<Loss> {
-        let mut lost = Vec::new();
         let outnumbered = self.oldest + self.tolerance.packet_threshold() <= self.split();
         let is_due = outnumbered || self.timeout().is_some_and(|at| at <= now);
-        if !is_due && self.in_flight <= MOST_IN_FLIGHT {
-            return lost;
-        }
+        if is_due || self.in_flight > MOST_IN_FLIGHT { self.find_lost(now) } else { Vec::new() }
+    }
+
+    fn find_lost(&mut self, now: Timestamp) -> Vec<Loss> {
+        let mut lost = Vec::new();
         // Deadlines grow with the sequence number on each side of the largest acknowledged one.
         let over = |loss: &Loss| self.is_over(now, loss.sequence, &loss.sent);
         self.collect(self.oldest..self.split(), &mut lost, over);
@@ -533,21 +552,6 @@ impl LossDetection {
         }
         self.find_oldest();
         lost
-    }
-
-    /// When [`Self::detect`] will find something if nothing is heard before.
-    #[inline]
-    pub(crate) fn timeout(&self) -> Option<Timestamp> {
-        if self.in_flight == 0 {
-            return None;
-        }
-        let deadline = |sequence| match self.fragments.get(sequence) {
-            Some(Fate::InFlight(sent)) => Some(self.deadline(sequence, sent)),
-            _ => None,
-        };
-        let tail = deadline(self.oldest_tail);
-        let overtaken = if self.oldest < self.oldest_tail { deadline(self.oldest) } else { None };
-        Timestamp::earliest([overtaken, tail])
     }
 
     /// Whether something that was transmitted later has arrived.

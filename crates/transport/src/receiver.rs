@@ -152,8 +152,10 @@ impl<P: Payload> Receiver<P> {
         congestion_experienced: bool,
     ) -> bool {
         self.statistics.datagrams += 1;
-        let taken = datagram.map_err(|_| Refusal::Malformed);
-        let taken = taken.and_then(|datagram| self.take(now, datagram, congestion_experienced));
+        let taken = match datagram {
+            Ok(datagram) => self.take(now, datagram, congestion_experienced),
+            Err(_) => Err(Refusal::Malformed),
+        };
         let Err(refusal) = taken else { return true };
         match refusal {
             Refusal::Malformed => self.statistics.malformed += 1,
@@ -411,7 +413,9 @@ impl<P: Payload> Receiver<P> {
     }
 
     /// Whether there is something to acknowledge, and its time has come.
-    fn acknowledges(&self, now: Timestamp) -> bool {
+    #[inline]
+    #[must_use]
+    pub fn acknowledges(&self, now: Timestamp) -> bool {
         self.acknowledge && (self.must_not_wait() || self.acknowledge_at <= now)
     }
 
@@ -542,6 +546,7 @@ impl<P: Payload> Receiver<P> {
     }
 
     /// When [`Self::handle_timeout`] and [`Self::poll_transmit`] are to be called if nothing happens before.
+    #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         if self.closing.has_begun() {

@@ -1,17 +1,24 @@
-//! Things by number, the numbers close to each other: a ring in which each is found by its distance from the first.
-
-use std::collections::VecDeque;
+//! Things by number, the numbers close to each other: a ring in which each is found by its number alone.
 
 /// Entries for all numbers from [`Self::first`] to before [`Self::end`]; those that nobody put there are the default.
+///
+/// A modelled call looks something up here some two thousand times a second. So there are a power of two of slots, the
+/// lower bits of a number are its slot, and slots without an entry hold the default.
 #[derive(Debug)]
 pub(crate) struct Ring<T> {
     first: u64,
-    entries: VecDeque<T>,
+    end: u64,
+    /// The number whose slot is the first one.
+    origin: u64,
+    slots: Vec<T>,
 }
+
+/// So many slots are asked for at first.
+const FEWEST_SLOTS: usize = 4;
 
 impl<T: Default> Ring<T> {
     pub(crate) fn new() -> Self {
-        Self { first: 0, entries: VecDeque::new() }
+        Self { first: 0, end: 0, origin: 0, slots: Vec::new() }
     }
 
     /// The number of the first entry, where there is one.
@@ -20,37 +27,47 @@ impl<T: Default> Ring<T> {
     }
 
     /// The number after the last entry's.
+    #[cfg(test)]
     pub(crate) fn end(&self) -> u64 {
-        self.first + self.entries.len() as u64
+        self.end
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.first == self.end
     }
 
-    fn place(&self, number: u64) -> Option<usize> {
-        usize::try_from(number.checked_sub(self.first)?).ok()
+    #[inline]
+    fn slot(&self, number: u64) -> usize {
+        number.wrapping_sub(self.origin) as usize & self.slots.len().wrapping_sub(1)
     }
 
+    #[inline]
+    fn has(&self, number: u64) -> bool {
+        number.wrapping_sub(self.first) < self.end - self.first
+    }
+
+    #[inline]
     pub(crate) fn get(&self, number: u64) -> Option<&T> {
-        self.entries.get(self.place(number)?)
+        if self.has(number) { self.slots.get(self.slot(number)) } else { None }
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
-        let place = self.place(number)?;
-        self.entries.get_mut(place)
+        let slot = self.slot(number);
+        if self.has(number) { self.slots.get_mut(slot) } else { None }
     }
 
+    #[inline]
     pub(crate) fn front(&self) -> Option<&T> {
-        self.entries.front()
+        self.get(self.first)
     }
 
     pub(crate) fn pop_front(&mut self) -> Option<T> {
-        let entry = self.entries.pop_front()?;
+        let entry = std::mem::take(self.get_mut(self.first)?);
         self.first += 1;
-        if self.entries.is_empty() {
+        if self.is_empty() {
             // Begins anew at its front, which is in the cache: it matters where a thousand calls take turns.
-            self.entries.clear();
+            self.origin = self.first;
         }
         Some(entry)
     }
@@ -62,18 +79,29 @@ impl<T: Default> Ring<T> {
 
     /// The entry of a number; makes room for it and those between. It is up to the caller that those are few.
     pub(crate) fn reach(&mut self, number: u64) -> &mut T {
-        if self.entries.is_empty() {
-            self.first = number;
+        if !self.has(number) {
+            self.extend(number);
         }
-        while number < self.first {
-            self.entries.push_front(T::default());
-            self.first -= 1;
+        let slot = self.slot(number);
+        &mut self.slots[slot]
+    }
+
+    fn extend(&mut self, number: u64) {
+        if self.is_empty() {
+            (self.first, self.end, self.origin) = (number, number, number);
         }
-        while number >= self.end() {
-            self.entries.push_back(T::default());
+        let (first, end) = (self.first.min(number), self.end.max(number + 1));
+        let needed = usize::try_from(end - first).unwrap_or(usize::MAX).next_power_of_two().max(FEWEST_SLOTS);
+        if needed > self.slots.len() {
+            let mut slots = Vec::new();
+            slots.resize_with(needed, T::default);
+            for held in self.first..self.end {
+                let from = self.slot(held);
+                slots[(held - self.first) as usize] = std::mem::take(&mut self.slots[from]);
+            }
+            (self.slots, self.origin) = (slots, self.first);
         }
-        let place = (number - self.first) as usize;
-        &mut self.entries[place]
+        (self.first, self.end) = (first, end);
     }
 }
 

@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+/// So many nanoseconds, or as many as there are numbers for.
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// The round-trip time without the time that the receiver held the acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundTripTime {
@@ -30,8 +35,11 @@ impl RoundTripTime {
     pub fn update(&mut self, sample: Duration) {
         self.latest = sample;
         self.minimum = self.minimum.min(sample);
-        self.variation = (self.variation * 3 + self.smoothed.abs_diff(sample)) / 4;
-        self.smoothed = (self.smoothed * 7 + sample) / 8;
+        // In nanoseconds: durations divide seconds and their fractions apart.
+        let [sample, variation, smoothed] = [sample, self.variation, self.smoothed].map(nanoseconds);
+        let variation = variation.saturating_mul(3).saturating_add(smoothed.abs_diff(sample)) / 4;
+        self.variation = Duration::from_nanos(variation);
+        self.smoothed = Duration::from_nanos(smoothed.saturating_mul(7).saturating_add(sample) / 8);
     }
 }
 

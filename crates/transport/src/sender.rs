@@ -1,5 +1,6 @@
 //! The sending side: cuts frames into fragments, paces them, learns what arrived, says what to encode from.
 
+mod events;
 mod sound;
 mod sources;
 
@@ -20,7 +21,7 @@ use crate::retransmission::{FragmentedFrame, Repetition, Retransmission, patienc
 use crate::reverse_path::ReversePath;
 use crate::round_trip::RoundTripTime;
 use crate::sound::WaitingSound;
-use crate::states::{SentStates, Verdict};
+use crate::states::SentStates;
 use crate::wire::{Acknowledgement, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, WireError, expand};
 use crate::{
     AcknowledgedFragment, Estimate, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
@@ -65,6 +66,8 @@ pub struct Sender<P = Vec<u8>> {
     found: usize,
     /// The fragments of which an acknowledgement brings news, in a place that is used again.
     open: Vec<(usize, u64)>,
+    /// Room for the fragments that feedback tells of, that is used again.
+    spare: Vec<AcknowledgedFragment>,
     estimate: Estimate,
     events: VecDeque<SenderEvent>,
     statistics: SenderStatistics,
@@ -96,6 +99,7 @@ impl<P: Payload> Sender<P> {
             reverse_path: ReversePath::new(),
             found: 0,
             open: Vec::new(),
+            spare: Vec::new(),
             estimate: Estimate::default(),
             events: VecDeque::new(),
             statistics: SenderStatistics::default(),
@@ -255,12 +259,11 @@ impl<P: Payload> Sender<P> {
     /// The fragment of a new frame that leaves next.
     fn next_fragment(&mut self) -> Option<Repetition<OutgoingFrame<P>>> {
         let queued = self.queue.front_mut()?;
-        let (frame, fragment) = (Arc::clone(&queued.frame), queued.next);
-        let since = frame.queued_at;
+        let fragment = queued.next;
         queued.next += 1;
-        if queued.next == frame.fragments {
-            self.queue.pop_front();
-        }
+        let is_last = queued.next == queued.frame.fragments;
+        let frame = if is_last { self.queue.pop_front()?.frame } else { Arc::clone(&queued.frame) };
+        let since = frame.queued_at;
         self.queued -= 1;
         Some(Repetition { frame, fragment, since })
     }
@@ -270,7 +273,10 @@ impl<P: Payload> Sender<P> {
     /// connection; says whether it was one.
     pub fn handle_datagram(&mut self, now: Timestamp, datagram: Result<Datagram<P>, WireError>) -> bool {
         self.statistics.datagrams += 1;
-        let taken = datagram.map_err(|_| Refusal::Malformed).and_then(|datagram| self.take(now, datagram));
+        let taken = match datagram {
+            Ok(datagram) => self.take(now, datagram),
+            Err(_) => Err(Refusal::Malformed),
+        };
         let Err(refusal) = taken else { return true };
         match refusal {
             Refusal::Malformed => self.statistics.malformed += 1,
@@ -331,9 +337,12 @@ impl<P: Payload> Sender<P> {
         let echoed = self.loss.get(highest).is_none_or(|s| s.sent_at.as_micros() == acknowledgement.echo.as_micros());
         let in_time = acknowledgement.echo + acknowledgement.hold <= now;
         // What was believed once can be true for ever.
-        let states = self.states.last_catalogue() == acknowledgement.catalogue
+        let believed = self.states.last_catalogue();
+        let states = believed == acknowledgement.catalogue
             || acknowledgement.catalogue.iter().all(|&(frame, state)| {
-                self.loss.was_transmitted(frame) && self.states.target(frame).is_none_or(|target| target == state)
+                believed.contains(&(frame, state))
+                    || self.loss.was_transmitted(frame)
+                        && self.states.target(frame).is_none_or(|target| target == state)
             });
         let refused = acknowledgement.refused.iter().all(|&frame| self.loss.was_transmitted(frame));
         if !(possible && echoed && in_time && states && refused) {
@@ -360,7 +369,8 @@ impl<P: Payload> Sender<P> {
         open: &[(usize, u64)],
     ) {
         self.statistics.acknowledgements += 1;
-        let mut acknowledged = Vec::with_capacity(open.len());
+        let mut acknowledged = std::mem::take(&mut self.spare);
+        acknowledged.reserve(open.len());
         let mut sample = None;
         for &(place, sequence) in open {
             let Some(listed) = acknowledgement.fragments.get(place) else { continue };
@@ -413,6 +423,8 @@ impl<P: Payload> Sender<P> {
                 found: std::mem::take(&mut self.found),
                 received,
             }));
+        } else {
+            self.spare = acknowledged;
         }
         self.detect(now);
     }
@@ -433,11 +445,13 @@ impl<P: Payload> Sender<P> {
 
     fn detect(&mut self, now: Timestamp) {
         let lost = self.loss.detect(now);
-        // A loss of sound is nobody's business but the controller's.
-        let of_frames: Vec<Loss> = lost.iter().copied().filter(|loss| !loss.sent.is_sound()).collect();
-        match self.config.recovery {
-            Recovery::FromHeldState => of_frames.iter().for_each(|loss| self.states.fragment_lost(loss.sent.frame)),
-            Recovery::Retransmit => self.repair(now, &of_frames),
+        if !lost.is_empty() || self.config.recovery == Recovery::Retransmit {
+            // A loss of sound is nobody's business but the controller's.
+            let of_frames: Vec<Loss> = lost.iter().copied().filter(|loss| !loss.sent.is_sound()).collect();
+            match self.config.recovery {
+                Recovery::FromHeldState => of_frames.iter().for_each(|loss| self.states.fragment_lost(loss.sent.frame)),
+                Recovery::Retransmit => self.repair(now, &of_frames),
+            }
         }
         if !lost.is_empty() {
             self.statistics.fragments_lost += lost.len() as u64;
@@ -461,39 +475,9 @@ impl<P: Payload> Sender<P> {
         hopeless.into_iter().for_each(|frame| self.states.give_up(frame));
     }
 
-    /// Turns what the states concluded into events.
-    fn tell(&mut self) {
-        self.statistics.evicted_states = self.states.evicted();
-        if !self.states.has_news() {
-            return;
-        }
-        for verdict in self.states.take_verdicts() {
-            self.events.push_back(match verdict {
-                Verdict::Held(frame, state) => {
-                    self.statistics.frames_acknowledged += 1;
-                    SenderEvent::FrameAcknowledged { frame, state }
-                }
-                Verdict::Lost(frame) => {
-                    self.statistics.frames_lost += 1;
-                    SenderEvent::FrameLost(frame)
-                }
-            });
-        }
-        self.events.extend(self.states.take_released().map(SenderEvent::Release));
-    }
-
-    /// What has happened and was not polled yet.
-    pub fn poll_event(&mut self) -> Option<SenderEvent> {
-        let event = self.events.pop_front();
-        if event.is_none() {
-            // As a ring: begins anew at its front.
-            self.events.clear();
-        }
-        event
-    }
-
     /// When [`Self::handle_timeout`] and [`Self::poll_transmit`] are to be called if nothing happens before. A moment
     /// that has passed means now.
+    #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         if self.closing.has_begun() {
@@ -502,8 +486,14 @@ impl<P: Payload> Sender<P> {
         if !self.sound.is_empty() {
             return Some(Timestamp::ZERO);
         }
-        let paced = (self.queued_fragments() > 0).then(|| self.pacer.next());
-        Timestamp::earliest([self.hello.next(), paced, self.loss.timeout()])
+        let mut next = self.loss.timeout().unwrap_or(Timestamp::MAX);
+        if self.queued_fragments() > 0 {
+            next = next.min(self.pacer.next());
+        }
+        if let Some(hello) = self.hello.next() {
+            next = next.min(hello);
+        }
+        (next < Timestamp::MAX).then_some(next)
     }
 
     /// Tells the time: fragments of which nothing was heard may be lost now.
@@ -572,6 +562,6 @@ impl<P: Payload> Sender<P> {
     /// The counters.
     #[must_use]
     pub fn statistics(&self) -> SenderStatistics {
-        self.statistics
+        SenderStatistics { evicted_states: self.states.evicted(), ..self.statistics }
     }
 }

@@ -187,8 +187,14 @@ impl SentStates {
         self.frames.binary_search_by_key(&frame, |sent| sent.number)
     }
 
+    #[inline]
     fn get(&self, frame: u32) -> Option<&SentFrame> {
-        self.frames.get(self.place(frame).ok()?)
+        let first = self.frames.front()?.number;
+        match self.frames.get(frame.checked_sub(first)? as usize) {
+            Some(sent) if sent.number == frame => Some(sent),
+            // As in `place`: some between them are missing.
+            _ => self.frames.get(self.place(frame).ok()?),
+        }
     }
 
     fn get_mut(&mut self, frame: u32) -> Option<&mut SentFrame> {
@@ -360,10 +366,14 @@ impl SentStates {
     }
 
     /// Draws the conclusions from what changed.
+    #[inline]
     pub(crate) fn settle(&mut self) {
-        if !std::mem::take(&mut self.unsettled) {
-            return;
+        if std::mem::take(&mut self.unsettled) {
+            self.draw_conclusions();
         }
+    }
+
+    fn draw_conclusions(&mut self) {
         self.settled = true;
         if std::mem::take(&mut self.doubts) {
             self.find_lost();
@@ -398,6 +408,10 @@ impl SentStates {
         let Some(base) = self.base else { return };
         let mut least = self.reserved.map_or(base, |reserved| reserved.min(base));
         for (place, sent) in self.frames.iter().enumerate() {
+            // Neither its source nor itself is older.
+            if self.twin.is_none() && sent.source_frame.is_some_and(|from| from >= least) {
+                continue;
+            }
             if !sent.was_held && (place + 1 == self.frames.len() || !sent.broken()) {
                 least = least.min(self.source_of(place).unwrap_or(sent).number);
             }

@@ -61,6 +61,7 @@ impl Timestamp {
     }
 
     /// The first of those of `moments` that there are.
+    #[inline]
     #[must_use]
     pub fn earliest<const COUNT: usize>(moments: [Option<Self>; COUNT]) -> Option<Self> {
         moments.into_iter().fold(None, |first, moment| match (first, moment) {
@@ -73,6 +74,14 @@ impl Timestamp {
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Whether this moment is more than `duration` after `earlier`: as [`Timestamp::saturating_since`] and a comparison, but
+    /// without making a [`Duration`] of the time between, which takes a division.
+    #[inline]
+    #[must_use]
+    pub fn is_later_by(self, duration: Duration, earlier: Self) -> bool {
+        self.0.saturating_sub(earlier.0) > nanos(duration)
     }
 }
 

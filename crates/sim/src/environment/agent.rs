@@ -65,6 +65,11 @@ impl Estimator for AgentEstimator {
     fn estimate(&mut self, _now: Timestamp) -> Estimate {
         Estimate { inter_arrival: None, capacity: self.0.rate.as_ref().map(AgentRate::get) }
     }
+
+    fn follows_arrivals_alone(&self) -> bool {
+        // And the agent's word, which goes out with the next feedback whenever it was asked for.
+        true
+    }
 }
 
 /// A controller that targets what an agent beside it says, or else what the feedback's estimate says.
