@@ -19,7 +19,7 @@
 //! | silence | smoothed round trip + 150 ms | pauses of cellular links are rarely longer |
 //! | pause between two probes | 100 ms; doubling to 1 s once the path would take 100 ms for all of them | what is sent into silence must not be in the way when it ends |
 //! | the same beside sound that arrives | 250 ms at least | sound goes first; but where it alone flows, nobody learns what pictures may have |
-//! | where more is on the way than is through soon | 1 s since a frame was last sent or heard of | on a path that carries a few kb/s, ten probes a second were what filled the queue for seconds, and one a second what kept it filled |
+//! | where more is on the way than is through soon | 1 s since a frame was last sent, or, where they waited, heard of | on a path that carries a few kb/s, ten probes a second were what filled the queue for seconds, and one a second what kept it filled |
 //! | soon | the shortest round trip of a minute, since a queue may stand for long, and 150 ms, at the rate of the last half second of deliveries | where Lockstep's own search for such a time ended |
 //! | what is left below the ceiling | half of its share of a frame at least | after frames that came out larger the next are not to be coarse ones, while the path is fast |
 //! | ceiling | 0.5 bit a pixel | beyond it VP8's picture gains nothing that is seen: quantizers below 8 or so; small pictures 500 kb/s |
@@ -105,6 +105,8 @@ pub struct PathBound {
     frame_interval: Duration,
     ceiling: Option<(Bitrate, TokenBucket)>,
     base_delay: BaseDelay,
+    /// How long the last that was heard of was queued on its way.
+    waited: Duration,
     /// What arrived in the last [`WINDOW`], receiver's clock.
     arrivals: VecDeque<(Timestamp, u64)>,
     arrived: u64,
@@ -142,6 +144,7 @@ impl PathBound {
             frame_interval,
             ceiling: ceiling.map(|ceiling| (ceiling, TokenBucket::new(payload, frame_interval))),
             base_delay: BaseDelay::new(Duration::from_secs(10)),
+            waited: Duration::ZERO,
             arrivals: VecDeque::new(),
             arrived: 0,
             delivered: RecentLeast::new(),
@@ -232,6 +235,7 @@ impl PathBound {
     fn arrive(&mut self, now: Timestamp, arrival: &AcknowledgedFragment) {
         let (at, size) = (arrival.arrived_at, arrival.size.get());
         let waited = self.base_delay.queueing_delay(arrival.sent_at, at);
+        self.waited = waited;
         self.arrivals.push_back((at, size));
         self.arrived += size;
         while let Some(&(first, size)) = self.arrivals.front()
@@ -282,6 +286,8 @@ impl PathBound {
         }
         let idle = now.saturating_since(transmitted_at.max(self.frame_heard_at));
         if in_flight.bytes.get() > self.through_soon() {
+            // Where it is not what is sent that waits but the news of it, that news comes says little.
+            let idle = if self.waited > SOON { idle } else { now.saturating_since(transmitted_at) };
             return idle >= PROBE_PAUSES.1;
         }
         let pause = PROBE_PAUSES.0.saturating_mul(1 << self.probes.min(8)).min(PROBE_PAUSES.1);
