@@ -152,10 +152,7 @@ impl<P: Payload> Receiver<P> {
         congestion_experienced: bool,
     ) -> bool {
         self.statistics.datagrams += 1;
-        let taken = match datagram {
-            Ok(datagram) => self.take(now, datagram, congestion_experienced),
-            Err(_) => Err(Refusal::Malformed),
-        };
+        let taken = datagram.map_or(Err(Refusal::Malformed), |it| self.take(now, it, congestion_experienced));
         let Err(refusal) = taken else { return true };
         match refusal {
             Refusal::Malformed => self.statistics.malformed += 1,

@@ -192,7 +192,6 @@ impl SentStates {
         let first = self.frames.front()?.number;
         match self.frames.get(frame.checked_sub(first)? as usize) {
             Some(sent) if sent.number == frame => Some(sent),
-            // As in `place`: some between them are missing.
             _ => self.frames.get(self.place(frame).ok()?),
         }
     }
