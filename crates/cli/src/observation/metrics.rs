@@ -58,6 +58,7 @@ const METRICS: [Metric; 34] = [
     ("/transport/bytesSent", "transport_sent_bytes_total", Counter, "Their bytes.", 1.0),
     ("/transport/packetsReceived", "transport_received_packets_total", Counter, "UDP datagrams that came.", 1.0),
     ("/transport/bytesReceived", "transport_received_bytes_total", Counter, "Their bytes.", 1.0),
+    ("/transport/relayed", "transport_relayed", Gauge, "Whether a rendezvous relays the call.", 1.0),
     ("/sound/packets", "sound_packets_total", Counter, "Packets of sound that came.", 1.0),
     ("/sound/concealedShare", "sound_concealed_ratio", Gauge, "Share of the sound that was made up.", 1.0),
 ];
