@@ -25,7 +25,7 @@ type Metric = (&'static str, &'static str, Kind, &'static str, f64);
 use Kind::{Counter, Gauge};
 
 /// All of them.
-const METRICS: [Metric; 34] = [
+const METRICS: [Metric; 35] = [
     ("/timestamp", "call_seconds", Gauge, "Since this end began.", 1e-3),
     ("/outbound/framesSent", "outbound_frames_total", Counter, "Frames sent.", 1.0),
     ("/outbound/keyFramesEncoded", "outbound_key_frames_total", Counter, "Key frames among them.", 1.0),
