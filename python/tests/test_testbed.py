@@ -393,7 +393,7 @@ def test_what_only_the_program_knows_is_in_the_seconds_that_it_counts(logged: bo
 
 
 def test_counters_are_taken_to_go_on_evenly_between_two_looks() -> None:
-    samples = [
+    samples: list[dict[str, float | None]] = [
         {"at": 10.0, "bits": None, "rate": None},
         {"at": 11.25, "bits": 2500.0, "rate": 5.0},
         {"at": 12.5, "bits": 5000.0, "rate": 6.0},
