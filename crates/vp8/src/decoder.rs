@@ -17,6 +17,7 @@ use crate::picture::Picture;
 use crate::predict::inter::Interpolation;
 use crate::quantization::Steps;
 use crate::state::State;
+use reconstruct::StillRun;
 
 /// A key frame must have at least one byte for so many macroblocks, else it is refused before anything is allocated.
 /// The luma and chroma modes of a key frame's macroblock cost at least 3 bits by the fixed probabilities of RFC 6386,
@@ -92,7 +93,7 @@ pub fn decode_in(arena: &Arena, state: &State, frame: &[u8], limit: usize) -> Re
     let segments = if tag.key_frame { Arc::default() } else { contents.segment_map.clone() };
     let mut buffer = arena.frame(layout);
     let room = arena.macroblocks().take(layout.columns * layout.rows);
-    let mut macroblocks = modes::read_modes(&mut modes_reader, &header, tag.key_frame, &layout, &segments, room);
+    let mut macroblocks = modes::read_modes(&modes_reader, &header, tag.key_frame, &layout, &segments, room);
     let steps = Steps::of_segments(&header.quantizer, &header.segmentation);
     let interpolation = if tag.version == 0 { Interpolation::SixTap } else { Interpolation::Bilinear };
     let mut reconstruction = reconstruct::Reconstruction {
@@ -106,6 +107,7 @@ pub fn decode_in(arena: &Arena, state: &State, frame: &[u8], limit: usize) -> Re
     for row in 0..layout.rows {
         let partition = row & (partitions.len() - 1);
         residuals.begin_row();
+        let mut still = StillRun::default();
         for column in 0..layout.columns {
             let info = &mut macroblocks[row * layout.columns + column];
             let residual = residuals.read(
@@ -115,8 +117,16 @@ pub fn decode_in(arena: &Arena, state: &State, frame: &[u8], limit: usize) -> Re
                 &header.probabilities.coefficients,
                 &steps[usize::from(info.segment)],
             );
+            if residual.is_none() && still.takes(column, info) {
+                continue;
+            }
+            reconstruction.still(samples, row, still.end(column));
+            if residual.is_none() && still.takes(column, info) {
+                continue;
+            }
             reconstruction.macroblock(samples, column, row, info, residual);
         }
+        reconstruction.still(samples, row, still.end(layout.columns));
     }
     filter_frame(
         samples,

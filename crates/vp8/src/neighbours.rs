@@ -36,6 +36,16 @@ pub(crate) fn find_near_vectors(
     sign_biases: &SignBiases,
     bounds: &VectorBounds,
 ) -> NearVectors {
+    let split = |neighbour: &MacroblockInfo| u8::from(neighbour.luma_mode == LumaMode::Split);
+    let splits = 2 * (split(above) + split(left)) + split(above_left);
+    // Most often nothing around moves.
+    if above.motion_vector.is_zero() && left.motion_vector.is_zero() && above_left.motion_vector.is_zero() {
+        let inter = |neighbour: &MacroblockInfo| usize::from(neighbour.reference != ReferenceFrame::Intra);
+        let still = 2 * (inter(above) + inter(left)) + inter(above_left);
+        let contexts = &INTER_MODE_CONTEXTS;
+        let mode_probabilities = [contexts[still][0], contexts[0][1], contexts[0][2], contexts[usize::from(splits)][3]];
+        return NearVectors { mode_probabilities, ..NearVectors::NONE };
+    }
     let mut vectors = [MotionVector::ZERO; 4];
     let mut counts = [0u8; 4];
     let mut found = 0;
@@ -59,8 +69,7 @@ pub(crate) fn find_near_vectors(
     if counts[3] > 0 && vectors[3] == vectors[1] {
         counts[1] += 1;
     }
-    let split = |neighbour: &MacroblockInfo| u8::from(neighbour.luma_mode == LumaMode::Split);
-    counts[3] = 2 * (split(above) + split(left)) + split(above_left);
+    counts[3] = splits;
     if counts[2] > counts[1] {
         counts.swap(1, 2);
         vectors.swap(1, 2);

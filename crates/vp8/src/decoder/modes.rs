@@ -17,7 +17,8 @@ use crate::tables::{
 };
 
 struct ModeReader<'a, 'b> {
-    reader: &'a mut BoolDecoder<'b>,
+    /// A copy, so that its state can stay in registers.
+    reader: BoolDecoder<'b>,
     header: &'a FrameHeader,
     sign_biases: SignBiases,
 }
@@ -25,44 +26,96 @@ struct ModeReader<'a, 'b> {
 /// Reads what every macroblock says of itself, row by row. `segments` is the map that persists from earlier frames, or
 /// empty; `macroblocks` is an empty vector to be filled.
 pub(super) fn read_modes(
-    reader: &mut BoolDecoder<'_>,
+    reader: &BoolDecoder<'_>,
     header: &FrameHeader,
     key_frame: bool,
     layout: &FrameLayout,
     segments: &[u8],
     mut macroblocks: Vec<MacroblockInfo>,
 ) -> Vec<MacroblockInfo> {
-    let sign_biases = [false, false, header.references.golden_sign_bias, header.references.altref_sign_bias];
-    let mut modes = ModeReader { reader, header, sign_biases };
-    let columns = layout.columns;
-    for index in 0..columns * layout.rows {
-        let (column, row) = (index % columns, index / columns);
-        let neighbour = |inside: bool, distance: usize| {
-            if inside { &macroblocks[index - distance] } else { &MacroblockInfo::OUTSIDE }
-        };
-        let above = neighbour(row > 0, columns);
-        let left = neighbour(column > 0, 1);
-        let mut info = MacroblockInfo::default();
-        if header.segmentation.enabled {
-            info.segment = if header.segmentation.update_map {
-                modes.reader.read_tree(&SEGMENT_TREE, &header.segmentation.tree_probabilities)
-            } else {
-                segments.get(index).copied().unwrap_or(0)
-            };
-        }
-        info.skip = header.skip_probability.is_some_and(|probability| modes.reader.read_bool(probability));
-        if key_frame {
-            modes.key_frame_modes(&mut info, above, left);
-        } else if modes.reader.read_bool(header.intra_probability) {
-            let above_left = neighbour(row > 0 && column > 0, columns + 1);
-            let bounds = VectorBounds::at(column, row, columns, layout.rows);
-            modes.inter_modes(&mut info, above, left, above_left, &bounds);
-        } else {
-            modes.intra_modes(&mut info);
-        }
-        macroblocks.push(info);
-    }
+    macroblocks.resize(layout.columns * layout.rows, MacroblockInfo::default());
+    versions::read(reader, header, key_frame, layout, segments, &mut macroblocks);
     macroblocks
+}
+
+/// [`read`] compiled for what every processor has, and for the bit instructions that most have, as coefficients are read.
+mod versions {
+    #![allow(unsafe_code)]
+
+    use super::{BoolDecoder, FrameHeader, FrameLayout, MacroblockInfo};
+
+    pub(super) fn read(
+        reader: &BoolDecoder<'_>,
+        header: &FrameHeader,
+        key_frame: bool,
+        layout: &FrameLayout,
+        segments: &[u8],
+        macroblocks: &mut [MacroblockInfo],
+    ) {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("lzcnt") && is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2") {
+            // SAFETY: the processor has these instructions.
+            return unsafe { with_bit_instructions(reader, header, key_frame, layout, segments, macroblocks) };
+        }
+        super::read(reader, header, key_frame, layout, segments, macroblocks);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "lzcnt,bmi1,bmi2")]
+    fn with_bit_instructions(
+        reader: &BoolDecoder<'_>,
+        header: &FrameHeader,
+        key_frame: bool,
+        layout: &FrameLayout,
+        segments: &[u8],
+        macroblocks: &mut [MacroblockInfo],
+    ) {
+        super::read(reader, header, key_frame, layout, segments, macroblocks);
+    }
+}
+
+/// [`read_modes`] into `macroblocks`, of which there are as many as the frame has, all as the default is.
+#[inline(always)]
+fn read(
+    reader: &BoolDecoder<'_>,
+    header: &FrameHeader,
+    key_frame: bool,
+    layout: &FrameLayout,
+    segments: &[u8],
+    macroblocks: &mut [MacroblockInfo],
+) {
+    let sign_biases = [false, false, header.references.golden_sign_bias, header.references.altref_sign_bias];
+    let mut modes = ModeReader { reader: reader.clone(), header, sign_biases };
+    let columns = layout.columns;
+    for row in 0..layout.rows {
+        for column in 0..columns {
+            let index = row * columns + column;
+            let (done, rest) = macroblocks.split_at_mut(index);
+            let info = &mut rest[0];
+            let neighbour = |inside: bool, distance: usize| {
+                if inside { &done[index - distance] } else { &MacroblockInfo::OUTSIDE }
+            };
+            let above = neighbour(row > 0, columns);
+            let left = neighbour(column > 0, 1);
+            if header.segmentation.enabled {
+                info.segment = if header.segmentation.update_map {
+                    modes.reader.read_tree(&SEGMENT_TREE, &header.segmentation.tree_probabilities)
+                } else {
+                    segments.get(index).copied().unwrap_or(0)
+                };
+            }
+            info.skip = header.skip_probability.is_some_and(|probability| modes.reader.read_bool(probability));
+            if key_frame {
+                modes.key_frame_modes(info, above, left);
+            } else if modes.reader.read_bool(header.intra_probability) {
+                let above_left = neighbour(row > 0 && column > 0, columns + 1);
+                let bounds = VectorBounds::at(column, row, columns, layout.rows);
+                modes.inter_modes(info, above, left, above_left, &bounds);
+            } else {
+                modes.intra_modes(info);
+            }
+        }
+    }
 }
 
 impl ModeReader<'_, '_> {
@@ -96,6 +149,7 @@ impl ModeReader<'_, '_> {
         SubblockMode::ALL[usize::from(self.reader.read_tree(&SUBBLOCK_MODE_TREE, probabilities))]
     }
 
+    #[inline(always)]
     fn inter_modes(
         &mut self,
         info: &mut MacroblockInfo,
@@ -127,7 +181,7 @@ impl ModeReader<'_, '_> {
         };
         info.luma_mode = mode;
         info.motion_vector = vector;
-        if mode != LumaMode::Split {
+        if mode != LumaMode::Split && !vector.is_zero() {
             info.subblock_vectors = [vector; 16];
         }
     }

@@ -1,7 +1,9 @@
 //! Prediction plus residual, macroblock by macroblock.
 
+use std::ops::Range;
+
 use super::residual::{BlockContent, Residual};
-use crate::frame::FrameLayout;
+use crate::frame::{Frame, FrameLayout};
 use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
 use crate::motion_vector::MotionVector;
 use crate::predict::inter::{Interpolation, predict};
@@ -17,7 +19,54 @@ pub(crate) struct Reconstruction<'a> {
     pub(crate) full_sample_chroma: bool,
 }
 
+/// Macroblocks beside each other that are those of one reference, unmoved and without a residual: a still background is
+/// mostly such, and its lines are copied as a whole.
+#[derive(Debug, Default)]
+pub(super) struct StillRun {
+    /// The first one's column, and the reference.
+    first: Option<(usize, ReferenceFrame)>,
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub(super) struct Still {
+    columns: Range<usize>,
+    reference: ReferenceFrame,
+}
+
+impl StillRun {
+    /// Takes the macroblock at `column`, which has no residual, behind those before it, if it belongs there.
+    #[inline]
+    pub(super) fn takes(&mut self, column: usize, info: &MacroblockInfo) -> bool {
+        if info.reference == ReferenceFrame::Intra || info.luma_mode == LumaMode::Split || !info.motion_vector.is_zero()
+        {
+            return false;
+        }
+        self.first.get_or_insert((column, info.reference)).1 == info.reference
+    }
+
+    /// The run that ends before `column`, if there is one.
+    #[inline]
+    pub(super) fn end(&mut self, column: usize) -> Option<Still> {
+        self.first.take().map(|(first, reference)| Still { columns: first..column, reference })
+    }
+}
+
 impl Reconstruction<'_> {
+    /// Copies a run of still macroblocks of a row.
+    #[inline]
+    pub(super) fn still(&self, samples: &mut [u8], row: usize, run: Option<Still>) {
+        let (Some(Still { columns, reference }), Some(references)) = (run, self.references) else { return };
+        let reference = reference_of(references, reference).samples();
+        for (plane, size) in self.layout.planes.iter().zip([16, 8, 8]) {
+            let (first, width) = (plane.origin + size * columns.start, size * columns.len());
+            for y in size * row..size * (row + 1) {
+                let line = first + y * plane.stride..first + y * plane.stride + width;
+                samples[line.clone()].copy_from_slice(&reference[line]);
+            }
+        }
+    }
+
     /// Predicts a macroblock into `samples` and adds its residual.
     pub(crate) fn macroblock(
         &mut self,
@@ -120,12 +169,7 @@ impl Reconstruction<'_> {
 
     fn predict_inter(&self, samples: &mut [u8], column: usize, row: usize, info: &MacroblockInfo) {
         let Some(references) = self.references else { return };
-        let reference = match info.reference {
-            ReferenceFrame::Golden => &references.golden,
-            ReferenceFrame::AltRef => &references.altref,
-            _ => &references.last,
-        };
-        let reference = reference.samples();
+        let reference = reference_of(references, info.reference).samples();
         predict_inter(
             samples,
             &self.layout,
@@ -135,6 +179,15 @@ impl Reconstruction<'_> {
             self.interpolation,
             self.full_sample_chroma,
         );
+    }
+}
+
+/// The reference of an inter macroblock.
+fn reference_of(references: &References, kind: ReferenceFrame) -> &Frame {
+    match kind {
+        ReferenceFrame::Golden => &references.golden,
+        ReferenceFrame::AltRef => &references.altref,
+        _ => &references.last,
     }
 }
 
