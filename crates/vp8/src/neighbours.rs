@@ -1,6 +1,6 @@
 //! What a macroblock's and a subblock's neighbours say of it (RFC 6386, sections 11.3 and 16.3).
 
-use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame};
+use crate::macroblock::{LumaMode, MacroblockInfo, ReferenceFrame, SubblockMode};
 use crate::motion_vector::{MotionVector, VectorBounds};
 use crate::tables::{INTER_MODE_CONTEXTS, KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES, PARTITION_LAYOUTS};
 
@@ -107,6 +107,20 @@ pub(crate) fn vectors_beside(
     ]
 }
 
+/// The modes above a subblock and to its left, inside its macroblock `info` or outside.
+#[inline]
+pub(crate) fn subblock_modes_beside(
+    block: usize,
+    info: &MacroblockInfo,
+    above: &MacroblockInfo,
+    left: &MacroblockInfo,
+) -> [SubblockMode; 2] {
+    [
+        if block < 4 { above.subblock_modes[block + 12] } else { info.subblock_modes[block - 4] },
+        if block.is_multiple_of(4) { left.subblock_modes[block + 3] } else { info.subblock_modes[block - 1] },
+    ]
+}
+
 /// The probabilities of a subblock's mode in a key frame, from the modes above it and to its left (section 11.3), inside
 /// its macroblock `info` or outside.
 #[inline]
@@ -116,9 +130,7 @@ pub(crate) fn key_subblock_probabilities(
     above: &MacroblockInfo,
     left: &MacroblockInfo,
 ) -> &'static [u8; 9] {
-    let above_mode = if block < 4 { above.subblock_modes[block + 12] } else { info.subblock_modes[block - 4] };
-    let left_mode =
-        if block.is_multiple_of(4) { left.subblock_modes[block + 3] } else { info.subblock_modes[block - 1] };
+    let [above_mode, left_mode] = subblock_modes_beside(block, info, above, left);
     &KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES[above_mode as usize][left_mode as usize]
 }
 

@@ -4,7 +4,7 @@ use super::canvas::Canvas;
 use super::contest::Contest;
 use super::costs::Costs;
 use super::distortion::{satd, sse};
-use super::mode_costs::{chroma_path, path_cost, subblock_path};
+use super::mode_costs::{KEY_SUBBLOCK_COSTS, SUBBLOCK_COSTS, chroma_path, path_cost};
 use super::packed_token::BlockKind;
 use super::packed_tokens::PackedTokens;
 use super::parameters::Preset;
@@ -13,9 +13,8 @@ use super::subblock_modes::{Judged, SubblockEdges, judge};
 use super::trial::Place;
 use super::whole_modes::{WHOLE_MODES, luma_errors};
 use crate::macroblock::{LumaMode, MacroblockInfo, SubblockMode};
-use crate::neighbours::key_subblock_probabilities;
+use crate::neighbours::subblock_modes_beside;
 use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block};
-use crate::tables::DEFAULT_SUBBLOCK_MODE_PROBABILITIES;
 
 /// How many of a subblock's modes are coded in full before one is chosen, for quality.
 const SUBBLOCK_SURVIVORS: usize = 3;
@@ -155,19 +154,20 @@ fn choose_subblocks(
     residual.clear();
     let mut total = costs.luma_mode(LumaMode::Subblocks);
     let mut transformed = costs.lagrangian.transformed(0, total + costs.intra());
-    let mut mode_bits = subblock_mode_bits(&DEFAULT_SUBBLOCK_MODE_PROBABILITIES);
+    let mut mode_bits = &SUBBLOCK_COSTS;
     for block in 0..16 {
         let (x, y) = (4 * (block % 4), 4 * (block / 4));
         let original = source.at(16 * place.column + x, 16 * place.row + y);
         let at = SURROUNDINGS_ORIGIN + y * SURROUNDINGS_STRIDE + x;
         if analysis.key_frame {
-            mode_bits = subblock_mode_bits(key_subblock_probabilities(block, &info, above, left));
+            let [above, left] = subblock_modes_beside(block, &info, above, left);
+            mode_bits = &KEY_SUBBLOCK_COSTS[above as usize][left as usize];
         }
         let judged = judge(original, source.stride, &around.edges(at));
         let mode_costs: [u32; 10] =
             std::array::from_fn(|mode| costs.lagrangian.transformed(judged.errors[mode], mode_bits[mode]));
         let chosen = if analysis.preset == Preset::Quality {
-            best_survivor(costs, block, original, &judged, &mode_costs, &mode_bits, residual)
+            best_survivor(costs, block, original, &judged, &mode_costs, mode_bits, residual)
         } else {
             (0..10).min_by_key(|&mode| mode_costs[mode]).expect("there are modes")
         };
@@ -185,11 +185,6 @@ fn choose_subblocks(
         total += bits;
     }
     Some(SubblocksChoice { modes: info.subblock_modes, bits: total, luma: around.luma() })
-}
-
-/// What saying each subblock mode costs.
-fn subblock_mode_bits(probabilities: &[u8; 9]) -> [u32; 10] {
-    SubblockMode::ALL.map(|mode| path_cost(subblock_path(mode), probabilities))
 }
 
 /// Codes those of a subblock's modes that cost the least by transformed error, and gives the one with the least error and

@@ -3,6 +3,7 @@
 use super::bit_cost::bit_cost;
 use super::bool_encoder::BoolEncoder;
 use crate::macroblock::{ChromaMode, LumaMode, ReferenceFrame, SubblockMode};
+use crate::tables::{DEFAULT_SUBBLOCK_MODE_PROBABILITIES, KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES};
 
 /// A way through a tree: at each node, which probability tells the branches apart and which one is taken.
 pub(crate) type Path = &'static [(usize, bool)];
@@ -50,7 +51,7 @@ pub(crate) fn chroma_path(mode: ChromaMode) -> Path {
 
 /// Subblock modes.
 #[inline]
-pub(crate) fn subblock_path(mode: SubblockMode) -> Path {
+pub(crate) const fn subblock_path(mode: SubblockMode) -> Path {
     match mode {
         SubblockMode::Dc => &[(0, F)],
         SubblockMode::TrueMotion => &[(0, T), (1, F)],
@@ -117,6 +118,38 @@ pub(crate) fn partition_path(vector: PartitionVector) -> Path {
 #[inline]
 pub(crate) fn path_cost(path: Path, probabilities: &[u8]) -> u32 {
     path.iter().map(|&(node, bit)| bit_cost(bit, probabilities[node])).sum()
+}
+
+/// What saying each subblock mode costs in a key frame, in 1/256 bit, by the modes above it and to its left.
+pub(crate) static KEY_SUBBLOCK_COSTS: [[[u32; 10]; 10]; 10] = {
+    let mut costs = [[[0; 10]; 10]; 10];
+    let mut context = 0;
+    while context < 100 {
+        let (above, left) = (context / 10, context % 10);
+        costs[above][left] = subblock_costs(&KEY_FRAME_SUBBLOCK_MODE_PROBABILITIES[above][left]);
+        context += 1;
+    }
+    costs
+};
+
+/// The same in other frames, where it depends on nothing.
+pub(crate) static SUBBLOCK_COSTS: [u32; 10] = subblock_costs(&DEFAULT_SUBBLOCK_MODE_PROBABILITIES);
+
+/// What saying each subblock mode costs by these probabilities.
+const fn subblock_costs(probabilities: &[u8; 9]) -> [u32; 10] {
+    let mut costs = [0; 10];
+    let mut mode = 0;
+    while mode < 10 {
+        let path = subblock_path(SubblockMode::ALL[mode]);
+        let mut step = 0;
+        while step < path.len() {
+            let (node, bit) = path[step];
+            costs[mode] += bit_cost(bit, probabilities[node]);
+            step += 1;
+        }
+        mode += 1;
+    }
+    costs
 }
 
 /// Writes a way.
