@@ -12,8 +12,8 @@ pub(super) struct Contest {
     best: Box<Trial>,
     /// What is to be tried next: predicted, with its mode and what saying that costs.
     pub(super) next: Box<Trial>,
-    /// What luma was predicted while vectors were compared.
-    pub(super) predictions: Box<[[u8; 256]; 2]>,
+    /// What luma was predicted while vectors were compared: by the neighbours' two, and by two that were tried in turn.
+    pub(super) predictions: Box<[[u8; 256]; 4]>,
 }
 
 /// For quality, levels are chosen by a trellis where a way to code an inter macroblock costs, with rounded levels, at most
@@ -23,7 +23,7 @@ const NEAR: u64 = 8;
 
 impl Default for Contest {
     fn default() -> Self {
-        Self { best: Box::default(), next: Box::default(), predictions: Box::new([[0; 256]; 2]) }
+        Self { best: Box::default(), next: Box::default(), predictions: Box::new([[0; 256]; 4]) }
     }
 }
 

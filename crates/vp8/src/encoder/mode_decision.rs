@@ -51,6 +51,15 @@ const STILL_STEPS: u32 = 4;
 /// In real time nothing else is tried where an empty residual leaves a transformed error of at most so many steps.
 const GOOD_STEPS: u32 = 20;
 
+/// In real time the cheapest vector is nudged where it leaves a transformed error of at least so many steps: below, there is
+/// seldom anything to code. The search judges places between samples by means of two neighbours; what the filter makes of
+/// them, transformed, says more. It saves 2.0 % of bits at indices 15 to 106, and 3.5 % at 4 to 15 (means of seven clips; on
+/// nine parts that nothing was chosen by 2.1 and 3.3 %), for up to 10 % more instructions at 51 (mean of four clips 4 %). To
+/// nudge all vectors while the picture is analysed saved less and took more.
+const NUDGED_STEPS: u32 = 14;
+/// At most so many times.
+const NUDGES: usize = 3;
+
 /// The cheapest candidates, cheapest first.
 #[derive(Debug, Default)]
 struct Shortlist {
@@ -176,8 +185,14 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
         }
         still_tried = true;
     }
-    let shortlist = shortlist(costs, place, &near, contest);
+    let mut shortlist = shortlist(costs, place, &near, contest);
     let quality = analysis.preset == Preset::Quality;
+    if !quality
+        && let Some(cheapest) = &mut shortlist.candidates[0]
+        && cheapest.satd >= NUDGED_STEPS * costs.step
+    {
+        *cheapest = nudged(costs, place, &near, *cheapest, contest);
+    }
     let run = |candidate: &Candidate, contest: &mut Contest| {
         if still_tried && candidate.whole.reference == 0 && candidate.whole.vector.is_zero() {
             return;
@@ -302,6 +317,51 @@ fn shortlist(costs: &Costs<'_>, place: &Place, near: &NearVectors, contest: &mut
         }
     }
     shortlist
+}
+
+/// A candidate, moved on by a quarter of a sample each way as long as that costs less.
+fn nudged(
+    costs: &Costs<'_>,
+    place: &Place,
+    near: &NearVectors,
+    candidate: Candidate,
+    contest: &mut Contest,
+) -> Candidate {
+    let analysis = costs.analysis;
+    let (kind, frame) = &analysis.references[candidate.whole.reference];
+    let source = &analysis.source.planes[0];
+    let (x, y) = (16 * place.column, 16 * place.row);
+    let mode_bits = costs.inter_mode(LumaMode::New, *kind, near);
+    let [.., first, second] = &mut *contest.predictions;
+    let (mut best, mut slots) = (candidate, [(2, first), (3, second)]);
+    let mut nudge = |dx: i16, dy: i16| {
+        let from = best.whole.vector;
+        let vector = MotionVector { x: from.x.saturating_add(dx), y: from.y.saturating_add(dy) };
+        let (vector_y, vector_x) = vector.difference(near.best);
+        if !is_codable(vector_y, vector_x) {
+            return false;
+        }
+        let (slot, prediction) = &mut slots[0];
+        predict_luma::<16, 16>(frame, x, y, vector, *prediction, 16);
+        let satd = satd::<16, 16>(source.at(x, y), source.stride, *prediction, 16);
+        let bits = mode_bits + analysis.vector_costs.of(vector_y, vector_x);
+        let cost = costs.lagrangian.transformed(satd, bits);
+        let better = cost < best.cost;
+        if better {
+            let whole = WholeVector { vector, bits, mode: LumaMode::New, ..best.whole };
+            best = Candidate { whole, satd, cost, prediction: Some(*slot) };
+            slots.swap(0, 1);
+        }
+        better
+    };
+    for _ in 0..NUDGES {
+        let across = nudge(1, 0) || nudge(-1, 0);
+        let down = nudge(0, 1) || nudge(0, -1);
+        if !across && !down {
+            break;
+        }
+    }
+    best
 }
 
 impl WholeVector {
