@@ -14,6 +14,8 @@ pub(super) struct Contest {
     pub(super) next: Box<Trial>,
     /// What luma was predicted while vectors were compared: by the neighbours' two, and by two that were tried in turn.
     pub(super) predictions: Box<[[u8; 256]; 4]>,
+    /// Macroblocks that were best unmoved since one that was better nudged.
+    steady: u32,
 }
 
 /// For quality, levels are chosen by a trellis where a way to code an inter macroblock costs, with rounded levels, at most
@@ -21,9 +23,15 @@ pub(super) struct Contest {
 /// alone it is no use, for with fewer levels another mode would have won.
 const NEAR: u64 = 8;
 
+/// Where the unmoved place is the best known it is nudged until so many in a row were best as they were, then one of so many:
+/// in a still picture with noise nudging took a tenth of the time and found nothing. What is given up is a tenth of what
+/// nudging saves.
+const PATIENCE: u32 = 6;
+const NUDGED_OF: u32 = 4;
+
 impl Default for Contest {
     fn default() -> Self {
-        Self { best: Box::default(), next: Box::default(), predictions: Box::new([[0; 256]; 4]) }
+        Self { best: Box::default(), next: Box::default(), predictions: Box::new([[0; 256]; 4]), steady: 0 }
     }
 }
 
@@ -31,6 +39,17 @@ impl Contest {
     /// Forgets the macroblock before.
     pub(super) fn begin(&mut self) {
         self.best.cost = u64::MAX;
+    }
+
+    /// Whether to nudge the next macroblock that is best unmoved.
+    pub(super) fn may_nudge_still(&mut self) -> bool {
+        self.steady = self.steady.saturating_add(1);
+        self.steady <= PATIENCE || self.steady.is_multiple_of(NUDGED_OF)
+    }
+
+    /// It was better moved.
+    pub(super) fn was_not_still(&mut self) {
+        self.steady = 0;
     }
 
     /// Codes the next way and keeps it if it is the best.

@@ -53,9 +53,9 @@ const GOOD_STEPS: u32 = 20;
 
 /// In real time the cheapest vector is nudged where it leaves a transformed error of at least so many steps: below, there is
 /// seldom anything to code. The search judges places between samples by means of two neighbours; what the filter makes of
-/// them, transformed, says more. It saves 2.0 % of bits at indices 15 to 106, and 3.5 % at 4 to 15 (means of seven clips; on
-/// nine parts that nothing was chosen by 2.1 and 3.3 %), for up to 10 % more instructions at 51 (mean of four clips 4 %). To
-/// nudge all vectors while the picture is analysed saved less and took more.
+/// them, transformed, says more. It saves 1.8 % of bits at indices 15 to 106, and 3.0 % at 4 to 15 (means of seven clips; on
+/// nine parts that nothing was chosen by 1.8 and 2.8 %), for up to 8 % more instructions at 51 (mean of five clips 3 %). To nudge all
+/// vectors while the picture is analysed saved less and took more.
 const NUDGED_STEPS: u32 = 14;
 /// At most so many times.
 const NUDGES: usize = 3;
@@ -190,8 +190,13 @@ fn try_inter(costs: &Costs<'_>, canvas: &Canvas, place: &Place, contest: &mut Co
     if !quality
         && let Some(cheapest) = &mut shortlist.candidates[0]
         && cheapest.satd >= NUDGED_STEPS * costs.step
+        && (!cheapest.whole.vector.is_zero() || contest.may_nudge_still())
     {
-        *cheapest = nudged(costs, place, &near, *cheapest, contest);
+        let nudged = nudged(costs, place, &near, *cheapest, contest);
+        if cheapest.whole.vector.is_zero() && nudged.cost < cheapest.cost {
+            contest.was_not_still();
+        }
+        *cheapest = nudged;
     }
     let run = |candidate: &Candidate, contest: &mut Contest| {
         if still_tried && candidate.whole.reference == 0 && candidate.whole.vector.is_zero() {
