@@ -20,6 +20,10 @@ use crate::neighbours::NearVectors;
 /// large coefficients restore, and not for noise, of which coefficients catch little. Where bits counted alike for both,
 /// lost detail stayed lost: a photograph panned without noise faded by 1 to 5 dB in two seconds. By BD-rate against libvpx
 /// and that photograph (`lockstep bench codec`).
+///
+/// What still fades in fine pans (0.1 dB in the mean, 1.1 dB at worst at index 20) a cyclic refresh does not bring back for
+/// less than a finer quantizer for all: one macroblock of eight in turn at half the index gained 0.7 dB for 19 % of bits, all
+/// of them at 7/8 of it 0.4 dB for 14 %; rounded to the nearest level and never left out, 0.2 dB for 9 %.
 const MENDING_BITS: u32 = 48;
 const MENDING_RELIEF: u32 = 120;
 const MENDING_LEAST: u32 = 2;
