@@ -54,8 +54,8 @@ const GOOD_STEPS: u32 = 20;
 /// In real time the cheapest vector is nudged where it leaves a transformed error of at least so many steps: below, there is
 /// seldom anything to code. The search judges places between samples by means of two neighbours; what the filter makes of
 /// them, transformed, says more. It saves 1.8 % of bits at indices 15 to 106, and 3.0 % at 4 to 15 (means of seven clips; on
-/// nine parts that nothing was chosen by 1.8 and 2.8 %), for up to 8 % more instructions at 51 (mean of five clips 3 %). To nudge all
-/// vectors while the picture is analysed saved less and took more.
+/// nine parts that nothing was chosen by 1.8 and 2.8 %), for up to 8 % more instructions at 51 (mean of five clips 3 %).
+/// To nudge all vectors while the picture is analysed saved less and took more.
 const NUDGED_STEPS: u32 = 14;
 /// At most so many times.
 const NUDGES: usize = 3;
