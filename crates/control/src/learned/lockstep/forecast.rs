@@ -17,8 +17,6 @@ pub const FORECAST: usize = HORIZONS.len() * LEVELS.len();
 
 /// Added to the ratio before its logarithm is taken, so that nothing at all has one.
 const LEAST_RATIO: f64 = 0.02;
-/// Added to bytes of which a ratio is taken: less than a packet is as little as none.
-const LEAST_BYTES: f64 = 300.0;
 /// Bounds of the logarithm.
 const BOUNDS: (f64, f64) = (-3.9, 3.0);
 
@@ -76,12 +74,6 @@ impl Forecast {
     pub fn bytes(&self, seconds: f64, level: f64) -> f64 {
         let by_level = self.0.map(|bytes| between(&LEVELS, &bytes, level.clamp(LEVELS[0], LEVELS[LEVELS.len() - 1])));
         between(&HORIZONS, &by_level, seconds.max(0.0)).max(0.0)
-    }
-
-    /// How unsure it is of what will be through in `seconds`: the natural logarithm of the ratio of its upper and its lower
-    /// quartile.
-    pub fn unsure(&self, seconds: f64) -> f64 {
-        log((self.bytes(seconds, 0.75) + LEAST_BYTES) / (self.bytes(seconds, 0.25) + LEAST_BYTES))
     }
 }
 

@@ -180,7 +180,7 @@ mod tests {
     const SPAN: Duration = Duration::from_millis(700);
     const WAIT: f64 = 0.02;
 
-    /// A path whose bottleneck takes `others` bytes of others beside one's own frames of two packets of 1,144 bytes.
+    /// A path over which frames of packets of 1,144 bytes, 1,200 on the link, go.
     struct Path {
         queue: ForeignQueue,
         frame: u32,
