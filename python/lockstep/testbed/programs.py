@@ -145,6 +145,11 @@ KINDS = {
         {"controller": "sprout", "codec": "functional", "grace": "default"},
     ),
     "aiortc": Kind("lockstep.testbed.aiortc_call", "WebRTC in Python: VP8, REMB", {}),
+    "gstreamer": Kind(
+        "lockstep.testbed.gstreamer_call",
+        "webrtcbin of the system's GStreamer: VP8 at one bit rate, without a bandwidth estimate",
+        {"bitrate": "1700kbps", "latency": "200", "nack": "yes"},
+    ),
 }
 """Kinds of programs by name."""
 
