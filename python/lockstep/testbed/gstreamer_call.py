@@ -60,7 +60,7 @@ def _session(series: Sequence[Mapping[str, Any]]) -> OwnSession | None:
 
 
 def make(options: Mapping[str, str]) -> TwoEnds:
-    """The program, with `bitrate`, `latency` (ms) and `nack`."""
+    """The program, with `bitrate` and `latency` (of its jitter buffer, ms)."""
     lacking, python, version = _found()
     if lacking:
         raise TestbedError(lacking)
@@ -82,5 +82,3 @@ def check(options: Mapping[str, str]) -> None:
     bits_per_second(options["bitrate"])
     if not options["latency"].isdigit() or int(options["latency"]) > LONGEST_LATENCY_MS:
         raise TestbedError(f"latency={options['latency']} is no time in ms, from 0 to {LONGEST_LATENCY_MS}")
-    if options["nack"] not in ("yes", "no"):
-        raise TestbedError(f"nack={options['nack']} is neither yes nor no")

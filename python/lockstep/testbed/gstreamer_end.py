@@ -1,8 +1,8 @@
 """One end of a call with GStreamer's webrtcbin, as a process of the system's Python, which has its bindings.
 
-`python3 -I gstreamer_end.py sender|receiver WORK CLIP OPTIONS` (OPTIONS is JSON); with the only word `check` it prints what
-is missing. What it prints, reads and leaves is said in `two_ends.py`. It needs nothing of this package: the system's
-Python does not have it.
+`python3 -I gstreamer_end.py sender|receiver WORK CLIP OPTIONS` (OPTIONS is JSON); with the only word `check` it prints
+what is missing. What it prints, reads and leaves is said in `two_ends.py`. It needs nothing of this package: the
+system's Python does not have it.
 """
 
 import json
@@ -223,7 +223,7 @@ class Sender(End):
         transceiver.set_property("direction", self._webrtc.WebRTCRTPTransceiverDirection.SENDONLY)
         # No picture has come yet that would say it.
         transceiver.set_property("codec-preferences", self.gst.Caps.from_string(RTP))
-        transceiver.set_property("do-nack", options["nack"] == "yes")
+        transceiver.set_property("do-nack", True)
 
     def _on_encoded(self, _pad: Any, info: Any) -> Any:
         self._encoded += 8 * info.get_buffer().get_size()
@@ -265,12 +265,10 @@ class Receiver(End):
         super().__init__("receiver", work, options)
         self._kept = (work / "shown.i420").open("wb")
         self._times = (work / "receiver.times").open("w")
-        self._nack = options["nack"] == "yes"
-        self.rtc.connect("on-new-transceiver", self._on_transceiver)
+        direction = self._webrtc.WebRTCRTPTransceiverDirection.RECVONLY
+        transceiver = self.rtc.emit("add-transceiver", direction, self.gst.Caps.from_string(RTP))
+        transceiver.set_property("do-nack", True)
         self.rtc.connect("pad-added", self._on_pad)
-
-    def _on_transceiver(self, _rtc: Any, transceiver: Any) -> None:
-        transceiver.set_property("do-nack", self._nack)
 
     def _on_pad(self, _rtc: Any, pad: Any) -> None:
         if pad.get_direction() != self.gst.PadDirection.SRC:

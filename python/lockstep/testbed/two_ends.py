@@ -129,7 +129,7 @@ class TwoEnds:
                 unread += 1
             else:
                 shown.append(Shown(Sight(number, times[key]), key))
-        series = {role: _series(work / f"{role}.series") for role in ROLES}
+        series = {role: lines_of(work / f"{role}.series") for role in ROLES}
         return Outcome(
             previews=previews,
             shown=shown,
@@ -166,8 +166,8 @@ def out_of_reach(sdp: str) -> str:
     return re.sub(r"(a=candidate:\S+ \d+ udp \d+ \S+) \d+", r"\1 9", sdp, flags=re.IGNORECASE)
 
 
-def _series(path: Path) -> list[dict[str, Any]]:
-    """What an end said of itself; nothing where it left nothing, and not what was cut off."""
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """What an end wrote in lines of JSON; nothing where it left nothing, and not what was cut off."""
     found = []
     with contextlib.suppress(OSError, ValueError):
         for line in path.read_text().splitlines():
