@@ -10,7 +10,6 @@ async function camera(options) {
   clip = document.createElement("video");
   clip.muted = clip.loop = true;
   clip.src = options.clip;
-  document.body.append(clip);
   await new Promise((resolve, reject) => {
     clip.oncanplaythrough = resolve;
     clip.onerror = () => reject(new Error(`the clip cannot be played: ${clip.error.message}`));

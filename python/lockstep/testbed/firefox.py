@@ -24,6 +24,7 @@ from lockstep.testbed import barcodes
 from lockstep.testbed.chromium import COUNTERS, GAUGES, bits_per_second, inbound, outbound
 from lockstep.testbed.decoding import EncodedFrame, confirmed, decoded
 from lockstep.testbed.firefox_end import BROWSERS
+from lockstep.testbed.machine import come_last, process_tree
 from lockstep.testbed.processes import end_group, pause
 from lockstep.testbed.programs import Clip, Outcome, OwnSession, Samples, Setting, Shown, TestbedError, executable
 from lockstep.testbed.ruler import Sight
@@ -33,6 +34,8 @@ from lockstep.testbed.two_ends import ROLES, TwoEnds, lines_of
 CODECS = ("vp8", "vp9", "av1", "h264")
 CHECK_EVERY_MS = 1000.0
 """How often the receiver reads the barcodes of what is on the screen."""
+CAMERA = "RDD Process"
+"""What Firefox calls the process that decodes files."""
 LUMA = np.array([0.114, 0.587, 0.299])
 """Of blue, green and red (ITU-R BT.601)."""
 
@@ -63,7 +66,13 @@ class Firefox(TwoEnds):
     def start(self, setting: Setting) -> Mapping[str, int]:
         """Codes the clip as the browser plays it, unless that was done, and starts both ends."""
         self._playable = playable(setting.clip)
-        return super().start(setting)
+        ends = super().start(setting)
+        # What decodes the clip stands for a camera, is ahead by many pictures, and shall not stand in the programs' way.
+        for process in process_tree(ends["sender"]):
+            if _name(process) == CAMERA:
+                come_last(process)
+                return {"camera": process, **ends}
+        return ends
 
     def _words(self, role: str, setting: Setting) -> Sequence[str]:
         clip = setting.clip
@@ -223,6 +232,13 @@ def all_captured(encoded: Sequence[Sight], clip: Clip) -> list[Sight]:
                 ]
         found.append(sight)
     return found
+
+
+def _name(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _clock(path: Path) -> tuple[float, float]:
