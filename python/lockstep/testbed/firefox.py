@@ -67,7 +67,7 @@ class Firefox(TwoEnds):
         """Codes the clip as the browser plays it, unless that was done, and starts both ends."""
         self._playable = playable(setting.clip)
         ends = super().start(setting)
-        # What decodes the clip stands for a camera, is ahead by many pictures, and shall not stand in the programs' way.
+        # What decodes the clip stands for a camera, is ahead by many pictures, and shall not be in the programs' way.
         for process in process_tree(ends["sender"]):
             if _name(process) == CAMERA:
                 come_last(process)

@@ -155,6 +155,11 @@ KINDS = {
         "webrtcbin of the system's GStreamer: VP8 at one bit rate, without a bandwidth estimate",
         {"bitrate": "1700kbps", "latency": "200"},
     ),
+    "str0m": Kind(
+        "lockstep.testbed.str0m_call",
+        "WebRTC in Rust with its own bandwidth estimate, fed with frames of our codec at that rate",
+        {"cap": "3500kbps"},
+    ),
 }
 """Kinds of programs by name."""
 
