@@ -218,8 +218,8 @@ impl<R: Read> Y4mSource<R> {
     /// # Errors
     /// If that is not y4m of 8-bit 4:2:0.
     pub fn from_reader(name: &Path, reader: R) -> Result<Self, SourceError> {
-        let reader =
-            Y4mReader::new(BufReader::new(reader)).map_err(|error| SourceError::Y4m { path: name.to_owned(), error })?;
+        let reader = Y4mReader::new(BufReader::new(reader))
+            .map_err(|error| SourceError::Y4m { path: name.to_owned(), error })?;
         Ok(Self { path: name.to_owned(), reader })
     }
 }

@@ -109,7 +109,7 @@ class Browser:
         )
         self._number = 0
         connection = socket.create_connection(("127.0.0.1", self._port(profile / "MarionetteActivePort")))
-        self._stream: IO[bytes] = connection.makefile("rwb")
+        self._stream = connection.makefile("rwb")
         self._hear()
         self.version = str(self.ask("WebDriver:NewSession", capabilities={})["capabilities"]["browserVersion"])
         self.ask("WebDriver:Navigate", url=url)
@@ -203,6 +203,11 @@ class Leaving:
         _line(self._series, {"at": now(), "played": played, "stats": self._browser.call("stats")})
 
 
+def _wait_for_end(told: threading.Event) -> None:
+    sys.stdin.read()
+    told.set()
+
+
 def _line(stream: IO[str], value: object) -> None:
     stream.write(json.dumps(value) + "\n")
     stream.flush()
@@ -225,7 +230,7 @@ def call(role: str, work: Path, clip: Path, options: dict[str, Any]) -> None:
             answered = browser.call("answer", heard, {**options, "tap": True})
             print(json.dumps({"type": "answer", "sdp": answered}), flush=True)
         told = threading.Event()
-        threading.Thread(target=lambda: (sys.stdin.read(), told.set()), daemon=True).start()
+        threading.Thread(target=_wait_for_end, args=(told,), daemon=True).start()
         while not told.wait(SAMPLE_SECONDS):
             leaving.take()
             leaving.sample()

@@ -329,6 +329,11 @@ def tight(data: bytes, width: int, height: int) -> bytes:
     return b"".join(planes)
 
 
+def _wait_for_end(ended: threading.Event) -> None:
+    sys.stdin.read()
+    ended.set()
+
+
 def _say(kind: str, sdp: str) -> None:
     print(json.dumps({"type": kind, "sdp": sdp}), flush=True)
 
@@ -354,7 +359,7 @@ def main(words: list[str]) -> None:
     made = Sender(work, clip, options) if role == "sender" else Receiver(work, options)
     made.join()
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    threading.Thread(target=_wait_for_end, args=(ended,), daemon=True).start()
     with (work / f"{role}.series").open("w") as series:
         while not ended.wait(SAMPLE_SECONDS):
             series.write(json.dumps(made.sample(made.counts())) + "\n")
