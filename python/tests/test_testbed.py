@@ -11,12 +11,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import altair
 import numpy as np
 import polars
 import pytest
 
 from lockstep.testbed import (
     barcodes,
+    charts,
     chromium,
     clips,
     decoding,
@@ -545,6 +547,12 @@ def test_barcodes_are_read_from_what_a_screen_has_in_colours(tmp_path: Path) -> 
     row = {"width": 640, "height": 360, "format": "BGRA", "regions": regions}
     assert firefox._number(row) == 4711
     assert firefox._number({**row, "regions": regions[:1]}) is None
+
+
+def test_charts_of_many_programs_are_drawn() -> None:
+    rows = polars.DataFrame({"at": list(range(6000))})
+    drawn = charts._bare(altair.Chart(rows).mark_line().encode(x="at:Q"))
+    assert sum(len(values) for values in drawn["datasets"].values()) == 6000
 
 
 def test_what_an_end_wrote_last_may_be_cut_off(tmp_path: Path) -> None:
