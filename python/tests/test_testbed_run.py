@@ -9,7 +9,17 @@ from pathlib import Path
 import polars
 import pytest
 
-from lockstep.testbed import aiortc_call, chromium, link, measuring, own, programs
+from lockstep.testbed import (
+    aiortc_call,
+    chromium,
+    firefox,
+    gstreamer_call,
+    link,
+    measuring,
+    own,
+    programs,
+    str0m_call,
+)
 from lockstep.testbed.clips import barcoded
 from lockstep.testbed.processes import group_members
 from lockstep.testbed.programs import Clip
@@ -33,9 +43,21 @@ def namespaces() -> str:
     return listed.stdout
 
 
+def not_built() -> str | None:
+    # A test is not to build for minutes.
+    return str0m_call.missing() or (None if str0m_call.built() else "it is not built: make test-testbed builds it")
+
+
 @pytest.mark.parametrize(
     ("program", "missing"),
-    [("lockstep", own.missing), ("chromium", chromium.missing), ("aiortc", aiortc_call.missing)],
+    [
+        ("lockstep", own.missing),
+        ("chromium", chromium.missing),
+        ("aiortc", aiortc_call.missing),
+        ("firefox", firefox.missing),
+        ("gstreamer", gstreamer_call.missing),
+        ("str0m", not_built),
+    ],
 )
 @pytest.mark.parametrize("kind", ["tun", "relay"])
 def test_frames_of_a_call_over_a_link_are_found_again(
@@ -44,18 +66,19 @@ def test_frames_of_a_call_over_a_link_are_found_again(
     assert callable(missing)
     if lacking := missing() or link.missing(kind):
         pytest.skip(f"{program} over {kind}: {lacking}")
-    if kind == "relay" and program == "aiortc":
-        pytest.skip("two programs are enough for relays")
+    if kind == "relay" and program not in ("lockstep", "chromium", "str0m"):
+        pytest.skip("a few programs are enough for relays")
     found = measuring.run(measuring.Run(program, LINK, kind, clip, SECONDS), tmp_path)
     frames = polars.read_parquet(tmp_path / "frames.parquet")
     assert found["captured"] == len(frames) == SECONDS * clip.rate
     # How many are shown is up to how fast this machine is; that they are read, and no sooner than they can be, is not.
     assert found["shown"] > 0
-    assert found["unread"] == 0
+    # Firefox begins with small pictures, whose barcodes may be lost.
+    assert found["unread"] == 0 or program == "firefox"
     assert frames["waited"].min() > DELAY_MS / 1000 - found["clock_error_ms"] / 1000 - 0.002
-    assert frames.select((polars.col("ssim") > 0.5).all()).item()
     assert found["ssim_frames"] > 0
-    if program == "chromium":
+    assert frames.select((polars.col("ssim") > 0.5).all()).item()
+    if program in ("chromium", "firefox"):
         assert found["identical"] > 0
         assert found["different"] == 0
     if kind == "tun":

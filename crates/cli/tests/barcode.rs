@@ -1,6 +1,7 @@
 //! `lockstep barcode` as a person types it: written, read back, not to be read, and what it refuses.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -115,8 +116,9 @@ fn what_is_no_clip_or_cannot_carry_a_barcode_is_refused() {
     fs::write(path.join("text.y4m"), "this is no clip").expect("it is written");
     refuses(path, &["text.y4m", "out.y4m"], "text.y4m");
     refuses(path, &["nothing.y4m", "--read"], "nothing.y4m");
-    // A clip on standard input would have to be opened twice.
-    refuses(path, &["-", "out.y4m"], "-");
+    // Standard input, which has nothing here.
+    refuses(path, &["-", "out.y4m"], "standard input: not a y4m file");
+    assert!(!path.join("out.y4m").exists());
     refuses(path, &["generated:160x90@25", "out.y4m", "--seconds", "1"], "carries no barcodes");
     refuses(path, &["generated:320x180@25", "out.y4m"], "has no end");
     refuses(path, &["generated:320x180@25", "numbers.txt", "--read", "--seconds", "1"], ".csv or .json");
@@ -128,4 +130,39 @@ fn what_is_no_clip_or_cannot_carry_a_barcode_is_refused() {
     // Numbers that would be too large are refused before a clip is whole.
     refuses(path, &["generated:320x180@25", "b.y4m", "--seconds", "1", "--first", "16777215"], "picture 1");
     assert!(!path.join("b.y4m").exists());
+}
+
+/// Runs `lockstep barcode` with `input` on standard input.
+fn piped(words: &[&str], input: Vec<u8>) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
+    command.arg("barcode").args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = command.spawn().expect("the command starts");
+    let mut pipe = running.stdin.take().expect("a pipe");
+    let writing = std::thread::spawn(move || pipe.write_all(&input));
+    let output = running.wait_with_output().expect("the command ends");
+    // Whoever refuses its input does not read it.
+    let _ = writing.join();
+    output
+}
+
+#[test]
+fn pictures_come_and_go_through_pipes() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let clip = ["generated", "plain.y4m", "--seconds", "0.2", "--rate", "25", "--size", "320x180", "--first", "900"];
+    succeed(folder.path(), &clip);
+    let clip = fs::read(folder.path().join("plain.y4m")).expect("written");
+    let written = piped(&["-", "-"], clip.clone());
+    assert!(written.status.success(), "{}", said(&written));
+    let read = piped(&["--read", "-"], written.stdout.clone());
+    assert_eq!(rows(&read.stdout), numbers(0..5));
+    let stopped = piped(&["--read", "-", "--seconds", "0.08"], written.stdout);
+    assert_eq!(rows(&stopped.stdout), numbers(0..2));
+    for (words, input, message) in [
+        (&["-", "-"][..], b"RIFF nothing".to_vec(), "standard input: not a y4m file"),
+        (&["-", "-", "--size", "640x360"], clip.clone(), "--size and --rate are not for"),
+        (&["-", "-"], clip[..clip.len() - 9].to_vec(), "standard input"),
+    ] {
+        let refused = piped(words, input);
+        assert!(!refused.status.success() && said(&refused).contains(message), "{words:?}: {}", said(&refused));
+    }
 }

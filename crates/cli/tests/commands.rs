@@ -217,3 +217,38 @@ fn traces_convert_between_mahimahi_and_alphartc() {
     succeed(&["trace", text(&json), "--output", text(&up)]);
     assert!(succeed(&["trace", text(&up)]).contains("mean 1.50 Mb/s"));
 }
+
+#[cfg(unix)]
+#[test]
+fn what_python_does_is_done_in_the_place_of_the_command_so_that_signals_reach_it() {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Stdio;
+
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let python = folder.path().join("python");
+    // It says who it is and goes on until it is told to end, with a status of its own.
+    fs::write(&python, "#!/bin/sh\ntrap 'exit 143' TERM\necho $$\nwhile :; do sleep 0.05; done\n").expect("written");
+    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).expect("permissions");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
+    let mut running = command
+        .args(["testbed", "list"])
+        .env("LOCKSTEP_PYTHON", &python)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut line = String::new();
+    BufReader::new(running.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert_eq!(line.trim(), running.id().to_string());
+    let told = Command::new("kill").arg(running.id().to_string()).status().expect("kill starts");
+    assert!(told.success());
+    assert_eq!(running.wait().expect("it ends").code(), Some(143));
+
+    let nowhere = Command::new(env!("CARGO_BIN_EXE_lockstep"))
+        .args(["testbed", "list"])
+        .env("LOCKSTEP_PYTHON", folder.path().join("nowhere"))
+        .output()
+        .expect("the command starts");
+    let said = String::from_utf8_lossy(&nowhere.stderr).into_owned();
+    assert!(!nowhere.status.success() && said.contains("LOCKSTEP_PYTHON may name another Python"), "{said}");
+}

@@ -25,7 +25,7 @@ pub use options::{
     CallOptions, CallRecord, ClipName, CodecKind, Form, Milliseconds, OptionDescription, OptionError, OptionGroup,
     OptionValue, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
 };
-pub use scenario::{ScenarioArguments, run_scenario};
+pub use scenario::{ScenarioArguments, ScenarioSession, run_scenario, run_scenario_with};
 pub use settings::{
     CallSettings, ControlSettings, ControllerSettings, EstimatorFile, LinkSettings, NamedTrace, QueueMemory,
     REVERSE_CAPACITY, open_trace,

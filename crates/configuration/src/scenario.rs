@@ -7,10 +7,10 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_call::{ClipCurves, ClipModel, CodecModel, EncodeTime, ModelledClip, ReceivingEnd};
+use lockstep_call::{ClipCurves, ClipModel, CodecModel, EncodeTime, ModelledClip, ReceivingEnd, SharedSessionMeter};
 use lockstep_control::{Controller, FlowGroup, KnownPath, RateBounds};
 use lockstep_link::QueueConfig;
-use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source};
+use lockstep_media::{FrameRate, SourceOptions, VideoFormat, open_source, source_format};
 use lockstep_sim::modelled::ModelledSetting;
 use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioFlow, ScenarioReport};
 use lockstep_sim::{Activity, AnyFlow, CallFlow, CallSetting};
@@ -70,8 +70,35 @@ pub fn run_scenario(
     scenario: Scenario,
     arguments: &ScenarioArguments,
     model: &CodecModel,
-    mut progress: impl FnMut(Timestamp, Duration),
+    progress: impl FnMut(Timestamp, Duration),
 ) -> Result<ScenarioReport> {
+    Ok(run_scenario_with(scenario, arguments, model, false, progress)?.0)
+}
+
+/// What a session log says of one call of a scenario.
+#[derive(Debug)]
+pub struct ScenarioSession {
+    /// The call's name in the scenario.
+    pub flow: String,
+    /// Its rows, from the moment at which it begins.
+    pub meter: SharedSessionMeter,
+    /// From its beginning to its end, whole seconds.
+    pub seconds: u64,
+    /// Its pictures.
+    pub format: VideoFormat,
+}
+
+/// As [`run_scenario`]; gives what session logs say of its calls, too, if `logged`.
+///
+/// # Errors
+/// As [`run_scenario`].
+pub fn run_scenario_with(
+    scenario: Scenario,
+    arguments: &ScenarioArguments,
+    model: &CodecModel,
+    logged: bool,
+    mut progress: impl FnMut(Timestamp, Duration),
+) -> Result<(ScenarioReport, Vec<ScenarioSession>)> {
     let scenario = match arguments.seconds {
         Some(seconds) => scenario.shortened(seconds.get()),
         None => scenario,
@@ -83,8 +110,26 @@ pub fn run_scenario(
         flow.ecn &= control.controller.algorithm().heeds_marks();
     }
     let length = scenario.duration();
-    let media = media_flows(&scenario, arguments, &control, model)?;
-    Ok(scenario.run(media, arguments.seed, |now| progress(now, length))?)
+    let mut media = media_flows(&scenario, arguments, &control, model)?;
+    let mut sessions = Vec::new();
+    if logged {
+        let (width, height) = MODELLED_SIZE;
+        let modelled = VideoFormat { width, height, frame_rate: FrameRate::default() };
+        let format = match &arguments.clip {
+            Some(clip) => source_format(clip, &SourceOptions::default())?,
+            None => modelled,
+        };
+        for ((flow, activity), call) in scenario.media_flows().zip(&mut media) {
+            let activity = activity.until(Timestamp::ZERO + length);
+            let meter = SharedSessionMeter::new(activity.start());
+            call.observe(Box::new(meter.clone()));
+            let seconds = activity.end().saturating_since(activity.start()).as_secs();
+            sessions.push(ScenarioSession { flow: flow.name.clone(), meter, seconds, format });
+        }
+    }
+    let meters: Vec<SharedSessionMeter> = sessions.iter().map(|session| session.meter.clone()).collect();
+    let report = scenario.run_metered(media, &meters, arguments.seed, |now| progress(now, length))?;
+    Ok((report, sessions))
 }
 
 /// The calls of `scenario`, in its order.

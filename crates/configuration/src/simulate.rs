@@ -46,6 +46,8 @@ pub struct Observers {
     pub sound: Option<Box<dyn SoundSink>>,
     /// Of what a session log says of it, from [`Timestamp::ZERO`] on; of a call in both directions, of the first.
     pub session: Option<SharedSessionMeter>,
+    /// The same of the call in the opposite direction, of a call in both.
+    pub opposite_session: Option<SharedSessionMeter>,
 }
 
 impl Observers {
@@ -197,8 +199,8 @@ pub fn simulate_with(
     observers: Observers,
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
-    let Observers { frames, mut sound, session } = observers;
-    let observers = Observers { frames, sound: None, session };
+    let mut observers = observers;
+    let mut sound = observers.sound.take();
     if settings.modelled {
         return simulate_modelled_with(settings, &CodecModel::built_in()?, host, observers, progress);
     }
@@ -228,7 +230,7 @@ pub(crate) fn run<C: Codec>(
     let opposite = settings.two_way.then(|| settings.opposite(&mut coding, &reverse)).transpose()?;
     let (sender, receiver) = settings.ends(encoder, controller, &format, path, estimator, feedback)?;
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options).compared_with(floor);
-    let Observers { frames, session, .. } = observers;
+    let Observers { frames, session, opposite_session, .. } = observers;
     let observers: Vec<Box<dyn CallObserver>> =
         frames.into_iter().chain(session.clone().map(|meter| Box::new(meter) as Box<dyn CallObserver>)).collect();
     if !observers.is_empty() {
@@ -242,6 +244,9 @@ pub(crate) fn run<C: Codec>(
     }
     if let Some(Opposite { sender, receiver, source, sound }) = opposite {
         simulation = simulation.with_opposite(sender, receiver, source, sound);
+        if let Some(meter) = opposite_session {
+            simulation = simulation.metered_backwards_by(meter);
+        }
     }
     if settings.vmaf && C::HAS_PIXELS {
         simulation = simulation.measuring_vmaf(VmafMeter::start(format));

@@ -4,7 +4,7 @@ pub(crate) mod camera;
 pub(crate) mod ffmpeg;
 
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use lockstep_vp8::{Picture, PictureError};
@@ -194,11 +194,11 @@ impl Source for GeneratedSource {
     }
 }
 
-/// The pictures of a y4m file.
+/// The pictures of a y4m file, or of a stream of such.
 #[derive(Debug)]
-pub struct Y4mSource {
+pub struct Y4mSource<R = File> {
     path: PathBuf,
-    reader: Y4mReader<BufReader<File>>,
+    reader: Y4mReader<BufReader<R>>,
 }
 
 impl Y4mSource {
@@ -208,13 +208,23 @@ impl Y4mSource {
     /// If the file cannot be opened or is not y4m of 8-bit 4:2:0.
     pub fn open(path: &Path) -> Result<Self, SourceError> {
         let file = File::open(path).map_err(|error| SourceError::Open { path: path.to_owned(), error })?;
-        let reader =
-            Y4mReader::new(BufReader::new(file)).map_err(|error| SourceError::Y4m { path: path.to_owned(), error })?;
-        Ok(Self { path: path.to_owned(), reader })
+        Self::from_reader(path, file)
     }
 }
 
-impl Source for Y4mSource {
+impl<R: Read> Y4mSource<R> {
+    /// Reads the header of what comes out of `reader`, which errors call `name`.
+    ///
+    /// # Errors
+    /// If that is not y4m of 8-bit 4:2:0.
+    pub fn from_reader(name: &Path, reader: R) -> Result<Self, SourceError> {
+        let reader = Y4mReader::new(BufReader::new(reader))
+            .map_err(|error| SourceError::Y4m { path: name.to_owned(), error })?;
+        Ok(Self { path: name.to_owned(), reader })
+    }
+}
+
+impl<R: Read + Send> Source for Y4mSource<R> {
     fn format(&self) -> VideoFormat {
         self.reader.format()
     }

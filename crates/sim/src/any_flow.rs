@@ -1,5 +1,6 @@
 //! Every kind of flow in one type, so that they can share links.
 
+use lockstep_call::{CallObserver, SharedSessionMeter};
 use lockstep_transport::{Datagram, Length};
 use lockstep_units::{ByteCount, Timestamp};
 
@@ -7,6 +8,7 @@ use crate::call_flow::CallFlow;
 use crate::cross_traffic::{CrossTraffic, TrafficPacket};
 use crate::flow::{Arrived, Direction, Flow};
 use crate::modelled::ModelledCall;
+use crate::simulation::look;
 
 /// One of the kinds of flows.
 pub enum AnyFlow {
@@ -32,6 +34,26 @@ pub enum AnyPacket {
 fn repacked<P>(arrived: Arrived<AnyPacket>, unpack: impl FnOnce(AnyPacket) -> Option<P>) -> Option<Arrived<P>> {
     let (packet, arrival) = arrived.take();
     unpack(packet).map(|packet| arrival.with(packet))
+}
+
+impl AnyFlow {
+    /// Has `meter` look at the ends of a call; of other traffic there is nothing to be seen.
+    pub(crate) fn look(&self, meter: &SharedSessionMeter, now: Timestamp) {
+        match self {
+            Self::Call(call) => look(meter, now, Some(call)),
+            Self::Modelled(call) => look(meter, now, Some(call)),
+            Self::Traffic(_) => {}
+        }
+    }
+
+    /// Has a call's `observer` hear of its pictures; of other traffic there are none.
+    pub fn observe(&mut self, observer: Box<dyn CallObserver>) {
+        match self {
+            Self::Call(call) => call.observe(observer),
+            Self::Modelled(call) => call.observe(observer),
+            Self::Traffic(_) => {}
+        }
+    }
 }
 
 impl Flow for AnyFlow {

@@ -51,8 +51,8 @@ pub struct SimulationResult<C: Codec = Vp8> {
 }
 
 /// Has `meter` look at the ends of `call`.
-fn look<C: Codec>(meter: &SharedSessionMeter, now: Timestamp, call: Option<&CallPair<C>>) {
-    if let Some(CallPair { there: call, .. }) = call {
+pub(crate) fn look<C: Codec>(meter: &SharedSessionMeter, now: Timestamp, call: Option<&CallFlow<C>>) {
+    if let Some(call) = call {
         let mut meter = meter.lock();
         meter.sending(now, call.sender());
         meter.receiving(now, call.receiver());
@@ -68,11 +68,12 @@ pub struct Simulation<C: Codec = Vp8> {
     setting: CallSetting,
     length: Duration,
     frame_interval: Duration,
-    session: Option<SharedSessionMeter>,
+    /// Of the call, and of that in the opposite direction.
+    sessions: [Option<SharedSessionMeter>; 2],
 }
 
 /// How often a session meter looks at the ends.
-const METERED: Duration = Duration::from_secs(1);
+pub(crate) const METERED: Duration = Duration::from_secs(1);
 
 impl<C: Codec> Simulation<C> {
     /// A call that begins at [`Timestamp::ZERO`].
@@ -95,7 +96,7 @@ impl<C: Codec> Simulation<C> {
             decode_time: options.decode_time,
         };
         let calls = vec![CallFlow::new(sender, receiver, source, setting.clone())];
-        Self { calls, forward, reverse, setting, length: options.length, frame_interval, session: None }
+        Self { calls, forward, reverse, setting, length: options.length, frame_interval, sessions: [None, None] }
     }
 
     /// Has `observer` hear of every captured frame, in order, as soon as nothing about it can change any more.
@@ -110,8 +111,20 @@ impl<C: Codec> Simulation<C> {
     /// Has `meter` look at the ends of the call each second. Whoever wants its pictures in the rows, too, has the meter observe
     /// them.
     #[must_use]
-    pub fn metered_by(self, meter: SharedSessionMeter) -> Self {
-        Self { session: Some(meter), ..self }
+    pub fn metered_by(mut self, meter: SharedSessionMeter) -> Self {
+        self.sessions[0] = Some(meter);
+        self
+    }
+
+    /// Has `meter` look at the ends of the call in the opposite direction each second, and observe its pictures; to be said
+    /// after [`with_opposite`](Self::with_opposite).
+    #[must_use]
+    pub fn metered_backwards_by(mut self, meter: SharedSessionMeter) -> Self {
+        if let Some(call) = self.calls.get_mut(1) {
+            call.observe(Box::new(meter.clone()));
+            self.sessions[1] = Some(meter);
+        }
+        self
     }
 
     /// Has another call go the opposite way at the same time, over the same links: its pictures go where the first one's
@@ -175,14 +188,21 @@ impl<C: Codec> Simulation<C> {
         let Some(there) = calls.next() else { return Err(SimulationError::Unlogged) };
         let pair = CallPair { there, back: calls.next() };
         let mut network = Network::new(vec![pair], self.forward, self.reverse);
-        let (session, mut next_look) = (self.session, Timestamp::ZERO);
+        let (sessions, mut next_look) = (self.sessions, Timestamp::ZERO);
+        let is_metered = sessions.iter().any(Option::is_some);
+        let look_at_both = |now, pair: Option<&CallPair<C>>| {
+            let ends = [pair.map(|pair| &pair.there), pair.and_then(|pair| pair.back.as_ref())];
+            for (meter, call) in sessions.iter().zip(ends) {
+                meter.iter().for_each(|meter| look(meter, now, call));
+            }
+        };
         let mut next_progress = Timestamp::ZERO + progress_interval;
         while network.now() < end {
-            if let Some(meter) = session.as_ref().filter(|_| network.now() >= next_look) {
+            if is_metered && network.now() >= next_look {
                 next_look += METERED;
-                look(meter, network.now(), network.flows().first());
+                look_at_both(network.now(), network.flows().first());
             }
-            let next = if session.is_some() { next_progress.min(next_look) } else { next_progress };
+            let next = if is_metered { next_progress.min(next_look) } else { next_progress };
             network.run_until(next.min(end));
             if network.flows().iter().any(CallPair::has_failed) {
                 break;
@@ -196,13 +216,16 @@ impl<C: Codec> Simulation<C> {
                 next_progress = network.now() + progress_interval;
             }
         }
-        if let Some(meter) = &session {
-            look(meter, network.now(), network.flows().first());
+        if is_metered {
+            look_at_both(network.now(), network.flows().first());
         }
         let (mut pairs, links) = network.into_parts();
         let Some(CallPair { there, back }) = pairs.pop() else { return Err(SimulationError::Unlogged) };
         let opposite = back.map(|back| {
             let CallResult { call, sound, .. } = back.finish(|from, to| links[1].capacity_between(from, to))?;
+            if let [_, Some(meter)] = &sessions {
+                meter.lock().carried(&call.series);
+            }
             Ok::<_, SimulationError>(OppositeResult { scores: call.scores, sound })
         });
         let opposite = opposite.transpose()?;

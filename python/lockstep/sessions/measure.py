@@ -19,6 +19,9 @@ POOR_RTT_MS = 300.0
 POOR_LOSS = 0.01
 """...or more than this share of its packets are lost."""
 
+ENOUGH = 100
+"""Windows that an hour has before it is said to be the best or the worst, and before its share is drawn in full."""
+
 NOT_GIVEN = "not given"
 """What stands where a label was not given."""
 

@@ -15,7 +15,7 @@ from lockstep.quantities import bit_rate, count, percent
 from lockstep.report import script_json, template, vega
 from lockstep.sessions import session_charts
 from lockstep.sessions.database import MEMORY, connect, find
-from lockstep.sessions.measure import POOR_LOSS, POOR_RTT_MS, Codec, Figures, Group, Times, measure
+from lockstep.sessions.measure import ENOUGH, POOR_LOSS, POOR_RTT_MS, Codec, Figures, Group, Times, measure
 from lockstep.sessions.reaction import BEFORE, CHANGE, LONGEST, RECOVERED, REDUCED
 
 POOR = (
@@ -53,8 +53,6 @@ COLUMNS = [
     "recovery of the transport, p95",
     "recovery of the transport, never",
 ]
-ENOUGH = 100
-"""Windows that an hour has before it is said to be the best or the worst."""
 NOT_AT_HAND = "not at hand"
 """What stands where the paper has a figure that nobody who wrote this has seen."""
 

@@ -7,7 +7,7 @@ import altair
 import polars
 
 from lockstep.charts import Plot
-from lockstep.sessions.measure import POOR_LOSS, POOR_RTT_MS, Codec, Figures, Group
+from lockstep.sessions.measure import ENOUGH, POOR_LOSS, POOR_RTT_MS, Codec, Figures, Group
 from lockstep.sweep_plot import COLOURS
 
 WIDTH, HEIGHT = 470, 240
@@ -57,12 +57,17 @@ def _bars(title: str, groups: list[Group]) -> Plot:
 
 
 def _hours(groups: list[Group]) -> Plot:
-    x = altair.X("name:O", sort=[str(hour) for hour in range(24)], axis=altair.Axis(title=None, labelAngle=0))
+    hours = [str(hour) for hour in range(24)]
+    x = altair.X("name:O", scale=altair.Scale(domain=hours), axis=altair.Axis(title=None, labelAngle=0))
+    # A share of few windows says little: it is drawn pale, and an hour without any has its place.
+    opacity = altair.condition(f"datum.windows >= {ENOUGH}", altair.value(1.0), altair.value(0.3))
+    few = any(group.windows < ENOUGH for group in groups)
+    subtitle = "% of windows" + (f"; pale where there are fewer than {ENOUGH}" if few else "")
     chart: altair.Chart = (
         altair.Chart(_groups(groups))
         .mark_bar(color=POOR, width={"band": 0.72})
-        .encode(x=x, y=altair.Y("poor:Q", axis=altair.Axis(title=None)), tooltip=_TOOLTIP)
-        .properties(width=WIDTH, height=HEIGHT, title=_title("Poor sessions by hour of local time", "% of windows"))
+        .encode(x=x, y=altair.Y("poor:Q", axis=altair.Axis(title=None)), opacity=opacity, tooltip=_TOOLTIP)
+        .properties(width=WIDTH, height=HEIGHT, title=_title("Poor sessions by hour of local time", subtitle))
     )
     return chart
 

@@ -52,6 +52,8 @@ def charts(
 
 
 def _bare(plot: Plot) -> dict[str, Any]:
+    # Six programs of 30 s have more rows than Altair takes by itself.
+    altair.data_transformers.disable_max_rows()
     specification: dict[str, Any] = plot.to_dict()
     for key in ("$schema", "config"):
         specification.pop(key, None)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lockstep.testbed.barcodes import read_cut, regions
-from lockstep.testbed.decoding import EncodedFrame, decoded
+from lockstep.testbed.decoding import EncodedFrame, confirmed, decoded
 from lockstep.testbed.machine import now
 from lockstep.testbed.processes import end_group, pause
 from lockstep.testbed.programs import Outcome, OwnSession, Samples, Setting, Shown, Side, TestbedError
@@ -215,7 +215,7 @@ class Chromium:
         with _told():
             self._take()
             sender, receiver = (self._pages[name].evaluate("stats()") for name in ("sender", "receiver"))
-        self._stats.append({"at": now(), **_outbound(sender), **_inbound(receiver)})
+        self._stats.append({"at": now(), **outbound(sender), **inbound(receiver)})
 
     def _take(self) -> None:
         for name, page in self._pages.items():
@@ -298,33 +298,19 @@ class Chromium:
             ]
 
     def pictures(self) -> Iterator[tuple[int, Samples]]:
-        """Decodes what arrived, as the browser's decoder did.
-
-        A picture is given when the next digest of the browser's is that of the picture decoded here: what lies between
-        two digests of which the later is another is left out.
-        """
+        """Decodes what arrived, as the browser's decoder did; what its next digest does not confirm is left out."""
         assert self._setting is not None  # noqa: S101
-        clip = self._setting.clip
-        waiting: list[tuple[int, Samples]] = []
-        lost = False
-        for frame, picture in decoded(self._encoded, self._options["codec"], clip, self._setting.work):
-            if frame.key:
-                if not lost:
-                    yield from waiting
-                waiting, lost = [], False
-            if (key := self._wanted.get(frame.rtp)) is not None:
-                waiting.append((key, np.frombuffer(picture, np.uint8)))
+
+        def judge(frame: EncodedFrame, picture: bytes) -> bool | None:
             if (digest := self._digests.get(frame.rtp)) is None:
-                continue
-            lost = hashlib.sha256(picture).hexdigest() != digest
-            if lost:
-                self.different += 1
-            else:
-                self.identical += 1
-                yield from waiting
-            waiting = []
-        if not lost:
-            yield from waiting
+                return None
+            same = hashlib.sha256(picture).hexdigest() == digest
+            self.identical += same
+            self.different += not same
+            return same
+
+        pictures = decoded(self._encoded, self._options["codec"], self._setting.clip, self._setting.work)
+        return confirmed(pictures, self._wanted, judge)
 
     def close(self) -> None:
         """Closes the browsers."""
@@ -422,7 +408,8 @@ def _entry(statistics: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     return next((entry for entry in statistics if entry["type"] == kind), {})
 
 
-def _outbound(statistics: list[dict[str, Any]]) -> dict[str, Any]:
+def outbound(statistics: list[dict[str, Any]]) -> dict[str, Any]:
+    """What getStats says at the sender."""
     sent = _entry(statistics, "outbound-rtp")
     chosen = _entry(statistics, "transport").get("selectedCandidatePairId")
     pair: dict[str, Any] = next((entry for entry in statistics if entry["id"] == chosen), {})
@@ -443,7 +430,8 @@ def _outbound(statistics: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _inbound(statistics: list[dict[str, Any]]) -> dict[str, Any]:
+def inbound(statistics: list[dict[str, Any]]) -> dict[str, Any]:
+    """What getStats says at the receiver."""
     received = _entry(statistics, "inbound-rtp")
     return {
         "decoded": received.get("framesDecoded"),

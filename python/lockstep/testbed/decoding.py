@@ -4,12 +4,14 @@ import os
 import shutil
 import struct
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from lockstep.testbed.programs import Clip, TestbedError, executable
+import numpy as np
+
+from lockstep.testbed.programs import Clip, Samples, TestbedError, executable
 
 FOURCC = {"vp8": b"VP80", "vp9": b"VP90", "av1": b"AV01"}
 
@@ -80,6 +82,35 @@ def decoded(frames: Sequence[EncodedFrame], codec: str, clip: Clip, work: Path) 
                 said = decoder.stderr.read().decode(errors="replace").strip() if decoder.stderr else ""
                 raise TestbedError(f"{command[0]} decoded fewer pictures than frames arrived: {said}")
             yield frame, picture
+
+
+def confirmed(
+    pictures: Iterable[tuple[EncodedFrame, bytes]],
+    wanted: Mapping[int, int],
+    judge: Callable[[EncodedFrame, bytes], bool | None],
+) -> Iterator[tuple[int, Samples]]:
+    """Of decoded pictures those that are ``wanted`` (their keys by RTP timestamp) and were what the browser showed.
+
+    ``judge`` says whether a picture is what the browser had; None where that is not known. A picture is given when the
+    next one that is known is the same: what lies between two of which the later is another is left out.
+    """
+    waiting: list[tuple[int, Samples]] = []
+    lost = False
+    for frame, picture in pictures:
+        if frame.key:
+            if not lost:
+                yield from waiting
+            waiting, lost = [], False
+        if (key := wanted.get(frame.rtp)) is not None:
+            waiting.append((key, np.frombuffer(picture, np.uint8)))
+        if (same := judge(frame, picture)) is None:
+            continue
+        lost = not same
+        if same:
+            yield from waiting
+        waiting = []
+    if not lost:
+        yield from waiting
 
 
 def lockstep_command() -> str:

@@ -24,6 +24,10 @@ LABELS = {
     "lockstep:controller=salsify,grace=none": "Salsify's, no grace period",
     "lockstep:controller=salsify,codec=conventional": "Salsify's, conventional codec",
     "aiortc": "aiortc, VP8",
+    "firefox": "Firefox, VP8",
+    "gstreamer": "GStreamer, VP8, fixed rate",
+    "gstreamer:latency=40": "GStreamer, VP8, fixed rate, 40 ms buffer",
+    "str0m": "str0m, our VP8",
 }
 """What programs are called in tables and plots; others as they are named."""
 
@@ -35,7 +39,11 @@ ALL = (
     "chromium:codec=vp9,layers=L1T3",
     "chromium:codec=av1",
     "chromium:codec=h264",
+    "firefox",
     "aiortc",
+    "gstreamer",
+    "gstreamer:latency=40",
+    "str0m",
 )
 """What `--program all` stands for."""
 

@@ -144,7 +144,22 @@ KINDS = {
         "`lockstep send` and `lockstep receive`",
         {"controller": "sprout", "codec": "functional", "grace": "default"},
     ),
+    "firefox": Kind(
+        "lockstep.testbed.firefox",
+        "WebRTC of the system's Firefox, as any page has it; its camera is a <video> that plays the clip without loss",
+        {"codec": "vp8", "cap": "default"},
+    ),
     "aiortc": Kind("lockstep.testbed.aiortc_call", "WebRTC in Python: VP8, REMB", {}),
+    "gstreamer": Kind(
+        "lockstep.testbed.gstreamer_call",
+        "webrtcbin of the system's GStreamer: VP8 at one bit rate, without a bandwidth estimate",
+        {"bitrate": "1700kbps", "latency": "200"},
+    ),
+    "str0m": Kind(
+        "lockstep.testbed.str0m_call",
+        "WebRTC in Rust with its own bandwidth estimate, fed with frames of our codec at that rate",
+        {"cap": "3500kbps"},
+    ),
 }
 """Kinds of programs by name."""
 

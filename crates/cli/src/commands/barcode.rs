@@ -1,6 +1,6 @@
 //! `lockstep barcode`: writes frame numbers into pictures, and reads them from pictures.
 
-use std::io::Write;
+use std::io::{Write, stdin};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_media::barcode::{MAXIMUM_NUMBER, read_barcode, write_barcode};
-use lockstep_media::{FormatError, FrameRate, Source, SourceOptions, Y4mWriter, open_source, parse_size};
+use lockstep_media::{FormatError, FrameRate, Source, SourceOptions, Y4mSource, Y4mWriter, open_source, parse_size};
 
 use crate::configuration::{OptionValue, Seconds};
 use crate::output_file::{self, OutputFile, is_standard_output};
@@ -25,7 +25,8 @@ fn size(text: &str) -> Result<Size, FormatError> {
 /// What `lockstep barcode` is told.
 #[derive(Debug, Clone, Args)]
 pub struct BarcodeArguments {
-    /// The pictures: a y4m file, `generated`, `generated:640x360@25`, or anything else that ffmpeg reads.
+    /// The pictures: a y4m file, `-` for y4m from standard input, `generated`, `generated:640x360@25`, or anything else that
+    /// ffmpeg reads.
     input: String,
     /// The y4m file to write, `-` for standard output. With --read: where the numbers go, as .csv or .json, CSV on standard
     /// output if it is not given.
@@ -113,10 +114,19 @@ pub fn run(arguments: &BarcodeArguments) -> Result<()> {
     if arguments.read {
         is_json(path)?;
     }
-    output_file::check(&[("output", Some(path))], &[Path::new(&arguments.input)])?;
+    let piped = arguments.input == "-";
+    let files: &[&Path] = if piped { &[] } else { &[Path::new(&arguments.input)] };
+    output_file::check(&[("output", Some(path))], files)?;
     let options =
         SourceOptions { size: arguments.size.map(|Size(size)| size), frame_rate: arguments.rate, seed: arguments.seed };
-    let mut source = open_source(&arguments.input, &options)?;
+    let mut source = if piped {
+        if options.size.is_some() || options.frame_rate.is_some() {
+            bail!("--size and --rate are not for what comes from standard input: have it come as it is wanted");
+        }
+        Box::new(Y4mSource::from_reader(Path::new("standard input"), stdin())?)
+    } else {
+        open_source(&arguments.input, &options)?
+    };
     let endless = source.is_live() || arguments.input.split(':').next() == Some("generated");
     if endless && arguments.seconds.is_none() {
         bail!("{} has no end: say how much of it is wanted, such as --seconds 10", arguments.input);

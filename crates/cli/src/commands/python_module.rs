@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 
 /// Words that the module takes, its help included.
@@ -24,24 +24,41 @@ const COMMAND: &str = "LOCKSTEP_COMMAND";
 /// Runs the function `entry` of `module` with `words`, in the Python that `LOCKSTEP_PYTHON` names; it writes to the same
 /// terminal. `extra` is what installs all that the module takes.
 ///
+/// On Unix this process becomes that Python, so that signals and Ctrl-C reach it, and its status is what is seen. Elsewhere
+/// it is waited for.
+///
 /// # Errors
-/// That Python cannot be run, or that the function did not succeed, which has said why.
+/// That Python cannot be run; elsewhere than on Unix also that the function did not succeed, which has said why.
 pub fn run(module: &str, entry: &str, extra: &str, words: &[OsString]) -> Result<()> {
     let named = env::var_os(PYTHON).filter(|name| !name.is_empty());
     let python = named.unwrap_or_else(|| "python3".into());
-    let program = format!("import sys; from {module} import {entry}; sys.exit({entry}())");
+    let program = format!(
+        "import sys\n\
+         try:\n    from {module} import {entry}\n\
+         except ModuleNotFoundError as error:\n    \
+         sys.exit(f'lockstep: {{error}}; it takes a Python that has lockstep-video[{extra}], which {PYTHON} may name')\n\
+         sys.exit({entry}())"
+    );
     let mut command = Command::new(&python);
     command.arg("-c").arg(program).args(words);
     if let Ok(own) = env::current_exe() {
         command.env(COMMAND, own);
     }
-    let status = command
-        .status()
-        .with_context(|| format!("cannot run {}; {PYTHON} may name another Python", python.to_string_lossy()))?;
-    if !status.success() {
-        bail!(
-            "it ended with {status}; what went wrong is said above. It takes a Python that has lockstep-video[{extra}]"
-        );
-    }
+    become_or_run(&mut command)
+        .with_context(|| format!("cannot run {}; {PYTHON} may name another Python", python.to_string_lossy()))
+}
+
+/// Replaces this process by `command`; returns only if that cannot be.
+#[cfg(unix)]
+fn become_or_run(command: &mut Command) -> Result<()> {
+    use std::os::unix::process::CommandExt;
+
+    Err(command.exec().into())
+}
+
+#[cfg(not(unix))]
+fn become_or_run(command: &mut Command) -> Result<()> {
+    let status = command.status()?;
+    anyhow::ensure!(status.success(), "it ended with {status}; what went wrong is said above");
     Ok(())
 }

@@ -9,13 +9,14 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use lockstep_configuration::{ScenarioArguments, run_scenario};
+use lockstep_configuration::{ScenarioArguments, ScenarioSession, run_scenario_with};
 use lockstep_sim::scenario::{FlowReport, Scenario, ScenarioReport};
 
 use crate::commands::figure;
 use crate::commands::model::open_model;
 use crate::output_file::{self, write_json};
 use crate::progress::Progress;
+use crate::session_log::arguments::SessionArguments;
 
 /// What `lockstep scenario` is told.
 #[derive(Debug, Args)]
@@ -56,6 +57,8 @@ struct RunArguments {
     /// Where the results go, as JSON: every flow's rates over time, delays, losses, scores; links; phases.
     #[arg(long)]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    session: SessionArguments,
 }
 
 /// The document of a run.
@@ -88,6 +91,29 @@ fn list() {
     }
 }
 
+/// Leaves the logs of the calls of `scenario`.
+fn log_sessions(
+    told: &SessionArguments,
+    arguments: &ScenarioArguments,
+    scenario: &str,
+    sessions: Vec<ScenarioSession>,
+) -> Result<()> {
+    let control = arguments.control.settings()?;
+    for ScenarioSession { flow, meter, seconds, format } in sessions {
+        let name = serde_json::to_string(&(scenario, &flow, arguments))?;
+        let Some(mut log) = told.open("scenario", "both", Some(&name))? else { break };
+        let description = log.description();
+        description.control(&control);
+        description.pictures(&format);
+        description.seed = i64::try_from(arguments.seed).ok();
+        for (label, value) in [("scenario", scenario), ("flow", &flow)] {
+            description.labels.insert(label.to_owned(), value.to_owned());
+        }
+        log.finish(&mut meter.lock(), seconds)?;
+    }
+    Ok(())
+}
+
 fn run_one(arguments: &RunArguments) -> Result<()> {
     let inputs: Vec<&Path> =
         [Some(Path::new(&arguments.scenario)), arguments.codec_model.as_deref()].into_iter().flatten().collect();
@@ -97,13 +123,15 @@ fn run_one(arguments: &RunArguments) -> Result<()> {
     say!("{}: {} ({})", scenario.name, scenario.title, scenario.source);
     say!("expected: {}", scenario.expected);
     let mut progress = None;
-    let report = run_scenario(scenario, &arguments.arguments, &model, |now, length| {
+    let logged = arguments.session.is_given();
+    let (report, sessions) = run_scenario_with(scenario, &arguments.arguments, &model, logged, |now, length| {
         let progress = progress.get_or_insert_with(|| Progress::new("scenario", length.as_millis() as u64));
         progress.update(now.as_nanos() / 1_000_000, &format!("{:.1} s", now.as_secs_f64()));
     })?;
     if let Some(progress) = progress {
         progress.finish();
     }
+    log_sessions(&arguments.session, &arguments.arguments, &report.scenario, sessions)?;
     print(&report);
     if let Some(path) = &arguments.json {
         let document = Document {

@@ -12,8 +12,12 @@ use lockstep_units::Timestamp;
 use crate::commands::output::OutputArguments;
 use crate::configuration::{CallSettings, Observers, SimulateWords, Simulated};
 use crate::progress::Progress;
+use crate::session_log::SessionLog;
 use crate::session_log::arguments::SessionArguments;
 use crate::sound_file::SoundFile;
+
+/// What the session in the opposite direction is labelled with.
+const OPPOSITE: &str = "opposite";
 
 /// What `lockstep simulate` is told.
 #[derive(Debug, Clone, Args)]
@@ -56,12 +60,28 @@ pub fn run(command: &SimulateCommand) -> Result<()> {
     let sound = heard.clone().map(|file| Box::new(file) as Box<dyn SoundSink>);
     let kind = if settings.modelled { "modelled" } else { "simulate" };
     let name = serde_json::to_string(&settings.record())?;
-    let log = command.session.open(kind, "both", Some(&name))?;
-    let session = log.as_ref().map(|_| SharedSessionMeter::new(Timestamp::ZERO));
-    let observers = Observers { frames: output.observer(), sound, session: session.clone() };
+    let logs = [false, true].map(|is_opposite| {
+        let name = if is_opposite { format!("{name} {OPPOSITE}") } else { name.clone() };
+        let is_there = settings.two_way || !is_opposite;
+        let log = if is_there { command.session.open(kind, "both", Some(&name))? } else { None };
+        Ok::<_, anyhow::Error>(log.map(|log| (log, SharedSessionMeter::new(Timestamp::ZERO))))
+    });
+    let [log, opposite] = logs;
+    let (log, opposite) = (log?, opposite?);
+    let meter = |log: &Option<(SessionLog, SharedSessionMeter)>| log.as_ref().map(|(_, meter)| meter.clone());
+    let observers =
+        Observers { frames: output.observer(), sound, session: meter(&log), opposite_session: meter(&opposite) };
     let Simulated { report } = simulate(&settings, observers)?;
-    if let Some((mut log, meter)) = log.zip(session) {
+    for (is_opposite, log) in [(false, log), (true, opposite)] {
+        let Some((mut log, meter)) = log else { continue };
         log.description().simulated(&settings)?;
+        if is_opposite {
+            log.description().seed = i64::try_from(settings.link.seed.wrapping_add(1)).ok();
+        }
+        if settings.two_way {
+            let direction = if is_opposite { OPPOSITE } else { "first" };
+            log.description().labels.insert("direction".to_owned(), direction.to_owned());
+        }
         log.finish(&mut meter.lock(), report.scores.scored_seconds as u64)?;
     }
     heard.map_or(Ok(()), SoundFile::complete)?;

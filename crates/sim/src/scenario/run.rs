@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lockstep_call::FinishedCall;
+use lockstep_call::{FinishedCall, SharedSessionMeter};
 use lockstep_link::{Link, Medium};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -18,6 +18,7 @@ use crate::any_flow::{AnyFlow, AnyPacket};
 use crate::cross_traffic::{CrossTraffic, TcpStatistics};
 use crate::meter::{FlowMeter, METER_INTERVAL};
 use crate::network::{Network, SharedLink};
+use crate::simulation::METERED;
 
 /// How long a scenario goes on after its flows' end, so that what is on the way arrives.
 pub const DRAIN: Duration = Duration::from_secs(2);
@@ -56,6 +57,21 @@ impl Scenario {
         &self,
         media: Vec<AnyFlow>,
         seed: u64,
+        progress: impl FnMut(Timestamp),
+    ) -> Result<ScenarioReport, ScenarioError> {
+        self.run_metered(media, &[], seed, progress)
+    }
+
+    /// As [`run`](Self::run), with a meter for the session of each call, in their order, that looks at its ends each second
+    /// from its beginning to its end. Whoever wants its pictures in the rows, too, has the meter observe them.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_metered(
+        &self,
+        media: Vec<AnyFlow>,
+        sessions: &[SharedSessionMeter],
+        seed: u64,
         mut progress: impl FnMut(Timestamp),
     ) -> Result<ScenarioReport, ScenarioError> {
         self.check()?;
@@ -81,10 +97,25 @@ impl Scenario {
         let (from, to) = self.evaluated();
         let network = Network::with_routes(flows, routes, links)?.sharing(self.media_of_links(seed))?;
         let mut network = network.metered_between(from, to);
+        let calls = (0..self.flows.len()).filter(|&flow| self.flows[flow].kind == FlowKind::Media);
+        let mut looks: Vec<_> = calls
+            .zip(sessions)
+            .map(|(flow, meter)| (flow, meter, activities[flow].start(), activities[flow].end()))
+            .collect();
+        let mut look_at_due = |network: &Network<AnyFlow>| {
+            for (flow, meter, due, end) in &mut looks {
+                if network.now() >= *due && *due <= *end {
+                    *due += METERED;
+                    network.flows()[*flow].look(meter, network.now());
+                }
+            }
+        };
         while network.now() < end {
+            look_at_due(&network);
             network.run_until((network.now() + METER_INTERVAL).min(end));
             progress(network.now());
         }
+        look_at_due(&network);
         network.run_until(end + DRAIN);
         self.report(network, &activities, seed)
     }

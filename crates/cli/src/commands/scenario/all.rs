@@ -8,15 +8,16 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_configuration::{ScenarioArguments, run_scenario};
+use lockstep_configuration::{ScenarioArguments, run_scenario_with};
 use lockstep_sim::in_parallel;
 use lockstep_sim::scenario::{Metrics, Scenario};
 
-use super::table;
+use super::{log_sessions, table};
 use crate::commands::figure;
 use crate::commands::model::open_model;
 use crate::output_file::{self, write_json};
 use crate::progress::Progress;
+use crate::session_log::arguments::SessionArguments;
 
 /// What `lockstep scenario all` is told.
 #[derive(Debug, Args)]
@@ -38,6 +39,8 @@ pub(super) struct AllArguments {
     /// Where the metrics go, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    session: SessionArguments,
 }
 
 /// A scenario and what came of it.
@@ -153,15 +156,20 @@ pub(super) fn run(all: &AllArguments) -> Result<()> {
     let cores = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let mut progress = Progress::new("scenarios", scenarios.len() as u64);
     let mut outcomes: Vec<Option<Result<Metrics>>> = scenarios.iter().map(|_| None).collect();
+    let logged = all.session.is_given();
     let mut finished = 0;
     in_parallel(
         &scenarios,
         all.jobs.unwrap_or(cores),
-        |scenario| run_scenario(scenario.clone(), &all.arguments, &model, |_, _| {}).map(|report| report.metrics()),
+        |scenario| run_scenario_with(scenario.clone(), &all.arguments, &model, logged, |_, _| {}),
         |index, outcome| {
             finished += 1;
-            progress.update(finished, &scenarios[index].name);
-            outcomes[index] = Some(outcome);
+            let name = &scenarios[index].name;
+            progress.update(finished, name);
+            outcomes[index] = Some(outcome.and_then(|(report, sessions)| {
+                log_sessions(&all.session, &all.arguments, name, sessions)?;
+                Ok(report.metrics())
+            }));
             true
         },
     );

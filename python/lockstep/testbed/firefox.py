@@ -1,0 +1,282 @@
+"""Firefox's own WebRTC: two browser processes, one page in each, which call each other as any page does.
+
+Firefox has no camera that plays a file. The page sends the capture of a <video> that plays the clip, coded without loss
+(VP9), so that its pictures reach the encoder as they are; what the sender encodes is kept and decoded afterwards, which
+tells when each picture was captured, later by what encoding takes. The receiver's page is told by
+requestVideoFrameCallback which of the frames that arrived it shows; these are kept on the way (`RTCRtpScriptTransform`)
+and decoded after the call. Once a second it reads the barcodes of the picture on the screen, which tells whether that
+gives what was shown.
+"""
+
+import base64
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lockstep.testbed import barcodes
+from lockstep.testbed.chromium import COUNTERS, GAUGES, bits_per_second, inbound, outbound
+from lockstep.testbed.decoding import EncodedFrame, confirmed, decoded
+from lockstep.testbed.firefox_end import BROWSERS
+from lockstep.testbed.machine import come_last, process_tree
+from lockstep.testbed.processes import end_group, pause
+from lockstep.testbed.programs import Clip, Outcome, OwnSession, Samples, Setting, Shown, TestbedError, executable
+from lockstep.testbed.ruler import Sight
+from lockstep.testbed.session_log import sampled
+from lockstep.testbed.two_ends import ROLES, TwoEnds, lines_of
+
+CODECS = ("vp8", "vp9", "av1", "h264")
+CHECK_EVERY_MS = 1000.0
+"""How often the receiver reads the barcodes of what is on the screen."""
+CAMERA = "RDD Process"
+"""What Firefox calls the process that decodes files."""
+LUMA = np.array([0.114, 0.587, 0.299])
+"""Of blue, green and red (ITU-R BT.601)."""
+
+
+def missing() -> str | None:
+    """What this program takes and is not here; None if it can run."""
+    if not any(shutil.which(name) for name in BROWSERS):
+        return "firefox is not installed (Debian: apt install firefox-esr)"
+    if shutil.which("ffmpeg") is None:
+        return "ffmpeg, which codes the clip for it, is not installed (Debian, Ubuntu: apt install ffmpeg)"
+    return None
+
+
+class Firefox(TwoEnds):
+    """A call between two Firefoxes."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Takes `codec` and `cap` (`default`, or a bit rate such as `12mbps`)."""
+        super().__init__("firefox", self._words, self._browser_version)
+        self._codec = options["codec"]
+        self._cap = None if options["cap"] == "default" else bits_per_second(options["cap"])
+        self._wanted: dict[int, int] = {}
+        self._on_screen: dict[int, int | None] = {}
+        self._playable = Path()
+        self.identical = 0
+        self.different = 0
+
+    def start(self, setting: Setting) -> Mapping[str, int]:
+        """Codes the clip as the browser plays it, unless that was done, and starts both ends."""
+        self._playable = playable(setting.clip)
+        ends = super().start(setting)
+        # What decodes the clip stands for a camera, is ahead by many pictures, and shall not be in the programs' way.
+        for process in process_tree(ends["sender"]):
+            if _name(process) == CAMERA:
+                come_last(process)
+                return {"camera": process, **ends}
+        return ends
+
+    def _words(self, role: str, setting: Setting) -> Sequence[str]:
+        clip = setting.clip
+        reading = {"width": clip.width, "height": clip.height, "regions": barcodes.regions(clip.width, clip.height)}
+        told: dict[str, Any] = {"reading": reading}
+        if role == "sender":
+            told |= {"codec": self._codec, "maxBitrate": self._cap}
+        else:
+            told |= {"digestEvery": CHECK_EVERY_MS}
+        words = (role, str(setting.work), str(self._playable if role == "sender" else clip.path), json.dumps(told))
+        return [sys.executable, "-m", "lockstep.testbed.firefox_end", *words]
+
+    def _browser_version(self) -> str:
+        assert self._setting is not None  # noqa: S101
+        return "Firefox " + (self._setting.work / "sender.version").read_text()
+
+    def stop(self) -> Outcome:
+        """Ends both, and decodes what the sender sent and the receiver showed."""
+        assert self._setting is not None  # noqa: S101
+        work, clip = self._setting.work, self._setting.clip
+        self.close()
+        clocks = {role: _clock(work / f"{role}.clock") for role in ROLES}
+        sent = self._frames("sender")
+        captured = []
+        for frame, picture in decoded([one for one, _ in sent], self._codec, clip, work):
+            if (number := barcodes.read(clip.luma(np.frombuffer(picture, np.uint8)))) is not None:
+                at = next(time for one, time in sent if one.rtp == frame.rtp)
+                captured.append(Sight(number, at - clocks["sender"][0]))
+        rows = lines_of(work / "receiver.rows")
+        self._on_screen = {row["rtp"]: _number(row) for row in rows if row.get("checked") and "regions" in row}
+        seen = [row for row in rows if "at" in row and row["rtp"] is not None]
+        self._wanted = {row["rtp"]: key for key, row in enumerate(seen)}
+        numbers = {
+            frame.rtp: barcodes.read(clip.luma(np.frombuffer(picture, np.uint8)))
+            for frame, picture in self._arrived()
+            if frame.rtp in self._wanted
+        }
+        shown = [
+            Shown(Sight(number, row["at"] / 1000.0 - clocks["receiver"][0]), self._wanted[row["rtp"]])
+            for row in seen
+            if (number := numbers.get(row["rtp"])) is not None
+        ]
+        series = [
+            {"at": one["at"], **outbound(one["stats"]), **inbound(other["stats"])}
+            for one, other in zip(lines_of(work / "sender.series"), lines_of(work / "receiver.series"), strict=False)
+        ]
+        return Outcome(
+            previews=all_captured(captured, clip),
+            shown=shown,
+            unread=sum(numbers.get(row["rtp"]) is None for row in seen),
+            clock_error=max(error for _, error in clocks.values()),
+            limited=sorted({str(one["limited"]) for one in series if one["limited"] not in (None, "none")}),
+            details={
+                "version": self._browser_version(),
+                "series": series,
+                "encoded": len(captured),
+                "played": [one["played"] for one in lines_of(work / "sender.series")],
+            },
+            session=self._session_of(series) if self._setting.session_log else None,
+        )
+
+    def _session_of(self, series: Sequence[Mapping[str, Any]]) -> OwnSession | None:
+        found = sampled(series, COUNTERS, GAUGES)
+        return found and replace(found, controller="gcc", codec=self._codec)
+
+    def _frames(self, role: str) -> list[tuple[EncodedFrame, float]]:
+        """The encoded frames that passed an end, and when, s of its page's clock."""
+        assert self._setting is not None  # noqa: S101
+        return [
+            (EncodedFrame(line["rtp"], bool(line["key"]), base64.b64decode(line["data"])), line["at"] / 1000.0)
+            for line in lines_of(self._setting.work / f"{role}.encoded")
+        ]
+
+    def _arrived(self) -> Iterator[tuple[EncodedFrame, bytes]]:
+        assert self._setting is not None  # noqa: S101
+        frames = [frame for frame, _ in self._frames("receiver")]
+        return decoded(frames, self._codec, self._setting.clip, self._setting.work)
+
+    def pictures(self) -> Iterator[tuple[int, Samples]]:
+        """Decodes what arrived, as the browser's decoder did; what a later look at the screen belies is left out."""
+        assert self._setting is not None  # noqa: S101
+        clip = self._setting.clip
+
+        def judge(frame: EncodedFrame, picture: bytes) -> bool | None:
+            if (number := self._on_screen.get(frame.rtp)) is None:
+                return None
+            same = number == barcodes.read(clip.luma(np.frombuffer(picture, np.uint8)))
+            self.identical += same
+            self.different += not same
+            return same
+
+        return confirmed(self._arrived(), self._wanted, judge)
+
+    def close(self) -> None:
+        """Ends both ends, and what they may have left of their browsers."""
+        leaders = [process.pid for process in self._processes.values()]
+        super().close()
+        for leader in leaders:
+            end_group(leader)
+
+
+def playable(clip: Clip) -> Path:
+    """The clip as Firefox plays it, beside it: VP9 without loss, made once and compared with the clip.
+
+    Raises:
+        TestbedError: If ffmpeg cannot make it, or makes another one of it.
+
+    """
+    path = clip.path.with_suffix(".webm")
+    if path.exists() and path.stat().st_mtime >= clip.path.stat().st_mtime:
+        return path
+    ffmpeg = executable("ffmpeg", "ffmpeg")
+    print(f"coding the clip for firefox, without loss: {path}", file=sys.stderr)
+    partial = path.with_suffix(".part.webm")
+    words = ["-c:v", "libvpx-vp9", "-lossless", "1", "-deadline", "realtime", "-cpu-used", "8", "-g", "30"]
+    try:
+        _run([ffmpeg, "-y", "-i", str(clip.path), *words, str(partial)])
+        sums = {_run([ffmpeg, "-i", str(one), "-pix_fmt", "yuv420p", "-f", "md5", "-"]) for one in (clip.path, partial)}
+        if len(sums) != 1:
+            raise TestbedError("ffmpeg's VP9 without loss is not the clip")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def _run(command: list[str]) -> bytes:
+    made = subprocess.Popen(  # noqa: S603
+        [command[0], "-v", "error", *command[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        while made.poll() is None:
+            pause(0.05)
+    except KeyboardInterrupt:
+        made.kill()
+        raise
+    out, said = made.communicate()
+    if made.returncode != 0:
+        raise TestbedError(f"ffmpeg: {said.decode(errors='replace').strip().splitlines()[-1:]}")
+    return out
+
+
+def all_captured(encoded: Sequence[Sight], clip: Clip) -> list[Sight]:
+    """What the camera handed over, from what was encoded of it: the encoder leaves out pictures where the rate is low.
+
+    A picture that was not encoded was handed over in time if those around it were, to half a frame.
+    """
+    found: list[Sight] = []
+    for sight in encoded:
+        if found:
+            before = found[-1]
+            between = (sight.number - before.number) % clip.frames
+            if between > 1 and abs(sight.at - before.at - between / clip.rate) < 0.5 / clip.rate:
+                found += [
+                    Sight((before.number + step) % clip.frames, before.at + (sight.at - before.at) * step / between)
+                    for step in range(1, between)
+                ]
+        found.append(sight)
+    return found
+
+
+def _name(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _clock(path: Path) -> tuple[float, float]:
+    """How far the page's clock is ahead of the machine's, by the reading that took least, and how wrong that may be."""
+    took, ahead = min((line["took"], line["page_ms"] / 1000.0 - line["at"]) for line in lines_of(path))
+    return ahead, took / 2
+
+
+def _number(row: Mapping[str, Any]) -> int | None:
+    """The number in a picture on the screen, of which the page copied the two barcodes in RGB."""
+    if len(row["regions"]) != 2:
+        return None
+    cuts = []
+    for cut in row["regions"]:
+        rect = cut["rect"]
+        pixels = np.frombuffer(base64.b64decode(cut["bytes"]), np.uint8).reshape(-1, cut["stride"])
+        pixels = pixels[:, : 4 * rect["width"]].reshape(rect["height"], rect["width"], 4)[:, :, :3]
+        weights = LUMA if row["format"].startswith("BGR") else LUMA[::-1]
+        luma = np.clip(pixels @ weights, 0.0, 255.0).astype(np.uint8)
+        cuts.append(((rect["x"], rect["y"], rect["width"], rect["height"]), luma))
+    return barcodes.read_cut(row["width"], row["height"], cuts)
+
+
+def make(options: Mapping[str, str]) -> Firefox:
+    """The program with these options."""
+    if lacking := missing():
+        raise TestbedError(lacking)
+    return Firefox(options)
+
+
+def check(options: Mapping[str, str]) -> None:
+    """Whether these are options of Firefox, before it is started.
+
+    Raises:
+        TestbedError: If one is not; says what it may be.
+
+    """
+    if options["codec"] not in CODECS:
+        raise TestbedError(f"codec={options['codec']} is nothing that Firefox has; there are {', '.join(CODECS)}")
+    if options["cap"] != "default":
+        bits_per_second(options["cap"])

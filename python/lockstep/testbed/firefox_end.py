@@ -1,0 +1,244 @@
+"""One end of a call with Firefox, as a process: `python -m lockstep.testbed.firefox_end ROLE WORK CLIP OPTIONS`.
+
+It starts the browser, gives it its page, and drives it over Marionette, which every Firefox has. What it prints and
+reads is said in `two_ends.py`. Beside that it leaves, in lines of JSON with the page's times (ms): `ROLE.rows`, what
+the page read; `ROLE.encoded`, the encoded frames that left or arrived; `ROLE.clock`, readings of the page's clock.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from pathlib import Path
+from typing import IO, Any
+
+from lockstep.testbed.machine import now
+
+BROWSERS = ("firefox-esr", "firefox")
+CLIP = "/clip.webm"
+OPEN_SECONDS = 30.0
+CLOCK_READINGS = 15
+SAMPLE_SECONDS = 1.0
+TAKEN_AT_ONCE = 200
+"""Encoded frames that are taken out of the page at once."""
+PREFERENCES = {
+    # A free port, which the browser writes into its profile.
+    "marionette.port": 0,
+    # Real addresses as candidates: those of the emulated link are nobody's secret.
+    "media.peerconnection.ice.obfuscate_host_addresses": False,
+    # The clip plays without anybody having clicked.
+    "media.autoplay.default": 0,
+    "media.autoplay.blocking_policy": 0,
+    # The clip is decoded by a second ahead, not by a third of one.
+    "media.video-queue.default-size": 30,
+    # Times of the page to microseconds.
+    "privacy.reduceTimerPrecision": False,
+    "app.update.enabled": False,
+    "datareporting.policy.dataSubmissionEnabled": False,
+    "network.captive-portal-service.enabled": False,
+    "network.connectivity-service.enabled": False,
+    "services.settings.server": "data:,",
+}
+
+
+class Page(ThreadingHTTPServer):
+    """Serves the page and the clip on this host only, which browsers take for secure."""
+
+    daemon_threads = True
+
+    def __init__(self, clip: Path) -> None:
+        """Reads both."""
+        super().__init__(("127.0.0.1", 0), _Answer)
+        files = resources.files("lockstep.testbed")
+        page = (files / "page.html").read_text(encoding="utf-8")
+        self.page = f"{page}<script>\n{(files / 'firefox.js').read_text(encoding='utf-8')}</script>\n".encode()
+        self.clip = clip.read_bytes() if clip.suffix == ".webm" else b""
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class _Answer(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        server = self.server
+        assert isinstance(server, Page)  # noqa: S101
+        if self.path != CLIP:
+            self._send(200, "text/html", server.page, {})
+            return
+        whole, asked = server.clip, self.headers.get("Range", "")
+        start = int(asked.removeprefix("bytes=").split("-")[0] or 0) if asked.startswith("bytes=") else 0
+        where = {"Accept-Ranges": "bytes", "Content-Range": f"bytes {start}-{len(whole) - 1}/{len(whole)}"}
+        self._send(206 if asked else 200, "video/webm", whole[start:], where)
+
+    def _send(self, status: int, kind: str, body: bytes, more: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **more}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        # A browser that looks for another part of the clip hangs up.
+        with contextlib.suppress(ConnectionError):
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+class Browser:
+    """A Firefox with one page, driven over Marionette: its messages are `LENGTH:[0, NUMBER, COMMAND, ARGUMENTS]`."""
+
+    def __init__(self, profile: Path, url: str) -> None:
+        """Starts it and opens the page."""
+        profile.mkdir()
+        lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in PREFERENCES.items()]
+        (profile / "user.js").write_text("\n".join(lines) + "\n")
+        found = next((path for path in map(shutil.which, BROWSERS) if path), None)
+        if found is None:
+            raise SystemExit("firefox is not installed")
+        # Whoever runs it, it shall leave the person's own settings alone.
+        environment = {**os.environ, "HOME": str(profile), "MOZ_HEADLESS": "1", "MOZ_CRASHREPORTER_DISABLE": "1"}
+        self._process = subprocess.Popen(  # noqa: S603
+            [found, "--no-remote", "--profile", str(profile), "--marionette"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self._number = 0
+        connection = socket.create_connection(("127.0.0.1", self._port(profile / "MarionetteActivePort")))
+        self._stream = connection.makefile("rwb")
+        self._hear()
+        self.version = str(self.ask("WebDriver:NewSession", capabilities={})["capabilities"]["browserVersion"])
+        self.ask("WebDriver:Navigate", url=url)
+
+    def _port(self, file: Path) -> int:
+        deadline = now() + OPEN_SECONDS
+        while not (file.exists() and file.read_text().strip()):
+            if self._process.poll() is not None:
+                raise SystemExit(f"firefox ended with status {self._process.returncode}")
+            if now() > deadline:
+                raise SystemExit(f"firefox did not open within {OPEN_SECONDS:.0f} s")
+            threading.Event().wait(0.02)
+        return int(file.read_text())
+
+    def _hear(self) -> Any:
+        length = b""
+        while (one := self._stream.read(1)) != b":":
+            if not one:
+                raise SystemExit("firefox is gone")
+            length += one
+        return json.loads(self._stream.read(int(length)))
+
+    def ask(self, command: str, **arguments: object) -> Any:
+        """What a command of Marionette answers."""
+        self._number += 1
+        message = json.dumps([0, self._number, command, arguments]).encode()
+        try:
+            self._stream.write(b"%d:%s" % (len(message), message))
+            self._stream.flush()
+            _, _, refused, answer = self._hear()
+        except OSError as error:
+            raise SystemExit("firefox is gone") from error
+        if refused:
+            raise SystemExit(f"firefox: {refused.get('message') or refused.get('error')}")
+        return answer
+
+    def call(self, function: str, *arguments: object) -> Any:
+        """What a function of the page gives, waited for."""
+        script = "const [name, words, done] = arguments; asked(name, words).then(done);"
+        words = [function, json.dumps(arguments)]
+        said = json.loads(self.ask("WebDriver:ExecuteAsyncScript", script=script, args=words)["value"])
+        if "error" in said:
+            raise SystemExit(f"firefox: {said['error']}")
+        return said.get("value")
+
+    def quit(self) -> None:
+        """Ends it."""
+        with contextlib.suppress(SystemExit):
+            self.ask("Marionette:Quit", flags=["eForceQuit"])
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5.0)
+        if self._process.poll() is None:
+            self._process.kill()
+
+
+class Leaving:
+    """What an end leaves in files, as it comes."""
+
+    def __init__(self, browser: Browser, role: str, work: Path) -> None:
+        """Opens the files."""
+        self._browser, self._role = browser, role
+        self._rows, self._encoded, self._clock, self._series = (
+            (work / f"{role}.{name}").open("w") for name in ("rows", "encoded", "clock", "series")
+        )
+        # That a picture was shown is seen by this.
+        self._times = (work / "receiver.times").open("w") if role == "receiver" else None
+        self._taken = 0
+
+    def read_clock(self) -> None:
+        """When the page's clock said what."""
+        for _ in range(CLOCK_READINGS):
+            before = now()
+            there = self._browser.call("now")
+            _line(self._clock, {"took": now() - before, "at": (before + now()) / 2, "page_ms": there})
+
+    def take(self) -> None:
+        """Takes what the page has."""
+        for row in self._browser.call("take"):
+            _line(self._rows, row)
+            if self._times is not None and "at" in row:
+                self._times.write(f"{row['width']} {row['height']} {row['at']}\n")
+                self._times.flush()
+        while part := self._browser.call("tapped", self._taken, self._taken + TAKEN_AT_ONCE):
+            self._taken += len(part)
+            for frame in part:
+                _line(self._encoded, frame)
+
+    def sample(self) -> None:
+        """Takes what getStats says, and how far the sender's clip has been played."""
+        played = self._browser.call("played") if self._role == "sender" else None
+        _line(self._series, {"at": now(), "played": played, "stats": self._browser.call("stats")})
+
+
+def _wait_for_end(told: threading.Event) -> None:
+    sys.stdin.read()
+    told.set()
+
+
+def _line(stream: IO[str], value: object) -> None:
+    stream.write(json.dumps(value) + "\n")
+    stream.flush()
+
+
+def call(role: str, work: Path, clip: Path, options: dict[str, Any]) -> None:
+    """One end, until standard input ends."""
+    page = Page(clip)
+    browser = Browser(work / f"{role}.profile", f"http://127.0.0.1:{page.server_port}/")
+    (work / f"{role}.version").write_text(browser.version)
+    try:
+        leaving = Leaving(browser, role, work)
+        leaving.read_clock()
+        if role == "sender":
+            offered = browser.call("offer", {**options, "clip": CLIP, "tap": True})
+            print(json.dumps({"type": "offer", "sdp": offered}), flush=True)
+            browser.call("accept", json.loads(sys.stdin.readline())["sdp"])
+        else:
+            heard = json.loads(sys.stdin.readline())["sdp"]
+            answered = browser.call("answer", heard, {**options, "tap": True})
+            print(json.dumps({"type": "answer", "sdp": answered}), flush=True)
+        told = threading.Event()
+        threading.Thread(target=_wait_for_end, args=(told,), daemon=True).start()
+        while not told.wait(SAMPLE_SECONDS):
+            leaving.take()
+            leaving.sample()
+        leaving.take()
+        leaving.read_clock()
+    finally:
+        browser.quit()
+
+
+if __name__ == "__main__":
+    call(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), json.loads(sys.argv[4]))

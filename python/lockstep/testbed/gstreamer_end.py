@@ -1,0 +1,372 @@
+"""One end of a call with GStreamer's webrtcbin, as a process of the system's Python, which has its bindings.
+
+`python3 -I gstreamer_end.py sender|receiver WORK CLIP OPTIONS` (OPTIONS is JSON); with the only word `check` it prints
+what is missing. What it prints, reads and leaves is said in `two_ends.py`. It needs nothing of this package: the
+system's Python does not have it.
+"""
+
+import json
+import sys
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO
+
+ELEMENTS = {
+    "webrtcbin": "gstreamer1.0-plugins-bad",
+    "nicesink": "gstreamer1.0-nice",
+    "dtlssrtpenc": "gstreamer1.0-plugins-bad",
+    "vp8enc": "gstreamer1.0-plugins-good",
+    "rtpvp8pay": "gstreamer1.0-plugins-good",
+    "rtprtxsend": "gstreamer1.0-plugins-good",
+    "appsink": "gstreamer1.0-plugins-base",
+}
+"""What it takes, and which package of Debian has it."""
+RTP = "application/x-rtp,media=video,encoding-name=VP8,payload=96,clock-rate=90000"
+GATHER_SECONDS = 5.0
+SAMPLE_SECONDS = 0.5
+
+
+def check() -> str:
+    """What is missing, or nothing."""
+    try:
+        import gi  # noqa: PLC0415 - what is asked for
+
+        for name in ("Gst", "GstWebRTC", "GstSdp"):
+            gi.require_version(name, "1.0")
+        from gi.repository import Gst  # noqa: PLC0415
+    except (ImportError, ValueError):
+        packages = "python3-gi gir1.2-gst-plugins-bad-1.0"
+        return f"GStreamer's Python bindings are missing (Debian, Ubuntu: apt install {packages})"
+    Gst.init(None)
+    lacking = {package: name for name, package in ELEMENTS.items() if Gst.ElementFactory.find(name) is None}
+    if lacking:
+        packages = " ".join(sorted(lacking))
+        return f"GStreamer has no {', '.join(lacking.values())} (Debian, Ubuntu: apt install {packages})"
+    return ""
+
+
+def version() -> str:
+    """GStreamer's."""
+    from gi.repository import Gst  # noqa: PLC0415 - only where it is there
+
+    return str(Gst.version_string())
+
+
+class Clip:
+    """The pictures of a y4m file, beginning again at its end."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads the header."""
+        self._stream: BinaryIO = path.open("rb")
+        header = self._stream.readline()
+        fields = {field[:1]: field[1:] for field in header.decode("ascii").split()[1:]}
+        self.width, self.height = int(fields["W"]), int(fields["H"])
+        numerator, denominator = fields["F"].split(":")
+        self.numerator, self.denominator = int(numerator), int(denominator)
+        self._header = len(header)
+        self._size = self.width * self.height + 2 * (-(-self.width // 2) * -(-self.height // 2))
+        self.frames = (path.stat().st_size - self._header) // (self._size + len(b"FRAME\n"))
+
+    def picture(self, number: int) -> bytes:
+        """The samples of a picture."""
+        each = self._size + len(b"FRAME\n")
+        self._stream.seek(self._header + (number % self.frames) * each + len(b"FRAME\n"))
+        return self._stream.read(self._size)
+
+
+class End:
+    """An end: a pipeline with one webrtcbin, and what both roles do alike."""
+
+    def __init__(self, role: str, work: Path, options: dict[str, str]) -> None:
+        """Makes the pipeline, empty but for webrtcbin."""
+        from gi.repository import Gst, GstSdp, GstWebRTC  # noqa: PLC0415 - only where it is there
+
+        self.gst, self._sdp, self._webrtc = Gst, GstSdp, GstWebRTC
+        self.role, self.work, self.options = role, work, options
+        self.pipeline = Gst.Pipeline()
+        self.rtc = self.element("webrtcbin", bundle_policy="max-bundle", latency=int(options["latency"]))
+        self._gathered = threading.Event()
+        self.rtc.connect("notify::ice-gathering-state", self._on_gathering)
+        bus = self.pipeline.get_bus()
+        bus.set_sync_handler(self._on_message)
+
+    def element(self, kind: str, **properties: object) -> Any:
+        """An element of the pipeline."""
+        made = self.gst.ElementFactory.make(kind)
+        for name, value in properties.items():
+            self.gst.util_set_object_arg(made, name.replace("_", "-"), str(value))
+        self.pipeline.add(made)
+        return made
+
+    def _on_message(self, _bus: Any, message: Any) -> Any:
+        if message.type == self.gst.MessageType.ERROR:
+            error, _ = message.parse_error()
+            print(f"{message.src.get_name()}: {error.message}", file=sys.stderr, flush=True)
+            # Whoever waits for this end notices that it is gone.
+            threading.Thread(target=lambda: _leave(1), daemon=True).start()
+        return self.gst.BusSyncReply.DROP
+
+    def _on_gathering(self, *_: object) -> None:
+        if self.rtc.get_property("ice-gathering-state") == self._webrtc.WebRTCICEGatheringState.COMPLETE:
+            self._gathered.set()
+
+    def ask(self, signal: str, *arguments: Any) -> Any:
+        """Emits a signal that promises an answer, and waits for that: the promise, which holds its reply."""
+        promise = self.gst.Promise.new()
+        self.rtc.emit(signal, *arguments, promise)
+        promise.wait()
+        return promise
+
+    def describe(self, signal: str) -> str:
+        """Makes the offer or answer, and gives it with all addresses of IPv4 and UDP."""
+        promise = self.ask(signal, None)
+        # What is taken from a reply is there as long as that is.
+        reply = promise.get_reply()
+        self.ask("set-local-description", reply.get_value(signal.removeprefix("create-")))
+        self._gathered.wait(GATHER_SECONDS)
+        lines = self.rtc.get_property("local-description").sdp.as_text().splitlines()
+        kept = [line for line in lines if not line.startswith("a=candidate:") or self._is_usable(line)]
+        return "".join(f"{line}\r\n" for line in kept)
+
+    @staticmethod
+    def _is_usable(candidate: str) -> bool:
+        words = candidate.split()
+        return words[2].upper() == "UDP" and ":" not in words[4]
+
+    def hear(self) -> None:
+        """Takes the other end's session description."""
+        line = sys.stdin.readline()
+        if not line:
+            raise SystemExit("nobody told it the other end")
+        heard = json.loads(line)
+        _, message = self._sdp.SDPMessage.new_from_text(heard["sdp"])
+        kind = {"offer": self._webrtc.WebRTCSDPType.OFFER, "answer": self._webrtc.WebRTCSDPType.ANSWER}[heard["type"]]
+        self.ask("set-remote-description", self._webrtc.WebRTCSessionDescription.new(kind, message))
+        # Candidates in a description are taken from here on only: webrtcbin wants each by itself.
+        for line in heard["sdp"].splitlines():
+            if line.startswith("a=candidate:"):
+                self.rtc.emit("add-ice-candidate", 0, line.removeprefix("a="))
+
+    def is_connected(self) -> bool:
+        """Whether media can be sent."""
+        return bool(self.rtc.get_property("connection-state") == self._webrtc.WebRTCPeerConnectionState.CONNECTED)
+
+    def sample(self, also: dict[str, Any]) -> dict[str, Any]:
+        """What webrtcbin's get-stats says that this is interested in."""
+        found: dict[str, Any] = {"at": time.monotonic(), **also}
+        kinds = self._webrtc.WebRTCStatsType
+        promise = self.ask("get-stats", None)
+        reply = promise.get_reply()
+        for index in range(reply.n_fields()):
+            entry = reply.get_value(reply.nth_field_name(index))
+            if not hasattr(entry, "get_value") or not entry.has_field("type"):
+                continue
+            kind = entry.get_value("type")
+            if kind == kinds.OUTBOUND_RTP:
+                found["sent_bits"] = 8 * entry.get_value("bytes-sent")
+                found["packets_sent"] = entry.get_value("packets-sent")
+            elif kind == kinds.REMOTE_INBOUND_RTP and entry.has_field("round-trip-time"):
+                found["round_trip_us"] = 1e6 * entry.get_value("round-trip-time")
+            elif kind == kinds.INBOUND_RTP and entry.has_field("jitter"):
+                found["jitter_us"] = 1e6 * entry.get_value("jitter")
+        return found
+
+
+class Sender(End):
+    """The clip as a camera, VP8, webrtcbin."""
+
+    def __init__(self, work: Path, clip: Path, options: dict[str, str]) -> None:
+        """Makes the pipeline."""
+        super().__init__("sender", work, options)
+        self._clip = Clip(clip)
+        self._encoded = self._frames = 0
+        form = f"video/x-raw,format=I420,width={self._clip.width},height={self._clip.height}"
+        form += f",framerate={self._clip.numerator}/{self._clip.denominator}"
+        # A camera has few pictures waiting: the oldest are left out.
+        self._source = self.element(
+            "appsrc",
+            is_live="true",
+            format="time",
+            do_timestamp="true",
+            max_buffers=2,
+            max_bytes=0,
+            leaky_type="downstream",
+        )
+        self._source.set_property("caps", self.gst.Caps.from_string(form))
+        # As libwebrtc sets libvpx for a call.
+        encoder = self.element(
+            "vp8enc",
+            target_bitrate=options["bitrate"],
+            deadline=1,
+            cpu_used=-6,
+            end_usage="cbr",
+            keyframe_max_dist=3000,
+            min_quantizer=2,
+            max_quantizer=56,
+            undershoot=100,
+            overshoot=15,
+            buffer_size=1000,
+            buffer_initial_size=500,
+            buffer_optimal_size=600,
+            static_threshold=1,
+            threads=1,
+        )
+        encoder.get_static_pad("src").add_probe(self.gst.PadProbeType.BUFFER, self._on_encoded)
+        payloader = self.element("rtpvp8pay", picture_id_mode="15-bit")
+        filtered = self.element("capsfilter", caps=RTP)
+        for before, after in ((self._source, encoder), (encoder, payloader), (payloader, filtered)):
+            before.link(after)
+        filtered.link(self.rtc)
+        transceiver = self.rtc.emit("get-transceiver", 0)
+        transceiver.set_property("direction", self._webrtc.WebRTCRTPTransceiverDirection.SENDONLY)
+        # No picture has come yet that would say it.
+        transceiver.set_property("codec-preferences", self.gst.Caps.from_string(RTP))
+        transceiver.set_property("do-nack", True)
+
+    def _on_encoded(self, _pad: Any, info: Any) -> Any:
+        self._encoded += 8 * info.get_buffer().get_size()
+        self._frames += 1
+        return self.gst.PadProbeReturn.OK
+
+    def join(self) -> None:
+        """Offers, takes the answer, and plays the clip once media can be sent."""
+        self.pipeline.set_state(self.gst.State.PLAYING)
+        _say("offer", self.describe("create-offer"))
+        self.hear()
+        threading.Thread(target=self._play, daemon=True).start()
+
+    def _play(self) -> None:
+        while not self.is_connected():
+            time.sleep(0.005)
+        rate = self._clip.numerator / self._clip.denominator
+        began, number = time.monotonic(), 0
+        with (self.work / "sender.times").open("w") as times:
+            while True:
+                number = max(number, int((time.monotonic() - began) * rate))
+                picture = self._clip.picture(number)
+                time.sleep(max(0.0, began + number / rate - time.monotonic()))
+                times.write(f"{number % self._clip.frames} {time.monotonic()}\n")
+                times.flush()
+                self._source.emit("push-buffer", self.gst.Buffer.new_wrapped(picture))
+                number += 1
+
+    def counts(self) -> dict[str, Any]:
+        """What was encoded so far."""
+        return {"media_bits": self._encoded, "frames_sent": self._frames, "target_bps": int(self.options["bitrate"])}
+
+
+class Receiver(End):
+    """webrtcbin, VP8's decoder, and a sink that shows pictures when they are due."""
+
+    def __init__(self, work: Path, options: dict[str, str]) -> None:
+        """Makes the pipeline."""
+        super().__init__("receiver", work, options)
+        self._kept = (work / "shown.i420").open("wb")
+        self._times = (work / "receiver.times").open("w")
+        direction = self._webrtc.WebRTCRTPTransceiverDirection.RECVONLY
+        transceiver = self.rtc.emit("add-transceiver", direction, self.gst.Caps.from_string(RTP))
+        transceiver.set_property("do-nack", True)
+        self.rtc.connect("pad-added", self._on_pad)
+
+    def _on_pad(self, _rtc: Any, pad: Any) -> None:
+        if pad.get_direction() != self.gst.PadDirection.SRC:
+            return
+        chain = [
+            self.element("rtpvp8depay", request_keyframe="true", wait_for_keyframe="true"),
+            self.element("vp8dec"),
+            self.element("appsink", caps="video/x-raw,format=I420", emit_signals="true", sync="true", qos="false"),
+        ]
+        for before, after in pairwise(chain):
+            before.link(after)
+        chain[-1].connect("new-sample", self._show)
+        for made in chain:
+            made.sync_state_with_parent()
+        pad.link(chain[0].get_static_pad("sink"))
+
+    def _show(self, sink: Any) -> Any:
+        at = time.monotonic()
+        sample = sink.emit("pull-sample")
+        form = sample.get_caps().get_structure(0)
+        width, height = form.get_value("width"), form.get_value("height")
+        buffer = sample.get_buffer()
+        self._kept.write(tight(buffer.extract_dup(0, buffer.get_size()), width, height))
+        self._kept.flush()
+        self._times.write(f"{width} {height} {at}\n")
+        self._times.flush()
+        return self.gst.FlowReturn.OK
+
+    def join(self) -> None:
+        """Takes the offer, and answers."""
+        self.pipeline.set_state(self.gst.State.PLAYING)
+        self.hear()
+        _say("answer", self.describe("create-answer"))
+
+    def counts(self) -> dict[str, Any]:
+        """Nothing of its own."""
+        return {}
+
+
+def tight(data: bytes, width: int, height: int) -> bytes:
+    """The samples of a picture without what GStreamer fills its rows up with: to multiples of four (video-info)."""
+
+    def up(value: int, to: int) -> int:
+        return -(-value // to) * to
+
+    across, down = -(-width // 2), -(-height // 2)
+    planes, start = [], 0
+    for columns, rows, stride, lines in (
+        (width, height, up(width, 4), up(height, 2)),
+        (across, down, up(across, 4), down),
+        (across, down, up(across, 4), down),
+    ):
+        if stride == columns:
+            planes.append(data[start : start + rows * columns])
+        else:
+            planes += [data[start + row * stride : start + row * stride + columns] for row in range(rows)]
+        start += stride * lines
+    return b"".join(planes)
+
+
+def _wait_for_end(ended: threading.Event) -> None:
+    sys.stdin.read()
+    ended.set()
+
+
+def _say(kind: str, sdp: str) -> None:
+    print(json.dumps({"type": kind, "sdp": sdp}), flush=True)
+
+
+def _leave(status: int) -> None:
+    import os  # noqa: PLC0415 - threads of GStreamer's may not end of themselves
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def main(words: list[str]) -> None:
+    """Runs an end until standard input ends."""
+    if words == ["check"]:
+        print(lacking := check())
+        if not lacking:
+            print(version())
+        return
+    if lacking := check():
+        raise SystemExit(lacking)
+    role, work, clip, options = words[0], Path(words[1]), Path(words[2]), json.loads(words[3])
+    made = Sender(work, clip, options) if role == "sender" else Receiver(work, options)
+    made.join()
+    ended = threading.Event()
+    threading.Thread(target=_wait_for_end, args=(ended,), daemon=True).start()
+    with (work / f"{role}.series").open("w") as series:
+        while not ended.wait(SAMPLE_SECONDS):
+            series.write(json.dumps(made.sample(made.counts())) + "\n")
+            series.flush()
+    made.pipeline.set_state(made.gst.State.NULL)
+    _leave(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
