@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use lockstep_control::{Allowance, Bounded, Controller, InFlight, PathBound, bitrate_ceiling};
+use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{
     CloseReason, Datagram, OutgoingFrame, Recovery, SendError, Sender, SenderConfig, SenderEvent, SoundPacket, StateId,
     Transmit, WireError,
@@ -16,6 +17,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use crate::codec::Codec;
 use crate::encoder::{EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::frame_log::OpenRecords;
+use crate::narrow::NarrowWay;
 use crate::overhead::Overhead;
 use crate::record::{FrameRecord, Outcome};
 use crate::sound::{SoundAllowance, SoundRate};
@@ -89,6 +91,8 @@ pub struct SendingEnd<C: Codec = Vp8> {
     frame_interval: Duration,
     /// What sound takes; nothing where there was none.
     sound: Option<Box<SoundRate>>,
+    /// Where there is sound, whether the path is so narrow that it goes another way, and pictures seldom.
+    narrow: NarrowWay,
     controller: Box<dyn Controller>,
     encoder: Box<dyn FrameEncoder<C>>,
     waiting: Option<(u64, C::Picture)>,
@@ -132,6 +136,7 @@ impl<C: Codec> SendingEnd<C> {
             overhead: Overhead::default(),
             frame_interval,
             sound: None,
+            narrow: NarrowWay::new(),
             transport: Sender::new(transport),
             controller,
             encoder,
@@ -198,6 +203,9 @@ impl<C: Codec> SendingEnd<C> {
         if self.encoding.is_some() || self.closed {
             return None;
         }
+        if self.sound.is_some() && self.narrow.must_wait(now, self.talks(now), self.in_flight()) {
+            return None;
+        }
         let (capture, picture) = self.waiting.take()?;
         self.drop_if_silent(now);
         let from_held_state = self.recovery == Recovery::FromHeldState;
@@ -245,7 +253,9 @@ impl<C: Codec> SendingEnd<C> {
         self.controller.on_time(now);
         let Bounded { allowance, affordable } = self.bounded(now);
         let budget = allowance.budget;
-        let probes = self.controller.wants_probes() && self.bound.is_probe_due(now, self.in_flight());
+        let is_narrow = self.sound.is_some() && self.narrow.is_narrow();
+        let probe_due = is_narrow || self.bound.is_probe_due(now, self.in_flight());
+        let probes = self.controller.wants_probes() && probe_due;
         // A source that was lost while the menu was being coded would only waste the link.
         let still_good = encoding.source == StateId::EMPTY
             || self.transport.is_held(encoding.source)
@@ -304,6 +314,8 @@ impl<C: Codec> SendingEnd<C> {
         if candidate.size() > affordable {
             self.bound.on_probe();
         }
+        let headers = candidate.size().get().div_ceil(self.payload.get()) * (CARRIAGE + DATA_HEADER as u64);
+        self.narrow.on_picture(candidate.size() + ByteCount::new(headers));
         record.outcome = Outcome::Sent;
         record.frame = Some(frame);
         record.key_frame = candidate.key_frame;
@@ -336,10 +348,17 @@ impl<C: Codec> SendingEnd<C> {
         }
     }
 
-    /// What sound is to know of the path.
+    /// What sound is to know of the path, and has its packets leave as that calls for: to be asked before or after each.
     #[must_use]
-    pub fn sound_allowance(&self, now: Timestamp) -> SoundAllowance {
-        SoundAllowance { target: self.allowance(now).target, loss: self.bound.loss_rate().share() }
+    pub fn sound_allowance(&mut self, now: Timestamp) -> SoundAllowance {
+        let plan = self.narrow.plan(self.allowance(now).target);
+        self.transport.set_sound_bundle(plan.frames);
+        SoundAllowance { bitrate: plan.bitrate, loss: self.bound.loss_rate().share() }
+    }
+
+    /// Whether sound flows.
+    fn talks(&self, now: Timestamp) -> bool {
+        self.sound.as_ref().is_some_and(|sound| sound.bitrate(now) > Bitrate::ZERO)
     }
 
     /// What sound leaves of `target` for pictures.
@@ -509,11 +528,13 @@ impl<C: Codec> SendingEnd<C> {
     fn bounded(&self, now: Timestamp) -> Bounded {
         let in_flight = self.in_flight();
         let allowance = self.controller.allowance(now, in_flight);
-        let Bounded { allowance, affordable } = if self.controller.is_bounded() {
+        let bounded = if self.controller.is_bounded() {
             self.bound.limit(now, in_flight, allowance)
         } else {
             Bounded { allowance, affordable: allowance.budget }
         };
+        let limited = if self.sound.is_some() { self.narrow.limit(bounded) } else { bounded };
+        let Bounded { allowance, affordable } = limited;
         // What will be said until the next picture goes before it.
         let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
         let left = |budget| self.likely_whole(budget).saturating_sub(sound.bytes_in(self.frame_interval));
@@ -553,6 +574,9 @@ impl<C: Codec> SendingEnd<C> {
                 SenderEvent::Feedback(feedback) => {
                     self.connected = true;
                     self.bound.on_feedback(now, &feedback);
+                    if self.sound.is_some() {
+                        self.narrow.on_feedback(now, &feedback);
+                    }
                     self.controller.on_feedback(now, &feedback);
                     self.transport.reuse(feedback);
                 }
