@@ -58,7 +58,7 @@ impl NarrowWay {
     pub(crate) fn must_wait(&mut self, now: Timestamp, talks: bool, in_flight: InFlight) -> bool {
         let Some(left) = self.left(talks) else {
             (self.tokens, self.at) = (0.0, now);
-            return false;
+            return self.is_suspected(now);
         };
         let earned = left.bytes_in(now.saturating_since(self.at)).as_f64();
         let bytes_in = |time| self.path.capacity().unwrap_or(left).bytes_in(time).as_f64();
@@ -80,6 +80,11 @@ impl NarrowWay {
         let allowance =
             Allowance { budget: allowance.budget.min(most), target: allowance.target.min(capacity), ..allowance };
         Bounded { allowance, affordable: affordable.min(most) }
+    }
+
+    /// Whether it seems to be narrow, which is not sure yet.
+    pub(crate) fn is_suspected(&self, now: Timestamp) -> bool {
+        self.path.is_suspected(now)
     }
 
     /// Whether the path is narrow: then a picture whose time has come goes, as small as there is, whatever the controller

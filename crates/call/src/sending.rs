@@ -4,13 +4,14 @@
 //! thread, for as long as it takes), hands the result back ([`SendingEnd::encoded`]), and moves datagrams. While a
 //! picture is being coded, feedback and pacing go on; of the pictures that come meanwhile only the newest is kept.
 
+mod sound;
+
 use std::time::Duration;
 
 use lockstep_control::{Allowance, Bounded, Controller, InFlight, PathBound, bitrate_ceiling};
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{
-    CloseReason, Datagram, OutgoingFrame, Recovery, SendError, Sender, SenderConfig, SenderEvent, SoundPacket, StateId,
-    Transmit, WireError,
+    CloseReason, Datagram, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError,
 };
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -20,7 +21,7 @@ use crate::frame_log::OpenRecords;
 use crate::narrow::NarrowWay;
 use crate::overhead::Overhead;
 use crate::record::{FrameRecord, Outcome};
-use crate::sound::{SoundAllowance, SoundRate};
+use crate::sound::SoundRate;
 use crate::vp8_codec::Vp8;
 
 /// Weight of a new frame in the smoothed coding time.
@@ -203,7 +204,7 @@ impl<C: Codec> SendingEnd<C> {
         if self.encoding.is_some() || self.closed {
             return None;
         }
-        if self.sound.is_some() && self.narrow.must_wait(now, self.talks(now), self.in_flight()) {
+        if self.pictures_wait(now) {
             return None;
         }
         let (capture, picture) = self.waiting.take()?;
@@ -335,36 +336,6 @@ impl<C: Codec> SendingEnd<C> {
             self.committed = Some(Committed { capture, original, reconstruction, reached });
         }
         self.drain_events(now);
-    }
-
-    /// Sends 20 ms of sound, before any picture that waits to leave. After the end of the call it is dropped.
-    ///
-    /// # Errors
-    /// [`SendError::Sound`] for a packet that is too long, or not newer than those before.
-    pub fn send_sound(&mut self, now: Timestamp, packet: SoundPacket<C::Payload>) -> Result<(), SendError> {
-        match self.transport.send_sound(now, packet) {
-            Err(SendError::Closed) => Ok(()),
-            sent => sent,
-        }
-    }
-
-    /// What sound is to know of the path, and has its packets leave as that calls for: to be asked before or after each.
-    #[must_use]
-    pub fn sound_allowance(&mut self, now: Timestamp) -> SoundAllowance {
-        let plan = self.narrow.plan(self.allowance(now).target);
-        self.transport.set_sound_bundle(plan.frames);
-        SoundAllowance { bitrate: plan.bitrate, loss: self.bound.loss_rate().share() }
-    }
-
-    /// Whether sound flows.
-    fn talks(&self, now: Timestamp) -> bool {
-        self.sound.as_ref().is_some_and(|sound| sound.bitrate(now) > Bitrate::ZERO)
-    }
-
-    /// What sound leaves of `target` for pictures.
-    fn left_by_sound(&self, now: Timestamp, target: Bitrate) -> Bitrate {
-        let taken = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
-        Bitrate::from_bps(target.as_bps().saturating_sub(taken.as_bps()))
     }
 
     /// The frame last handed to the transport, once.

@@ -27,6 +27,8 @@ const NO_QUEUE: Duration = Duration::from_millis(30);
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
 /// A queue that stands so soon after more was tried is what the trial made.
 const TRIAL: Duration = Duration::from_secs(3);
+/// So long after a queue was seen out of which little came, the path may be narrow.
+const SUSPICION: Duration = Duration::from_secs(1);
 const GROWTH: u64 = 2;
 /// Weight of a new measurement.
 const WEIGHT: f64 = 0.3;
@@ -49,6 +51,8 @@ pub struct NarrowPath {
     arrivals: VecDeque<(Timestamp, u64)>,
     arrived: u64,
     capacity: Option<Bitrate>,
+    /// When there was last a queue out of which little came.
+    suspected_at: Option<Timestamp>,
     changed_at: Timestamp,
     tried: bool,
     pause: Duration,
@@ -65,6 +69,7 @@ impl Default for NarrowPath {
             arrivals: VecDeque::new(),
             arrived: 0,
             capacity: None,
+            suspected_at: None,
             changed_at: Timestamp::ZERO,
             tried: false,
             pause: PAUSES.0,
@@ -78,6 +83,12 @@ impl NarrowPath {
     #[must_use]
     pub fn capacity(&self) -> Option<Bitrate> {
         self.capacity
+    }
+
+    /// Whether the path seems to be narrow: there was a queue lately out of which little came.
+    #[must_use]
+    pub fn is_suspected(&self, now: Timestamp) -> bool {
+        self.suspected_at.is_some_and(|at| now.saturating_since(at) < SUSPICION)
     }
 
     /// Feedback arrived.
@@ -112,7 +123,10 @@ impl NarrowPath {
 
     fn adapt(&mut self, now: Timestamp, queue: Duration) {
         self.standing = if queue > QUEUE { self.standing.saturating_add(1) } else { 0 };
-        let measured = Bitrate::mean(ByteCount::new(self.arrived), WINDOW);
+        let ends = self.arrivals.front().zip(self.arrivals.back());
+        let time = ends.map_or(WINDOW, |(&(first, _), &(last, _))| last.saturating_since(first)).max(PERIOD);
+        let measured = Bitrate::mean(ByteCount::new(self.arrived), time);
+        self.suspected_at = if self.standing > 0 && measured < NARROW { Some(now) } else { None };
         let since = now.saturating_since(self.changed_at);
         if self.standing >= STANDING_PERIODS {
             if self.tried {

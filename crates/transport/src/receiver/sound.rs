@@ -6,6 +6,7 @@ use super::{Receiver, Stamp};
 use crate::ReceiverEvent;
 use crate::payload::Payload;
 use crate::refusal::Refusal;
+use crate::reverse_path::MOST_DOUBLINGS;
 use crate::sound::{SOUND, SOUND_FRAME, SoundPacket};
 use crate::wire::{SOUND_HEADER, Sound};
 
@@ -36,5 +37,15 @@ impl<P: Payload> Receiver<P> {
             self.events.push_back(ReceiverEvent::Sound(SoundPacket { frame, captured, payload }));
         }
         Ok(())
+    }
+
+    /// This end's owner knows that what it sends meets a way that carries little: acknowledgements are as seldom as they can
+    /// be, or as the sender asks for again. The sender would hear only later that they queue.
+    pub fn thin_acknowledgements(&mut self, thin: bool) {
+        self.doublings[1] = if thin { MOST_DOUBLINGS } else { 0 };
+    }
+
+    pub(super) fn doublings(&self) -> u8 {
+        self.doublings[0].max(self.doublings[1])
     }
 }
