@@ -250,18 +250,20 @@ impl ClipCurves {
         let logarithm = |quantizer: usize| self.logarithm(picture, quantizer, key_frame, gap);
         let finest = usize::from(FINEST_USEFUL_QUANTIZER);
         let (mut fine, mut coarse) = (finest, QUANTIZERS - 1);
-        for quantizer in [fine, coarse] {
-            if (logarithm(quantizer) <= wanted) == (quantizer == fine) {
-                return self.encode(picture, quantizer as u8, key_frame);
-            }
+        let (mut large, mut small) = (logarithm(fine), logarithm(coarse));
+        if large <= wanted {
+            return self.encode(picture, fine as u8, key_frame);
+        }
+        if small > wanted {
+            return self.encode(picture, coarse as u8, key_frame);
         }
         // From here on the finer one is too large and the coarser one is not.
         while fine + 1 < coarse {
             let middle = (fine + coarse) / 2;
-            if logarithm(middle) > wanted { fine = middle } else { coarse = middle }
+            let between = logarithm(middle);
+            if between > wanted { (fine, large) = (middle, between) } else { (coarse, small) = (middle, between) }
         }
         // Between two quantizers lies what a real encoder reaches by steering.
-        let (large, small) = (logarithm(fine), logarithm(coarse));
         let share = (wanted - small) / (large - small).max(1e-9);
         self.frame(picture, coarse, share, size, key_frame)
     }

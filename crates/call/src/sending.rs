@@ -13,7 +13,7 @@ use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{
     CloseReason, Datagram, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError,
 };
-use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, Timestamp, moving_average};
 
 use crate::codec::Codec;
 use crate::encoder::{EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
@@ -249,7 +249,7 @@ impl<C: Codec> SendingEnd<C> {
         let Some(encoding) = self.encoding.take() else { return };
         let spent = now.saturating_since(encoding.job_started_at);
         let smoothed = if encoding.refines { &mut self.refine_time } else { &mut self.encode_time };
-        *smoothed = smoothed.mul_f64(1.0 - ENCODE_TIME_WEIGHT) + spent.mul_f64(ENCODE_TIME_WEIGHT);
+        *smoothed = moving_average(*smoothed, spent, ENCODE_TIME_WEIGHT);
 
         self.controller.on_time(now);
         let Bounded { allowance, affordable } = self.bounded(now);

@@ -16,6 +16,8 @@ const COMMON_SHARE: f64 = 0.5;
 const LOCAL_SHARE: f64 = 0.4;
 /// Distance at which the bend has fallen to three fifths.
 const REACH: f64 = 6.0;
+/// Farther away nothing bends: six times [`REACH`], where less than a fifty-millionth of the error would come.
+const FARTHEST: usize = 36;
 /// A curve falls by at least this much from one quantizer to the next, as a natural logarithm: it stays invertible.
 const LEAST_FALL: f64 = 0.002;
 /// Sizes below this are all headers and say nothing of the curve, bytes.
@@ -23,9 +25,9 @@ const LEAST_SIZE: f64 = 64.0;
 
 /// How much of the bend around a point there is at each distance from it, 0-1: the point itself is in the middle, so
 /// that a curve's share is a slice.
-static BEND: LazyLock<[f64; 2 * POINTS - 1]> = LazyLock::new(|| {
+static BEND: LazyLock<[f64; 2 * FARTHEST + 1]> = LazyLock::new(|| {
     std::array::from_fn(|place| {
-        let distance = place.abs_diff(POINTS - 1) as f64 / REACH;
+        let distance = place.abs_diff(FARTHEST) as f64 / REACH;
         libm::exp(-0.5 * distance * distance)
     })
 });
@@ -36,10 +38,12 @@ fn is_any(values: &[f64], is_so: impl Fn(f64, f64) -> bool) -> bool {
     pairs.fold(0, |found, (&value, &next)| found | u64::from(is_so(value, next))) != 0
 }
 
-/// Natural logarithm of the expected size, bytes, by quantizer.
+/// Natural logarithm of the expected size, bytes, by quantizer: the curve's shape, and how high it stands, since nearly
+/// every frame moves all of it.
 #[derive(Debug, Clone)]
 pub(crate) struct SizeCurve {
-    logarithms: [f64; POINTS],
+    height: f64,
+    shape: [f64; POINTS],
 }
 
 impl SizeCurve {
@@ -48,20 +52,19 @@ impl SizeCurve {
     pub(crate) fn new(quantizer: u8, size: f64) -> Self {
         const FALL: f64 = 0.04;
         let height = libm::log(size.max(LEAST_SIZE));
-        let logarithms = std::array::from_fn(|index| height - FALL * (index as f64 - f64::from(quantizer)));
-        Self { logarithms }
+        Self { height, shape: std::array::from_fn(|index| -FALL * (index as f64 - f64::from(quantizer))) }
     }
 
     /// Expected size at `quantizer`, bytes.
     #[cfg(test)]
     fn size_at(&self, quantizer: u8) -> f64 {
-        libm::exp(self.logarithms[usize::from(quantizer.min(MAXIMUM_QUANTIZER))])
+        libm::exp(self.height + self.shape[usize::from(quantizer.min(MAXIMUM_QUANTIZER))])
     }
 
     /// The smallest quantizer whose expected size is within `size` bytes; the largest there is if none is.
     pub(crate) fn quantizer_for(&self, size: f64) -> u8 {
-        let wanted = libm::log(size.max(1.0));
-        let index = self.logarithms.partition_point(|&logarithm| logarithm > wanted);
+        let wanted = libm::log(size.max(1.0)) - self.height;
+        let index = self.shape.partition_point(|&logarithm| logarithm > wanted);
         index.min(POINTS - 1) as u8
     }
 
@@ -77,28 +80,32 @@ impl SizeCurve {
 
     fn bend(&mut self, quantizer: u8, size: f64, common: f64, local: f64) {
         let seen = usize::from(quantizer.min(MAXIMUM_QUANTIZER));
-        let error = libm::log(size.max(LEAST_SIZE)) - self.logarithms[seen];
-        for (logarithm, bend) in self.logarithms.iter_mut().zip(&BEND[POINTS - 1 - seen..]) {
-            *logarithm += error * (common + local * bend);
+        let error = libm::log(size.max(LEAST_SIZE)) - self.height - self.shape[seen];
+        self.height += error * common;
+        let (first, last) = (seen.saturating_sub(FARTHEST), (seen + FARTHEST).min(POINTS - 1));
+        for (value, bend) in self.shape[first..=last].iter_mut().zip(&BEND[FARTHEST + first - seen..]) {
+            *value += error * local * bend;
         }
         // What was just seen stays; its neighbours give way. On one side at least hardly any does: looking at all of
-        // them at once is quicker than going from one to the next.
-        if is_any(&self.logarithms[seen..], |finer, coarser| coarser > finer - LEAST_FALL) {
-            let mut last = self.logarithms[seen];
-            for logarithm in &mut self.logarithms[seen + 1..] {
-                if *logarithm > last - LEAST_FALL {
-                    *logarithm = last - LEAST_FALL;
+        // them at once is quicker than going from one to the next. Beyond what was bent the curve falls as it did.
+        if is_any(&self.shape[seen..=(last + 1).min(POINTS - 1)], |finer, coarser| coarser > finer - LEAST_FALL) {
+            for place in seen + 1..POINTS {
+                let most = self.shape[place - 1] - LEAST_FALL;
+                if self.shape[place] > most {
+                    self.shape[place] = most;
+                } else if place > last {
+                    break;
                 }
-                last = *logarithm;
             }
         }
-        if is_any(&self.logarithms[..=seen], |finer, coarser| finer < coarser + LEAST_FALL) {
-            let mut last = self.logarithms[seen];
-            for logarithm in self.logarithms[..seen].iter_mut().rev() {
-                if *logarithm < last + LEAST_FALL {
-                    *logarithm = last + LEAST_FALL;
+        if is_any(&self.shape[first.saturating_sub(1)..=seen], |finer, coarser| finer < coarser + LEAST_FALL) {
+            for place in (0..seen).rev() {
+                let least = self.shape[place + 1] + LEAST_FALL;
+                if self.shape[place] < least {
+                    self.shape[place] = least;
+                } else if place < first {
+                    break;
                 }
-                last = *logarithm;
             }
         }
     }
@@ -140,7 +147,7 @@ mod tests {
                 curve.pass_through(quantizer, size);
                 let there = curve.size_at(quantizer);
                 prop_assert!((there / size.max(LEAST_SIZE) - 1.0).abs() < 1e-6, "{there} {size}");
-                for pair in curve.logarithms.windows(2) {
+                for pair in curve.shape.windows(2) {
                     prop_assert!(pair[0] > pair[1]);
                 }
             }

@@ -14,6 +14,7 @@ const PACING_FACTOR: f64 = 2.5;
 #[derive(Debug)]
 pub struct Fixed {
     rate: Bitrate,
+    pacing_rate: Bitrate,
     bucket: TokenBucket,
 }
 
@@ -21,7 +22,8 @@ impl Fixed {
     /// A controller that targets `rate`.
     #[must_use]
     pub fn new(rate: Bitrate, setting: &Setting) -> Self {
-        Self { rate, bucket: TokenBucket::new(setting.payload, setting.frame_interval) }
+        let pacing_rate = rate.mul_f64(PACING_FACTOR);
+        Self { rate, pacing_rate, bucket: TokenBucket::new(setting.payload, setting.frame_interval) }
     }
 }
 
@@ -37,10 +39,10 @@ impl Controller for Fixed {
     fn on_feedback(&mut self, _now: Timestamp, _feedback: &Feedback) {}
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
-        self.bucket.allowance(now, in_flight, self.rate, self.rate.mul_f64(PACING_FACTOR))
+        self.bucket.allowance(now, in_flight, self.rate, self.pacing_rate)
     }
 
     fn pacing_interval(&self, _now: Timestamp, _in_flight: InFlight) -> Duration {
-        self.bucket.pacing_interval(self.rate.mul_f64(PACING_FACTOR))
+        self.bucket.pacing_interval(self.pacing_rate)
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use lockstep_transport::{Arrival, Estimate};
-use lockstep_units::Timestamp;
+use lockstep_units::{Timestamp, duration_from_seconds};
 
 use crate::Estimator;
 use crate::base_delay::BaseDelay;
@@ -87,7 +87,7 @@ impl Estimator for InterArrival {
     }
 
     fn estimate(&mut self, _now: Timestamp) -> Estimate {
-        Estimate { inter_arrival: Some(Duration::from_secs_f64(self.average_seconds)), capacity: None }
+        Estimate { inter_arrival: Some(duration_from_seconds(self.average_seconds)), capacity: None }
     }
 
     fn follows_arrivals_alone(&self) -> bool {

@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment, SOUND};
-use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, Timestamp, moving_average};
 
 use crate::base_delay::BaseDelay;
 use crate::recent_least::RecentLeast;
@@ -98,12 +98,28 @@ pub struct Bounded {
     pub affordable: ByteCount,
 }
 
+/// The most that is sent in the long run.
+#[derive(Debug)]
+struct Ceiling {
+    rate: Bitrate,
+    bucket: TokenBucket,
+    /// What a frame may have however much those before it took.
+    least: ByteCount,
+}
+
+impl Ceiling {
+    fn new(rate: Bitrate, payload: ByteCount, frame_interval: Duration) -> Self {
+        let least = rate.bytes_in(frame_interval.mul_f64(LEAST_OF_CEILING));
+        Self { rate, bucket: TokenBucket::new(payload, frame_interval), least }
+    }
+}
+
 /// What a controller's allowance is bounded by, and when a frame is sent although there is none.
 #[derive(Debug)]
 pub struct PathBound {
     payload: ByteCount,
     frame_interval: Duration,
-    ceiling: Option<(Bitrate, TokenBucket)>,
+    ceiling: Option<Ceiling>,
     base_delay: BaseDelay,
     /// How long the last that was heard of was queued on its way.
     waited: Duration,
@@ -142,7 +158,7 @@ impl PathBound {
         Self {
             payload,
             frame_interval,
-            ceiling: ceiling.map(|ceiling| (ceiling, TokenBucket::new(payload, frame_interval))),
+            ceiling: ceiling.map(|rate| Ceiling::new(rate, payload, frame_interval)),
             base_delay: BaseDelay::new(Duration::from_secs(10)),
             waited: Duration::ZERO,
             arrivals: VecDeque::new(),
@@ -166,7 +182,7 @@ impl PathBound {
 
     /// Sets the most that may be sent in the long run, or that there is no such bound.
     pub fn set_ceiling(&mut self, ceiling: Option<Bitrate>) {
-        self.ceiling = ceiling.map(|ceiling| (ceiling, TokenBucket::new(self.payload, self.frame_interval)));
+        self.ceiling = ceiling.map(|rate| Ceiling::new(rate, self.payload, self.frame_interval));
     }
 
     /// The loss rate of the path.
@@ -184,8 +200,8 @@ impl PathBound {
     /// A packet of sound, a datagram of `size` bytes, left: it goes whatever the budget is, and says nothing of what
     /// pictures may have.
     pub fn on_sound(&mut self, now: Timestamp, size: ByteCount) {
-        if let Some((ceiling, bucket)) = &mut self.ceiling {
-            bucket.on_transmit(now, size, *ceiling);
+        if let Some(Ceiling { rate, bucket, .. }) = &mut self.ceiling {
+            bucket.on_transmit(now, size, *rate);
         }
         self.unheard_from.get_or_insert(now);
         if self.is_silent(now) {
@@ -219,7 +235,7 @@ impl PathBound {
         if let Some(sample) = feedback.round_trip_time {
             self.shortest_round_trip.put(now, sample, ROUND_TRIP_MEMORY);
             let known = self.round_trip.unwrap_or(sample);
-            self.round_trip = Some(known.mul_f64(1.0 - ROUND_TRIP_WEIGHT) + sample.mul_f64(ROUND_TRIP_WEIGHT));
+            self.round_trip = Some(moving_average(known, sample, ROUND_TRIP_WEIGHT));
         }
         if feedback.acknowledged.iter().any(|arrival| arrival.fragment != SOUND) {
             self.frame_heard_at = now;
@@ -323,10 +339,9 @@ impl PathBound {
             budget = budget.min(self.payload);
         }
         let affordable = budget;
-        if let Some((ceiling, bucket)) = &self.ceiling {
-            let left = bucket.allowance(now, in_flight, *ceiling, *ceiling).budget;
-            budget = budget.min(left.max(ceiling.bytes_in(self.frame_interval.mul_f64(LEAST_OF_CEILING))));
-            target = target.min(*ceiling);
+        if let Some(Ceiling { rate, bucket, least }) = &self.ceiling {
+            budget = budget.min(bucket.budget(now, in_flight, *rate).max(*least));
+            target = target.min(*rate);
         }
         Bounded { allowance: Allowance { budget, target, ..allowance }, affordable }
     }

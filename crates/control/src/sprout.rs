@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment};
-use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 use crate::base_delay::BaseDelay;
 use crate::recent_least::RecentLeast;
@@ -203,7 +203,7 @@ impl Sprout {
     }
 
     fn pacing_interval_at(&self, mean_rate: f64) -> Duration {
-        Duration::from_secs_f64((self.payload / (PACING * mean_rate).max(1.0)).min(LONGEST_PACE))
+        duration_from_seconds((self.payload / (PACING * mean_rate).max(1.0)).min(LONGEST_PACE))
     }
 
     /// The path's rate: that of bursts, where there were any; no less than one's own.

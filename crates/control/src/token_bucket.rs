@@ -13,6 +13,9 @@ const SAVED_INTERVALS: u32 = 1;
 /// However low the rate, a fragment leaves so often.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 
+/// What is owed is forgiven beyond what the target lets through in so long.
+const LONGEST_OWED: Duration = Duration::from_millis(500);
+
 /// Weight of a datagram in the smoothed size.
 const SIZE_WEIGHT: f64 = 1.0 / 16.0;
 
@@ -29,6 +32,15 @@ pub struct TokenBucket {
     datagram_bytes: f64,
     /// Bytes saved, or owed.
     tokens: f64,
+    /// The last target, and what was worked out of it.
+    limits: (Bitrate, Limits),
+}
+
+/// Between these is what is saved at a target, bytes.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    least: f64,
+    most: f64,
 }
 
 impl TokenBucket {
@@ -41,19 +53,28 @@ impl TokenBucket {
             at: Timestamp::ZERO,
             datagram_bytes: payload.as_f64(),
             tokens: 0.0,
+            limits: (Bitrate::from_bps(0), Limits { least: 0.0, most: 0.0 }),
         }
     }
 
+    fn limits(&self, target: Bitrate) -> Limits {
+        if self.limits.0 == target {
+            return self.limits.1;
+        }
+        // What is owed after the target has fallen is not owed for ever.
+        let least = -target.bytes_in(LONGEST_OWED).as_f64();
+        Limits { least, most: target.bytes_in(self.saved).as_f64() }
+    }
+
     fn tokens_at(&self, now: Timestamp, target: Bitrate) -> f64 {
-        let most = target.bytes_in(self.saved).as_f64();
+        let Limits { least, most } = self.limits(target);
         let earned = target.bytes_in(now.saturating_since(self.at).min(self.longest)).as_f64();
-        // What is owed after the target has fallen is not owed for ever: half a second of the target at most.
-        let least = -target.bytes_in(Duration::from_millis(500)).as_f64();
         (self.tokens.max(least) + earned).min(most)
     }
 
     /// A datagram of `size` left, at a time when the target was `target`.
     pub fn on_transmit(&mut self, now: Timestamp, size: ByteCount, target: Bitrate) {
+        self.limits = (target, self.limits(target));
         self.tokens = self.tokens_at(now, target) - size.as_f64();
         self.at = now;
         self.datagram_bytes += SIZE_WEIGHT * (size.as_f64() - self.datagram_bytes);
@@ -70,15 +91,17 @@ impl TokenBucket {
         pacing_rate.time_for(ByteCount::new(self.datagram_bytes as u64)).min(LONGEST_INTERVAL)
     }
 
+    /// What the next frame may have at `target`.
+    #[must_use]
+    pub fn budget(&self, now: Timestamp, in_flight: InFlight, target: Bitrate) -> ByteCount {
+        ByteCount::new((self.tokens_at(now, target) - in_flight.queued.as_f64()).max(0.0) as u64)
+    }
+
     /// The allowance at `target`, paced at `pacing_rate`.
     #[must_use]
     pub fn allowance(&self, now: Timestamp, in_flight: InFlight, target: Bitrate, pacing_rate: Bitrate) -> Allowance {
-        let left = self.tokens_at(now, target) - in_flight.queued.as_f64();
-        Allowance {
-            budget: ByteCount::new(left.max(0.0) as u64),
-            pacing_interval: self.pacing_interval(pacing_rate),
-            target,
-        }
+        let budget = self.budget(now, in_flight, target);
+        Allowance { budget, pacing_interval: self.pacing_interval(pacing_rate), target }
     }
 }
 

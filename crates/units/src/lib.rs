@@ -89,6 +89,21 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// `seconds` to the nearest nanosecond; zero for less than none and for no number, saturates after 584 years. As
+/// [`Duration::from_secs_f64`] but for ties, in a quarter of its time, which counts where it is asked with every packet.
+#[must_use]
+pub fn duration_from_seconds(seconds: f64) -> Duration {
+    Duration::from_nanos((seconds * 1e9 + 0.5) as u64)
+}
+
+/// What is made of `known` by a `sample` that counts for `weight` (0-1): an exponentially weighted moving average, to the
+/// nearest nanosecond.
+#[must_use]
+pub fn moving_average(known: Duration, sample: Duration, weight: f64) -> Duration {
+    let (known, sample) = (nanos(known) as f64, nanos(sample) as f64);
+    Duration::from_nanos((known + weight * (sample - known) + 0.5) as u64)
+}
+
 impl Add<Duration> for Timestamp {
     type Output = Self;
     /// Saturates at [`Timestamp::MAX`].

@@ -27,7 +27,7 @@ use std::time::Duration;
 use libm::log;
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{Feedback, LostFragment};
-use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 use super::{Model, ModelError};
 use crate::{Allowance, Controller, InFlight, KnownPath, Setting, Sprout};
@@ -453,7 +453,7 @@ impl Controller for Lockstep {
             return self.sprout.pacing_interval(now, in_flight);
         }
         let rate = (self.rule.pacing * self.sprout.mean_rate()).max(1.0);
-        Duration::from_secs_f64((self.payload / rate).min(LONGEST_PACE))
+        duration_from_seconds((self.payload / rate).min(LONGEST_PACE))
     }
 
     fn estimate(&self) -> Option<Bitrate> {
