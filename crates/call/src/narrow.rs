@@ -15,6 +15,8 @@ const PLANNED: f64 = 0.9;
 const LEAST_FOR_PICTURES: Bitrate = Bitrate::from_kbps(8);
 /// A picture may have what the path carries in so long, and goes when no more than that is on the way.
 const ONE_PICTURE: Duration = Duration::from_millis(200);
+/// As much on the way is no queue that matters.
+const HARMLESS: ByteCount = ByteCount::new(2_000);
 /// What a picture that waits has saved at most, and what it may owe.
 const MOST_SAVED: Duration = Duration::from_millis(200);
 const MOST_OWED: Duration = Duration::from_secs(4);
@@ -58,13 +60,15 @@ impl NarrowWay {
     pub(crate) fn must_wait(&mut self, now: Timestamp, talks: bool, in_flight: InFlight) -> bool {
         let Some(left) = self.left(talks) else {
             (self.tokens, self.at) = (0.0, now);
-            return self.is_suspected(now);
+            // Until more is known of a path than what trickles out of it, what is on the way is enough.
+            let unknown = self.path.is_unproven() && in_flight.bytes > HARMLESS;
+            return unknown || self.is_suspected(now);
         };
         let earned = left.bytes_in(now.saturating_since(self.at)).as_f64();
         let bytes_in = |time| self.path.capacity().unwrap_or(left).bytes_in(time).as_f64();
         self.tokens = (self.tokens.max(-bytes_in(MOST_OWED)) + earned).min(bytes_in(MOST_SAVED));
         self.at = now;
-        self.tokens <= 0.0 || in_flight.bytes.as_f64() > bytes_in(ONE_PICTURE)
+        self.tokens <= 0.0 || self.is_suspected(now) || in_flight.bytes.as_f64() > bytes_in(ONE_PICTURE)
     }
 
     /// A picture of `size` leaves, all headers included.

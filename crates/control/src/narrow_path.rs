@@ -51,6 +51,8 @@ pub struct NarrowPath {
     arrivals: VecDeque<(Timestamp, u64)>,
     arrived: u64,
     capacity: Option<Bitrate>,
+    /// Whether it was ever seen to carry more than a narrow one does.
+    proven: bool,
     /// When there was last a queue out of which little came.
     suspected_at: Option<Timestamp>,
     changed_at: Timestamp,
@@ -69,6 +71,7 @@ impl Default for NarrowPath {
             arrivals: VecDeque::new(),
             arrived: 0,
             capacity: None,
+            proven: false,
             suspected_at: None,
             changed_at: Timestamp::ZERO,
             tried: false,
@@ -91,6 +94,12 @@ impl NarrowPath {
         self.suspected_at.is_some_and(|at| now.saturating_since(at) < SUSPICION)
     }
 
+    /// Whether something came out of the path, and it never was more than a narrow one carries.
+    #[must_use]
+    pub fn is_unproven(&self) -> bool {
+        !self.proven && !self.arrivals.is_empty()
+    }
+
     /// Feedback arrived.
     pub fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         if now.saturating_since(self.half_began) >= HALF_MEMORY {
@@ -111,6 +120,7 @@ impl NarrowPath {
             self.arrived -= size;
             self.arrivals.pop_front();
         }
+        self.proven = self.proven || self.measured() >= NARROW;
         self.least[1] = self.least[1].min(delay);
         self.period_least = self.period_least.min(delay);
         if at.saturating_since(self.period_began) >= PERIOD {
@@ -121,11 +131,16 @@ impl NarrowPath {
         }
     }
 
+    /// What came out of the path lately.
+    fn measured(&self) -> Bitrate {
+        let ends = self.arrivals.front().zip(self.arrivals.back());
+        let time = ends.map_or(WINDOW, |(&(first, _), &(last, _))| last.saturating_since(first));
+        Bitrate::mean(ByteCount::new(self.arrived), time.max(PERIOD))
+    }
+
     fn adapt(&mut self, now: Timestamp, queue: Duration) {
         self.standing = if queue > QUEUE { self.standing.saturating_add(1) } else { 0 };
-        let ends = self.arrivals.front().zip(self.arrivals.back());
-        let time = ends.map_or(WINDOW, |(&(first, _), &(last, _))| last.saturating_since(first)).max(PERIOD);
-        let measured = Bitrate::mean(ByteCount::new(self.arrived), time);
+        let measured = self.measured();
         self.suspected_at = if self.standing > 0 && measured < NARROW { Some(now) } else { None };
         let since = now.saturating_since(self.changed_at);
         if self.standing >= STANDING_PERIODS {
