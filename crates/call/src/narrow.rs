@@ -15,6 +15,8 @@ const PLANNED: f64 = 0.9;
 const LEAST_FOR_PICTURES: Bitrate = Bitrate::from_kbps(8);
 /// A picture may have what the path carries in so long, and goes when no more than that is on the way.
 const ONE_PICTURE: Duration = Duration::from_millis(200);
+/// After so long without a picture one goes whatever waits: somebody who sees nothing any more thinks that all is over.
+const LONGEST_WITHOUT: Duration = Duration::from_secs(5);
 /// As much on the way is no queue that matters.
 const HARMLESS: ByteCount = ByteCount::new(2_000);
 /// What a picture that waits has saved at most, and what it may owe.
@@ -29,13 +31,15 @@ pub(crate) struct NarrowWay {
     /// Bytes that pictures may have, or owe, at `at`.
     tokens: f64,
     at: Timestamp,
+    /// When a picture last left.
+    picture_at: Timestamp,
 }
 
 impl NarrowWay {
     /// Of a path of which nothing is known.
     pub(crate) fn new() -> Self {
         let plan = SoundPlan::within(Bitrate::ZERO, None);
-        Self { path: NarrowPath::default(), plan, tokens: 0.0, at: Timestamp::ZERO }
+        Self { path: NarrowPath::default(), plan, tokens: 0.0, at: Timestamp::ZERO, picture_at: Timestamp::ZERO }
     }
 
     pub(crate) fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
@@ -68,11 +72,13 @@ impl NarrowWay {
         let bytes_in = |time| self.path.capacity().unwrap_or(left).bytes_in(time).as_f64();
         self.tokens = (self.tokens.max(-bytes_in(MOST_OWED)) + earned).min(bytes_in(MOST_SAVED));
         self.at = now;
-        self.tokens <= 0.0 || self.is_suspected(now) || in_flight.bytes.as_f64() > bytes_in(ONE_PICTURE)
+        let waits = self.tokens <= 0.0 || self.is_suspected(now) || in_flight.bytes.as_f64() > bytes_in(ONE_PICTURE);
+        waits && now.saturating_since(self.picture_at) < LONGEST_WITHOUT
     }
 
     /// A picture of `size` leaves, all headers included.
-    pub(crate) fn on_picture(&mut self, size: ByteCount) {
+    pub(crate) fn on_picture(&mut self, now: Timestamp, size: ByteCount) {
+        self.picture_at = now;
         self.tokens -= size.as_f64();
     }
 

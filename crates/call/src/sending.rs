@@ -316,7 +316,7 @@ impl<C: Codec> SendingEnd<C> {
             self.bound.on_probe();
         }
         let headers = candidate.size().get().div_ceil(self.payload.get()) * (CARRIAGE + DATA_HEADER as u64);
-        self.narrow.on_picture(candidate.size() + ByteCount::new(headers));
+        self.narrow.on_picture(now, candidate.size() + ByteCount::new(headers));
         record.outcome = Outcome::Sent;
         record.frame = Some(frame);
         record.key_frame = candidate.key_frame;
