@@ -500,7 +500,8 @@ impl<C: Codec> SendingEnd<C> {
         let in_flight = self.in_flight();
         let allowance = self.controller.allowance(now, in_flight);
         let bounded = if self.controller.is_bounded() {
-            self.bound.limit(now, in_flight, allowance)
+            let bytes = in_flight.bytes.saturating_sub(self.controller.held_up());
+            self.bound.limit(now, InFlight { bytes, ..in_flight }, allowance)
         } else {
             Bounded { allowance, affordable: allowance.budget }
         };

@@ -128,6 +128,17 @@ fn cross_traffic_fills_what_media_leaves() {
 }
 
 #[test]
+fn our_own_controller_has_a_quarter_of_its_share_beside_tcp_and_leaves_as_much_to_it() {
+    for name in ["long-tcp-cubic", "long-tcp"] {
+        let report = run(name, "--controller lockstep --seconds 60 --seed 2");
+        // Half of 2 Mb/s is fair.
+        for flow in &report.flows[..2] {
+            assert!(flow.goodput_bps.as_mbps() > 0.25, "{name}: {} has {}", flow.name, flow.goodput_bps);
+        }
+    }
+}
+
+#[test]
 fn a_scenario_that_makes_no_sense_is_refused_with_what_is_wrong() {
     let mut scenario = Scenario::named("same-controller").unwrap();
     scenario.flows[1].forward = vec![7];

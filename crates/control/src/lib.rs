@@ -127,6 +127,11 @@ pub trait Controller: Send {
     fn estimate(&self) -> Option<Bitrate> {
         None
     }
+    /// Bytes on the way that only wait because others' packets are before them: that they are still there does not say that
+    /// the path takes no more.
+    fn held_up(&self) -> ByteCount {
+        ByteCount::ZERO
+    }
     /// How often it decided in which way, by name, for reports; nothing where there is one way only.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()

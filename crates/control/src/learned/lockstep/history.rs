@@ -77,8 +77,6 @@ const RATE_MEMORY: Duration = Duration::from_secs(10);
 const RETURN_PAUSE: f64 = 0.3;
 /// A frame is taken to be underway at least so long, seconds: what clocks and schedulers can tell apart.
 const LEAST_PASSAGE: f64 = 0.004;
-/// Over what time the shortest wait is taken.
-const WAIT_MEMORY: Duration = Duration::from_secs(3);
 /// Deliveries nearer than this are one, seconds.
 const LEAST_PAUSE: f64 = 0.001;
 const PAUSE_WEIGHT: f64 = 0.1;
@@ -146,8 +144,6 @@ pub(super) struct History {
     picture: f64,
     last_picture: f64,
     base_delay: BaseDelay,
-    /// The shortest wait of late.
-    least_wait: RecentLeast<f64>,
     frame_interval: f64,
 }
 
@@ -180,7 +176,6 @@ impl History {
             picture: 0.0,
             last_picture: 0.0,
             base_delay: BaseDelay::new(BASE_MEMORY),
-            least_wait: RecentLeast::new(),
             frame_interval,
         }
     }
@@ -202,7 +197,6 @@ impl History {
             let (delay, shortest) = self.base_delay.update(arrival.sent_at, arrival.arrived_at);
             // Fragments may be acknowledged in another order than they were sent in.
             let wait = (delay - shortest) as f64 * 1e-9;
-            self.least_wait.put(arrival.arrived_at, wait, WAIT_MEMORY);
             let (bytes, at) = (arrival.size.as_f64(), arrival.arrived_at.as_secs_f64());
             self.arrived += bytes;
             self.packets += 1.0;
@@ -236,11 +230,6 @@ impl History {
                 *burst = Burst { frame: Some(arrival.frame), first_at: at, last_at: at, bytes, later: 0.0 };
             }
         }
-    }
-
-    /// The shortest time that a packet of the last seconds waited in queues.
-    pub fn least_wait(&self) -> f64 {
-        self.least_wait.get().unwrap_or(0.0)
     }
 
     /// How the frame came through that was last heard of.

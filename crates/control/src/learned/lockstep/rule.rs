@@ -8,7 +8,7 @@ use libm::{exp, log1p};
 use crate::Latency;
 
 /// Numbers of a rule, each with its name and bounds.
-const FIELDS: [(&str, f64, f64); 16] = [
+const FIELDS: [(&str, f64, f64); 20] = [
     ("deadline", 0.0, 0.5),
     ("intervals", 0.0, 4.0),
     ("level", 0.1, 0.75),
@@ -25,6 +25,10 @@ const FIELDS: [(&str, f64, f64); 16] = [
     ("shared", 1.2, 1000.0),
     ("shared_steady", 0.0, 10.0),
     ("shared_wait", 0.0, 1.0),
+    ("claim", 0.0, 0.5),
+    ("foreign_wait", 0.01, 10.0),
+    ("foreign_span", 0.1, 10.0),
+    ("claim_overdue", 0.0, 10.0),
 ];
 
 /// How a forecast becomes what a frame may have.
@@ -62,6 +66,16 @@ pub struct Rule {
     pub shared_steady: f64,
     /// and packets waited so long at least in the mean of 1.6 s, seconds.
     pub shared_wait: f64,
+    /// The share of the path's rate that is claimed beside those who keep the queue filled. These four were chosen among some
+    /// ten settings by what a call has beside CUBIC (`lockstep scenario run` of `long-tcp-cubic` with links of 1 to 20 Mb/s, round
+    /// trips of 20 to 100 ms and queues of 64 and 256 packets, seeds 1 and 2; `docs/learning.md`):
+    pub claim: f64,
+    /// where packets waited so long at least that was not for one's own, seconds,
+    pub foreign_wait: f64,
+    /// for so long, seconds,
+    pub foreign_span: f64,
+    /// and the last delivery is overdue by no more than this, seconds.
+    pub claim_overdue: f64,
 }
 
 /// What a level depends on beside the rule.
@@ -97,6 +111,10 @@ impl Rule {
             shared: 1.75,
             shared_steady: 0.3,
             shared_wait: 0.0,
+            claim: 0.3,
+            foreign_wait: 0.02,
+            foreign_span: 0.7,
+            claim_overdue: 0.3,
         };
         match latency {
             Latency::Low => Self { deadline: 0.0, ..balanced },
@@ -158,7 +176,11 @@ impl Rule {
             12 => &mut self.level_returned,
             13 => &mut self.shared,
             14 => &mut self.shared_steady,
-            _ => &mut self.shared_wait,
+            15 => &mut self.shared_wait,
+            16 => &mut self.claim,
+            17 => &mut self.foreign_wait,
+            18 => &mut self.foreign_span,
+            _ => &mut self.claim_overdue,
         }
     }
 }
