@@ -20,6 +20,7 @@ mod functional;
 mod held_states;
 mod modelled_clip;
 mod modelled_codec;
+mod narrow;
 mod overhead;
 mod padded;
 mod quantizer_choice;

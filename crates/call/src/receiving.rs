@@ -276,6 +276,12 @@ impl<C: Codec> ReceivingEnd<C> {
         self.transport.poll_transmit(now)
     }
 
+    /// Acknowledges as seldom as there is from now on, or as the sender asks for: what leaves here meets a way that carries
+    /// little ([`SendingEnd::is_way_narrow`](crate::SendingEnd::is_way_narrow)).
+    pub fn thin_feedback(&mut self, thin: bool) {
+        self.transport.thin_acknowledgements(thin);
+    }
+
     /// The next acknowledgement, if it can ride with `media`, which leaves now for the same other end in a packet that has
     /// room for `largest` bytes of the transport's: it need not be due, but soon.
     pub fn poll_riding(

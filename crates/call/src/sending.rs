@@ -4,21 +4,24 @@
 //! thread, for as long as it takes), hands the result back ([`SendingEnd::encoded`]), and moves datagrams. While a
 //! picture is being coded, feedback and pacing go on; of the pictures that come meanwhile only the newest is kept.
 
+mod sound;
+
 use std::time::Duration;
 
 use lockstep_control::{Allowance, Bounded, Controller, InFlight, PathBound, bitrate_ceiling};
+use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{
-    CloseReason, Datagram, OutgoingFrame, Recovery, SendError, Sender, SenderConfig, SenderEvent, SoundPacket, StateId,
-    Transmit, WireError,
+    CloseReason, Datagram, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError,
 };
 use lockstep_units::{Bitrate, ByteCount, Timestamp, moving_average};
 
 use crate::codec::Codec;
 use crate::encoder::{EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::frame_log::OpenRecords;
+use crate::narrow::NarrowWay;
 use crate::overhead::Overhead;
 use crate::record::{FrameRecord, Outcome};
-use crate::sound::{SoundAllowance, SoundRate};
+use crate::sound::SoundRate;
 use crate::vp8_codec::Vp8;
 
 /// Weight of a new frame in the smoothed coding time.
@@ -89,6 +92,8 @@ pub struct SendingEnd<C: Codec = Vp8> {
     frame_interval: Duration,
     /// What sound takes; nothing where there was none.
     sound: Option<Box<SoundRate>>,
+    /// Where there is sound, whether the path is so narrow that it goes another way, and pictures seldom.
+    narrow: NarrowWay,
     controller: Box<dyn Controller>,
     encoder: Box<dyn FrameEncoder<C>>,
     waiting: Option<(u64, C::Picture)>,
@@ -132,6 +137,7 @@ impl<C: Codec> SendingEnd<C> {
             overhead: Overhead::default(),
             frame_interval,
             sound: None,
+            narrow: NarrowWay::new(),
             transport: Sender::new(transport),
             controller,
             encoder,
@@ -198,6 +204,9 @@ impl<C: Codec> SendingEnd<C> {
         if self.encoding.is_some() || self.closed {
             return None;
         }
+        if self.pictures_wait(now) {
+            return None;
+        }
         let (capture, picture) = self.waiting.take()?;
         self.drop_if_silent(now);
         let from_held_state = self.recovery == Recovery::FromHeldState;
@@ -245,7 +254,9 @@ impl<C: Codec> SendingEnd<C> {
         self.controller.on_time(now);
         let Bounded { allowance, affordable } = self.bounded(now);
         let budget = allowance.budget;
-        let probes = self.controller.wants_probes() && self.bound.is_probe_due(now, self.in_flight());
+        let is_narrow = self.sound.is_some() && self.narrow.is_narrow();
+        let probe_due = is_narrow || self.bound.is_probe_due(now, self.in_flight());
+        let probes = self.controller.wants_probes() && probe_due;
         // A source that was lost while the menu was being coded would only waste the link.
         let still_good = encoding.source == StateId::EMPTY
             || self.transport.is_held(encoding.source)
@@ -304,6 +315,8 @@ impl<C: Codec> SendingEnd<C> {
         if candidate.size() > affordable {
             self.bound.on_probe();
         }
+        let headers = candidate.size().get().div_ceil(self.payload.get()) * (CARRIAGE + DATA_HEADER as u64);
+        self.narrow.on_picture(now, candidate.size() + ByteCount::new(headers));
         record.outcome = Outcome::Sent;
         record.frame = Some(frame);
         record.key_frame = candidate.key_frame;
@@ -323,29 +336,6 @@ impl<C: Codec> SendingEnd<C> {
             self.committed = Some(Committed { capture, original, reconstruction, reached });
         }
         self.drain_events(now);
-    }
-
-    /// Sends 20 ms of sound, before any picture that waits to leave. After the end of the call it is dropped.
-    ///
-    /// # Errors
-    /// [`SendError::Sound`] for a packet that is too long, or not newer than those before.
-    pub fn send_sound(&mut self, now: Timestamp, packet: SoundPacket<C::Payload>) -> Result<(), SendError> {
-        match self.transport.send_sound(now, packet) {
-            Err(SendError::Closed) => Ok(()),
-            sent => sent,
-        }
-    }
-
-    /// What sound is to know of the path.
-    #[must_use]
-    pub fn sound_allowance(&self, now: Timestamp) -> SoundAllowance {
-        SoundAllowance { target: self.allowance(now).target, loss: self.bound.loss_rate().share() }
-    }
-
-    /// What sound leaves of `target` for pictures.
-    fn left_by_sound(&self, now: Timestamp, target: Bitrate) -> Bitrate {
-        let taken = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
-        Bitrate::from_bps(target.as_bps().saturating_sub(taken.as_bps()))
     }
 
     /// The frame last handed to the transport, once.
@@ -509,12 +499,14 @@ impl<C: Codec> SendingEnd<C> {
     fn bounded(&self, now: Timestamp) -> Bounded {
         let in_flight = self.in_flight();
         let allowance = self.controller.allowance(now, in_flight);
-        let Bounded { allowance, affordable } = if self.controller.is_bounded() {
+        let bounded = if self.controller.is_bounded() {
             let bytes = in_flight.bytes.saturating_sub(self.controller.held_up());
             self.bound.limit(now, InFlight { bytes, ..in_flight }, allowance)
         } else {
             Bounded { allowance, affordable: allowance.budget }
         };
+        let limited = if self.sound.is_some() { self.narrow.limit(bounded) } else { bounded };
+        let Bounded { allowance, affordable } = limited;
         // What will be said until the next picture goes before it.
         let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
         let left = |budget| self.likely_whole(budget).saturating_sub(sound.bytes_in(self.frame_interval));
@@ -554,6 +546,9 @@ impl<C: Codec> SendingEnd<C> {
                 SenderEvent::Feedback(feedback) => {
                     self.connected = true;
                     self.bound.on_feedback(now, &feedback);
+                    if self.sound.is_some() {
+                        self.narrow.on_feedback(now, &feedback);
+                    }
                     self.controller.on_feedback(now, &feedback);
                     self.transport.reuse(feedback);
                 }

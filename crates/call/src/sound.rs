@@ -22,8 +22,8 @@ pub(crate) use rate::SoundRate;
 /// What sound is told of the path.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SoundAllowance {
-    /// What picture and sound may have together.
-    pub target: Bitrate,
+    /// What it is to spend, headers apart.
+    pub bitrate: Bitrate,
     /// The share of packets, 0 to 1, that is lost.
     pub loss: f64,
 }
@@ -53,7 +53,7 @@ impl Voice {
 
 impl Speaking<Vec<u8>> for Voice {
     fn speak(&mut self, now: Timestamp, allowance: &SoundAllowance) -> Result<Option<SoundPacket>, CodingError> {
-        self.sender.adapt(allowance.target, allowance.loss)?;
+        self.sender.adapt(allowance.bitrate, allowance.loss)?;
         // At its end there is nothing more to be said of it.
         let Some(frame) = self.source.next_frame()? else { return Ok(None) };
         self.sender.capture(now, &frame)

@@ -98,6 +98,9 @@ impl Exchange {
         if let (Some(sending), Some(largest)) = (&mut ends.sending, self.connection.largest_datagram()) {
             sending.set_payload(largest.saturating_sub(DATA_HEADER));
         }
+        if let (Some(sending), Some(receiving)) = (&ends.sending, &mut ends.receiving) {
+            receiving.thin_feedback(sending.is_way_narrow(now));
+        }
         loop {
             // Each by itself, but for feedback that rides along, as the simulator has them.
             if let Some(to) = self.connection.poll_transmit(now, buffer) {

@@ -20,7 +20,7 @@ use lockstep_call::{
 use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_media::{Source, SourceOptions, open_source};
-use lockstep_sound::{Decode, FRAME_DURATION, FRAME_SAMPLES, Frame};
+use lockstep_sound::{Decode, FRAME_DURATION, FRAME_SAMPLES, Frame, LOWEST_BITRATE};
 use lockstep_transport::{ReceiverConfig, SenderConfig, SoundPacket};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::Parameters;
@@ -208,7 +208,11 @@ impl End {
         let captured = Timestamp::from_nanos(now.as_nanos().saturating_sub(FRAME_DURATION.as_nanos() as u64));
         let bytes = match self.talk {
             Talk::Mute => None,
-            Talk::Always => Some(SPOKEN),
+            Talk::Always => {
+                let most = self.sending.sound_allowance(now).bitrate;
+                let narrow = most < LOWEST_BITRATE;
+                Some(if narrow { most.bytes_in(FRAME_DURATION).get() as usize } else { SPOKEN })
+            }
             Talk::ByTurns(_) => {
                 let packet = self.voice.speak(now, &self.sending.sound_allowance(now)).expect("it cannot fail");
                 packet.map(|packet| packet.payload.0 as usize)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use lockstep_call::{Playback, Playing, SoundAllowance, SoundScores, Speaking, Voice};
 use lockstep_sound::{FRAME_DURATION, FRAME_SAMPLES, Frame, SoundDecoder, SoundFailure, SoundSink, SoundSource};
 use lockstep_transport::SoundPacket;
-use lockstep_units::{Bitrate, Timestamp};
+use lockstep_units::Timestamp;
 
 use crate::call::Event;
 use crate::clock::Clock;
@@ -89,7 +89,7 @@ impl Microphone {
         clock: Clock,
         events: &SyncSender<Event>,
     ) -> Result<Self, LiveError> {
-        let allowance = Arc::new(Mutex::new(SoundAllowance { target: Bitrate::ZERO, loss: 0.0 }));
+        let allowance = Arc::new(Mutex::new(SoundAllowance { bitrate: lockstep_sound::LOWEST_BITRATE, loss: 0.0 }));
         let (begin, begun) = mpsc::channel();
         let (told, events) = (Arc::clone(&allowance), events.clone());
         let muted = Arc::<AtomicBool>::default();

@@ -275,6 +275,16 @@ impl<C: Codec> CallFlow<C> {
         if self.is_over(now) { None } else { self.receiver.poll_transmit(now) }
     }
 
+    /// Whether what the sender's end sends meets a way that carries little.
+    pub(crate) fn is_way_narrow(&self, now: Timestamp) -> bool {
+        self.sender.is_way_narrow(now)
+    }
+
+    /// As [`lockstep_call::ReceivingEnd::thin_feedback`].
+    pub(crate) fn thin_feedback(&mut self, thin: bool) {
+        self.receiver.thin_feedback(thin);
+    }
+
     /// What the receiver has ride with `media` of the call in the opposite direction.
     pub(crate) fn poll_riding(&mut self, now: Timestamp, media: &Transmit<C::Payload>) -> Option<Transmit<C::Payload>> {
         if self.is_over(now) { None } else { self.receiver.poll_riding(now, media, LARGEST_DATAGRAM) }

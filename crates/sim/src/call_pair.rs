@@ -31,8 +31,11 @@ impl<C: Codec> CallPair<C> {
     fn from_an_end(
         now: Timestamp,
         media: Option<&mut CallFlow<C>>,
-        feedback: Option<&mut CallFlow<C>>,
+        mut feedback: Option<&mut CallFlow<C>>,
     ) -> Option<(ByteCount, CallPacket<C::Packet>)> {
+        if let (Some(media), Some(feedback)) = (&media, &mut feedback) {
+            feedback.thin_feedback(media.is_way_narrow(now));
+        }
         if let Some(sent) = media.and_then(|call| call.poll_media(now)) {
             let riding = feedback.and_then(|call| call.poll_riding(now, &sent));
             let feedback = riding.map(|riding| (riding.size + ByteCount::new(RIDING), C::pack(riding.datagram)));

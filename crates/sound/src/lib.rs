@@ -22,7 +22,7 @@ use std::time::Duration;
 pub use coding::{CodingError, SoundDecoder, SoundEncoder, has_redundancy};
 pub use player::{Decode, LOOK_AHEAD, Player, PlayerStatistics};
 pub use playout::{Pace, Playout, PlayoutBuffer, PlayoutStatistics};
-pub use sender::{HIGHEST_BITRATE, LOWEST_BITRATE, SoundSender, bitrate_within};
+pub use sender::{HIGHEST_BITRATE, LOWEST_BITRATE, SoundPlan, SoundSender, bitrate_within};
 pub use source::{Silence, SoundFailure, SoundSink, SoundSource, Tone};
 pub use stretch::{lengthen, shorten};
 pub use wav::{WavError, WavSource, WavWriter};

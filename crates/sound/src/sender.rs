@@ -1,7 +1,8 @@
 //! From frames to packets.
 
-use lockstep_transport::SoundPacket;
-use lockstep_units::{Bitrate, Timestamp};
+use lockstep_transport::wire::{CARRIAGE, SOUND_HEADER};
+use lockstep_transport::{MOST_BUNDLED, SoundPacket};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::coding::{CodingError, SoundEncoder};
 use crate::{FRAME_DURATION, Frame};
@@ -20,6 +21,52 @@ const FRAMES_BETWEEN_SILENT_PACKETS: u32 = 20;
 #[must_use]
 pub fn bitrate_within(target: Bitrate) -> Bitrate {
     target.mul_f64(SHARE).clamp(LOWEST_BITRATE, HIGHEST_BITRATE)
+}
+
+/// What Opus can be told to spend at least (RFC 6716, section 2.1.1).
+const LEAST_BITRATE: Bitrate = Bitrate::from_kbps(6);
+/// Of what a narrow path carries, the part that is planned with: the rest is for what was not foreseen.
+const PLANNED: f64 = 0.8;
+/// Frames in a packet, and the least that each bit rate is to be for so few of them: 16 and 12 kb/s are what speech of wide
+/// band needs (RFC 6716, section 2.1.1). With 6, words take 100 ms longer.
+const NARROW_PLANS: [(usize, Bitrate); 4] =
+    [(1, LOWEST_BITRATE), (2, Bitrate::from_kbps(16)), (3, Bitrate::from_kbps(12)), (MOST_BUNDLED, LEAST_BITRATE)];
+
+/// How sound is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SoundPlan {
+    /// What is spent on it, headers apart.
+    pub bitrate: Bitrate,
+    /// How many frames leave in one datagram.
+    pub frames: usize,
+}
+
+impl SoundPlan {
+    /// The plan where `target` is what picture and sound may have together; `capacity` is what the path carries of them,
+    /// headers of all layers included, if that is little.
+    #[must_use]
+    pub fn within(target: Bitrate, capacity: Option<Bitrate>) -> Self {
+        let Some(capacity) = capacity else { return Self { bitrate: bitrate_within(target), frames: 1 } };
+        let room = capacity.mul_f64(PLANNED);
+        let of = |(frames, least): (usize, Bitrate)| {
+            let left = room.as_bps().saturating_sub(Self::headers(frames).as_bps());
+            (left >= least.as_bps()).then(|| Self { bitrate: Bitrate::from_bps(left).min(LOWEST_BITRATE), frames })
+        };
+        let longest = Self { bitrate: LEAST_BITRATE, frames: MOST_BUNDLED };
+        NARROW_PLANS.into_iter().find_map(of).unwrap_or(longest)
+    }
+
+    /// What the headers of datagrams of so many frames take.
+    fn headers(frames: usize) -> Bitrate {
+        let bytes = CARRIAGE + SOUND_HEADER as u64 + 2 * (frames as u64 - 1);
+        Bitrate::mean(ByteCount::new(bytes), FRAME_DURATION * frames as u32)
+    }
+
+    /// What sound takes of a link where somebody talks.
+    #[must_use]
+    pub fn carried(&self) -> Bitrate {
+        Bitrate::from_bps(self.bitrate.as_bps() + Self::headers(self.frames).as_bps())
+    }
 }
 
 /// Codes what the microphone gives.
@@ -41,13 +88,11 @@ impl SoundSender {
         Ok(Self { encoder: SoundEncoder::new(bitrate)?, bitrate, loss: 0.0, next: 0, silent: 0 })
     }
 
-    /// Picture and sound may have `target` together, and the share `loss`, 0 to 1, of packets is lost. Sound comes first:
-    /// it has its least even where that leaves nothing.
+    /// Spends `bitrate` from now on (see [`SoundPlan`]); the share `loss`, 0 to 1, of packets is lost.
     ///
     /// # Errors
     /// Opus does not take it.
-    pub fn adapt(&mut self, target: Bitrate, loss: f64) -> Result<(), CodingError> {
-        let bitrate = bitrate_within(target);
+    pub fn adapt(&mut self, bitrate: Bitrate, loss: f64) -> Result<(), CodingError> {
         if bitrate != self.bitrate {
             self.encoder.set_bitrate(bitrate)?;
             self.bitrate = bitrate;
@@ -98,7 +143,7 @@ mod tests {
         let mut random = rand_pcg::Pcg32::seed_from_u64(seed);
         let (mut tone, mut sender) = (Tone::default(), SoundSender::new().unwrap());
         let mut player = Player::new(SoundDecoder::new().unwrap());
-        sender.adapt(Bitrate::from_kbps(500), loss).unwrap();
+        sender.adapt(bitrate_within(Bitrate::from_kbps(500)), loss).unwrap();
         let (mut on_the_way, mut delays) = (Vec::<(Timestamp, SoundPacket)>::new(), Vec::new());
         for tick in 0..1_000u64 {
             let now = Timestamp::from_millis(20 * tick + 20);
@@ -144,6 +189,19 @@ mod tests {
         let median = delays[delays.len() / 2];
         assert!(player.statistics().concealed_share() < 0.04, "{:?}", player.statistics());
         assert!((90..=160).contains(&median.as_millis()), "{median:?}");
+    }
+
+    #[test]
+    fn the_narrower_the_path_the_more_frames_share_headers_and_the_plan_fits_it() {
+        let plan = |kbps| SoundPlan::within(Bitrate::from_kbps(30), Some(Bitrate::from_kbps(kbps)));
+        let frames = [10, 16, 24, 32, 40, 48, 64, 80, 99].map(|kbps| plan(kbps).frames);
+        assert_eq!(frames, [6, 6, 6, 3, 3, 2, 2, 1, 1]);
+        for kbps in 16..100 {
+            let SoundPlan { bitrate, .. } = plan(kbps);
+            assert!((LEAST_BITRATE..=LOWEST_BITRATE).contains(&bitrate), "{kbps} kb/s: {bitrate:?}");
+            assert!(plan(kbps).carried() <= Bitrate::from_kbps(kbps), "{kbps} kb/s: {:?}", plan(kbps));
+        }
+        assert_eq!(SoundPlan::within(Bitrate::from_kbps(500), None).frames, 1);
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl FeedbackInterval {
     /// TMobile-LTE-short.down ATT-LTE-driving-2016.up Verizon-EVDO-driving.down 0.57mbps-poisson.up` (mahimahi's); the
     /// seven others are the other directions of the last five with `cellular:mean=1mbps,seed=7` and
     /// `cellular:mean=3mbps,seed=8`, seeds 5-8. Where acknowledgements queue on their way, the sender has the interval
-    /// doubled up to three times: over a reverse link of 64 kb/s GCC, NADA and SCReAM so carry 0.89 to 0.96 Mb/s of 1
+    /// doubled, up to three times when this was measured, four since: over a reverse link of 64 kb/s GCC, NADA and SCReAM so carry 0.89 to 0.96 Mb/s of 1
     /// (functional codec), where 20 ms throughout made 0.06 to 0.09.
     pub const CHOSEN_MILLISECONDS: u16 = 20;
 

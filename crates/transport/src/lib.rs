@@ -50,7 +50,7 @@ pub use receiver::Receiver;
 pub use receiver_statistics::ReceiverStatistics;
 pub use round_trip::RoundTripTime;
 pub use sender::Sender;
-pub use sound::{SOUND, SoundPacket};
+pub use sound::{MOST_BUNDLED, SOUND, SOUND_FRAME, SoundPacket};
 pub use wire::{CloseReason, Datagram, Hello, VideoFormat, WireError};
 
 /// The name of a codec state: its hash. The transport compares names and nothing else.

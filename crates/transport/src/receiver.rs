@@ -67,8 +67,8 @@ pub struct Receiver<P = Vec<u8>> {
     acknowledge_at: Timestamp,
     /// Whether what is to be told must not wait.
     at_once: bool,
-    /// How many times the sender wants the interval of acknowledgements doubled.
-    doublings: u8,
+    /// How many times the sender, and this end's owner, want the interval of acknowledgements doubled.
+    doublings: [u8; 2],
     estimate: Estimate,
     events: VecDeque<ReceiverEvent<P>>,
     statistics: ReceiverStatistics,
@@ -133,7 +133,7 @@ impl<P: Payload> Receiver<P> {
             acknowledgements: 0,
             acknowledge_at: Timestamp::ZERO,
             at_once: false,
-            doublings: 0,
+            doublings: [0; 2],
             estimate: Estimate::default(),
             events: VecDeque::new(),
             statistics: ReceiverStatistics::default(),
@@ -234,7 +234,7 @@ impl<P: Payload> Receiver<P> {
         }
         if newest {
             self.keep = Keep { from: keep_from, anchor };
-            self.doublings = feedback_doublings;
+            self.doublings[0] = feedback_doublings;
         }
         let stamp = Stamp { sequence, sent_at, idle, frame, fragment, size, congestion_experienced };
         self.note_arrival(now, &stamp);
@@ -406,7 +406,7 @@ impl<P: Payload> Receiver<P> {
 
     /// Whether what is to be acknowledged is urgent, and acknowledgements do not queue on their way.
     fn must_not_wait(&self) -> bool {
-        self.at_once && self.doublings == 0
+        self.at_once && self.doublings() == 0
     }
 
     /// Whether there is something to acknowledge, and its time has come.
@@ -491,7 +491,7 @@ impl<P: Payload> Receiver<P> {
         }
         let early = match self.config.feedback {
             FeedbackInterval::Aggregated(_) => {
-                self.config.feedback.doubled(self.doublings).longest_hold() / RIDES_EARLIER
+                self.config.feedback.doubled(self.doublings()).longest_hold() / RIDES_EARLIER
             }
             FeedbackInterval::EveryFragment | FeedbackInterval::Every(_) => Duration::ZERO,
         };
@@ -522,7 +522,7 @@ impl<P: Payload> Receiver<P> {
         self.acknowledge = self.unreported > 0;
         if !self.acknowledge {
             self.at_once = false;
-            self.acknowledge_at = now + self.config.feedback.doubled(self.doublings).longest_hold();
+            self.acknowledge_at = now + self.config.feedback.doubled(self.doublings()).longest_hold();
         }
         let acknowledgement = Acknowledgement {
             connection,

@@ -181,7 +181,7 @@ impl<P: Payload> Sender<P> {
     #[must_use]
     pub fn is_quiet(&self, now: Timestamp) -> bool {
         let greets = self.hello.next().is_some_and(|at| at <= now);
-        !greets && self.queued_fragments() == 0 && self.sound.is_empty() && !self.closing.has_begun()
+        !greets && self.queued_fragments() == 0 && !self.sound.is_due(now) && !self.closing.has_begun()
     }
 
     /// The next datagram to send to the receiver at `now`.
@@ -189,7 +189,7 @@ impl<P: Payload> Sender<P> {
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
         // Of a frame that is paced, asked after each of its fragments.
         let paced = self.pacer.next() > now && self.hello.next().is_none_or(|at| at > now);
-        if paced && self.sound.is_empty() && !self.closing.has_begun() { None } else { self.transmit(now) }
+        if paced && !self.sound.is_due(now) && !self.closing.has_begun() { None } else { self.transmit(now) }
     }
 
     fn transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
@@ -201,8 +201,10 @@ impl<P: Payload> Sender<P> {
             let SenderConfig { format, estimator, .. } = self.config;
             return Some(Transmit::of(Datagram::Hello(Hello { connection, format, estimator })));
         }
-        if let Some((since, packet)) = self.sound.pop() {
-            return Some(self.transmit_sound(now, since, packet));
+        if self.sound.is_due(now)
+            && let Some(bundle) = self.sound.pop()
+        {
+            return Some(self.transmit_sound(now, bundle));
         }
         let free_at = self.pacer.next();
         if free_at > now {
@@ -483,10 +485,10 @@ impl<P: Payload> Sender<P> {
         if self.closing.has_begun() {
             return self.closing.next();
         }
-        if !self.sound.is_empty() {
-            return Some(Timestamp::ZERO);
-        }
         let mut next = self.loss.timeout().unwrap_or(Timestamp::MAX);
+        if let Some(sound) = self.sound.due() {
+            next = next.min(sound);
+        }
         if self.queued_fragments() > 0 {
             next = next.min(self.pacer.next());
         }

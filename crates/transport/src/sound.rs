@@ -1,12 +1,28 @@
 //! Sound beside the video: packets that leave before any fragment, are acknowledged like one, and are never sent again.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use lockstep_units::Timestamp;
+
+use crate::payload::Payload;
+use crate::wire::MAX_PAYLOAD;
 
 /// In a list of fragments, the place of what is no fragment of a frame but a packet of sound; the frame's number beside it
 /// is that of the 20 ms of sound. No fragment has this place: a frame has at most 65,535 of them, counted from 0.
 pub const SOUND: u16 = u16::MAX;
+
+/// How long a frame of sound lasts.
+pub const SOUND_FRAME: Duration = Duration::from_millis(20);
+/// Frames that one datagram carries at most: 120 ms, as long as the longest packet of Opus (RFC 6716, section 3.2).
+pub const MOST_BUNDLED: usize = 6;
+/// Bytes that a further frame in a datagram takes beside its own.
+pub(crate) const FURTHER_HEADER: usize = 2;
+/// Those that wait for others to leave with them wait no longer than the others' frames last, and so much for the host's
+/// timers.
+const BUNDLE_SLACK: Duration = Duration::from_millis(10);
+/// Frames of a bundle were captured each so long after the one before; more or less by this is told as if it were so.
+const CAPTURE_TOLERANCE: Duration = Duration::from_millis(10);
 
 /// Packets that wait to leave at most: one second of them. Older ones would be heard too late.
 const MOST_WAITING: usize = 50;
@@ -31,11 +47,42 @@ pub struct SoundPacket<P = Vec<u8>> {
 pub(crate) struct WaitingSound<P> {
     packets: VecDeque<(Timestamp, SoundPacket<P>)>,
     newest: Option<u32>,
+    /// How many leave together, if they come one after another.
+    bundle: usize,
 }
 
-impl<P> WaitingSound<P> {
+/// Packets that leave in one datagram, the first and those of the frames after it, and since when the first waited.
+pub(crate) struct Bundle<P> {
+    pub(crate) since: Timestamp,
+    pub(crate) packet: SoundPacket<P>,
+    pub(crate) further: Vec<P>,
+}
+
+impl<P: Payload> WaitingSound<P> {
     pub(crate) fn new() -> Self {
-        Self { packets: VecDeque::new(), newest: None }
+        Self { packets: VecDeque::new(), newest: None, bundle: 1 }
+    }
+
+    /// So many leave together from now on.
+    pub(crate) fn set_bundle(&mut self, frames: usize) {
+        self.bundle = frames.clamp(1, MOST_BUNDLED);
+    }
+
+    /// When what waits leaves; none if nothing does.
+    pub(crate) fn due(&self) -> Option<Timestamp> {
+        let (since, _) = self.packets.front()?;
+        if self.bundle == 1 {
+            return Some(Timestamp::ZERO);
+        }
+        // Nothing comes after silence has begun.
+        let ends = self.packets.back().is_some_and(|(_, packet)| packet.payload.length() == 0);
+        let now = ends || self.packets.len() >= self.bundle;
+        Some(if now { Timestamp::ZERO } else { *since + SOUND_FRAME * (self.bundle - 1) as u32 + BUNDLE_SLACK })
+    }
+
+    /// Whether something leaves at `now`.
+    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+        self.due().is_some_and(|due| due <= now)
     }
 
     /// A packet more, since `now`; says whether it is newer than all before, as it must be.
@@ -51,13 +98,25 @@ impl<P> WaitingSound<P> {
         true
     }
 
-    /// The oldest, and since when it waits.
-    pub(crate) fn pop(&mut self) -> Option<(Timestamp, SoundPacket<P>)> {
-        self.packets.pop_front()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.packets.is_empty()
+    /// The oldest, with those that follow it and leave with it.
+    pub(crate) fn pop(&mut self) -> Option<Bundle<P>> {
+        let (since, packet) = self.packets.pop_front()?;
+        let mut further = Vec::new();
+        let mut length = packet.payload.length();
+        while further.len() + 1 < self.bundle
+            && let Some((_, next)) = self.packets.front()
+        {
+            let place = 1 + further.len() as u32;
+            let captured = packet.captured + SOUND_FRAME * place;
+            let apart = captured.saturating_since(next.captured).max(next.captured.saturating_since(captured));
+            length += FURTHER_HEADER + next.payload.length();
+            if Some(next.frame) != packet.frame.checked_add(place) || apart > CAPTURE_TOLERANCE || length > MAX_PAYLOAD
+            {
+                break;
+            }
+            further.extend(self.packets.pop_front().map(|(_, next)| next.payload));
+        }
+        Some(Bundle { since, packet, further })
     }
 
     pub(crate) fn clear(&mut self) {
@@ -139,6 +198,37 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::payload::Length;
+
+    /// Frames that wait since their ends, of so many bytes each.
+    fn waiting(frames: &[(u32, u32)], bundle: usize) -> WaitingSound<Length> {
+        let mut waiting = WaitingSound::new();
+        waiting.set_bundle(bundle);
+        for &(frame, bytes) in frames {
+            let captured = Timestamp::ZERO + SOUND_FRAME * frame;
+            assert!(waiting.push(captured + SOUND_FRAME, SoundPacket { frame, captured, payload: Length(bytes) }));
+        }
+        waiting
+    }
+
+    #[test]
+    fn frames_that_follow_each_other_leave_together_and_no_others() {
+        let mut bundled = waiting(&[(0, 20), (1, 30), (2, 25), (4, 20), (5, 1_390), (6, 0)], 3);
+        let taken = std::iter::from_fn(|| bundled.pop());
+        let lengths: Vec<_> = taken.map(|bundle| (bundle.packet.frame, bundle.further)).collect();
+        let expected = [(0, vec![Length(30), Length(25)]), (4, vec![]), (5, vec![Length(0)])];
+        assert_eq!(lengths, expected);
+    }
+
+    #[test]
+    fn a_frame_waits_for_those_it_leaves_with_and_no_longer_than_they_take() {
+        let at = Timestamp::from_millis;
+        assert_eq!(waiting(&[(0, 20)], 1).due(), Some(at(0)));
+        assert_eq!(waiting(&[(0, 20), (1, 20)], 3).due(), Some(at(20 + 40 + 10)));
+        assert_eq!(waiting(&[(0, 20), (1, 20), (2, 20)], 3).due(), Some(at(0)));
+        assert_eq!(waiting(&[(0, 20), (1, 0)], 3).due(), Some(at(0)), "silence begins");
+        assert_eq!(waiting(&[], 3).due(), None);
+    }
 
     proptest! {
         #[test]
@@ -159,10 +249,12 @@ mod tests {
     fn what_waits_for_too_long_makes_room() {
         let mut waiting = WaitingSound::new();
         for frame in 0..60 {
-            assert!(waiting.push(Timestamp::ZERO, SoundPacket { frame, captured: Timestamp::ZERO, payload: () }));
+            let packet = SoundPacket { frame, captured: Timestamp::ZERO, payload: Length(1) };
+            assert!(waiting.push(Timestamp::ZERO, packet));
         }
-        assert!(!waiting.push(Timestamp::ZERO, SoundPacket { frame: 59, captured: Timestamp::ZERO, payload: () }));
-        assert_eq!(waiting.pop().map(|(_, packet)| packet.frame), Some(10));
+        let old = SoundPacket { frame: 59, captured: Timestamp::ZERO, payload: Length(1) };
+        assert!(!waiting.push(Timestamp::ZERO, old));
+        assert_eq!(waiting.pop().map(|bundle| bundle.packet.frame), Some(10));
     }
 
     #[test]

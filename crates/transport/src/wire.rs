@@ -7,7 +7,7 @@
 //! | 1 | flags; those that a kind does not name are zero |
 //! | 2..6 | connection |
 //!
-//! | bytes | data, kind 1; flags: 1 key frame, 6 (two bits) doublings of the interval of acknowledgements |
+//! | bytes | data, kind 1; flags: 1 key frame, 14 (three bits) doublings of the interval of acknowledgements |
 //! |---|---|
 //! | 6..10 | sequence: the lower 32 bits of the count of data datagrams transmitted before |
 //! | 10..14 | frame |
@@ -61,10 +61,11 @@
 //! | 14..22 | time of transmission, sender's clock |
 //! | 22..26 | age: from the capture of its first sample to this transmission |
 //! | 26..30 | idle, as in data |
-//! | 30..32 | length of the payload |
+//! | 30..32 | upper three bits: k, how many frames follow, 0 to 5; others: length of the payload |
 //! | 32.. | payload; none in silence |
+//! | k times | length (2) and payload of the frame that follows, captured 20 ms after the one before |
 //!
-//! In an acknowledgement a packet of sound is listed by its frame, with 65535 ([`SOUND`](crate::SOUND)) for the fragment.
+//! In an acknowledgement a packet of sound is listed by its (first) frame, with 65535 ([`SOUND`](crate::SOUND)) for the fragment.
 //!
 //! A close that is no answer is answered, each copy of it, and repeated until it is. An answer never is.
 //!
@@ -119,7 +120,7 @@ const SEALED: u8 = 15;
 
 const FLAG_KEY_FRAME: u8 = 1;
 /// The bits that say how many times the interval of acknowledgements is to be doubled.
-const DOUBLINGS: u8 = 6;
+const DOUBLINGS: u8 = 14;
 const FLAG_ANSWER: u8 = 1;
 
 /// Why bytes are not a datagram.
@@ -159,6 +160,9 @@ pub enum WireError {
     /// A payload is longer than [`MAX_PAYLOAD`].
     #[error("payload of {0} bytes is too long")]
     Payload(usize),
+    /// A packet of sound of more than 120 ms.
+    #[error("packet of sound of {0} frames is too long")]
+    Frames(usize),
     /// A time before the clock's origin or after its end.
     #[error("time at offset {0} is outside the clock's range")]
     Time(usize),
@@ -197,7 +201,7 @@ pub struct Data<P = Vec<u8>> {
     pub anchor: u32,
     /// Whether the frame is a key frame.
     pub key_frame: bool,
-    /// How many times the receiver is to double the interval at which it acknowledges, 0 to 3: acknowledgements queue on
+    /// How many times the receiver is to double the interval at which it acknowledges, 0 to 7, of which receivers heed 4: acknowledgements queue on
     /// their way (QUIC's acknowledgement frequency, draft-ietf-quic-ack-frequency, has the sender ask, too).
     pub feedback_doublings: u8,
     /// The fragment's part of the frame, at most [`MAX_PAYLOAD`] bytes.
@@ -325,7 +329,7 @@ impl<P: Payload> Datagram<P> {
     pub fn size(&self) -> ByteCount {
         let fields = match self {
             Self::Data(data) => DATA_HEADER + data.payload.length().min(MAX_PAYLOAD),
-            Self::Sound(sound) => SOUND_HEADER + sound.payload.length().min(MAX_PAYLOAD),
+            Self::Sound(sound) => SOUND_HEADER + sound.length(),
             Self::Acknowledgement(acknowledgement) => acknowledgement.length(),
             Self::Hello(_) => HELLO_LENGTH,
             Self::HelloReply(_) | Self::Close(_) => SHORT_LENGTH,
@@ -362,7 +366,7 @@ impl Datagram {
         let (kind, flags) = match self {
             Self::Data(data) => {
                 let key_frame = if data.key_frame { FLAG_KEY_FRAME } else { 0 };
-                (DATA, key_frame | data.feedback_doublings.min(3) << 1)
+                (DATA, key_frame | data.feedback_doublings.min(7) << 1)
             }
             Self::Sound(_) => (SOUND_KIND, 0),
             Self::Acknowledgement(acknowledgement) => (ACKNOWLEDGEMENT, acknowledgement.flags()),

@@ -111,3 +111,21 @@ proptest! {
         prop_assert!(world.sender.in_flight().fragments == 0, "{:?}", world.sender.in_flight());
     }
 }
+
+#[test]
+fn bundled_sound_comes_whole_in_a_third_of_the_datagrams_with_the_times_of_its_capture() {
+    let mut world = World::new(3);
+    world.sender.set_sound_bundle(3);
+    talk(&mut world, 100);
+    let packets = world.receiver_events.iter().filter_map(|(_, event)| match event {
+        ReceiverEvent::Sound(packet) => Some(packet.clone()),
+        _ => None,
+    });
+    let packets: Vec<SoundPacket> = packets.collect();
+    assert_eq!(packets.len(), 100);
+    for (frame, heard) in (0..).zip(&packets) {
+        assert_eq!(heard, &packet(frame, at(u64::from(frame) * 20)));
+    }
+    assert_eq!(world.sender.statistics().sounds, 34, "the last one waits for nobody in vain");
+    assert!(world.idle());
+}

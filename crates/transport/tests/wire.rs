@@ -26,7 +26,7 @@ prop_compose! {
         (last, fragment) in (0..u16::MAX).prop_flat_map(|last| (Just(last), 0..=last)),
         (source, target) in any::<(u64, u64)>(),
         (sent_at, captured) in (moment(), moment()),
-        (idle, keep_from, anchor, key_frame, feedback_doublings) in (any::<u32>(), any::<u32>(), any::<u32>(), any::<bool>(), 0..4u8),
+        (idle, keep_from, anchor, key_frame, feedback_doublings) in (any::<u32>(), any::<u32>(), any::<u32>(), any::<bool>(), 0..8u8),
         payload in vec(any::<u8>(), 0..MAX_PAYLOAD),
     ) -> Datagram {
         Datagram::Data(Data {
@@ -42,8 +42,9 @@ prop_compose! {
         (connection, sequence, frame, idle) in any::<(u32, u32, u32, u32)>(),
         (sent_at, age) in (moment(), span()),
         payload in vec(any::<u8>(), 0..MAX_PAYLOAD),
+        further in vec(vec(any::<u8>(), 0..200), 0..6),
     ) -> Datagram {
-        Datagram::Sound(Sound { connection, sequence, frame, sent_at, age, idle, payload })
+        Datagram::Sound(Sound { connection, sequence, frame, sent_at, age, idle, payload, further })
     }
 }
 

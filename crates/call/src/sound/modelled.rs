@@ -1,6 +1,6 @@
 //! Sound without sound, for modelled calls.
 
-use lockstep_sound::{CodingError, Decode, FRAME_DURATION, FRAME_SAMPLES, Frame, bitrate_within};
+use lockstep_sound::{CodingError, Decode, FRAME_DURATION, FRAME_SAMPLES, Frame};
 use lockstep_transport::{Length, SoundPacket};
 use lockstep_units::{Bitrate, Timestamp};
 use rand::{Rng, SeedableRng};
@@ -56,7 +56,7 @@ impl Speaking<Length> for ModelledVoice {
         if !self.talks && self.silent % FRAMES_BETWEEN_SILENT_PACKETS != 1 {
             return Ok(None);
         }
-        let bitrate = if self.talks { bitrate_within(allowance.target) } else { Bitrate::ZERO };
+        let bitrate = if self.talks { allowance.bitrate } else { Bitrate::ZERO };
         let captured = Timestamp::from_nanos(now.as_nanos().saturating_sub(FRAME_DURATION.as_nanos() as u64));
         Ok(Some(SoundPacket { frame, captured, payload: bitrate.bytes_in(FRAME_DURATION).into() }))
     }

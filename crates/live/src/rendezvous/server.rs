@@ -183,6 +183,12 @@ impl Rendezvous {
         }
     }
 
+    /// How many networks it remembers for the calls that were begun there.
+    #[cfg(test)]
+    pub(super) fn remembered_networks(&self) -> usize {
+        self.networks.len()
+    }
+
     /// What it has done so far.
     #[must_use]
     pub fn status(&self) -> RendezvousStatus {
@@ -315,11 +321,12 @@ impl Rendezvous {
             if self.calls.len() >= self.limits.calls {
                 return Err(Refusal::Full);
             }
-            let count = self.networks.entry(network).or_insert(0);
-            if *count >= self.limits.calls_per_address {
+            // Of who may begin none nothing is kept.
+            let count = self.networks.get(&network).copied().unwrap_or(0);
+            if count >= self.limits.calls_per_address {
                 return Err(Refusal::TooMany);
             }
-            *count += 1;
+            self.networks.insert(network, count + 1);
             self.calls.insert(announce.call, Call { network, ends: [None, None], met: false });
         }
         let place = usize::from(announce.side.number());

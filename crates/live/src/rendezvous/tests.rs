@@ -102,6 +102,20 @@ fn a_call_that_nobody_speaks_of_any_more_is_forgotten() {
     assert_eq!(server.status().calls, 0);
 }
 
+#[test]
+fn of_networks_that_may_begin_no_call_nothing_is_kept() {
+    for calls_per_address in [0, 1] {
+        let limits = Limits { calls_per_address, ..Limits::default() };
+        let (mut server, mut now) = (rendezvous(limits), at(0));
+        let other = SocketAddr::from(([203, 0, 113, 5], 4600));
+        let mut ends = vec![(other, meeting(9, Side::Joiner, other, now))];
+        ends.extend(pair(1, 1, now));
+        talk(&mut server, &mut ends, false, &mut now, SECOND);
+        assert_eq!(server.remembered_networks(), 2 * calls_per_address);
+        assert_eq!(server.status().refused > 0, calls_per_address == 0);
+    }
+}
+
 /// What an end with that ticket sends first, and with a cookie of the server's.
 fn announcement(secret: u8, side: Side, session: u8, number: u32, cookie: [u8; 16]) -> Vec<u8> {
     let keys = Keys::of(&[secret; 16]).expect("they can be made");

@@ -6,7 +6,8 @@ use super::{Receiver, Stamp};
 use crate::ReceiverEvent;
 use crate::payload::Payload;
 use crate::refusal::Refusal;
-use crate::sound::{SOUND, SoundPacket};
+use crate::reverse_path::MOST_DOUBLINGS;
+use crate::sound::{SOUND, SOUND_FRAME, SoundPacket};
 use crate::wire::{SOUND_HEADER, Sound};
 
 impl<P: Payload> Receiver<P> {
@@ -21,8 +22,8 @@ impl<P: Payload> Receiver<P> {
             self.statistics.duplicates += 1;
             return Ok(());
         }
-        let Sound { frame, sent_at, age, idle, payload, .. } = sound;
-        let size = ByteCount::new((SOUND_HEADER + payload.length()) as u64);
+        let size = ByteCount::new((SOUND_HEADER + sound.length()) as u64);
+        let Sound { frame, sent_at, age, idle, payload, further, .. } = sound;
         self.statistics.sounds += 1;
         let fragment = SOUND;
         let stamp = Stamp { sequence, sent_at, idle, frame, fragment, size, congestion_experienced };
@@ -30,6 +31,21 @@ impl<P: Payload> Receiver<P> {
         self.list_arrival(now, &stamp);
         let captured = Timestamp::from_nanos(sent_at.as_nanos().saturating_sub(age.as_nanos() as u64));
         self.events.push_back(ReceiverEvent::Sound(SoundPacket { frame, captured, payload }));
+        for (place, payload) in (1..).zip(further) {
+            let Some(frame) = frame.checked_add(place).filter(|&frame| self.sound.insert(frame)) else { continue };
+            let captured = captured + SOUND_FRAME * place;
+            self.events.push_back(ReceiverEvent::Sound(SoundPacket { frame, captured, payload }));
+        }
         Ok(())
+    }
+
+    /// This end's owner knows that what it sends meets a way that carries little: acknowledgements are as seldom as they can
+    /// be, or as the sender asks for again. The sender would hear only later that they queue.
+    pub fn thin_acknowledgements(&mut self, thin: bool) {
+        self.doublings[1] = if thin { MOST_DOUBLINGS } else { 0 };
+    }
+
+    pub(super) fn doublings(&self) -> u8 {
+        self.doublings[0].max(self.doublings[1])
     }
 }

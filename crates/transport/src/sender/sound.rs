@@ -5,7 +5,7 @@ use lockstep_units::{ByteCount, Timestamp};
 use super::Sender;
 use crate::loss::SentFragment;
 use crate::payload::Payload;
-use crate::sound::{SOUND, SoundPacket};
+use crate::sound::{Bundle, SOUND, SoundPacket};
 use crate::wire::{Datagram, MAX_PAYLOAD, Sound};
 use crate::{SendError, Transmit, TransmittedFragment};
 
@@ -28,7 +28,14 @@ impl<P: Payload> Sender<P> {
         Ok(())
     }
 
-    pub(super) fn transmit_sound(&mut self, now: Timestamp, since: Timestamp, packet: SoundPacket<P>) -> Transmit<P> {
+    /// So many frames of sound, 1 to [`MOST_BUNDLED`](crate::MOST_BUNDLED), leave in one datagram from now on, if they come
+    /// one after another: the first waits until the last has come. 1 at first.
+    pub fn set_sound_bundle(&mut self, frames: usize) {
+        self.sound.set_bundle(frames);
+    }
+
+    pub(super) fn transmit_sound(&mut self, now: Timestamp, bundle: Bundle<P>) -> Transmit<P> {
+        let Bundle { since, packet, further } = bundle;
         self.note_idle(now, since);
         let sequence = self.loss.next_sequence();
         let datagram = Datagram::Sound(Sound {
@@ -39,6 +46,7 @@ impl<P: Payload> Sender<P> {
             age: now.saturating_since(packet.captured),
             idle: self.idle.as_micros() as u32,
             payload: packet.payload,
+            further,
         });
         self.transmitted_at = Some(now);
         let size = datagram.size();

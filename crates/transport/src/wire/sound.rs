@@ -5,11 +5,16 @@ use std::time::Duration;
 use lockstep_units::Timestamp;
 
 use super::{MAX_PAYLOAD, Reader, WireError};
+use crate::payload::Payload;
+use crate::sound::{FURTHER_HEADER, MOST_BUNDLED};
 
 /// Bytes of a sound datagram before its payload.
 pub const SOUND_HEADER: usize = 32;
 
-/// 20 ms of sound, or that there is silence, made of `P`.
+/// The bits of the payload's length, and those above of how many frames follow.
+const LENGTH_BITS: u32 = 13;
+
+/// 20 ms of sound, or that there is silence, made of `P`; or several such.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sound<P = Vec<u8>> {
     /// The connection.
@@ -26,6 +31,18 @@ pub struct Sound<P = Vec<u8>> {
     pub idle: u32,
     /// The coded sound, at most [`MAX_PAYLOAD`] bytes; empty where there is silence.
     pub payload: P,
+    /// The frames after it, each captured 20 ms after the one before, at most [`MOST_BUNDLED`] with the first; where a path
+    /// carries little, headers of one datagram for each would take more than the sound.
+    pub further: Vec<P>,
+}
+
+impl<P: Payload> Sound<P> {
+    /// Bytes of the first frame, and of those that follow with their lengths.
+    pub(crate) fn length(&self) -> usize {
+        let further = self.further.iter().take(MOST_BUNDLED - 1);
+        let further = further.map(|next| FURTHER_HEADER + next.length().min(MAX_PAYLOAD)).sum::<usize>();
+        self.payload.length().min(MAX_PAYLOAD) + further
+    }
 }
 
 impl Sound {
@@ -36,8 +53,14 @@ impl Sound {
         out.extend(self.sent_at.as_micros().to_be_bytes());
         out.extend(u32::try_from(self.age.as_micros()).unwrap_or(u32::MAX).to_be_bytes());
         out.extend(self.idle.to_be_bytes());
-        out.extend((payload.len() as u16).to_be_bytes());
+        let further = &self.further[..self.further.len().min(MOST_BUNDLED - 1)];
+        out.extend((payload.len() as u16 | (further.len() as u16) << LENGTH_BITS).to_be_bytes());
         out.extend_from_slice(payload);
+        for next in further {
+            let next = &next[..next.len().min(MAX_PAYLOAD)];
+            out.extend((next.len() as u16).to_be_bytes());
+            out.extend_from_slice(next);
+        }
     }
 
     pub(super) fn decode(connection: u32, reader: &mut Reader<'_>) -> Result<Self, WireError> {
@@ -46,10 +69,21 @@ impl Sound {
         let sent_at = reader.time()?;
         let age = Duration::from_micros(u64::from(reader.u32()?));
         let idle = reader.u32()?;
-        let length = usize::from(reader.u16()?);
-        if length > MAX_PAYLOAD {
-            return Err(WireError::Payload(length));
+        let field = reader.u16()?;
+        let count = usize::from(field >> LENGTH_BITS);
+        if count >= MOST_BUNDLED {
+            return Err(WireError::Frames(count + 1));
         }
-        Ok(Self { connection, sequence, frame, sent_at, age, idle, payload: reader.take(length)?.to_vec() })
+        let take = |reader: &mut Reader<'_>, length: usize| {
+            if length > MAX_PAYLOAD { Err(WireError::Payload(length)) } else { Ok(reader.take(length)?.to_vec()) }
+        };
+        let payload = take(reader, usize::from(field & ((1 << LENGTH_BITS) - 1)))?;
+        let further = (0..count)
+            .map(|_| {
+                let length = usize::from(reader.u16()?);
+                take(reader, length)
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { connection, sequence, frame, sent_at, age, idle, payload, further })
     }
 }

@@ -1,0 +1,52 @@
+//! Sound at the sending end, and what it leaves for pictures.
+
+use lockstep_transport::{SendError, SoundPacket};
+use lockstep_units::{Bitrate, Timestamp};
+
+use super::SendingEnd;
+use crate::codec::Codec;
+use crate::sound::SoundAllowance;
+
+impl<C: Codec> SendingEnd<C> {
+    /// Sends 20 ms of sound, before any picture that waits to leave. After the end of the call it is dropped.
+    ///
+    /// # Errors
+    /// [`SendError::Sound`] for a packet that is too long, or not newer than those before.
+    pub fn send_sound(&mut self, now: Timestamp, packet: SoundPacket<C::Payload>) -> Result<(), SendError> {
+        match self.transport.send_sound(now, packet) {
+            Err(SendError::Closed) => Ok(()),
+            sent => sent,
+        }
+    }
+
+    /// What sound is to know of the path, and has its packets leave as that calls for: to be asked before or after each.
+    #[must_use]
+    pub fn sound_allowance(&mut self, now: Timestamp) -> SoundAllowance {
+        let plan = self.narrow.plan(self.allowance(now).target);
+        self.transport.set_sound_bundle(plan.frames);
+        SoundAllowance { bitrate: plan.bitrate, loss: self.bound.loss_rate().share() }
+    }
+
+    /// Whether sound flows.
+    fn talks(&self, now: Timestamp) -> bool {
+        self.sound.as_ref().is_some_and(|sound| sound.bitrate(now) > Bitrate::ZERO)
+    }
+
+    /// What sound leaves of `target` for pictures.
+    pub(super) fn left_by_sound(&self, now: Timestamp, target: Bitrate) -> Bitrate {
+        let taken = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
+        Bitrate::from_bps(target.as_bps().saturating_sub(taken.as_bps()))
+    }
+
+    /// Whether pictures wait for now, because there is sound and the path carries so little.
+    pub(super) fn pictures_wait(&mut self, now: Timestamp) -> bool {
+        self.sound.is_some() && self.narrow.must_wait(now, self.talks(now), self.in_flight())
+    }
+
+    /// Whether the path seems to carry so little that this end is to acknowledge as seldom as there is: what its own
+    /// pictures and words meet, its acknowledgements meet too, and of those it hears later that they queue.
+    #[must_use]
+    pub fn is_way_narrow(&self, now: Timestamp) -> bool {
+        self.sound.is_some() && (self.narrow.is_narrow() || self.narrow.is_suspected(now))
+    }
+}

@@ -1,0 +1,250 @@
+//! Whether a path carries so little that sound has to be sent in another way, and how much it carries.
+//!
+//! Controllers do not say: several never ask for less than 30 or 150 kb/s, whatever the path carries. A path is narrow where
+//! what is sent queues all the time and less than [`NARROW`] comes out of the queue; what comes out is what it carries.
+//!
+//! | constant | value | why |
+//! |---|---|---|
+//! | narrow | 100 kb/s | above, sound as it usually goes (24 kb/s, and 35 of headers) leaves something for pictures |
+//! | period, and how many in a row | 200 ms, 3 | one that only a burst or a pause of a cellular link made is none: as with acknowledgements |
+//! | a queue; none | 60 ms; 30 ms | what a word at its usual rate fills a path of 32 kb/s with in a tenth of a second; jitter |
+//! | pauses before more is tried | 1 s; doubled each time that this fails, up to 64 s | a link that only dipped is back at once; each trial on a narrow one makes a queue for about a second |
+//! | growth | 2 | as in slow start |
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockstep_transport::{Feedback, wire::CARRIAGE};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+/// A path that carries more is not narrow.
+pub const NARROW: Bitrate = Bitrate::from_kbps(100);
+const PERIOD: Duration = Duration::from_millis(200);
+const STANDING_PERIODS: u32 = 3;
+const WINDOW: Duration = Duration::from_millis(600);
+const QUEUE: Duration = Duration::from_millis(60);
+const NO_QUEUE: Duration = Duration::from_millis(30);
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
+/// A queue that stands so soon after more was tried is what the trial made.
+const TRIAL: Duration = Duration::from_secs(3);
+/// So long after a queue was seen out of which little came, the path may be narrow.
+const SUSPICION: Duration = Duration::from_secs(1);
+const GROWTH: u64 = 2;
+/// Weight of a new measurement.
+const WEIGHT: f64 = 0.3;
+/// The time of an empty path is believed for one to two of these.
+const HALF_MEMORY: Duration = Duration::from_secs(15);
+/// Arrivals remembered at most; so many in a window are no narrow path's.
+const MOST_ARRIVALS: usize = 1_024;
+
+/// Watches what is acknowledged.
+#[derive(Debug)]
+pub struct NarrowPath {
+    /// The least delays of the half of the memory before and of this one, nanoseconds between two clocks.
+    least: [i64; 2],
+    half_began: Timestamp,
+    period_least: i64,
+    /// Receiver's clock, as are all times of periods and arrivals.
+    period_began: Timestamp,
+    standing: u32,
+    /// What arrived in the last [`WINDOW`], with all that a link carries with it.
+    arrivals: VecDeque<(Timestamp, u64)>,
+    arrived: u64,
+    capacity: Option<Bitrate>,
+    /// Whether it was ever seen to carry more than a narrow one does.
+    proven: bool,
+    /// When there was last a queue out of which little came.
+    suspected_at: Option<Timestamp>,
+    changed_at: Timestamp,
+    tried: bool,
+    pause: Duration,
+}
+
+impl Default for NarrowPath {
+    fn default() -> Self {
+        Self {
+            least: [i64::MAX; 2],
+            half_began: Timestamp::ZERO,
+            period_least: i64::MAX,
+            period_began: Timestamp::ZERO,
+            standing: 0,
+            arrivals: VecDeque::new(),
+            arrived: 0,
+            capacity: None,
+            proven: false,
+            suspected_at: None,
+            changed_at: Timestamp::ZERO,
+            tried: false,
+            pause: PAUSES.0,
+        }
+    }
+}
+
+impl NarrowPath {
+    /// What the path carries of this direction's pictures and sound, headers of IP and UDP and QUIC's included, if it is
+    /// narrow.
+    #[must_use]
+    pub fn capacity(&self) -> Option<Bitrate> {
+        self.capacity
+    }
+
+    /// Whether the path seems to be narrow: there was a queue lately out of which little came.
+    #[must_use]
+    pub fn is_suspected(&self, now: Timestamp) -> bool {
+        self.suspected_at.is_some_and(|at| now.saturating_since(at) < SUSPICION)
+    }
+
+    /// Whether something came out of the path, and it never was more than a narrow one carries.
+    #[must_use]
+    pub fn is_unproven(&self) -> bool {
+        !self.proven && !self.arrivals.is_empty()
+    }
+
+    /// Feedback arrived.
+    pub fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
+        if now.saturating_since(self.half_began) >= HALF_MEMORY {
+            (self.half_began, self.least) = (now, [self.least[1], i64::MAX]);
+        }
+        for arrival in &feedback.acknowledged {
+            let delay = arrival.arrived_at.as_nanos().wrapping_sub(arrival.sent_at.as_nanos()) as i64;
+            self.arrive(now, arrival.arrived_at, delay, arrival.size + ByteCount::new(CARRIAGE));
+        }
+    }
+
+    fn arrive(&mut self, now: Timestamp, at: Timestamp, delay: i64, size: ByteCount) {
+        self.arrivals.push_back((at, size.get()));
+        self.arrived += size.get();
+        while let Some(&(first, size)) = self.arrivals.front()
+            && (at.is_later_by(WINDOW, first) || self.arrivals.len() > MOST_ARRIVALS)
+        {
+            self.arrived -= size;
+            self.arrivals.pop_front();
+        }
+        self.proven = self.proven || self.measured() >= NARROW;
+        self.least[1] = self.least[1].min(delay);
+        self.period_least = self.period_least.min(delay);
+        if at.saturating_since(self.period_began) >= PERIOD {
+            self.period_began = at;
+            let period_least = std::mem::replace(&mut self.period_least, i64::MAX);
+            let queue = period_least.saturating_sub(self.least[0].min(self.least[1]));
+            self.adapt(now, Duration::from_nanos(u64::try_from(queue).unwrap_or(0)));
+        }
+    }
+
+    /// What came out of the path lately.
+    fn measured(&self) -> Bitrate {
+        let ends = self.arrivals.front().zip(self.arrivals.back());
+        let time = ends.map_or(WINDOW, |(&(first, _), &(last, _))| last.saturating_since(first));
+        Bitrate::mean(ByteCount::new(self.arrived), time.max(PERIOD))
+    }
+
+    fn adapt(&mut self, now: Timestamp, queue: Duration) {
+        self.standing = if queue > QUEUE { self.standing.saturating_add(1) } else { 0 };
+        let measured = self.measured();
+        self.suspected_at = if self.standing > 0 && measured < NARROW { Some(now) } else { None };
+        let since = now.saturating_since(self.changed_at);
+        if self.standing >= STANDING_PERIODS {
+            if self.tried {
+                let failed = since < TRIAL;
+                self.pause = if failed { (2 * self.pause).min(PAUSES.1) } else { PAUSES.0 };
+                self.tried = false;
+            }
+            self.changed_at = now;
+            // The path has been busy for as long as is measured.
+            self.capacity = (measured < NARROW).then(|| {
+                let before = self.capacity.filter(|&before| before.as_bps() < GROWTH * measured.as_bps());
+                before.map_or(measured, |before| before.mul_f64(1.0 - WEIGHT) + measured.mul_f64(WEIGHT))
+            });
+        } else if let Some(capacity) = self.capacity {
+            let shown = capacity.max(measured);
+            let grows = queue < NO_QUEUE && since >= self.pause;
+            let capacity = if grows { Bitrate::from_bps(GROWTH * shown.as_bps()) } else { shown };
+            if grows {
+                (self.changed_at, self.tried) = (now, true);
+            }
+            self.capacity = (capacity < NARROW).then_some(capacity);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_transport::{AcknowledgedFragment, Estimate, SOUND};
+
+    use super::*;
+
+    /// A path that carries so much, with a queue that never overflows, to which datagrams of so many bytes are given.
+    struct Path {
+        narrow: NarrowPath,
+        bits_per_second: u64,
+        free_at: Timestamp,
+    }
+
+    impl Path {
+        fn of(bits_per_second: u64) -> Self {
+            Self { narrow: NarrowPath::default(), bits_per_second, free_at: Timestamp::ZERO }
+        }
+
+        /// Sends one each `interval` from `from` on for `seconds`, as long as the queue is shorter than `most`.
+        fn send(&mut self, from: u64, seconds: u64, interval: u64, bytes: u64, most: Duration) {
+            for at in (from * 1_000..(from + seconds) * 1_000).step_by(interval as usize) {
+                let sent_at = Timestamp::from_millis(at);
+                if self.free_at.saturating_since(sent_at) > most {
+                    continue;
+                }
+                let time = Duration::from_secs_f64(((bytes + CARRIAGE) * 8) as f64 / self.bits_per_second as f64);
+                self.free_at = self.free_at.max(sent_at) + time;
+                let arrived_at = self.free_at;
+                let acknowledged = vec![AcknowledgedFragment {
+                    frame: at as u32,
+                    fragment: SOUND,
+                    size: ByteCount::new(bytes),
+                    sent_at,
+                    arrived_at,
+                    acknowledged_at: arrived_at,
+                    congestion_experienced: false,
+                }];
+                let feedback = Feedback {
+                    acknowledged,
+                    estimate: Estimate::default(),
+                    round_trip_time: None,
+                    highest_sequence: 0,
+                    found: 0,
+                    received: 0,
+                };
+                self.narrow.on_feedback(arrived_at, &feedback);
+            }
+        }
+    }
+
+    const LONG: Duration = Duration::from_millis(500);
+
+    #[test]
+    fn a_path_with_a_standing_queue_and_little_that_comes_out_of_it_is_narrow_and_what_comes_out_is_what_it_carries() {
+        for kbps in [16, 32, 64, 90] {
+            let mut path = Path::of(1_000 * kbps);
+            path.send(0, 4, 10, 92, LONG);
+            let capacity = path.narrow.capacity().expect("it is narrow").as_bps() as f64 / 1e3;
+            assert!((0.85..1.15).contains(&(capacity / kbps as f64)), "{capacity} of {kbps} kb/s");
+        }
+    }
+
+    #[test]
+    fn a_path_without_a_queue_is_not_narrow_and_neither_is_one_that_carries_much() {
+        for (kbps, interval) in [(100, 20), (1_000, 20), (500, 1), (200, 3)] {
+            let mut path = Path::of(1_000 * kbps);
+            path.send(0, 6, interval, 92, LONG);
+            assert_eq!(path.narrow.capacity(), None, "{kbps} kb/s, each {interval} ms");
+        }
+    }
+
+    #[test]
+    fn a_path_that_carries_more_again_is_not_narrow_a_few_seconds_later() {
+        let mut path = Path::of(32_000);
+        path.send(0, 4, 10, 92, LONG);
+        assert!(path.narrow.capacity().is_some());
+        path.bits_per_second = 1_000_000;
+        path.send(4, 5, 60, 130, LONG);
+        assert_eq!(path.narrow.capacity(), None);
+    }
+}
