@@ -7,7 +7,7 @@ use crate::presence::Presence;
 use crate::ticket::Secret;
 
 /// The version of these messages, in the first.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Longest message, without its length.
 const LONGEST: usize = 128;
 
