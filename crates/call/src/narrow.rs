@@ -16,7 +16,7 @@ const LEAST_FOR_PICTURES: Bitrate = Bitrate::from_kbps(8);
 /// A picture may have what the path carries in so long, and goes when no more than that is on the way.
 const ONE_PICTURE: Duration = Duration::from_millis(200);
 /// After so long without a picture one goes whatever waits: somebody who sees nothing any more thinks that all is over.
-const LONGEST_WITHOUT: Duration = Duration::from_secs(5);
+const LONGEST_WITHOUT: Duration = Duration::from_millis(1_500);
 /// As much on the way is no queue that matters.
 const HARMLESS: ByteCount = ByteCount::new(2_000);
 /// What a picture that waits has saved at most, and what it may owe.
