@@ -226,8 +226,8 @@ FIXED = "least=0.15,least_within=0.05,shared=1.75,shared_steady=0.3"
 Of (0.15, 0.05), (0.3, 0.15), (0.5, 0.3) and (0.8, 0.4) the means beside CUBIC (``lockstep scenario run
 long-tcp-cubic``, seeds 1 to 6) were 295, 229, 282 and 338 kb/s of a fair 1,000 when a datagram cost 28 bytes; the first
 is the best of the first two on paths of one's own, too. With the present model the last sent 300 for 247 kb/s, and on
-paths of one's own its QoE_d was 0.03 lower. Since a share is claimed beside others (``rule.rs``), what a call has there no
-longer rests on this.
+paths of one's own its QoE_d was 0.03 lower. Since a share is claimed beside others (``rule.rs``), what a call has there
+no longer rests on this.
 """
 TARGET_LEVELS = (0.1, 0.15, 0.22, 0.32)
 """Quantiles that are tried for the target of codecs which follow one."""
