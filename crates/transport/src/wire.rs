@@ -78,6 +78,7 @@
 //! ([`WireError::Sealed`]).
 
 mod acknowledgement;
+mod data;
 mod sound;
 
 use std::time::Duration;
@@ -85,10 +86,10 @@ use std::time::Duration;
 use lockstep_units::{ByteCount, MAXIMUM_FRAME_RATE, Timestamp};
 use thiserror::Error;
 
-use crate::StateId;
 use crate::payload::Payload;
 
 pub use acknowledgement::{ACKNOWLEDGEMENT_HEADER, Acknowledgement, ReceivedFragment};
+pub use data::Data;
 pub use sound::{SOUND_HEADER, Sound};
 
 /// The version of the wire format that this crate speaks.
@@ -169,43 +170,6 @@ pub enum WireError {
     /// A width, height or frame rate of zero, or a frame rate above [`MAXIMUM_FRAME_RATE`].
     #[error("video format without width or height, or a frame rate that is not between 0 and {MAXIMUM_FRAME_RATE}")]
     Format,
-}
-
-/// A fragment of a frame that is made of `P`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Data<P = Vec<u8>> {
-    /// The connection.
-    pub connection: u32,
-    /// The lower 32 bits of the datagram's sequence number.
-    pub sequence: u32,
-    /// The frame's number.
-    pub frame: u32,
-    /// The fragment's place in the frame.
-    pub fragment: u16,
-    /// The number of fragments of the frame.
-    pub fragments: u16,
-    /// The state that the frame is decoded from.
-    pub source: StateId,
-    /// The state that decoding the frame yields.
-    pub target: StateId,
-    /// When the datagram was transmitted, sender's clock.
-    pub sent_at: Timestamp,
-    /// When the frame was captured, sender's clock.
-    pub captured: Timestamp,
-    /// The lower 32 bits, in microseconds, of the time that the sender chose to be idle so far, the gap before this
-    /// fragment included. Differences of it are grace periods, and survive the loss of the fragments between.
-    pub idle: u32,
-    /// States of frames older than this may be let go; its own must outlive a shortage of room.
-    pub keep_from: u32,
-    /// Another frame whose state must.
-    pub anchor: u32,
-    /// Whether the frame is a key frame.
-    pub key_frame: bool,
-    /// How many times the receiver is to double the interval at which it acknowledges, 0 to 7, of which receivers heed 4: acknowledgements queue on
-    /// their way (QUIC's acknowledgement frequency, draft-ietf-quic-ack-frequency, has the sender ask, too).
-    pub feedback_doublings: u8,
-    /// The fragment's part of the frame, at most [`MAX_PAYLOAD`] bytes.
-    pub payload: P,
 }
 
 /// The video's format.
@@ -448,63 +412,6 @@ impl Datagram {
             0 => Ok(datagram),
             extra => Err(WireError::Trailing(extra)),
         }
-    }
-}
-
-impl Data {
-    fn encode(&self, out: &mut Vec<u8>) {
-        let payload = &self.payload[..self.payload.len().min(MAX_PAYLOAD)];
-        out.extend(self.sequence.to_be_bytes());
-        out.extend(self.frame.to_be_bytes());
-        out.extend(self.fragment.to_be_bytes());
-        out.extend(self.fragments.to_be_bytes());
-        out.extend(self.source.0.to_be_bytes());
-        out.extend(self.target.0.to_be_bytes());
-        out.extend(self.sent_at.as_micros().to_be_bytes());
-        out.extend(self.captured.as_micros().to_be_bytes());
-        out.extend(self.idle.to_be_bytes());
-        out.extend(self.keep_from.to_be_bytes());
-        out.extend(self.anchor.to_be_bytes());
-        out.extend((payload.len() as u16).to_be_bytes());
-        out.extend_from_slice(payload);
-    }
-
-    fn decode(connection: u32, flags: u8, reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let sequence = reader.u32()?;
-        let frame = reader.u32()?;
-        let fragment = reader.u16()?;
-        let fragments = reader.u16()?;
-        if fragment >= fragments {
-            return Err(WireError::Fragment { fragment, fragments });
-        }
-        let source = StateId(reader.u64()?);
-        let target = StateId(reader.u64()?);
-        let sent_at = reader.time()?;
-        let captured = reader.time()?;
-        let idle = reader.u32()?;
-        let keep_from = reader.u32()?;
-        let anchor = reader.u32()?;
-        let length = usize::from(reader.u16()?);
-        if length > MAX_PAYLOAD {
-            return Err(WireError::Payload(length));
-        }
-        Ok(Self {
-            connection,
-            sequence,
-            frame,
-            fragment,
-            fragments,
-            source,
-            target,
-            sent_at,
-            captured,
-            idle,
-            keep_from,
-            anchor,
-            key_frame: flags & FLAG_KEY_FRAME != 0,
-            feedback_doublings: (flags & DOUBLINGS) >> 1,
-            payload: reader.take(length)?.to_vec(),
-        })
     }
 }
 
