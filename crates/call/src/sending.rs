@@ -301,6 +301,7 @@ impl<C: Codec> SendingEnd<C> {
             target,
             captured: record.captured_at,
             key_frame: candidate.key_frame,
+            parity: 0,
             payload: candidate.frame.clone(),
         };
         let frame = match self.transport.send_frame(now, frame) {

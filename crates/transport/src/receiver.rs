@@ -18,8 +18,8 @@ use crate::receiver_statistics::ReceiverStatistics;
 use crate::refusal::Refusal;
 use crate::sound::HeardSound;
 use crate::wire::{
-    ACKNOWLEDGEMENT_HEADER, Acknowledgement, CloseReason, DATA_HEADER, Data, Datagram, HelloReply, ReceivedFragment,
-    WireError, expand,
+    ACKNOWLEDGEMENT_HEADER, Acknowledgement, CloseReason, Data, Datagram, HelloReply, ReceivedFragment, WireError,
+    expand,
 };
 use crate::{Arrival, DropReason, Estimate, ReceiverConfig, ReceiverEvent, StateId, Transmit};
 
@@ -209,7 +209,7 @@ impl<P: Payload> Receiver<P> {
             return Err(Refusal::Absurd);
         }
         let Data { sent_at, idle, keep_from, anchor, frame, fragment, feedback_doublings, .. } = data;
-        let size = ByteCount::new((DATA_HEADER + data.payload.length()) as u64);
+        let size = ByteCount::new((data.header() + data.payload.length()) as u64);
         let arrived = self.window.insert(data);
         let told = match arrived {
             Arrived::New => true,

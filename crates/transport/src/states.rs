@@ -28,8 +28,9 @@ struct SentFrame {
     target: StateId,
     /// The encoder has its state.
     retained: bool,
-    /// How many of its fragments count as lost.
+    /// How many of its fragments count as lost, and how many may be: its parity restores them.
     lost_fragments: u32,
+    spare_fragments: u32,
     /// The receiver said that it cannot decode it.
     refused: bool,
     /// Its source will never be held.
@@ -45,9 +46,14 @@ struct SentFrame {
 }
 
 impl SentFrame {
+    /// Too many of its fragments are lost.
+    fn has_lost(&self) -> bool {
+        self.lost_fragments > self.spare_fragments
+    }
+
     /// The receiver will not have its state, by what is known.
     fn broken(&self) -> bool {
-        !self.held && (self.was_held || self.lost_fragments > 0 || self.refused || self.orphaned)
+        !self.held && (self.was_held || self.has_lost() || self.refused || self.orphaned)
     }
 }
 
@@ -257,8 +263,8 @@ impl SentStates {
         self.reserved.and_then(|frame| self.target(frame)).unwrap_or(StateId::EMPTY)
     }
 
-    /// A frame, newer than all others, was sent.
-    pub(crate) fn sent(&mut self, frame: u32, source: StateId, target: StateId) {
+    /// A frame, newer than all others, was sent, of which so many fragments may be lost.
+    pub(crate) fn sent(&mut self, frame: u32, source: StateId, target: StateId, spare_fragments: u16) {
         if self.frames.iter().rev().any(|known| known.target == target) {
             self.twin = Some(frame);
         }
@@ -272,6 +278,7 @@ impl SentStates {
             target,
             retained: true,
             lost_fragments: 0,
+            spare_fragments: spare_fragments.into(),
             refused,
             orphaned,
             held,
@@ -311,8 +318,9 @@ impl SentStates {
     pub(crate) fn give_up(&mut self, frame: u32) {
         // Where the frame itself is known no longer, the oldest known one cannot be decoded either.
         let broken = if self.get(frame).is_some() { Some(frame) } else { self.frames.front().map(|sent| sent.number) };
-        if let Some(broken) = broken.filter(|&known| known >= frame) {
-            self.fragment_lost(broken);
+        if let Some(sent) = broken.filter(|&known| known >= frame).and_then(|broken| self.get_mut(broken)) {
+            sent.lost_fragments += 1 + sent.spare_fragments;
+            self.doubt();
         }
     }
 
@@ -385,7 +393,7 @@ impl SentStates {
     fn find_lost(&mut self) {
         (0..self.frames.len()).for_each(|place| self.find_orphan(place));
         for sent in &mut self.frames {
-            if !sent.was_held && !sent.told && (sent.lost_fragments > 0 || sent.refused) {
+            if !sent.was_held && !sent.told && (sent.has_lost() || sent.refused) {
                 sent.told = true;
                 self.verdicts.push(Verdict::Lost(sent.number));
             }

@@ -3,16 +3,16 @@
 //!
 //! | bytes | all datagrams |
 //! |---|---|
-//! | 0 | version (upper four bits, 2) and kind (lower four bits) |
+//! | 0 | version (upper four bits, 3) and kind (lower four bits) |
 //! | 1 | flags; those that a kind does not name are zero |
 //! | 2..6 | connection |
 //!
-//! | bytes | data, kind 1; flags: 1 key frame, 14 (three bits) doublings of the interval of acknowledgements |
+//! | bytes | data, kind 1; flags: 1 key frame, 14 (three bits) doublings of the interval of acknowledgements, 16 parity |
 //! |---|---|
 //! | 6..10 | sequence: the lower 32 bits of the count of data datagrams transmitted before |
 //! | 10..14 | frame |
-//! | 14..16 | fragment, from 0 |
-//! | 16..18 | number of fragments of the frame, at least 1 |
+//! | 14..16 | fragment, from 0; of parity, from the number of fragments |
+//! | 16..18 | number of fragments of the frame, at least 1, parity not counted |
 //! | 18..26 | source state |
 //! | 26..34 | target state |
 //! | 34..42 | time of transmission, sender's clock |
@@ -21,7 +21,9 @@
 //! | 54..58 | keep from: states of older frames may be let go; that of this one stays even if the receiver runs out of room |
 //! | 58..62 | anchor: another frame whose state must stay even then |
 //! | 62..64 | length of the payload |
-//! | 64.. | payload |
+//! | 64..66, with flag 16 | number of parity fragments of the frame |
+//! | 66..68, with flag 16 | bytes of the last of its other fragments |
+//! | then | payload |
 //!
 //! | bytes | acknowledgement, kind 2; flags: 1 inter-arrival time known, 2 capacity known |
 //! |---|---|
@@ -93,9 +95,11 @@ pub use data::Data;
 pub use sound::{SOUND_HEADER, Sound};
 
 /// The version of the wire format that this crate speaks.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// Bytes of a data datagram before its payload.
 pub const DATA_HEADER: usize = 64;
+/// Bytes that a parity fragment has before its payload beside these.
+pub const PARITY_FIELDS: usize = 4;
 /// Bytes of the headers of IPv4 and UDP (RFC 791, RFC 768).
 pub const NETWORK_HEADERS: u64 = 28;
 /// Bytes that QUIC adds to a datagram in which it carries one of these (RFC 9000, RFC 9221): a byte of flags, a connection
@@ -119,9 +123,6 @@ const CLOSE: u8 = 5;
 const SOUND_KIND: u8 = 6;
 const SEALED: u8 = 15;
 
-const FLAG_KEY_FRAME: u8 = 1;
-/// The bits that say how many times the interval of acknowledgements is to be doubled.
-const DOUBLINGS: u8 = 14;
 const FLAG_ANSWER: u8 = 1;
 
 /// Why bytes are not a datagram.
@@ -150,7 +151,7 @@ pub enum WireError {
     /// A flag that has no meaning is set, or a field whose flag is not set is not zero.
     #[error("flags {0:#04x} have no meaning or contradict their fields")]
     Flags(u8),
-    /// A frame has no fragments or this is not one of them.
+    /// A frame has no fragments or this is not one of them, nor of its parity.
     #[error("fragment {fragment} of a frame of {fragments}")]
     Fragment {
         /// The fragment's place.
@@ -292,7 +293,7 @@ impl<P: Payload> Datagram<P> {
     #[must_use]
     pub fn size(&self) -> ByteCount {
         let fields = match self {
-            Self::Data(data) => DATA_HEADER + data.payload.length().min(MAX_PAYLOAD),
+            Self::Data(data) => data.header() + data.payload.length().min(MAX_PAYLOAD),
             Self::Sound(sound) => SOUND_HEADER + sound.length(),
             Self::Acknowledgement(acknowledgement) => acknowledgement.length(),
             Self::Hello(_) => HELLO_LENGTH,
@@ -328,10 +329,7 @@ impl Datagram {
     /// of a payload only the first [`MAX_PAYLOAD`] bytes, are written.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (kind, flags) = match self {
-            Self::Data(data) => {
-                let key_frame = if data.key_frame { FLAG_KEY_FRAME } else { 0 };
-                (DATA, key_frame | data.feedback_doublings.min(7) << 1)
-            }
+            Self::Data(data) => (DATA, data.flags()),
             Self::Sound(_) => (SOUND_KIND, 0),
             Self::Acknowledgement(acknowledgement) => (ACKNOWLEDGEMENT, acknowledgement.flags()),
             Self::Hello(_) => (HELLO, 0),
@@ -368,7 +366,7 @@ impl Datagram {
         }
         let kind = first & 15;
         let known_flags = match kind {
-            DATA => FLAG_KEY_FRAME | DOUBLINGS,
+            DATA => data::KNOWN_FLAGS,
             ACKNOWLEDGEMENT => acknowledgement::KNOWN_FLAGS,
             HELLO | HELLO_REPLY | SOUND_KIND => 0,
             CLOSE => FLAG_ANSWER,

@@ -29,7 +29,12 @@ impl<P: Payload> Receiver<P> {
                 continue;
             }
             let Some((frame, payload)) = self.window.settle(number) else { continue };
-            let Frame { target, captured, key_frame, .. } = frame;
+            let Some(payload) = payload else {
+                self.drop_frame(number, Stage::Complete, DropReason::Contradictory);
+                continue;
+            };
+            let Frame { target, captured, key_frame, restored, .. } = frame;
+            self.statistics.restored += u64::from(restored);
             let place = self.pending.partition_point(|&(pending, ..)| pending < number);
             self.pending.insert(place, (number, source, target));
             self.statistics.frames += 1;

@@ -9,7 +9,7 @@ fn chain(count: u32) -> SentStates {
     let mut states = SentStates::new(8);
     for frame in 0..count {
         let source = states.reserve();
-        states.sent(frame, source, state(frame));
+        states.sent(frame, source, state(frame), 0);
     }
     states
 }
@@ -29,7 +29,7 @@ fn without_loss_the_chain_goes_on_and_after_a_loss_from_the_newest_held() {
     states.settle();
     assert_eq!(states.source(), state(1));
     assert_eq!(states.take_verdicts().last(), Some(Verdict::Lost(2)));
-    states.sent(4, state(1), state(4));
+    states.sent(4, state(1), state(4), 0);
     assert_eq!(states.source(), state(4));
 }
 
@@ -57,8 +57,8 @@ fn a_loss_that_was_none_mends_the_chain() {
 fn what_waits_for_a_state_keeps_it() {
     let mut states = chain(1);
     hold(&mut states, &[0]);
-    states.sent(1, state(0), state(1));
-    states.sent(2, state(0), state(2));
+    states.sent(1, state(0), state(1), 0);
+    states.sent(2, state(0), state(2), 0);
     hold(&mut states, &[2, 0]);
     assert_eq!(states.keep_from(), 0, "frame 1 may still need the state of frame 0");
     states.fragment_lost(1);
@@ -76,7 +76,7 @@ fn a_state_being_encoded_from_is_kept() {
     states.fragment_found(1);
     hold(&mut states, &[1, 0]);
     assert_eq!(states.keep_from(), 0);
-    states.sent(2, state(0), state(2));
+    states.sent(2, state(0), state(2), 0);
     hold(&mut states, &[2, 1, 0]);
     assert_eq!(states.keep_from(), 2);
 }
@@ -86,7 +86,7 @@ fn the_number_of_states_is_bounded_and_the_held_one_stays() {
     let mut states = chain(2);
     hold(&mut states, &[1, 0]);
     for frame in 2..40 {
-        states.sent(frame, states.source(), state(frame));
+        states.sent(frame, states.source(), state(frame), 0);
         assert!(states.retained() <= 8);
     }
     assert!(states.is_held(state(1)) && states.retains(state(39)) && !states.retains(state(2)));

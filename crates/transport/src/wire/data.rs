@@ -2,8 +2,15 @@
 
 use lockstep_units::Timestamp;
 
-use super::{DOUBLINGS, FLAG_KEY_FRAME, MAX_PAYLOAD, Reader, WireError};
+use super::{DATA_HEADER, MAX_PAYLOAD, PARITY_FIELDS, Reader, WireError};
 use crate::StateId;
+use crate::parity::{MOST_PARITY, Parity};
+
+const FLAG_KEY_FRAME: u8 = 1;
+/// The bits that say how many times the interval of acknowledgements is to be doubled.
+const DOUBLINGS: u8 = 14;
+const FLAG_PARITY: u8 = 16;
+pub(super) const KNOWN_FLAGS: u8 = FLAG_KEY_FRAME | DOUBLINGS | FLAG_PARITY;
 
 /// A fragment of a frame that is made of `P`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,10 +21,12 @@ pub struct Data<P = Vec<u8>> {
     pub sequence: u32,
     /// The frame's number.
     pub frame: u32,
-    /// The fragment's place in the frame.
+    /// The fragment's place in the frame; parity has its places behind the others.
     pub fragment: u16,
-    /// The number of fragments of the frame.
+    /// The number of fragments of the frame, parity not counted.
     pub fragments: u16,
+    /// Of parity, what it says of its frame.
+    pub parity: Option<Parity>,
     /// The state that the frame is decoded from.
     pub source: StateId,
     /// The state that decoding the frame yields.
@@ -38,8 +47,21 @@ pub struct Data<P = Vec<u8>> {
     /// How many times the receiver is to double the interval at which it acknowledges, 0 to 7, of which receivers heed 4: acknowledgements queue on
     /// their way (QUIC's acknowledgement frequency, draft-ietf-quic-ack-frequency, has the sender ask, too).
     pub feedback_doublings: u8,
-    /// The fragment's part of the frame, at most [`MAX_PAYLOAD`] bytes.
+    /// The fragment's part of the frame, or of parity what it is made of, at most [`MAX_PAYLOAD`] bytes.
     pub payload: P,
+}
+
+impl<P> Data<P> {
+    /// Bytes before the payload.
+    pub(crate) fn header(&self) -> usize {
+        DATA_HEADER + if self.parity.is_some() { PARITY_FIELDS } else { 0 }
+    }
+
+    pub(super) fn flags(&self) -> u8 {
+        let key_frame = if self.key_frame { FLAG_KEY_FRAME } else { 0 };
+        let parity = if self.parity.is_some() { FLAG_PARITY } else { 0 };
+        key_frame | parity | self.feedback_doublings.min(7) << 1
+    }
 }
 
 impl Data {
@@ -57,6 +79,10 @@ impl Data {
         out.extend(self.keep_from.to_be_bytes());
         out.extend(self.anchor.to_be_bytes());
         out.extend((payload.len() as u16).to_be_bytes());
+        if let Some(Parity { count, last }) = self.parity {
+            out.extend(count.to_be_bytes());
+            out.extend(last.to_be_bytes());
+        }
         out.extend_from_slice(payload);
     }
 
@@ -65,9 +91,6 @@ impl Data {
         let frame = reader.u32()?;
         let fragment = reader.u16()?;
         let fragments = reader.u16()?;
-        if fragment >= fragments {
-            return Err(WireError::Fragment { fragment, fragments });
-        }
         let source = StateId(reader.u64()?);
         let target = StateId(reader.u64()?);
         let sent_at = reader.time()?;
@@ -79,12 +102,25 @@ impl Data {
         if length > MAX_PAYLOAD {
             return Err(WireError::Payload(length));
         }
+        let parity =
+            if flags & FLAG_PARITY != 0 { Some(Parity { count: reader.u16()?, last: reader.u16()? }) } else { None };
+        let its_places = match parity {
+            None => 0..fragments,
+            Some(parity) if fragments > 0 && parity.count <= MOST_PARITY => {
+                fragments..fragments.saturating_add(parity.count)
+            }
+            Some(_) => 0..0,
+        };
+        if !its_places.contains(&fragment) {
+            return Err(WireError::Fragment { fragment, fragments });
+        }
         Ok(Self {
             connection,
             sequence,
             frame,
             fragment,
             fragments,
+            parity,
             source,
             target,
             sent_at,
