@@ -27,6 +27,11 @@ pub(crate) fn protected_payload(payload: usize, fields: usize) -> usize {
     payload.saturating_sub(fields) / UNIT * UNIT
 }
 
+/// Bytes of each fragment but the last of a frame of `length` bytes that is cut into so many as evenly as can be.
+pub(crate) fn even_payload(length: usize, fragments: u16) -> usize {
+    length.div_ceil(fragments.max(1).into()).next_multiple_of(UNIT).max(UNIT)
+}
+
 /// Bytes in each parity fragment of a frame of `length` bytes, cut into fragments of `payload`.
 pub(crate) fn symbol_length(length: usize, payload: usize) -> usize {
     length.min(payload).next_multiple_of(UNIT).max(UNIT)

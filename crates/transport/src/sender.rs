@@ -14,7 +14,7 @@ use crate::closing::{Closing, Heard, Peer};
 use crate::feedback_interval::FeedbackInterval;
 use crate::loss::{Loss, LossDetection, SentFragment};
 use crate::pacer::Pacer;
-use crate::parity::{MOST_PARITY, Parity, protected_payload};
+use crate::parity::{MOST_PARITY, Parity, even_payload, protected_payload};
 use crate::payload::Payload;
 use crate::refusal::Refusal;
 use crate::repeat::Repeat;
@@ -129,11 +129,14 @@ impl<P: Payload> Sender<P> {
     /// [`SendError`] says why the frame is not sent; nothing has changed then.
     pub fn send_frame(&mut self, now: Timestamp, mut frame: OutgoingFrame<P>) -> Result<u32, SendError> {
         let length = frame.payload.length();
-        let (payload, parity) = self.cut(frame.parity);
-        let fragments = u16::try_from(length.div_ceil(payload).max(1)).ok();
+        let (most, parity) = self.cut(frame.parity);
+        let fragments = u16::try_from(length.div_ceil(most).max(1)).ok();
         let fragments = fragments.filter(|own| own.checked_add(parity).is_some_and(|all| all < SOUND));
         let fragments = fragments.ok_or(SendError::TooLong(length))?;
         let all = usize::from(fragments + parity);
+        // Parity is as long as the longest fragment: the shorter that is, the better.
+        let payload = if parity > 0 { even_payload(length, fragments) } else { most };
+        let fragments = length.div_ceil(payload).max(1) as u16;
         if self.closing.has_begun() {
             return Err(SendError::Closed);
         }
