@@ -323,8 +323,9 @@ impl<C: Codec> SendingEnd<C> {
         if candidate.size() > affordable {
             self.bound.on_probe();
         }
-        let headers = candidate.size().get().div_ceil(self.payload.get()) * (CARRIAGE + DATA_HEADER as u64);
-        self.narrow.on_picture(now, candidate.size() + ByteCount::new(headers));
+        let datagrams = fragments + u64::from(parity);
+        let carried = candidate.size().get() * datagrams / fragments + datagrams * (CARRIAGE + DATA_HEADER as u64);
+        self.narrow.on_picture(now, ByteCount::new(carried));
         record.outcome = Outcome::Sent;
         record.frame = Some(frame);
         record.key_frame = candidate.key_frame;
@@ -528,10 +529,11 @@ impl<C: Codec> SendingEnd<C> {
     }
 
     /// By what loss rate frames have parity, and how many of them are not shown if one is lost. Where lost fragments are sent
-    /// again there is no parity.
+    /// again there is no parity, nor is there in what is sent into silence.
     fn protection(&self) -> Option<(LossRate, f64)> {
         let at_stake = if self.chained { self.round_trip_frames() } else { 1.0 };
-        (self.recovery == Recovery::FromHeldState).then(|| (*self.bound.loss_rate(), at_stake))
+        let is_protected = self.recovery == Recovery::FromHeldState && !self.silent;
+        is_protected.then(|| (*self.bound.loss_rate(), at_stake))
     }
 
     /// As much of `budget` as a frame may have beside its parity.

@@ -86,7 +86,8 @@ impl LossRate {
     }
 
     /// How many parity fragments a frame of so many fragments is to have, where so many frames are not shown if it is lost:
-    /// those that gain most beyond what their bits would have given the picture.
+    /// those that gain most beyond what their bits would have given the picture. One more than the fragments at most: a path
+    /// that loses half of all is rather gone.
     #[must_use]
     pub fn parity(&self, fragments: u64, at_stake: f64) -> u16 {
         self.best(fragments, at_stake).0
@@ -100,7 +101,8 @@ impl LossRate {
         let whole = libm::pow(1.0 - self.share, fragments as f64);
         let mean = self.share * fragments as f64 / (1.0 - self.share).max(NEGLIGIBLE);
         let (mut best, mut sum, mut most) = (0, 0.0, 0.0);
-        for (parity, gain) in (1..=MOST_PARITY).zip(self.gains(fragments)) {
+        let bound = u16::try_from(fragments + 1).unwrap_or(MOST_PARITY).min(MOST_PARITY);
+        for (parity, gain) in (1..=bound).zip(self.gains(fragments)) {
             let net = gain * WORTH * at_stake - 1.0 / (fragments + u64::from(parity)) as f64;
             sum += net;
             if sum > most {
