@@ -8,7 +8,7 @@ mod sound;
 
 use std::time::Duration;
 
-use lockstep_control::{Allowance, Bounded, Controller, InFlight, LossRate, PathBound, bitrate_ceiling};
+use lockstep_control::{Allowance, Bounded, Controller, InFlight, PathBound, Protection, bitrate_ceiling};
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{
     CloseReason, Datagram, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError,
@@ -301,8 +301,8 @@ impl<C: Codec> SendingEnd<C> {
             };
             return;
         };
-        let fragments = candidate.size().get().div_ceil(self.payload.get()).max(1);
-        let parity = protection.map_or(0, |(rate, at_stake)| rate.parity(fragments, at_stake));
+        let fragments = protection.fragments(candidate.size());
+        let parity = protection.parity(candidate.size());
         let frame = OutgoingFrame {
             source: encoding.source,
             target,
@@ -518,7 +518,9 @@ impl<C: Codec> SendingEnd<C> {
         let Bounded { allowance, affordable } = limited;
         // What will be said until the next picture goes before it.
         let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
-        let left = |budget| self.beside_parity(budget).saturating_sub(sound.bytes_in(self.frame_interval));
+        let sound = sound.bytes_in(self.frame_interval);
+        let protection = self.protection();
+        let left = |budget: ByteCount| protection.frame_within(budget.saturating_sub(sound));
         Bounded { allowance: Allowance { budget: left(allowance.budget), ..allowance }, affordable: left(affordable) }
     }
 
@@ -528,17 +530,13 @@ impl<C: Codec> SendingEnd<C> {
         1.0 + round_trip.as_secs_f64() / self.frame_interval.as_secs_f64().max(1e-6)
     }
 
-    /// By what loss rate frames have parity, and how many of them are not shown if one is lost. Where lost fragments are sent
-    /// again there is no parity, nor is there in what is sent into silence.
-    fn protection(&self) -> Option<(LossRate, f64)> {
+    /// What parity frames have. Where lost fragments are sent again there is none, nor is there in what is sent into silence.
+    fn protection(&self) -> Protection {
+        if self.recovery == Recovery::Retransmit || self.silent {
+            return Protection::none(self.payload);
+        }
         let at_stake = if self.chained { self.round_trip_frames() } else { 1.0 };
-        let is_protected = self.recovery == Recovery::FromHeldState && !self.silent;
-        is_protected.then(|| (*self.bound.loss_rate(), at_stake))
-    }
-
-    /// As much of `budget` as a frame may have beside its parity.
-    fn beside_parity(&self, budget: ByteCount) -> ByteCount {
-        self.protection().map_or(budget, |(rate, at_stake)| rate.frame_within(budget, self.payload, at_stake))
+        Protection { loss_rate: *self.bound.loss_rate(), at_stake, payload: self.payload }
     }
 
     /// The budget that is to be expected when a job of `time` will be done: what is free now, by `allowance`, and what
@@ -549,7 +547,7 @@ impl<C: Codec> SendingEnd<C> {
         // Of a path that is not heard of nothing is known to drain.
         let path_rate = if silent { Bitrate::ZERO } else { path_rate };
         let drained = path_rate.bytes_in(time).min(self.in_flight().bytes);
-        self.beside_parity(allowance.budget + drained)
+        self.protection().frame_within(allowance.budget + drained)
     }
 
     #[inline]

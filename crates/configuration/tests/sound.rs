@@ -64,12 +64,13 @@ fn after_an_outage_sound_is_back_within_half_a_second() {
 
 #[test]
 fn of_lost_sound_most_is_made_from_the_copy_in_the_next_packet() {
-    // How many packets are lost side by side is chance: of one call 2 to 12 % are concealed, of many 6.
+    // How many packets are lost side by side is chance: of one call 2 to 12 % are concealed, of forty 6.0 without parity for
+    // pictures and 6.2 with it, so of eight 8 at most; without the copies it would be twice as much.
     let seeds = ["1", "2", "3", "4", "5", "6", "7", "8"];
     let calls = seeds.map(|seed| hear(&[("loss", "10%"), ("seconds", "16"), ("seed", seed)]).0);
     assert!(calls.iter().all(|scores| scores.recovered_frames > 20), "{calls:?}");
     let concealed: f64 = calls.iter().map(|scores| scores.concealed_share).sum();
-    assert!(concealed / 8.0 < 0.065, "{calls:?}");
+    assert!(concealed / 8.0 < 0.08, "{calls:?}");
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub use flow_group::FlowGroup;
 pub use gcc::{Gcc, Probing, Settings as GccSettings};
 pub use inter_arrival::{GracePeriod, InterArrival};
 pub use latency::{Latency, UnknownLatency};
-pub use loss_rate::LossRate;
+pub use loss_rate::{LossRate, Protection};
 pub use nada::Nada;
 pub use narrow_path::NarrowPath;
 pub use oracle::Oracle;

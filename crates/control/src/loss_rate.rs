@@ -86,8 +86,7 @@ impl LossRate {
     }
 
     /// How many parity fragments a frame of so many fragments is to have, where so many frames are not shown if it is lost:
-    /// those that gain most beyond what their bits would have given the picture. One more than the fragments at most: a path
-    /// that loses half of all is rather gone.
+    /// those that gain most beyond what their bits would have given the picture.
     #[must_use]
     pub fn parity(&self, fragments: u64, at_stake: f64) -> u16 {
         self.best(fragments, at_stake).0
@@ -101,8 +100,7 @@ impl LossRate {
         let whole = libm::pow(1.0 - self.share, fragments as f64);
         let mean = self.share * fragments as f64 / (1.0 - self.share).max(NEGLIGIBLE);
         let (mut best, mut sum, mut most) = (0, 0.0, 0.0);
-        let bound = u16::try_from(fragments + 1).unwrap_or(MOST_PARITY).min(MOST_PARITY);
-        for (parity, gain) in (1..=bound).zip(self.gains(fragments)) {
+        for (parity, gain) in (1..=MOST_PARITY).zip(self.gains(fragments)) {
             let net = gain * WORTH * at_stake - 1.0 / (fragments + u64::from(parity)) as f64;
             sum += net;
             if sum > most {
@@ -115,27 +113,6 @@ impl LossRate {
         (best, most - (1.0 - whole) * WORTH * at_stake)
     }
 
-    /// As much of `budget` as a frame may have beside its parity, in fragments of at most `payload`.
-    #[must_use]
-    pub fn frame_within(&self, budget: ByteCount, payload: ByteCount, at_stake: f64) -> ByteCount {
-        if self.share <= NEGLIGIBLE {
-            return budget;
-        }
-        let room = budget.get() / payload.get().max(1);
-        let (mut fits, mut beyond) = (0, room + 1);
-        while beyond - fits > 1 {
-            let middle = fits.midpoint(beyond);
-            let all = middle + u64::from(self.parity(middle, at_stake));
-            if all <= room {
-                fits = middle;
-            } else {
-                beyond = middle;
-            }
-        }
-        let larger = beyond * budget.get() / (beyond + u64::from(self.parity(beyond, at_stake)));
-        ByteCount::new(larger.min(beyond * payload.get()).max(fits * payload.get()))
-    }
-
     /// Whether frames of so many fragments are lost so often that each should be coded from a state that the receiver
     /// is known to hold, where so many frames are not shown if one is lost on which others are built.
     #[must_use]
@@ -144,6 +121,63 @@ impl LossRate {
             return false;
         }
         self.frames > MOST_CHAINED_LOSS || self.best(fragments, 1.0).1 - COST_OF_HELD > self.best(fragments, at_stake).1
+    }
+}
+
+/// What parity frames have.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Protection {
+    /// What is lost.
+    pub loss_rate: LossRate,
+    /// How many frames are not shown if one is lost.
+    pub at_stake: f64,
+    /// The most bytes of a fragment.
+    pub payload: ByteCount,
+}
+
+impl Protection {
+    /// None, in fragments of `payload`.
+    #[must_use]
+    pub fn none(payload: ByteCount) -> Self {
+        Self { loss_rate: LossRate::default(), at_stake: 1.0, payload }
+    }
+
+    /// How many fragments a frame of `size` has of its own.
+    #[must_use]
+    pub fn fragments(&self, size: ByteCount) -> u64 {
+        size.get().div_ceil(self.payload.get().max(1)).max(1)
+    }
+
+    /// How many parity fragments a frame of `size` has.
+    #[must_use]
+    pub fn parity(&self, size: ByteCount) -> u16 {
+        self.parity_of(self.fragments(size))
+    }
+
+    fn parity_of(&self, fragments: u64) -> u16 {
+        self.loss_rate.parity(fragments, self.at_stake)
+    }
+
+    /// As much of `budget` as a frame may have beside its parity.
+    #[must_use]
+    pub fn frame_within(&self, budget: ByteCount) -> ByteCount {
+        if self.loss_rate.share <= NEGLIGIBLE {
+            return budget;
+        }
+        let (budget, payload) = (budget.get(), self.payload.get().max(1));
+        let room = budget / payload;
+        let (mut fits, mut beyond) = (0, room + 1);
+        while beyond - fits > 1 {
+            let middle = fits.midpoint(beyond);
+            if middle + u64::from(self.parity_of(middle)) <= room {
+                fits = middle;
+            } else {
+                beyond = middle;
+            }
+        }
+        // One fragment more, all of them shorter.
+        let larger = beyond * budget / (beyond + u64::from(self.parity_of(beyond)));
+        ByteCount::new(larger.min(beyond * payload).max(fits * payload))
     }
 }
 
@@ -204,10 +238,11 @@ mod tests {
     fn a_frame_and_its_parity_fit_the_budget_and_use_it() {
         for lost_in in [200, 50, 10, 4] {
             let rate = after(lost_in - 1, 1, 100);
+            let protection = Protection { loss_rate: rate, at_stake: 3.0, payload: PAYLOAD };
             for budget in [300u64, 1_000, 1_900, 4_100, 25_000, 123_456, 900_000].map(ByteCount::new) {
-                let frame = rate.frame_within(budget, PAYLOAD, 3.0);
+                let frame = protection.frame_within(budget);
                 let fragments = frame.get().div_ceil(PAYLOAD.get());
-                let parity = u64::from(rate.parity(fragments, 3.0));
+                let parity = u64::from(protection.parity(frame));
                 let all = frame.get() + parity * frame.get().div_ceil(fragments);
                 assert!(all <= budget.get() + parity, "1 in {lost_in}, {budget}: {frame} and {parity} of parity");
                 assert!(
@@ -222,7 +257,8 @@ mod tests {
     fn without_losses_frames_have_no_parity_and_all_of_the_budget() {
         let rate = after(20, 0, 10);
         assert_eq!(rate.parity(100, 10.0), 0);
-        assert_eq!(rate.frame_within(ByteCount::new(100_000), PAYLOAD, 10.0), ByteCount::new(100_000));
+        let protection = Protection { loss_rate: rate, at_stake: 10.0, payload: PAYLOAD };
+        assert_eq!(protection.frame_within(ByteCount::new(100_000)), ByteCount::new(100_000));
         assert!(!rate.breaks_chains(1_000, 10.0));
     }
 
