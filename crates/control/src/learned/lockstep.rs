@@ -306,7 +306,7 @@ impl Lockstep {
             return Some(Fallback::NoForecast);
         }
         if self.delay < MOST_SHARED_DELAY {
-            if self.sprout.competes() {
+            if self.sprout.competes() && self.foreign_queue.suspects() {
                 return Some(Fallback::Competitors);
             }
             if self.shared.rings {
