@@ -89,7 +89,7 @@ fn datagrams() -> Vec<(&'static str, Datagram)> {
         sequence: 5,
         frame: 3,
         fragment: 1,
-        fragments: 2,
+        fragments: 2, parity: None,
         source: StateId(9),
         target: StateId(10),
         sent_at: at,

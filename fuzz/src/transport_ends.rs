@@ -145,7 +145,7 @@ impl World {
             source,
             target,
             captured: moment(u, self.now)?,
-            key_frame: source == StateId::EMPTY,
+            key_frame: source == StateId::EMPTY, parity: 0,
             payload: vec![how; usize::from(length) % 5_000],
         };
         if self.sender.send_frame(self.now, frame).is_ok() {
@@ -181,7 +181,7 @@ impl World {
             sequence,
             frame,
             fragment: u16::from(fragment) * wide,
-            fragments: (u16::from(fragment) * wide).saturating_add(1 + u16::from(more)),
+            fragments: (u16::from(fragment) * wide).saturating_add(1 + u16::from(more)), parity: None,
             source: state(u)?,
             target: state(u)?,
             sent_at,

@@ -23,6 +23,7 @@ FRAME_COLUMNS: dict[str, type[polars.DataType]] = {
     "size": polars.Int64,
     "candidates": polars.String,
     "fragments": polars.Int64,
+    "parity": polars.Int64,
     "encode_started_at": polars.Float64,
     "sent_at": polars.Float64,
     "completed_at": polars.Float64,

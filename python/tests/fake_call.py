@@ -27,7 +27,7 @@ def fake_frames(seconds: float = 30.0, rate: float = 30.0, seed: int = 1) -> tup
         queueing = max(queue_free - captured, 0.0)
         budget = max(estimate * (0.1 - queueing) / 8.0, 0.0)
         row: dict[str, Any] = dict.fromkeys(
-            ("frame", "quantizer", "budget", "size", "fragments", "encode_started_at", "sent_at", "completed_at",
+            ("frame", "quantizer", "budget", "size", "fragments", "parity", "encode_started_at", "sent_at", "completed_at",
              "displayed_at", "video_delay", "ssim", "psnr_db")
         )  # fmt: skip
         row |= {"target_bps": int(0.9 * estimate), "estimate_bps": int(estimate)}
@@ -43,6 +43,7 @@ def fake_frames(seconds: float = 30.0, rate: float = 30.0, seed: int = 1) -> tup
             row["outcome"] = OUTCOMES[1 + capture % 2]
         else:
             row |= {"size": size, "quantizer": quantizer, "frame": sent_number, "fragments": size // 1200 + 1}
+            row |= {"parity": 0}
             sent_number += 1
             row["sent_at"] = captured + 0.018 + 0.006 * random.random()
             queue_free = max(queue_free, row["sent_at"]) + 8.0 * size / now

@@ -53,6 +53,7 @@ pub const FRAME_COLUMNS: &[(&str, FrameColumn)] = &[
     ("size", FrameColumn::Integer(|record| record.size.and_then(|bytes| i64::try_from(bytes.get()).ok()))),
     ("candidates", FrameColumn::Text(candidates)),
     ("fragments", FrameColumn::Integer(|record| record.fragments.map(i64::from))),
+    ("parity", FrameColumn::Integer(|record| record.parity.map(i64::from))),
     ("encode_started_at", FrameColumn::Number(|record, start| since(start, record.encode_started_at))),
     ("sent_at", FrameColumn::Number(|record, start| since(start, record.sent_at))),
     ("completed_at", FrameColumn::Number(|record, start| since(start, record.completed_at))),

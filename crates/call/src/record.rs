@@ -48,8 +48,11 @@ pub struct FrameRecord {
     pub size: Option<ByteCount>,
     /// Sizes of all candidates offered, in the order they were encoded.
     pub candidates: Vec<ByteCount>,
-    /// Datagrams that the frame became.
+    /// Datagrams that the frame became, those of parity not counted.
     pub fragments: Option<u16>,
+    /// Datagrams of parity that went with it.
+    #[serde(default)]
+    pub parity: Option<u16>,
     /// When the encoder began with the picture.
     pub encode_started_at: Option<Timestamp>,
     /// When a candidate was picked and handed to the transport.
@@ -89,6 +92,7 @@ impl FrameRecord {
             size: None,
             candidates: Vec::new(),
             fragments: None,
+            parity: None,
             encode_started_at: None,
             sent_at: None,
             completed_at: None,

@@ -8,7 +8,7 @@ mod sound;
 
 use std::time::Duration;
 
-use lockstep_control::{Allowance, Bounded, Controller, InFlight, PathBound, bitrate_ceiling};
+use lockstep_control::{Allowance, Bounded, Controller, InFlight, LossRate, PathBound, bitrate_ceiling};
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{
     CloseReason, Datagram, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError,
@@ -106,6 +106,7 @@ pub struct SendingEnd<C: Codec = Vp8> {
     /// Whether the path was silent when that was last asked.
     silent: bool,
     last_fragments: u64,
+    chained: bool,
     last_target: StateId,
     /// When the oldest frame was sent of all that were since one was last known to be decoded.
     undecoded_since: Option<Timestamp>,
@@ -149,6 +150,7 @@ impl<C: Codec> SendingEnd<C> {
             bound,
             silent: false,
             last_fragments: 1,
+            chained: true,
             last_target: StateId::EMPTY,
             undecoded_since: None,
             last_quantizer: None,
@@ -211,8 +213,10 @@ impl<C: Codec> SendingEnd<C> {
         self.drop_if_silent(now);
         let from_held_state = self.recovery == Recovery::FromHeldState;
         // Of what was sent into silence nothing may have arrived.
-        let chain_breaks =
-            self.silent || self.is_stuck(now) || self.bound.loss_rate().breaks_chains(self.last_fragments);
+        let chain_breaks = self.silent
+            || self.is_stuck(now)
+            || self.bound.loss_rate().breaks_chains(self.last_fragments, self.round_trip_frames());
+        self.chained = !chain_breaks;
         let source = if from_held_state && chain_breaks {
             self.transport.next_held_source()
         } else {
@@ -279,6 +283,7 @@ impl<C: Codec> SendingEnd<C> {
             menu
         };
         let recovery = encoding.source != self.last_target && encoding.source != StateId::EMPTY;
+        let protection = self.protection();
         // A driver that asks for no records still gets its frames sent.
         let mut unasked = FrameRecord::captured(encoding.capture, encoding.job_started_at);
         let record = self.records.get_mut(encoding.capture).unwrap_or(&mut unasked);
@@ -296,11 +301,14 @@ impl<C: Codec> SendingEnd<C> {
             };
             return;
         };
+        let fragments = candidate.size().get().div_ceil(self.payload.get()).max(1);
+        let parity = protection.map_or(0, |(rate, at_stake)| rate.parity(fragments, at_stake));
         let frame = OutgoingFrame {
             source: encoding.source,
             target,
             captured: record.captured_at,
             key_frame: candidate.key_frame,
+            parity,
             payload: candidate.frame.clone(),
         };
         let frame = match self.transport.send_frame(now, frame) {
@@ -315,8 +323,9 @@ impl<C: Codec> SendingEnd<C> {
         if candidate.size() > affordable {
             self.bound.on_probe();
         }
-        let headers = candidate.size().get().div_ceil(self.payload.get()) * (CARRIAGE + DATA_HEADER as u64);
-        self.narrow.on_picture(now, candidate.size() + ByteCount::new(headers));
+        let datagrams = fragments + u64::from(parity);
+        let carried = candidate.size().get() * datagrams / fragments + datagrams * (CARRIAGE + DATA_HEADER as u64);
+        self.narrow.on_picture(now, ByteCount::new(carried));
         record.outcome = Outcome::Sent;
         record.frame = Some(frame);
         record.key_frame = candidate.key_frame;
@@ -324,8 +333,8 @@ impl<C: Codec> SendingEnd<C> {
         record.quantizer = Some(candidate.quantizer);
         record.size = Some(candidate.size());
         record.ssim = candidate.ssim;
-        self.last_fragments = candidate.size().get().div_ceil(self.payload.get());
-        record.fragments = u16::try_from(self.last_fragments).ok();
+        self.last_fragments = fragments;
+        (record.fragments, record.parity) = (u16::try_from(fragments).ok(), Some(parity));
         record.sent_at = Some(now);
         self.last_quantizer = Some(candidate.quantizer);
         self.last_target = target;
@@ -509,17 +518,27 @@ impl<C: Codec> SendingEnd<C> {
         let Bounded { allowance, affordable } = limited;
         // What will be said until the next picture goes before it.
         let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
-        let left = |budget| self.likely_whole(budget).saturating_sub(sound.bytes_in(self.frame_interval));
+        let left = |budget| self.beside_parity(budget).saturating_sub(sound.bytes_in(self.frame_interval));
         Bounded { allowance: Allowance { budget: left(allowance.budget), ..allowance }, affordable: left(affordable) }
     }
 
-    /// As much of `budget` as a frame may have that is to arrive whole, where what is lost is not sent again.
-    fn likely_whole(&self, budget: ByteCount) -> ByteCount {
-        if self.recovery == Recovery::Retransmit {
-            return budget;
-        }
-        let most = |fragments: u64| ByteCount::new(fragments.saturating_mul(self.payload.get()));
-        self.bound.loss_rate().most_fragments().map_or(budget, |fragments| budget.min(most(fragments)))
+    /// How many frames are not shown if one is lost on which others are built: itself and those of a round trip.
+    fn round_trip_frames(&self) -> f64 {
+        let round_trip = self.transport.round_trip_time().map_or(Duration::ZERO, |time| time.smoothed);
+        1.0 + round_trip.as_secs_f64() / self.frame_interval.as_secs_f64().max(1e-6)
+    }
+
+    /// By what loss rate frames have parity, and how many of them are not shown if one is lost. Where lost fragments are sent
+    /// again there is no parity, nor is there in what is sent into silence.
+    fn protection(&self) -> Option<(LossRate, f64)> {
+        let at_stake = if self.chained { self.round_trip_frames() } else { 1.0 };
+        let is_protected = self.recovery == Recovery::FromHeldState && !self.silent;
+        is_protected.then(|| (*self.bound.loss_rate(), at_stake))
+    }
+
+    /// As much of `budget` as a frame may have beside its parity.
+    fn beside_parity(&self, budget: ByteCount) -> ByteCount {
+        self.protection().map_or(budget, |(rate, at_stake)| rate.frame_within(budget, self.payload, at_stake))
     }
 
     /// The budget that is to be expected when a job of `time` will be done: what is free now, by `allowance`, and what
@@ -530,7 +549,7 @@ impl<C: Codec> SendingEnd<C> {
         // Of a path that is not heard of nothing is known to drain.
         let path_rate = if silent { Bitrate::ZERO } else { path_rate };
         let drained = path_rate.bytes_in(time).min(self.in_flight().bytes);
-        self.likely_whole(allowance.budget + drained)
+        self.beside_parity(allowance.budget + drained)
     }
 
     #[inline]
@@ -557,13 +576,16 @@ impl<C: Codec> SendingEnd<C> {
                     self.controller.on_loss(now, &fragments);
                 }
                 SenderEvent::Release(state) => self.encoder.forget(state),
-                SenderEvent::FrameAcknowledged { .. } => self.undecoded_since = None,
+                SenderEvent::FrameAcknowledged { .. } => {
+                    self.undecoded_since = None;
+                    self.bound.on_frame(false);
+                }
+                SenderEvent::FrameLost(_) => self.bound.on_frame(true),
                 SenderEvent::Connected => self.connected = true,
                 SenderEvent::PeerClosed(reason) => {
                     self.closed = true;
                     self.peer_closed = Some(reason);
                 }
-                _ => {}
             }
         }
     }

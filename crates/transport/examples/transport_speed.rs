@@ -57,7 +57,7 @@ fn call(case: &Case, seconds: u64) -> Spent {
             frames += 1;
             let source = sender.next_source();
             let (target, payload) = (StateId(frames), vec![7; 3_600]);
-            let frame = OutgoingFrame { source, target, captured: now, key_frame: frames == 1, payload };
+            let frame = OutgoingFrame { source, target, captured: now, key_frame: frames == 1, parity: 0, payload };
             sender.send_frame(now, frame).expect("the queue has room");
         }
         while sender.poll_event().is_some() {}

@@ -54,6 +54,8 @@ pub enum DropReason {
     Incomplete,
     /// The window's bytes were needed for newer frames.
     NoRoom,
+    /// Its fragments, with parity in place of some, make no frame: they contradict each other.
+    Contradictory,
 }
 
 /// What the owner of a [`Receiver`](crate::Receiver) must know.

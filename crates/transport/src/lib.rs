@@ -19,6 +19,7 @@ mod incoming;
 mod loss;
 mod outgoing;
 mod pacer;
+mod parity;
 mod payload;
 mod reassembly;
 mod receiver;
@@ -45,6 +46,7 @@ pub use outgoing::{
     AcknowledgedFragment, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
     SenderEvent, SenderStatistics, Transmit, TransmittedFragment,
 };
+pub use parity::{MOST_PARITY, Parity};
 pub use payload::{Length, Payload};
 pub use receiver::Receiver;
 pub use receiver_statistics::ReceiverStatistics;

@@ -101,6 +101,8 @@ struct TransmittedFrame {
     more: Option<Box<MoreRuns>>,
     /// How many of the transmitted fragments are in flight or remembered as lost.
     undecided: u32,
+    /// How many fragments suffice; zero where all are needed.
+    sufficient: u16,
 }
 
 impl TransmittedFrame {
@@ -351,8 +353,15 @@ impl LossDetection {
         }
     }
 
-    /// The receiver has decoded the frame, so all its fragments arrived; returns those that nobody acknowledged, with
-    /// whether all their copies had been declared lost.
+    /// The receiver restores the frame, of which parity is about to be transmitted, from any so many fragments.
+    pub(crate) fn protect(&mut self, frame: u32, sufficient: u16) {
+        if let Some(known) = self.frames.get_mut(u64::from(frame)) {
+            known.sufficient = sufficient;
+        }
+    }
+
+    /// The receiver has decoded the frame, so all its fragments arrived, or as many as suffice; returns those of them that
+    /// nobody acknowledged, with whether all their copies had been declared lost.
     #[inline]
     pub(crate) fn frame_arrived(&mut self, frame: u32) -> Vec<(SentFragment, bool)> {
         // Told again and again, and known mostly.
@@ -366,6 +375,9 @@ impl LossDetection {
         let mut arrived: Vec<(SentFragment, bool)> = Vec::new();
         let Some(known) = self.frames.get(u64::from(frame)) else { return arrived };
         let runs: Vec<Run> = (0..known.runs()).rev().map(|place| known.run(place)).collect();
+        if known.sufficient > 0 {
+            return self.take_sufficient(frame, &runs);
+        }
         for run in runs {
             arrived.extend((run.sequence..run.end()).filter_map(|sequence| self.take(sequence)));
         }
@@ -378,6 +390,20 @@ impl LossDetection {
             }
             same
         });
+        self.find_oldest();
+        arrived
+    }
+
+    /// Of a frame with parity, the oldest fragments, until as many have arrived as suffice: which ones it were of those that
+    /// nobody acknowledged is not known, but that there were so many.
+    fn take_sufficient(&mut self, frame: u32, runs: &[Run]) -> Vec<(SentFragment, bool)> {
+        let known = self.frames.get(u64::from(frame));
+        let (undecided, sufficient) =
+            known.map_or((0, 0), |known| (known.undecided as usize, usize::from(known.sufficient)));
+        let transmitted: usize = runs.iter().map(|run| usize::from(run.length)).sum();
+        let arrived = undecided.saturating_sub(transmitted.saturating_sub(sufficient));
+        let sequences = runs.iter().rev().flat_map(|run| run.sequence..run.end());
+        let arrived = sequences.filter_map(|sequence| self.take(sequence)).take(arrived).collect();
         self.find_oldest();
         arrived
     }

@@ -78,6 +78,8 @@ pub struct OutgoingFrame<P = Vec<u8>> {
     pub captured: Timestamp,
     /// Whether it is a key frame.
     pub key_frame: bool,
+    /// How many parity fragments follow its own, at most [`MOST_PARITY`](crate::MOST_PARITY): so many of all may be lost.
+    pub parity: u16,
     /// The compressed frame; may be empty.
     pub payload: P,
 }
@@ -111,7 +113,7 @@ impl Transmit {
 /// What of a frame or of sound leaves with a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransmittedFragment {
-    /// Bytes of the frame; zero for sound.
+    /// Bytes of the frame; zero for parity and sound.
     pub payload: ByteCount,
     /// Whether they had been transmitted before.
     pub retransmitted: bool,
@@ -278,6 +280,8 @@ pub struct SenderStatistics {
     pub frames_lost: u64,
     /// Fragments transmitted.
     pub fragments: u64,
+    /// Those of them that were parity.
+    pub parity: u64,
     /// Bytes of frames in them, without headers and each only once.
     pub payload_bytes: u64,
     /// Those of the fragments that had been transmitted before.

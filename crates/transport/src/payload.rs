@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use lockstep_units::ByteCount;
 
+use crate::parity::{self, Parity};
+
 /// A frame's content or a part of it.
 pub trait Payload: Clone + Debug {
     /// How many bytes it has or stands for.
@@ -17,6 +19,16 @@ pub trait Payload: Clone + Debug {
     /// The parts one after the other; nothing of no parts.
     #[must_use]
     fn join(parts: impl Iterator<Item = Self>) -> Self;
+
+    /// `count` parity fragments for a frame of this content that is cut into fragments of `payload` bytes, an even number;
+    /// none where there cannot be any.
+    #[must_use]
+    fn protect(&self, payload: usize, count: u16) -> Vec<Self>;
+
+    /// The content of a frame of `fragments` fragments, of which these and their places are there, parity behind the others;
+    /// none where they are too few or contradict each other.
+    #[must_use]
+    fn restore(parts: &[(u16, Self)], fragments: u16, parity: Parity) -> Option<Self>;
 }
 
 impl Payload for Vec<u8> {
@@ -32,6 +44,14 @@ impl Payload for Vec<u8> {
         let mut joined = parts.next().unwrap_or_default();
         parts.for_each(|part| joined.extend_from_slice(&part));
         joined
+    }
+
+    fn protect(&self, payload: usize, count: u16) -> Vec<Self> {
+        parity::protect(self, payload, count)
+    }
+
+    fn restore(parts: &[(u16, Self)], fragments: u16, parity: Parity) -> Option<Self> {
+        parity::restore(parts, fragments, parity)
     }
 }
 
@@ -57,6 +77,16 @@ impl Payload for Length {
 
     fn join(parts: impl Iterator<Item = Self>) -> Self {
         Self(parts.map(|part| part.0).fold(0, u32::saturating_add))
+    }
+
+    fn protect(&self, payload: usize, count: u16) -> Vec<Self> {
+        vec![Self(parity::symbol_length(self.length(), payload) as u32); count.into()]
+    }
+
+    fn restore(parts: &[(u16, Self)], fragments: u16, parity: Parity) -> Option<Self> {
+        let whole = parts.len() >= usize::from(fragments);
+        let (_, symbol) = parts.iter().find(|&&(place, _)| place >= fragments).filter(|_| whole)?;
+        Some(Self(symbol.0.saturating_mul(u32::from(fragments) - 1).saturating_add(parity.last.into())))
     }
 }
 

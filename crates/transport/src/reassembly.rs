@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use lockstep_units::Timestamp;
 
+use crate::parity::{Parity, assemble};
 use crate::ring::Ring;
 use crate::wire::Data;
 use crate::{Payload, StateId};
@@ -16,7 +17,7 @@ const FRAGMENT_OVERHEAD: usize = 64;
 pub(crate) enum Stage {
     /// Fragments are missing.
     Collecting,
-    /// All fragments are there; the frame waits for its source state or its turn.
+    /// All fragments are there, or enough of them and of parity; the frame waits for its source state or its turn.
     Complete,
 }
 
@@ -32,11 +33,14 @@ struct Known {
     target: StateId,
     captured: Timestamp,
     fragments: u16,
+    /// How many more suffice, and how many of its own are missing.
     missing: u16,
+    own_missing: u16,
+    parity: Option<Parity>,
     key_frame: bool,
     /// Which of the first 64 fragments have arrived.
     seen: u64,
-    /// The same of the others, up to the last one that has; none again as soon as all have.
+    /// The same of the others, up to the last one that has; none again as soon as all have, unless there is parity.
     more: Option<Box<MoreSeen>>,
 }
 
@@ -48,6 +52,8 @@ impl Known {
             captured: data.captured,
             fragments: data.fragments,
             missing: data.fragments,
+            own_missing: data.fragments,
+            parity: data.parity,
             key_frame: data.key_frame,
             seen: 0,
             more: None,
@@ -57,6 +63,7 @@ impl Known {
     fn agrees<P>(&self, data: &Data<P>) -> bool {
         (self.source, self.target, self.captured, self.key_frame, self.fragments)
             == (data.source, data.target, data.captured, data.key_frame, data.fragments)
+            && (self.parity == data.parity || self.parity.is_none() || data.parity.is_none())
     }
 
     fn has(&self, fragment: u16) -> bool {
@@ -64,11 +71,11 @@ impl Known {
             0 => self.seen,
             word => self.more.as_ref().and_then(|more| more.0.get(word - 1)).copied().unwrap_or(0),
         };
-        self.missing == 0 || word >> (fragment % 64) & 1 == 1
+        self.own_missing == 0 && fragment < self.fragments || word >> (fragment % 64) & 1 == 1
     }
 
     /// Remembers a fragment that had not arrived before.
-    fn add(&mut self, fragment: u16) {
+    fn add(&mut self, fragment: u16, parity: Option<Parity>) {
         let bit = 1 << (fragment % 64);
         match usize::from(fragment / 64) {
             0 => self.seen |= bit,
@@ -80,8 +87,10 @@ impl Known {
                 more[word - 1] |= bit;
             }
         }
-        self.missing -= 1;
-        if self.missing == 0 {
+        self.parity = self.parity.or(parity);
+        self.missing = self.missing.saturating_sub(1);
+        self.own_missing -= u16::from(fragment < self.fragments);
+        if self.own_missing == 0 && self.parity.is_none() {
             self.more = None;
         }
     }
@@ -96,6 +105,10 @@ pub(crate) struct Frame<P> {
     pub(crate) captured: Timestamp,
     pub(crate) key_frame: bool,
     pub(crate) stage: Stage,
+    fragments: u16,
+    parity: Option<Parity>,
+    /// Whether parity stands in for some of its fragments.
+    pub(crate) restored: bool,
     /// The fragments by their places, in the order of arrival.
     parts: Vec<(u16, P)>,
     bytes: usize,
@@ -180,8 +193,8 @@ impl<P: Payload> Window<P> {
         let known = self.known.reach(number);
         let begun = known.is_none();
         let known = known.get_or_insert_with(|| Known::new(&data));
-        known.add(data.fragment);
-        let is_complete = known.missing == 0;
+        known.add(data.fragment, data.parity);
+        let (is_complete, lacks_own) = (known.missing == 0, known.own_missing > 0);
         let place = match self.place(data.frame) {
             Ok(place) => place,
             // Of a frame that was dropped.
@@ -196,6 +209,9 @@ impl<P: Payload> Window<P> {
                     captured: data.captured,
                     key_frame: data.key_frame,
                     stage: Stage::Collecting,
+                    fragments: data.fragments,
+                    parity: None,
+                    restored: false,
                     parts,
                     bytes: 0,
                 };
@@ -204,11 +220,16 @@ impl<P: Payload> Window<P> {
             }
         };
         let frame = &mut self.open[place];
+        if frame.stage == Stage::Complete {
+            return Arrived::New;
+        }
         let cost = data.payload.length() + FRAGMENT_OVERHEAD;
         frame.bytes += cost;
         self.bytes += cost;
         frame.parts.push((data.fragment, data.payload));
+        frame.parity = frame.parity.or(data.parity);
         if is_complete {
+            frame.restored = lacks_own;
             frame.stage = Stage::Complete;
             self.complete += 1;
         }
@@ -245,14 +266,16 @@ impl<P: Payload> Window<P> {
         Some(frame)
     }
 
-    /// Takes an open frame out with its payload, and remembers only that it was here.
-    pub(crate) fn settle(&mut self, number: u32) -> Option<(Frame<P>, P)> {
+    /// Takes an open frame out with its payload, none if its fragments contradict each other, and remembers only that it was
+    /// here.
+    pub(crate) fn settle(&mut self, number: u32) -> Option<(Frame<P>, Option<P>)> {
         let mut frame = self.close(number)?;
         if !frame.parts.is_sorted_by_key(|&(fragment, _)| fragment) {
             frame.parts.sort_unstable_by_key(|&(fragment, _)| fragment);
         }
         self.spare = std::mem::take(&mut frame.parts);
-        let payload = P::join(self.spare.drain(..).map(|(_, part)| part));
+        let payload = assemble(&mut self.spare, frame.fragments, frame.parity);
+        self.spare.clear();
         Some((frame, payload))
     }
 

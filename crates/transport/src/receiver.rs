@@ -1,5 +1,6 @@
 //! The receiving side: puts frames together, hands out those that can be decoded, acknowledges.
 
+mod frames;
 mod sound;
 
 use std::collections::VecDeque;
@@ -12,13 +13,13 @@ use crate::catalogue::{Catalogue, Keep};
 use crate::closing::{Closing, Heard, Peer};
 use crate::feedback_interval::FeedbackInterval;
 use crate::payload::Payload;
-use crate::reassembly::{Arrived, Frame, Stage, Window};
+use crate::reassembly::{Arrived, Stage, Window};
 use crate::receiver_statistics::ReceiverStatistics;
 use crate::refusal::Refusal;
 use crate::sound::HeardSound;
 use crate::wire::{
-    ACKNOWLEDGEMENT_HEADER, Acknowledgement, CloseReason, DATA_HEADER, Data, Datagram, HelloReply, ReceivedFragment,
-    WireError, expand,
+    ACKNOWLEDGEMENT_HEADER, Acknowledgement, CloseReason, Data, Datagram, HelloReply, ReceivedFragment, WireError,
+    expand,
 };
 use crate::{Arrival, DropReason, Estimate, ReceiverConfig, ReceiverEvent, StateId, Transmit};
 
@@ -208,7 +209,7 @@ impl<P: Payload> Receiver<P> {
             return Err(Refusal::Absurd);
         }
         let Data { sent_at, idle, keep_from, anchor, frame, fragment, feedback_doublings, .. } = data;
-        let size = ByteCount::new((DATA_HEADER + data.payload.length()) as u64);
+        let size = ByteCount::new((data.header() + data.payload.length()) as u64);
         let arrived = self.window.insert(data);
         let told = match arrived {
             Arrived::New => true,
@@ -307,97 +308,6 @@ impl<P: Payload> Receiver<P> {
         self.acknowledge = true;
     }
 
-    /// Hands out the frames that can be decoded now, drops those that are not needed any more.
-    fn advance(&mut self) {
-        if !self.window.has_waiting() {
-            return;
-        }
-        self.window.needed(self.decoded, &mut self.needed);
-        let mut last = None;
-        while let Some(frame) = self.window.next_waiting(last) {
-            let (number, source) = (frame.number, frame.source);
-            last = Some(number);
-            let is_needed = self.needed.contains(&frame.target);
-            if !is_needed && self.decoded.is_some_and(|decoded| number < decoded) {
-                self.window.discard(number);
-                self.drop_frame(number, Stage::Complete, DropReason::Superseded);
-                continue;
-            }
-            let handed_out = self.pending.last().map(|&(newest, ..)| newest);
-            let in_turn = is_needed || handed_out.is_none_or(|newest| number > newest);
-            let room = self.pending.len() < self.config.window as usize;
-            if !(in_turn && room && self.catalogue.holds(source)) {
-                continue;
-            }
-            let Some((frame, payload)) = self.window.settle(number) else { continue };
-            let Frame { target, captured, key_frame, .. } = frame;
-            let place = self.pending.partition_point(|&(pending, ..)| pending < number);
-            self.pending.insert(place, (number, source, target));
-            self.statistics.frames += 1;
-            let frame = number;
-            self.events.push_back(ReceiverEvent::Frame { frame, source, target, captured, key_frame, payload });
-        }
-    }
-
-    fn drop_frame(&mut self, frame: u32, stage: Stage, reason: DropReason) {
-        if stage == Stage::Complete {
-            self.statistics.refused += 1;
-        } else {
-            self.statistics.incomplete += 1;
-        }
-        // The sender notices by itself that an incomplete frame lost fragments, but not that there was no room.
-        if reason != DropReason::Incomplete {
-            self.refuse(frame);
-        }
-        self.events.push_back(ReceiverEvent::Dropped { frame, reason });
-    }
-
-    fn refuse(&mut self, frame: u32) {
-        self.refused.push_front(frame);
-        self.refused.truncate(REFUSED_LISTED);
-        self.tell_verdict();
-    }
-
-    fn sweep(&mut self) {
-        if !self.catalogue.is_untidy(self.keep) {
-            return;
-        }
-        self.window.needed(self.decoded, &mut self.needed);
-        let in_use = |state| self.needed.contains(&state) || self.pending.iter().any(|&(_, source, _)| source == state);
-        let (released, evicted) = self.catalogue.sweep(self.keep, in_use);
-        self.statistics.evicted_states += evicted;
-        self.events.extend(released.iter().copied().map(ReceiverEvent::Release));
-    }
-
-    /// A frame that was handed out waits for the owner's verdict no longer; gives its target, if it did.
-    fn judged(&mut self, frame: u32) -> Option<StateId> {
-        let place = self.pending.iter().position(|&(pending, ..)| pending == frame)?;
-        Some(self.pending.remove(place).2)
-    }
-
-    /// The owner has decoded a frame that was handed out, and it yielded `state`. If that is not the state that the
-    /// frame named, the frame counts as failed and `state` is released.
-    pub fn frame_decoded(&mut self, frame: u32, state: StateId) {
-        let Some(target) = self.judged(frame) else {
-            self.statistics.unknown_verdicts += 1;
-            return;
-        };
-        if state == target {
-            self.statistics.decoded += 1;
-            self.catalogue.insert(frame, state);
-            self.decoded = self.decoded.max(Some(frame));
-        } else {
-            self.statistics.failed += 1;
-            self.refuse(frame);
-            if !self.catalogue.holds(state) {
-                self.events.push_back(ReceiverEvent::Release(state));
-            }
-        }
-        self.tell_verdict();
-        self.advance();
-        self.sweep();
-    }
-
     /// The sender waits for what became of a frame.
     fn tell_verdict(&mut self) {
         self.acknowledge = true;
@@ -414,18 +324,6 @@ impl<P: Payload> Receiver<P> {
     #[must_use]
     pub fn acknowledges(&self, now: Timestamp) -> bool {
         self.acknowledge && (self.must_not_wait() || self.acknowledge_at <= now)
-    }
-
-    /// The owner could not decode a frame that was handed out.
-    pub fn frame_failed(&mut self, frame: u32) {
-        if self.judged(frame).is_none() {
-            self.statistics.unknown_verdicts += 1;
-            return;
-        }
-        self.statistics.failed += 1;
-        self.refuse(frame);
-        self.advance();
-        self.sweep();
     }
 
     /// What acknowledgements say from now on.

@@ -29,6 +29,8 @@ pub struct ReceiverStatistics {
     pub bytes: u64,
     /// Frames handed out.
     pub frames: u64,
+    /// Those of them of which fragments were lost and restored from parity.
+    pub restored: u64,
     /// Frames decoded into the state that they named.
     pub decoded: u64,
     /// Frames that did not decode, or into another state.

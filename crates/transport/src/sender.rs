@@ -14,15 +14,16 @@ use crate::closing::{Closing, Heard, Peer};
 use crate::feedback_interval::FeedbackInterval;
 use crate::loss::{Loss, LossDetection, SentFragment};
 use crate::pacer::Pacer;
+use crate::parity::{MOST_PARITY, Parity, even_payload, protected_payload};
 use crate::payload::Payload;
 use crate::refusal::Refusal;
 use crate::repeat::Repeat;
 use crate::retransmission::{FragmentedFrame, Repetition, Retransmission, patience};
 use crate::reverse_path::ReversePath;
 use crate::round_trip::RoundTripTime;
-use crate::sound::WaitingSound;
+use crate::sound::{SOUND, WaitingSound};
 use crate::states::SentStates;
-use crate::wire::{Acknowledgement, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, WireError, expand};
+use crate::wire::{Acknowledgement, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, PARITY_FIELDS, WireError, expand};
 use crate::{
     AcknowledgedFragment, Estimate, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
     SenderEvent, SenderStatistics, StateId, Transmit, TransmittedFragment,
@@ -36,10 +37,24 @@ const LONGEST_QUEUE: usize = 65_536;
 /// keeps so many states: it needs that of the last frame only.
 const RETRANSMITTED_STATES: usize = 1_024;
 
+/// A frame and its parity.
+#[derive(Debug)]
+struct ProtectedFrame<P> {
+    outgoing: OutgoingFrame<P>,
+    parity: Vec<P>,
+}
+
 #[derive(Debug)]
 struct QueuedFrame<P> {
-    frame: Arc<FragmentedFrame<OutgoingFrame<P>>>,
+    frame: Arc<FragmentedFrame<ProtectedFrame<P>>>,
     next: u16,
+}
+
+impl<P> QueuedFrame<P> {
+    /// The fragment after the last one.
+    fn end(&self) -> u16 {
+        self.frame.fragments + self.frame.frame.parity.len() as u16
+    }
 }
 
 /// The sending side of a connection whose frames are made of `P`. See the crate's documentation for how to drive it.
@@ -59,7 +74,7 @@ pub struct Sender<P = Vec<u8>> {
     idle: Duration,
     loss: LossDetection,
     states: SentStates,
-    retransmission: Retransmission<OutgoingFrame<P>>,
+    retransmission: Retransmission<ProtectedFrame<P>>,
     newest_acknowledgement: Option<u64>,
     reverse_path: ReversePath,
     /// Fragments that had counted as lost and arrived, not told of yet.
@@ -114,8 +129,14 @@ impl<P: Payload> Sender<P> {
     /// [`SendError`] says why the frame is not sent; nothing has changed then.
     pub fn send_frame(&mut self, now: Timestamp, mut frame: OutgoingFrame<P>) -> Result<u32, SendError> {
         let length = frame.payload.length();
-        let fragments = u16::try_from(length.div_ceil(self.config.payload).max(1));
-        let fragments = fragments.map_err(|_| SendError::TooLong(length))?;
+        let (most, parity) = self.cut(frame.parity);
+        let fragments = u16::try_from(length.div_ceil(most).max(1)).ok();
+        let fragments = fragments.filter(|own| own.checked_add(parity).is_some_and(|all| all < SOUND));
+        let fragments = fragments.ok_or(SendError::TooLong(length))?;
+        let all = usize::from(fragments + parity);
+        // Parity is as long as the longest fragment: the shorter that is, the better.
+        let payload = if parity > 0 { even_payload(length, fragments) } else { most };
+        let fragments = length.div_ceil(payload).max(1) as u16;
         if self.closing.has_begun() {
             return Err(SendError::Closed);
         }
@@ -125,16 +146,17 @@ impl<P: Payload> Sender<P> {
         if !self.states.retains(frame.source) {
             return Err(SendError::UnknownSource(frame.source));
         }
-        if self.queued + usize::from(fragments) > LONGEST_QUEUE {
+        if self.queued + all > LONGEST_QUEUE {
             return Err(SendError::QueueFull(self.queued));
         }
         let number = self.next_frame;
         self.next_frame = number.checked_add(1).ok_or(SendError::NumbersExhausted)?;
-        self.states.sent(number, frame.source, frame.target);
-        self.queued += usize::from(fragments);
         // Each copy of a fragment must say the same.
         frame.captured = frame.captured.min(now);
-        let payload = self.config.payload;
+        let parity = if parity > 0 { frame.payload.protect(payload, parity) } else { Vec::new() };
+        self.states.sent(number, frame.source, frame.target, parity.len() as u16);
+        self.queued += usize::from(fragments) + parity.len();
+        let frame = ProtectedFrame { outgoing: frame, parity };
         let frame = Arc::new(FragmentedFrame { number, frame, queued_at: now, fragments, payload });
         if self.config.recovery == Recovery::Retransmit {
             self.retransmission.keep(&frame);
@@ -143,6 +165,12 @@ impl<P: Payload> Sender<P> {
         self.statistics.frames += 1;
         self.tell();
         Ok(number)
+    }
+
+    /// The most bytes of each fragment of a frame for which so many parity fragments are asked, and how many it has.
+    fn cut(&self, parity: u16) -> (usize, u16) {
+        let payload = protected_payload(self.config.payload, PARITY_FIELDS);
+        if parity == 0 || payload == 0 { (self.config.payload, 0) } else { (payload, parity.min(MOST_PARITY)) }
     }
 
     /// Sets the mean time between two fragments, zero at first, which sends them at once; and how many of them may
@@ -215,39 +243,50 @@ impl<P: Payload> Sender<P> {
         let retransmitted = repetition.is_some();
         let Repetition { frame: queued, fragment, since } = repetition.or_else(|| self.next_fragment())?;
         self.note_idle(now, since.max(free_at));
-        let start = usize::from(fragment) * queued.payload;
-        let end = (start + queued.payload).min(queued.frame.payload.length());
         let number = queued.number;
+        let ProtectedFrame { outgoing, parity } = &queued.frame;
+        let length = outgoing.payload.length();
+        let symbol = fragment.checked_sub(queued.fragments).and_then(|place| parity.get(usize::from(place)));
+        let (own, payload) = if let Some(symbol) = symbol {
+            self.loss.protect(number, queued.fragments);
+            self.statistics.parity += 1;
+            (ByteCount::ZERO, symbol.clone())
+        } else {
+            let start = usize::from(fragment) * queued.payload;
+            let end = (start + queued.payload).min(length);
+            (ByteCount::new((end - start) as u64), outgoing.payload.part(start..end))
+        };
+        let last = length - usize::from(queued.fragments - 1) * queued.payload;
         let datagram = Datagram::Data(Data {
             connection,
             sequence: sequence as u32,
             frame: number,
             fragment,
             fragments: queued.fragments,
-            source: queued.frame.source,
-            target: queued.frame.target,
+            parity: symbol.map(|_| Parity { count: parity.len() as u16, last: last as u16 }),
+            source: outgoing.source,
+            target: outgoing.target,
             sent_at: now,
-            captured: queued.frame.captured,
+            captured: outgoing.captured,
             idle: self.idle.as_micros() as u32,
             keep_from: self.states.keep_from(),
             anchor: self.states.anchor(),
-            key_frame: queued.frame.key_frame,
+            key_frame: outgoing.key_frame,
             feedback_doublings: self.reverse_path.doublings(),
-            payload: queued.frame.payload.part(start..end),
+            payload,
         });
         self.pacer.transmitted(now);
         self.transmitted_at = Some(now);
         let size = datagram.size();
-        let payload = ByteCount::new((end - start) as u64);
         self.loss.transmitted(SentFragment { frame: number, fragment, size, sent_at: now });
         self.statistics.fragments += 1;
         self.statistics.bytes += size.get();
         if retransmitted {
             self.statistics.retransmitted += 1;
         } else {
-            self.statistics.payload_bytes += payload.get();
+            self.statistics.payload_bytes += own.get();
         }
-        Some(Transmit { datagram, size, fragment: Some(TransmittedFragment { payload, retransmitted }) })
+        Some(Transmit { datagram, size, fragment: Some(TransmittedFragment { payload: own, retransmitted }) })
     }
 
     /// What leaves at `now` could have left at `free_at`: the gap before was chosen if there was nothing to send or the
@@ -259,11 +298,11 @@ impl<P: Payload> Sender<P> {
     }
 
     /// The fragment of a new frame that leaves next.
-    fn next_fragment(&mut self) -> Option<Repetition<OutgoingFrame<P>>> {
+    fn next_fragment(&mut self) -> Option<Repetition<ProtectedFrame<P>>> {
         let queued = self.queue.front_mut()?;
         let fragment = queued.next;
         queued.next += 1;
-        let is_last = queued.next == queued.frame.fragments;
+        let is_last = queued.next == queued.end();
         let frame = if is_last { self.queue.pop_front()?.frame } else { Arc::clone(&queued.frame) };
         let since = frame.queued_at;
         self.queued -= 1;

@@ -28,8 +28,9 @@ struct SentFrame {
     target: StateId,
     /// The encoder has its state.
     retained: bool,
-    /// How many of its fragments count as lost.
+    /// How many of its fragments count as lost, and how many may be: its parity restores them.
     lost_fragments: u32,
+    spare_fragments: u32,
     /// The receiver said that it cannot decode it.
     refused: bool,
     /// Its source will never be held.
@@ -45,9 +46,14 @@ struct SentFrame {
 }
 
 impl SentFrame {
+    /// Too many of its fragments are lost.
+    fn has_lost(&self) -> bool {
+        self.lost_fragments > self.spare_fragments
+    }
+
     /// The receiver will not have its state, by what is known.
     fn broken(&self) -> bool {
-        !self.held && (self.was_held || self.lost_fragments > 0 || self.refused || self.orphaned)
+        !self.held && (self.was_held || self.has_lost() || self.refused || self.orphaned)
     }
 }
 
@@ -257,8 +263,8 @@ impl SentStates {
         self.reserved.and_then(|frame| self.target(frame)).unwrap_or(StateId::EMPTY)
     }
 
-    /// A frame, newer than all others, was sent.
-    pub(crate) fn sent(&mut self, frame: u32, source: StateId, target: StateId) {
+    /// A frame, newer than all others, was sent, of which so many fragments may be lost.
+    pub(crate) fn sent(&mut self, frame: u32, source: StateId, target: StateId, spare_fragments: u16) {
         if self.frames.iter().rev().any(|known| known.target == target) {
             self.twin = Some(frame);
         }
@@ -272,6 +278,7 @@ impl SentStates {
             target,
             retained: true,
             lost_fragments: 0,
+            spare_fragments: spare_fragments.into(),
             refused,
             orphaned,
             held,
@@ -311,8 +318,9 @@ impl SentStates {
     pub(crate) fn give_up(&mut self, frame: u32) {
         // Where the frame itself is known no longer, the oldest known one cannot be decoded either.
         let broken = if self.get(frame).is_some() { Some(frame) } else { self.frames.front().map(|sent| sent.number) };
-        if let Some(broken) = broken.filter(|&known| known >= frame) {
-            self.fragment_lost(broken);
+        if let Some(sent) = broken.filter(|&known| known >= frame).and_then(|broken| self.get_mut(broken)) {
+            sent.lost_fragments += 1 + sent.spare_fragments;
+            self.doubt();
         }
     }
 
@@ -385,7 +393,7 @@ impl SentStates {
     fn find_lost(&mut self) {
         (0..self.frames.len()).for_each(|place| self.find_orphan(place));
         for sent in &mut self.frames {
-            if !sent.was_held && !sent.told && (sent.lost_fragments > 0 || sent.refused) {
+            if !sent.was_held && !sent.told && (sent.has_lost() || sent.refused) {
                 sent.told = true;
                 self.verdicts.push(Verdict::Lost(sent.number));
             }
@@ -487,114 +495,4 @@ impl SentStates {
 mod model;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn state(frame: u32) -> StateId {
-        StateId(u64::from(frame) + 100)
-    }
-
-    /// Frames 0 to `count - 1`, each from the one before.
-    fn chain(count: u32) -> SentStates {
-        let mut states = SentStates::new(8);
-        for frame in 0..count {
-            let source = states.reserve();
-            states.sent(frame, source, state(frame));
-        }
-        states
-    }
-
-    fn hold(states: &mut SentStates, frames: &[u32]) {
-        states.catalogue(&frames.iter().map(|&frame| (frame, state(frame))).collect::<Vec<_>>());
-        states.settle();
-    }
-
-    #[test]
-    fn without_loss_the_chain_goes_on_and_after_a_loss_from_the_newest_held() {
-        let mut states = chain(4);
-        assert_eq!(states.source(), state(3));
-        hold(&mut states, &[1, 0]);
-        assert_eq!((states.source(), states.keep_from()), (state(3), 1));
-        states.fragment_lost(2);
-        states.settle();
-        assert_eq!(states.source(), state(1));
-        assert_eq!(states.take_verdicts().last(), Some(Verdict::Lost(2)));
-        states.sent(4, state(1), state(4));
-        assert_eq!(states.source(), state(4));
-    }
-
-    #[test]
-    fn the_newest_held_state_can_be_asked_for_though_the_chain_is_whole() {
-        let mut states = chain(5);
-        assert_eq!(states.reserve_held(), state(4), "none is known to be held");
-        hold(&mut states, &[0, 1, 2]);
-        assert_eq!((states.reserve_held(), states.reserve()), (state(2), state(4)));
-    }
-
-    #[test]
-    fn a_loss_that_was_none_mends_the_chain() {
-        let mut states = chain(3);
-        hold(&mut states, &[0]);
-        states.fragment_lost(1);
-        states.settle();
-        assert_eq!(states.source(), state(0));
-        states.fragment_found(1);
-        states.settle();
-        assert_eq!(states.source(), state(2));
-    }
-
-    #[test]
-    fn what_waits_for_a_state_keeps_it() {
-        let mut states = chain(1);
-        hold(&mut states, &[0]);
-        states.sent(1, state(0), state(1));
-        states.sent(2, state(0), state(2));
-        hold(&mut states, &[2, 0]);
-        assert_eq!(states.keep_from(), 0, "frame 1 may still need the state of frame 0");
-        states.fragment_lost(1);
-        states.settle();
-        assert_eq!((states.keep_from(), states.take_released().collect()), (2, vec![state(0), state(1)]));
-    }
-
-    #[test]
-    fn a_state_being_encoded_from_is_kept() {
-        let mut states = chain(2);
-        hold(&mut states, &[0]);
-        states.fragment_lost(1);
-        states.settle();
-        assert_eq!(states.reserve(), state(0));
-        states.fragment_found(1);
-        hold(&mut states, &[1, 0]);
-        assert_eq!(states.keep_from(), 0);
-        states.sent(2, state(0), state(2));
-        hold(&mut states, &[2, 1, 0]);
-        assert_eq!(states.keep_from(), 2);
-    }
-
-    #[test]
-    fn the_number_of_states_is_bounded_and_the_held_one_stays() {
-        let mut states = chain(2);
-        hold(&mut states, &[1, 0]);
-        for frame in 2..40 {
-            states.sent(frame, states.source(), state(frame));
-            assert!(states.retained() <= 8);
-        }
-        assert!(states.is_held(state(1)) && states.retains(state(39)) && !states.retains(state(2)));
-        states.refused(39);
-        states.settle();
-        assert_eq!(states.source(), state(1));
-    }
-
-    #[test]
-    fn nothing_is_settled_twice() {
-        let mut states = chain(3);
-        hold(&mut states, &[0]);
-        assert!(states.take_settled());
-        hold(&mut states, &[0]);
-        states.settle();
-        assert!(!states.take_settled());
-        states.fragment_lost(1);
-        states.settle();
-        assert!(states.take_settled());
-    }
-}
+mod tests;

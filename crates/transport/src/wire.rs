@@ -3,16 +3,16 @@
 //!
 //! | bytes | all datagrams |
 //! |---|---|
-//! | 0 | version (upper four bits, 2) and kind (lower four bits) |
+//! | 0 | version (upper four bits, 3) and kind (lower four bits) |
 //! | 1 | flags; those that a kind does not name are zero |
 //! | 2..6 | connection |
 //!
-//! | bytes | data, kind 1; flags: 1 key frame, 14 (three bits) doublings of the interval of acknowledgements |
+//! | bytes | data, kind 1; flags: 1 key frame, 14 (three bits) doublings of the interval of acknowledgements, 16 parity |
 //! |---|---|
 //! | 6..10 | sequence: the lower 32 bits of the count of data datagrams transmitted before |
 //! | 10..14 | frame |
-//! | 14..16 | fragment, from 0 |
-//! | 16..18 | number of fragments of the frame, at least 1 |
+//! | 14..16 | fragment, from 0; of parity, from the number of fragments |
+//! | 16..18 | number of fragments of the frame, at least 1, parity not counted |
 //! | 18..26 | source state |
 //! | 26..34 | target state |
 //! | 34..42 | time of transmission, sender's clock |
@@ -21,7 +21,9 @@
 //! | 54..58 | keep from: states of older frames may be let go; that of this one stays even if the receiver runs out of room |
 //! | 58..62 | anchor: another frame whose state must stay even then |
 //! | 62..64 | length of the payload |
-//! | 64.. | payload |
+//! | 64..66, with flag 16 | number of parity fragments of the frame |
+//! | 66..68, with flag 16 | bytes of the last of its other fragments |
+//! | then | payload |
 //!
 //! | bytes | acknowledgement, kind 2; flags: 1 inter-arrival time known, 2 capacity known |
 //! |---|---|
@@ -78,6 +80,7 @@
 //! ([`WireError::Sealed`]).
 
 mod acknowledgement;
+mod data;
 mod sound;
 
 use std::time::Duration;
@@ -85,16 +88,18 @@ use std::time::Duration;
 use lockstep_units::{ByteCount, MAXIMUM_FRAME_RATE, Timestamp};
 use thiserror::Error;
 
-use crate::StateId;
 use crate::payload::Payload;
 
 pub use acknowledgement::{ACKNOWLEDGEMENT_HEADER, Acknowledgement, ReceivedFragment};
+pub use data::Data;
 pub use sound::{SOUND_HEADER, Sound};
 
 /// The version of the wire format that this crate speaks.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// Bytes of a data datagram before its payload.
 pub const DATA_HEADER: usize = 64;
+/// Bytes that a parity fragment has before its payload beside these.
+pub const PARITY_FIELDS: usize = 4;
 /// Bytes of the headers of IPv4 and UDP (RFC 791, RFC 768).
 pub const NETWORK_HEADERS: u64 = 28;
 /// Bytes that QUIC adds to a datagram in which it carries one of these (RFC 9000, RFC 9221): a byte of flags, a connection
@@ -118,9 +123,6 @@ const CLOSE: u8 = 5;
 const SOUND_KIND: u8 = 6;
 const SEALED: u8 = 15;
 
-const FLAG_KEY_FRAME: u8 = 1;
-/// The bits that say how many times the interval of acknowledgements is to be doubled.
-const DOUBLINGS: u8 = 14;
 const FLAG_ANSWER: u8 = 1;
 
 /// Why bytes are not a datagram.
@@ -149,7 +151,7 @@ pub enum WireError {
     /// A flag that has no meaning is set, or a field whose flag is not set is not zero.
     #[error("flags {0:#04x} have no meaning or contradict their fields")]
     Flags(u8),
-    /// A frame has no fragments or this is not one of them.
+    /// A frame has no fragments or this is not one of them, nor of its parity.
     #[error("fragment {fragment} of a frame of {fragments}")]
     Fragment {
         /// The fragment's place.
@@ -169,43 +171,6 @@ pub enum WireError {
     /// A width, height or frame rate of zero, or a frame rate above [`MAXIMUM_FRAME_RATE`].
     #[error("video format without width or height, or a frame rate that is not between 0 and {MAXIMUM_FRAME_RATE}")]
     Format,
-}
-
-/// A fragment of a frame that is made of `P`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Data<P = Vec<u8>> {
-    /// The connection.
-    pub connection: u32,
-    /// The lower 32 bits of the datagram's sequence number.
-    pub sequence: u32,
-    /// The frame's number.
-    pub frame: u32,
-    /// The fragment's place in the frame.
-    pub fragment: u16,
-    /// The number of fragments of the frame.
-    pub fragments: u16,
-    /// The state that the frame is decoded from.
-    pub source: StateId,
-    /// The state that decoding the frame yields.
-    pub target: StateId,
-    /// When the datagram was transmitted, sender's clock.
-    pub sent_at: Timestamp,
-    /// When the frame was captured, sender's clock.
-    pub captured: Timestamp,
-    /// The lower 32 bits, in microseconds, of the time that the sender chose to be idle so far, the gap before this
-    /// fragment included. Differences of it are grace periods, and survive the loss of the fragments between.
-    pub idle: u32,
-    /// States of frames older than this may be let go; its own must outlive a shortage of room.
-    pub keep_from: u32,
-    /// Another frame whose state must.
-    pub anchor: u32,
-    /// Whether the frame is a key frame.
-    pub key_frame: bool,
-    /// How many times the receiver is to double the interval at which it acknowledges, 0 to 7, of which receivers heed 4: acknowledgements queue on
-    /// their way (QUIC's acknowledgement frequency, draft-ietf-quic-ack-frequency, has the sender ask, too).
-    pub feedback_doublings: u8,
-    /// The fragment's part of the frame, at most [`MAX_PAYLOAD`] bytes.
-    pub payload: P,
 }
 
 /// The video's format.
@@ -328,7 +293,7 @@ impl<P: Payload> Datagram<P> {
     #[must_use]
     pub fn size(&self) -> ByteCount {
         let fields = match self {
-            Self::Data(data) => DATA_HEADER + data.payload.length().min(MAX_PAYLOAD),
+            Self::Data(data) => data.header() + data.payload.length().min(MAX_PAYLOAD),
             Self::Sound(sound) => SOUND_HEADER + sound.length(),
             Self::Acknowledgement(acknowledgement) => acknowledgement.length(),
             Self::Hello(_) => HELLO_LENGTH,
@@ -364,10 +329,7 @@ impl Datagram {
     /// of a payload only the first [`MAX_PAYLOAD`] bytes, are written.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (kind, flags) = match self {
-            Self::Data(data) => {
-                let key_frame = if data.key_frame { FLAG_KEY_FRAME } else { 0 };
-                (DATA, key_frame | data.feedback_doublings.min(7) << 1)
-            }
+            Self::Data(data) => (DATA, data.flags()),
             Self::Sound(_) => (SOUND_KIND, 0),
             Self::Acknowledgement(acknowledgement) => (ACKNOWLEDGEMENT, acknowledgement.flags()),
             Self::Hello(_) => (HELLO, 0),
@@ -404,7 +366,7 @@ impl Datagram {
         }
         let kind = first & 15;
         let known_flags = match kind {
-            DATA => FLAG_KEY_FRAME | DOUBLINGS,
+            DATA => data::KNOWN_FLAGS,
             ACKNOWLEDGEMENT => acknowledgement::KNOWN_FLAGS,
             HELLO | HELLO_REPLY | SOUND_KIND => 0,
             CLOSE => FLAG_ANSWER,
@@ -448,63 +410,6 @@ impl Datagram {
             0 => Ok(datagram),
             extra => Err(WireError::Trailing(extra)),
         }
-    }
-}
-
-impl Data {
-    fn encode(&self, out: &mut Vec<u8>) {
-        let payload = &self.payload[..self.payload.len().min(MAX_PAYLOAD)];
-        out.extend(self.sequence.to_be_bytes());
-        out.extend(self.frame.to_be_bytes());
-        out.extend(self.fragment.to_be_bytes());
-        out.extend(self.fragments.to_be_bytes());
-        out.extend(self.source.0.to_be_bytes());
-        out.extend(self.target.0.to_be_bytes());
-        out.extend(self.sent_at.as_micros().to_be_bytes());
-        out.extend(self.captured.as_micros().to_be_bytes());
-        out.extend(self.idle.to_be_bytes());
-        out.extend(self.keep_from.to_be_bytes());
-        out.extend(self.anchor.to_be_bytes());
-        out.extend((payload.len() as u16).to_be_bytes());
-        out.extend_from_slice(payload);
-    }
-
-    fn decode(connection: u32, flags: u8, reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let sequence = reader.u32()?;
-        let frame = reader.u32()?;
-        let fragment = reader.u16()?;
-        let fragments = reader.u16()?;
-        if fragment >= fragments {
-            return Err(WireError::Fragment { fragment, fragments });
-        }
-        let source = StateId(reader.u64()?);
-        let target = StateId(reader.u64()?);
-        let sent_at = reader.time()?;
-        let captured = reader.time()?;
-        let idle = reader.u32()?;
-        let keep_from = reader.u32()?;
-        let anchor = reader.u32()?;
-        let length = usize::from(reader.u16()?);
-        if length > MAX_PAYLOAD {
-            return Err(WireError::Payload(length));
-        }
-        Ok(Self {
-            connection,
-            sequence,
-            frame,
-            fragment,
-            fragments,
-            source,
-            target,
-            sent_at,
-            captured,
-            idle,
-            keep_from,
-            anchor,
-            key_frame: flags & FLAG_KEY_FRAME != 0,
-            feedback_doublings: (flags & DOUBLINGS) >> 1,
-            payload: reader.take(length)?.to_vec(),
-        })
     }
 }
 

@@ -33,6 +33,7 @@ fn frame(number: u32, source: StateId) -> Data {
         frame: number,
         fragment: 0,
         fragments: 1,
+        parity: None,
         source,
         target: state(number),
         sent_at: at(u64::from(number)),
@@ -250,7 +251,14 @@ fn a_sender_whose_acknowledgements_queue_asks_for_fewer() {
         for number in 0..50 {
             let now = 200 + 40 * u64::from(number);
             let (source, captured) = (sender.next_source(), at(now));
-            let frame = OutgoingFrame { source, target: state(number), captured, key_frame: false, payload: vec![1] };
+            let frame = OutgoingFrame {
+                source,
+                target: state(number),
+                captured,
+                key_frame: false,
+                parity: 0,
+                payload: vec![1],
+            };
             assert_eq!(sender.send_frame(at(now), frame), Ok(number));
             let data = next_data(&mut sender, now).expect("a frame was sent");
             asked = asked.max(data.feedback_doublings);
@@ -366,7 +374,8 @@ fn sender(frames: u32) -> Sender {
 fn send(sender: &mut Sender, number: u32) {
     let source = sender.next_source();
     let now = at(u64::from(number));
-    let frame = OutgoingFrame { source, target: state(number), captured: now, key_frame: false, payload: vec![1] };
+    let frame =
+        OutgoingFrame { source, target: state(number), captured: now, key_frame: false, parity: 0, payload: vec![1] };
     assert_eq!(sender.send_frame(now, frame), Ok(number));
     assert!(sender.poll_transmit(now).is_some());
 }
@@ -468,6 +477,7 @@ fn what_waits_can_be_dropped_and_nothing_of_it_leaves() {
             target: state(number),
             captured: at(100),
             key_frame: false,
+            parity: 0,
             payload,
         };
         assert_eq!(sender.send_frame(at(100), frame), Ok(number));
@@ -483,8 +493,14 @@ fn what_waits_can_be_dropped_and_nothing_of_it_leaves() {
     assert_eq!((sender.statistics().frames_lost, sender.statistics().fragments_lost), (3, 0));
 
     assert_eq!(sender.next_source(), state(0), "which the receiver holds");
-    let frame =
-        OutgoingFrame { source: state(0), target: state(5), captured: at(1_000), key_frame: false, payload: vec![5] };
+    let frame = OutgoingFrame {
+        source: state(0),
+        target: state(5),
+        captured: at(1_000),
+        key_frame: false,
+        parity: 0,
+        payload: vec![5],
+    };
     assert_eq!(sender.send_frame(at(1_000), frame), Ok(5));
     let data = next_data(&mut sender, 1_000).expect("it is small and nothing is before it");
     assert_eq!((data.frame, data.sequence), (5, 3), "no sequence number was used up");

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use lockstep_transport::wire::{
     Acknowledgement, Close, CloseReason, Data, Datagram, Hello, HelloReply, MAX_PAYLOAD, ReceivedFragment, Sound,
-    VideoFormat, WireError,
+    VERSION, VideoFormat, WireError,
 };
-use lockstep_transport::{Estimate, StateId};
+use lockstep_transport::{Estimate, MOST_PARITY, Parity, StateId};
 use lockstep_units::{Bitrate, MAXIMUM_FRAME_RATE, Timestamp};
 use proptest::collection::vec;
 use proptest::option;
@@ -23,14 +23,20 @@ fn span() -> impl Strategy<Value = Duration> {
 prop_compose! {
     fn data()(
         (connection, sequence, frame) in any::<(u32, u32, u32)>(),
-        (last, fragment) in (0..u16::MAX).prop_flat_map(|last| (Just(last), 0..=last)),
+        (fragments, fragment, parity) in (1..u16::MAX - MOST_PARITY).prop_flat_map(|fragments| {
+            let own = (Just(fragments), 0..fragments, Just(None));
+            let parity = (1..=MOST_PARITY, any::<u16>()).prop_flat_map(move |(count, last)| {
+                (Just(fragments), fragments..fragments + count, Just(Some(Parity { count, last })))
+            });
+            prop_oneof![own, parity]
+        }),
         (source, target) in any::<(u64, u64)>(),
         (sent_at, captured) in (moment(), moment()),
         (idle, keep_from, anchor, key_frame, feedback_doublings) in (any::<u32>(), any::<u32>(), any::<u32>(), any::<bool>(), 0..8u8),
         payload in vec(any::<u8>(), 0..MAX_PAYLOAD),
     ) -> Datagram {
         Datagram::Data(Data {
-            connection, sequence, frame, fragment, fragments: last + 1, source: StateId(source),
+            connection, sequence, frame, fragment, fragments, parity, source: StateId(source),
             target: StateId(target), sent_at, captured, idle, keep_from, anchor, key_frame, feedback_doublings,
             payload,
         })
@@ -131,11 +137,11 @@ proptest! {
 
     #[test]
     fn bytes_that_are_decoded_are_what_would_be_encoded(
-        mut bytes in vec(any::<u8>(), 0..1500), kind in 0u8..16, flags in 0u8..4,
+        mut bytes in vec(any::<u8>(), 0..1500), kind in 0u8..16, flags in 0u8..32,
     ) {
         let _ = Datagram::decode(&bytes);
         if bytes.len() > 2 {
-            bytes[0] = 1 << 4 | kind;
+            bytes[0] = VERSION << 4 | kind;
             bytes[1] = flags;
         }
         if let Ok(datagram) = Datagram::decode(&bytes) {
@@ -162,6 +168,7 @@ fn the_layout_is_the_documented_one() {
         frame: 6,
         fragment: 7,
         fragments: 8,
+        parity: None,
         source: StateId(9),
         target: StateId(10),
         sent_at: Timestamp::from_micros(11),
@@ -174,7 +181,7 @@ fn the_layout_is_the_documented_one() {
         payload: vec![0xaa, 0xbb],
     });
     let bytes = encoded(&data);
-    assert_eq!(bytes[..6], [0x21, 1 | 2 << 1, 1, 2, 3, 4]);
+    assert_eq!(bytes[..6], [0x31, 1 | 2 << 1, 1, 2, 3, 4]);
     let ends = [(10, 5), (14, 6), (16, 7), (18, 8), (26, 9), (34, 10), (42, 11), (50, 12), (54, 13), (58, 14)];
     for (end, value) in ends.into_iter().chain([(62, 15), (64, 2)]) {
         assert_eq!(bytes[end - 1], value);
@@ -185,9 +192,9 @@ fn the_layout_is_the_documented_one() {
 #[test]
 fn other_versions_sealed_datagrams_and_impossible_fields_are_refused() {
     assert_eq!(Datagram::decode(&[0x11, 0]), Err(WireError::Version(1)));
-    assert_eq!(Datagram::decode(&[0x2f, 0]), Err(WireError::Sealed));
-    assert_eq!(Datagram::decode(&[0x2e, 0]), Err(WireError::Kind(14)));
-    assert_eq!(Datagram::decode(&[0x23, 1]), Err(WireError::Flags(1)));
+    assert_eq!(Datagram::decode(&[0x3f, 0]), Err(WireError::Sealed));
+    assert_eq!(Datagram::decode(&[0x3e, 0]), Err(WireError::Kind(14)));
+    assert_eq!(Datagram::decode(&[0x33, 1]), Err(WireError::Flags(1)));
     assert_eq!(Datagram::decode(&[]), Err(WireError::Truncated { offset: 0, needed: 1 }));
     let format = VideoFormat { width: 1, height: 1, frame_rate_numerator: 1, frame_rate_denominator: 1 };
     let mut hello = encoded(&Datagram::Hello(Hello { connection: 1, format, estimator: 3 }));

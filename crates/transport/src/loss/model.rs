@@ -24,6 +24,8 @@ struct Model {
     lost: BTreeMap<u64, SentFragment>,
     /// What was transmitted of each frame, in that order. A frame of which nothing is sent again is one run.
     frames: BTreeMap<u32, Vec<Run>>,
+    /// Of frames with parity, how many fragments suffice.
+    sufficient: BTreeMap<u32, u16>,
     next_sequence: u64,
     largest_acknowledged: Option<u64>,
     heard_at: Timestamp,
@@ -41,6 +43,7 @@ impl Model {
             bytes: ByteCount::ZERO,
             lost: BTreeMap::new(),
             frames: BTreeMap::new(),
+            sufficient: BTreeMap::new(),
             next_sequence: 0,
             largest_acknowledged: None,
             heard_at: Timestamp::ZERO,
@@ -133,6 +136,13 @@ impl Model {
     /// whether all their copies had been declared lost.
     fn frame_arrived(&mut self, frame: u32) -> Vec<(SentFragment, bool)> {
         let Some(runs) = self.frames.get(&frame) else { return Vec::new() };
+        if let Some(&sufficient) = self.sufficient.get(&frame) {
+            let sequences: Vec<u64> = runs.iter().flat_map(|run| run.sequence..run.end()).collect();
+            let open = sequences.iter().filter(|&&sequence| self.get(sequence).is_some()).count();
+            let missing = sequences.len().saturating_sub(sufficient.into());
+            let arrived = open.saturating_sub(missing);
+            return sequences.into_iter().filter_map(|sequence| self.take(sequence)).take(arrived).collect();
+        }
         let runs: Vec<Run> = runs.iter().rev().copied().collect();
         let sequences = runs.iter().flat_map(|run| run.sequence..run.sequence + u64::from(run.length));
         let mut arrived: BTreeMap<u16, (SentFragment, bool)> = BTreeMap::new();
@@ -250,6 +260,10 @@ proptest! {
                     }
                 }
                 7..=11 => prop_assert_eq!(rings.acknowledge(now, back), maps.acknowledge(now, back)),
+                12 if small == 5 && rings.was_transmitted(frame) && !rings.is_forgotten(frame) => {
+                    rings.protect(frame, 1 + number as u16 % 4);
+                    maps.sufficient.insert(frame, 1 + number as u16 % 4);
+                }
                 12 => {
                     let arrived = frame.saturating_sub(number as u32 / 4);
                     prop_assert_eq!(rings.frame_arrived(arrived), maps.frame_arrived(arrived));

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::{Arrived, FRAGMENT_OVERHEAD, Stage, Window};
 use crate::StateId;
+use crate::parity::Parity;
 use crate::wire::Data;
 
 /// How far a frame has come.
@@ -29,6 +30,7 @@ struct Frame {
     key_frame: bool,
     stage: Far,
     fragments: u16,
+    parity: Option<Parity>,
     missing: u16,
     seen: Vec<u64>,
     payloads: BTreeMap<u16, Vec<u8>>,
@@ -44,6 +46,7 @@ impl Frame {
             key_frame: data.key_frame,
             stage: Far::Collecting,
             fragments: data.fragments,
+            parity: None,
             missing: data.fragments,
             seen: Vec::new(),
             payloads: BTreeMap::new(),
@@ -54,6 +57,7 @@ impl Frame {
     fn agrees(&self, data: &Data) -> bool {
         (self.source, self.target, self.captured, self.key_frame, self.fragments)
             == (data.source, data.target, data.captured, data.key_frame, data.fragments)
+            && (self.parity.is_none() || data.parity.is_none() || self.parity == data.parity)
     }
 
     fn has(&self, fragment: u16) -> bool {
@@ -100,13 +104,14 @@ impl Model {
             frame.seen.resize(word + 1, 0);
         }
         frame.seen[word] |= 1 << (data.fragment % 64);
-        frame.missing -= 1;
+        frame.parity = frame.parity.or(data.parity);
         if frame.stage == Far::Collecting {
             let payload = std::mem::take(&mut data.payload);
             let cost = payload.len() + FRAGMENT_OVERHEAD;
             frame.bytes += cost;
             self.bytes += cost;
             frame.payloads.insert(data.fragment, payload);
+            frame.missing -= 1;
             if frame.missing == 0 {
                 frame.stage = Far::Complete;
             }
@@ -131,12 +136,14 @@ impl Model {
     }
 
     /// Takes the payload out of a frame, in order, and remembers only that the frame was here.
-    fn settle(&mut self, number: u32) -> Option<Vec<u8>> {
+    /// Nothing is restored.
+    fn settle(&mut self, number: u32) -> Option<Option<Vec<u8>>> {
         let frame = self.frames.get_mut(&number)?;
         self.bytes -= std::mem::take(&mut frame.bytes);
         frame.stage = Far::Settled;
         let parts = std::mem::take(&mut frame.payloads);
-        Some(parts.into_values().flatten().collect())
+        let own = parts.range(..frame.fragments).count();
+        Some((own == usize::from(frame.fragments)).then(|| parts.into_values().flatten().collect()))
     }
 
     fn get(&self, number: u32) -> Option<&Frame> {
@@ -170,6 +177,7 @@ fn data(frame: u32, fragment: u16, fragments: u16, source: u64) -> Data {
         frame,
         fragment,
         fragments,
+        parity: None,
         source: StateId(source),
         target: StateId(u64::from(frame) + 100),
         sent_at: Timestamp::ZERO,
@@ -210,7 +218,13 @@ proptest! {
                     let frame = if operation == 0 && number == 0 { frame + 1_000 } else { frame };
                     let source = u64::from(frame) + if operation == 1 && small < 30 { 7 } else { 99 - u64::from(frame % 3) };
                     let fragments = [1, 2, 3, 150][frame as usize % 4];
-                    let data = data(frame, small % fragments, fragments, source);
+                    let mut data = data(frame, small % fragments, fragments, source);
+                    if operation > 8 {
+                        // Of parity that contradicts itself now and then, and restores nothing.
+                        data.fragment += fragments;
+                        data.parity = Some(Parity { count: fragments, last: 1 + u16::from(operation == 13) });
+                        data.payload.push(0);
+                    }
                     let arrived = window.insert(data.clone());
                     prop_assert_eq!(arrived, model.insert(&mut data.clone()));
                     let mut passed = Vec::new();

@@ -15,6 +15,8 @@ struct SentFrame {
     retained: bool,
     /// How many of its fragments count as lost.
     lost_fragments: u32,
+    /// How many may be.
+    spare_fragments: u32,
     /// The receiver said that it cannot decode it.
     refused: bool,
     /// Its source will never be held.
@@ -30,7 +32,7 @@ struct SentFrame {
 impl SentFrame {
     /// The receiver will not have its state, by what is known.
     fn broken(&self) -> bool {
-        !self.held && (self.was_held || self.lost_fragments > 0 || self.refused || self.orphaned)
+        !self.held && (self.was_held || self.lost_fragments > self.spare_fragments || self.refused || self.orphaned)
     }
 }
 
@@ -139,10 +141,21 @@ impl Model {
         self.reserved.and_then(|frame| self.target(frame)).unwrap_or(StateId::EMPTY)
     }
 
-    fn sent(&mut self, frame: u32, source: StateId, target: StateId) {
+    fn sent(&mut self, frame: u32, source: StateId, target: StateId, spare_fragments: u16) {
         let (refused, orphaned, held, was_held, told) = (false, false, false, false, false);
-        let (retained, lost_fragments) = (true, 0);
-        let sent = SentFrame { source, target, retained, lost_fragments, refused, orphaned, held, was_held, told };
+        let (retained, lost_fragments, spare_fragments) = (true, 0, spare_fragments.into());
+        let sent = SentFrame {
+            source,
+            target,
+            retained,
+            lost_fragments,
+            spare_fragments,
+            refused,
+            orphaned,
+            held,
+            was_held,
+            told,
+        };
         self.frames.insert(frame, sent);
         self.reserved = None;
         self.settle();
@@ -166,8 +179,8 @@ impl Model {
     fn give_up(&mut self, frame: u32) {
         // Where the frame itself is known no longer, the oldest known one cannot be decoded either.
         let broken = if self.frames.contains_key(&frame) { Some(frame) } else { self.frames.keys().next().copied() };
-        if let Some(broken) = broken.filter(|&known| known >= frame) {
-            self.fragment_lost(broken);
+        if let Some(sent) = broken.filter(|&known| known >= frame).and_then(|broken| self.frames.get_mut(&broken)) {
+            sent.lost_fragments += 1 + sent.spare_fragments;
         }
     }
 
@@ -201,7 +214,7 @@ impl Model {
     fn settle(&mut self) {
         self.find_orphans();
         for (&frame, sent) in &mut self.frames {
-            if !sent.was_held && !sent.told && (sent.lost_fragments > 0 || sent.refused) {
+            if !sent.was_held && !sent.told && (sent.lost_fragments > sent.spare_fragments || sent.refused) {
                 sent.told = true;
                 self.verdicts.push(Verdict::Lost(frame));
             }
@@ -306,8 +319,9 @@ proptest! {
                     prop_assert_eq!(states.retains(source), model.retains(source));
                     if operation != 4 && model.retains(source) {
                         // A frame that does not fit is not sent, but its number is not used either.
-                        states.sent(next, source, target(next));
-                        model.sent(next, source, target(next));
+                        let spare = bits % 3;
+                        states.sent(next, source, target(next), spare);
+                        model.sent(next, source, target(next), spare);
                         next += 1;
                     }
                 }

@@ -26,6 +26,11 @@ pub fn at(milliseconds: u64) -> Timestamp {
     Timestamp::from_millis(milliseconds)
 }
 
+/// The bytes of the frame that comes so many frames after the first.
+fn content(frame: u64, length: usize) -> Vec<u8> {
+    (0..length as u64).map(|at| (at * at + frame * 31 + at / 7) as u8).collect()
+}
+
 /// One direction.
 pub struct Pipe {
     pub delay: Duration,
@@ -125,6 +130,8 @@ pub struct World {
     pub backward: Pipe,
     /// Bytes of each frame.
     pub frame_bytes: usize,
+    /// Parity fragments of each.
+    pub parity: u16,
     pub frame_interval: Duration,
     /// The next capture; [`Timestamp::MAX`] for none.
     pub capture_at: Timestamp,
@@ -167,6 +174,7 @@ impl World {
             forward: Pipe::new(seed),
             backward: Pipe::new(seed ^ 0x5eed),
             frame_bytes: 5_000,
+            parity: 0,
             frame_interval: ms(33),
             capture_at: at(10),
             encoder: [StateId::EMPTY].into(),
@@ -198,7 +206,8 @@ impl World {
             target,
             captured: self.now,
             key_frame: source == StateId::EMPTY,
-            payload: vec![self.frames as u8; self.frame_bytes],
+            parity: self.parity,
+            payload: content(self.frames, self.frame_bytes),
         };
         let number = self.sender.send_frame(self.now, frame).expect("the source is known");
         self.encoder.insert(target);
@@ -217,7 +226,7 @@ impl World {
             match &event {
                 ReceiverEvent::Frame { frame, source, target, payload, .. } => {
                     assert!(self.decoder.contains(source), "{}: frame {frame} from a state not held", self.now);
-                    assert!(payload.len() == self.frame_bytes && payload.windows(2).all(|pair| pair[0] == pair[1]));
+                    assert_eq!(*payload, content(target.0 >> 20, self.frame_bytes), "frame {frame} is another");
                     self.decoder.insert(*target);
                     assert_eq!(self.decoded.insert(*frame, self.now), None, "frame {frame} handed out twice");
                     self.order.push(*frame);
