@@ -188,7 +188,8 @@ impl Alarm {
 pub enum Fallback {
     /// There is no model, or it said what is no number.
     NoForecast,
-    /// Others fill the queue, and a window is held.
+    /// Others fill the queue: a window is held since packets are lost while they wait, and they wait for what is not one's own.
+    /// Random losses alone are no others.
     Competitors,
     /// Others share the path: bursts come through faster than one's own share.
     SharedPath,
