@@ -188,7 +188,8 @@ impl Alarm {
 pub enum Fallback {
     /// There is no model, or it said what is no number.
     NoForecast,
-    /// Others fill the queue, and a window is held.
+    /// Others fill the queue: a window is held since packets are lost while they wait, and they wait for what is not one's own.
+    /// Random losses alone are no others.
     Competitors,
     /// Others share the path: bursts come through faster than one's own share.
     SharedPath,
@@ -306,7 +307,7 @@ impl Lockstep {
             return Some(Fallback::NoForecast);
         }
         if self.delay < MOST_SHARED_DELAY {
-            if self.sprout.competes() {
+            if self.sprout.competes() && self.foreign_queue.suspects() {
                 return Some(Fallback::Competitors);
             }
             if self.shared.rings {

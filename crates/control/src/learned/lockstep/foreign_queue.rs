@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use libm::exp;
 use lockstep_transport::AcknowledgedFragment;
-use lockstep_units::Timestamp;
+use lockstep_units::{Timestamp, duration_from_seconds};
 
 use super::NETWORK_HEADERS;
 use crate::base_delay::BaseDelay;
@@ -28,6 +28,9 @@ const BURSTS_FADE: f64 = 0.3;
 const FRESH: f64 = 0.5;
 /// How long there may be nothing of that, in the time for which others are to be there.
 const LONGEST_GAP: Duration = Duration::from_secs(2);
+/// Both are so many round trips at least, of the shortest of late. What is sent because of what was heard is heard of a round
+/// trip later: where that takes 3 s, as behind a long queue, half a second of sending would follow each half-second of hearing.
+const ROUND_TRIPS: f64 = 1.5;
 /// So many bytes behind a burst's first packet say something of the rate.
 const LEAST_BEHIND: f64 = 200.0;
 /// No burst is told apart from one of this length, seconds.
@@ -67,6 +70,8 @@ pub(super) struct ForeignQueue {
     arrivals: f64,
     arrived_at: f64,
     shortest_delay: RecentLeast<f64>,
+    /// [`ROUND_TRIPS`], seconds.
+    round_trips: f64,
     /// Whether the delay has just grown much.
     grows: bool,
     suspected: bool,
@@ -89,6 +94,7 @@ impl ForeignQueue {
             arrivals: 0.0,
             arrived_at: 0.0,
             shortest_delay: RecentLeast::new(),
+            round_trips: 0.0,
             grows: false,
             suspected: false,
             found: false,
@@ -103,7 +109,7 @@ impl ForeignQueue {
 
     /// The path's rate, bytes a second, if others keep its queue filled, as far as was heard not long before `now`.
     pub fn path_rate_beside_others(&self, now: f64) -> Option<f64> {
-        self.path_rate().filter(|_| self.found && !self.grows && now - self.heard_at < FRESH)
+        self.path_rate().filter(|_| self.found && !self.grows && now - self.heard_at < FRESH.max(self.round_trips))
     }
 
     /// The rate at which packets arrived of late, bytes a second.
@@ -114,6 +120,7 @@ impl ForeignQueue {
     /// It is `now`, and it takes packets `delay` seconds there and back, or has taken the oldest so long already.
     pub fn on_time(&mut self, now: Timestamp, delay: f64) {
         let shortest = self.shortest_delay.put(now, delay, DELAY_MEMORY);
+        self.round_trips = ROUND_TRIPS * shortest;
         self.grows = delay > GROWN.0 * shortest + GROWN.1;
     }
 
@@ -125,6 +132,7 @@ impl ForeignQueue {
     /// Packets were heard of at `now`: others keep the queue filled if for `span` none waited less than `wait` seconds for
     /// what was not the sender's own, until one waits less than half of that.
     pub fn heard(&mut self, now: f64, arrivals: &[AcknowledgedFragment], span: Duration, wait: f64) {
+        let longest_gap = LONGEST_GAP.max(duration_from_seconds(self.round_trips));
         for arrival in arrivals {
             let (foreign, left_at) = self.foreign_wait(now, arrival);
             let at = arrival.arrived_at;
@@ -137,7 +145,7 @@ impl ForeignQueue {
                 // It came alone, and the rate is one of old.
                 continue;
             }
-            let gone_on = self.told.filter(|(_, last)| !at.is_later_by(LONGEST_GAP, *last));
+            let gone_on = self.told.filter(|(_, last)| !at.is_later_by(longest_gap, *last));
             let since = gone_on.map_or(at, |(since, _)| since);
             self.told = Some((since, at));
             let least = self.least_told.put(at, foreign, span);
@@ -256,6 +264,25 @@ mod tests {
         let heard = path.send(3.0, 3.0, 1, |_, _| 0.1);
         assert!(path.queue.suspects());
         assert_eq!(path.queue.path_rate_beside_others(heard), None);
+    }
+
+    #[test]
+    fn behind_a_queue_of_seconds_others_are_there_until_round_trips_later() {
+        let beside = |round_trip: f64| {
+            let mut path = Path::new();
+            path.send(0.0, 2.0, 2, |_, place| 0.0048 * place);
+            // Half a second is sent, which is heard of a round trip later, and then the next.
+            for begin in [5.0, 8.0, 11.0] {
+                let now = Timestamp::ZERO + Duration::from_secs_f64(begin);
+                path.queue.on_time(now, round_trip);
+                path.send(begin, 0.5, 2, |_, place| 2.9 + 0.0048 * place);
+            }
+            let heard = 14.5;
+            [heard, heard + 2.9, heard + 5.0].map(|now| path.queue.path_rate_beside_others(now).is_some())
+        };
+        assert_eq!(beside(3.0), [true, true, false]);
+        // Where a round trip is said to be short, so long a silence tells nothing.
+        assert_eq!(beside(0.1), [false, false, false]);
     }
 
     #[test]

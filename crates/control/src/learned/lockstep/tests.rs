@@ -100,6 +100,21 @@ fn a_path_that_becomes_faster_is_not_taken_for_one_that_others_share() {
 }
 
 #[test]
+fn random_losses_while_its_own_packets_wait_are_no_competitors() {
+    let outages = Trace::from_opportunities((0..20_000).filter(|ms| ms % 4_000 < 3_700).step_by(8).collect(), 20_000);
+    let outages = outages.unwrap();
+    let mut decided = 0;
+    for seed in 1..5 {
+        let plan = Plan { loss: 0.05, seed, ..Plan::new(outages.clone()) };
+        let mut controller = shipped();
+        run(&plan, &mut controller, None);
+        let counted = controller.counters();
+        decided += counted.iter().find(|(name, _)| *name == Fallback::Competitors.name()).unwrap().1;
+    }
+    assert_eq!(decided, 0, "pictures that Sprout decided on");
+}
+
+#[test]
 fn where_frames_may_grow_by_what_the_last_one_showed_a_faster_path_is_filled_sooner_and_a_slow_one_no_less_in_time() {
     let with = |growth: f64, plan: &Plan| {
         let rule = Rule { growth, ..Rule::of(crate::Latency::Balanced) };
