@@ -46,7 +46,8 @@ pub struct ObservationArguments {
     #[arg(long, value_name = "[ADDRESS:]PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
         value_parser = monitor_address)]
     monitor: Option<SocketAddr>,
-    /// Where a qlog goes, for qvis and its like: QUIC's packets, and frames sent and shown.
+    /// Where a qlog goes, for qvis and its like: QUIC's packets, and frames sent and shown. Of `call`, which has both ends, the
+    /// sender's; the receiver's goes beside it: `a.sqlog` and `a-receiver.sqlog`.
     #[arg(long, value_name = "FILE")]
     qlog: Option<PathBuf>,
 }
@@ -76,10 +77,24 @@ impl ObservationArguments {
         [("--stats", self.stats.as_deref()), ("--qlog", self.qlog.as_deref())]
     }
 
-    /// The words for a process that keeps the qlog of a call which this one observes.
-    pub fn qlog_words(&self) -> Vec<String> {
-        let file = self.qlog.iter().map(|path| path.to_string_lossy().into_owned());
-        file.flat_map(|file| ["--qlog".to_owned(), file]).collect()
+    /// Where the receiver's qlog goes if the one that was asked for is the sender's.
+    pub fn receiver_qlog(&self) -> Option<PathBuf> {
+        let path = self.qlog.as_ref()?;
+        let mut name = path.file_stem()?.to_owned();
+        name.push("-receiver");
+        if let Some(extension) = path.extension() {
+            name.push(".");
+            name.push(extension);
+        }
+        Some(path.with_file_name(name))
+    }
+
+    /// The words for the processes, sender and receiver, that keep the qlogs of a call which this one observes.
+    pub fn qlog_words(&self) -> [Vec<String>; 2] {
+        [self.qlog.clone(), self.receiver_qlog()].map(|path| {
+            let file = path.map(|path| path.to_string_lossy().into_owned());
+            file.into_iter().flat_map(|file| ["--qlog".to_owned(), file]).collect()
+        })
     }
 
     /// The same for a process that keeps no qlog itself.
