@@ -263,6 +263,30 @@ fn a_report_that_has_no_room_leaves_the_frames_and_the_other_way_round() {
 }
 
 #[test]
+fn whoever_hosts_a_rendezvous_sees_what_it_does() {
+    let words = ["rendezvous", "--listen", "127.0.0.1:0", "--metrics", "0", "--quiet"];
+    let mut server = lockstep(&words).spawn().expect("it starts");
+    let mut lines = BufReader::new(server.stdout.take().expect("it is read")).lines();
+    let mut told = || lines.next().expect("a line").expect("text");
+    let (place, page) = (told(), told());
+    let page = page.strip_prefix("metrics at ").expect("where they are").to_owned();
+    let at = place.split_once("rendezvous at ").and_then(|(_, rest)| rest.split(';').next()).expect("where it is");
+    let mut listener = receiver(&["--rendezvous", at, "--relay-only"]);
+    let ticket = listener.word("ticket");
+    let sent = sender(&ticket, &["--seconds", "2"]).output().expect("it ran");
+    assert!(sent.status.success(), "{}", said(&sent));
+    let text = get(&page, "/metrics", None);
+    let number = |name: &str| {
+        let line = body(&text).lines().find_map(|line| line.strip_prefix(&format!("lockstep_rendezvous_{name} ")));
+        line.and_then(|number| number.parse::<f64>().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
+    };
+    assert_eq!(number("met_total"), 1.0);
+    assert!(number("relayed_packets_total") > 20.0 && number("relayed_bytes_total") > 5_000.0, "{text}");
+    assert!(get(&page, "/", None).starts_with("HTTP/1.1 404"));
+    let _ = (server.kill(), server.wait(), listener.finish());
+}
+
+#[test]
 fn a_call_of_both_ends_leaves_a_qlog_of_each() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [sender, receiver] = ["a.sqlog", "a-receiver.sqlog"].map(|name| folder.path().join(name));
