@@ -1,6 +1,7 @@
 //! Live calls as others see them: Prometheus, the live page, qlog, the keys, and outputs that fail.
 #![cfg(unix)]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -259,6 +260,53 @@ fn a_report_that_has_no_room_leaves_the_frames_and_the_other_way_round() {
         let kept = fs::read_to_string(path(other)).expect("the other is there");
         assert!(kept.lines().count() > 15, "{full}: {kept}");
     }
+}
+
+#[test]
+fn whoever_hosts_a_rendezvous_sees_what_it_does() {
+    let words = ["rendezvous", "--listen", "127.0.0.1:0", "--metrics", "0", "--quiet"];
+    let mut server = lockstep(&words).spawn().expect("it starts");
+    let mut lines = BufReader::new(server.stdout.take().expect("it is read")).lines();
+    let mut told = || lines.next().expect("a line").expect("text");
+    let (place, page) = (told(), told());
+    let page = page.strip_prefix("metrics at ").expect("where they are").to_owned();
+    let at = place.split_once("rendezvous at ").and_then(|(_, rest)| rest.split(';').next()).expect("where it is");
+    let mut listener = receiver(&["--rendezvous", at, "--relay-only"]);
+    let ticket = listener.word("ticket");
+    let sent = sender(&ticket, &["--seconds", "2"]).output().expect("it ran");
+    assert!(sent.status.success(), "{}", said(&sent));
+    let text = get(&page, "/metrics", None);
+    let number = |name: &str| {
+        let line = body(&text).lines().find_map(|line| line.strip_prefix(&format!("lockstep_rendezvous_{name} ")));
+        line.and_then(|number| number.parse::<f64>().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
+    };
+    assert_eq!(number("met_total"), 1.0);
+    assert!(number("relayed_packets_total") > 20.0 && number("relayed_bytes_total") > 5_000.0, "{text}");
+    assert!(get(&page, "/", None).starts_with("HTTP/1.1 404"));
+    let _ = (server.kill(), server.wait(), listener.finish());
+}
+
+#[test]
+fn a_call_of_both_ends_leaves_a_qlog_of_each() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [sender, receiver] = ["a.sqlog", "a-receiver.sqlog"].map(|name| folder.path().join(name));
+    let output =
+        lockstep(&["call", "--clip", CLIP, "--seconds", "2", "--qlog", text(&sender)]).output().expect("it ran");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let events = [sender, receiver].map(|path| {
+        let names: BTreeSet<String> =
+            records(&path).iter().filter_map(|event| Some(event["name"].as_str()?.to_owned())).collect();
+        names
+    });
+    let has = |end: usize, name: &str| events[end].contains(&format!("lockstep:{name}"));
+    assert!(
+        has(0, "frame_sent") && !has(0, "frame_shown") && has(1, "frame_shown") && !has(1, "frame_sent"),
+        "{events:?}"
+    );
+    // What the other would overwrite is refused before anything is run.
+    let output =
+        lockstep(&["call", "--clip", CLIP, "--qlog", "b.ivf", "--sink", "b-receiver.ivf"]).output().expect("it ran");
+    assert!(!output.status.success() && said(&output).contains("name another file"), "{}", said(&output));
 }
 
 #[test]

@@ -289,16 +289,17 @@ fn scored_length(captures: Captures, asked: Duration, frame_interval: Duration) 
 }
 
 /// Runs `live`, until its end or an interruption; `observer` hears of its frames when it is over, and whoever observes it hears
-/// of it while it runs; with words that have the sender keep a qlog.
+/// of it while it runs; with words that have sender and receiver keep a qlog.
 pub fn call(
     live: &LiveCall,
     interruption: &Interruption,
     observer: Option<Box<dyn CallObserver>>,
-    observed: Option<(&mut Observation, &[String])>,
+    observed: Option<(&mut Observation, &[Vec<String>; 2])>,
 ) -> Result<CallResult> {
     let LiveCall { settings, sink, audio_output, session } = live;
     let number = drawn();
     let (mut observation, qlog) = observed.unzip();
+    let [sender_qlog, receiver_qlog] = qlog.cloned().unwrap_or_default();
     let trace = settings.link.trace.trace();
     settings.link.refuse_ecn()?;
     let (forward, reverse) = settings.link.links()?;
@@ -317,6 +318,7 @@ pub fn call(
     receive.extend(patience.clone());
     receive.extend(words(&["--log", &name(&receive_log)]));
     receive.extend(session.words(number));
+    receive.extend(receiver_qlog);
     if let Some(path) = audio_output {
         receive.extend(["--audio-output".to_owned(), name(path)]);
     } else if settings.audio.is_some() {
@@ -343,7 +345,7 @@ pub fn call(
     send.extend(session.words(number));
     send.extend(settings.options().words(OptionGroup::Control));
     send.extend(settings.audio.iter().flat_map(|sound| words(&["--audio", sound.as_str()])));
-    send.extend(qlog.into_iter().flatten().cloned());
+    send.extend(sender_qlog);
     let sender = Process::start("send", &send, Some(&through))?;
     let mut processes = Processes { sender, receiver, interruption, sender_ended_at: None, cut_at: None };
 
@@ -428,7 +430,9 @@ pub fn run(arguments: &CallArguments) -> Result<()> {
         session: arguments.session.clone(),
     };
     let observation = &arguments.observation;
-    let others = [&[("--sink", sink), ("--audio-output", heard)][..], &observation.outputs()].concat();
+    let receiver_qlog = observation.receiver_qlog();
+    let own = [("--sink", sink), ("--audio-output", heard), ("--qlog", receiver_qlog.as_deref())];
+    let others = [&own[..], &observation.outputs()].concat();
     arguments.output.check(&others, &live.settings.inputs())?;
     let output = arguments.output.open()?;
     let interruption = Interruption::watch()?;

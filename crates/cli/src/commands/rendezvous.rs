@@ -1,15 +1,17 @@
 //! `lockstep rendezvous`: the server by which two ends of a call find each other.
 
 use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 use clap::Args;
 
 use lockstep_link::parse_rate;
-use lockstep_live::{RendezvousLimits, RendezvousServer};
+use lockstep_live::{RendezvousLimits, RendezvousServer, RendezvousStatus};
 use lockstep_units::Bitrate;
 
 use crate::interruption::Interruption;
+use crate::observation::{metrics_address, serve_rendezvous};
 use crate::reporter::rewrite;
 
 /// The port of a rendezvous, unless another is said.
@@ -38,6 +40,10 @@ pub struct RendezvousArguments {
     /// Relay nothing: the ends are told of each other, and that is all.
     #[arg(long, conflicts_with_all = ["relay_rate", "total_relay_rate"])]
     no_relay: bool,
+    /// Serve what it does to Prometheus, under `/metrics`: calls, meetings, what was relayed and refused. A port alone is one of
+    /// this machine's own (127.0.0.1); at another address everybody who reaches it can read it.
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
+    metrics: Option<SocketAddr>,
     /// Print where it is, and nothing more.
     #[arg(long)]
     quiet: bool,
@@ -66,8 +72,13 @@ pub fn run(arguments: &RendezvousArguments) -> Result<()> {
     for address in server.addresses()? {
         say!("rendezvous at {address}; talk through it with: lockstep talk --rendezvous {address}");
     }
+    let newest = Arc::new(Mutex::new(RendezvousStatus::default()));
+    if let Some(address) = arguments.metrics {
+        say!("metrics at {}", serve_rendezvous(address, Arc::clone(&newest))?);
+    }
     let quiet = arguments.quiet;
     server.run(|status| {
+        *newest.lock().unwrap_or_else(PoisonError::into_inner) = *status;
         if !quiet {
             rewrite(&format!(
                 "{} calls   {} met   {:.1} MB relayed   {} packets dropped   {} refused",

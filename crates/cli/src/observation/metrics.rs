@@ -1,7 +1,8 @@
-//! The numbers of a call in Prometheus' text format 0.0.4.
+//! The numbers of a call, or of a rendezvous, in Prometheus' text format 0.0.4.
 
 use std::fmt::Write;
 
+use lockstep_live::RendezvousStatus;
 use serde_json::Value;
 
 use crate::live_stats::Sample;
@@ -18,7 +19,7 @@ enum Kind {
     Gauge,
 }
 
-/// A number: where it is in a [`Sample`] as JSON, what it is called, how it changes, what it is, and what one of it is in base
+/// A number: where it is in a [`Sample`] or a [`RendezvousStatus`] as JSON, what it is called, how it changes, what it is, and what one of it is in base
 /// units.
 type Metric = (&'static str, &'static str, Kind, &'static str, f64);
 
@@ -63,13 +64,36 @@ const METRICS: [Metric; 35] = [
     ("/sound/concealedShare", "sound_concealed_ratio", Gauge, "Share of the sound that was made up.", 1.0),
 ];
 
-/// What Prometheus reads.
+/// Those of a rendezvous.
+const RENDEZVOUS_METRICS: [Metric; 6] = [
+    ("/calls", "rendezvous_calls", Gauge, "Calls that it knows of, those that wait included.", 1.0),
+    ("/met", "rendezvous_met_total", Counter, "Calls whose ends have met.", 1.0),
+    ("/relayed_packets", "rendezvous_relayed_packets_total", Counter, "Packets relayed.", 1.0),
+    ("/relayed_bytes", "rendezvous_relayed_bytes_total", Counter, "Their bytes.", 1.0),
+    ("/dropped_packets", "rendezvous_dropped_packets_total", Counter, "Packets not relayed, for the limits.", 1.0),
+    ("/refused", "rendezvous_refused_total", Counter, "Announcements refused.", 1.0),
+];
+
+/// What Prometheus reads of a call.
 pub fn text(sample: Option<&Sample>) -> String {
     let mut text = String::new();
     let value = sample.and_then(|sample| serde_json::to_value(sample).ok()).unwrap_or_default();
     let _ = writeln!(text, "# HELP lockstep_up Whether there is a call.\n# TYPE lockstep_up gauge");
     let _ = writeln!(text, "lockstep_up {}", u8::from(sample.is_some()));
-    for (path, name, kind, help, unit) in METRICS {
+    add(&mut text, &METRICS, &value);
+    text
+}
+
+/// What Prometheus reads of a rendezvous.
+pub fn rendezvous_text(status: &RendezvousStatus) -> String {
+    let mut text = String::new();
+    add(&mut text, &RENDEZVOUS_METRICS, &serde_json::to_value(status).unwrap_or_default());
+    text
+}
+
+/// Adds those of the metrics that `value` has.
+fn add(text: &mut String, metrics: &[Metric], value: &Value) {
+    for &(path, name, kind, help, unit) in metrics {
         let number = match value.pointer(path) {
             Some(Value::Number(number)) => number.as_f64(),
             Some(Value::Bool(flag)) => Some(f64::from(u8::from(*flag))),
@@ -80,7 +104,6 @@ pub fn text(sample: Option<&Sample>) -> String {
         let _ = writeln!(text, "# HELP lockstep_{name} {help}\n# TYPE lockstep_{name} {kind}");
         let _ = writeln!(text, "lockstep_{name} {}", number * unit);
     }
-    text
 }
 
 #[cfg(test)]
@@ -148,5 +171,18 @@ mod tests {
             assert!(name.starts_with("lockstep_") && number.parse::<f64>().is_ok(), "{line}");
         }
         assert!(super::text(None).ends_with("lockstep_up 0\n"), "before anything is known");
+    }
+
+    #[test]
+    fn every_number_of_a_rendezvous_has_a_metric_and_every_metric_a_number() {
+        let value = serde_json::to_value(RendezvousStatus { met: 3, ..RendezvousStatus::default() }).unwrap();
+        let mut all = BTreeSet::new();
+        paths("", &value, &mut all);
+        assert_eq!(all, RENDEZVOUS_METRICS.iter().map(|metric| metric.0.to_owned()).collect());
+        let text = rendezvous_text(&RendezvousStatus { met: 3, ..RendezvousStatus::default() });
+        assert!(
+            text.contains("# TYPE lockstep_rendezvous_met_total counter\nlockstep_rendezvous_met_total 3\n"),
+            "{text}"
+        );
     }
 }

@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use lockstep_call::FrameRecord;
-use lockstep_live::{Qlog, Shown};
+use lockstep_live::{Qlog, RendezvousStatus, Shown};
 use lockstep_units::Timestamp;
 
 use crate::call_logs::LogWriter;
@@ -46,13 +46,14 @@ pub struct ObservationArguments {
     #[arg(long, value_name = "[ADDRESS:]PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
         value_parser = monitor_address)]
     monitor: Option<SocketAddr>,
-    /// Where a qlog goes, for qvis and its like: QUIC's packets, and frames sent and shown.
+    /// Where a qlog goes, for qvis and its like: QUIC's packets, and frames sent and shown. Of `call`, which has both ends, the
+    /// sender's; the receiver's goes beside it: `a.sqlog` and `a-receiver.sqlog`.
     #[arg(long, value_name = "FILE")]
     qlog: Option<PathBuf>,
 }
 
 /// Reads a port or an address with one; a port alone is on loopback.
-fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse().ok().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     port.or_else(|| text.parse().ok())
         .or_else(|| text.strip_prefix("localhost:")?.parse().ok().map(|port| (Ipv4Addr::LOCALHOST, port).into()))
@@ -76,16 +77,53 @@ impl ObservationArguments {
         [("--stats", self.stats.as_deref()), ("--qlog", self.qlog.as_deref())]
     }
 
-    /// The words for a process that keeps the qlog of a call which this one observes.
-    pub fn qlog_words(&self) -> Vec<String> {
-        let file = self.qlog.iter().map(|path| path.to_string_lossy().into_owned());
-        file.flat_map(|file| ["--qlog".to_owned(), file]).collect()
+    /// Where the receiver's qlog goes if the one that was asked for is the sender's.
+    pub fn receiver_qlog(&self) -> Option<PathBuf> {
+        let path = self.qlog.as_ref()?;
+        let mut name = path.file_stem()?.to_owned();
+        name.push("-receiver");
+        if let Some(extension) = path.extension() {
+            name.push(".");
+            name.push(extension);
+        }
+        Some(path.with_file_name(name))
+    }
+
+    /// The words for the processes, sender and receiver, that keep the qlogs of a call which this one observes.
+    pub fn qlog_words(&self) -> [Vec<String>; 2] {
+        [self.qlog.clone(), self.receiver_qlog()].map(|path| {
+            let file = path.map(|path| path.to_string_lossy().into_owned());
+            file.into_iter().flat_map(|file| ["--qlog".to_owned(), file]).collect()
+        })
     }
 
     /// The same for a process that keeps no qlog itself.
     pub fn without_qlog(&self) -> Self {
         Self { qlog: None, ..self.clone() }
     }
+}
+
+/// Serves Prometheus what `text` says of a call or a rendezvous; gives the page's address.
+fn serve_metrics(address: SocketAddr, of: &str, text: impl Fn() -> String + Send + Sync + 'static) -> Result<String> {
+    let pages = move |path: &str, _: &str| match path {
+        "/metrics" => http::Answer::of(metrics::CONTENT_TYPE, text()),
+        _ => http::Answer::refused("404 Not Found"),
+    };
+    let bound = http::serve(address, Arc::new(pages)).context("--metrics")?;
+    if !is_loopback(bound.ip()) {
+        eprintln!("lockstep: warning: everybody who reaches {bound} can read the {of}'s numbers there");
+    }
+    Ok(format!("http://{bound}/metrics"))
+}
+
+/// Serves Prometheus the newest of what `status` is given; gives the page's address.
+///
+/// # Errors
+/// If the address cannot be bound.
+pub fn serve_rendezvous(address: SocketAddr, status: Arc<Mutex<RendezvousStatus>>) -> Result<String> {
+    serve_metrics(address, "rendezvous", move || {
+        metrics::rendezvous_text(&status.lock().unwrap_or_else(PoisonError::into_inner))
+    })
 }
 
 /// The newest samples, for whoever asks.
@@ -157,18 +195,8 @@ impl Observation {
         let mut places = Vec::new();
         if let Some(address) = arguments.metrics {
             let numbers = published.clone();
-            let pages = move |path: &str, _: &str| match path {
-                "/metrics" => {
-                    let newest = numbers.kept().newest.clone();
-                    http::Answer::of(metrics::CONTENT_TYPE, metrics::text(newest.as_ref()))
-                }
-                _ => http::Answer::refused("404 Not Found"),
-            };
-            let bound = http::serve(address, Arc::new(pages)).context("--metrics")?;
-            places.push((Place::Metrics, format!("http://{bound}/metrics")));
-            if !is_loopback(bound.ip()) {
-                eprintln!("lockstep: warning: everybody who reaches {bound} can read the call's numbers there");
-            }
+            let text = move || metrics::text(numbers.kept().newest.clone().as_ref());
+            places.push((Place::Metrics, serve_metrics(address, "call", text)?));
         }
         if let Some(address) = arguments.monitor {
             let shown = published.clone();
