@@ -108,6 +108,7 @@ test-rust: | $(CMAKE) ## The Rust half of the tests
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(FEATURES) -- -D warnings
 	$(CARGO) test --workspace $(FEATURES)
+	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 
 test-python: setup ## The Python half of the tests
 	$(BIN)/ruff check python

@@ -6,7 +6,7 @@ use lockstep_link::Trace;
 use lockstep_live::Ticket;
 use lockstep_media::{FrameRate, IvfWriter, VideoFormat, Y4mWriter};
 use lockstep_transport::wire::{Acknowledgement, Close, Data, Hello, HelloReply, ReceivedFragment, Sound};
-use lockstep_transport::{CloseReason, Datagram, Estimate, StateId};
+use lockstep_transport::{CloseReason, Datagram, Estimate, Parity, StateId};
 use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::{GoldenPolicy, Parameters, Picture, Preset, State, encode};
 use std::time::Duration;
@@ -89,7 +89,8 @@ fn datagrams() -> Vec<(&'static str, Datagram)> {
         sequence: 5,
         frame: 3,
         fragment: 1,
-        fragments: 2, parity: None,
+        fragments: 2,
+        parity: None,
         source: StateId(9),
         target: StateId(10),
         sent_at: at,
@@ -122,9 +123,13 @@ fn datagrams() -> Vec<(&'static str, Datagram)> {
         age: Duration::from_millis(20),
         idle: 9,
         payload: vec![8, 64, 1],
+        further: vec![vec![8, 1], Vec::new()],
     };
+    let parity = Some(Parity { count: 2, last: 4 });
+    let parity = Data { sequence: 6, fragment: 2, parity, ..data.clone() };
     vec![
         ("data", Datagram::Data(data)),
+        ("parity", Datagram::Data(parity)),
         ("sound", Datagram::Sound(sound)),
         ("acknowledgement", Datagram::Acknowledgement(Box::new(acknowledgement))),
         ("hello", Datagram::Hello(Hello { connection: 7, format, estimator: 1 })),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use arbitrary::{Result, Unstructured};
 use lockstep_transport::wire::{Acknowledgement, Data, Hello, HelloReply, ReceivedFragment, Sound};
 use lockstep_transport::{
-    CloseReason, Datagram, Estimate, OutgoingFrame, Receiver, ReceiverConfig, ReceiverEvent, Sender, SenderConfig,
-    SenderEvent, SoundPacket, StateId, VideoFormat,
+    CloseReason, Datagram, Estimate, OutgoingFrame, Parity, Receiver, ReceiverConfig, ReceiverEvent, Sender,
+    SenderConfig, SenderEvent, SoundPacket, StateId, VideoFormat,
 };
 use lockstep_units::{Bitrate, Timestamp};
 
@@ -145,7 +145,8 @@ impl World {
             source,
             target,
             captured: moment(u, self.now)?,
-            key_frame: source == StateId::EMPTY, parity: 0,
+            key_frame: source == StateId::EMPTY,
+            parity: u.int_in_range(0..=3)?,
             payload: vec![how; usize::from(length) % 5_000],
         };
         if self.sender.send_frame(self.now, frame).is_ok() {
@@ -176,12 +177,18 @@ impl World {
         let (sequence, frame) = (near(u, last.map_or(0, |d| d.sequence))?, near(u, last.map_or(0, |d| d.frame))?);
         let (fragment, more, length, flags): (u8, u8, u16, u8) = u.arbitrary()?;
         let wide = if flags & 1 == 1 { 256 } else { 1 };
+        let place = u16::from(fragment) * wide;
+        let fragments = place.saturating_add(1 + u16::from(more));
+        // Parity of some frames, by the upper half of the flags.
+        let parity = Parity { count: 1 + u16::from(flags >> 4), last: length % 1401 };
+        let is_parity = flags & 4 == 4 && place < parity.count;
         Ok(Datagram::Data(Data {
             connection: CONNECTION,
             sequence,
             frame,
-            fragment: u16::from(fragment) * wide,
-            fragments: (u16::from(fragment) * wide).saturating_add(1 + u16::from(more)), parity: None,
+            fragment: if is_parity { fragments + place } else { place },
+            fragments,
+            parity: is_parity.then_some(parity),
             source: state(u)?,
             target: state(u)?,
             sent_at,
@@ -330,7 +337,8 @@ impl World {
                     let age = Duration::from_micros(u.arbitrary::<u32>()?.into());
                     let payload = vec![0; usize::from(length) % 1_401];
                     let idle = u.arbitrary()?;
-                    let sound = Sound { connection: CONNECTION, sequence, frame, sent_at, age, idle, payload };
+                    let further = vec![vec![7; usize::from(length) % 50]; u.int_in_range(0..=5)?];
+                    let sound = Sound { connection: CONNECTION, sequence, frame, sent_at, age, idle, payload, further };
                     let bytes = encoded(&Datagram::Sound(sound));
                     self.receiver.handle_datagram(self.now, Datagram::decode(&bytes), false);
                 }

@@ -106,6 +106,7 @@ pub struct SendingEnd<C: Codec = Vp8> {
     /// Whether the path was silent when that was last asked.
     silent: bool,
     last_fragments: u64,
+    /// Whether the last picture was coded from the one before it, so that a loss takes those of a round trip along.
     chained: bool,
     last_target: StateId,
     /// When the oldest frame was sent of all that were since one was last known to be decoded.
