@@ -4,6 +4,7 @@ use clap::Parser;
 use lockstep_call::CodecModel;
 use lockstep_configuration::{ScenarioArguments, run_scenario};
 use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioError, ScenarioReport};
+use lockstep_units::Bitrate;
 
 /// A command line of nothing but these arguments.
 #[derive(Parser)]
@@ -128,13 +129,31 @@ fn cross_traffic_fills_what_media_leaves() {
 }
 
 #[test]
-fn our_own_controller_has_a_quarter_of_its_share_beside_tcp_and_leaves_as_much_to_it() {
-    for name in ["long-tcp-cubic", "long-tcp"] {
-        let report = run(name, "--controller lockstep --seconds 60 --seed 2");
-        // Half of 2 Mb/s is fair.
-        for flow in &report.flows[..2] {
-            assert!(flow.goodput_bps.as_mbps() > 0.25, "{name}: {} has {}", flow.name, flow.goodput_bps);
+fn our_own_controller_and_the_default_have_a_quarter_of_their_share_beside_tcp_and_leave_as_much_to_it() {
+    for controller in ["sprout", "lockstep"] {
+        for name in ["long-tcp-cubic", "long-tcp"] {
+            let report = run(name, &format!("--controller {controller} --seconds 60 --seed 2"));
+            // Half of 2 Mb/s is fair.
+            for flow in &report.flows[..2] {
+                let goodput = flow.goodput_bps;
+                assert!(goodput.as_mbps() > 0.25, "{controller}, {name}: {} has {goodput}", flow.name);
+            }
         }
+    }
+}
+
+#[test]
+fn nothing_is_claimed_of_those_who_would_not_yield() {
+    for controller in ["sprout", "lockstep"] {
+        let mut scenario = Scenario::named("long-tcp").unwrap();
+        // In the place of TCP, and of sound, a rate that leaves 300 of 2,000 kb/s whatever else comes.
+        scenario.flows.truncate(2);
+        scenario.flows[1].kind = FlowKind::ConstantBitRate { rate_bps: Bitrate::from_kbps(1_700) };
+        let report = run_it(scenario, &format!("--controller {controller} --seconds 60 --seed 1"));
+        let media = &report.flows[0];
+        let loss = media.loss;
+        assert!(loss < 0.03, "{controller}: {loss} of its packets are lost");
+        assert!(media.goodput_bps.as_mbps() > 0.15, "{controller}: {}", media.goodput_bps);
     }
 }
 

@@ -8,12 +8,14 @@
 mod algorithm;
 mod base_delay;
 mod bob_heuristic;
+mod claimed_share;
 #[cfg(test)]
 mod closed_loop;
 mod copa;
 mod estimator_kind;
 mod fixed;
 mod flow_group;
+mod foreign_queue;
 mod gcc;
 mod inter_arrival;
 mod latency;
@@ -38,6 +40,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 pub use algorithm::{Algorithm, AlgorithmError, KnownPath, RateBounds, Setting};
 pub use bob_heuristic::{BobHeuristic, PathUse};
+pub use claimed_share::ClaimRule;
 pub use copa::Copa;
 pub use estimator_kind::EstimatorKind;
 pub use fixed::Fixed;

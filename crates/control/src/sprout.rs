@@ -14,7 +14,8 @@
 //! - A frame takes only so much of the room that the next one has some, too: a picture that is skipped is not seen.
 //! - A share of what a frame may have goes by the rate of bursts, which is that of the path and not of one's own share
 //!   of it; senders that share a path come to equal rates by that. Beside those that fill the queue until it overflows,
-//!   and so would take everything, a window is held ([`competitors`]).
+//!   and so would take everything, a window is held ([`competitors`]); beside those who keep it filled, so that little of
+//!   that is ever seen, a share of the path is claimed ([`crate::claimed_share`]).
 //!
 //! | constant | value | chosen by |
 //! |---|---|---|
@@ -37,6 +38,7 @@ use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 use crate::base_delay::BaseDelay;
+use crate::claimed_share::{ClaimRule, ClaimedShare};
 use crate::recent_least::RecentLeast;
 use crate::{Allowance, Controller, InFlight, Latency, Setting};
 use burst_rate::BurstRate;
@@ -155,6 +157,9 @@ pub struct Sprout {
     /// What packets wait for what is not the sender's own: jitter, turns of a scheduler, others' packets.
     outside: f64,
     competitors: Competitors,
+    claimed_share: ClaimedShare,
+    /// When the last packet that was heard of had left the link.
+    left_at: f64,
     /// The last round trip, queues included.
     last_round_trip: f64,
     /// How long acknowledgements wait on their way back, as far as is known of the last ones.
@@ -182,6 +187,8 @@ impl Sprout {
             own_left: 0.0,
             outside: 0.0,
             competitors: Competitors::new(payload + HEADERS),
+            claimed_share: ClaimedShare::new(payload + HEADERS, setting.frame_interval.as_secs_f64()),
+            left_at: 0.0,
             last_round_trip: FIRST_ROUND_TRIP,
             feedback_wait: 0.0,
             cautious_rate: Cell::new(None),
@@ -197,13 +204,25 @@ impl Sprout {
         self.competitors.window().is_some()
     }
 
+    /// What is claimed beside those who keep the queue filled.
+    pub(crate) fn claimed_share(&self) -> &ClaimedShare {
+        &self.claimed_share
+    }
+
+    /// The same sender with another rule of what it claims.
+    pub(crate) fn set_claim(&mut self, rule: ClaimRule) {
+        self.claimed_share.set_rule(rule);
+    }
+
     /// The mean of what is believed of the rate, bytes a second.
     pub(crate) fn mean_rate(&self) -> f64 {
         self.busy.filter().mean_rate()
     }
 
     fn pacing_interval_at(&self, mean_rate: f64) -> Duration {
-        duration_from_seconds((self.payload / (PACING * mean_rate).max(1.0)).min(LONGEST_PACE))
+        let claimed = self.claimed_share.pacing_interval(self.payload, mean_rate);
+        claimed
+            .unwrap_or_else(|| duration_from_seconds((self.payload / (PACING * mean_rate).max(1.0)).min(LONGEST_PACE)))
     }
 
     /// The path's rate: that of bursts, where there were any; no less than one's own.
@@ -235,6 +254,7 @@ impl Sprout {
         let (left, bytes) = (sent + waited, arrival.size.as_f64() + NETWORK_HEADERS);
         self.bursts.departed(arrival.frame, bytes, left);
         self.competitors.waited(arrival.arrived_at, waited);
+        self.left_at = self.left_at.max(left);
 
         let idle = sent >= self.own_left;
         self.own_left = self.own_left.max(sent) + bytes / self.path_rate(left).max(1.0);
@@ -314,6 +334,7 @@ impl Controller for Sprout {
             self.on_the_way.pop_front();
             self.first_sequence += 1;
         }
+        self.claimed_share.on_transmit(size);
     }
 
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
@@ -321,6 +342,7 @@ impl Controller for Sprout {
             self.last_round_trip = sample.as_secs_f64();
             self.round_trips.put(now, self.last_round_trip, BASE_MEMORY);
         }
+        self.claimed_share.heard(now, &feedback.acknowledged);
         let now = now.as_secs_f64();
         let mut newest = (Timestamp::ZERO, 0.0);
         for arrival in &feedback.acknowledged {
@@ -339,6 +361,11 @@ impl Controller for Sprout {
     }
 
     fn on_time(&mut self, now: Timestamp) {
+        let seconds = now.as_secs_f64();
+        let oldest_at = self.on_the_way.front().map_or(seconds, |sent| sent.at);
+        let (delay, overdue) =
+            (self.last_round_trip.max(seconds - oldest_at), seconds - self.round_trip() - self.left_at);
+        self.claimed_share.on_time(now, delay, overdue);
         if let Some(oldest) = self.on_the_way.front() {
             let heard_of = self.heard_of(now.as_secs_f64());
             self.busy.silent(oldest.at + self.outside, heard_of);
@@ -363,6 +390,7 @@ impl Controller for Sprout {
         if let Some(window) = self.competitors.window() {
             bytes = bytes.max(window - in_flight_bytes);
         }
+        bytes = bytes.max(self.claimed_share.budget(in_flight));
         if wait < LEAST_WITHIN * tolerated {
             bytes = bytes.max(LEAST_SHARE * self.cautious_rate() * self.frame_interval);
         }
@@ -372,11 +400,12 @@ impl Controller for Sprout {
         }
         let payload_share = self.payload / (self.payload + HEADERS);
         let drain = (tolerated / wait.max(1e-3)).min(1.0);
+        let claimed_rate = self.claimed_share.rate().unwrap_or(0.0);
         Allowance {
             budget: ByteCount::new((bytes * payload_share) as u64),
             pacing_interval: self.pacing_interval_at(mean_rate),
             // A codec that follows a rate and is given next to none for a second stands still for many.
-            target: Bitrate::from_bps((8.0 * self.cautious_rate() * payload_share * drain) as u64)
+            target: Bitrate::from_bps((8.0 * payload_share * (self.cautious_rate() * drain).max(claimed_rate)) as u64)
                 .max(self.least_target),
         }
     }
@@ -385,8 +414,16 @@ impl Controller for Sprout {
         self.pacing_interval_at(self.mean_rate())
     }
 
+    fn held_up(&self) -> ByteCount {
+        self.claimed_share.held_up()
+    }
+
     fn estimate(&self) -> Option<Bitrate> {
         Some(Bitrate::from_bps((8.0 * self.mean_rate()) as u64))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![self.claimed_share.counter()]
     }
 }
 

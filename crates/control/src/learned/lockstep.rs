@@ -9,18 +9,15 @@
 //!
 //! Where inputs are unlike those that the model has learned from, where others share the path, or where the model says what
 //! is no number, it is [`Sprout`] that decides, the best of those that were not learned ([`Lockstep::falls_back`]). Whoever
-//! decides, beside those who keep the queue filled a share of the path's rate is claimed ([`foreign_queue`]).
+//! decides, beside those who keep the queue filled a share of the path's rate is claimed ([`crate::claimed_share`]).
 //!
 //! | constant | value | why |
 //! |---|---|---|
 //! | a picture | 0.75 frame intervals | a decision may be asked for again while its picture is coded |
 //! | others share the path | bursts come through [`Rule::shared`] times as fast as the mean rate, averaged over [`AVERAGED`] pictures in which that rate was steady | Sprout's rule shares a path evenly, and the model has learned on paths of its own |
-//! | claimed beside those who keep the queue filled | [`Rule::claim`] of the path's rate, and no more than 1.5 times what arrives | a path that was taken for a faster one is not filled: without the second bound p95 was 26 s in one of three calls over `Verizon-EVDO-driving.down`, with it as long as without claims |
-//! | such a frame | two packets at least, right behind each other | one alone does not tell the path's rate |
 //! | unlike | inputs beyond those of training by a quarter of their range, averaged likewise | what was never seen is not known |
 
 mod forecast;
-mod foreign_queue;
 mod history;
 mod lesson;
 mod rule;
@@ -36,7 +33,6 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 use super::{Model, ModelError};
 use crate::{Allowance, Controller, InFlight, KnownPath, Setting, Sprout};
 use forecast::{Basis, FORECAST, Forecast};
-use foreign_queue::ForeignQueue;
 use history::History;
 use lesson::Lessons;
 
@@ -65,14 +61,6 @@ const MOST_SHARED_DELAY: f64 = 0.6;
 const UNLIKE: (f64, f64) = (0.25, 0.1);
 /// Pictures over which both are averaged.
 const AVERAGED: f64 = 30.0;
-/// What is claimed beside others and not sent is kept for so long, seconds; a picture may be larger than its part.
-const CLAIM_KEPT: f64 = 0.25;
-/// What is claimed waits no longer than so for others, as far as is taken into account, seconds.
-const LONGEST_HELD_UP: f64 = 5.0;
-/// What is claimed is no more than so many times what arrives.
-const CLAIM_GROWTH: f64 = 1.5;
-/// Pacing rate over mean rate beside others.
-const CLAIM_PACING: f64 = 32.0;
 /// Over what time the rate is taken for codecs that follow one, seconds.
 const TARGET_TIME: f64 = 0.5;
 /// The least of the target, as a share of the mean rate.
@@ -227,11 +215,6 @@ pub struct Lockstep {
     /// How long ago something would have been heard of the next packet, had it left right behind the last, seconds.
     overdue: f64,
     shared: Alarm,
-    foreign_queue: ForeignQueue,
-    /// What may still be sent of the share that is claimed beside others, bytes.
-    claimed: f64,
-    /// Pictures beside such.
-    pictures_beside: u64,
     unlike: Alarm,
     /// Pictures that were decided on, and those of them that Sprout decided on, by [`Fallback`].
     pictures: u64,
@@ -259,9 +242,6 @@ impl Lockstep {
             delay: 0.0,
             overdue: 0.0,
             shared: Alarm::default(),
-            foreign_queue: ForeignQueue::new(),
-            claimed: 0.0,
-            pictures_beside: 0,
             unlike: Alarm::default(),
             pictures: 0,
             by_sprout: [0; Fallback::ALL.len()],
@@ -279,12 +259,13 @@ impl Lockstep {
     pub fn with_model(setting: &Setting, model: Arc<Model>) -> Result<Self, ModelError> {
         let rule = model.metadata(&Rule::key(setting.latency)).unwrap_or_default();
         let rule = Rule::read(setting.latency, rule).map_err(ModelError::Unfit)?;
-        Ok(Self { net: Some(Net::new(model)?), rule, ..Self::without_model(setting) })
+        Ok(Self { net: Some(Net::new(model)?), ..Self::without_model(setting) }.with_rule(rule))
     }
 
     /// The same with another rule than the model's.
     #[must_use]
-    pub fn with_rule(self, rule: Rule) -> Self {
+    pub fn with_rule(mut self, rule: Rule) -> Self {
+        self.sprout.set_claim(rule.claim);
         Self { rule, ..self }
     }
 
@@ -307,7 +288,7 @@ impl Lockstep {
             return Some(Fallback::NoForecast);
         }
         if self.delay < MOST_SHARED_DELAY {
-            if self.sprout.competes() && self.foreign_queue.suspects() {
+            if self.sprout.competes() && self.sprout.claimed_share().suspects() {
                 return Some(Fallback::Competitors);
             }
             if self.shared.rings {
@@ -357,27 +338,6 @@ impl Lockstep {
         self.rule.deadline + self.rule.intervals * self.frame_interval
     }
 
-    /// The rate that is claimed beside those who keep the queue filled, bytes a second.
-    fn claimed_rate(&self) -> Option<f64> {
-        let rate = self.foreign_queue.path_rate_beside_others(self.now)?;
-        // Little more than what arrives, so that a path that was taken for a faster one is not filled.
-        let rate = (self.rule.claim * rate).min(CLAIM_GROWTH * self.foreign_queue.arrival_rate());
-        (self.overdue <= self.rule.claim_overdue).then_some(rate)
-    }
-
-    /// What the link carries of two packets, bytes: a frame of that much tells the path's rate.
-    fn pair(&self) -> f64 {
-        2.0 * (self.payload + HEADERS)
-    }
-
-    /// A picture begins: what may be sent of the claimed share is more by what comes in a frame interval.
-    fn claim(&mut self) {
-        let rate = self.claimed_rate().unwrap_or(0.0);
-        let most = (rate * CLAIM_KEPT).max(if rate > 0.0 { self.pair() } else { 0.0 });
-        self.claimed = (self.claimed.max(-most) + rate * self.frame_interval).min(most);
-        self.pictures_beside += u64::from(rate > 0.0);
-    }
-
     /// What a frame may take of the link, all headers included.
     fn link_budget(&self, present: &Present, in_flight: InFlight) -> f64 {
         let waiting = in_flight.queued.as_f64() * (1.0 + (NETWORK_HEADERS + HEADERS) / self.payload);
@@ -398,7 +358,6 @@ impl Lockstep {
 impl Controller for Lockstep {
     fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
         self.history.sent(size.as_f64());
-        self.claimed -= size.as_f64() + NETWORK_HEADERS;
         if let Some(present) = &mut self.present {
             present.sent += size.as_f64() + NETWORK_HEADERS;
         }
@@ -410,8 +369,6 @@ impl Controller for Lockstep {
 
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         self.history.heard(now, &feedback.acknowledged);
-        let span = Duration::from_secs_f64(self.rule.foreign_span);
-        self.foreign_queue.heard(now.as_secs_f64(), &feedback.acknowledged, span, self.rule.foreign_wait);
         self.sprout.on_feedback(now, feedback);
     }
 
@@ -426,15 +383,11 @@ impl Controller for Lockstep {
         }
         let outlook = self.sprout.outlook(now);
         self.delay = outlook.last_round_trip.max(self.now - outlook.oldest_at);
-        self.foreign_queue.on_time(now, self.delay);
         self.overdue = self.now - outlook.round_trip - self.history.left_at();
         let seen = self.history.observe(now, &outlook, self.given);
         let basis = Basis { rate: outlook.mean_rate, unknown: (self.now - outlook.known_until).clamp(0.0, 10.0) };
         if let Some(lessons) = &mut self.lessons {
             lessons.decided(now, seen, outlook.on_the_way, basis);
-        }
-        if begins {
-            self.claim();
         }
         let Some(net) = &mut self.net else { return };
         if begins {
@@ -469,18 +422,14 @@ impl Controller for Lockstep {
         if self.net.is_none() {
             return allowance;
         }
-        // Two packets tell whether it is the path that is slow.
-        let probes = in_flight.bytes == ByteCount::ZERO && self.foreign_queue.suspects();
-        let claimed = if probes { self.claimed.max(self.pair()) } else { self.claimed - in_flight.queued.as_f64() };
-        let claimed = if claimed >= self.pair() { claimed } else { 0.0 };
+        let claimed = self.sprout.claimed_share().budget(in_flight);
         // A codec that follows a rate and is given next to none for a second stands still for many.
         let payload_share = self.payload / (self.payload + HEADERS);
         let least = Bitrate::from_bps((8.0 * payload_share * LEAST_TARGET * self.sprout.mean_rate()) as u64);
-        let beside = Bitrate::from_bps((8.0 * payload_share * self.claimed_rate().unwrap_or(0.0)) as u64);
-        let least = least.max(self.least_target).max(beside);
+        let beside = self.sprout.claimed_share().rate().unwrap_or(0.0);
+        let least = least.max(self.least_target).max(Bitrate::from_bps((8.0 * payload_share * beside) as u64));
         let Some(present) = self.present.as_ref().filter(|_| self.falls_back().is_none()) else {
-            let budget = allowance.budget.max(ByteCount::new((payload_share * claimed) as u64));
-            return Allowance { budget, target: allowance.target.max(least), ..allowance };
+            return Allowance { target: allowance.target.max(least), ..allowance };
         };
         let rate = (present.room(TARGET_TIME, self.rule.target_level) / TARGET_TIME).max(0.0);
         Allowance {
@@ -491,11 +440,8 @@ impl Controller for Lockstep {
     }
 
     fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
-        if self.claimed_rate().is_some() {
-            // Right behind each other, so that the frame's burst shows the path's rate.
-            return Duration::from_secs_f64(
-                (self.payload / (CLAIM_PACING * self.sprout.mean_rate()).max(1.0)).min(LONGEST_PACE),
-            );
+        if let Some(interval) = self.sprout.claimed_share().pacing_interval(self.payload, self.sprout.mean_rate()) {
+            return interval;
         }
         if self.falls_back().is_some() {
             return self.sprout.pacing_interval(now, in_flight);
@@ -505,8 +451,7 @@ impl Controller for Lockstep {
     }
 
     fn held_up(&self) -> ByteCount {
-        let rate = self.claimed_rate().unwrap_or(0.0);
-        ByteCount::new((rate * self.delay.min(LONGEST_HELD_UP)) as u64)
+        self.sprout.held_up()
     }
 
     fn estimate(&self) -> Option<Bitrate> {
@@ -515,10 +460,7 @@ impl Controller for Lockstep {
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let by_sprout = Fallback::ALL.iter().map(|why| (why.name(), self.by_sprout[*why as usize]));
-        [("pictures", self.pictures), ("pictures_with_a_claimed_share", self.pictures_beside)]
-            .into_iter()
-            .chain(by_sprout)
-            .collect()
+        [("pictures", self.pictures), self.sprout.claimed_share().counter()].into_iter().chain(by_sprout).collect()
     }
 }
 

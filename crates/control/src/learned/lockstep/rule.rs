@@ -6,6 +6,7 @@ use std::fmt;
 use libm::{exp, log1p};
 
 use crate::Latency;
+use crate::claimed_share::ClaimRule;
 
 /// Numbers of a rule, each with its name and bounds.
 const FIELDS: [(&str, f64, f64); 20] = [
@@ -66,16 +67,8 @@ pub struct Rule {
     pub shared_steady: f64,
     /// and packets waited so long at least in the mean of 1.6 s, seconds.
     pub shared_wait: f64,
-    /// The share of the path's rate that is claimed beside those who keep the queue filled. These four were chosen among some
-    /// ten settings by what a call has beside CUBIC (`lockstep scenario run` of `long-tcp-cubic` with links of 1 to 20 Mb/s, round
-    /// trips of 20 to 100 ms and queues of 64 and 256 packets, seeds 1 and 2; `docs/learning.md`):
-    pub claim: f64,
-    /// where packets waited so long at least that was not for one's own, seconds,
-    pub foreign_wait: f64,
-    /// for so long, seconds,
-    pub foreign_span: f64,
-    /// and the last delivery is overdue by no more than this, seconds.
-    pub claim_overdue: f64,
+    /// What is claimed beside those who keep the queue filled.
+    pub claim: ClaimRule,
 }
 
 /// What a level depends on beside the rule.
@@ -111,10 +104,7 @@ impl Rule {
             shared: 1.75,
             shared_steady: 0.3,
             shared_wait: 0.0,
-            claim: 0.3,
-            foreign_wait: 0.02,
-            foreign_span: 0.7,
-            claim_overdue: 0.3,
+            claim: ClaimRule::default(),
         };
         match latency {
             Latency::Low => Self { deadline: 0.0, ..balanced },
@@ -177,10 +167,10 @@ impl Rule {
             13 => &mut self.shared,
             14 => &mut self.shared_steady,
             15 => &mut self.shared_wait,
-            16 => &mut self.claim,
-            17 => &mut self.foreign_wait,
-            18 => &mut self.foreign_span,
-            _ => &mut self.claim_overdue,
+            16 => &mut self.claim.share,
+            17 => &mut self.claim.wait,
+            18 => &mut self.claim.span,
+            _ => &mut self.claim.overdue,
         }
     }
 }

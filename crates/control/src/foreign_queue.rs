@@ -8,22 +8,37 @@
 //!
 //! A packet that comes alone tells no rate. Where such wait by what is known of old, others are suspected, and two packets
 //! right behind each other would tell.
+//!
+//! Not all who fill a queue would give way: beside a constant rate that leaves a path little, more only makes the queue longer
+//! and loses packets. So others first have to show that it is they who keep it filled, and not the two together: what arrives
+//! of one's own is next to nothing of the path's rate for a second, and the wait does not become less by that. This is believed
+//! for a minute.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use libm::exp;
 use lockstep_transport::AcknowledgedFragment;
+use lockstep_transport::wire::CARRIAGE;
 use lockstep_units::{Timestamp, duration_from_seconds};
 
-use super::NETWORK_HEADERS;
 use crate::base_delay::BaseDelay;
 use crate::recent_least::RecentLeast;
 
+/// What a link carries with a datagram, bytes.
+const NETWORK_HEADERS: f64 = CARRIAGE as f64;
 /// For how long the least delay is believed: longer than queues of TCP take to become empty; clocks drift by 3 ms meanwhile.
 const BASE_MEMORY: Duration = Duration::from_secs(60);
 /// How fast the rate of bursts is forgotten while others come, seconds.
 const BURSTS_FADE: f64 = 0.3;
+/// What is less than this share of the path's rate is next to nothing.
+const NEXT_TO_NOTHING: f64 = 0.15;
+/// It is to be so little for so long, while the wait does not fall by so many seconds, to show that others keep the queue
+/// filled; and for so long that is believed. A constant rate that leaves 15 % was taken for TCP where falling waits counted, too
+/// or might fall by 20 ms (`lockstep scenario run` with such beside a call, at 0.8, 2 and 8 Mb/s).
+const SHOWN_AFTER: Duration = Duration::from_millis(1500);
+const FALLEN: f64 = 0.005;
+const SHOWN_FOR: Duration = Duration::from_secs(60);
 /// For how long a burst tells the rate that packets come at by which it is decided that others are there, seconds.
 const FRESH: f64 = 0.5;
 /// How long there may be nothing of that, in the time for which others are to be there.
@@ -47,7 +62,7 @@ const MOST_PACKETS: usize = 16_384;
 
 /// What is acknowledged of a path, and what that says of others. Times are the sender's, seconds, where not said otherwise.
 #[derive(Debug)]
-pub(super) struct ForeignQueue {
+pub(crate) struct ForeignQueue {
     base_delay: BaseDelay,
     /// One's own packets that are known to have left: when, and with how many bytes.
     left: VecDeque<(f64, f64)>,
@@ -76,6 +91,10 @@ pub(super) struct ForeignQueue {
     grows: bool,
     suspected: bool,
     found: bool,
+    /// Since when next to nothing arrives while packets wait, and how long they then did at least; when others last had shown
+    /// themselves by that. Receiver's clock.
+    little: Option<(Timestamp, f64)>,
+    shown_at: Option<Timestamp>,
 }
 
 impl ForeignQueue {
@@ -98,11 +117,13 @@ impl ForeignQueue {
             grows: false,
             suspected: false,
             found: false,
+            little: None,
+            shown_at: None,
         }
     }
 
     /// The rate of bursts, bytes a second; none if none was seen.
-    fn path_rate(&self) -> Option<f64> {
+    pub fn path_rate(&self) -> Option<f64> {
         let (bytes, seconds) = self.behind;
         (bytes >= LEAST_BEHIND).then(|| bytes / seconds.max(RESOLUTION))
     }
@@ -140,7 +161,9 @@ impl ForeignQueue {
             self.arrived_at += since_last;
             self.arrivals *= exp(-since_last / ARRIVALS_FADE);
             self.arrivals += (arrival.size.as_f64() + NETWORK_HEADERS) / ARRIVALS_FADE;
-            self.suspected = self.least.put(at, foreign, span) > wait;
+            let least = self.least.put(at, foreign, span);
+            self.suspected = least > wait;
+            self.show(at, least);
             if left_at > self.told_at + FRESH {
                 // It came alone, and the rate is one of old.
                 continue;
@@ -149,7 +172,23 @@ impl ForeignQueue {
             let since = gone_on.map_or(at, |(since, _)| since);
             self.told = Some((since, at));
             let least = self.least_told.put(at, foreign, span);
-            self.found = if self.found { least > 0.5 * wait } else { at.is_later_by(span, since) && least > wait };
+            let found = if self.found { least > 0.5 * wait } else { at.is_later_by(span, since) && least > wait };
+            self.found = found && self.shown_at.is_some_and(|shown_at| !at.is_later_by(SHOWN_FOR, shown_at));
+        }
+    }
+
+    /// A packet arrived at `at`, and of late none has waited less than `least` for what was not one's own: whether others show
+    /// that they keep the queue filled.
+    fn show(&mut self, at: Timestamp, least: f64) {
+        if !self.suspected || self.path_rate().is_none_or(|rate| self.arrivals >= NEXT_TO_NOTHING * rate) {
+            self.little = None;
+            return;
+        }
+        let (since, first) = *self.little.get_or_insert((at, least));
+        if least < first - FALLEN {
+            self.little = Some((at, least));
+        } else if at.is_later_by(SHOWN_AFTER, since) {
+            self.shown_at = Some(at);
         }
     }
 
@@ -192,20 +231,32 @@ mod tests {
     struct Path {
         queue: ForeignQueue,
         frame: u32,
+        frame_rate: f64,
     }
 
     impl Path {
         fn new() -> Self {
-            Self { queue: ForeignQueue::new(), frame: 0 }
+            Self { queue: ForeignQueue::new(), frame: 0, frame_rate: 30.0 }
         }
 
-        /// For `seconds` from `from` on, a frame every 33 ms of as many packets, each of which waits as `wait` says by its
-        /// time and its place in the frame, and is heard of 40 ms after it left.
+        /// A path over which frames went from 0 to 2 s, and then from 2 to 5 s next to nothing (four frames a second), which
+        /// waited as `wait` says; 1,200 bytes take 4.8 ms, so it carries 2 Mb/s.
+        fn with_little(wait: impl Fn(f64) -> f64) -> Self {
+            let mut path = Self::new();
+            path.send(0.0, 2.0, 2, |_, place| 0.0048 * place);
+            path.frame_rate = 4.0;
+            path.send(2.0, 3.0, 2, |sent, place| wait(sent) + 0.0048 * place);
+            path.frame_rate = 30.0;
+            path
+        }
+
+        /// For `seconds` from `from` on, frames of as many packets, each of which waits as `wait` says by its time and its
+        /// place in the frame, and is heard of 40 ms after it left.
         fn send(&mut self, from: f64, seconds: f64, packets: u16, wait: impl Fn(f64, f64) -> f64) -> f64 {
             let time = |seconds: f64| Timestamp::ZERO + Duration::from_secs_f64(seconds);
             let mut heard = from;
-            for picture in 0..(seconds * 30.0) as u32 {
-                let sent = from + f64::from(picture) / 30.0;
+            for picture in 0..(seconds * self.frame_rate) as u32 {
+                let sent = from + f64::from(picture) / self.frame_rate;
                 self.frame += 1;
                 for fragment in 0..packets {
                     let left = sent + wait(sent, f64::from(fragment));
@@ -228,16 +279,40 @@ mod tests {
 
     #[test]
     fn a_queue_that_stays_while_bursts_come_through_fast_is_others() {
+        // Before anybody else is there, nobody is found.
         let mut path = Path::new();
-        // 1,200 bytes in 4.8 ms: 2 Mb/s. Before anybody else is there, nobody is found.
         let heard = path.send(0.0, 2.0, 2, |_, place| 0.0048 * place);
         assert_eq!(path.queue.path_rate_beside_others(heard), None);
-        let heard = path.send(2.0, 2.0, 2, |_, place| 0.2 + 0.0048 * place);
+        let mut path = Path::with_little(|_| 0.2);
+        let heard = path.send(5.0, 2.0, 2, |_, place| 0.2 + 0.0048 * place);
         let found = path.queue.path_rate_beside_others(heard).unwrap();
         assert!((240_000.0..260_000.0).contains(&found), "{found}");
         assert_eq!(path.queue.path_rate_beside_others(heard + 1.0), None, "long ago");
-        let heard = path.send(6.0, 2.0, 2, |_, place| 0.0048 * place);
+        let heard = path.send(9.0, 2.0, 2, |_, place| 0.0048 * place);
         assert_eq!(path.queue.path_rate_beside_others(heard), None, "they have gone");
+    }
+
+    #[test]
+    fn others_who_have_not_shown_that_they_keep_the_queue_filled_are_not_believed_nor_for_longer_than_a_minute() {
+        let mut path = Path::new();
+        path.send(0.0, 2.0, 2, |_, place| 0.0048 * place);
+        // 29 % of what the path carries are sent all the time: it may be these that keep a constant rate waiting.
+        let heard = path.send(2.0, 10.0, 2, |_, place| 0.2 + 0.0048 * place);
+        assert_eq!(path.queue.path_rate_beside_others(heard), None);
+        let mut path = Path::with_little(|_| 0.2);
+        let found = [50.0, 70.0].map(|until| {
+            let heard = path.send(until - 20.0, 20.0, 2, |_, place| 0.2 + 0.0048 * place);
+            path.queue.path_rate_beside_others(heard).is_some()
+        });
+        assert_eq!(found, [true, false]);
+    }
+
+    #[test]
+    fn a_queue_that_drains_as_less_is_sent_is_not_kept_filled_by_others() {
+        // A constant rate of 0.9 of the path: with 0.05 beside it the queue drains by 50 ms a second.
+        let mut path = Path::with_little(|sent| 0.5 - 0.05 * (sent - 2.0));
+        let heard = path.send(5.0, 2.0, 2, |_, place| 0.35 + 0.0048 * place);
+        assert_eq!(path.queue.path_rate_beside_others(heard), None);
     }
 
     #[test]
@@ -287,9 +362,8 @@ mod tests {
 
     #[test]
     fn while_the_delay_grows_nothing_is_told() {
-        let mut path = Path::new();
-        path.send(0.0, 2.0, 2, |_, place| 0.0048 * place);
-        let heard = path.send(2.0, 2.0, 2, |_, place| 0.2 + 0.0048 * place);
+        let mut path = Path::with_little(|_| 0.2);
+        let heard = path.send(5.0, 2.0, 2, |_, place| 0.2 + 0.0048 * place);
         let now = Timestamp::ZERO + Duration::from_secs_f64(heard);
         path.queue.on_time(now, 0.24);
         assert!(path.queue.path_rate_beside_others(heard).is_some());

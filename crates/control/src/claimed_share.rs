@@ -1,0 +1,176 @@
+//! A share of the path, claimed beside those who keep its queue filled, as TCP does.
+//!
+//! Who waits for a queue to empty that others keep filled sends nothing. That it is theirs, and that they take what one
+//! leaves, is what [`ForeignQueue`] finds; then a share of the path's rate is sent, whatever the delay.
+//!
+//! | what | value | why |
+//! |---|---|---|
+//! | claimed | [`ClaimRule::share`] of the path's rate, and no more than 1.5 times what arrives | a path that was taken for a faster one is not filled: without the second bound p95 was 26 s in one of three calls over `Verizon-EVDO-driving.down`, with it as long as without claims |
+//! | such a frame | two packets at least, right behind each other | one alone does not tell the path's rate |
+//! | two packets where others are suspected | where nothing is on the way, and every second where they take 0.1 s at most | packets that come alone tell no rate, and so nothing of others |
+//! | a picture | 0.75 frame intervals | a decision may be asked for again while its picture is coded |
+
+use std::time::Duration;
+
+use lockstep_transport::AcknowledgedFragment;
+use lockstep_transport::wire::CARRIAGE;
+use lockstep_units::{ByteCount, Timestamp};
+
+use crate::InFlight;
+use crate::foreign_queue::ForeignQueue;
+
+/// What a link carries with a datagram, bytes.
+const NETWORK_HEADERS: f64 = CARRIAGE as f64;
+/// A picture lasts so many frame intervals at least.
+const PICTURE: f64 = 0.75;
+/// What is claimed and not sent is kept for so long, seconds; a picture may be larger than its part.
+const KEPT: f64 = 0.25;
+/// What is claimed waits no longer than so for others, as far as is taken into account, seconds.
+const LONGEST_HELD_UP: f64 = 5.0;
+/// What is claimed is no more than so many times what arrives.
+const GROWTH: f64 = 1.5;
+/// Pacing rate over mean rate, and the longest time between two packets of a frame, seconds.
+const PACING: f64 = 32.0;
+const LONGEST_PACE: f64 = 0.002;
+/// Time between two such frames where others are suspected, and how long one may take on the link, seconds. Chosen by the calls
+/// that [`ClaimRule`]'s numbers were, among pauses of 0.5, 1 and 2 s and lengths of 0.05 and 0.1 s; with any length p95 was 6 %
+/// longer on 32 generated cellular links of 100 to 250 kb/s, so it is 3 %.
+const PAIR_PAUSE: f64 = 1.0;
+const LONGEST_PAIR: f64 = 0.1;
+
+/// What is claimed, and beside whom. The numbers of [`Default`] were chosen among some ten settings by what a call has beside
+/// CUBIC (`lockstep scenario run` of `long-tcp-cubic` with links of 1 to 20 Mb/s, round trips of 20 to 100 ms and queues of 64
+/// and 256 packets, seeds 1 and 2; `docs/controllers.md`).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClaimRule {
+    /// The share of the path's rate that is claimed,
+    pub share: f64,
+    /// where packets waited so long at least for what was not one's own, seconds,
+    pub wait: f64,
+    /// for so long, seconds,
+    pub span: f64,
+    /// and the last delivery is overdue by no more than this, seconds.
+    pub overdue: f64,
+}
+
+impl Default for ClaimRule {
+    fn default() -> Self {
+        Self { share: 0.4, wait: 0.02, span: 0.7, overdue: 0.3 }
+    }
+}
+
+/// The sender's side of it. Times are the sender's, seconds; bytes are those that the link carries.
+#[derive(Debug)]
+pub(crate) struct ClaimedShare {
+    rule: ClaimRule,
+    foreign_queue: ForeignQueue,
+    /// Two packets, bytes: a frame of that much tells the path's rate.
+    pair: f64,
+    frame_interval: f64,
+    now: f64,
+    /// How long packets take there and back, and by how much the next delivery is overdue.
+    delay: f64,
+    overdue: f64,
+    picture_at: f64,
+    /// What may still be sent of the share, bytes.
+    unspent: f64,
+    /// When two packets were last allowed because others are suspected.
+    pair_at: f64,
+    /// Pictures that had a share.
+    pictures: u64,
+}
+
+impl ClaimedShare {
+    /// Of a path that nothing is known of, for frames every `frame_interval` seconds in packets of `packet` bytes.
+    pub fn new(packet: f64, frame_interval: f64) -> Self {
+        Self {
+            rule: ClaimRule::default(),
+            foreign_queue: ForeignQueue::new(),
+            pair: 2.0 * packet,
+            frame_interval,
+            now: 0.0,
+            delay: 0.0,
+            overdue: 0.0,
+            picture_at: f64::NEG_INFINITY,
+            unspent: 0.0,
+            pair_at: f64::NEG_INFINITY,
+            pictures: 0,
+        }
+    }
+
+    pub fn set_rule(&mut self, rule: ClaimRule) {
+        self.rule = rule;
+    }
+
+    /// A datagram of `size` bytes left.
+    pub fn on_transmit(&mut self, size: ByteCount) {
+        self.unspent -= size.as_f64() + NETWORK_HEADERS;
+    }
+
+    /// Packets were heard of.
+    pub fn heard(&mut self, now: Timestamp, arrivals: &[AcknowledgedFragment]) {
+        let span = Duration::from_secs_f64(self.rule.span);
+        self.foreign_queue.heard(now.as_secs_f64(), arrivals, span, self.rule.wait);
+    }
+
+    /// It is `now`: packets take `delay` seconds there and back, or the oldest has taken so long already, and the next
+    /// delivery is overdue by `overdue`. Where a picture begins, what may be sent of the share is more by what comes in a
+    /// frame interval.
+    pub fn on_time(&mut self, now: Timestamp, delay: f64, overdue: f64) {
+        (self.now, self.delay, self.overdue) = (now.as_secs_f64(), delay, overdue);
+        self.foreign_queue.on_time(now, delay);
+        if self.now - self.picture_at < PICTURE * self.frame_interval {
+            return;
+        }
+        self.picture_at = self.now;
+        let rate = self.rate().unwrap_or(0.0);
+        let most = (rate * KEPT).max(if rate > 0.0 { self.pair } else { 0.0 });
+        self.unspent = (self.unspent.max(-most) + rate * self.frame_interval).min(most);
+        self.pictures += u64::from(rate > 0.0);
+        if self.asks() && self.now - self.pair_at >= PAIR_PAUSE {
+            self.pair_at = self.now;
+        }
+    }
+
+    /// Whether packets wait for what is not the sender's own, by a rate that may be an old one.
+    pub fn suspects(&self) -> bool {
+        self.foreign_queue.suspects()
+    }
+
+    /// Whether two packets are to tell if there are others; not on a path on which they would be long in the way.
+    fn asks(&self) -> bool {
+        let lasts = self.foreign_queue.path_rate().map_or(0.0, |rate| self.pair / rate);
+        self.suspects() && lasts <= LONGEST_PAIR
+    }
+
+    /// The rate that is claimed beside those who keep the queue filled, bytes a second.
+    pub fn rate(&self) -> Option<f64> {
+        let rate = self.foreign_queue.path_rate_beside_others(self.now)?;
+        let rate = (self.rule.share * rate).min(GROWTH * self.foreign_queue.arrival_rate());
+        (self.overdue <= self.rule.overdue).then_some(rate)
+    }
+
+    /// What a frame may have of the link because of it, bytes.
+    pub fn budget(&self, in_flight: InFlight) -> f64 {
+        let asks = self.asks() && (in_flight.bytes == ByteCount::ZERO || self.pair_at == self.picture_at);
+        let budget = if asks { self.unspent.max(self.pair) } else { self.unspent - in_flight.queued.as_f64() };
+        if budget >= self.pair { budget } else { 0.0 }
+    }
+
+    /// Right behind each other, so that a frame's burst shows the path's rate, for a sender whose packets carry `payload`
+    /// bytes and which has `mean_rate` of the path.
+    pub fn pacing_interval(&self, payload: f64, mean_rate: f64) -> Option<Duration> {
+        let interval = (payload / (PACING * mean_rate).max(1.0)).min(LONGEST_PACE);
+        self.rate().map(|_| Duration::from_secs_f64(interval))
+    }
+
+    /// Bytes on the way that only wait because others' packets are before them.
+    pub fn held_up(&self) -> ByteCount {
+        ByteCount::new((self.rate().unwrap_or(0.0) * self.delay.min(LONGEST_HELD_UP)) as u64)
+    }
+
+    /// Pictures beside such, and the name of their count in reports.
+    pub fn counter(&self) -> (&'static str, u64) {
+        ("pictures_with_a_claimed_share", self.pictures)
+    }
+}
