@@ -4,6 +4,7 @@
 //! thread, for as long as it takes), hands the result back ([`SendingEnd::encoded`]), and moves datagrams. While a
 //! picture is being coded, feedback and pacing go on; of the pictures that come meanwhile only the newest is kept.
 
+mod silence;
 mod sound;
 
 use std::time::Duration;
@@ -105,6 +106,8 @@ pub struct SendingEnd<C: Codec = Vp8> {
     bound: PathBound,
     /// Whether the path was silent when that was last asked.
     silent: bool,
+    /// When the next hello goes into the silence.
+    greets_at: Option<Timestamp>,
     last_fragments: u64,
     /// Whether the last picture was coded from the one before it, so that a loss takes those of a round trip along.
     chained: bool,
@@ -150,6 +153,7 @@ impl<C: Codec> SendingEnd<C> {
             refine_time: Duration::ZERO,
             bound,
             silent: false,
+            greets_at: None,
             last_fragments: 1,
             chained: true,
             last_target: StateId::EMPTY,
@@ -211,7 +215,7 @@ impl<C: Codec> SendingEnd<C> {
             return None;
         }
         let (capture, picture) = self.waiting.take()?;
-        self.drop_if_silent(now);
+        self.note_silence(now);
         let from_held_state = self.recovery == Recovery::FromHeldState;
         // Of what was sent into silence nothing may have arrived.
         let chain_breaks = self.silent
@@ -360,12 +364,6 @@ impl<C: Codec> SendingEnd<C> {
         taken
     }
 
-    /// Something came from the other end after nothing had for a while, by whatever way: where the path was silent, the
-    /// next picture finds out whether it still is.
-    pub fn path_returned(&mut self, now: Timestamp) {
-        self.bound.on_return(now);
-    }
-
     /// The next datagram that may leave now.
     #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
@@ -395,13 +393,13 @@ impl<C: Codec> SendingEnd<C> {
     /// When [`SendingEnd::handle_timeout`] and [`SendingEnd::poll_transmit`] want to be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        self.transport.poll_timeout()
+        Timestamp::earliest([self.transport.poll_timeout(), self.greets_at])
     }
 
     /// The time that [`SendingEnd::poll_timeout`] gave has come.
     pub fn handle_timeout(&mut self, now: Timestamp) {
         self.transport.handle_timeout(now);
-        self.drop_if_silent(now);
+        self.note_silence(now);
         self.drain_events(now);
     }
 
@@ -409,15 +407,6 @@ impl<C: Codec> SendingEnd<C> {
     fn is_stuck(&self, now: Timestamp) -> bool {
         let round_trip = self.transport.round_trip_time().map_or(Duration::ZERO, |time| time.smoothed);
         self.undecoded_since.is_some_and(|since| now.saturating_since(since) > DECODING_PATIENCE + 3 * round_trip)
-    }
-
-    /// Frames of before a silence are not sent any more when it begins. A probe of the silence itself stays.
-    fn drop_if_silent(&mut self, now: Timestamp) {
-        let silent = self.controller.is_bounded() && self.bound.is_silent(now);
-        if silent && !self.silent && self.transport.drop_waiting() > 0 {
-            self.drain_events(now);
-        }
-        self.silent = silent;
     }
 
     /// Ends the call; the close datagrams come out of [`SendingEnd::poll_transmit`].
@@ -581,6 +570,7 @@ impl<C: Codec> SendingEnd<C> {
                 }
                 SenderEvent::FrameLost(_) => self.bound.on_frame(true),
                 SenderEvent::Connected => self.connected = true,
+                SenderEvent::Answered => self.answered(now),
                 SenderEvent::PeerClosed(reason) => {
                     self.closed = true;
                     self.peer_closed = Some(reason);

@@ -162,6 +162,23 @@ fn into_silence_a_probe_is_sent_now_and_then_and_the_first_frame_after_it_is_sma
 }
 
 #[test]
+fn hellos_into_silence_take_a_sixteenth_of_the_path_and_come_ever_more_seldom() {
+    let pauses = |frames: u32, apart: u64| {
+        let mut path = Path::new(None);
+        for _ in 0..frames {
+            path.frame(1, HALF, Duration::ZERO);
+            path.wait(Duration::from_millis(apart));
+        }
+        [300, 4_000, 60_000]
+            .map(|silent| path.bound.greeting_pause(path.now + Duration::from_millis(silent)).as_millis())
+    };
+    // A packet in 50 ms, 230 kb/s; in 540 ms, 20 kb/s.
+    assert_eq!(pauses(100, 10), [38, 100, 1_000]);
+    assert_eq!(pauses(20, 500), [422, 422, 1_000]);
+    assert_eq!(Path::new(None).bound.greeting_pause(Timestamp::from_millis(1_000)), Duration::from_secs(1), "unknown");
+}
+
+#[test]
 fn on_a_slow_path_a_probe_waits_for_what_is_on_the_way() {
     let mut path = Path::new(None);
     // A packet in 200 ms: 58 kb/s, two or three in half a second.

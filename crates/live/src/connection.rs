@@ -415,6 +415,13 @@ impl Connection {
         }
     }
 
+    /// Has the other end answer, whatever else is on the way.
+    pub(crate) fn ping(&mut self) {
+        if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
+            link.quic.ping();
+        }
+    }
+
     /// Says in the stream what the transport would say in a datagram.
     pub(crate) fn tell(&mut self, datagram: Vec<u8>) {
         if let Some(link) = self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {

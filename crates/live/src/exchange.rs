@@ -119,8 +119,9 @@ impl Exchange {
     fn say(&mut self, transmit: Transmit) {
         let bytes = transmit.to_bytes();
         match transmit.datagram {
-            // In the stream it need not be repeated.
-            Datagram::Hello(_) if std::mem::replace(&mut self.greeted, true) => {}
+            // In the stream it need not be repeated; a later one asks whether anything comes through, which the connection's
+            // own packets are answered for, too.
+            Datagram::Hello(_) if std::mem::replace(&mut self.greeted, true) => self.connection.ping(),
             Datagram::Hello(_) | Datagram::HelloReply(_) => self.connection.tell(bytes),
             // The connection says it itself.
             Datagram::Close(_) => {}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockstep_call::{ClipCurves, CodecModel, FrameRecord, KeptFrames, ModelledClip};
 use lockstep_control::{Algorithm, Setting, bitrate_ceiling};
-use lockstep_link::{Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Trace};
+use lockstep_link::{GilbertElliott, Link, LinkConfig, LossConfig, LossInterval, QueueConfig, Trace};
 use lockstep_media::FrameRate;
 use lockstep_sim::modelled::ModelledSetting;
 use lockstep_sim::{Activity, Network};
@@ -49,6 +49,12 @@ impl Plan {
     }
 
     fn run(&self) -> Vec<FrameRecord> {
+        let (from, to) = self.outage;
+        let scheduled = if self.lossy { vec![LossInterval { from, to, loss: 1.0 }] } else { Vec::new() };
+        self.run_with(LossConfig { scheduled, ..LossConfig::default() })
+    }
+
+    fn run_with(&self, loss: LossConfig) -> Vec<FrameRecord> {
         let (width, height, frame_rate) = pictures(self.rate);
         let frame_interval = Duration::from_secs(1) / frame_rate;
         let (from, to) = self.outage;
@@ -70,11 +76,10 @@ impl Plan {
         let rate = self.rate.as_bps();
         let gap = (to - from).as_secs_f64();
         let outage = if self.lossy { String::new() } else { format!(",outage={}s+{gap}s", from.as_secs_f64()) };
-        let scheduled = if self.lossy { vec![LossInterval { from, to, loss: 1.0 }] } else { Vec::new() };
         let forward = LinkConfig {
             delay: self.delay,
             queue: QueueConfig::drop_tail(256),
-            loss: LossConfig { scheduled, ..LossConfig::default() },
+            loss,
             ..LinkConfig::new(Trace::from_spec(&format!("constant:{rate}bps{outage}")).unwrap())
         };
         let reverse =
@@ -111,8 +116,8 @@ struct Outcome {
     first: FrameRecord,
 }
 
-/// The longest pause between two probes (`PathBound`).
-const LONGEST_PROBE_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause between two hellos in outages of ten seconds on links of 100 kb/s and more (`PathBound`).
+const LONGEST_GREETING_PAUSE: Duration = Duration::from_millis(250);
 /// How long a frame that has arrived takes to be shown.
 const DECODING: Duration = Duration::from_millis(10);
 
@@ -170,11 +175,35 @@ fn pictures_move_within_a_round_trip_and_100_ms_of_the_links_return() {
 }
 
 #[test]
-fn where_all_was_lost_pictures_move_within_a_round_trip_and_the_pause_between_two_probes() {
+fn where_all_was_lost_pictures_move_within_two_round_trips_and_the_pause_between_two_hellos() {
+    // The hello is answered, and then a picture is sent.
     for_many_plans(true, |plan| {
         let outcome = plan.outcome();
-        let bound = plan.round_trip() + Duration::from_millis(100) + LONGEST_PROBE_PAUSE;
+        let bound = 2 * plan.round_trip() + Duration::from_millis(100) + LONGEST_GREETING_PAUSE;
         assert!(outcome.moved <= bound, "{:?} {plan:?}", outcome.moved);
         assert!(is_small(&outcome.first), "{:?} {plan:?}", outcome.first);
     });
+}
+
+#[test]
+fn bursts_of_lost_packets_end_soon_although_little_is_sent_into_them() {
+    // 33 packets in the mean: at the pace of pictures that go into silence, a second apart, half a minute.
+    let burst = GilbertElliott { to_bad: 0.001, to_good: 0.03, loss_in_good: 0.0, loss_in_bad: 1.0 };
+    for (rate, seed) in [(500, 1), (2_000, 2), (8_000, 3)] {
+        let plan = Plan {
+            rate: Bitrate::from_kbps(rate),
+            delay: Duration::from_millis(20),
+            outage: (Duration::from_secs(50), Duration::from_secs(50)),
+            lossy: true,
+            clip: 0,
+            seed,
+        };
+        let records = plan.run_with(LossConfig { burst: Some(burst), ..LossConfig::default() });
+        let mut shown: Vec<_> = records.iter().filter_map(|record| record.displayed_at).collect();
+        shown.sort_unstable();
+        let gaps: Vec<_> = shown.windows(2).map(|pair| pair[1].saturating_since(pair[0])).collect();
+        let lost = records.iter().filter(|record| record.sent_at.is_some() && record.displayed_at.is_none()).count();
+        assert!(lost > 20, "{lost} at {rate} kb/s");
+        assert!(gaps.iter().all(|&gap| gap < Duration::from_secs(4)), "{:?} at {rate} kb/s", gaps.iter().max());
+    }
 }

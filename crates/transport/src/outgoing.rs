@@ -224,6 +224,8 @@ impl Feedback {
 pub enum SenderEvent {
     /// The receiver has answered the hello.
     Connected,
+    /// The receiver has answered a later hello: [`Sender::greet`](crate::Sender::greet).
+    Answered,
     /// An acknowledgement came.
     Feedback(Feedback),
     /// Fragments count as lost. One that is acknowledged later shows up in a [`Feedback`] all the same.

@@ -1,5 +1,6 @@
 //! The sending side: cuts frames into fragments, paces them, learns what arrived, says what to encode from.
 
+mod ends;
 mod events;
 mod sound;
 mod sources;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use lockstep_units::{ByteCount, Timestamp};
 
-use crate::closing::{Closing, Heard, Peer};
+use crate::closing::{Closing, Heard};
 use crate::feedback_interval::FeedbackInterval;
 use crate::loss::{Loss, LossDetection, SentFragment};
 use crate::pacer::Pacer;
@@ -23,7 +24,7 @@ use crate::reverse_path::ReversePath;
 use crate::round_trip::RoundTripTime;
 use crate::sound::{SOUND, WaitingSound};
 use crate::states::SentStates;
-use crate::wire::{Acknowledgement, CloseReason, Data, Datagram, Hello, MAX_PAYLOAD, PARITY_FIELDS, WireError, expand};
+use crate::wire::{Acknowledgement, Data, Datagram, Hello, MAX_PAYLOAD, PARITY_FIELDS, WireError, expand};
 use crate::{
     AcknowledgedFragment, Estimate, Feedback, InFlight, LostFragment, OutgoingFrame, Recovery, SendError, SenderConfig,
     SenderEvent, SenderStatistics, StateId, Transmit, TransmittedFragment,
@@ -63,6 +64,8 @@ pub struct Sender<P = Vec<u8>> {
     config: SenderConfig,
     most_payload: usize,
     hello: Repeat,
+    /// Whether a later hello is not answered yet.
+    greets_again: bool,
     connected: bool,
     closing: Closing,
     next_frame: u32,
@@ -98,6 +101,7 @@ impl<P: Payload> Sender<P> {
         }
         Self {
             hello: Repeat::from(Timestamp::ZERO, config.hello_interval, LONGEST_HELLO, None),
+            greets_again: false,
             connected: false,
             closing: Closing::not_begun(),
             next_frame: 0,
@@ -345,6 +349,8 @@ impl<P: Payload> Sender<P> {
                     }
                     self.events.push_back(SenderEvent::Connected);
                     self.tell();
+                } else if std::mem::take(&mut self.greets_again) {
+                    self.events.push_back(SenderEvent::Answered);
                 }
             }
             Datagram::Close(close) => match self.closing.handle(now, close) {
@@ -543,30 +549,6 @@ impl<P: Payload> Sender<P> {
         if !self.closing.has_begun() {
             self.detect(now);
         }
-    }
-
-    /// Ends the connection; the receiver is told until it answers, for about three seconds at most. What was queued is
-    /// not sent.
-    pub fn close(&mut self, now: Timestamp, reason: CloseReason) {
-        let heard = self.connected || self.newest_acknowledgement.is_some();
-        if self.closing.begin(now, reason, if heard { Peer::Heard } else { Peer::Unheard }) {
-            self.end();
-        }
-    }
-
-    fn end(&mut self) {
-        self.hello.stop();
-        self.queue.clear();
-        self.queued = 0;
-        self.sound.clear();
-        self.retransmission.clear();
-    }
-
-    /// Whether the connection has ended and nothing is left to say of it: the receiver has answered the close or will
-    /// not any more, or has had the answer to its own.
-    #[must_use]
-    pub fn is_finished(&self) -> bool {
-        self.closing.is_finished()
     }
 
     /// What was transmitted and is neither acknowledged nor lost.

@@ -343,9 +343,23 @@ fn the_hello_is_repeated_until_it_is_answered_and_the_end_is_told() {
     let hellos = world.receiver_events.iter().filter(|(_, event)| matches!(event, ReceiverEvent::Hello(_)));
     assert_eq!(hellos.count(), 1);
     assert_eq!(world.sender.poll_timeout(), None, "nothing is left to say");
-    world.forward.outage = Some((at(1_000), at(1_001)));
-    world.sender.close(at(1_000), CloseReason::Done);
-    world.run(at(2_000));
+    // Later hellos are answered each, and the receiver's owner hears nothing of them.
+    let answers =
+        |world: &World| world.sender_events.iter().filter(|(_, event)| *event == SenderEvent::Answered).count();
+    for (greeted_at, answered) in [(1_000, 1), (1_200, 2)] {
+        world.sender.greet(at(greeted_at));
+        world.run(at(greeted_at + 150));
+        assert_eq!(answers(&world), answered);
+    }
+    world.forward.outage = Some((at(1_400), at(1_450)));
+    world.sender.greet(at(1_400));
+    world.run(at(1_600));
+    assert_eq!((answers(&world), world.sender.poll_timeout()), (2, None), "one that is lost is not repeated");
+    let hellos = world.receiver_events.iter().filter(|(_, event)| matches!(event, ReceiverEvent::Hello(_)));
+    assert_eq!(hellos.count(), 1);
+    world.forward.outage = Some((at(1_600), at(1_601)));
+    world.sender.close(at(1_600), CloseReason::Done);
+    world.run(at(2_600));
     let ended = |(_, event): &&(Timestamp, ReceiverEvent)| *event == ReceiverEvent::PeerClosed(CloseReason::Done);
     assert_eq!(world.receiver_events.iter().filter(ended).count(), 1);
     assert!(world.sender.is_finished() && world.receiver.is_finished());

@@ -28,7 +28,7 @@ impl<C: Codec> SendingEnd<C> {
     }
 
     /// Whether sound flows.
-    fn talks(&self, now: Timestamp) -> bool {
+    pub(super) fn talks(&self, now: Timestamp) -> bool {
         self.sound.as_ref().is_some_and(|sound| sound.bitrate(now) > Bitrate::ZERO)
     }
 
