@@ -6,7 +6,7 @@ mod clips;
 
 use std::time::{Duration, Instant};
 
-use clips::{CONTENTS, Content, picture};
+use clips::{CONTENTS, Content, picture, psnr};
 use lockstep_vp8::{Analysis, Parameters, State};
 
 /// Bits a luma sample.
@@ -48,9 +48,9 @@ fn main() {
                 let (a, b) = (plain(finer), plain(finer + 1));
                 let share = (a.frame.len() - size.min(a.frame.len())) as f64
                     / (a.frame.len() - b.frame.len().min(a.frame.len() - 1)) as f64;
-                let (pa, pb) = (a.statistics.luma_psnr(), b.statistics.luma_psnr());
+                let [pa, pb, fitted] = [&a, &b, &encoded].map(|encoded| psnr(picture, &encoded.picture()));
                 let between = pa + share.clamp(0.0, 1.0) * (pb - pa);
-                gains.push(encoded.statistics.luma_psnr() - between);
+                gains.push(fitted - between);
                 state = encoded.state;
             }
             fills.sort_by(f64::total_cmp);

@@ -1,7 +1,6 @@
 //! What a frame in the making has become so far: all that coding writes.
 
 use super::analysis::Analysis;
-use super::distortion::squared_error;
 use super::macroblocks::Macroblocks;
 use super::mode_counts::ModeCounts;
 use super::residual::EdgeContext;
@@ -79,23 +78,13 @@ impl Canvas {
         }
     }
 
-    /// Filters the frame, all of whose macroblocks are there, as `header` says. Gives the squared error that it leaves in
-    /// each plane, summed while lines are still in the cache.
-    pub(super) fn filter(&mut self, analysis: &Analysis, header: &FrameHeader) -> [u64; 3] {
-        let (source, layout, infos) = (&analysis.source, &analysis.layout, &self.macroblocks.infos);
+    /// Filters the frame, all of whose macroblocks are there, as `header` says.
+    pub(super) fn filter(&mut self, analysis: &Analysis, header: &FrameHeader) {
+        let (layout, infos) = (&analysis.layout, &self.macroblocks.infos);
         let samples = self.buffer.samples_mut();
         let (filter, deltas, segmentation) = (&header.loop_filter, &header.loop_filter_deltas, &header.segmentation);
-        let mut total = [0; 3];
-        let mut first = 0;
         for row in 0..layout.rows {
             filter_row(samples, layout, infos, row, analysis.key_frame, filter, deltas, segmentation);
-            // The row below changes three more lines of each plane; the last one has none below.
-            let end = 16 * (row + 1) - if row + 1 < layout.rows { 8 } else { 0 };
-            for (total, error) in total.iter_mut().zip(squared_error(source, layout, samples, first..end)) {
-                *total += error;
-            }
-            first = end;
         }
-        total
     }
 }

@@ -11,34 +11,12 @@ mod two_rows;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use std::ops::Range;
-
-use super::source::Source;
-use crate::frame::FrameLayout;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use neon::{compare_subblocks, row_squared_error, sad, sad_between, sad_each, satd, satd_4x4, sse};
 #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
 pub(crate) use portable::{compare_subblocks, row_squared_error, sad, sad_between, sad_each, satd, satd_4x4, sse};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{compare_subblocks, row_squared_error, sad, sad_between, sad_each, satd, satd_4x4, sse};
-
-/// Sum of squared differences between the picture and its reconstruction, over the visible part of each plane, in the given
-/// lines of luma, whose bounds are even, and what chroma lies beside them.
-pub(crate) fn squared_error(source: &Source, layout: &FrameLayout, samples: &[u8], lines: Range<usize>) -> [u64; 3] {
-    let chroma = (source.width.div_ceil(2), source.height.div_ceil(2));
-    let sizes = [(source.width, source.height), chroma, chroma];
-    let mut errors = [0; 3];
-    for (index, error) in errors.iter_mut().enumerate() {
-        let (plane, layout, (width, height)) = (&source.planes[index], &layout.planes[index], sizes[index]);
-        let (first, end) = if index == 0 { (lines.start, lines.end) } else { (lines.start / 2, lines.end / 2) };
-        for y in first..end.min(height) {
-            let a = &plane.at(0, y)[..width];
-            let b = &samples[layout.origin + y * layout.stride..][..width];
-            *error += u64::from(row_squared_error(a, b));
-        }
-    }
-    errors
-}
 
 #[cfg(test)]
 mod tests {

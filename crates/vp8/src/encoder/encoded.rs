@@ -29,10 +29,6 @@ impl Encoded {
 /// What the encoder did with one picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EncodeStatistics {
-    /// Sum of squared differences between picture and reconstruction: Y, U, V.
-    pub squared_error: [u64; 3],
-    /// Samples in each plane.
-    pub samples: [u64; 3],
     /// Macroblocks predicted from this frame.
     pub intra_macroblocks: u32,
     /// Macroblocks predicted from a reference.
@@ -45,12 +41,4 @@ pub struct EncodeStatistics {
     pub mode_bytes: usize,
     /// Bytes of the coefficients.
     pub coefficient_bytes: usize,
-}
-
-impl EncodeStatistics {
-    /// Peak signal-to-noise ratio of the reconstructed luma, dB; infinite where it is exact.
-    #[must_use]
-    pub fn luma_psnr(&self) -> f64 {
-        10.0 * (255.0 * 255.0 * self.samples[0] as f64 / self.squared_error[0] as f64).log10()
-    }
 }

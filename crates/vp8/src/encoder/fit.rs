@@ -308,10 +308,15 @@ impl Analysis {
             // A pass records what else might be coded, and may differ a little from this for that reason.
             frames.push(self.encode(MAXIMUM_QUANTIZER));
         }
-        let rank = |encoded: &Encoded| {
-            let (size, error) = (encoded.frame.len(), encoded.statistics.squared_error.iter().sum::<u64>());
-            if size <= budget { (false, error) } else { (true, size as u64) }
-        };
-        frames.into_iter().min_by_key(rank).expect("a first pass was coded")
+        let fits = |encoded: &Encoded| encoded.frame.len() <= budget;
+        if !frames.iter().any(fits) {
+            let size = |encoded: &Encoded| encoded.frame.len();
+            return frames.into_iter().min_by_key(size).expect("a first pass was coded");
+        }
+        frames.retain(fits);
+        if frames.len() > 1 {
+            frames.sort_by_cached_key(|encoded| self.squared_error(encoded));
+        }
+        frames.swap_remove(0)
     }
 }

@@ -168,7 +168,7 @@ pub(super) fn finish(
         Some(kept) => level_beside(quantizer, (kept.quantizer, kept.loop_filter_level)),
         None => choose_level(analysis, quantizer, canvas.buffer.samples(), &canvas.macroblocks.infos, &header),
     };
-    let squared_error = canvas.filter(analysis, &header);
+    canvas.filter(analysis, &header);
     let Canvas { buffer, macroblocks, tokens, counts, .. } = canvas;
     let size = FrameSize {
         width: analysis.source.width as u16,
@@ -182,8 +182,6 @@ pub(super) fn finish(
     let loop_filter_level = header.loop_filter.level;
     let arena = &analysis.arena;
     let state = contents.successor(&tag, size, header, arena.finish(buffer), segment_map);
-    let (width, height) = (analysis.source.width as u64, analysis.source.height as u64);
-    let chroma = width.div_ceil(2) * height.div_ceil(2);
     let infos = &macroblocks.infos;
     let skipped = infos.iter().filter(|info| info.skip).count() as u32;
     let intra = infos.iter().filter(|info| info.reference == ReferenceFrame::Intra).count() as u32;
@@ -195,8 +193,6 @@ pub(super) fn finish(
         quantizer,
         key_frame,
         statistics: EncodeStatistics {
-            squared_error,
-            samples: [width * height, chroma, chroma],
             intra_macroblocks: intra,
             inter_macroblocks: count - intra,
             skipped_macroblocks: skipped,

@@ -42,6 +42,7 @@ pub(crate) mod packed_tokens;
 mod parameters;
 mod picture_motion;
 mod rate_distortion;
+mod reconstruction_error;
 mod residual;
 mod size_model;
 mod source;

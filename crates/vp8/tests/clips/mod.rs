@@ -126,14 +126,14 @@ pub fn picture(content: Content, width: usize, height: usize, index: usize, seed
     Picture::from_i420(width, height, samples).unwrap()
 }
 
+/// The sum of squared differences between the luma of two pictures.
+pub fn squared_error(a: &Picture, b: &Picture) -> u64 {
+    let rows = a.luma().rows().zip(b.luma().rows());
+    rows.flat_map(|(a, b)| a.iter().zip(b)).map(|(a, b)| u64::from(a.abs_diff(*b)).pow(2)).sum()
+}
+
 /// The luma PSNR of two pictures, dB.
 pub fn psnr(a: &Picture, b: &Picture) -> f64 {
-    let error: u64 = a
-        .luma()
-        .rows()
-        .zip(b.luma().rows())
-        .flat_map(|(a, b)| a.iter().zip(b))
-        .map(|(a, b)| u64::from(a.abs_diff(*b)).pow(2))
-        .sum();
-    10.0 * (255.0f64.powi(2) * (a.width() * a.height()) as f64 / (error.max(1) as f64)).log10()
+    let error = squared_error(a, b).max(1) as f64;
+    10.0 * (255.0f64.powi(2) * (a.width() * a.height()) as f64 / error).log10()
 }
