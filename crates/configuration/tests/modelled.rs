@@ -89,3 +89,23 @@ fn where_the_path_carries_more_no_picture_is_left_out_for_being_larger_than_it_g
         assert!(scores.throughput_bps < 4_200_000, "seed {seed}: {}", scores.throughput_bps);
     }
 }
+
+#[test]
+fn pictures_make_use_of_their_way_although_acknowledgements_wait_behind_the_others_pictures() {
+    for controller in ["sprout", "lockstep"] {
+        let rates = ["1", "2", "3"].map(|seed| {
+            let call = modelled(&[
+                ("controller", controller),
+                ("two_way", "true"),
+                ("clip", "generated:1280x720@30"),
+                ("trace", "constant:2mbps"),
+                ("reverse", "constant:200kbps"),
+                ("seconds", "40"),
+                ("seed", seed),
+            ]);
+            call.scores.throughput_bps as f64 * 1e-6
+        });
+        let mean = rates.iter().sum::<f64>() / 3.0;
+        assert!(mean > 1.0, "{controller}: {rates:?} of 2 Mb/s");
+    }
+}
