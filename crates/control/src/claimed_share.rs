@@ -6,8 +6,8 @@
 //! | what | value | why |
 //! |---|---|---|
 //! | claimed | [`ClaimRule::share`] of the path's rate, and no more than 1.5 times what arrives | a path that was taken for a faster one is not filled: without the second bound p95 was 26 s in one of three calls over `Verizon-EVDO-driving.down`, with it as long as without claims |
-//! | such a frame | two packets at least, right behind each other | one alone does not tell the path's rate |
-//! | two packets where others are suspected | where nothing is on the way, and every second where they take 0.1 s at most | packets that come alone tell no rate, and so nothing of others |
+//! | such a frame | two packets at least, right behind each other: a budget of three | one alone does not tell the path's rate |
+//! | the same where others are suspected | where nothing is on the way and it takes 0.1 s at most, and every second, or 30 times as long as it takes | packets that come alone tell no rate, and so nothing of others; nor does what was once taken for a slow path end by itself |
 //! | a picture | 0.75 frame intervals | a decision may be asked for again while its picture is coded |
 
 use std::time::Duration;
@@ -32,10 +32,14 @@ const GROWTH: f64 = 1.5;
 /// Pacing rate over mean rate, and the longest time between two packets of a frame, seconds.
 const PACING: f64 = 32.0;
 const LONGEST_PACE: f64 = 0.002;
-/// Time between two such frames where others are suspected, and how long one may take on the link, seconds. Chosen by the calls
-/// that [`ClaimRule`]'s numbers were, among pauses of 0.5, 1 and 2 s and lengths of 0.05 and 0.1 s; with any length p95 was 6 %
-/// longer on 32 generated cellular links of 100 to 250 kb/s, so it is 3 %.
+/// Packets that a frame may have that is to be two at least: a codec fills three quarters of a budget, and parity takes a part
+/// of it.
+const ASKED: f64 = 3.0;
+/// Time between two such frames where others are suspected: so many seconds, and so many times as long as one is on the link;
+/// and how long it may be there to go whenever nothing else is. Chosen by the calls that [`ClaimRule`]'s numbers were, among
+/// pauses of 0.5, 1 and 2 s and lengths of 0.05 and 0.1 s.
 const PAIR_PAUSE: f64 = 1.0;
+const PAIR_REST: f64 = 30.0;
 const LONGEST_PAIR: f64 = 0.1;
 
 /// What is claimed, and beside whom. The numbers of [`Default`] were chosen among some ten settings by what a call has beside
@@ -64,7 +68,7 @@ impl Default for ClaimRule {
 pub(crate) struct ClaimedShare {
     rule: ClaimRule,
     foreign_queue: ForeignQueue,
-    /// Two packets, bytes: a frame of that much tells the path's rate.
+    /// Bytes of a frame that tells the path's rate.
     pair: f64,
     frame_interval: f64,
     now: f64,
@@ -86,7 +90,7 @@ impl ClaimedShare {
         Self {
             rule: ClaimRule::default(),
             foreign_queue: ForeignQueue::new(),
-            pair: 2.0 * packet,
+            pair: ASKED * packet,
             frame_interval,
             now: 0.0,
             delay: 0.0,
@@ -127,7 +131,7 @@ impl ClaimedShare {
         let most = (rate * KEPT).max(if rate > 0.0 { self.pair } else { 0.0 });
         self.unspent = (self.unspent.max(-most) + rate * self.frame_interval).min(most);
         self.pictures += u64::from(rate > 0.0);
-        if self.asks() && self.now - self.pair_at >= PAIR_PAUSE {
+        if self.suspects() && self.now - self.pair_at >= PAIR_PAUSE.max(PAIR_REST * self.pair_lasts()) {
             self.pair_at = self.now;
         }
     }
@@ -137,10 +141,9 @@ impl ClaimedShare {
         self.foreign_queue.suspects()
     }
 
-    /// Whether two packets are to tell if there are others; not on a path on which they would be long in the way.
-    fn asks(&self) -> bool {
-        let lasts = self.foreign_queue.path_rate().map_or(0.0, |rate| self.pair / rate);
-        self.suspects() && lasts <= LONGEST_PAIR
+    /// How long such a frame is on the link, as far as is known, seconds.
+    fn pair_lasts(&self) -> f64 {
+        self.foreign_queue.path_rate().map_or(0.0, |rate| self.pair / rate)
     }
 
     /// The rate that is claimed beside those who keep the queue filled, bytes a second.
@@ -152,7 +155,8 @@ impl ClaimedShare {
 
     /// What a frame may have of the link because of it, bytes.
     pub fn budget(&self, in_flight: InFlight) -> f64 {
-        let asks = self.asks() && (in_flight.bytes == ByteCount::ZERO || self.pair_at == self.picture_at);
+        let alone = in_flight.bytes == ByteCount::ZERO && self.pair_lasts() <= LONGEST_PAIR;
+        let asks = self.suspects() && (alone || self.pair_at == self.picture_at);
         let budget = if asks { self.unspent.max(self.pair) } else { self.unspent - in_flight.queued.as_f64() };
         if budget >= self.pair { budget } else { 0.0 }
     }
