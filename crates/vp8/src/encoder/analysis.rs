@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use super::activity::Activity;
 use super::inter_prediction::predict_luma;
 use super::intra_estimate::{intra_estimate, intra_prediction};
 use super::macroblock_motion::{HARDLY_DIFFERENT, MacroblockMotion, NOT_FOUND};
@@ -35,6 +36,8 @@ pub struct Analysis {
     pub(super) references: Vec<(ReferenceFrame, Frame)>,
     /// For each macroblock; empty for a key frame.
     pub(super) motion: Vec<MacroblockMotion>,
+    /// What errors are weighed by; only for quality.
+    pub(super) activity: Activity,
     /// The probabilities that the frame begins with.
     pub(super) probabilities: Probabilities,
     pub(super) token_costs: TokenCosts,
@@ -69,12 +72,16 @@ impl Analysis {
             refresh_golden: true,
             references: Vec::new(),
             motion: Vec::new(),
+            activity: Activity::default(),
             probabilities: Probabilities::default(),
             token_costs: TokenCosts::default(),
             vector_costs: VectorCosts::default(),
             histogram: OnceLock::new(),
             source,
         };
+        if parameters.preset == Preset::Quality {
+            analysis.activity = Activity::of(&analysis.source.planes[0], layout.columns, layout.rows);
+        }
         if parameters.frame_kind == FrameKind::Auto {
             analysis.try_inter(parameters);
         }
@@ -110,8 +117,7 @@ impl Analysis {
         }
         self.references = references;
         let room = self.arena.motion().take(self.layout.columns * self.layout.rows);
-        let Self { source, layout, preset, references, .. } = &*self;
-        self.motion = PictureSearch { source, layout, preset: *preset, references }.all(room);
+        self.motion = self.search().all(room);
         if scene_has_changed(&self.motion) {
             self.references.clear();
             self.motion.clear();
@@ -125,6 +131,12 @@ impl Analysis {
             GoldenPolicy::Keep => false,
             GoldenPolicy::Auto => self.golden_has_worn_out(),
         };
+    }
+
+    /// The search for what moved.
+    pub(super) fn search(&self) -> PictureSearch<'_> {
+        let Self { source, layout, preset, references, .. } = self;
+        PictureSearch { source, layout, preset: *preset, references }
     }
 
     /// Whether hardly any macroblock is better found in the golden reference than in the last frame.

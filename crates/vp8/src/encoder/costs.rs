@@ -19,6 +19,8 @@ pub(super) const USUAL_SKIP_WEIGHT: u32 = 256;
 pub(super) struct Costs<'a> {
     pub(super) analysis: &'a Analysis,
     pub(super) quantizers: FrameQuantizers,
+    usual: Lagrangian,
+    /// That of the macroblock that is being decided.
     pub(super) lagrangian: Lagrangian,
     /// The step between luma AC levels.
     pub(super) step: u32,
@@ -34,10 +36,12 @@ impl<'a> Costs<'a> {
     /// The costs at a quantizer, before anything is counted.
     pub(super) fn new(analysis: &'a Analysis, quantizer: u8) -> Self {
         let steps = Steps::new(quantizer, &QuantizerIndices { base: quantizer, ..QuantizerIndices::default() });
+        let usual = Lagrangian::new(steps.luma[1], analysis.key_frame, analysis.preset);
         Self {
             analysis,
             quantizers: FrameQuantizers::new(&steps, analysis.key_frame),
-            lagrangian: Lagrangian::new(steps.luma[1], analysis.key_frame),
+            usual,
+            lagrangian: usual,
             step: steps.luma[1] as u32,
             skip_weight: USUAL_SKIP_WEIGHT,
             references: [0; 4],
@@ -49,6 +53,11 @@ impl<'a> Costs<'a> {
     pub(super) fn follow(&mut self, counts: &ModeCounts) {
         self.references = counts.reference_costs();
         self.skip = counts.skip_costs();
+    }
+
+    /// Goes on to macroblock `at`, row by row.
+    pub(super) fn go_to(&mut self, at: usize) {
+        self.lagrangian = self.usual.weighed(self.analysis.activity.weight(at));
     }
 
     /// Goes on with other roundings (of AC coefficients, 1/128 of a step) and another skip weight: between macroblocks, to

@@ -105,6 +105,7 @@ pub(super) fn code_macroblocks(
             if let Some(steering) = &mut steering {
                 steering.correct(&mut costs);
             }
+            costs.go_to(row * analysis.layout.columns + column);
             let chosen = match kept {
                 Some(kept) => decide_again(&costs, &canvas, &place, kept, &mut contest),
                 None => decide(&costs, &canvas, &place, &mut contest),

@@ -17,7 +17,7 @@ use crate::neighbours::subblock_modes_beside;
 use crate::predict::intra::{ABOVE_FRAME, Edges, LEFT_OF_FRAME, predict_block};
 
 /// How many of a subblock's modes are coded in full before one is chosen, for quality.
-const SUBBLOCK_SURVIVORS: usize = 3;
+const SUBBLOCK_SURVIVORS: usize = 2;
 
 /// A mode for the whole of one or both planes, chosen by transformed error.
 struct BlockChoice<P> {

@@ -12,6 +12,7 @@
 //! they chose; one frame (`frame_encoder`); a frame that fits a budget (`fit`). No file imports one above it
 //! (`tests/layers.rs`).
 
+mod activity;
 mod analysis;
 mod bit_cost;
 mod bool_encoder;

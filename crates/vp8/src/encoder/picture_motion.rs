@@ -13,18 +13,25 @@ use crate::motion_vector::MotionVector;
 
 /// The weight of a bit of motion vector in the searches, which serve all quantizers: that of the middle ones.
 const BIT_WEIGHT: u32 = 4;
-/// A mean absolute difference of less than half per sample, and of less than four fifths in real time: no search will find
+/// A mean absolute difference of less than half per sample, and of less than one and a fifth in real time: no search will find
 /// much better. More is left to the searches: what moves by a quarter of a sample differs by little more, and would lag
 /// behind further with every frame.
 const STILL_ENOUGH: u32 = 100;
-const STILL_ENOUGH_IN_REAL_TIME: u32 = 200;
+const STILL_ENOUGH_IN_REAL_TIME: u32 = 300;
 /// Steps of a search in the last frame, in real time and for quality, and in the other references.
 const REAL_TIME_STEPS: usize = 4;
 const QUALITY_STEPS: usize = 16;
 const OTHER_STEPS: usize = 4;
-/// Transformed error from which on references other than the last frame are searched in real time: twice that from which on
-/// they are for quality takes 6 % off the time and costs 0.3 % of bits.
-const HIDDEN: u32 = 1600;
+/// Transformed error from which on references other than the last frame are searched in real time: 1600 in place of 800 took
+/// 6 % off the time for 0.3 % of bits, this another 1 % for 0.2 %.
+const HIDDEN: u32 = 2600;
+/// For quality, references other than the last frame are first judged as they stand, and searched once the quantizer is known
+/// where there is something to code ([`PictureSearch::complete`]); only where the last frame leaves a transformed error above
+/// this they are searched at once.
+const LOST: u32 = 3000;
+/// For quality, places between samples are judged by their transformed error where the best whole place leaves this absolute
+/// error. Others are nudged if they are to be coded (`mode_decision`).
+const PRECISELY_REFINED: u32 = 800;
 /// Transformed error above which the quarters are searched on their own, in real time.
 const SPLIT_WORTHY: u32 = 2600;
 
@@ -52,7 +59,7 @@ impl PictureSearch<'_> {
                     if index > 0 && self.preset == Preset::RealTime && motion.references[0].satd < HIDDEN {
                         break;
                     }
-                    motion.references[index] = self.search(index, (column, row), &all, &motion, &mut prediction);
+                    motion.references[index] = self.search(index, (column, row), &all, &motion, &mut prediction, false);
                 }
                 let best = motion.best();
                 // In real time only what is found worse than most of the picture so far.
@@ -65,7 +72,7 @@ impl PictureSearch<'_> {
                 };
                 total += u64::from(motion.references[0].satd);
                 if motion.references[0].satd > split_above {
-                    motion.quarters = Some(self.search_quarters(column, row, motion.references[0].vector));
+                    motion.poor = true;
                 }
                 motion.intra =
                     (best > POORLY_PREDICTED).then(|| intra_estimate(&self.source.planes[0], 16 * column, 16 * row));
@@ -103,7 +110,22 @@ impl PictureSearch<'_> {
         }
     }
 
-    /// Finds a macroblock in one reference, starting from what was found for its neighbours and in other references; it
+    /// Searches those references for a macroblock that were only judged as they stand; it predicts into `prediction`.
+    pub(super) fn complete(
+        &self,
+        at: (usize, usize),
+        all: &[MacroblockMotion],
+        motion: &mut MacroblockMotion,
+        prediction: &mut [u8; 256],
+    ) {
+        for index in 1..self.references.len() {
+            if motion.references[index].shallow {
+                motion.references[index] = self.search(index, at, all, motion, prediction, true);
+            }
+        }
+    }
+
+    /// Finds a macroblock in one reference (thoroughly, or as it stands where that may do), starting from what was found for its neighbours and in other references; it
     /// predicts into `prediction`.
     fn search(
         &self,
@@ -112,6 +134,7 @@ impl PictureSearch<'_> {
         done: &[MacroblockMotion],
         current: &MacroblockMotion,
         prediction: &mut [u8; 256],
+        thorough: bool,
     ) -> ReferenceMotion {
         let (x, y) = (16 * column, 16 * row);
         let (_, reference) = &self.references[index];
@@ -156,9 +179,13 @@ impl PictureSearch<'_> {
             satd::<16, 16>(source, stride, prediction, 16)
         };
         let zero_satd = satd_at(MotionVector::ZERO);
-        let still = ReferenceMotion { vector: MotionVector::ZERO, satd: zero_satd, zero_satd, sad: zero_sad };
+        let still =
+            ReferenceMotion { vector: MotionVector::ZERO, satd: zero_satd, zero_satd, sad: zero_sad, shallow: false };
         if zero_sad < still_enough {
             return still;
+        }
+        if index > 0 && !thorough && self.preset == Preset::Quality && current.references[0].satd < LOST {
+            return ReferenceMotion { shallow: true, ..still };
         }
         let found = search.search(&starts, Some(zero_sad), steps, still_enough);
         // The other references are for what the last frame hides: no fraction will make up for a wrong place.
@@ -168,7 +195,7 @@ impl PictureSearch<'_> {
         let expected = MotionVector::median(left, above, above_right);
         let weigh = |(x, y): (i32, i32)| BIT_WEIGHT * bits_between((x, y), expected);
         let start = (4 * found.displacement.x, 4 * found.displacement.y);
-        let (best, satd) = if self.preset == Preset::Quality {
+        let (best, satd) = if self.preset == Preset::Quality && found.sad > PRECISELY_REFINED {
             let start_cost = satd_at(start.into()) + weigh(start);
             let (best, cost) = refine(start, start_cost, |candidate| satd_at(candidate.into()) + weigh(candidate));
             (best, cost - weigh(best))
@@ -181,14 +208,13 @@ impl PictureSearch<'_> {
         if zero_satd <= satd + 4 * BIT_WEIGHT {
             still
         } else {
-            ReferenceMotion { vector: best.into(), satd, zero_satd, sad: found.sad }
+            ReferenceMotion { vector: best.into(), satd, zero_satd, sad: found.sad, shallow: false }
         }
     }
 
     /// Finds the four quarters of a macroblock in the last frame, near the vector of the whole.
-    fn search_quarters(&self, column: usize, row: usize, whole_vector: MotionVector) -> [MotionVector; 4] {
+    pub(super) fn search_quarters(&self, column: usize, row: usize, whole_vector: MotionVector) -> [MotionVector; 4] {
         let (_, reference) = &self.references[0];
-        let stride = self.source.planes[0].stride;
         let mut vectors = [whole_vector; 4];
         for quarter in 0..4 {
             let (x, y) = (16 * column + 8 * (quarter % 2), 16 * row + 8 * (quarter / 2));
@@ -196,16 +222,8 @@ impl PictureSearch<'_> {
             let search = self.whole_samples::<8, 8>(reference, x, y, expected);
             let starts = [expected, Displacement::default(), Displacement::from(vectors[quarter.saturating_sub(1)])];
             let found = search.search(&starts, None, 8, 0);
-            let source = self.source.planes[0].at(x, y);
-            let mut prediction = [0u8; 64];
-            let mut cost_at = |candidate: (i32, i32)| {
-                let error = if self.preset == Preset::Quality {
-                    predict_luma::<8, 8>(reference, x, y, candidate.into(), &mut prediction, 8);
-                    satd::<8, 8>(source, stride, &prediction, 8)
-                } else {
-                    search.sad_between(candidate)
-                };
-                error + BIT_WEIGHT * bits_between(candidate, whole_vector)
+            let cost_at = |candidate: (i32, i32)| {
+                search.sad_between(candidate) + BIT_WEIGHT * bits_between(candidate, whole_vector)
             };
             let unsplit = (i32::from(whole_vector.x), i32::from(whole_vector.y));
             let unsplit_cost = cost_at(unsplit);

@@ -149,6 +149,7 @@ mod tests {
     use crate::encoder::frame_quantizers::FrameQuantizers;
     use crate::encoder::packed_token::end_of;
     use crate::encoder::packed_tokens::PackedTokens;
+    use crate::encoder::parameters::Preset;
     use crate::header::QuantizerIndices;
     use crate::quantization::Steps;
     use crate::tables::DEFAULT_COEFFICIENT_PROBABILITIES;
@@ -177,7 +178,7 @@ mod tests {
                 _ => (&quantizers.luma, 4),
             };
             let token_costs = TokenCosts::new(&DEFAULT_COEFFICIENT_PROBABILITIES);
-            let trellis = Trellis::new(&token_costs, &Lagrangian::new(steps.luma[1], key_frame), key_frame);
+            let trellis = Trellis::new(&token_costs, &Lagrangian::new(steps.luma[1], key_frame, Preset::Quality), key_frame);
             let block = Block { kind, context, square, coefficients: &coefficients };
             let (mut chosen, mut restored) = ([0; 16], [0; 16]);
             let end = trellis.quantize(&block, quantizer, &mut chosen, &mut restored);

@@ -7,6 +7,7 @@ use super::forward_transform::forward_wht;
 use super::frame_quantizers::FrameQuantizers;
 use super::inter_prediction::{predict_chroma, predict_luma, predict_split_chroma};
 use super::mode_costs::PartitionVector;
+use super::parameters::Preset;
 use super::residual::{Care, EdgeContext, Residual};
 use super::trellis::Trellis;
 use crate::frame::Frame;
@@ -25,13 +26,20 @@ use crate::neighbours::NearVectors;
 /// less than a finer quantizer for all: one macroblock of eight in turn at half the index gained 0.7 dB for 19 % of bits, all
 /// of them at 7/8 of it 0.4 dB for 14 %; rounded to the nearest level and never left out, 0.2 dB for 9 %.
 const MENDING_BITS: u32 = 48;
+/// The first of these for quality: 2 % fewer bits than 48 in the mean of four clips, 50 pictures each, 5 % on one that hardly
+/// moves.
+const QUALITY_MENDING_BITS: u32 = 64;
 const MENDING_RELIEF: u32 = 120;
 const MENDING_LEAST: u32 = 2;
 
 /// The bits that count of `bits` which take `gain` off a squared error.
-fn mending_bits(bits: u32, gain: u32, error: u32) -> u32 {
+fn mending_bits(bits: u32, gain: u32, error: u32, preset: Preset) -> u32 {
     let relief = (u64::from(gain) * u64::from(MENDING_RELIEF) / u64::from(error.max(1))) as u32;
-    let share = MENDING_BITS.saturating_sub(relief).max(MENDING_LEAST);
+    let most = match preset {
+        Preset::RealTime => MENDING_BITS,
+        Preset::Quality => QUALITY_MENDING_BITS,
+    };
+    let share = most.saturating_sub(relief).max(MENDING_LEAST);
     (u64::from(bits) * u64::from(share) / 64) as u32
 }
 
@@ -183,7 +191,7 @@ impl Trial {
             let gain = gain.saturating_sub(ROUNDING_ERROR);
             let coded_error = error.saturating_sub(gain);
             let skipped = costs.lagrangian.squared(error, self.mode_bits + skipped_cost);
-            let mending_bits = mending_bits(coded_cost + bits, gain, error);
+            let mending_bits = mending_bits(coded_cost + bits, gain, error, costs.analysis.preset);
             let bits_gained = costs.lagrangian.bits_worth(gain) + u64::from(skipped_cost);
             let usual = u64::from(USUAL_SKIP_WEIGHT);
             self.worth = (bits_gained * usual / u64::from(mending_bits.max(1))).min(u64::from(u32::MAX) - 1) as u32;
