@@ -33,9 +33,10 @@ pub enum Preset {
     /// For calls: modes are pruned by their transformed error, loop-filter levels are tried out on a few rows.
     #[default]
     RealTime,
-    /// For comparison: more candidates are coded in full before one is chosen, split motion down to 4x4 is tried
-    /// everywhere, levels of coefficients are chosen by a trellis, and loop-filter levels are tried out on a third of the
-    /// frame. Several times slower than [`Preset::RealTime`].
+    /// For comparison: more candidates are coded in full before one is chosen, split motion down to 4x4 is tried wherever
+    /// there is something to code, levels of coefficients are chosen by a trellis, errors are weighed by how busy a
+    /// macroblock is, and loop-filter levels are tried out on a third of the frame. Two to four times as slow as
+    /// [`Preset::RealTime`].
     Quality,
 }
 
