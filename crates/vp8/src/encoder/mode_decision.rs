@@ -41,7 +41,8 @@ struct Candidate {
 
 /// So many of the cheapest candidates are coded for quality. In real time one is: a second saves 1 to 2 % of bits and takes
 /// a tenth of the time. Where there is something to code, a second is coded where a new vector is the cheapest, and where
-/// intra prediction would be tried next: that saves 1 % of bits, and 8 % where a scene grows brighter or darker, for there any vector leaves about the same.
+/// intra prediction would be tried next: that saves 1 % of bits, and 8 % where a scene grows brighter or darker, for there
+/// any vector leaves about the same.
 const QUALITY_CANDIDATES: usize = 3;
 
 /// Where nothing is known to move, a macroblock that has nothing to code is left as it is, if its transformed error is at

@@ -125,8 +125,8 @@ impl PictureSearch<'_> {
         }
     }
 
-    /// Finds a macroblock in one reference (thoroughly, or as it stands where that may do), starting from what was found for its neighbours and in other references; it
-    /// predicts into `prediction`.
+    /// Finds a macroblock in one reference (thoroughly, or as it stands where that may do), starting from what
+    /// was found for its neighbours and in other references; it predicts into `prediction`.
     fn search(
         &self,
         index: usize,
