@@ -32,6 +32,12 @@ impl BaseDelay {
         (delay, self.smallest.put(arrived_at, delay, self.memory))
     }
 
+    /// The path takes `delay` now, and not less, as of `at`.
+    pub(crate) fn restart(&mut self, at: Timestamp, delay: i64) {
+        self.smallest = RecentLeast::new();
+        self.smallest.put(at, delay, self.memory);
+    }
+
     /// The same, as the time that the datagram waited in queues.
     pub(crate) fn queueing_delay(&mut self, sent_at: Timestamp, arrived_at: Timestamp) -> Duration {
         let (delay, smallest) = self.update(sent_at, arrived_at);

@@ -25,6 +25,7 @@ mod nada;
 mod narrow_path;
 mod oracle;
 mod path_bound;
+mod path_delay;
 mod receiver_estimate;
 mod recent_least;
 mod reported_loss;

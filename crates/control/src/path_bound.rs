@@ -31,9 +31,9 @@ use std::time::Duration;
 
 use lockstep_transport::wire::CARRIAGE;
 use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment, SOUND};
-use lockstep_units::{Bitrate, ByteCount, Timestamp, moving_average};
+use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds, moving_average};
 
-use crate::base_delay::BaseDelay;
+use crate::path_delay::PathDelay;
 use crate::recent_least::RecentLeast;
 use crate::{Allowance, InFlight, LossRate, TokenBucket};
 
@@ -128,7 +128,7 @@ pub struct PathBound {
     payload: ByteCount,
     frame_interval: Duration,
     ceiling: Option<Ceiling>,
-    base_delay: BaseDelay,
+    path_delay: PathDelay,
     /// How long the last that was heard of was queued on its way.
     waited: Duration,
     /// What arrived in the last [`WINDOW`], receiver's clock.
@@ -167,7 +167,7 @@ impl PathBound {
             payload,
             frame_interval,
             ceiling: ceiling.map(|rate| Ceiling::new(rate, payload, frame_interval)),
-            base_delay: BaseDelay::new(Duration::from_secs(10)),
+            path_delay: PathDelay::new(Duration::from_secs(10)),
             waited: Duration::ZERO,
             arrivals: VecDeque::new(),
             arrived: 0,
@@ -263,7 +263,7 @@ impl PathBound {
 
     fn arrive(&mut self, now: Timestamp, arrival: &AcknowledgedFragment) {
         let (at, size) = (arrival.arrived_at, arrival.size.get());
-        let waited = self.base_delay.queueing_delay(arrival.sent_at, at);
+        let waited = duration_from_seconds(self.path_delay.wait(arrival));
         self.waited = waited;
         self.arrivals.push_back((at, size));
         self.arrived += size;

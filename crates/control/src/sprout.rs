@@ -37,8 +37,8 @@ use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
-use crate::base_delay::BaseDelay;
 use crate::claimed_share::{ClaimRule, ClaimedShare};
+use crate::path_delay::PathDelay;
 use crate::recent_least::RecentLeast;
 use crate::{Allowance, Controller, InFlight, Latency, Setting};
 use burst_rate::BurstRate;
@@ -150,7 +150,7 @@ pub struct Sprout {
     least_target: Bitrate,
     busy: BusyTime,
     bursts: BurstRate,
-    base_delay: BaseDelay,
+    path_delay: PathDelay,
     /// The shortest of recent ones, seconds.
     round_trips: RecentLeast<f64>,
     on_the_way: VecDeque<Sent>,
@@ -183,7 +183,7 @@ impl Sprout {
             least_target: setting.bounds.least,
             busy: BusyTime::new(RateFilter::new(FIRST_RATE.0, FIRST_RATE.1, VOLATILITY)),
             bursts: BurstRate::new(payload),
-            base_delay: BaseDelay::new(BASE_MEMORY),
+            path_delay: PathDelay::new(BASE_MEMORY),
             round_trips: RecentLeast::new(),
             on_the_way: VecDeque::new(),
             first_sequence: 0,
@@ -251,8 +251,7 @@ impl Sprout {
 
     /// Learns from a packet that has arrived; gives how long it was queued.
     fn arrived(&mut self, arrival: &AcknowledgedFragment) -> f64 {
-        let (delay, shortest) = self.base_delay.update(arrival.sent_at, arrival.arrived_at);
-        let waited = delay.abs_diff(shortest) as f64 * 1e-9;
+        let waited = self.path_delay.wait(arrival);
         let sent = arrival.sent_at.as_secs_f64();
         let (left, bytes) = (sent + waited, arrival.size.as_f64() + NETWORK_HEADERS);
         self.bursts.departed(arrival.frame, bytes, left);
@@ -344,18 +343,22 @@ impl Controller for Sprout {
     }
 
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
-        if let Some(sample) = feedback.round_trip_time {
-            self.last_round_trip = sample.as_secs_f64();
-            self.round_trips.put(now, self.last_round_trip, BASE_MEMORY);
-        }
         self.claimed_share.heard(now, &feedback.acknowledged);
-        let now = now.as_secs_f64();
+        let (at, now) = (now, now.as_secs_f64());
         let mut longest = 0.0_f64;
+        let steps = self.path_delay.steps();
         for arrival in &feedback.acknowledged {
             let waited = self.arrived(arrival);
             longest = longest.max(now - arrival.sent_at.as_secs_f64() - waited);
         }
-        if feedback.round_trip_time.is_some() {
+        if self.path_delay.steps() != steps {
+            // The shortest round trips, and what packets waited for others, were those of the path before.
+            self.round_trips = RecentLeast::new();
+            self.outside = 0.0;
+        }
+        if let Some(sample) = feedback.round_trip_time {
+            self.last_round_trip = sample.as_secs_f64();
+            self.round_trips.put(at, self.last_round_trip, BASE_MEMORY);
             self.came_back(longest);
         }
         while self.first_sequence <= feedback.highest_sequence && self.on_the_way.pop_front().is_some() {

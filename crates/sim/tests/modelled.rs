@@ -7,19 +7,23 @@ use lockstep_call::{
     ClipCurves, CodecModel, FrameRecord, KeptFrames, MOST_PENDING_FRAMES, MenuMode, ModelledClip, Outcome,
 };
 use lockstep_control::{Algorithm, Setting};
-use lockstep_link::{Link, LinkConfig, LossConfig, QueueConfig, Trace};
+use lockstep_link::{Conditions, Link, LinkConfig, LossConfig, QueueConfig, Trace};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCall, ModelledCodec, ModelledSetting};
-use lockstep_sim::{Activity, Network, SharedLink};
+use lockstep_sim::{Activity, Flow, Network, SharedLink};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 const LENGTH: Duration = Duration::from_secs(30);
 
 fn link<P: Clone>(trace: &str, loss: f64) -> SharedLink<P> {
+    link_over(Trace::from_spec(trace).unwrap(), loss)
+}
+
+fn link_over<P: Clone>(trace: Trace, loss: f64) -> SharedLink<P> {
     let config = LinkConfig {
         delay: Duration::from_millis(20),
         queue: QueueConfig::drop_tail(256),
         loss: LossConfig { random: loss, ..LossConfig::default() },
-        ..LinkConfig::new(Trace::from_spec(trace).unwrap())
+        ..LinkConfig::new(trace)
     };
     Link::new(config, 5).unwrap()
 }
@@ -52,9 +56,13 @@ struct Run {
 
 impl Run {
     fn of(calls: Vec<ModelledCall>, trace: &str, loss: f64) -> Self {
+        Self::over(calls, link(trace, loss))
+    }
+
+    fn over(calls: Vec<ModelledCall>, way: SharedLink<<ModelledCall as Flow>::Packet>) -> Self {
         let kept: Vec<KeptFrames> = calls.iter().map(|_| KeptFrames::default()).collect();
         let observed = calls.into_iter().zip(&kept).map(|(call, kept)| call.observed_by(Box::new(kept.clone())));
-        let mut network = Network::new(observed.collect(), link(trace, loss), link("constant:100mbps", 0.0));
+        let mut network = Network::new(observed.collect(), way, link("constant:100mbps", 0.0));
         network.run_until(Timestamp::ZERO + LENGTH + Duration::from_secs(2));
         let (calls, links) = network.into_parts();
         for call in calls {
@@ -111,6 +119,27 @@ fn rate_based_controllers_find_a_megabit_with_either_kind_of_feedback() {
             assert!((least..=1.0).contains(&rate), "{controller}: {rate} Mb/s");
             assert!(median < 200.0, "{controller}: {median} ms");
         }
+    }
+}
+
+/// A megabit on a path that is 20 or 120 ms longer by turns, two seconds each.
+fn path_of_two_lengths() -> Trace {
+    let lengths = (0..16).map(|turn| {
+        let conditions = Conditions { delay: Duration::from_millis(20 + 100 * (turn % 2)), ..Conditions::NONE };
+        (Duration::from_secs(2 * turn), conditions)
+    });
+    Trace::from_spec("constant:1mbps").unwrap().with_conditions(&lengths.collect::<Vec<_>>()).unwrap()
+}
+
+#[test]
+fn a_path_that_becomes_longer_carries_as_much_as_before() {
+    for controller in ["sprout", "lockstep"] {
+        let call = call(controller, FeedbackInterval::EveryFragment, 0);
+        let network = Run::over(vec![call], link_over(path_of_two_lengths(), 0.0));
+        let delays = delays_ms(network.records());
+        let (rate, late) = (rate(&network), delays[delays.len() * 95 / 100]);
+        assert!(rate > 0.7, "{controller}: {rate} Mb/s");
+        assert!(late < 300.0, "{controller}: {late} ms");
     }
 }
 

@@ -8,7 +8,7 @@ use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::Timestamp;
 
 use super::NETWORK_HEADERS;
-use crate::base_delay::BaseDelay;
+use crate::path_delay::PathDelay;
 use crate::recent_least::RecentLeast;
 use crate::sprout::Outlook;
 
@@ -143,7 +143,7 @@ pub(super) struct History {
     /// Bytes sent since the present picture, and for the one before; what that was given.
     picture: f64,
     last_picture: f64,
-    base_delay: BaseDelay,
+    path_delay: PathDelay,
     frame_interval: f64,
 }
 
@@ -175,7 +175,7 @@ impl History {
             returned_at: 0.0,
             picture: 0.0,
             last_picture: 0.0,
-            base_delay: BaseDelay::new(BASE_MEMORY),
+            path_delay: PathDelay::new(BASE_MEMORY),
             frame_interval,
         }
     }
@@ -194,9 +194,8 @@ impl History {
     pub fn heard(&mut self, now: Timestamp, arrivals: &[AcknowledgedFragment]) {
         self.heard_at = now.as_secs_f64();
         for arrival in arrivals {
-            let (delay, shortest) = self.base_delay.update(arrival.sent_at, arrival.arrived_at);
             // Fragments may be acknowledged in another order than they were sent in.
-            let wait = (delay - shortest) as f64 * 1e-9;
+            let wait = self.path_delay.wait(arrival);
             let (bytes, at) = (arrival.size.as_f64(), arrival.arrived_at.as_secs_f64());
             self.arrived += bytes;
             self.packets += 1.0;
