@@ -131,11 +131,12 @@ impl NarrowPath {
         }
     }
 
-    /// What came out of the path lately.
+    /// What came out of the path lately: from when the first of what is remembered had until the last had.
     fn measured(&self) -> Bitrate {
         let ends = self.arrivals.front().zip(self.arrivals.back());
-        let time = ends.map_or(WINDOW, |(&(first, _), &(last, _))| last.saturating_since(first));
-        Bitrate::mean(ByteCount::new(self.arrived), time.max(PERIOD))
+        let (since, time) =
+            ends.map_or((0, WINDOW), |(&(first, size), &(last, _))| (size, last.saturating_since(first)));
+        Bitrate::mean(ByteCount::new(self.arrived - since), time.max(PERIOD))
     }
 
     fn adapt(&mut self, now: Timestamp, queue: Duration) {
