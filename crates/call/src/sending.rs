@@ -381,6 +381,8 @@ impl<C: Codec> SendingEnd<C> {
             self.sound.get_or_insert_default().on_transmit(now, transmit.size);
             self.controller.on_transmit(now, transmit.size);
             self.bound.on_sound(now, transmit.size);
+            self.narrow.on_sound(now);
+            self.hold_sound(now);
         } else if let Some(fragment) = transmit.fragment {
             let new = if fragment.retransmitted { ByteCount::ZERO } else { fragment.payload };
             self.overhead.on_transmit(transmit.size, new);
@@ -577,6 +579,7 @@ impl<C: Codec> SendingEnd<C> {
                 }
             }
         }
+        self.hold_sound(now);
     }
 }
 

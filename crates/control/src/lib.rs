@@ -51,7 +51,7 @@ pub use inter_arrival::{GracePeriod, InterArrival};
 pub use latency::{Latency, UnknownLatency};
 pub use loss_rate::{LossRate, Protection};
 pub use nada::Nada;
-pub use narrow_path::NarrowPath;
+pub use narrow_path::{NARROW, NarrowPath};
 pub use oracle::Oracle;
 pub use path_bound::{Bounded, PathBound, bitrate_ceiling};
 pub use receiver_estimate::ReceiverEstimate;

@@ -100,6 +100,12 @@ impl NarrowPath {
         !self.proven && !self.arrivals.is_empty()
     }
 
+    /// Whether nothing is known to have come out of the path yet.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        !self.proven && self.arrivals.is_empty()
+    }
+
     /// Feedback arrived.
     pub fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         if now.saturating_since(self.half_began) >= HALF_MEMORY {

@@ -28,6 +28,8 @@ const CAPTURE_TOLERANCE: Duration = Duration::from_millis(10);
 const MOST_WAITING: usize = 50;
 /// So many transmitted packets are remembered, to recognise acknowledgements: 20 seconds of them.
 const REMEMBERED: usize = 1_024;
+/// What is held back longer than this makes room for what is newer: words that come so late are in the way of those after.
+const LONGEST_HELD: Duration = Duration::from_millis(400);
 /// Over so many frames of sound, packets may arrive in any order.
 const WINDOW: u32 = 1_024;
 
@@ -49,6 +51,8 @@ pub(crate) struct WaitingSound<P> {
     newest: Option<u32>,
     /// How many leave together, if they come one after another.
     bundle: usize,
+    /// Whether nothing leaves for now.
+    held: bool,
 }
 
 /// Packets that leave in one datagram, the first and those of the frames after it, and since when the first waited.
@@ -60,7 +64,7 @@ pub(crate) struct Bundle<P> {
 
 impl<P: Payload> WaitingSound<P> {
     pub(crate) fn new() -> Self {
-        Self { packets: VecDeque::new(), newest: None, bundle: 1 }
+        Self { packets: VecDeque::new(), newest: None, bundle: 1, held: false }
     }
 
     /// So many leave together from now on.
@@ -68,8 +72,25 @@ impl<P: Payload> WaitingSound<P> {
         self.bundle = frames.clamp(1, MOST_BUNDLED);
     }
 
+    /// Whether nothing leaves from now on, until the opposite is said; then those that wait for long make room.
+    pub(crate) fn set_held(&mut self, now: Timestamp, held: bool) {
+        self.held = held;
+        if held {
+            self.leave_out(now);
+        }
+    }
+
+    fn leave_out(&mut self, now: Timestamp) {
+        while self.packets.front().is_some_and(|&(since, _)| now.is_later_by(LONGEST_HELD, since)) {
+            self.packets.pop_front();
+        }
+    }
+
     /// When what waits leaves; none if nothing does.
     pub(crate) fn due(&self) -> Option<Timestamp> {
+        if self.held {
+            return None;
+        }
         let (since, _) = self.packets.front()?;
         if self.bundle == 1 {
             return Some(Timestamp::ZERO);
@@ -255,6 +276,18 @@ mod tests {
         let old = SoundPacket { frame: 59, captured: Timestamp::ZERO, payload: Length(1) };
         assert!(!waiting.push(Timestamp::ZERO, old));
         assert_eq!(waiting.pop().map(|bundle| bundle.packet.frame), Some(10));
+    }
+
+    #[test]
+    fn of_what_is_held_back_the_newest_is_kept_and_leaves_when_the_path_is_free_again() {
+        let mut held = waiting(&(0..40).map(|frame| (frame, 20)).collect::<Vec<_>>(), 1);
+        let now = Timestamp::from_millis(40 * 20);
+        held.set_held(now, true);
+        assert_eq!(held.due(), None);
+        held.set_held(now, false);
+        assert_eq!(held.due(), Some(Timestamp::ZERO));
+        // It waits since its end, 400 ms ago.
+        assert_eq!(held.pop().map(|bundle| bundle.packet.frame), Some(19));
     }
 
     #[test]

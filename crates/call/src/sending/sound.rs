@@ -24,7 +24,17 @@ impl<C: Codec> SendingEnd<C> {
     pub fn sound_allowance(&mut self, now: Timestamp) -> SoundAllowance {
         let plan = self.narrow.plan(self.allowance(now).target);
         self.transport.set_sound_bundle(plan.frames);
+        self.hold_sound(now);
         SoundAllowance { bitrate: plan.bitrate, loss: self.bound.loss_rate().share() }
+    }
+
+    /// Has sound wait where a narrow path has enough to carry: to be asked whenever something left, arrived or was lost.
+    #[inline]
+    pub(super) fn hold_sound(&mut self, now: Timestamp) {
+        if self.sound.is_some() {
+            let held = self.narrow.must_hold(now, self.transport.in_flight());
+            self.transport.hold_sound(now, held);
+        }
     }
 
     /// Whether sound flows.

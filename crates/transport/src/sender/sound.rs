@@ -34,6 +34,12 @@ impl<P: Payload> Sender<P> {
         self.sound.set_bundle(frames);
     }
 
+    /// Whether sound is held back from now on, because the path has as much to carry as it can for a while. Of what is
+    /// held back the last 400 ms are kept: what is older is left out.
+    pub fn hold_sound(&mut self, now: Timestamp, held: bool) {
+        self.sound.set_held(now, held);
+    }
+
     pub(super) fn transmit_sound(&mut self, now: Timestamp, bundle: Bundle<P>) -> Transmit<P> {
         let Bundle { since, packet, further } = bundle;
         self.note_idle(now, since);
