@@ -144,6 +144,17 @@ fn a_path_that_becomes_longer_carries_as_much_as_before() {
 }
 
 #[test]
+fn a_path_longer_than_any_in_lessons_is_used_as_much_as_by_sprout() {
+    let longer = [(Duration::ZERO, Conditions { delay: Duration::from_millis(400), ..Conditions::NONE })];
+    let trace = Trace::from_spec("constant:2mbps").unwrap().with_conditions(&longer).unwrap();
+    let [sprout, lockstep] = ["sprout", "lockstep"].map(|controller| {
+        let call = call(controller, FeedbackInterval::EveryFragment, 0);
+        rate(&Run::over(vec![call], link_over(trace.clone(), 0.0)))
+    });
+    assert!(lockstep > 0.9 * sprout, "{lockstep} to {sprout} Mb/s");
+}
+
+#[test]
 fn losses_are_recovered_from_states_that_the_receiver_holds() {
     let network = run("salsify", FeedbackInterval::EveryFragment, "constant:2mbps", 0.05);
     let records = network.records();
