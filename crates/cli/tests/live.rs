@@ -342,3 +342,27 @@ fn a_receiver_runs_the_estimator_that_the_senders_controller_needs() {
     assert!(target.is_some(), "it never grew");
     let _ = (sender.wait(), receiver.wait_with_output());
 }
+
+#[test]
+fn what_is_no_ticket_on_standard_input_is_refused_and_read_no_further_than_a_ticket_is_long() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("typed");
+    let typed: [(&[u8], &str); 4] = [
+        (b"", "no ticket was given"),
+        (b" \n", "no ticket was given"),
+        (b"\xff\xfe\n", "a ticket begins with LOCKSTEP-"),
+        (b"LOCKSTEP-AAAA\n", "the ticket is damaged"),
+    ];
+    for (bytes, reason) in typed {
+        fs::write(&path, bytes).expect("it can be written");
+        let mut command = lockstep(&["send", "--source", CLIP]);
+        let output = command.stdin(fs::File::open(&path).expect("it is there")).output().expect("it ran");
+        assert!(!output.status.success() && said(&output).contains(reason), "{bytes:?}: {}", said(&output));
+    }
+    let endless = Path::new("/dev/zero");
+    if endless.exists() {
+        let mut command = lockstep(&["send", "--source", CLIP]);
+        let output = command.stdin(fs::File::open(endless).expect("it is there")).output().expect("it ran");
+        assert!(!output.status.success() && said(&output).contains("the ticket is damaged"), "{}", said(&output));
+    }
+}

@@ -32,8 +32,6 @@ const CHECKSUM: usize = 4;
 pub const MOST_ADDRESSES: usize = 8;
 /// The most addresses of a rendezvous: one of each family.
 pub const MOST_SERVERS: usize = 2;
-/// Longest text that can be a ticket; what is longer is not looked at.
-const LONGEST_TEXT: usize = 1024;
 
 /// The public key of a listener: Ed25519.
 pub type PublicKey = [u8; 32];
@@ -68,6 +66,9 @@ pub enum TicketError {
 }
 
 impl Ticket {
+    /// Bytes of the longest text that can be a ticket; what is longer is not looked at.
+    pub const LONGEST_TEXT: usize = 1024;
+
     fn bytes(&self) -> Vec<u8> {
         let version = if self.rendezvous.is_empty() { VERSION } else { VERSION_WITH_RENDEZVOUS };
         let mut bytes = vec![version];
@@ -154,7 +155,7 @@ impl FromStr for Ticket {
     type Err = TicketError;
 
     fn from_str(text: &str) -> Result<Self, TicketError> {
-        if text.len() > LONGEST_TEXT {
+        if text.len() > Self::LONGEST_TEXT {
             return Err(TicketError::Damaged);
         }
         let text: String = text.chars().filter(|letter| !letter.is_whitespace()).collect();

@@ -1,7 +1,7 @@
 //! WAV files.
 
 use std::fs::File;
-use std::io::{BufReader, Seek, Write};
+use std::io::{BufReader, ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
@@ -17,13 +17,22 @@ const LONGEST: u64 = 3_600;
 /// Why a WAV file is not read.
 #[derive(Debug, Error)]
 pub enum WavError {
-    /// The file is damaged, or cannot be opened.
-    #[error("{path}: {source}", path = path.display())]
+    /// The file cannot be opened or read.
+    #[error("cannot read {path}: {error}", path = path.display())]
     File {
         /// Which file.
         path: PathBuf,
         /// What is wrong.
-        source: hound::Error,
+        error: std::io::Error,
+    },
+    /// The file is damaged, or shorter than it says.
+    #[error("{path} is no whole WAV file: {error}; `ffmpeg -i FILE OTHER.wav` makes one of what it can read",
+        path = path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        error: hound::Error,
     },
     /// The file is none that is read here.
     #[error("{path}: {reason}", path = path.display())]
@@ -51,7 +60,12 @@ impl WavSource {
     /// # Errors
     /// [`WavError`] says what is wrong with the file.
     pub fn open(path: &Path, repeats: bool) -> Result<Self, WavError> {
-        let failed = |source| WavError::File { path: path.to_owned(), source };
+        let failed = |error| match error {
+            hound::Error::IoError(error) if error.kind() != ErrorKind::Other => {
+                WavError::File { path: path.to_owned(), error }
+            }
+            error => WavError::Damaged { path: path.to_owned(), error },
+        };
         let unsupported = |reason: String| WavError::Unsupported { path: path.to_owned(), reason };
         let mut reader =
             hound::WavReader::new(BufReader::new(File::open(path).map_err(|e| failed(e.into()))?)).map_err(failed)?;
@@ -65,13 +79,11 @@ impl WavSource {
             return Err(unsupported("longer than an hour".to_owned()));
         }
         let scale = 2.0_f32.powi(1 - i32::from(bits_per_sample));
-        let samples: Result<Vec<f32>, _> = match sample_format {
-            hound::SampleFormat::Float => reader.samples::<f32>().collect(),
-            hound::SampleFormat::Int => reader.samples::<i32>().map(|s| s.map(|s| s as f32 * scale)).collect(),
+        let samples = match sample_format {
+            hound::SampleFormat::Float => mix(channels, reader.samples::<f32>()),
+            hound::SampleFormat::Int => mix(channels, reader.samples::<i32>().map(|s| s.map(|s| s as f32 * scale))),
         };
         let samples = samples.map_err(failed)?;
-        let one_channel = |all: &[f32]| all.iter().sum::<f32>() / all.len() as f32;
-        let samples: Vec<f32> = samples.chunks_exact(channels.into()).map(one_channel).collect();
         if samples.is_empty() {
             return Err(unsupported("no samples".to_owned()));
         }
@@ -83,6 +95,23 @@ impl WavSource {
         let samples = samples.iter().map(|sample| (sample * 32_768.0).round() as i16).collect();
         Ok(Self { samples, next: 0, repeats })
     }
+}
+
+/// The mean of each `channels` of `samples`, so that no more is held than one channel has; what is left over is none.
+fn mix(
+    channels: u16,
+    mut samples: impl Iterator<Item = Result<f32, hound::Error>>,
+) -> Result<Vec<f32>, hound::Error> {
+    let mut mixed = Vec::new();
+    while let Some(first) = samples.next() {
+        let mut sum = first?;
+        for _ in 1..channels {
+            let Some(sample) = samples.next() else { return Ok(mixed) };
+            sum += sample?;
+        }
+        mixed.push(sum / f32::from(channels));
+    }
+    Ok(mixed)
 }
 
 /// `samples`, of which there are `rate` a second, at [`SAMPLE_RATE`].
@@ -158,6 +187,8 @@ impl<W: Write + Seek> WavWriter<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Cursor;
+
     use super::*;
     use crate::source::Tone;
 
@@ -206,11 +237,17 @@ mod tests {
     fn what_is_no_sound_is_refused_with_the_name_of_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("not.wav");
-        for bytes in [&b""[..], b"RIFF", b"RIFF\xff\xff\xff\xffWAVEfmt ", &[0; 100]] {
+        let mut whole = Vec::new();
+        let mut writer = WavWriter::new(Cursor::new(&mut whole)).unwrap();
+        writer.write(&[7; FRAME_SAMPLES]).unwrap();
+        writer.finish().unwrap();
+        let cut = &whole[..whole.len() / 2];
+        for bytes in [&b""[..], b"RIFF", b"RIFF\xff\xff\xff\xffWAVEfmt ", &[0; 100], cut] {
             std::fs::write(&path, bytes).unwrap();
             let error = WavSource::open(&path, false).unwrap_err().to_string();
-            assert!(error.contains("not.wav"), "{error}");
+            assert!(error.contains("not.wav is no whole WAV file") && error.contains("ffmpeg"), "{error}");
         }
-        assert!(WavSource::open(&folder.path().join("none.wav"), false).is_err());
+        let error = WavSource::open(&folder.path().join("none.wav"), false).unwrap_err().to_string();
+        assert!(error.starts_with("cannot read ") && error.contains("none.wav"), "{error}");
     }
 }

@@ -238,9 +238,14 @@ pub fn ticket_to_join(given: Option<&str>) -> Result<Ticket> {
     if stdin().is_terminal() {
         let _ = write!(stderr(), "ticket: ");
     }
-    let mut text = String::new();
-    stdin().lock().read_line(&mut text).context("cannot read a ticket")?;
-    Ok(text.parse()?)
+    // A line that never ends is read no further than a ticket can be long; it is damaged, then.
+    let mut line = Vec::new();
+    let longest = Ticket::LONGEST_TEXT as u64 + 1;
+    stdin().lock().take(longest).read_until(b'\n', &mut line).context("cannot read a ticket")?;
+    if line.trim_ascii().is_empty() {
+        bail!("no ticket was given; write it after the command, in LOCKSTEP_TICKET, or on standard input");
+    }
+    Ok(String::from_utf8_lossy(&line).parse()?)
 }
 
 /// Prints a ticket for another person: as text, and on a terminal as a picture for a camera.
