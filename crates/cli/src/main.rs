@@ -110,6 +110,19 @@ fn given(matches: &ArgMatches, name: &str) -> bool {
     }
 }
 
+/// An error and what caused it, as one line. Many errors name their cause themselves; it is not said again.
+fn in_one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
 fn main() -> ExitCode {
     let matches = Arguments::command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -155,7 +168,7 @@ fn main() -> ExitCode {
             }
             match error.downcast_ref::<configuration::OptionError>() {
                 Some(wrong) => eprintln!("lockstep: {}", wrong.in_words()),
-                None => eprintln!("lockstep: {error:#}"),
+                None => eprintln!("lockstep: {}", in_one_line(&error)),
             }
             match error.downcast_ref::<interruption::Interrupted>() {
                 Some(interrupted) => ExitCode::from(interrupted.status()),

@@ -59,7 +59,8 @@ impl RateUnit {
 /// Fields stand apart by commas, semicolons, tabs or blanks. Without a header, the first column is the time and the
 /// second the rate. A header names columns in any order by a word and, after an underscore or in brackets, a unit:
 /// `time` (or `timestamp`), `duration`, `rate` (or `capacity`, `bandwidth`, `throughput`), `loss` (a share), `delay`,
-/// `jitter` (milliseconds unless said). So `time_ms,bandwidth_kbps` and `time (s), rate (Mbps)` both tell their units.
+/// `jitter` (milliseconds unless said). So `time_ms,bandwidth_kbps` and `time (s), rate (Mbps)` both tell their units, and
+/// `s,kbps` names nothing else.
 ///
 /// The rate of a line holds until the time of the next. The last line holds as long as the one before it, or a second
 /// if it is the only one; a column of durations says it exactly. The first time is where the trace starts, whatever its
@@ -121,16 +122,20 @@ fn rate_scale(unit: &str) -> Option<f64> {
 fn column(title: &str, units: ColumnUnits) -> Column {
     let title = title.trim().trim_matches('"').to_ascii_lowercase();
     let mut words = title.split(|c: char| !(c.is_ascii_alphanumeric() || c == '/')).filter(|word| !word.is_empty());
-    let kind = match words.next().unwrap_or_default() {
+    let first = words.next().unwrap_or_default();
+    let kind = match first {
         "time" | "timestamp" | "t" => Kind::Time,
         "duration" => Kind::Duration,
         "rate" | "capacity" | "bandwidth" | "throughput" | "bitrate" => Kind::Rate,
         "loss" => Kind::Loss,
         "delay" => Kind::Delay,
         "jitter" => Kind::Jitter,
+        // Some say the unit and nothing else.
+        unit if time_scale(unit).is_some() => Kind::Time,
+        unit if (unit.ends_with("ps") || unit.ends_with("/s")) && rate_scale(unit).is_some() => Kind::Rate,
         _ => Kind::Other,
     };
-    let unit = words.next_back().unwrap_or_default();
+    let unit = words.next_back().unwrap_or(first);
     let scale = match kind {
         Kind::Time | Kind::Duration => time_scale(unit).unwrap_or(units.time.nanoseconds()),
         Kind::Rate => rate_scale(unit).unwrap_or(units.rate.bits_per_second()),
@@ -145,10 +150,10 @@ fn header(line: &str, units: ColumnUnits) -> Result<Vec<Column>, Problem> {
     let columns: Vec<Column> = fields(line).map(|title| column(title, units)).collect();
     let has = |kind| columns.iter().any(|column: &Column| column.kind == kind);
     if !has(Kind::Rate) {
-        return Err(Problem::Missing("a column rate"));
+        return Err(Problem::Missing("a column rate (or capacity, bandwidth, throughput, bitrate; such as rate_kbps)"));
     }
     if !has(Kind::Time) && !has(Kind::Duration) {
-        return Err(Problem::Missing("a column time or duration"));
+        return Err(Problem::Missing("a column time or duration (such as time_ms)"));
     }
     Ok(columns)
 }

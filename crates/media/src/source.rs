@@ -113,7 +113,7 @@ pub struct SourceOptions {
 /// - `generated`, `generated:640x360`, `generated:@25` or `generated:640x360@25`: a clip without end, see
 ///   [`GeneratedClip`]; what is not said comes from `options`, else 1280x720 at 30 pictures a second;
 /// - `camera` or a device such as `/dev/video0` (`camera` is that one);
-/// - a file that ends in `.y4m`, read here unless `options` want another size or rate;
+/// - a file that ends in `.y4m`, read here if it is of 8-bit 4:2:0, unless `options` want another size or rate;
 /// - anything else is what ffmpeg can read.
 ///
 /// # Errors
@@ -130,7 +130,17 @@ pub fn open_source(specification: &str, options: &SourceOptions) -> Result<Box<d
     }
     let as_it_is = options.size.is_none() && options.frame_rate.is_none();
     if as_it_is && specification.to_ascii_lowercase().ends_with(".y4m") {
-        return Ok(Box::new(Y4mSource::open(Path::new(specification))?));
+        match Y4mSource::open(Path::new(specification)) {
+            Ok(source) => return Ok(Box::new(source)),
+            // Where there is an ffmpeg to convert it; else it is said how to convert it.
+            Err(SourceError::Y4m { path, error: error @ Y4mError::Colour { .. } }) => {
+                return match ffmpeg::FfmpegSource::open(specification, options) {
+                    Err(SourceError::FfmpegMissing { .. }) => Err(SourceError::Y4m { path, error }),
+                    converted => Ok(Box::new(converted?)),
+                };
+            }
+            Err(error) => return Err(error),
+        }
     }
     Ok(Box::new(ffmpeg::FfmpegSource::open(specification, options)?))
 }

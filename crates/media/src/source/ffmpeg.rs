@@ -188,6 +188,23 @@ mod tests {
     }
 
     #[test]
+    fn y4m_of_more_colour_or_depth_than_vp8_has_is_converted() {
+        if !installed() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        for (name, luma, chroma) in [("444", 64 * 48, 64 * 48), ("mono", 64 * 48, 0), ("420p10", 2 * 64 * 48, 64 * 24)] {
+            let path = directory.path().join(format!("{name}.y4m"));
+            let frame = [b"FRAME\n".as_slice(), &vec![1; luma], &vec![1; 2 * chroma]].concat();
+            let header = format!("YUV4MPEG2 W64 H48 F10:1 C{name}\n");
+            std::fs::write(&path, [header.as_bytes(), &frame, &frame].concat()).unwrap();
+            let mut source = super::super::open_source(path.to_str().unwrap(), &SourceOptions::default()).unwrap();
+            assert_eq!(source.format().to_string(), "64x48@10", "{name}");
+            assert_eq!(std::iter::from_fn(|| source.next().unwrap()).count(), 2, "{name}");
+        }
+    }
+
+    #[test]
     #[cfg(target_os = "linux")]
     fn dropping_the_source_ends_the_process() {
         if !installed() {
