@@ -372,8 +372,7 @@ impl<C: Codec> SendingEnd<C> {
 
     fn transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
         if self.transport.queued_fragments() > 0 {
-            // What the path bears out bounds what is sent, not at what pace.
-            let interval = self.controller.pacing_interval(now, self.in_flight());
+            let interval = self.controller.pacing_interval(now, self.in_flight()).max(self.bound.least_pause());
             self.transport.set_pace(interval, pacing_burst(interval));
         }
         let transmit = self.transport.poll_transmit(now)?;

@@ -31,6 +31,7 @@ mod recent_least;
 mod reported_loss;
 mod salsify;
 mod scream;
+mod short_queue;
 mod sprout;
 mod token_bucket;
 

@@ -35,6 +35,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds, movin
 
 use crate::path_delay::PathDelay;
 use crate::recent_least::RecentLeast;
+use crate::short_queue::ShortQueue;
 use crate::{Allowance, InFlight, LossRate, TokenBucket};
 
 const WINDOW: Duration = Duration::from_millis(500);
@@ -129,6 +130,7 @@ pub struct PathBound {
     frame_interval: Duration,
     ceiling: Option<Ceiling>,
     path_delay: PathDelay,
+    short_queue: ShortQueue,
     /// How long the last that was heard of was queued on its way.
     waited: Duration,
     /// What arrived in the last [`WINDOW`], receiver's clock.
@@ -168,6 +170,7 @@ impl PathBound {
             frame_interval,
             ceiling: ceiling.map(|rate| Ceiling::new(rate, payload, frame_interval)),
             path_delay: PathDelay::new(Duration::from_secs(10)),
+            short_queue: ShortQueue::new(payload),
             waited: Duration::ZERO,
             arrivals: VecDeque::new(),
             arrived: 0,
@@ -216,6 +219,7 @@ impl PathBound {
         if let Some(Ceiling { rate, bucket, .. }) = &mut self.ceiling {
             bucket.on_transmit(now, size, *rate);
         }
+        self.short_queue.on_transmit(now, size);
         self.unheard_from.get_or_insert(now);
         if self.is_silent(now) {
             self.unheard += size.get();
@@ -241,6 +245,7 @@ impl PathBound {
         if feedback.acknowledged.is_empty() {
             return;
         }
+        self.short_queue.on_feedback(now, feedback);
         if self.is_silent(now) {
             self.restarted_at = Some(now);
         }
@@ -295,6 +300,14 @@ impl PathBound {
     /// Fragments were declared lost.
     pub fn on_loss(&mut self, lost: &[LostFragment]) {
         self.loss_rate.on_lost(lost.len());
+        self.short_queue.on_loss(lost);
+    }
+
+    /// For how long after a packet of a frame the next is to wait, whatever the controller's pace, where the queue on the way
+    /// was seen to hold fewer packets than frames have.
+    #[must_use]
+    pub fn least_pause(&self) -> Duration {
+        self.short_queue.least_pause()
     }
 
     /// Whether the path has taken datagrams and not been heard of for longer than it should take.

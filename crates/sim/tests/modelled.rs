@@ -19,9 +19,13 @@ fn link<P: Clone>(trace: &str, loss: f64) -> SharedLink<P> {
 }
 
 fn link_over<P: Clone>(trace: Trace, loss: f64) -> SharedLink<P> {
+    link_behind(256, trace, loss)
+}
+
+fn link_behind<P: Clone>(packets: usize, trace: Trace, loss: f64) -> SharedLink<P> {
     let config = LinkConfig {
         delay: Duration::from_millis(20),
-        queue: QueueConfig::drop_tail(256),
+        queue: QueueConfig::drop_tail(packets),
         loss: LossConfig { random: loss, ..LossConfig::default() },
         ..LinkConfig::new(trace)
     };
@@ -152,6 +156,23 @@ fn a_path_longer_than_any_in_lessons_is_used_as_much_as_by_sprout() {
         rate(&Run::over(vec![call], link_over(trace.clone(), 0.0)))
     });
     assert!(lockstep > 0.9 * sprout, "{lockstep} to {sprout} Mb/s");
+}
+
+#[test]
+fn frames_of_more_packets_than_the_queue_holds_come_through() {
+    for (controller, kbps, packets) in
+        [("sprout", 500, 4), ("salsify", 1_500, 4), ("lockstep", 4_000, 4), ("sprout", 4_000, 8), ("gcc", 12_000, 4)]
+    {
+        let trace = Trace::constant(Bitrate::from_kbps(kbps));
+        let call = call(controller, FeedbackInterval::default(), 0);
+        let network = Run::over(vec![call], link_behind(packets, trace, 0.0));
+        let records = network.records();
+        let sent = records.iter().filter(|record| record.frame.is_some()).count();
+        let shown = records.iter().filter(|record| record.displayed_at.is_some()).count();
+        assert!(100 * shown >= 93 * sent, "{controller}, {kbps} kb/s, {packets} packets: {shown} of {sent} are shown");
+        let late = delays_ms(records)[records.len() * 95 / 100];
+        assert!(late < 400.0, "{controller}, {kbps} kb/s, {packets} packets: {late} ms");
+    }
 }
 
 #[test]

@@ -98,10 +98,7 @@ impl WavSource {
 }
 
 /// The mean of each `channels` of `samples`, so that no more is held than one channel has; what is left over is none.
-fn mix(
-    channels: u16,
-    mut samples: impl Iterator<Item = Result<f32, hound::Error>>,
-) -> Result<Vec<f32>, hound::Error> {
+fn mix(channels: u16, mut samples: impl Iterator<Item = Result<f32, hound::Error>>) -> Result<Vec<f32>, hound::Error> {
     let mut mixed = Vec::new();
     while let Some(first) = samples.next() {
         let mut sum = first?;

@@ -19,6 +19,10 @@ pub enum FeedbackInterval {
     Every(Duration),
 }
 
+/// No interval is doubled beyond this.
+const LONGEST_DOUBLED: Duration =
+    Duration::from_millis((FeedbackInterval::CHOSEN_MILLISECONDS as u64) << MOST_DOUBLINGS);
+
 impl FeedbackInterval {
     /// The interval at which calls aggregate, milliseconds. It takes feedback from 25 to 13 % of the media's bytes at 1
     /// Mb/s, and from 19 to 4 % at 3 Mb/s. Against an acknowledgement for each fragment, over nine traces, six
@@ -46,11 +50,15 @@ impl FeedbackInterval {
     }
 
     /// The same after the sender has asked for `doublings` of the time between, which it may where feedback is
-    /// aggregated.
+    /// aggregated; no longer than all doublings make of [`Self::CHOSEN_MILLISECONDS`], unless it was already: a sender that
+    /// hears nothing for longer takes the path for silent.
     #[must_use]
     pub fn doubled(self, doublings: u8) -> Self {
         match self {
-            Self::Aggregated(interval) => Self::Aggregated(interval.saturating_mul(1 << doublings.min(MOST_DOUBLINGS))),
+            Self::Aggregated(interval) => {
+                let doubled = interval.saturating_mul(1 << doublings.min(MOST_DOUBLINGS));
+                Self::Aggregated(doubled.min(interval.max(LONGEST_DOUBLED)))
+            }
             Self::EveryFragment | Self::Every(_) => self,
         }
     }

@@ -193,7 +193,8 @@ mod tests {
             return;
         }
         let directory = tempfile::tempdir().unwrap();
-        for (name, luma, chroma) in [("444", 64 * 48, 64 * 48), ("mono", 64 * 48, 0), ("420p10", 2 * 64 * 48, 64 * 24)] {
+        for (name, luma, chroma) in [("444", 64 * 48, 64 * 48), ("mono", 64 * 48, 0), ("420p10", 2 * 64 * 48, 64 * 24)]
+        {
             let path = directory.path().join(format!("{name}.y4m"));
             let frame = [b"FRAME\n".as_slice(), &vec![1; luma], &vec![1; 2 * chroma]].concat();
             let header = format!("YUV4MPEG2 W64 H48 F10:1 C{name}\n");

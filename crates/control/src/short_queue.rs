@@ -1,0 +1,454 @@
+//! How much the queue at the bottleneck holds, learned from what it drops, so that a frame's fragments leave no faster than
+//! they fit into it.
+//!
+//! Frames leave in bursts that are faster than the path: that is how its rate shows. Where a queue holds fewer packets than a
+//! frame has, all but the first few of every such frame are dropped, however low the rate; a key frame of ten fragments never
+//! came through a queue of five. What tells that from random loss and from a queue that others fill: fragments are lost where
+//! many of their own frame were still waiting before them, and hardly elsewhere.
+//!
+//! What waits is reckoned, not measured: what left adds to it, and the path takes it off at the rate at which fragments of
+//! one frame came through when they came through slower than they left.
+//!
+//! | constant | value | why |
+//! |---|---|---|
+//! | fragments lost that say something | 3 | two are lost together by chance |
+//! | worth of one that arrived, as evidence, beside one that was lost | 1/2 | a burst at twice the path's rate loses a half of what exceeds the queue |
+//! | standard deviations by which more are lost there than where less waits | 5 | random loss has no place in the burst, and many places are looked at |
+//! | share of what fits that is used | 3/4 | rates and sizes are reckoned |
+//! | half-life of what is known | 10 s | a frame is lost now and then to find out whether the queue has become longer |
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockstep_transport::wire::CARRIAGE;
+use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment, SOUND};
+use lockstep_units::{ByteCount, Timestamp, duration_from_seconds};
+
+/// What waits is told apart up to so many packets of full size.
+const PLACES: usize = 64;
+const LEAST_LOST: f64 = 3.0;
+const WORTH_OF_ARRIVED: f64 = 0.5;
+const SIGNIFICANT: f64 = 5.0;
+/// One of ten counts as lost in such a way before anything was seen.
+const DOUBT: (f64, f64) = (1.0, 10.0);
+const USED: f64 = 0.75;
+const HALF_LIFE: Duration = Duration::from_secs(10);
+/// What is known fades in steps of so long.
+const FADES_EVERY: Duration = Duration::from_secs(1);
+/// Fragments on the way that are remembered.
+const MOST_SENT: usize = 4_096;
+/// Frames that are remembered.
+const MOST_FRAMES: usize = 256;
+/// The longest pause between two fragments.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// Packets further apart than this are of different frames.
+const SEPARATE: Duration = Duration::from_millis(10);
+/// Weight of a frame's rate in the average.
+const RATE_WEIGHT: f64 = 0.5;
+/// The fragments of a frame that say at which rate it came through, at least.
+const LEAST_FRAGMENTS: usize = 3;
+/// One of so many fragments of a frame may arrive after those that left after it, and says nothing of the rate.
+const OVERTAKEN: usize = 4;
+/// Fragments that came through in so much more time than they left in were slowed down on the way.
+const SLOWED: f64 = 1.2;
+
+/// What became of fragments behind which about as much waited.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    arrived: f64,
+    lost: f64,
+}
+
+/// A packet that left.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    at: Timestamp,
+    bytes: f64,
+    /// How many full packets waited then, itself included.
+    place: usize,
+}
+
+/// A frame's fragments, as they left and as they arrived.
+#[derive(Debug, Default)]
+struct Burst {
+    frame: u32,
+    sent_at: (Timestamp, Timestamp),
+    /// When they arrived and what they had, in the order of arrival.
+    arrivals: Vec<(Timestamp, f64)>,
+}
+
+impl Burst {
+    fn begin(&mut self, arrival: &AcknowledgedFragment) {
+        (self.frame, self.sent_at) = (arrival.frame, (arrival.sent_at, arrival.sent_at));
+        self.arrivals.clear();
+    }
+
+    fn add(&mut self, arrival: &AcknowledgedFragment) {
+        self.sent_at.0 = self.sent_at.0.min(arrival.sent_at);
+        self.sent_at.1 = self.sent_at.1.max(arrival.sent_at);
+        if self.arrivals.len() < MOST_SENT {
+            self.arrivals.push((arrival.arrived_at, whole(arrival.size)));
+        }
+    }
+
+    /// Bytes a second at which they came through, and whether that is slower than they left. What came last may have been
+    /// overtaken on the way.
+    fn rate(&self) -> Option<(f64, bool)> {
+        let count = self.arrivals.len();
+        let in_order = (count - count / OVERTAKEN).max(LEAST_FRAGMENTS);
+        let arrivals = self.arrivals.get(..in_order)?;
+        let time = arrivals[in_order - 1].0.saturating_since(arrivals[0].0).as_secs_f64();
+        if time <= 0.0 {
+            return None;
+        }
+        let bytes: f64 = arrivals[1..].iter().map(|&(_, bytes)| bytes).sum();
+        let leaving = self.sent_at.1.saturating_since(self.sent_at.0).as_secs_f64();
+        let leaving = leaving * (in_order - 1) as f64 / (count - 1) as f64;
+        Some((bytes / time, time > SLOWED * leaving))
+    }
+}
+
+/// What a datagram of `size` takes of a link, bytes.
+fn whole(size: ByteCount) -> f64 {
+    size.as_f64() + CARRIAGE as f64
+}
+
+/// What the queue at the bottleneck holds.
+#[derive(Debug)]
+pub(crate) struct ShortQueue {
+    /// Bytes of a full packet.
+    packet: f64,
+    /// What waits, bytes, after the last packet left, at that moment.
+    waiting: f64,
+    transmitted_at: Timestamp,
+    /// Bytes a second that the path takes, once a frame has shown it.
+    rate: Option<f64>,
+    sent: VecDeque<Sent>,
+    places: [Place; PLACES],
+    faded_at: Timestamp,
+    burst: Burst,
+    /// The last frames of which something arrived, in order.
+    heard_of: VecDeque<u32>,
+    /// What fits, bytes, if that is little and known.
+    holds: Option<f64>,
+}
+
+impl ShortQueue {
+    /// Of a path that nothing is known of, for fragments of up to `payload` bytes.
+    pub(crate) fn new(payload: ByteCount) -> Self {
+        Self {
+            packet: whole(payload),
+            waiting: 0.0,
+            transmitted_at: Timestamp::ZERO,
+            rate: None,
+            sent: VecDeque::new(),
+            places: [Place::default(); PLACES],
+            faded_at: Timestamp::ZERO,
+            burst: Burst::default(),
+            heard_of: VecDeque::new(),
+            holds: None,
+        }
+    }
+
+    /// A datagram of `size` bytes left.
+    pub(crate) fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+        let sent = self.enqueue(now, whole(size));
+        if self.sent.len() == MOST_SENT {
+            self.sent.pop_front();
+        }
+        self.sent.push_back(sent);
+    }
+
+    /// Reckons what waits once so many `bytes` more have left.
+    fn enqueue(&mut self, at: Timestamp, bytes: f64) -> Sent {
+        let pause = at.saturating_since(self.transmitted_at);
+        let left = match self.rate {
+            Some(rate) => (self.waiting - rate * pause.as_secs_f64()).max(0.0),
+            // No frame was slowed down yet: each finds the queue empty.
+            None if pause >= SEPARATE => 0.0,
+            None => self.waiting,
+        };
+        self.waiting = left + bytes;
+        self.transmitted_at = at;
+        Sent { at, bytes, place: ((self.waiting / self.packet) as usize).min(PLACES - 1) }
+    }
+
+    /// Reckons it again for all that left before anything was known of the rate.
+    fn enqueue_all_again(&mut self) {
+        (self.waiting, self.transmitted_at) = (0.0, Timestamp::ZERO);
+        for index in 0..self.sent.len() {
+            let Sent { at, bytes, .. } = self.sent[index];
+            self.sent[index] = self.enqueue(at, bytes);
+        }
+    }
+
+    /// Feedback arrived.
+    pub(crate) fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
+        self.fade(now);
+        for arrival in &feedback.acknowledged {
+            // As long as no rate is known places are not known either.
+            if self.rate.is_some()
+                && let Some(place) = self.place_of(arrival.sent_at)
+            {
+                self.places[place].arrived += 1.0;
+            }
+            if arrival.fragment == SOUND || arrival.frame < self.burst.frame {
+                continue;
+            }
+            if arrival.frame != self.burst.frame {
+                self.learn_rate();
+                self.burst.begin(arrival);
+                if self.heard_of.len() == MOST_FRAMES {
+                    self.heard_of.pop_front();
+                }
+                self.heard_of.push_back(arrival.frame);
+            }
+            self.burst.add(arrival);
+        }
+    }
+
+    /// Fragments were declared lost.
+    pub(crate) fn on_loss(&mut self, lost: &[LostFragment]) {
+        self.learn_rate();
+        if self.rate.is_none() {
+            return;
+        }
+        for fragment in lost {
+            // Where nothing of a frame arrived it is the path that was away.
+            if self.heard_of.binary_search(&fragment.frame).is_err() {
+                continue;
+            }
+            if let Some(place) = self.place_of(fragment.sent_at) {
+                self.places[place].lost += 1.0;
+            }
+        }
+        self.holds = self.what_fits();
+    }
+
+    /// For how long after the last packet no other is to leave, so that it fits.
+    pub(crate) fn least_pause(&self) -> Duration {
+        let (Some(holds), Some(rate)) = (self.holds, self.rate) else { return Duration::ZERO };
+        let over = self.waiting + self.packet - (USED * holds).max(self.packet);
+        duration_from_seconds(over.max(0.0) / rate.max(1.0)).min(LONGEST_PAUSE)
+    }
+
+    fn place_of(&self, sent_at: Timestamp) -> Option<usize> {
+        let index = self.sent.partition_point(|sent| sent.at < sent_at);
+        self.sent.get(index).filter(|sent| sent.at == sent_at).map(|sent| sent.place)
+    }
+
+    /// Learns from what has arrived of the last frame.
+    fn learn_rate(&mut self) {
+        let Some((seen, slowed)) = self.burst.rate() else { return };
+        let known_before = self.rate.is_some();
+        self.rate = match self.rate {
+            None => slowed.then_some(seen),
+            Some(known) if slowed => Some(known + RATE_WEIGHT * (seen - known)),
+            Some(known) => Some(known.max(seen)),
+        };
+        if self.rate.is_some() && !known_before {
+            self.enqueue_all_again();
+        }
+    }
+
+    fn fade(&mut self, now: Timestamp) {
+        let time = now.saturating_since(self.faded_at);
+        if time < FADES_EVERY {
+            return;
+        }
+        self.faded_at = now;
+        let share = libm::exp2(-time.div_duration_f64(HALF_LIFE));
+        for place in &mut self.places {
+            place.arrived *= share;
+            place.lost *= share;
+        }
+        if self.holds.is_some() {
+            self.holds = self.what_fits();
+        }
+    }
+
+    /// What fits: the place from which on packets are lost, if there is one.
+    fn what_fits(&self) -> Option<f64> {
+        let (mut arrived, mut lost) = (0.0, 0.0);
+        let mut best = (0.0, None);
+        for (index, place) in self.places.iter().enumerate().rev() {
+            arrived += place.arrived;
+            lost += place.lost;
+            let value = lost - WORTH_OF_ARRIVED * arrived;
+            if lost >= LEAST_LOST && value > best.0 {
+                best = (value, Some((index, arrived, lost)));
+            }
+        }
+        let (from, arrived, lost) = best.1?;
+        let inside = self.places[..from].iter().fold(Place::default(), |sum, place| Place {
+            arrived: sum.arrived + place.arrived,
+            lost: sum.lost + place.lost,
+        });
+        // What loss of any other kind would have left of these.
+        let share = (inside.lost + DOUBT.0) / (inside.arrived + inside.lost + DOUBT.1);
+        let expected = share * (arrived + lost);
+        let tells = from > 0 && lost > expected + SIGNIFICANT * libm::sqrt(expected);
+        tells.then_some(from as f64 * self.packet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PAYLOAD: u64 = 1_200;
+    const FRAME_INTERVAL: Duration = Duration::from_millis(33);
+    const WAY: Duration = Duration::from_millis(25);
+
+    /// A path, and what it does to frames.
+    struct Path {
+        bytes_per_second: f64,
+        /// Packets that its queue holds.
+        holds: usize,
+        /// Which packets are lost on the way, by their number.
+        loses: Box<dyn Fn(u64) -> bool>,
+        queue: ShortQueue,
+        now: Timestamp,
+        sent: u64,
+        /// When the packets in the queue are through.
+        through: VecDeque<Timestamp>,
+    }
+
+    impl Path {
+        fn new(kbps: u64, holds: usize, loses: impl Fn(u64) -> bool + 'static) -> Self {
+            Self {
+                bytes_per_second: 125.0 * kbps as f64,
+                holds,
+                loses: Box::new(loses),
+                queue: ShortQueue::new(ByteCount::new(PAYLOAD)),
+                now: Timestamp::ZERO + FRAME_INTERVAL,
+                sent: 0,
+                through: VecDeque::new(),
+            }
+        }
+
+        /// Sends a frame of so many fragments, paced at four times the path's rate unless they have to wait longer, and tells
+        /// what came of it. Says how many were lost.
+        fn frame(&mut self, number: u32, fragments: u16) -> usize {
+            let begun = self.now;
+            let pace = duration_from_seconds(whole(ByteCount::new(PAYLOAD)) / self.bytes_per_second / 4.0);
+            let service = duration_from_seconds(whole(ByteCount::new(PAYLOAD)) / self.bytes_per_second);
+            let (mut acknowledged, mut lost) = (Vec::new(), Vec::new());
+            for fragment in 0..fragments {
+                let (size, sent_at) = (ByteCount::new(PAYLOAD), self.now);
+                self.queue.on_transmit(sent_at, size);
+                self.sent += 1;
+                while self.through.front().is_some_and(|&at| at <= sent_at) {
+                    self.through.pop_front();
+                }
+                if self.through.len() > self.holds || (self.loses)(self.sent) {
+                    lost.push(LostFragment { frame: number, fragment, size, sent_at });
+                } else {
+                    let through = self.through.back().map_or(sent_at, |&at| at) + service;
+                    self.through.push_back(through);
+                    acknowledged.push(AcknowledgedFragment {
+                        frame: number,
+                        fragment,
+                        size,
+                        sent_at,
+                        arrived_at: through + WAY,
+                        acknowledged_at: through + 2 * WAY,
+                        congestion_experienced: false,
+                    });
+                }
+                self.now += pace.max(self.queue.least_pause());
+            }
+            let count = lost.len();
+            let feedback = Feedback {
+                acknowledged,
+                estimate: lockstep_transport::Estimate::default(),
+                round_trip_time: None,
+                highest_sequence: self.sent,
+                found: 0,
+                received: self.sent,
+            };
+            self.queue.on_feedback(self.now, &feedback);
+            self.queue.on_loss(&lost);
+            // No controller goes on for long while more is sent than comes through.
+            self.now = self.now.max(begun + FRAME_INTERVAL).max(begun + service * u32::from(fragments));
+            count
+        }
+    }
+
+    #[test]
+    fn frames_longer_than_the_queue_come_through_after_some_that_did_not() {
+        for (kbps, holds, fragments) in [(500, 5, 12), (2_000, 5, 12), (2_000, 10, 20), (20_000, 5, 40)] {
+            let mut path = Path::new(kbps, holds, |_| false);
+            assert!(path.frame(0, fragments) >= 3, "{kbps} kb/s: the first is cut");
+            let lost: Vec<usize> = (1..60).map(|number| path.frame(number, fragments)).collect();
+            let whole = lost.iter().filter(|&&lost| lost == 0).count();
+            assert!(whole >= 55, "{kbps} kb/s, {holds} packets: {lost:?}");
+        }
+    }
+
+    #[test]
+    fn a_frame_that_fits_is_not_held_up() {
+        let mut path = Path::new(2_000, 10, |_| false);
+        (0..10).for_each(|number| _ = path.frame(number, 30));
+        assert!(path.queue.least_pause() > Duration::ZERO);
+        path.now += Duration::from_secs(1);
+        path.queue.on_transmit(path.now, ByteCount::new(PAYLOAD));
+        assert_eq!(path.queue.least_pause(), Duration::ZERO, "one of ten waits");
+    }
+
+    #[test]
+    fn what_was_lost_long_ago_is_forgotten() {
+        let mut path = Path::new(2_000, 5, |_| false);
+        (0..10).for_each(|number| _ = path.frame(number, 30));
+        assert!(path.queue.holds.is_some());
+        path.holds = 1_000;
+        path.now += Duration::from_secs(120);
+        (10..13).for_each(|number| _ = path.frame(number, 30));
+        assert_eq!(path.queue.holds, None);
+    }
+
+    #[test]
+    fn an_outage_says_nothing_of_the_queue() {
+        let mut path = Path::new(2_000, 1_000, |packet| (200..400).contains(&packet));
+        for number in 0..60 {
+            path.frame(number, 10);
+            assert_eq!(path.queue.holds, None, "frame {number}");
+        }
+    }
+
+    #[test]
+    fn random_loss_is_hardly_ever_taken_for_a_short_queue() {
+        for (share, most) in [(0.01, 0.001), (0.05, 0.005), (0.12, 0.05)] {
+            let mut held = 0;
+            for seed in 1..=100_u64 {
+                let lost = move |packet: u64| {
+                    let noise = (packet ^ (seed << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+                    let noise = noise.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                    (noise >> 11) as f64 / ((1_u64 << 53) as f64) < share
+                };
+                let mut path = Path::new(500 * seed, 1_000, lost);
+                held += (0..200)
+                    .filter(|&number| {
+                        path.frame(number, 2 + (seed % 28) as u16);
+                        path.queue.holds.is_some()
+                    })
+                    .count();
+            }
+            let held = held as f64 / 20_000.0;
+            assert!(held <= most, "{share} lost: {held} of the frames");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_pause_is_longer_than_half_a_second(kbps in 1_u64..1_000, holds in 0_usize..20, fragments in 1_u16..60) {
+            let mut path = Path::new(kbps, holds, |_| false);
+            for number in 0..20 {
+                path.frame(number, fragments);
+                prop_assert!(path.queue.least_pause() <= LONGEST_PAUSE);
+            }
+        }
+    }
+}
