@@ -115,6 +115,9 @@ pub struct Allowance {
 pub trait Controller: Send {
     /// A datagram of `size` bytes, its header included, left the pacer.
     fn on_transmit(&mut self, _now: Timestamp, _size: ByteCount) {}
+    /// Feedback on what the other end sends left this end, which took so many bytes of the link. For one that knows the link:
+    /// others see what it does to their own.
+    fn on_feedback_transmit(&mut self, _now: Timestamp, _carried: ByteCount) {}
     /// Feedback arrived.
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback);
     /// It is `now`: silence is news, too. Called before what may be sent is asked for a picture.

@@ -74,6 +74,13 @@ impl Oracle {
         }
     }
 
+    /// So many bytes came into the queue.
+    fn take(&mut self, now: Timestamp, carried: ByteCount) {
+        self.path.take(now, carried);
+        let waiting = self.path.backlog(now);
+        self.empty_at = self.path.time_for(now, waiting).map_or(Timestamp::MAX, |time| now + time);
+    }
+
     /// How much of a frame fits into `carried` bytes on the link.
     fn payload_in(&self, carried: ByteCount) -> ByteCount {
         let headers = DATA_HEADER as u64 + CARRIAGE;
@@ -110,11 +117,13 @@ fn period(interval: Duration) -> Duration {
 
 impl Controller for Oracle {
     fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
-        self.path.take(now, size + ByteCount::new(CARRIAGE));
         self.sent = true;
         self.smallest.on_sent();
-        let waiting = self.path.backlog(now);
-        self.empty_at = self.path.time_for(now, waiting).map_or(Timestamp::MAX, |time| now + time);
+        self.take(now, size + ByteCount::new(CARRIAGE));
+    }
+
+    fn on_feedback_transmit(&mut self, now: Timestamp, carried: ByteCount) {
+        self.take(now, carried);
     }
 
     fn is_bounded(&self) -> bool {
@@ -172,6 +181,17 @@ mod tests {
         let outcome = run(&plan, &mut oracle(&plan.trace), None);
         assert!(outcome.rate(1, 20) > Bitrate::from_kbps(900), "{}", outcome.rate(1, 20));
         assert!(outcome.queueing_delay(1, 20, 1.0) < Duration::from_millis(45), "{outcome:?}");
+    }
+
+    #[test]
+    fn what_feedback_takes_of_the_link_is_left_to_it() {
+        let mut oracle = oracle(&Trace::constant(Bitrate::from_kbps(1_000)));
+        let now = Timestamp::from_millis(100);
+        let budget = |oracle: &Oracle| oracle.allowance(now, InFlight::default()).budget.get();
+        let before = budget(&oracle);
+        oracle.on_feedback_transmit(now, ByteCount::new(1_000));
+        let after = budget(&oracle);
+        assert!((900..=1_100).contains(&(before - after)), "{before} bytes before, {after} after");
     }
 
     #[test]

@@ -280,6 +280,11 @@ impl<C: Codec> CallFlow<C> {
         self.sender.is_way_narrow(now)
     }
 
+    /// As [`lockstep_call::SendingEnd::feedback_left`].
+    pub(crate) fn feedback_left(&mut self, now: Timestamp, carried: ByteCount) {
+        self.sender.feedback_left(now, carried);
+    }
+
     /// As [`lockstep_call::ReceivingEnd::thin_feedback`].
     pub(crate) fn thin_feedback(&mut self, thin: bool) {
         self.receiver.thin_feedback(thin);

@@ -30,21 +30,27 @@ impl<C: Codec> CallPair<C> {
     /// there are.
     fn from_an_end(
         now: Timestamp,
-        media: Option<&mut CallFlow<C>>,
+        mut media: Option<&mut CallFlow<C>>,
         mut feedback: Option<&mut CallFlow<C>>,
     ) -> Option<(ByteCount, CallPacket<C::Packet>)> {
         if let (Some(media), Some(feedback)) = (&media, &mut feedback) {
             feedback.thin_feedback(media.is_way_narrow(now));
         }
-        if let Some(sent) = media.and_then(|call| call.poll_media(now)) {
+        if let Some(call) = &mut media
+            && let Some(sent) = call.poll_media(now)
+        {
             let riding = feedback.and_then(|call| call.poll_riding(now, &sent));
             let feedback = riding.map(|riding| (riding.size + ByteCount::new(RIDING), C::pack(riding.datagram)));
-            let size = carried(sent.size) + feedback.as_ref().map_or(ByteCount::ZERO, |&(adds, _)| adds);
+            let adds = feedback.as_ref().map_or(ByteCount::ZERO, |&(adds, _)| adds);
+            call.feedback_left(now, adds);
             let media = Some(C::pack(sent.datagram));
-            return Some((size, CallPacket { media, feedback: feedback.map(Box::new) }));
+            return Some((carried(sent.size) + adds, CallPacket { media, feedback: feedback.map(Box::new) }));
         }
         let alone = feedback?.poll_feedback(now)?;
         let size = carried(alone.size);
+        if let Some(call) = media {
+            call.feedback_left(now, size);
+        }
         Some((size, CallPacket { media: None, feedback: Some(Box::new((size, C::pack(alone.datagram)))) }))
     }
 }

@@ -1,7 +1,7 @@
 //! Sound at the sending end, and what it leaves for pictures.
 
 use lockstep_transport::{SendError, SoundPacket};
-use lockstep_units::{Bitrate, Timestamp};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::SendingEnd;
 use crate::codec::Codec;
@@ -51,6 +51,11 @@ impl<C: Codec> SendingEnd<C> {
     /// Whether pictures wait for now, because there is sound and the path carries so little.
     pub(super) fn pictures_wait(&mut self, now: Timestamp) -> bool {
         self.sound.is_some() && self.narrow.must_wait(now, self.talks(now), self.in_flight())
+    }
+
+    /// Feedback on what the other end sends left this end, which took so many bytes of the link.
+    pub fn feedback_left(&mut self, now: Timestamp, carried: ByteCount) {
+        self.controller.on_feedback_transmit(now, carried);
     }
 
     /// Whether the path seems to carry so little that this end is to acknowledge as seldom as there is: what its own
