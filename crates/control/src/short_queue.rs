@@ -103,7 +103,7 @@ impl Waiting {
 /// A frame's fragments, as they left and as they arrived.
 #[derive(Debug, Default)]
 struct Burst {
-    frame: u32,
+    frame: Option<u32>,
     sent_at: (Timestamp, Timestamp),
     /// When they arrived and what they had, in the order of arrival.
     arrivals: Vec<(Timestamp, f64)>,
@@ -111,7 +111,7 @@ struct Burst {
 
 impl Burst {
     fn begin(&mut self, arrival: &AcknowledgedFragment) {
-        (self.frame, self.sent_at) = (arrival.frame, (arrival.sent_at, arrival.sent_at));
+        (self.frame, self.sent_at) = (Some(arrival.frame), (arrival.sent_at, arrival.sent_at));
         self.arrivals.clear();
     }
 
@@ -200,10 +200,11 @@ impl ShortQueue {
         self.fade(now);
         for arrival in &feedback.acknowledged {
             self.note(arrival.sent_at, Outcome::Arrived);
-            if arrival.fragment == SOUND || arrival.frame < self.burst.frame {
+            let frame = Some(arrival.frame);
+            if arrival.fragment == SOUND || frame < self.burst.frame {
                 continue;
             }
-            if arrival.frame != self.burst.frame {
+            if frame != self.burst.frame {
                 self.learn_rate();
                 self.burst.begin(arrival);
                 if self.heard_of.len() == MOST_FRAMES {
@@ -406,6 +407,7 @@ mod tests {
         for (kbps, holds, fragments) in [(500, 5, 12), (2_000, 5, 12), (2_000, 10, 20), (20_000, 5, 40)] {
             let mut path = Path::new(kbps, holds, |_| false);
             assert!(path.frame(0, fragments) >= 3, "{kbps} kb/s: the first is cut");
+            assert!(path.queue.holds.is_some(), "{kbps} kb/s: and says why");
             let lost: Vec<usize> = (1..60).map(|number| path.frame(number, fragments)).collect();
             let whole = lost.iter().filter(|&&lost| lost == 0).count();
             assert!(whole >= 55, "{kbps} kb/s, {holds} packets: {lost:?}");
