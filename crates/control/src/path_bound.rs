@@ -373,6 +373,9 @@ impl PathBound {
         } else if self.restarted_at.is_some() {
             budget = budget.min(self.payload);
         }
+        if let Some(room) = self.short_queue.room(in_flight.queued) {
+            budget = budget.min(room);
+        }
         let affordable = budget;
         if let Some(Ceiling { rate, bucket, least }) = &self.ceiling {
             budget = budget.min(bucket.budget(now, in_flight, *rate).max(*least));

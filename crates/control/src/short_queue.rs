@@ -15,6 +15,7 @@
 //! | worth of one that arrived, as evidence, beside one that was lost | 1/2 | a burst at twice the path's rate loses a half of what exceeds the queue |
 //! | standard deviations by which more are lost there than where less waits | 5 | random loss has no place in the burst, and many places are looked at |
 //! | share of what fits that is used | 3/4 | rates and sizes are reckoned |
+//! | what may wait to be paced when more is coded | 66 ms | two frames; one that fills the path had half a second of them wait there for ever |
 //! | half-life of what is known | 10 s | a frame is lost now and then to find out whether the queue has become longer |
 
 use std::collections::VecDeque;
@@ -41,6 +42,8 @@ const MOST_SENT: usize = 4_096;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Frames that are remembered.
 const MOST_FRAMES: usize = 256;
+/// What waits to be paced is through in this time, before more is coded: two frame intervals of most videos.
+const MOST_PACED: Duration = Duration::from_millis(66);
 /// The longest pause between two fragments.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// Packets further apart than this are of different frames.
@@ -235,6 +238,14 @@ impl ShortQueue {
         duration_from_seconds(over.max(0.0) / rate.max(1.0)).min(LONGEST_PAUSE)
     }
 
+    /// What may be added to the `queued` bytes that wait to be paced, where some do: what waits there no controller meets on its
+    /// way, and one that fills the path would have it wait for ever.
+    pub(crate) fn room(&self, queued: ByteCount) -> Option<ByteCount> {
+        let (Some(_), Some(rate)) = (self.holds, self.rate) else { return None };
+        let most = ByteCount::new((rate * MOST_PACED.as_secs_f64()) as u64);
+        (queued > ByteCount::ZERO).then(|| most.saturating_sub(queued))
+    }
+
     /// Notes what became of what left then.
     fn note(&mut self, sent_at: Timestamp, outcome: Outcome) {
         let first = self.sent.partition_point(|sent| sent.at < sent_at);
@@ -422,6 +433,17 @@ mod tests {
         path.now += Duration::from_secs(1);
         path.queue.on_transmit(path.now, ByteCount::new(PAYLOAD));
         assert_eq!(path.queue.least_pause(), Duration::ZERO, "one of ten waits");
+    }
+
+    #[test]
+    fn nothing_is_added_to_what_waits_to_be_paced_for_long() {
+        let mut path = Path::new(2_000, 5, |_| false);
+        assert_eq!(path.queue.room(ByteCount::new(100_000)), None, "of other paths nothing is said");
+        (0..10).for_each(|number| _ = path.frame(number, 30));
+        assert_eq!(path.queue.room(ByteCount::ZERO), None, "a frame may be larger if none waits");
+        let room = |queued| path.queue.room(ByteCount::new(queued)).unwrap().get();
+        assert!((11_000..12_600).contains(&room(4_500)), "66 ms of 2 Mb/s less what waits: {}", room(4_500));
+        assert_eq!(room(20_000), 0);
     }
 
     #[test]
