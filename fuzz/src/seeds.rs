@@ -112,7 +112,7 @@ fn datagrams() -> Vec<(&'static str, Datagram)> {
         received: 6,
         estimate: Estimate { inter_arrival: Some(Duration::from_micros(900)), capacity: Some(Bitrate::from_kbps(900)) },
         fragments: vec![ReceivedFragment { frame: 3, fragment: 0, arrived_at: at, congestion_experienced: false }],
-        catalogue: vec![(2, StateId(9)), (1, StateId(8))],
+        catalogue: vec![2, 1],
         refused: vec![0],
     };
     let sound = Sound {

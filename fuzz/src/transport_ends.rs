@@ -216,7 +216,7 @@ impl World {
         let mut catalogue = Vec::new();
         for _ in 0..catalogued % 16 {
             let Some(data) = pick(u, &self.sent)? else { break };
-            catalogue.push((data.frame, data.target));
+            catalogue.push(data.frame);
         }
         let mut undecodable = Vec::new();
         for _ in 0..refused % 4 {

@@ -49,7 +49,7 @@ fn sources(pictures: u32, decodes: impl Fn(u32) -> bool) -> Vec<(u32, StateId, S
                 if fragment == 0 {
                     sent.push((frame, data.source, data.target));
                     if decodes(frame) {
-                        held.insert(0, (frame, data.target));
+                        held.insert(0, frame);
                     }
                 }
             }

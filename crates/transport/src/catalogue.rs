@@ -43,9 +43,9 @@ impl Catalogue {
         }
     }
 
-    /// Newest first.
-    pub(crate) fn list(&self) -> impl Iterator<Item = (u32, StateId)> + '_ {
-        self.entries.iter().rev().copied()
+    /// The frames, newest first.
+    pub(crate) fn list(&self) -> impl Iterator<Item = u32> + '_ {
+        self.entries.iter().rev().map(|&(frame, _)| frame)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -117,7 +117,7 @@ mod tests {
         let mut catalogue = filled(4, 10);
         let (_, evicted) = catalogue.sweep(Keep { from: 0, anchor: 3 }, |_| false);
         assert_eq!(evicted, 6);
-        assert_eq!(catalogue.list().map(|(frame, _)| frame).collect::<Vec<_>>(), [9, 8, 3, 0]);
+        assert_eq!(catalogue.list().collect::<Vec<_>>(), [9, 8, 3, 0]);
     }
 
     #[test]

@@ -18,8 +18,7 @@ use crate::receiver_statistics::ReceiverStatistics;
 use crate::refusal::Refusal;
 use crate::sound::HeardSound;
 use crate::wire::{
-    ACKNOWLEDGEMENT_HEADER, Acknowledgement, CloseReason, Data, Datagram, HelloReply, ReceivedFragment, WireError,
-    expand,
+    Acknowledgement, CloseReason, Data, Datagram, HelloReply, LONGEST_ESTIMATE, ReceivedFragment, WireError, expand,
 };
 use crate::{Arrival, DropReason, Estimate, ReceiverConfig, ReceiverEvent, StateId, Transmit};
 
@@ -27,8 +26,8 @@ use crate::{Arrival, DropReason, Estimate, ReceiverConfig, ReceiverEvent, StateI
 const FURTHEST_FRAME: u32 = 1 << 16;
 /// The arrivals remembered for acknowledgements that the owner has not asked for yet.
 const LONGEST_HISTORY: usize = 1024;
-/// Fragments that one acknowledgement lists at most where each lists all that is new: with them, and with the states
-/// that are usually held, it is no longer than a data datagram.
+/// Fragments that one acknowledgement lists at most where each lists all that is new: in whatever order they came, with them
+/// and with 32 states held it fits into a packet of 1,200 bytes.
 const MOST_LISTED: usize = 128;
 /// An acknowledgement rides with something else by this part of its interval before it is due: early enough to meet the next
 /// packet of sound, which leaves every 20 ms, and hardly more often than otherwise.
@@ -369,7 +368,7 @@ impl<P: Payload> Receiver<P> {
             let retained_states = self.catalogue.bound() as u16;
             return Some(Transmit::of(Datagram::HelloReply(HelloReply { connection, retained_states })));
         }
-        if self.acknowledges(now) { self.acknowledgement(now, connection) } else { None }
+        if self.acknowledges(now) { self.acknowledgement(now) } else { None }
     }
 
     /// How many fragments an acknowledgement lists at most, and at least if so many came.
@@ -393,24 +392,40 @@ impl<P: Payload> Receiver<P> {
             }
             FeedbackInterval::EveryFragment | FeedbackInterval::Every(_) => Duration::ZERO,
         };
-        let (most, repeated) = self.listed();
-        let fragments = self.unreported.min(most).max(repeated).min(self.history.len());
-        let lists = 10 * fragments + 12 * self.catalogue.len() + 4 * self.refused.len();
-        self.acknowledges(now + early) && ACKNOWLEDGEMENT_HEADER + lists <= room
+        // What the estimator says may change until then.
+        let fits = |next: Acknowledgement| next.length() + LONGEST_ESTIMATE <= room;
+        self.acknowledges(now + early) && self.next_acknowledgement(now).is_some_and(fits)
     }
 
     /// The acknowledgement of which [`Self::may_ride`] says that it may go now.
     pub fn poll_riding(&mut self, now: Timestamp) -> Option<Transmit<P>> {
-        let connection = self.connection?;
-        self.acknowledgement(now, connection)
+        self.acknowledgement(now)
     }
 
-    fn acknowledgement(&mut self, now: Timestamp, connection: u32) -> Option<Transmit<P>> {
-        let highest = self.highest?;
+    /// What the next acknowledgement says.
+    fn next_acknowledgement(&self, now: Timestamp) -> Option<Acknowledgement> {
+        let (connection, highest) = (self.connection?, self.highest?);
         let (most, repeated) = self.listed();
         let end = self.history.len() - self.unreported.saturating_sub(most);
         let told = self.unreported.min(most).max(repeated);
-        let fragments = list(&self.history, end.saturating_sub(told)..end);
+        Some(Acknowledgement {
+            connection,
+            sequence: self.acknowledgements as u32,
+            sent_at: now,
+            highest: highest.sequence as u32,
+            echo: highest.sent_at,
+            hold: now.saturating_since(highest.arrived_at),
+            received: self.received as u32,
+            estimate: self.estimate,
+            fragments: list(&self.history, end.saturating_sub(told)..end),
+            catalogue: self.catalogue.list().collect(),
+            refused: self.refused.iter().copied().collect(),
+        })
+    }
+
+    fn acknowledgement(&mut self, now: Timestamp) -> Option<Transmit<P>> {
+        let acknowledgement = self.next_acknowledgement(now)?;
+        let (most, repeated) = self.listed();
         self.unreported = self.unreported.saturating_sub(most);
         // What will not be listed again goes: of a thousand calls only as much stays as is looked at.
         let listed_again = self.unreported.max(repeated);
@@ -422,19 +437,6 @@ impl<P: Payload> Receiver<P> {
             self.at_once = false;
             self.acknowledge_at = now + self.config.feedback.doubled(self.doublings()).longest_hold();
         }
-        let acknowledgement = Acknowledgement {
-            connection,
-            sequence: self.acknowledgements as u32,
-            sent_at: now,
-            highest: highest.sequence as u32,
-            echo: highest.sent_at,
-            hold: now.saturating_since(highest.arrived_at),
-            received: self.received as u32,
-            estimate: self.estimate,
-            fragments,
-            catalogue: self.catalogue.list().collect(),
-            refused: self.refused.iter().copied().collect(),
-        };
         self.statistics.acknowledgements += 1;
         self.acknowledgements += 1;
         Some(Transmit::of(Datagram::Acknowledgement(Box::new(acknowledgement))))

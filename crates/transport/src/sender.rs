@@ -383,16 +383,9 @@ impl<P: Payload> Sender<P> {
         let possible = highest < transmitted && received <= transmitted && number <= 2 * transmitted;
         let echoed = self.loss.get(highest).is_none_or(|s| s.sent_at.as_micros() == acknowledgement.echo.as_micros());
         let in_time = acknowledgement.echo + acknowledgement.hold <= now;
-        // What was believed once can be true for ever.
-        let believed = self.states.last_catalogue();
-        let states = believed == acknowledgement.catalogue
-            || acknowledgement.catalogue.iter().all(|&(frame, state)| {
-                believed.contains(&(frame, state))
-                    || self.loss.was_transmitted(frame)
-                        && self.states.target(frame).is_none_or(|target| target == state)
-            });
-        let refused = acknowledgement.refused.iter().all(|&frame| self.loss.was_transmitted(frame));
-        if !(possible && echoed && in_time && states && refused) {
+        let judged = acknowledgement.catalogue.iter().chain(&acknowledgement.refused);
+        let transmitted = judged.copied().all(|frame| self.loss.was_transmitted(frame));
+        if !(possible && echoed && in_time && transmitted) {
             return None;
         }
         let named = acknowledgement.fragments.iter().map(|listed| (listed.frame, listed.fragment));
@@ -450,7 +443,7 @@ impl<P: Payload> Sender<P> {
                 let doublings = self.reverse_path.most_obeyed(now);
                 self.loss.set_longest_hold(self.config.feedback.doubled(doublings).longest_hold());
             }
-            for &(frame, _) in &acknowledgement.catalogue {
+            for &frame in &acknowledgement.catalogue {
                 for (sent, spurious) in self.loss.frame_arrived(frame) {
                     self.statistics.fragments_implied += 1;
                     self.found(&sent, spurious);

@@ -80,7 +80,7 @@ pub(crate) struct SentStates {
     reserved: Option<u32>,
     keep_from: u32,
     /// What the receiver said last that it holds.
-    catalogue: Vec<(u32, StateId)>,
+    catalogue: Vec<u32>,
     /// What it said may mean something else by now.
     reread: bool,
     /// The newest frame whose state an older known one had yielded too.
@@ -268,7 +268,7 @@ impl SentStates {
         if self.frames.iter().rev().any(|known| known.target == target) {
             self.twin = Some(frame);
         }
-        self.reread |= self.catalogue.iter().any(|&(named, _)| named >= frame);
+        self.reread |= self.catalogue.iter().any(|&named| named >= frame);
         let (refused, orphaned, held, was_held, told, named) = (false, false, false, false, false, false);
         let number = frame;
         self.frames.push_back(SentFrame {
@@ -339,13 +339,8 @@ impl SentStates {
         }
     }
 
-    /// What [`Self::catalogue`] was told last.
-    pub(crate) fn last_catalogue(&self) -> &[(u32, StateId)] {
-        &self.catalogue
-    }
-
-    /// The receiver holds these states and no others.
-    pub(crate) fn catalogue(&mut self, catalogue: &[(u32, StateId)]) {
+    /// The receiver holds these frames' states and no others.
+    pub(crate) fn catalogue(&mut self, catalogue: &[u32]) {
         if self.catalogue == catalogue && !std::mem::take(&mut self.reread) {
             return;
         }
@@ -353,14 +348,14 @@ impl SentStates {
         self.catalogue.clear();
         self.catalogue.extend_from_slice(catalogue);
         self.unsettled = true;
-        for &(frame, state) in catalogue.iter().rev() {
+        for &frame in catalogue.iter().rev() {
             let Ok(place) = self.place(frame) else { continue };
-            let Some(sent) = self.frames.get_mut(place).filter(|sent| sent.target == state) else { continue };
+            let Some(sent) = self.frames.get_mut(place) else { continue };
             sent.named = true;
             if std::mem::replace(&mut sent.was_held, true) {
                 self.doubts |= !sent.held;
             } else {
-                self.verdicts.push(Verdict::Held(frame, state));
+                self.verdicts.push(Verdict::Held(frame, sent.target));
             }
         }
         for sent in &mut self.frames {

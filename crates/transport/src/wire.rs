@@ -3,7 +3,7 @@
 //!
 //! | bytes | all datagrams |
 //! |---|---|
-//! | 0 | version (upper four bits, 3) and kind (lower four bits) |
+//! | 0 | version (upper four bits, 4) and kind (lower four bits) |
 //! | 1 | flags; those that a kind does not name are zero |
 //! | 2..6 | connection |
 //!
@@ -25,22 +25,28 @@
 //! | 66..68, with flag 16 | bytes of the last of its other fragments |
 //! | then | payload |
 //!
-//! | bytes | acknowledgement, kind 2; flags: 1 inter-arrival time known, 2 capacity known |
-//! |---|---|
-//! | 6..10 | sequence of the acknowledgement |
-//! | 10..18 | time of transmission, receiver's clock |
-//! | 18..22 | the highest data sequence that arrived |
-//! | 22..30 | that datagram's time of transmission, sender's clock |
-//! | 30..34 | hold: from that datagram's arrival to this transmission |
-//! | 34..38 | how many distinct data datagrams arrived so far (lower 32 bits) |
-//! | 38..42 | smoothed inter-arrival time; 0 without flag 1 |
-//! | 42..50 | estimated capacity, bit/s; 0 without flag 2 |
-//! | 50 | n, number of fragments listed |
-//! | 51 | m, number of states listed |
-//! | 52 | r, number of frames refused |
-//! | 10 n | frame (4), fragment (2), upper bit: congestion experienced, others: age, from arrival to this transmission (4); oldest first |
-//! | 12 m | frame (4), state (8): what the decoder holds, newest first |
-//! | 4 r | frame (4): complete, but not decodable; newest first |
+//! | acknowledgement, kind 2; flags: 1 inter-arrival time known, 2 capacity known; each field a [number](number) that is as long as it is large |
+//! |---|
+//! | sequence of the acknowledgement |
+//! | time of transmission, receiver's clock |
+//! | the highest data sequence that arrived |
+//! | that datagram's time of transmission, sender's clock |
+//! | hold: from that datagram's arrival to this transmission |
+//! | step (below) to the number after the highest from how many distinct data datagrams arrived so far (lower 32 bits) |
+//! | with flag 1, smoothed inter-arrival time |
+//! | with flag 2, estimated capacity, bit/s |
+//! | number of fragments listed, at most 255, then runs until there are so many |
+//! | number of states listed, at most 255: what the decoder holds, newest first; then runs until there are so many |
+//! | number of frames refused, at most 255: complete, but not decodable, newest first; then runs until there are so many |
+//!
+//! A run of fragments, in the order of their arrival: its length less one, times four, with 2 added if they came marked
+//! (congestion experienced) and 1 if they are packets of sound; step to its frame from the last one listed of this kind, or
+//! from 0; but of sound, its first fragment; for each the time since the arrival of the one listed before, of the first of all
+//! the time from its arrival to the acknowledgement's transmission. Fragments of a run belong to one frame and follow each
+//! other; packets of sound have frames that do. A run of frames: step to its newest from the last one listed, or from 0; its
+//! length less one. Each frame is older by one than the one before it. Runs are as long as they can be.
+//!
+//! A step is a difference that wraps at 2^32, times two, or if it is negative, times minus two less one.
 //!
 //! | bytes | hello, kind 3 |
 //! |---|---|
@@ -67,7 +73,8 @@
 //! | 32.. | payload; none in silence |
 //! | k times | length (2) and payload of the frame that follows, captured 20 ms after the one before |
 //!
-//! In an acknowledgement a packet of sound is listed by its (first) frame, with 65535 ([`SOUND`](crate::SOUND)) for the fragment.
+//! In an acknowledgement a packet of sound is listed by its (first) frame; to programs it is the fragment 65535
+//! ([`SOUND`](crate::SOUND)) of it.
 //!
 //! A close that is no answer is answered, each copy of it, and repeated until it is. An answer never is.
 //!
@@ -81,6 +88,7 @@
 
 mod acknowledgement;
 mod data;
+mod number;
 mod sound;
 
 use std::time::Duration;
@@ -90,12 +98,15 @@ use thiserror::Error;
 
 use crate::payload::Payload;
 
-pub use acknowledgement::{ACKNOWLEDGEMENT_HEADER, Acknowledgement, ReceivedFragment};
+pub(crate) use acknowledgement::LONGEST_ESTIMATE;
+pub use acknowledgement::{Acknowledgement, ReceivedFragment};
 pub use data::Data;
 pub use sound::{SOUND_HEADER, Sound};
 
 /// The version of the wire format that this crate speaks.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
+/// Bytes that all datagrams begin with.
+const COMMON_HEADER: usize = 6;
 /// Bytes of a data datagram before its payload.
 pub const DATA_HEADER: usize = 64;
 /// Bytes that a parity fragment has before its payload beside these.
@@ -148,8 +159,8 @@ pub enum WireError {
     /// A sealed datagram, and there is no key.
     #[error("sealed datagram without a key to open it")]
     Sealed,
-    /// A flag that has no meaning is set, or a field whose flag is not set is not zero.
-    #[error("flags {0:#04x} have no meaning or contradict their fields")]
+    /// A flag that has no meaning is set.
+    #[error("flags {0:#04x} have no meaning")]
     Flags(u8),
     /// A frame has no fragments or this is not one of them, nor of its parity.
     #[error("fragment {fragment} of a frame of {fragments}")]
@@ -165,6 +176,12 @@ pub enum WireError {
     /// A packet of sound of more than 120 ms.
     #[error("packet of sound of {0} frames is too long")]
     Frames(usize),
+    /// A number that is larger than its field can be, or longer than it need be.
+    #[error("number at offset {0} is too large, or longer than it need be")]
+    Number(usize),
+    /// A list whose run is longer than the list, or could be one with the run before it.
+    #[error("run at offset {0} does not belong into its list")]
+    List(usize),
     /// A time before the clock's origin or after its end.
     #[error("time at offset {0} is outside the clock's range")]
     Time(usize),
@@ -341,7 +358,7 @@ impl Datagram {
         match self {
             Self::Data(data) => data.encode(out),
             Self::Sound(sound) => sound.encode(out),
-            Self::Acknowledgement(acknowledgement) => acknowledgement.encode(out),
+            Self::Acknowledgement(acknowledgement) => acknowledgement.write(out),
             Self::Hello(Hello { format, estimator, .. }) => {
                 out.extend(format.width.to_be_bytes());
                 out.extend(format.height.to_be_bytes());

@@ -54,18 +54,35 @@ prop_compose! {
     }
 }
 
+/// Mostly one after the other, the newest first.
+fn frames() -> impl Strategy<Value = Vec<u32>> {
+    let steps = vec(prop_oneof![8 => Just(u32::MAX), 1 => any::<u32>(), 1 => 0..300u32], 0..=255);
+    (any::<u32>(), steps).prop_map(|(newest, steps)| {
+        steps.into_iter().scan(newest, |frame, step| { *frame = frame.wrapping_add(step); Some(*frame) }).collect()
+    })
+}
+
 prop_compose! {
     fn acknowledgement()(
         (connection, sequence, highest, received) in any::<(u32, u32, u32, u32)>(),
         (sent_at, echo, hold) in (moment(), moment(), span()),
         (inter_arrival, capacity) in (option::of(span()), option::of(any::<u64>().prop_map(Bitrate::from_bps))),
-        arrivals in vec((any::<u32>(), any::<u16>(), 0u32..1 << 31, any::<bool>()), 0..=255),
-        catalogue in vec((any::<u32>(), any::<u64>().prop_map(StateId)), 0..=255),
-        refused in vec(any::<u32>(), 0..=255),
+        mut ages in vec(0u32..1 << 31, 0..=255),
+        places in vec(prop_oneof![Just((0, 1, false)), any::<(i8, u8, bool)>().prop_map(|(frame, fragment, other)| (frame, u16::from(fragment), other))], 255),
+        scattered in vec(any::<(u32, u16, bool)>(), 8),
+        catalogue in frames(),
+        refused in frames(),
     ) -> Datagram {
+        // In the order of their arrival: mostly one after the other, some somewhere, and some of sound.
+        ages.sort_unstable_by(|a, b| b.cmp(a));
         let arrived_at = |age: u32| Timestamp::from_micros(sent_at.as_micros().saturating_sub(u64::from(age)));
-        let fragments = arrivals.into_iter()
-            .map(|(frame, fragment, age, congestion_experienced)| {
+        let (mut frame, mut fragment) = (connection, 0u16);
+        let fragments = ages.into_iter().zip(places).enumerate()
+            .map(|(at, (age, (step, ahead, other)))| {
+                frame = frame.wrapping_add_signed(i32::from(step));
+                fragment = if ahead == 7 { u16::MAX } else { fragment.wrapping_add(ahead) };
+                let (frame, fragment, congestion_experienced) =
+                    *scattered.get(at).filter(|_| other).unwrap_or(&(frame, fragment, step > 100));
                 ReceivedFragment { frame, fragment, arrived_at: arrived_at(age), congestion_experienced }
             })
             .collect();
@@ -181,7 +198,7 @@ fn the_layout_is_the_documented_one() {
         payload: vec![0xaa, 0xbb],
     });
     let bytes = encoded(&data);
-    assert_eq!(bytes[..6], [0x31, 1 | 2 << 1, 1, 2, 3, 4]);
+    assert_eq!(bytes[..6], [0x41, 1 | 2 << 1, 1, 2, 3, 4]);
     let ends = [(10, 5), (14, 6), (16, 7), (18, 8), (26, 9), (34, 10), (42, 11), (50, 12), (54, 13), (58, 14)];
     for (end, value) in ends.into_iter().chain([(62, 15), (64, 2)]) {
         assert_eq!(bytes[end - 1], value);
@@ -190,11 +207,68 @@ fn the_layout_is_the_documented_one() {
 }
 
 #[test]
+fn an_acknowledgement_takes_few_bytes_for_what_follows_each_other() {
+    let at = |micros: u64| Timestamp::from_micros(micros);
+    let arrival = |frame: u32, fragment: u16, micros: u64, congestion_experienced: bool| ReceivedFragment {
+        frame,
+        fragment,
+        arrived_at: at(micros),
+        congestion_experienced,
+    };
+    let acknowledgement = Acknowledgement {
+        connection: 0x0102_0304,
+        sequence: 300,
+        sent_at: at(10_000),
+        highest: 9,
+        echo: at(100),
+        hold: Duration::from_micros(200),
+        received: 8,
+        estimate: Estimate { inter_arrival: Some(Duration::from_micros(50)), capacity: None },
+        fragments: vec![
+            arrival(70, 0, 9_000, false),
+            arrival(70, 1, 9_300, false),
+            arrival(70, 2, 9_400, true),
+            arrival(40, u16::MAX, 9_500, false),
+            arrival(69, 5, 9_700, false),
+            arrival(41, u16::MAX, 9_800, false),
+        ],
+        catalogue: vec![70, 69, 68, 60],
+        refused: vec![64],
+    };
+    let bytes = encoded(&Datagram::Acknowledgement(Box::new(acknowledgement)));
+    assert_eq!(bytes[..6], [0x42, 1, 1, 2, 3, 4]);
+    // Sequence, times, highest; 9 arrived of 10, so 2 is the step from 8 to 10; inter-arrival time.
+    assert_eq!(bytes[6..18], [0xac, 2, 0x90, 0x4e, 9, 100, 0xc8, 1, 4, 50, 6, 4]);
+    // Two of frame 70, its third marked, sound of frame 40, one of the picture before, sound again.
+    assert_eq!(bytes[18..27], [0x8c, 1, 0, 0xe8, 7, 0xac, 2, 2, 0]);
+    assert_eq!(bytes[27..29], [2, 100]);
+    assert_eq!(bytes[29..32], [1, 80, 100]);
+    assert_eq!(bytes[32..37], [0, 1, 5, 0xc8, 1]);
+    assert_eq!(bytes[37..40], [1, 2, 100]);
+    // Three states in a row and one that is eight older than the last of them; one refused.
+    assert_eq!(bytes[40..], [4, 0x8c, 1, 2, 15, 0, 1, 0x80, 1, 0]);
+}
+
+#[test]
+fn runs_that_are_longer_than_their_list_or_shorter_than_they_could_be_are_refused() {
+    let begin = [0x42, 0, 0, 0, 0, 1, 0, 100, 0, 0, 0, 2];
+    let decode = |rest: &[u8]| Datagram::decode(&[&begin[..], rest].concat());
+    assert!(decode(&[2, 4, 0, 0, 9, 9, 0, 0]).is_ok());
+    assert_eq!(decode(&[2, 8, 0, 0, 9, 9, 9, 0, 0]), Err(WireError::List(13)), "three of two");
+    assert_eq!(decode(&[2, 0, 0, 0, 9, 0, 0, 1, 9, 0, 0]), Err(WireError::List(17)), "one run as two");
+    assert_eq!(decode(&[2, 4, 0, 0, 9, 19, 0, 0]), Err(WireError::Time(17)), "after the acknowledgement");
+    assert_eq!(decode(&[1, 0, 0, 0xff, 0xff, 3, 9, 0, 0]), Err(WireError::List(13)), "sound as a fragment");
+    assert_eq!(decode(&[0, 2, 4, 2, 0]), Err(WireError::List(14)), "three states of two");
+    assert_eq!(decode(&[0, 2, 4, 0, 1, 0, 0]), Err(WireError::List(16)), "two runs of states that are one");
+    assert_eq!(decode(&[0x80, 2]), Err(WireError::Number(12)), "256 of at most 255");
+}
+
+#[test]
 fn other_versions_sealed_datagrams_and_impossible_fields_are_refused() {
     assert_eq!(Datagram::decode(&[0x11, 0]), Err(WireError::Version(1)));
-    assert_eq!(Datagram::decode(&[0x3f, 0]), Err(WireError::Sealed));
-    assert_eq!(Datagram::decode(&[0x3e, 0]), Err(WireError::Kind(14)));
-    assert_eq!(Datagram::decode(&[0x33, 1]), Err(WireError::Flags(1)));
+    assert_eq!(Datagram::decode(&[0x4f, 0]), Err(WireError::Sealed));
+    assert_eq!(Datagram::decode(&[0x4e, 0]), Err(WireError::Kind(14)));
+    assert_eq!(Datagram::decode(&[0x43, 1]), Err(WireError::Flags(1)));
     assert_eq!(Datagram::decode(&[]), Err(WireError::Truncated { offset: 0, needed: 1 }));
     let format = VideoFormat { width: 1, height: 1, frame_rate_numerator: 1, frame_rate_denominator: 1 };
     let mut hello = encoded(&Datagram::Hello(Hello { connection: 1, format, estimator: 3 }));

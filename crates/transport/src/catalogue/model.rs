@@ -28,9 +28,9 @@ impl Model {
         self.entries.insert(frame, state);
     }
 
-    /// Newest first.
-    fn list(&self) -> impl Iterator<Item = (u32, StateId)> + '_ {
-        self.entries.iter().rev().map(|(&frame, &state)| (frame, state))
+    /// The frames, newest first.
+    fn list(&self) -> impl Iterator<Item = u32> + '_ {
+        self.entries.keys().rev().copied()
     }
 
     fn len(&self) -> usize {

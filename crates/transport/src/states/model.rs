@@ -196,16 +196,16 @@ impl Model {
         }
     }
 
-    /// The receiver holds these states and no others.
-    fn catalogue(&mut self, catalogue: &[(u32, StateId)]) {
+    /// The receiver holds these frames' states and no others.
+    fn catalogue(&mut self, catalogue: &[u32]) {
         for sent in self.frames.values_mut() {
             sent.held = false;
         }
-        for &(frame, state) in catalogue.iter().rev() {
-            let Some(sent) = self.frames.get_mut(&frame).filter(|sent| sent.target == state) else { continue };
+        for &frame in catalogue.iter().rev() {
+            let Some(sent) = self.frames.get_mut(&frame) else { continue };
             sent.held = true;
             if !std::mem::replace(&mut sent.was_held, true) {
-                self.verdicts.push(Verdict::Held(frame, state));
+                self.verdicts.push(Verdict::Held(frame, sent.target));
             }
         }
     }
@@ -331,9 +331,9 @@ proptest! {
                 9 => { states.give_up(frame); model.give_up(frame); }
                 10 if number == 0 => { states.limit(usize::from(bits % 8)); model.limit(usize::from(bits % 8)); }
                 11..=14 => {
-                    // The newest first, as receivers list them; now and then one in another's name.
-                    let listed = (0..16).filter(|at| bits >> at & 1 == 1).map(|at| frame.saturating_add(3).saturating_sub(at));
-                    let list: Vec<_> = listed.map(|frame| (frame, target(frame + u32::from(bits == 77)))).collect();
+                    // The newest first, as receivers list them.
+                    let listed = (0..16).filter(|at| bits >> at & 1 == 1);
+                    let list: Vec<_> = listed.map(|at| frame.saturating_add(3).saturating_sub(at)).collect();
                     for _ in 0..operation - 10 {
                         states.catalogue(&list);
                         model.catalogue(&list);

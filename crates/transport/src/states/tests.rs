@@ -15,7 +15,7 @@ fn chain(count: u32) -> SentStates {
 }
 
 fn hold(states: &mut SentStates, frames: &[u32]) {
-    states.catalogue(&frames.iter().map(|&frame| (frame, state(frame))).collect::<Vec<_>>());
+    states.catalogue(frames);
     states.settle();
 }
 

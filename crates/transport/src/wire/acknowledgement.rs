@@ -4,21 +4,22 @@ use std::time::Duration;
 
 use lockstep_units::{Bitrate, Timestamp};
 
-use super::{Reader, WireError};
-use crate::{Estimate, StateId};
-
-/// Bytes of an acknowledgement before its lists.
-pub const ACKNOWLEDGEMENT_HEADER: usize = 53;
+use super::number::{Length, Sink};
+use super::{COMMON_HEADER, Reader, WireError};
+use crate::Estimate;
+use crate::sound::SOUND;
 
 const FLAG_INTER_ARRIVAL: u8 = 1;
 const FLAG_CAPACITY: u8 = 2;
 /// The flags that have a meaning.
 pub(super) const KNOWN_FLAGS: u8 = FLAG_INTER_ARRIVAL | FLAG_CAPACITY;
 
-/// The bit beside a fragment's age that says that it came marked; ECN and arrival stand side by side in RFC 8888 too.
-const CONGESTION_EXPERIENCED: u32 = 1 << 31;
-/// The most that an age can say, microseconds.
-const LONGEST_AGE: u32 = CONGESTION_EXPERIENCED - 1;
+/// The most bytes that an estimate takes, whatever it says.
+pub(crate) const LONGEST_ESTIMATE: usize = 15;
+
+/// The bits of a run's head below its length.
+const RUN_OF_SOUND: u64 = 1;
+const RUN_MARKED: u64 = 2;
 
 /// One fragment that an acknowledgement lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub struct ReceivedFragment {
     pub frame: u32,
     /// The fragment's place in the frame.
     pub fragment: u16,
-    /// When it arrived, receiver's clock; on the wire at most 2^31 - 1 microseconds before the acknowledgement.
+    /// When it arrived, receiver's clock.
     pub arrived_at: Timestamp,
     /// Whether a queue on the way had marked it: congestion experienced (RFC 3168, RFC 9331).
     pub congestion_experienced: bool,
@@ -54,16 +55,143 @@ pub struct Acknowledgement {
     pub received: u32,
     /// What the estimator says; the inter-arrival time saturates at 2^32 - 1 microseconds.
     pub estimate: Estimate,
-    /// The fragments that arrived last, oldest first, at most 255.
+    /// The fragments that arrived last, in the order of their arrival, at most 255. On the wire none comes before the
+    /// one listed before it, nor after the acknowledgement.
     pub fragments: Vec<ReceivedFragment>,
-    /// The states that the decoder holds, by the frames that yielded them, newest first, at most 255.
-    pub catalogue: Vec<(u32, StateId)>,
+    /// The frames whose states the decoder holds, newest first, at most 255. A receiver holds what a frame yielded only
+    /// if that is the target state that the frame named, so the frame says which state it is.
+    pub catalogue: Vec<u32>,
     /// The frames that were complete and could not be decoded, newest first, at most 255.
     pub refused: Vec<u32>,
 }
 
 fn short_micros(span: Duration) -> u32 {
     u32::try_from(span.as_micros()).unwrap_or(u32::MAX)
+}
+
+impl ReceivedFragment {
+    fn is_sound(&self) -> bool {
+        self.fragment == SOUND
+    }
+
+    /// Whether this is listed in one run with the one before it.
+    fn continues(&self, before: &Self) -> bool {
+        let (frames, fragments) = if self.is_sound() { (1, 0) } else { (0, 1) };
+        before.is_sound() == self.is_sound()
+            && before.frame.wrapping_add(frames) == self.frame
+            && before.fragment.wrapping_add(fragments) == self.fragment
+            && before.congestion_experienced == self.congestion_experienced
+    }
+}
+
+/// The first 255 of a list, which is all that an acknowledgement has room for.
+fn listed<T>(list: &[T]) -> &[T] {
+    &list[..list.len().min(usize::from(u8::MAX))]
+}
+
+/// From `before` to `frame`, whichever way is shorter; small steps are small numbers.
+fn step(before: u32, frame: u32) -> u64 {
+    let step = frame.wrapping_sub(before) as i32;
+    u64::from((step << 1 ^ step >> 31) as u32)
+}
+
+/// The frame that lies so far from `before`.
+fn step_from(before: u32, step: u32) -> u32 {
+    before.wrapping_add((step >> 1) ^ (step & 1).wrapping_neg())
+}
+
+fn write_fragments(out: &mut impl Sink, sent_at: Timestamp, fragments: &[ReceivedFragment]) {
+    out.number(fragments.len() as u64);
+    // Pictures and sound count their frames each for themselves.
+    let mut frames = [0; 2];
+    let mut before: Option<u64> = None;
+    for run in fragments.chunk_by(|before, listed| listed.continues(before)) {
+        let Some(first) = run.first() else { continue };
+        let sound = first.is_sound();
+        let mark = if first.congestion_experienced { RUN_MARKED } else { 0 };
+        out.number((run.len() as u64 - 1) << 2 | mark | if sound { RUN_OF_SOUND } else { 0 });
+        let frame = &mut frames[usize::from(sound)];
+        out.number(step(*frame, first.frame));
+        *frame = run.last().map_or(*frame, |last| last.frame);
+        if !sound {
+            out.number(u64::from(first.fragment));
+        }
+        for received in run {
+            let latest = received.arrived_at.as_micros().min(sent_at.as_micros());
+            let arrived_at = before.map_or(latest, |before| latest.max(before));
+            out.number(before.map_or(sent_at.as_micros() - arrived_at, |before| arrived_at - before));
+            before = Some(arrived_at);
+        }
+    }
+}
+
+fn read_fragments(reader: &mut Reader<'_>, sent_at: Timestamp) -> Result<Vec<ReceivedFragment>, WireError> {
+    let count = usize::from(reader.length()?);
+    let mut fragments: Vec<ReceivedFragment> = Vec::with_capacity(count);
+    let mut frames = [0; 2];
+    let mut before: Option<u64> = None;
+    while fragments.len() < count {
+        let run_at = reader.offset;
+        let head = reader.number()?;
+        let length = head >> 2;
+        let sound = head & RUN_OF_SOUND != 0;
+        let congestion_experienced = head & RUN_MARKED != 0;
+        let frame = &mut frames[usize::from(sound)];
+        let first = step_from(*frame, reader.short_number()?);
+        let fragment = if sound { SOUND } else { u16::try_from(reader.number()?).map_err(|_| WireError::List(run_at))? };
+        let room = if sound { u64::from(u32::MAX) } else { u64::from(SOUND.saturating_sub(fragment)) };
+        if length >= (count - fragments.len()) as u64 || length >= room {
+            return Err(WireError::List(run_at));
+        }
+        for place in 0..=length as u16 {
+            let at = reader.offset;
+            let span = reader.number()?;
+            let arrived_at = match before {
+                Some(before) => before.checked_add(span).filter(|&arrived_at| arrived_at <= sent_at.as_micros()),
+                None => sent_at.as_micros().checked_sub(span),
+            };
+            let arrived_at = arrived_at.ok_or(WireError::Time(at))?;
+            before = Some(arrived_at);
+            let arrived_at = Timestamp::from_micros(arrived_at);
+            let (ahead, fragment) = if sound { (u32::from(place), SOUND) } else { (0, fragment + place) };
+            let frame = first.wrapping_add(ahead);
+            let received = ReceivedFragment { frame, fragment, arrived_at, congestion_experienced };
+            if place == 0 && fragments.last().is_some_and(|before| received.continues(before)) {
+                return Err(WireError::List(run_at));
+            }
+            fragments.push(received);
+        }
+        *frame = fragments.last().map_or(first, |last| last.frame);
+    }
+    Ok(fragments)
+}
+
+/// A list of frames, newest first, as runs of which each frame is older by one than the one before it.
+fn write_frames(out: &mut impl Sink, frames: &[u32]) {
+    out.number(frames.len() as u64);
+    let mut before = 0;
+    for run in frames.chunk_by(|before, frame| before.wrapping_sub(1) == *frame) {
+        let (Some(&first), Some(&last)) = (run.first(), run.last()) else { continue };
+        out.number(step(before, first));
+        out.number(run.len() as u64 - 1);
+        before = last;
+    }
+}
+
+fn read_frames(reader: &mut Reader<'_>) -> Result<Vec<u32>, WireError> {
+    let count = usize::from(reader.length()?);
+    let mut frames: Vec<u32> = Vec::with_capacity(count);
+    while frames.len() < count {
+        let at = reader.offset;
+        let first = step_from(frames.last().copied().unwrap_or(0), reader.short_number()?);
+        let length = reader.number()?;
+        let continues = frames.last().is_some_and(|before| before.wrapping_sub(1) == first);
+        if continues || length >= (count - frames.len()) as u64 {
+            return Err(WireError::List(at));
+        }
+        frames.extend((0..=length as u32).map(|older| first.wrapping_sub(older)));
+    }
+    Ok(frames)
 }
 
 impl Acknowledgement {
@@ -74,75 +202,43 @@ impl Acknowledgement {
     }
 
     /// Bytes of the whole datagram.
-    pub(super) fn length(&self) -> usize {
-        let listed = |length: usize| length.min(usize::from(u8::MAX));
-        let lists =
-            10 * listed(self.fragments.len()) + 12 * listed(self.catalogue.len()) + 4 * listed(self.refused.len());
-        ACKNOWLEDGEMENT_HEADER + lists
+    pub(crate) fn length(&self) -> usize {
+        let mut length = Length(COMMON_HEADER);
+        self.write(&mut length);
+        length.0
     }
 
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        let listed = |length: usize| length.min(usize::from(u8::MAX));
-        let (fragments, states, refused) =
-            (listed(self.fragments.len()), listed(self.catalogue.len()), listed(self.refused.len()));
-        out.extend(self.sequence.to_be_bytes());
-        out.extend(self.sent_at.as_micros().to_be_bytes());
-        out.extend(self.highest.to_be_bytes());
-        out.extend(self.echo.as_micros().to_be_bytes());
-        out.extend(short_micros(self.hold).to_be_bytes());
-        out.extend(self.received.to_be_bytes());
-        out.extend(self.estimate.inter_arrival.map_or(0, short_micros).to_be_bytes());
-        out.extend(self.estimate.capacity.map_or(0, Bitrate::as_bps).to_be_bytes());
-        out.extend([fragments as u8, states as u8, refused as u8]);
-        for received in &self.fragments[..fragments] {
-            let age = self.sent_at.as_micros().saturating_sub(received.arrived_at.as_micros());
-            out.extend(received.frame.to_be_bytes());
-            out.extend(received.fragment.to_be_bytes());
-            let age = u32::try_from(age).map_or(LONGEST_AGE, |age| age.min(LONGEST_AGE));
-            let mark = if received.congestion_experienced { CONGESTION_EXPERIENCED } else { 0 };
-            out.extend((age | mark).to_be_bytes());
+    /// Everything that is not common to all datagrams.
+    pub(super) fn write(&self, out: &mut impl Sink) {
+        out.number(u64::from(self.sequence));
+        out.number(self.sent_at.as_micros());
+        out.number(u64::from(self.highest));
+        out.number(self.echo.as_micros());
+        out.number(u64::from(short_micros(self.hold)));
+        out.number(step(self.received, self.highest.wrapping_add(1)));
+        if let Some(inter_arrival) = self.estimate.inter_arrival {
+            out.number(u64::from(short_micros(inter_arrival)));
         }
-        for (frame, state) in &self.catalogue[..states] {
-            out.extend(frame.to_be_bytes());
-            out.extend(state.0.to_be_bytes());
+        if let Some(capacity) = self.estimate.capacity {
+            out.number(capacity.as_bps());
         }
-        for frame in &self.refused[..refused] {
-            out.extend(frame.to_be_bytes());
-        }
+        write_fragments(out, self.sent_at, listed(&self.fragments));
+        write_frames(out, listed(&self.catalogue));
+        write_frames(out, listed(&self.refused));
     }
 
     pub(super) fn decode(connection: u32, flags: u8, reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let sequence = reader.u32()?;
-        let sent_at = reader.time()?;
-        let highest = reader.u32()?;
-        let echo = reader.time()?;
-        let hold = Duration::from_micros(u64::from(reader.u32()?));
-        let received = reader.u32()?;
-        let inter_arrival = reader.u32()?;
-        let capacity = reader.u64()?;
-        let contradicts = |flag: u8, value: u64| flags & flag == 0 && value != 0;
-        if contradicts(FLAG_INTER_ARRIVAL, u64::from(inter_arrival)) || contradicts(FLAG_CAPACITY, capacity) {
-            return Err(WireError::Flags(flags));
-        }
-        let estimate = Estimate {
-            inter_arrival: (flags & FLAG_INTER_ARRIVAL != 0).then_some(Duration::from_micros(u64::from(inter_arrival))),
-            capacity: (flags & FLAG_CAPACITY != 0).then_some(Bitrate::from_bps(capacity)),
-        };
-        let (fragments, states, refused) = (reader.u8()?, reader.u8()?, reader.u8()?);
-        let fragments = (0..fragments)
-            .map(|_| {
-                let (frame, fragment, at) = (reader.u32()?, reader.u16()?, reader.offset);
-                let word = reader.u32()?;
-                let age = u64::from(word & LONGEST_AGE);
-                let arrived_at = sent_at.as_micros().checked_sub(age).ok_or(WireError::Time(at))?;
-                let arrived_at = Timestamp::from_micros(arrived_at);
-                let congestion_experienced = word & CONGESTION_EXPERIENCED != 0;
-                Ok(ReceivedFragment { frame, fragment, arrived_at, congestion_experienced })
-            })
-            .collect::<Result<_, WireError>>()?;
-        let catalogue =
-            (0..states).map(|_| Ok((reader.u32()?, StateId(reader.u64()?)))).collect::<Result<_, WireError>>()?;
-        let refused = (0..refused).map(|_| reader.u32()).collect::<Result<_, WireError>>()?;
+        let micros = |number: u32| Duration::from_micros(u64::from(number));
+        let sequence = reader.short_number()?;
+        let sent_at = reader.short_time()?;
+        let highest = reader.short_number()?;
+        let echo = reader.short_time()?;
+        let hold = micros(reader.short_number()?);
+        let missing = reader.short_number()?;
+        let received = highest.wrapping_add(1).wrapping_sub(step_from(0, missing));
+        let known = |flag: u8| flags & flag != 0;
+        let inter_arrival = known(FLAG_INTER_ARRIVAL).then(|| reader.short_number()).transpose()?.map(micros);
+        let capacity = known(FLAG_CAPACITY).then(|| reader.number()).transpose()?.map(Bitrate::from_bps);
         Ok(Self {
             connection,
             sequence,
@@ -151,10 +247,10 @@ impl Acknowledgement {
             echo,
             hold,
             received,
-            estimate,
-            fragments,
-            catalogue,
-            refused,
+            estimate: Estimate { inter_arrival, capacity },
+            fragments: read_fragments(reader, sent_at)?,
+            catalogue: read_frames(reader)?,
+            refused: read_frames(reader)?,
         })
     }
 }
