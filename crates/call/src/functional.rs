@@ -42,9 +42,9 @@ const MIDDLE_QUANTIZER: u8 = 64;
 /// Where frames are made to fit and the budget has shrunk below all of them while they were made, the smallest is sent
 /// if it is larger by no more than this factor and so many bytes: a budget is a forecast, and a picture that is skipped
 /// is not seen. In calls of 640x360 over a link of 0.57 Mb/s a quarter of the pictures were skipped for a twentieth of
-/// their size.
+/// their size. 250 bytes, once, were a tenth of a second of a link of 20 kb/s (`docs/controllers.md`, "On slow links").
 const MOST_OVER: f64 = 1.15;
-const LEAST_OVER: ByteCount = ByteCount::new(250);
+const LEAST_OVER: ByteCount = ByteCount::new(60);
 /// No frame is made finer than this: what it would gain is not seen.
 pub(crate) const FINEST_USEFUL_QUANTIZER: u8 = 4;
 

@@ -6,14 +6,16 @@
 //! half a second, or, growing twofold a round trip, by the spacing of fragments inside a frame's own burst. Without the
 //! latter a quiet scene could never grow again: the vicious circle that Concerto describes (MobiCom 2019, section 2). A
 //! burst of what had queued behind a pause of the link is no such evidence: it shows how fast the last hop is, not the
-//! path. When nothing is known, a frame may have [`LEAST_FRAME`]; at first, all that is under way. Later that may be twice
-//! as much, and the target is no more than twice that rate, so that it can double in a round trip.
+//! path. Until something is heard, [`FIRST_FLIGHT`] may be under way; then a frame may have [`LEAST_FRAME`] whatever was
+//! seen. What is under way may be twice as much as a frame may have, and the target is no more than twice that rate, so
+//! that it can double in a round trip.
 //!
 //! | constant | value | why |
 //! |---|---|---|
 //! | window of what was delivered | 500 ms | frames larger than this are seen half a second late, whatever follows |
 //! | memory | 5 s | a second or two of quiet must not forget the path |
 //! | least frame | 15,000 bytes | ten packets, TCP's initial window (RFC 6928) |
+//! | first flight | 8,000 bytes | half of that: a slow link's first second was its worst (`docs/controllers.md`, "On slow links") |
 //! | growth | 2 a round trip | slow start (RFC 5681) |
 //! | burst found the link idle | its first fragment waited no more than 10 ms | a tick of most schedulers |
 //! | silence | smoothed round trip + 150 ms | pauses of cellular links are rarely longer |
@@ -40,8 +42,10 @@ use crate::{Allowance, InFlight, LossRate, TokenBucket};
 
 const WINDOW: Duration = Duration::from_millis(500);
 const MEMORY: Duration = Duration::from_secs(5);
-/// What a frame may have as long as nothing is known of the path.
+/// What a frame may have as long as nothing is known of the path but that it carries something.
 pub const LEAST_FRAME: ByteCount = ByteCount::new(15_000);
+/// What may be under way until something is heard.
+const FIRST_FLIGHT: ByteCount = ByteCount::new(8_000);
 const GROWTH: u64 = 2;
 const IDLE_WAIT: Duration = Duration::from_millis(10);
 const SHORTEST_BURST: Duration = Duration::from_millis(1);
@@ -364,10 +368,11 @@ impl PathBound {
     pub fn limit(&self, now: Timestamp, in_flight: InFlight, allowance: Allowance) -> Bounded {
         let shown = ByteCount::new(most(&self.delivered).max(most(&self.bursts))).max(LEAST_FRAME);
         // Before anything is heard there is nothing to grow from.
-        let under_way = if self.round_trip.is_none() { shown.get() } else { GROWTH * shown.get() };
-        let room = ByteCount::new(under_way).saturating_sub(in_flight.bytes);
+        let grown = ByteCount::new(GROWTH * shown.get());
+        let under_way = if self.round_trip.is_none() { FIRST_FLIGHT } else { grown };
+        let room = under_way.saturating_sub(in_flight.bytes);
         let mut budget = allowance.budget.min(shown).min(room);
-        let mut target = allowance.target.min(Bitrate::mean(ByteCount::new(GROWTH * shown.get()), WINDOW));
+        let mut target = allowance.target.min(Bitrate::mean(grown, WINDOW));
         if self.is_silent(now) {
             budget = ByteCount::ZERO;
         } else if self.restarted_at.is_some() {

@@ -20,9 +20,10 @@
 //! | constant | value | chosen by |
 //! |---|---|---|
 //! | first rate | 1.2 Mb/s, e^0.5 up or down | ten packets in 100 ms, TCP's initial window (RFC 6928) |
-//! | base delay believed for | 10 s | as elsewhere here: clocks drift by half a millisecond meanwhile |
+//! | base delay believed for | 20 s | clocks drift by a millisecond meanwhile; a slow link's queue may stand for ten seconds |
 //! | time between two packets of a frame | 2 ms at most | Salsify's published code |
-//! | volatility, risk, and what is in [`Mode`] | | the search that `docs/controllers.md` describes |
+//! | volatility, and what is in [`Mode`] | | the search that `docs/controllers.md` describes |
+//! | risk, longest tolerated delay, wait within which a coarse frame still goes | 0.35, 150 ms, 1.5 tolerated delays | `docs/controllers.md`, "On slow links" |
 
 mod burst_rate;
 mod busy_time;
@@ -51,8 +52,8 @@ const FIRST_RATE: (f64, f64) = (150_000.0, 0.5);
 /// How much a rate drifts in a second, natural logarithm.
 const VOLATILITY: f64 = 0.55;
 /// Probability that a forecast is missed.
-const RISK: f64 = 0.4;
-const BASE_MEMORY: Duration = Duration::from_secs(10);
+const RISK: f64 = 0.35;
+const BASE_MEMORY: Duration = Duration::from_secs(20);
 /// The round trip that is assumed before one was measured, seconds.
 const FIRST_ROUND_TRIP: f64 = 0.5;
 /// How much later than the shortest round trip an acknowledgement may be until it is missed, seconds.
@@ -74,10 +75,21 @@ const MOST_SHARERS: f64 = 8.0;
 /// Where there is no room, a frame may still have this share of what the cautious rate carries in a frame interval, as
 /// long as the wait is no longer than so many tolerated delays: a coarse picture is seen, one that is skipped is not.
 const LEAST_SHARE: f64 = 0.2;
-const LEAST_WITHIN: f64 = 2.5;
+const LEAST_WITHIN: f64 = 1.5;
+/// However much deliveries scatter, no longer delay in the queue is tolerated, seconds: on a link that carries a packet in
+/// half a second all of them do.
+const MOST_TOLERATED: f64 = 0.15;
 /// Pacing rate over mean rate, and the longest time between two packets of a frame.
 const PACING: f64 = 4.0;
 const LONGEST_PACE: f64 = 0.002;
+
+/// What a frame may have of so many bytes of the link, where each of its fragments, of up to `payload` bytes, has headers:
+/// of what a slow link carries in a frame interval they can be all.
+pub(crate) fn frame_within(link_bytes: f64, payload: f64) -> f64 {
+    let whole = (link_bytes / (payload + HEADERS)).floor();
+    let last = link_bytes - whole * (payload + HEADERS);
+    whole * payload + (last - HEADERS).max(0.0)
+}
 
 /// What a latency stands for.
 #[derive(Debug, Clone, Copy)]
@@ -236,7 +248,7 @@ impl Sprout {
     /// Delay that is tolerated in the queue.
     fn tolerated(&self) -> f64 {
         let least = self.mode.tolerated.max(self.mode.interval_share * self.frame_interval);
-        least + self.mode.scatter * self.busy.filter().scatter_time()
+        (least + self.mode.scatter * self.busy.filter().scatter_time()).min(MOST_TOLERATED.max(least))
     }
 
     /// What is known is as old as the round trip is long; what is sent now is to be through within the tolerated delay.
@@ -411,7 +423,7 @@ impl Controller for Sprout {
         let drain = (tolerated / wait.max(1e-3)).min(1.0);
         let claimed_rate = self.claimed_share.rate().unwrap_or(0.0);
         Allowance {
-            budget: ByteCount::new((bytes * payload_share) as u64),
+            budget: ByteCount::new(frame_within(bytes, self.payload) as u64),
             pacing_interval: self.pacing_interval_at(mean_rate),
             // A codec that follows a rate and is given next to none for a second stands still for many.
             target: Bitrate::from_bps((8.0 * payload_share * (self.cautious_rate() * drain).max(claimed_rate)) as u64)

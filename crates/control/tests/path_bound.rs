@@ -75,7 +75,7 @@ const HALF: Duration = Duration::from_millis(20);
 
 #[test]
 fn of_a_path_that_is_not_known_little_is_asked() {
-    assert_eq!(Path::new(None).most(), 15_000);
+    assert_eq!(Path::new(None).most(), 8_000);
 }
 
 #[test]
@@ -203,13 +203,13 @@ fn on_a_slow_path_a_probe_waits_for_what_is_on_the_way() {
 }
 
 #[test]
-fn before_anything_is_heard_no_more_is_under_way_than_a_first_frame_may_have() {
+fn before_anything_is_heard_no_more_is_under_way_than_a_first_flight() {
     let mut path = Path::new(None);
     let allowed = |path: &Path, bytes: u64| {
         let in_flight = InFlight { bytes: ByteCount::new(bytes), ..InFlight::default() };
         path.bound.limit(path.now, in_flight, BOUNDLESS).allowance.budget.get()
     };
-    assert_eq!((allowed(&path, 5_000), allowed(&path, 15_000)), (10_000, 0));
+    assert_eq!((allowed(&path, 5_000), allowed(&path, 8_000)), (3_000, 0));
     path.frame(1, HALF, Duration::ZERO);
     assert_eq!((allowed(&path, 5_000), allowed(&path, 15_000)), (15_000, 15_000));
 }

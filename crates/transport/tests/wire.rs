@@ -58,7 +58,13 @@ prop_compose! {
 fn frames() -> impl Strategy<Value = Vec<u32>> {
     let steps = vec(prop_oneof![8 => Just(u32::MAX), 1 => any::<u32>(), 1 => 0..300u32], 0..=255);
     (any::<u32>(), steps).prop_map(|(newest, steps)| {
-        steps.into_iter().scan(newest, |frame, step| { *frame = frame.wrapping_add(step); Some(*frame) }).collect()
+        steps
+            .into_iter()
+            .scan(newest, |frame, step| {
+                *frame = frame.wrapping_add(step);
+                Some(*frame)
+            })
+            .collect()
     })
 }
 

@@ -33,6 +33,7 @@ use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 use super::{Model, ModelError};
+use crate::sprout::frame_within;
 use crate::{Allowance, Controller, InFlight, KnownPath, Setting, Sprout};
 use forecast::{Basis, FORECAST, Forecast};
 use history::History;
@@ -467,7 +468,7 @@ impl Controller for Lockstep {
         };
         let rate = (present.room(TARGET_TIME, self.rule.target_level) / TARGET_TIME).max(0.0);
         Allowance {
-            budget: ByteCount::new((payload_share * self.link_budget(present, in_flight).max(claimed)) as u64),
+            budget: ByteCount::new(frame_within(self.link_budget(present, in_flight).max(claimed), self.payload) as u64),
             target: Bitrate::from_bps((8.0 * payload_share * rate) as u64).max(least),
             pacing_interval: self.pacing_interval(now, in_flight),
         }

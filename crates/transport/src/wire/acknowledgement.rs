@@ -138,7 +138,8 @@ fn read_fragments(reader: &mut Reader<'_>, sent_at: Timestamp) -> Result<Vec<Rec
         let congestion_experienced = head & RUN_MARKED != 0;
         let frame = &mut frames[usize::from(sound)];
         let first = step_from(*frame, reader.short_number()?);
-        let fragment = if sound { SOUND } else { u16::try_from(reader.number()?).map_err(|_| WireError::List(run_at))? };
+        let fragment =
+            if sound { SOUND } else { u16::try_from(reader.number()?).map_err(|_| WireError::List(run_at))? };
         let room = if sound { u64::from(u32::MAX) } else { u64::from(SOUND.saturating_sub(fragment)) };
         if length >= (count - fragments.len()) as u64 || length >= room {
             return Err(WireError::List(run_at));
