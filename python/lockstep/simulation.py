@@ -124,7 +124,8 @@ def simulate(  # noqa: PLR0913
         codec: Which kind of codec the sender has; ``modelled`` is short for a model of the functional one.
         modelled: Run a model in the place of the codec: no pixels, hundreds of times faster.
         controller: Who decides how much is sent, as ``lockstep controllers`` lists them.
-        latency: How much delay is tolerated in the queue, for ``sprout``: `"low"`, `"balanced"` or `"quality"`.
+        latency: How much delay is tolerated in the queue, for ``sprout`` and ``lockstep``: `"low"`, `"balanced"` or
+            `"quality"`.
         model: The model of a learned controller, an ONNX file, in the place of the one that comes with it.
         max_bitrate: The most that is sent in the long run: a rate such as `"5mbps"`, `"auto"` or `"none"`.
         estimator: An estimator written for AlphaRTC instead: its file, which runs in a process of its own, in virtual

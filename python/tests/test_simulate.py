@@ -282,7 +282,7 @@ def test_the_report_has_types() -> None:
         ({"menu": "fitt"}, "^menu: `fitt` is none of fit, serial, parallel$"),
         ({"fit_passes": 99}, "99 is not in 1..=8$"),
         ({"codec": "x264"}, "none of functional, conventional"),
-        ({"controller": "gcc", "latency": "low"}, "^`latency` is for the controller sprout, not for gcc"),
+        ({"controller": "gcc", "latency": "low"}, "^`latency` is for the controller sprout or lockstep, not for gcc"),
         ({"estimator": "mine.py", "controller": "gcc"}, "^`estimator` cannot be used with `controller`$"),
         ({"clip": "generated:0x0"}, "is not WIDTHxHEIGHT"),
         ({"clip": "generated:64x48@4294967295"}, "at most 1000"),

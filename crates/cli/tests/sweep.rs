@@ -103,7 +103,7 @@ fn words_that_contradict_each_other_are_refused() {
         (&["study", "concerto", "--latency", "low"], "decides --latency itself"),
         (
             &["sweep", "--controllers", "sprout,gcc", "--latency", "low"],
-            "--latency is for the controller sprout, not for gcc",
+            "--latency is for the controller sprout or lockstep, not for gcc",
         ),
         (
             &["simulate", "--controller", "gcc", "--grace-period", "none"],

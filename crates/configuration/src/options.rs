@@ -309,8 +309,8 @@ options! {
     Control preset: Preset = Preset::default();
     /// Who decides how much is sent: `sprout`, `gcc`, `fixed:RATE` and others; `lockstep controllers` lists them.
     Control controller: Algorithm = Algorithm::default();
-    /// How much delay is tolerated in the queue for a better picture; `balanced` if not given. Only for `sprout`: the
-    /// other controllers have it in what was published of them.
+    /// How much delay is tolerated in the queue for a better picture; `balanced` if not given. Only for `sprout` and
+    /// `lockstep`: the other controllers have it in what was published of them.
     Control latency: Latency;
     /// The model of a learned controller, an ONNX file, in the place of the one that comes with it; for `concerto`,
     /// `rlv`, `lockstep`, `bob`, `hrcc`, `gemini` and `mmsys24`.

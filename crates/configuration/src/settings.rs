@@ -187,7 +187,7 @@ impl ControllerSettings {
     ) -> Result<Self, OptionError> {
         let refused = |name, takes| OptionError::Controller { name, takes, controller: algorithm };
         if latency.is_some() && !algorithm.takes_latency() {
-            return Err(refused("latency", "sprout"));
+            return Err(refused("latency", "sprout or lockstep"));
         }
         let algorithm = match (algorithm, grace_period) {
             (algorithm, None) => algorithm,
