@@ -79,7 +79,7 @@ impl LineWriter {
         let thread = thread::Builder::new().name("log".to_owned()).spawn(move || {
             let written = write(output, &incoming, cut);
             if let Err(error) = &written {
-                eprintln!("lockstep: cannot write {told}: {error}; the call goes on without it");
+                aside!("lockstep: cannot write {told}: {error}; the call goes on without it");
             }
             // What still comes is for nobody.
             if written.is_err() {

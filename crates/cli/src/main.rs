@@ -1,10 +1,19 @@
 //! The `lockstep` command: real-time video whose codec and transport are one control loop.
 #![forbid(unsafe_code)]
+// What the standard library has instead panics when nobody reads any more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 /// Tells people a line, see [`output_file::say`].
 macro_rules! say {
     ($($text:tt)*) => {
         $crate::output_file::say(format_args!($($text)*))
+    };
+}
+
+/// Tells people a line on standard error, see [`output_file::aside`].
+macro_rules! aside {
+    ($($text:tt)*) => {
+        $crate::output_file::aside(format_args!($($text)*))
     };
 }
 
@@ -162,13 +171,13 @@ fn main() -> ExitCode {
             #[cfg(target_os = "linux")]
             if let Some(commands::tunnel::EndsWith { status, message }) = error.downcast_ref() {
                 if !message.is_empty() {
-                    eprintln!("lockstep: {message}");
+                    aside!("lockstep: {message}");
                 }
                 return ExitCode::from(*status);
             }
             match error.downcast_ref::<configuration::OptionError>() {
-                Some(wrong) => eprintln!("lockstep: {}", wrong.in_words()),
-                None => eprintln!("lockstep: {}", in_one_line(&error)),
+                Some(wrong) => aside!("lockstep: {}", wrong.in_words()),
+                None => aside!("lockstep: {}", in_one_line(&error)),
             }
             match error.downcast_ref::<interruption::Interrupted>() {
                 Some(interrupted) => ExitCode::from(interrupted.status()),

@@ -111,7 +111,7 @@ fn serve_metrics(address: SocketAddr, of: &str, text: impl Fn() -> String + Send
     };
     let bound = http::serve(address, Arc::new(pages)).context("--metrics")?;
     if !is_loopback(bound.ip()) {
-        eprintln!("lockstep: warning: everybody who reaches {bound} can read the {of}'s numbers there");
+        aside!("lockstep: warning: everybody who reaches {bound} can read the {of}'s numbers there");
     }
     Ok(format!("http://{bound}/metrics"))
 }
