@@ -120,6 +120,31 @@ fn outputs_that_cannot_be_are_refused_before_the_call_runs() {
     assert_eq!(names(folder.path()), before, "nothing was left");
 }
 
+#[test]
+fn an_end_that_cannot_listen_leaves_the_logs_of_an_earlier_call() {
+    let (folder, _) = folder();
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    let page = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = taken.local_addr().expect("it has one").to_string();
+    let page = page.local_addr().expect("it has one").to_string();
+    let monitor = format!("--monitor={page}");
+    let logs = ["--send-log", "--receive-log", "--stats", "--qlog", "--audio-output"];
+    let words: Vec<&str> = logs.iter().flat_map(|option| [option, &option[2..]]).collect();
+    logs.iter().for_each(|option| fs::write(folder.path().join(&option[2..]), "before").expect("written"));
+    for (wrong, message) in [
+        (&["--listen", &port][..], "cannot bind UDP"),
+        (&["--relay-only"], "--rendezvous"),
+        (&["--metrics", &page], "--metrics: cannot listen on"),
+        (&[&monitor], "--monitor: cannot listen on"),
+    ] {
+        let talk = ["talk", "--no-window", "--source", "a.y4m", "--audio", "tone"];
+        refuses(folder.path(), &[&talk, &words[..], wrong].concat(), message);
+        for option in logs {
+            assert_eq!(fs::read_to_string(folder.path().join(&option[2..])).expect("there"), "before", "{wrong:?}");
+        }
+    }
+}
+
 /// Runs the command with files limited to a few kB, as on a full disk.
 #[cfg(unix)]
 fn on_a_full_disk(folder: &Path, words: &[&str]) -> Output {

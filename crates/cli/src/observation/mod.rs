@@ -189,8 +189,6 @@ impl Observation {
     /// # Errors
     /// If one cannot be.
     pub fn open(arguments: &ObservationArguments) -> Result<Self> {
-        let stats = arguments.stats.as_deref().map(LogWriter::create).transpose()?;
-        let qlog = arguments.qlog.as_deref().map(LineWriter::create).transpose()?;
         let published = Published::default();
         let mut places = Vec::new();
         if let Some(address) = arguments.metrics {
@@ -204,6 +202,9 @@ impl Observation {
             let bound = http::serve(address, Arc::new(pages)).context("--monitor")?;
             places.push((Place::Monitor, format!("http://{bound}/")));
         }
+        // Last: a port that is taken is no reason to empty what is there.
+        let stats = arguments.stats.as_deref().map(LogWriter::create).transpose()?;
+        let qlog = arguments.qlog.as_deref().map(LineWriter::create).transpose()?;
         let is_published = arguments.metrics.is_some() || arguments.monitor.is_some();
         let published = is_published.then_some(published);
         Ok(Self { stats, written_at: Timestamp::ZERO, published, qlog, places })
