@@ -132,8 +132,17 @@ fn in_one_line(error: &anyhow::Error) -> String {
     line
 }
 
+/// Has `-1` taken for the value of an option rather than for an option, so that whoever writes it is told what the value may be.
+fn with_negative_values(command: clap::Command) -> clap::Command {
+    let takes = |argument: clap::Arg| {
+        let takes_values = argument.get_action().takes_values();
+        if takes_values { argument.allow_negative_numbers(true) } else { argument }
+    };
+    command.mut_args(takes).mut_subcommands(with_negative_values)
+}
+
 fn main() -> ExitCode {
-    let matches = Arguments::command().get_matches();
+    let matches = with_negative_values(Arguments::command()).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let given = |name: &str| given(&matches, name);
     let result = match arguments.command {
