@@ -277,6 +277,14 @@ fn what_a_rendezvous_would_be_needed_for_is_said() {
     assert!(!joining.status.success() && said(&joining).contains("names no rendezvous"), "{}", said(&joining));
     signal(&receiver, "INT");
     let _ = receiver.wait();
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    let there = nobody.local_addr().expect("it has one").to_string();
+    let (mut hidden, ticket) = self::receiver(&["--relay-only", "--rendezvous", &there]);
+    let joining = lockstep(&["send", &ticket, "--wait-seconds", "1"]).output().expect("the command starts");
+    let told = format!(" s by the rendezvous at {there}, which does not answer");
+    assert!(!joining.status.success() && said(&joining).contains(&told), "{}", said(&joining));
+    signal(&hidden, "INT");
+    let _ = hidden.wait();
     let useless = lockstep(&["rendezvous", "--calls", "0"]).output().expect("the command starts");
     assert!(!useless.status.success() && said(&useless).contains("--calls"), "{}", said(&useless));
 }
