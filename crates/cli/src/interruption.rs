@@ -1,9 +1,13 @@
-//! Ctrl-C and SIGTERM, for commands that must end in order.
+//! Ctrl-C, SIGTERM and a terminal that is closed, for commands that must end in order.
 
+#[cfg(unix)]
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
+#[cfg(unix)]
+use signal_hook::consts::SIGHUP;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -27,22 +31,31 @@ impl Interrupted {
     }
 }
 
-/// Notices the first SIGINT or SIGTERM while it lives. A second one, or one after its end, ends the process at once.
+/// Notices the first SIGINT, SIGTERM or SIGHUP while it lives. A second one, or one after its end, ends the process at once;
+/// but for SIGHUP, of which a terminal that is closed makes two, one by its shell and one by the system.
 pub struct Interruption {
     signal: Arc<AtomicUsize>,
     at_once: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
 }
 
 impl Interruption {
     /// Begins to notice.
     pub fn watch() -> Result<Self> {
-        let interruption = Self { signal: Arc::default(), at_once: Arc::default() };
+        let interruption = Self { signal: Arc::default(), at_once: Arc::default(), is_over: Arc::default() };
         for signal in [SIGINT, SIGTERM] {
             let (noticed, at_once) = (interruption.signal.clone(), interruption.at_once.clone());
             // In this order: the first signal arms what the second one meets.
             flag::register_conditional_default(signal, at_once.clone())
                 .and_then(|_| flag::register_usize(signal, noticed, signal as usize))
                 .and_then(|_| flag::register(signal, at_once))
+                .context("cannot watch for signals")?;
+        }
+        #[cfg(unix)]
+        if !is_ignored(SIGHUP) {
+            let (noticed, is_over) = (interruption.signal.clone(), interruption.is_over.clone());
+            flag::register_conditional_default(SIGHUP, is_over)
+                .and_then(|_| flag::register_usize(SIGHUP, noticed, SIGHUP as usize))
                 .context("cannot watch for signals")?;
         }
         Ok(interruption)
@@ -66,5 +79,16 @@ impl Interruption {
 impl Drop for Interruption {
     fn drop(&mut self) {
         self.at_once.store(true, Ordering::Relaxed);
+        self.is_over.store(true, Ordering::Relaxed);
     }
+}
+
+/// Whether whoever started this program had it ignore `signal`, as `nohup` has it ignore SIGHUP. Where the system does not say,
+/// it is left alone.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let signals = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let signals = signals.and_then(|signals| u64::from_str_radix(signals.trim(), 16).ok());
+    signals.is_none_or(|signals| signals & (1 << (signal - 1)) != 0)
 }

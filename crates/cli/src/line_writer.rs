@@ -1,9 +1,9 @@
 //! Lines of a file that grows while a call runs, written by a thread of their own: whoever has something to write never waits
 //! for a disk or for the reader of a pipe.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write, stdout};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, anyhow};
 
-use crate::output_file::is_standard_output;
+use crate::output_file::{is_special, is_standard_output};
 
 /// Lines that may wait to be written: two minutes of a call's frames. Of more, as when a disk stands still, the newest are left
 /// out, which is counted and told.
@@ -40,6 +40,28 @@ impl Lines {
     }
 }
 
+/// A pipe or a device. It is opened by whoever writes to it first: opening a named pipe waits until somebody reads it.
+struct Special {
+    path: PathBuf,
+    opened: Option<File>,
+}
+
+impl Write for Special {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut file = match self.opened.take() {
+            Some(file) => file,
+            None => OpenOptions::new().write(true).open(&self.path)?,
+        };
+        let written = file.write(bytes);
+        self.opened = Some(file);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.opened.as_mut().map_or(Ok(()), File::flush)
+    }
+}
+
 /// A file of lines.
 pub struct LineWriter {
     name: String,
@@ -58,13 +80,13 @@ impl LineWriter {
             return Self::start("standard output".to_owned(), stdout(), |_| {});
         }
         let name = path.display().to_string();
+        if is_special(path) {
+            return Self::start(name, Special { path: path.to_owned(), opened: None }, |_| {});
+        }
         let file = File::create(path).with_context(|| format!("cannot create {name}"))?;
-        let is_file = file.metadata().is_ok_and(|found| found.is_file());
         // What is there of a disk that is full ends with a whole line.
-        Self::start(name, file, move |(file, whole): (&mut File, u64)| {
-            if is_file {
-                let _ = file.set_len(whole);
-            }
+        Self::start(name, file, |(file, whole): (&mut File, u64)| {
+            let _ = file.set_len(whole);
         })
     }
 
@@ -79,7 +101,7 @@ impl LineWriter {
         let thread = thread::Builder::new().name("log".to_owned()).spawn(move || {
             let written = write(output, &incoming, cut);
             if let Err(error) = &written {
-                eprintln!("lockstep: cannot write {told}: {error}; the call goes on without it");
+                aside!("lockstep: cannot write {told}: {error}; the call goes on without it");
             }
             // What still comes is for nobody.
             if written.is_err() {

@@ -1,10 +1,19 @@
 //! The `lockstep` command: real-time video whose codec and transport are one control loop.
 #![forbid(unsafe_code)]
+// What the standard library has instead panics when nobody reads any more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 /// Tells people a line, see [`output_file::say`].
 macro_rules! say {
     ($($text:tt)*) => {
         $crate::output_file::say(format_args!($($text)*))
+    };
+}
+
+/// Tells people a line on standard error, see [`output_file::aside`].
+macro_rules! aside {
+    ($($text:tt)*) => {
+        $crate::output_file::aside(format_args!($($text)*))
     };
 }
 
@@ -123,8 +132,17 @@ fn in_one_line(error: &anyhow::Error) -> String {
     line
 }
 
+/// Has `-1` taken for the value of an option rather than for an option, so that whoever writes it is told what the value may be.
+fn with_negative_values(command: clap::Command) -> clap::Command {
+    let takes = |argument: clap::Arg| {
+        let takes_values = argument.get_action().takes_values();
+        if takes_values { argument.allow_negative_numbers(true) } else { argument }
+    };
+    command.mut_args(takes).mut_subcommands(with_negative_values)
+}
+
 fn main() -> ExitCode {
-    let matches = Arguments::command().get_matches();
+    let matches = with_negative_values(Arguments::command()).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let given = |name: &str| given(&matches, name);
     let result = match arguments.command {
@@ -162,13 +180,13 @@ fn main() -> ExitCode {
             #[cfg(target_os = "linux")]
             if let Some(commands::tunnel::EndsWith { status, message }) = error.downcast_ref() {
                 if !message.is_empty() {
-                    eprintln!("lockstep: {message}");
+                    aside!("lockstep: {message}");
                 }
                 return ExitCode::from(*status);
             }
             match error.downcast_ref::<configuration::OptionError>() {
-                Some(wrong) => eprintln!("lockstep: {}", wrong.in_words()),
-                None => eprintln!("lockstep: {}", in_one_line(&error)),
+                Some(wrong) => aside!("lockstep: {}", wrong.in_words()),
+                None => aside!("lockstep: {}", in_one_line(&error)),
             }
             match error.downcast_ref::<interruption::Interrupted>() {
                 Some(interrupted) => ExitCode::from(interrupted.status()),

@@ -44,6 +44,12 @@ pub fn say(line: Arguments<'_>) {
     let _ = writeln!(for_people(), "{line}");
 }
 
+/// Tells people a line on standard error: warnings, failures, how it goes. Whatever becomes of it (a closed terminal, a pipe
+/// that nobody reads any more, a full disk) is no reason to fail, let alone to lose what a command was to write.
+pub fn aside(line: Arguments<'_>) {
+    let _ = writeln!(stderr(), "{line}");
+}
+
 /// The folder that `path` lies in.
 fn folder_of(path: &Path) -> &Path {
     match path.parent() {
@@ -63,7 +69,7 @@ fn behind_links(path: &Path) -> PathBuf {
 }
 
 /// Whether there is something at `path` that is written as it is: a device, a pipe.
-fn is_special(path: &Path) -> bool {
+pub fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 

@@ -40,7 +40,7 @@ impl Progress {
         if last.elapsed() >= PLAIN_INTERVAL {
             *last = Instant::now();
             let percent = 100 * done / self.bar.length().unwrap_or(1).max(1);
-            eprintln!("{what} {percent:>3} % {message}");
+            aside!("{what} {percent:>3} % {message}");
         }
     }
 
@@ -59,7 +59,7 @@ pub fn warn_of_early_end(asked: f64, scores: &Scores) {
     let scored = scores.scored_seconds;
     // Times are whole nanoseconds; what was asked for need not be.
     if scored < asked - 1e-6 {
-        eprintln!(
+        aside!(
             "lockstep: warning: the pictures ended after {scored:.2} s of the {asked} s asked for; the scores are of that \
              time"
         );

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use lockstep_sound::{Frame, SoundFailure, SoundSink, WavWriter};
 
-use crate::output_file::{OutputFile, is_standard_output};
+use crate::output_file::{OutputFile, is_special, is_standard_output};
 
 /// An output that outlives what writes to it.
 #[derive(Clone)]
@@ -46,10 +46,10 @@ impl SoundFile {
     /// A file at `path`.
     pub fn create(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        let output = OutputFile::create(path)?;
-        if is_standard_output(path) || !output.can_seek() {
+        if is_standard_output(path) || is_special(path) {
             bail!("cannot write {name}: the length of the sound stands at its beginning; name a file");
         }
+        let output = OutputFile::create(path)?;
         let output = Shared(Arc::new(Mutex::new(output)));
         let writer = WavWriter::new(output.clone()).with_context(|| format!("cannot write {name}"))?;
         Ok(Self { name, open: Arc::new(Mutex::new(Some(Open { writer, output }))) })

@@ -96,10 +96,20 @@ fn children(parent: u32) -> Vec<u32> {
     numbers.filter(|&number| parent_of(number) == Some(parent)).collect()
 }
 
+/// Whether the tests run under `nohup` or the like, or where nobody can tell.
+fn hangups_are_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let signals = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    signals.and_then(|signals| u64::from_str_radix(signals.trim(), 16).ok()).is_none_or(|signals| signals & 1 != 0)
+}
+
 #[test]
 fn a_call_that_is_ended_by_a_signal_reports_and_leaves_no_process_and_no_folder() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    for (name, status) in [("TERM", 143), ("INT", 130)] {
+    for (name, status) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
+        if name == "HUP" && hangups_are_ignored() {
+            continue;
+        }
         let temporary = folder.path().join(name);
         fs::create_dir(&temporary).expect("it can be made");
         let path = folder.path().join(format!("{name}.json"));
@@ -114,6 +124,10 @@ fn a_call_that_is_ended_by_a_signal_reports_and_leaves_no_process_and_no_folder(
         thread::sleep(Duration::from_millis(500));
         let processes = children(call.id());
         signal(&call, name);
+        if name == "HUP" {
+            // Of a terminal that is closed both the shell and the system tell.
+            signal(&call, name);
+        }
         let output = call.wait_with_output().expect("it ran");
         assert_eq!(output.status.code(), Some(status), "{}", said(&output));
         assert_eq!(json(&path)["config"]["clip"], CLIP);
@@ -263,6 +277,14 @@ fn what_a_rendezvous_would_be_needed_for_is_said() {
     assert!(!joining.status.success() && said(&joining).contains("names no rendezvous"), "{}", said(&joining));
     signal(&receiver, "INT");
     let _ = receiver.wait();
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    let there = nobody.local_addr().expect("it has one").to_string();
+    let (mut hidden, ticket) = self::receiver(&["--relay-only", "--rendezvous", &there]);
+    let joining = lockstep(&["send", &ticket, "--wait-seconds", "1"]).output().expect("the command starts");
+    let told = format!(" s by the rendezvous at {there}, which does not answer");
+    assert!(!joining.status.success() && said(&joining).contains(&told), "{}", said(&joining));
+    signal(&hidden, "INT");
+    let _ = hidden.wait();
     let useless = lockstep(&["rendezvous", "--calls", "0"]).output().expect("the command starts");
     assert!(!useless.status.success() && said(&useless).contains("--calls"), "{}", said(&useless));
 }

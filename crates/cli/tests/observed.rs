@@ -333,6 +333,66 @@ fn a_disk_that_is_full_everywhere_ends_a_call_in_order() {
 }
 
 #[test]
+fn a_recording_ends_with_the_last_whole_picture_that_had_room() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let limited = "trap '' XFSZ; ulimit -f \"$1\"; shift; exec \"$@\"";
+    for (name, blocks) in [("a.y4m", "100"), ("a.ivf", "20")] {
+        let output = Command::new("sh")
+            .args(["-c", limited, "sh", blocks, env!("CARGO_BIN_EXE_lockstep"), "call", "--clip", CLIP])
+            .args(["--seconds", "4", "--sink", name])
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .output()
+            .expect("it ran");
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains(name) && said(&output).contains("too large"), "{}", said(&output));
+    }
+    let shown = pictures(&folder.path().join("a.y4m"));
+    assert!(shown.is_some_and(|shown| shown > 5), "{shown:?}");
+    let coded = folder.path().join("a.ivf");
+    let decoded = lockstep(&["decode", "--md5", text(&coded)]).output().expect("it ran");
+    assert!(decoded.status.success(), "{}", said(&decoded));
+    let frames = String::from_utf8_lossy(&decoded.stdout).lines().count();
+    assert!(frames > 2, "{frames} frames");
+    let header = fs::read(&coded).expect("it is there");
+    assert_eq!(header[24..28], (frames as u32).to_le_bytes(), "the count in its header");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn whatever_becomes_of_standard_error_a_call_leaves_its_report() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").expect("it takes nothing");
+    let report = folder.path().join("a.json");
+    // How far the call is, is told there after 5 s.
+    let words = ["call", "--clip", CLIP, "--seconds", "6", "--json", text(&report)];
+    let output = lockstep(&words).stdout(full()).stderr(full()).output().expect("it ran");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(fs::metadata(&report).is_ok_and(|file| file.len() > 1_000));
+    let status = lockstep(&["talk", "no-ticket"]).stderr(full()).status().expect("it ran");
+    assert_eq!(status.code(), Some(1), "the failure is the exit status although nobody can be told");
+}
+
+#[test]
+fn a_named_pipe_that_nobody_reads_holds_no_call_up() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [pipe, log] = ["pipe", "a.log"].map(|name| folder.path().join(name));
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("there is mkfifo").success());
+    // Opening it for writing would wait for a reader, and the ticket would never come.
+    let mut here = receiver(&["--stats", text(&pipe), "--log", text(&log)]);
+    let ticket = here.word("ticket");
+    let sender = sender(&ticket, &["--seconds", "1.5"]).output().expect("it ran");
+    assert!(sender.status.success(), "{}", said(&sender));
+    let here = here.finish();
+    assert_eq!(here.status.code(), Some(1));
+    assert!(said(&here).contains(text(&pipe)) && said(&here).contains("takes no more"), "{}", said(&here));
+    assert!(is_whole(&log));
+    let words = ["receive", "--listen", "127.0.0.1:0", "--audio-output", text(&pipe)];
+    let refused = lockstep(&words).output().expect("it ran");
+    assert!(!refused.status.success() && said(&refused).contains("name a file"), "{}", said(&refused));
+}
+
+#[test]
 fn whoever_does_not_read_what_a_call_prints_does_not_stop_it() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let log = folder.path().join("a.log");

@@ -120,6 +120,65 @@ fn outputs_that_cannot_be_are_refused_before_the_call_runs() {
     assert_eq!(names(folder.path()), before, "nothing was left");
 }
 
+#[test]
+fn an_end_that_cannot_listen_leaves_the_logs_of_an_earlier_call() {
+    let (folder, _) = folder();
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    let page = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = taken.local_addr().expect("it has one").to_string();
+    let page = page.local_addr().expect("it has one").to_string();
+    let monitor = format!("--monitor={page}");
+    let logs = ["--send-log", "--receive-log", "--stats", "--qlog", "--audio-output"];
+    let words: Vec<&str> = logs.iter().flat_map(|option| [option, &option[2..]]).collect();
+    logs.iter().for_each(|option| fs::write(folder.path().join(&option[2..]), "before").expect("written"));
+    for (wrong, message) in [
+        (&["--listen", &port][..], "cannot bind UDP"),
+        (&["--relay-only"], "--rendezvous"),
+        (&["--metrics", &page], "--metrics: cannot listen on"),
+        (&[&monitor], "--monitor: cannot listen on"),
+    ] {
+        let talk = ["talk", "--no-window", "--source", "a.y4m", "--audio", "tone"];
+        refuses(folder.path(), &[&talk, &words[..], wrong].concat(), message);
+        for option in logs {
+            assert_eq!(fs::read_to_string(folder.path().join(&option[2..])).expect("there"), "before", "{wrong:?}");
+        }
+    }
+}
+
+#[test]
+fn a_live_call_that_cannot_be_is_refused_before_a_report_is_written_over() {
+    let (folder, _) = folder();
+    fs::write(folder.path().join("call.json"), "before").expect("written");
+    fs::write(folder.path().join("a.wav"), "no sound").expect("written");
+    for (wrong, message) in [
+        (&["--audio", "none.wav"][..], "cannot read none.wav"),
+        (&["--audio", "a.wav"], "a.wav is no whole WAV file"),
+        (&["--controller", "oracle"], "the oracle must know"),
+        (&["--controller", "mmsys24"], "name one with --model"),
+        (&["--clip", "none.y4m"], "cannot open none.y4m"),
+    ] {
+        let call = ["call", "--seconds", "1", "--json", "call.json"];
+        refuses(folder.path(), &[&call, wrong].concat(), message);
+    }
+    // What is found out by an end only.
+    fs::write(folder.path().join("cut.y4m"), "YUV4MPEG2 W18 H10 F25:1\nFRAME\ncut").expect("written");
+    let call = ["call", "--seconds", "1", "--json", "call.json", "--clip", "cut.y4m"];
+    let output = lockstep(folder.path(), &call);
+    assert!(!output.status.success() && said(&output).contains("breaks off"), "{}", said(&output));
+    assert_eq!(fs::read_to_string(folder.path().join("call.json")).expect("there"), "before");
+}
+
+#[test]
+fn a_value_below_zero_is_refused_by_the_option_that_it_is_for() {
+    let (folder, _) = folder();
+    for words in [&["call", "--seconds", "-1"][..], &["talk", "--max-pixels", "-1"], &["emulate", "--mtu", "-5", "x:1"]]
+    {
+        let output = lockstep(folder.path(), words);
+        let told = said(&output);
+        assert!(!output.status.success() && told.contains("invalid value '-") && told.contains(words[1]), "{told}");
+    }
+}
+
 /// Runs the command with files limited to a few kB, as on a full disk.
 #[cfg(unix)]
 fn on_a_full_disk(folder: &Path, words: &[&str]) -> Output {

@@ -106,6 +106,17 @@ impl ControlSettings {
         SendingEnd::new(transport, controller, encoder).with_max_bitrate(self.max_bitrate.ceiling(format))
     }
 
+    /// Finds out whether both ends of a live call for pictures of `format` can be made of this, before anything of it runs.
+    ///
+    /// # Errors
+    /// If the controller must know the path, or has no model.
+    pub fn check_live(&self, format: &VideoFormat) -> Result<()> {
+        self.sending_end(format, 0, None)?;
+        let model = self.model.as_ref().map(|file| Arc::clone(file.model()));
+        self.controller.algorithm().estimator_kind().with_model(RateBounds::default(), model)?;
+        Ok(())
+    }
+
     /// A receiving end that takes the estimator that the sender asks for; learned ones with the models that come with them.
     pub fn receiving_end() -> ReceivingEnd {
         Self::receiving_end_with(None)

@@ -210,13 +210,13 @@ pub enum LiveError {
     NoRendezvous,
     /// Nobody answered at the ticket's addresses.
     #[error(
-        "nobody answered within {:.1} s at {tried}: has the other end gone, or is there no way to those addresses from here?",
+        "nobody answered within {:.1} s {tried}: has the other end gone, or is there no way to it from here?",
         .waited.as_secs_f64()
     )]
     Unanswered {
         /// How long it was tried.
         waited: Duration,
-        /// Each address.
+        /// Each way, and how it was tried: `at` addresses, `by` a rendezvous.
         tried: String,
     },
     /// Nothing was heard from the other end for too long.

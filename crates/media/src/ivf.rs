@@ -239,6 +239,11 @@ impl<W: Write> IvfWriter<W> {
         Ok(())
     }
 
+    /// Only the first `frames` frames were written after all, and are counted: for who finds that out by [`Self::flush`].
+    pub fn forget_after(&mut self, frames: u64) {
+        self.frames = self.frames.min(frames);
+    }
+
     /// Hands on whatever was written so far.
     ///
     /// # Errors

@@ -1,10 +1,11 @@
 //! Where pictures go.
 
 mod canvas;
+mod recording;
 pub(crate) mod window;
 
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use lockstep_vp8::Picture;
@@ -12,6 +13,7 @@ use lockstep_vp8::Picture;
 use crate::format::VideoFormat;
 use crate::ivf::{IvfError, IvfWriter};
 use crate::y4m::{Y4mError, Y4mWriter};
+use recording::Recording;
 
 /// Takes pictures one after the other.
 pub trait Sink: Send {
@@ -105,7 +107,7 @@ pub fn sink_path(specification: &str) -> Result<Option<&Path>, SinkError> {
 /// (coded frames), `-` for y4m on standard output. Pictures must have the size that `format` says.
 ///
 /// A file is written as the pictures come, each to its end before the next: whatever ends the process, what was shown until
-/// then is in the file, as with any recorder. (The count in the header of an IVF file is there when it is finished; readers
+/// then is in the file, as with any recorder. A disk that is full ends it with the last picture that has room. (The count in the header of an IVF file is there when it is finished; readers
 /// do not rely on it.)
 ///
 /// # Errors
@@ -122,9 +124,9 @@ pub fn open_sink(specification: &str, format: VideoFormat) -> Result<Box<dyn Sin
     })
 }
 
-fn create(path: &Path) -> Result<BufWriter<File>, SinkError> {
+fn create(path: &Path) -> Result<Recording, SinkError> {
     let file = File::create(path).map_err(|error| SinkError::Create { path: path.to_owned(), error })?;
-    Ok(BufWriter::with_capacity(1 << 16, file))
+    Ok(Recording::new(file))
 }
 
 /// Standard output without the buffer of lines that Rust puts before it.
@@ -150,7 +152,7 @@ impl Sink for DiscardSink {
 #[derive(Debug)]
 pub struct Y4mSink {
     path: PathBuf,
-    writer: Option<Y4mWriter<BufWriter<File>>>,
+    writer: Option<Y4mWriter<Recording>>,
     is_live: bool,
 }
 
@@ -162,8 +164,8 @@ impl Y4mSink {
     pub fn standard_output(format: VideoFormat) -> Result<Self, SinkError> {
         let path = PathBuf::from("standard output");
         let file = standard_output().map_err(|error| SinkError::Create { path: path.clone(), error })?;
-        let file = BufWriter::with_capacity(1 << 16, file);
-        let writer = Y4mWriter::new(file, format).map_err(|error| SinkError::Y4m { path: path.clone(), error })?;
+        let writer = Y4mWriter::new(Recording::standard(file), format)
+            .map_err(|error| SinkError::Y4m { path: path.clone(), error })?;
         // Whoever reads a pipe shows what comes, or is too slow for it.
         Ok(Self { path, writer: Some(writer), is_live: true })
     }
@@ -200,7 +202,7 @@ impl Sink for Y4mSink {
 #[derive(Debug)]
 pub struct IvfSink {
     path: PathBuf,
-    writer: Option<IvfWriter<BufWriter<File>>>,
+    writer: Option<IvfWriter<Recording>>,
     frames: u64,
 }
 
@@ -223,7 +225,10 @@ impl Sink for IvfSink {
         }
         let writer = self.writer.as_mut().ok_or(SinkError::Finished)?;
         let written = writer.write_frame(self.frames, frame).and_then(|()| writer.flush());
-        written.map_err(|error| SinkError::Ivf { path: self.path.clone(), error })?;
+        if let Err(error) = written {
+            writer.forget_after(self.frames);
+            return Err(SinkError::Ivf { path: self.path.clone(), error });
+        }
         self.frames += 1;
         Ok(())
     }

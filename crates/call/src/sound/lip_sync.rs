@@ -22,6 +22,11 @@ const MOST_HELD: usize = 60;
 const DELAYS: usize = 150;
 /// This share of the pictures is to come with its sound.
 const IN_TIME: f64 = 0.9;
+/// A picture so much later than the earliest was held up by an outage, as packets of sound are: nobody waits for the next one,
+/// nor could sound wait for so long. Nor does what had queued up behind it, and comes faster than it was captured by this
+/// much, say how late pictures will be.
+const OUTAGE: Duration = Duration::from_millis(500);
+const FASTER: Duration = Duration::from_millis(10);
 
 /// Holds pictures until their sound is heard.
 #[derive(Debug)]
@@ -31,8 +36,15 @@ pub struct LipSync<C: Codec = Vp8> {
     heard: Option<(Timestamp, Timestamp)>,
     /// From capture to when pictures could have been shown, nanoseconds between two clocks.
     delays: VecDeque<i64>,
+    /// The delay of the picture before, if an outage held that up.
+    held_up: Option<i64>,
     errors: Distribution,
     is_on: bool,
+}
+
+/// Whether no outage held up a picture that took so long, where the fastest takes `shortest`.
+fn is_usual(delay: i64, shortest: i64) -> bool {
+    delay.saturating_sub(shortest) < nanoseconds(OUTAGE)
 }
 
 impl<C: Codec> LipSync<C> {
@@ -43,6 +55,7 @@ impl<C: Codec> LipSync<C> {
             held: VecDeque::new(),
             heard: None,
             delays: VecDeque::new(),
+            held_up: None,
             errors: Distribution::of_milliseconds(),
             is_on,
         }
@@ -55,13 +68,23 @@ impl<C: Codec> LipSync<C> {
 
     /// A picture that could be shown at `now`.
     pub fn push(&mut self, now: Timestamp, display: Display<C>) {
-        self.delays.push_back(difference(now, display.captured_at));
-        if self.delays.len() > DELAYS {
-            self.delays.pop_front();
-        }
+        self.note_delay(difference(now, display.captured_at));
         self.held.push_back(display);
         if self.held.len() > MOST_HELD {
             self.held.pop_front();
+        }
+    }
+
+    fn note_delay(&mut self, delay: i64) {
+        let is_outage = self.delays.iter().min().is_some_and(|&shortest| !is_usual(delay, shortest));
+        let still_queues = self.held_up.is_some_and(|before| before.saturating_sub(delay) > nanoseconds(FASTER));
+        self.held_up = (is_outage || still_queues).then_some(delay);
+        if still_queues {
+            return;
+        }
+        self.delays.push_back(delay);
+        if self.delays.len() > DELAYS {
+            self.delays.pop_front();
         }
     }
 
@@ -69,10 +92,11 @@ impl<C: Codec> LipSync<C> {
     /// clocks. None as long as nothing was shown, and where pictures do not wait either.
     #[must_use]
     pub fn least_sound_delay(&self) -> Option<i64> {
-        if !self.is_on || self.delays.is_empty() {
+        if !self.is_on {
             return None;
         }
-        let mut delays: Vec<i64> = self.delays.iter().copied().collect();
+        let shortest = self.delays.iter().copied().min()?;
+        let mut delays: Vec<i64> = self.delays.iter().copied().filter(|&delay| is_usual(delay, shortest)).collect();
         let rank = ((delays.len() as f64 * IN_TIME).ceil() as usize).clamp(1, delays.len()) - 1;
         let (_, &mut delay, _) = delays.select_nth_unstable(rank);
         Some(delay.saturating_sub(nanoseconds(LIP_SYNC)))
@@ -174,6 +198,17 @@ mod tests {
         let mut sync = LipSync::new(true);
         for frame in 0..100 {
             sync.push(at(1_000 + u64::from(frame)), picture(frame, 900 + u64::from(frame), 0));
+        }
+        assert_eq!(sync.least_sound_delay(), Some(nanoseconds(Duration::from_millis(55))));
+    }
+
+    #[test]
+    fn what_an_outage_held_up_says_nothing_of_the_pictures_after_it() {
+        let mut sync = LipSync::new(true);
+        let delays = [vec![100; 50], (0..30).rev().map(|late| 100 + 40 * late).collect(), vec![100; 50]].concat();
+        for (frame, delay) in (0..).zip(delays) {
+            let captured = 1_000 + 40 * u64::from(frame);
+            sync.push(at(captured + delay), picture(frame, captured, captured + delay));
         }
         assert_eq!(sync.least_sound_delay(), Some(nanoseconds(Duration::from_millis(55))));
     }

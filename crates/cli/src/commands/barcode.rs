@@ -142,7 +142,7 @@ pub fn run(arguments: &BarcodeArguments) -> Result<()> {
         write(source.as_mut(), most, path, arguments.first, &mut progress)
     }?;
     progress.finish();
-    eprintln!("{summary}");
+    aside!("{summary}");
     Ok(())
 }
 

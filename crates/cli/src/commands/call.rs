@@ -17,7 +17,7 @@ use serde::{Serialize, Serializer};
 
 use lockstep_call::{CallObserver, CallReport, DRAIN, FinishedCall, VideoDelayFloor};
 use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Ticket};
-use lockstep_media::{SourceOptions, open_source, sink_path};
+use lockstep_media::{SourceOptions, VideoFormat, open_source, sink_path};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::call_logs::{self, Captures, Merged};
@@ -91,9 +91,16 @@ impl Serialize for LiveCall {
 }
 
 impl LiveCall {
-    fn frame_interval(&self) -> Result<Duration> {
+    fn format(&self) -> Result<VideoFormat> {
         let options = SourceOptions { seed: self.settings.link.seed, ..SourceOptions::default() };
-        Ok(open_source(self.settings.clip.as_str(), &options)?.format().frame_interval())
+        Ok(open_source(self.settings.clip.as_str(), &options)?.format())
+    }
+
+    /// Makes what its ends will make, so that what cannot be is known before anything runs or is written over.
+    fn check(&self) -> Result<()> {
+        self.settings.audio.as_ref().map(SoundName::open).transpose()?;
+        self.settings.control.check_live(&self.format()?)?;
+        self.settings.link.refuse_ecn()
     }
 }
 
@@ -308,7 +315,7 @@ pub fn call(
     let (send_log, receive_log) = (folder.path().join("send.json"), folder.path().join("receive.json"));
     let name = |path: &Path| path.to_string_lossy().into_owned();
     let length = settings.length.get();
-    let frame_interval = live.frame_interval()?;
+    let frame_interval = live.format()?.frame_interval();
 
     let near = EmulatorSocket::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
@@ -434,6 +441,7 @@ pub fn run(arguments: &CallArguments) -> Result<()> {
     let own = [("--sink", sink), ("--audio-output", heard), ("--qlog", receiver_qlog.as_deref())];
     let others = [&own[..], &observation.outputs()].concat();
     arguments.output.check(&others, &live.settings.inputs())?;
+    live.check()?;
     let output = arguments.output.open()?;
     let interruption = Interruption::watch()?;
     let qlog = observation.qlog_words();
@@ -442,11 +450,16 @@ pub fn run(arguments: &CallArguments) -> Result<()> {
     let called = call(&live, &interruption, output.observer(), Some((&mut observed, &qlog)));
     let observed = observed.finish();
     let CallResult { report, problem } = called?;
+    let interrupted = problem.as_ref().is_some_and(|problem| problem.is::<Interrupted>());
+    if problem.is_some() && !interrupted && report.scores.frames.displayed == 0 {
+        // A call that failed before it had begun is nothing to report, let alone in the place of another's report.
+        return output_file::all([problem.map_or(Ok(()), Err), observed]);
+    }
     // Whatever is wrong with one output, the others are written.
     let written = output.write(live.settings.length.as_f64(), &report);
     match problem {
         // What the person did is the exit status, whatever else there is.
-        Some(problem) if problem.is::<Interrupted>() => Err(problem),
+        Some(problem) if interrupted => Err(problem),
         problem => output_file::all([problem.map_or(Ok(()), Err), written, observed]),
     }
 }

@@ -92,7 +92,7 @@ pub fn encode(arguments: &EncodeArguments) -> Result<()> {
     output.with_context(writing)?.finish()?;
     progress.finish();
     let seconds = format.time_of(frames).as_secs_f64().max(1e-9);
-    eprintln!("{frames} frames, {bytes} bytes, {:.1} kb/s", bytes as f64 * 8e-3 / seconds);
+    aside!("{frames} frames, {bytes} bytes, {:.1} kb/s", bytes as f64 * 8e-3 / seconds);
     failure.map_or(Ok(()), Err).with_context(input)
 }
 
@@ -119,7 +119,7 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
             }
             Err(error) => {
                 failed += 1;
-                eprintln!("frame {number}: {error}");
+                aside!("frame {number}: {error}");
                 // The picture before it stays on the screen, as with any decoder.
                 match state.last_picture() {
                     Some(picture) => picture,

@@ -333,7 +333,7 @@ pub fn finish(
     }
     if finished.dropped > 0 {
         let pictures = finished.dropped;
-        eprintln!(
+        aside!(
             "lockstep: warning: {pictures} pictures came and were not shown or kept: the sink was too slow for them"
         );
     }
@@ -347,7 +347,7 @@ pub fn finish(
         say!("the other end ended the call");
     }
     if !finished.joined && ended == Ended::Done {
-        eprintln!("lockstep: nobody answered");
+        aside!("lockstep: nobody answered");
     }
     Ok(())
 }

@@ -109,7 +109,7 @@ fn measure(named: &str, pictures: u32, seed: u64) -> Result<ClipMeasurements> {
     let progress = |share: f64| {
         if share >= said + 0.25 {
             said = share;
-            eprintln!("{name}: {:.0} % measured", 100.0 * share);
+            aside!("{name}: {:.0} % measured", 100.0 * share);
         }
     };
     Ok(ClipMeasurements::new(&name, &segments, frame_interval, progress)?)

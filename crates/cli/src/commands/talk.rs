@@ -169,8 +169,16 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
         let name = arguments.sink().to_owned();
         Box::new(move |format| open_sink(&name, format))
     };
+    // And whether anybody can join, before a log of an earlier call is emptied.
+    let (peer, ticket) = match joined {
+        Some(ticket) => (arguments.way.peer(ticket), None),
+        None => {
+            let (listener, ticket) = arguments.listening.listener(arguments.way)?;
+            (Peer::At(listener), Some(ticket))
+        }
+    };
     let observation = Observation::open(&arguments.observation)?;
-    let qlog = observation.quic_log(joined.is_some());
+    let qlog = observation.quic_log(ticket.is_none());
     let logs = Logs { sent: logs[0], shown: logs[1] };
     let mut session = arguments.session.open("talk", "peer", None)?;
     if let Some(log) = &mut session {
@@ -185,18 +193,12 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
     }
     // A script's standard input is its own, unless there is nothing else to command the call by.
     let commands = (keyboard.is_some() || arguments.no_window).then_some(commands);
-    let (peer, wait) = match joined {
-        Some(ticket) => (arguments.way.peer(ticket), WAIT),
-        None => {
-            let (listener, ticket) = arguments.listening.listener(arguments.way)?;
-            match arguments.status {
-                StatusArgument::Json => say(&StatusLine::Ticket(ticket.to_string())),
-                StatusArgument::Line => print_ticket(&ticket, "talk"),
-                StatusArgument::None => {}
-            }
-            (Peer::At(listener), "none")
-        }
-    };
+    match (&ticket, arguments.status) {
+        (Some(ticket), StatusArgument::Json) => say(&StatusLine::Ticket(ticket.to_string())),
+        (Some(ticket), StatusArgument::Line) => print_ticket(ticket, "talk"),
+        (None, _) | (_, StatusArgument::None) => {}
+    }
+    let wait = if ticket.is_some() { "none" } else { WAIT };
     let wait = match arguments.wait_seconds {
         Some(limit) => limit,
         None => limit(wait).map_err(anyhow::Error::msg)?,

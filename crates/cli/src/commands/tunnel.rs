@@ -263,7 +263,7 @@ fn run_link(arguments: &TunnelArguments, link: &LinkWords, length: Option<Second
     });
     let (near, far) = (tunnel.near(), tunnel.far());
     // The program has standard output for itself.
-    let tell = |line: &str| if program.is_empty() { say!("{line}") } else { eprintln!("{line}") };
+    let tell = |line: &str| if program.is_empty() { say!("{line}") } else { aside!("{line}") };
     match status {
         StatusArgument::Json => tell(
             &json!({ "event": "ready", "process": std::process::id(), "near": side(near), "far": side(far) })

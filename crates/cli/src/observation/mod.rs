@@ -111,7 +111,7 @@ fn serve_metrics(address: SocketAddr, of: &str, text: impl Fn() -> String + Send
     };
     let bound = http::serve(address, Arc::new(pages)).context("--metrics")?;
     if !is_loopback(bound.ip()) {
-        eprintln!("lockstep: warning: everybody who reaches {bound} can read the {of}'s numbers there");
+        aside!("lockstep: warning: everybody who reaches {bound} can read the {of}'s numbers there");
     }
     Ok(format!("http://{bound}/metrics"))
 }
@@ -189,8 +189,6 @@ impl Observation {
     /// # Errors
     /// If one cannot be.
     pub fn open(arguments: &ObservationArguments) -> Result<Self> {
-        let stats = arguments.stats.as_deref().map(LogWriter::create).transpose()?;
-        let qlog = arguments.qlog.as_deref().map(LineWriter::create).transpose()?;
         let published = Published::default();
         let mut places = Vec::new();
         if let Some(address) = arguments.metrics {
@@ -204,6 +202,9 @@ impl Observation {
             let bound = http::serve(address, Arc::new(pages)).context("--monitor")?;
             places.push((Place::Monitor, format!("http://{bound}/")));
         }
+        // Last: a port that is taken is no reason to empty what is there.
+        let stats = arguments.stats.as_deref().map(LogWriter::create).transpose()?;
+        let qlog = arguments.qlog.as_deref().map(LineWriter::create).transpose()?;
         let is_published = arguments.metrics.is_some() || arguments.monitor.is_some();
         let published = is_published.then_some(published);
         Ok(Self { stats, written_at: Timestamp::ZERO, published, qlog, places })

@@ -187,7 +187,9 @@ impl Connection {
     pub(crate) fn tried(&self) -> String {
         let Role::Joiner { tried, .. } = &self.role else { return String::new() };
         let direct = tried.iter().filter(|&&address| address != RELAY).map(ToString::to_string);
-        let met = self.meeting.as_ref().map(|meeting| format!("and by {}", meeting.standing()));
-        direct.chain(met).collect::<Vec<_>>().join(", ")
+        let direct = direct.collect::<Vec<_>>().join(", ");
+        let direct = (!direct.is_empty()).then(|| format!("at {direct}"));
+        let met = self.meeting.as_ref().map(|meeting| format!("by {}", meeting.standing()));
+        direct.into_iter().chain(met).collect::<Vec<_>>().join(", and ")
     }
 }

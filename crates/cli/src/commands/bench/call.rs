@@ -156,7 +156,7 @@ pub(super) fn run(arguments: &CallArguments) -> Result<()> {
     let library = match Library::open() {
         Ok(library) => Some(library),
         Err(error) => {
-            eprintln!("lockstep: warning: {error}; calls are coded by our own codec only");
+            aside!("lockstep: warning: {error}; calls are coded by our own codec only");
             None
         }
     };

@@ -32,7 +32,7 @@ impl Contents {
     /// Says which files were left out.
     pub fn say_unread(&self) {
         for (name, why) in &self.unread {
-            eprintln!("left out {name}: {why}");
+            aside!("left out {name}: {why}");
         }
     }
 }

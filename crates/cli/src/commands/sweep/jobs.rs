@@ -163,7 +163,7 @@ fn traces(named: &[String]) -> Result<Vec<NamedTrace>> {
             // A folder of traces may hold other things, such as a note of where they come from.
             match open(&path.to_string_lossy()) {
                 Ok(trace) => traces.push(trace),
-                Err(error) => eprintln!("lockstep: left out: {error:#}"),
+                Err(error) => aside!("lockstep: left out: {error:#}"),
             }
         }
         if traces.len() == before {

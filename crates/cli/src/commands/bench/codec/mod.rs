@@ -206,7 +206,7 @@ pub(super) fn run(arguments: &CodecArguments) -> Result<()> {
     let library = match Library::open() {
         Ok(library) => Some(library),
         Err(error) => {
-            eprintln!("lockstep: warning: {error}; only our own codec is measured");
+            aside!("lockstep: warning: {error}; only our own codec is measured");
             None
         }
     };
