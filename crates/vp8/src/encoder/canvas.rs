@@ -7,8 +7,6 @@ use super::residual::EdgeContext;
 use super::tokens::TokenBuffer;
 use super::trial::{Place, Trial};
 use crate::frame::FrameBuffer;
-use crate::header::FrameHeader;
-use crate::loop_filter::filter_row;
 use crate::neighbours::NearVectors;
 
 /// A frame in the making. Macroblocks are added row by row; those that are there are what the next are decided by.
@@ -75,16 +73,6 @@ impl Canvas {
             for (y, row) in chroma.chunks_exact(8).enumerate() {
                 samples[start + y * plane.stride..][..8].copy_from_slice(row);
             }
-        }
-    }
-
-    /// Filters the frame, all of whose macroblocks are there, as `header` says.
-    pub(super) fn filter(&mut self, analysis: &Analysis, header: &FrameHeader) {
-        let (layout, infos) = (&analysis.layout, &self.macroblocks.infos);
-        let samples = self.buffer.samples_mut();
-        let (filter, deltas, segmentation) = (&header.loop_filter, &header.loop_filter_deltas, &header.segmentation);
-        for row in 0..layout.rows {
-            filter_row(samples, layout, infos, row, analysis.key_frame, filter, deltas, segmentation);
         }
     }
 }

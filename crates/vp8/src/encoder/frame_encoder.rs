@@ -1,4 +1,5 @@
-//! Encodes one frame with one quantizer: decides and codes one macroblock after another, then filters and writes.
+//! Encodes one frame with one quantizer: decides and codes one macroblock after another, then writes. It is filtered once
+//! somebody asks for its state.
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use crate::header::{
     BufferCopy, FrameHeader, FrameSize, FrameTag, Inherited, LoopFilterDeltas, LoopFilterHeader, QuantizerIndices,
     ReferenceUpdates, Segmentation,
 };
+use crate::loop_filter::FrameFilter;
 use crate::macroblock::ReferenceFrame;
 
 /// The filter is a little weaker where little has changed and stronger where blocks show most: the values that libvpx's
@@ -153,12 +155,12 @@ fn header_of(analysis: &Analysis, quantizer: u8, inherited: &Inherited, counts: 
     header
 }
 
-/// Filters a frame all of whose macroblocks are coded, chooses its probabilities, writes it. Gives also what was decided,
-/// part of which may be what was decided in another pass, which is `kept` then.
+/// Chooses the filter and the probabilities of a frame all of whose macroblocks are coded, and writes it. The state behind it
+/// is filtered when it is first asked for what it shows. Gives also what was decided, part of which may be what was decided in another pass, which is `kept` then.
 pub(super) fn finish(
     analysis: &Analysis,
     quantizer: u8,
-    mut canvas: Canvas,
+    canvas: Canvas,
     kept: Option<&Decisions>,
 ) -> (Encoded, Decisions) {
     let key_frame = analysis.key_frame;
@@ -169,7 +171,9 @@ pub(super) fn finish(
         Some(kept) => level_beside(quantizer, (kept.quantizer, kept.loop_filter_level)),
         None => choose_level(analysis, quantizer, canvas.buffer.samples(), &canvas.macroblocks.infos, &header),
     };
-    canvas.filter(analysis, &header);
+    let infos = &canvas.macroblocks.infos;
+    let filter =
+        FrameFilter::new(infos, key_frame, &header.loop_filter, &header.loop_filter_deltas, &header.segmentation);
     let Canvas { buffer, macroblocks, tokens, counts, .. } = canvas;
     let size = FrameSize {
         width: analysis.source.width as u16,
@@ -182,7 +186,12 @@ pub(super) fn finish(
     let segment_map = if same_size { contents.segment_map.clone() } else { Arc::default() };
     let loop_filter_level = header.loop_filter.level;
     let arena = &analysis.arena;
-    let state = contents.successor(&tag, size, header, arena.finish(buffer), segment_map);
+    // Filtered once somebody asks for it: most candidates of a menu, and most passes, are not sent, and nobody does.
+    let decoded = arena.finish_when_asked(buffer, move |buffer| {
+        let layout = buffer.layout();
+        filter.apply(buffer.samples_mut(), &layout);
+    });
+    let state = contents.successor(&tag, size, header, decoded, segment_map);
     let infos = &macroblocks.infos;
     let skipped = infos.iter().filter(|info| info.skip).count() as u32;
     let intra = infos.iter().filter(|info| info.reference == ReferenceFrame::Intra).count() as u32;
