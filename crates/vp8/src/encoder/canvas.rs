@@ -6,7 +6,8 @@ use super::mode_counts::ModeCounts;
 use super::residual::EdgeContext;
 use super::tokens::TokenBuffer;
 use super::trial::{Place, Trial};
-use crate::frame::FrameBuffer;
+use crate::block_copy::copy_block;
+use crate::frame::{FrameBuffer, PlaneLayout};
 use crate::neighbours::NearVectors;
 
 /// A frame in the making. Macroblocks are added row by row; those that are there are what the next are decided by.
@@ -62,17 +63,17 @@ impl Canvas {
         // Before the samples: their lines are seldom in the cache, and what reads these flags waits for older stores.
         self.counts.add(&chosen.info, key_frame);
         self.macroblocks.push(chosen.info, &chosen.partition_vectors, place.near);
-        let planes = self.buffer.layout().planes;
+        let [luma, u, v] = self.buffer.layout().planes;
         let samples = self.buffer.samples_mut();
-        let start = planes[0].origin + 16 * place.row * planes[0].stride + 16 * place.column;
-        for (y, row) in chosen.luma.chunks_exact(16).enumerate() {
-            samples[start + y * planes[0].stride..][..16].copy_from_slice(row);
-        }
-        for (plane, chroma) in planes[1..].iter().zip(&chosen.chroma) {
-            let start = plane.origin + 8 * place.row * plane.stride + 8 * place.column;
-            for (y, row) in chroma.chunks_exact(8).enumerate() {
-                samples[start + y * plane.stride..][..8].copy_from_slice(row);
-            }
-        }
+        put::<16>(samples, &luma, place, &chosen.luma);
+        put::<8>(samples, &u, place, &chosen.chroma[0]);
+        put::<8>(samples, &v, place, &chosen.chroma[1]);
     }
+}
+
+/// Puts the `W` x `W` samples of a macroblock into their place in a plane.
+#[inline]
+fn put<const W: usize>(samples: &mut [u8], plane: &PlaneLayout, place: &Place, block: &[u8]) {
+    let start = plane.origin + W * place.row * plane.stride + W * place.column;
+    copy_block::<W, W>(block, W, &mut samples[start..], plane.stride);
 }
