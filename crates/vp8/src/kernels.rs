@@ -1,6 +1,7 @@
 //! The codec's kernels by name, for their benchmark: each in its portable form and in the form that is chosen for this
 //! processor. Not part of the library's interface.
 
+use crate::block_copy;
 use crate::encoder::distortion;
 use crate::encoder::forward_quantizer::{ForwardQuantizer, Rounding};
 use crate::encoder::{forward_transform, subblock_modes, whole_modes};
@@ -247,6 +248,28 @@ pub fn kernels() -> Vec<Kernel> {
         |call, blocks| {
             call(&blocks.first, &blocks.second, &mut blocks.levels);
             blocks.levels[15][0] as u32
+        }
+    );
+    #[cfg(target_arch = "x86_64")]
+    kernel!(
+        "forward_wht",
+        "sse2",
+        forward_transform::portable::forward_wht,
+        forward_transform::forward_wht,
+        |call, blocks| {
+            call(&blocks.coefficients[0], &mut blocks.levels[0]);
+            blocks.levels[0][0] as u32
+        }
+    );
+    #[cfg(target_arch = "x86_64")]
+    kernel!(
+        "copy_16x16",
+        "sse2",
+        block_copy::portable::copy_block::<16, 16>,
+        block_copy::copy_block::<16, 16>,
+        |call, blocks| {
+            call(&blocks.first, STRIDE, &mut blocks.second, STRIDE);
+            u32::from(blocks.second[0])
         }
     );
     kernel!("quantize", "avx2", ForwardQuantizer::quantize_portably, ForwardQuantizer::quantize, |call, blocks| {

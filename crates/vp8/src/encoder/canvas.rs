@@ -1,6 +1,7 @@
 //! What a frame in the making has become so far: all that coding writes.
 
 use super::analysis::Analysis;
+use super::frame_quantizers::DeadZones;
 use super::macroblocks::Macroblocks;
 use super::mode_counts::ModeCounts;
 use super::residual::EdgeContext;
@@ -17,13 +18,15 @@ pub(super) struct Canvas {
     pub(super) macroblocks: Macroblocks,
     pub(super) tokens: TokenBuffer,
     pub(super) counts: ModeCounts,
+    /// The widest dead zones that it is coded with.
+    pub(super) dead_zones: DeadZones,
     above: Vec<EdgeContext>,
     left: EdgeContext,
 }
 
 impl Canvas {
-    /// An empty frame.
-    pub(super) fn new(analysis: &Analysis) -> Self {
+    /// An empty frame; `dead_zones` are those that it begins with.
+    pub(super) fn new(analysis: &Analysis, dead_zones: DeadZones) -> Self {
         let layout = analysis.layout;
         let count = layout.columns * layout.rows;
         let arena = &analysis.arena;
@@ -32,6 +35,7 @@ impl Canvas {
             macroblocks: Macroblocks::new(layout.columns, layout.rows, arena.macroblocks().take(count)),
             tokens: TokenBuffer::new(arena.tokens().take(count * 32)),
             counts: ModeCounts::default(),
+            dead_zones,
             above: vec![EdgeContext::default(); layout.columns],
             left: EdgeContext::default(),
         }
@@ -62,7 +66,7 @@ impl Canvas {
         }
         // Before the samples: their lines are seldom in the cache, and what reads these flags waits for older stores.
         self.counts.add(&chosen.info, key_frame);
-        self.macroblocks.push(chosen.info, &chosen.partition_vectors, place.near);
+        self.macroblocks.push(chosen.info, &chosen.partition_vectors, place.near, chosen.hopeless);
         let [luma, u, v] = self.buffer.layout().planes;
         let samples = self.buffer.samples_mut();
         put::<16>(samples, &luma, place, &chosen.luma);

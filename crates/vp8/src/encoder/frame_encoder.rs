@@ -98,7 +98,7 @@ pub(super) fn code_macroblocks(
     mut steering: Option<&mut Steering>,
 ) -> Canvas {
     let mut costs = Costs::new(analysis, quantizer);
-    let mut canvas = Canvas::new(analysis);
+    let mut canvas = Canvas::new(analysis, costs.widest_dead_zones);
     let mut contest = Contest::default();
     for row in 0..analysis.layout.rows {
         costs.follow(&canvas.counts);
@@ -118,6 +118,7 @@ pub(super) fn code_macroblocks(
             canvas.add(&place, chosen, analysis.key_frame);
         }
     }
+    canvas.dead_zones = costs.widest_dead_zones;
     canvas
 }
 
@@ -174,7 +175,7 @@ pub(super) fn finish(
     let infos = &canvas.macroblocks.infos;
     let filter =
         FrameFilter::new(infos, key_frame, &header.loop_filter, &header.loop_filter_deltas, &header.segmentation);
-    let Canvas { buffer, macroblocks, tokens, counts, .. } = canvas;
+    let Canvas { buffer, macroblocks, tokens, counts, dead_zones, .. } = canvas;
     let size = FrameSize {
         width: analysis.source.width as u16,
         height: analysis.source.height as u16,
@@ -211,5 +212,5 @@ pub(super) fn finish(
             coefficient_bytes: written.coefficient_bytes,
         },
     };
-    (encoded, Decisions { key_frame, quantizer, loop_filter_level, macroblocks })
+    (encoded, Decisions { key_frame, quantizer, loop_filter_level, macroblocks, dead_zones })
 }

@@ -30,7 +30,10 @@ impl Bounds {
     /// Whether a displacement lies inside.
     #[inline]
     pub(crate) fn contain(&self, d: Displacement) -> bool {
-        d.x >= self.left && d.x <= self.right && d.y >= self.top && d.y <= self.bottom
+        // What is below the least wraps around to a large number.
+        let within =
+            |value: i32, least: i32, most: i32| value.wrapping_sub(least) as u32 <= most.wrapping_sub(least) as u32;
+        within(d.x, self.left, self.right) & within(d.y, self.top, self.bottom)
     }
 
     /// The nearest displacement inside.
@@ -103,7 +106,8 @@ impl<const W: usize, const H: usize> WholeSampleSearch<'_, W, H> {
     /// Roughly the cost of coding a displacement, in units of SAD: the length of the two components' codes.
     #[inline]
     fn vector_cost(&self, d: Displacement) -> u32 {
-        let bits = |difference: i32| 2 * (32 - (4 * difference.unsigned_abs()).leading_zeros());
+        // Twice the length of four times the difference in binary: a one behind it spares the question whether it is zero.
+        let bits = |difference: i32| 2 * (8 * difference.unsigned_abs() + 1).ilog2();
         self.bit_weight * (2 + bits(d.x - self.expected.x) + bits(d.y - self.expected.y))
     }
 
