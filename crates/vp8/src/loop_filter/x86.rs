@@ -257,9 +257,8 @@ pub(super) fn transposed(mut r: [__m128i; 16]) -> [__m128i; 16] {
         // A loop like this one is always unrolled, `array::from_fn` only in some builds.
         for i in 0..8 {
             // SAFETY: SSE2 is always there on x86-64.
-            (r[2 * i], r[2 * i + 1]) = unsafe {
-                (_mm_unpacklo_epi8(before[i], before[i + 8]), _mm_unpackhi_epi8(before[i], before[i + 8]))
-            };
+            (r[2 * i], r[2 * i + 1]) =
+                unsafe { (_mm_unpacklo_epi8(before[i], before[i + 8]), _mm_unpackhi_epi8(before[i], before[i + 8])) };
         }
     }
     r
