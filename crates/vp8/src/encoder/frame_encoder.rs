@@ -46,12 +46,14 @@ impl Analysis {
     }
 
     /// Encodes the picture with this quantizer (above 127 it is taken as 127), keeping the references, vectors and
-    /// filter that were decided for the `first` candidate of this same analysis, in about half the time of
-    /// [`Analysis::encode`]. Where the quantizers are far apart everything is decided anew, and the frame is that of
+    /// filter that were decided for the `first` candidate of this same analysis, in a third to half the time
+    /// of [`Analysis::encode`]. Where the quantizers are far apart everything is decided anew, and the frame is that of
     /// [`Analysis::encode`].
     ///
-    /// A clip each frame of which is such a second candidate takes -0.8 to +0.7 % of bits more at the same PSNR where
-    /// the first one's quantizer was ten indices finer, and 0.4 to 2.7 % where it was ten coarser: the finest goes first.
+    /// A clip each frame of which is such a second candidate takes -1.7 to +1.7 % of bits more at the same PSNR (mean +0.3)
+    /// where the first one's quantizer was ten indices finer, and 0.5 to 6.3 % (mean 2.9) where it was ten coarser (twelve
+    /// clips, 30 pictures, indices 15 to 106): the finest goes first. Where what was empty is decided anew for the finer one
+    /// it is 0.5 to 2.2 % (mean 1.6), for the time that was saved.
     ///
     /// # Panics
     /// If `first` comes of the analysis of another picture or size, as far as that shows.
@@ -157,7 +159,8 @@ fn header_of(analysis: &Analysis, quantizer: u8, inherited: &Inherited, counts: 
 }
 
 /// Chooses the filter and the probabilities of a frame all of whose macroblocks are coded, and writes it. The state behind it
-/// is filtered when it is first asked for what it shows. Gives also what was decided, part of which may be what was decided in another pass, which is `kept` then.
+/// is filtered when it is first asked for what it shows. Gives also what was decided, part of which may be what was decided
+/// in another pass, which is `kept` then.
 pub(super) fn finish(
     analysis: &Analysis,
     quantizer: u8,

@@ -1,5 +1,6 @@
 //! The forward DCT of two blocks at once and the Walsh-Hadamard transform in SSE2, which is part of x86-64, and the DCT of a
-//! whole plane of a macroblock in AVX2, four blocks at once, where the processor has it. The functions of the same names in `portable` are the scalar twins.
+//! whole plane of a macroblock in AVX2, four blocks at once, where the processor has it. The functions of the same names in
+//! `portable` are the scalar twins.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
