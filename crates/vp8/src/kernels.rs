@@ -1,7 +1,6 @@
 //! The codec's kernels by name, for their benchmark: each in its portable form and in the form that is chosen for this
 //! processor. Not part of the library's interface.
 
-use crate::block_copy;
 use crate::encoder::distortion;
 use crate::encoder::forward_quantizer::{ForwardQuantizer, Rounding};
 use crate::encoder::{forward_transform, subblock_modes, whole_modes};
@@ -265,8 +264,8 @@ pub fn kernels() -> Vec<Kernel> {
     kernel!(
         "copy_16x16",
         "sse2",
-        block_copy::portable::copy_block::<16, 16>,
-        block_copy::copy_block::<16, 16>,
+        crate::block_copy::portable::copy_block::<16, 16>,
+        crate::block_copy::copy_block::<16, 16>,
         |call, blocks| {
             call(&blocks.first, STRIDE, &mut blocks.second, STRIDE);
             u32::from(blocks.second[0])
