@@ -57,7 +57,8 @@ pub trait Codec: Debug + Copy + 'static {
     fn pass(fitting: &mut Self::Fitting, budget: ByteCount) -> Candidate<Self>;
     /// Whether another pass would bring nothing: one so far fits `budget` and fills it, or is as fine as can be.
     fn is_filled(fitting: &Self::Fitting, budget: ByteCount) -> bool;
-    /// The name of a state.
+    /// The name of a state. What coding has left undone of a candidate that may never be sent is done when this is first
+    /// asked.
     fn name(state: &Self::State) -> StateId;
     /// What a decoder with this state has shown last.
     fn last_shown(state: &Self::State) -> Option<Self::Decoded>;

@@ -101,7 +101,7 @@ impl<C: Codec> FrameEncoder<C> for ConventionalEncoder<C> {
         let job = EncodeJob::new(EncodeWork::OneFrame, move |runner| {
             let analysis = C::analyse(&arena, &state, &picture, &parameters);
             let quantizer = if C::is_key_frame(&analysis) { key } else { inter };
-            Menu::new(runner.run(&analysis, &[quantizer]))
+            Menu::new(runner.run(&analysis, &[quantizer])).ready_for(ByteCount::new(u64::MAX))
         });
         Some(FrameStart { source, job })
     }

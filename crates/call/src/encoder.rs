@@ -79,6 +79,16 @@ impl<C: Codec> Menu<C> {
         fitting.max_by_key(|&index| self.candidates[index].size())
     }
 
+    /// Does for the candidate that `budget` would choose what a codec leaves until the state of one is asked for: in the job
+    /// that coded it, for the end that commits to it waits for no pixels. Should another be chosen after all, it is done then.
+    #[must_use]
+    pub(crate) fn ready_for(self, budget: ByteCount) -> Self {
+        if let Some(likely) = self.largest_within(budget) {
+            C::name(&self.candidates[likely].state);
+        }
+        self
+    }
+
     /// The smallest candidate.
     #[must_use]
     pub fn smallest(&self) -> Option<usize> {

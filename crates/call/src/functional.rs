@@ -196,11 +196,12 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
         let job = EncodeJob::new(mode.first_work(), move |runner| {
             let analysis = C::analyse(&arena, &state, &picture, &parameters);
             let curve = curves.get(C::is_key_frame(&analysis));
-            Menu::new(match mode {
-                MenuMode::Fit { .. } => return first_pass(analysis, curve, budget),
-                MenuMode::Serial => serial_menu(&analysis, curve.clone(), budget.as_f64(), runner),
-                MenuMode::Parallel => parallel_menu(&analysis, curve, budget.as_f64(), runner),
-            })
+            let menu = match mode {
+                MenuMode::Fit { .. } => first_pass(analysis, curve, budget),
+                MenuMode::Serial => Menu::new(serial_menu(&analysis, curve.clone(), budget.as_f64(), runner)),
+                MenuMode::Parallel => Menu::new(parallel_menu(&analysis, curve, budget.as_f64(), runner)),
+            };
+            menu.ready_for(budget)
         });
         Some(FrameStart { source, job })
     }
@@ -229,7 +230,7 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
             Some(fitting) if !C::is_filled(&fitting, expected) => {
                 let candidates = menu.candidates;
                 let work = EncodeWork::LaterPass;
-                Ok(EncodeJob::new(work, move |_| another_pass(fitting, candidates, expected)))
+                Ok(EncodeJob::new(work, move |_| another_pass(fitting, candidates, expected).ready_for(expected)))
             }
             _ => Err(menu),
         }

@@ -1,7 +1,8 @@
 //! Memory that frames are made in, used again for the frames that follow.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::panic::UnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::encoder::macroblock_motion::MacroblockMotion;
 use crate::encoder::packed_token::PackedToken;
@@ -12,9 +13,9 @@ use crate::macroblock::MacroblockInfo;
 /// hand them out again page by page, at a few hundredths of the time that a frame takes.
 ///
 /// Whoever codes or decodes one frame after another owns an arena and passes it on ([`Analysis::new_in`], [`decode_in`]).
-/// It is memory and nothing else: what is coded never depends on it, and states and pictures know nothing of it. It
-/// remembers the samples of the frames that were made in it; once no state and no picture holds a frame any more, the
-/// next is made in its place. What that leaves over beyond a few frames is given back then, as is what has another size.
+/// It is memory and nothing else: what is coded never depends on it. It remembers the samples of the frames that were
+/// made in it; once no state and no picture holds a frame any more, the next is made in its place. What that leaves over
+/// beyond a few frames is given back then, as is what has another size.
 ///
 /// A clone is another handle of the same arena, for jobs on other threads. All memory goes with the last handle, and with
 /// the states and pictures that still hold some.
@@ -107,6 +108,18 @@ impl Arena {
         frame
     }
 
+    /// A frame whose making is ended, after `rest`, once somebody asks for its samples. If nobody ever does, the frame's
+    /// memory is spare as soon as no state holds the frame any more.
+    pub(crate) fn finish_when_asked(
+        &self,
+        buffer: FrameBuffer,
+        rest: impl FnOnce(&mut FrameBuffer) + Send + UnwindSafe + 'static,
+    ) -> Frame {
+        let layout = buffer.layout();
+        let unasked = Unasked { buffer: Some(buffer), shelves: Arc::downgrade(&self.0) };
+        Frame::made_by(layout, move || unasked.finish(rest))
+    }
+
     /// Vectors for a frame's macroblocks.
     pub(crate) fn macroblocks(&self) -> &Shelf<MacroblockInfo> {
         &self.0.macroblocks
@@ -120,6 +133,41 @@ impl Arena {
     /// Vectors for a frame's tokens.
     pub(crate) fn tokens(&self) -> &Shelf<PackedToken> {
         &self.0.tokens
+    }
+}
+
+/// A frame in the making whose samples nobody has asked for. It keeps no arena alive.
+struct Unasked {
+    /// None once they were asked for.
+    buffer: Option<FrameBuffer>,
+    shelves: Weak<Shelves>,
+}
+
+/// Nothing of it can be seen by anybody before it is finished.
+impl UnwindSafe for Unasked {}
+
+impl Unasked {
+    /// The samples, which the arena remembers.
+    fn finish(mut self, rest: impl FnOnce(&mut FrameBuffer)) -> Arc<[u8]> {
+        let mut buffer = self.buffer.take().expect("samples are made once");
+        rest(&mut buffer);
+        let samples = buffer.into_finished_samples();
+        self.remember(samples.clone());
+        samples
+    }
+
+    fn remember(&self, samples: Arc<[u8]>) {
+        if let Some(shelves) = self.shelves.upgrade() {
+            locked(&shelves.frames).push(samples);
+        }
+    }
+}
+
+impl Drop for Unasked {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            self.remember(buffer.into_samples());
+        }
     }
 }
 
@@ -165,6 +213,49 @@ mod tests {
         let vectors: Vec<Vec<PackedToken>> = (0..20).map(|_| arena.tokens().take(10)).collect();
         vectors.into_iter().for_each(|vector| arena.tokens().give_back(vector));
         assert_eq!(locked(&arena.0.tokens.0).len(), MOST_SPARE_VECTORS);
+    }
+
+    #[test]
+    fn a_frame_that_nobody_asks_for_is_never_finished_and_leaves_its_memory() {
+        let (arena, layout) = (Arena::default(), FrameLayout::new(40, 24));
+        let buffer = arena.frame(layout);
+        let place = buffer.samples().as_ptr();
+        let frame = arena.finish_when_asked(buffer, |_| panic!("nobody asked"));
+        assert_eq!(frame.layout(), layout);
+        let clone = frame.clone();
+        drop(frame);
+        assert_ne!(made(&arena, layout).samples().as_ptr(), place, "a clone holds it");
+        drop(clone);
+        assert_eq!(made(&arena, layout).samples().as_ptr(), place);
+    }
+
+    #[test]
+    fn a_frame_is_finished_once_whoever_asks_first_and_its_memory_used_again() {
+        let (arena, layout) = (Arena::default(), FrameLayout::new(40, 24));
+        let first = layout.planes[0].origin;
+        let frame = arena.finish_when_asked(arena.frame(layout), move |buffer| {
+            let samples = buffer.samples_mut();
+            samples.fill(0);
+            samples[first] += 7;
+        });
+        let samples: Vec<u8> = std::thread::scope(|scope| {
+            let asked: Vec<_> = (0..4).map(|_| scope.spawn(|| frame.clone().samples()[first - 1])).collect();
+            asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+        });
+        assert_eq!(samples, [7; 4], "filled, and the border repeats it");
+        let place = frame.samples().as_ptr();
+        drop(frame);
+        assert_eq!(made(&arena, layout).samples().as_ptr(), place);
+    }
+
+    #[test]
+    fn an_arena_is_not_kept_by_frames_that_nobody_asked_for() {
+        let (arena, layout) = (Arena::default(), FrameLayout::new(16, 16));
+        let shelves = Arc::downgrade(&arena.0);
+        let frame = arena.finish_when_asked(arena.frame(layout), |buffer| buffer.samples_mut().fill(9));
+        drop(arena);
+        assert!(shelves.upgrade().is_none());
+        assert!(frame.samples().iter().all(|&sample| sample == 9));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::bool_decoder::BoolDecoder;
 use crate::decode_error::DecodeError;
 use crate::frame::FrameLayout;
 use crate::header::{FrameHeader, FrameTag, Segmentation};
-use crate::loop_filter::filter_frame;
+use crate::loop_filter::FrameFilter;
 use crate::macroblock::MacroblockInfo;
 use crate::picture::Picture;
 use crate::predict::inter::Interpolation;
@@ -128,15 +128,8 @@ pub fn decode_in(arena: &Arena, state: &State, frame: &[u8], limit: usize) -> Re
         }
         reconstruction.still(samples, row, still.end(layout.columns));
     }
-    filter_frame(
-        samples,
-        &layout,
-        &macroblocks,
-        tag.key_frame,
-        &header.loop_filter,
-        &header.loop_filter_deltas,
-        &header.segmentation,
-    );
+    let (filter, deltas) = (&header.loop_filter, &header.loop_filter_deltas);
+    FrameFilter::new(&macroblocks, tag.key_frame, filter, deltas, &header.segmentation).apply(samples, &layout);
     let decoded = arena.finish(buffer);
     let picture = decoded.picture(usize::from(size.width), usize::from(size.height));
     let map = segment_map(&header.segmentation, segments, &macroblocks);

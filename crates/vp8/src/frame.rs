@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::hash::Hasher;
-use std::sync::{Arc, OnceLock};
+use std::panic::UnwindSafe;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use twox_hash::XxHash3_64;
 
@@ -92,14 +93,24 @@ impl FrameBuffer {
         Arc::get_mut(&mut self.samples).expect("a frame in the making has one owner")
     }
 
-    /// Repeats the edges into the borders and ends the making.
-    pub(crate) fn finish(mut self) -> Frame {
+    /// Repeats the edges into the borders and ends the making: gives the samples, which never change any more.
+    pub(crate) fn into_finished_samples(mut self) -> Arc<[u8]> {
         let layout = self.layout;
         let samples = self.samples_mut();
         for plane in layout.planes {
             extend(samples, plane);
         }
-        Frame(Arc::new(Finished { samples: self.samples, layout, hash: OnceLock::new() }))
+        self.samples
+    }
+
+    /// The samples as they are.
+    pub(crate) fn into_samples(self) -> Arc<[u8]> {
+        self.samples
+    }
+
+    /// Ends the making.
+    pub(crate) fn finish(self) -> Frame {
+        Frame::new(self.layout, self.into_finished_samples())
     }
 }
 
@@ -118,17 +129,36 @@ fn extend(samples: &mut [u8], plane: PlaneLayout) {
     }
 }
 
-struct Finished {
-    samples: Arc<[u8]>,
+/// What gives a frame's samples when they are first asked for.
+type Making = Box<dyn FnOnce() -> Arc<[u8]> + Send + UnwindSafe>;
+
+struct Contents {
+    samples: LazyLock<Arc<[u8]>, Making>,
     layout: FrameLayout,
     hash: OnceLock<u64>,
 }
 
-/// A reference frame. Cloning it copies nothing.
+/// A reference frame. Cloning it copies nothing. Its samples never change; when they were made does not show.
 #[derive(Clone)]
-pub(crate) struct Frame(Arc<Finished>);
+pub(crate) struct Frame(Arc<Contents>);
 
 impl Frame {
+    /// A frame of samples that are there, borders included.
+    pub(crate) fn new(layout: FrameLayout, samples: Arc<[u8]>) -> Self {
+        let frame = Self::made_by(layout, move || samples);
+        frame.samples();
+        frame
+    }
+
+    /// A frame whose samples, borders included, `making` gives once somebody asks for them. What it gives must depend on
+    /// nothing but what it holds.
+    pub(crate) fn made_by(
+        layout: FrameLayout,
+        making: impl FnOnce() -> Arc<[u8]> + Send + UnwindSafe + 'static,
+    ) -> Self {
+        Self(Arc::new(Contents { samples: LazyLock::new(Box::new(making)), layout, hash: OnceLock::new() }))
+    }
+
     pub(crate) fn layout(&self) -> FrameLayout {
         self.0.layout
     }

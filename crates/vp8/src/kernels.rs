@@ -249,6 +249,28 @@ pub fn kernels() -> Vec<Kernel> {
             blocks.levels[15][0] as u32
         }
     );
+    #[cfg(target_arch = "x86_64")]
+    kernel!(
+        "forward_wht",
+        "sse2",
+        forward_transform::portable::forward_wht,
+        forward_transform::forward_wht,
+        |call, blocks| {
+            call(&blocks.coefficients[0], &mut blocks.levels[0]);
+            blocks.levels[0][0] as u32
+        }
+    );
+    #[cfg(target_arch = "x86_64")]
+    kernel!(
+        "copy_16x16",
+        "sse2",
+        crate::block_copy::portable::copy_block::<16, 16>,
+        crate::block_copy::copy_block::<16, 16>,
+        |call, blocks| {
+            call(&blocks.first, STRIDE, &mut blocks.second, STRIDE);
+            u32::from(blocks.second[0])
+        }
+    );
     kernel!("quantize", "avx2", ForwardQuantizer::quantize_portably, ForwardQuantizer::quantize, |call, blocks| {
         u32::from(call(&blocks.quantizer, &blocks.coefficients[0], &mut blocks.levels[0], &mut blocks.restored[0]))
     });

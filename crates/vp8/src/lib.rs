@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 mod arena;
+mod block_copy;
 mod bool_decoder;
 mod decode_error;
 mod decoder;

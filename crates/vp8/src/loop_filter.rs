@@ -48,46 +48,48 @@ fn level_of(
     level.clamp(0, 63)
 }
 
-/// Filters a reconstructed frame in place.
-pub(crate) fn filter_frame(
-    samples: &mut [u8],
-    layout: &FrameLayout,
-    macroblocks: &[MacroblockInfo],
+/// How a frame is filtered: all that must be kept of its macroblocks to filter it later.
+#[derive(Debug)]
+pub(crate) struct FrameFilter {
     key_frame: bool,
-    header: &LoopFilterHeader,
-    deltas: &LoopFilterDeltas,
-    segmentation: &Segmentation,
-) {
-    for row in 0..layout.rows {
-        filter_row(samples, layout, macroblocks, row, key_frame, header, deltas, segmentation);
+    header: LoopFilterHeader,
+    /// Of each macroblock, row by row: its level, and whether its inner edges are filtered.
+    macroblocks: Vec<(u8, bool)>,
+}
+
+impl FrameFilter {
+    /// How a frame of these macroblocks is filtered.
+    pub(crate) fn new(
+        macroblocks: &[MacroblockInfo],
+        key_frame: bool,
+        header: &LoopFilterHeader,
+        deltas: &LoopFilterDeltas,
+        segmentation: &Segmentation,
+    ) -> Self {
+        let of = |info| (level_of(info, header, deltas, segmentation) as u8, has_inner_edges(info));
+        let macroblocks = if header.level == 0 { Vec::new() } else { macroblocks.iter().map(of).collect() };
+        Self { key_frame, header: *header, macroblocks }
+    }
+
+    /// Filters the frame, all of which is reconstructed, in place. A row of macroblocks changes the last three lines of the
+    /// row above, the row below then the last three of this one.
+    pub(crate) fn apply(&self, samples: &mut [u8], layout: &FrameLayout) {
+        for (row, macroblocks) in self.macroblocks.chunks_exact(layout.columns).enumerate() {
+            for (column, &(level, inner)) in macroblocks.iter().enumerate().filter(|(_, (level, _))| *level > 0) {
+                let limits = Limits::new(i32::from(level), self.header.sharpness, self.key_frame);
+                if self.header.simple {
+                    filter_macroblock_simply(samples, layout, column, row, &limits, inner);
+                } else {
+                    filter_macroblock(samples, layout, column, row, &limits, inner);
+                }
+            }
+        }
     }
 }
 
-/// Filters one row of macroblocks of a frame in place, those above it being filtered already. It changes the last three
-/// lines of the row above, the row below then the last three of this one.
-#[allow(clippy::too_many_arguments)] // All that a frame's header says of it.
-pub(crate) fn filter_row(
-    samples: &mut [u8],
-    layout: &FrameLayout,
-    macroblocks: &[MacroblockInfo],
-    row: usize,
-    key_frame: bool,
-    header: &LoopFilterHeader,
-    deltas: &LoopFilterDeltas,
-    segmentation: &Segmentation,
-) {
-    if header.level == 0 {
-        return;
-    }
-    let infos = &macroblocks[row * layout.columns..][..layout.columns];
-    for (column, info) in infos.iter().enumerate() {
-        let Some((limits, inner)) = filtering_of(info, key_frame, header, deltas, segmentation) else { continue };
-        if header.simple {
-            filter_macroblock_simply(samples, layout, column, row, &limits, inner);
-        } else {
-            filter_macroblock(samples, layout, column, row, &limits, inner);
-        }
-    }
+/// Whether the edges within a macroblock are filtered.
+fn has_inner_edges(info: &MacroblockInfo) -> bool {
+    info.has_coefficients || !info.luma_mode.has_second_order()
 }
 
 /// Filters the luma of macroblocks beside each other, the first sample of which is at `at`, with the normal filter; the edge
@@ -121,8 +123,7 @@ fn filtering_of(
     segmentation: &Segmentation,
 ) -> Option<(Limits, bool)> {
     let level = level_of(info, header, deltas, segmentation);
-    let inner = info.has_coefficients || !info.luma_mode.has_second_order();
-    (level > 0).then(|| (Limits::new(level, header.sharpness, key_frame), inner))
+    (level > 0).then(|| (Limits::new(level, header.sharpness, key_frame), has_inner_edges(info)))
 }
 
 fn filter_macroblock_simply(

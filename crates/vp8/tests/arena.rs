@@ -68,6 +68,32 @@ fn candidates_on_several_threads_share_an_arena() {
 }
 
 #[test]
+fn states_are_the_same_whenever_they_are_asked_for_and_on_whichever_thread() {
+    fn value<T: Clone + Send + Sync + std::panic::UnwindSafe>(value: T) -> T {
+        value
+    }
+    let (arena, mut state) = (Arena::default(), State::default());
+    let mut late = Vec::new();
+    for picture in pictures() {
+        let analysis = Analysis::new_in(&arena, &state, &picture, &Parameters::default());
+        let [kept, unasked, sent] = [30, 60, 100].map(|quantizer| value(analysis.encode(quantizer)));
+        drop(unasked);
+        // Nobody has asked for what this one shows while others are coded in the same memory.
+        late.push((state.clone(), kept.clone(), kept));
+        state = sent.state;
+    }
+    drop(arena);
+    std::thread::scope(|scope| {
+        for (before, a, b) in &late {
+            let ask = |encoded: &Encoded| (encoded.state.hash(), encoded.picture());
+            let asked = [scope.spawn(move || ask(a)), scope.spawn(move || ask(b))].map(|asked| asked.join().unwrap());
+            let (decoded, shown) = decode(before, &a.frame).unwrap();
+            assert_eq!(asked, [(decoded.hash(), shown.clone()), (decoded.hash(), shown)]);
+        }
+    });
+}
+
+#[test]
 fn states_and_pictures_outlive_their_arena() {
     let picture = picture(Content::Pan, 64, 48, 0, 3);
     let arena = Arena::default();

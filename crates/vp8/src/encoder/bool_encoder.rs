@@ -26,18 +26,16 @@ impl BoolEncoder {
     #[inline]
     pub(crate) fn write(&mut self, bit: bool, probability: u8) {
         let split = 1 + (((self.range - 1) * u32::from(probability)) >> 8);
-        if bit {
-            self.low += u64::from(split);
-            self.range -= split;
-        } else {
-            self.range = split;
-        }
+        // Without a branch: nobody could predict it.
+        let mask = u32::from(bit).wrapping_neg();
+        self.low += u64::from(split & mask);
+        self.range = (self.range - split) & mask | split & !mask;
         let shift = self.range.leading_zeros() - 24;
         self.range <<= shift;
         self.low <<= shift;
         self.settled += shift;
         if self.settled >= FLUSH_AT {
-            self.flush();
+            (self.low, self.settled) = flush(&mut self.bytes, self.low, self.settled);
         }
     }
 
@@ -63,31 +61,6 @@ impl BoolEncoder {
         }
     }
 
-    /// Moves the whole settled bytes out of `low`.
-    fn flush(&mut self) {
-        let bits = self.settled & !7;
-        let kept = 8 + self.settled - bits;
-        let out = self.low >> kept;
-        self.low &= (1 << kept) - 1;
-        self.settled -= bits;
-        if out >> bits != 0 {
-            self.carry();
-        }
-        for byte in (0..bits / 8).rev() {
-            self.bytes.push((out >> (8 * byte)) as u8);
-        }
-    }
-
-    /// Adds one to the number that the bytes written so far spell.
-    fn carry(&mut self) {
-        for byte in self.bytes.iter_mut().rev() {
-            *byte = byte.wrapping_add(1);
-            if *byte != 0 {
-                return;
-            }
-        }
-    }
-
     /// The bytes, with what the decoder needs to resolve the last boolean.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         // At least one bit more than the decoder's window holds: ffmpeg takes a partition that is used up to its very
@@ -95,8 +68,33 @@ impl BoolEncoder {
         let padding = 16 - self.settled % 8;
         self.low <<= padding;
         self.settled += padding;
-        self.flush();
+        flush(&mut self.bytes, self.low, self.settled);
         self.bytes
+    }
+}
+
+/// Moves the whole settled bytes out of `low` to the others; gives what is left of it, and how many bits of that are settled.
+/// It is given no encoder, so that one that is a local variable can stay in registers.
+fn flush(bytes: &mut Vec<u8>, low: u64, settled: u32) -> (u64, u32) {
+    let bits = settled & !7;
+    let kept = 8 + settled - bits;
+    let out = low >> kept;
+    if out >> bits != 0 {
+        carry(bytes);
+    }
+    for byte in (0..bits / 8).rev() {
+        bytes.push((out >> (8 * byte)) as u8);
+    }
+    (low & ((1 << kept) - 1), settled - bits)
+}
+
+/// Adds one to the number that the bytes spell.
+fn carry(bytes: &mut [u8]) {
+    for byte in bytes.iter_mut().rev() {
+        *byte = byte.wrapping_add(1);
+        if *byte != 0 {
+            return;
+        }
     }
 }
 

@@ -1,14 +1,14 @@
 //! What a frame in the making has become so far: all that coding writes.
 
 use super::analysis::Analysis;
+use super::frame_quantizers::DeadZones;
 use super::macroblocks::Macroblocks;
 use super::mode_counts::ModeCounts;
 use super::residual::EdgeContext;
 use super::tokens::TokenBuffer;
 use super::trial::{Place, Trial};
-use crate::frame::FrameBuffer;
-use crate::header::FrameHeader;
-use crate::loop_filter::filter_row;
+use crate::block_copy::copy_block;
+use crate::frame::{FrameBuffer, PlaneLayout};
 use crate::neighbours::NearVectors;
 
 /// A frame in the making. Macroblocks are added row by row; those that are there are what the next are decided by.
@@ -18,13 +18,15 @@ pub(super) struct Canvas {
     pub(super) macroblocks: Macroblocks,
     pub(super) tokens: TokenBuffer,
     pub(super) counts: ModeCounts,
+    /// The widest dead zones that it is coded with.
+    pub(super) dead_zones: DeadZones,
     above: Vec<EdgeContext>,
     left: EdgeContext,
 }
 
 impl Canvas {
-    /// An empty frame.
-    pub(super) fn new(analysis: &Analysis) -> Self {
+    /// An empty frame; `dead_zones` are those that it begins with.
+    pub(super) fn new(analysis: &Analysis, dead_zones: DeadZones) -> Self {
         let layout = analysis.layout;
         let count = layout.columns * layout.rows;
         let arena = &analysis.arena;
@@ -33,6 +35,7 @@ impl Canvas {
             macroblocks: Macroblocks::new(layout.columns, layout.rows, arena.macroblocks().take(count)),
             tokens: TokenBuffer::new(arena.tokens().take(count * 32)),
             counts: ModeCounts::default(),
+            dead_zones,
             above: vec![EdgeContext::default(); layout.columns],
             left: EdgeContext::default(),
         }
@@ -63,28 +66,18 @@ impl Canvas {
         }
         // Before the samples: their lines are seldom in the cache, and what reads these flags waits for older stores.
         self.counts.add(&chosen.info, key_frame);
-        self.macroblocks.push(chosen.info, &chosen.partition_vectors, place.near);
-        let planes = self.buffer.layout().planes;
+        self.macroblocks.push(chosen.info, &chosen.partition_vectors, place.near, chosen.hopeless);
+        let [luma, u, v] = self.buffer.layout().planes;
         let samples = self.buffer.samples_mut();
-        let start = planes[0].origin + 16 * place.row * planes[0].stride + 16 * place.column;
-        for (y, row) in chosen.luma.chunks_exact(16).enumerate() {
-            samples[start + y * planes[0].stride..][..16].copy_from_slice(row);
-        }
-        for (plane, chroma) in planes[1..].iter().zip(&chosen.chroma) {
-            let start = plane.origin + 8 * place.row * plane.stride + 8 * place.column;
-            for (y, row) in chroma.chunks_exact(8).enumerate() {
-                samples[start + y * plane.stride..][..8].copy_from_slice(row);
-            }
-        }
+        put::<16>(samples, &luma, place, &chosen.luma);
+        put::<8>(samples, &u, place, &chosen.chroma[0]);
+        put::<8>(samples, &v, place, &chosen.chroma[1]);
     }
+}
 
-    /// Filters the frame, all of whose macroblocks are there, as `header` says.
-    pub(super) fn filter(&mut self, analysis: &Analysis, header: &FrameHeader) {
-        let (layout, infos) = (&analysis.layout, &self.macroblocks.infos);
-        let samples = self.buffer.samples_mut();
-        let (filter, deltas, segmentation) = (&header.loop_filter, &header.loop_filter_deltas, &header.segmentation);
-        for row in 0..layout.rows {
-            filter_row(samples, layout, infos, row, analysis.key_frame, filter, deltas, segmentation);
-        }
-    }
+/// Puts the `W` x `W` samples of a macroblock into their place in a plane.
+#[inline]
+fn put<const W: usize>(samples: &mut [u8], plane: &PlaneLayout, place: &Place, block: &[u8]) {
+    let start = plane.origin + W * place.row * plane.stride + W * place.column;
+    copy_block::<W, W>(block, W, &mut samples[start..], plane.stride);
 }

@@ -66,6 +66,16 @@ impl Contest {
         }
     }
 
+    /// Takes the next way as the best, of which it is known that it has nothing to code.
+    pub(super) fn leave_empty(&mut self, costs: &Costs<'_>, place: &Place) {
+        if cfg!(debug_assertions) {
+            self.next.code(costs, place, Levels::Rounded);
+            assert!(self.next.hopeless, "a residual was thought to have nothing to code");
+        }
+        self.next.leave_empty();
+        std::mem::swap(&mut self.next, &mut self.best);
+    }
+
     /// The best way, reconstructed; some way must have been tried.
     pub(super) fn best(&mut self) -> &mut Trial {
         debug_assert!(self.best.cost < u64::MAX, "nothing was tried");

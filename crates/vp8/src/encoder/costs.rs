@@ -1,7 +1,7 @@
 //! What it costs to code macroblocks at one quantizer: only read while a macroblock is decided.
 
 use super::analysis::Analysis;
-use super::frame_quantizers::FrameQuantizers;
+use super::frame_quantizers::{DeadZones, FrameQuantizers};
 use super::mode_costs::{inter_path, key_luma_path, luma_path, path_cost};
 use super::mode_counts::ModeCounts;
 use super::rate_distortion::Lagrangian;
@@ -24,6 +24,8 @@ pub(super) struct Costs<'a> {
     pub(super) lagrangian: Lagrangian,
     /// The step between luma AC levels.
     pub(super) step: u32,
+    /// The widest dead zones that macroblocks were coded with so far.
+    pub(super) widest_dead_zones: DeadZones,
     /// The weight of the bits of a residual that is left out if it is not worth them, in 1/256 of the usual.
     pub(super) skip_weight: u32,
     /// Of saying which reference a macroblock has.
@@ -37,9 +39,11 @@ impl<'a> Costs<'a> {
     pub(super) fn new(analysis: &'a Analysis, quantizer: u8) -> Self {
         let steps = Steps::new(quantizer, &QuantizerIndices { base: quantizer, ..QuantizerIndices::default() });
         let usual = Lagrangian::new(steps.luma[1], analysis.key_frame, analysis.preset);
+        let quantizers = FrameQuantizers::new(&steps, analysis.key_frame);
         Self {
             analysis,
-            quantizers: FrameQuantizers::new(&steps, analysis.key_frame),
+            widest_dead_zones: quantizers.dead_zones(),
+            quantizers,
             usual,
             lagrangian: usual,
             step: steps.luma[1] as u32,
@@ -64,6 +68,7 @@ impl<'a> Costs<'a> {
     /// steer the frame's size.
     pub(super) fn steer(&mut self, rounding: i32, skip_weight: u32) {
         self.quantizers.round_by(rounding, self.analysis.key_frame);
+        self.widest_dead_zones = self.widest_dead_zones.widened(&self.quantizers.dead_zones());
         self.skip_weight = skip_weight;
     }
 

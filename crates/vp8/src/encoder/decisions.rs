@@ -1,5 +1,6 @@
 //! What was decided for one candidate, to be kept by others.
 
+use super::frame_quantizers::{DeadZones, FrameQuantizers};
 use super::macroblocks::Macroblocks;
 use crate::header::QuantizerIndices;
 use crate::quantization::Steps;
@@ -16,6 +17,8 @@ pub struct Decisions {
     pub(super) quantizer: u8,
     pub(super) loop_filter_level: u8,
     pub(super) macroblocks: Macroblocks,
+    /// The widest dead zones that any macroblock was coded with.
+    pub(super) dead_zones: DeadZones,
 }
 
 impl Decisions {
@@ -24,6 +27,12 @@ impl Decisions {
     pub fn serve(&self, quantizer: u8) -> bool {
         let ratio = f64::from(step(quantizer)) / f64::from(step(self.quantizer));
         (1.0 / KEPT_WITHIN..=KEPT_WITHIN).contains(&ratio)
+    }
+
+    /// Whether with the same prediction macroblock `at` surely has nothing to code by these `quantizers`: where it was in the
+    /// dead zones before, and those are no narrower now.
+    pub(super) fn leave_empty(&self, at: usize, quantizers: &FrameQuantizers) -> bool {
+        self.macroblocks.hopeless[at] && self.dead_zones.lie_in(&quantizers.dead_zones())
     }
 }
 

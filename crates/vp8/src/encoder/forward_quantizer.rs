@@ -6,7 +6,7 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub(crate) use portable::{ForwardQuantizer, Rounding};
+pub(crate) use portable::{DeadZone, ForwardQuantizer, Rounding};
 
 impl ForwardQuantizer {
     /// Quantizes `coefficients` to `levels` and puts back what the decoder will read from those. Gives the zigzag position
@@ -46,7 +46,6 @@ impl ForwardQuantizer {
 
 #[cfg(test)]
 mod tests {
-    use super::portable::DeadZone;
     use super::*;
     use proptest::prelude::*;
 

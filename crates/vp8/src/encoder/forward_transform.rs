@@ -10,10 +10,12 @@ mod x86;
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) use neon::{forward_dct, forward_dct_pair};
+#[cfg(target_arch = "aarch64")]
+pub(crate) use portable::forward_wht;
 #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-pub(crate) use portable::{forward_dct, forward_dct_pair};
+pub(crate) use portable::{forward_dct, forward_dct_pair, forward_wht};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::{forward_dct, forward_dct_pair};
+pub(crate) use x86::{forward_dct, forward_dct_pair, forward_wht};
 
 /// [`forward_dct`] of all blocks of a `W` x `W` plane of a macroblock, row by row. `output` has as many; the rows of the
 /// prediction lie behind each other without gaps.
@@ -31,28 +33,6 @@ pub(crate) fn forward_dct_plane<const W: usize>(
     for (index, pair) in output.as_chunks_mut().0.iter_mut().enumerate() {
         let (x, y) = (8 * index % W, 8 * index / W * 4);
         forward_dct_pair(&source[y * source_stride + x..], source_stride, &prediction[y * W + x..], W, pair);
-    }
-}
-
-/// The 4x4 Walsh-Hadamard transform of the sixteen luma DCs of a macroblock.
-#[inline]
-pub(crate) fn forward_wht(input: &[i16; 16], output: &mut [i16; 16]) {
-    let mut rows = [0i32; 16];
-    for y in 0..4 {
-        let v: [i32; 4] = std::array::from_fn(|x| i32::from(input[4 * y + x]));
-        let (a, b, c, d) = (v[0] + v[3], v[1] + v[2], v[1] - v[2], v[0] - v[3]);
-        rows[4 * y] = a + b;
-        rows[4 * y + 1] = c + d;
-        rows[4 * y + 2] = a - b;
-        rows[4 * y + 3] = d - c;
-    }
-    for x in 0..4 {
-        let v: [i32; 4] = std::array::from_fn(|y| rows[4 * y + x]);
-        let (a, b, c, d) = (v[0] + v[3], v[1] + v[2], v[1] - v[2], v[0] - v[3]);
-        for (y, sum) in [a + b, c + d, a - b, d - c].into_iter().enumerate() {
-            // Halved, rounding away from zero as little as towards it.
-            output[4 * y + x] = ((sum + i32::from(sum > 0)) >> 1) as i16;
-        }
     }
 }
 
@@ -81,6 +61,18 @@ mod tests {
             for (a, b) in dcs.iter().zip(inverse_wht(&coefficients)) {
                 prop_assert!((a - b).abs() <= 2, "{dcs:?}");
             }
+        }
+
+        #[test]
+        fn vector_instructions_transform_dcs_as_the_portable_code_does(
+            dcs in proptest::array::uniform16(-2048i16..2048),
+            extreme: bool,
+        ) {
+            let dcs = if extreme { dcs.map(|dc| if dc < 0 { -2048 } else { 2047 }) } else { dcs };
+            let mut coefficients = [[0; 16]; 2];
+            portable::forward_wht(&dcs, &mut coefficients[0]);
+            forward_wht(&dcs, &mut coefficients[1]);
+            prop_assert_eq!(coefficients[0], coefficients[1]);
         }
 
         #[test]

@@ -1,6 +1,6 @@
 //! The quantizers of one frame, and how they round.
 
-use super::forward_quantizer::{ForwardQuantizer, Rounding};
+use super::forward_quantizer::{DeadZone, ForwardQuantizer, Rounding};
 use crate::quantization::Steps;
 
 /// Rounding of luma and chroma coefficients; the second-order block, which spreads over a whole macroblock, is rounded
@@ -43,5 +43,30 @@ impl FrameQuantizers {
         self.chroma.round_by(dc, ac);
         let change = change / 2;
         self.second_order.round_by(other(SECOND_ORDER_ROUNDING.dc, change), other(SECOND_ORDER_ROUNDING.ac, change));
+    }
+
+    /// The dead zones of all kinds of blocks.
+    pub(crate) fn dead_zones(&self) -> DeadZones {
+        DeadZones([&self.luma, &self.second_order, &self.chroma].map(|quantizer| quantizer.dead_zone))
+    }
+}
+
+/// What becomes of small coefficients of a macroblock: the dead zones of its kinds of blocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeadZones([DeadZone; 3]);
+
+impl DeadZones {
+    /// Whether what lies in all of these lies in all of the `others`.
+    pub(crate) fn lie_in(&self, others: &Self) -> bool {
+        self.0.iter().zip(&others.0).all(|(zone, other)| zone.dc <= other.dc && zone.ac <= other.ac)
+    }
+
+    /// Those that all of both lie in.
+    pub(crate) fn widened(&self, others: &Self) -> Self {
+        let [mut widened, others] = [self.0, others.0];
+        for (zone, other) in widened.iter_mut().zip(others) {
+            *zone = DeadZone { dc: zone.dc.max(other.dc), ac: zone.ac.max(other.ac) };
+        }
+        Self(widened)
     }
 }

@@ -41,9 +41,8 @@ pub(super) fn write_frame(
     write_header(&mut first, tag.key_frame, header, inherited, macroblocks, counts, tokens);
     write_modes(&mut first, tag.key_frame, header, macroblocks);
     let first = first.finish();
-    let mut second = BoolEncoder::with_capacity(tokens.len() / 2 + 64);
-    tokens.write(&mut second, &header.probabilities.coefficients);
-    let second = second.finish();
+    let second = BoolEncoder::with_capacity(tokens.len() / 2 + 64);
+    let second = tokens.write(second, &header.probabilities.coefficients).finish();
 
     tag.first_partition = first.len();
     let mut frame = Vec::with_capacity(10 + first.len() + second.len());

@@ -154,7 +154,8 @@ fn choose_subblocks(
     residual.clear();
     let mut total = costs.luma_mode(LumaMode::Subblocks);
     let mut transformed = costs.lagrangian.transformed(0, total + costs.intra());
-    let mut mode_bits = &SUBBLOCK_COSTS;
+    let weighed = |bits: &[u32; 10]| bits.map(|bits| costs.lagrangian.transformed(0, bits));
+    let (mut mode_bits, mut weighed_bits) = (&SUBBLOCK_COSTS, weighed(&SUBBLOCK_COSTS));
     for block in 0..16 {
         let (x, y) = (4 * (block % 4), 4 * (block / 4));
         let original = source.at(16 * place.column + x, 16 * place.row + y);
@@ -162,10 +163,11 @@ fn choose_subblocks(
         if analysis.key_frame {
             let [above, left] = subblock_modes_beside(block, &info, above, left);
             mode_bits = &KEY_SUBBLOCK_COSTS[above as usize][left as usize];
+            weighed_bits = weighed(mode_bits);
         }
         let judged = judge(original, source.stride, &around.edges(at));
         let mode_costs: [u32; 10] =
-            std::array::from_fn(|mode| costs.lagrangian.transformed(judged.errors[mode], mode_bits[mode]));
+            std::array::from_fn(|mode| costs.lagrangian.transformed(judged.errors[mode], 0) + weighed_bits[mode]);
         let chosen = if analysis.preset == Preset::Quality {
             best_survivor(costs, block, original, &judged, &mode_costs, mode_bits, residual)
         } else {

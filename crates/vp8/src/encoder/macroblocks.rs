@@ -16,22 +16,34 @@ pub(super) struct Macroblocks {
     pub(super) partition_vectors: Vec<[PartitionVector; 16]>,
     /// What the neighbours of each say of its vector.
     pub(super) near: Vec<NearVectors>,
+    /// Of which of them all coefficients were seen to lie in the quantizers' dead zones.
+    pub(super) hopeless: Vec<bool>,
 }
 
 impl Macroblocks {
     /// None yet; `infos` is an empty vector for them.
     pub(super) fn new(columns: usize, rows: usize, infos: Vec<MacroblockInfo>) -> Self {
         let partition_vectors = vec![[PartitionVector::Zero; 16]; columns * rows];
-        Self { columns, rows, infos, partition_vectors, near: Vec::with_capacity(columns * rows) }
+        let count = columns * rows;
+        let (near, hopeless) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        Self { columns, rows, infos, partition_vectors, near, hopeless }
     }
 
     /// Adds the next, row by row, now that it is decided.
-    pub(super) fn push(&mut self, info: MacroblockInfo, partition_vectors: &[PartitionVector; 16], near: NearVectors) {
+    #[inline]
+    pub(super) fn push(
+        &mut self,
+        info: MacroblockInfo,
+        partition_vectors: &[PartitionVector; 16],
+        near: NearVectors,
+        hopeless: bool,
+    ) {
         if info.luma_mode == LumaMode::Split {
             self.partition_vectors[self.infos.len()] = *partition_vectors;
         }
         self.infos.push(info);
         self.near.push(near);
+        self.hopeless.push(hopeless);
     }
 
     /// The neighbours above, to the left, and above to the left.

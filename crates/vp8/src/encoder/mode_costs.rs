@@ -153,7 +153,7 @@ const fn subblock_costs(probabilities: &[u8; 9]) -> [u32; 10] {
 }
 
 /// Writes a way.
-#[inline]
+#[inline(always)]
 pub(crate) fn write_path(writer: &mut BoolEncoder, path: Path, probabilities: &[u8]) {
     for &(node, bit) in path {
         writer.write(bit, probabilities[node]);

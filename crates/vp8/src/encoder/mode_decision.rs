@@ -126,7 +126,9 @@ pub(super) fn decide_again<'c>(
     let at = place.row * analysis.layout.columns + place.column;
     let info = &kept.macroblocks.infos[at];
     let reference = analysis.references.iter().find(|(kind, _)| *kind == info.reference);
-    let kept = reference.is_some_and(|(_, reference)| keep_inter(costs, canvas, place, info, reference, contest));
+    let empty = kept.leave_empty(at, &costs.quantizers);
+    let kept =
+        reference.is_some_and(|(_, reference)| keep_inter(costs, canvas, place, info, reference, empty, contest));
     if analysis.key_frame {
         try_intra(costs, canvas, place, contest);
     } else if !kept {
@@ -136,13 +138,14 @@ pub(super) fn decide_again<'c>(
 }
 
 /// Codes a macroblock with the reference and vectors that it had when the frame was coded another time, and tells them by
-/// its neighbours of now. False where they cannot be told.
+/// its neighbours of now; with `empty` it is known to have nothing to code. False where they cannot be told.
 fn keep_inter(
     costs: &Costs<'_>,
     canvas: &Canvas,
     place: &Place,
     info: &MacroblockInfo,
     reference: &Frame,
+    empty: bool,
     contest: &mut Contest,
 ) -> bool {
     let near = place.near;
@@ -166,7 +169,11 @@ fn keep_inter(
         next.mode_bits = 0;
     }
     next.predict_inter(reference, place);
-    contest.run(costs, place);
+    if empty {
+        contest.leave_empty(costs, place);
+    } else {
+        contest.run(costs, place);
+    }
     true
 }
 

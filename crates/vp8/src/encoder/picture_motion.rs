@@ -238,6 +238,7 @@ impl PictureSearch<'_> {
 
 /// Roughly the bits that a vector's difference from another takes.
 fn bits_between((x, y): (i32, i32), from: MotionVector) -> u32 {
-    let bits = |difference: i32| 2 * (32 - difference.unsigned_abs().leading_zeros());
+    // Twice the length of the difference in binary: a one behind it spares the question whether it is zero.
+    let bits = |difference: i32| 2 * (2 * difference.unsigned_abs() + 1).ilog2();
     2 + bits(x - i32::from(from.x)) + bits(y - i32::from(from.y))
 }

@@ -214,7 +214,7 @@ impl TokenBuffer {
     }
 
     /// Writes all tokens.
-    pub(crate) fn write(&self, writer: &mut BoolEncoder, probabilities: &CoefficientProbabilities) {
+    pub(crate) fn write(&self, mut writer: BoolEncoder, probabilities: &CoefficientProbabilities) -> BoolEncoder {
         let mut rows = [[0u8; 11]; 128];
         for (row, probabilities) in rows.iter_mut().zip(probabilities.iter().flatten().flatten()) {
             *row = *probabilities;
@@ -248,6 +248,7 @@ impl TokenBuffer {
             }
             writer.write_flag(packed.is_negative());
         }
+        writer
     }
 }
 
@@ -335,8 +336,7 @@ mod tests {
                 cost += costs.of(block.all());
                 tokens.push(block.all());
             }
-            let mut writer = BoolEncoder::with_capacity(0);
-            tokens.write(&mut writer, &DEFAULT_COEFFICIENT_PROBABILITIES);
+            let writer = tokens.write(BoolEncoder::with_capacity(0), &DEFAULT_COEFFICIENT_PROBABILITIES);
             let bits = 8.0 * writer.finish().len() as f64;
             let expected = f64::from(cost) / 256.0;
             prop_assert!((bits - expected).abs() < 24.0 + expected / 20.0, "{bits} bits, costed {expected}");
@@ -367,9 +367,7 @@ mod tests {
         }
         let mut adapted = DEFAULT_COEFFICIENT_PROBABILITIES;
         let size = |probabilities: &CoefficientProbabilities| {
-            let mut writer = BoolEncoder::with_capacity(0);
-            tokens.write(&mut writer, probabilities);
-            writer.finish().len()
+            tokens.write(BoolEncoder::with_capacity(0), probabilities).finish().len()
         };
         let mut writer = BoolEncoder::with_capacity(0);
         tokens.count().write_updates(&mut writer, &mut adapted);

@@ -83,6 +83,9 @@ pub(crate) struct Trial {
     pub(crate) worth: u32,
     /// Whether the residual is still to be added to the prediction.
     unrestored: bool,
+    /// Whether all coefficients of the residual lie in the quantizers' dead zones, as far as was looked: always false where
+    /// it is predicted from its own frame.
+    pub(crate) hopeless: bool,
 }
 
 impl Default for Trial {
@@ -98,6 +101,7 @@ impl Default for Trial {
             coefficient_bits: 0,
             worth: u32::MAX,
             unrestored: false,
+            hopeless: false,
         }
     }
 }
@@ -152,7 +156,7 @@ impl Trial {
                 + sse::<8, 8>(source[2], v.stride, &chroma[1], 8)
         };
         let [coded_cost, skipped_cost] = costs.skip;
-        (self.coefficient_bits, self.worth, self.unrestored) = (0, u32::MAX, false);
+        (self.coefficient_bits, self.worth, self.unrestored, self.hopeless) = (0, u32::MAX, false, false);
         let mut error = 0;
         if inter {
             let strides = [y.stride, u.stride];
@@ -160,6 +164,7 @@ impl Trial {
             error = predicted.error;
             if !predicted.mendable {
                 residual.clear();
+                self.hopeless = true;
                 self.cost = costs.lagrangian.squared(error, self.mode_bits + skipped_cost);
                 return;
             }
@@ -215,6 +220,14 @@ impl Trial {
         self.cost = costs.lagrangian.squared(error, self.mode_bits + coded_cost + bits);
     }
 
+    /// [`Trial::code`] for a prediction of which it is known that all coefficients lie in the dead zones; it costs nothing
+    /// that anything could be compared with.
+    pub(crate) fn leave_empty(&mut self) {
+        self.residual.clear();
+        (self.coefficient_bits, self.worth, self.unrestored, self.hopeless) = (0, u32::MAX, false, true);
+        self.cost = 0;
+    }
+
     /// Whether the prediction is all that stands there, and has a residual.
     pub(crate) fn is_unrestored(&self) -> bool {
         self.unrestored
@@ -253,8 +266,10 @@ impl Predicted {
         // A coefficient but the DC is, squared, at most a quarter of what its subblock varies by; the DC is half the sum.
         let limit = |quantizer: &ForwardQuantizer| 4 * quantizer.dead_zone.ac.pow(2);
         let dc = |sum: i16| (sum + 1) >> 1;
+        // All of them and no branch, which vector instructions do at once.
         let any_dc = |sums: &[i16], quantizer: &ForwardQuantizer| {
-            sums.iter().any(|&sum| u32::from(dc(sum).unsigned_abs()) >= quantizer.dead_zone.dc)
+            let least = u16::try_from(quantizer.dead_zone.dc).unwrap_or(u16::MAX);
+            sums.iter().fold(false, |any, &sum| any | (dc(sum).unsigned_abs() >= least))
         };
         let luma = compare_subblocks::<16, 16, 16>(y, stride, luma, 16, limit(&quantizers.luma));
         let mut error = luma.squared;
@@ -267,11 +282,15 @@ impl Predicted {
         }
         let mendable = mendable
             || if second_order {
-                let mut coefficients = [0; 16];
-                forward_wht(&luma.sums.map(dc), &mut coefficients);
-                let dead_zone = quantizers.second_order.dead_zone;
-                u32::from(coefficients[0].unsigned_abs()) >= dead_zone.dc
-                    || coefficients[1..].iter().any(|value| u32::from(value.unsigned_abs()) >= dead_zone.ac)
+                let (dcs, dead_zone) = (luma.sums.map(dc), quantizers.second_order.dead_zone);
+                // No coefficient is larger than half of all magnitudes, which most often says enough.
+                let most: u32 = dcs.iter().map(|dc| u32::from(dc.unsigned_abs())).sum();
+                most.div_ceil(2) >= dead_zone.dc.min(dead_zone.ac) && {
+                    let mut coefficients = [0; 16];
+                    forward_wht(&dcs, &mut coefficients);
+                    u32::from(coefficients[0].unsigned_abs()) >= dead_zone.dc
+                        || coefficients[1..].iter().any(|value| u32::from(value.unsigned_abs()) >= dead_zone.ac)
+                }
             } else {
                 any_dc(&luma.sums, &quantizers.luma)
             };

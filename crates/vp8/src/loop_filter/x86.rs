@@ -253,11 +253,13 @@ fn interleave(r: [__m128i; 8]) -> [__m128i; 8] {
 #[inline(always)]
 pub(super) fn transposed(mut r: [__m128i; 16]) -> [__m128i; 16] {
     for _ in 0..4 {
-        // SAFETY: SSE2 is always there on x86-64.
-        r = std::array::from_fn(|i| unsafe {
-            let (a, b) = (r[i / 2], r[i / 2 + 8]);
-            if i % 2 == 0 { _mm_unpacklo_epi8(a, b) } else { _mm_unpackhi_epi8(a, b) }
-        });
+        let before = r;
+        // A loop like this one is always unrolled, `array::from_fn` only in some builds.
+        for i in 0..8 {
+            // SAFETY: SSE2 is always there on x86-64.
+            (r[2 * i], r[2 * i + 1]) =
+                unsafe { (_mm_unpacklo_epi8(before[i], before[i + 8]), _mm_unpackhi_epi8(before[i], before[i + 8])) };
+        }
     }
     r
 }

@@ -3,6 +3,7 @@
 //! A reference extends without end: beyond its macroblock-aligned edge stands the nearest sample of the edge. Frames
 //! carry a border of [`BORDER`] such samples; a block that reaches beyond that is gathered sample by sample.
 
+use crate::block_copy::copy_block;
 use crate::frame::{BORDER, PlaneLayout};
 use crate::tables::SIX_TAPS;
 
@@ -70,12 +71,7 @@ pub(crate) fn filter<const W: usize, const H: usize>(
     out_stride: usize,
 ) {
     match (interpolation, fraction_x, fraction_y) {
-        (_, 0, 0) => {
-            for row in 0..H {
-                let from = at + row * stride;
-                out[row * out_stride..row * out_stride + W].copy_from_slice(&source[from..from + W]);
-            }
-        }
+        (_, 0, 0) => copy_block::<W, H>(&source[at..], stride, out, out_stride),
         (Interpolation::SixTap, ..) => {
             #[cfg(target_arch = "x86_64")]
             if super::six_tap_x86::six_tap::<W, H>(source, at, stride, (fraction_x, fraction_y), out, out_stride) {

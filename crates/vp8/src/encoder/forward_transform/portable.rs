@@ -1,4 +1,4 @@
-//! The forward DCT on any processor.
+//! The forward transforms on any processor.
 
 use super::angles::{COSINE, SINE};
 
@@ -48,5 +48,28 @@ pub(crate) fn forward_dct_pair(
 ) {
     for (block, output) in output.iter_mut().enumerate() {
         forward_dct(&source[4 * block..], source_stride, &prediction[4 * block..], prediction_stride, output);
+    }
+}
+
+/// The 4x4 Walsh-Hadamard transform of the sixteen luma DCs of a macroblock, none of which is further from zero
+/// than 2048.
+#[inline]
+pub(crate) fn forward_wht(input: &[i16; 16], output: &mut [i16; 16]) {
+    let mut rows = [0i32; 16];
+    for y in 0..4 {
+        let v: [i32; 4] = std::array::from_fn(|x| i32::from(input[4 * y + x]));
+        let (a, b, c, d) = (v[0] + v[3], v[1] + v[2], v[1] - v[2], v[0] - v[3]);
+        rows[4 * y] = a + b;
+        rows[4 * y + 1] = c + d;
+        rows[4 * y + 2] = a - b;
+        rows[4 * y + 3] = d - c;
+    }
+    for x in 0..4 {
+        let v: [i32; 4] = std::array::from_fn(|y| rows[4 * y + x]);
+        let (a, b, c, d) = (v[0] + v[3], v[1] + v[2], v[1] - v[2], v[0] - v[3]);
+        for (y, sum) in [a + b, c + d, a - b, d - c].into_iter().enumerate() {
+            // Halved, rounding away from zero as little as towards it.
+            output[4 * y + x] = ((sum + i32::from(sum > 0)) >> 1) as i16;
+        }
     }
 }

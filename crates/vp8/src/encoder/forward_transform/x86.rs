@@ -1,5 +1,6 @@
-//! The forward DCT of two blocks at once in SSE2, which is part of x86-64, and of a whole plane of a macroblock in AVX2,
-//! four blocks at once, where the processor has it. The functions of the same names in `portable` are the scalar twins.
+//! The forward DCT of two blocks at once and the Walsh-Hadamard transform in SSE2, which is part of x86-64, and the DCT of a
+//! whole plane of a macroblock in AVX2, four blocks at once, where the processor has it. The functions of the same names in
+//! `portable` are the scalar twins.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -48,6 +49,48 @@ pub(crate) fn forward_dct_pair(
         store(blocks[0], &mut output[0]);
         store(blocks[1], &mut output[1]);
     }
+}
+
+/// The 4x4 Walsh-Hadamard transform of the sixteen luma DCs of a macroblock, none of which is further from zero than 2048: so
+/// that sums of sixteen fit.
+#[inline]
+pub(crate) fn forward_wht(input: &[i16; 16], output: &mut [i16; 16]) {
+    // SAFETY: SSE2 is always there on x86-64; both arrays are of 32 bytes.
+    unsafe {
+        let [input, output] = [input.as_ptr().cast_mut(), output.as_mut_ptr()].map(|at| at.cast::<__m128i>());
+        let rows = butterflies(_mm_loadu_si128(input), _mm_loadu_si128(input.add(1)));
+        let [first, second] = transposed_pairs(rows);
+        let columns = butterflies(first, second);
+        for (at, values) in transposed_pairs(columns).into_iter().enumerate() {
+            // Halved, rounding away from zero as little as towards it.
+            let positive = _mm_cmpgt_epi16(values, _mm_setzero_si128());
+            _mm_storeu_si128(output.add(at), _mm_srai_epi16::<1>(_mm_sub_epi16(values, positive)));
+        }
+    }
+}
+
+/// The sums and differences that the Walsh-Hadamard transform makes of four rows of four, two in each register.
+#[inline]
+#[target_feature(enable = "sse2")]
+fn butterflies(first: __m128i, second: __m128i) -> [__m128i; 2] {
+    let swapped = |rows: __m128i| _mm_shuffle_epi32::<0b01_00_11_10>(rows);
+    let outer_first = swapped(second);
+    // a and b, d and c.
+    let (sums, differences) = (_mm_add_epi16(first, outer_first), _mm_sub_epi16(first, outer_first));
+    let (others, other_differences) = (swapped(sums), swapped(differences));
+    [
+        _mm_unpacklo_epi64(_mm_add_epi16(sums, others), _mm_add_epi16(differences, other_differences)),
+        _mm_unpacklo_epi64(_mm_sub_epi16(sums, others), _mm_sub_epi16(differences, other_differences)),
+    ]
+}
+
+/// Four rows of four, two in each register, to columns.
+#[inline]
+#[target_feature(enable = "sse2")]
+fn transposed_pairs([first, second]: [__m128i; 2]) -> [__m128i; 2] {
+    // Row 0 beside row 2, and row 1 beside row 3; then all four.
+    let (even, odd) = (_mm_unpacklo_epi16(first, second), _mm_unpackhi_epi16(first, second));
+    [_mm_unpacklo_epi16(even, odd), _mm_unpackhi_epi16(even, odd)]
 }
 
 /// [`super::forward_dct_plane`] four blocks at once, if the processor can; says whether it did.

@@ -138,7 +138,8 @@ pub(super) fn decoding(
     })
 }
 
-/// Times of what a call does with one picture, over that of coding it once.
+/// Times of what a call does with one picture, over that of coding it once: all up to the state of the one candidate that is
+/// sent, which is the last of each menu here.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Menus {
     /// Of a menu of two candidates.
@@ -172,7 +173,9 @@ pub(super) fn menus(clip: &Clip, parameters: &Parameters, rounds: usize) -> Menu
     let nothing = State::default();
     let menu = |state: &State, picture: &Picture, quantizers: &[u8]| {
         let watch = Stopwatch::start();
-        black_box(Analysis::new_in(&arena, state, picture, parameters).menu(quantizers));
+        let candidates = Analysis::new_in(&arena, state, picture, parameters).menu(quantizers);
+        black_box(candidates.last().expect("a candidate").state.last_picture());
+        drop(candidates);
         watch.seconds()
     };
     let mut ratios: [Vec<f64>; 3] = Default::default();
@@ -219,13 +222,17 @@ pub(super) fn fits(clip: &Clip, parameters: &Parameters) -> Fits {
         let parameters = Parameters { quantizer: index, ..parameters.clone() };
         for (state, picture) in sample(clip, &parameters).iter().step_by(FIT_STEP) {
             let watch = Stopwatch::start();
-            let once = encode(&arena, state, picture, &parameters).frame.len();
+            let once = encode(&arena, state, picture, &parameters);
+            black_box(once.state.last_picture());
             plain += watch.seconds();
+            let once = once.frame.len();
             let budget = (FIT_SHARE * once as f64) as usize;
             let watch = Stopwatch::start();
             let analysis = Analysis::new_in(&arena, state, picture, &parameters);
-            let size = analysis.encode_to_fit(budget).frame.len();
+            let fitted = analysis.encode_to_fit(budget);
+            black_box(fitted.state.last_picture());
             fitting += watch.seconds();
+            let size = fitted.frame.len();
             if size > budget && analysis.encode(MAXIMUM_QUANTIZER).frame.len() <= budget {
                 over += 1;
             }
