@@ -234,17 +234,29 @@ class TestTraining:
             remembered = said[:, own.FORECAST :]
             torch.testing.assert_close(said[:, : own.FORECAST], whole[picture], rtol=1e-5, atol=1e-5)
 
-    def test_a_rule_pays_for_delays_above_the_shortest_classical_ones_of_each_kind_and_loss(self) -> None:
+    def test_a_rule_pays_for_delays_above_the_classical_ones_of_each_kind_and_loss(self) -> None:
         from lockstep.learn import lockstep as own  # noqa: PLC0415
 
         calls = [{"trace": "constant:1mbps", "loss": loss} for loss in ("0", "0.01")]
-        classical = np.array([[[4.0, 100.0], [4.0, 200.0]], [[3.0, 150.0], [3.0, 150.0]]])
+        classical = np.array([[4.0, 100.0], [4.0, 150.0]])
         even = own.worth(calls, np.array([[4.0, 100.0], [4.0, 150.0]]), classical)
         np.testing.assert_allclose(even, 0.0, atol=1e-12)
         # Shorter delays without loss make up for none with it; better pictures count, but not without end.
         late = own.worth(calls, np.array([[4.0, 50.0], [4.0, 200.0]]), classical)
         np.testing.assert_allclose(late, -own.LATE * np.log(200 / 150) / 2)
         assert 0.0 < own.worth(calls, np.array([[9.0, 100.0], [4.0, 150.0]]), classical) < own.MOST_GAIN
+
+    def test_a_rule_that_is_given_takes_the_place_of_one_that_was_searched_for(self) -> None:
+        from lockstep.learn import lockstep as own  # noqa: PLC0415
+
+        searches = {latency: own.Search(latency) for latency in own.DELAY_WEIGHTS}
+        searched = own.rules_of(searches)
+        given = searched["balanced"].replace("level=0.3700", "level=0.4")
+        assert given != searched["balanced"]
+        assert own.rules_of(searches, [f"balanced={given}"]) == {**searched, "balanced": given}
+        for wrong in ("", "balanced", "balanced=level=0.4", f"soon={given}", f"balanced={given},mood=1"):
+            with pytest.raises(ValueError, match="numbers of deadline"):
+                own.rules_of(searches, [wrong])
 
     def test_a_net_that_begins_at_an_earlier_model_says_what_that_said(self, tmp_path: Path) -> None:
         import torch  # noqa: PLC0415
