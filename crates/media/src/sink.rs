@@ -107,8 +107,8 @@ pub fn sink_path(specification: &str) -> Result<Option<&Path>, SinkError> {
 /// (coded frames), `-` for y4m on standard output. Pictures must have the size that `format` says.
 ///
 /// A file is written as the pictures come, each to its end before the next: whatever ends the process, what was shown until
-/// then is in the file, as with any recorder. A disk that is full ends it with the last picture that has room. (The count in the header of an IVF file is there when it is finished; readers
-/// do not rely on it.)
+/// then is in the file, as with any recorder. A disk that is full ends it with the last picture that has room. (The count in
+/// the header of an IVF file is there when it is finished; readers do not rely on it.)
 ///
 /// # Errors
 /// If the sink cannot be opened.

@@ -12,6 +12,7 @@
 mod coding;
 mod player;
 mod playout;
+mod recent_delays;
 mod sender;
 mod source;
 mod stretch;
@@ -22,6 +23,7 @@ use std::time::Duration;
 pub use coding::{CodingError, SoundDecoder, SoundEncoder, has_redundancy};
 pub use player::{Decode, LOOK_AHEAD, Player, PlayerStatistics};
 pub use playout::{Pace, Playout, PlayoutBuffer, PlayoutStatistics};
+pub use recent_delays::RecentDelays;
 pub use sender::{HIGHEST_BITRATE, LOWEST_BITRATE, SoundPlan, SoundSender, bitrate_within};
 pub use source::{Silence, SoundFailure, SoundSink, SoundSource, Tone};
 pub use stretch::{lengthen, shorten};

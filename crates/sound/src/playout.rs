@@ -1,11 +1,12 @@
 //! When a packet of sound is played: late enough that those delayed more than most have come too, no later.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockstep_units::Timestamp;
 
 use crate::FRAME_DURATION;
+use crate::recent_delays::{RecentDelays, beyond};
 
 /// The delays of so many packets, ten seconds of speech, say how long to wait.
 const DELAYS: usize = 500;
@@ -14,9 +15,6 @@ const IN_TIME: f64 = 0.97;
 /// The least that is waited, for the hosts' timers; and what is waited before anything is known of the path.
 const LEAST_WAIT: Duration = Duration::from_millis(10);
 const FIRST_WAIT: Duration = Duration::from_millis(40);
-/// A delay this far beyond the shortest is an outage. Nobody waits for the next one: neither it nor what had queued up
-/// behind it, and comes faster than it was captured, says how long to wait.
-const OUTAGE: Duration = Duration::from_millis(500);
 /// Further behind than this, playing faster takes too long: frames are left out.
 const FURTHEST_BEHIND: Duration = Duration::from_millis(120);
 /// What is played as much later than aimed at, or as little earlier, is played at its own pace: frames of silence are as
@@ -113,12 +111,10 @@ pub struct PlayoutBuffer<P> {
     /// Frames concealed while nothing was there, which stand for those from `next` on.
     stood_in: u32,
     /// From capture to arrival, nanoseconds between two clocks, oldest first.
-    delays: VecDeque<i64>,
+    delays: RecentDelays,
     /// The shortest of them, and how much longer than that is waited.
     shortest: i64,
     wait: Duration,
-    /// The delay of the packet before, if that was held up by an outage.
-    held_up: Option<i64>,
     /// The smoothed share of frames that were missing at their time.
     missing: f64,
     /// From capture to playing at least, nanoseconds between two clocks.
@@ -135,10 +131,9 @@ impl<P: Clone> Default for PlayoutBuffer<P> {
             next: None,
             silent: true,
             stood_in: 0,
-            delays: VecDeque::new(),
+            delays: RecentDelays::new(DELAYS),
             shortest: 0,
             wait: FIRST_WAIT,
-            held_up: None,
             missing: 0.0,
             least_delay: None,
             captured: (0, Timestamp::ZERO),
@@ -173,25 +168,12 @@ impl<P: Clone> PlayoutBuffer<P> {
     }
 
     fn note_delay(&mut self, delay: i64) {
-        let beyond =
-            |shortest: i64, delay: i64| Duration::from_nanos(delay.saturating_sub(shortest).max(0).unsigned_abs());
-        let is_outage = !self.delays.is_empty() && beyond(self.shortest, delay) >= OUTAGE;
-        let still_queues = self.held_up.is_some_and(|before| {
-            beyond(delay, before) > FRAME_DURATION / 2 && beyond(self.shortest, delay) > self.wait
-        });
-        self.held_up = (is_outage || still_queues).then_some(delay);
-        if still_queues {
+        let waited_for = self.shortest.saturating_add(nanoseconds(self.wait));
+        if !self.delays.note(delay, waited_for) {
             return;
         }
-        self.delays.push_back(delay);
-        if self.delays.len() > DELAYS {
-            self.delays.pop_front();
-        }
-        self.shortest = self.delays.iter().copied().min().unwrap_or(0);
-        let waits = self.delays.iter().map(|&delay| beyond(self.shortest, delay));
-        let mut waits: Vec<Duration> = waits.filter(|&wait| wait < OUTAGE).collect();
-        let rank = ((waits.len() as f64 * IN_TIME).ceil() as usize).clamp(1, waits.len().max(1)) - 1;
-        let (_, &mut wait, _) = waits.select_nth_unstable(rank);
+        self.shortest = self.delays.shortest().unwrap_or(0);
+        let wait = self.delays.within(IN_TIME).map_or(Duration::ZERO, |delay| beyond(self.shortest, delay));
         // Of few packets the worst may still come.
         let unknown = 10.0 / (self.delays.len() as f64 + 10.0);
         let copy = if self.missing > LOSSY { FRAME_DURATION } else { Duration::ZERO };

@@ -243,7 +243,7 @@ MOST_GAIN = 0.15
 LATE = 0.1
 """What it costs, QoE_d, if the 95th percentiles of the delay of a kind of trace are e times the classical one's.
 
-At 0.3, and beside the shortest of two, the search gave up 0.006 of QoE_d for delays that nobody asked for
+At 0.3, and beside the shortest of two, the search gave up as much as 0.008 of QoE_d for delays that nobody asked for
 (``docs/learning.md``).
 """
 DELAY = 1.92
@@ -552,7 +552,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     run = Run("lockstep", options)
     options = run.options(options)
-    rules_of({}, options.rule)  # What is wrong with them is said before hours of training.
+    rules_of({}, options.rule)  # A word that is wrong in them is told before hours of training.
     training, validation, test = parts(options, run)
     state = run.load() or {}
     if options.export and "net" not in state:

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use lockstep_sound::RecentDelays;
 use lockstep_units::Timestamp;
 
 use super::playing::{difference, nanoseconds};
@@ -22,11 +23,6 @@ const MOST_HELD: usize = 60;
 const DELAYS: usize = 150;
 /// This share of the pictures is to come with its sound.
 const IN_TIME: f64 = 0.9;
-/// A picture so much later than the earliest was held up by an outage, as packets of sound are: nobody waits for the next one,
-/// nor could sound wait for so long. Nor does what had queued up behind it, and comes faster than it was captured by this
-/// much, say how late pictures will be.
-const OUTAGE: Duration = Duration::from_millis(500);
-const FASTER: Duration = Duration::from_millis(10);
 
 /// Holds pictures until their sound is heard.
 #[derive(Debug)]
@@ -35,16 +31,9 @@ pub struct LipSync<C: Codec = Vp8> {
     /// What is heard at a moment: that, and when it was captured.
     heard: Option<(Timestamp, Timestamp)>,
     /// From capture to when pictures could have been shown, nanoseconds between two clocks.
-    delays: VecDeque<i64>,
-    /// The delay of the picture before, if an outage held that up.
-    held_up: Option<i64>,
+    delays: RecentDelays,
     errors: Distribution,
     is_on: bool,
-}
-
-/// Whether no outage held up a picture that took so long, where the fastest takes `shortest`.
-fn is_usual(delay: i64, shortest: i64) -> bool {
-    delay.saturating_sub(shortest) < nanoseconds(OUTAGE)
 }
 
 impl<C: Codec> LipSync<C> {
@@ -54,8 +43,7 @@ impl<C: Codec> LipSync<C> {
         Self {
             held: VecDeque::new(),
             heard: None,
-            delays: VecDeque::new(),
-            held_up: None,
+            delays: RecentDelays::new(DELAYS),
             errors: Distribution::of_milliseconds(),
             is_on,
         }
@@ -68,23 +56,10 @@ impl<C: Codec> LipSync<C> {
 
     /// A picture that could be shown at `now`.
     pub fn push(&mut self, now: Timestamp, display: Display<C>) {
-        self.note_delay(difference(now, display.captured_at));
+        self.delays.note(difference(now, display.captured_at), i64::MIN);
         self.held.push_back(display);
         if self.held.len() > MOST_HELD {
             self.held.pop_front();
-        }
-    }
-
-    fn note_delay(&mut self, delay: i64) {
-        let is_outage = self.delays.iter().min().is_some_and(|&shortest| !is_usual(delay, shortest));
-        let still_queues = self.held_up.is_some_and(|before| before.saturating_sub(delay) > nanoseconds(FASTER));
-        self.held_up = (is_outage || still_queues).then_some(delay);
-        if still_queues {
-            return;
-        }
-        self.delays.push_back(delay);
-        if self.delays.len() > DELAYS {
-            self.delays.pop_front();
         }
     }
 
@@ -92,13 +67,7 @@ impl<C: Codec> LipSync<C> {
     /// clocks. None as long as nothing was shown, and where pictures do not wait either.
     #[must_use]
     pub fn least_sound_delay(&self) -> Option<i64> {
-        if !self.is_on {
-            return None;
-        }
-        let shortest = self.delays.iter().copied().min()?;
-        let mut delays: Vec<i64> = self.delays.iter().copied().filter(|&delay| is_usual(delay, shortest)).collect();
-        let rank = ((delays.len() as f64 * IN_TIME).ceil() as usize).clamp(1, delays.len()) - 1;
-        let (_, &mut delay, _) = delays.select_nth_unstable(rank);
+        let delay = self.is_on.then(|| self.delays.within(IN_TIME)).flatten()?;
         Some(delay.saturating_sub(nanoseconds(LIP_SYNC)))
     }
 
