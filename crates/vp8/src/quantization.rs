@@ -3,10 +3,13 @@
 use crate::header::{QuantizerIndices, Segmentation};
 use crate::tables::{AC_STEPS, DC_STEPS};
 
+/// The largest quantizer index (RFC 6386, section 9.6).
+pub const MAXIMUM_QUANTIZER: u8 = 127;
+
 /// The step of a block's first luma coefficient at a quantizer index (above 127 taken as 127): 4 to 157.
 #[must_use]
 pub fn quantizer_step(quantizer: u8) -> u8 {
-    DC_STEPS[usize::from(quantizer.min(127))]
+    DC_STEPS[usize::from(quantizer.min(MAXIMUM_QUANTIZER))]
 }
 
 /// The steps of one segment: of the first coefficient and of the others, by kind of block.
@@ -20,7 +23,7 @@ pub(crate) struct Steps {
 impl Steps {
     /// The steps at quantizer index `base` with the frame's differences.
     pub(crate) fn new(base: u8, indices: &QuantizerIndices) -> Self {
-        let index = |delta: i8| (i32::from(base) + i32::from(delta)).clamp(0, 127) as usize;
+        let index = |delta: i8| (i32::from(base) + i32::from(delta)).clamp(0, i32::from(MAXIMUM_QUANTIZER)) as usize;
         let dc = |delta: i8| i32::from(DC_STEPS[index(delta)]);
         let ac = |delta: i8| i32::from(AC_STEPS[index(delta)]);
         Self {

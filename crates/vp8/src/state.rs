@@ -37,6 +37,8 @@ pub(crate) struct Contents {
     pub(crate) altref_sign_bias: bool,
     /// Whether the frame that led here is to be shown. It is no part of the state's name.
     pub(crate) shown: bool,
+    /// The quantizer index of that frame: how coarse the last reference is. It is no part of the state's name either.
+    pub(crate) quantizer: u8,
     pub(crate) hash: OnceLock<u64>,
 }
 

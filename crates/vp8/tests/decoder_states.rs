@@ -51,8 +51,8 @@ fn bytes_that_were_cut_lengthened_or_changed_are_no_state() {
         assert!(State::from_bytes(&bytes[..length]).is_err(), "{length} bytes");
     }
     assert_eq!(State::from_bytes(&[&bytes[..], &[0]].concat()), Err(StateError::Excess(1)));
-    // All but the flag whether the frame is shown, which is no part of the name.
-    for at in (0..bytes.len()).filter(|&at| at != 5) {
+    // All but whether the frame is shown and how coarse it is, which are no part of the name.
+    for at in (0..bytes.len()).filter(|at| ![5, 7].contains(at)) {
         let mut changed = bytes.clone();
         changed[at] ^= 1;
         assert!(State::from_bytes(&changed).is_err(), "byte {at}");

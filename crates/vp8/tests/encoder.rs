@@ -163,6 +163,24 @@ fn key_frames_come_where_they_must_and_only_there() {
     assert!(checked(&state, &other_size, &Parameters::default()).key_frame);
 }
 
+/// Upright stripes that coarse quantizers leave out and that say all of what is below them.
+fn faint_stripes(width: usize, height: usize) -> Picture {
+    let luma = (0..width * height).map(|at| if (at % width) / 2 % 2 == 0 { 115 } else { 141 });
+    let chroma = std::iter::repeat_n(128, 2 * width.div_ceil(2) * height.div_ceil(2));
+    Picture::from_i420(width, height, luma.chain(chroma).collect()).unwrap()
+}
+
+#[test]
+fn what_a_coarse_quantizer_left_out_is_no_new_scene() {
+    let scene = faint_stripes(176, 144);
+    let coarse = parameters(127, Preset::RealTime);
+    let first = checked(&State::default(), &scene, &coarse);
+    let next = checked(&first.state, &scene, &coarse);
+    assert!(!next.key_frame && next.frame.len() < first.frame.len(), "{} bytes", next.frame.len());
+    let restored = State::from_bytes(&first.state.to_bytes()).unwrap();
+    assert_eq!(checked(&restored, &scene, &coarse).frame, next.frame, "a state that was kept tells as much");
+}
+
 /// `picture` with black bars above and below, as films have them: in each a fifth of the rows.
 fn with_bars(picture: &Picture) -> Picture {
     let (width, height) = (picture.width(), picture.height());

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use super::activity::Activity;
+use super::decisions::step;
 use super::inter_prediction::predict_luma;
 use super::intra_estimate::{intra_estimate, intra_prediction};
 use super::macroblock_motion::{HARDLY_DIFFERENT, MacroblockMotion, NOT_FOUND};
@@ -118,7 +119,7 @@ impl Analysis {
         self.references = references;
         let room = self.arena.motion().take(self.layout.columns * self.layout.rows);
         self.motion = self.search().all(room);
-        if scene_has_changed(&self.motion) {
+        if scene_has_changed(&self.motion, coarseness(self.state.contents().quantizer)) {
             self.references.clear();
             self.motion.clear();
             return;
@@ -196,9 +197,23 @@ impl Drop for Analysis {
     }
 }
 
-/// Whether most macroblocks are better predicted from their neighbours than from any reference, and all together too.
-fn scene_has_changed(motion: &[MacroblockMotion]) -> bool {
-    let poor = || motion.iter().filter_map(|motion| Some((motion.intra?, motion.best())));
+/// The transformed error of a macroblock that coding left, because to mend it gains nothing, in steps of its frame's quantizer:
+/// half a step in each subblock. A picture coded as coarsely again leaves it again, whatever it is predicted from.
+///
+/// Without it, a scene of 1280x720 at 20 to 60 kb/s whose texture had been left out was taken for a new one, picture after
+/// picture: key frames of 4,400 bytes where inter frames took 230. There macroblocks were 6 steps of the coarsest quantizer
+/// off; where one of eight clips follows another they are 13 to 25.
+const LEFT_STEPS: u32 = 7;
+
+/// The transformed error that frames of this quantizer leave in a macroblock.
+fn coarseness(quantizer: u8) -> u32 {
+    LEFT_STEPS * u32::from(step(quantizer))
+}
+
+/// Whether most macroblocks are better predicted from their neighbours than from any reference, and all together too, by
+/// more than what is `left` in references that were coded coarsely.
+fn scene_has_changed(motion: &[MacroblockMotion], left: u32) -> bool {
+    let poor = || motion.iter().filter_map(|motion| Some((motion.intra?, motion.best().saturating_sub(left))));
     let better_intra = poor().filter(|(intra, best)| intra < best).count();
     let (intra, inter) =
         poor().fold((0, 0), |(intra, inter), poor| (intra + u64::from(poor.0), inter + u64::from(poor.1)));

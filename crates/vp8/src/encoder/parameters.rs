@@ -1,7 +1,6 @@
 //! What an encoder is told.
 
-/// The largest quantizer index (RFC 6386, section 9.6).
-pub const MAXIMUM_QUANTIZER: u8 = 127;
+pub use crate::quantization::MAXIMUM_QUANTIZER;
 
 /// How an encoder should treat one picture.
 #[derive(Debug, Clone, PartialEq)]

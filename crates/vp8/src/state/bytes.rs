@@ -1,7 +1,7 @@
 //! States as bytes, to be kept and restored.
 //!
-//! The form, all numbers little-endian: `LSV8`, the form's version (1), whether the frame is shown, whether there are
-//! references; the parameters; the probabilities; the number of macroblocks in the segment map (32 bits) and the map;
+//! The form, all numbers little-endian: `LSV8`, the form's version (2), whether the frame is shown, whether there are
+//! references; the frame's quantizer index; the parameters; the probabilities; the number of macroblocks in the segment map (32 bits) and the map;
 //! the place of the last, golden and altref frame in the list of frames; the number of frames, and of each frame the
 //! macroblock-aligned planes; the state's hash (64 bits).
 
@@ -12,9 +12,10 @@ use crate::frame::{Frame, FrameBuffer, FrameLayout};
 use crate::header::{FrameSize, LoopFilterDeltas, Segmentation};
 use crate::picture::MAXIMUM_DIMENSION;
 use crate::probabilities::Probabilities;
+use crate::quantization::MAXIMUM_QUANTIZER;
 use crate::state_error::StateError;
 
-const FORM: [u8; 5] = *b"LSV8\x01";
+const FORM: [u8; 5] = *b"LSV8\x02";
 
 struct Reader<'a> {
     rest: &'a [u8],
@@ -70,6 +71,7 @@ impl State {
         }
         let mut bytes = FORM.to_vec();
         bytes.extend([contents.shown, contents.references.is_some()].map(u8::from));
+        bytes.push(contents.quantizer);
         bytes.extend(contents.parameters());
         bytes.extend(contents.probabilities.to_bytes());
         bytes.extend((contents.segment_map.len() as u32).to_le_bytes());
@@ -97,8 +99,12 @@ impl State {
         }
         let shown = reader.flag("shown flag")?;
         let has_references = reader.flag("references flag")?;
+        let quantizer = reader.byte()?;
+        if quantizer > MAXIMUM_QUANTIZER {
+            return Err(StateError::Field("quantizer"));
+        }
         let mut contents = read_parameters(&mut reader)?;
-        contents.shown = shown;
+        (contents.shown, contents.quantizer) = (shown, quantizer);
         contents.probabilities =
             Probabilities::from_bytes(reader.take(Probabilities::LENGTH)?).ok_or(StateError::Field("probability"))?;
         let (width, height) = (usize::from(contents.size.width), usize::from(contents.size.height));

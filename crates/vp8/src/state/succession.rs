@@ -54,6 +54,7 @@ impl Contents {
             golden_sign_bias: header.references.golden_sign_bias,
             altref_sign_bias: header.references.altref_sign_bias,
             shown: tag.shown,
+            quantizer: header.quantizer.base,
             hash: Default::default(),
         })
     }
