@@ -135,7 +135,7 @@ impl<C: Codec> SendingEnd<C> {
         let format = transport.format;
         let frame_interval = format.frame_interval();
         let ceiling = bitrate_ceiling(format.width.into(), format.height.into(), frame_interval);
-        let bound = PathBound::new(payload, frame_interval, controller.is_bounded().then_some(ceiling));
+        let bound = PathBound::new(payload, frame_interval, Some(ceiling));
         Self {
             payload,
             recovery: transport.recovery,
@@ -227,14 +227,14 @@ impl<C: Codec> SendingEnd<C> {
         } else {
             self.transport.next_source()
         };
-        let allowance = self.allowance(now);
-        let Allowance { target, pacing_interval, .. } = allowance;
+        let bounded = self.bounded(now);
+        let Allowance { target, pacing_interval, .. } = bounded.allowance;
         let waiting = u32::try_from(self.transport.queued_fragments()).unwrap_or(u32::MAX);
         let request = FrameRequest {
             now,
             picture: &picture,
             source,
-            budget: self.expected_budget(now, &allowance, self.encode_time),
+            budget: self.expected_budget(now, &bounded, self.encode_time),
             target: self.overhead.less(self.left_by_sound(now, target)),
             pacer_delay: pacing_interval.saturating_mul(waiting),
             queued: self.in_flight().queued,
@@ -261,8 +261,8 @@ impl<C: Codec> SendingEnd<C> {
         *smoothed = moving_average(*smoothed, spent, ENCODE_TIME_WEIGHT);
 
         self.controller.on_time(now);
-        let Bounded { allowance, affordable } = self.bounded(now);
-        let budget = allowance.budget;
+        let bounded = self.bounded(now);
+        let (budget, affordable) = (bounded.allowance.budget, bounded.affordable);
         let is_narrow = self.sound.is_some() && self.narrow.is_narrow();
         let probe_due = is_narrow || self.bound.is_probe_due(now, self.in_flight());
         let probes = self.controller.wants_probes() && probe_due;
@@ -275,7 +275,7 @@ impl<C: Codec> SendingEnd<C> {
         let menu = if still_good && may_refine && !self.closed {
             // What was coded for a budget that is gone must not be sent as a probe: that is to be small.
             let probe = if probes { self.payload } else { ByteCount::ZERO };
-            let expected = self.expected_budget(now, &allowance, self.refine_time).max(probe);
+            let expected = self.expected_budget(now, &bounded, self.refine_time).max(probe);
             match self.encoder.refine(menu, budget.max(probe), expected) {
                 Ok(job) => {
                     self.refinement = Some(job);
@@ -499,9 +499,10 @@ impl<C: Codec> SendingEnd<C> {
     fn bounded(&self, now: Timestamp) -> Bounded {
         let in_flight = self.in_flight();
         let allowance = self.controller.allowance(now, in_flight);
-        let bounded = if self.controller.is_bounded() {
-            let bytes = in_flight.bytes.saturating_sub(self.controller.held_up());
-            self.bound.limit(now, InFlight { bytes, ..in_flight }, allowance)
+        let moving = InFlight { bytes: in_flight.bytes.saturating_sub(self.controller.held_up()), ..in_flight };
+        let allowance = if self.controller.is_bounded() { self.bound.limit(now, moving, allowance) } else { allowance };
+        let bounded = if self.controller.has_ceiling() {
+            self.bound.below_ceiling(now, moving, allowance)
         } else {
             Bounded { allowance, affordable: allowance.budget }
         };
@@ -530,15 +531,18 @@ impl<C: Codec> SendingEnd<C> {
         Protection { loss_rate: *self.bound.loss_rate(), at_stake, payload: self.payload }
     }
 
-    /// The budget that is to be expected when a job of `time` will be done: what is free now, by `allowance`, and what
-    /// the link drains meanwhile.
-    fn expected_budget(&self, now: Timestamp, allowance: &Allowance, time: Duration) -> ByteCount {
-        let path_rate = self.controller.estimate().unwrap_or(allowance.target);
+    /// The budget that is to be expected when a job of `time` will be done: what the path bears out now and what it drains
+    /// meanwhile, and no more than the ceiling will then let through.
+    fn expected_budget(&self, now: Timestamp, bounded: &Bounded, time: Duration) -> ByteCount {
+        let path_rate = self.controller.estimate().unwrap_or(bounded.allowance.target);
         let silent = self.controller.is_bounded() && self.bound.is_silent(now);
         // Of a path that is not heard of nothing is known to drain.
         let path_rate = if silent { Bitrate::ZERO } else { path_rate };
-        let drained = path_rate.bytes_in(time).min(self.in_flight().bytes);
-        self.protection().frame_within(allowance.budget + drained)
+        let in_flight = self.in_flight();
+        let borne_out = bounded.affordable + path_rate.bytes_in(time).min(in_flight.bytes);
+        let ceiling = self.controller.has_ceiling().then(|| self.bound.most_below_ceiling(now + time, in_flight));
+        let most = ceiling.flatten().map_or(borne_out, |most| most.min(borne_out));
+        self.protection().frame_within(most)
     }
 
     #[inline]

@@ -82,6 +82,17 @@ fn a_call_that_sends_next_to_nothing_is_near_the_floor() {
 }
 
 #[test]
+fn nobody_sends_more_than_the_most_that_is_asked_for() {
+    for controller in ["oracle", "sprout", "lockstep", "gcc"] {
+        let path = [("trace", "constant:20mbps"), ("seconds", "10"), ("controller", controller)];
+        let pictures = [("modelled", "true"), ("clip", "generated:640x360@30"), ("max_bitrate", "300kbps")];
+        let (scores, _) = run(&[path, pictures].concat());
+        let rate = scores.throughput_bps;
+        assert!((100_000..=360_000).contains(&rate), "{controller}: {rate} b/s");
+    }
+}
+
+#[test]
 fn a_modelled_codec_takes_as_long_for_a_picture_as_the_real_one() {
     let JobTimes { first_pass, one_frame, .. } = job_times();
     assert_eq!(shortest_coding(&run(&[]).1), first_pass);

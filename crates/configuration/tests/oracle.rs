@@ -8,7 +8,7 @@ use lockstep_call::CodecModel;
 use lockstep_configuration::{CallOptions, simulate_modelled};
 use lockstep_sim::in_parallel;
 
-const RIVALS: [&str; 7] = ["salsify", "gcc", "bob-heuristic", "nada", "scream", "sprout", "copa"];
+const RIVALS: [&str; 8] = ["salsify", "gcc", "bob-heuristic", "nada", "scream", "sprout", "copa", "lockstep"];
 
 /// Of the oracle's QoE_d, what another may have more.
 const MARGIN: f64 = 0.01;

@@ -36,6 +36,10 @@ impl Controller for Fixed {
         false
     }
 
+    fn has_ceiling(&self) -> bool {
+        false
+    }
+
     fn on_feedback(&mut self, _now: Timestamp, _feedback: &Feedback) {}
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {

@@ -195,6 +195,10 @@ impl Controller for Coupled {
         self.controller.is_bounded()
     }
 
+    fn has_ceiling(&self) -> bool {
+        self.controller.has_ceiling()
+    }
+
     fn wants_probes(&self) -> bool {
         self.controller.wants_probes()
     }

@@ -253,4 +253,8 @@ impl Controller for Gcc {
     fn is_bounded(&self) -> bool {
         self.settings.bounded_by_path
     }
+
+    fn has_ceiling(&self) -> bool {
+        self.is_bounded()
+    }
 }

@@ -149,6 +149,11 @@ pub trait Controller: Send {
     fn is_bounded(&self) -> bool {
         true
     }
+    /// Whether it sends no more in the long run than pictures gain by ([`PathBound::below_ceiling`]). So also for what knows
+    /// the path, or it would be measured by what nobody else may send; not so for what sends at a given rate.
+    fn has_ceiling(&self) -> bool {
+        true
+    }
     /// Whether a frame may now and then be sent without a budget, so that something is learned of the path. Not so for what
     /// knows the path, and when the next frame will get through.
     fn wants_probes(&self) -> bool {

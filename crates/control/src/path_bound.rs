@@ -363,16 +363,16 @@ impl PathBound {
         rate.time_for(GREETING).max(silent_for / GREETINGS_FADE).clamp(least, longest)
     }
 
-    /// As much of `allowance` as is borne out by what is known, and as pictures gain by.
+    /// As much of `allowance` as is borne out by what is known.
     #[must_use]
-    pub fn limit(&self, now: Timestamp, in_flight: InFlight, allowance: Allowance) -> Bounded {
+    pub fn limit(&self, now: Timestamp, in_flight: InFlight, allowance: Allowance) -> Allowance {
         let shown = ByteCount::new(most(&self.delivered).max(most(&self.bursts))).max(LEAST_FRAME);
         // Before anything is heard there is nothing to grow from.
         let grown = ByteCount::new(GROWTH * shown.get());
         let under_way = if self.round_trip.is_none() { FIRST_FLIGHT } else { grown };
         let room = under_way.saturating_sub(in_flight.bytes);
         let mut budget = allowance.budget.min(shown).min(room);
-        let mut target = allowance.target.min(Bitrate::mean(grown, WINDOW));
+        let target = allowance.target.min(Bitrate::mean(grown, WINDOW));
         if self.is_silent(now) {
             budget = ByteCount::ZERO;
         } else if self.restarted_at.is_some() {
@@ -381,11 +381,22 @@ impl PathBound {
         if let Some(room) = self.short_queue.room(in_flight.queued) {
             budget = budget.min(room);
         }
-        let affordable = budget;
-        if let Some(Ceiling { rate, bucket, least }) = &self.ceiling {
-            budget = budget.min(bucket.budget(now, in_flight, *rate).max(*least));
-            target = target.min(*rate);
-        }
-        Bounded { allowance: Allowance { budget, target, ..allowance }, affordable }
+        Allowance { budget, target, ..allowance }
+    }
+
+    /// As much of `allowance` as pictures gain by.
+    #[must_use]
+    pub fn below_ceiling(&self, now: Timestamp, in_flight: InFlight, allowance: Allowance) -> Bounded {
+        let affordable = allowance.budget;
+        let Some(most) = self.most_below_ceiling(now, in_flight) else { return Bounded { allowance, affordable } };
+        let target = self.ceiling.as_ref().map_or(allowance.target, |ceiling| ceiling.rate.min(allowance.target));
+        Bounded { allowance: Allowance { budget: affordable.min(most), target, ..allowance }, affordable }
+    }
+
+    /// The most that pictures gain by in a frame that is sent at `now`; none where there is no ceiling.
+    #[must_use]
+    pub fn most_below_ceiling(&self, now: Timestamp, in_flight: InFlight) -> Option<ByteCount> {
+        let Ceiling { rate, bucket, least } = self.ceiling.as_ref()?;
+        Some(bucket.budget(now, in_flight, *rate).max(*least))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockstep_control::{Allowance, InFlight, PathBound, bitrate_ceiling};
+use lockstep_control::{Allowance, Bounded, InFlight, PathBound, bitrate_ceiling};
 use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -30,9 +30,14 @@ impl Path {
         Self { bound, now: Timestamp::from_millis(1_000), frame: 0 }
     }
 
-    /// Bytes that a frame may have although its controller would have a gigabyte sent.
+    /// What a frame may have although its controller would have a gigabyte sent.
+    fn bounded(&self, in_flight: InFlight) -> Bounded {
+        self.bound.below_ceiling(self.now, in_flight, self.bound.limit(self.now, in_flight, BOUNDLESS))
+    }
+
+    /// The bytes of it.
     fn most(&self) -> u64 {
-        self.bound.limit(self.now, InFlight::default(), BOUNDLESS).allowance.budget.get()
+        self.bounded(InFlight::default()).allowance.budget.get()
     }
 
     /// A frame is sent now; its fragments arrive `delay` later, so far apart, and are acknowledged half a round trip
@@ -207,7 +212,7 @@ fn before_anything_is_heard_no_more_is_under_way_than_a_first_flight() {
     let mut path = Path::new(None);
     let allowed = |path: &Path, bytes: u64| {
         let in_flight = InFlight { bytes: ByteCount::new(bytes), ..InFlight::default() };
-        path.bound.limit(path.now, in_flight, BOUNDLESS).allowance.budget.get()
+        path.bounded(in_flight).allowance.budget.get()
     };
     assert_eq!((allowed(&path, 5_000), allowed(&path, 8_000)), (3_000, 0));
     path.frame(1, HALF, Duration::ZERO);
@@ -223,7 +228,7 @@ fn pictures_have_no_more_bits_than_they_gain_by() {
     path.wait(Duration::from_secs(1));
     assert!(path.most() <= 8_400, "two frames' worth of a megabit: {}", path.most());
     // A frame that is larger nevertheless can be sent, and those after it have half of their share until it is made up for.
-    assert!(path.bound.limit(path.now, InFlight::default(), BOUNDLESS).affordable.get() > 40_000);
+    assert!(path.bounded(InFlight::default()).affordable.get() > 40_000);
     path.frame(20, HALF, Duration::from_micros(100));
     assert!((2_000..=2_100).contains(&path.most()), "{}", path.most());
 }
