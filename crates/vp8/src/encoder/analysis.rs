@@ -210,10 +210,13 @@ fn coarseness(quantizer: u8) -> u32 {
     LEFT_STEPS * u32::from(step(quantizer))
 }
 
-/// Whether most macroblocks are better predicted from their neighbours than from any reference, and all together too, by
-/// more than what is `left` in references that were coded coarsely.
+/// Whether most macroblocks are better predicted from their neighbours than from any reference, and all together too. Those
+/// that differ by no more than what is `left` in references that were coded coarsely say nothing of that.
 fn scene_has_changed(motion: &[MacroblockMotion], left: u32) -> bool {
-    let poor = || motion.iter().filter_map(|motion| Some((motion.intra?, motion.best().saturating_sub(left))));
+    let poor = || {
+        let known = motion.iter().filter_map(|motion| Some((motion.intra?, motion.best())));
+        known.filter(|&(_, best)| best > left)
+    };
     let better_intra = poor().filter(|(intra, best)| intra < best).count();
     let (intra, inter) =
         poor().fold((0, 0), |(intra, inter), poor| (intra + u64::from(poor.0), inter + u64::from(poor.1)));
