@@ -381,7 +381,9 @@ impl<C: Codec> SendingEnd<C> {
 
     fn transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
         if self.transport.queued_fragments() > 0 {
-            let interval = self.controller.pacing_interval(now, self.in_flight()).max(self.bound.least_pause());
+            let pace = self.controller.pacing_interval(now, self.in_flight());
+            // What is to be sent whatever the path is seen to carry does not wait for the room that its queue seems to have.
+            let interval = if self.controller.is_bounded() { pace.max(self.bound.least_pause()) } else { pace };
             self.transport.set_pace(interval, pacing_burst(interval));
         }
         let transmit = self.transport.poll_transmit(now)?;
