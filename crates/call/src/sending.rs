@@ -30,9 +30,6 @@ const ENCODE_TIME_WEIGHT: f64 = 0.2;
 /// What a host's timer can be relied on to tell apart: the tick of most schedulers is 1 ms or more, and one that is
 /// asked for 50 microseconds is late by as much. Fragments that are due within it leave together.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
-/// Where the receiver has decoded nothing of what was sent since so long, and three round trips, what it was sent may never
-/// be decoded, though all of it came: the next frame is coded from a state that it is known to hold.
-const DECODING_PATIENCE: Duration = Duration::from_millis(500);
 /// Most fragments that leave together: what most hosts' sockets and drivers take without loss, 90 kB.
 const MOST_BURST: u32 = 64;
 
@@ -67,6 +64,8 @@ struct Encoding<P> {
     job_started_at: Timestamp,
     /// Whether that job adds to a menu.
     refines: bool,
+    /// Whether the path has moved since it began, so that what was sent before may have gone nowhere.
+    misdirected: bool,
 }
 
 /// What the sending end knows of itself at this moment, for a progress line.
@@ -112,6 +111,8 @@ pub struct SendingEnd<C: Codec = Vp8> {
     /// Whether the last picture was coded from the one before it, so that a loss takes those of a round trip along.
     chained: bool,
     last_target: StateId,
+    /// Whether the path has moved since the last frame was sent.
+    moved: bool,
     /// When the oldest frame was sent of all that were since one was last known to be decoded.
     undecoded_since: Option<Timestamp>,
     last_quantizer: Option<u8>,
@@ -157,6 +158,7 @@ impl<C: Codec> SendingEnd<C> {
             last_fragments: 1,
             chained: true,
             last_target: StateId::EMPTY,
+            moved: false,
             undecoded_since: None,
             last_quantizer: None,
             records: OpenRecords::default(),
@@ -217,8 +219,9 @@ impl<C: Codec> SendingEnd<C> {
         let (capture, picture) = self.waiting.take()?;
         self.note_silence(now);
         let from_held_state = self.recovery == Recovery::FromHeldState;
-        // Of what was sent into silence nothing may have arrived.
+        // Of what was sent into silence, or to an address that the other end has left, nothing may have arrived.
         let chain_breaks = self.silent
+            || self.moved
             || self.is_stuck(now)
             || self.bound.loss_rate().breaks_chains(self.last_fragments, self.round_trip_frames());
         self.chained = !chain_breaks;
@@ -248,7 +251,8 @@ impl<C: Codec> SendingEnd<C> {
             return None;
         };
         self.record(capture, |record| record.encode_started_at = Some(now));
-        self.encoding = Some(Encoding { capture, picture, source, job_started_at: now, refines: false });
+        self.encoding =
+            Some(Encoding { capture, picture, source, job_started_at: now, refines: false, misdirected: false });
         Some(job)
     }
 
@@ -267,9 +271,13 @@ impl<C: Codec> SendingEnd<C> {
         let probe_due = is_narrow || self.bound.is_probe_due(now, self.in_flight());
         let probes = self.controller.wants_probes() && probe_due;
         // A source that was lost while the menu was being coded would only waste the link.
-        let still_good = encoding.source == StateId::EMPTY
-            || self.transport.is_held(encoding.source)
-            || self.transport.is_next_source(encoding.source);
+        let still_good = self.leads_on(&encoding);
+        if encoding.misdirected && !still_good && self.waiting.is_none() {
+            // Rather than an interval later, the path is shown what it carries by this picture, from another source.
+            let _ = self.encoder.commit(menu, None);
+            self.waiting = Some((encoding.capture, encoding.picture));
+            return;
+        }
         // Of what is sent whatever the budget, the picture is not given up for a newer one: that one would be as large.
         let may_refine = self.waiting.is_none() || probes;
         let menu = if still_good && may_refine && !self.closed {
@@ -343,6 +351,7 @@ impl<C: Codec> SendingEnd<C> {
         record.sent_at = Some(now);
         self.last_quantizer = Some(candidate.quantizer);
         self.last_target = target;
+        self.moved = false;
         self.undecoded_since.get_or_insert(now);
         if let Some(reconstruction) = candidate.shown() {
             let Encoding { capture, picture: original, .. } = encoding;
@@ -372,7 +381,9 @@ impl<C: Codec> SendingEnd<C> {
 
     fn transmit(&mut self, now: Timestamp) -> Option<Transmit<C::Payload>> {
         if self.transport.queued_fragments() > 0 {
-            let interval = self.controller.pacing_interval(now, self.in_flight()).max(self.bound.least_pause());
+            let pace = self.controller.pacing_interval(now, self.in_flight());
+            // What is to be sent whatever the path is seen to carry does not wait for the room that its queue seems to have.
+            let interval = if self.controller.is_bounded() { pace.max(self.bound.least_pause()) } else { pace };
             self.transport.set_pace(interval, pacing_burst(interval));
         }
         let transmit = self.transport.poll_transmit(now)?;
@@ -402,12 +413,6 @@ impl<C: Codec> SendingEnd<C> {
         self.transport.handle_timeout(now);
         self.note_silence(now);
         self.drain_events(now);
-    }
-
-    /// Whether what was sent lately seems not to be decoded, although something is heard of it.
-    fn is_stuck(&self, now: Timestamp) -> bool {
-        let round_trip = self.transport.round_trip_time().map_or(Duration::ZERO, |time| time.smoothed);
-        self.undecoded_since.is_some_and(|since| now.saturating_since(since) > DECODING_PATIENCE + 3 * round_trip)
     }
 
     /// Ends the call; the close datagrams come out of [`SendingEnd::poll_transmit`].

@@ -13,8 +13,9 @@ use lockstep_transport::{Datagram, Estimate, SenderConfig, StateId};
 use lockstep_units::{ByteCount, Timestamp};
 
 /// A sending end of 30 small pictures a second over a path that takes 10 ms each way; whether each frame's source and
-/// target are held, by the receiver of which `decodes` says which frames it can decode.
-fn sources(pictures: u32, decodes: impl Fn(u32) -> bool) -> Vec<(u32, StateId, StateId)> {
+/// target are held, by the receiver of which `decodes` says which frames it can decode. While the pictures of which `moves`
+/// says so are coded, the receiver is found at another address.
+fn sources(pictures: u32, decodes: impl Fn(u32) -> bool, moves: impl Fn(u32) -> bool) -> Vec<(u32, StateId, StateId)> {
     let model = CodecModel::built_in().expect("it is built in");
     let curves = Arc::new(ClipCurves::new(model.drawn(1), 64, 48));
     let interval = Duration::from_millis(33);
@@ -29,7 +30,11 @@ fn sources(pictures: u32, decodes: impl Fn(u32) -> bool) -> Vec<(u32, StateId, S
         let now = Timestamp::from_millis(33 * u64::from(picture) + 100);
         end.handle_timeout(now);
         end.capture(now, clip.next_picture());
+        let mut moved = !moves(picture);
         while let Some(job) = end.poll_encode(now) {
+            if !std::mem::replace(&mut moved, true) {
+                end.path_moved(now);
+            }
             end.encoded(now, job.run(&SerialMenu));
         }
         let arrived_at = now + Duration::from_millis(10);
@@ -78,7 +83,7 @@ fn sources(pictures: u32, decodes: impl Fn(u32) -> bool) -> Vec<(u32, StateId, S
 #[test]
 fn frames_that_come_but_are_never_decoded_are_not_built_upon_for_long() {
     // From frame 20 on the receiver has everything, and can decode nothing, and does not say so.
-    let sent = sources(90, |frame| frame < 20);
+    let sent = sources(90, |frame| frame < 20, |_| false);
     let held = sent.iter().find(|(frame, ..)| *frame == 19).map(|&(_, _, target)| target).expect("it was sent");
     let first = sent.iter().find(|&&(frame, source, _)| frame > 20 && source == held).map(|&(frame, ..)| frame);
     // Half a second and three round trips are 20 pictures or so.
@@ -89,6 +94,17 @@ fn frames_that_come_but_are_never_decoded_are_not_built_upon_for_long() {
 
 #[test]
 fn as_long_as_frames_are_decoded_each_is_built_on_the_last() {
-    let sent = sources(90, |_| true);
+    let sent = sources(90, |_| true, |_| false);
     assert!(sent.windows(2).all(|pair| pair[1].1 == pair[0].2));
+}
+
+#[test]
+fn when_the_path_has_moved_nothing_is_built_on_what_went_the_old_way() {
+    // What goes to the old address is never decoded, and that it is not is not known yet.
+    let sent = sources(60, |frame| !(20..22).contains(&frame), |picture| picture == 22);
+    let of = |frame: u32| *sent.iter().find(|(number, ..)| *number == frame).expect("it was sent");
+    assert_eq!(of(21).1, of(20).2, "before, each is built on the last");
+    assert_eq!(of(22).1, of(19).2, "the picture that was being coded is coded again, from what the receiver holds");
+    assert_eq!(of(23).1, of(22).2, "one is enough");
+    assert_eq!(sent.len(), 60, "no picture is left out");
 }

@@ -10,6 +10,7 @@
 //! | constant | value | source |
 //! |---|---|---|
 //! | horizon | 1.25 frame intervals | so that a frame that is coded a little late finds the link still busy |
+//! | the same where packets are lost | longer by 1.5 for each that is lost on one that arrives, of ten at most nine lost | frames with parity come out smaller than their share: at 50 % of loss a third of the link or so was used. Of 0, 0.5, 1, 1.5, 2, 3 and 4 this has the highest QoE_d on eight paths with losses of 1 to 50 % together, and more than 0 on each but that with 1 % |
 //! | headers | 28 bytes | UDP (RFC 768) and IPv4 (RFC 791), which the links of calls carry with a datagram |
 
 pub(crate) mod bottleneck;
@@ -29,6 +30,10 @@ use smallest_frame::SmallestFrame;
 
 /// How far ahead a frame may fill the link, in frame intervals.
 const HORIZON_INTERVALS: f64 = 1.25;
+
+/// By how much longer that is for each packet lost on one that arrives, and the largest share of losses that counts.
+const HORIZON_FOR_LOST: f64 = 1.5;
+const MOST_LOSS: f64 = 0.9;
 
 /// Pictures follow each other on the link no more often than in this time where they are large for it: of twice the bits a
 /// picture gains 0.1 to 0.15 in QoE_d, and the longer wait for it costs as much where this is 50 ms.
@@ -50,8 +55,8 @@ pub struct Oracle {
     rate: Bitrate,
     taken_at: Option<Timestamp>,
     sent: bool,
-    /// Whether the path now loses packets beside those that the queue drops.
-    loses: bool,
+    /// The share of packets that the path now loses beside those that the queue drops.
+    loss: f64,
 }
 
 impl Oracle {
@@ -70,7 +75,7 @@ impl Oracle {
             rate: Bitrate::ZERO,
             taken_at: None,
             sent: false,
-            loses: false,
+            loss: 0.0,
         }
     }
 
@@ -91,7 +96,9 @@ impl Oracle {
 
     /// What a frame that is sent at `now` into an empty queue may take of the link.
     fn share(&self, now: Timestamp) -> ByteCount {
-        self.path.carried(now, now + self.horizon)
+        let loss = self.loss.min(MOST_LOSS);
+        let stretch = 1.0 + HORIZON_FOR_LOST * loss / (1.0 - loss);
+        self.path.carried(now, now + self.horizon.mul_f64(stretch))
     }
 
     /// What a frame may take of the link at `now`, if anything is left.
@@ -133,16 +140,16 @@ impl Controller for Oracle {
     fn wants_probes(&self) -> bool {
         // Before anything is sent nothing is known of what is coded. Where packets are lost, it is not known which: a frame
         // that is to begin anew may have to be larger than one that is likely to arrive whole.
-        !self.sent || self.loses
+        !self.sent || self.loss > 0.0
     }
 
     fn on_feedback(&mut self, _now: Timestamp, _feedback: &Feedback) {}
 
     fn on_time(&mut self, now: Timestamp) {
+        self.loss = self.path.loss(now).0;
         if self.sent {
             self.smallest.on_time(now, self.empty_at, self.interval, self.room(now));
         }
-        self.loses = self.path.loss(now).0 > 0.0;
         let due = self.taken_at.is_none_or(|at| now.saturating_since(at) >= HOLD);
         if due {
             self.taken_at = Some(now);

@@ -58,6 +58,8 @@ pub(crate) enum Heard {
     Joined,
     /// After a pause something came from the other end, or the other end says that something came there.
     Returned,
+    /// The other end is at another address: what was sent lately went to the one before.
+    Moved,
     /// A datagram, with the time of its arrival.
     Datagram(Timestamp, Bytes),
     /// What the transport would have as a datagram, from the stream.
@@ -180,7 +182,12 @@ impl Connection {
         match self.endpoint.handle(now, remote, None, None, datagram, &mut buffer) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 let Some(link) = self.links.get_mut(&handle.0) else { return };
+                let before = link.quic.remote_address();
                 link.quic.handle_event(event);
+                // A joiner's QUIC has one address only, whatever the route is.
+                if self.chosen == Some(handle.0) && link.quic.remote_address() != before {
+                    self.heard.push_back(Heard::Moved);
+                }
                 let heard = link.has_heard() && self.chosen.is_none_or(|chosen| chosen == handle.0);
                 self.follow(handle.0, at);
                 if heard {
@@ -271,7 +278,9 @@ impl Connection {
                             (Role::Listener { .. }, Some(answer), _) => {
                                 let _ = link.quic.datagrams().send(answer.into(), true);
                             }
-                            (Role::Joiner { route, .. }, _, Some(token)) => route.answered(token),
+                            (Role::Joiner { route, .. }, _, Some(token)) => {
+                                self.heard.extend(route.answered(token).then_some(Heard::Moved));
+                            }
                             _ if says_heard_again(&datagram) => self.heard.push_back(Heard::Returned),
                             _ => self.heard.push_back(Heard::Datagram(at, datagram)),
                         }

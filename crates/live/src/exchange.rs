@@ -68,6 +68,11 @@ impl Exchange {
                         sending.path_returned(now);
                     }
                 }
+                Heard::Moved => {
+                    if let Some(sending) = &mut ends.sending {
+                        sending.path_moved(now);
+                    }
+                }
                 Heard::Datagram(at, datagram) => {
                     let decoded = Datagram::decode(&datagram);
                     // Of the beginning and the end the stream tells.

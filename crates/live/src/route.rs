@@ -130,11 +130,11 @@ impl Route {
         Some((from, trial.token))
     }
 
-    /// The listener answered with that token: it is where it was challenged.
-    pub(crate) fn answered(&mut self, token: Token) {
-        if let Some(trial) = self.trial.take_if(|trial| trial.token == token) {
-            self.current = Some(trial.address);
-        }
+    /// The listener answered with that token: it is where it was challenged. Says whether that is news.
+    pub(crate) fn answered(&mut self, token: Token) -> bool {
+        let trial = self.trial.take_if(|trial| trial.token == token);
+        self.current = trial.map_or(self.current, |trial| Some(trial.address));
+        trial.is_some()
     }
 }
 
@@ -165,7 +165,8 @@ mod tests {
         let asked = route.heard(at(10), address(2), 60, || Some(TOKEN));
         assert_eq!((asked, route.current()), (Some((address(2), TOKEN)), Some(address(1))));
         let answer = answer_to(&challenge(TOKEN)).expect("it is a challenge");
-        route.answered(answered(&answer).expect("it is an answer"));
+        let token = answered(&answer).expect("it is an answer");
+        assert_eq!([route.answered(token), route.answered(token)], [true, false], "a copy of the answer is no news");
         assert_eq!((route.current(), route.known()), (Some(address(2)), Some(address(1))), "QUIC need not hear of it");
     }
 
@@ -174,8 +175,8 @@ mod tests {
         let mut route = found();
         let challenges = (0..100).filter_map(|step| route.heard(at(10 * step), address(9), 60, || Some(TOKEN))).count();
         assert!(challenges as u64 * CHALLENGE_BYTES <= 3 * 60 * 100 && challenges <= 20, "{challenges}");
-        route.answered([6; 8]);
-        assert_eq!(route.current(), Some(address(1)), "a wrong answer is none");
+        assert!(!route.answered([6; 8]), "a wrong answer is none");
+        assert_eq!(route.current(), Some(address(1)));
         // While one address is tried, another waits.
         assert_eq!(route.heard(at(1_000), address(8), 60, || Some([7; 8])), None);
         assert!(route.heard(at(3_000), address(8), 60, || Some([7; 8])).is_some());

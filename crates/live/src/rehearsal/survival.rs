@@ -104,6 +104,25 @@ fn one_direction_may_be_dead_for_a_while_and_ends_the_call_at_both_ends_if_it_st
     }
 }
 
+/// What was sent to an address that the other end has left must not be built upon, nor may it take a lost frame to learn so:
+/// of ten pictures a second that is too many, and beside sound that has come before probes are rarer still.
+#[test]
+fn few_pictures_over_a_long_way_are_back_as_soon_when_either_end_moves() {
+    let long = || LinkConfig { delay: Duration::from_millis(53), ..usual_link() };
+    for end in [JOINER, LISTENER] {
+        for talk in [Talk::Mute, Talk::ByTurns(3), Talk::Always] {
+            let cast = Cast { pictures: "generated:16x16@10", talk, ..Cast::default() };
+            let mut world = begun(cast, [long(), long()], 1);
+            for moved in 0..10 {
+                world.run_for(Duration::from_millis(10 * moved));
+                world.rebind(end);
+                let since = world.now;
+                assert_back(&mut world, since, &format!("move {moved} of end {end}, {talk:?}"));
+            }
+        }
+    }
+}
+
 #[test]
 fn either_end_may_move_to_another_address_at_any_time() {
     for end in [JOINER, LISTENER] {
