@@ -9,6 +9,7 @@ use crate::codec::Codec;
 use crate::vp8_codec::Vp8;
 
 use crate::encode_time::EncodeWork;
+use crate::size_curve::SizeEstimate;
 
 /// Runs the candidates of one menu. The serial runner does so one after another; a driver that owns threads may hand in
 /// one that uses several cores.
@@ -63,13 +64,15 @@ pub struct Menu<C: Codec = Vp8> {
     pub candidates: Vec<Candidate<C>>,
     /// What another candidate can be made from, where the encoder works pass by pass.
     pub(crate) fitting: Option<C::Fitting>,
+    /// What was expected of its first candidate before anything was coded.
+    pub(crate) estimate: Option<SizeEstimate>,
 }
 
 impl<C: Codec> Menu<C> {
     /// A menu of `candidates` that is complete.
     #[must_use]
     pub fn new(candidates: Vec<Candidate<C>>) -> Self {
-        Self { candidates, fitting: None }
+        Self { candidates, fitting: None, estimate: None }
     }
 
     /// The largest candidate that `budget` holds.

@@ -3,7 +3,8 @@
 //! Salsify's published code offers the quantizers q-17 and q+23 around the last one sent, so that its frames fill a
 //! third to a half of the budget. Here a curve of size over quantizer is learned from the candidates coded, and the
 //! menu is centred on the quantizer that should fit; or, beginning there, one frame is made to fit, pass by pass, and
-//! each pass aims at the newest budget ([`MenuMode::Fit`]).
+//! each pass aims at the newest budget ([`MenuMode::Fit`]). What the codec expects of a picture before it codes it moves the
+//! curve beforehand.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::codec::Codec;
 use crate::encode_time::EncodeWork;
 use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
 use crate::held_states::HeldStates;
-use crate::size_curve::SizeCurve;
+use crate::size_curve::{SizeCurve, SizeEstimate};
 use crate::vp8_codec::Vp8;
 
 /// Share of the budget that the main candidate aims at. Predictions scatter; a frame over the budget is not sent at
@@ -30,6 +31,8 @@ const SAFE_AIM: f64 = 0.65;
 const PARALLEL_AIMS: (f64, f64) = (0.95, 0.7);
 /// What the first pass of a frame that is to fit aims at.
 const FIRST_PASS_AIM: f64 = 0.9;
+/// A quantizer so many indices away is far for an estimate.
+const FAR: u8 = 3;
 /// A frame that is to fit is coded again unless a candidate fits and fills this share of the budget. Filling more of it
 /// takes time and puts off the next frame: on cellular links what is gained in quality is less than what delay it
 /// costs.
@@ -129,16 +132,29 @@ impl<C: Codec> FunctionalEncoder<C> {
     }
 }
 
-/// The first pass of a frame that is to fit.
-fn first_pass<C: Codec>(analysis: C::Analysis, curve: &SizeCurve, budget: ByteCount) -> Menu<C> {
+/// What the codec expects of a picture at `quantizer`, where it does.
+fn estimate_at<C: Codec>(analysis: &C::Analysis, quantizer: u8) -> Option<SizeEstimate> {
+    C::estimate_size(analysis, quantizer).map(|size| SizeEstimate { quantizer, size: size.as_f64() })
+}
+
+/// The first pass of a frame that is to fit, of which there is an `estimate` or none.
+fn first_pass<C: Codec>(
+    analysis: C::Analysis,
+    curve: &SizeCurve,
+    estimate: Option<SizeEstimate>,
+    budget: ByteCount,
+) -> Menu<C> {
     let first = curve.quantizer_for(FIRST_PASS_AIM * budget.as_f64()).max(FINEST_USEFUL_QUANTIZER);
-    another_pass(C::fitting(analysis, first), Vec::new(), budget)
+    // What is learned of estimates is learned where the frame is.
+    let far = estimate.filter(|estimate| estimate.quantizer.abs_diff(first) > FAR);
+    let estimate = if far.is_some() { estimate_at::<C>(&analysis, first) } else { estimate };
+    Menu { estimate, ..another_pass(C::fitting(analysis, first), Vec::new(), budget) }
 }
 
 /// One more candidate, made to fit `budget`.
 fn another_pass<C: Codec>(mut fitting: C::Fitting, mut candidates: Vec<Candidate<C>>, budget: ByteCount) -> Menu<C> {
     candidates.push(C::pass(&mut fitting, budget));
-    Menu { candidates, fitting: Some(fitting) }
+    Menu { candidates, fitting: Some(fitting), estimate: None }
 }
 
 /// Both candidates at once, one at the budget and one safely below.
@@ -196,10 +212,16 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
         let job = EncodeJob::new(mode.first_work(), move |runner| {
             let analysis = C::analyse(&arena, &state, &picture, &parameters);
             let curve = curves.get(C::is_key_frame(&analysis));
+            let estimate = curve.estimated_at().and_then(|quantizer| estimate_at::<C>(&analysis, quantizer));
+            let curve = curve.of_picture(estimate);
             let menu = match mode {
-                MenuMode::Fit { .. } => first_pass(analysis, curve, budget),
-                MenuMode::Serial => Menu::new(serial_menu(&analysis, curve.clone(), budget.as_f64(), runner)),
-                MenuMode::Parallel => Menu::new(parallel_menu(&analysis, curve, budget.as_f64(), runner)),
+                MenuMode::Fit { .. } => first_pass(analysis, &curve, estimate, budget),
+                MenuMode::Serial => {
+                    Menu { estimate, ..Menu::new(serial_menu(&analysis, curve, budget.as_f64(), runner)) }
+                }
+                MenuMode::Parallel => {
+                    Menu { estimate, ..Menu::new(parallel_menu(&analysis, &curve, budget.as_f64(), runner)) }
+                }
             };
             menu.ready_for(budget)
         });
@@ -228,9 +250,10 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
         }
         match menu.fitting.take() {
             Some(fitting) if !C::is_filled(&fitting, expected) => {
-                let candidates = menu.candidates;
-                let work = EncodeWork::LaterPass;
-                Ok(EncodeJob::new(work, move |_| another_pass(fitting, candidates, expected).ready_for(expected)))
+                let Menu { candidates, estimate, .. } = menu;
+                let pass = move || another_pass(fitting, candidates, expected);
+                let job = move |_: &dyn MenuRunner<C>| Menu { estimate, ..pass() }.ready_for(expected);
+                Ok(EncodeJob::new(EncodeWork::LaterPass, job))
             }
             _ => Err(menu),
         }
@@ -239,10 +262,13 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
     fn commit(&mut self, mut menu: Menu<C>, choice: Option<usize>) -> Option<(StateId, Candidate<C>)> {
         // Where frames are made to fit, only the first has the size that belongs to its quantizer.
         let telling = if matches!(self.mode, MenuMode::Fit { .. }) { 1 } else { usize::MAX };
-        for candidate in menu.candidates.iter().take(telling) {
-            if let Some(curves) = &mut self.curves {
-                // The job that shared them is done.
-                Arc::make_mut(curves).of(candidate.key_frame).learn(candidate.quantizer, candidate.size().as_f64());
+        // The job that shared the curves is done.
+        if let Some(curves) = self.curves.as_mut().map(Arc::make_mut) {
+            if let (Some(estimate), Some(first)) = (menu.estimate, menu.candidates.first()) {
+                curves.of(first.key_frame).learn_surplus(estimate, first.quantizer, first.size().as_f64());
+            }
+            for candidate in menu.candidates.iter().take(telling) {
+                curves.of(candidate.key_frame).learn(candidate.quantizer, candidate.size().as_f64());
             }
         }
         let chosen = menu.candidates.swap_remove(choice?);

@@ -118,6 +118,11 @@ impl Codec for Modelled {
         analysis.is_key_frame()
     }
 
+    fn estimate_size(_analysis: &ModelledAnalysis, _quantizer: u8) -> Option<ByteCount> {
+        // The models were measured without.
+        None
+    }
+
     fn encode(analysis: &ModelledAnalysis, quantizer: u8) -> Candidate<Self> {
         analysis.candidate(analysis.curves.encode(&analysis.picture, quantizer, analysis.is_key_frame()))
     }

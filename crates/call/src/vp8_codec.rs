@@ -56,6 +56,10 @@ impl Codec for Vp8 {
         analysis.key_frame()
     }
 
+    fn estimate_size(analysis: &Analysis, quantizer: u8) -> Option<ByteCount> {
+        Some(ByteCount::new(analysis.estimate_size(quantizer) as u64))
+    }
+
     fn encode(analysis: &Analysis, quantizer: u8) -> Candidate {
         analysis.encode(quantizer).into()
     }

@@ -291,6 +291,23 @@ fn predicted_sizes_follow_the_real_ones() {
 }
 
 #[test]
+fn an_estimate_for_one_quantizer_is_what_is_predicted_of_all() {
+    for content in [Content::Pan, Content::Noise, Content::Camera, Content::Objects, Content::Cuts] {
+        let mut state = State::default();
+        for index in 0..5 {
+            let picture = picture(content, 181, 99, index, 1);
+            let analysis = Analysis::new(&state, &picture, &Parameters::default());
+            for quantizer in [0, 10, 40, 90, 127, 255] {
+                let [all, one] = [analysis.predict_size(quantizer), analysis.estimate_size(quantizer)];
+                let ratio = (one as f64 + 100.0) / (all as f64 + 100.0);
+                assert!((0.8..1.25).contains(&ratio), "{content:?} {index}, quantizer {quantizer}: {one} for {all}");
+            }
+            state = analysis.encode(40).state;
+        }
+    }
+}
+
+#[test]
 fn quality_costs_fewer_bits_than_real_time() {
     let mut results = Vec::new();
     for preset in [Preset::RealTime, Preset::Quality] {
