@@ -4,12 +4,13 @@
 //! thread, for as long as it takes), hands the result back ([`SendingEnd::encoded`]), and moves datagrams. While a
 //! picture is being coded, feedback and pacing go on; of the pictures that come meanwhile only the newest is kept.
 
+mod budget;
 mod silence;
 mod sound;
 
 use std::time::Duration;
 
-use lockstep_control::{Allowance, Bounded, Controller, InFlight, PathBound, Protection, bitrate_ceiling};
+use lockstep_control::{Allowance, Controller, InFlight, PathBound, bitrate_ceiling};
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{
     CloseReason, Datagram, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError,
@@ -136,7 +137,8 @@ impl<C: Codec> SendingEnd<C> {
         let format = transport.format;
         let frame_interval = format.frame_interval();
         let ceiling = bitrate_ceiling(format.width.into(), format.height.into(), frame_interval);
-        let bound = PathBound::new(payload, frame_interval, Some(ceiling));
+        let ceiling = controller.has_ceiling().then_some(ceiling);
+        let bound = PathBound::new(payload, frame_interval, ceiling);
         Self {
             payload,
             recovery: transport.recovery,
@@ -169,10 +171,11 @@ impl<C: Codec> SendingEnd<C> {
         }
     }
 
-    /// The same with another bound on what is sent in the long run than [`bitrate_ceiling`], or with none.
+    /// The same with another bound on what is sent in the long run than [`bitrate_ceiling`], or with none: that of a controller
+    /// that has one ([`Controller::has_ceiling`]).
     #[must_use]
     pub fn with_max_bitrate(mut self, ceiling: Option<Bitrate>) -> Self {
-        self.bound.set_ceiling(ceiling);
+        self.bound.set_ceiling(ceiling.filter(|_| self.controller.has_ceiling()));
         self
     }
 
@@ -490,64 +493,6 @@ impl<C: Codec> SendingEnd<C> {
         if let Some(record) = self.records.get_mut(capture) {
             change(record);
         }
-    }
-
-    fn in_flight(&self) -> InFlight {
-        InFlight::of(&self.transport, self.payload)
-    }
-
-    fn allowance(&self, now: Timestamp) -> Allowance {
-        self.bounded(now).allowance
-    }
-
-    /// What a frame may have, of itself and if it came out larger.
-    fn bounded(&self, now: Timestamp) -> Bounded {
-        let in_flight = self.in_flight();
-        let allowance = self.controller.allowance(now, in_flight);
-        let moving = InFlight { bytes: in_flight.bytes.saturating_sub(self.controller.held_up()), ..in_flight };
-        let allowance = if self.controller.is_bounded() { self.bound.limit(now, moving, allowance) } else { allowance };
-        let bounded = if self.controller.has_ceiling() {
-            self.bound.below_ceiling(now, moving, allowance)
-        } else {
-            Bounded { allowance, affordable: allowance.budget }
-        };
-        let limited = if self.sound.is_some() { self.narrow.limit(bounded) } else { bounded };
-        let Bounded { allowance, affordable } = limited;
-        // What will be said until the next picture goes before it.
-        let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
-        let sound = sound.bytes_in(self.frame_interval);
-        let protection = self.protection();
-        let left = |budget: ByteCount| protection.frame_within(budget.saturating_sub(sound));
-        Bounded { allowance: Allowance { budget: left(allowance.budget), ..allowance }, affordable: left(affordable) }
-    }
-
-    /// How many frames are not shown if one is lost on which others are built: itself and those of a round trip.
-    fn round_trip_frames(&self) -> f64 {
-        let round_trip = self.transport.round_trip_time().map_or(Duration::ZERO, |time| time.smoothed);
-        1.0 + round_trip.as_secs_f64() / self.frame_interval.as_secs_f64().max(1e-6)
-    }
-
-    /// What parity frames have. Where lost fragments are sent again there is none, nor is there in what is sent into silence.
-    fn protection(&self) -> Protection {
-        if self.recovery == Recovery::Retransmit || self.silent {
-            return Protection::none(self.payload);
-        }
-        let at_stake = if self.chained { self.round_trip_frames() } else { 1.0 };
-        Protection { loss_rate: *self.bound.loss_rate(), at_stake, payload: self.payload }
-    }
-
-    /// The budget that is to be expected when a job of `time` will be done: what the path bears out now and what it drains
-    /// meanwhile, and no more than the ceiling will then let through.
-    fn expected_budget(&self, now: Timestamp, bounded: &Bounded, time: Duration) -> ByteCount {
-        let path_rate = self.controller.estimate().unwrap_or(bounded.allowance.target);
-        let silent = self.controller.is_bounded() && self.bound.is_silent(now);
-        // Of a path that is not heard of nothing is known to drain.
-        let path_rate = if silent { Bitrate::ZERO } else { path_rate };
-        let in_flight = self.in_flight();
-        let borne_out = bounded.affordable + path_rate.bytes_in(time).min(in_flight.bytes);
-        let ceiling = self.controller.has_ceiling().then(|| self.bound.most_below_ceiling(now + time, in_flight));
-        let most = ceiling.flatten().map_or(borne_out, |most| most.min(borne_out));
-        self.protection().frame_within(most)
     }
 
     #[inline]

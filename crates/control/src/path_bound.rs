@@ -388,9 +388,9 @@ impl PathBound {
     #[must_use]
     pub fn below_ceiling(&self, now: Timestamp, in_flight: InFlight, allowance: Allowance) -> Bounded {
         let affordable = allowance.budget;
-        let Some(most) = self.most_below_ceiling(now, in_flight) else { return Bounded { allowance, affordable } };
+        let budget = self.most_below_ceiling(now, in_flight).map_or(affordable, |most| most.min(affordable));
         let target = self.ceiling.as_ref().map_or(allowance.target, |ceiling| ceiling.rate.min(allowance.target));
-        Bounded { allowance: Allowance { budget: affordable.min(most), target, ..allowance }, affordable }
+        Bounded { allowance: Allowance { budget, target, ..allowance }, affordable }
     }
 
     /// The most that pictures gain by in a frame that is sent at `now`; none where there is no ceiling.
