@@ -49,7 +49,7 @@ pub trait Codec: Debug + Copy + 'static {
     ) -> Self::Analysis;
     /// Whether it will be a key frame.
     fn is_key_frame(analysis: &Self::Analysis) -> bool;
-    /// About how many bytes it takes at a quantizer index, by what is left of it by prediction; none where nobody knows.
+    /// About how many bytes the picture takes at a quantizer index, by what prediction leaves of it; none where nobody knows.
     fn estimate_size(analysis: &Self::Analysis, quantizer: u8) -> Option<ByteCount>;
     /// Codes it at a quantizer index, 0-127.
     fn encode(analysis: &Self::Analysis, quantizer: u8) -> Candidate<Self>;

@@ -72,7 +72,12 @@ impl<C: Codec> Menu<C> {
     /// A menu of `candidates` that is complete.
     #[must_use]
     pub fn new(candidates: Vec<Candidate<C>>) -> Self {
-        Self { candidates, fitting: None, estimate: None }
+        Self::of(candidates, None)
+    }
+
+    /// The same, of a picture that was expected to take what `estimate` says.
+    pub(crate) fn of(candidates: Vec<Candidate<C>>, estimate: Option<SizeEstimate>) -> Self {
+        Self { candidates, fitting: None, estimate }
     }
 
     /// The largest candidate that `budget` holds.

@@ -137,7 +137,8 @@ fn estimate_at<C: Codec>(analysis: &C::Analysis, quantizer: u8) -> Option<SizeEs
     C::estimate_size(analysis, quantizer).map(|size| SizeEstimate { quantizer, size: size.as_f64() })
 }
 
-/// The first pass of a frame that is to fit, of which there is an `estimate` or none.
+/// The first pass of a frame that is to fit. Where it is far from the `estimate` there is, it has one of its own: what
+/// is learned of estimates is learned where the frame is.
 fn first_pass<C: Codec>(
     analysis: C::Analysis,
     curve: &SizeCurve,
@@ -145,9 +146,10 @@ fn first_pass<C: Codec>(
     budget: ByteCount,
 ) -> Menu<C> {
     let first = curve.quantizer_for(FIRST_PASS_AIM * budget.as_f64()).max(FINEST_USEFUL_QUANTIZER);
-    // What is learned of estimates is learned where the frame is.
-    let far = estimate.filter(|estimate| estimate.quantizer.abs_diff(first) > FAR);
-    let estimate = if far.is_some() { estimate_at::<C>(&analysis, first) } else { estimate };
+    let estimate = match estimate {
+        Some(SizeEstimate { quantizer, .. }) if quantizer.abs_diff(first) > FAR => estimate_at::<C>(&analysis, first),
+        near => near,
+    };
     Menu { estimate, ..another_pass(C::fitting(analysis, first), Vec::new(), budget) }
 }
 
@@ -216,12 +218,8 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
             let curve = curve.of_picture(estimate);
             let menu = match mode {
                 MenuMode::Fit { .. } => first_pass(analysis, &curve, estimate, budget),
-                MenuMode::Serial => {
-                    Menu { estimate, ..Menu::new(serial_menu(&analysis, curve, budget.as_f64(), runner)) }
-                }
-                MenuMode::Parallel => {
-                    Menu { estimate, ..Menu::new(parallel_menu(&analysis, &curve, budget.as_f64(), runner)) }
-                }
+                MenuMode::Serial => Menu::of(serial_menu(&analysis, curve, budget.as_f64(), runner), estimate),
+                MenuMode::Parallel => Menu::of(parallel_menu(&analysis, &curve, budget.as_f64(), runner), estimate),
             };
             menu.ready_for(budget)
         });

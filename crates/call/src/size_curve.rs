@@ -5,8 +5,9 @@
 //! picture show both its height and its slope where they matter.
 //!
 //! Of the picture that comes next the codec has an estimate before it codes it ([`SizeEstimate`]). Estimates are off by a
-//! factor, and nearly the same one for picture after picture: what a size is off by then is a half to a quarter of what it
-//! is off by from those before (nine clips, indices 15 to 100), where pictures come twice or a camera is moved most.
+//! factor, and nearly the same one for picture after picture. Where pictures come twice or much begins to move, what a size is
+//! then off by is a quarter to half of what it is off by from those before; where all pictures are alike, little less
+//! (seven clips, `docs/codec.md`, "In calls").
 
 use std::sync::LazyLock;
 

@@ -11,6 +11,15 @@ const SECOND_ORDER_BIN: usize = 4;
 /// Steps of transformed error up to which a macroblock counts as empty where a size is estimated.
 const NEGLIGIBLE_STEPS: u32 = 8;
 
+/// What a prediction of a macroblock's luma leaves: its blocks, and the second-order block of their first coefficients.
+fn transform(source: &[u8], source_stride: usize, prediction: &[u8; 256]) -> ([[i16; 16]; 16], [i16; 16]) {
+    let mut blocks = [[0; 16]; 16];
+    forward_dct_plane::<16>(source, source_stride, prediction, &mut blocks);
+    let mut second_order = [0; 16];
+    forward_wht(&blocks.map(|block| block[0]), &mut second_order);
+    (blocks, second_order)
+}
+
 /// How often each magnitude occurs among a picture's luma coefficients.
 #[derive(Debug, Clone)]
 pub(super) struct CoefficientHistogram {
@@ -29,16 +38,13 @@ impl Default for CoefficientHistogram {
 impl CoefficientHistogram {
     /// Adds what a prediction of a macroblock's luma leaves.
     pub(super) fn add(&mut self, source: &[u8], source_stride: usize, prediction: &[u8; 256]) {
-        let mut blocks = [[0i16; 16]; 16];
-        forward_dct_plane::<16>(source, source_stride, prediction, &mut blocks);
+        let (blocks, second_order) = transform(source, source_stride, prediction);
         for block in &blocks {
             for coefficient in &block[1..] {
                 self.luma[usize::from(coefficient.unsigned_abs()).min(BINS - 1)] += 1;
             }
         }
-        let mut coefficients = [0i16; 16];
-        forward_wht(&blocks.map(|block| block[0]), &mut coefficients);
-        for coefficient in coefficients {
+        for coefficient in second_order {
             self.second_order[(usize::from(coefficient.unsigned_abs()) / SECOND_ORDER_BIN).min(BINS - 1)] += 1;
         }
         self.macroblocks += 1;
@@ -102,16 +108,16 @@ impl Levels {
     }
 }
 
-/// A guess of a frame's size at one quantizer, macroblock by macroblock.
+/// What of a picture's luma becomes what at one quantizer, for a guess of its frame's size.
 #[derive(Debug)]
-pub(super) struct SizeEstimate {
+pub(super) struct ResidualCount {
     steps: LumaSteps,
     luma: Levels,
     second_order: Levels,
     macroblocks: u32,
 }
 
-impl SizeEstimate {
+impl ResidualCount {
     pub(super) fn new(quantizer: u8) -> Self {
         Self {
             steps: LumaSteps::new(quantizer),
@@ -134,10 +140,7 @@ impl SizeEstimate {
 
     /// Adds what a prediction of a macroblock's luma leaves.
     pub(super) fn add(&mut self, source: &[u8], source_stride: usize, prediction: &[u8; 256]) {
-        let mut blocks = [[0i16; 16]; 16];
-        forward_dct_plane::<16>(source, source_stride, prediction, &mut blocks);
-        let mut second_order = [0i16; 16];
-        forward_wht(&blocks.map(|block| block[0]), &mut second_order);
+        let (mut blocks, second_order) = transform(source, source_stride, prediction);
         self.second_order.add(&second_order, self.steps.second_order);
         // Those that went into the second order are no coefficients of luma any more.
         blocks.iter_mut().for_each(|block| block[0] = 0);

@@ -1,9 +1,9 @@
 //! States as bytes, to be kept and restored.
 //!
 //! The form, all numbers little-endian: `LSV8`, the form's version (2), whether the frame is shown, whether there are
-//! references; the frame's quantizer index; the parameters; the probabilities; the number of macroblocks in the segment map (32 bits) and the map;
-//! the place of the last, golden and altref frame in the list of frames; the number of frames, and of each frame the
-//! macroblock-aligned planes; the state's hash (64 bits).
+//! references; the frame's quantizer index; the parameters; the probabilities; the number of macroblocks in the segment map
+//! (32 bits) and the map; the place of the last, golden and altref frame in the list of frames; the number of frames, and of
+//! each frame the macroblock-aligned planes; the state's hash (64 bits).
 
 use std::sync::Arc;
 
