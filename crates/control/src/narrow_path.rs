@@ -126,7 +126,10 @@ impl NarrowPath {
             self.arrived -= size;
             self.arrivals.pop_front();
         }
-        self.proven = self.proven || self.measured() >= NARROW;
+        if self.measured() >= NARROW {
+            // What waited for an end that was stopped comes all at once: the first of it looks like the end of a queue.
+            (self.proven, self.suspected_at) = (true, None);
+        }
         self.least[1] = self.least[1].min(delay);
         self.period_least = self.period_least.min(delay);
         if at.saturating_since(self.period_began) >= PERIOD {
@@ -234,6 +237,16 @@ mod tests {
             let capacity = path.narrow.capacity().expect("it is narrow").as_bps() as f64 / 1e3;
             assert!((0.85..1.15).contains(&(capacity / kbps as f64)), "{capacity} of {kbps} kb/s");
         }
+    }
+
+    #[test]
+    fn what_waited_for_an_end_that_was_stopped_arouses_no_suspicion() {
+        let mut path = Path::of(10_000_000);
+        path.send(0, 4, 200, 92, LONG);
+        // For eight seconds nothing is read, then all of it.
+        path.free_at = Timestamp::from_millis(12_000);
+        path.send(4, 8, 200, 92, Duration::from_secs(10));
+        assert!(!path.narrow.is_suspected(path.free_at) && path.narrow.capacity().is_none());
     }
 
     #[test]
