@@ -251,7 +251,7 @@ class TestTraining:
 
         searches = {latency: own.Search(latency) for latency in own.DELAY_WEIGHTS}
         searched = own.rules_of(searches)
-        given = searched["balanced"].replace("level=0.3700", "level=0.4")
+        given = searched["balanced"].replace("level=0.6000", "level=0.4")
         assert given != searched["balanced"]
         assert own.rules_of(searches, [f"balanced={given}"]) == {**searched, "balanced": given}
         for wrong in ("", "balanced", "balanced=level=0.4", f"soon={given}", f"balanced={given},mood=1"):
@@ -311,6 +311,24 @@ class TestTraining:
         assert not set(training) & set(test)
         with pytest.raises(ValueError, match="five at least"):
             split_folder(tmp_path / "none", 3)
+
+    def test_varied_traces_are_the_same_for_a_seed_of_every_kind_and_each_carries_a_call(self) -> None:
+        from lockstep.learn.families import varied_traces  # noqa: PLC0415
+
+        traces = varied_traces(1, 40)
+        assert traces == varied_traces(1, 40) != varied_traces(2, 40)
+        assert {trace.partition(":")[0] for trace in traces} == {"poisson", "cellular", "onoff", "steps"}
+        for trace in traces[:16]:
+            assert 0.0 < simulate(trace=trace, modelled=True, seconds=5.0).scores["qoe_d"] < 5.0
+
+    def test_calls_that_a_rule_is_searched_by_have_pixels_where_clips_are_given(self) -> None:
+        from lockstep.learn import lockstep as own  # noqa: PLC0415
+
+        traces = ["constant:1mbps", "poisson:1mbps"]
+        assert all(call["modelled"] for call in own.settings_of(traces, 1, 4))
+        with_pixels = own.settings_of(traces, 1, 4, ["generated:176x144@30"])
+        assert {(call["clip"], call["modelled"]) for call in with_pixels} == {("generated:176x144@30", False)}
+        assert own.outcome(with_pixels[0], "sprout", "balanced", None, seconds=1.0)[1] > 0.0
 
     def test_what_the_selector_takes_is_within_its_threshold_of_the_heuristic(self) -> None:
         from lockstep.learn.bob import select  # noqa: PLC0415

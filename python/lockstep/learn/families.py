@@ -22,12 +22,57 @@ def fitted_traces(seed: int, count: int) -> list[str]:
     return [f"fitted:family={FAMILIES[index % 5]},seed={own},seconds=60" for index, own in enumerate(seeds)]
 
 
+def varied_traces(seed: int, count: int) -> list[str]:
+    """Words for ``count`` traces of a minute unlike one another: of links that no family was fitted to.
+
+    Delivery as a Poisson process; rates that jump at any step, with pauses; rates that swing; steady rates whose delay
+    or loss changes. Means are spread evenly on a logarithmic scale from 60 kb/s to 12 Mb/s.
+    """
+    draw = np.random.default_rng([seed, 0x7A21ED])
+
+    def between(least: float, most: float) -> float:
+        """A number that is spread evenly on a logarithmic scale."""
+        return float(np.exp(draw.uniform(np.log(least), np.log(most))))
+
+    traces = []
+    for index in range(count):
+        mean, own = round(between(60, 12_000)), int(draw.integers(1 << 31))
+        pause = between(0.05, 3.0)
+        pauses = f"outage-every={max(1.0, pause * between(4, 60)):.2f}s,outage-length={1000 * pause:.0f}ms"
+        if index % 4 == 0:
+            words = f"poisson:{min(mean, 8_000)}kbps,seed={own}"
+        elif index % 4 == 1:
+            step, noise = between(20, 1_000), draw.uniform(0.1, 1.2)
+            words = (
+                f"cellular:mean={mean}kbps,deviation={draw.uniform(0.0, 0.3):.2f},dwell={between(0.2, 10):.2f}s,"
+                f"step={step:.0f}ms,noise={noise:.2f},{pauses},duration=60s,seed={own}"
+            )
+        elif index % 4 == 2:
+            words = (
+                f"cellular:mean={mean}kbps,deviation={draw.uniform(0.3, 1.2):.2f},dwell={between(0.1, 10):.2f}s,"
+                f"states={draw.integers(3, 13)},step={between(20, 200):.0f}ms,noise={draw.uniform(0.0, 0.3):.2f},"
+                f"{pauses},duration=60s,seed={own}"
+            )
+        elif index % 8 == 3:
+            loss, on, off = draw.uniform(0.05, 1.0), between(0.05, 2.0), between(1.0, 20.0)
+            words = (
+                f"onoff:{mean}kbps,on={1000 * on:.0f}ms,off={1000 * off:.0f}ms,loss={loss:.2f},duration=60s,seed={own}"
+            )
+        else:
+            other, lasts = round(mean * between(0.2, 5.0)), between(0.2, 10.0)
+            words = f"steps:{mean}kbps@{lasts:.2f}s/{other}kbps@{between(0.2, 10.0):.2f}s,jitter={draw.integers(1, 16)}ms"
+        traces.append(words)
+    return traces
+
+
 def parts(options: argparse.Namespace, run: Run) -> tuple[list[str], list[str], list[str]]:
     """What to train on, what to look at meanwhile, and what to judge by: never the same."""
     training, test = run.traces()
     seed = options.seed
-    training += fitted_traces(seed, options.fitted)
+    training += fitted_traces(seed, options.fitted) + varied_traces(seed, options.varied)
     validation = generated_traces(seed + 2_000_003, 10) + fitted_traces(seed + 2_000_003, 10)
+    if options.varied:
+        validation += varied_traces(seed + 2_000_003, 10)
     test += fitted_traces(seed + 1_000_003, 10)
     for manifest in options.split:
         split = json.loads(Path(manifest).read_text())

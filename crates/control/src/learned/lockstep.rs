@@ -42,14 +42,11 @@ use lesson::Lessons;
 pub use forecast::{HORIZONS, LEVELS};
 pub use history::{OBSERVATIONS, OBSERVED};
 pub use lesson::Lesson;
-use rule::Moment;
 pub use rule::Rule;
 
 /// How many numbers the model remembers from picture to picture.
 pub const MODEL_STATE: usize = 48;
 
-/// A frame shows what the path takes only while deliveries go on: the last is overdue by no more than this, seconds.
-const MOST_OVERDUE: f64 = 0.06;
 /// What a link carries with a datagram, and with a fragment, bytes.
 const NETWORK_HEADERS: f64 = CARRIAGE as f64;
 const HEADERS: f64 = NETWORK_HEADERS + DATA_HEADER as f64;
@@ -165,6 +162,11 @@ impl Present {
     fn room(&self, deadline: f64, level: f64) -> f64 {
         self.forecast.bytes(deadline, level) - self.on_the_way - self.sent
     }
+
+    /// How fast that is, bytes a second.
+    fn rate(&self, deadline: f64, level: f64) -> f64 {
+        self.forecast.bytes(deadline, level) / (self.unknown + deadline).max(1e-3)
+    }
 }
 
 /// A quantity that is averaged over pictures, and what follows once it is high until it is low.
@@ -235,8 +237,6 @@ pub struct Lockstep {
     now: f64,
     /// How long the packet that was last heard of was underway, or the oldest that was not is, there and back.
     delay: f64,
-    /// How long ago something would have been heard of the next packet, had it left right behind the last, seconds.
-    overdue: f64,
     shared: Alarm,
     late: Alarm,
     far: Alarm,
@@ -265,7 +265,6 @@ impl Lockstep {
             given: 0.0,
             now: 0.0,
             delay: 0.0,
-            overdue: 0.0,
             shared: Alarm::default(),
             late: Alarm::default(),
             far: Alarm::default(),
@@ -341,30 +340,8 @@ impl Lockstep {
             lessons.next();
         }
         if let Some(present) = &self.present {
-            self.given = present.room(self.deadline(), self.level()).max(0.0) + present.sent;
+            self.given = present.room(self.deadline(), self.rule.level).max(0.0) + present.sent;
         }
-    }
-
-    /// The quantile that a frame gets now.
-    fn level(&self) -> f64 {
-        self.rule.level_at(&Moment {
-            late: self.overdue,
-            wait: self.history.wait(),
-            loss: self.history.loss(),
-            since_return: self.history.since_return(self.now),
-        })
-    }
-
-    /// What a frame may take of the link at least, as the last one that is through has shown that it would be in time:
-    /// a forecast of what was never tried is a guess, and where frames are small nothing larger is ever tried.
-    fn shown(&self, present: &Present, deadline: f64) -> f64 {
-        let Rule { growth, shown_share, .. } = self.rule;
-        if growth <= 0.0 || self.overdue > MOST_OVERDUE {
-            return 0.0;
-        }
-        let passage = self.history.passage();
-        let through = shown_share * passage.rate() * (present.unknown + deadline);
-        (through - present.on_the_way - present.sent).min(growth * passage.bytes)
     }
 
     fn deadline(&self) -> f64 {
@@ -374,11 +351,11 @@ impl Lockstep {
     /// What a frame may take of the link, all headers included.
     fn link_budget(&self, present: &Present, in_flight: InFlight) -> f64 {
         let waiting = in_flight.queued.as_f64() * (1.0 + (NETWORK_HEADERS + HEADERS) / self.payload);
-        let Rule { least, least_within, .. } = self.rule;
-        let (deadline, level) = (self.deadline(), self.level());
-        let mut bytes = present.room(deadline, level).max(self.shown(present, deadline)) - waiting;
-        if present.room(deadline + least_within, level) > waiting {
-            bytes = bytes.max(least * self.sprout.mean_rate() * self.frame_interval);
+        let Rule { level, smallest, .. } = self.rule;
+        let mut bytes = present.room(self.deadline(), level) - waiting;
+        // Of what the forecast itself has through: a mean rate that is too high would leave out all frames, and show nothing.
+        if bytes < smallest * present.rate(self.deadline(), level) * self.frame_interval {
+            bytes = 0.0;
         }
         if in_flight.bytes == ByteCount::ZERO {
             // A packet that is alone delays nothing.
@@ -416,7 +393,6 @@ impl Controller for Lockstep {
         }
         let outlook = self.sprout.outlook(now);
         self.delay = outlook.last_round_trip.max(self.now - outlook.oldest_at);
-        self.overdue = self.now - outlook.round_trip - self.history.left_at();
         let seen = self.history.observe(now, &outlook, self.given);
         let basis = Basis { rate: outlook.mean_rate, unknown: (self.now - outlook.known_until).clamp(0.0, 10.0) };
         if let Some(lessons) = &mut self.lessons {

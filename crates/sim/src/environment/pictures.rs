@@ -104,8 +104,7 @@ fn any_rule(generator: &mut Pcg64, latency: Latency) -> Rule {
         deadline: generator.random_range(0.0..0.06),
         intervals: generator.random_range(0.7..2.0),
         level: generator.random_range(0.15..0.7),
-        growth: generator.random_range(0.0..4.0),
-        shown_share: generator.random_range(0.2..0.8),
+        smallest: generator.random_range(0.0..0.8),
         ..Rule::of(latency)
     }
 }

@@ -231,27 +231,12 @@ impl History {
         }
     }
 
-    /// How the frame came through that was last heard of.
-    pub fn passage(&self) -> &Passage {
-        &self.passage
-    }
-
-    /// When the last packet had left the link, sender's clock, as if nothing else took time.
-    pub fn left_at(&self) -> f64 {
-        self.left_at
-    }
-
     /// For how long the path has delivered since it last paused, at `now`.
-    pub fn since_return(&self, now: f64) -> f64 {
+    fn since_return(&self, now: f64) -> f64 {
         (now - self.returned_at).max(0.0)
     }
 
-    /// How long packets of the last tenth of a second waited, seconds.
-    pub fn wait(&self) -> f64 {
-        self.waits[1]
-    }
-
-    /// The same of the last 1.6 seconds.
+    /// How long packets of the last 1.6 seconds waited, seconds.
     pub fn mean_wait(&self) -> f64 {
         self.waits[3]
     }
@@ -260,11 +245,6 @@ impl History {
     pub fn change(&self, mean_rate: f64) -> f64 {
         let former = self.former_rates.map_or(mean_rate, |former| former[0]);
         log(mean_rate.max(1.0) / former.max(1.0)).abs()
-    }
-
-    /// The share of packets lost over 6.4 s.
-    pub fn loss(&self) -> f64 {
-        self.losses[4]
     }
 
     /// The next picture begins.

@@ -1,28 +1,19 @@
-//! What is done with a forecast: a deadline, a quantile, and what is left to a call where nothing fits. The numbers come
-//! with a model, in its metadata, since they are tuned for it (`python/lockstep/learn/lockstep.py`).
+//! What is done with a forecast: a deadline, a quantile, and which frames are too small to be sent. The numbers come with a
+//! model, in its metadata, since they are tuned for it (`python/lockstep/learn/lockstep.py`).
 
 use std::fmt;
-
-use libm::{exp, log1p};
 
 use crate::Latency;
 use crate::claimed_share::ClaimRule;
 
 /// Numbers of a rule, each with its name and bounds.
-const FIELDS: [(&str, f64, f64); 20] = [
+const FIELDS: [(&str, f64, f64); 13] = [
     ("deadline", 0.0, 0.5),
     ("intervals", 0.0, 4.0),
     ("level", 0.1, 0.75),
-    ("least", 0.0, 1.0),
-    ("least_within", 0.0, 0.5),
+    ("smallest", 0.0, 1.0),
     ("target_level", 0.1, 0.75),
     ("pacing", 1.5, 64.0),
-    ("growth", 0.0, 8.0),
-    ("shown_share", 0.0, 1.0),
-    ("level_late", -0.3, 0.3),
-    ("level_wait", -0.3, 0.3),
-    ("level_loss", -5.0, 5.0),
-    ("level_returned", -0.7, 0.7),
     ("shared", 1.2, 1000.0),
     ("shared_steady", 0.0, 10.0),
     ("shared_wait", 0.0, 1.0),
@@ -41,26 +32,13 @@ pub struct Rule {
     pub intervals: f64,
     /// The share of frames that may be late: the quantile of the forecast.
     pub level: f64,
-    /// Where there is no room, a frame may still have this share of what the mean rate carries in a frame interval ...
-    pub least: f64,
-    /// ... if there would be room with a deadline so many seconds later.
-    pub least_within: f64,
+    /// A frame is left out where it could have less than this share of what the forecast has through in a frame interval:
+    /// with real pixels one frame that is larger is worth more than two that are small.
+    pub smallest: f64,
     /// The quantile of the rate that a codec is given which follows one.
     pub target_level: f64,
     /// How many times as fast as the mean rate the packets of a frame leave.
     pub pacing: f64,
-    /// A frame may have at least so many times what the link carried of the last one that is known to be through ...
-    pub growth: f64,
-    /// ... as far as this share of the rate at which that came through takes it by the deadline, too.
-    pub shown_share: f64,
-    /// What is added to the level for each `ln(1 + t / 20 ms)` that the last delivery is overdue,
-    pub level_late: f64,
-    /// that packets of the last tenth of a second waited,
-    pub level_wait: f64,
-    /// for the share of packets lost over 6.4 s,
-    pub level_loss: f64,
-    /// and just after deliveries began again; this fades over a second.
-    pub level_returned: f64,
     /// Bursts that come through so many times as fast as the mean rate say that others share the path,
     pub shared: f64,
     /// where the natural logarithm of that rate has changed by no more than this in a second,
@@ -71,45 +49,26 @@ pub struct Rule {
     pub claim: ClaimRule,
 }
 
-/// What a level depends on beside the rule.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Moment {
-    /// How long the last delivery is overdue, and how long packets waited lately, seconds.
-    pub late: f64,
-    pub wait: f64,
-    /// Share of packets lost.
-    pub loss: f64,
-    /// How long the path has delivered since it last paused, seconds.
-    pub since_return: f64,
-}
-
 impl Rule {
     /// Where no model says otherwise: where the search for one begins.
     #[must_use]
     pub fn of(latency: Latency) -> Self {
         let balanced = Self {
-            deadline: 0.01,
-            intervals: 1.1,
-            level: 0.42,
-            least: 0.3,
-            least_within: 0.15,
+            deadline: 0.0143,
+            intervals: 1.05,
+            level: 0.6,
+            smallest: 0.4,
             target_level: 0.15,
             pacing: 4.0,
-            growth: 0.0,
-            shown_share: 0.5,
-            level_late: 0.0,
-            level_wait: 0.0,
-            level_loss: 0.0,
-            level_returned: 0.0,
             shared: 1.75,
             shared_steady: 0.3,
             shared_wait: 0.0,
             claim: ClaimRule::default(),
         };
         match latency {
-            Latency::Low => Self { deadline: 0.0, ..balanced },
+            Latency::Low => Self { deadline: 0.005, ..balanced },
             Latency::Balanced => balanced,
-            Latency::Quality => Self { deadline: 0.05, ..balanced },
+            Latency::Quality => Self { deadline: 0.03, ..balanced },
         }
     }
 
@@ -139,37 +98,20 @@ impl Rule {
         Ok(rule)
     }
 
-    /// The quantile at this moment.
-    pub(super) fn level_at(&self, moment: &Moment) -> f64 {
-        let time = |seconds: f64| log1p(seconds.clamp(0.0, 1.0) / 0.02);
-        self.level
-            + self.level_late * time(moment.late)
-            + self.level_wait * time(moment.wait)
-            + self.level_loss * moment.loss
-            + self.level_returned * exp(-moment.since_return)
-    }
-
     fn field(&mut self, place: usize) -> &mut f64 {
         match place {
             0 => &mut self.deadline,
             1 => &mut self.intervals,
             2 => &mut self.level,
-            3 => &mut self.least,
-            4 => &mut self.least_within,
-            5 => &mut self.target_level,
-            6 => &mut self.pacing,
-            7 => &mut self.growth,
-            8 => &mut self.shown_share,
-            9 => &mut self.level_late,
-            10 => &mut self.level_wait,
-            11 => &mut self.level_loss,
-            12 => &mut self.level_returned,
-            13 => &mut self.shared,
-            14 => &mut self.shared_steady,
-            15 => &mut self.shared_wait,
-            16 => &mut self.claim.share,
-            17 => &mut self.claim.wait,
-            18 => &mut self.claim.span,
+            3 => &mut self.smallest,
+            4 => &mut self.target_level,
+            5 => &mut self.pacing,
+            6 => &mut self.shared,
+            7 => &mut self.shared_steady,
+            8 => &mut self.shared_wait,
+            9 => &mut self.claim.share,
+            10 => &mut self.claim.wait,
+            11 => &mut self.claim.span,
             _ => &mut self.claim.overdue,
         }
     }
@@ -196,25 +138,6 @@ mod tests {
             let rule = Rule { level: 0.31, intervals: 1.7, pacing: 3.0, ..Rule::of(latency) };
             assert_eq!(Rule::read(latency, &rule.to_string()), Ok(rule));
         }
-    }
-
-    #[test]
-    fn the_level_depends_on_the_moment_as_the_rule_says() {
-        let calm = Moment { late: 0.0, wait: 0.0, loss: 0.0, since_return: 60.0 };
-        let rule = Rule {
-            level: 0.4,
-            level_late: -0.05,
-            level_wait: 0.1,
-            level_loss: -1.0,
-            level_returned: 0.2,
-            ..Rule::of(Latency::Balanced)
-        };
-        let more = |moment: Moment| rule.level_at(&moment) - 0.4;
-        assert!(more(calm).abs() < 1e-9);
-        assert!((more(Moment { loss: 0.05, ..calm }) + 0.05).abs() < 1e-9);
-        assert!((more(Moment { since_return: 0.0, ..calm }) - 0.2).abs() < 1e-9);
-        assert!((more(Moment { late: 0.02, ..calm }) + 0.05 * 2.0_f64.ln()).abs() < 1e-9);
-        assert!((more(Moment { wait: 0.02, ..calm }) - 0.1 * 2.0_f64.ln()).abs() < 1e-9);
     }
 
     #[test]

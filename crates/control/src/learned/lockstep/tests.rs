@@ -116,15 +116,32 @@ fn random_losses_while_its_own_packets_wait_are_no_competitors() {
 }
 
 #[test]
-fn frames_that_may_grow_by_what_the_last_one_showed_fill_a_much_faster_path_sooner_and_a_slow_one_no_less_in_time() {
-    let with = |growth: f64, plan: &Plan| {
-        let rule = Rule { growth, ..Rule::of(crate::Latency::Balanced) };
-        run(plan, &mut shipped().with_rule(rule), None)
+fn from_a_slow_path_to_a_much_faster_one_takes_no_second_whatever_frames_are_left_out() {
+    for (smallest, from) in [0.0, 0.4, 0.6].into_iter().flat_map(|smallest| [60, 150, 400].map(|from| (smallest, from)))
+    {
+        let rule = Rule { smallest, ..Rule::of(crate::Latency::Balanced) };
+        let outcome = run(&Plan::step(from, 8_000, 20), &mut shipped().with_rule(rule), None);
+        assert!(outcome.rate(21, 23).as_mbps() > 2.0, "{smallest} {from}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_frame_that_would_be_small_is_left_out() {
+    let mut controller = shipped();
+    run(&Plan::constant(2_000), &mut controller, None);
+    let budgets = |smallest: f64, controller: Lockstep| {
+        let rule = Rule { smallest, ..Rule::of(crate::Latency::Balanced) };
+        let controller = controller.with_rule(rule);
+        let waiting =
+            |queued| InFlight { bytes: ByteCount::new(1_000), queued: ByteCount::new(queued), ..InFlight::default() };
+        let budgets = (0..20_000)
+            .step_by(100)
+            .map(|queued| controller.link_budget(controller.present.as_ref().unwrap(), waiting(queued)));
+        (budgets.filter(|budget| *budget > 0.0).fold(f64::MAX, f64::min), controller)
     };
-    // From 300 kb/s on forecasts alone are as quick, to whatever rate: frames of that with their headers show the path to them.
-    let step = Plan::step(150, 8_000, 20);
-    let [without, grown] = [0.0, 2.0].map(|growth| with(growth, &step).rate(20, 21).as_mbps());
-    assert!(grown > without, "{grown} Mb/s in the first second, {without} without");
-    let steady = with(2.0, &Plan::constant(400));
-    assert!(steady.queueing_delay(5, 20, 0.5) < Duration::from_millis(60), "{steady:?}");
+    let (any, controller) = budgets(0.0, controller);
+    let (large, controller) = budgets(0.5, controller);
+    // In a frame interval such a link carries 8 kB.
+    let carried = controller.sprout.mean_rate() * controller.frame_interval;
+    assert!(any < 0.1 * carried && large > 0.25 * carried, "{any} {large} of {carried}");
 }
