@@ -251,7 +251,7 @@ class TestTraining:
 
         searches = {latency: own.Search(latency) for latency in own.DELAY_WEIGHTS}
         searched = own.rules_of(searches)
-        given = searched["balanced"].replace("level=0.6000", "level=0.4")
+        given = searched["balanced"].replace("level=0.5500", "level=0.4")
         assert given != searched["balanced"]
         assert own.rules_of(searches, [f"balanced={given}"]) == {**searched, "balanced": given}
         for wrong in ("", "balanced", "balanced=level=0.4", f"soon={given}", f"balanced={given},mood=1"):

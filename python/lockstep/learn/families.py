@@ -60,7 +60,8 @@ def varied_traces(seed: int, count: int) -> list[str]:
             )
         else:
             other, lasts = round(mean * between(0.2, 5.0)), between(0.2, 10.0)
-            words = f"steps:{mean}kbps@{lasts:.2f}s/{other}kbps@{between(0.2, 10.0):.2f}s,jitter={draw.integers(1, 16)}ms"
+            then, jitter = between(0.2, 10.0), draw.integers(1, 16)
+            words = f"steps:{mean}kbps@{lasts:.2f}s/{other}kbps@{then:.2f}s,jitter={jitter}ms"
         traces.append(words)
     return traces
 

@@ -211,7 +211,7 @@ def quality(net: Net, seen: Array, right: Array) -> dict[str, float]:
 SCALARS = {
     "deadline": (0.0143, 0.004, 0.0, 0.2),
     "intervals": (1.05, 0.07, 0.0, 3.0),
-    "level": (0.6, 0.05, 0.1, 0.75),
+    "level": (0.55, 0.05, 0.1, 0.75),
     "smallest": (0.4, 0.1, 0.0, 0.8),
 }
 """Of each number of the rule where the search begins, how widely, and its bounds (``rule.rs`` has what they mean).
@@ -244,7 +244,7 @@ Setting = dict[str, Any]
 
 
 def settings_of(traces: Sequence[str], seed: int, count: int, clips: Sequence[str] = ()) -> list[Setting]:
-    """Calls to find a rule by: as many of each kind of trace, over other paths each; with pixels, of ``clips``, if given."""
+    """Calls to find a rule by, as many of each kind of trace; with pixels of ``clips``, if there are any."""
     draw = np.random.default_rng([seed, 0x2017E])
     kinds: dict[str, list[str]] = {}
     for trace in sorted(set(traces)):
@@ -273,9 +273,7 @@ def outcome(  # noqa: PLR0913
 ) -> tuple[float, float]:
     """QoE_d, with delay counting as it does for ``latency``, and the 95th percentile of the delay (ms)."""
     told = latency if controller in {"lockstep", "sprout"} else None  # the others have no such setting
-    made = simulate(
-        **call, controller=controller, latency=told, model=model, seconds=seconds, codec=codec
-    )
+    made = simulate(**call, controller=controller, latency=told, model=model, seconds=seconds, codec=codec)
     delay = made.scores["video_delay_ms"]
     extra = (DELAY_WEIGHTS[latency] - 1.0) * DELAY * delay["mean"] / 1e3
     return made.scores["qoe_d"] - extra, delay["p95"]
@@ -495,6 +493,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="LATENCY=NUMBERS",
         help="in the place of what the search finds for a latency, as in a model's card; may be given more than once",
     )
+    made.add_argument(
+        "--target-level", type=float, help="the quantile of codecs that follow a rate, not what is searched for"
+    )
     made.add_argument("--stop-after", type=int, default=None, help=argparse.SUPPRESS)
     return made
 
@@ -571,12 +572,13 @@ def main(arguments: list[str] | None = None) -> int:
     net.load_state_dict(state["net"])
     known = [tuple(run.load_array(f"lessons-{index}").values()) for index in range(state["round"])]  # type: ignore[misc]
     rules = rules_of(state.get("searches", {name: Search(name) for name in DELAY_WEIGHTS}), options.rule)
+    target = options.target_level or state.get("target", TARGET_LEVELS[1])
     card = {
         "state": OBSERVATIONS,
         "says": f"ln(bytes until {HORIZONS} s / what Sprout's filter expects + 0.02), quantiles {LEVELS} of each",
         "interval_ms": "a picture",
         "rules": rules,
-        "target_level": state.get("target", TARGET_LEVELS[1]),
+        "target_level": target,
         "trained_on": f"{run.trained_on()}, {options.fitted} like recordings, {options.varied} "
         f"varied ones, and the training part of {options.split}",
         "curves": run.curves,
@@ -584,7 +586,7 @@ def main(arguments: list[str] | None = None) -> int:
     given: dict[str, Any] = {
         "shape": (OBSERVED + STATE,),
         "names": ("seen", "said"),
-        "metadata": metadata_of(known, rules, state.get("target", TARGET_LEVELS[1])),
+        "metadata": metadata_of(known, rules, target),
     }
     run.export_judged(net, test, card=card, examples=examples_of(net, known), **given)
     names = ("loss, training", "loss", "loss of fixed quantiles", "loss, own calls", "worth of the rule, balanced")

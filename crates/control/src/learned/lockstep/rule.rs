@@ -56,7 +56,7 @@ impl Rule {
         let balanced = Self {
             deadline: 0.0143,
             intervals: 1.05,
-            level: 0.6,
+            level: 0.55,
             smallest: 0.4,
             target_level: 0.15,
             pacing: 4.0,
