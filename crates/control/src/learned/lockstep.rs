@@ -160,12 +160,12 @@ struct Present {
 impl Present {
     /// What a frame may take of the link until `deadline`, or by how much there is too much on the way.
     fn room(&self, deadline: f64, level: f64) -> f64 {
-        self.forecast.bytes(deadline, level) - self.on_the_way - self.sent
+        self.left(self.forecast.bytes(deadline, level))
     }
 
-    /// How fast that is, bytes a second.
-    fn rate(&self, deadline: f64, level: f64) -> f64 {
-        self.forecast.bytes(deadline, level) / (self.unknown + deadline).max(1e-3)
+    /// What of so many bytes is left to a frame, after what goes before it.
+    fn left(&self, bytes: f64) -> f64 {
+        bytes - self.on_the_way - self.sent
     }
 }
 
@@ -351,10 +351,12 @@ impl Lockstep {
     /// What a frame may take of the link, all headers included.
     fn link_budget(&self, present: &Present, in_flight: InFlight) -> f64 {
         let waiting = in_flight.queued.as_f64() * (1.0 + (NETWORK_HEADERS + HEADERS) / self.payload);
-        let Rule { level, smallest, .. } = self.rule;
-        let mut bytes = present.room(self.deadline(), level) - waiting;
+        let deadline = self.deadline();
+        let through = present.forecast.bytes(deadline, self.rule.level);
+        let mut bytes = present.left(through) - waiting;
         // Of what the forecast itself has through: a mean rate that is too high would leave out all frames, and show nothing.
-        if bytes < smallest * present.rate(self.deadline(), level) * self.frame_interval {
+        let rate = through / (present.unknown + deadline).max(1e-3);
+        if bytes < self.rule.smallest * rate * self.frame_interval {
             bytes = 0.0;
         }
         if in_flight.bytes == ByteCount::ZERO {

@@ -96,18 +96,18 @@ struct Burst {
 
 /// How a frame came through: what shows how fast the path was at least.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Passage {
+struct Passage {
     frame: Option<u32>,
     /// When its first packet was sent, and its last one had left the link; seconds, sender's clock.
     sent_at: f64,
     left_at: f64,
     /// What the link carried of it.
-    pub bytes: f64,
+    bytes: f64,
 }
 
 impl Passage {
     /// Bytes a second.
-    pub fn rate(&self) -> f64 {
+    fn rate(&self) -> f64 {
         self.bytes / (self.left_at - self.sent_at).max(LEAST_PASSAGE)
     }
 }

@@ -50,7 +50,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Where no model says otherwise: where the search for one begins.
+    /// Where no model says otherwise: where the search for one begins. Chosen by calls with pixels (`docs/learning.md`, "The
+    /// rule"; `lockstep train lockstep --tuned-clip`).
     #[must_use]
     pub fn of(latency: Latency) -> Self {
         let balanced = Self {
