@@ -444,7 +444,10 @@ impl Controller for Lockstep {
         let Some(present) = self.present.as_ref().filter(|_| self.falls_back().is_none()) else {
             return Allowance { target: allowance.target.max(least), ..allowance };
         };
-        let rate = (present.room(TARGET_TIME, self.rule.target_level) / TARGET_TIME).max(0.0);
+        // Of a path of which nothing was heard a low quantile is that of all paths, and the first picture would be as coarse as
+        // the slowest of them take.
+        let level = if self.history.has_heard() { self.rule.target_level } else { self.rule.level };
+        let rate = (present.room(TARGET_TIME, level) / TARGET_TIME).max(0.0);
         Allowance {
             budget: ByteCount::new(frame_within(self.link_budget(present, in_flight).max(claimed), self.payload) as u64),
             target: Bitrate::from_bps((8.0 * payload_share * rate) as u64).max(least),

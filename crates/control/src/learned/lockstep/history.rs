@@ -231,6 +231,11 @@ impl History {
         }
     }
 
+    /// Whether anything is known to have arrived.
+    pub fn has_heard(&self) -> bool {
+        self.heard_at > 0.0
+    }
+
     /// For how long the path has delivered since it last paused, at `now`.
     fn since_return(&self, now: f64) -> f64 {
         (now - self.returned_at).max(0.0)
