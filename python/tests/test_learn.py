@@ -235,28 +235,28 @@ class TestTraining:
             torch.testing.assert_close(said[:, : own.FORECAST], whole[picture], rtol=1e-5, atol=1e-5)
 
     def test_a_rule_pays_for_delays_above_the_classical_ones_of_each_kind_and_loss(self) -> None:
-        from lockstep.learn import lockstep as own  # noqa: PLC0415
+        from lockstep.learn import rule  # noqa: PLC0415
 
         calls = [{"trace": "constant:1mbps", "loss": loss} for loss in ("0", "0.01")]
         classical = np.array([[4.0, 100.0], [4.0, 150.0]])
-        even = own.worth(calls, np.array([[4.0, 100.0], [4.0, 150.0]]), classical)
+        even = rule.worth(calls, np.array([[4.0, 100.0], [4.0, 150.0]]), classical)
         np.testing.assert_allclose(even, 0.0, atol=1e-12)
         # Shorter delays without loss make up for none with it; better pictures count, but not without end.
-        late = own.worth(calls, np.array([[4.0, 50.0], [4.0, 200.0]]), classical)
-        np.testing.assert_allclose(late, -own.LATE * np.log(200 / 150) / 2)
-        assert 0.0 < own.worth(calls, np.array([[9.0, 100.0], [4.0, 150.0]]), classical) < own.MOST_GAIN
+        late = rule.worth(calls, np.array([[4.0, 50.0], [4.0, 200.0]]), classical)
+        np.testing.assert_allclose(late, -rule.LATE * np.log(200 / 150) / 2)
+        assert 0.0 < rule.worth(calls, np.array([[9.0, 100.0], [4.0, 150.0]]), classical) < rule.MOST_GAIN
 
     def test_a_rule_that_is_given_takes_the_place_of_one_that_was_searched_for(self) -> None:
-        from lockstep.learn import lockstep as own  # noqa: PLC0415
+        from lockstep.learn import rule  # noqa: PLC0415
 
-        searches = {latency: own.Search(latency) for latency in own.DELAY_WEIGHTS}
-        searched = own.rules_of(searches)
+        searches = {latency: rule.Search(latency) for latency in rule.DELAY_WEIGHTS}
+        searched = rule.rules_of(searches)
         given = searched["balanced"].replace("level=0.5500", "level=0.4")
         assert given != searched["balanced"]
-        assert own.rules_of(searches, [f"balanced={given}"]) == {**searched, "balanced": given}
+        assert rule.rules_of(searches, [f"balanced={given}"]) == {**searched, "balanced": given}
         for wrong in ("", "balanced", "balanced=level=0.4", f"soon={given}", f"balanced={given},mood=1"):
             with pytest.raises(ValueError, match="numbers of deadline"):
-                own.rules_of(searches, [wrong])
+                rule.rules_of(searches, [wrong])
 
     def test_a_net_that_begins_at_an_earlier_model_says_what_that_said(self, tmp_path: Path) -> None:
         import torch  # noqa: PLC0415
@@ -322,13 +322,13 @@ class TestTraining:
             assert 0.0 < simulate(trace=trace, modelled=True, seconds=5.0).scores["qoe_d"] < 5.0
 
     def test_calls_that_a_rule_is_searched_by_have_pixels_where_clips_are_given(self) -> None:
-        from lockstep.learn import lockstep as own  # noqa: PLC0415
+        from lockstep.learn import rule  # noqa: PLC0415
 
         traces = ["constant:1mbps", "poisson:1mbps"]
-        assert all(call["modelled"] for call in own.settings_of(traces, 1, 4))
-        with_pixels = own.settings_of(traces, 1, 4, ["generated:176x144@30"])
+        assert all(call["modelled"] for call in rule.settings_of(traces, 1, 4))
+        with_pixels = rule.settings_of(traces, 1, 4, ["generated:176x144@30"])
         assert {(call["clip"], call["modelled"]) for call in with_pixels} == {("generated:176x144@30", False)}
-        assert own.outcome(with_pixels[0], "sprout", "balanced", None, seconds=1.0)[1] > 0.0
+        assert rule.outcome(with_pixels[0], "sprout", "balanced", None, seconds=1.0)[1] > 0.0
 
     def test_what_the_selector_takes_is_within_its_threshold_of_the_heuristic(self) -> None:
         from lockstep.learn.bob import select  # noqa: PLC0415

@@ -6,15 +6,13 @@ itself: first under Sprout, then under what has been learned so far, by rules dr
 2011), since what is seen depends on what is sent. What a path would have carried beyond what was sent does not show
 at the sender, but is what the lessons say.
 
-Read from top to bottom, with the traces in ``families.py``: the net, the lessons, learning by the pinball loss (Koenker
-2005), how good forecasts are, and the rule: by which deadline, with which quantile. That is found by the cross-entropy
-method (Rubinstein 1999) in calls over traces that are trained on, for QoE_d, with a price on delays longer than
-those of the best classical controller.
+Read from top to bottom, with the traces in ``families.py`` and the rule in ``rule.py``: the net, the lessons,
+learning by the pinball loss (Koenker 2005), how good forecasts are, and the search for a rule.
 """
 
 import argparse
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +22,19 @@ from numpy.typing import NDArray
 from torch import nn
 
 from lockstep._lockstep import lesson_names, record_lessons
-from lockstep.learn.families import kind, parts
+from lockstep.learn.families import parts
+from lockstep.learn.rule import (
+    CLASSICAL,
+    DELAY_WEIGHTS,
+    TARGET_LEVELS,
+    Search,
+    outcomes,
+    rule_text,
+    rules_of,
+    settings_of,
+    worth,
+)
 from lockstep.learn.training import FEEDBACK_MS, Run, add_arguments, write_onnx
-from lockstep.simulation import Codec, simulate
 
 Array = NDArray[np.float32]
 
@@ -206,160 +214,7 @@ def quality(net: Net, seen: Array, right: Array) -> dict[str, float]:
     return found
 
 
-# --- The rule -------------------------------------------------------------------------------------------------------
-
-SCALARS = {
-    "deadline": (0.0143, 0.004, 0.0, 0.2),
-    "intervals": (1.05, 0.07, 0.0, 3.0),
-    "level": (0.55, 0.05, 0.1, 0.75),
-    "smallest": (0.4, 0.1, 0.0, 0.8),
-}
-"""Of each number of the rule where the search begins, how widely, and its bounds (``rule.rs`` has what they mean).
-
-It begins with the shipped rule, which was chosen by calls with pixels (``docs/learning.md``, "The rule").
-"""
-FIXED = "shared=1.75,shared_steady=0.3"
-"""What is not searched for: calls alone on a path do not need it, but it is what a call has beside others."""
-TARGET_LEVELS = (0.1, 0.15, 0.22, 0.32)
-"""Quantiles that are tried for the target of codecs which follow one."""
-DELAY_WEIGHTS = {"low": 2.0, "balanced": 1.0, "quality": 0.5}
-"""How much more a delay counts than in QoE_d."""
-CLASSICAL = "sprout"
-"""What a rule is measured by: the best of the classical ones."""
-MOST_GAIN = 0.15
-"""More than about this a single call does not count, QoE_d: an outage must not decide everything."""
-LATE = 0.1
-"""What it costs, QoE_d, if the 95th percentiles of the delay of a kind of trace are e times the classical one's.
-
-At 0.3, and beside the shortest of two, the search gave up as much as 0.008 of QoE_d for delays that nobody asked for
-(``docs/learning.md``).
-"""
-DELAY = 1.92
-"""What a second of mean video delay takes off QoE_d (Concerto, Table 2)."""
-
-MODELLED_CLIPS = ("generated:1280x720@30", "generated:1280x720@30", "generated:640x360@60")
-"""Clips of modelled calls that a rule is searched by."""
-
-Setting = dict[str, Any]
-
-
-def settings_of(traces: Sequence[str], seed: int, count: int, clips: Sequence[str] = ()) -> list[Setting]:
-    """Calls to find a rule by, as many of each kind of trace; with pixels of ``clips``, if there are any."""
-    draw = np.random.default_rng([seed, 0x2017E])
-    kinds: dict[str, list[str]] = {}
-    for trace in sorted(set(traces)):
-        kinds.setdefault(kind(trace), []).append(trace)
-    chosen = []
-    for alike in kinds.values():
-        some = draw.permutation(len(alike))[:count]
-        chosen += [alike[index] for index in some]
-    return [
-        {
-            "trace": trace,
-            "clip": str(draw.choice(list(clips or MODELLED_CLIPS))),
-            "modelled": not clips,
-            "delay_ms": float(draw.choice([20.0, 20.0, 10.0, 60.0])),
-            "queue_packets": int(draw.choice([256, 256, 60])),
-            "loss": str(draw.choice(["0", "0", "0.01", "0.05"])),
-            "feedback_ms": float(draw.choice([20.0, 20.0, 50.0])),
-            "seed": int(draw.integers(1, 1000)),
-        }
-        for trace in chosen
-    ]
-
-
-def outcome(  # noqa: PLR0913
-    call: Setting, controller: str, latency: str, model: Path | None, *, seconds: float, codec: Codec = "functional"
-) -> tuple[float, float]:
-    """QoE_d, with delay counting as it does for ``latency``, and the 95th percentile of the delay (ms)."""
-    told = latency if controller in {"lockstep", "sprout"} else None  # the others have no such setting
-    made = simulate(**call, controller=controller, latency=told, model=model, seconds=seconds, codec=codec)
-    delay = made.scores["video_delay_ms"]
-    extra = (DELAY_WEIGHTS[latency] - 1.0) * DELAY * delay["mean"] / 1e3
-    return made.scores["qoe_d"] - extra, delay["p95"]
-
-
-def outcomes(
-    calls: Sequence[Setting], controller: str, latency: str, model: Path | None, **told: Any
-) -> NDArray[np.float64]:
-    """The same of calls [calls, 2]."""
-    return np.array([outcome(call, controller, latency, model, **told) for call in calls])
-
-
-def worth(calls: Sequence[Setting], ours: NDArray[np.float64], classical: NDArray[np.float64]) -> float:
-    """What outcomes are worth beside the ``classical`` ones [calls, 2]: the mean over kinds of traces.
-
-    Each loss is a kind of its own, so that delays without loss make up for none with it.
-    """
-    gain = MOST_GAIN * np.tanh((ours[:, 0] - classical[:, 0]) / MOST_GAIN)
-    late = np.log(ours[:, 1] / classical[:, 1])
-    kinds = np.array([f"{kind(call['trace'])}, {call['loss']}" for call in calls])
-    each = [gain[kinds == one].mean() - LATE * max(0.0, late[kinds == one].mean()) for one in np.unique(kinds)]
-    return float(np.mean(each))
-
-
-class Search:
-    """The cross-entropy method over the numbers of a rule, for one latency."""
-
-    def __init__(self, latency: str) -> None:
-        """Begins where :data:`SCALARS` says."""
-        self.latency = latency
-        self.mean = np.array([value[0] for value in SCALARS.values()])
-        self.shift()
-        self.deviation = np.array([value[1] for value in SCALARS.values()])
-        self.best: tuple[float, list[float]] = (-np.inf, list(self.mean))
-
-    def shift(self) -> None:
-        """From what is good for ``balanced`` to where the search for another latency begins."""
-        if self.latency != "balanced":
-            self.mean[0] = max(0.0, self.mean[0] + (0.02 if self.latency == "quality" else -0.005))
-
-    def begin_at(self, other: "Search") -> None:
-        """Begins where another search has come to."""
-        self.mean = other.mean.copy()
-        self.shift()
-        self.best = (-np.inf, list(self.mean))
-
-    def draw(self, generator: np.random.Generator, count: int) -> list[NDArray[np.float64]]:
-        """Rules to try, the mean among them."""
-        least, most = (np.array([value[index] for value in SCALARS.values()]) for index in (2, 3))
-        tries = [self.mean] + [
-            self.mean + self.deviation * generator.standard_normal(len(SCALARS)) for _ in range(count - 1)
-        ]
-        return [np.clip(one, least, most) for one in tries]
-
-    def learn(self, tries: list[NDArray[np.float64]], values: list[float]) -> None:
-        """Goes on from the best quarter."""
-        order = np.argsort(values)[::-1]
-        best = np.array([tries[index] for index in order[: max(2, len(tries) // 4)]])
-        self.mean = 0.2 * self.mean + 0.8 * best.mean(0)
-        self.deviation = np.maximum(
-            0.3 * self.deviation + 0.7 * best.std(0), 0.1 * np.array([v[1] for v in SCALARS.values()])
-        )
-        if values[order[0]] > self.best[0]:
-            self.best = (values[order[0]], list(tries[order[0]]))
-
-
-def rule_text(values: Iterable[float]) -> str:
-    """The rule as the controller reads it."""
-    return ",".join(f"{name}={value:.4f}" for name, value in zip(SCALARS, values, strict=True)) + f",{FIXED}"
-
-
-# --- The run --------------------------------------------------------------------------------------------------------
-
-
-def rules_of(searches: Mapping[str, Search], given: Iterable[str] = ()) -> dict[str, str]:
-    """The rule of each latency: what a search has come to, but of what is ``given`` that."""
-    rules = {latency: rule_text(search.mean) for latency, search in searches.items()}
-    for one in given:
-        latency, _, text = one.partition("=")
-        fixed, numbers = (dict(part.partition("=")[::2] for part in rule.split(",")) for rule in (FIXED, text))
-        if latency not in DELAY_WEIGHTS or not set(SCALARS) <= set(numbers) <= {*SCALARS, *fixed}:
-            message = f"--rule {one}: not one of {', '.join(DELAY_WEIGHTS)}, `=`, and numbers of {', '.join(SCALARS)}"
-            raise ValueError(message)
-        whole = {**numbers, **fixed, **numbers}
-        rules[latency] = ",".join(f"{name}={value}" for name, value in whole.items())
-    return rules
+# --- The search for a rule ------------------------------------------------------------------------------------------
 
 
 def metadata_of(

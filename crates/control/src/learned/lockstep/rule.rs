@@ -1,5 +1,5 @@
 //! What is done with a forecast: a deadline, a quantile, and which frames are too small to be sent. The numbers come with a
-//! model, in its metadata, since they are tuned for it (`python/lockstep/learn/lockstep.py`).
+//! model, in its metadata, since they are tuned for it (`python/lockstep/learn/rule.py`).
 
 use std::fmt;
 
