@@ -258,6 +258,14 @@ class TestTraining:
             with pytest.raises(ValueError, match="numbers of deadline"):
                 rule.rules_of(searches, [wrong])
 
+    @pytest.mark.parametrize("level", ["0", "0.05", "0.8", "nan"])
+    def test_a_target_that_no_model_forecasts_is_refused_before_training(
+        self, level: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["lockstep", "--output", str(tmp_path), "--target-level", level]) == 1
+        assert "--target-level" in capsys.readouterr().err
+        assert not (tmp_path / "checkpoint.pt").exists()
+
     def test_a_net_that_begins_at_an_earlier_model_says_what_that_said(self, tmp_path: Path) -> None:
         import torch  # noqa: PLC0415
 

@@ -274,7 +274,7 @@ def tune(  # noqa: PLR0913, PLR0917
             )
             state["generation"] = generation + 1
             run.save(state)
-        if "target" not in state and options.generations > 0:
+        if "target" not in state and options.generations > 0 and options.target_level is None:
             # Of codecs that follow a rate: the last of what is tuned, and the same for all latencies.
             generator = np.random.default_rng([options.seed, 0x7A6])
             some = [calls[index] for index in generator.permutation(len(calls))[: options.tuned_calls // 2]]
@@ -408,7 +408,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     run = Run("lockstep", options)
     options = run.options(options)
-    rules_of({}, options.rule)  # A word that is wrong in them is told before hours of training.
+    # What is wrong in these is told before hours of training.
+    rules_of({}, options.rule)
+    if options.target_level is not None and not LEVELS[0] <= options.target_level <= LEVELS[-1]:
+        message = f"--target-level {options.target_level}: not from {LEVELS[0]} to {LEVELS[-1]}, what is forecast"
+        raise ValueError(message)
     training, validation, test = parts(options, run)
     state = run.load() or {}
     if options.export and "net" not in state:
@@ -427,7 +431,7 @@ def main(arguments: list[str] | None = None) -> int:
     net.load_state_dict(state["net"])
     known = [tuple(run.load_array(f"lessons-{index}").values()) for index in range(state["round"])]  # type: ignore[misc]
     rules = rules_of(state.get("searches", {name: Search(name) for name in DELAY_WEIGHTS}), options.rule)
-    target = options.target_level or state.get("target", TARGET_LEVELS[1])
+    target = state.get("target", TARGET_LEVELS[1]) if options.target_level is None else options.target_level
     card = {
         "state": OBSERVATIONS,
         "says": f"ln(bytes until {HORIZONS} s / what Sprout's filter expects + 0.02), quantiles {LEVELS} of each",
