@@ -2,11 +2,12 @@
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from lockstep.learn.training import Run, generated_traces
+from lockstep.learn.training import Run, generated_traces, logarithmically
 
 FAMILIES = ("lte", "umts", "broadband", "wifi", "wired")
 OPPORTUNITIES = 12
@@ -30,10 +31,7 @@ def varied_traces(seed: int, count: int) -> list[str]:
     """
     draw = np.random.default_rng([seed, 0x7A21ED])
 
-    def between(least: float, most: float) -> float:
-        """A number that is spread evenly on a logarithmic scale."""
-        return float(np.exp(draw.uniform(np.log(least), np.log(most))))
-
+    between = partial(logarithmically, draw)
     traces = []
     for index in range(count):
         mean, own = round(between(60, 12_000)), int(draw.integers(1 << 31))

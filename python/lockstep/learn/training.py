@@ -38,6 +38,11 @@ OPSET = 18
 """ONNX operator set of the models; `lockstep` runs 9 to 18."""
 
 
+def logarithmically(draw: np.random.Generator, least: float, most: float) -> float:
+    """A number from ``least`` to ``most``, spread evenly on a logarithmic scale."""
+    return float(np.exp(draw.uniform(np.log(least), np.log(most))))
+
+
 def generated_traces(seed: int, count: int) -> list[str]:
     """Words for ``count`` generated traces of a minute: of ten, six cellular, two like Wi-Fi, two wired.
 
@@ -46,7 +51,7 @@ def generated_traces(seed: int, count: int) -> list[str]:
     draw = np.random.default_rng([seed, 0x7ACE])
     traces = []
     for index in range(count):
-        mean = round(float(np.exp(draw.uniform(np.log(150), np.log(10_000)))))
+        mean = round(logarithmically(draw, 150, 10_000))
         own = int(draw.integers(1 << 31))
         kind = index % 10
         if kind < 6:
