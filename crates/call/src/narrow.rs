@@ -16,6 +16,11 @@ const PLANNED: f64 = 0.9;
 const LEAST_FOR_PICTURES: Bitrate = Bitrate::from_kbps(8);
 /// A picture may have what the path carries in so long, and goes when no more than that is on the way.
 const ONE_PICTURE: Duration = Duration::from_millis(200);
+/// One fragment of it may have what the path carries in so long, and no less than so much.
+const ONE_FRAGMENT: Duration = Duration::from_millis(150);
+const LEAST_PAYLOAD: ByteCount = ByteCount::new(300);
+/// A fragment waits no longer than so for what is on the way to arrive.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Sound waits at its sender while the path has more than this to carry.
 const MOST_ON_THE_WAY: Duration = Duration::from_millis(400);
 /// But so much may be on the way of any path: of one whose rest is taken by acknowledgements, little seems to come out
@@ -30,11 +35,21 @@ const LONGEST_CLOGGED: Duration = Duration::from_secs(6);
 /// Until anything is answered the first picture is enough for so long: of a path of 32 kb/s it takes a second and a half,
 /// and those that would follow it before the first answer three seconds more.
 const LONGEST_UNANSWERED: Duration = Duration::from_millis(500);
+/// A path of which nothing is heard for so long after the first words may be narrow: what is sent into it until something
+/// is, all waits before what is said then.
+const UNHEARD: Duration = Duration::from_millis(250);
+/// What is planned with until more is known of a path that may be narrow.
+const ASSUMED: Bitrate = Bitrate::from_kbps(32);
 /// As much on the way is no queue that matters.
 const HARMLESS: ByteCount = ByteCount::new(2_000);
 /// What a picture that waits has saved at most, and what it may owe.
 const MOST_SAVED: Duration = Duration::from_millis(200);
 const MOST_OWED: Duration = Duration::from_secs(4);
+
+/// What is on the way, with all that a link carries with it.
+fn carried(in_flight: OnTheWay) -> ByteCount {
+    in_flight.bytes + ByteCount::new(CARRIAGE * in_flight.fragments as u64)
+}
 
 /// What sound and pictures may have of a narrow path.
 #[derive(Debug)]
@@ -46,7 +61,8 @@ pub(crate) struct NarrowWay {
     at: Timestamp,
     /// When a picture last left.
     picture_at: Timestamp,
-    /// When a datagram of sound last left.
+    /// When a datagram of sound first left, and last.
+    first_sound_at: Option<Timestamp>,
     sound_at: Timestamp,
 }
 
@@ -60,6 +76,7 @@ impl NarrowWay {
             tokens: 0.0,
             at: Timestamp::ZERO,
             picture_at: Timestamp::ZERO,
+            first_sound_at: None,
             sound_at: Timestamp::ZERO,
         }
     }
@@ -69,8 +86,10 @@ impl NarrowWay {
     }
 
     /// How sound is to be sent, where `target` is what it and the pictures may have.
-    pub(crate) fn plan(&mut self, target: Bitrate) -> SoundPlan {
-        self.plan = SoundPlan::within(target, self.path.capacity());
+    pub(crate) fn plan(&mut self, now: Timestamp, target: Bitrate) -> SoundPlan {
+        let may_be = self.is_unheard(now) || (self.path.is_unproven() && self.is_suspected(now));
+        let assumed = if may_be { Some(ASSUMED) } else { None };
+        self.plan = SoundPlan::within(target, self.path.capacity().or(assumed));
         self.plan
     }
 
@@ -113,12 +132,12 @@ impl NarrowWay {
             None if self.is_suspected(now) => NARROW.bytes_in(MOST_ON_THE_WAY),
             None => return false,
         };
-        let carried = in_flight.bytes + ByteCount::new(CARRIAGE * in_flight.fragments as u64);
-        carried > enough && now.saturating_since(self.sound_at) < LONGEST_WITHOUT_SOUND
+        carried(in_flight) > enough && now.saturating_since(self.sound_at) < LONGEST_WITHOUT_SOUND
     }
 
     /// A datagram of sound leaves.
     pub(crate) fn on_sound(&mut self, now: Timestamp) {
+        self.first_sound_at.get_or_insert(now);
         self.sound_at = now;
     }
 
@@ -138,14 +157,123 @@ impl NarrowWay {
         Bounded { allowance, affordable: affordable.min(most) }
     }
 
+    /// How much of a picture one fragment may carry, so that words do not wait behind it for long; no less than is worth its
+    /// headers.
+    pub(crate) fn most_payload(&self) -> Option<ByteCount> {
+        let capacity = self.path.capacity()?;
+        Some(capacity.bytes_in(ONE_FRAGMENT).saturating_sub(ByteCount::new(CARRIAGE)).max(LEAST_PAYLOAD))
+    }
+
+    /// For how long after a fragment of a picture, `payload` bytes long at most, the next is to wait, with so much on the way:
+    /// what else goes over the path, words and acknowledgements, would wait behind all that left at once.
+    pub(crate) fn least_pause(&self, payload: ByteCount, talks: bool, in_flight: OnTheWay) -> Duration {
+        let Some(capacity) = self.path.capacity() else { return Duration::ZERO };
+        let fragment = payload + ByteCount::new(CARRIAGE);
+        if carried(in_flight) > capacity.bytes_in(ONE_PICTURE).max(fragment) {
+            return LONGEST_PAUSE;
+        }
+        let sound = if talks { self.plan.carried() } else { Bitrate::ZERO };
+        let left = Bitrate::from_bps(capacity.as_bps().saturating_sub(sound.as_bps()));
+        left.max(LEAST_FOR_PICTURES).time_for(fragment).min(LONGEST_PAUSE)
+    }
+
     /// Whether it seems to be narrow, which is not sure yet.
-    pub(crate) fn is_suspected(&self, now: Timestamp) -> bool {
+    fn is_suspected(&self, now: Timestamp) -> bool {
         self.path.is_suspected(now)
+    }
+
+    /// Whether sound was sent for a while, and nothing is known to have come out of the path.
+    fn is_unheard(&self, now: Timestamp) -> bool {
+        self.path.is_unanswered() && self.first_sound_at.is_some_and(|at| now.saturating_since(at) > UNHEARD)
+    }
+
+    /// Whether this end is to acknowledge as seldom as there is.
+    pub(crate) fn thins_feedback(&self, now: Timestamp) -> bool {
+        self.is_narrow() || self.is_suspected(now) || self.is_unheard(now)
     }
 
     /// Whether the path is narrow: then a picture whose time has come goes, as small as there is, whatever the controller
     /// has left.
     pub(crate) fn is_narrow(&self) -> bool {
         self.path.capacity().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_transport::{AcknowledgedFragment, Estimate, SOUND};
+
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    /// A way of so many bits a second after a second of words, one of 150 bytes each 20 ms, all of which queue.
+    fn after_a_second_of_words(bits_per_second: u64) -> (NarrowWay, Timestamp) {
+        let mut way = NarrowWay::new();
+        let mut free_at = Timestamp::ZERO;
+        for word in 0..50 {
+            let sent_at = Timestamp::from_millis(20 * word);
+            way.on_sound(sent_at);
+            let bits = 8 * (150 + CARRIAGE);
+            free_at = free_at.max(sent_at) + Duration::from_secs(1).mul_f64(bits as f64 / bits_per_second as f64);
+            let acknowledged = AcknowledgedFragment {
+                frame: word as u32,
+                fragment: SOUND,
+                size: ByteCount::new(150),
+                sent_at,
+                arrived_at: free_at,
+                acknowledged_at: free_at,
+                congestion_experienced: false,
+            };
+            let feedback = Feedback {
+                acknowledged: vec![acknowledged],
+                estimate: Estimate::default(),
+                round_trip_time: None,
+                highest_sequence: 0,
+                found: 0,
+                received: 0,
+            };
+            way.on_feedback(free_at, &feedback);
+        }
+        (way, free_at)
+    }
+
+    #[test]
+    fn over_a_narrow_way_words_go_between_the_fragments_of_a_picture_and_wait_for_none_for_long() {
+        for kbps in [24, 32, 48, 64] {
+            let rate = Bitrate::from_kbps(kbps);
+            let (mut way, now) = after_a_second_of_words(rate.as_bps());
+            let plan = way.plan(now, Bitrate::from_kbps(500));
+            let payload = way.most_payload().expect("it is narrow");
+            let fragment = rate.time_for(payload + ByteCount::new(CARRIAGE));
+            assert!(fragment < 200 * MILLISECOND, "{kbps} kb/s: a fragment takes {fragment:?}");
+            let empty = OnTheWay { fragments: 0, bytes: ByteCount::ZERO };
+            let (talk, silence) = (way.least_pause(payload, true, empty), way.least_pause(payload, false, empty));
+            // In silence a picture has the way, beside somebody who talks what words leave of it.
+            assert!(silence >= fragment.mul_f64(0.8) && talk > silence, "{kbps} kb/s: {silence:?}, {talk:?}, {plan:?}");
+            let queue = OnTheWay { fragments: 4, bytes: rate.bytes_in(300 * MILLISECOND) };
+            assert_eq!(way.least_pause(payload, true, queue), LONGEST_PAUSE, "{kbps} kb/s");
+        }
+    }
+
+    #[test]
+    fn over_any_other_way_pictures_are_neither_cut_smaller_nor_held_back() {
+        let (mut way, now) = after_a_second_of_words(1_000_000);
+        let queue = OnTheWay { fragments: 40, bytes: ByteCount::new(48_000) };
+        assert_eq!((way.most_payload(), way.least_pause(ByteCount::new(1_200), true, queue)), (None, Duration::ZERO));
+        assert!(!way.thins_feedback(now));
+        assert_eq!(way.plan(now, Bitrate::from_kbps(500)).frames, 1);
+    }
+
+    #[test]
+    fn into_a_way_that_answers_nothing_for_long_less_is_said() {
+        let mut way = NarrowWay::new();
+        way.on_sound(Timestamp::from_millis(10));
+        let target = Bitrate::from_kbps(500);
+        let round_trip = Timestamp::from_millis(210);
+        assert!(!way.thins_feedback(round_trip) && way.plan(round_trip, target).frames == 1);
+        let later = Timestamp::from_millis(300);
+        let plan = way.plan(later, target);
+        assert!(way.thins_feedback(later) && plan.carried() < ASSUMED, "{plan:?}");
     }
 }

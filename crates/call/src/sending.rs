@@ -87,6 +87,8 @@ pub struct SendingStatus {
 /// The sending end.
 pub struct SendingEnd<C: Codec = Vp8> {
     transport: Sender<C::Payload>,
+    /// The most that a fragment of the path carries, and that one of the frames from now on may.
+    path_payload: ByteCount,
     payload: ByteCount,
     recovery: Recovery,
     overhead: Overhead,
@@ -140,6 +142,7 @@ impl<C: Codec> SendingEnd<C> {
         let ceiling = controller.has_ceiling().then_some(ceiling);
         let bound = PathBound::new(payload, frame_interval, ceiling);
         Self {
+            path_payload: payload,
             payload,
             recovery: transport.recovery,
             overhead: Overhead::default(),
@@ -182,7 +185,8 @@ impl<C: Codec> SendingEnd<C> {
     /// Frames from now on have at most so many bytes in each datagram, no more than the transport was set up for: what the
     /// path is known to take.
     pub fn set_payload(&mut self, bytes: usize) {
-        self.transport.set_payload(bytes);
+        self.path_payload = ByteCount::new(self.transport.set_payload(bytes) as u64);
+        self.fit_payload();
     }
 
     /// The source gave `picture`. It replaces one that still waits for the encoder.
@@ -268,6 +272,7 @@ impl<C: Codec> SendingEnd<C> {
         *smoothed = moving_average(*smoothed, spent, ENCODE_TIME_WEIGHT);
 
         self.controller.on_time(now);
+        self.fit_payload();
         let bounded = self.bounded(now);
         let (budget, affordable) = (bounded.allowance.budget, bounded.affordable);
         let is_narrow = self.sound.is_some() && self.narrow.is_narrow();
@@ -387,6 +392,7 @@ impl<C: Codec> SendingEnd<C> {
             let pace = self.controller.pacing_interval(now, self.in_flight());
             // What is to be sent whatever the path is seen to carry does not wait for the room that its queue seems to have.
             let interval = if self.controller.is_bounded() { pace.max(self.bound.least_pause()) } else { pace };
+            let interval = interval.max(self.narrow_pause(now));
             self.transport.set_pace(interval, pacing_burst(interval));
         }
         let transmit = self.transport.poll_transmit(now)?;

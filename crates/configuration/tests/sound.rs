@@ -110,14 +110,14 @@ fn on_a_slow_path_pictures_make_room_for_sound() {
 #[test]
 fn over_a_way_back_of_32_kilobits_a_second_most_words_are_heard_and_soon() {
     // Three of four seconds are talk. Where words and pictures queued for as long as they liked, four of five words were
-    // made up and p95 was 7.2 to 7.4 s; of three seeds it is 1.2 to 1.3 s, and 17 to 30 % are made up.
+    // made up and p95 was 7.2 to 7.4 s; of three seeds it is 0.8 to 0.9 s, and 6 to 7 % are made up.
     for seed in ["1", "2"] {
         let call =
             [("trace", "constant:5mbps"), ("reverse", "constant:32kbps"), ("two_way", "true"), ("seconds", "30")];
         let settings = settings(&[&call[..], &[("seed", seed)]].concat());
         let report = simulate_with(&settings, None, Observers::default(), |_| Ok(())).unwrap().report;
         let back = report.opposite.expect("it has a way back").sound.expect("with sound");
-        assert!(back.mouth_to_ear_ms.unwrap().p95 < 1_500.0 && back.concealed_share < 0.4, "{seed}: {back:?}");
+        assert!(back.mouth_to_ear_ms.unwrap().p95 < 1_200.0 && back.concealed_share < 0.2, "{seed}: {back:?}");
         let there = report.sound.expect("the call has sound");
         assert!(there.mouth_to_ear_ms.unwrap().p95 < 150.0 && there.concealed_share < 0.01, "{seed}: {there:?}");
     }

@@ -9,7 +9,7 @@
 //! | period, and how many in a row | 200 ms, 3 | one that only a burst or a pause of a cellular link made is none: as with acknowledgements |
 //! | a queue; none | 60 ms; 30 ms | what a word at its usual rate fills a path of 32 kb/s with in a tenth of a second; jitter |
 //! | pauses before more is tried | 1 s; doubled each time that this fails, up to 64 s | a link that only dipped is back at once; each trial on a narrow one makes a queue for about a second |
-//! | growth | 2 | as in slow start |
+//! | growth | 2, to 99 kb/s and then to any | as in slow start; a picture without a bound makes a queue that takes a second to see |
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,6 +19,8 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 /// A path that carries more is not narrow.
 pub const NARROW: Bitrate = Bitrate::from_kbps(100);
+/// As much of a path is tried before it is taken to be narrow no more.
+const NEARLY: Bitrate = Bitrate::from_kbps(99);
 const PERIOD: Duration = Duration::from_millis(200);
 const STANDING_PERIODS: u32 = 3;
 const WINDOW: Duration = Duration::from_millis(600);
@@ -168,7 +170,12 @@ impl NarrowPath {
         } else if let Some(capacity) = self.capacity {
             let shown = capacity.max(measured);
             let grows = queue < NO_QUEUE && since >= self.pause;
-            let capacity = if grows { Bitrate::from_bps(GROWTH * shown.as_bps()) } else { shown };
+            let grown = Bitrate::from_bps(GROWTH * shown.as_bps());
+            let capacity = match grows {
+                true if capacity < NEARLY => grown.min(NEARLY).max(shown),
+                true => grown,
+                false => shown,
+            };
             if grows {
                 (self.changed_at, self.tried) = (now, true);
             }

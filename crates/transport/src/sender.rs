@@ -184,9 +184,10 @@ impl<P: Payload> Sender<P> {
     }
 
     /// Frames from now on have at most so many bytes in each fragment, no more than [`SenderConfig::payload`]: what the path
-    /// is known to take.
-    pub fn set_payload(&mut self, bytes: usize) {
+    /// is known to take. Says how many it will be.
+    pub fn set_payload(&mut self, bytes: usize) -> usize {
         self.config.payload = bytes.clamp(1, self.most_payload);
+        self.config.payload
     }
 
     /// Drops what waits for the pacer, as when the path has carried nothing for so long that other pictures matter by

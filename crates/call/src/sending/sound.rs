@@ -1,5 +1,7 @@
 //! Sound at the sending end, and what it leaves for pictures.
 
+use std::time::Duration;
+
 use lockstep_transport::{SendError, SoundPacket};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -22,7 +24,7 @@ impl<C: Codec> SendingEnd<C> {
     /// What sound is to know of the path, and has its packets leave as that calls for: to be asked before or after each.
     #[must_use]
     pub fn sound_allowance(&mut self, now: Timestamp) -> SoundAllowance {
-        let plan = self.narrow.plan(self.allowance(now).target);
+        let plan = self.narrow.plan(now, self.allowance(now).target);
         self.transport.set_sound_bundle(plan.frames);
         self.hold_sound(now);
         SoundAllowance { bitrate: plan.bitrate, loss: self.bound.loss_rate().share() }
@@ -53,6 +55,21 @@ impl<C: Codec> SendingEnd<C> {
         self.sound.is_some() && self.narrow.must_wait(now, self.talks(now), self.in_flight())
     }
 
+    /// Cuts frames from now on as small as the path takes, and as words that leave between two fragments call for.
+    pub(super) fn fit_payload(&mut self) {
+        let most = if self.sound.is_some() { self.narrow.most_payload() } else { None };
+        self.payload = most.map_or(self.path_payload, |most| most.min(self.path_payload));
+        self.transport.set_payload(usize::try_from(self.payload.get()).unwrap_or(usize::MAX));
+    }
+
+    /// For how long after a fragment of a picture the next is to wait, because there is sound and the path carries so little.
+    pub(super) fn narrow_pause(&self, now: Timestamp) -> Duration {
+        if self.sound.is_none() {
+            return Duration::ZERO;
+        }
+        self.narrow.least_pause(self.payload, self.talks(now), self.transport.in_flight())
+    }
+
     /// Feedback on what the other end sends left this end, which took so many bytes of the link.
     pub fn feedback_left(&mut self, now: Timestamp, carried: ByteCount) {
         self.controller.on_feedback_transmit(now, carried);
@@ -62,6 +79,6 @@ impl<C: Codec> SendingEnd<C> {
     /// pictures and words meet, its acknowledgements meet too, and of those it hears later that they queue.
     #[must_use]
     pub fn is_way_narrow(&self, now: Timestamp) -> bool {
-        self.sound.is_some() && (self.narrow.is_narrow() || self.narrow.is_suspected(now))
+        self.sound.is_some() && self.narrow.thins_feedback(now)
     }
 }
