@@ -1,14 +1,61 @@
-//! What is heard of a call, as a WAV file.
+//! What is heard of a call, as a WAV file: of a simulated one when it is over, of a live one as it is heard.
 
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
-use lockstep_sound::{Frame, SoundFailure, SoundSink, WavWriter};
+use lockstep_sound::{Frame, SoundFailure, SoundSink, WavRecording, WavWriteError, WavWriter};
 
 use crate::output_file::{OutputFile, is_special, is_standard_output};
+
+/// How `path` is named in messages, if it is a file or can be one.
+fn seekable(path: &Path) -> Result<String> {
+    let name = path.display().to_string();
+    if is_standard_output(path) || is_special(path) {
+        bail!("cannot write {name}: the length of the sound stands at its beginning; name a file");
+    }
+    Ok(name)
+}
+
+/// A WAV file of a live call: what was heard is there, whatever ends the call. It is begun when something is heard, so that a
+/// call that cannot begin leaves what was there before.
+pub struct SoundRecording {
+    path: PathBuf,
+    name: String,
+    recording: Option<WavRecording>,
+}
+
+impl SoundRecording {
+    /// A file at `path`.
+    pub fn create(path: &Path) -> Result<Self> {
+        Ok(Self { path: path.to_owned(), name: seekable(path)?, recording: None })
+    }
+
+    /// Does something with the recording, which it begins if need be.
+    fn record(
+        &mut self,
+        what: impl FnOnce(&mut WavRecording) -> Result<(), WavWriteError>,
+    ) -> Result<(), SoundFailure> {
+        let begun = match self.recording.take() {
+            Some(recording) => Ok(recording),
+            None => WavRecording::create(&self.path),
+        };
+        let recorded = begun.and_then(|recording| what(self.recording.insert(recording)));
+        recorded.map_err(|error| SoundFailure(format!("cannot write {}: {error}", self.name)))
+    }
+}
+
+impl SoundSink for SoundRecording {
+    fn play(&mut self, frame: &Frame) -> Result<(), SoundFailure> {
+        self.record(|recording| recording.write(frame))
+    }
+
+    fn finish(&mut self) -> Result<(), SoundFailure> {
+        self.record(WavRecording::finish)
+    }
+}
 
 /// An output that outlives what writes to it.
 #[derive(Clone)]
@@ -45,10 +92,7 @@ pub struct SoundFile {
 impl SoundFile {
     /// A file at `path`.
     pub fn create(path: &Path) -> Result<Self> {
-        let name = path.display().to_string();
-        if is_standard_output(path) || is_special(path) {
-            bail!("cannot write {name}: the length of the sound stands at its beginning; name a file");
-        }
+        let name = seekable(path)?;
         let output = OutputFile::create(path)?;
         let output = Shared(Arc::new(Mutex::new(output)));
         let writer = WavWriter::new(output.clone()).with_context(|| format!("cannot write {name}"))?;

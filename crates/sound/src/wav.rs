@@ -1,7 +1,7 @@
 //! WAV files.
 
-use std::fs::File;
-use std::io::{BufReader, ErrorKind, Seek, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
@@ -13,6 +13,12 @@ use crate::{FRAME_SAMPLES, Frame, SAMPLE_RATE};
 
 /// Files are read whole, of at most so many seconds.
 const LONGEST: u64 = 3_600;
+/// A second of sound: so much of a recording may be lost with the program that makes it.
+const FRAMES_PER_FLUSH: u64 = SAMPLE_RATE as u64 / FRAME_SAMPLES as u64;
+/// What a file of one channel of 16 bits begins with; its last four bytes are the size of what follows.
+const HEADER: u64 = 44;
+/// Where the size of all behind it stands.
+const RIFF_SIZE: u64 = 4;
 
 /// Why a WAV file is not read.
 #[derive(Debug, Error)]
@@ -182,6 +188,72 @@ impl<W: Write + Seek> WavWriter<W> {
     }
 }
 
+/// A WAV file that is there as far as it was heard, whatever ends its writing: a kill, a full disk.
+pub struct WavRecording {
+    path: PathBuf,
+    /// Nothing once it has ended.
+    writer: Option<WavWriter<BufWriter<File>>>,
+    frames: u64,
+}
+
+impl WavRecording {
+    /// A new file at `path`, in the place of one that may be there.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn create(path: &Path) -> Result<Self, hound::Error> {
+        let mut writer = WavWriter::new(BufWriter::new(File::create(path)?))?;
+        writer.flush()?;
+        Ok(Self { path: path.to_owned(), writer: Some(writer), frames: 0 })
+    }
+
+    /// Appends `frame`. The file is whole again with each second of sound. After a failure it is as far as it came, and this
+    /// does nothing.
+    ///
+    /// # Errors
+    /// It cannot be written, as on a full disk.
+    pub fn write(&mut self, frame: &Frame) -> Result<(), hound::Error> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        self.frames += 1;
+        let mut written = writer.write(frame);
+        if written.is_ok() && self.frames.is_multiple_of(FRAMES_PER_FLUSH) {
+            written = writer.flush();
+        }
+        if written.is_err() {
+            drop(self.writer.take());
+            make_whole(&self.path)?;
+        }
+        written
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// It cannot be written; what came before is there.
+    pub fn finish(&mut self) -> Result<(), hound::Error> {
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let finished = writer.finish();
+        if finished.is_err() {
+            make_whole(&self.path)?;
+        }
+        finished
+    }
+}
+
+/// Has the header of a file of [`WavWriter`] say how much sound there is. A file whose header is not there stays as it is.
+fn make_whole(path: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    let Some(sound) = file.metadata()?.len().checked_sub(HEADER) else { return Ok(()) };
+    let sound = sound - sound % 2;
+    file.set_len(HEADER + sound)?;
+    let size = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX).to_le_bytes();
+    for (place, bytes) in [(RIFF_SIZE, HEADER - 8 + sound), (HEADER - 4, sound)] {
+        file.seek(SeekFrom::Start(place))?;
+        file.write_all(&size(bytes))?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Cursor;
@@ -204,6 +276,44 @@ mod tests {
         writer.finish().unwrap();
         assert_eq!(frames(&mut WavSource::open(&path, false).unwrap()), written);
         assert_eq!(frames(&mut WavSource::open(&path, true).unwrap())[..200], [written.clone(), written].concat());
+    }
+
+    #[test]
+    fn a_recording_that_nobody_ends_has_all_but_the_last_second() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("killed.wav");
+        let mut recording = WavRecording::create(&path).unwrap();
+        let mut tone = Tone::default();
+        for _ in 0..120 {
+            recording.write(&tone.next_frame().unwrap().unwrap()).unwrap();
+        }
+        // As a kill leaves it: no destructor writes anything.
+        std::mem::forget(recording);
+        assert_eq!(frames(&mut WavSource::open(&path, false).unwrap()).len(), 100);
+    }
+
+    #[test]
+    fn what_a_full_disk_has_room_for_is_a_whole_file() {
+        let folder = tempfile::tempdir().unwrap();
+        for length in [0, 20, 46, 47, 3_000, 20_001, 192_044] {
+            let path = folder.path().join("full.wav");
+            let mut recording = WavRecording::create(&path).unwrap();
+            let mut tone = Tone::default();
+            let written: Vec<Frame> = (0..100).map(|_| tone.next_frame().unwrap().unwrap()).collect();
+            written.iter().for_each(|frame| recording.write(frame).unwrap());
+            recording.finish().unwrap();
+            OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
+            make_whole(&path).unwrap();
+            if length < HEADER {
+                assert_eq!(std::fs::metadata(&path).unwrap().len(), length);
+                continue;
+            }
+            let samples = (length - HEADER) as usize / 2;
+            let read = frames(&mut WavSource::open(&path, false).unwrap()).concat();
+            // A source ends with the frame that the last samples are in, and is silent behind them.
+            assert_eq!(read[..samples], written.concat()[..samples], "{length}");
+            assert!(read[samples..].iter().all(|&sample| sample == 0), "{length}");
+        }
     }
 
     #[test]

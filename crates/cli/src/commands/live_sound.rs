@@ -11,7 +11,7 @@ use lockstep_live::Loudspeaker;
 use lockstep_sound::{Frame, SoundFailure, SoundSink, SoundSource};
 
 use crate::configuration::{OptionValue, SoundName};
-use crate::sound_file::SoundFile;
+use crate::sound_file::SoundRecording;
 
 const MICROPHONE: &str = "microphone";
 const SPEAKER: &str = "speaker";
@@ -94,7 +94,7 @@ impl HearingArguments {
     /// What the sound is played on; pictures wait for it if `lip_sync`.
     pub fn open(&self, usual: LiveSound, lip_sync: bool) -> Result<Option<Loudspeaker>> {
         let sink: Option<Box<dyn SoundSink>> = match (self.file(), self.audio_output.as_deref()) {
-            (Some(path), _) => Some(Box::new(SoundFile::create(path)?)),
+            (Some(path), _) => Some(Box::new(SoundRecording::create(path)?)),
             (None, Some(word)) if word == Path::new(SPEAKER) => Some(speaker()?),
             (None, Some(word)) if word == Path::new(NOWHERE) => Some(Box::new(Nowhere)),
             (None, Some(_)) => None,
