@@ -87,8 +87,9 @@ pub struct SendingStatus {
 /// The sending end.
 pub struct SendingEnd<C: Codec = Vp8> {
     transport: Sender<C::Payload>,
-    /// The most that a fragment of the path carries, and that one of the frames from now on may.
+    /// The most that a fragment may carry for the path's sake.
     path_payload: ByteCount,
+    /// The most that one of frames from now on may carry: less where words would wait behind it.
     payload: ByteCount,
     recovery: Recovery,
     overhead: Overhead,

@@ -146,6 +146,8 @@ impl SoundSource for WavSource {
 /// Writes frames as WAV: one channel, 16 bits, 48,000 samples a second.
 pub struct WavWriter<W: Write + Seek> {
     writer: hound::WavWriter<W>,
+    /// How many more frames a file has room for, whose sizes have 32 bits: 12 hours of them.
+    room: u64,
 }
 
 impl<W: Write + Seek> WavWriter<W> {
@@ -160,14 +162,17 @@ impl<W: Write + Seek> WavWriter<W> {
             bits_per_sample: 16,
             sample_format: hound::SampleFormat::Int,
         };
-        Ok(Self { writer: hound::WavWriter::new(output, spec)? })
+        let room = (u64::from(u32::MAX) - HEADER) / (2 * FRAME_SAMPLES as u64);
+        Ok(Self { writer: hound::WavWriter::new(output, spec)?, room })
     }
 
     /// Appends `frame`.
     ///
     /// # Errors
-    /// It cannot be written, as on a full disk.
+    /// It cannot be written, as on a full disk, or is longer than 12 hours.
     pub fn write(&mut self, frame: &Frame) -> Result<(), hound::Error> {
+        let left = self.room.checked_sub(1);
+        self.room = left.ok_or_else(|| io::Error::other("a WAV file holds at most 12 hours"))?;
         frame.iter().try_for_each(|&sample| self.writer.write_sample(sample))
     }
 
@@ -221,7 +226,8 @@ impl WavRecording {
         }
         if written.is_err() {
             drop(self.writer.take());
-            make_whole(&self.path)?;
+            // What cannot be mended either was said to have failed.
+            let _ = make_whole(&self.path);
         }
         written
     }
@@ -234,7 +240,7 @@ impl WavRecording {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         let finished = writer.finish();
         if finished.is_err() {
-            make_whole(&self.path)?;
+            let _ = make_whole(&self.path);
         }
         finished
     }
@@ -290,6 +296,15 @@ mod tests {
         // As a kill leaves it: no destructor writes anything.
         std::mem::forget(recording);
         assert_eq!(frames(&mut WavSource::open(&path, false).unwrap()).len(), 100);
+    }
+
+    #[test]
+    fn more_than_a_file_can_say_it_holds_is_refused() {
+        let mut writer = WavWriter::new(Cursor::new(Vec::new())).unwrap();
+        writer.room = 1;
+        let frame = Tone::default().next_frame().unwrap().unwrap();
+        writer.write(&frame).unwrap();
+        assert!(writer.write(&frame).unwrap_err().to_string().contains("12 hours"));
     }
 
     #[test]
