@@ -131,6 +131,8 @@ pub enum Algorithm {
     Lockstep,
     /// What the path will carry, known beforehand.
     Oracle,
+    /// What the path has carried and what waits in it, known exactly.
+    Hindsight,
     /// A controller that trusts the receiver, for an estimator from elsewhere. The estimator that comes with it says
     /// nothing of the capacity, so it is no algorithm by itself, and not among [`Algorithm::NAMES`].
     ReceiverEstimate,
@@ -145,9 +147,9 @@ pub enum AlgorithmError {
     /// What follows `fixed:` is no bit rate.
     #[error("`fixed:{0}` names no bit rate; it should be like fixed:1.5mbps")]
     Rate(String),
-    /// The oracle was not told what the path will carry.
-    #[error("the oracle must know what the path will carry, which only a simulation tells it")]
-    UnknownPath,
+    /// A controller that has to know the path was not told of it.
+    #[error("the controller {0} must know what the path carries, which only a simulation tells it")]
+    UnknownPath(&'static str),
     /// No model comes with a learned controller.
     #[error("no model comes with the controller {0}: name one with --model")]
     NoModel(&'static str),
@@ -158,7 +160,7 @@ pub enum AlgorithmError {
 
 impl Algorithm {
     /// Every name, and what it stands for.
-    pub const NAMES: [(&'static str, &'static str); 17] = [
+    pub const NAMES: [(&'static str, &'static str); 18] = [
         ("salsify", "Salsify's window: what drains in 100 ms by the inter-arrival average at the receiver"),
         ("salsify-no-grace", "the same without the grace period"),
         ("gcc", "Google Congestion Control as in WebRTC: delay gradient, losses and probes, from 300 kb/s on"),
@@ -176,6 +178,7 @@ impl Algorithm {
         ("rlv", "RL-V: the same choice, learned from a reward"),
         ("lockstep", "Lockstep's own: learned quantiles of the bytes that the path will take until a deadline"),
         ("oracle", "what the path will carry, known beforehand; in simulations only"),
+        ("hindsight", "the same without foresight: what it carried just now, and what waits; in simulations only"),
     ];
 
     /// Whether its controller lets the delay that it tolerates be chosen ([`Setting::latency`]).
@@ -253,6 +256,7 @@ impl Algorithm {
             | Self::Rlv
             | Self::Lockstep
             | Self::Oracle
+            | Self::Hindsight
             | Self::ReceiverEstimate => EstimatorKind::InterArrival(GracePeriod::LinkIdle),
         }
     }
@@ -260,9 +264,9 @@ impl Algorithm {
     /// The controller for the sending end.
     ///
     /// # Errors
-    /// [`AlgorithmError::UnknownPath`] for the oracle without [`Setting::path`]; [`AlgorithmError::NoModel`] for a learned one
-    /// that no model comes with, without [`Setting::model`]; [`AlgorithmError::Model`] if the model does
-    /// not fit the controller.
+    /// [`AlgorithmError::UnknownPath`] for the oracle, with foresight or without, if there is no [`Setting::path`];
+    /// [`AlgorithmError::NoModel`] for a learned one that no model comes with, without [`Setting::model`];
+    /// [`AlgorithmError::Model`] if the model does not fit the controller.
     pub fn controller(&self, setting: &Setting) -> Result<Box<dyn Controller>, AlgorithmError> {
         Ok(match *self {
             Self::Salsify(_) => Box::new(SalsifyWindow::new(setting.payload)),
@@ -283,9 +287,14 @@ impl Algorithm {
             Self::Concerto => Box::new(Concerto::new(setting, model_of(setting, Shipped::Concerto)?)?),
             Self::Rlv => Box::new(Concerto::new(setting, model_of(setting, Shipped::Rlv)?)?),
             Self::Lockstep => Box::new(Lockstep::with_model(setting, model_of(setting, Shipped::Lockstep)?)?),
-            Self::Oracle => Box::new(Oracle::new(setting.path.clone().ok_or(AlgorithmError::UnknownPath)?, setting)),
+            Self::Oracle => Box::new(Oracle::new(known_path(setting, "oracle")?, setting)),
+            Self::Hindsight => Box::new(Oracle::without_foresight(known_path(setting, "hindsight")?, setting)),
         })
     }
+}
+
+fn known_path(setting: &Setting, name: &'static str) -> Result<KnownPath, AlgorithmError> {
+    setting.path.clone().ok_or(AlgorithmError::UnknownPath(name))
 }
 
 /// The model that was chosen, or else the one that comes with the controller.
@@ -313,6 +322,7 @@ impl fmt::Display for Algorithm {
             Self::Rlv => formatter.write_str("rlv"),
             Self::Lockstep => formatter.write_str("lockstep"),
             Self::Oracle => formatter.write_str("oracle"),
+            Self::Hindsight => formatter.write_str("hindsight"),
             Self::ReceiverEstimate => formatter.write_str("receiver-estimate"),
         }
     }
@@ -342,6 +352,7 @@ impl FromStr for Algorithm {
             "rlv" => Ok(Self::Rlv),
             "lockstep" => Ok(Self::Lockstep),
             "oracle" => Ok(Self::Oracle),
+            "hindsight" => Ok(Self::Hindsight),
             "receiver-estimate" => Ok(Self::ReceiverEstimate),
             _ => Err(AlgorithmError::Unknown(text.to_owned())),
         }
@@ -372,6 +383,7 @@ mod tests {
             "rlv",
             "lockstep",
             "oracle",
+            "hindsight",
         ];
         for text in names {
             assert_eq!(text.parse::<Algorithm>().map(|algorithm| algorithm.to_string()), Ok(text.to_owned()));
@@ -383,7 +395,9 @@ mod tests {
     #[test]
     fn the_oracle_is_refused_where_the_path_is_not_known() {
         let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
-        assert_eq!(Algorithm::Oracle.controller(&setting).err(), Some(AlgorithmError::UnknownPath));
+        for (algorithm, name) in [(Algorithm::Oracle, "oracle"), (Algorithm::Hindsight, "hindsight")] {
+            assert_eq!(algorithm.controller(&setting).err(), Some(AlgorithmError::UnknownPath(name)));
+        }
         let path = KnownPath::over(&LinkConfig::new(Trace::constant(Bitrate::from_kbps(1_000))), Timestamp::ZERO);
         assert!(Algorithm::Oracle.controller(&Setting { path: Some(path), ..setting }).is_ok());
     }

@@ -106,16 +106,9 @@ impl Bottleneck {
         Some(memory.map_or(in_time, |memory| memory.min(in_time)))
     }
 
-    /// After a datagram of `size` that leaves at `now`, how long the next one is to wait.
-    pub(super) fn pause_after(&self, now: Timestamp, size: ByteCount) -> Duration {
-        let Some(room) = self.room(now) else { return Duration::ZERO };
-        let over = (self.backlog(now) + size + size).saturating_sub(room.max(size + size));
-        if over == ByteCount::ZERO {
-            return Duration::ZERO;
-        }
-        self.time_for(now, over).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE)
+    /// After a datagram of `size` that leaves at `now`, how much of what waits has to pass before the next one.
+    pub(super) fn over_after(&self, now: Timestamp, size: ByteCount) -> ByteCount {
+        let Some(room) = self.room(now) else { return ByteCount::ZERO };
+        (self.backlog(now) + size + size).saturating_sub(room.max(size + size))
     }
 }
-
-/// Datagrams do not wait longer in the pacer before the matter is thought over.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
