@@ -225,9 +225,10 @@ def check(options: Mapping[str, str]) -> None:
         TestbedError: If it refuses one; says why.
 
     """
-    if options["controller"] in ("oracle", "hindsight"):
+    controller = options["controller"]
+    if controller in ("oracle", "hindsight"):
         raise TestbedError(
-            f"the controller `{options['controller']}` knows the link, which is nowhere to be known but in simulated calls"
+            f"the controller `{controller}` knows the link, which is nowhere to be known but in simulated calls"
         )
     # What is no ticket is refused with status 1, after all words were read; words that are wrong with 2.
     command = [lockstep_command(), "send", "no-ticket", "--source", "generated", *sender_words(options)]
