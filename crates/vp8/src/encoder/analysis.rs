@@ -171,8 +171,8 @@ impl Analysis {
     /// then knows all quantizers, in half of its time or less (4 to 38 % of [`Analysis::encode`]'s; `docs/codec.md`, "In calls").
     #[must_use]
     pub fn estimate_size(&self, quantizer: u8) -> usize {
-        let mut count = ResidualCount::new(quantizer.min(MAXIMUM_QUANTIZER));
-        let negligible = count.negligible();
+        let quantizer = quantizer.min(MAXIMUM_QUANTIZER);
+        let (mut count, negligible) = (ResidualCount::new(quantizer), coarseness(quantizer));
         let mut prediction = [0u8; 256];
         for at in 0..self.layout.columns * self.layout.rows {
             if self.motion.get(at).is_some_and(|motion| motion.best() <= negligible) {
@@ -229,7 +229,7 @@ impl Drop for Analysis {
 /// off; where one of eight clips follows another they are 13 to 25.
 const LEFT_STEPS: u32 = 7;
 
-/// The transformed error that frames of this quantizer leave in a macroblock.
+/// The transformed error that frames of this quantizer leave in a macroblock: where there is no more, next to nothing is coded.
 fn coarseness(quantizer: u8) -> u32 {
     LEFT_STEPS * u32::from(step(quantizer))
 }

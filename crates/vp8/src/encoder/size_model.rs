@@ -8,8 +8,6 @@ use crate::quantization::Steps;
 const BINS: usize = 1024;
 /// Second-order coefficients are up to eight times as large; their steps are at least twice those of luma.
 const SECOND_ORDER_BIN: usize = 4;
-/// Steps of transformed error up to which a macroblock counts as empty where a size is estimated.
-const NEGLIGIBLE_STEPS: u32 = 8;
 
 /// What a prediction of a macroblock's luma leaves: its blocks, and the second-order block of their first coefficients.
 fn transform(source: &[u8], source_stride: usize, prediction: &[u8; 256]) -> ([[i16; 16]; 16], [i16; 16]) {
@@ -125,11 +123,6 @@ impl ResidualCount {
             second_order: Levels::default(),
             macroblocks: 0,
         }
-    }
-
-    /// The transformed error of a macroblock up to which next to nothing of it is coded.
-    pub(super) fn negligible(&self) -> u32 {
-        NEGLIGIBLE_STEPS * self.steps.luma
     }
 
     /// Adds a macroblock of whose luma nothing is coded.
