@@ -96,11 +96,14 @@ impl NarrowWay {
         self.plan
     }
 
+    /// What of `rate` words leave, while somebody talks.
+    fn left_by_words(&self, rate: Bitrate, talks: bool) -> Bitrate {
+        rate.saturating_sub(if talks { self.plan.carried() } else { Bitrate::ZERO })
+    }
+
     /// What pictures may have of the path while somebody talks, or is silent; none where the path is not narrow.
     fn left(&self, talks: bool) -> Option<Bitrate> {
-        let planned = self.path.capacity()?.mul_f64(PLANNED);
-        let sound = if talks { self.plan.carried() } else { Bitrate::ZERO };
-        let left = Bitrate::from_bps(planned.as_bps().saturating_sub(sound.as_bps()));
+        let left = self.left_by_words(self.path.capacity()?.mul_f64(PLANNED), talks);
         Some(if left < LEAST_FOR_PICTURES { Bitrate::ZERO } else { left })
     }
 
@@ -175,9 +178,7 @@ impl NarrowWay {
         if carried(in_flight) > capacity.bytes_in(ONE_PICTURE).max(fragment) {
             return LONGEST_PAUSE;
         }
-        let sound = if talks { self.plan.carried() } else { Bitrate::ZERO };
-        let left = Bitrate::from_bps(capacity.as_bps().saturating_sub(sound.as_bps()));
-        left.max(LEAST_FOR_PICTURES).time_for(fragment).min(LONGEST_PAUSE)
+        self.left_by_words(capacity, talks).max(LEAST_FOR_PICTURES).time_for(fragment).min(LONGEST_PAUSE)
     }
 
     /// Whether it seems to be narrow, which is not sure yet.

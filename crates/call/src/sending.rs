@@ -276,7 +276,7 @@ impl<C: Codec> SendingEnd<C> {
         self.fit_payload();
         let bounded = self.bounded(now);
         let (budget, affordable) = (bounded.allowance.budget, bounded.affordable);
-        let is_narrow = self.sound.is_some() && self.narrow.is_narrow();
+        let is_narrow = self.narrow_way().is_some_and(NarrowWay::is_narrow);
         let probe_due = is_narrow || self.bound.is_probe_due(now, self.in_flight());
         let probes = self.controller.wants_probes() && probe_due;
         // A source that was lost while the menu was being coded would only waste the link.

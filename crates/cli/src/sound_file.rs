@@ -38,11 +38,10 @@ impl SoundRecording {
         &mut self,
         what: impl FnOnce(&mut WavRecording) -> Result<(), WavWriteError>,
     ) -> Result<(), SoundFailure> {
-        let begun = match self.recording.take() {
-            Some(recording) => Ok(recording),
-            None => WavRecording::create(&self.path),
+        let recorded = match &mut self.recording {
+            Some(recording) => what(recording),
+            none => WavRecording::create(&self.path).and_then(|recording| what(none.insert(recording))),
         };
-        let recorded = begun.and_then(|recording| what(self.recording.insert(recording)));
         recorded.map_err(|error| SoundFailure(format!("cannot write {}: {error}", self.name)))
     }
 }

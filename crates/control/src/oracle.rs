@@ -64,8 +64,6 @@ pub struct Oracle {
     payload: ByteCount,
     interval: Duration,
     horizon: Duration,
-    /// When the queue was or will be empty.
-    empty_at: Timestamp,
     smallest: SmallestFrame,
     /// The rate for codecs that follow one, and when they took it over.
     rate: Bitrate,
@@ -87,7 +85,6 @@ impl Oracle {
             interval: setting.frame_interval,
             horizon: period(setting.frame_interval).saturating_sub(setting.frame_interval)
                 + setting.frame_interval.mul_f64(HORIZON_INTERVALS),
-            empty_at: Timestamp::ZERO,
             smallest: SmallestFrame::default(),
             rate: Bitrate::ZERO,
             taken_at: None,
@@ -122,13 +119,7 @@ impl Oracle {
             return self.path.time_for(now, bytes);
         }
         let rate = self.rate_of_late(now, MEMORY);
-        (bytes == ByteCount::ZERO || rate > Bitrate::ZERO).then(|| rate.time_for(bytes))
-    }
-
-    /// So many bytes came into the queue.
-    fn take(&mut self, now: Timestamp, carried: ByteCount) {
-        self.path.take(now, carried);
-        self.empty_at = self.time_for(now, self.path.backlog(now)).map_or(Timestamp::MAX, |time| now + time);
+        (rate > Bitrate::ZERO).then(|| rate.time_for(bytes))
     }
 
     /// After a datagram of `size` that leaves at `now`, how long the next one is to wait.
@@ -179,11 +170,11 @@ impl Controller for Oracle {
     fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
         self.sent = true;
         self.smallest.on_sent();
-        self.take(now, size + ByteCount::new(CARRIAGE));
+        self.path.take(now, size + ByteCount::new(CARRIAGE));
     }
 
     fn on_feedback_transmit(&mut self, now: Timestamp, carried: ByteCount) {
-        self.take(now, carried);
+        self.path.take(now, carried);
     }
 
     fn is_bounded(&self) -> bool {
@@ -200,11 +191,8 @@ impl Controller for Oracle {
 
     fn on_time(&mut self, now: Timestamp) {
         self.loss = self.path.loss(now).0;
-        if self.sent {
-            if !self.foresees && self.path.backlog(now) == ByteCount::ZERO {
-                self.empty_at = self.empty_at.min(now);
-            }
-            self.smallest.on_time(now, self.empty_at, self.interval, self.room(now));
+        if self.sent && self.path.backlog(now) == ByteCount::ZERO {
+            self.smallest.on_empty(now, self.interval, self.room(now));
         }
         let due = self.taken_at.is_none_or(|at| now.saturating_since(at) >= HOLD);
         if due {

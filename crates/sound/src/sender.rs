@@ -49,8 +49,8 @@ impl SoundPlan {
         let Some(capacity) = capacity else { return Self { bitrate: bitrate_within(target), frames: 1 } };
         let room = capacity.mul_f64(PLANNED);
         let of = |(frames, least): (usize, Bitrate)| {
-            let left = room.as_bps().saturating_sub(Self::headers(frames).as_bps());
-            (left >= least.as_bps()).then(|| Self { bitrate: Bitrate::from_bps(left).min(LOWEST_BITRATE), frames })
+            let left = room.saturating_sub(Self::headers(frames));
+            (left >= least).then(|| Self { bitrate: left.min(LOWEST_BITRATE), frames })
         };
         let longest = Self { bitrate: LEAST_BITRATE, frames: MOST_BUNDLED };
         NARROW_PLANS.into_iter().find_map(of).unwrap_or(longest)

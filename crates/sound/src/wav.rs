@@ -13,8 +13,6 @@ use crate::{FRAME_SAMPLES, Frame, SAMPLE_RATE};
 
 /// Files are read whole, of at most so many seconds.
 const LONGEST: u64 = 3_600;
-/// A second of sound: so much of a recording may be lost with the program that makes it.
-const FRAMES_PER_FLUSH: u64 = SAMPLE_RATE as u64 / FRAME_SAMPLES as u64;
 /// What a file of one channel of 16 bits begins with; its last four bytes are the size of what follows.
 const HEADER: u64 = 44;
 /// Where the size of all behind it stands.
@@ -176,6 +174,11 @@ impl<W: Write + Seek> WavWriter<W> {
         frame.iter().try_for_each(|&sample| self.writer.write_sample(sample))
     }
 
+    /// Whether what was appended so far is a number of whole seconds.
+    fn has_whole_seconds(&self) -> bool {
+        self.writer.duration().is_multiple_of(SAMPLE_RATE)
+    }
+
     /// Makes what was appended so far a whole file.
     ///
     /// # Errors
@@ -198,7 +201,6 @@ pub struct WavRecording {
     path: PathBuf,
     /// Nothing once it has ended.
     writer: Option<WavWriter<BufWriter<File>>>,
-    frames: u64,
 }
 
 impl WavRecording {
@@ -209,7 +211,7 @@ impl WavRecording {
     pub fn create(path: &Path) -> Result<Self, hound::Error> {
         let mut writer = WavWriter::new(BufWriter::new(File::create(path)?))?;
         writer.flush()?;
-        Ok(Self { path: path.to_owned(), writer: Some(writer), frames: 0 })
+        Ok(Self { path: path.to_owned(), writer: Some(writer) })
     }
 
     /// Appends `frame`. The file is whole again with each second of sound. After a failure it is as far as it came, and this
@@ -219,9 +221,8 @@ impl WavRecording {
     /// It cannot be written, as on a full disk.
     pub fn write(&mut self, frame: &Frame) -> Result<(), hound::Error> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        self.frames += 1;
         let mut written = writer.write(frame);
-        if written.is_ok() && self.frames.is_multiple_of(FRAMES_PER_FLUSH) {
+        if written.is_ok() && writer.has_whole_seconds() {
             written = writer.flush();
         }
         if written.is_err() {

@@ -261,6 +261,12 @@ impl Bitrate {
         Self(whole.saturating_add(u64::from(exact - whole as f64 >= 0.5)))
     }
 
+    /// `self - other`, zero if that would be negative.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
     /// How many whole bytes pass in `time`.
     #[must_use]
     pub fn bytes_in(self, time: Duration) -> ByteCount {

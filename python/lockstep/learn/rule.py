@@ -152,9 +152,6 @@ def rule_text(values: Iterable[float]) -> str:
     return ",".join(f"{name}={value:.4f}" for name, value in zip(SCALARS, values, strict=True)) + f",{FIXED}"
 
 
-# --- The run --------------------------------------------------------------------------------------------------------
-
-
 def rules_of(searches: Mapping[str, Search], given: Iterable[str] = ()) -> dict[str, str]:
     """The rule of each latency: what a search has come to, but of what is ``given`` that."""
     rules = {latency: rule_text(search.mean) for latency, search in searches.items()}

@@ -26,7 +26,7 @@ impl<C: Codec> SendingEnd<C> {
         let moving = InFlight { bytes: in_flight.bytes.saturating_sub(self.controller.held_up()), ..in_flight };
         let allowance = if self.controller.is_bounded() { self.bound.limit(now, moving, allowance) } else { allowance };
         let bounded = self.bound.below_ceiling(now, moving, allowance);
-        let limited = if self.sound.is_some() { self.narrow.limit(bounded) } else { bounded };
+        let limited = self.narrow_way().map_or(bounded, |narrow| narrow.limit(bounded));
         let Bounded { allowance, affordable } = limited;
         // What will be said until the next picture goes before it.
         let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));

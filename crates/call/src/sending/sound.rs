@@ -7,6 +7,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::SendingEnd;
 use crate::codec::Codec;
+use crate::narrow::NarrowWay;
 use crate::sound::SoundAllowance;
 
 impl<C: Codec> SendingEnd<C> {
@@ -33,10 +34,16 @@ impl<C: Codec> SendingEnd<C> {
     /// Has sound wait where a narrow path has enough to carry: to be asked whenever something left, arrived or was lost.
     #[inline]
     pub(super) fn hold_sound(&mut self, now: Timestamp) {
-        if self.sound.is_some() {
-            let held = self.narrow.must_hold(now, self.transport.in_flight());
+        if let Some(narrow) = self.narrow_way() {
+            let held = narrow.must_hold(now, self.transport.in_flight());
             self.transport.hold_sound(now, held);
         }
+    }
+
+    /// What is special of a path that carries little, which matters only where there is sound.
+    #[inline]
+    pub(super) fn narrow_way(&self) -> Option<&NarrowWay> {
+        self.sound.as_ref().map(|_| &self.narrow)
     }
 
     /// Whether sound flows.
@@ -47,7 +54,7 @@ impl<C: Codec> SendingEnd<C> {
     /// What sound leaves of `target` for pictures.
     pub(super) fn left_by_sound(&self, now: Timestamp, target: Bitrate) -> Bitrate {
         let taken = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
-        Bitrate::from_bps(target.as_bps().saturating_sub(taken.as_bps()))
+        target.saturating_sub(taken)
     }
 
     /// Whether pictures wait for now, because there is sound and the path carries so little.
@@ -57,17 +64,15 @@ impl<C: Codec> SendingEnd<C> {
 
     /// Cuts frames from now on as small as the path takes, and as words that leave between two fragments call for.
     pub(super) fn fit_payload(&mut self) {
-        let most = if self.sound.is_some() { self.narrow.most_payload() } else { None };
+        let most = self.narrow_way().and_then(NarrowWay::most_payload);
         self.payload = most.map_or(self.path_payload, |most| most.min(self.path_payload));
         self.transport.set_payload(usize::try_from(self.payload.get()).unwrap_or(usize::MAX));
     }
 
     /// For how long after a fragment of a picture the next is to wait, because there is sound and the path carries so little.
     pub(super) fn narrow_pause(&self, now: Timestamp) -> Duration {
-        if self.sound.is_none() {
-            return Duration::ZERO;
-        }
-        self.narrow.least_pause(self.payload, self.talks(now), self.transport.in_flight())
+        let pause = |narrow: &NarrowWay| narrow.least_pause(self.payload, self.talks(now), self.transport.in_flight());
+        self.narrow_way().map_or(Duration::ZERO, pause)
     }
 
     /// Feedback on what the other end sends left this end, which took so many bytes of the link.
@@ -79,6 +84,6 @@ impl<C: Codec> SendingEnd<C> {
     /// pictures and words meet, its acknowledgements meet too, and of those it hears later that they queue.
     #[must_use]
     pub fn is_way_narrow(&self, now: Timestamp) -> bool {
-        self.sound.is_some() && self.narrow.thins_feedback(now)
+        self.narrow_way().is_some_and(|narrow| narrow.thins_feedback(now))
     }
 }

@@ -36,9 +36,9 @@ impl SmallestFrame {
         ByteCount::new(wanted as u64)
     }
 
-    /// It is `now`, the queue is empty since `empty_at`, and a frame would be offered `room`.
-    pub(super) fn on_time(&mut self, now: Timestamp, empty_at: Timestamp, interval: Duration, room: ByteCount) {
-        if empty_at > now || room == ByteCount::ZERO {
+    /// It is `now`, the queue is empty, and a frame would be offered `room`.
+    pub(super) fn on_empty(&mut self, now: Timestamp, interval: Duration, room: ByteCount) {
+        if room == ByteCount::ZERO {
             return;
         }
         let room = room.as_f64();
