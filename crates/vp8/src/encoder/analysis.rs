@@ -175,12 +175,12 @@ impl Analysis {
         let (mut count, negligible) = (ResidualCount::new(quantizer), coarseness(quantizer));
         let mut prediction = [0u8; 256];
         for at in 0..self.layout.columns * self.layout.rows {
-            if self.motion.get(at).is_some_and(|motion| motion.best() <= negligible) {
-                count.add_empty();
+            if let Some(motion) = self.motion.get(at).filter(|motion| motion.best() <= negligible) {
+                count.add_empty(motion.has_moved());
                 continue;
             }
-            let (source, stride) = self.predict_open_loop(at, &mut prediction);
-            count.add(source, stride, &prediction);
+            let (source, stride, moved) = self.predict_open_loop(at, &mut prediction);
+            count.add(source, stride, &prediction, moved);
         }
         count.bytes(self.key_frame)
     }
@@ -190,27 +190,26 @@ impl Analysis {
         let mut histogram = CoefficientHistogram::default();
         let mut prediction = [0u8; 256];
         for at in 0..self.layout.columns * self.layout.rows {
-            let (source, stride) = self.predict_open_loop(at, &mut prediction);
-            histogram.add(source, stride, &prediction);
+            let (source, stride, moved) = self.predict_open_loop(at, &mut prediction);
+            histogram.add(source, stride, &prediction, moved);
         }
         histogram
     }
 
-    /// Predicts the luma of macroblock `at` as well as is known before anything is coded; gives that luma, and its stride.
-    fn predict_open_loop(&self, at: usize, prediction: &mut [u8; 256]) -> (&[u8], usize) {
+    /// Predicts the luma of macroblock `at` as well as is known before anything is coded; gives that luma, its stride, and
+    /// whether it has moved.
+    fn predict_open_loop(&self, at: usize, prediction: &mut [u8; 256]) -> (&[u8], usize, bool) {
         let source = &self.source.planes[0];
         let (x, y) = (16 * (at % self.layout.columns), 16 * (at / self.layout.columns));
         let motion = self.motion.get(at).filter(|motion| motion.best() <= self.intra_error(at));
         match motion {
             Some(motion) => {
-                let best = motion.best();
-                let index = motion.references.iter().position(|found| found.satd == best).unwrap_or(0);
-                let vector = motion.references[index].vector;
-                predict_luma::<16, 16>(&self.references[index].1, x, y, vector, prediction, 16);
+                let (index, found) = motion.best_reference();
+                predict_luma::<16, 16>(&self.references[index].1, x, y, found.vector, prediction, 16);
             }
             None => intra_prediction(source, x, y, prediction),
         }
-        (source.at(x, y), source.stride)
+        (source.at(x, y), source.stride, motion.is_some_and(MacroblockMotion::has_moved))
     }
 }
 

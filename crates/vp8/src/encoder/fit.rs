@@ -123,12 +123,14 @@ impl<'a> Fitting<'a> {
         self.plain(first.min(MAXIMUM_QUANTIZER))
     }
 
-    /// Whether another pass would bring nothing for `budget`: a frame fits and fills it, or not even the finest quantizer
-    /// does.
+    /// Whether another pass would bring nothing for `budget`: a frame fits and fills it, not even the finest quantizer does,
+    /// or the coarsest was too large for it twice, plain and steered.
     #[must_use]
     pub fn is_filled(&self, budget: usize) -> bool {
         let filled = |&(quantizer, size): &(u8, usize)| quantizer == 0 || size as f64 >= FILLED * budget as f64;
+        let too_large = |&&(quantizer, size): &&(u8, usize)| quantizer == MAXIMUM_QUANTIZER && size > budget;
         self.coded.iter().filter(|&&(_, size)| size <= budget).any(filled)
+            || self.coded.iter().filter(too_large).count() > 1
     }
 
     fn fits(&self, budget: usize) -> bool {

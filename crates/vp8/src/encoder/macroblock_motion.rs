@@ -12,6 +12,10 @@ pub(super) const HARDLY_DIFFERENT: u32 = 200;
 /// has changed shows in such macroblocks. For others it is looked at when it is asked for.
 pub(super) const POORLY_PREDICTED: u32 = 1000;
 
+/// A macroblock has moved where its transformed error is smaller elsewhere by one part in so many: beside noise there is always
+/// a place that is a little better, and coding seldom takes it.
+const MOVED_BY: u32 = 20;
+
 /// Where a macroblock is found again in one reference.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReferenceMotion {
@@ -57,5 +61,18 @@ impl MacroblockMotion {
     /// The smallest transformed error of all references.
     pub(super) fn best(&self) -> u32 {
         self.references.iter().map(|reference| reference.satd).min().unwrap_or(NOT_FOUND)
+    }
+
+    /// The first reference with that, and its index.
+    pub(super) fn best_reference(&self) -> (usize, &ReferenceMotion) {
+        let best = self.best();
+        let index = self.references.iter().position(|reference| reference.satd == best).unwrap_or(0);
+        (index, &self.references[index])
+    }
+
+    /// Whether it is found better elsewhere than where it was in the last frame: by so much that it is worth saying where.
+    pub(super) fn has_moved(&self) -> bool {
+        let best = self.best();
+        best + best / MOVED_BY < self.references[0].zero_satd
     }
 }
