@@ -314,6 +314,12 @@ impl PathBound {
         self.short_queue.least_pause()
     }
 
+    /// How long `queued` bytes that wait to be paced will take to leave at least, for the same reason.
+    #[must_use]
+    pub fn time_to_leave(&self, queued: ByteCount) -> Duration {
+        self.short_queue.time_to_leave(queued)
+    }
+
     /// Whether the path has taken datagrams and not been heard of for longer than it should take.
     #[must_use]
     pub fn is_silent(&self, now: Timestamp) -> bool {
@@ -372,7 +378,7 @@ impl PathBound {
         let under_way = if self.round_trip.is_none() { FIRST_FLIGHT } else { grown };
         let room = under_way.saturating_sub(in_flight.bytes);
         let mut budget = allowance.budget.min(shown).min(room);
-        let target = allowance.target.min(Bitrate::mean(grown, WINDOW));
+        let mut target = allowance.target.min(Bitrate::mean(grown, WINDOW));
         if self.is_silent(now) {
             budget = ByteCount::ZERO;
         } else if self.restarted_at.is_some() {
@@ -380,6 +386,9 @@ impl PathBound {
         }
         if let Some(room) = self.short_queue.room(in_flight.queued) {
             budget = budget.min(room);
+        }
+        if let Some(most) = self.short_queue.most_target(in_flight.queued) {
+            target = target.min(most);
         }
         Allowance { budget, target, ..allowance }
     }

@@ -16,6 +16,7 @@
 //! | standard deviations by which more are lost there than where less waits | 5 | random loss has no place in the burst, and many places are looked at |
 //! | share of what fits that is used | 3/4 | rates and sizes are reckoned |
 //! | what may wait to be paced when more is coded | 66 ms | two frames; one that fills the path had half a second of them wait there for ever |
+//! | time in which a codec that follows a rate is to drain what waits beyond that | 0.5 s | a frame interval is too short for a rate control, and what waits is seen |
 //! | half-life of what is known | 10 s | a frame is lost now and then to find out whether the queue has become longer |
 
 use std::collections::VecDeque;
@@ -23,7 +24,7 @@ use std::time::Duration;
 
 use lockstep_transport::wire::CARRIAGE;
 use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment, SOUND};
-use lockstep_units::{ByteCount, Timestamp, duration_from_seconds};
+use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 /// What waits is told apart up to so many packets of full size.
 const PLACES: usize = 64;
@@ -44,6 +45,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const MOST_FRAMES: usize = 256;
 /// What waits to be paced is through in this time, before more is coded: two frame intervals of most videos.
 const MOST_PACED: Duration = Duration::from_millis(66);
+/// Where a codec follows a rate, what waits beyond that is drained in this time.
+const DRAINED_IN: Duration = Duration::from_millis(500);
 /// The longest pause between two fragments.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// Packets further apart than this are of different frames.
@@ -246,6 +249,20 @@ impl ShortQueue {
         (queued > ByteCount::ZERO).then(|| most.saturating_sub(queued))
     }
 
+    /// The most that a codec may be told to make of a path of which so much waits to be `queued`: what the path takes, less what
+    /// drains the rest soon.
+    pub(crate) fn most_target(&self, queued: ByteCount) -> Option<Bitrate> {
+        let (Some(_), Some(rate)) = (self.holds, self.rate) else { return None };
+        let over = (queued.as_f64() - rate * MOST_PACED.as_secs_f64()).max(0.0);
+        Some(Bitrate::from_bps((8.0 * (rate - over / DRAINED_IN.as_secs_f64()).max(0.0)) as u64))
+    }
+
+    /// How long `queued` bytes that wait to be paced will take to leave, at least.
+    pub(crate) fn time_to_leave(&self, queued: ByteCount) -> Duration {
+        let (Some(holds), Some(rate)) = (self.holds, self.rate) else { return Duration::ZERO };
+        duration_from_seconds((queued.as_f64() - holds).max(0.0) / rate.max(1.0))
+    }
+
     /// Notes what became of what left then.
     fn note(&mut self, sent_at: Timestamp, outcome: Outcome) {
         let first = self.sent.partition_point(|sent| sent.at < sent_at);
@@ -444,6 +461,20 @@ mod tests {
         let room = |queued| path.queue.room(ByteCount::new(queued)).unwrap().get();
         assert!((11_000..12_600).contains(&room(4_500)), "66 ms of 2 Mb/s less what waits: {}", room(4_500));
         assert_eq!(room(20_000), 0);
+    }
+
+    #[test]
+    fn a_codec_that_follows_a_rate_drains_what_waits_to_be_paced() {
+        let mut path = Path::new(2_000, 5, |_| false);
+        assert_eq!(path.queue.most_target(ByteCount::new(100_000)), None, "of other paths nothing is said");
+        assert_eq!(path.queue.time_to_leave(ByteCount::new(100_000)), Duration::ZERO);
+        (0..10).for_each(|number| _ = path.frame(number, 30));
+        let target = |queued| path.queue.most_target(ByteCount::new(queued)).unwrap().as_mbps();
+        assert!((1.8..2.1).contains(&target(10_000)), "what is on its way soon takes nothing: {}", target(10_000));
+        assert!((0.8..1.2).contains(&target(16_500 + 62_500)), "a quarter of a second waits: {}", target(79_000));
+        assert_eq!(path.queue.most_target(ByteCount::new(500_000)), Some(Bitrate::ZERO));
+        let time = path.queue.time_to_leave(ByteCount::new(255_000));
+        assert!((0.9..1.1).contains(&time.as_secs_f64()), "{time:?}");
     }
 
     #[test]

@@ -282,3 +282,16 @@ fn a_call_that_shows_nothing_for_an_hour_holds_a_bounded_number_of_records() {
     assert!(frames > 3 * MOST_PENDING_FRAMES as u64);
     assert!(most <= MOST_PENDING_FRAMES + 30, "{most}");
 }
+
+#[test]
+fn over_a_queue_of_a_few_packets_pictures_do_not_wait_for_seconds_to_be_paced() {
+    // What leaves slowly enough to fit meets no queue, so that controllers that go by delay see nothing of it.
+    for (algorithm, packets) in [("copa", 2), ("bob-heuristic", 2), ("scream", 4), ("nada", 4)] {
+        let call = call_with(ModelledCodec::Conventional, algorithm, FeedbackInterval::EveryFragment, 0);
+        let trace = Trace::from_spec("constant:2mbps").unwrap();
+        let network = Run::over(vec![call], link_behind(packets, trace, 0.0));
+        let delays = delays_ms(network.records());
+        let (median, late) = (delays[delays.len() / 2], delays[delays.len() * 95 / 100]);
+        assert!(median < 250.0 && late < 600.0, "{algorithm} over {packets} packets: {median} {late}");
+    }
+}
