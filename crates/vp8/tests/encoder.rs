@@ -353,3 +353,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_pan_farther_than_a_search_goes_is_followed() {
+    const SIZE: (usize, usize) = (320, 176);
+    // A window into blotches that have nothing in common with those beside them.
+    let view = |left: usize, top: usize| {
+        let noise = |x: usize, y: usize| {
+            let mixed = ((x as u64) << 32 | y as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            ((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 57) as u8
+        };
+        let luma = (0..SIZE.1).flat_map(|y| (0..SIZE.0).map(move |x| (left + x, top + y)));
+        let mut samples: Vec<u8> = luma.map(|(x, y)| 40 + noise(x / 9, y / 6) + noise(x / 2, y / 2) / 4).collect();
+        samples.resize(SIZE.0 * SIZE.1 * 3 / 2, 128);
+        Picture::from_i420(SIZE.0, SIZE.1, samples).unwrap()
+    };
+    for preset in [Preset::RealTime, Preset::Quality] {
+        for (right, down) in [(22, 0), (0, 34), (40, 14), (96, 0)] {
+            let state = checked(&State::default(), &view(100, 100), &parameters(30, preset)).state;
+            let key = checked(&State::default(), &view(100 + right, 100 + down), &parameters(30, preset));
+            let moved = checked(&state, &view(100 + right, 100 + down), &parameters(30, preset));
+            let share = moved.frame.len() as f64 / key.frame.len() as f64;
+            // What comes into view is new.
+            let new = 1.0 - (1.0 - right as f64 / SIZE.0 as f64) * (1.0 - down as f64 / SIZE.1 as f64);
+            assert!(!moved.key_frame && share < new + 0.15, "{preset:?}, {right}, {down}: {share} of a key frame");
+        }
+    }
+}

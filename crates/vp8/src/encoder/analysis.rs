@@ -137,7 +137,7 @@ impl Analysis {
     /// The search for what moved.
     pub(super) fn search(&self) -> PictureSearch<'_> {
         let Self { source, layout, preset, references, .. } = self;
-        PictureSearch { source, layout, preset: *preset, references }
+        PictureSearch { source, layout, preset: *preset, references, moved: None }
     }
 
     /// Whether hardly any macroblock is better found in the golden reference than in the last frame.

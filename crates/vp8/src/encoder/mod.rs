@@ -27,6 +27,7 @@ pub(crate) mod forward_quantizer;
 pub(crate) mod forward_transform;
 mod frame_encoder;
 mod frame_quantizers;
+mod global_motion;
 mod header_writer;
 mod inter_prediction;
 mod intra_decision;

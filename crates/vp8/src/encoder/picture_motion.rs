@@ -1,6 +1,7 @@
 //! Finding all of a picture's macroblocks again in the references.
 
 use super::distortion::satd;
+use super::global_motion::global_motion;
 use super::inter_prediction::predict_luma;
 use super::intra_estimate::intra_estimate;
 use super::macroblock_motion::{MacroblockMotion, POORLY_PREDICTED, ReferenceMotion, WELL_PREDICTED};
@@ -35,6 +36,10 @@ const PRECISELY_REFINED: u32 = 800;
 /// Transformed error above which the quarters are searched on their own, in real time.
 const SPLIT_WORTHY: u32 = 2600;
 
+/// Absolute error in the last frame, eight for each sample, above which it is asked whether the whole picture has moved, by more
+/// than a search goes from where it begins.
+const FAR_OFF: u32 = 2048;
+
 /// The search for a picture's macroblocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PictureSearch<'a> {
@@ -43,6 +48,8 @@ pub(super) struct PictureSearch<'a> {
     pub(super) preset: Preset,
     /// The different references, the last frame first.
     pub(super) references: &'a [(ReferenceFrame, Frame)],
+    /// By how much the whole picture has moved since the last frame, once that was asked.
+    pub(super) moved: Option<Displacement>,
 }
 
 impl PictureSearch<'_> {
@@ -51,6 +58,7 @@ impl PictureSearch<'_> {
         let (columns, rows) = (self.layout.columns, self.layout.rows);
         let mut prediction = [0u8; 256];
         let mut total = 0u64;
+        let mut search = *self;
         for row in 0..rows {
             for column in 0..columns {
                 let mut motion = MacroblockMotion::default();
@@ -59,7 +67,14 @@ impl PictureSearch<'_> {
                     if index > 0 && self.preset == Preset::RealTime && motion.references[0].satd < HIDDEN {
                         break;
                     }
-                    motion.references[index] = self.search(index, (column, row), &all, &motion, &mut prediction, false);
+                    let find = |search: &Self, motion: &MacroblockMotion, prediction: &mut [u8; 256]| {
+                        search.search(index, (column, row), &all, motion, prediction, false)
+                    };
+                    motion.references[index] = find(&search, &motion, &mut prediction);
+                    if index == 0 && search.moved.is_none() && motion.references[0].sad > FAR_OFF {
+                        search.moved = Some(self.global_motion());
+                        motion.references[0] = find(&search, &motion, &mut prediction);
+                    }
                 }
                 let best = motion.best();
                 // In real time only what is found worse than most of the picture so far.
@@ -80,6 +95,14 @@ impl PictureSearch<'_> {
             }
         }
         all
+    }
+
+    /// By how much the whole picture has moved since the last frame.
+    fn global_motion(&self) -> Displacement {
+        let (plane, source) = (self.layout.planes[0], &self.source.planes[0]);
+        let last = &self.references[0].1.samples()[plane.origin..];
+        let size = (self.source.width, self.source.height);
+        global_motion((source.samples(), source.stride), (last, plane.stride), size)
     }
 
     /// The search for `W` x `H` samples at (`x`, `y`) in a reference; vectors are expected near `expected`.
@@ -146,12 +169,12 @@ impl PictureSearch<'_> {
         let left = neighbour(column > 0, 1);
         let above = neighbour(row > 0, columns);
         let above_right = neighbour(row > 0 && column + 1 < columns, columns.saturating_sub(1));
-        let other = if index > 0 { current.references[0].vector } else { MotionVector::ZERO };
+        let from_other = if index > 0 { current.references[0].vector.into() } else { self.moved.unwrap_or_default() };
         let expected = Displacement::from(MotionVector::median(left, above, above_right));
         let search = self.whole_samples::<16, 16>(reference, x, y, expected);
 
         let zero_sad = search.sad_at(Displacement::default());
-        let [from_left, from_above, from_right, from_other] = [left, above, above_right, other].map(Displacement::from);
+        let [from_left, from_above, from_right] = [left, above, above_right].map(Displacement::from);
         let starts = [Displacement::default(), from_left, from_above, from_right, from_other, expected];
         let (steps, still_enough) = match self.preset {
             Preset::Quality => (QUALITY_STEPS, STILL_ENOUGH),
