@@ -13,7 +13,7 @@ use lockstep_link::Link;
 use lockstep_media::VideoFormat;
 use lockstep_transport::{FeedbackInterval, ReceiverConfig, SenderConfig};
 use lockstep_units::ByteCount;
-use lockstep_vp8::Parameters;
+use lockstep_vp8::{FrameKind, Parameters};
 
 use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate, ModelFile};
 
@@ -81,7 +81,11 @@ impl ControlSettings {
     pub(crate) fn encoder(&self, frame_interval: Duration) -> Box<dyn FrameEncoder> {
         let parameters = Parameters { preset: self.preset, ..Parameters::default() };
         match self.codec {
-            CodecKind::Functional => Box::new(FunctionalEncoder::<Vp8>::new(parameters, self.menu)),
+            CodecKind::Functional => {
+                // A key frame would forget the scenes that may return, and this codec needs none to begin anew.
+                let parameters = Parameters { frame_kind: FrameKind::Inter, ..parameters };
+                Box::new(FunctionalEncoder::<Vp8>::new(parameters, self.menu))
+            }
             CodecKind::Conventional => Box::new(ConventionalEncoder::<Vp8>::new(parameters, frame_interval)),
         }
     }

@@ -163,6 +163,27 @@ fn key_frames_come_where_they_must_and_only_there() {
     assert!(checked(&state, &other_size, &Parameters::default()).key_frame);
 }
 
+#[test]
+fn a_scene_that_returns_is_found_in_the_references_behind_the_last_frame() {
+    let scenes = [0, 4].map(|index| picture(Content::Cuts, 176, 144, index, 1));
+    for preset in [Preset::RealTime, Preset::Quality] {
+        let size = |frame_kind: FrameKind| {
+            let parameters = Parameters { frame_kind, ..parameters(40, preset) };
+            let (mut state, mut sizes) = (State::default(), Vec::new());
+            for index in 0..6 {
+                let encoded = checked(&state, &scenes[index % 2], &parameters);
+                assert_eq!(encoded.key_frame, index == 0 || frame_kind == FrameKind::Auto);
+                sizes.push(encoded.frame.len());
+                state = encoded.state;
+            }
+            sizes
+        };
+        let (inter, auto) = (size(FrameKind::Inter), size(FrameKind::Auto));
+        assert!(inter[1] < auto[1] + auto[1] / 5, "{preset:?}: the first cut {inter:?} {auto:?}");
+        assert!(inter[2..].iter().all(|&size| size < auto[2] / 4), "{preset:?}: what returns {inter:?} {auto:?}");
+    }
+}
+
 /// Upright stripes that coarse quantizers leave out and that say all of what is below them.
 fn faint_stripes(width: usize, height: usize) -> Picture {
     let luma = (0..width * height).map(|at| if at % width % 4 < 2 { 115 } else { 141 });

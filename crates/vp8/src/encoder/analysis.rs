@@ -83,7 +83,7 @@ impl Analysis {
         if parameters.preset == Preset::Quality {
             analysis.activity = Activity::of(&analysis.source.planes[0], layout.columns, layout.rows);
         }
-        if parameters.frame_kind == FrameKind::Auto {
+        if parameters.frame_kind != FrameKind::Key {
             analysis.try_inter(parameters);
         }
         analysis.token_costs = TokenCosts::new(&analysis.probabilities.coefficients);
@@ -104,7 +104,8 @@ impl Analysis {
         self.key_frame
     }
 
-    /// Turns to an inter frame, where the state has references of the picture's size and the scene is still the same.
+    /// Turns to an inter frame, where the state has references of the picture's size and the scene, if that matters, is still
+    /// the same.
     fn try_inter(&mut self, parameters: &Parameters) {
         if self.state.size() != Some((self.source.width, self.source.height)) || self.state.contents().version != 0 {
             return;
@@ -119,7 +120,8 @@ impl Analysis {
         self.references = references;
         let room = self.arena.motion().take(self.layout.columns * self.layout.rows);
         self.motion = self.search().all(room);
-        if scene_has_changed(&self.motion, coarseness(self.state.contents().quantizer)) {
+        let new_scene = scene_has_changed(&self.motion, coarseness(self.state.contents().quantizer));
+        if new_scene && parameters.frame_kind == FrameKind::Auto {
             self.references.clear();
             self.motion.clear();
             return;
@@ -130,7 +132,7 @@ impl Analysis {
         self.refresh_golden = match parameters.golden {
             GoldenPolicy::Refresh => true,
             GoldenPolicy::Keep => false,
-            GoldenPolicy::Auto => self.golden_has_worn_out(),
+            GoldenPolicy::Auto => self.golden_has_worn_out(new_scene),
         };
     }
 
@@ -140,10 +142,11 @@ impl Analysis {
         PictureSearch { source, layout, preset: *preset, references, moved: None }
     }
 
-    /// Whether hardly any macroblock is better found in the golden reference than in the last frame.
-    fn golden_has_worn_out(&self) -> bool {
+    /// Whether hardly any macroblock is better found in the golden reference than in the last frame. Where both are the same, it
+    /// has served its time once a new scene begins: the old one is kept in altref then.
+    fn golden_has_worn_out(&self, new_scene: bool) -> bool {
         let Some(golden) = self.references.iter().position(|(kind, _)| *kind == ReferenceFrame::Golden) else {
-            return false;
+            return new_scene;
         };
         let users = self
             .motion
