@@ -15,6 +15,7 @@ use super::tokens::TokenCosts;
 use super::vector_coding::VectorCosts;
 use crate::arena::Arena;
 use crate::frame::{Frame, FrameLayout};
+use crate::header::BufferCopy;
 use crate::macroblock::ReferenceFrame;
 use crate::picture::Picture;
 use crate::probabilities::Probabilities;
@@ -31,8 +32,8 @@ pub struct Analysis {
     pub(super) layout: FrameLayout,
     pub(super) preset: Preset,
     pub(super) key_frame: bool,
-    /// Whether the frame becomes the golden reference, and the old golden one altref.
-    pub(super) refresh_golden: bool,
+    /// What an inter frame makes of golden and altref.
+    pub(super) renewal: Renewal,
     /// The different references, the last frame first; empty for a key frame.
     pub(super) references: Vec<(ReferenceFrame, Frame)>,
     /// For each macroblock; empty for a key frame.
@@ -46,6 +47,29 @@ pub struct Analysis {
     pub(super) vector_costs: VectorCosts,
     /// What [`Analysis::predict_size`] needs, once it has been asked.
     histogram: OnceLock<CoefficientHistogram>,
+}
+
+/// What an inter frame makes of golden and altref.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Renewal {
+    /// Whether the frame becomes the golden reference.
+    pub(super) refresh_golden: bool,
+    /// What they become of what was there before.
+    pub(super) copy_to_golden: BufferCopy,
+    pub(super) copy_to_altref: BufferCopy,
+}
+
+impl Renewal {
+    /// Nothing.
+    const KEEP: Self =
+        Self { refresh_golden: false, copy_to_golden: BufferCopy::None, copy_to_altref: BufferCopy::None };
+    /// Golden has worn out: the frame takes its place, and it that of altref.
+    const REFRESH: Self = Self { refresh_golden: true, copy_to_altref: BufferCopy::Other, ..Self::KEEP };
+    /// What the last frame shows is not seen any more, but may return.
+    const LAST_TO_GOLDEN: Self = Self { copy_to_golden: BufferCopy::Last, ..Self::KEEP };
+    const LAST_TO_ALTREF: Self = Self { copy_to_altref: BufferCopy::Last, ..Self::KEEP };
+    /// Nor is what golden shows.
+    const KEEP_BOTH_SCENES: Self = Self { copy_to_altref: BufferCopy::Other, ..Self::LAST_TO_GOLDEN };
 }
 
 /// Golden is renewed where fewer than one macroblock in this many is clearly better found in it.
@@ -70,7 +94,7 @@ impl Analysis {
             layout,
             preset: parameters.preset,
             key_frame: true,
-            refresh_golden: true,
+            renewal: Renewal::KEEP,
             references: Vec::new(),
             motion: Vec::new(),
             activity: Activity::default(),
@@ -129,10 +153,11 @@ impl Analysis {
         self.key_frame = false;
         self.probabilities = self.state.contents().probabilities.clone();
         self.vector_costs = VectorCosts::new(&self.probabilities.motion_vectors);
-        self.refresh_golden = match parameters.golden {
-            GoldenPolicy::Refresh => true,
-            GoldenPolicy::Keep => false,
-            GoldenPolicy::Auto => self.golden_has_worn_out(new_scene),
+        self.renewal = match parameters.golden {
+            GoldenPolicy::Refresh => Renewal::REFRESH,
+            GoldenPolicy::Keep => Renewal::KEEP,
+            GoldenPolicy::Auto if new_scene => Renewal::KEEP_BOTH_SCENES,
+            GoldenPolicy::Auto => self.renewal(),
         };
     }
 
@@ -142,21 +167,29 @@ impl Analysis {
         PictureSearch { source, layout, preset: *preset, references, moved: None }
     }
 
-    /// Whether hardly any macroblock is better found in the golden reference than in the last frame. Where both are the same, it
-    /// has served its time once a new scene begins: the old one is kept in altref then.
-    fn golden_has_worn_out(&self, new_scene: bool) -> bool {
-        let Some(golden) = self.references.iter().position(|(kind, _)| *kind == ReferenceFrame::Golden) else {
-            return new_scene;
+    /// What is best made of golden and altref, where something of the picture was seen before.
+    fn renewal(&self) -> Renewal {
+        for (index, (kind, _)) in self.references.iter().enumerate().skip(1) {
+            let users = self.users(index);
+            if 2 * users > self.motion.len() {
+                // A scene returns: what the last frame shows may return as well, and takes the place of the other.
+                let golden = *kind == ReferenceFrame::Golden;
+                return if golden { Renewal::LAST_TO_ALTREF } else { Renewal::LAST_TO_GOLDEN };
+            }
+            if *kind == ReferenceFrame::Golden && users * GOLDEN_USERS < self.motion.len() {
+                return Renewal::REFRESH;
+            }
+        }
+        Renewal::KEEP
+    }
+
+    /// How many macroblocks are clearly better found in this reference than in the last frame.
+    fn users(&self, index: usize) -> usize {
+        let better = |motion: &&MacroblockMotion| {
+            let (last, other) = (motion.references[0].satd, motion.references[index].satd);
+            other + other / 16 + 32 < last
         };
-        let users = self
-            .motion
-            .iter()
-            .filter(|motion| {
-                let (last, golden) = (motion.references[0].satd, motion.references[golden].satd);
-                golden + golden / 16 + 32 < last
-            })
-            .count();
-        users * GOLDEN_USERS < self.motion.len()
+        self.motion.iter().filter(better).count()
     }
 
     /// An estimate of the transformed error of intra prediction for macroblock `at`, row by row, of an inter frame; more than

@@ -16,7 +16,7 @@ use super::mode_decision::{decide, decide_again};
 use super::parameters::MAXIMUM_QUANTIZER;
 use super::steering::Steering;
 use crate::header::{
-    BufferCopy, FrameHeader, FrameSize, FrameTag, Inherited, LoopFilterDeltas, LoopFilterHeader, QuantizerIndices,
+    FrameHeader, FrameSize, FrameTag, Inherited, LoopFilterDeltas, LoopFilterHeader, QuantizerIndices,
     ReferenceUpdates, Segmentation,
 };
 use crate::loop_filter::FrameFilter;
@@ -136,10 +136,10 @@ fn header_of(analysis: &Analysis, quantizer: u8, inherited: &Inherited, counts: 
         partitions_log2: 0,
         quantizer: QuantizerIndices { base: quantizer, ..QuantizerIndices::default() },
         references: ReferenceUpdates {
-            refresh_golden: key_frame || analysis.refresh_golden,
+            refresh_golden: key_frame || analysis.renewal.refresh_golden,
             refresh_altref: key_frame,
-            copy_to_golden: BufferCopy::None,
-            copy_to_altref: if !key_frame && analysis.refresh_golden { BufferCopy::Other } else { BufferCopy::None },
+            copy_to_golden: analysis.renewal.copy_to_golden,
+            copy_to_altref: analysis.renewal.copy_to_altref,
             golden_sign_bias: false,
             altref_sign_bias: false,
             refresh_last: true,
