@@ -1,13 +1,17 @@
 """Learning. What takes PyTorch waits for `make test-learn`, which installs it."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from lockstep.learn import ALGORITHMS
 from lockstep.learn.__main__ import main
+from lockstep.learn.arguments import INPUTS, LADDERS, parser
 from lockstep.simulation import simulate
 from lockstep.studies import imitation
 
@@ -119,6 +123,84 @@ def test_an_algorithm_that_there_is_not_is_refused(capsys: pytest.CaptureFixture
     assert "no algorithm called 'alchemy'" in capsys.readouterr().err
 
 
+def refused(algorithm: str, folder: Path, *words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What is said of arguments that are refused, after which one it is."""
+    with pytest.raises(SystemExit) as ended:
+        main([algorithm, "--output", str(folder), *words])
+    assert ended.value.code == 2
+    return capsys.readouterr().err.partition("error: argument ")[2]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("argument", "wrong"),
+    [
+        ("--updates", ("-1", "0", "1.5", "many")),
+        ("--windows", ("0",)),
+        ("--calls", ("0", "-4")),
+        ("--call-seconds", ("0", "-1", "nan", "inf")),
+        ("--discount", ("5", "-0.1", "nan")),
+        ("--trace", ("1.01", "nan")),
+        ("--epochs", ("0",)),
+        ("--minibatches", ("0",)),
+        ("--learning-rate", ("-1", "0", "nan", "inf")),
+        ("--last-rate", ("2",)),
+        ("--clip", ("0",)),
+        ("--divergence", ("-1", "nan")),
+        ("--round", ("0",)),
+        ("--dropout", ("1", "-0.5", "nan")),
+        ("--threshold", ("0", "2.5")),
+        ("--interval-ms", ("0", "100000")),
+        ("--expert-share", ("1.5",)),
+        ("--smoothness", ("-1", "nan")),
+        ("--entropy", ("inf",)),
+        ("--batch", ("0",)),
+        ("--steps", ("0",)),
+        ("--loops", ("0",)),
+        ("--rounds", ("0",)),
+        ("--pictures", ("0",)),
+        ("--population", ("0",)),
+        ("--tuned-seconds", ("0",)),
+        ("--threads", ("0", "1000000")),
+        ("--seed", ("-1", "4294967296")),
+        ("--generated", ("-1",)),
+        ("--judged", ("-1",)),
+        ("--device", ("xyz", "cuda:", "")),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused_with_what_would(
+    algorithm: str, argument: str, wrong: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if argument.removeprefix("--").replace("-", "_") not in vars(parser(algorithm).parse_args(["--output", "nowhere"])):
+        return
+    for text in wrong:
+        said = refused(algorithm, tmp_path / "run", argument, text, capsys=capsys)
+        assert said.startswith(f"{argument}: {text!r} is "), said
+        assert "at least" in said or "more than" in said or "cpu" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_arguments_are_listed_and_a_model_is_missed_in_one_line_without_pytorch(tmp_path: Path) -> None:
+    def python(lines: str) -> subprocess.CompletedProcess[str]:
+        without = "import sys; sys.modules.update(torch=None, gymnasium=None)\n"
+        given = "from lockstep.learn.__main__ import export, main\n"
+        return subprocess.run(  # noqa: S603
+            [sys.executable, "-c", without + given + lines], capture_output=True, text=True, check=False
+        )
+
+    for algorithm in ALGORITHMS:
+        listed = python(f"main([{algorithm!r}, '--help'])")
+        assert listed.returncode == 0, listed.stderr
+        assert f"usage: lockstep train {algorithm}" in listed.stdout
+        assert "--call-seconds" in listed.stdout or "--pictures" in listed.stdout
+    (tmp_path / "setting.json").write_text('{"algorithm": "bob"}')
+    for lines in (f"main(['bob', '--output', {str(tmp_path)!r}])", f"export([{str(tmp_path)!r}])"):
+        missed = python(f"sys.exit({lines})")
+        assert missed.returncode == 1
+        assert "pip install 'lockstep-video[learn]'" in missed.stderr
+        assert missed.stderr.count("\n") == 1
+
+
 class TestTraining:
     """With PyTorch."""
 
@@ -160,6 +242,17 @@ class TestTraining:
         assert train("concerto", tmp_path, "--seed", "2") == 1
         assert "other settings (seed)" in capsys.readouterr().err
 
+    def test_samples_too_few_for_a_part_are_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert train("hrcc", tmp_path / "hrcc", "--minibatches", "16") == 1
+        assert "--minibatches 16" in capsys.readouterr().err
+        assert train("concerto", tmp_path / "concerto", "--batch", "100000") == 1
+        assert "--batch 100000" in capsys.readouterr().err
+
+    def test_choices_are_those_that_there_are(self) -> None:
+        from lockstep.learn import concerto  # noqa: PLC0415
+
+        assert (tuple(concerto.LADDERS), tuple(concerto.INPUTS)) == (LADDERS, INPUTS)
+
     def test_imitation_gets_better_at_what_the_expert_does(self) -> None:
         import torch  # noqa: PLC0415
 
@@ -167,7 +260,7 @@ class TestTraining:
 
         torch.manual_seed(1)
         np.random.seed(1)
-        options = concerto.parser().parse_args(["--output", "nowhere", "--call-seconds", "6", "--threads", "1"])
+        options = parser("concerto").parse_args(["--output", "nowhere", "--call-seconds", "6", "--threads", "1"])
         traces = ["constant:300kbps", "constant:1mbps", "constant:4mbps"]
         net = concerto.ConcertoNet(26)
         says = concerto.expert_of(options)
@@ -203,7 +296,7 @@ class TestTraining:
 
         torch.manual_seed(1)
         words = ["--output", "nowhere", "--pictures", "150", "--batch", "8", "--threads", "1"]
-        options = own.parser().parse_args(words)
+        options = parser("lockstep").parse_args(words)
         traces = ["constant:300kbps", "constant:2mbps", "cellular:mean=1mbps,seed=1", "poisson:700kbps,seed=2"]
         known = own.lessons(options, traces, 32, 1, None)
         assert known[0].shape == (32, 150, own.OBSERVED)
@@ -262,9 +355,8 @@ class TestTraining:
     def test_a_target_that_no_model_forecasts_is_refused_before_training(
         self, level: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert main(["lockstep", "--output", str(tmp_path), "--target-level", level]) == 1
-        assert "--target-level" in capsys.readouterr().err
-        assert not (tmp_path / "checkpoint.pt").exists()
+        assert refused("lockstep", tmp_path, "--target-level", level, capsys=capsys).startswith("--target-level: ")
+        assert not list(tmp_path.iterdir())
 
     def test_a_net_that_begins_at_an_earlier_model_says_what_that_said(self, tmp_path: Path) -> None:
         import torch  # noqa: PLC0415
@@ -351,7 +443,7 @@ class TestTraining:
 
         torch.manual_seed(1)
         words = ["--output", str(tmp_path), "--calls", "8", "--threads", "1", "--clone", "400", "--dropout", "0"]
-        options = bob.parser().parse_args(words)
+        options = parser("bob").parse_args(words)
         learner = bob.Bob(options)
         traces = ["constant:300kbps", "constant:1mbps", "constant:4mbps"]
         assert ppo.clone(learner, options, traces, lambda seen: seen[:, -1]) < 0.05
@@ -395,7 +487,7 @@ class TestTraining:
 
         from lockstep.learn import bob  # noqa: PLC0415
 
-        learner = bob.Bob(bob.parser().parse_args(["--output", str(tmp_path)]))
+        learner = bob.Bob(parser("bob").parse_args(["--output", str(tmp_path)]))
         seen = torch.full((3, 11), 0.5)
         strays = learner.strays(seen, torch.tensor([0.5, 0.53, 0.6]))
         assert strays[0] == strays[1] == 0.0

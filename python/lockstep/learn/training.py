@@ -20,10 +20,10 @@ from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
 from lockstep import _lockstep
+from lockstep.learn.arguments import SETTING
 from lockstep.learn.judging import judge
 
 CHECKPOINT = "checkpoint.pt"
-SETTING = "setting.json"
 CURVE = "curve.png"
 
 FEEDBACK_MS = (0.0, 20.0, 50.0, 100.0)
@@ -96,31 +96,6 @@ def split_folder(folder: Path, seed: int) -> tuple[list[str], list[str]]:
     order = np.random.default_rng([seed, 0x5B117]).permutation(len(names))
     cut = len(names) * 4 // 5
     return sorted(names[index] for index in order[:cut]), sorted(names[index] for index in order[cut:])
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments that every algorithm has."""
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the run; it goes on there")
-    parser.add_argument("--seed", type=int, default=1, help="seed of everything random (%(default)s)")
-    parser.add_argument(
-        "--traces",
-        type=Path,
-        metavar="DIR",
-        help="train on four fifths of the traces in this folder, by seed, beside the generated ones",
-    )
-    parser.add_argument("--generated", type=int, default=200, metavar="COUNT", help="generated traces (%(default)s)")
-    parser.add_argument("--family", help="generated traces of this fitted family, such as umts, not of every kind")
-    parser.add_argument("--threads", type=int, default=2, help="threads of PyTorch and of the calls (%(default)s)")
-    parser.add_argument("--device", default="cpu", help="where the net is trained: cpu, cuda (%(default)s)")
-    parser.add_argument(
-        "--judged",
-        type=int,
-        default=16,
-        metavar="COUNT",
-        help="traces of each kind that the model is judged by (%(default)s)",
-    )
-    parser.add_argument("--export", action="store_true", help="only write the model of the last checkpoint")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
 class Run:
@@ -375,20 +350,6 @@ def write_onnx(
     onnx.checker.check_model(graph)
     onnx.save(graph, str(temporary))
     temporary.replace(path)
-
-
-def algorithm_of(folder: str) -> str:
-    """Which algorithm a run in this folder trains.
-
-    Raises:
-        ValueError: If there is no run.
-
-    """
-    path = Path(folder) / SETTING
-    if not path.exists():
-        message = f"{folder} has no training run"
-        raise ValueError(message)
-    return str(json.loads(path.read_text())["algorithm"])
 
 
 def _write(path: Path, text: str) -> None:
