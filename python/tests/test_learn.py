@@ -123,6 +123,18 @@ def test_an_algorithm_that_there_is_not_is_refused(capsys: pytest.CaptureFixture
     assert "no algorithm called 'alchemy'" in capsys.readouterr().err
 
 
+OWN = ("algorithm", "seed", "traces", "split", "begin", "rule", "generations", "target_level")
+"""What of a card's setting belongs to that training: its data, and a rule that was given and not searched for."""
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_training_has_by_default_the_setting_of_the_shipped_model(algorithm: str) -> None:
+    setting = json.loads((MODELS / f"{algorithm}.json").read_text())["setting"]
+    defaults = vars(parser(algorithm).parse_args(["--output", "nowhere"]))
+    shipped = {name: value for name, value in setting.items() if name not in OWN}
+    assert {name: defaults[name] for name in shipped} == shipped
+
+
 def refused(algorithm: str, folder: Path, *words: str, capsys: pytest.CaptureFixture[str]) -> str:
     """What is said of arguments that are refused, after which one it is."""
     with pytest.raises(SystemExit) as ended:
