@@ -152,7 +152,7 @@ def refused(algorithm: str, folder: Path, *words: str, capsys: pytest.CaptureFix
         ("--calls", ("0", "-4")),
         ("--call-seconds", ("0", "-1", "nan", "inf")),
         ("--discount", ("5", "-0.1", "nan")),
-        ("--trace", ("1.01", "nan")),
+        ("--gae-lambda", ("1.01", "nan")),
         ("--epochs", ("0",)),
         ("--minibatches", ("0",)),
         ("--learning-rate", ("-1", "0", "nan", "inf")),
@@ -190,6 +190,12 @@ def test_a_number_that_makes_no_sense_is_refused_with_what_would(
         assert said.startswith(f"{argument}: {text!r} is "), said
         assert "at least" in said or "more than" in said or "cpu" in said
     assert not (tmp_path / "run").exists()
+
+
+def test_a_trace_is_no_short_word_for_the_folder_of_traces(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["bob", "--output", "nowhere", "--trace", "0.95"])
+    assert "unrecognized arguments: --trace" in capsys.readouterr().err
 
 
 def test_the_arguments_are_listed_and_a_model_is_missed_in_one_line_without_pytorch(tmp_path: Path) -> None:

@@ -90,7 +90,10 @@ SECONDS = real(1.0, 3_600.0)
 
 def parser(algorithm: str) -> argparse.ArgumentParser:
     """The arguments of an algorithm."""
-    made = argparse.ArgumentParser(prog=f"lockstep train {algorithm}", description=ALGORITHMS[algorithm])
+    # Without abbreviations: `--trace` would be taken for `--traces`.
+    made = argparse.ArgumentParser(
+        prog=f"lockstep train {algorithm}", description=ALGORITHMS[algorithm], allow_abbrev=False
+    )
     _of_every_algorithm(made)
     _OWN[algorithm](made)
     made.add_argument("--stop-after", type=whole(1), default=None, help=argparse.SUPPRESS)
@@ -130,7 +133,7 @@ def _ppo(made: argparse.ArgumentParser, *, updates: int, clip: float, epochs: in
     made.add_argument("--calls", type=whole(2), default=40, help="calls at a time, half a codec (%(default)s)")
     made.add_argument("--call-seconds", type=SECONDS, default=30.0, help="length of a call (%(default)s)")
     made.add_argument("--discount", type=SHARE, default=0.99, help="gamma, from decision to decision (%(default)s)")
-    made.add_argument("--trace", type=SHARE, default=0.95, help="generalised advantages' lambda (%(default)s)")
+    made.add_argument("--gae-lambda", type=SHARE, default=0.95, help="generalised advantages' lambda (%(default)s)")
     made.add_argument("--epochs", type=whole(1), default=epochs, help="passes over the samples (%(default)s)")
     made.add_argument("--minibatches", type=whole(1), default=4, help="parts of the samples (%(default)s)")
     made.add_argument("--learning-rate", type=RATE, default=3e-5, help="Adam's (%(default)s)")
@@ -240,7 +243,7 @@ def _rlv(made: argparse.ArgumentParser) -> None:
     made.add_argument("--steps", type=whole(1), default=20, help="steps of a rollout (%(default)s)")
     made.add_argument("--call-seconds", type=SECONDS, default=20.0, help="length of a call (%(default)s)")
     made.add_argument("--discount", type=SHARE, default=0.97, help="of what follows a step (%(default)s)")
-    made.add_argument("--trace", type=SHARE, default=0.95, help="generalised advantages' lambda (%(default)s)")
+    made.add_argument("--gae-lambda", type=SHARE, default=0.95, help="generalised advantages' lambda (%(default)s)")
     made.add_argument("--learning-rate", type=RATE, default=2e-4, help="Adam's, falling to nothing (%(default)s)")
     made.add_argument("--entropy", type=real(0.0), default=0.003, help="weight of the entropy (%(default)s)")
     made.add_argument("--batch", type=whole(1), default=32, help="decisions in a batch of cloning (%(default)s)")

@@ -281,7 +281,7 @@ def collect(
         # A call ends by its length alone: what would have followed is worth what the critic says of its last state.
         following = torch.where(ends[step] > 0, values[step], values[step + 1])
         error = rewards[step] + options.discount * following - values[step]
-        advantage = error + options.trace * going * advantage
+        advantage = error + options.gae_lambda * going * advantage
         advantages[step] = advantage
     kept = (seen[:-1], judged[:-1], actions, likelihoods, advantages, advantages + values[:-1], counts)
     flat = tuple(one.reshape(length * calls.count, *one.shape[2:]) for one in kept)

@@ -167,7 +167,7 @@ def update(  # noqa: PLR0913, PLR0917
         # The step after an episode's end begins another; the end is that of a minute, not of the call.
         begins = kept["ended"][step]
         error = kept["reward"][step] + options.discount * known[step + 1] - known[step]
-        advantage = error + options.discount * options.trace * advantage
+        advantage = error + options.discount * options.gae_lambda * advantage
         advantage = torch.where(begins, torch.zeros_like(advantage), advantage)
         advantages[step] = advantage
     counts = (~kept["ended"]).to(values.dtype)
