@@ -4,7 +4,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.error import ResetNeeded
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 import lockstep.gym
@@ -36,6 +36,25 @@ def test_one_thread_and_two_give_the_same() -> None:
         return np.stack([env.step(np.full((24, 1), 0.7))[4]["features"] for _ in range(25)])
 
     np.testing.assert_array_equal(features(1), features(2))
+
+
+@pytest.mark.parametrize("threads", [-1, 1_025, 10**6])
+def test_threads_that_no_machine_has_are_refused(threads: int) -> None:
+    with pytest.raises(ValueError, match=rf"0 \(one a core\) to 1024 threads, not on {threads}"):
+        CallEnv(threads=threads)
+
+
+def test_nothing_can_be_done_with_closed_environments() -> None:
+    call, calls = CallEnv(), CallVectorEnv(2)
+    for env, action in ((call, np.full(1, 0.5)), (calls, np.full((2, 1), 0.5))):
+        env.reset(seed=1)
+        env.step(action)
+        env.close()
+        env.close()
+        with pytest.raises(ClosedEnvironmentError):
+            env.step(action)
+        with pytest.raises(ClosedEnvironmentError):
+            env.reset(seed=1)
 
 
 def test_an_episode_is_truncated_at_its_end_and_begins_again_in_the_step_after() -> None:

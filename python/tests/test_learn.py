@@ -1,13 +1,17 @@
 """Learning. What takes PyTorch waits for `make test-learn`, which installs it."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lockstep.learn.__main__ import main
+from lockstep.learn import ALGORITHMS
+from lockstep.learn.__main__ import export, main
+from lockstep.learn.arguments import INPUTS, LADDERS, parser
 from lockstep.simulation import simulate
 from lockstep.studies import imitation
 
@@ -119,6 +123,102 @@ def test_an_algorithm_that_there_is_not_is_refused(capsys: pytest.CaptureFixture
     assert "no algorithm called 'alchemy'" in capsys.readouterr().err
 
 
+OWN = ("algorithm", "seed", "traces", "split", "begin", "rule", "generations", "target_level")
+"""What of a card's setting belongs to that training: its data, and a rule that was given and not searched for."""
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_training_has_by_default_the_setting_of_the_shipped_model(algorithm: str) -> None:
+    setting = json.loads((MODELS / f"{algorithm}.json").read_text())["setting"]
+    defaults = vars(parser(algorithm).parse_args(["--output", "nowhere"]))
+    shipped = {name: value for name, value in setting.items() if name not in OWN}
+    assert {name: defaults[name] for name in shipped} == shipped
+
+
+def refused(algorithm: str, folder: Path, *words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What is said of arguments that are refused, after which one it is."""
+    with pytest.raises(SystemExit) as ended:
+        main([algorithm, "--output", str(folder), *words])
+    assert ended.value.code == 2
+    return capsys.readouterr().err.partition("error: argument ")[2]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("argument", "wrong"),
+    [
+        ("--updates", ("-1", "0", "1.5", "many")),
+        ("--windows", ("0",)),
+        ("--calls", ("0", "-4")),
+        ("--call-seconds", ("0", "-1", "nan", "inf")),
+        ("--discount", ("5", "-0.1", "nan")),
+        ("--gae-lambda", ("1.01", "nan")),
+        ("--epochs", ("0",)),
+        ("--minibatches", ("0",)),
+        ("--learning-rate", ("-1", "0", "nan", "inf")),
+        ("--last-rate", ("2",)),
+        ("--clip", ("0",)),
+        ("--divergence", ("-1", "nan")),
+        ("--round", ("0",)),
+        ("--dropout", ("1", "-0.5", "nan")),
+        ("--threshold", ("0", "2.5")),
+        ("--interval-ms", ("0", "100000")),
+        ("--expert-share", ("1.5",)),
+        ("--smoothness", ("-1", "nan")),
+        ("--entropy", ("inf",)),
+        ("--batch", ("0",)),
+        ("--steps", ("0",)),
+        ("--loops", ("0",)),
+        ("--rounds", ("0",)),
+        ("--pictures", ("0",)),
+        ("--population", ("0",)),
+        ("--tuned-seconds", ("0",)),
+        ("--threads", ("0", "1000000")),
+        ("--seed", ("-1", "4294967296")),
+        ("--generated", ("-1",)),
+        ("--judged", ("-1",)),
+        ("--device", ("xyz", "cuda:", "")),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused_with_what_would(
+    algorithm: str, argument: str, wrong: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if argument.removeprefix("--").replace("-", "_") not in vars(parser(algorithm).parse_args(["--output", "nowhere"])):
+        return
+    for text in wrong:
+        said = refused(algorithm, tmp_path / "run", argument, text, capsys=capsys)
+        assert said.startswith(f"{argument}: {text!r} is "), said
+        assert "at least" in said or "more than" in said or "cpu" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_trace_is_no_short_word_for_the_folder_of_traces(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["bob", "--output", "nowhere", "--trace", "0.95"])
+    assert "unrecognized arguments: --trace" in capsys.readouterr().err
+
+
+def test_the_arguments_are_listed_and_a_model_is_missed_in_one_line_without_pytorch(tmp_path: Path) -> None:
+    def python(lines: str) -> subprocess.CompletedProcess[str]:
+        without = "import sys; sys.modules.update(torch=None, gymnasium=None)\n"
+        given = "from lockstep.learn.__main__ import export, main\n"
+        return subprocess.run(  # noqa: S603
+            [sys.executable, "-c", without + given + lines], capture_output=True, text=True, check=False
+        )
+
+    for algorithm in ALGORITHMS:
+        listed = python(f"main([{algorithm!r}, '--help'])")
+        assert listed.returncode == 0, listed.stderr
+        assert f"usage: lockstep train {algorithm}" in listed.stdout
+        assert "--call-seconds" in listed.stdout or "--pictures" in listed.stdout
+    (tmp_path / "setting.json").write_text('{"algorithm": "bob"}')
+    for lines in (f"main(['bob', '--output', {str(tmp_path)!r}])", f"export([{str(tmp_path)!r}])"):
+        missed = python(f"sys.exit({lines})")
+        assert missed.returncode == 1
+        assert "pip install 'lockstep-video[learn]'" in missed.stderr
+        assert missed.stderr.count("\n") == 1
+
+
 class TestTraining:
     """With PyTorch."""
 
@@ -160,6 +260,92 @@ class TestTraining:
         assert train("concerto", tmp_path, "--seed", "2") == 1
         assert "other settings (seed)" in capsys.readouterr().err
 
+    def test_a_run_whose_setting_is_gone_or_damaged_is_refused_with_the_file(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert train("hrcc", tmp_path, "--stop-after", "1") == 0
+        kept = (tmp_path / "setting.json").read_text()
+        for text in (kept[:40], "[]", "{}", "\0"):
+            (tmp_path / "setting.json").write_text(text)
+            assert train("hrcc", tmp_path) == export([str(tmp_path)]) == 1
+            said = capsys.readouterr().err.splitlines()
+            assert len(said) == 2
+            assert all(f"{tmp_path / 'setting.json'} is no setting of a run" in line for line in said)
+        (tmp_path / "setting.json").unlink()
+        assert train("hrcc", tmp_path) == 1
+        assert "no setting.json that says with which settings" in capsys.readouterr().err
+        assert not (tmp_path / "setting.json").exists()
+        (tmp_path / "setting.json").write_text(kept)
+        assert train("hrcc", tmp_path) == 0
+
+    @pytest.mark.parametrize("left", [0.0, 0.01, 0.5, 0.99])
+    def test_a_checkpoint_that_is_not_whole_is_named(
+        self, left: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert train("concerto", tmp_path, "--stop-after", "1") == 0
+        for name in ("checkpoint.pt", "loop-0.npz"):
+            path = tmp_path / name
+            whole = path.read_bytes()
+            path.write_bytes(whole[: int(left * len(whole))])
+            assert train("concerto", tmp_path) == 1
+            said = capsys.readouterr().err
+            assert said.startswith(f"lockstep train: {path} is not as the run left it")
+            assert said.endswith("put it back, or delete checkpoint.pt to begin anew\n")
+            assert said.count("\n") == 1
+            path.write_bytes(whole)
+
+    def test_a_full_disk_is_told_and_nothing_half_written_stays(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        if not Path("/dev/full").exists():
+            pytest.skip("there is no /dev/full here")
+        assert train("hrcc", tmp_path, "--stop-after", "1") == 0
+        before = (tmp_path / "checkpoint.pt").read_bytes()
+        (tmp_path / "checkpoint.pt.new").symlink_to("/dev/full")
+        assert train("hrcc", tmp_path) == 1
+        said = capsys.readouterr().err
+        assert f"{tmp_path / 'checkpoint.pt'} cannot be written: there is no space left on the disk" in said
+        assert said.count("\n") == 1
+        assert not (tmp_path / "checkpoint.pt.new").is_symlink()
+        assert (tmp_path / "checkpoint.pt").read_bytes() == before
+
+    def test_a_folder_of_traces_that_is_none_or_has_something_else_is_named(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert train("hrcc", tmp_path / "run", "--traces", str(tmp_path / "none")) == 1
+        assert f"--traces {tmp_path / 'none'}: there is no such folder" in capsys.readouterr().err
+        for index in range(10):
+            (tmp_path / f"{index}.json").write_text("{}")
+        assert train("hrcc", tmp_path / "other", "--traces", str(tmp_path)) == 1
+        assert f"trace {tmp_path}/" in capsys.readouterr().err
+
+    def test_a_manifest_that_is_none_is_named(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        manifest = tmp_path / "split.json"
+        for text in ("{", "{}", "[1]"):
+            manifest.write_text(text)
+            assert train("lockstep", tmp_path / "run", "--split", str(manifest)) == 1
+            assert f"--split {manifest}: no manifest of `lockstep data split`" in capsys.readouterr().err
+
+    def test_a_device_that_is_not_there_is_refused_before_a_run_begins(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert train("concerto", tmp_path / "run", "--device", "cuda:99") == 1
+        said = capsys.readouterr().err
+        assert "--device cuda:99: PyTorch finds" in said
+        assert said.count("\n") == 1
+        assert not (tmp_path / "run").exists()
+
+    def test_samples_too_few_for_a_part_are_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert train("hrcc", tmp_path / "hrcc", "--minibatches", "16") == 1
+        assert "--minibatches 16" in capsys.readouterr().err
+        assert train("concerto", tmp_path / "concerto", "--batch", "100000") == 1
+        assert "--batch 100000" in capsys.readouterr().err
+
+    def test_choices_are_those_that_there_are(self) -> None:
+        from lockstep.learn import concerto  # noqa: PLC0415
+
+        assert (tuple(concerto.LADDERS), tuple(concerto.INPUTS)) == (LADDERS, INPUTS)
+
     def test_imitation_gets_better_at_what_the_expert_does(self) -> None:
         import torch  # noqa: PLC0415
 
@@ -167,7 +353,7 @@ class TestTraining:
 
         torch.manual_seed(1)
         np.random.seed(1)
-        options = concerto.parser().parse_args(["--output", "nowhere", "--call-seconds", "6", "--threads", "1"])
+        options = parser("concerto").parse_args(["--output", "nowhere", "--call-seconds", "6", "--threads", "1"])
         traces = ["constant:300kbps", "constant:1mbps", "constant:4mbps"]
         net = concerto.ConcertoNet(26)
         says = concerto.expert_of(options)
@@ -203,7 +389,7 @@ class TestTraining:
 
         torch.manual_seed(1)
         words = ["--output", "nowhere", "--pictures", "150", "--batch", "8", "--threads", "1"]
-        options = own.parser().parse_args(words)
+        options = parser("lockstep").parse_args(words)
         traces = ["constant:300kbps", "constant:2mbps", "cellular:mean=1mbps,seed=1", "poisson:700kbps,seed=2"]
         known = own.lessons(options, traces, 32, 1, None)
         assert known[0].shape == (32, 150, own.OBSERVED)
@@ -262,9 +448,8 @@ class TestTraining:
     def test_a_target_that_no_model_forecasts_is_refused_before_training(
         self, level: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert main(["lockstep", "--output", str(tmp_path), "--target-level", level]) == 1
-        assert "--target-level" in capsys.readouterr().err
-        assert not (tmp_path / "checkpoint.pt").exists()
+        assert refused("lockstep", tmp_path, "--target-level", level, capsys=capsys).startswith("--target-level: ")
+        assert not list(tmp_path.iterdir())
 
     def test_a_net_that_begins_at_an_earlier_model_says_what_that_said(self, tmp_path: Path) -> None:
         import torch  # noqa: PLC0415
@@ -317,8 +502,11 @@ class TestTraining:
         training, test = split_folder(tmp_path, 3)
         assert (len(training), len(test)) == (8, 2)
         assert not set(training) & set(test)
-        with pytest.raises(ValueError, match="five at least"):
+        with pytest.raises(ValueError, match="no such folder"):
             split_folder(tmp_path / "none", 3)
+        (tmp_path / "few").mkdir()
+        with pytest.raises(ValueError, match="five at least"):
+            split_folder(tmp_path / "few", 3)
 
     def test_varied_traces_are_the_same_for_a_seed_of_every_kind_and_each_carries_a_call(self) -> None:
         from lockstep.learn.families import varied_traces  # noqa: PLC0415
@@ -351,7 +539,7 @@ class TestTraining:
 
         torch.manual_seed(1)
         words = ["--output", str(tmp_path), "--calls", "8", "--threads", "1", "--clone", "400", "--dropout", "0"]
-        options = bob.parser().parse_args(words)
+        options = parser("bob").parse_args(words)
         learner = bob.Bob(options)
         traces = ["constant:300kbps", "constant:1mbps", "constant:4mbps"]
         assert ppo.clone(learner, options, traces, lambda seen: seen[:, -1]) < 0.05
@@ -395,7 +583,7 @@ class TestTraining:
 
         from lockstep.learn import bob  # noqa: PLC0415
 
-        learner = bob.Bob(bob.parser().parse_args(["--output", str(tmp_path)]))
+        learner = bob.Bob(parser("bob").parse_args(["--output", str(tmp_path)]))
         seen = torch.full((3, 11), 0.5)
         strays = learner.strays(seen, torch.tensor([0.5, 0.53, 0.6]))
         assert strays[0] == strays[1] == 0.0

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
-from gymnasium.error import ResetNeeded
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from lockstep.gym.actions import Action, BobAction, LadderAction, LogarithmicRat
 from lockstep.gym.features import FEATURES, Features, Values
 from lockstep.gym.observations import BobObservation, CallObservation, ConcertoObservation, HrccObservation, Observation
 from lockstep.gym.rewards import AlphaRtcReward, HrccReward, QualityReward, Reward
+from lockstep.threads import MOST_THREADS
 
 OBSERVATIONS: dict[str, type[Observation]] = {
     "bob": BobObservation,
@@ -92,6 +93,9 @@ class _Calls:
     ) -> None:
         if place not in ("receiver", "sender"):
             message = f"an agent is at the 'receiver' or at the 'sender', not at {place!r}"
+            raise ValueError(message)
+        if not 0 <= threads <= MOST_THREADS:
+            message = f"calls are stepped on 0 (one a core) to {MOST_THREADS} threads, not on {threads}"
             raise ValueError(message)
         self.observation = _preset(OBSERVATIONS, observation, "observation")
         self.action = _preset(ACTIONS, action, "action")
@@ -179,7 +183,7 @@ class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
     :param clips: Names of the model's clips to draw from, or one; all if none.
     :param size: Width and height of the pictures.
     :param frames_per_second: Pictures a second.
-    :param threads: Threads to step on; 0 for one a core. Results do not depend on it.
+    :param threads: Threads to step on, 1,024 at most; 0 for one a core. Results do not depend on it.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": []}  # noqa: RUF012
@@ -205,6 +209,7 @@ class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
         if isinstance(seed, list):
             message = "one seed gives every environment its own randomness; a list of seeds is not taken"
             raise TypeError(message)
+        _refuse_closed(self.closed)
         super().reset(seed=seed)
         mask = self._mask(None if options is None else options.get("reset_mask"))
         observed, features = self._calls.reset(seed, mask)
@@ -230,10 +235,12 @@ class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
         """Let one step pass everywhere.
 
         Raises:
+            gymnasium.error.ClosedEnvironmentError: Once the environments are closed.
             gymnasium.error.ResetNeeded: Before the first reset.
             ValueError: If there is not one action for each environment, or one of them is no action.
 
         """
+        _refuse_closed(self.closed)
         if not self._begun:
             raise ResetNeeded("reset the environments before the first step")
         observed, rewards, done, features = self._calls.step(actions, self._ended)
@@ -253,11 +260,13 @@ class CallEnv(gymnasium.Env[NDArray[np.float32], Any]):
         self.observation_space = self._calls.observation.space
         self.action_space = self._calls.action.space
         self._going_on = False
+        self._closed = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Begin an episode. Equal seeds give equal episodes."""
+        _refuse_closed(self._closed)
         super().reset(seed=seed, options=options)
         observed, features = self._calls.reset(seed)
         self._going_on = True
@@ -267,16 +276,27 @@ class CallEnv(gymnasium.Env[NDArray[np.float32], Any]):
         """Let one step pass.
 
         Raises:
+            gymnasium.error.ClosedEnvironmentError: Once the environment is closed.
             gymnasium.error.ResetNeeded: Before the first reset, and once the episode has ended.
             ValueError: If ``action`` is none.
 
         """
+        _refuse_closed(self._closed)
         if not self._going_on:
             raise ResetNeeded("no episode is going on: it has ended, or none has begun; reset the environment")
         actions = np.asarray(action)[None]
         observed, rewards, done, features = self._calls.step(actions, np.zeros(1, np.bool_))
         self._going_on = not done[0]
         return observed[0], float(rewards[0]), False, bool(done[0]), _named(features)
+
+    def close(self) -> None:
+        """End the call: nothing can be done with it after."""
+        self._closed = True
+
+
+def _refuse_closed(closed: bool) -> None:
+    if closed:
+        raise ClosedEnvironmentError("the environment is closed: make another one")
 
 
 def _named(features: Features) -> dict[str, Any]:

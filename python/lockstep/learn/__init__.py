@@ -5,8 +5,8 @@
 What agents see is made by the same Rust code as in calls (:mod:`lockstep.gym`). ``docs/learning.md`` has what was
 trained, on what, and what came of it.
 
-To add an algorithm: a file here with a ``main(arguments)``, a line in :data:`ALGORITHMS`, and its other half in Rust
-(``crates/control/src/learned``).
+To add an algorithm: a file here with a ``main(arguments)``, a line in :data:`ALGORITHMS`, what it is told in
+``arguments.py``, and its other half in Rust (``crates/control/src/learned``).
 """
 
 from typing import Final

@@ -1,14 +1,19 @@
 """`lockstep train` and `lockstep export`, for which `lockstep-train` and `lockstep-export` are other names."""
 
 import sys
+from pathlib import Path
 
 from lockstep.learn import ALGORITHMS
+from lockstep.learn.arguments import parser, read_setting
 from lockstep.module_command import run_module
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Trains what the first argument names; gives the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
+    if words and words[0] in ALGORITHMS:
+        # `--help`, and what is wrong with the arguments, need no PyTorch, which takes seconds or may not be there.
+        parser(words[0]).parse_args(words[1:])
     return run_module("lockstep train", "lockstep.learn", ALGORITHMS, "algorithm", words)
 
 
@@ -18,10 +23,8 @@ def export(arguments: list[str] | None = None) -> int:
     if not words or words[0] in ("-h", "--help"):
         print("usage: lockstep export DIR\n\nwrites the model of a training run again, from its last checkpoint")
         return 0 if words else 2
-    from lockstep.learn.training import algorithm_of  # noqa: PLC0415 -- takes PyTorch
-
     try:
-        name = algorithm_of(words[0])
+        name = read_setting(Path(words[0]))["algorithm"]
     except (OSError, ValueError) as error:
         print(f"lockstep export: {error}", file=sys.stderr)
         return 1

@@ -21,8 +21,9 @@ from torch import nn
 
 from lockstep.gym.features import linear, logarithmic
 from lockstep.learn import ppo
+from lockstep.learn.arguments import parser
 from lockstep.learn.ppo import Seen
-from lockstep.learn.training import Run, add_arguments
+from lockstep.learn.training import Run
 
 SEEN = 11
 ESTIMATES = 8
@@ -171,26 +172,9 @@ class Bob:
 # --- The run --------------------------------------------------------------------------------------------------------
 
 
-def parser() -> argparse.ArgumentParser:
-    """The arguments."""
-    made = argparse.ArgumentParser(prog="lockstep train bob", description=(__doc__ or "").partition("\n")[0])
-    add_arguments(made)
-    ppo.add_arguments(made, clip=0.2, epochs=20)
-    made.add_argument("--history", choices=("conv", "lstm"), default="conv", help="over the estimates (%(default)s)")
-    made.add_argument("--dropout", type=float, default=0.5, help="share of the dense layers dropped (%(default)s)")
-    made.add_argument(
-        "--begin",
-        choices=("heuristic", "rule"),
-        default="rule",
-        help="what the net is a clone of at first: the heuristic, or a rule that climbs faster (%(default)s)",
-    )
-    made.add_argument("--threshold", type=float, default=0.3, help="of the selector, a share (%(default)s)")
-    return made
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Trains; gives the exit status."""
-    options = parser().parse_args(arguments)
+    options = parser("bob").parse_args(arguments)
     run = Run("bob", options)
     options = run.options(options)
     learner = Bob(options)

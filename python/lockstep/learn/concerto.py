@@ -39,7 +39,8 @@ from torch import nn
 from torch.nn import functional
 
 from lockstep.gym import FEATURES, CallVectorEnv, LadderAction
-from lockstep.learn.training import FEEDBACK_MS, Run, add_arguments
+from lockstep.learn.arguments import parser
+from lockstep.learn.training import FEEDBACK_MS, Run
 
 SHAPE = (4, 3, 15, 4)
 """Signals, seconds, reports a second, groups of packets a report."""
@@ -235,8 +236,11 @@ def train_epoch(
         for call in range(samples.expert.shape[0])
         for step in range(0, samples.expert.shape[1] - WINDOW + 1, WINDOW)
     ]
-    order = np.random.permutation(len(runs))
     size = max(1, options.batch // WINDOW)
+    if len(runs) < size:
+        message = f"--batch {options.batch}: in calls of {options.call_seconds:g} s there are no more than"
+        raise ValueError(f"{message} {len(runs) * WINDOW} decisions, in runs of {WINDOW}, to learn from")
+    order = np.random.permutation(len(runs))
     device = next(net.parameters()).device
     net.train()
     total, count = 0.0, 0
@@ -296,35 +300,9 @@ def write_model(run: Run, options: argparse.Namespace, net: ConcertoNet, test: l
     return run.export_judged(Probabilities(net), test, card=card, **arguments)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The arguments."""
-    summary = (__doc__ or "").partition("\n")[0]
-    made = argparse.ArgumentParser(prog="lockstep train concerto", description=summary)
-    add_arguments(made)
-    made.add_argument("--interval-ms", type=int, default=200, help="time between two decisions (%(default)s)")
-    made.add_argument("--ladder", choices=LADDERS, default="logarithmic", help="the rates (%(default)s)")
-    made.add_argument(
-        "--expert",
-        choices=("climbs", "drains", "capacity"),
-        default="climbs",
-        help="what the expert heeds (%(default)s)",
-    )
-    made.add_argument("--loss", choices=("cross-entropy", "weighted", "overshoot"), default="overshoot")
-    made.add_argument("--inputs", choices=INPUTS, default="both", help="which layers' signals are seen (%(default)s)")
-    made.add_argument("--overshoot", type=float, default=8.0, help="the loss's C (%(default)s)")
-    made.add_argument("--smoothness", type=float, default=0.5, help="the smoothness term's lambda (%(default)s)")
-    made.add_argument("--loops", type=int, default=4, help="loops of imitation, L (%(default)s)")
-    made.add_argument("--expert-share", type=float, default=0.5, help="SMILe's beta (%(default)s)")
-    made.add_argument("--epochs", type=int, default=5, help="epochs of a loop (%(default)s)")
-    made.add_argument("--batch", type=int, default=32, help="decisions in a batch (%(default)s)")
-    made.add_argument("--call-seconds", type=float, default=20.0, help="length of a call in a loop (%(default)s)")
-    made.add_argument("--stop-after", type=int, default=None, help=argparse.SUPPRESS)
-    return made
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Trains; gives the exit status."""
-    options = parser().parse_args(arguments)
+    options = parser("concerto").parse_args(arguments)
     run = Run("concerto", options)
     options = run.options(options)
     training, test = run.traces()

@@ -74,13 +74,27 @@ def parts(options: argparse.Namespace, run: Run) -> tuple[list[str], list[str], 
         validation += varied_traces(seed + 2_000_003, 10)
     test += fitted_traces(seed + 1_000_003, 10)
     for manifest in options.split:
-        split = json.loads(Path(manifest).read_text())
-        names = [str(Path(split["folder"]) / name) for name in split["train"]]
+        names, judged = split_names(Path(manifest))
         validation += names[::VALIDATION]
         training += [name for index, name in enumerate(names) if index % VALIDATION]
-        test += [str(Path(split["folder"]) / name) for name in split["test"]]
+        test += judged
     longer = [name for name in training if name.endswith((".up", ".down"))]
     return training + longer * (OPPORTUNITIES - 1), validation, test
+
+
+def split_names(manifest: Path) -> tuple[list[str], list[str]]:
+    """The traces of a manifest of ``lockstep data split``: those to train on, and those to judge by.
+
+    Raises:
+        ValueError: If the file is no such manifest.
+
+    """
+    try:
+        split = json.loads(manifest.read_bytes())
+        folder = Path(split["folder"])
+        return [str(folder / name) for name in split["train"]], [str(folder / name) for name in split["test"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"--split {manifest}: no manifest of `lockstep data split` ({error})") from error
 
 
 def kind(trace: str) -> str:

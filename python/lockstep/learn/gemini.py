@@ -6,8 +6,6 @@ the path is not safe, GCC's estimate is used, and nothing is learned of what the
 at a clone of GCC, as BoB's does.
 """
 
-import argparse
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -15,8 +13,9 @@ from torch import nn
 
 from lockstep.gym.features import linear
 from lockstep.learn import ppo
+from lockstep.learn.arguments import parser
 from lockstep.learn.ppo import Seen
-from lockstep.learn.training import Run, add_arguments
+from lockstep.learn.training import Run
 
 GIVEN = 5
 """What the net is given of what is seen; then come GCC's estimate, and 1 where the learned one is safe."""
@@ -71,10 +70,7 @@ class Gemini:
 
 def main(arguments: list[str] | None = None) -> int:
     """Trains; gives the exit status."""
-    made = argparse.ArgumentParser(prog="lockstep train gemini", description=(__doc__ or "").partition("\n")[0])
-    add_arguments(made)
-    ppo.add_arguments(made, clip=0.2, epochs=20)
-    options = made.parse_args(arguments)
+    options = parser("gemini").parse_args(arguments)
     run = Run("gemini", options)
     options = run.options(options)
     learner = Gemini()

@@ -5,16 +5,15 @@ number a from 0 to 1, and the heuristic's estimate is multiplied by 2^(2a - 1) a
 learned nothing says a half, which leaves the heuristic as it is.
 """
 
-import argparse
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from lockstep.learn import ppo
+from lockstep.learn.arguments import parser
 from lockstep.learn.ppo import Seen
-from lockstep.learn.training import Run, add_arguments
+from lockstep.learn.training import Run
 
 SHAPE = (6, 10)
 ESTIMATE = 3
@@ -73,10 +72,7 @@ class Hrcc:
 
 def main(arguments: list[str] | None = None) -> int:
     """Trains; gives the exit status."""
-    made = argparse.ArgumentParser(prog="lockstep train hrcc", description=(__doc__ or "").partition("\n")[0])
-    add_arguments(made)
-    ppo.add_arguments(made, clip=0.1, epochs=37)
-    options = made.parse_args(arguments)
+    options = parser("hrcc").parse_args(arguments)
     run = Run("hrcc", options)
     options = run.options(options)
     learner = Hrcc()

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from lockstep._lockstep import lesson_names, record_lessons
+from lockstep.learn.arguments import parser
 from lockstep.learn.families import parts
 from lockstep.learn.rule import (
     CLASSICAL,
@@ -34,7 +35,7 @@ from lockstep.learn.rule import (
     settings_of,
     worth,
 )
-from lockstep.learn.training import FEEDBACK_MS, Run, add_arguments, write_onnx
+from lockstep.learn.training import FEEDBACK_MS, Run, write_onnx
 
 Array = NDArray[np.float32]
 
@@ -304,57 +305,6 @@ def with_metadata(net: Net, metadata: Mapping[str, str]) -> bytes:
     return text
 
 
-def parser() -> argparse.ArgumentParser:
-    """The arguments."""
-    made = argparse.ArgumentParser(prog="lockstep train lockstep", description=(__doc__ or "").partition("\n")[0])
-    add_arguments(made)
-    made.add_argument(
-        "--split",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="train on the training part of a manifest of `lockstep data split`; may be given more than once",
-    )
-    made.add_argument("--fitted", type=int, default=200, metavar="COUNT", help="traces like recordings (%(default)s)")
-    made.add_argument("--varied", type=int, default=200, metavar="COUNT", help="traces unlike any (%(default)s)")
-    made.add_argument("--rounds", type=int, default=5, help="rounds of calls: Sprout's, then one's own (%(default)s)")
-    made.add_argument("--calls", type=int, default=512, help="calls in a round (%(default)s)")
-    made.add_argument("--pictures", type=int, default=600, help="pictures in a call (%(default)s)")
-    made.add_argument("--epochs", type=int, default=3, help="passes over all lessons in a round (%(default)s)")
-    made.add_argument("--batch", type=int, default=32, help="calls that are learned from at once (%(default)s)")
-    made.add_argument("--chunk", type=int, default=100, help="pictures that are learned from at once (%(default)s)")
-    made.add_argument("--learning-rate", type=float, default=2e-3, help="Adam's, falling to none (%(default)s)")
-    made.add_argument(
-        "--begin",
-        metavar="FILE",
-        help="go on from the weights of this ONNX model, which may have been trained with fewer observations",
-    )
-    made.add_argument("--generations", type=int, default=8, help="of the search for a rule (%(default)s)")
-    made.add_argument("--population", type=int, default=16, help="rules in a generation (%(default)s)")
-    made.add_argument("--tuned", type=int, default=24, help="traces of each kind for the search (%(default)s)")
-    made.add_argument("--tuned-calls", type=int, default=81, help="calls that a rule is tried in (%(default)s)")
-    made.add_argument("--tuned-seconds", type=float, default=40.0, help="their length (%(default)s)")
-    made.add_argument(
-        "--tuned-clip",
-        action="append",
-        default=[],
-        metavar="CLIP",
-        help="search by calls with pixels of this clip, not by modelled ones; may be given more than once",
-    )
-    made.add_argument(
-        "--rule",
-        action="append",
-        default=[],
-        metavar="LATENCY=NUMBERS",
-        help="in the place of what the search finds for a latency, as in a model's card; may be given more than once",
-    )
-    made.add_argument(
-        "--target-level", type=float, help="the quantile of codecs that follow a rate, not what is searched for"
-    )
-    made.add_argument("--stop-after", type=int, default=None, help=argparse.SUPPRESS)
-    return made
-
-
 def learn_rounds(
     options: argparse.Namespace, run: Run, state: dict[str, Any], training: list[str], validation: list[str]
 ) -> tuple[Net, list[tuple[Array, Array]]]:
@@ -405,14 +355,11 @@ def learn_rounds(
 
 def main(arguments: list[str] | None = None) -> int:
     """Trains; gives the exit status."""
-    options = parser().parse_args(arguments)
+    options = parser("lockstep").parse_args(arguments)
     run = Run("lockstep", options)
     options = run.options(options)
     # What is wrong in these is told before hours of training.
     rules_of({}, options.rule)
-    if options.target_level is not None and not LEVELS[0] <= options.target_level <= LEVELS[-1]:
-        message = f"--target-level {options.target_level}: not from {LEVELS[0]} to {LEVELS[-1]}, what is forecast"
-        raise ValueError(message)
     training, validation, test = parts(options, run)
     state = run.load() or {}
     if options.export and "net" not in state:

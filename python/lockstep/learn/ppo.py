@@ -131,47 +131,14 @@ class Learner(Protocol):
         ...
 
 
-def add_arguments(parser: argparse.ArgumentParser, *, clip: float, epochs: int) -> None:
-    """The arguments of PPO; defaults are those that the papers share, but for ``clip`` and ``epochs``."""
-    parser.add_argument("--updates", type=int, default=150, help="updates of PPO (%(default)s)")
-    parser.add_argument("--windows", type=int, default=4_000, help="decisions of an update (%(default)s)")
-    parser.add_argument("--calls", type=int, default=40, help="calls at a time, half a codec (%(default)s)")
-    parser.add_argument("--call-seconds", type=float, default=30.0, help="length of a call (%(default)s)")
-    parser.add_argument("--discount", type=float, default=0.99, help="gamma, from decision to decision (%(default)s)")
-    parser.add_argument("--trace", type=float, default=0.95, help="generalised advantages' lambda (%(default)s)")
-    parser.add_argument("--epochs", type=int, default=epochs, help="times that samples are gone through (%(default)s)")
-    parser.add_argument("--minibatches", type=int, default=4, help="parts of the samples (%(default)s)")
-    parser.add_argument("--learning-rate", type=float, default=3e-5, help="Adam's (%(default)s)")
-    parser.add_argument(
-        "--last-rate", type=float, default=1.0, help="share of the learning rate that is left at the end (%(default)s)"
-    )
-    parser.add_argument("--clip", type=float, default=clip, help="PPO's clip (%(default)s)")
-    parser.add_argument("--clone", type=int, default=1_500, help="steps of cloning before (%(default)s)")
-    parser.add_argument("--critic-first", type=int, default=3, help="updates of the critic alone (%(default)s)")
-    parser.add_argument(
-        "--divergence",
-        type=float,
-        default=float("inf"),
-        help="Kullback-Leibler divergence of an update beyond which only the critic goes on learning (%(default)s)",
-    )
-    parser.add_argument(
-        "--critic",
-        choices=("seen", "told"),
-        default="seen",
-        help="what the critic goes by: what the actor sees, or what only the simulator knows as well (%(default)s)",
-    )
-    parser.add_argument("--round", type=int, default=10, help="updates between checkpoints (%(default)s)")
-    parser.add_argument("--stop-after", type=int, default=None, help=argparse.SUPPRESS)
-
-
 class Calls:
     """Calls with either codec, stepped together."""
 
     def __init__(self, learner: Learner, options: argparse.Namespace, traces: list[str], seed: int) -> None:
         """Calls that begin."""
         self.kind = learner.reward
-        self.half = max(1, options.calls // 2)
-        self.count = 2 * self.half
+        self.count = _calls(options)
+        self.half = self.count // 2
         self.envs = [
             CallVectorEnv(
                 self.half,
@@ -223,6 +190,16 @@ class Calls:
         return reward / learner.every, ended, rates
 
 
+def _calls(options: argparse.Namespace) -> int:
+    """How many calls are stepped together: as many with either codec."""
+    return 2 * int(options.calls // 2)
+
+
+def _turns(learner: Learner, options: argparse.Namespace) -> int:
+    """Of how many decisions of the net in each call an update is."""
+    return max(2, int(options.windows // _calls(options) // learner.every))
+
+
 def tensor(array: NDArray[Any]) -> torch.Tensor:
     """The same numbers for PyTorch, as 32-bit floats."""
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
@@ -266,7 +243,7 @@ def collect(
 
     Rewards count from the ``usual`` one on, so that returns are near zero and the critic has less to learn.
     """
-    length = max(2, options.windows // calls.count // learner.every)
+    length = _turns(learner, options)
     seen = torch.zeros(length + 1, calls.count, *learner.shape)
     known = torch.zeros(length + 1, calls.count, TOLD)
     actions, likelihoods, rewards, counts = (torch.zeros(length, calls.count) for _ in range(4))
@@ -304,7 +281,7 @@ def collect(
         # A call ends by its length alone: what would have followed is worth what the critic says of its last state.
         following = torch.where(ends[step] > 0, values[step], values[step + 1])
         error = rewards[step] + options.discount * following - values[step]
-        advantage = error + options.trace * going * advantage
+        advantage = error + options.gae_lambda * going * advantage
         advantages[step] = advantage
     kept = (seen[:-1], judged[:-1], actions, likelihoods, advantages, advantages + values[:-1], counts)
     flat = tuple(one.reshape(length * calls.count, *one.shape[2:]) for one in kept)
@@ -381,6 +358,10 @@ def train(run: Run, options: argparse.Namespace, learner: Learner, target: Any) 
     ``target`` is what the net is to say at first of what is seen; none where it needs no such lesson.
     """
     training, test = run.traces()
+    smallest = min(map(len, torch.arange(_turns(learner, options) * _calls(options)).chunk(options.minibatches)))
+    if smallest < 2:
+        message = f"--minibatches {options.minibatches}: of --windows {options.windows} each has to have two decisions"
+        raise ValueError(f"{message} at least, and one would have {smallest}")
     if options.critic == "told":
         learner.critic = ToldCritic(int(np.prod(learner.shape)))
     # The critic may be wrong by more at first, and is no part of what is shipped.

@@ -28,6 +28,7 @@ from torch import nn
 from torch.nn import functional
 
 from lockstep.gym import FEATURES
+from lockstep.learn.arguments import parser
 from lockstep.learn.concerto import (
     CALLS,
     INITIAL_BPS,
@@ -41,7 +42,7 @@ from lockstep.learn.concerto import (
     environments,
     train_epoch,
 )
-from lockstep.learn.training import Run, add_arguments
+from lockstep.learn.training import Run
 
 _COLUMN = {name: place for place, name in enumerate(FEATURES)}
 WORST = -3.0
@@ -166,7 +167,7 @@ def update(  # noqa: PLR0913, PLR0917
         # The step after an episode's end begins another; the end is that of a minute, not of the call.
         begins = kept["ended"][step]
         error = kept["reward"][step] + options.discount * known[step + 1] - known[step]
-        advantage = error + options.discount * options.trace * advantage
+        advantage = error + options.discount * options.gae_lambda * advantage
         advantage = torch.where(begins, torch.zeros_like(advantage), advantage)
         advantages[step] = advantage
     counts = (~kept["ended"]).to(values.dtype)
@@ -213,31 +214,9 @@ def write_model(run: Run, options: argparse.Namespace, net: ActorCritic, test: l
     return run.export_judged(Probabilities(actor), test, card=card, **given)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The arguments."""
-    summary = (__doc__ or "").partition("\n")[0]
-    made = argparse.ArgumentParser(prog="lockstep train rlv", description=summary)
-    add_arguments(made)
-    made.add_argument("--interval-ms", type=int, default=200, help="time between two decisions (%(default)s)")
-    made.add_argument("--ladder", choices=LADDERS, default="logarithmic", help="the rates (%(default)s)")
-    made.add_argument("--clone-loops", type=int, default=3, help="loops of cloning the rule of thumb (%(default)s)")
-    made.add_argument("--clone-epochs", type=int, default=2, help="epochs of such a loop (%(default)s)")
-    made.add_argument("--updates", type=int, default=600, help="gradients (%(default)s)")
-    made.add_argument("--critic-first", type=int, default=40, help="of them the critic's alone (%(default)s)")
-    made.add_argument("--steps", type=int, default=20, help="steps of a rollout (%(default)s)")
-    made.add_argument("--call-seconds", type=float, default=20.0, help="length of a call (%(default)s)")
-    made.add_argument("--discount", type=float, default=0.97, help="of what follows a step (%(default)s)")
-    made.add_argument("--trace", type=float, default=0.95, help="generalised advantages' lambda (%(default)s)")
-    made.add_argument("--learning-rate", type=float, default=2e-4, help="Adam's, falling to nothing (%(default)s)")
-    made.add_argument("--entropy", type=float, default=0.003, help="weight of the entropy (%(default)s)")
-    made.add_argument("--batch", type=int, default=32, help="decisions in a batch of cloning (%(default)s)")
-    made.add_argument("--stop-after", type=int, default=None, help=argparse.SUPPRESS)
-    return made
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Trains; gives the exit status."""
-    options = parser().parse_args(arguments)
+    options = parser("rlv").parse_args(arguments)
     run = Run("rlv", options)
     options = run.options(options)
     training, test = run.traces()

@@ -5,11 +5,14 @@ replaced whole: a run that was ended goes on from its last one to the same weigh
 """
 
 import argparse
+import errno
+import io
 import json
 import random
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,10 @@ from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
 from lockstep import _lockstep
+from lockstep.learn.arguments import SETTING, read_setting
 from lockstep.learn.judging import judge
 
 CHECKPOINT = "checkpoint.pt"
-SETTING = "setting.json"
 CURVE = "curve.png"
 
 FEEDBACK_MS = (0.0, 20.0, 50.0, 100.0)
@@ -86,9 +89,11 @@ def split_folder(folder: Path, seed: int) -> tuple[list[str], list[str]]:
     """The traces in a folder and below, four fifths to train on and a fifth to test on, by seed.
 
     Raises:
-        ValueError: If there are fewer than five files.
+        ValueError: If there is no such folder, or there are fewer than five files.
 
     """
+    if not folder.is_dir():
+        raise ValueError(f"--traces {folder}: there is no such folder")
     names = sorted(str(path) for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     if len(names) < 5:
         message = f"{folder} has {len(names)} traces; a split takes five at least"
@@ -98,31 +103,6 @@ def split_folder(folder: Path, seed: int) -> tuple[list[str], list[str]]:
     return sorted(names[index] for index in order[:cut]), sorted(names[index] for index in order[cut:])
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments that every algorithm has."""
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the run; it goes on there")
-    parser.add_argument("--seed", type=int, default=1, help="seed of everything random (%(default)s)")
-    parser.add_argument(
-        "--traces",
-        type=Path,
-        metavar="DIR",
-        help="train on four fifths of the traces in this folder, by seed, beside the generated ones",
-    )
-    parser.add_argument("--generated", type=int, default=200, metavar="COUNT", help="generated traces (%(default)s)")
-    parser.add_argument("--family", help="generated traces of this fitted family, such as umts, not of every kind")
-    parser.add_argument("--threads", type=int, default=2, help="threads of PyTorch and of the calls (%(default)s)")
-    parser.add_argument("--device", default="cpu", help="where the net is trained: cpu, cuda (%(default)s)")
-    parser.add_argument(
-        "--judged",
-        type=int,
-        default=16,
-        metavar="COUNT",
-        help="traces of each kind that the model is judged by (%(default)s)",
-    )
-    parser.add_argument("--export", action="store_true", help="only write the model of the last checkpoint")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-
-
 class Run:
     """A training run in its folder."""
 
@@ -130,10 +110,12 @@ class Run:
         """Opens the folder, and seeds everything.
 
         Raises:
-            ValueError: If another run with other settings is in the folder.
+            ValueError: If another run with other settings is in the folder, or one of which nobody knows the
+                settings, or there is no such device.
 
         """
         self.algorithm = algorithm
+        self.device = _device(arguments.device)
         self.folder: Path = arguments.output
         self.folder.mkdir(parents=True, exist_ok=True)
         # What only says how it is run, not what comes of it.
@@ -141,7 +123,14 @@ class Run:
         said = {name: value for name, value in vars(arguments).items() if name not in beside}
         self.setting: dict[str, Any] = json.loads(json.dumps({"algorithm": algorithm, **said}, default=str))
         path = self.folder / SETTING
-        if path.exists() and (known := json.loads(path.read_text())) != self.setting:
+        if path.exists():
+            known = read_setting(self.folder)
+        elif (self.folder / CHECKPOINT).exists():
+            message = f"{self.folder} has a {CHECKPOINT}, but no {SETTING} that says with which settings: "
+            raise ValueError(message + f"put {SETTING} back, or name another folder")
+        else:
+            known = self.setting
+        if known != self.setting:
             if not arguments.export:
                 differ = sorted(name for name in {*known, *self.setting} if known.get(name) != self.setting.get(name))
                 message = f"{self.folder} has a run with other settings ({', '.join(differ)}); name another folder"
@@ -150,7 +139,6 @@ class Run:
         _write(path, json.dumps(self.setting, indent=2) + "\n")
         self.quiet: bool = arguments.quiet
         self._judged: int = arguments.judged
-        self.device = torch.device(arguments.device)
         self.began = time.monotonic()
         self.spent = 0.0
         seed = int(self.setting["seed"])
@@ -221,35 +209,48 @@ class Run:
             "numpy": np.random.get_state(),
             "torch": torch.get_rng_state(),
         }
-        temporary = self.folder / f"{CHECKPOINT}.new"
-        torch.save(kept, temporary)
-        temporary.replace(self.folder / CHECKPOINT)
+        # By way of memory: where a disk is full, PyTorch's own writing tells of what it was about to do, not of that.
+        written = io.BytesIO()
+        torch.save(kept, written)
+        with _replacing(self.folder / CHECKPOINT) as temporary:
+            temporary.write_bytes(written.getbuffer())
         self.logs.flush()
 
     def load(self) -> dict[str, Any] | None:
-        """The state of the last checkpoint, with the random generators as they were; none if there is none."""
+        """The state of the last checkpoint, with the random generators as they were; none if there is none.
+
+        Raises:
+            ValueError: If the file is damaged.
+
+        """
         path = self.folder / CHECKPOINT
         if not path.exists():
             return None
-        # It is this program's own file, and holds more than tensors.
-        kept = torch.load(path, map_location=self.device, weights_only=False)
-        random.setstate(kept["random"])
-        np.random.set_state(kept["numpy"])
-        torch.set_rng_state(kept["torch"].cpu())
-        self.curves, self.spent = kept["curves"], kept["seconds"]
-        state: dict[str, Any] = kept["state"]
+        with _reading(path):
+            # It is this program's own file, and holds more than tensors.
+            kept = torch.load(path, map_location=self.device, weights_only=False)
+            random.setstate(kept["random"])
+            np.random.set_state(kept["numpy"])
+            torch.set_rng_state(kept["torch"].cpu())
+            self.curves, self.spent = kept["curves"], kept["seconds"]
+            state: dict[str, Any] = kept["state"]
         return state
 
     def save_array(self, name: str, **arrays: NDArray[Any]) -> None:
         """Keeps arrays beside the checkpoint."""
-        temporary = self.folder / f"{name}.new.npz"
         named: dict[str, Any] = dict(arrays)
-        np.savez(temporary, **named)
-        temporary.replace(self.folder / f"{name}.npz")
+        with _replacing(self.folder / f"{name}.npz") as temporary, temporary.open("wb") as file:
+            np.savez(file, **named)
 
     def load_array(self, name: str) -> dict[str, NDArray[Any]]:
-        """Arrays that were kept."""
-        with np.load(self.folder / f"{name}.npz") as kept:
+        """Arrays that were kept.
+
+        Raises:
+            ValueError: If the file is gone or damaged.
+
+        """
+        path = self.folder / f"{name}.npz"
+        with _reading(path), path.open("rb") as file, np.load(file) as kept:
             return {key: kept[key] for key in kept.files}
 
     def close(self) -> None:
@@ -340,58 +341,80 @@ def write_onnx(
 ) -> None:
     """Writes ``model`` as ONNX: one input of one call, one output, with what it says of itself."""
     import contextlib  # noqa: PLC0415
-    import io  # noqa: PLC0415
     import logging  # noqa: PLC0415
     import warnings  # noqa: PLC0415
 
     import onnx  # noqa: PLC0415
 
     model = model.cpu().eval()
-    temporary = path.with_suffix(".onnx.new")
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            model,
-            (torch.zeros(1, *shape),),
-            str(temporary),
-            input_names=[names[0]],
-            output_names=[names[1]],
-            opset_version=OPSET,
-            dynamo=True,
-            external_data=False,
-            verbose=False,
-        )
-    graph = onnx.load(str(temporary))
-    # What the exporter notes of its own is not for the file: paths of this machine.
-    del graph.metadata_props[:]
-    for node in graph.graph.node:
-        del node.metadata_props[:]
-        node.doc_string = ""
-    for value in [*graph.graph.value_info, *graph.graph.input, *graph.graph.output, *graph.graph.initializer]:
-        del value.metadata_props[:]
-    del graph.graph.metadata_props[:]
-    onnx.helper.set_model_props(graph, dict(metadata))
-    onnx.checker.check_model(graph)
-    onnx.save(graph, str(temporary))
-    temporary.replace(path)
-
-
-def algorithm_of(folder: str) -> str:
-    """Which algorithm a run in this folder trains.
-
-    Raises:
-        ValueError: If there is no run.
-
-    """
-    path = Path(folder) / SETTING
-    if not path.exists():
-        message = f"{folder} has no training run"
-        raise ValueError(message)
-    return str(json.loads(path.read_text())["algorithm"])
+    with _replacing(path) as temporary:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                model,
+                (torch.zeros(1, *shape),),
+                str(temporary),
+                input_names=[names[0]],
+                output_names=[names[1]],
+                opset_version=OPSET,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+        graph = onnx.load(str(temporary))
+        # What the exporter notes of its own is not for the file: paths of this machine.
+        del graph.metadata_props[:]
+        for node in graph.graph.node:
+            del node.metadata_props[:]
+            node.doc_string = ""
+        for value in [*graph.graph.value_info, *graph.graph.input, *graph.graph.output, *graph.graph.initializer]:
+            del value.metadata_props[:]
+        del graph.graph.metadata_props[:]
+        onnx.helper.set_model_props(graph, dict(metadata))
+        onnx.checker.check_model(graph)
+        onnx.save(graph, str(temporary))
 
 
 def _write(path: Path, text: str) -> None:
+    with _replacing(path) as temporary:
+        temporary.write_text(text)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A file beside ``path`` that takes its place once it is whole, and does not stay where it cannot be."""
     temporary = path.with_name(f"{path.name}.new")
-    temporary.write_text(text)
-    temporary.replace(path)
+    try:
+        yield temporary
+        temporary.replace(path)
+    except OSError as error:
+        why = "there is no space left on the disk" if error.errno == errno.ENOSPC else error.strerror or str(error)
+        raise OSError(f"{path} cannot be written: {why}; what was there before is as it was") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Says of whatever goes wrong that the file of the run is damaged: a torn pickle may raise anything."""
+    try:
+        yield
+    except Exception as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        message = f"{path} is not as the run left it ({why}): put it back, or delete {CHECKPOINT} to begin anew"
+        raise ValueError(message) from error
+
+
+def _device(name: str) -> torch.device:
+    """The device of that name.
+
+    Raises:
+        ValueError: If PyTorch has none.
+
+    """
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        has = torch.cuda.device_count()
+        raise ValueError(f"--device {name}: PyTorch finds {has or 'no'} CUDA device{'s'[: has != 1]} here; take cpu")
+    return device
