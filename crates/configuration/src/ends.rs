@@ -11,16 +11,12 @@ use lockstep_call::{
 use lockstep_control::{Controller, EstimatorKind, KnownPath, RateBounds, Setting};
 use lockstep_link::Link;
 use lockstep_media::VideoFormat;
+use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_transport::{FeedbackInterval, ReceiverConfig, SenderConfig};
 use lockstep_units::ByteCount;
 use lockstep_vp8::{FrameKind, Parameters};
 
 use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate, ModelFile};
-
-/// Bytes of a frame in one datagram: with the data header (64), what QUIC adds (28, and what is left for acknowledgements),
-/// and the headers of UDP (8) and IPv6 (40) what Ethernet carries (1500). The fewer fragments a frame has, the likelier it
-/// arrives whole. Live ends begin with less, until they know that the path takes as much.
-pub(crate) const FRAGMENT_PAYLOAD: usize = 1340;
 
 impl LinkSettings {
     /// The forward and the reverse link, for packets of any kind.

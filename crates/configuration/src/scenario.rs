@@ -15,9 +15,9 @@ use lockstep_sim::modelled::ModelledSetting;
 use lockstep_sim::scenario::{FlowKind, Scenario, ScenarioFlow, ScenarioReport};
 use lockstep_sim::{Activity, AnyFlow, CallFlow, CallSetting};
 use lockstep_transport::ReceiverConfig;
+use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::ends::FRAGMENT_PAYLOAD;
 use crate::{ControlSettings, ControlWords, QueueKind, Seconds, value_of};
 
 /// Size of the pictures that a modelled codec has; they come at the rate of [`ModelledSetting`].

@@ -12,7 +12,8 @@ use lockstep_call::{
 };
 use lockstep_media::{QualityError, Source, SourceError, VmafError, VmafMeter, psnr, ssim};
 use lockstep_sound::CodingError;
-use lockstep_transport::{Datagram, StateId, Transmit, wire::DATA_HEADER};
+use lockstep_transport::wire::{DATA_HEADER, FRAGMENT_PAYLOAD};
+use lockstep_transport::{Datagram, StateId, Transmit};
 use lockstep_units::{ByteCount, Timestamp};
 use lockstep_vp8::Picture;
 
@@ -56,9 +57,8 @@ const MOST_ORIGINALS: usize = 300;
 /// So many states of frames that are on their way are kept, so that the receiver need not work out what the sender has
 /// already: decoding is a function. A frame that comes later than that is decoded.
 const MOST_AHEAD: usize = 64;
-/// The largest datagram of the transport's that a packet has room for: with fragments of 1,384 bytes it is full, as it is on
-/// paths of 1,500 bytes.
-const LARGEST_DATAGRAM: usize = 1_384 + DATA_HEADER;
+/// The largest datagram of the transport's that a packet has room for: one with a whole fragment.
+const LARGEST_DATAGRAM: usize = FRAGMENT_PAYLOAD + DATA_HEADER;
 /// And one frame in so many is decoded all the same, as are those from nothing: were the two ends ever to differ, the call
 /// would show it as a live one does.
 const DECODED_ONCE_IN: u64 = 32;

@@ -12,6 +12,7 @@ use lockstep_call::{
 use lockstep_control::{Controller, Estimator};
 use lockstep_media::{FrameRate, Source, SourceError, VideoFormat};
 pub use lockstep_transport::FeedbackInterval;
+use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -87,7 +88,7 @@ impl ModelledSetting {
     pub fn new() -> Self {
         Self {
             frame_rate: FrameRate::default(),
-            payload: ByteCount::new(1_384),
+            payload: ByteCount::new(FRAGMENT_PAYLOAD as u64),
             job_times: JobTimes::default(),
             decode_time: Duration::from_millis(3),
             codec: ModelledCodec::Functional(MenuMode::default()),

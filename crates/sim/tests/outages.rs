@@ -10,6 +10,7 @@ use lockstep_link::{GilbertElliott, Link, LinkConfig, LossConfig, LossInterval, 
 use lockstep_media::FrameRate;
 use lockstep_sim::modelled::ModelledSetting;
 use lockstep_sim::{Activity, Network};
+use lockstep_transport::wire::FRAGMENT_PAYLOAD;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -159,7 +160,7 @@ fn is_small(first: &FrameRecord) -> bool {
 
 /// What a fragment carries in these calls, and how far over its budget the functional encoder sends a frame that it makes
 /// fit: this factor and so many bytes.
-const FRAGMENT: ByteCount = ByteCount::new(1_384);
+const FRAGMENT: ByteCount = ByteCount::new(FRAGMENT_PAYLOAD as u64);
 const MOST_OVER: (f64, f64) = (1.15, 250.0);
 
 const COARSEST_QUANTIZER: u8 = 127;

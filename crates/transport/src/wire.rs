@@ -122,6 +122,11 @@ pub const CARRIAGE: u64 = NETWORK_HEADERS + SEALING;
 /// The longest payload that a fragment may carry: with header, UDP and IPv4 or IPv6 it fits 1,500 and 1,516 bytes.
 pub const MAX_PAYLOAD: usize = 1400;
 
+/// Bytes of a frame in one datagram of a call: with the data header (64), what QUIC adds (28, and what is left for
+/// acknowledgements), and the headers of UDP (8) and IPv6 (40) what Ethernet carries (1500). The fewer fragments a frame has,
+/// the likelier it arrives whole. Live ends begin with less, until they know that the path takes as much.
+pub const FRAGMENT_PAYLOAD: usize = 1340;
+
 /// Bytes of a hello, and of a reply to one or a close.
 const HELLO_LENGTH: usize = 20;
 const SHORT_LENGTH: usize = 8;
