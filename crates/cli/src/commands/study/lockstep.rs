@@ -18,6 +18,7 @@ use lockstep_call::{Scores, mean};
 use super::write;
 use crate::commands::figure;
 use crate::commands::sweep::{self, SweepArguments};
+use crate::configuration::read_regular_text;
 
 /// How much is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -90,7 +91,7 @@ fn generated() -> Vec<(String, Vec<String>)> {
 
 fn recorded(manifests: &[PathBuf]) -> Result<Vec<(String, Vec<String>)>> {
     let family = |path: &PathBuf| {
-        let text = fs::read_to_string(path).with_context(|| format!("manifest {}", path.display()))?;
+        let text = read_regular_text(path).with_context(|| format!("manifest {}", path.display()))?;
         let manifest: Manifest = serde_json::from_str(&text).with_context(|| format!("manifest {}", path.display()))?;
         let name = path.file_stem().map_or_else(|| "recorded".into(), |name| name.to_string_lossy().into_owned());
         let traces = manifest.test.iter().map(|trace| manifest.folder.join(trace).to_string_lossy().into_owned());
