@@ -219,6 +219,17 @@ fn traces_convert_between_mahimahi_and_alphartc() {
 }
 
 #[test]
+fn a_trace_of_a_millisecond_is_described_as_what_it_is() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let up = folder.path().join("t.up");
+    fs::write(&up, "1\n").expect("written");
+    let said = succeed(&["trace", text(&up)]);
+    assert!(said.contains("1 delivery opportunities in 0.001 s"), "{said}");
+    let described = "0.001 s   mean 12.00 Mb/s   lowest 12.00 Mb/s   highest 12.00 Mb/s (each over 0.001 s)";
+    assert!(said.contains(described), "{said}");
+}
+
+#[test]
 fn a_folder_is_converted_but_for_the_traces_that_the_format_cannot_hold() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
