@@ -62,7 +62,7 @@ pub use record::{FrameRecord, Outcome};
 pub use report::{CallReport, DRAIN, DisplayRecord, OppositeResult, RIDING, carried, on_the_link};
 pub use scores::{
     DelayScores, FrameCounts, FreezeScores, NEAR_FLOOR, NetworkScores, PsnrScores, SMALL_PACKET, Scores, SsimScores,
-    TotalScores, VideoDelayFloor, mean, quantile, video_delays,
+    TotalScores, VMAF_NOT_ASKED_FOR, VideoDelayFloor, mean, quantile, video_delays,
 };
 pub use sending::{Committed, SendingEnd, SendingStatus};
 pub use series::{MOST_POINTS, SERIES_INTERVAL, Series, SeriesRecorder};
