@@ -27,7 +27,7 @@ pub use options::{
     OptionValue, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
 };
 pub use regular_file::{open_regular_file, read_regular_file, read_regular_text};
-pub use scenario::{ScenarioArguments, ScenarioSession, run_scenario, run_scenario_with};
+pub use scenario::{ScenarioArguments, ScenarioSession, run_scenario};
 pub use settings::{
     CallSettings, ControlSettings, ControllerSettings, EstimatorFile, LinkSettings, NamedTrace, QueueMemory,
     REVERSE_CAPACITY, open_trace,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use lockstep_configuration::{ScenarioArguments, ScenarioSession, read_regular_text, run_scenario_with};
+use lockstep_configuration::{ScenarioArguments, ScenarioSession, read_regular_text, run_scenario};
 use lockstep_sim::scenario::{FlowReport, Scenario, ScenarioReport};
 
 use crate::commands::figure;
@@ -123,7 +123,7 @@ fn run_one(arguments: &RunArguments) -> Result<()> {
     say!("expected: {}", scenario.expected);
     let mut progress = None;
     let logged = arguments.session.is_given();
-    let (report, sessions) = run_scenario_with(scenario, &arguments.arguments, &model, logged, |now, length| {
+    let (report, sessions) = run_scenario(scenario, &arguments.arguments, &model, logged, |now, length| {
         let progress = progress.get_or_insert_with(|| Progress::new("scenario", length.as_millis() as u64));
         progress.update(now.as_nanos() / 1_000_000, &format!("{:.1} s", now.as_secs_f64()));
     })?;
