@@ -284,7 +284,7 @@ options! {
     /// How the queue of each direction drops packets.
     Link queue: QueueKind = QueueKind::default();
     /// Mark instead of dropping (ECN), for controllers that heed marks: gcc, nada, scream. For the queues codel and pie, in
-    /// simulations only.
+    /// simulations and with `emulate --tun`.
     Link ecn: bool = false;
     /// Packets that the queue of each direction holds; more are dropped.
     Link queue_packets: NonZero<u32> = const { NonZero::new(256).unwrap() };
