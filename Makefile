@@ -152,7 +152,7 @@ bench-call: build $(filter $(FETCHED),$(BENCH_SET)) ## Calls of those clips with
 	@mkdir -p out/bench
 	target/release/lockstep bench call $(foreach clip,$(BENCH_SET),--clip $(clip)) --json out/bench/call.json $(BENCH_CALL_ARGUMENTS)
 
-fuzz: ## Fuzz every target, or TARGETS="wire trace", for FUZZ_SECONDS each; see CONTRIBUTING.md
+fuzz: | $(CMAKE) ## Fuzz every target, or TARGETS="wire trace", for FUZZ_SECONDS each; see CONTRIBUTING.md
 	fuzz/run $(FUZZ_SECONDS) $(TARGETS)
 
 codec-model: build ## Fit the built-in codec models again

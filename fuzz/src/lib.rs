@@ -12,6 +12,7 @@ pub mod model;
 pub mod pictures;
 pub mod rendezvous;
 pub mod seeds;
+pub mod sound;
 pub mod state_restore;
 pub mod ticket;
 pub mod trace;
@@ -22,7 +23,7 @@ pub mod wire;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("decode", decode::run),
     ("decode_sequence", decode_sequence::run),
     ("encode_round_trip", encode_round_trip::run),
@@ -31,6 +32,7 @@ pub const TARGETS: [Target; 12] = [
     ("transport_ends", transport_ends::run),
     ("trace", trace::run),
     ("media", media::run),
+    ("sound", sound::run),
     ("model", model::run),
     ("ticket", ticket::run),
     ("control", control::run),
@@ -41,11 +43,25 @@ pub const TARGETS: [Target; 12] = [
 mod tests {
     use super::*;
 
+    fn root() -> std::path::PathBuf {
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds")
+    }
+
+    #[test]
+    fn the_seeds_of_a_rendezvous_are_messages() {
+        let seeds: Vec<_> = seeds::all().into_iter().filter(|(target, ..)| *target == "rendezvous").collect();
+        assert_eq!(seeds.len(), lockstep_live::fuzzing::messages().len());
+        for (target, name, bytes) in seeds {
+            assert!(lockstep_live::fuzzing::read_message(&bytes[1..]), "{name} is no message");
+            let written = std::fs::read(root().join(target).join(&name)).expect("the example `seeds` writes it");
+            assert_eq!(written, bytes, "{name}");
+        }
+    }
+
     #[test]
     fn every_seed_runs_through_its_target() {
-        let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
         for (name, run) in TARGETS {
-            let files: Vec<_> = std::fs::read_dir(seeds.join(name)).expect(name).collect();
+            let files: Vec<_> = std::fs::read_dir(root().join(name)).expect(name).collect();
             assert!(!files.is_empty(), "no seeds for {name}");
             for file in files {
                 run(&std::fs::read(file.expect(name).path()).expect(name));

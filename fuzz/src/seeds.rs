@@ -3,12 +3,14 @@
 
 use arbitrary::Unstructured;
 use lockstep_link::Trace;
-use lockstep_live::Ticket;
+use lockstep_live::{Ticket, fuzzing};
 use lockstep_media::{FrameRate, IvfWriter, VideoFormat, Y4mWriter};
+use lockstep_sound::{Frame, SoundEncoder, SoundSource, Tone, WavWriter};
 use lockstep_transport::wire::{Acknowledgement, Close, Data, Hello, HelloReply, ReceivedFragment, Sound};
 use lockstep_transport::{CloseReason, Datagram, Estimate, Parity, StateId};
 use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::{GoldenPolicy, Parameters, Picture, Preset, State, encode};
+use std::io::Cursor;
 use std::time::Duration;
 
 use crate::pictures::picture;
@@ -210,6 +212,7 @@ pub fn all() -> Vec<(&'static str, String, Vec<u8>)> {
     seeds.push(("transport_ends", "made_up".to_owned(), exchange(true)));
     seeds.extend(traces().into_iter().map(|(name, bytes)| ("trace", name.to_owned(), bytes)));
     seeds.extend(files().into_iter().map(|(name, bytes)| ("media", name.to_owned(), bytes)));
+    seeds.extend(sound().into_iter().map(|(name, bytes)| ("sound", name.to_owned(), bytes)));
     seeds.extend(models().into_iter().map(|(name, bytes)| ("model", name.to_owned(), bytes)));
     seeds.extend(calls().into_iter().map(|(target, name, bytes)| (target, name.to_owned(), bytes)));
     seeds
@@ -224,20 +227,34 @@ fn calls() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     // Join, welcome, presence, close; in parts of five bytes.
     let join = [&[0, 19, 1, 2, 2][..], &[3; 16]].concat();
     let stream = [&[5][..], &join, &[0, 2, 2, 2], &[0, 2, 5, 1], &[0, 3, 4, 0, 0]].concat();
-    // Each kind, with as many bytes as it has, in datagrams of that length behind the first byte.
-    let message = |kind: u8, length: u8| [&[length / 2][..], &[kind], &vec![1; usize::from(length)]].concat();
-    vec![
+    let mut seeds = vec![
         ("ticket", "plain", plain.to_string().into_bytes()),
         ("ticket", "met", met.to_string().into_bytes()),
         ("ticket", "said", said),
         ("control", "call", stream),
-        ("rendezvous", "announce", message(1, 255)),
-        ("rendezvous", "prove", message(2, 43)),
-        ("rendezvous", "met", message(3, 221)),
-        ("rendezvous", "refused", message(4, 9)),
-        ("rendezvous", "relay", message(5, 30)),
-        ("rendezvous", "probe", message(8, 25)),
-    ]
+    ];
+    // Each message alone, as no datagram of the target's is longer.
+    let whole = |datagram: Vec<u8>| [&[u8::MAX][..], &datagram].concat();
+    seeds.extend(fuzzing::messages().into_iter().map(|(name, datagram)| ("rendezvous", name, whole(datagram))));
+    seeds
+}
+
+/// Some sound, as packets and as files.
+fn sound() -> Vec<(&'static str, Vec<u8>)> {
+    let mut encoder = SoundEncoder::new(Bitrate::from_kbps(24)).expect("memory");
+    encoder.set_loss(0.2).expect("a share");
+    let mut tone = Tone::default();
+    let frames: Vec<Frame> = (0..8).filter_map(|_| tone.next_frame().expect("it never fails")).collect();
+    let packets: Vec<Vec<u8>> = frames.iter().filter_map(|frame| encoder.encode(frame).expect("memory")).collect();
+    let mut bytes = Cursor::new(Vec::new());
+    let mut writer = WavWriter::new(&mut bytes).expect("memory");
+    writer.write(&frames[0]).expect("memory");
+    writer.finish().expect("memory");
+    let plain = bytes.into_inner();
+    // The same bytes as eight bits of two channels at another rate: format, channels, rate, bytes a second, of a sample.
+    let mut other = plain.clone();
+    other[22..36].copy_from_slice(&[2, 0, 0x44, 0xac, 0, 0, 0x88, 0x58, 1, 0, 2, 0, 8, 0]);
+    vec![("packets", lengths(&packets)), ("wav", plain), ("resampled", other)]
 }
 
 /// A field of a message of ONNX: numbers as they are, everything else with its length before it.

@@ -19,10 +19,10 @@ use crate::vp8_codec::Vp8;
 
 /// Key frames that a loss asks for are at least so far apart (WebRTC's `EncoderRtcpFeedback`,
 /// `kMinKeyframeSendIntervalMs`).
-const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(300);
+pub const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(300);
 /// While more waits in the pacer than leaves in this time, pictures are dropped (WebRTC's pacer,
 /// `kMaxExpectedQueueLength`).
-const LONGEST_PACER_DELAY: Duration = Duration::from_secs(2);
+pub const LONGEST_PACER_DELAY: Duration = Duration::from_secs(2);
 /// A key frame comes at the latest after so many frames (WebRTC: `kf_max_dist`, from `keyFrameInterval`).
 const MOST_INTER_FRAMES: u32 = 3_000;
 

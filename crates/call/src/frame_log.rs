@@ -72,12 +72,6 @@ impl KeptFrames {
     pub fn take(&self) -> Vec<LoggedFrame> {
         self.0.lock().map(|mut frames| std::mem::take(&mut *frames)).unwrap_or_default()
     }
-
-    /// Their records so far; they are kept no longer.
-    #[must_use]
-    pub fn take_records(&self) -> Vec<FrameRecord> {
-        self.take().into_iter().map(|frame| frame.record).collect()
-    }
 }
 
 impl CallObserver for KeptFrames {

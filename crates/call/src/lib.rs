@@ -44,7 +44,7 @@ pub use codec_model::{
     Persistence, REFERENCE_POINTS, ReferenceEffect,
 };
 pub use codec_model_measure::ClipMeasurements;
-pub use conventional::ConventionalEncoder;
+pub use conventional::{ConventionalEncoder, KEY_FRAME_INTERVAL, LONGEST_PACER_DELAY};
 pub use distribution::{Distribution, MOST_EXACT_VALUES};
 pub use encode_time::{CodingTimes, EncodeTime, EncodeTimeError, EncodeWork, JobTimes, Machine, TimePoint};
 pub use encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner, SerialMenu};
@@ -56,13 +56,13 @@ pub use functional::{FIT_PASSES, FunctionalEncoder, MenuMode};
 pub use modelled_clip::{ClipCurves, ModelledClip, ModelledFrame, ModelledPicture, ModelledReference};
 pub use modelled_codec::{Modelled, ModelledState};
 pub use padded::{Padded, Padding};
-pub use rate_control::{FrameTarget, RateControl};
+pub use rate_control::{FrameTarget, RateControl, TARGET_INTERVAL};
 pub use receiving::{DecodeCounts, DecodeJob, DecodeOutcome, Display, ReceivingEnd};
 pub use record::{FrameRecord, Outcome};
 pub use report::{CallReport, DRAIN, DisplayRecord, OppositeResult, RIDING, carried, on_the_link};
 pub use scores::{
     DelayScores, FrameCounts, FreezeScores, NEAR_FLOOR, NetworkScores, PsnrScores, SMALL_PACKET, Scores, SsimScores,
-    TotalScores, VideoDelayFloor, mean, quantile, video_delays,
+    TotalScores, VMAF_NOT_ASKED_FOR, VideoDelayFloor, mean, quantile, video_delays,
 };
 pub use sending::{Committed, SendingEnd, SendingStatus};
 pub use series::{MOST_POINTS, SERIES_INTERVAL, Series, SeriesRecorder};

@@ -35,7 +35,7 @@ const MOST_KEY_FRAME_SHARE: f64 = 0.5;
 const LEAST_KEY_FRAME_LIMIT: f64 = 3.0;
 /// The target is taken over at most so often: a conventional codec takes a while to follow a new one, so that its owner
 /// gives it none more often (Concerto, section 2; Salsify, section 2.2).
-const TARGET_INTERVAL: Duration = Duration::from_secs(1);
+pub const TARGET_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The sizes that the next frame should have, bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]

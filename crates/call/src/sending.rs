@@ -122,7 +122,6 @@ pub struct SendingEnd<C: Codec = Vp8> {
     last_quantizer: Option<u8>,
     records: OpenRecords,
     committed: Option<Committed<C>>,
-    connected: bool,
     closed: bool,
     peer_closed: Option<CloseReason>,
 }
@@ -169,7 +168,6 @@ impl<C: Codec> SendingEnd<C> {
             last_quantizer: None,
             records: OpenRecords::default(),
             committed: None,
-            connected: false,
             closed: false,
             peer_closed: None,
         }
@@ -433,12 +431,6 @@ impl<C: Codec> SendingEnd<C> {
         self.transport.close(now, reason);
     }
 
-    /// Whether the receiver has answered.
-    #[must_use]
-    pub fn is_connected(&self) -> bool {
-        self.connected
-    }
-
     /// Why the receiver ended the call, if it did.
     #[must_use]
     pub fn peer_closed(&self) -> Option<CloseReason> {
@@ -515,7 +507,6 @@ impl<C: Codec> SendingEnd<C> {
         while let Some(event) = self.transport.poll_event() {
             match event {
                 SenderEvent::Feedback(feedback) => {
-                    self.connected = true;
                     self.bound.on_feedback(now, &feedback);
                     if self.sound.is_some() {
                         self.narrow.on_feedback(now, &feedback);
@@ -533,7 +524,7 @@ impl<C: Codec> SendingEnd<C> {
                     self.bound.on_frame(false);
                 }
                 SenderEvent::FrameLost(_) => self.bound.on_frame(true),
-                SenderEvent::Connected => self.connected = true,
+                SenderEvent::Connected => {}
                 SenderEvent::Answered => self.answered(now),
                 SenderEvent::PeerClosed(reason) => {
                     self.closed = true;

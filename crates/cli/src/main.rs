@@ -82,7 +82,7 @@ enum Command {
     Scenario(commands::scenario::ScenarioCommand),
     /// Run many modelled or simulated calls, on every core: controllers, codecs, traces, seeds; one Parquet row a call.
     Sweep(commands::sweep::SweepArguments),
-    /// Run a claim of the papers again: Concerto's observation, Salsify's ablation.
+    /// Run claims again, of the papers (BoB, Concerto, Salsify) and of this project.
     Study(commands::study::StudyArguments),
     /// Measure unmodified programs, such as Chromium's WebRTC, and Lockstep over the same link with the same clip and ruler:
     /// `lockstep testbed run verizon`. Takes lockstep-video[testbed].

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use lockstep_call::{Scores, SoundScores};
+use lockstep_call::{Scores, SoundScores, VMAF_NOT_ASKED_FOR};
 use lockstep_units::Bitrate;
 
 /// A bar over `length` steps with room for a message; a plain line every few seconds where standard error is no
@@ -155,11 +155,13 @@ pub fn print_scores(scores: &Scores) {
         shown(scores.network.map(|network| network.bob), 1, "of 70"),
         shown(scores.estimate_accuracy.map(|accuracy| 100.0 * accuracy), 0, "%"),
     );
-    if let (Some(vmaf), Some(total)) = (scores.vmaf, scores.total) {
+    if let Some(vmaf) = scores.vmaf {
         say!(
-            "              VMAF {vmaf:.1}   total {:.1} (challenge)   {:.1} (BoB's weights)",
-            total.challenge,
-            total.bob
+            "              VMAF {vmaf:.1}   total {} (challenge)   {} (BoB's weights)",
+            shown(scores.total.map(|total| total.challenge), 1, ""),
+            shown(scores.total.map(|total| total.bob), 1, ""),
         );
+    } else if let Some(reason) = scores.vmaf_missing.as_deref().filter(|&reason| reason != VMAF_NOT_ASKED_FOR) {
+        say!("              no VMAF: {reason}");
     }
 }

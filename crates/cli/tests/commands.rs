@@ -218,6 +218,36 @@ fn traces_convert_between_mahimahi_and_alphartc() {
     assert!(succeed(&["trace", text(&up)]).contains("mean 1.50 Mb/s"));
 }
 
+#[test]
+fn a_trace_of_a_millisecond_is_described_as_what_it_is() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let up = folder.path().join("t.up");
+    fs::write(&up, "1\n").expect("written");
+    let said = succeed(&["trace", text(&up)]);
+    assert!(said.contains("1 delivery opportunities in 0.001 s"), "{said}");
+    let described = "0.001 s   mean 12.00 Mb/s   lowest 12.00 Mb/s   highest 12.00 Mb/s (each over 0.001 s)";
+    assert!(said.contains(described), "{said}");
+}
+
+#[test]
+fn a_folder_is_converted_but_for_the_traces_that_the_format_cannot_hold() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::create_dir(&from).expect("made");
+    for (name, content) in [("a.trace", "5\n"), ("mid.trace", "1000000000\n"), ("z.trace", "7\n")] {
+        fs::write(from.join(name), content).expect("written");
+    }
+    let convert =
+        |interval| lockstep(&["data", "convert", text(&from), "--output", text(&to), "--interval-ms", interval]);
+    let output = convert("200");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("left out mid.trace: bins have to last"), "{said}");
+    assert!(to.join("a.trace.csv").exists() && to.join("z.trace.csv").exists());
+    assert!(!to.join("mid.trace.csv").exists());
+    let said = String::from_utf8_lossy(&convert("0").stderr).into_owned();
+    assert!(said.contains("could be converted") && said.contains("left out z.trace"), "{said}");
+}
+
 #[cfg(unix)]
 #[test]
 fn what_python_does_is_done_in_the_place_of_the_command_so_that_signals_reach_it() {

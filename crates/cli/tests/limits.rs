@@ -78,3 +78,21 @@ fn a_receiver_refuses_a_sender_of_larger_pictures_than_it_decodes() {
     receiver.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
     assert!(!status.success() && said.contains("64x48 have more than the 3071 pixels"), "{said}");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_without_an_end_is_refused_and_not_read() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let rows = folder.path().join("rows.parquet");
+    let rows = rows.to_str().expect("UTF-8");
+    for words in [
+        &["sweep", "--output", rows, "--codec-model", "/dev/zero"][..],
+        &["sweep", "--output", rows, "--codecs", "functional", "--controllers", "lockstep", "--model", "/dev/zero"],
+        &["simulate", "--encode-time", "/dev/zero"],
+        &["simulate", "--controller", "lockstep", "--model", "/dev/zero"],
+        &["scenario", "run", "/dev/zero"],
+        &["model", "show", "--model", "/dev/zero"],
+    ] {
+        refuses(words, "it is no regular file");
+    }
+}

@@ -1,6 +1,5 @@
 //! How long coding takes in virtual time.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -8,6 +7,7 @@ use anyhow::{Context, Result};
 use lockstep_call::{CodingTimes, EncodeTime, EncodeWork, JobTimes};
 
 use crate::options::{CodecKind, Milliseconds};
+use crate::regular_file::read_regular_text;
 use crate::settings::{CallSettings, ControlSettings};
 
 /// What a call in virtual time is told of the time that coding takes.
@@ -34,7 +34,7 @@ impl EncodeTimeSettings {
 fn open(file: Option<&Path>) -> Result<EncodeTime> {
     let Some(path) = file else { return Ok(EncodeTime::built_in()?) };
     let name = || format!("encode times {}", path.display());
-    let text = fs::read_to_string(path).with_context(name)?;
+    let text = read_regular_text(path).with_context(name)?;
     EncodeTime::from_json(&text).with_context(name)
 }
 

@@ -11,6 +11,7 @@ mod max_bitrate;
 mod model_file;
 mod modelled;
 mod options;
+mod regular_file;
 mod scenario;
 mod settings;
 mod simulate;
@@ -25,7 +26,8 @@ pub use options::{
     CallOptions, CallRecord, ClipName, CodecKind, Form, Milliseconds, OptionDescription, OptionError, OptionGroup,
     OptionValue, Passes, QueueKind, Seconds, Share, SoundName, TraceName,
 };
-pub use scenario::{ScenarioArguments, ScenarioSession, run_scenario, run_scenario_with};
+pub use regular_file::{open_regular_file, read_regular_file, read_regular_text};
+pub use scenario::{ScenarioArguments, ScenarioSession, run_scenario};
 pub use settings::{
     CallSettings, ControlSettings, ControllerSettings, EstimatorFile, LinkSettings, NamedTrace, QueueMemory,
     REVERSE_CAPACITY, open_trace,

@@ -1,14 +1,14 @@
 //! The model of a learned controller, in a file.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use lockstep_control::learned::{MOST_MODEL_BYTES, Model};
+use lockstep_control::learned::Model;
 use lockstep_control::{EstimatorKind, RateBounds};
+
+use crate::regular_file::read_regular_file;
 
 /// A model of a learned controller, read from its file.
 #[derive(Debug, Clone)]
@@ -24,10 +24,7 @@ impl ModelFile {
     /// If there is no such file, or it holds no model that can be run.
     pub fn open(path: &Path) -> Result<Self> {
         let named = || format!("model {}", path.display());
-        // A file without an end, such as a device, is read no further than a model may be long.
-        let mut bytes = Vec::new();
-        let file = File::open(path).with_context(named)?;
-        file.take(MOST_MODEL_BYTES as u64 + 1).read_to_end(&mut bytes).with_context(named)?;
+        let bytes = read_regular_file(path).with_context(named)?;
         let model = Model::from_bytes(&bytes).with_context(named)?;
         Ok(Self { path: path.to_owned(), model: Arc::new(model) })
     }

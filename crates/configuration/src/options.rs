@@ -121,6 +121,14 @@ pub enum OptionError {
         /// The other.
         other: &'static str,
     },
+    /// An option was given that means nothing without another.
+    #[error("`{name}` means nothing without `{needs}`")]
+    Alone {
+        /// The option.
+        name: &'static str,
+        /// The one that it is for.
+        needs: &'static str,
+    },
     /// A queue is to mark that cannot.
     #[error("`ecn`: a drop-tail queue has nothing to mark; choose the queue codel or pie")]
     NothingToMark,
@@ -146,6 +154,7 @@ impl OptionError {
             Self::Contradiction { name, other } => {
                 format!("the argument '{}' cannot be used with '{}'", flag(name), flag(other))
             }
+            Self::Alone { name, needs } => format!("'{}' means nothing without '{}'", flag(name), flag(needs)),
             Self::NothingToMark => {
                 "--ecn: a drop-tail queue has nothing to mark; choose --queue codel or --queue pie".to_owned()
             }
@@ -275,7 +284,7 @@ options! {
     /// How the queue of each direction drops packets.
     Link queue: QueueKind = QueueKind::default();
     /// Mark instead of dropping (ECN), for controllers that heed marks: gcc, nada, scream. For the queues codel and pie, in
-    /// simulations only.
+    /// simulations and with `emulate --tun`.
     Link ecn: bool = false;
     /// Packets that the queue of each direction holds; more are dropped.
     Link queue_packets: NonZero<u32> = const { NonZero::new(256).unwrap() };
@@ -380,6 +389,11 @@ impl CallOptions {
         // What follows an estimator is called so in reports, whose words may be given again.
         let decides = self.controller.is_some_and(|controller| controller != Algorithm::ReceiverEstimate);
         clashes("estimator", "controller", self.estimator.is_some() && decides)?;
+        for (name, given) in [("python", self.python.is_some()), ("estimator_limit", self.estimator_limit.is_some())] {
+            if given && self.estimator.is_none() {
+                return Err(OptionError::Alone { name, needs: "estimator" });
+            }
+        }
         if self.ecn == Some(true) && !self.queue.is_some_and(QueueKind::can_mark) {
             return Err(OptionError::NothingToMark);
         }

@@ -62,19 +62,6 @@ impl ScenarioArguments {
     }
 }
 
-/// Runs `scenario` as `arguments` say. `progress` hears of the virtual time and how long the run is.
-///
-/// # Errors
-/// If the scenario cannot be run, the clip cannot be had, or the controller cannot be made.
-pub fn run_scenario(
-    scenario: Scenario,
-    arguments: &ScenarioArguments,
-    model: &CodecModel,
-    progress: impl FnMut(Timestamp, Duration),
-) -> Result<ScenarioReport> {
-    Ok(run_scenario_with(scenario, arguments, model, false, progress)?.0)
-}
-
 /// What a session log says of one call of a scenario.
 #[derive(Debug)]
 pub struct ScenarioSession {
@@ -88,11 +75,12 @@ pub struct ScenarioSession {
     pub format: VideoFormat,
 }
 
-/// As [`run_scenario`]; gives what session logs say of its calls, too, if `logged`.
+/// Runs `scenario` as `arguments` say; gives what session logs say of its calls, too, if `logged`. `progress` hears of the
+/// virtual time and how long the run is.
 ///
 /// # Errors
-/// As [`run_scenario`].
-pub fn run_scenario_with(
+/// If the scenario cannot be run, the clip cannot be had, or the controller cannot be made.
+pub fn run_scenario(
     scenario: Scenario,
     arguments: &ScenarioArguments,
     model: &CodecModel,

@@ -178,6 +178,16 @@ fn options_that_contradict_each_other_are_refused_by_name() {
 }
 
 #[test]
+fn what_is_for_an_estimator_is_refused_without_one() {
+    for one in [("python", "python3.9"), ("estimator_limit", "5")] {
+        let error = said(&[one]).unwrap().check().unwrap_err();
+        assert_eq!(error, OptionError::Alone { name: one.0, needs: "estimator" });
+        assert!(error.in_words().ends_with("means nothing without '--estimator'"), "{}", error.in_words());
+        said(&[one, ("estimator", "a.py")]).unwrap().check().unwrap();
+    }
+}
+
+#[test]
 fn a_length_that_rounds_to_nothing_is_refused() {
     for nothing in [json!(0), json!(1e-10), json!(-1), json!(86_401)] {
         let error = CallOptions::default().set_value("seconds", &nothing).unwrap_err();

@@ -46,7 +46,7 @@ pub struct Setting {
     pub path: Option<KnownPath>,
     /// For controllers that let their delay be chosen ([`Algorithm::takes_latency`]).
     pub latency: Latency,
-    /// In the place of the model that comes with a learned controller ([`Algorithm::shipped_model`]).
+    /// In the place of the model that comes with a learned controller ([`Algorithm::takes_model`]).
     pub model: Option<Arc<Model>>,
 }
 
@@ -185,17 +185,6 @@ impl Algorithm {
     #[must_use]
     pub fn takes_latency(&self) -> bool {
         matches!(self, Self::Sprout | Self::Lockstep)
-    }
-
-    /// The model that comes with it, if it is one that has been learned. Another can take its place ([`Setting::model`]).
-    #[must_use]
-    pub fn shipped_model(&self) -> Option<Shipped> {
-        match self {
-            Self::Concerto => Some(Shipped::Concerto),
-            Self::Rlv => Some(Shipped::Rlv),
-            Self::Lockstep => Some(Shipped::Lockstep),
-            _ => self.estimator_kind().shipped(),
-        }
     }
 
     /// Whether its controller runs a model ([`Setting::model`]).

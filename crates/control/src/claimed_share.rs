@@ -13,25 +13,20 @@
 use std::time::Duration;
 
 use lockstep_transport::AcknowledgedFragment;
-use lockstep_transport::wire::CARRIAGE;
 use lockstep_units::{ByteCount, Timestamp};
 
 use crate::InFlight;
 use crate::foreign_queue::ForeignQueue;
+use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE, PICTURE};
 
-/// What a link carries with a datagram, bytes.
-const NETWORK_HEADERS: f64 = CARRIAGE as f64;
-/// A picture lasts so many frame intervals at least.
-const PICTURE: f64 = 0.75;
 /// What is claimed and not sent is kept for so long, seconds; a picture may be larger than its part.
 const KEPT: f64 = 0.25;
 /// What is claimed waits no longer than so for others, as far as is taken into account, seconds.
 const LONGEST_HELD_UP: f64 = 5.0;
 /// What is claimed is no more than so many times what arrives.
 const GROWTH: f64 = 1.5;
-/// Pacing rate over mean rate, and the longest time between two packets of a frame, seconds.
+/// Pacing rate over mean rate.
 const PACING: f64 = 32.0;
-const LONGEST_PACE: f64 = 0.002;
 /// Packets that a frame may have that is to be two at least: a codec fills three quarters of a budget, and parity takes a part
 /// of it.
 const ASKED: f64 = 3.0;
@@ -108,7 +103,7 @@ impl ClaimedShare {
 
     /// A datagram of `size` bytes left.
     pub fn on_transmit(&mut self, size: ByteCount) {
-        self.unspent -= size.as_f64() + NETWORK_HEADERS;
+        self.unspent -= size.as_f64() + DATAGRAM_CARRIAGE;
     }
 
     /// Packets were heard of.

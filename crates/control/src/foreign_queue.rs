@@ -19,14 +19,12 @@ use std::time::Duration;
 
 use libm::exp;
 use lockstep_transport::AcknowledgedFragment;
-use lockstep_transport::wire::CARRIAGE;
 use lockstep_units::{Timestamp, duration_from_seconds};
 
 use crate::base_delay::BaseDelay;
+use crate::fragments::DATAGRAM_CARRIAGE;
 use crate::recent_least::RecentLeast;
 
-/// What a link carries with a datagram, bytes.
-const NETWORK_HEADERS: f64 = CARRIAGE as f64;
 /// For how long the least delay is believed: longer than queues of TCP take to become empty; clocks drift by 3 ms meanwhile.
 const BASE_MEMORY: Duration = Duration::from_secs(60);
 /// How fast the rate of bursts is forgotten while others come, seconds.
@@ -161,7 +159,7 @@ impl ForeignQueue {
             let since_last = (at.as_secs_f64() - self.arrived_at).max(0.0);
             self.arrived_at += since_last;
             self.arrivals *= exp(-since_last / ARRIVALS_FADE);
-            self.arrivals += (arrival.size.as_f64() + NETWORK_HEADERS) / ARRIVALS_FADE;
+            self.arrivals += (arrival.size.as_f64() + DATAGRAM_CARRIAGE) / ARRIVALS_FADE;
             let least = self.least.put(at, foreign, span);
             self.suspected = least > wait;
             self.show(at, least);
@@ -199,7 +197,7 @@ impl ForeignQueue {
         // Fragments may be acknowledged in another order than they were sent in.
         let waited = (delay - shortest) as f64 * 1e-9;
         let sent_at = arrival.sent_at.as_secs_f64();
-        let (left_at, bytes) = (sent_at + waited, arrival.size.as_f64() + NETWORK_HEADERS);
+        let (left_at, bytes) = (sent_at + waited, arrival.size.as_f64() + DATAGRAM_CARRIAGE);
         match &mut self.burst {
             Some((frame, before)) if *frame == arrival.frame => {
                 let fade = exp(-(left_at - self.told_at).max(0.0) / BURSTS_FADE);

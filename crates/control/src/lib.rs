@@ -16,6 +16,7 @@ mod estimator_kind;
 mod fixed;
 mod flow_group;
 mod foreign_queue;
+mod fragments;
 mod gcc;
 mod inter_arrival;
 mod latency;

@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | horizon | 1.25 frame intervals | so that a frame that is coded a little late finds the link still busy |
 //! | the same where packets are lost | longer by 1.5 for each that is lost on one that arrives, of ten at most nine lost | frames with parity come out smaller than their share: at 50 % of loss a third of the link or so was used. Of 0, 0.5, 1, 1.5, 2, 3 and 4 this has the highest QoE_d on eight paths with losses of 1 to 50 % together, and more than 0 on each but that with 1 % |
-//! | headers | 28 bytes | UDP (RFC 768) and IPv4 (RFC 791), which the links of calls carry with a datagram |
+//! | headers | 56 bytes | UDP (RFC 768), IPv4 (RFC 791) and QUIC, which the links of calls carry with a datagram ([`CARRIAGE`]) |
 
 pub(crate) mod bottleneck;
 mod rate_plan;

@@ -15,13 +15,10 @@
 use std::time::Duration;
 
 use lockstep_transport::AcknowledgedFragment;
-use lockstep_transport::wire::CARRIAGE;
 use lockstep_units::Timestamp;
 
 use crate::base_delay::BaseDelay;
-
-/// What a link carries with a datagram, bytes.
-const NETWORK_HEADERS: f64 = CARRIAGE as f64;
+use crate::fragments::DATAGRAM_CARRIAGE;
 
 /// Packets sent so long after the one before it begin a frame: only these are looked at, for others wait for their own.
 const FRAME_GAP: Duration = Duration::from_millis(5);
@@ -179,7 +176,7 @@ impl PathDelay {
     /// How long a packet waited, seconds.
     pub(crate) fn wait(&mut self, arrival: &AcknowledgedFragment) -> f64 {
         let (delay, shortest) = self.base.update(arrival.sent_at, arrival.arrived_at);
-        let Some(longer) = self.step.update(arrival.sent_at, delay, arrival.size.as_f64() + NETWORK_HEADERS) else {
+        let Some(longer) = self.step.update(arrival.sent_at, delay, arrival.size.as_f64() + DATAGRAM_CARRIAGE) else {
             return delay.abs_diff(shortest) as f64 * 1e-9;
         };
         self.base.restart(arrival.arrived_at, longer);
@@ -272,7 +269,7 @@ mod tests {
                 sent_at += pause as f64 / 1e3;
                 for packet in 0..packets {
                     let sent = sent_at + f64::from(packet) * 0.001;
-                    let carried = size as f64 + NETWORK_HEADERS;
+                    let carried = size as f64 + DATAGRAM_CARRIAGE;
                     free_at = free_at.max(sent) + carried / rate;
                     delay.wait(&arrival(sent, 0.02 + free_at - sent, size));
                     prop_assert_eq!(delay.steps(), 0);

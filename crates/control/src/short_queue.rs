@@ -22,9 +22,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockstep_transport::wire::CARRIAGE;
 use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment, SOUND};
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
+
+use crate::fragments::DATAGRAM_CARRIAGE;
 
 /// What waits is told apart up to so many packets of full size.
 const PLACES: usize = 64;
@@ -148,7 +149,7 @@ impl Burst {
 
 /// What a datagram of `size` takes of a link, bytes.
 fn whole(size: ByteCount) -> f64 {
-    size.as_f64() + CARRIAGE as f64
+    size.as_f64() + DATAGRAM_CARRIAGE
 }
 
 /// What the queue at the bottleneck holds.

@@ -34,11 +34,12 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
+use lockstep_transport::wire::DATA_HEADER;
 use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 use crate::claimed_share::{ClaimRule, ClaimedShare};
+use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE};
 use crate::path_delay::PathDelay;
 use crate::recent_least::RecentLeast;
 use crate::{Allowance, Controller, InFlight, Latency, Setting};
@@ -65,9 +66,8 @@ const LATENESS: f64 = 0.005;
 const FEEDBACK_WEIGHTS: (f64, f64) = (0.2, 0.02);
 /// Of what packets wait that is not for the sender's own, the lower part is kept: weights of less and of more.
 const OUTSIDE_WEIGHTS: (f64, f64) = (0.2, 0.02);
-/// What a link carries with a datagram, and with a fragment, bytes.
-const NETWORK_HEADERS: f64 = CARRIAGE as f64;
-const HEADERS: f64 = NETWORK_HEADERS + DATA_HEADER as f64;
+/// What a link carries with a fragment, bytes.
+const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
 /// Packets remembered. More are never on the way, whatever the feedback does.
 const MOST_ON_THE_WAY: usize = 16_384;
 /// Rate of bursts over one's own, at most, that a frame's share goes by.
@@ -79,9 +79,8 @@ const LEAST_WITHIN: f64 = 1.5;
 /// However much deliveries scatter, no longer delay in the queue is tolerated, seconds: on a link that carries a packet in
 /// half a second all of them do.
 const MOST_TOLERATED: f64 = 0.15;
-/// Pacing rate over mean rate, and the longest time between two packets of a frame.
+/// Pacing rate over mean rate.
 const PACING: f64 = 4.0;
-const LONGEST_PACE: f64 = 0.002;
 
 /// What a frame may have of so many bytes of the link, where each of its fragments, of up to `payload` bytes, has headers:
 /// of what a slow link carries in a frame interval they can be all.
@@ -265,7 +264,7 @@ impl Sprout {
     fn arrived(&mut self, arrival: &AcknowledgedFragment) -> f64 {
         let waited = self.path_delay.wait(arrival);
         let sent = arrival.sent_at.as_secs_f64();
-        let (left, bytes) = (sent + waited, arrival.size.as_f64() + NETWORK_HEADERS);
+        let (left, bytes) = (sent + waited, arrival.size.as_f64() + DATAGRAM_CARRIAGE);
         self.bursts.departed(arrival.frame, bytes, left);
         self.competitors.waited(arrival.arrived_at, waited);
         self.left_at = self.left_at.max(left);
@@ -346,7 +345,7 @@ impl Sprout {
 
 impl Controller for Sprout {
     fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
-        self.on_the_way.push_back(Sent { at: now.as_secs_f64(), bytes: size.as_f64() + NETWORK_HEADERS });
+        self.on_the_way.push_back(Sent { at: now.as_secs_f64(), bytes: size.as_f64() + DATAGRAM_CARRIAGE });
         if self.on_the_way.len() > MOST_ON_THE_WAY {
             self.on_the_way.pop_front();
             self.first_sequence += 1;

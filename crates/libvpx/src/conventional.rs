@@ -4,19 +4,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockstep_call::{Candidate, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, Menu};
+use lockstep_call::{
+    Candidate, EncodeJob, EncodeWork, FrameEncoder, FrameRequest, FrameStart, KEY_FRAME_INTERVAL, LONGEST_PACER_DELAY,
+    Menu, TARGET_INTERVAL,
+};
 use lockstep_transport::{Recovery, StateId};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{Picture, State, decode};
 
 use crate::{Effort, Encoder, EncoderSettings, Library, LibvpxError, RateControl};
-
-/// Key frames that a loss asks for are at least so far apart (WebRTC's `kMinKeyframeSendIntervalMs`).
-const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(300);
-/// While more waits in the pacer than leaves in this time, pictures are dropped (WebRTC's `kMaxExpectedQueueLength`).
-const LONGEST_PACER_DELAY: Duration = Duration::from_secs(2);
-/// A new target is taken over at most so often, as by [`lockstep_call::ConventionalEncoder`].
-const TARGET_INTERVAL: Duration = Duration::from_secs(1);
 
 /// libvpx, and what a decoder holds that has followed it.
 #[derive(Debug)]

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use lockstep_units::{Bitrate, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::error::TraceError;
 use crate::quantity::milliseconds;
 use crate::queue::QueueConfig;
-use crate::trace::{Conditions, MAXIMUM_PERIOD, Trace};
+use crate::trace::{MAXIMUM_PERIOD, Trace};
 
 /// The most intervals of scheduled loss.
 const MAXIMUM_INTERVALS: usize = 1 << 16;
@@ -292,46 +290,5 @@ impl LinkConfig {
             time("reordering.extra_delay", reordering.extra_delay)?;
         }
         Ok(())
-    }
-}
-
-/// Both directions of a path.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PathConfig {
-    /// From the sender of the video to its receiver.
-    pub forward: LinkConfig,
-    /// The other way, which the feedback takes.
-    pub reverse: LinkConfig,
-}
-
-impl PathConfig {
-    /// The capacity of a way back that limits nothing: 1 Gb/s.
-    pub const AMPLE: Bitrate = Bitrate::from_bps(1_000_000_000);
-
-    /// `forward`, and a way back of [`PathConfig::AMPLE`] with the same one-way delay, that of the trace at its start
-    /// included, and without loss or jitter.
-    #[must_use]
-    pub fn new(forward: LinkConfig) -> Self {
-        let start = forward.trace.conditions_at(Timestamp::ZERO + forward.trace_offset);
-        let mut reverse = LinkConfig::new(Trace::constant(Self::AMPLE));
-        reverse.delay = forward.delay.saturating_add(start.delay).min(MAXIMUM_PERIOD);
-        Self { forward, reverse }
-    }
-
-    /// As [`PathConfig::new`], but the way back is delayed by what the trace says at each moment, as in AlphaRTC's gym,
-    /// where `rtt` delays each direction by its half.
-    ///
-    /// # Errors
-    /// [`TraceError`] if the trace of the way back cannot be made.
-    pub fn with_mirrored_delay(forward: LinkConfig) -> Result<Self, TraceError> {
-        let mut segments = forward.trace.to_segments(Duration::from_secs(1))?;
-        for segment in &mut segments {
-            segment.rate = Self::AMPLE;
-            segment.conditions = Conditions { delay: segment.conditions.delay, ..Conditions::NONE };
-        }
-        let mut reverse = LinkConfig::new(Trace::from_segments(&segments, forward.trace.end())?);
-        (reverse.delay, reverse.trace_offset) = (forward.delay, forward.trace_offset);
-        Ok(Self { forward, reverse })
     }
 }

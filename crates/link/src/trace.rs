@@ -31,8 +31,11 @@ pub const MAXIMUM_SEGMENTS: usize = 1 << 20;
 /// The longest trace before it repeats: 49 days, what 32 bits of milliseconds hold.
 pub const MAXIMUM_PERIOD: Duration = Duration::from_secs(49 * 86_400);
 
-/// The highest rate of a segment: 1000 Gb/s.
+/// The highest rate of a segment, and of the delivery opportunities of one millisecond: 1000 Gb/s.
 pub const MAXIMUM_RATE: Bitrate = Bitrate::from_bps(1_000_000_000_000);
+
+/// The most delivery opportunities in one millisecond: as many as [`MAXIMUM_RATE`] comes to, rounded up.
+const MAXIMUM_AT_ONCE: usize = MAXIMUM_RATE.as_bps().div_ceil(8_000 * OPPORTUNITY.get()) as usize;
 
 /// What happens after the end of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -190,7 +193,7 @@ impl Trace {
     /// # Errors
     /// [`TraceError::Empty`], [`TraceError::TooManyOpportunities`], [`TraceError::NoTime`] for period zero,
     /// [`TraceError::TooLong`], [`TraceError::Line`] (counted as in a file) where a time is before the one above it or
-    /// after the period.
+    /// after the period, or where more come in a millisecond than [`MAXIMUM_RATE`] has.
     pub fn from_opportunities(times: Vec<u32>, period: u32) -> Result<Self, TraceError> {
         if times.is_empty() {
             return Err(TraceError::Empty);
@@ -212,6 +215,15 @@ impl Trace {
         }
         if Duration::from_millis(u64::from(period)) > MAXIMUM_PERIOD {
             return Err(TraceError::TooLong);
+        }
+        // Those at zero come with those at the period, of which they are the next round.
+        let (at_zero, at_period) =
+            (times.partition_point(|&time| time == 0), times.partition_point(|&time| time < period));
+        let around = (at_zero + times.len() - at_period > MAXIMUM_AT_ONCE).then_some(times.len());
+        let crowded = times.windows(MAXIMUM_AT_ONCE + 1).position(|window| window[0] == window[MAXIMUM_AT_ONCE]);
+        if let Some(line) = crowded.map(|index| index + MAXIMUM_AT_ONCE + 1).or(around) {
+            let (text, range) = (format!("of more than {MAXIMUM_AT_ONCE} packets in a millisecond"), "0 to 1000 Gb/s");
+            return Err(TraceError::Line { line, problem: Problem::Range { field: "rate", text, range } });
         }
         Ok(Self::build(Capacity::Opportunities(Opportunities { times, period }), Vec::new()))
     }
@@ -513,14 +525,20 @@ pub struct TraceSummary {
     pub longest_jitter: Duration,
 }
 
+/// A time in seconds, to the tenth where it has some and else to the millisecond, so that none is called nothing.
+fn tenths_or_finer(time: Duration) -> String {
+    let digits = if time < Duration::from_millis(100) { 3 } else { 1 };
+    format!("{:.digits$}", time.as_secs_f64())
+}
+
 impl fmt::Display for TraceSummary {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.opportunities { "delivery opportunities" } else { "segments" };
         write!(
             formatter,
-            "{} {kind} in {:.1} s, mean {}, {} to {} by the second, longest outage {:.3} s",
+            "{} {kind} in {} s, mean {}, {} to {} by the second, longest outage {:.3} s",
             self.parts,
-            self.period.as_secs_f64(),
+            tenths_or_finer(self.period),
             self.mean,
             self.lowest,
             self.highest,

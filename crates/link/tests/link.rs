@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockstep_link::{
     Delivered, DropReason, End, GilbertElliott, Jitter, JitterDistribution, Link, LinkConfig, LossConfig, LossInterval,
-    LossPlace, OnOffLoss, PathConfig, QueueConfig, Reordering, Segment, Trace, Verdict,
+    LossPlace, OnOffLoss, QueueConfig, Reordering, Segment, Trace, Verdict,
 };
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use proptest::prelude::*;
@@ -315,19 +315,6 @@ fn on_off_times_are_the_same_whatever_is_sent() {
         came.iter().map(|d| d.sent_at).filter(|sent_at| sent_at.as_micros() % 10_000 == 0).collect()
     };
     assert_eq!(survivors(1), survivors(10));
-}
-
-#[test]
-fn the_way_back_of_a_path_limits_nothing_and_is_as_long() {
-    let mut forward = LinkConfig::new(Trace::from_spec("constant:1mbps,delay=30ms,loss=5%").unwrap());
-    forward.delay = span(10);
-    let path = PathConfig::new(forward.clone());
-    let mirrored = PathConfig::with_mirrored_delay(forward).unwrap();
-    for reverse in [path.reverse, mirrored.reverse] {
-        let (link, came) = stream(reverse, 1, 1_000, span(1), 1_250);
-        assert_eq!(link.statistics().lost().packets, 0);
-        assert!(came.iter().all(|d| d.at == d.sent_at + span(40) + Duration::from_micros(10)));
-    }
 }
 
 #[test]

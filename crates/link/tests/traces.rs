@@ -138,6 +138,14 @@ fn limits_bound_what_a_file_can_make() {
     assert_eq!(Trace::from_bytes(&huge), Err(TraceError::InputTooLarge));
     let many = "1\n".repeat(lockstep_link::MAXIMUM_OPPORTUNITIES + 1);
     assert_eq!(Trace::from_bytes(many.as_bytes()), Err(TraceError::TooManyOpportunities));
+    let crowded = |count| Trace::from_bytes(("7\n".repeat(count) + "9\n").as_bytes());
+    assert!(crowded(83_334).is_ok());
+    assert_eq!(
+        crowded(83_335).unwrap_err().to_string(),
+        "line 83335: rate of more than 83334 packets in a millisecond is out of range, which is 0 to 1000 Gb/s"
+    );
+    let around = Trace::from_opportunities([vec![0; 50_000], vec![2; 50_000]].concat(), 2);
+    assert!(matches!(around, Err(TraceError::Line { line: 100_000, .. })), "{around:?}");
     let many = "rate 1kbit\n".to_owned() + &"wait 1ms\n".repeat(lockstep_link::MAXIMUM_SEGMENTS + 1);
     assert_eq!(Trace::from_bytes(many.as_bytes()), Err(TraceError::TooManySegments));
     let many = "{\"uplink\":{\"trace_pattern\":[{}".to_owned() + &",{}".repeat(lockstep_link::MAXIMUM_SEGMENTS) + "]}}";

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use lockstep_call::Distribution;
-use lockstep_link::{Delivered, DropReason, Link, LinkConfig, LinkStatistics, PathConfig, QueueConfig, Trace};
-use lockstep_units::{ByteCount, Timestamp};
+use lockstep_link::{Delivered, DropReason, Link, LinkConfig, LinkStatistics, QueueConfig, Trace};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use serde::Serialize;
 
 use crate::LiveError;
@@ -16,6 +16,8 @@ use crate::clock::Clock;
 
 /// The most bytes that both links hold together: what comes beyond is dropped, however long their queues and delays are.
 const MOST_HELD: ByteCount = ByteCount::new(256 << 20);
+/// The capacity of a link that is open: it limits nothing.
+const AMPLE: Bitrate = Bitrate::from_bps(1_000_000_000);
 /// The queue of a link that is open, packets.
 const OPEN_QUEUE: usize = 10_000;
 /// The longest wait, so that whoever waits looks now and then whether it shall end.
@@ -288,7 +290,7 @@ fn drops(statistics: &LinkStatistics) -> [u64; REASONS.len()] {
 /// A link that lets through what one would carry, after the delay that it has at its start.
 fn open_link(like: &LinkConfig) -> Result<Link<Carried>, LiveError> {
     let at_start = like.trace.conditions_at(Timestamp::ZERO + like.trace_offset);
-    let mut config = LinkConfig::new(Trace::constant(PathConfig::AMPLE));
+    let mut config = LinkConfig::new(Trace::constant(AMPLE));
     config.delay = like.delay.saturating_add(at_start.delay).min(lockstep_link::MAXIMUM_PERIOD);
     config.queue = QueueConfig::drop_tail(OPEN_QUEUE);
     Link::new(config, 0).map_err(|error| LiveError::Link(error.to_string()))

@@ -71,7 +71,7 @@ pub use tunnel::{
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::control::read_messages;
-    pub use crate::rendezvous::read_message;
+    pub use crate::rendezvous::{messages, read_message};
     pub use crate::ticket::text_of as ticket_of;
 }
 

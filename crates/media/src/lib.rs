@@ -21,7 +21,7 @@ pub use bjontegaard::{RateCurveError, RatePoint, bjontegaard_delta_rate};
 pub use clip::{ClipError, GeneratedClip};
 pub use format::{FormatError, FrameRate, VideoFormat, parse_size};
 pub use ivf::{IvfError, IvfFrame, IvfHeader, IvfReader, IvfWriter};
-pub use quality::{MAXIMUM_PSNR_DB, MAXIMUM_SSIM_DB, QualityError, psnr, psnr_yuv, ssim, ssim_db, ssim_yuv};
+pub use quality::{MAXIMUM_PSNR_DB, MAXIMUM_SSIM_DB, QualityError, psnr, ssim, ssim_db};
 pub use sink::window::{ESCAPE, Notice, Overlay, WindowSink};
 pub use sink::{DiscardSink, IvfSink, Sink, SinkError, Y4mSink, open_sink, sink_path};
 #[cfg(target_os = "linux")]

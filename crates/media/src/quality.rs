@@ -67,21 +67,6 @@ pub fn ssim(first: &Picture, second: &Picture) -> Result<f64, QualityError> {
     Ok(plane_ssim(first.luma(), second.luma()))
 }
 
-/// The SSIM of all three planes, each weighed by its number of samples: ffmpeg's `All`.
-///
-/// # Errors
-/// If the sizes differ.
-pub fn ssim_yuv(first: &Picture, second: &Picture) -> Result<f64, QualityError> {
-    same_size(first, second)?;
-    let (mut sum, mut samples) = (0.0, 0.0);
-    for (first, second) in first.planes().iter().zip(second.planes()) {
-        let weight = (first.width() * first.height()) as f64;
-        sum += weight * plane_ssim(first, second);
-        samples += weight;
-    }
-    Ok(sum / samples)
-}
-
 /// SSIM in decibels, -10 log10(1 - ssim) (as Salsify and Puffer report it), at most [`MAXIMUM_SSIM_DB`]. Not a number
 /// for what is not a number.
 #[must_use]
@@ -97,21 +82,6 @@ pub fn ssim_db(ssim: f64) -> f64 {
 pub fn psnr(first: &Picture, second: &Picture) -> Result<f64, QualityError> {
     same_size(first, second)?;
     let (error, samples) = squared_error(first.luma(), second.luma());
-    Ok(decibels(error, samples))
-}
-
-/// The PSNR of the samples of all three planes together: ffmpeg's `average`.
-///
-/// # Errors
-/// If the sizes differ.
-pub fn psnr_yuv(first: &Picture, second: &Picture) -> Result<f64, QualityError> {
-    same_size(first, second)?;
-    let (mut error, mut samples) = (0, 0);
-    for (first, second) in first.planes().iter().zip(second.planes()) {
-        let (plane_error, plane_samples) = squared_error(first, second);
-        error += plane_error;
-        samples += plane_samples;
-    }
     Ok(decibels(error, samples))
 }
 
@@ -315,11 +285,9 @@ mod tests {
         #[test]
         fn every_size_has_a_finite_score(width in 1..20_usize, height in 1..20_usize, salt: u8) {
             let (first, second) = (picture(width, height, |i| i as u8), picture(width, height, |i| i as u8 ^ salt));
-            for score in [ssim, ssim_yuv] {
-                let score = score(&first, &second).unwrap();
-                prop_assert!((-1.0..=1.0).contains(&score), "{}", score);
-            }
-            prop_assert!(psnr_yuv(&first, &second).unwrap().is_finite());
+            let score = ssim(&first, &second).unwrap();
+            prop_assert!((-1.0..=1.0).contains(&score), "{}", score);
+            prop_assert!(psnr(&first, &second).unwrap().is_finite());
         }
     }
 
@@ -327,7 +295,7 @@ mod tests {
     fn extreme_pictures_do_not_overflow() {
         for (a, b) in [(0, 255), (255, 255), (255, 0)] {
             let (first, second) = (picture(16_383, 9, |_| a), picture(16_383, 9, |_| b));
-            assert!(ssim_yuv(&first, &second).unwrap().is_finite());
+            assert!(ssim(&first, &second).unwrap().is_finite());
         }
         for (width, height) in [(16_383, 2), (2, 16_383), (7, 16_383)] {
             let (first, second) = (picture(width, height, |_| 255), picture(width, height, |_| 0));
@@ -345,13 +313,12 @@ mod tests {
         assert!(ssim_db(f64::NAN).is_nan());
         let picture = picture(16, 16, |i| i as u8);
         assert_eq!(psnr(&picture, &picture).unwrap(), MAXIMUM_PSNR_DB);
-        assert_eq!(psnr_yuv(&picture, &picture).unwrap(), MAXIMUM_PSNR_DB);
     }
 
     #[test]
     fn pictures_of_different_sizes_are_not_compared() {
         let (first, second) = (picture(16, 16, |_| 0), picture(16, 15, |_| 0));
-        for score in [ssim, ssim_yuv, psnr, psnr_yuv] {
+        for score in [ssim, psnr] {
             assert!(score(&first, &second).is_err());
         }
     }

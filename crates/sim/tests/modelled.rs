@@ -72,7 +72,7 @@ impl Run {
         for call in calls {
             call.finish(|from, to| links[0].capacity_between(from, to)).expect("the call was logged");
         }
-        let records = kept.iter().map(KeptFrames::take_records).collect();
+        let records = kept.iter().map(|kept| kept.take().into_iter().map(|frame| frame.record).collect()).collect();
         Self { records, delivered: links[0].statistics().delivered.bytes }
     }
 

@@ -92,7 +92,7 @@ impl Plan {
         for call in calls {
             call.finish(|from, to| links[0].capacity_between(from, to)).expect("the call was logged");
         }
-        kept.take_records()
+        kept.take().into_iter().map(|frame| frame.record).collect()
     }
 
     fn outcome(&self) -> Outcome {

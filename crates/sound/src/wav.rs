@@ -1,7 +1,7 @@
 //! WAV files.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, ErrorKind, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
@@ -64,6 +64,15 @@ impl WavSource {
     /// # Errors
     /// [`WavError`] says what is wrong with the file.
     pub fn open(path: &Path, repeats: bool) -> Result<Self, WavError> {
+        let file = File::open(path).map_err(|error| WavError::File { path: path.to_owned(), error })?;
+        Self::read(BufReader::new(file), path, repeats)
+    }
+
+    /// The same of what `reader` gives; errors call it `path`.
+    ///
+    /// # Errors
+    /// As [`WavSource::open`].
+    pub fn read(reader: impl Read, path: &Path, repeats: bool) -> Result<Self, WavError> {
         let failed = |error| match error {
             hound::Error::IoError(error) if error.kind() != ErrorKind::Other => {
                 WavError::File { path: path.to_owned(), error }
@@ -71,8 +80,7 @@ impl WavSource {
             error => WavError::Damaged { path: path.to_owned(), error },
         };
         let unsupported = |reason: String| WavError::Unsupported { path: path.to_owned(), reason };
-        let mut reader =
-            hound::WavReader::new(BufReader::new(File::open(path).map_err(|e| failed(e.into()))?)).map_err(failed)?;
+        let mut reader = hound::WavReader::new(reader).map_err(failed)?;
         let hound::WavSpec { channels, sample_rate, bits_per_sample, sample_format } = reader.spec();
         if channels == 0 || !(8_000..=192_000).contains(&sample_rate) {
             let what = format!("{channels} channels of {sample_rate} samples a second");

@@ -181,6 +181,9 @@ pub struct Scores {
     pub total: Option<TotalScores>,
 }
 
+/// Why there is no VMAF where nobody asked for it.
+pub const VMAF_NOT_ASKED_FOR: &str = "not asked for";
+
 impl Scores {
     /// The same with the VMAF that was measured, 0-100, or why none was; nothing else ever takes its place.
     #[must_use]
@@ -396,7 +399,7 @@ impl FrameScores {
             estimate_accuracy: target.accuracy,
             network: NetworkScores::of(packets, length, capacity),
             vmaf: None,
-            vmaf_missing: Some("not asked for".to_owned()),
+            vmaf_missing: Some(VMAF_NOT_ASKED_FOR.to_owned()),
             total: None,
         }
     }

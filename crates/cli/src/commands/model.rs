@@ -1,6 +1,5 @@
 //! `lockstep model`: the codec without pixels.
 
-use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
@@ -14,6 +13,7 @@ use lockstep_media::{SourceOptions, open_source};
 use lockstep_sim::in_parallel;
 use lockstep_vp8::Picture;
 
+use crate::configuration::read_regular_text;
 use crate::output_file::{self, write_json};
 
 /// Fewer pictures say nothing of seconds.
@@ -63,7 +63,7 @@ pub struct ShowArguments {
 /// The model in `path`, or the built-in one.
 pub fn open_model(path: Option<&PathBuf>) -> Result<CodecModel> {
     let Some(path) = path else { return Ok(CodecModel::built_in()?) };
-    let text = fs::read_to_string(path).with_context(|| format!("model {}", path.display()))?;
+    let text = read_regular_text(path).with_context(|| format!("model {}", path.display()))?;
     CodecModel::from_json(&text).with_context(|| format!("model {}", path.display()))
 }
 

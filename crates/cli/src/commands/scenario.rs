@@ -2,14 +2,13 @@
 
 mod all;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use lockstep_configuration::{ScenarioArguments, ScenarioSession, run_scenario_with};
+use lockstep_configuration::{ScenarioArguments, ScenarioSession, read_regular_text, run_scenario};
 use lockstep_sim::scenario::{FlowReport, Scenario, ScenarioReport};
 
 use crate::commands::figure;
@@ -79,7 +78,7 @@ fn find(name: &str) -> Result<Scenario> {
     if !path.exists() {
         bail!("scenario {name}: there is no file and no scenario of this name; `lockstep scenario list` lists them");
     }
-    let text = fs::read_to_string(path).with_context(|| format!("scenario {name}"))?;
+    let text = read_regular_text(path).with_context(|| format!("scenario {name}"))?;
     Scenario::from_json(&text).with_context(|| format!("scenario {name}"))
 }
 
@@ -124,7 +123,7 @@ fn run_one(arguments: &RunArguments) -> Result<()> {
     say!("expected: {}", scenario.expected);
     let mut progress = None;
     let logged = arguments.session.is_given();
-    let (report, sessions) = run_scenario_with(scenario, &arguments.arguments, &model, logged, |now, length| {
+    let (report, sessions) = run_scenario(scenario, &arguments.arguments, &model, logged, |now, length| {
         let progress = progress.get_or_insert_with(|| Progress::new("scenario", length.as_millis() as u64));
         progress.update(now.as_nanos() / 1_000_000, &format!("{:.1} s", now.as_secs_f64()));
     })?;

@@ -62,7 +62,7 @@ const LONGEST_FLOOR: Duration = Duration::from_secs(86_400);
 
 /// Characters of a bar, from empty to full.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Width of the drawing.
+/// Width of the drawing at most.
 const COLUMNS: u32 = 72;
 
 /// Prints the floor of the video delay over the first `length` of `trace`.
@@ -86,9 +86,11 @@ pub fn run(arguments: &TraceArguments) -> Result<()> {
     let trace = open_trace(&arguments.trace)?;
     let length = arguments.seconds.map_or_else(|| trace.period(), Seconds::get);
     let start = Timestamp::ZERO;
-    let column = length / COLUMNS;
-    let rates: Vec<Bitrate> =
-        (0..COLUMNS).map(|index| trace.mean_capacity(start + column * index, start + column * (index + 1))).collect();
+    // Opportunities come at whole milliseconds: shorter columns would be empty or too full. The last column ends with what
+    // is described.
+    let columns = (length.as_millis() as u32).clamp(1, COLUMNS);
+    let edge = |index: u32| start + length * index / columns;
+    let rates: Vec<Bitrate> = (0..columns).map(|index| trace.mean_capacity(edge(index), edge(index + 1))).collect();
     let most = rates.iter().copied().max().unwrap_or(Bitrate::ZERO);
     let drawing: String = rates
         .iter()
@@ -97,14 +99,17 @@ pub fn run(arguments: &TraceArguments) -> Result<()> {
             BARS[(level as usize).min(BARS.len() - 1)]
         })
         .collect();
+    let column = length / columns;
+    let digits = if length < Duration::from_millis(100) { 3 } else { 1 };
+    let column_digits = if column < Duration::from_millis(100) { 3 } else { 2 };
     say!("{}", trace.summary());
     say!(
-        "{:.1} s   mean {}   lowest {}   highest {} (each over {:.2} s)",
+        "{:.digits$} s   mean {}   lowest {}   highest {} (each over {:.column_digits$} s)",
         length.as_secs_f64(),
         trace.mean_capacity(start, start + length),
         rates.iter().copied().min().unwrap_or(Bitrate::ZERO),
         most,
-        column.as_secs_f64()
+        column.as_secs_f64(),
     );
     say!("{drawing}");
     if arguments.floor {

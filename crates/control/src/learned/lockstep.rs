@@ -28,11 +28,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libm::log;
-use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
+use lockstep_transport::wire::DATA_HEADER;
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 use super::{Model, ModelError};
+use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE, PICTURE};
 use crate::sprout::frame_within;
 use crate::{Allowance, Controller, InFlight, KnownPath, Setting, Sprout};
 use forecast::{Basis, FORECAST, Forecast};
@@ -47,11 +48,8 @@ pub use rule::Rule;
 /// How many numbers the model remembers from picture to picture.
 pub const MODEL_STATE: usize = 48;
 
-/// What a link carries with a datagram, and with a fragment, bytes.
-const NETWORK_HEADERS: f64 = CARRIAGE as f64;
-const HEADERS: f64 = NETWORK_HEADERS + DATA_HEADER as f64;
-/// A picture lasts so many frame intervals at least.
-const PICTURE: f64 = 0.75;
+/// What a link carries with a fragment, bytes.
+const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
 /// Bursts that come through less than so many times as fast as the mean rate say that no others share the path.
 const NOT_SHARED: f64 = 1.3;
 /// Where packets take longer than this, seconds, it is no queue that others fill, but a path that pauses: to claim a share of
@@ -72,9 +70,6 @@ const AVERAGED: f64 = 30.0;
 const TARGET_TIME: f64 = 0.5;
 /// The least of the target, as a share of the mean rate.
 const LEAST_TARGET: f64 = 0.1;
-
-/// The longest time between two packets of a frame, seconds (Salsify's published code).
-const LONGEST_PACE: f64 = 0.002;
 
 /// Where a model's metadata has the range of what it has seen.
 const SEEN_LEAST: &str = "lockstep.seen_least";
@@ -350,7 +345,7 @@ impl Lockstep {
 
     /// What a frame may take of the link, all headers included.
     fn link_budget(&self, present: &Present, in_flight: InFlight) -> f64 {
-        let waiting = in_flight.queued.as_f64() * (1.0 + (NETWORK_HEADERS + HEADERS) / self.payload);
+        let waiting = in_flight.queued.as_f64() * (1.0 + (DATAGRAM_CARRIAGE + HEADERS) / self.payload);
         let deadline = self.deadline();
         let through = present.forecast.bytes(deadline, self.rule.level);
         let mut bytes = present.left(through) - waiting;
@@ -371,7 +366,7 @@ impl Controller for Lockstep {
     fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
         self.history.sent(size.as_f64());
         if let Some(present) = &mut self.present {
-            present.sent += size.as_f64() + NETWORK_HEADERS;
+            present.sent += size.as_f64() + DATAGRAM_CARRIAGE;
         }
         if let Some(lessons) = &mut self.lessons {
             lessons.on_transmit(now, size);

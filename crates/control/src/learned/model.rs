@@ -89,6 +89,10 @@ impl Model {
         if bytes.len() > MOST_BYTES {
             return Err(ModelError::TooLarge(bytes.len()));
         }
+        // Nothing at all would be read as a message without fields, of operator set 0.
+        if bytes.is_empty() {
+            return Err(ModelError::NotOnnx("it is empty".to_owned()));
+        }
         let besides = wire::bytes_besides_weights(bytes)
             .ok_or_else(|| ModelError::NotOnnx("it ends too early or is something else".to_owned()))?;
         if besides > MOST_BESIDES_WEIGHTS {

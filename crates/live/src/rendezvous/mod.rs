@@ -18,10 +18,12 @@ pub(crate) use message::{Kind, MAGIC, RELAYED_HEADER, Side};
 pub use serve::RendezvousServer;
 pub use server::{Limits, Rendezvous, RendezvousStatus};
 
-/// Reads a datagram as a rendezvous and an end do, for the fuzzer: what is a message says itself again.
+/// Reads a datagram as a rendezvous and an end do, for the fuzzer: what is a message says itself again. Gives whether it is
+/// one.
 #[doc(hidden)]
-pub fn read_message(datagram: &[u8]) {
-    if let Some(message) = message::Message::decode(datagram) {
+pub fn read_message(datagram: &[u8]) -> bool {
+    let message = message::Message::decode(datagram);
+    if let Some(message) = &message {
         let again = message.to_bytes();
         assert_eq!(again.len(), datagram.len());
         assert!(message::Message::decode(&again).is_some());
@@ -29,4 +31,31 @@ pub fn read_message(datagram: &[u8]) {
     if let Some(addresses) = message::listed(datagram) {
         assert_eq!(message::listed(&message::list(&addresses)), Some(addresses));
     }
+    message.is_some()
+}
+
+/// A datagram of each kind of message, by the name of the kind, for the fuzzer to start from.
+#[doc(hidden)]
+#[must_use]
+pub fn messages() -> Vec<(&'static str, Vec<u8>)> {
+    use message::{Announce, Message, Other, Refusal};
+
+    let [v4, v6] = [([192, 0, 2, 7], 4600).into(), ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 7], 4600).into()];
+    let (session, cookie, channel, token, code) = ([3; 8], [4; 16], [5; 8], [6; 8], [7; 16]);
+    let sealed = [8; size_of::<message::Sealed>()];
+    let announce = Announce { call: [2; 32], side: Side::Joiner, session, number: 1, known: 0, cookie, sealed };
+    let other = Some(Box::new(Other { number: 1, sealed }));
+    let packet = &[0x40; 30];
+    let named = [
+        ("announce", Message::Announce(Box::new(announce), [9; 64], &[])),
+        ("prove", Message::Prove { session, cookie, address: v4 }),
+        ("met", Message::Met { session, address: v6, channel, other }),
+        ("refused", Message::Refused { session, refusal: Refusal::Taken }),
+        ("relay", Message::Relay { channel, packet }),
+        ("relayed", Message::Relayed(packet)),
+        ("unknown", Message::Unknown { channel }),
+        ("probe", Message::Probe(Side::Joiner, token, code, &[])),
+        ("answer", Message::Answer(Side::Listener, token, code, &[])),
+    ];
+    named.into_iter().map(|(name, message)| (name, message.to_bytes())).collect()
 }

@@ -24,7 +24,10 @@ impl Finished {
     pub fn of(simulation: Simulation) -> Self {
         let kept = KeptFrames::default();
         let result = simulation.observed_by(Box::new(kept.clone())).run(|_, _| Ok(()));
-        Self { result: result.expect("a generated source does not fail"), records: kept.take_records() }
+        Self {
+            result: result.expect("a generated source does not fail"),
+            records: kept.take().into_iter().map(|frame| frame.record).collect(),
+        }
     }
 }
 

@@ -11,8 +11,8 @@ use crate::tables::ZIGZAG;
 
 /// What bits weigh here, in 1/16 of what they weigh when ways to code a macroblock are compared, in key frames and in inter
 /// frames: what is rounded away in a key frame is missing in all frames that follow. Of 4 to 10 and 10 to 20 by BD-rate
-/// against the encoder without a trellis, on 40 pictures of seven natural clips each (`lockstep bench codec --preset
-/// quality` compares either with libvpx).
+/// against the encoder without a trellis, on 40 pictures of seven natural clips each (`lockstep bench codec`
+/// compares both presets with libvpx).
 const KEY_BIT_WEIGHT: u64 = 5;
 const INTER_BIT_WEIGHT: u64 = 16;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::configuration::read_regular_text;
 use crate::output_file::write_text;
 use crate::progress::Progress;
 
@@ -97,9 +98,11 @@ fn one(agent: &ureq::Agent, file: &Wanted, folder: &Path, known: Option<&Known>)
 pub fn all(files: &[Wanted], folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("folder {}", folder.display()))?;
     let record = folder.join(RECORD);
-    let mut known: BTreeMap<String, Known> = match fs::read_to_string(&record) {
+    let mut known: BTreeMap<String, Known> = match read_regular_text(&record) {
         Ok(text) => serde_json::from_str(&text).with_context(|| record.display().to_string())?,
-        Err(_) => BTreeMap::new(),
+        Err(error) if error.kind() == ErrorKind::NotFound => BTreeMap::new(),
+        // Whatever was recorded would be forgotten, and other files taken for it.
+        Err(error) => return Err(error).with_context(|| record.display().to_string()),
     };
     let config = ureq::Agent::config_builder().timeout_connect(Some(CONNECT_TIMEOUT)).build();
     let agent = ureq::Agent::new_with_config(config);
@@ -179,6 +182,16 @@ mod tests {
         let short = serve(1, b"1\n", 400);
         assert!(all(&wanted(&short), folder.path()).is_err());
         assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 0);
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_not_taken_for_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join(RECORD), b"{\"a.trace\": \"\xff\"}").expect("it can be written");
+        let server = serve(1, b"1\n2\n", 4);
+        let error = format!("{:#}", all(&wanted(&server), folder.path()).expect_err("what was recorded is lost"));
+        assert!(error.contains(RECORD) && error.contains("no text"), "{error}");
+        assert!(!folder.path().join("a.trace").exists(), "nothing is downloaded that cannot be checked");
     }
 
     #[test]

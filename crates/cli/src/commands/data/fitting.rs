@@ -1,14 +1,16 @@
 //! `lockstep data fit`: a family of generated traces like those of a folder.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use lockstep_link::fit::{fit, held_out_error};
 use lockstep_link::{Families, Family, Trace};
 
 use super::{folder, split};
+use crate::configuration::read_regular_text;
 use crate::output_file::write_text;
 
 /// What `lockstep data fit` is told.
@@ -62,6 +64,16 @@ fn show(family: &Family) {
     }
 }
 
+/// The families that are in the file `path`; none if there is no such file.
+fn families_in(path: &Path) -> Result<Families> {
+    match read_regular_text(path) {
+        Ok(text) => Families::from_json(&text).map_err(|why| anyhow::anyhow!("{}: {why}", path.display())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Families { families: Vec::new() }),
+        // What cannot be read may hold families, and would be written over.
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
+    }
+}
+
 /// `lockstep data fit`.
 pub fn run(arguments: &FitArguments) -> Result<()> {
     let mut found = Vec::new();
@@ -87,14 +99,27 @@ pub fn run(arguments: &FitArguments) -> Result<()> {
     family.held_out = Some(held_out_error(&family, &test, train.len(), arguments.generated));
     show(&family);
     let Some(path) = &arguments.output else { return Ok(()) };
-    let mut families = match std::fs::read_to_string(path) {
-        Ok(text) => Families::from_json(&text).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))?,
-        Err(_) => Families { families: Vec::new() },
-    };
+    let mut families = families_in(path)?;
     families.families.retain(|other| other.name != family.name);
     families.families.push(family);
     families.families.sort_by(|one, other| one.name.cmp(&other.name));
     write_text(path, &(serde_json::to_string(&families)? + "\n"))?;
     say!("written to {}", path.display());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_there_has_no_families_and_one_that_cannot_be_read_is_not_taken_for_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("families.json");
+        assert!(families_in(&path).unwrap().families.is_empty());
+        std::fs::write(&path, b"{\"families\": [], \"note\": \"\xff\"}").unwrap();
+        let said = format!("{:#}", families_in(&path).unwrap_err());
+        assert!(said.contains("families.json") && said.contains("no text"), "{said}");
+        assert!(families_in(folder.path()).is_err());
+    }
 }

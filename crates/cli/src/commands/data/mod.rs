@@ -133,17 +133,29 @@ fn convert(arguments: &ConvertArguments) -> Result<()> {
     let interval = arguments.interval_ms.get();
     let contents = folder::read(&arguments.folder)?;
     contents.say_unread();
+    let mut converted = 0;
     for found in &contents.traces {
         let (text, extension) = match arguments.format {
-            Format::Csv => (found.trace.to_csv(interval)?, "csv"),
-            Format::Mahimahi => (found.trace.to_mahimahi()?, "trace"),
-            Format::Json => (found.trace.to_alphartc_json(interval)?, "json"),
+            Format::Csv => (found.trace.to_csv(interval), "csv"),
+            Format::Mahimahi => (found.trace.to_mahimahi(), "trace"),
+            Format::Json => (found.trace.to_alphartc_json(interval), "json"),
         };
+        let text = match text {
+            Ok(text) => text,
+            Err(why) => {
+                aside!("left out {}: {why}", found.name);
+                continue;
+            }
+        };
+        converted += 1;
         let path = arguments.output.join(format!("{}.{extension}", found.name));
         let folder = path.parent().context("the output has no folder")?;
         std::fs::create_dir_all(folder).with_context(|| format!("folder {}", folder.display()))?;
         write_text(&path, &text)?;
     }
-    say!("{} traces in {}", contents.traces.len(), arguments.output.display());
+    if converted == 0 {
+        bail!("no trace in {} could be converted", arguments.folder.display());
+    }
+    say!("{converted} traces in {}", arguments.output.display());
     Ok(())
 }

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use lockstep_configuration::{ScenarioArguments, run_scenario_with};
+use lockstep_configuration::{ScenarioArguments, run_scenario};
 use lockstep_sim::in_parallel;
 use lockstep_sim::scenario::{Metrics, Scenario};
 
@@ -161,7 +161,7 @@ pub(super) fn run(all: &AllArguments) -> Result<()> {
     in_parallel(
         &scenarios,
         all.jobs.unwrap_or(cores),
-        |scenario| run_scenario_with(scenario.clone(), &all.arguments, &model, logged, |_, _| {}),
+        |scenario| run_scenario(scenario.clone(), &all.arguments, &model, logged, |_, _| {}),
         |index, outcome| {
             finished += 1;
             let name = &scenarios[index].name;

@@ -1,8 +1,6 @@
 //! A population of sessions: where and when calls are made, over what, for how long, and by which program.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufReader, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -11,14 +9,11 @@ use serde::{Deserialize, Serialize};
 use lockstep_control::Algorithm;
 use lockstep_link::Families;
 
-use crate::configuration::ClipName;
-use crate::configuration::OptionValue;
+use crate::configuration::{ClipName, OptionValue, read_regular_text};
 use crate::session_log::arguments::{ACCESS, numbered};
 
 /// The one that comes with Lockstep; `docs/sessions.md` says what of it is known and what assumed.
 const BUILT_IN: &str = include_str!("population.json");
-/// The largest file that is read.
-const MOST_BYTES: u64 = 1 << 20;
 /// The longest session.
 const LONGEST_S: f64 = 86_400.0;
 
@@ -120,13 +115,8 @@ impl Population {
     /// The one in `path`, or the one that comes with Lockstep.
     pub fn open(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path else { return Self::read(BUILT_IN) };
-        let file = File::open(path).with_context(|| format!("population {}", path.display()))?;
-        let mut text = String::new();
-        BufReader::new(file)
-            .take(MOST_BYTES)
-            .read_to_string(&mut text)
-            .with_context(|| format!("population {}", path.display()))?;
-        Self::read(&text).with_context(|| format!("population {}", path.display()))
+        let named = || format!("population {}", path.display());
+        Self::read(&read_regular_text(path).with_context(named)?).with_context(named)
     }
 
     fn read(text: &str) -> Result<Self> {

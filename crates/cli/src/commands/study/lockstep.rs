@@ -3,7 +3,7 @@
 //!
 //! Each family and condition is a sweep with its journal and its Parquet file, so that a study that was ended goes on. The
 //! table has for each controller what is gained and what it costs, and for Lockstep's own how much of the way it goes from
-//! the best that was not learned to the oracle. Intervals are of the mean over traces and seeds: two standard errors.
+//! the best that was not learned to the oracle. Intervals are of the mean over traces and seeds, 95 % (Student's t).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,6 +18,7 @@ use lockstep_call::{Scores, mean};
 use super::write;
 use crate::commands::figure;
 use crate::commands::sweep::{self, SweepArguments};
+use crate::configuration::read_regular_text;
 
 /// How much is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -90,7 +91,7 @@ fn generated() -> Vec<(String, Vec<String>)> {
 
 fn recorded(manifests: &[PathBuf]) -> Result<Vec<(String, Vec<String>)>> {
     let family = |path: &PathBuf| {
-        let text = fs::read_to_string(path).with_context(|| format!("manifest {}", path.display()))?;
+        let text = read_regular_text(path).with_context(|| format!("manifest {}", path.display()))?;
         let manifest: Manifest = serde_json::from_str(&text).with_context(|| format!("manifest {}", path.display()))?;
         let name = path.file_stem().map_or_else(|| "recorded".into(), |name| name.to_string_lossy().into_owned());
         let traces = manifest.test.iter().map(|trace| manifest.folder.join(trace).to_string_lossy().into_owned());
@@ -99,13 +100,21 @@ fn recorded(manifests: &[PathBuf]) -> Result<Vec<(String, Vec<String>)>> {
     manifests.iter().map(family).collect()
 }
 
-/// Mean and the half of its interval: two standard errors.
-fn interval(values: &[f64]) -> Option<(f64, f64)> {
+/// 97.5 % quantiles of Student's t with 1, 2, ... degrees of freedom; with more it is taken as that of 15, as in the studies
+/// that Python runs.
+const T_95: [f64; 15] =
+    [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131];
+
+/// Mean, and the half width of its 95 % confidence interval, which one value does not have.
+fn interval(values: &[f64]) -> Option<(f64, Option<f64>)> {
     let middle = mean(values)?;
-    let squares: Vec<f64> = values.iter().map(|value| (value - middle) * (value - middle)).collect();
-    let count = values.len() as f64;
-    let error = if count > 1.0 { (squares.iter().sum::<f64>() / (count - 1.0) / count).sqrt() } else { 0.0 };
-    Some((middle, 2.0 * error))
+    let freedom = values.len() - 1;
+    if freedom == 0 {
+        return Some((middle, None));
+    }
+    let squares: f64 = values.iter().map(|value| (value - middle) * (value - middle)).sum();
+    let error = (squares / freedom as f64 / values.len() as f64).sqrt();
+    Some((middle, Some(T_95[freedom.min(T_95.len()) - 1] * error)))
 }
 
 /// What came of one controller.
@@ -117,7 +126,8 @@ struct Row {
     controller: String,
     calls: usize,
     qoe_d: f64,
-    qoe_d_interval: f64,
+    /// Half the width of its interval; none where it is of one call, or of means.
+    qoe_d_interval: Option<f64>,
     worst_qoe_d: f64,
     p95_ms: f64,
     worst_p95_ms: f64,
@@ -188,7 +198,7 @@ fn print(rows: &[Row]) {
             "{:<16}{:>8}{:>8}{:>8}{:>9}{:>9}{:>9}{:>8}{}",
             row.controller,
             figure(Some(row.qoe_d), 3),
-            figure(Some(row.qoe_d_interval), 3),
+            figure(row.qoe_d_interval, 3),
             figure(Some(row.worst_qoe_d), 2),
             figure(Some(row.p95_ms), 0),
             figure(Some(row.worst_p95_ms), 0),
@@ -295,7 +305,7 @@ pub(super) fn run(arguments: &LockstepArguments) -> Result<()> {
             controller: controller.to_owned(),
             calls: own.iter().map(|row| row.calls).sum(),
             qoe_d,
-            qoe_d_interval: 0.0,
+            qoe_d_interval: None,
             worst_qoe_d: own.iter().map(|row| row.worst_qoe_d).fold(f64::INFINITY, f64::min),
             p95_ms,
             worst_p95_ms: own.iter().map(|row| row.worst_p95_ms).fold(0.0, f64::max),
@@ -325,7 +335,7 @@ mod tests {
             controller: controller.to_owned(),
             calls: 1,
             qoe_d,
-            qoe_d_interval: 0.0,
+            qoe_d_interval: None,
             worst_qoe_d: qoe_d,
             p95_ms,
             worst_p95_ms: p95_ms,
@@ -351,11 +361,13 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_a_mean_is_two_standard_errors() {
-        let (middle, half) = interval(&[1.0, 2.0, 3.0]).unwrap();
-        assert!((middle - 2.0).abs() < 1e-12 && (half - 2.0 / 3.0_f64.sqrt()).abs() < 1e-12);
+    fn the_interval_of_a_mean_is_students_and_one_value_has_none() {
+        let half = |values: &[f64]| interval(values).unwrap().1.unwrap();
+        // Standard errors of 1 / sqrt(3) and, of forty values, 1 / sqrt(39).
+        assert!((half(&[1.0, 2.0, 3.0]) - 4.303 / 3.0_f64.sqrt()).abs() < 1e-12);
+        assert!((half(&[1.0, -1.0].repeat(20)) - 2.131 / 39.0_f64.sqrt()).abs() < 1e-12);
         assert_eq!(interval(&[]), None);
-        assert_eq!(interval(&[5.0]), Some((5.0, 0.0)));
+        assert_eq!(interval(&[5.0]), Some((5.0, None)));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! What is in the files that a call is made of, as one hash each: a call whose files have changed is another one.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::copy;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +9,8 @@ use md5::{Digest, Md5};
 use walkdir::{DirEntry, WalkDir};
 
 use lockstep_alphartc::Process;
+
+use crate::configuration::open_regular_file;
 
 /// The files beside an estimator that it may import or open: programs, models and constants. What it writes there, such as
 /// logs, is not among them, nor are traces.
@@ -65,7 +66,7 @@ fn hexadecimal(hash: Md5) -> String {
 }
 
 fn add(hash: &mut Md5, path: &Path) -> Result<()> {
-    let read = File::open(path).and_then(|mut file| copy(&mut file, hash));
+    let read = open_regular_file(path).and_then(|mut file| copy(&mut file, hash));
     read.map(drop).with_context(|| format!("cannot read {}", path.display()))
 }
 
@@ -143,7 +144,7 @@ pub fn of_estimator(path: &Path) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, File};
 
     use super::*;
 

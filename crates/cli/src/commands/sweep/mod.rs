@@ -180,6 +180,8 @@ fn calls(arguments: &SweepArguments, shows: bool) -> Result<Vec<(Job, Scores)>> 
     if to_file && arguments.output.extension().is_none_or(|extension| extension != "parquet") {
         bail!("output {}: the name must end in .parquet", arguments.output.display());
     }
+    // Before its hash is taken, which names the calls: what is no model of a codec may have no end.
+    open_model(arguments.codec_model.as_ref())?;
     let jobs = jobs::all(arguments)?;
     let mut inputs: Vec<&Path> = jobs.iter().flat_map(|job| job.call.inputs()).collect();
     inputs.sort_unstable();
@@ -187,7 +189,6 @@ fn calls(arguments: &SweepArguments, shows: bool) -> Result<Vec<(Job, Scores)>> 
     inputs.extend(arguments.traces.iter().map(Path::new));
     inputs.extend(arguments.codec_model.as_deref());
     output_file::check(&[("--output", Some(&arguments.output))], &inputs)?;
-    open_model(arguments.codec_model.as_ref())?;
     let mut journal = if to_file { Journal::open(&arguments.output, arguments.fresh)? } else { Journal::default() };
     if arguments.on.is_some() && arguments.session.is_given() {
         bail!("--session-log: calls on a cluster leave no logs; leave --on out");

@@ -7,7 +7,7 @@ use libm::{exp, log, log1p};
 use lockstep_transport::AcknowledgedFragment;
 use lockstep_units::Timestamp;
 
-use super::NETWORK_HEADERS;
+use crate::fragments::DATAGRAM_CARRIAGE;
 use crate::path_delay::PathDelay;
 use crate::recent_least::RecentLeast;
 use crate::sprout::Outlook;
@@ -212,7 +212,7 @@ impl History {
             if pause > RETURN_PAUSE {
                 self.returned_at = self.heard_at;
             }
-            let (sent_at, carried) = (arrival.sent_at.as_secs_f64(), bytes + NETWORK_HEADERS);
+            let (sent_at, carried) = (arrival.sent_at.as_secs_f64(), bytes + DATAGRAM_CARRIAGE);
             let passage = &mut self.passage;
             if passage.frame != Some(arrival.frame) {
                 *passage = Passage { frame: Some(arrival.frame), sent_at, left_at: sent_at, bytes: 0.0 };

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::ModelError;
 use super::onnx::{self, Attribute, Node, Tensor, ValueInfo};
-use super::run::{Builder, Plan};
+use super::run::{self, Builder, Plan};
 use super::shapes::{self, Value};
 
 /// The versions of the operator set that the runtime is tested against.
@@ -78,6 +78,10 @@ pub(super) fn constant(tensor: &Tensor) -> Result<Value, ModelError> {
         return Err(refused(format!("the tensor `{name}` is not whole")));
     }
     if tensor.data_type == onnx::FLOAT {
+        // A weight that is no number spoils every decision without a word: comparisons with it are false.
+        if run::numbers(tensor).iter().any(|number| !number.is_finite()) {
+            return Err(refused(format!("the tensor `{name}` has a weight that is infinite or no number")));
+        }
         return Ok(Value::weights(shape));
     }
     if count > MOST_INTEGERS || shape.len() > 1 {

@@ -115,7 +115,7 @@ fn pair(node: &Node, name: &str, usual: usize) -> [usize; 2] {
 }
 
 /// The numbers of a checked tensor.
-fn numbers(tensor: &onnx::Tensor) -> Vec<f32> {
+pub(super) fn numbers(tensor: &onnx::Tensor) -> Vec<f32> {
     if tensor.raw_data.is_empty() {
         return tensor.float_data.clone();
     }

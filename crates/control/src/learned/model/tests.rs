@@ -227,6 +227,26 @@ fn weights_are_whole_and_in_the_file() {
 }
 
 #[test]
+fn weights_that_are_no_finite_numbers_are_refused_by_the_name_of_their_tensor() {
+    let add = || vec![node("Add", &["x", "w"], "y", Vec::new())];
+    for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let packed = weights("w", &[3], &[1.0, wrong, 1.0]);
+        let listed = Tensor { raw_data: Vec::new(), float_data: vec![1.0, 1.0, wrong], ..packed.clone() };
+        for tensor in [packed, listed] {
+            assert!(refusal(&model(&[1, 3], add(), vec![tensor])).contains("`w` has a weight"));
+        }
+        let value = Attribute { name: "value".into(), t: Some(weights("v", &[1], &[wrong])), ..Default::default() };
+        let nodes = vec![node("Constant", &[], "c", vec![value]), node("Add", &["x", "c"], "y", Vec::new())];
+        assert!(refusal(&model(&[1, 3], nodes, Vec::new())).contains("`v` has a weight"));
+    }
+}
+
+#[test]
+fn an_empty_file_is_called_empty() {
+    assert_eq!(Model::from_bytes(b"").unwrap_err().to_string(), "it is no whole ONNX file: it is empty");
+}
+
+#[test]
 fn operators_take_what_is_before_them() {
     let nodes = |first: &str, second: &str| {
         vec![node("Relu", &[first], "h", Vec::new()), node("Relu", &[second], "y", Vec::new())]

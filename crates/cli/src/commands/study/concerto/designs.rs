@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use lockstep_call::{Filling, Padding};
+use lockstep_call::{Filling, Padding, TARGET_INTERVAL};
 use lockstep_control::{GccSettings, Probing};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCodec};
 use lockstep_transport::Recovery;
@@ -13,8 +13,6 @@ use crate::configuration::GccCall;
 
 /// Beyond a frame interval, so much always waits for the pacer of the source that never pauses: more than coding takes.
 const AHEAD: Duration = Duration::from_millis(60);
-/// As a conventional codec takes over targets.
-const TARGET_INTERVAL: Duration = Duration::from_secs(1);
 /// How often WebRTC's receivers report at the usual rates (`RemoteEstimatorProxy`: 50 to 250 ms).
 const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
 /// So much faster than the target that nothing waits.
