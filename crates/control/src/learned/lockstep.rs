@@ -345,7 +345,7 @@ impl Lockstep {
 
     /// What a frame may take of the link, all headers included.
     fn link_budget(&self, present: &Present, in_flight: InFlight) -> f64 {
-        let waiting = in_flight.queued.as_f64() * (1.0 + (DATAGRAM_CARRIAGE + HEADERS) / self.payload);
+        let waiting = in_flight.queued.as_f64() * (1.0 + HEADERS / self.payload);
         let deadline = self.deadline();
         let through = present.forecast.bytes(deadline, self.rule.level);
         let mut bytes = present.left(through) - waiting;
