@@ -283,7 +283,7 @@ impl Analysis {
     /// quantizer needs that many; frames of a few hundred bytes may fill less, for modes and vectors take most of those.
     /// Where even the coarsest quantizer needs more, the smallest frame that was found.
     ///
-    /// It takes 1.9 to 3.1 times as long as [`Analysis::encode`] with an analysis, the mean of a clip's frames, and never
+    /// It takes 2 to 3.5 times as long as [`Analysis::encode`] with an analysis, the mean of a clip's frames, and never
     /// more than six passes (`lockstep bench codec`).
     #[must_use]
     pub fn encode_to_fit(&self, budget: usize) -> Encoded {
