@@ -389,7 +389,9 @@ impl CallOptions {
         // What follows an estimator is called so in reports, whose words may be given again.
         let decides = self.controller.is_some_and(|controller| controller != Algorithm::ReceiverEstimate);
         clashes("estimator", "controller", self.estimator.is_some() && decides)?;
-        for (name, given) in [("python", self.python.is_some()), ("estimator_limit", self.estimator_limit.is_some())] {
+        // What is as usual was not asked for: whoever begins with what is usual has it, too.
+        let limited = self.estimator_limit.is_some() && self.estimator_limit != Self::usual().estimator_limit;
+        for (name, given) in [("python", self.python.is_some()), ("estimator_limit", limited)] {
             if given && self.estimator.is_none() {
                 return Err(OptionError::Alone { name, needs: "estimator" });
             }
