@@ -390,7 +390,7 @@ fn a_pan_farther_than_a_search_goes_is_followed() {
         Picture::from_i420(SIZE.0, SIZE.1, samples).unwrap()
     };
     for preset in [Preset::RealTime, Preset::Quality] {
-        for (right, down) in [(22, 0), (0, 34), (40, 14), (96, 0)] {
+        for (right, down) in [(22, 0), (0, 28), (40, 14), (52, 0)] {
             let state = checked(&State::default(), &view(100, 100), &parameters(30, preset)).state;
             let key = checked(&State::default(), &view(100 + right, 100 + down), &parameters(30, preset));
             let moved = checked(&state, &view(100 + right, 100 + down), &parameters(30, preset));

@@ -4,10 +4,16 @@
 use super::motion::Displacement;
 
 /// No picture is thought to have moved by more than this share of its size, or than so many samples.
-const MOST_SHARE: usize = 3;
+const MOST_SHARE: usize = 6;
 const MOST: usize = 160;
 /// Sums that match no better than by this share more than unmoved ones say nothing.
 const BETTER: (u64, u64) = (5, 8);
+
+/// Of every so many rows the columns are summed. All of them, and sums compared to their ends, took 9 % of the time of coding a
+/// picture of 640x272 that moves.
+const SUMMED: usize = 3;
+/// Sums are compared so many at a time, until they differ by more than others do.
+const TOGETHER: usize = 64;
 
 /// A plane of luma: samples from its first one on, and from one row to the next.
 pub(super) type Plane<'a> = (&'a [u8], usize);
@@ -26,24 +32,17 @@ struct Slopes {
     rows: Vec<i32>,
 }
 
-/// So many rows are summed in 16 bits, eight columns at once.
-const ROWS: usize = 256;
-
 impl Slopes {
     fn of((samples, stride): Plane<'_>, width: usize, height: usize) -> Self {
         let (mut columns, mut rows) = (vec![0u32; width], Vec::with_capacity(height));
-        let mut sums = vec![0u16; width];
-        for some in samples.chunks(ROWS * stride).take(height.div_ceil(ROWS)) {
-            for row in some.chunks(stride).take(height - rows.len()) {
-                let row = &row[..width];
-                sums.iter_mut().zip(row).for_each(|(sum, &sample)| *sum += u16::from(sample));
-                let of_each =
-                    row.chunks(ROWS).map(|part| u32::from(part.iter().map(|&sample| u16::from(sample)).sum::<u16>()));
-                rows.push(of_each.sum::<u32>());
+        for (at, row) in samples.chunks(stride).take(height).enumerate() {
+            let row = &row[..width];
+            if at % SUMMED == 0 {
+                columns.iter_mut().zip(row).for_each(|(column, &sample)| *column += u32::from(sample));
             }
-            columns.iter_mut().zip(&mut sums).for_each(|(column, sum)| *column += u32::from(std::mem::take(sum)));
+            rows.push(row.iter().map(|&sample| u32::from(sample)).sum());
         }
-        Self { columns: slopes(&columns, height), rows: slopes(&rows, width) }
+        Self { columns: slopes(&columns, height.div_ceil(SUMMED)), rows: slopes(&rows, width) }
     }
 }
 
@@ -53,24 +52,31 @@ fn slopes(sums: &[u32], count: usize) -> Vec<i32> {
     sums.windows(2).map(|pair| mean(pair[1]) - mean(pair[0])).collect()
 }
 
-/// At which shift `now` is most like `before`, in the mean of what both have.
+/// At which shift the middle of `now` is most like `before`.
 fn shift(now: &[i32], before: &[i32]) -> i32 {
-    let most = (now.len() / MOST_SHARE).min(MOST) as i32;
-    // In 1/256, of each pair that both have. The sum fits: 16384 pairs differ by at most 8160.
-    let difference = |by: i32| -> u32 {
-        let (from, back) = (by.max(0) as usize, (-by).max(0) as usize);
-        let pairs = now[back..].iter().zip(&before[from..]);
-        let count = pairs.len().max(1) as u64;
-        let sum: u32 = pairs.map(|(now, before)| (now - before).unsigned_abs()).sum();
-        (256 * u64::from(sum) / count) as u32
+    let most = (now.len() / MOST_SHARE).min(MOST);
+    let middle = &now[most..now.len() - most];
+    // As far as it is less than `bound`. It fits: 16384 pairs differ by at most 8160.
+    let difference = |by: i32, bound: u32| -> u32 {
+        let there = &before[(most as i32 + by) as usize..][..middle.len()];
+        let mut sum = 0;
+        for (now, before) in middle.chunks(TOGETHER).zip(there.chunks(TOGETHER)) {
+            sum += now.iter().zip(before).map(|(now, before)| (now - before).unsigned_abs()).sum::<u32>();
+            if sum >= bound {
+                break;
+            }
+        }
+        sum
     };
-    let unmoved = difference(0);
-    let (least, by) = (1..=most)
-        .flat_map(|by| [by, -by])
-        .map(|by| (difference(by), by))
-        .min_by_key(|&(difference, by)| (difference, by.unsigned_abs()))
-        .unwrap_or((unmoved, 0));
-    if u64::from(least) * BETTER.1 < u64::from(unmoved) * BETTER.0 { by } else { 0 }
+    let unmoved = difference(0, u32::MAX);
+    let (mut least, mut found) = (unmoved, 0);
+    for by in (1..=most as i32).flat_map(|by| [by, -by]) {
+        let there = difference(by, least);
+        if there < least {
+            (least, found) = (there, by);
+        }
+    }
+    if u64::from(least) * BETTER.1 < u64::from(unmoved) * BETTER.0 { found } else { 0 }
 }
 
 #[cfg(test)]
@@ -91,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_pan_is_found_however_bright_it_is(x in -60i32..=60, y in -45i32..=45, brighter in 0u8..40) {
+        fn a_pan_is_found_however_bright_it_is(x in -53i32..=53, y in -29i32..=29, brighter in 0u8..40) {
             let (width, height) = (320, 180);
             let before = view(200, 200, width, height, 0);
             let now = view((200 + x) as usize, (200 + y) as usize, width, height, brighter);
@@ -105,7 +111,7 @@ mod tests {
             samples in proptest::collection::vec(any::<u8>(), 2 * 40 * 40),
         ) {
             let found = global_motion((&samples, width), (&samples[40 * 40..], width), (width, height));
-            prop_assert!(found.x.unsigned_abs() as usize <= width / 3 && found.y.unsigned_abs() as usize <= height / 3);
+            prop_assert!(found.x.unsigned_abs() as usize <= width / 6 && found.y.unsigned_abs() as usize <= height / 6);
         }
     }
 
