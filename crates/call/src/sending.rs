@@ -240,14 +240,15 @@ impl<C: Codec> SendingEnd<C> {
         let Allowance { target, pacing_interval, .. } = bounded.allowance;
         let waiting = u32::try_from(self.transport.queued_fragments()).unwrap_or(u32::MAX);
         let queued = self.in_flight().queued;
-        let held_up = if self.controller.is_bounded() { self.bound.time_to_leave(queued) } else { Duration::ZERO };
+        let time_to_leave =
+            if self.controller.is_bounded() { self.bound.time_to_leave(queued) } else { Duration::ZERO };
         let request = FrameRequest {
             now,
             picture: &picture,
             source,
             budget: self.expected_budget(now, &bounded, self.encode_time),
             target: self.overhead.less(self.left_by_sound(now, target)),
-            pacer_delay: pacing_interval.saturating_mul(waiting).max(held_up),
+            pacer_delay: pacing_interval.saturating_mul(waiting).max(time_to_leave),
             queued,
         };
         let asked = request.target;

@@ -235,9 +235,14 @@ impl ShortQueue {
         self.holds = self.what_fits();
     }
 
+    /// What fits, bytes, and the rate of the path, bytes a second, once it is known that the queue is short.
+    fn known(&self) -> Option<(f64, f64)> {
+        self.holds.zip(self.rate)
+    }
+
     /// For how long after the last packet no other is to leave, so that it fits.
     pub(crate) fn least_pause(&self) -> Duration {
-        let (Some(holds), Some(rate)) = (self.holds, self.rate) else { return Duration::ZERO };
+        let Some((holds, rate)) = self.known() else { return Duration::ZERO };
         let over = self.waiting.bytes + self.packet - (USED * holds).max(self.packet);
         duration_from_seconds(over.max(0.0) / rate.max(1.0)).min(LONGEST_PAUSE)
     }
@@ -245,7 +250,7 @@ impl ShortQueue {
     /// What may be added to the `queued` bytes that wait to be paced, where some do: what waits there no controller meets on its
     /// way, and one that fills the path would have it wait for ever.
     pub(crate) fn room(&self, queued: ByteCount) -> Option<ByteCount> {
-        let (Some(_), Some(rate)) = (self.holds, self.rate) else { return None };
+        let (_, rate) = self.known()?;
         let most = ByteCount::new((rate * MOST_PACED.as_secs_f64()) as u64);
         (queued > ByteCount::ZERO).then(|| most.saturating_sub(queued))
     }
@@ -253,14 +258,14 @@ impl ShortQueue {
     /// The most that a codec may be told to make of a path of which so much waits to be `queued`: what the path takes, less what
     /// drains the rest soon.
     pub(crate) fn most_target(&self, queued: ByteCount) -> Option<Bitrate> {
-        let (Some(_), Some(rate)) = (self.holds, self.rate) else { return None };
+        let (_, rate) = self.known()?;
         let over = (queued.as_f64() - rate * MOST_PACED.as_secs_f64()).max(0.0);
         Some(Bitrate::from_bps((8.0 * (rate - over / DRAINED_IN.as_secs_f64()).max(0.0)) as u64))
     }
 
     /// How long `queued` bytes that wait to be paced will take to leave, at least.
     pub(crate) fn time_to_leave(&self, queued: ByteCount) -> Duration {
-        let (Some(holds), Some(rate)) = (self.holds, self.rate) else { return Duration::ZERO };
+        let Some((holds, rate)) = self.known() else { return Duration::ZERO };
         duration_from_seconds((queued.as_f64() - holds).max(0.0) / rate.max(1.0))
     }
 

@@ -15,7 +15,7 @@ use super::tokens::TokenCosts;
 use super::vector_coding::VectorCosts;
 use crate::arena::Arena;
 use crate::frame::{Frame, FrameLayout};
-use crate::header::BufferCopy;
+use crate::header::{BufferCopy, ReferenceUpdates};
 use crate::macroblock::ReferenceFrame;
 use crate::picture::Picture;
 use crate::probabilities::Probabilities;
@@ -32,8 +32,8 @@ pub struct Analysis {
     pub(super) layout: FrameLayout,
     pub(super) preset: Preset,
     pub(super) key_frame: bool,
-    /// What an inter frame makes of golden and altref.
-    pub(super) renewal: Renewal,
+    /// What the frame makes of the references.
+    pub(super) updates: ReferenceUpdates,
     /// The different references, the last frame first; empty for a key frame.
     pub(super) references: Vec<(ReferenceFrame, Frame)>,
     /// For each macroblock; empty for a key frame.
@@ -49,28 +49,25 @@ pub struct Analysis {
     histogram: OnceLock<CoefficientHistogram>,
 }
 
-/// What an inter frame makes of golden and altref.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Renewal {
-    /// Whether the frame becomes the golden reference.
-    pub(super) refresh_golden: bool,
-    /// What they become of what was there before.
-    pub(super) copy_to_golden: BufferCopy,
-    pub(super) copy_to_altref: BufferCopy,
-}
-
-impl Renewal {
-    /// Nothing.
-    const KEEP: Self =
-        Self { refresh_golden: false, copy_to_golden: BufferCopy::None, copy_to_altref: BufferCopy::None };
-    /// Golden has worn out: the frame takes its place, and it that of altref.
-    const REFRESH: Self = Self { refresh_golden: true, copy_to_altref: BufferCopy::Other, ..Self::KEEP };
-    /// What the last frame shows is not seen any more, but may return.
-    const LAST_TO_GOLDEN: Self = Self { copy_to_golden: BufferCopy::Last, ..Self::KEEP };
-    const LAST_TO_ALTREF: Self = Self { copy_to_altref: BufferCopy::Last, ..Self::KEEP };
-    /// Nor is what golden shows.
-    const KEEP_BOTH_SCENES: Self = Self { copy_to_altref: BufferCopy::Other, ..Self::LAST_TO_GOLDEN };
-}
+/// An inter frame leaves golden and altref as they are.
+const KEEP: ReferenceUpdates = ReferenceUpdates {
+    refresh_golden: false,
+    refresh_altref: false,
+    copy_to_golden: BufferCopy::None,
+    copy_to_altref: BufferCopy::None,
+    golden_sign_bias: false,
+    altref_sign_bias: false,
+    refresh_last: true,
+};
+/// A key frame takes the place of all.
+const REPLACE: ReferenceUpdates = ReferenceUpdates { refresh_golden: true, refresh_altref: true, ..KEEP };
+/// Golden has worn out: the frame takes its place, and it that of altref.
+const REFRESH: ReferenceUpdates = ReferenceUpdates { refresh_golden: true, copy_to_altref: BufferCopy::Other, ..KEEP };
+/// What the last frame shows is not seen any more, but may return.
+const LAST_TO_GOLDEN: ReferenceUpdates = ReferenceUpdates { copy_to_golden: BufferCopy::Last, ..KEEP };
+const LAST_TO_ALTREF: ReferenceUpdates = ReferenceUpdates { copy_to_altref: BufferCopy::Last, ..KEEP };
+/// Nor is what golden shows.
+const KEEP_BOTH_SCENES: ReferenceUpdates = ReferenceUpdates { copy_to_altref: BufferCopy::Other, ..LAST_TO_GOLDEN };
 
 /// Golden is renewed where fewer than one macroblock in this many is clearly better found in it.
 const GOLDEN_USERS: usize = 40;
@@ -94,7 +91,7 @@ impl Analysis {
             layout,
             preset: parameters.preset,
             key_frame: true,
-            renewal: Renewal::KEEP,
+            updates: REPLACE,
             references: Vec::new(),
             motion: Vec::new(),
             activity: Activity::default(),
@@ -153,11 +150,11 @@ impl Analysis {
         self.key_frame = false;
         self.probabilities = self.state.contents().probabilities.clone();
         self.vector_costs = VectorCosts::new(&self.probabilities.motion_vectors);
-        self.renewal = match parameters.golden {
-            GoldenPolicy::Refresh => Renewal::REFRESH,
-            GoldenPolicy::Keep => Renewal::KEEP,
-            GoldenPolicy::Auto if new_scene => Renewal::KEEP_BOTH_SCENES,
-            GoldenPolicy::Auto => self.renewal(),
+        self.updates = match parameters.golden {
+            GoldenPolicy::Refresh => REFRESH,
+            GoldenPolicy::Keep => KEEP,
+            GoldenPolicy::Auto if new_scene => KEEP_BOTH_SCENES,
+            GoldenPolicy::Auto => self.choose_updates(),
         };
     }
 
@@ -168,19 +165,19 @@ impl Analysis {
     }
 
     /// What is best made of golden and altref, where something of the picture was seen before.
-    fn renewal(&self) -> Renewal {
+    fn choose_updates(&self) -> ReferenceUpdates {
         for (index, (kind, _)) in self.references.iter().enumerate().skip(1) {
             let users = self.users(index);
             if 2 * users > self.motion.len() {
                 // A scene returns: what the last frame shows may return as well, and takes the place of the other.
                 let golden = *kind == ReferenceFrame::Golden;
-                return if golden { Renewal::LAST_TO_ALTREF } else { Renewal::LAST_TO_GOLDEN };
+                return if golden { LAST_TO_ALTREF } else { LAST_TO_GOLDEN };
             }
             if *kind == ReferenceFrame::Golden && users * GOLDEN_USERS < self.motion.len() {
-                return Renewal::REFRESH;
+                return REFRESH;
             }
         }
-        Renewal::KEEP
+        KEEP
     }
 
     /// How many macroblocks are clearly better found in this reference than in the last frame.

@@ -16,8 +16,7 @@ use super::mode_decision::{decide, decide_again};
 use super::parameters::MAXIMUM_QUANTIZER;
 use super::steering::Steering;
 use crate::header::{
-    FrameHeader, FrameSize, FrameTag, Inherited, LoopFilterDeltas, LoopFilterHeader, QuantizerIndices,
-    ReferenceUpdates, Segmentation,
+    FrameHeader, FrameSize, FrameTag, Inherited, LoopFilterDeltas, LoopFilterHeader, QuantizerIndices, Segmentation,
 };
 use crate::loop_filter::FrameFilter;
 use crate::macroblock::ReferenceFrame;
@@ -135,15 +134,7 @@ fn header_of(analysis: &Analysis, quantizer: u8, inherited: &Inherited, counts: 
         loop_filter_deltas: LOOP_FILTER_DELTAS,
         partitions_log2: 0,
         quantizer: QuantizerIndices { base: quantizer, ..QuantizerIndices::default() },
-        references: ReferenceUpdates {
-            refresh_golden: key_frame || analysis.renewal.refresh_golden,
-            refresh_altref: key_frame,
-            copy_to_golden: analysis.renewal.copy_to_golden,
-            copy_to_altref: analysis.renewal.copy_to_altref,
-            golden_sign_bias: false,
-            altref_sign_bias: false,
-            refresh_last: true,
-        },
+        references: analysis.updates,
         refresh_entropy: true,
         probabilities: inherited.probabilities.clone(),
         skip_probability: Some(counts.skip_probability()),

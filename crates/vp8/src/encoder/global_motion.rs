@@ -15,13 +15,10 @@ const SUMMED: usize = 3;
 /// Sums are compared so many at a time, until they differ by more than others do.
 const TOGETHER: usize = 64;
 
-/// A plane of luma: samples from its first one on, and from one row to the next.
-pub(super) type Plane<'a> = (&'a [u8], usize);
-
-/// Where in the plane `before` most of `now` is found again, both of `width` x `height` samples; nowhere else if that is
-/// not clear. Rows and columns are looked at apart.
-pub(super) fn global_motion(now: Plane<'_>, before: Plane<'_>, (width, height): (usize, usize)) -> Displacement {
-    let [now, before] = [now, before].map(|plane| Slopes::of(plane, width, height));
+/// Where in the plane `before` most of `now` is found again, both of `size` samples, width and height, and given from their
+/// first one on, with the distance between rows; nowhere else if that is not clear. Rows and columns are looked at apart.
+pub(super) fn global_motion(now: (&[u8], usize), before: (&[u8], usize), size: (usize, usize)) -> Displacement {
+    let [now, before] = [now, before].map(|plane| Slopes::of(plane, size));
     Displacement { x: shift(&now.columns, &before.columns), y: shift(&now.rows, &before.rows) }
 }
 
@@ -33,7 +30,7 @@ struct Slopes {
 }
 
 impl Slopes {
-    fn of((samples, stride): Plane<'_>, width: usize, height: usize) -> Self {
+    fn of((samples, stride): (&[u8], usize), (width, height): (usize, usize)) -> Self {
         let (mut columns, mut rows) = (vec![0u32; width], Vec::with_capacity(height));
         for (at, row) in samples.chunks(stride).take(height).enumerate() {
             let row = &row[..width];

@@ -1,0 +1,123 @@
+"""What trainings are told. Nothing of it takes PyTorch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lockstep.learn import ALGORITHMS
+from lockstep.learn.__main__ import main
+from lockstep.learn.arguments import parser
+
+MODELS = Path(__file__).parents[1] / "lockstep" / "learn" / "models"
+
+
+def test_an_algorithm_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["alchemy"]) == 2
+    assert "no algorithm called 'alchemy'" in capsys.readouterr().err
+
+
+OWN = ("algorithm", "seed", "traces", "split", "begin", "rule", "generations", "target_level")
+"""What of a card's setting belongs to that training: its data, and a rule that was given and not searched for."""
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_training_has_by_default_the_setting_of_the_shipped_model(algorithm: str) -> None:
+    setting = json.loads((MODELS / f"{algorithm}.json").read_text())["setting"]
+    defaults = vars(parser(algorithm).parse_args(["--output", "nowhere"]))
+    shipped = {name: value for name, value in setting.items() if name not in OWN}
+    assert {name: defaults[name] for name in shipped} == shipped
+
+
+def refused(algorithm: str, folder: Path, *words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What is said of arguments that are refused, after which one it is."""
+    with pytest.raises(SystemExit) as ended:
+        main([algorithm, "--output", str(folder), *words])
+    assert ended.value.code == 2
+    return capsys.readouterr().err.partition("error: argument ")[2]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("argument", "wrong"),
+    [
+        ("--updates", ("-1", "0", "1.5", "many")),
+        ("--windows", ("0",)),
+        ("--calls", ("0", "-4")),
+        ("--call-seconds", ("0", "-1", "nan", "inf")),
+        ("--discount", ("5", "-0.1", "nan")),
+        ("--gae-lambda", ("1.01", "nan")),
+        ("--epochs", ("0",)),
+        ("--minibatches", ("0",)),
+        ("--learning-rate", ("-1", "0", "nan", "inf")),
+        ("--last-rate", ("2",)),
+        ("--clip", ("0",)),
+        ("--divergence", ("-1", "nan")),
+        ("--round", ("0",)),
+        ("--dropout", ("1", "-0.5", "nan")),
+        ("--threshold", ("0", "2.5")),
+        ("--interval-ms", ("0", "100000")),
+        ("--expert-share", ("1.5",)),
+        ("--smoothness", ("-1", "nan")),
+        ("--entropy", ("inf",)),
+        ("--batch", ("0",)),
+        ("--steps", ("0",)),
+        ("--loops", ("0",)),
+        ("--rounds", ("0",)),
+        ("--pictures", ("0",)),
+        ("--population", ("0",)),
+        ("--tuned-seconds", ("0",)),
+        ("--threads", ("0", "1000000")),
+        ("--seed", ("-1", "4294967296")),
+        ("--generated", ("-1",)),
+        ("--judged", ("-1",)),
+        ("--device", ("xyz", "cuda:", "")),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused_with_what_would(
+    algorithm: str, argument: str, wrong: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if argument.removeprefix("--").replace("-", "_") not in vars(parser(algorithm).parse_args(["--output", "nowhere"])):
+        return
+    for text in wrong:
+        said = refused(algorithm, tmp_path / "run", argument, text, capsys=capsys)
+        assert said.startswith(f"{argument}: {text!r} is "), said
+        assert "at least" in said or "more than" in said or "cpu" in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("level", ["0", "0.05", "0.8", "nan"])
+def test_a_target_that_no_model_forecasts_is_refused_before_training(
+    level: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refused("lockstep", tmp_path, "--target-level", level, capsys=capsys).startswith("--target-level: ")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_trace_is_no_short_word_for_the_folder_of_traces(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["bob", "--output", "nowhere", "--trace", "0.95"])
+    assert "unrecognized arguments: --trace" in capsys.readouterr().err
+
+
+def test_the_arguments_are_listed_and_a_model_is_missed_in_one_line_without_pytorch(tmp_path: Path) -> None:
+    def python(lines: str) -> subprocess.CompletedProcess[str]:
+        without = "import sys; sys.modules.update(torch=None, gymnasium=None)\n"
+        given = "from lockstep.learn.__main__ import export, main\n"
+        return subprocess.run(  # noqa: S603
+            [sys.executable, "-c", without + given + lines], capture_output=True, text=True, check=False
+        )
+
+    for algorithm in ALGORITHMS:
+        listed = python(f"main([{algorithm!r}, '--help'])")
+        assert listed.returncode == 0, listed.stderr
+        assert f"usage: lockstep train {algorithm}" in listed.stdout
+        assert "--call-seconds" in listed.stdout or "--pictures" in listed.stdout
+    (tmp_path / "setting.json").write_text('{"algorithm": "bob"}')
+    for lines in (f"main(['bob', '--output', {str(tmp_path)!r}])", f"export([{str(tmp_path)!r}])"):
+        missed = python(f"sys.exit({lines})")
+        assert missed.returncode == 1
+        assert "pip install 'lockstep-video[learn]'" in missed.stderr
+        assert missed.stderr.count("\n") == 1
