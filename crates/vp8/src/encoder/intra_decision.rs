@@ -47,8 +47,12 @@ pub(super) fn try_intra(costs: &Costs<'_>, canvas: &Canvas, place: &Place, conte
 pub(super) fn try_intra_below(costs: &Costs<'_>, canvas: &Canvas, place: &Place, bar: u32, contest: &mut Contest) {
     let whole = choose_whole(costs, canvas, place);
     let cost = costs.lagrangian.transformed(whole.error, whole.bits + costs.intra());
-    // Subblocks may halve the error, no more.
-    if cost / 2 > bar {
+    // Subblocks may halve the error, no more; but seldom do they take more than three eighths off.
+    let least = match costs.analysis.preset {
+        Preset::Quality => cost / 2,
+        Preset::RealTime => cost / 8 * 5,
+    };
+    if least > bar {
         return;
     }
     let chroma = choose_chroma(costs, canvas, place);
