@@ -173,6 +173,7 @@ mod tests {
             target: Bitrate::from_kbps(300),
             pacer_delay: Duration::ZERO,
             queued: ByteCount::ZERO,
+            may_wait: false,
         }
     }
 

@@ -150,6 +150,8 @@ pub struct FrameRequest<'a, C: Codec = Vp8> {
     pub pacer_delay: Duration,
     /// Bytes that wait there.
     pub queued: ByteCount,
+    /// Whether the picture may be left out for the sake of the next. Not where who decides knows the path, and has chosen.
+    pub may_wait: bool,
 }
 
 /// A frame that an encoder has agreed to code.

@@ -113,6 +113,7 @@ mod tests {
             target: Bitrate::from_kbps(kbps),
             pacer_delay: Duration::ZERO,
             queued: ByteCount::new(queued),
+            may_wait: false,
         };
         let menu = source.begin(&request)?.job.run(&SerialMenu);
         source.commit(menu, Some(0)).map(|(_, frame)| frame.size().get())

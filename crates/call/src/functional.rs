@@ -15,6 +15,7 @@ use lockstep_vp8::MAXIMUM_QUANTIZER;
 use crate::codec::Codec;
 use crate::encode_time::EncodeWork;
 use crate::encoder::{Candidate, EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu, MenuRunner};
+use crate::frame_dropper::FrameDropper;
 use crate::held_states::HeldStates;
 use crate::size_curve::{SizeCurve, SizeEstimate};
 use crate::vp8_codec::Vp8;
@@ -122,19 +123,26 @@ pub struct FunctionalEncoder<C: Codec = Vp8> {
     states: HeldStates<C::State>,
     curves: Option<Arc<SizeCurves>>,
     arena: C::Arena,
+    dropper: FrameDropper,
 }
 
 impl<C: Codec> FunctionalEncoder<C> {
     /// An encoder that codes with `parameters` (its quantizer is chosen for each frame).
     #[must_use]
     pub fn new(parameters: C::Parameters, mode: MenuMode) -> Self {
-        Self { parameters, mode, states: HeldStates::new(), curves: None, arena: C::Arena::default() }
+        let (states, arena) = (HeldStates::new(), C::Arena::default());
+        Self { parameters, mode, states, curves: None, arena, dropper: FrameDropper::default() }
     }
 }
 
 /// What the codec expects of a picture at `quantizer`, where it does.
 fn estimate_at<C: Codec>(analysis: &C::Analysis, quantizer: u8) -> Option<SizeEstimate> {
     C::estimate_size(analysis, quantizer).map(|size| SizeEstimate { quantizer, size: size.as_f64() })
+}
+
+/// The quantizer of the first pass of a frame that is to fit.
+fn first_quantizer(curve: &SizeCurve, budget: ByteCount) -> u8 {
+    curve.quantizer_for(FIRST_PASS_AIM * budget.as_f64()).max(FINEST_USEFUL_QUANTIZER)
 }
 
 /// The first pass of a frame that is to fit. Where it is far from the `estimate` there is, it has one of its own: what
@@ -145,7 +153,7 @@ fn first_pass<C: Codec>(
     estimate: Option<SizeEstimate>,
     budget: ByteCount,
 ) -> Menu<C> {
-    let first = curve.quantizer_for(FIRST_PASS_AIM * budget.as_f64()).max(FINEST_USEFUL_QUANTIZER);
+    let first = first_quantizer(curve, budget);
     let estimate = match estimate {
         Some(SizeEstimate { quantizer, .. }) if quantizer.abs_diff(first) > FAR => estimate_at::<C>(&analysis, first),
         near => near,
@@ -201,7 +209,7 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
     }
 
     fn begin(&mut self, request: &FrameRequest<'_, C>) -> Option<FrameStart<C>> {
-        let FrameRequest { picture, source, budget, .. } = *request;
+        let FrameRequest { now, picture, source, budget, may_wait, .. } = *request;
         // A state that is not held any more is as good as none: the frame is a key frame.
         let (source, state) = match self.states.get(source) {
             Some(state) => (source, state.clone()),
@@ -210,6 +218,11 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
         let (parameters, mode) = (self.parameters.clone(), self.mode);
         let samples = C::luma_samples(&parameters, picture);
         let curves = Arc::clone(self.curves.get_or_insert_with(|| Arc::new(SizeCurves::new(samples))));
+        // Salsify's menus are as they were published: every picture is coded. So is one that begins anew.
+        let may_drop = may_wait && source != StateId::EMPTY && matches!(mode, MenuMode::Fit { .. });
+        if may_drop && self.dropper.drops(now, first_quantizer(curves.get(false), budget)) {
+            return None;
+        }
         let (arena, picture) = (self.arena.clone(), picture.clone());
         let job = EncodeJob::new(mode.first_work(), move |runner| {
             let analysis = C::analyse(&arena, &state, &picture, &parameters);
@@ -269,7 +282,9 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
                 curves.of(candidate.key_frame).learn(candidate.quantizer, candidate.size().as_f64());
             }
         }
-        let chosen = menu.candidates.swap_remove(choice?);
+        let choice = choice?;
+        self.dropper.on_sent();
+        let chosen = menu.candidates.swap_remove(choice);
         let name = C::name(&chosen.state);
         self.states.insert(name, chosen.state.clone());
         Some((name, chosen))

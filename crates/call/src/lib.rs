@@ -13,6 +13,7 @@ mod distribution;
 mod encode_time;
 mod encoder;
 mod frame_columns;
+mod frame_dropper;
 mod frame_log;
 mod freezes;
 mod full_throttle;

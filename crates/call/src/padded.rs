@@ -118,6 +118,7 @@ mod tests {
                 target: Bitrate::from_kbps(kbps),
                 pacer_delay: Duration::ZERO,
                 queued: ByteCount::ZERO,
+                may_wait: false,
             };
             let Some(start) = encoder.begin(&request) else { continue };
             let menu = start.job.run(&SerialMenu);

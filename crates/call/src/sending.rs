@@ -250,6 +250,7 @@ impl<C: Codec> SendingEnd<C> {
             target: self.overhead.less(self.left_by_sound(now, target)),
             pacer_delay: pacing_interval.saturating_mul(waiting).max(time_to_leave),
             queued,
+            may_wait: self.controller.is_bounded(),
         };
         let asked = request.target;
         let start = self.encoder.begin(&request);

@@ -86,6 +86,7 @@ fn in_a_call_it_follows_its_target_and_goes_on_from_its_last_frame_only() {
             target: Bitrate::from_kbps(kbps),
             pacer_delay: Duration::ZERO,
             queued: ByteCount::ZERO,
+            may_wait: false,
         };
         let menu = encoder.begin(&request)?.job.run(&SerialMenu);
         let choice = encoder.choose(&menu, request.budget, false);

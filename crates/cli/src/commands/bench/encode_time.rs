@@ -80,6 +80,7 @@ fn job_times(parameters: &Parameters, mode: MenuMode, pictures: &[Picture]) -> V
             target: Bitrate::from_bps((8.0 * bytes / FRAME_INTERVAL.as_secs_f64()) as u64),
             pacer_delay: Duration::ZERO,
             queued: ByteCount::ZERO,
+            may_wait: false,
         };
         let Some(FrameStart { job, .. }) = encoder.begin(&request) else { continue };
         let key_frame = source == StateId::EMPTY;
