@@ -150,7 +150,7 @@ pub struct FrameRequest<'a, C: Codec = Vp8> {
     pub pacer_delay: Duration,
     /// Bytes that wait there.
     pub queued: ByteCount,
-    /// Whether the picture may be left out for the sake of the next. Not where who decides knows the path, and has chosen.
+    /// Whether the picture may be left out for the sake of the next. Not where a rate is kept come what may.
     pub may_wait: bool,
 }
 

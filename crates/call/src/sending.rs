@@ -250,13 +250,14 @@ impl<C: Codec> SendingEnd<C> {
             target: self.overhead.less(self.left_by_sound(now, target)),
             pacer_delay: pacing_interval.saturating_mul(waiting).max(time_to_leave),
             queued,
-            may_wait: self.controller.is_bounded(),
+            may_wait: self.controller.has_ceiling(),
         };
         let asked = request.target;
         let start = self.encoder.begin(&request);
         let codec_target = self.encoder.target().unwrap_or(asked);
         self.record(capture, |record| record.codec_target = Some(codec_target));
         let Some(FrameStart { source, job }) = start else {
+            self.controller.on_picture_left_out();
             self.record(capture, |record| record.outcome = Outcome::SkippedByEncoder);
             return None;
         };

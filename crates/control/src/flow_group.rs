@@ -168,6 +168,10 @@ impl Controller for Coupled {
         self.controller.on_loss(now, &seen);
     }
 
+    fn on_picture_left_out(&mut self) {
+        self.controller.on_picture_left_out();
+    }
+
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         let ratio = self.ratio();
         let seen = InFlight {

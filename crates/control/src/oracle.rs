@@ -2,7 +2,8 @@
 //!
 //! It keeps the queue before the bottleneck in mind, which on a known trace is exact: what was sent less what the trace
 //! let through. A frame then gets what the link carries by the time the next frame is due, less what is queued, and so
-//! leaves the queue empty for it. Where not even the smallest frame fits into that, as on very slow links, it gets what the
+//! leaves the queue empty for it; where the encoder has left out a picture because frames are coarse, what the link carries in
+//! that much longer. Where not even the smallest frame fits into that, as on very slow links, it gets what the
 //! link carries in the time for such a frame, and the pictures until then get nothing. A codec that follows a target once
 //! a second gets the rate that pays best for that second, outages to come included (`rate_plan`). Nothing is sent that the
 //! queue would drop: what has no room there waits in the pacer.
@@ -69,6 +70,8 @@ pub struct Oracle {
     rate: Bitrate,
     taken_at: Option<Timestamp>,
     sent: bool,
+    /// Whether the encoder left out a picture since the last frame was sent.
+    left_out: bool,
     /// The share of packets that the path now loses beside those that the queue drops.
     loss: f64,
 }
@@ -89,6 +92,7 @@ impl Oracle {
             rate: Bitrate::ZERO,
             taken_at: None,
             sent: false,
+            left_out: false,
             loss: 0.0,
         }
     }
@@ -142,7 +146,8 @@ impl Oracle {
     fn share(&self, now: Timestamp) -> ByteCount {
         let loss = self.loss.min(MOST_LOSS);
         let stretch = 1.0 + HORIZON_FOR_LOST * loss / (1.0 - loss);
-        self.carried(now, self.horizon.mul_f64(stretch))
+        let left_out = if self.left_out { self.interval } else { Duration::ZERO };
+        self.carried(now, (self.horizon + left_out).mul_f64(stretch))
     }
 
     /// What a frame may take of the link at `now`, if anything is left.
@@ -168,7 +173,7 @@ fn period(interval: Duration) -> Duration {
 
 impl Controller for Oracle {
     fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
-        self.sent = true;
+        (self.sent, self.left_out) = (true, false);
         self.smallest.on_sent();
         self.path.take(now, size + ByteCount::new(CARRIAGE));
     }
@@ -188,6 +193,10 @@ impl Controller for Oracle {
     }
 
     fn on_feedback(&mut self, _now: Timestamp, _feedback: &Feedback) {}
+
+    fn on_picture_left_out(&mut self) {
+        self.left_out = true;
+    }
 
     fn on_time(&mut self, now: Timestamp) {
         self.loss = self.path.loss(now).0;
@@ -247,6 +256,20 @@ mod tests {
         oracle.on_feedback_transmit(now, ByteCount::new(1_000));
         let after = budget(&oracle);
         assert!((900..=1_100).contains(&(before - after)), "{before} bytes before, {after} after");
+    }
+
+    #[test]
+    fn what_a_picture_that_was_left_out_would_have_had_is_left_for_the_next() {
+        let mut oracle = oracle(&Trace::constant(Bitrate::from_kbps(100)));
+        let now = Timestamp::from_millis(1_000);
+        let budget = |oracle: &Oracle| oracle.allowance(now, InFlight::default()).budget.get();
+        let before = budget(&oracle);
+        oracle.on_picture_left_out();
+        let interval = setting().frame_interval;
+        let more = Bitrate::from_kbps(100).bytes_in(interval).get();
+        assert!(budget(&oracle).abs_diff(before + more) <= 1, "{before} bytes before, {} after", budget(&oracle));
+        oracle.on_transmit(now, ByteCount::new(1));
+        assert!(budget(&oracle) <= before);
     }
 
     #[test]

@@ -25,6 +25,7 @@ enum Event {
     Pacing(Timestamp, InFlight, Duration),
     Estimate(Option<Bitrate>),
     Probes(bool),
+    PictureLeftOut,
 }
 
 type Recording = Arc<Mutex<Vec<Event>>>;
@@ -57,6 +58,11 @@ impl Controller for Recorded {
     fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
         self.put(Event::Loss(now, lost.to_vec()));
         self.0.on_loss(now, lost);
+    }
+
+    fn on_picture_left_out(&mut self) {
+        self.put(Event::PictureLeftOut);
+        self.0.on_picture_left_out();
     }
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
@@ -124,6 +130,7 @@ fn a_recorded_live_call_replays_to_the_same_decisions() {
                 }
                 Event::Time(now) => again.on_time(now),
                 Event::Loss(now, lost) => again.on_loss(now, &lost),
+                Event::PictureLeftOut => again.on_picture_left_out(),
                 Event::Allowance(now, in_flight, said) => {
                     asked += 1;
                     assert_eq!(again.allowance(now, in_flight), said, "{}", place());

@@ -52,6 +52,9 @@ pub const MODEL_STATE: usize = 48;
 const HEADERS: f64 = DATAGRAM_CARRIAGE + DATA_HEADER as f64;
 /// Bursts that come through less than so many times as fast as the mean rate say that no others share the path.
 const NOT_SHARED: f64 = 1.3;
+/// By so many frame intervals a frame may come later behind a picture that was left out. Of 0, 0.5 and 1: over all recorded traces
+/// (modelled) QoE_d is 4.137, 4.140 and 4.143, and with pixels (six clips over 45 to 200 kb/s) 3.827, 3.830 and 3.816.
+const LEFT_OUT: f64 = 0.5;
 /// Where packets take longer than this, seconds, it is no queue that others fill, but a path that pauses: to claim a share of
 /// it would only make the queue longer.
 const MOST_SHARED_DELAY: f64 = 0.6;
@@ -240,6 +243,8 @@ pub struct Lockstep {
     pictures: u64,
     by_sprout: [u64; Fallback::ALL.len()],
     frame_interval: f64,
+    /// Whether the encoder left out a picture since the last frame was sent.
+    left_out: bool,
     payload: f64,
     least_target: Bitrate,
     lessons: Option<Lessons>,
@@ -267,6 +272,7 @@ impl Lockstep {
             pictures: 0,
             by_sprout: [0; Fallback::ALL.len()],
             frame_interval,
+            left_out: false,
             payload: setting.payload.as_f64().max(1.0),
             least_target: setting.bounds.least,
             lessons: None,
@@ -340,7 +346,8 @@ impl Lockstep {
     }
 
     fn deadline(&self) -> f64 {
-        self.rule.deadline + self.rule.intervals * self.frame_interval
+        let left_out = if self.left_out { LEFT_OUT } else { 0.0 };
+        self.rule.deadline + (self.rule.intervals + left_out) * self.frame_interval
     }
 
     /// What a frame may take of the link, all headers included.
@@ -364,6 +371,7 @@ impl Lockstep {
 
 impl Controller for Lockstep {
     fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+        self.left_out = false;
         self.history.sent(size.as_f64());
         if let Some(present) = &mut self.present {
             present.sent += size.as_f64() + DATAGRAM_CARRIAGE;
@@ -418,6 +426,10 @@ impl Controller for Lockstep {
                 self.by_sprout[why as usize] += 1;
             }
         }
+    }
+
+    fn on_picture_left_out(&mut self) {
+        self.left_out = true;
     }
 
     fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
