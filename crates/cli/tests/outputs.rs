@@ -250,6 +250,23 @@ fn a_recording_that_breaks_off_is_read_up_to_there_and_said_to_break_off() {
     assert_eq!(fs::metadata(at("short.y4m")).expect("written").len() / picture, 28);
 }
 
+#[test]
+fn a_clip_without_a_picture_is_refused_and_what_was_there_stays() {
+    let (folder, clip) = folder();
+    let at = |name: &str| folder.path().join(name);
+    let header = clip.iter().position(|&byte| byte == b'\n').expect("a line") + 1;
+    for (length, message) in [(header, "clip.y4m: no pictures"), (header + 100, "picture 0 breaks off")] {
+        fs::write(at("clip.y4m"), &clip[..length]).expect("written");
+        refuses(folder.path(), &["encode", "clip.y4m", "none.ivf", "--quantizer", "9"], message);
+        assert!(!at("none.ivf").exists(), "{message}");
+        fs::write(at("there.ivf"), "before").expect("written");
+        refuses(folder.path(), &["encode", "clip.y4m", "there.ivf", "--quantizer", "9"], message);
+        assert_eq!(fs::read(at("there.ivf")).expect("there"), b"before", "{message}");
+        let to_pipe = lockstep(folder.path(), &["encode", "clip.y4m", "-", "--quantizer", "9"]);
+        assert!(!to_pipe.status.success() && to_pipe.stdout.is_empty(), "{message}");
+    }
+}
+
 /// The command fails, whatever else it says before it does.
 fn refuses_after(folder: &Path, words: &[&str], message: &str) {
     let output = lockstep(folder, words);

@@ -71,24 +71,34 @@ pub fn encode(arguments: &EncodeArguments) -> Result<()> {
     output_file::check(&[("output", Some(&arguments.output))], &[&arguments.input])?;
     let mut source = Y4mReader::new(open(&arguments.input)?).with_context(input)?;
     let format = source.format();
-    let output = OutputFile::create(&arguments.output)?;
-    let can_seek = output.can_seek();
-    let mut output = IvfWriter::new(output, format).with_context(writing)?;
+    let (mut output, mut can_seek): (Option<IvfWriter<OutputFile>>, _) = (None, false);
     let parameters = Parameters { quantizer: arguments.quantizer, preset: arguments.preset, ..Parameters::default() };
     let (arena, mut state) = (Arena::default(), State::default());
     let mut progress = Progress::new("encode", 0);
     let (mut frames, mut bytes) = (0, 0);
     let mut failure = None;
     for picture in until_failure(|| source.read_picture(), &mut failure) {
+        let writer = match &mut output {
+            Some(writer) => writer,
+            None => {
+                let file = OutputFile::create(&arguments.output)?;
+                can_seek = file.can_seek();
+                output.insert(IvfWriter::new(file, format).with_context(writing)?)
+            }
+        };
         let encoded = Analysis::new_in(&arena, &state, &picture, &parameters).encode(parameters.quantizer);
-        output.write_frame(frames, &encoded.frame).with_context(writing)?;
+        writer.write_frame(frames, &encoded.frame).with_context(writing)?;
         frames += 1;
         bytes += encoded.frame.len() as u64;
         state = encoded.state;
         progress.update(frames, &format!("{frames} frames, {bytes} bytes"));
     }
+    let Some(writer) = output else {
+        failure.map_or(Ok(()), Err).with_context(input)?;
+        bail!("{}: no pictures", input());
+    };
     // A pipe's header stays without the number of frames.
-    let output = if can_seek { output.finish() } else { output.into_inner() };
+    let output = if can_seek { writer.finish() } else { writer.into_inner() };
     output.with_context(writing)?.finish()?;
     progress.finish();
     let seconds = format.time_of(frames).as_secs_f64().max(1e-9);
