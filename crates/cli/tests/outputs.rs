@@ -238,6 +238,8 @@ fn a_recording_that_breaks_off_is_read_up_to_there_and_said_to_break_off() {
     let at = |name: &str| folder.path().join(name);
     fs::write(at("cut.y4m"), &clip[..clip.len() - 100]).expect("written");
     refuses_after(folder.path(), &["encode", "cut.y4m", "cut.ivf", "--quantizer", "9"], "picture 29 breaks off");
+    let told = "cut.ivf has the 29 pictures before that";
+    refuses_after(folder.path(), &["encode", "cut.y4m", "cut.ivf", "--quantizer", "9"], told);
     assert_eq!(
         String::from_utf8_lossy(&succeed(folder.path(), &["decode", "--md5", "cut.ivf"]).stdout).lines().count(),
         29
@@ -245,6 +247,7 @@ fn a_recording_that_breaks_off_is_read_up_to_there_and_said_to_break_off() {
     let coded = fs::read(at("cut.ivf")).expect("written");
     fs::write(at("short.ivf"), &coded[..coded.len() - 1]).expect("written");
     refuses_after(folder.path(), &["decode", "short.ivf", "short.y4m"], "frame 28 breaks off");
+    refuses_after(folder.path(), &["decode", "short.ivf", "short.y4m"], "short.y4m has the pictures before that");
     let header = clip.iter().position(|&byte| byte == b'\n').expect("a line") as u64;
     let picture = (clip.len() as u64 - header) / 30;
     assert_eq!(fs::metadata(at("short.y4m")).expect("written").len() / picture, 28);

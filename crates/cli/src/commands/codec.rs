@@ -1,5 +1,6 @@
 //! `lockstep encode` and `lockstep decode`.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write, stdout};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use lockstep_media::{IvfReader, IvfWriter, VideoFormat, Y4mError, Y4mReader, Y4m
 use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Parameters, Preset, State, decode_in};
 
 use crate::configuration::value_of;
-use crate::output_file::{self, OutputFile};
+use crate::output_file::{self, OutputFile, is_standard_output};
 use crate::progress::Progress;
 
 /// What `lockstep encode` is told.
@@ -64,6 +65,13 @@ fn until_failure<Item, Error>(
     })
 }
 
+/// That an input breaks off with `failure` behind what `output` has: it is a whole file, if one of less than was meant.
+fn broke_off(input: &Path, failure: impl Display, output: &Path, has: &str) -> anyhow::Error {
+    let input = input.display();
+    let output = if is_standard_output(output) { "standard output".into() } else { output.to_string_lossy() };
+    anyhow!("{input}: {failure}; {output} has the {has} before that and can be used")
+}
+
 /// Codes a y4m file.
 pub fn encode(arguments: &EncodeArguments) -> Result<()> {
     let input = || format!("{}", arguments.input.display());
@@ -103,7 +111,9 @@ pub fn encode(arguments: &EncodeArguments) -> Result<()> {
     progress.finish();
     let seconds = format.time_of(frames).as_secs_f64().max(1e-9);
     aside!("{frames} frames, {bytes} bytes, {:.1} kb/s", bytes as f64 * 8e-3 / seconds);
-    failure.map_or(Ok(()), Err).with_context(input)
+    failure.map_or(Ok(()), |failure| {
+        Err(broke_off(&arguments.input, failure, &arguments.output, &format!("{frames} pictures")))
+    })
 }
 
 /// Decodes an IVF file.
@@ -165,10 +175,16 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
         })?;
     }
     printed.flush()?;
+    let written = output.is_some();
     if let Some(writer) = output {
         writer.finish().with_context(writing)?.finish()?;
     }
-    failure.map_or(Ok(()), Err).with_context(input)?;
+    match (failure, &arguments.output) {
+        (Some(failure), Some(path)) if written => {
+            return Err(broke_off(&arguments.input, failure, path, "pictures"));
+        }
+        (failure, _) => failure.map_or(Ok(()), Err).with_context(input)?,
+    }
     if number == 0 {
         bail!("{}: no frames", arguments.input.display());
     }
