@@ -36,10 +36,12 @@ pub enum Y4mError {
         offset: u64,
     },
     /// A field of the file header is not what it should be.
-    #[error("y4m header field \"{field}\" is not valid")]
+    #[error("y4m header field {field:?} is not valid; {allowed}")]
     Field {
         /// The field as it stands in the file.
         field: String,
+        /// What may stand there.
+        allowed: String,
     },
     /// More pictures a second than anything shows.
     #[error(
@@ -121,6 +123,18 @@ fn read_line(reader: &mut impl BufRead, offset: &mut u64) -> Result<Option<Vec<u
     if line.len() >= MAXIMUM_LINE { Err(Y4mError::Line { offset: start }) } else { Ok(Some(line)) }
 }
 
+/// That `field` is no side of a picture.
+fn no_side(field: &str) -> Y4mError {
+    let allowed = format!("VP8 has pictures of 1 to {MAXIMUM_DIMENSION} samples a side");
+    Y4mError::Field { field: field.to_owned(), allowed }
+}
+
+/// That `field` is no frame rate.
+fn no_rate(field: &str) -> Y4mError {
+    let allowed = "a rate is two whole numbers over zero, pictures and seconds, such as F25:1 or F30000:1001";
+    Y4mError::Field { field: field.to_owned(), allowed: allowed.to_owned() }
+}
+
 fn ratio(value: &str) -> Option<(u32, u32)> {
     let (numerator, denominator) = value.split_once(':')?;
     Some((numerator.parse().ok()?, denominator.parse().ok()?))
@@ -145,18 +159,17 @@ impl<R: BufRead> Y4mReader<R> {
         let (mut width, mut height, mut rate) = (None, None, UNSAID_RATE);
         for field in line.split(|&byte| byte == b' ').filter(|field| !field.is_empty()) {
             let field = String::from_utf8_lossy(field);
-            let invalid = || Y4mError::Field { field: field.clone().into_owned() };
             let mut rest = field.chars();
             let name = rest.next();
             let value = rest.as_str();
             let side = || {
-                let side = value.parse::<usize>().map_err(|_| invalid())?;
-                if (1..=usize::from(MAXIMUM_DIMENSION)).contains(&side) { Ok(side) } else { Err(invalid()) }
+                let side = value.parse().ok();
+                side.filter(|side| (1..=usize::from(MAXIMUM_DIMENSION)).contains(side)).ok_or_else(|| no_side(&field))
             };
             match name {
                 Some('W') => width = Some(side()?),
                 Some('H') => height = Some(side()?),
-                Some('F') => rate = ratio(value).ok_or_else(invalid)?,
+                Some('F') => rate = ratio(value).ok_or_else(|| no_rate(&field))?,
                 Some('C') if !matches!(value, "420" | "420jpeg" | "420mpeg2" | "420paldv") => {
                     return Err(Y4mError::Colour { format: value.to_owned() });
                 }
@@ -170,7 +183,7 @@ impl<R: BufRead> Y4mReader<R> {
         }
         let (numerator, denominator) = rate;
         let frame_rate = FrameRate::new(numerator, denominator).ok_or_else(|| match rate {
-            (0, _) | (_, 0) => Y4mError::Field { field: format!("F{numerator}:{denominator}") },
+            (0, _) | (_, 0) => no_rate(&format!("F{numerator}:{denominator}")),
             _ => Y4mError::Rate { numerator, denominator },
         })?;
         Ok(Self { reader, format: VideoFormat { width, height, frame_rate }, offset, pictures: 0 })
@@ -297,6 +310,19 @@ mod tests {
         assert!(matches!(read_all(b"YUV4MPEG2 W16383 H16383\nFRAME\nabc"), Err(Y4mError::Truncated { .. })));
         let endless = [b"YUV4MPEG2 ".as_slice(), &[b'X'; 4096]].concat();
         assert!(matches!(Y4mReader::new(&endless[..]), Err(Y4mError::Line { offset: 10 })));
+    }
+
+    #[test]
+    fn a_field_that_is_not_valid_is_told_with_what_is() {
+        for field in ["W0", "W16384", "W-1", "W", "H\u{1b}"] {
+            let error = header(&format!("W4 H2 {field}")).unwrap_err().to_string();
+            assert!(error.contains(&format!("{field:?}")) && error.contains(" 1 to 16383 "), "{error}");
+        }
+        for field in ["F30:0", "F0:1", "F30", "F:", "F-30:1", "F29.97:1"] {
+            let error = header(&format!("W4 H2 {field}")).unwrap_err().to_string();
+            assert!(error.contains(&format!("{field:?}")) && error.contains("F30000:1001"), "{error}");
+        }
+        assert!(header("W16383 H16383").is_ok());
     }
 
     #[test]
