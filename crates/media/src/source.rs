@@ -88,6 +88,16 @@ pub enum SourceError {
         /// The last lines of its own words.
         reason: String,
     },
+    /// What ffmpeg decodes is not as VP8 has it.
+    #[error("{input} {problem}; make another of it with: ffmpeg -i {input} -vf {filter} OUT.y4m")]
+    Unsuited {
+        /// What it reads.
+        input: String,
+        /// What is wrong with it.
+        problem: String,
+        /// The filter of ffmpeg that mends that.
+        filter: &'static str,
+    },
     /// No camera, or one that does not work.
     #[error("no camera at {device}: {reason}; plug one in or choose --source generated")]
     Camera {
