@@ -254,6 +254,30 @@ fn a_recording_that_breaks_off_is_read_up_to_there_and_said_to_break_off() {
 }
 
 #[test]
+fn a_codec_reads_standard_input_where_a_dash_names_it() {
+    let (folder, _) = folder();
+    succeed(folder.path(), &["encode", "a.y4m", "a.ivf", "--quantizer", "9"]);
+    let piped = |words: &[&str], from: &str| {
+        Command::new(env!("CARGO_BIN_EXE_lockstep"))
+            .args(words)
+            .current_dir(folder.path())
+            .stdin(fs::File::open(folder.path().join(from)).expect("there"))
+            .output()
+            .expect("the command starts")
+    };
+    let read = |name: &str| fs::read(folder.path().join(name)).expect("written");
+    assert!(piped(&["encode", "-", "b.ivf", "--quantizer", "9"], "a.y4m").status.success());
+    assert!(read("b.ivf") == read("a.ivf"));
+    let through = piped(&["encode", "-", "-", "--quantizer", "9"], "a.y4m");
+    assert!(through.status.success() && through.stdout[28..] == read("a.ivf")[28..], "{}", said(&through));
+    assert!(piped(&["decode", "-", "b.y4m"], "a.ivf").status.success());
+    succeed(folder.path(), &["decode", "a.ivf", "a_decoded.y4m"]);
+    assert!(read("b.y4m") == read("a_decoded.y4m"));
+    let wrong = piped(&["encode", "-", "c.ivf", "--quantizer", "9"], "a.ivf");
+    assert!(!wrong.status.success() && said(&wrong).contains("standard input: not a y4m file"), "{}", said(&wrong));
+}
+
+#[test]
 fn a_clip_without_a_picture_is_refused_and_what_was_there_stays() {
     let (folder, clip) = folder();
     let at = |name: &str| folder.path().join(name);

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write, stdout};
+use std::io::{BufRead, BufReader, BufWriter, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -16,10 +16,13 @@ use crate::configuration::value_of;
 use crate::output_file::{self, OutputFile, is_standard_output};
 use crate::progress::Progress;
 
+/// What names standard input in the place of a file.
+const STANDARD_INPUT: &str = "-";
+
 /// What `lockstep encode` is told.
 #[derive(Args)]
 pub struct EncodeArguments {
-    /// The pictures, a y4m file of 4:2:0.
+    /// The pictures, a y4m file of 4:2:0; `-` is standard input.
     input: PathBuf,
     /// The IVF file to write; `-` is standard output.
     output: PathBuf,
@@ -34,7 +37,7 @@ pub struct EncodeArguments {
 /// What `lockstep decode` is told.
 #[derive(Args)]
 pub struct DecodeArguments {
-    /// The frames, VP8 in IVF.
+    /// The frames, VP8 in IVF; `-` is standard input.
     input: PathBuf,
     /// The y4m file to write, `-` for standard output; not needed with --md5.
     #[arg(required_unless_present = "md5")]
@@ -47,8 +50,24 @@ pub struct DecodeArguments {
     max_pixels: usize,
 }
 
-fn open(path: &PathBuf) -> Result<BufReader<File>> {
-    Ok(BufReader::new(File::open(path).with_context(|| format!("cannot open {}", path.display()))?))
+/// What an input is read from.
+fn open(path: &Path) -> Result<Box<dyn BufRead>> {
+    if path == Path::new(STANDARD_INPUT) {
+        return Ok(Box::new(stdin().lock()));
+    }
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    Ok(Box::new(BufReader::new(file)))
+}
+
+/// What people are told of the input `path`.
+fn named(path: &Path) -> String {
+    if path == Path::new(STANDARD_INPUT) { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// Checks `output` before anything runs, see [`output_file::check`].
+fn check_output(output: Option<&Path>, input: &Path) -> Result<()> {
+    let inputs: &[&Path] = if input == Path::new(STANDARD_INPUT) { &[] } else { &[input] };
+    output_file::check(&[("output", output)], inputs)
 }
 
 /// What `next` gives, one after the other. Where the input breaks off, as a recording does whose writer was killed, that is
@@ -67,16 +86,16 @@ fn until_failure<Item, Error>(
 
 /// That an input breaks off with `failure` behind what `output` has: it is a whole file, if one of less than was meant.
 fn broke_off(input: &Path, failure: impl Display, output: &Path, has: &str) -> anyhow::Error {
-    let input = input.display();
+    let input = named(input);
     let output = if is_standard_output(output) { "standard output".into() } else { output.to_string_lossy() };
     anyhow!("{input}: {failure}; {output} has the {has} before that and can be used")
 }
 
 /// Codes a y4m file.
 pub fn encode(arguments: &EncodeArguments) -> Result<()> {
-    let input = || format!("{}", arguments.input.display());
+    let input = || named(&arguments.input);
     let writing = || format!("cannot write {}", arguments.output.display());
-    output_file::check(&[("output", Some(&arguments.output))], &[&arguments.input])?;
+    check_output(Some(&arguments.output), &arguments.input)?;
     let mut source = Y4mReader::new(open(&arguments.input)?).with_context(input)?;
     let format = source.format();
     let (mut output, mut can_seek): (Option<IvfWriter<OutputFile>>, _) = (None, false);
@@ -118,10 +137,10 @@ pub fn encode(arguments: &EncodeArguments) -> Result<()> {
 
 /// Decodes an IVF file.
 pub fn decode(arguments: &DecodeArguments) -> Result<()> {
-    let input = || format!("{}", arguments.input.display());
+    let input = || named(&arguments.input);
     let writing =
         || format!("cannot write {}", arguments.output.as_deref().unwrap_or_else(|| Path::new("-")).display());
-    output_file::check(&[("output", arguments.output.as_deref())], &[&arguments.input])?;
+    check_output(arguments.output.as_deref(), &arguments.input)?;
     let mut frames = IvfReader::new(open(&arguments.input)?).with_context(input)?;
     let frame_rate = frames.header().format.frame_rate;
     let stem = arguments.input.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
@@ -186,7 +205,7 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
         (failure, _) => failure.map_or(Ok(()), Err).with_context(input)?,
     }
     if number == 0 {
-        bail!("{}: no frames", arguments.input.display());
+        bail!("{}: no frames", input());
     }
     if failed > 0 {
         bail!("{failed} of {number} frames could not be decoded");
