@@ -27,7 +27,9 @@ pub enum Y4mError {
     #[error("y4m: {0}")]
     Io(#[from] io::Error),
     /// The file does not start as y4m files do.
-    #[error("not a y4m file: it does not start with \"YUV4MPEG2\"")]
+    #[error(
+        "not a y4m file: it does not start with \"YUV4MPEG2\"; make one of a video with: ffmpeg -i IN -pix_fmt yuv420p OUT.y4m"
+    )]
     Magic,
     /// A header line does not end.
     #[error("y4m header at byte {offset} is longer than {MAXIMUM_LINE} bytes")]
@@ -310,6 +312,14 @@ mod tests {
         assert!(matches!(read_all(b"YUV4MPEG2 W16383 H16383\nFRAME\nabc"), Err(Y4mError::Truncated { .. })));
         let endless = [b"YUV4MPEG2 ".as_slice(), &[b'X'; 4096]].concat();
         assert!(matches!(Y4mReader::new(&endless[..]), Err(Y4mError::Line { offset: 10 })));
+    }
+
+    #[test]
+    fn what_is_no_y4m_file_is_told_how_to_become_one() {
+        for bytes in [&b""[..], b"\x1f\x8b\x08\0", b"\0\0\0\x20ftypisom", b"YUV4MPEG2\n"] {
+            let error = Y4mReader::new(bytes).unwrap_err().to_string();
+            assert!(error.starts_with("not a y4m file") && error.ends_with("-pix_fmt yuv420p OUT.y4m"), "{error}");
+        }
     }
 
     #[test]
