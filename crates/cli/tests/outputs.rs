@@ -292,6 +292,11 @@ fn a_clip_without_a_picture_is_refused_and_what_was_there_stays() {
         let to_pipe = lockstep(folder.path(), &["encode", "clip.y4m", "-", "--quantizer", "9"]);
         assert!(!to_pipe.status.success() && to_pipe.stdout.is_empty(), "{message}");
     }
+    fs::write(at("clip.y4m"), &clip[..header]).expect("written");
+    let path = ["--clip", "clip.y4m", "--seconds", "1", "--json", "there.ivf"];
+    for command in ["simulate", "call"] {
+        refuses(folder.path(), &[&[command], &path[..]].concat(), "clip.y4m: no pictures");
+    }
 }
 
 /// The command fails, whatever else it says before it does.

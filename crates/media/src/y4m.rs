@@ -197,6 +197,14 @@ impl<R: BufRead> Y4mReader<R> {
         self.format
     }
 
+    /// Whether there is nothing more. Waits for what is still to come.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn is_at_end(&mut self) -> Result<bool, Y4mError> {
+        Ok(self.reader.fill_buf()?.is_empty())
+    }
+
     /// Reads the next picture; None at the end.
     ///
     /// # Errors
