@@ -19,12 +19,17 @@ pub struct Progress {
 const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
 
 impl Progress {
-    /// A bar for work called `what`.
+    /// A bar for work called `what` of `length` steps; 0 if nobody knows how many there are: how it goes is told without a
+    /// share then.
     pub fn new(what: &str, length: u64) -> Self {
         let terminal = stderr().is_terminal();
         let bar = if terminal { ProgressBar::new(length) } else { ProgressBar::hidden() };
         bar.set_length(length);
-        let style = ProgressStyle::with_template("{prefix:.bold} {bar:24.cyan/238} {percent:>3} % {msg}")
+        let template = match length {
+            0 => "{prefix:.bold} {msg}",
+            _ => "{prefix:.bold} {bar:24.cyan/238} {percent:>3} % {msg}",
+        };
+        let style = ProgressStyle::with_template(template)
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("━━─");
         bar.set_style(style);
@@ -39,8 +44,7 @@ impl Progress {
         let Some((last, what)) = &mut self.plain else { return };
         if last.elapsed() >= PLAIN_INTERVAL {
             *last = Instant::now();
-            let percent = 100 * done / self.bar.length().unwrap_or(1).max(1);
-            aside!("{what} {percent:>3} % {message}");
+            aside!("{what} {}{message}", share(done, self.bar.length()));
         }
     }
 
@@ -48,6 +52,12 @@ impl Progress {
     pub fn finish(self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// The part of `length` steps that is `done`, in front of a message; nothing where there is no length.
+fn share(done: u64, length: Option<u64>) -> String {
+    let whole = length.filter(|&length| length > 0);
+    whole.map_or_else(String::new, |length| format!("{:>3} % ", u128::from(done) * 100 / u128::from(length)))
 }
 
 fn shown(value: Option<f64>, digits: usize, unit: &str) -> String {
@@ -163,5 +173,17 @@ pub fn print_scores(scores: &Scores) {
         );
     } else if let Some(reason) = scores.vmaf_missing.as_deref().filter(|&reason| reason != VMAF_NOT_ASKED_FOR) {
         say!("              no VMAF: {reason}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_told_of_a_length_that_is_known_only() {
+        assert_eq!(share(30, Some(120)), " 25 % ");
+        assert_eq!(share(u64::MAX, Some(u64::MAX)), "100 % ");
+        assert_eq!((share(30, Some(0)), share(30, None)), (String::new(), String::new()));
     }
 }

@@ -110,6 +110,16 @@ fn a_picture_that_cannot_be_read_has_no_number_and_the_reason() {
 }
 
 #[test]
+fn a_clip_without_pictures_is_refused_and_nothing_is_written() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path();
+    fs::write(path.join("empty.y4m"), "YUV4MPEG2 W320 H180 F25:1\n").expect("it is written");
+    refuses(path, &["empty.y4m", "out.y4m"], "empty.y4m: no pictures");
+    refuses(path, &["empty.y4m", "out.csv", "--read"], "empty.y4m: no pictures");
+    assert!(!path.join("out.y4m").exists() && !path.join("out.csv").exists());
+}
+
+#[test]
 fn what_is_no_clip_or_cannot_carry_a_barcode_is_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path();

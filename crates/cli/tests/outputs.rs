@@ -238,6 +238,8 @@ fn a_recording_that_breaks_off_is_read_up_to_there_and_said_to_break_off() {
     let at = |name: &str| folder.path().join(name);
     fs::write(at("cut.y4m"), &clip[..clip.len() - 100]).expect("written");
     refuses_after(folder.path(), &["encode", "cut.y4m", "cut.ivf", "--quantizer", "9"], "picture 29 breaks off");
+    let told = "cut.ivf has the 29 pictures before that";
+    refuses_after(folder.path(), &["encode", "cut.y4m", "cut.ivf", "--quantizer", "9"], told);
     assert_eq!(
         String::from_utf8_lossy(&succeed(folder.path(), &["decode", "--md5", "cut.ivf"]).stdout).lines().count(),
         29
@@ -245,9 +247,56 @@ fn a_recording_that_breaks_off_is_read_up_to_there_and_said_to_break_off() {
     let coded = fs::read(at("cut.ivf")).expect("written");
     fs::write(at("short.ivf"), &coded[..coded.len() - 1]).expect("written");
     refuses_after(folder.path(), &["decode", "short.ivf", "short.y4m"], "frame 28 breaks off");
+    refuses_after(folder.path(), &["decode", "short.ivf", "short.y4m"], "short.y4m has the pictures before that");
     let header = clip.iter().position(|&byte| byte == b'\n').expect("a line") as u64;
     let picture = (clip.len() as u64 - header) / 30;
     assert_eq!(fs::metadata(at("short.y4m")).expect("written").len() / picture, 28);
+}
+
+#[test]
+fn a_codec_reads_standard_input_where_a_dash_names_it() {
+    let (folder, _) = folder();
+    succeed(folder.path(), &["encode", "a.y4m", "a.ivf", "--quantizer", "9"]);
+    let piped = |words: &[&str], from: &str| {
+        Command::new(env!("CARGO_BIN_EXE_lockstep"))
+            .args(words)
+            .current_dir(folder.path())
+            .stdin(fs::File::open(folder.path().join(from)).expect("there"))
+            .output()
+            .expect("the command starts")
+    };
+    let read = |name: &str| fs::read(folder.path().join(name)).expect("written");
+    assert!(piped(&["encode", "-", "b.ivf", "--quantizer", "9"], "a.y4m").status.success());
+    assert!(read("b.ivf") == read("a.ivf"));
+    let through = piped(&["encode", "-", "-", "--quantizer", "9"], "a.y4m");
+    assert!(through.status.success() && through.stdout[28..] == read("a.ivf")[28..], "{}", said(&through));
+    assert!(piped(&["decode", "-", "b.y4m"], "a.ivf").status.success());
+    succeed(folder.path(), &["decode", "a.ivf", "a_decoded.y4m"]);
+    assert!(read("b.y4m") == read("a_decoded.y4m"));
+    let wrong = piped(&["encode", "-", "c.ivf", "--quantizer", "9"], "a.ivf");
+    assert!(!wrong.status.success() && said(&wrong).contains("standard input: not a y4m file"), "{}", said(&wrong));
+}
+
+#[test]
+fn a_clip_without_a_picture_is_refused_and_what_was_there_stays() {
+    let (folder, clip) = folder();
+    let at = |name: &str| folder.path().join(name);
+    let header = clip.iter().position(|&byte| byte == b'\n').expect("a line") + 1;
+    for (length, message) in [(header, "clip.y4m: no pictures"), (header + 100, "picture 0 breaks off")] {
+        fs::write(at("clip.y4m"), &clip[..length]).expect("written");
+        refuses(folder.path(), &["encode", "clip.y4m", "none.ivf", "--quantizer", "9"], message);
+        assert!(!at("none.ivf").exists(), "{message}");
+        fs::write(at("there.ivf"), "before").expect("written");
+        refuses(folder.path(), &["encode", "clip.y4m", "there.ivf", "--quantizer", "9"], message);
+        assert_eq!(fs::read(at("there.ivf")).expect("there"), b"before", "{message}");
+        let to_pipe = lockstep(folder.path(), &["encode", "clip.y4m", "-", "--quantizer", "9"]);
+        assert!(!to_pipe.status.success() && to_pipe.stdout.is_empty(), "{message}");
+    }
+    fs::write(at("clip.y4m"), &clip[..header]).expect("written");
+    let path = ["--clip", "clip.y4m", "--seconds", "1", "--json", "there.ivf"];
+    for command in ["simulate", "call"] {
+        refuses(folder.path(), &[&[command], &path[..]].concat(), "clip.y4m: no pictures");
+    }
 }
 
 /// The command fails, whatever else it says before it does.

@@ -75,6 +75,8 @@ fn what_cannot_be_swept_is_said_before_any_call_runs() {
         (["--traces", "nosuchfile"], "no such file"),
         (["--controllers", "reno"], "no controller is called `reno`"),
         (["--seeds", "5-3"], "no range"),
+        (["--seeds", "1-1000000,2000001-2000001"], "1000001 calls, more than 1000000"),
+        (["--workers", "1000000"], "no whole number from 1 to 1024"),
         (["--on", "elsewhere"], "no cluster"),
     ] {
         let run = Command::new(env!("CARGO_BIN_EXE_lockstep"))
@@ -87,6 +89,29 @@ fn what_cannot_be_swept_is_said_before_any_call_runs() {
         let said = String::from_utf8_lossy(&run.stderr).into_owned();
         assert!(said.contains(message), "{more:?}: {said}");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_of_traces_may_hold_a_pipe_that_nobody_writes_and_a_link_to_itself() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir_all(at("traces/sub")).expect("made");
+    fs::write(at("traces/sub/a.csv"), "0,1\n1,2\n").expect("written");
+    assert!(Command::new("mkfifo").arg(at("traces/pipe")).status().expect("there is mkfifo").success());
+    symlink("..", at("traces/sub/around")).expect("linked");
+    symlink("nowhere", at("traces/nothing")).expect("linked");
+    symlink("sub/a.csv", at("traces/b.csv")).expect("linked");
+    let run = Command::new(env!("CARGO_BIN_EXE_lockstep"))
+        .args(["sweep", "--seconds", "1", "--traces", "traces", "--output", "rows.parquet"])
+        .current_dir(folder.path())
+        .output()
+        .expect("the command starts");
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(run.status.success(), "{said}");
+    assert_eq!(said.matches("left out").count(), 2, "{said}");
+    assert!(String::from_utf8_lossy(&run.stdout).contains("2 calls in rows.parquet"), "two traces, each once");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use lockstep_call::{
     Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SendingEnd, Vp8, announced,
 };
-use lockstep_control::{Controller, EstimatorKind, KnownPath, RateBounds, Setting};
+use lockstep_control::{Algorithm, Controller, EstimatorKind, KnownPath, RateBounds, Setting};
 use lockstep_link::Link;
 use lockstep_media::VideoFormat;
 use lockstep_transport::wire::FRAGMENT_PAYLOAD;
@@ -49,6 +49,15 @@ impl ControlSettings {
         Setting { path, bounds, latency, model, ..Setting::new(payload, frame_interval) }
     }
 
+    /// Who decides how much is sent. A rate that was fixed is no more than the most that was asked for: its controller heeds
+    /// no other bound, as one that is usual, and not asked for, would make a yardstick of something else.
+    pub(crate) fn bounded_algorithm(&self) -> Algorithm {
+        match (self.controller.algorithm(), self.max_bitrate) {
+            (Algorithm::Fixed(rate), MaxBitrate::At(most)) => Algorithm::Fixed(rate.min(most)),
+            (algorithm, _) => algorithm,
+        }
+    }
+
     /// A sending end for pictures of `format`, on a path that is known or not.
     ///
     /// # Errors
@@ -69,7 +78,7 @@ impl ControlSettings {
         bounds: RateBounds,
     ) -> Result<SendingEnd> {
         let encoder = self.encoder(format.frame_interval());
-        let controller = self.controller.algorithm().controller(&self.setting_for(format, path, bounds))?;
+        let controller = self.bounded_algorithm().controller(&self.setting_for(format, path, bounds))?;
         Ok(self.sending_end_with(encoder, controller, format, connection, FeedbackInterval::default()))
     }
 

@@ -240,7 +240,7 @@ fn modelled_call(
         ..ModelledSetting::new()
     };
     let control_setting = control.setting(setting.payload, setting.frame_interval(), path, bounds);
-    let algorithm = control.controller.algorithm();
+    let algorithm = control.bounded_algorithm();
     let clip = ModelledClip::new(curves, setting.frame_interval(), seed);
     let (controller, estimator) = (algorithm.controller(&control_setting)?, control.estimator(bounds)?);
     Ok(AnyFlow::Modelled(Box::new(setting.call(coupled(controller), estimator, clip))))

@@ -133,7 +133,7 @@ impl CallSettings {
         let setting = control.setting_for(format, Some(path), RateBounds::default());
         let controller = match controller {
             Some(make) => make(&setting),
-            None => control.controller.algorithm().controller(&setting)?,
+            None => control.bounded_algorithm().controller(&setting)?,
         };
         let sender = control.sending_end_with(encoder, controller, format, self.link.seed as u32, feedback);
         // Both ends are ours: whatever the clip's size, it is decoded.

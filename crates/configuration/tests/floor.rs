@@ -83,12 +83,23 @@ fn a_call_that_sends_next_to_nothing_is_near_the_floor() {
 
 #[test]
 fn nobody_sends_more_than_the_most_that_is_asked_for() {
-    for controller in ["oracle", "sprout", "lockstep", "gcc"] {
+    for controller in ["oracle", "sprout", "lockstep", "gcc", "fixed:2mbps"] {
         let path = [("trace", "constant:20mbps"), ("seconds", "10"), ("controller", controller)];
         let pictures = [("modelled", "true"), ("clip", "generated:640x360@30"), ("max_bitrate", "300kbps")];
         let (scores, _) = run(&[path, pictures].concat());
         let rate = scores.throughput_bps;
         assert!((100_000..=360_000).contains(&rate), "{controller}: {rate} b/s");
+    }
+}
+
+#[test]
+fn a_fixed_rate_is_bounded_by_no_more_than_was_asked_for() {
+    for (most, expected) in [("auto", 900_000), ("none", 900_000), ("5mbps", 900_000), ("300kbps", 300_000)] {
+        let path = [("trace", "constant:20mbps"), ("seconds", "10"), ("controller", "fixed:900kbps")];
+        let pictures = [("modelled", "true"), ("clip", "generated:640x360@30"), ("max_bitrate", most)];
+        let (scores, _) = run(&[path, pictures].concat());
+        let rate = scores.throughput_bps;
+        assert!(rate.abs_diff(expected) < expected / 5, "{most}: {rate} b/s");
     }
 }
 

@@ -57,6 +57,12 @@ pub enum SourceError {
         /// What is wrong with it.
         error: Y4mError,
     },
+    /// A y4m file ends with its header.
+    #[error("{path}: no pictures")]
+    NoPictures {
+        /// The file.
+        path: PathBuf,
+    },
     /// What was asked for is not a size or a rate.
     #[error(transparent)]
     Format(#[from] FormatError),
@@ -87,6 +93,16 @@ pub enum SourceError {
         input: String,
         /// The last lines of its own words.
         reason: String,
+    },
+    /// What ffmpeg decodes is not as VP8 has it.
+    #[error("{input} {problem}; make another of it with: ffmpeg -i {input} -vf {filter} OUT.y4m")]
+    Unsuited {
+        /// What it reads.
+        input: String,
+        /// What is wrong with it.
+        problem: String,
+        /// The filter of ffmpeg that mends that.
+        filter: &'static str,
     },
     /// No camera, or one that does not work.
     #[error("no camera at {device}: {reason}; plug one in or choose --source generated")]
@@ -215,10 +231,15 @@ impl Y4mSource {
     /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// If the file cannot be opened or is not y4m of 8-bit 4:2:0.
+    /// If the file cannot be opened, is not y4m of 8-bit 4:2:0 or has no picture.
     pub fn open(path: &Path) -> Result<Self, SourceError> {
         let file = File::open(path).map_err(|error| SourceError::Open { path: path.to_owned(), error })?;
-        Self::from_reader(path, file)
+        let mut source = Self::from_reader(path, file)?;
+        match source.reader.is_at_end() {
+            Ok(false) => Ok(source),
+            Ok(true) => Err(SourceError::NoPictures { path: path.to_owned() }),
+            Err(error) => Err(SourceError::Y4m { path: path.to_owned(), error }),
+        }
     }
 }
 
@@ -280,6 +301,19 @@ mod tests {
     fn a_missing_file_is_named() {
         let Err(error) = open_source("/nowhere/at/all.y4m", &SourceOptions::default()) else { panic!() };
         assert!(error.to_string().contains("/nowhere/at/all.y4m"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_ends_with_its_header_is_no_source() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("none.y4m");
+        for (bytes, is_one) in
+            [(&b"YUV4MPEG2 W2 H2 F30:1\n"[..], false), (b"YUV4MPEG2 W2 H2 F30:1\nFRAME\n123456", true)]
+        {
+            std::fs::write(&path, bytes).unwrap();
+            let opened = Y4mSource::open(&path).map(drop).map_err(|error| error.to_string());
+            assert_eq!(opened, if is_one { Ok(()) } else { Err(format!("{}: no pictures", path.display())) });
+        }
     }
 
     #[test]

@@ -27,7 +27,9 @@ pub enum Y4mError {
     #[error("y4m: {0}")]
     Io(#[from] io::Error),
     /// The file does not start as y4m files do.
-    #[error("not a y4m file: it does not start with \"YUV4MPEG2\"")]
+    #[error(
+        "not a y4m file: it does not start with \"YUV4MPEG2\"; make one of a video with: ffmpeg -i IN -pix_fmt yuv420p OUT.y4m"
+    )]
     Magic,
     /// A header line does not end.
     #[error("y4m header at byte {offset} is longer than {MAXIMUM_LINE} bytes")]
@@ -36,10 +38,12 @@ pub enum Y4mError {
         offset: u64,
     },
     /// A field of the file header is not what it should be.
-    #[error("y4m header field \"{field}\" is not valid")]
+    #[error("y4m header field {field:?} is not valid; {allowed}")]
     Field {
         /// The field as it stands in the file.
         field: String,
+        /// What may stand there.
+        allowed: String,
     },
     /// More pictures a second than anything shows.
     #[error(
@@ -121,6 +125,18 @@ fn read_line(reader: &mut impl BufRead, offset: &mut u64) -> Result<Option<Vec<u
     if line.len() >= MAXIMUM_LINE { Err(Y4mError::Line { offset: start }) } else { Ok(Some(line)) }
 }
 
+/// That `field` is no side of a picture.
+fn no_side(field: &str) -> Y4mError {
+    let allowed = format!("VP8 has pictures of 1 to {MAXIMUM_DIMENSION} samples a side");
+    Y4mError::Field { field: field.to_owned(), allowed }
+}
+
+/// That `field` is no frame rate.
+fn no_rate(field: &str) -> Y4mError {
+    let allowed = "a rate is two whole numbers over zero, pictures and seconds, such as F25:1 or F30000:1001";
+    Y4mError::Field { field: field.to_owned(), allowed: allowed.to_owned() }
+}
+
 fn ratio(value: &str) -> Option<(u32, u32)> {
     let (numerator, denominator) = value.split_once(':')?;
     Some((numerator.parse().ok()?, denominator.parse().ok()?))
@@ -145,18 +161,17 @@ impl<R: BufRead> Y4mReader<R> {
         let (mut width, mut height, mut rate) = (None, None, UNSAID_RATE);
         for field in line.split(|&byte| byte == b' ').filter(|field| !field.is_empty()) {
             let field = String::from_utf8_lossy(field);
-            let invalid = || Y4mError::Field { field: field.clone().into_owned() };
             let mut rest = field.chars();
             let name = rest.next();
             let value = rest.as_str();
             let side = || {
-                let side = value.parse::<usize>().map_err(|_| invalid())?;
-                if (1..=usize::from(MAXIMUM_DIMENSION)).contains(&side) { Ok(side) } else { Err(invalid()) }
+                let side = value.parse().ok();
+                side.filter(|side| (1..=usize::from(MAXIMUM_DIMENSION)).contains(side)).ok_or_else(|| no_side(&field))
             };
             match name {
                 Some('W') => width = Some(side()?),
                 Some('H') => height = Some(side()?),
-                Some('F') => rate = ratio(value).ok_or_else(invalid)?,
+                Some('F') => rate = ratio(value).ok_or_else(|| no_rate(&field))?,
                 Some('C') if !matches!(value, "420" | "420jpeg" | "420mpeg2" | "420paldv") => {
                     return Err(Y4mError::Colour { format: value.to_owned() });
                 }
@@ -170,7 +185,7 @@ impl<R: BufRead> Y4mReader<R> {
         }
         let (numerator, denominator) = rate;
         let frame_rate = FrameRate::new(numerator, denominator).ok_or_else(|| match rate {
-            (0, _) | (_, 0) => Y4mError::Field { field: format!("F{numerator}:{denominator}") },
+            (0, _) | (_, 0) => no_rate(&format!("F{numerator}:{denominator}")),
             _ => Y4mError::Rate { numerator, denominator },
         })?;
         Ok(Self { reader, format: VideoFormat { width, height, frame_rate }, offset, pictures: 0 })
@@ -180,6 +195,14 @@ impl<R: BufRead> Y4mReader<R> {
     #[must_use]
     pub fn format(&self) -> VideoFormat {
         self.format
+    }
+
+    /// Whether there is nothing more. Waits for what is still to come.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn is_at_end(&mut self) -> Result<bool, Y4mError> {
+        Ok(self.reader.fill_buf()?.is_empty())
     }
 
     /// Reads the next picture; None at the end.
@@ -297,6 +320,27 @@ mod tests {
         assert!(matches!(read_all(b"YUV4MPEG2 W16383 H16383\nFRAME\nabc"), Err(Y4mError::Truncated { .. })));
         let endless = [b"YUV4MPEG2 ".as_slice(), &[b'X'; 4096]].concat();
         assert!(matches!(Y4mReader::new(&endless[..]), Err(Y4mError::Line { offset: 10 })));
+    }
+
+    #[test]
+    fn what_is_no_y4m_file_is_told_how_to_become_one() {
+        for bytes in [&b""[..], b"\x1f\x8b\x08\0", b"\0\0\0\x20ftypisom", b"YUV4MPEG2\n"] {
+            let error = Y4mReader::new(bytes).unwrap_err().to_string();
+            assert!(error.starts_with("not a y4m file") && error.ends_with("-pix_fmt yuv420p OUT.y4m"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_is_not_valid_is_told_with_what_is() {
+        for field in ["W0", "W16384", "W-1", "W", "H\u{1b}"] {
+            let error = header(&format!("W4 H2 {field}")).unwrap_err().to_string();
+            assert!(error.contains(&format!("{field:?}")) && error.contains(" 1 to 16383 "), "{error}");
+        }
+        for field in ["F30:0", "F0:1", "F30", "F:", "F-30:1", "F29.97:1"] {
+            let error = header(&format!("W4 H2 {field}")).unwrap_err().to_string();
+            assert!(error.contains(&format!("{field:?}")) && error.contains("F30000:1001"), "{error}");
+        }
+        assert!(header("W16383 H16383").is_ok());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! WAV files.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -59,12 +59,19 @@ pub struct WavSource {
 
 impl WavSource {
     /// Reads the file at `path`: 8 to 32 bits or floating point, any number of channels, 8,000 to 192,000 samples a
-    /// second, up to an hour. `repeats` has it begin again at its end.
+    /// second, up to an hour. `repeats` has it begin again at its end. It is a regular file: both ways of a call read it,
+    /// and a pipe can be read once.
     ///
     /// # Errors
     /// [`WavError`] says what is wrong with the file.
     pub fn open(path: &Path, repeats: bool) -> Result<Self, WavError> {
-        let file = File::open(path).map_err(|error| WavError::File { path: path.to_owned(), error })?;
+        let failed = |error| WavError::File { path: path.to_owned(), error };
+        // Opening a pipe waits for who writes it: it is looked at before.
+        if !fs::metadata(path).map_err(failed)?.is_file() {
+            let reason = "it is no regular file; write the sound to a WAV file and name that".to_owned();
+            return Err(WavError::Unsupported { path: path.to_owned(), reason });
+        }
+        let file = File::open(path).map_err(failed)?;
         Self::read(BufReader::new(file), path, repeats)
     }
 
@@ -380,5 +387,17 @@ mod tests {
         }
         let error = WavSource::open(&folder.path().join("none.wav"), false).unwrap_err().to_string();
         assert!(error.starts_with("cannot read ") && error.contains("none.wav"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_or_a_folder_is_refused_without_a_wait_for_who_writes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe.wav");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("there is mkfifo").success());
+        for path in [&pipe, folder.path()] {
+            let error = WavSource::open(path, false).unwrap_err().to_string();
+            assert!(error.starts_with(path.to_str().unwrap()) && error.contains("no regular file"), "{error}");
+        }
     }
 }

@@ -142,17 +142,19 @@ pub fn run(arguments: &BarcodeArguments) -> Result<()> {
         write(source.as_mut(), most, path, arguments.first, &mut progress)
     }?;
     progress.finish();
+    let Some(summary) = summary else { bail!("{}: no pictures", arguments.input) };
     aside!("{summary}");
     Ok(())
 }
 
+/// Writes numbers into the pictures of `source`, and says how many; nothing is written where there are none.
 fn write(
     source: &mut dyn Source,
     most: Option<u64>,
     path: &Path,
     first: u32,
     progress: &mut Progress,
-) -> Result<String> {
+) -> Result<Option<String>> {
     let writing = || format!("cannot write {}", path.display());
     let mut output = Y4mWriter::new(OutputFile::create(path)?, source.format()).with_context(writing)?;
     let mut written = 0u64;
@@ -164,14 +166,15 @@ fn write(
         written += 1;
         progress.update(written, &format!("{written} pictures"));
     }
+    if written == 0 {
+        return Ok(None);
+    }
     output.finish().with_context(writing)?.finish()?;
-    Ok(match written {
-        0 => "no pictures".to_owned(),
-        _ => format!("{written} pictures, numbers {first} to {}", u64::from(first) + written - 1),
-    })
+    Ok(Some(format!("{written} pictures, numbers {first} to {}", u64::from(first) + written - 1)))
 }
 
-fn read(source: &mut dyn Source, most: Option<u64>, path: &Path, progress: &mut Progress) -> Result<String> {
+/// Reads the numbers in the pictures of `source`, and says how many; nothing is written where there are none.
+fn read(source: &mut dyn Source, most: Option<u64>, path: &Path, progress: &mut Progress) -> Result<Option<String>> {
     let mut table = Table::create(path)?;
     let (mut picture, mut certain) = (0u64, 0u64);
     while most.is_none_or(|most| picture < most) {
@@ -185,6 +188,9 @@ fn read(source: &mut dyn Source, most: Option<u64>, path: &Path, progress: &mut 
         picture += 1;
         progress.update(picture, &format!("{certain} of {picture} pictures read"));
     }
+    if picture == 0 {
+        return Ok(None);
+    }
     table.finish()?;
-    Ok(format!("{certain} of {picture} pictures read"))
+    Ok(Some(format!("{certain} of {picture} pictures read")))
 }

@@ -1,7 +1,8 @@
 //! `lockstep encode` and `lockstep decode`.
 
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write, stdout};
+use std::io::{BufRead, BufReader, BufWriter, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -12,13 +13,16 @@ use lockstep_media::{IvfReader, IvfWriter, VideoFormat, Y4mError, Y4mReader, Y4m
 use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Parameters, Preset, State, decode_in};
 
 use crate::configuration::value_of;
-use crate::output_file::{self, OutputFile};
+use crate::output_file::{self, OutputFile, is_standard_output};
 use crate::progress::Progress;
+
+/// What names standard input in the place of a file.
+const STANDARD_INPUT: &str = "-";
 
 /// What `lockstep encode` is told.
 #[derive(Args)]
 pub struct EncodeArguments {
-    /// The pictures, a y4m file of 4:2:0.
+    /// The pictures, a y4m file of 4:2:0; `-` is standard input.
     input: PathBuf,
     /// The IVF file to write; `-` is standard output.
     output: PathBuf,
@@ -33,7 +37,7 @@ pub struct EncodeArguments {
 /// What `lockstep decode` is told.
 #[derive(Args)]
 pub struct DecodeArguments {
-    /// The frames, VP8 in IVF.
+    /// The frames, VP8 in IVF; `-` is standard input.
     input: PathBuf,
     /// The y4m file to write, `-` for standard output; not needed with --md5.
     #[arg(required_unless_present = "md5")]
@@ -46,8 +50,24 @@ pub struct DecodeArguments {
     max_pixels: usize,
 }
 
-fn open(path: &PathBuf) -> Result<BufReader<File>> {
-    Ok(BufReader::new(File::open(path).with_context(|| format!("cannot open {}", path.display()))?))
+/// What an input is read from.
+fn open(path: &Path) -> Result<Box<dyn BufRead>> {
+    if path == Path::new(STANDARD_INPUT) {
+        return Ok(Box::new(stdin().lock()));
+    }
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    Ok(Box::new(BufReader::new(file)))
+}
+
+/// What people are told of the input `path`.
+fn named(path: &Path) -> String {
+    if path == Path::new(STANDARD_INPUT) { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// Checks `output` before anything runs, see [`output_file::check`].
+fn check_output(output: Option<&Path>, input: &Path) -> Result<()> {
+    let inputs: &[&Path] = if input == Path::new(STANDARD_INPUT) { &[] } else { &[input] };
+    output_file::check(&[("output", output)], inputs)
 }
 
 /// What `next` gives, one after the other. Where the input breaks off, as a recording does whose writer was killed, that is
@@ -64,44 +84,63 @@ fn until_failure<Item, Error>(
     })
 }
 
+/// That an input breaks off with `failure` behind what `output` has: it is a whole file, if one of less than was meant.
+fn broke_off(input: &Path, failure: impl Display, output: &Path, has: &str) -> anyhow::Error {
+    let input = named(input);
+    let output = if is_standard_output(output) { "standard output".into() } else { output.to_string_lossy() };
+    anyhow!("{input}: {failure}; {output} has the {has} before that and can be used")
+}
+
 /// Codes a y4m file.
 pub fn encode(arguments: &EncodeArguments) -> Result<()> {
-    let input = || format!("{}", arguments.input.display());
+    let input = || named(&arguments.input);
     let writing = || format!("cannot write {}", arguments.output.display());
-    output_file::check(&[("output", Some(&arguments.output))], &[&arguments.input])?;
+    check_output(Some(&arguments.output), &arguments.input)?;
     let mut source = Y4mReader::new(open(&arguments.input)?).with_context(input)?;
     let format = source.format();
-    let output = OutputFile::create(&arguments.output)?;
-    let can_seek = output.can_seek();
-    let mut output = IvfWriter::new(output, format).with_context(writing)?;
+    let (mut output, mut can_seek): (Option<IvfWriter<OutputFile>>, _) = (None, false);
     let parameters = Parameters { quantizer: arguments.quantizer, preset: arguments.preset, ..Parameters::default() };
     let (arena, mut state) = (Arena::default(), State::default());
     let mut progress = Progress::new("encode", 0);
     let (mut frames, mut bytes) = (0, 0);
     let mut failure = None;
     for picture in until_failure(|| source.read_picture(), &mut failure) {
+        let writer = match &mut output {
+            Some(writer) => writer,
+            None => {
+                let file = OutputFile::create(&arguments.output)?;
+                can_seek = file.can_seek();
+                output.insert(IvfWriter::new(file, format).with_context(writing)?)
+            }
+        };
         let encoded = Analysis::new_in(&arena, &state, &picture, &parameters).encode(parameters.quantizer);
-        output.write_frame(frames, &encoded.frame).with_context(writing)?;
+        writer.write_frame(frames, &encoded.frame).with_context(writing)?;
         frames += 1;
         bytes += encoded.frame.len() as u64;
         state = encoded.state;
         progress.update(frames, &format!("{frames} frames, {bytes} bytes"));
     }
+    let Some(writer) = output else {
+        failure.map_or(Ok(()), Err).with_context(input)?;
+        bail!("{}: no pictures", input());
+    };
     // A pipe's header stays without the number of frames.
-    let output = if can_seek { output.finish() } else { output.into_inner() };
+    let output = if can_seek { writer.finish() } else { writer.into_inner() };
     output.with_context(writing)?.finish()?;
     progress.finish();
     let seconds = format.time_of(frames).as_secs_f64().max(1e-9);
     aside!("{frames} frames, {bytes} bytes, {:.1} kb/s", bytes as f64 * 8e-3 / seconds);
-    failure.map_or(Ok(()), Err).with_context(input)
+    failure.map_or(Ok(()), |failure| {
+        Err(broke_off(&arguments.input, failure, &arguments.output, &format!("{frames} pictures")))
+    })
 }
 
 /// Decodes an IVF file.
 pub fn decode(arguments: &DecodeArguments) -> Result<()> {
-    let input = || format!("{}", arguments.input.display());
+    let input = || named(&arguments.input);
     let writing =
         || format!("cannot write {}", arguments.output.as_deref().unwrap_or_else(|| Path::new("-")).display());
-    output_file::check(&[("output", arguments.output.as_deref())], &[&arguments.input])?;
+    check_output(arguments.output.as_deref(), &arguments.input)?;
     let mut frames = IvfReader::new(open(&arguments.input)?).with_context(input)?;
     let frame_rate = frames.header().format.frame_rate;
     let stem = arguments.input.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
@@ -155,12 +194,18 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
         })?;
     }
     printed.flush()?;
+    let written = output.is_some();
     if let Some(writer) = output {
         writer.finish().with_context(writing)?.finish()?;
     }
-    failure.map_or(Ok(()), Err).with_context(input)?;
+    match (failure, &arguments.output) {
+        (Some(failure), Some(path)) if written => {
+            return Err(broke_off(&arguments.input, failure, path, "pictures"));
+        }
+        (failure, _) => failure.map_or(Ok(()), Err).with_context(input)?,
+    }
     if number == 0 {
-        bail!("{}: no frames", arguments.input.display());
+        bail!("{}: no frames", input());
     }
     if failed > 0 {
         bail!("{failed} of {number} frames could not be decoded");

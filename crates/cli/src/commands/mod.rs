@@ -26,7 +26,18 @@ pub mod train;
 #[cfg(target_os = "linux")]
 pub mod tunnel;
 
+use std::num::NonZero;
+
 use lockstep_control::Algorithm;
+
+/// The most that runs at once, each in a thread of its own: systems have room for some ten thousand threads.
+const MOST_WORKERS: usize = 1_024;
+
+/// How many run at once.
+fn workers(text: &str) -> Result<NonZero<usize>, String> {
+    let workers = text.parse().ok().filter(|workers: &NonZero<usize>| workers.get() <= MOST_WORKERS);
+    workers.ok_or_else(|| format!("`{text}` is no whole number from 1 to {MOST_WORKERS}"))
+}
 
 /// `lockstep controllers`.
 pub fn controllers() {

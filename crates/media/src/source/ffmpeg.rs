@@ -5,6 +5,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use lockstep_units::MAXIMUM_FRAME_RATE;
 use lockstep_vp8::Picture;
 
 use super::{Source, SourceError, SourceOptions};
@@ -86,8 +87,24 @@ impl Process {
         }
         match (self.end(), error) {
             (Err(failure), _) if at_end => failure,
-            (_, Some(error)) => SourceError::Y4m { path: PathBuf::from(&self.input), error },
+            (_, Some(error)) => self.unsuited(error),
             (_, None) => self.said("it wrote nothing"),
+        }
+    }
+
+    /// The same in words about what is read: that its pictures come as y4m is not known to whoever named it.
+    fn unsuited(&self, error: Y4mError) -> SourceError {
+        let input = self.input.clone();
+        match error {
+            Y4mError::Interlaced => {
+                SourceError::Unsuited { input, problem: "is interlaced".to_owned(), filter: "yadif" }
+            }
+            Y4mError::Rate { numerator, denominator } => {
+                let rate = f64::from(numerator) / f64::from(denominator);
+                let problem = format!("has {rate} pictures a second, more than {MAXIMUM_FRAME_RATE}");
+                SourceError::Unsuited { input, problem, filter: "fps=30" }
+            }
+            error => SourceError::Y4m { path: PathBuf::from(input), error },
         }
     }
 
@@ -185,6 +202,35 @@ mod tests {
         }
         assert_eq!(pictures, 5);
         assert!(source.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_video_that_vp8_cannot_carry_is_named_with_what_makes_another_of_it() {
+        if !installed() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let refused = |name: &str, source: &str, options: &[&str]| {
+            let path = directory.path().join(name);
+            let input = path.to_str().unwrap().to_owned();
+            let made = Command::new("ffmpeg")
+                .args(["-loglevel", "error", "-f", "lavfi", "-i", source])
+                .args(options)
+                .arg(&path)
+                .status()
+                .unwrap();
+            assert!(made.success());
+            let told = FfmpegSource::open(&input, &SourceOptions::default()).unwrap_err().to_string();
+            assert!(told.starts_with(&input) && !told.contains("y4m video"), "{told}");
+            assert!(told.contains(&format!("ffmpeg -i {input} -vf")), "{told}");
+            told
+        };
+        let clip = "testsrc=size=64x48:rate=10:duration=0.5";
+        let interlaced = ["-vf", "setfield=tff", "-c:v", "mpeg4", "-flags", "+ildct+ilme"];
+        let told = refused("interlaced.mp4", clip, &interlaced);
+        assert!(told.contains("is interlaced") && told.contains("yadif"), "{told}");
+        let told = refused("fast.mp4", "testsrc=size=64x48:rate=2000:duration=0.01", &["-c:v", "mpeg4"]);
+        assert!(told.contains("2000 pictures a second, more than 1000") && told.contains("fps=30"), "{told}");
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub struct GenerateArguments {
     #[arg(long, value_name = "FILE")]
     population: Option<PathBuf>,
     /// Sessions that are made at once; one for each core if not given.
-    #[arg(long)]
+    #[arg(long, value_parser = crate::commands::workers)]
     workers: Option<NonZero<usize>>,
     /// Make them on a Ray cluster: `ray://HOST:PORT`, or `ray://local` for one on this machine. Needs Ray beside Lockstep's
     /// Python package, and this program under the same path on machines of the cluster.

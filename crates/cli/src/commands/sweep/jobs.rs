@@ -1,6 +1,5 @@
 //! The calls of a sweep.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -9,6 +8,7 @@ use clap::ValueEnum;
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use walkdir::WalkDir;
 
 use lockstep_control::Algorithm;
 
@@ -56,6 +56,8 @@ impl SweepCodec {
 
 /// The most seeds of one range.
 const MOST_SEEDS: u64 = 1_000_000;
+/// The most calls of a sweep: each takes some kB before it runs.
+const MOST_CALLS: usize = 1_000_000;
 
 /// Seeds such as `1-5` or `1,4,7`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,19 +134,21 @@ impl Job {
     }
 }
 
-/// The files in `folder` and below, by name.
-fn files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
-    let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    paths.sort();
-    for path in paths {
-        if path.is_dir() {
-            files(&path, found)?;
-        } else {
-            found.push(path);
+/// The files in `folder` and below. Pipes and devices are none: whoever opens a pipe waits for who writes it.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in WalkDir::new(folder).follow_links(true) {
+        match entry {
+            Ok(entry) if entry.file_type().is_file() => found.push(entry.into_path()),
+            Ok(_) => {}
+            // A link to a folder around it, or to nothing.
+            Err(error) if error.depth() > 0 && error.path().is_some_and(Path::is_symlink) => {
+                aside!("lockstep: left out: {error}");
+            }
+            Err(error) => return Err(error).with_context(|| format!("cannot list {}", folder.display())),
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 /// The traces that `named` stands for.
@@ -156,10 +160,8 @@ fn traces(named: &[String]) -> Result<Vec<NamedTrace>> {
             traces.push(open(name)?);
             continue;
         }
-        let mut found = Vec::new();
-        files(Path::new(name), &mut found)?;
         let before = traces.len();
-        for path in found {
+        for path in files(Path::new(name))? {
             // A folder of traces may hold other things, such as a note of where they come from.
             match open(&path.to_string_lossy()) {
                 Ok(trace) => traces.push(trace),
@@ -209,6 +211,12 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
     codecs.sort_unstable();
     codecs.dedup();
 
+    let calls = arguments.seeds.as_ref().map_or(1, |seeds| seeds.0.len());
+    let calls = [controllers.len(), codecs.len(), traces.len()].iter().fold(calls, |all, &of| all.saturating_mul(of));
+    if calls > MOST_CALLS {
+        bail!("these are {calls} calls, more than {MOST_CALLS}; ask for fewer seeds, traces or controllers");
+    }
+
     let mut contents = Contents::default();
     let program = contents.of_this_program()?;
     let estimator_hash = given.estimator.as_deref().map(contents::of_estimator).transpose()?;
@@ -246,6 +254,7 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::time::Duration;
 
     use lockstep_link::LossInterval;

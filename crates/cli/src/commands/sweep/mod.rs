@@ -58,7 +58,7 @@ pub struct SweepArguments {
     #[arg(long)]
     fresh: bool,
     /// Calls that run at once; one for each core if not given.
-    #[arg(long)]
+    #[arg(long, value_parser = crate::commands::workers)]
     workers: Option<NonZero<usize>>,
     /// Run the calls on a Ray cluster: `ray://HOST:PORT`, or `ray://local` for one on this machine. Needs Ray beside
     /// Lockstep's Python package. Machines of the cluster need this program and the traces under the same paths.
