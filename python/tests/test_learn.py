@@ -328,6 +328,18 @@ class TestTraining:
         np.testing.assert_allclose(late, -rule.LATE * np.log(200 / 150) / 2)
         assert 0.0 < rule.worth(calls, np.array([[9.0, 100.0], [4.0, 150.0]]), classical) < rule.MOST_GAIN
 
+    def test_a_second_of_delay_costs_a_rule_what_it_takes_off_the_score(self) -> None:
+        from lockstep.learn import rule  # noqa: PLC0415
+
+        calls = [
+            simulate(trace=f"constant:{rate}", delay_ms=delay, modelled=True, seconds=3.0).scores
+            for rate in ("300kbps", "2mbps")
+            for delay in (20.0, 200.0)
+        ]
+        terms = [[call["video_delay_ms"]["mean"] / 1e3, call["ssim_db"]["mean"], 1.0] for call in calls]
+        (delay, _, _), *_ = np.linalg.lstsq(np.array(terms), np.array([call["qoe_d"] for call in calls]))
+        assert delay == pytest.approx(-rule.DELAY)
+
     def test_a_rule_that_is_given_takes_the_place_of_one_that_was_searched_for(self) -> None:
         from lockstep.learn import rule  # noqa: PLC0415
 

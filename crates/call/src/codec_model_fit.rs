@@ -38,8 +38,8 @@ fn held_out(picture: usize, of: usize) -> bool {
 /// Standard deviation of `values`.
 fn deviation(values: &[f64]) -> f64 {
     let middle = mean(values).unwrap_or(0.0);
-    let squares: Vec<f64> = values.iter().map(|value| (value - middle) * (value - middle)).collect();
-    libm::sqrt(mean(&squares).unwrap_or(0.0))
+    let squares = values.iter().map(|value| (value - middle) * (value - middle));
+    libm::sqrt(mean(squares).unwrap_or(0.0))
 }
 
 /// Quantiles of `values` at [`NORMAL_POINTS`] of a normal variable; `usual` where there are none.
@@ -65,11 +65,10 @@ fn difficulties(segments: &[Segment], part: Part, means: &[(f64, f64)]) -> Vec<V
     let of = |segment: &Segment| {
         let counted = (0..segment.pictures).filter(|&picture| part(picture, segment.pictures));
         let difficulty = |picture: usize| {
+            let at_quantizer =
+                |(at, _): (usize, &u8)| Some((segment.runs[at].inter[picture]? - means[at].0) / means[at].1.max(1e-3));
             let typical = MEASURED.iter().enumerate().filter(|(_, quantizer)| TYPICAL.contains(quantizer));
-            let values: Vec<f64> = typical
-                .filter_map(|(at, _)| Some((segment.runs[at].inter[picture]? - means[at].0) / means[at].1.max(1e-3)))
-                .collect();
-            mean(&values)
+            mean(typical.filter_map(at_quantizer))
         };
         counted.filter_map(difficulty).collect()
     };
@@ -234,9 +233,9 @@ impl ClipMeasurements {
         let mut points: Vec<ModelPoint> = Vec::new();
         for (at, &quantizer) in MEASURED.iter().enumerate() {
             let (middle, inter_deviation) = means[at];
-            let key = mean(&values(&self.segments, part, at, |run| &run.key)).unwrap_or(middle);
+            let key = mean(values(&self.segments, part, at, |run| &run.key)).unwrap_or(middle);
             let bits = |logarithm: f64| 8.0 * libm::exp(logarithm) / self.samples;
-            let ssim_db = mean(&values(&self.segments, part, at, |run| &run.ssim_db)).unwrap_or(0.0);
+            let ssim_db = mean(values(&self.segments, part, at, |run| &run.ssim_db)).unwrap_or(0.0);
             let inter_deviation = inter_deviation.min(2.0);
             let mut point =
                 ModelPoint { quantizer, inter_bits: bits(middle), inter_deviation, key_bits: bits(key), ssim_db };
@@ -256,7 +255,7 @@ impl ClipMeasurements {
         let typical = || MEASURED.iter().enumerate().filter(|(_, quantizer)| TYPICAL.contains(quantizer));
         let mut pairs = Vec::new();
         for (at, _) in typical() {
-            let middle = mean(&values(&self.segments, part, at, |run| &run.ssim_db)).unwrap_or(0.0);
+            let middle = mean(values(&self.segments, part, at, |run| &run.ssim_db)).unwrap_or(0.0);
             for segment in &self.segments {
                 let run = &segment.runs[at];
                 for picture in (0..segment.pictures).filter(|&picture| part(picture, segment.pictures)) {
@@ -351,7 +350,7 @@ impl ClipMeasurements {
             point.inter_bits * self.samples / 8.0 / libm::exp(*middle) - 1.0
         };
         let ssim = |(at, point): (usize, &ModelPoint)| {
-            let measured = mean(&values(&self.segments, part, at, |run| &run.ssim_db));
+            let measured = mean(values(&self.segments, part, at, |run| &run.ssim_db));
             point.ssim_db - measured.unwrap_or(point.ssim_db)
         };
         // Sizes at the middle quantizer, as the model has them and as they are.

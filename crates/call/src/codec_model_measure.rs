@@ -195,10 +195,11 @@ impl Segment {
     /// Finds the pictures that begin a scene without being key frames, and takes them out of the inter frames.
     fn set_cuts_apart(&mut self) {
         let found: Vec<usize> = self.run(MIDDLE).map_or_else(Vec::new, |run| {
-            let keys: Vec<f64> = run.key.iter().flatten().copied().collect();
             let mut sizes: Vec<f64> = run.inter.iter().flatten().copied().collect();
             sizes.sort_unstable_by(f64::total_cmp);
-            let (Some(key), Some(usual)) = (mean(&keys), quantile(&sizes, 0.5)) else { return Vec::new() };
+            let (Some(key), Some(usual)) = (mean(run.key.iter().flatten()), quantile(&sizes, 0.5)) else {
+                return Vec::new();
+            };
             let least = (key + libm::log(CUT_SHARE)).max(usual + libm::log(CUT_RISE));
             let size = |index: usize| run.inter.get(index).copied().flatten();
             let rises =
@@ -213,8 +214,7 @@ impl Segment {
         });
         self.cuts.extend(found);
         for run in &mut self.runs {
-            let keys: Vec<f64> = run.key.iter().flatten().copied().collect();
-            let Some(key) = mean(&keys) else { continue };
+            let Some(key) = mean(run.key.iter().flatten()) else { continue };
             for &index in &self.cuts {
                 self.cut_sizes.push((index, run.inter[index].take().map(|size| size - key)));
                 run.ssim_db[index] = None;
@@ -319,8 +319,7 @@ impl Segment {
     /// Makes frames fit budgets that are what they take at `quantizer`.
     fn fit(&mut self, pictures: &[Picture], quantizer: u8) {
         let Some(run) = self.run(quantizer) else { return };
-        let sizes: Vec<f64> = run.inter.iter().flatten().copied().collect();
-        let Some(middle) = mean(&sizes) else { return };
+        let Some(middle) = mean(run.inter.iter().flatten()) else { return };
         let budget = libm::exp(middle) as usize;
         // Where hardly the coarsest quantizer fits the budget, a pass says nothing of how well it is aimed.
         let coarsest = self.run(MAXIMUM_QUANTIZER).map_or_else(Vec::new, |run| run.inter.clone());

@@ -13,7 +13,8 @@ use lockstep_control::{Algorithm, GracePeriod, Latency};
 use lockstep_link::{
     GilbertElliott, Jitter, JitterDistribution, LinkConfig, LossConfig, LossInterval, QueueConfig, Reordering, Trace,
 };
-use lockstep_units::{Bitrate, ByteCount};
+use lockstep_sim::REVERSE_CAPACITY;
+use lockstep_units::ByteCount;
 use lockstep_vp8::Preset;
 
 use crate::MaxBitrate;
@@ -29,9 +30,6 @@ const MARKS_HEEDED_BY: &str = "gcc, nada or scream";
 
 /// The controllers that have a model.
 const LEARNED: &str = "concerto, rlv, lockstep, bob, hrcc, gemini or mmsys24";
-
-/// The reverse path's capacity where no trace is given for it: ample for acknowledgements.
-pub const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
 
 /// Everything that a call is told. The command and Python make the same one of the same options.
 #[derive(Debug, Clone)]

@@ -54,7 +54,7 @@ pub use latency::{Latency, UnknownLatency};
 pub use loss_rate::{LossRate, Protection};
 pub use nada::Nada;
 pub use narrow_path::{NARROW, NarrowPath};
-pub use oracle::Oracle;
+pub use oracle::{Oracle, QOE_D_DELAY};
 pub use path_bound::{Bounded, PathBound, bitrate_ceiling};
 pub use receiver_estimate::ReceiverEstimate;
 pub use salsify::SalsifyWindow;

@@ -33,6 +33,8 @@ use bottleneck::Bottleneck;
 use rate_plan::{HOLD, best_rate};
 use smallest_frame::SmallestFrame;
 
+pub use rate_plan::QOE_D_DELAY;
+
 /// How far ahead a frame may fill the link, in frame intervals.
 const HORIZON_INTERVALS: f64 = 1.25;
 

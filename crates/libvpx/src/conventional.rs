@@ -1,6 +1,7 @@
 //! libvpx as a conventional codec in a call: its own rate control, quantizers and references, behind the seam that the
 //! codecs of this project stand behind.
 
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,16 +26,22 @@ struct Coder {
 impl Coder {
     /// Codes a picture, and decodes it with the decoder of this project, which gives the very pictures of libvpx's: so the
     /// frame leads to a state with a name.
-    fn code(&mut self, picture: &Picture, time: u64, kbps: u32, must_be_key: bool) -> Option<Candidate> {
+    fn code(
+        &mut self,
+        picture: &Picture,
+        time: u64,
+        kbps: u32,
+        must_be_key: bool,
+    ) -> Result<Option<Candidate>, LibvpxError> {
         if kbps != self.kbps {
-            self.encoder.set_target(kbps).ok()?;
+            self.encoder.set_target(kbps)?;
             self.kbps = kbps;
         }
-        let frame = self.encoder.encode(picture, time, must_be_key).ok()??;
-        let quantizer = self.encoder.last_quantizer().unwrap_or_default();
-        let (state, _) = decode(&self.state, &frame.data).ok()?;
+        let Some(frame) = self.encoder.encode(picture, time, must_be_key)? else { return Ok(None) };
+        let quantizer = self.encoder.last_quantizer()?;
+        let (state, _) = decode(&self.state, &frame.data)?;
         self.state = state.clone();
-        Some(Candidate { frame: frame.data, quantizer, key_frame: frame.key_frame, state, ssim: None })
+        Ok(Some(Candidate { frame: frame.data, quantizer, key_frame: frame.key_frame, state, ssim: None }))
     }
 
     fn name(&self) -> StateId {
@@ -43,10 +50,12 @@ impl Coder {
 }
 
 /// libvpx's VP8 encoder as WebRTC sets it up: a constant bit rate, one thread, a target taken over once a second. After a
-/// loss that retransmission did not repair it makes a key frame. A picture that libvpx drops or refuses is not sent.
+/// loss that retransmission did not repair it makes a key frame. A picture that libvpx drops or refuses is not sent; whoever
+/// made the encoder hears why it refused one.
 #[derive(Debug)]
 pub struct LibvpxEncoder {
     coder: Arc<Mutex<Coder>>,
+    refusals: Sender<LibvpxError>,
     frame_interval: Duration,
     target: Option<(Timestamp, Bitrate)>,
     begun_at: Option<Timestamp>,
@@ -54,7 +63,8 @@ pub struct LibvpxEncoder {
 }
 
 impl LibvpxEncoder {
-    /// An encoder for pictures of this size and `frame_rate` (numerator, denominator).
+    /// An encoder for pictures of this size and `frame_rate` (numerator, denominator). Why libvpx refused a picture goes to
+    /// `refusals`: a menu has no room for it.
     ///
     /// # Errors
     /// If libvpx cannot be used for it.
@@ -63,6 +73,7 @@ impl LibvpxEncoder {
         (width, height): (usize, usize),
         frame_rate: (u32, u32),
         effort: Effort,
+        refusals: Sender<LibvpxError>,
     ) -> Result<Self, LibvpxError> {
         let kbps = 300; // until the first target
         let rate_control = RateControl::Constant(kbps);
@@ -71,7 +82,7 @@ impl LibvpxEncoder {
         let coder = Coder { encoder, kbps, state: State::default() };
         let frame_interval = Duration::from_secs(1) * frame_rate.1 / frame_rate.0.max(1);
         let coder = Arc::new(Mutex::new(coder));
-        Ok(Self { coder, frame_interval, target: None, begun_at: None, key_frame_at: None })
+        Ok(Self { coder, refusals, frame_interval, target: None, begun_at: None, key_frame_at: None })
     }
 }
 
@@ -97,10 +108,15 @@ impl FrameEncoder for LibvpxEncoder {
         let kbps = u32::try_from(self.target?.1.as_bps() / 1_000).unwrap_or(u32::MAX);
         self.begun_at = Some(now);
         let time = now.saturating_since(Timestamp::ZERO).as_secs_f64() / self.frame_interval.as_secs_f64().max(1e-6);
-        let (coder, picture) = (Arc::clone(&self.coder), picture.clone());
+        let (coder, refusals, picture) = (Arc::clone(&self.coder), self.refusals.clone(), picture.clone());
         let job = EncodeJob::new(EncodeWork::OneFrame, move |_| {
             let mut coder = coder.lock().unwrap_or_else(PoisonError::into_inner);
-            Menu::new(coder.code(&picture, time.round() as u64, kbps, must_be_key).into_iter().collect())
+            let coded = coder.code(&picture, time.round() as u64, kbps, must_be_key).unwrap_or_else(|error| {
+                // Without anyone to hear it the picture is left out all the same.
+                let _ = refusals.send(error);
+                None
+            });
+            Menu::new(coded.into_iter().collect())
         });
         Some(FrameStart { source: if must_be_key { StateId::EMPTY } else { last }, job })
     }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
-use lockstep_vp8::{MAXIMUM_DIMENSION, Picture};
+use lockstep_vp8::{DecodeError, MAXIMUM_DIMENSION, Picture};
 
 use crate::layout::{Configuration, Context, FrameFlags, I420, Image, Iterator, Packet};
 use crate::{Effort, EncoderSettings, RateControl};
@@ -59,6 +59,9 @@ pub enum LibvpxError {
     /// A picture has another size than the encoder was made for.
     #[error("a picture of {0}x{1} for an encoder of another size")]
     Size(usize, usize),
+    /// The decoder of this project does not follow it.
+    #[error("a frame of libvpx's does not decode: {0}")]
+    Undecodable(#[from] DecodeError),
 }
 
 type Status = c_int;

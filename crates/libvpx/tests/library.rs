@@ -1,5 +1,6 @@
 //! libvpx beside the codec of this project, where it is installed.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use lockstep_call::{FrameEncoder, FrameRequest, SerialMenu};
@@ -72,22 +73,27 @@ fn damaged_frames_and_pictures_of_other_sizes_are_errors() {
     assert!(Encoder::new(&library, &settings(0, 48, RateControl::Quantizer(24))).is_err());
 }
 
+fn request(picture: &Picture, time: usize, source: StateId, kbps: u64) -> FrameRequest<'_> {
+    FrameRequest {
+        now: Timestamp::ZERO + Duration::from_millis(33) * time as u32,
+        picture,
+        source,
+        budget: ByteCount::ZERO,
+        target: Bitrate::from_kbps(kbps),
+        pacer_delay: Duration::ZERO,
+        queued: ByteCount::ZERO,
+        may_wait: false,
+    }
+}
+
 #[test]
 fn in_a_call_it_follows_its_target_and_goes_on_from_its_last_frame_only() {
     let Some(library) = library() else { return };
-    let mut encoder = LibvpxEncoder::new(&library, (176, 144), (30, 1), Effort::RealTime(-6)).unwrap();
+    let (refusals, refused) = mpsc::channel();
+    let mut encoder = LibvpxEncoder::new(&library, (176, 144), (30, 1), Effort::RealTime(-6), refusals).unwrap();
     let mut send = |time: usize, source: StateId, kbps: u64| {
         let picture = noise(176, 144, time);
-        let request = FrameRequest {
-            now: Timestamp::ZERO + Duration::from_millis(33) * time as u32,
-            picture: &picture,
-            source,
-            budget: ByteCount::ZERO,
-            target: Bitrate::from_kbps(kbps),
-            pacer_delay: Duration::ZERO,
-            queued: ByteCount::ZERO,
-            may_wait: false,
-        };
+        let request = request(&picture, time, source, kbps);
         let menu = encoder.begin(&request)?.job.run(&SerialMenu);
         let choice = encoder.choose(&menu, request.budget, false);
         encoder.commit(menu, choice)
@@ -110,4 +116,16 @@ fn in_a_call_it_follows_its_target_and_goes_on_from_its_last_frame_only() {
     let elsewhere = StateId(!name.0);
     assert!(send(200, elsewhere, 60).unwrap().1.key_frame);
     assert!(send(201, elsewhere, 60).is_none(), "33 ms after a key frame");
+    assert!(refused.try_recv().is_err(), "what is dropped is not refused");
+}
+
+#[test]
+fn why_a_picture_is_refused_is_told_and_it_is_left_out() {
+    let Some(library) = library() else { return };
+    let (refusals, refused) = mpsc::channel();
+    let mut encoder = LibvpxEncoder::new(&library, (176, 144), (30, 1), Effort::RealTime(-6), refusals).unwrap();
+    let picture = noise(64, 48, 0);
+    let menu = encoder.begin(&request(&picture, 0, StateId::EMPTY, 500)).unwrap().job.run(&SerialMenu);
+    assert!(menu.candidates.is_empty());
+    assert_eq!(refused.try_recv().unwrap().to_string(), "a picture of 64x48 for an encoder of another size");
 }

@@ -24,6 +24,6 @@ pub use call_flow::{CallFlow, CallResult, CallSetting, SimulationError, StopReas
 pub use call_pair::CallPacket;
 pub use flow::{Arrived, Direction, Flow};
 pub use meter::{FlowMeter, METER_INTERVAL};
-pub use network::{Network, Route, SharedLink, TopologyError, Transit};
+pub use network::{Network, REVERSE_CAPACITY, Route, SharedLink, TopologyError, Transit};
 pub use parallel::in_parallel;
 pub use simulation::{Simulation, SimulationOptions, SimulationResult};

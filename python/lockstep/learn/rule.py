@@ -42,7 +42,7 @@ At 0.3, and beside the shortest of two, the search gave up as much as 0.008 of Q
 (``docs/learning.md``).
 """
 DELAY = 1.92
-"""What a second of mean video delay takes off QoE_d (Concerto, Table 2)."""
+"""What a second of mean video delay takes off QoE_d (``QOE_D_DELAY`` of ``crates/control``)."""
 
 MODELLED_CLIPS = ("generated:1280x720@30", "generated:1280x720@30", "generated:640x360@60")
 """Clips of modelled calls that a rule is searched by."""

@@ -20,10 +20,12 @@ mod packets;
 mod smoothness;
 mod target;
 
+use std::borrow::Borrow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use lockstep_control::QOE_D_DELAY;
 use lockstep_media::ssim_db;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -49,7 +51,7 @@ struct QualityOfExperience {
 /// Concerto's model for applications that weigh quality, QoE_p.
 const QOE_P: QualityOfExperience = QualityOfExperience { delay: -6.39e-4, quality: 6.22e-2, constant: 3.30 };
 /// Concerto's model for applications that weigh delay, QoE_d.
-const QOE_D: QualityOfExperience = QualityOfExperience { delay: -1.92e-3, quality: 1.01e-1, constant: 2.67 };
+const QOE_D: QualityOfExperience = QualityOfExperience { delay: -1e-3 * QOE_D_DELAY, quality: 1.01e-1, constant: 2.67 };
 
 impl QualityOfExperience {
     fn score(&self, delay_ms: f64, ssim_db: f64) -> f64 {
@@ -210,8 +212,10 @@ pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
 
 /// The mean of `values`; none of nothing.
 #[must_use]
-pub fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+pub fn mean(values: impl IntoIterator<Item: Borrow<f64>>) -> Option<f64> {
+    let mut count = 0_u64;
+    let sum: f64 = values.into_iter().inspect(|_| count += 1).map(|value| *value.borrow()).sum();
+    (count > 0).then(|| sum / count as f64)
 }
 
 /// For each record the time from its capture until it or a later frame is shown, seconds. A frame that nothing ever

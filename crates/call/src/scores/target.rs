@@ -26,10 +26,7 @@ impl TargetScores {
             .iter()
             .filter(|&&(_, capacity)| capacity > 0.0)
             .map(|&(estimate, capacity)| (1.0 - (estimate - capacity).abs() / capacity).max(0.0));
-        Self {
-            smape_percent: symmetric_mean_absolute_percentage_error(&pairs),
-            accuracy: mean(&accuracies.collect::<Vec<_>>()),
-        }
+        Self { smape_percent: symmetric_mean_absolute_percentage_error(&pairs), accuracy: mean(accuracies) }
     }
 }
 
@@ -88,7 +85,7 @@ pub(super) fn symmetric_mean_absolute_percentage_error(pairs: &[(f64, f64)]) -> 
         let middle = (estimate.abs() + truth.abs()) / 2.0;
         if middle > 0.0 { 100.0 * (estimate - truth).abs() / middle } else { 0.0 }
     };
-    mean(&pairs.iter().map(error).collect::<Vec<_>>())
+    mean(pairs.iter().map(error))
 }
 
 #[cfg(test)]

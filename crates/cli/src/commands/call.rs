@@ -276,7 +276,7 @@ impl Display {
             self.rate = Bitrate::mean(status.forward.delivered.bytes.saturating_sub(self.delivered), elapsed);
             (self.delivered, self.at) = (status.forward.delivered.bytes, status.elapsed);
         }
-        let delay = lockstep_call::mean(self.delays_ms.make_contiguous());
+        let delay = lockstep_call::mean(&self.delays_ms);
         format!(
             "{:>4.0} s   capacity {capacity:>10}   rate {:>10}   q {:>3}   delay {:>5}",
             status.elapsed.as_secs_f64(),

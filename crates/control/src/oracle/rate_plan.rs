@@ -18,8 +18,8 @@ pub(super) const HOLD: Duration = Duration::from_secs(1);
 /// pair with the best worst case on 79 traces, and on those with a queue of 16 packets and with CoDel
 /// (`lockstep sweep --controllers oracle --codecs modelled-conventional`).
 const QUALITY: f64 = 0.2;
-/// What a second of delay costs in QoE_d.
-const DELAY: f64 = 1.92;
+/// What a second of delay takes off QoE_d (Concerto, MobiCom 2019, Table 2).
+pub const QOE_D_DELAY: f64 = 1.92;
 /// Pictures are larger and smaller than they should be: delay is reckoned with so many times the rate.
 const OVERSHOOT: f64 = 1.2;
 /// The share of what passes that is used after the second, so that what it left drains.
@@ -108,12 +108,12 @@ impl Plan<'_> {
     fn value(&self, rate: f64, enough: f64) -> f64 {
         let interval = self.interval.as_secs_f64();
         let pictures = (HOLD.as_secs_f64() / interval).round().max(1.0);
-        let mut value = QUALITY * libm::log(rate) - DELAY * self.repeats(rate * interval / 8.0);
+        let mut value = QUALITY * libm::log(rate) - QOE_D_DELAY * self.repeats(rate * interval / 8.0);
         let (mut work, mut at) = (self.backlog, 0.0);
         for picture in 0..pictures as u32 {
             let time = if self.first && picture == 0 { FIRST_PICTURE.as_secs_f64() } else { interval };
             work = work.max(self.carried(at)) + OVERSHOOT / (1.0 - self.loss) * rate * time / 8.0;
-            value -= DELAY * interval * (self.passed(work) - at);
+            value -= QOE_D_DELAY * interval * (self.passed(work) - at);
             at += interval;
         }
         let step = STEP.as_secs_f64();
@@ -130,7 +130,7 @@ impl Plan<'_> {
             if held_up <= 1e-4 {
                 break;
             }
-            value -= DELAY * step * held_up;
+            value -= QOE_D_DELAY * step * held_up;
             at += step;
         }
         value

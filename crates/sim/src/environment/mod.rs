@@ -21,16 +21,13 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::activity::Activity;
 use crate::modelled::{FeedbackInterval, ModelledCall, ModelledSetting};
-use crate::network::Network;
+use crate::network::{Network, REVERSE_CAPACITY};
 use crate::step_statistics::StepStatistics;
 use agent::{Agent, AgentController, AgentEstimator, AgentObservation, AgentRate};
 
 pub use features::{FEATURES, Feature, Features};
 pub use pictures::LessonSetting;
 pub use vector::{EnvironmentError, VectorEnvironment};
-
-/// The reverse path's capacity: ample for feedback.
-const REVERSE_CAPACITY: Bitrate = Bitrate::from_kbps(100_000);
 
 /// Where the agent sits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

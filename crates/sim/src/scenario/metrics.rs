@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use lockstep_call::mean;
+
 use super::report::{FlowReport, ScenarioReport};
 
 /// What RFC 8868, section 3, asks for, in a number each. Rates and delays are means over the flows of media; none where
@@ -39,12 +41,6 @@ pub struct Metrics {
     pub feedback_kbps: f64,
 }
 
-/// The mean of what there is.
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
-    (count > 0).then(|| sum / f64::from(count))
-}
-
 /// The mean of values by their weights.
 fn weighted(values: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
     let (sum, weights) =
@@ -65,8 +61,8 @@ fn unsteadiness(flow: &FlowReport) -> Option<f64> {
         rates.extend(seconds.map(|rates| mean(rates.iter().map(|rate| rate.as_bps() as f64)).unwrap_or(0.0)));
         steps.extend(rates[before..].windows(2).map(|pair| (pair[1] - pair[0]).abs()));
     }
-    let average = mean(rates.into_iter()).filter(|&average| average > 0.0)?;
-    Some(mean(steps.into_iter())? / average)
+    let average = mean(rates).filter(|&average| average > 0.0)?;
+    Some(mean(steps)? / average)
 }
 
 impl ScenarioReport {

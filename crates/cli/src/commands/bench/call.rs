@@ -2,13 +2,14 @@
 //! conventional codec.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{EncodeWork, Scores};
-use lockstep_libvpx::{Effort, Library, LibvpxEncoder};
+use lockstep_libvpx::{Effort, Library, LibvpxEncoder, LibvpxError};
 
 use super::clip::named;
 use super::median;
@@ -130,17 +131,19 @@ fn jobs(arguments: &CallArguments, library: Option<&Library>) -> Result<Vec<(Str
 }
 
 fn call(job: &Job, library: Option<&Library>) -> Result<Scores> {
+    let (refusals, refused) = mpsc::channel();
     let simulated = match job.codec {
         Codec::Functional => simulate(&job.settings, |_| Ok(())),
         Codec::Libvpx => simulate_coded_by(
             &job.settings,
             EncodeWork::OneFrame,
             |format| {
+                let size = (format.width, format.height);
                 let rate = (format.frame_rate.numerator(), format.frame_rate.denominator());
                 let library = library.context("libvpx is not there")?;
-                Ok(Box::new(LibvpxEncoder::new(library, (format.width, format.height), rate, EFFORT)?))
+                Ok(Box::new(LibvpxEncoder::new(library, size, rate, EFFORT, refusals.clone())?))
             },
-            |_| Ok(()),
+            |_| refused.try_recv().map_or(Ok(()), |error: LibvpxError| Err(error.into())),
         ),
     };
     let (clip, trace, controller) = &job.row;

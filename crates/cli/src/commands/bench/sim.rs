@@ -19,7 +19,7 @@ use lockstep_control::{Algorithm, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_media::{GeneratedClip, GeneratedSource, VideoFormat};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledSetting};
-use lockstep_sim::{Network, SharedLink, Simulation, SimulationOptions};
+use lockstep_sim::{Network, REVERSE_CAPACITY, SharedLink, Simulation, SimulationOptions};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{Parameters, Preset};
@@ -132,7 +132,7 @@ fn modelled(algorithm: Algorithm, feedback: FeedbackInterval) -> Result<Run> {
     let call = setting.call(algorithm.controller(&control)?, algorithm.estimator(control.bounds), clip).unlogged();
     // Fixed rates vary around their mean; a little room keeps their queue from growing.
     let capacity = if matches!(algorithm, Algorithm::Fixed(_)) { 1_200 } else { 1_000 };
-    let mut network = Network::new(vec![call], link(Bitrate::from_kbps(capacity))?, link(Bitrate::from_kbps(100_000))?);
+    let mut network = Network::new(vec![call], link(Bitrate::from_kbps(capacity))?, link(REVERSE_CAPACITY)?);
     let started = Stopwatch::start();
     network.run_until(Timestamp::from_millis(MODELLED_SECONDS * 1_000));
     let spent = started.seconds();
@@ -154,7 +154,7 @@ fn real() -> Result<Run> {
         decode_time: Duration::from_millis(3),
     };
     let source = Box::new(GeneratedSource::new(GeneratedClip::new(format, 1)?));
-    let (forward, reverse) = (link(Bitrate::from_kbps(1_000))?, link(Bitrate::from_kbps(100_000))?);
+    let (forward, reverse) = (link(Bitrate::from_kbps(1_000))?, link(REVERSE_CAPACITY)?);
     let simulation = Simulation::new(sender, receiver, source, forward, reverse, &options);
     let started = Stopwatch::start();
     let result = simulation.run(|_, _| Ok(()))?;

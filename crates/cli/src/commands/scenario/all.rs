@@ -124,8 +124,7 @@ fn cells(row: &Row) -> Vec<String> {
 /// The mean over the rows of a group of what those have that have it.
 fn mean(rows: &[Row], group: &str, value: impl Fn(&Metrics) -> Option<f64>) -> Option<f64> {
     let of_group = rows.iter().filter(|row| row.section.starts_with(group));
-    let values: Vec<f64> = of_group.filter_map(|row| value(&row.metrics)).collect();
-    lockstep_call::mean(&values)
+    lockstep_call::mean(of_group.filter_map(|row| value(&row.metrics)))
 }
 
 fn group_cells(rows: &[Row], (group, name): (&str, &str)) -> Vec<String> {

@@ -153,8 +153,8 @@ fn row(family: &str, condition: &'static str, codec: &str, controller: &str, cal
         worst_qoe_d: quality.iter().copied().fold(f64::INFINITY, f64::min),
         p95_ms: mean(&delays)?,
         worst_p95_ms: delays.iter().copied().fold(0.0, f64::max),
-        ssim_db: mean(&all(|scores| scores.ssim_db.map(|ssim| ssim.mean)))?,
-        link_utilisation: mean(&all(|scores| Some(scores.link_utilisation)))?,
+        ssim_db: mean(calls.iter().filter_map(|scores| scores.ssim_db).map(|ssim| ssim.mean))?,
+        link_utilisation: mean(calls.iter().map(|scores| scores.link_utilisation))?,
         on_front: false,
     })
 }
@@ -292,7 +292,7 @@ pub(super) fn run(arguments: &LockstepArguments) -> Result<()> {
             .iter()
             .filter(|row| row.controller == controller && row.condition == "clean" && row.codec == "modelled")
             .collect();
-        let over = |value: fn(&Row) -> f64| mean(&own.iter().map(|row| value(row)).collect::<Vec<_>>());
+        let over = |value: fn(&Row) -> f64| mean(own.iter().map(|row| value(row)));
         let (Some(qoe_d), Some(p95_ms), Some(ssim_db), Some(used)) =
             (over(|row| row.qoe_d), over(|row| row.p95_ms), over(|row| row.ssim_db), over(|row| row.link_utilisation))
         else {

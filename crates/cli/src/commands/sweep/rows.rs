@@ -169,8 +169,8 @@ pub fn print(rows: &[(&Job, Scores)]) {
         let values: String = SHOWN
             .iter()
             .map(|(_, digits, score)| {
-                let values: Vec<f64> = calls.iter().filter_map(|scores| score(scores)).collect();
-                mean(&values).map_or_else(|| format!("{:>11}", "-"), |value| format!("{value:>11.digits$}"))
+                mean(calls.iter().filter_map(|scores| score(scores)))
+                    .map_or_else(|| format!("{:>11}", "-"), |value| format!("{value:>11.digits$}"))
             })
             .collect();
         say!("{controller:<widest$}  {codec:<22}{:>6}{values}", calls.len());

@@ -230,10 +230,8 @@ fn print<R: Compared>(rows: &[R], figures: &[Figure<R>]) {
             of.push(row.design());
         }
     }
-    let mean_of = |design, value: fn(&R) -> Option<f64>| {
-        let values: Vec<f64> = rows.iter().filter(|row| row.design() == design).filter_map(value).collect();
-        mean(&values)
-    };
+    let mean_of =
+        |design, value: fn(&R) -> Option<f64>| mean(rows.iter().filter(|row| row.design() == design).filter_map(value));
     let headings: String = figures.iter().map(|(heading, ..)| format!("{heading:>11}")).collect();
     let mut last = "";
     for (control, source) in of {

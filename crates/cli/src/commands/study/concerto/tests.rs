@@ -21,8 +21,7 @@ fn over_links(control: &'static str, source: &'static str, figure: fn(&Row) -> f
     let traces = ["cellular:mean=1.8mbps,seed=31", "cellular:mean=2.7mbps,seed=32", "cellular:mean=4.4mbps,seed=33"];
     let given = given();
     let rows = calls(&traces, &[11, 12], &[(control, source)]).iter().map(|call| call.run(&given)).collect::<Vec<_>>();
-    let values: Vec<f64> = rows.into_iter().map(|row| figure(&row.expect("a call of a minute"))).collect();
-    mean(&values).expect("calls")
+    mean(rows.into_iter().map(|row| figure(&row.expect("a call of a minute")))).expect("calls")
 }
 
 fn throughput(row: &Row) -> f64 {
@@ -65,9 +64,8 @@ fn it_is_the_codec_that_takes_long_to_come_back() {
     let back = |source| {
         let trace = "steps:1.5mbps@40s/400kbps@20s/1.5mbps@180s";
         let calls = calls(&[trace], &[11, 12, 13], &[(WITHOUT_BURSTS, source)]);
-        let seconds: Vec<f64> =
-            calls.iter().map(|call| call.recover(&given).expect("a call of four minutes").recovery.seconds).collect();
-        mean(&seconds).expect("calls")
+        let seconds = calls.iter().map(|call| call.recover(&given).expect("a call of four minutes").recovery.seconds);
+        mean(seconds).expect("calls")
     };
     let (full, frames, video) = (back(FULL_THROTTLE), back(FRAMES), back(VIDEO));
     assert!(video > 1.3 * full, "{video} s of video, {full} s of full throttle");
