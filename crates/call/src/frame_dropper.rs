@@ -10,8 +10,8 @@ use lockstep_units::Timestamp;
 
 /// From this quantizer index on a frame is coarse. QoE_d of Lockstep's own and of Sprout in calls of 20 s with pixels (five
 /// clips over 30, 60, 120 and 300 kb/s, `lockstep simulate --clip C --trace constant:RATE`): 3.578 and 3.331 with no picture
-/// left out, 3.605 and 3.339 from 100 on, 3.610 and 3.347 from 85 on, 3.619 and 3.355 from 70 on; but from 70 on as many as
-/// every other picture of a quick clip is given up over 300 kb/s, for two tenths of a decibel.
+/// left out, 3.605 and 3.339 from 100 on, 3.610 and 3.347 from 85 on, 3.619 and 3.355 from 70 on; but from 70 on a
+/// third and more of two clips' pictures was given up over 300 kb/s, for two tenths of a decibel.
 const COARSE: u8 = 85;
 /// Weight of one more picture in the usual quantizer: a path is slow if it has been for half a second of 30 pictures each.
 /// With none, pictures were left out as pauses of recorded links began, and p95 rose by 10 ms in the mean.

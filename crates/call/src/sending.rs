@@ -257,7 +257,10 @@ impl<C: Codec> SendingEnd<C> {
         let codec_target = self.encoder.target().unwrap_or(asked);
         self.record(capture, |record| record.codec_target = Some(codec_target));
         let Some(FrameStart { source, job }) = start else {
-            self.controller.on_picture_left_out();
+            // A codec that follows a rate drops what waits already: nothing of it is left for the next.
+            if from_held_state {
+                self.controller.on_picture_left_out();
+            }
             self.record(capture, |record| record.outcome = Outcome::SkippedByEncoder);
             return None;
         };

@@ -125,7 +125,7 @@ pub trait Controller: Send {
     fn on_time(&mut self, _now: Timestamp) {}
     /// Fragments were declared lost.
     fn on_loss(&mut self, _now: Timestamp, _lost: &[LostFragment]) {}
-    /// The encoder left out a picture: what it would have had is left for the next. For one that works out what a frame may
+    /// A picture was left out for the sake of the next: what it would have had is left for that. For one that works out what a frame may
     /// have from the time until the next one; others see it by what is on the way.
     fn on_picture_left_out(&mut self) {}
     /// What may be sent at this moment, with `in_flight` on the way. May be asked at any time and any number of times.
