@@ -34,6 +34,7 @@ mod progress;
 mod reporter;
 mod session_log;
 mod sound_file;
+mod standard_input;
 
 use std::process::ExitCode;
 

@@ -15,6 +15,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
+use crate::standard_input::is_standard_input;
+
 /// What names standard output in the place of a file.
 const STANDARD_OUTPUT: &str = "-";
 
@@ -117,7 +119,7 @@ pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path]) -> Result<()> 
         if let Some((other, _)) = outputs[..index].iter().find(|(_, other)| is_same(path, other)) {
             bail!("{option} {shown}: this is the output of {other}, too; name another file");
         }
-        if inputs.iter().any(|input| is_same(path, input)) {
+        if inputs.iter().any(|input| !is_standard_input(input) && is_same(path, input)) {
             bail!("{option} {shown}: this is an input, and would be lost; name another file");
         }
         check_one(path).with_context(|| format!("{option} {shown}"))?;

@@ -13,6 +13,7 @@ use lockstep_media::{FormatError, FrameRate, Source, SourceOptions, Y4mSource, Y
 use crate::configuration::{OptionValue, Seconds};
 use crate::output_file::{self, OutputFile, is_standard_output};
 use crate::progress::Progress;
+use crate::standard_input::{self, is_standard_input};
 
 /// A width and a height.
 #[derive(Debug, Clone, Copy)]
@@ -114,16 +115,14 @@ pub fn run(arguments: &BarcodeArguments) -> Result<()> {
     if arguments.read {
         is_json(path)?;
     }
-    let piped = arguments.input == "-";
-    let files: &[&Path] = if piped { &[] } else { &[Path::new(&arguments.input)] };
-    output_file::check(&[("output", Some(path))], files)?;
+    output_file::check(&[("output", Some(path))], &[Path::new(&arguments.input)])?;
     let options =
         SourceOptions { size: arguments.size.map(|Size(size)| size), frame_rate: arguments.rate, seed: arguments.seed };
-    let mut source = if piped {
+    let mut source = if is_standard_input(Path::new(&arguments.input)) {
         if options.size.is_some() || options.frame_rate.is_some() {
             bail!("--size and --rate are not for what comes from standard input: have it come as it is wanted");
         }
-        Box::new(Y4mSource::from_reader(Path::new("standard input"), stdin())?)
+        Box::new(Y4mSource::from_reader(Path::new(standard_input::NAME), stdin())?)
     } else {
         open_source(&arguments.input, &options)?
     };

@@ -15,9 +15,7 @@ use lockstep_vp8::{Analysis, Arena, DEFAULT_PIXEL_LIMIT, Parameters, Preset, Sta
 use crate::configuration::value_of;
 use crate::output_file::{self, OutputFile, is_standard_output};
 use crate::progress::Progress;
-
-/// What names standard input in the place of a file.
-const STANDARD_INPUT: &str = "-";
+use crate::standard_input::{input_name, is_standard_input};
 
 /// What `lockstep encode` is told.
 #[derive(Args)]
@@ -52,22 +50,11 @@ pub struct DecodeArguments {
 
 /// What an input is read from.
 fn open(path: &Path) -> Result<Box<dyn BufRead>> {
-    if path == Path::new(STANDARD_INPUT) {
+    if is_standard_input(path) {
         return Ok(Box::new(stdin().lock()));
     }
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     Ok(Box::new(BufReader::new(file)))
-}
-
-/// What people are told of the input `path`.
-fn named(path: &Path) -> String {
-    if path == Path::new(STANDARD_INPUT) { "standard input".to_owned() } else { path.display().to_string() }
-}
-
-/// Checks `output` before anything runs, see [`output_file::check`].
-fn check_output(output: Option<&Path>, input: &Path) -> Result<()> {
-    let inputs: &[&Path] = if input == Path::new(STANDARD_INPUT) { &[] } else { &[input] };
-    output_file::check(&[("output", output)], inputs)
 }
 
 /// What `next` gives, one after the other. Where the input breaks off, as a recording does whose writer was killed, that is
@@ -86,16 +73,16 @@ fn until_failure<Item, Error>(
 
 /// That an input breaks off with `failure` behind what `output` has: it is a whole file, if one of less than was meant.
 fn broke_off(input: &Path, failure: impl Display, output: &Path, has: &str) -> anyhow::Error {
-    let input = named(input);
+    let input = input_name(input);
     let output = if is_standard_output(output) { "standard output".into() } else { output.to_string_lossy() };
     anyhow!("{input}: {failure}; {output} has the {has} before that and can be used")
 }
 
 /// Codes a y4m file.
 pub fn encode(arguments: &EncodeArguments) -> Result<()> {
-    let input = || named(&arguments.input);
+    let input = || input_name(&arguments.input);
     let writing = || format!("cannot write {}", arguments.output.display());
-    check_output(Some(&arguments.output), &arguments.input)?;
+    output_file::check(&[("output", Some(&arguments.output))], &[&arguments.input])?;
     let mut source = Y4mReader::new(open(&arguments.input)?).with_context(input)?;
     let format = source.format();
     let (mut output, mut can_seek): (Option<IvfWriter<OutputFile>>, _) = (None, false);
@@ -137,10 +124,10 @@ pub fn encode(arguments: &EncodeArguments) -> Result<()> {
 
 /// Decodes an IVF file.
 pub fn decode(arguments: &DecodeArguments) -> Result<()> {
-    let input = || named(&arguments.input);
+    let input = || input_name(&arguments.input);
     let writing =
         || format!("cannot write {}", arguments.output.as_deref().unwrap_or_else(|| Path::new("-")).display());
-    check_output(arguments.output.as_deref(), &arguments.input)?;
+    output_file::check(&[("output", arguments.output.as_deref())], &[&arguments.input])?;
     let mut frames = IvfReader::new(open(&arguments.input)?).with_context(input)?;
     let frame_rate = frames.header().format.frame_rate;
     let stem = arguments.input.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
