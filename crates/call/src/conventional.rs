@@ -165,16 +165,8 @@ mod tests {
     }
 
     fn request(frame: u64, picture: &Picture, source: StateId) -> FrameRequest<'_> {
-        FrameRequest {
-            now: Timestamp::ZERO + INTERVAL * frame as u32,
-            picture,
-            source,
-            budget: ByteCount::ZERO,
-            target: Bitrate::from_kbps(300),
-            pacer_delay: Duration::ZERO,
-            queued: ByteCount::ZERO,
-            may_wait: false,
-        }
+        let now = Timestamp::ZERO + INTERVAL * frame as u32;
+        FrameRequest::at_rate(now, picture, source, Bitrate::from_kbps(300))
     }
 
     /// Codes and sends a frame; gives the state that it leads to and whether it is a key frame.

@@ -154,6 +154,23 @@ pub struct FrameRequest<'a, C: Codec = Vp8> {
     pub may_wait: bool,
 }
 
+impl<'a, C: Codec> FrameRequest<'a, C> {
+    /// What a codec is told that follows a bit rate, where nothing waits: no budget, and no picture is left out.
+    #[must_use]
+    pub fn at_rate(now: Timestamp, picture: &'a C::Picture, source: StateId, target: Bitrate) -> Self {
+        Self {
+            now,
+            picture,
+            source,
+            budget: ByteCount::ZERO,
+            target,
+            pacer_delay: Duration::ZERO,
+            queued: ByteCount::ZERO,
+            may_wait: false,
+        }
+    }
+}
+
 /// A frame that an encoder has agreed to code.
 pub struct FrameStart<C: Codec = Vp8> {
     /// The state that it is coded from: the one offered, or [`StateId::EMPTY`].

@@ -105,15 +105,10 @@ mod tests {
         let model = CodecModel::built_in().unwrap();
         let curves = Arc::new(ClipCurves::new(&model.clips[0], 64, 48));
         let picture = ModelledClip::new(curves, Duration::from_millis(40), 1).next_picture();
+        let (now, target) = (Timestamp::from_millis(at), Bitrate::from_kbps(kbps));
         let request = FrameRequest {
-            now: Timestamp::from_millis(at),
-            picture: &picture,
-            source: StateId::EMPTY,
-            budget: ByteCount::ZERO,
-            target: Bitrate::from_kbps(kbps),
-            pacer_delay: Duration::ZERO,
             queued: ByteCount::new(queued),
-            may_wait: false,
+            ..FrameRequest::at_rate(now, &picture, StateId::EMPTY, target)
         };
         let menu = source.begin(&request)?.job.run(&SerialMenu);
         source.commit(menu, Some(0)).map(|(_, frame)| frame.size().get())

@@ -110,16 +110,8 @@ mod tests {
         let (mut sent, mut least, mut source) = (0, u64::MAX, StateId::EMPTY);
         for number in 0..250 {
             let picture = clip.next_picture();
-            let request = FrameRequest {
-                now: Timestamp::ZERO + INTERVAL * number,
-                picture: &picture,
-                source,
-                budget: ByteCount::ZERO,
-                target: Bitrate::from_kbps(kbps),
-                pacer_delay: Duration::ZERO,
-                queued: ByteCount::ZERO,
-                may_wait: false,
-            };
+            let now = Timestamp::ZERO + INTERVAL * number;
+            let request = FrameRequest::at_rate(now, &picture, source, Bitrate::from_kbps(kbps));
             let Some(start) = encoder.begin(&request) else { continue };
             let menu = start.job.run(&SerialMenu);
             let choice = encoder.choose(&menu, ByteCount::new(20_000), false);

@@ -8,7 +8,7 @@ use lockstep_libvpx::{
     Decoder, Effort, Encoder, EncoderSettings, Library, LibvpxEncoder, QUANTIZER_INDICES, RateControl,
 };
 use lockstep_transport::StateId;
-use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_units::{Bitrate, Timestamp};
 use lockstep_vp8::{Parameters, Picture, State, decode, encode};
 
 fn library() -> Option<Library> {
@@ -74,16 +74,8 @@ fn damaged_frames_and_pictures_of_other_sizes_are_errors() {
 }
 
 fn request(picture: &Picture, time: usize, source: StateId, kbps: u64) -> FrameRequest<'_> {
-    FrameRequest {
-        now: Timestamp::ZERO + Duration::from_millis(33) * time as u32,
-        picture,
-        source,
-        budget: ByteCount::ZERO,
-        target: Bitrate::from_kbps(kbps),
-        pacer_delay: Duration::ZERO,
-        queued: ByteCount::ZERO,
-        may_wait: false,
-    }
+    let now = Timestamp::ZERO + Duration::from_millis(33) * time as u32;
+    FrameRequest::at_rate(now, picture, source, Bitrate::from_kbps(kbps))
 }
 
 #[test]

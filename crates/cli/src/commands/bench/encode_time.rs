@@ -72,16 +72,9 @@ fn job_times(parameters: &Parameters, mode: MenuMode, pictures: &[Picture]) -> V
         let bits = BUDGETS[index % BUDGETS.len()];
         let bytes = (picture.width() * picture.height()) as f64 * bits / 8.0;
         let budget = ByteCount::new(bytes as u64);
-        let request = FrameRequest {
-            now: Timestamp::ZERO + FRAME_INTERVAL * index as u32,
-            picture,
-            source,
-            budget,
-            target: Bitrate::from_bps((8.0 * bytes / FRAME_INTERVAL.as_secs_f64()) as u64),
-            pacer_delay: Duration::ZERO,
-            queued: ByteCount::ZERO,
-            may_wait: false,
-        };
+        let now = Timestamp::ZERO + FRAME_INTERVAL * index as u32;
+        let target = Bitrate::from_bps((8.0 * bytes / FRAME_INTERVAL.as_secs_f64()) as u64);
+        let request = FrameRequest { budget, ..FrameRequest::at_rate(now, picture, source, target) };
         let Some(FrameStart { job, .. }) = encoder.begin(&request) else { continue };
         let key_frame = source == StateId::EMPTY;
         let menu = timed(job, key_frame, &mut works);
