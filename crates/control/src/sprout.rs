@@ -11,6 +11,8 @@
 //!   Mb/s and its 5 % are far below the mean on a slow link. Forecasts of 40 % risk over a link that is known to
 //!   scatter do better on every trace than 5 % over one that is taken to.
 //! - The deadline is a delay in the queue, whatever the round trip is, and longer where deliveries scatter more.
+//! - What packets wait each for itself, as no queue makes them, is neither time that the link was busy nor a reason to
+//!   send less ([`jitter`]).
 //! - A frame takes only so much of the room that the next one has some, too: a picture that is skipped is not seen.
 //! - A share of what a frame may have goes by the rate of bursts, which is that of the path and not of one's own share
 //!   of it; senders that share a path come to equal rates by that. Beside those that fill the queue until it overflows,
@@ -28,6 +30,7 @@
 mod burst_rate;
 mod busy_time;
 mod competitors;
+mod jitter;
 mod rate_filter;
 
 use std::cell::Cell;
@@ -46,6 +49,7 @@ use crate::{Allowance, Controller, InFlight, Latency, Setting};
 use burst_rate::BurstRate;
 use busy_time::BusyTime;
 use competitors::Competitors;
+use jitter::Jitter;
 use rate_filter::RateFilter;
 
 /// Bytes a second that are expected at first, and how wrong that may be (natural logarithm).
@@ -170,6 +174,7 @@ pub struct Sprout {
     own_left: f64,
     /// What packets wait for what is not the sender's own: jitter, turns of a scheduler, others' packets.
     outside: f64,
+    jitter: Jitter,
     competitors: Competitors,
     claimed_share: ClaimedShare,
     /// When the last packet that was heard of had left the link.
@@ -200,6 +205,7 @@ impl Sprout {
             first_sequence: 0,
             own_left: 0.0,
             outside: 0.0,
+            jitter: Jitter::default(),
             competitors: Competitors::new(payload + HEADERS),
             claimed_share: ClaimedShare::new(payload + HEADERS, setting.frame_interval.as_secs_f64()),
             left_at: 0.0,
@@ -247,7 +253,8 @@ impl Sprout {
     /// Delay that is tolerated in the queue.
     fn tolerated(&self) -> f64 {
         let least = self.mode.tolerated.max(self.mode.interval_share * self.frame_interval);
-        (least + self.mode.scatter * self.busy.filter().scatter_time()).min(MOST_TOLERATED.max(least))
+        let scatter = self.mode.scatter * self.busy.filter().scatter_time();
+        (least + scatter).min(MOST_TOLERATED.max(least)) + self.jitter.tolerated()
     }
 
     /// What is known is as old as the round trip is long; what is sent now is to be through within the tolerated delay.
@@ -270,15 +277,20 @@ impl Sprout {
         self.left_at = self.left_at.max(left);
 
         let idle = sent >= self.own_left;
-        self.own_left = self.own_left.max(sent) + bytes / self.path_rate(left).max(1.0);
-        let mut start = sent;
-        if idle {
+        let takes = bytes / self.path_rate(left).max(1.0);
+        self.own_left = self.own_left.max(sent) + takes;
+        let start = if idle {
             let outside = (waited - (self.own_left - sent)).max(0.0);
             let (less, more) = OUTSIDE_WEIGHTS;
             self.outside += if outside < self.outside { less } else { more } * (outside - self.outside);
-            // What it always waits is no time that it took to be delivered.
-            start = left - (waited - self.outside).max(0.0);
-        }
+            self.jitter.waited(outside);
+            // What it always waits, and jitter, is no time that it took to be delivered.
+            let idly = self.outside + self.jitter.of(outside - self.outside);
+            left - (waited - idly).max(0.0)
+        } else {
+            let free = self.busy.free_at().max(sent);
+            free + self.jitter.of_later(arrival.frame, left - free - takes)
+        };
         self.busy.departed(bytes, start, left, idle);
         waited
     }
@@ -451,6 +463,7 @@ impl Controller for Sprout {
 mod tests {
     use super::*;
     use crate::closed_loop::{Outcome, Plan, run, setting};
+    use lockstep_link::{Conditions, End, Segment, Trace};
 
     fn call(plan: &Plan) -> Outcome {
         run(plan, &mut Sprout::new(&setting()), None)
@@ -474,6 +487,18 @@ mod tests {
         for delay in [5, 50, 200].map(Duration::from_millis) {
             let outcome = call(&Plan { delay, ..Plan::constant(2_000) });
             assert!(outcome.rate(8, 20).as_mbps() > 1.5, "{delay:?} {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn delays_that_scatter_leave_it_most_of_the_link() {
+        for (kbps, least_share) in [(2_000, 0.6), (8_000, 0.35)] {
+            let conditions = Conditions { jitter: Duration::from_millis(50), ..Conditions::NONE };
+            let segment = Segment { duration: Duration::from_secs(40), rate: Bitrate::from_kbps(kbps), conditions };
+            let trace = Trace::from_segments(&[segment], End::Hold).unwrap();
+            let outcome = call(&Plan { length: Duration::from_secs(40), ..Plan::new(trace) });
+            assert!(outcome.rate(10, 40).as_mbps() > least_share * kbps as f64 / 1_000.0, "{kbps} {outcome:?}");
+            assert!(outcome.queueing_delay(10, 40, 0.5) < Duration::from_millis(60), "{kbps} {outcome:?}");
         }
     }
 

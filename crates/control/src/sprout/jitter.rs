@@ -1,0 +1,149 @@
+//! How much of what packets wait is jitter: time in which the path did not work for anybody, and that comes on top however
+//! little is sent.
+//!
+//! A frame's first packet that finds nothing of one's own before it still waits: for the turns of a scheduler, for
+//! others' packets, for a link that has become slower than it was believed to be, or for nothing at all, as where a radio
+//! sends again what was not heard. Of these the last alone is drawn anew for each packet. A queue changes little from one
+//! frame to the next, and a link that pauses lets most packets pass at once and few of them late. So waits are taken
+//! for jitter as far as successive ones differ more than each does from their mean: by √2 times as much where they are
+//! independent and normally distributed, 4/3 where uniformly, e/2 where exponentially, by as much where there are
+//! only two kinds of them, and by less where one is like the one before.
+//!
+//! What is jitter is no time that the path was busy, and as it can't be avoided, it is tolerated. What a frame's later packets
+//! wait for each other is forgiven within bounds: all of it, and a link that has slowed down would be taken for one that
+//! scatters.
+//!
+//! | constant | chosen among, and what it brings |
+//! |---|---|
+//! | [`WEIGHT`] | 0.01, 0.02, 0.04: the same within 0.001 |
+//! | [`INDEPENDENT`] | from 1, 1.1: 4.262, 4.254; whether most waits are as long as half of the mean, asked beside or instead: less, or longer queues on recorded links |
+//! | [`FORGIVEN`] | 0, 0.5, 1, 1.5: 4.241, 4.254, 4.243, 4.243 (with 1 and 1.1 of the others) |
+//! | [`TOLERATED`] | 1, 1.5, 2: 4.247, 4.254, 4.253 |
+//!
+//! by the mean QoE_d of `lockstep simulate --modelled --clip generated:1280x720@30 --seconds 30 --jitter-ms J`, J from 3 to 30, over
+//! eight links of 0.6 to 20 Mb/s, seeds 1, 2, 4 and 5, without any of this 4.213; and such that over all recorded links, which have no
+//! such jitter, QoE_d and p95 stay what they were (`docs/controllers.md`, "Where delays scatter").
+
+use libm::fabs;
+
+/// Weight of each wait in their averages: some two seconds of frames.
+const WEIGHT: f64 = 0.02;
+/// Waits before which nothing is said.
+const LEAST_WAITS: f64 = 30.0;
+/// By how many times as much successive waits differ as each does from the mean, where none of it is jitter and where all is.
+const INDEPENDENT: (f64, f64) = (1.0, 1.2);
+/// What is forgiven a frame's later packets, and what is tolerated, over the mean wait.
+const FORGIVEN: f64 = 0.5;
+const TOLERATED: f64 = 1.5;
+
+/// Times are in seconds.
+#[derive(Debug, Default)]
+pub(super) struct Jitter {
+    waits: f64,
+    last: f64,
+    /// The mean of the waits, of what they differ from it, and of what each differs from the one before.
+    mean: f64,
+    deviation: f64,
+    change: f64,
+    frame: u32,
+    /// What may still be forgiven the present frame.
+    forgivable: f64,
+}
+
+impl Jitter {
+    /// A packet with nothing of one's own before it waited for `wait` beyond what it takes itself.
+    pub(super) fn waited(&mut self, wait: f64) {
+        self.waits += 1.0;
+        let weight = WEIGHT.max(1.0 / self.waits);
+        self.mean += weight * (wait - self.mean);
+        self.deviation += weight * (fabs(wait - self.mean) - self.deviation);
+        self.change += weight * (fabs(wait - self.last) - self.change);
+        self.last = wait;
+    }
+
+    /// Which part of the waits is jitter.
+    fn share(&self) -> f64 {
+        if self.waits < LEAST_WAITS || self.deviation <= 0.0 {
+            return 0.0;
+        }
+        let (none, all) = INDEPENDENT;
+        ((self.change / self.deviation - none) / (all - none)).clamp(0.0, 1.0)
+    }
+
+    /// Of a `wait` that is jitter in part, that part.
+    pub(super) fn of(&self, wait: f64) -> f64 {
+        self.share() * wait.max(0.0)
+    }
+
+    /// Of what a later packet of `frame` waited beyond what it takes itself, what is forgiven.
+    pub(super) fn of_later(&mut self, frame: u32, wait: f64) -> f64 {
+        if frame != self.frame {
+            (self.frame, self.forgivable) = (frame, FORGIVEN * self.mean);
+        }
+        let forgiven = self.of(wait).min(self.forgivable);
+        self.forgivable -= forgiven;
+        forgiven
+    }
+
+    /// By how much longer a delay is tolerated.
+    pub(super) fn tolerated(&self) -> f64 {
+        TOLERATED * self.of(self.mean)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After these waits.
+    fn after(waits: impl IntoIterator<Item = f64>) -> Jitter {
+        let mut jitter = Jitter::default();
+        waits.into_iter().for_each(|wait| jitter.waited(wait));
+        jitter
+    }
+
+    /// Numbers from 0 to 1 that look as if drawn.
+    fn drawn() -> impl Iterator<Item = f64> {
+        let mut state = 1_u64;
+        std::iter::repeat_with(move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f64 / (1_u64 << 24) as f64
+        })
+    }
+
+    #[test]
+    fn waits_that_are_drawn_anew_for_each_packet_are_jitter() {
+        for wait in [|x: f64| -0.02 * libm::log(1.0 - x), |x| 0.05 * x] {
+            let jitter = after(drawn().map(wait).take(300));
+            assert!(jitter.share() > 0.8, "{jitter:?}");
+            assert!(jitter.tolerated() > 0.015, "{jitter:?}");
+        }
+    }
+
+    #[test]
+    fn a_queue_that_grows_and_drains_is_none() {
+        let jitter = after((0..300).map(|frame| 0.1 + 0.1 * libm::sin(f64::from(frame) / 10.0)));
+        assert!(jitter.share() < 0.01, "{jitter:?}");
+    }
+
+    #[test]
+    fn pauses_that_hold_several_frames_up_are_none() {
+        let waits = (0..300).map(|frame| (0.2 - 0.033 * f64::from(frame % 60)).max(0.0));
+        let jitter = after(waits);
+        assert!(jitter.share() < 0.01, "{jitter:?}");
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_few_waits_or_of_those_that_are_all_alike() {
+        assert_eq!(after(drawn().take(20)).of(0.1), 0.0);
+        assert_eq!(after([0.02; 300]).of(0.1), 0.0);
+    }
+
+    #[test]
+    fn a_frame_is_forgiven_no_more_than_a_share_of_the_mean_however_many_packets_it_has() {
+        let mut jitter = after(drawn().map(|x| 0.05 * x).take(300));
+        let forgiven: f64 = (0..50).map(|_| jitter.of_later(1, 0.02)).sum();
+        assert!((forgiven - FORGIVEN * jitter.mean).abs() < 1e-9, "{forgiven} {jitter:?}");
+        assert!(jitter.of_later(2, 0.001) > 0.0, "the next frame has its own");
+    }
+}
