@@ -100,6 +100,29 @@ fn nor_on_recorded_ones_where_there_are_any() {
     assert!(misses.is_empty(), "{}", misses.join("\n"));
 }
 
+/// Calls that are unlike the others: pictures that are far apart, and queues that hold next to nothing.
+#[test]
+fn nor_where_pictures_are_far_apart_or_the_queue_holds_a_packet() {
+    let far_apart = ["1", "2", "5"].map(|rate| {
+        ["constant:200kbps", "constant:1mbps", "cellular:mean=1mbps,seed=3"]
+            .map(|trace| vec![("trace", trace.to_owned()), ("clip", format!("generated:640x360@{rate}"))])
+    });
+    let short = ["1", "4"].map(|packets| {
+        ["constant:500kbps", "constant:10mbps"]
+            .map(|trace| vec![("trace", trace.to_owned()), ("queue_packets", packets.to_owned())])
+    });
+    for call in far_apart.into_iter().flatten().chain(short.into_iter().flatten()) {
+        let words: Vec<(&str, &str)> = call.iter().map(|(name, word)| (*name, word.as_str())).collect();
+        let quality = |name| quality_with(&[&words[..], &[("controller", name)]].concat()).unwrap_or(f64::NEG_INFINITY);
+        let oracle = quality("oracle");
+        for rival in RIVALS {
+            let quality = quality(rival);
+            let beaten = quality - oracle > MARGIN * oracle.abs();
+            assert!(!beaten, "{words:?}: {rival} has {quality:.3}, the oracle {oracle:.3}");
+        }
+    }
+}
+
 /// Which packets are lost is luck, and the oracle has no more of it than others: it is all clips together that count. With one
 /// of them it once sent nothing for most of the call, because what is known of the path from losses held its packets back.
 #[test]

@@ -91,12 +91,15 @@ impl Bottleneck {
         self.at = now;
     }
 
-    /// What may wait before the link at `now` without being dropped; none if nothing ever is.
-    fn room(&self, now: Timestamp) -> Option<ByteCount> {
+    /// What may wait before the link at `now` without being dropped, where datagrams have `size`; none if nothing ever is.
+    fn room(&self, now: Timestamp, size: ByteCount) -> Option<ByteCount> {
         let (packets, bytes) = self.queue.limits();
+        // Two of a long queue may wait whatever their size; of one that holds fewer, those that it holds.
+        let held = [packets, bytes.map(|bytes| (bytes.get() / size.get().max(1)) as usize)].into_iter().flatten().min();
+        let least = ByteCount::new(size.get().saturating_mul(held.unwrap_or(2).clamp(1, 2) as u64));
         let packets = packets.map(|packets| packets as f64 * self.datagram);
         let memory = [packets, bytes.map(|bytes| bytes.as_f64())].into_iter().flatten().reduce(f64::min);
-        let memory = memory.map(|memory| ByteCount::new((QUEUE_SHARE * memory) as u64));
+        let memory = memory.map(|memory| ByteCount::new((QUEUE_SHARE * memory) as u64).max(least));
         let target = match self.queue {
             QueueConfig::CoDel { target, .. } | QueueConfig::Pie { target, .. } => target,
             _ => return memory,
@@ -108,7 +111,7 @@ impl Bottleneck {
 
     /// After a datagram of `size` that leaves at `now`, how much of what waits has to pass before the next one.
     pub(super) fn over_after(&self, now: Timestamp, size: ByteCount) -> ByteCount {
-        let Some(room) = self.room(now) else { return ByteCount::ZERO };
-        (self.backlog(now) + size + size).saturating_sub(room.max(size + size))
+        let Some(room) = self.room(now, size) else { return ByteCount::ZERO };
+        (self.backlog(now) + size + size).saturating_sub(room)
     }
 }

@@ -7,8 +7,11 @@ use lockstep_units::{ByteCount, Timestamp};
 
 /// The link was left idle for so many frame intervals although there was a budget: it held no frame.
 const IDLE_INTERVALS: f64 = 2.5;
-/// The next offer is larger by this.
-const GROWTH: f64 = 1.3;
+/// Or for so long, where pictures are far apart: coding one takes no longer.
+const LONGEST_IDLE: Duration = Duration::from_millis(120);
+/// The next offer is larger by this. With 1.3 it took seconds to find; QoE_d over all recorded traces is 4.1518 with that and 4.1525
+/// with this, and at 1 to 10 pictures a second 3.914 and 3.986 (as `LONGEST_HORIZON` was chosen).
+const GROWTH: f64 = 2.0;
 /// What held no frame is forgotten by so much with each frame sent: pictures become easier.
 const FADING: f64 = 0.97;
 /// Between what held none and what held one lies what is tried next, unless they are nearer than this.
@@ -44,7 +47,7 @@ impl SmallestFrame {
         let room = room.as_f64();
         let (offer, since) = self.offered.map_or((room, now), |(offer, since)| (offer.max(room), since));
         self.offered = Some((offer, since));
-        if now.saturating_since(since) > interval.mul_f64(IDLE_INTERVALS) {
+        if now.saturating_since(since) > interval.mul_f64(IDLE_INTERVALS).min(LONGEST_IDLE) {
             self.too_small = offer;
             self.enough = self.enough.max(GROWTH * offer);
             self.offered = None;
