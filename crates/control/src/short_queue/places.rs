@@ -1,0 +1,119 @@
+//! What became of packets, told apart by how many waited, and what that says of how many fit. Constants not explained here are
+//! in the table of `short_queue`.
+
+/// How many packets waited is told apart one by one below so many, beyond that by so many parts of an octave, for so many octaves.
+const EXACT: usize = 64;
+const PARTS: usize = 8;
+const OCTAVES: usize = 6;
+const PLACES: usize = EXACT + PARTS * OCTAVES;
+const LEAST_LOST: f64 = 3.0;
+const WORTH_OF_ARRIVED: f64 = 0.5;
+const SIGNIFICANT: f64 = 5.0;
+/// One of ten counts as lost in such a way before anything was seen.
+const DOUBT: (f64, f64) = (1.0, 10.0);
+
+/// What became of packets with which about as many waited.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    arrived: f64,
+    lost: f64,
+}
+
+/// What became of packets, by how many waited, each itself included.
+#[derive(Debug)]
+pub(super) struct Places([Place; PLACES]);
+
+impl Default for Places {
+    fn default() -> Self {
+        Self([Place::default(); PLACES])
+    }
+}
+
+impl Places {
+    /// One arrived that was one of so many.
+    pub(super) fn arrived(&mut self, packets: usize) {
+        self.0[place_of(packets)].arrived += 1.0;
+    }
+
+    /// One was lost that was one of so many.
+    pub(super) fn lost(&mut self, packets: usize) {
+        self.0[place_of(packets)].lost += 1.0;
+    }
+
+    /// Leaves only a share of what is known.
+    pub(super) fn fade(&mut self, share: f64) {
+        for place in &mut self.0 {
+            place.arrived *= share;
+            place.lost *= share;
+        }
+    }
+
+    /// How many packets fit: those from which on packets are lost, if there is such a number.
+    pub(super) fn what_fits(&self) -> Option<usize> {
+        let (mut arrived, mut lost) = (0.0, 0.0);
+        let mut best = (0.0, None);
+        for (index, place) in self.0.iter().enumerate().rev() {
+            arrived += place.arrived;
+            lost += place.lost;
+            let value = lost - WORTH_OF_ARRIVED * arrived;
+            if lost >= LEAST_LOST && value > best.0 {
+                best = (value, Some((index, arrived, lost)));
+            }
+        }
+        let (from, arrived, lost) = best.1?;
+        let inside = self.0[..from].iter().fold(Place::default(), |sum, place| Place {
+            arrived: sum.arrived + place.arrived,
+            lost: sum.lost + place.lost,
+        });
+        // What loss of any other kind would have left of these.
+        let share = (inside.lost + DOUBT.0) / (inside.arrived + inside.lost + DOUBT.1);
+        let expected = share * (arrived + lost);
+        let tells = from > 0 && lost > expected + SIGNIFICANT * libm::sqrt(expected);
+        tells.then(|| packets_at(from))
+    }
+}
+
+/// The place of a packet that is one of so many.
+fn place_of(packets: usize) -> usize {
+    if packets < EXACT {
+        return packets;
+    }
+    let octave = packets.ilog2();
+    let part = (packets >> (octave - PARTS.ilog2())) - PARTS;
+    (EXACT + PARTS * (octave - EXACT.ilog2()) as usize + part).min(PLACES - 1)
+}
+
+/// The fewest packets at a place.
+fn packets_at(place: usize) -> usize {
+    let Some(beyond) = place.checked_sub(EXACT) else { return place };
+    (PARTS + beyond % PARTS) * ((EXACT / PARTS) << (beyond / PARTS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_many_waited_is_known_to_an_eighth_and_exactly_if_they_were_few() {
+        for packets in 0..2 * (EXACT << OCTAVES) {
+            let least = packets_at(place_of(packets));
+            assert!(least <= packets, "{packets} taken for {least}");
+            if packets < EXACT {
+                assert_eq!(least, packets);
+            } else if packets < EXACT << OCTAVES {
+                assert!(packets < least + least.div_ceil(PARTS), "{packets} taken for {least}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_fits_is_where_losses_begin() {
+        for fits in [1, 20, 63, 64, 80, 256, 1_024, 2_048] {
+            let mut places = Places::default();
+            (0..fits).for_each(|packets| places.arrived(packets));
+            assert_eq!(places.what_fits(), None, "{fits}: nothing was lost");
+            (fits..2 * fits + 20).for_each(|packets| places.lost(packets));
+            assert_eq!(places.what_fits(), Some(fits));
+        }
+    }
+}
