@@ -38,7 +38,7 @@ pub enum StatusArgument {
     Line,
     /// A line of JSON a few times a second, for another program.
     Json,
-    /// Nothing.
+    /// Nothing but where the call is found: its ticket, and the addresses of `--monitor` and `--metrics`.
     None,
 }
 
@@ -273,8 +273,7 @@ impl Reporter {
                     });
                 }
             }
-            StatusArgument::Line => observation.tell(),
-            StatusArgument::None => {}
+            StatusArgument::Line | StatusArgument::None => observation.tell(),
         }
         let (stats, captions, screen) = (LiveStats::default(), Captions::default(), Screen::start()?);
         let (joined, shown_at, session) = (false, None, None);

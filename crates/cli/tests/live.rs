@@ -54,6 +54,28 @@ fn receiver(arguments: &[&str]) -> (Child, String) {
 }
 
 #[test]
+fn a_ticket_is_handed_out_whatever_the_status() {
+    for command in [&["receive"][..], &["talk", "--no-window", "--source", CLIP]] {
+        for status in ["line", "json", "none"] {
+            let words = ["--listen", "127.0.0.1:0", "--status", status, "--wait-seconds", "5", "--metrics", "0"];
+            let mut end = started(&[command, &words[..]].concat());
+            let lines = BufReader::new(end.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+            let mut told = Vec::new();
+            // Without one, it gives up and says no more.
+            for line in lines {
+                told.push(line);
+                if told.last().is_some_and(|line| line.contains("ticket")) {
+                    break;
+                }
+            }
+            let _ = (end.kill(), end.wait());
+            assert!(told.last().is_some_and(|line| line.len() > 50), "{command:?} {status}: {told:?}");
+            assert!(told.iter().any(|line| line.contains("http://127.0.0.1:")), "{command:?} {status}: {told:?}");
+        }
+    }
+}
+
+#[test]
 fn a_call_whose_close_is_late_or_lost_leaves_a_report() {
     let links: [&[&str]; 3] = [
         &["--trace", "constant:500kbps", "--delay-ms", "600"],
