@@ -175,7 +175,7 @@ fn main() -> ExitCode {
         Command::Data(arguments) => commands::data::run(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments, Arguments::command()),
     };
-    match result {
+    match result.and_then(|()| output_file::all_printed()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             #[cfg(target_os = "linux")]

@@ -9,6 +9,7 @@ use std::fmt::Arguments;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Stdout, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -26,6 +27,9 @@ const MOST_LINKS: usize = 40;
 /// Whether an output of this command is standard output.
 static STANDARD_OUTPUT_TAKEN: AtomicBool = AtomicBool::new(false);
 
+/// Why something that was to be read on standard output is missing there, if it is.
+static UNPRINTED: OnceLock<io::Error> = OnceLock::new();
+
 /// Whether `path` is standard output.
 pub fn is_standard_output(path: &Path) -> bool {
     path.as_os_str() == STANDARD_OUTPUT || path == Path::new("/dev/stdout")
@@ -36,14 +40,38 @@ pub fn standard_output_is_taken() -> bool {
     STANDARD_OUTPUT_TAKEN.load(Ordering::Relaxed)
 }
 
-/// Where people are told how it goes: standard output, or standard error where an output has taken that.
-pub fn for_people() -> Box<dyn Write> {
-    if standard_output_is_taken() { Box::new(stderr()) } else { Box::new(stdout()) }
+/// Prints `text` on standard output at once. It stops nothing that it fails: a call goes on, files are written. But
+/// what is missing then is told at the end, see [`all_printed`].
+pub fn print(text: Arguments<'_>) {
+    let mut out = stdout().lock();
+    if let Err(error) = out.write_fmt(text).and_then(|()| out.flush()) {
+        UNPRINTED.get_or_init(|| error);
+    }
 }
 
-/// Tells people a line. A reader that went away, as `head` does, is no reason to fail.
+/// Whether all that was printed is on standard output. A reader that went away, as `head` does, has what it wanted.
+///
+/// # Errors
+/// If something is missing there, as on a full disk.
+pub fn all_printed() -> Result<()> {
+    match UNPRINTED.get() {
+        Some(error) if error.kind() != ErrorKind::BrokenPipe => bail!("cannot write standard output: {error}"),
+        _ => Ok(()),
+    }
+}
+
+/// Tells people how it goes: on standard output, or on standard error where an output has taken that.
+pub fn tell(text: Arguments<'_>) {
+    if standard_output_is_taken() {
+        let _ = stderr().write_fmt(text); // as with `aside`
+    } else {
+        print(text);
+    }
+}
+
+/// Tells people a line, see [`tell`].
 pub fn say(line: Arguments<'_>) {
-    let _ = writeln!(for_people(), "{line}");
+    tell(format_args!("{line}\n"));
 }
 
 /// Tells people a line on standard error: warnings, failures, how it goes. Whatever becomes of it (a closed terminal, a pipe

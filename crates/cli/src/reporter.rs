@@ -1,7 +1,6 @@
 //! What a live end says while it runs: on the screen, in its logs, and to whoever observes it. It hears of the call on the call's
 //! own thread, and never makes that wait.
 
-use std::io::{Write, stdout};
 use std::path::Path;
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +20,7 @@ use crate::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
 use crate::configuration::counters;
 use crate::live_stats::{LiveStats, Sample};
 use crate::observation::{Observation, Place};
-use crate::output_file::{self, for_people};
+use crate::output_file;
 use crate::session_log::{LiveSessionLog, SessionLog};
 
 /// Lines for the screen that wait at most: whoever reads more slowly misses some.
@@ -38,7 +37,7 @@ pub enum StatusArgument {
     Line,
     /// A line of JSON a few times a second, for another program.
     Json,
-    /// Nothing but where the call is found: its ticket, and the addresses of `--monitor` and `--metrics`.
+    /// Nothing but what others need to join or to look on: the ticket, the addresses of `--monitor` and `--metrics`.
     None,
 }
 
@@ -72,18 +71,16 @@ pub enum StatusLine {
     Stats(Box<Sample>),
 }
 
-/// Prints a line of JSON at once; a reader that went away is no reason to stop a call.
+/// Prints a line of JSON at once, on standard output; a reader that went away is no reason to stop a call.
 pub fn say(line: &StatusLine) {
     if let Ok(text) = serde_json::to_string(line) {
-        let mut out = stdout().lock();
-        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+        output_file::print(format_args!("{text}\n"));
     }
 }
 
 /// Writes a line over the one before.
 pub fn rewrite(line: &str) {
-    let mut out = for_people();
-    let _ = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());
+    output_file::tell(format_args!("\r\x1b[2K{line}"));
 }
 
 /// What goes to the screen while the call runs, on a thread of its own: a terminal or a pipe may stand still.

@@ -351,6 +351,37 @@ fn a_dash_is_standard_output_and_nothing_else_is_written_there() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn words_that_have_no_room_on_standard_output_are_a_failure_and_a_reader_that_went_away_is_none() {
+    let (folder, _) = folder();
+    let to = |words: &[&str], output: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
+        command.args(words).current_dir(folder.path()).stdout(output).stderr(Stdio::piped());
+        command.spawn().and_then(std::process::Child::wait_with_output).expect("it ran")
+    };
+    for words in [
+        &["trace", "constant:1mbps"][..],
+        &["controllers"],
+        &["scenario", "list"],
+        &["model", "show"],
+        &["completions", "bash"],
+        &["simulate", "--modelled", "--seconds", "1", "--json", "call.json"],
+    ] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("it takes nothing");
+        let failed = to(words, full.into());
+        let told = said(&failed);
+        assert_eq!(failed.status.code(), Some(1), "{words:?}");
+        assert!(told.contains("cannot write standard output: No space left"), "{words:?}: {told}");
+        assert_eq!(told.lines().count(), 1, "{words:?}: {told}");
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let closed = to(words, writer.into());
+        assert!(closed.status.success() && closed.stderr.is_empty(), "{words:?}: {}", said(&closed));
+    }
+    assert!(folder.path().join("call.json").exists(), "what was asked for is there all the same");
+}
+
+#[test]
 fn a_receiver_shows_pictures_on_standard_output() {
     use std::io::{BufRead, BufReader, Read};
     let mut receiver = Command::new(env!("CARGO_BIN_EXE_lockstep"))
