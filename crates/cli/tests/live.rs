@@ -160,6 +160,33 @@ fn a_call_that_is_ended_by_a_signal_reports_and_leaves_no_process_and_no_folder(
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_call_of_which_a_process_is_killed_says_which_and_by_what() {
+    for name in ["receive", "send"] {
+        let call = started(&["call", "--clip", CLIP, "--seconds", "300"]);
+        let is_that = |process: &u32| {
+            let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+            words.split(|&byte| byte == 0).any(|word| word == name.as_bytes())
+        };
+        let began = Instant::now();
+        let process = loop {
+            assert!(began.elapsed() < Duration::from_secs(20), "there is no process that is to {name}");
+            match children(call.id()).into_iter().find(is_that) {
+                Some(process) => break process.to_string(),
+                None => thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        thread::sleep(Duration::from_millis(500));
+        assert!(Command::new("kill").args(["-KILL", &process]).status().expect("there is `kill`").success());
+        let output = call.wait_with_output().expect("it ran");
+        let told = said(&output);
+        let last = told.lines().last().unwrap_or_default();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert_eq!(last, format!("lockstep: the {name} process was ended by a signal: 9 (SIGKILL)"), "{told}");
+    }
+}
+
+#[test]
 fn an_end_that_is_ended_by_a_signal_writes_its_log_and_tells_the_other_end() {
     for sender_is_ended in [true, false] {
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -345,7 +345,10 @@ fn a_recording_ends_with_the_last_whole_picture_that_had_room() {
             .output()
             .expect("it ran");
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-        assert!(said(&output).contains(name) && said(&output).contains("too large"), "{}", said(&output));
+        let told = said(&output);
+        let last = told.lines().last().unwrap_or_default();
+        let cause = format!("the receive process failed: the sink failed: {name}: ");
+        assert!(last.contains(&cause) && last.contains("too large"), "it ends with what was wrong: {told}");
     }
     let shown = pictures(&folder.path().join("a.y4m"));
     assert!(shown.is_some_and(|shown| shown > 5), "{shown:?}");
