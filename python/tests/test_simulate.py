@@ -1,6 +1,5 @@
 import copy
 import inspect
-import json
 import os
 import pickle
 import re
@@ -56,7 +55,7 @@ def test_python_and_the_command_run_the_same_call(tmp_path: Path) -> None:
         queue_packets=100,
         **SMALL,
     )
-    assert json.loads(result.json) == json.loads(scores.read_text())
+    assert result.json.encode() == scores.read_bytes()
 
 
 def test_the_same_goes_for_modelled_calls(tmp_path: Path) -> None:
@@ -71,7 +70,7 @@ def test_the_same_goes_for_modelled_calls(tmp_path: Path) -> None:
     result = lockstep.simulate(
         "constant:1mbps", modelled=True, codec="conventional", seconds=10.0, seed=4, controller="bob-heuristic"
     )
-    assert json.loads(result.json) == json.loads(scores.read_text())
+    assert result.json.encode() == scores.read_bytes()
 
 
 def test_every_option_of_the_command_has_an_argument_and_a_line_of_documentation() -> None:

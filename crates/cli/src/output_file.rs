@@ -16,6 +16,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
+use crate::configuration::document;
 use crate::standard_input::is_standard_input;
 
 /// What names standard output in the place of a file.
@@ -294,10 +295,7 @@ pub fn write_text(path: &Path, text: &str) -> Result<()> {
 /// # Errors
 /// If it cannot be written.
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    write(path, |output| {
-        serde_json::to_writer_pretty(&mut *output, value)?;
-        Ok(output.write_all(b"\n")?)
-    })
+    write_text(path, &document(value)?)
 }
 
 #[cfg(test)]
