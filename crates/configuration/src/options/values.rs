@@ -219,6 +219,14 @@ impl SoundName {
         })
     }
 
+    /// Finds out whether it is there, for who does not hear it.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn check(&self) -> Result<(), WavError> {
+        self.file().map_or(Ok(()), WavSource::check)
+    }
+
     const TONE: &str = "tone";
     const SILENCE: &str = "silence";
 
