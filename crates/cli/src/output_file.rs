@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::configuration::document;
 use crate::standard_input::is_standard_input;
@@ -159,6 +159,19 @@ pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path]) -> Result<()> 
     Ok(())
 }
 
+/// An error and what caused it, as one line. Many errors name their cause themselves; it is not said again.
+pub fn in_one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
 /// Of outputs that were written each for itself: what went wrong with any of them.
 ///
 /// # Errors
@@ -166,8 +179,8 @@ pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path]) -> Result<()> 
 pub fn all(outcomes: impl IntoIterator<Item = Result<()>>) -> Result<()> {
     let mut failures = outcomes.into_iter().filter_map(Result::err);
     let Some(first) = failures.next() else { return Ok(()) };
-    let others: Vec<String> = failures.map(|failure| format!("{failure:#}")).collect();
-    if others.is_empty() { Err(first) } else { Err(anyhow!("{first:#}; and {}", others.join("; and "))) }
+    let others: Vec<String> = failures.map(|failure| in_one_line(&failure)).collect();
+    if others.is_empty() { Err(first) } else { Err(anyhow!("{}; and {}", in_one_line(&first), others.join("; and "))) }
 }
 
 /// An output that is being written. Without [`OutputFile::finish`] a file is as it was before.
@@ -179,7 +192,12 @@ pub struct OutputFile {
 enum To {
     Standard(BufWriter<Stdout>),
     Special(BufWriter<File>),
-    File { temporary: BufWriter<NamedTempFile>, path: PathBuf },
+    /// Written through the file itself: what its temporary name would add to errors is no name that people know.
+    File {
+        file: BufWriter<File>,
+        temporary: TempPath,
+        path: PathBuf,
+    },
 }
 
 impl OutputFile {
@@ -198,7 +216,8 @@ impl OutputFile {
             }
             check_one(path)?;
             let path = behind_links(path);
-            Ok(To::File { temporary: BufWriter::new(temporary_beside(&path)?), path })
+            let (file, temporary) = temporary_beside(&path)?.into_parts();
+            Ok(To::File { file: BufWriter::new(file), temporary, path })
         };
         let to = begin().with_context(|| format!("cannot write {name}"))?;
         Ok(Self { name, to })
@@ -218,15 +237,14 @@ impl OutputFile {
             match self.to {
                 To::Standard(mut output) => output.flush(),
                 To::Special(mut output) => output.flush(),
-                To::File { temporary, path } => {
-                    let temporary = temporary.into_inner().map_err(io::IntoInnerError::into_error)?;
+                To::File { file, temporary, path } => {
+                    let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
                     // Some file systems say only now that they are full.
-                    temporary.as_file().sync_all()?;
+                    file.sync_all()?;
                     if let Ok(before) = fs::metadata(&path) {
-                        temporary.as_file().set_permissions(before.permissions())?;
+                        file.set_permissions(before.permissions())?;
                     }
-                    temporary.persist(path)?;
-                    Ok(())
+                    Ok(temporary.persist(path).map_err(|failed| failed.error)?)
                 }
             }
         };
@@ -250,7 +268,7 @@ impl Write for OutputFile {
         match &mut self.to {
             To::Standard(output) => output.write(bytes),
             To::Special(output) => output.write(bytes),
-            To::File { temporary, .. } => temporary.write(bytes),
+            To::File { file, .. } => file.write(bytes),
         }
     }
 
@@ -258,7 +276,7 @@ impl Write for OutputFile {
         match &mut self.to {
             To::Standard(output) => output.flush(),
             To::Special(output) => output.flush(),
-            To::File { temporary, .. } => temporary.flush(),
+            To::File { file, .. } => file.flush(),
         }
     }
 }
@@ -266,7 +284,7 @@ impl Write for OutputFile {
 impl Seek for OutputFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match &mut self.to {
-            To::File { temporary, .. } => temporary.seek(to),
+            To::File { file, .. } => file.seek(to),
             To::Standard(_) | To::Special(_) => Err(ErrorKind::Unsupported.into()),
         }
     }

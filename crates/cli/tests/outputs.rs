@@ -212,7 +212,8 @@ fn a_full_disk_leaves_what_was_there_and_nothing_cut() {
         assert!(!output.status.success(), "{words:?}");
         let told = said(&output);
         assert!(told.contains(&format!("cannot write {name}")) && told.contains("too large"), "{words:?}: {told}");
-        assert!(!told.contains("picture size"), "{told}");
+        assert!(!told.contains("picture size") && !told.contains(".part"), "{told}");
+        assert_eq!(told.matches("too large").count(), 1, "{told}");
         assert_eq!(names(folder.path()), before, "{words:?}");
         fs::write(at(name), "what was there").expect("written");
         assert!(!on_a_full_disk(folder.path(), words).status.success());
@@ -229,6 +230,21 @@ fn a_full_disk_leaves_what_was_there_and_nothing_cut() {
         assert!(!output.status.success(), "{words:?}");
         assert!(said(&output).contains("No space left"), "{words:?}: {}", said(&output));
         assert!(said(&output).contains(&format!("cannot write {name}")), "{words:?}: {}", said(&output));
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_full_disk_is_told_of_once_for_each_file_by_the_name_that_people_know() {
+    let (folder, _) = folder();
+    let call = ["simulate", "--modelled", "--seconds", "100"];
+    for (words, names) in [
+        (&["--session-log", "logs"][..], &["cannot write logs/seconds/modelled-"][..]),
+        (&["--json", "a.json", "--frames", "a.parquet"], &["cannot write a.json", "; and cannot write a.parquet"]),
+    ] {
+        let told = said(&on_a_full_disk(folder.path(), &[&call[..], words].concat()));
+        assert!(names.iter().all(|name| told.contains(name)) && !told.contains(".part"), "{told}");
+        assert_eq!(told.matches("too large").count(), names.len(), "{told}");
     }
 }
 
