@@ -293,6 +293,7 @@ def test_the_report_has_types() -> None:
         ({"codec": "modelled", "menu": "serial", "fit_passes": 2}, "^`fit_passes` cannot be used with `menu`$"),
         ({"controller": 3}, "^controller: .*`3`; there are: .*salsify"),
         ({"clip": 3}, "^clip: 3 is no text$"),
+        ({"clip": ""}, "^clip: it names nothing$"),
         ({"max_bitrate": 5_000_000}, "^max_bitrate: `5000000` is neither a bit rate such as 5mbps"),
         ({"loss_at": [(-1, 1)]}, "^loss_at: time -1s is out of range, which is 0 to 49 days$"),
         ({"modelled": True, "audio": "nosuch.wav"}, r"cannot read nosuch\.wav"),

@@ -154,7 +154,7 @@ macro_rules! names {
 
         impl OptionValue for $type {
             fn from_word(word: &str) -> Result<Self, String> {
-                Ok(Self::from(word))
+                if word.is_empty() { Err("it names nothing".to_owned()) } else { Ok(Self::from(word)) }
             }
 
             fn to_value(&self) -> Value {
