@@ -7,7 +7,7 @@
 
 use std::fmt::Arguments;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Stdout, Write, stderr, stdout};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Seek, SeekFrom, Stdout, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,6 +68,11 @@ pub fn tell(text: Arguments<'_>) {
     } else {
         print(text);
     }
+}
+
+/// Whether people are told on a terminal.
+pub fn tells_terminal() -> bool {
+    if standard_output_is_taken() { stderr().is_terminal() } else { stdout().is_terminal() }
 }
 
 /// Tells people a line, see [`tell`].

@@ -21,6 +21,7 @@ use crate::configuration::counters;
 use crate::live_stats::{LiveStats, Sample};
 use crate::observation::{Observation, Place};
 use crate::output_file;
+use crate::progress::ChangingLine;
 use crate::session_log::{LiveSessionLog, SessionLog};
 
 /// Lines for the screen that wait at most: whoever reads more slowly misses some.
@@ -78,11 +79,6 @@ pub fn say(line: &StatusLine) {
     }
 }
 
-/// Writes a line over the one before.
-pub fn rewrite(line: &str) {
-    output_file::tell(format_args!("\r\x1b[2K{line}"));
-}
-
 /// What goes to the screen while the call runs, on a thread of its own: a terminal or a pipe may stand still.
 struct Screen {
     lines: Option<SyncSender<Said>>,
@@ -92,18 +88,22 @@ struct Screen {
 enum Said {
     Json(StatusLine),
     Line(String),
+    News(String),
 }
 
 impl Screen {
     fn start() -> Result<Self> {
         let (lines, said) = mpsc::sync_channel(MOST_LINES);
         let thread = thread::Builder::new().name("screen".to_owned()).spawn(move || {
+            let mut changing = ChangingLine::new();
             for said in said {
                 match said {
                     Said::Json(line) => say(&line),
-                    Said::Line(line) => rewrite(&line),
+                    Said::Line(line) => changing.change(&line),
+                    Said::News(line) => changing.news(&line),
                 }
             }
+            changing.end();
         })?;
         Ok(Self { lines: Some(lines), thread: Some(thread) })
     }
@@ -306,9 +306,6 @@ impl Reporter {
     /// If anything is missing from a file.
     pub fn finish(mut self, finished: &Finished) -> Result<()> {
         let is_read = self.screen.finish();
-        if self.status == StatusArgument::Line && is_read {
-            say!("");
-        }
         let sent = match (self.send_log, &finished.sending) {
             (Some(mut log), Some(call)) => {
                 let decisions = call.controller_counters().into_iter();
@@ -357,7 +354,7 @@ impl Witness for Reporter {
     fn joined(&mut self) {
         self.joined = true;
         if self.status == StatusArgument::Line {
-            self.screen.say(Said::Line("the other end is there".to_owned()));
+            self.screen.say(Said::News("the other end is there".to_owned()));
         }
     }
 

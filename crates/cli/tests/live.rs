@@ -76,6 +76,20 @@ fn a_ticket_is_handed_out_whatever_the_status() {
 }
 
 #[test]
+fn what_changes_all_the_time_is_written_over_on_a_terminal_only() {
+    let mut emulator = started(&["emulate", "127.0.0.1:9", "--seconds", "1"]);
+    let line = wait_for(&mut emulator, "emulating a link from ");
+    let near = line.split_whitespace().nth(4).expect("an address");
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    socket.send_to(b"hello", near).expect("sent");
+    let output = emulator.wait_with_output().expect("it ran");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && !told.contains(['\r', '\x1b']), "{told:?}");
+    assert!(told.lines().count() <= 2, "{told:?}");
+    assert!(told.lines().last().is_some_and(|line| line.contains("1 delivered   0 dropped")), "{told:?}");
+}
+
+#[test]
 fn a_call_whose_close_is_late_or_lost_leaves_a_report() {
     let links: [&[&str]; 3] = [
         &["--trace", "constant:500kbps", "--delay-ms", "600"],
