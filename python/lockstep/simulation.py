@@ -15,6 +15,7 @@ import polars
 from lockstep import _lockstep
 from lockstep._lockstep import Table
 from lockstep.alphartc.estimator import Estimator, exchange
+from lockstep.alphartc.worker import shortened
 from lockstep.call_log import CallReport
 from lockstep.sessions.log import labelled, session_number, write_session
 
@@ -50,6 +51,17 @@ class Simulated:
 
 _OF_THE_LOG = ("session_log", "session_labels")
 """Arguments that are no options of the call."""
+
+
+def _refuse_session(folder: Any, labels: Any) -> None:
+    """Refuses what is no folder for a session log, or no labels, before the call runs."""
+    if folder is not None and not (isinstance(folder, str | os.PathLike) and os.fspath(folder)):
+        raise ValueError(f"session_log: {folder!r} names no folder")
+    pairs = labels.items() if isinstance(labels, Mapping) else [(labels, None)]
+    if labels is not None and not all(isinstance(word, str) for pair in pairs for word in pair):
+        raise ValueError(f"session_labels: {labels!r} are no names with text for each, such as {{'place': 'Ulm'}}")
+    if labels and folder is None:
+        raise ValueError("`session_labels` mean nothing without `session_log`")
 
 
 def _write_session(
@@ -174,12 +186,16 @@ def simulate(  # noqa: PLR0913
     for name in _OF_THE_LOG:
         given.pop(name)
     options = {name: value for name, value in given.items() if value is not None}
+    _refuse_session(session_log, session_labels)
     known = labelled(session_labels or {})  # wrong ones are refused before the call
-    if session_labels and session_log is None:
-        raise ValueError("`session_labels` mean nothing without `session_log`")
     asked = None
     if estimator is not None and not isinstance(estimator, str | os.PathLike):
         asked = options.pop("estimator")
+        if not isinstance(asked, Estimator):
+            raise ValueError(
+                f"estimator: {shortened(asked)} is neither a file nor an object with report_states and "
+                "get_estimated_bandwidth"
+            )
         if controller not in (None, _FOLLOWER):
             raise ValueError("`estimator` cannot be used with `controller`: an estimator comes with its own")
     if asked is None and estimator is not None and python is None:

@@ -141,8 +141,9 @@ def test_what_an_object_raises_comes_as_it_is() -> None:
 
     with pytest.raises(KeyError, match="nosuch"):
         lockstep.simulate(estimator=Broken(0), **CALL)
-    with pytest.raises(UnusableError, match="returned None"):
-        lockstep.simulate(estimator=Fixed(None), **CALL)
+    for answer, message in ((None, "returned None"), (10**400, "beyond all"), ([10**5000], "beyond all")):
+        with pytest.raises(UnusableError, match=message):
+            lockstep.simulate(estimator=Fixed(answer), **CALL)
 
 
 def test_numbers_of_any_library_are_numbers() -> None:
@@ -223,9 +224,34 @@ def test_a_gym_says_what_it_cannot_do(tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text('{"uplink": 3}')
     with pytest.raises(ValueError, match=r"broken\.json"):
         gym.reset(tmp_path / "broken.json")
-    gym.reset(alphartc_trace(tmp_path / "t.json", 1_000, 3_000))
+    trace = alphartc_trace(tmp_path / "t.json", 1_000, 3_000)
+    for name, value in (("report_interval_ms", 0), ("report_interval_ms", -1), ("duration_time_ms", 2**40)):
+        numbers: dict[str, Any] = {name: value}
+        with pytest.raises(ValueError, match=f"^{name}: {value} is no whole number from"):
+            gym.reset(trace, **numbers)
+    gym.reset(trace)
     with pytest.raises(ValueError, match="no number of bits"):
         gym.step(math.nan)
+
+
+@pytest.mark.parametrize(("name", "value"), [("seed", -1), ("seed", 1.5), ("seed", 2**64), ("queue_packets", 2**40)])
+def test_a_gym_says_which_number_is_none_that_there_is(name: str, value: float) -> None:
+    numbers: dict[str, Any] = {name: value}
+    with pytest.raises(ValueError, match=f"^{name}: {value} is no whole number from"):
+        Gym(**numbers)
+
+
+def test_after_the_last_seed_comes_the_first(tmp_path: Path) -> None:
+    path = alphartc_trace(tmp_path / "t.json", 1_000, 1_000, loss=0.2)
+
+    def second(gym: Gym) -> list[list[PacketStats]]:
+        gym.reset(path)
+        gym.reset(path)
+        return run_gym(gym, 500_000)[0]
+
+    first = Gym(seed=0)
+    first.reset(path)
+    assert second(Gym(seed=2**64 - 1)) == run_gym(first, 500_000)[0]
 
 
 @pytest.mark.skipif(not SHARED_TRACES.is_dir(), reason="the shared traces are not there")

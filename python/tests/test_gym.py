@@ -44,6 +44,38 @@ def test_threads_that_no_machine_has_are_refused(threads: int) -> None:
         CallEnv(threads=threads)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("feedback_ms", "20"),
+        ("feedback_ms", ["20"]),
+        ("feedback_ms", {20.0}),
+        ("episode_steps", -1),
+        ("episode_steps", 1.5),
+        ("queue_packets", (2**40, 2**41)),
+        ("queue_packets", 20),
+        ("initial_bps", -1),
+        ("initial_bps", float("nan")),
+        ("initial_bps", "1mbps"),
+        ("bounds_bps", (1000, 1e13)),
+        ("bounds_bps", (1000,)),
+    ],
+)
+def test_what_is_no_number_that_there_is_is_refused_with_the_name_of_its_argument(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{name}: .* (is no whole|is no pair|is neither a) "):
+        gymnasium.make("lockstep/Call-v0", **{name: value})
+
+
+def test_a_bit_rate_may_be_a_float_as_long_as_it_is_whole() -> None:
+    def features(**setting: Any) -> np.ndarray:
+        env = CallVectorEnv(2, traces="constant:1mbps", feedback_ms=[np.float32(20), 40], **setting)
+        env.reset(seed=3)
+        return np.stack([env.step(np.full((2, 1), 0.7))[4]["features"] for _ in range(5)])
+
+    whole = features(initial_bps=10**12, bounds_bps=(1_000, 5_000_000))
+    np.testing.assert_array_equal(features(initial_bps=1e12, bounds_bps=(1e3, 5e6)), whole)
+
+
 def test_nothing_can_be_done_with_closed_environments() -> None:
     call, calls = CallEnv(), CallVectorEnv(2)
     for env, action in ((call, np.full(1, 0.5)), (calls, np.full((2, 1), 0.5))):

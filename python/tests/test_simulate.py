@@ -1,6 +1,5 @@
 import copy
 import inspect
-import json
 import os
 import pickle
 import re
@@ -56,7 +55,7 @@ def test_python_and_the_command_run_the_same_call(tmp_path: Path) -> None:
         queue_packets=100,
         **SMALL,
     )
-    assert json.loads(result.json) == json.loads(scores.read_text())
+    assert result.json.encode() == scores.read_bytes()
 
 
 def test_the_same_goes_for_modelled_calls(tmp_path: Path) -> None:
@@ -71,7 +70,7 @@ def test_the_same_goes_for_modelled_calls(tmp_path: Path) -> None:
     result = lockstep.simulate(
         "constant:1mbps", modelled=True, codec="conventional", seconds=10.0, seed=4, controller="bob-heuristic"
     )
-    assert json.loads(result.json) == json.loads(scores.read_text())
+    assert result.json.encode() == scores.read_bytes()
 
 
 def test_every_option_of_the_command_has_an_argument_and_a_line_of_documentation() -> None:
@@ -172,6 +171,11 @@ def test_options_of_the_estimators_process_reach_it(tmp_path: Path) -> None:
     hangs.write_text(ESTIMATOR.read_text().replace("return 500_000", "while True: pass"))
     with pytest.raises(lockstep.EstimatorError, match=r"hangs\.py: no answer within 0\.25 s"):
         lockstep.simulate(estimator=hangs, estimator_limit=0.25, **SHORT)
+
+
+def test_no_sound_is_what_false_means() -> None:
+    assert lockstep.simulate(audio=False, **SHORT).json == lockstep.simulate(**SHORT).json
+    assert lockstep.simulate(audio=True, **SHORT).json == lockstep.simulate(audio="tone", **SHORT).json
 
 
 def test_a_value_may_be_a_word_as_on_the_command_line() -> None:
@@ -287,6 +291,17 @@ def test_the_report_has_types() -> None:
         ({"clip": "generated:0x0"}, "is not WIDTHxHEIGHT"),
         ({"clip": "generated:64x48@4294967295"}, "at most 1000"),
         ({"codec": "modelled", "menu": "serial", "fit_passes": 2}, "^`fit_passes` cannot be used with `menu`$"),
+        ({"controller": 3}, "^controller: .*`3`; there are: .*salsify"),
+        ({"clip": 3}, "^clip: 3 is no text$"),
+        ({"clip": ""}, "^clip: it names nothing$"),
+        ({"max_bitrate": 5_000_000}, "^max_bitrate: `5000000` is neither a bit rate such as 5mbps"),
+        ({"loss_at": [(-1, 1)]}, "^loss_at: time -1s is out of range, which is 0 to 49 days$"),
+        ({"modelled": True, "audio": "nosuch.wav"}, r"cannot read nosuch\.wav"),
+        ({"estimator": 3}, "^estimator: 3 is neither a file nor an object with report_states"),
+        ({"session_log": 3}, "^session_log: 3 names no folder$"),
+        ({"session_log": ""}, "^session_log: '' names no folder$"),
+        ({"session_log": "logs", "session_labels": 3}, "^session_labels: 3 are no names with text for each"),
+        ({"session_log": "logs", "session_labels": {"hour": 21}}, "^session_labels: {'hour': 21} are no names"),
     ],
 )
 def test_wrong_arguments_are_told_in_one_line(arguments: dict[str, Any], message: str) -> None:

@@ -120,19 +120,6 @@ fn given(matches: &ArgMatches, name: &str) -> bool {
     }
 }
 
-/// An error and what caused it, as one line. Many errors name their cause themselves; it is not said again.
-fn in_one_line(error: &anyhow::Error) -> String {
-    let mut line = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if line.is_empty() {
-            line = cause;
-        } else if !line.contains(&cause) {
-            line = format!("{line}: {cause}");
-        }
-    }
-    line
-}
-
 /// Has `-1` taken for the value of an option rather than for an option, so that whoever writes it is told what the value may be.
 fn with_negative_values(command: clap::Command) -> clap::Command {
     let takes = |argument: clap::Arg| {
@@ -175,7 +162,7 @@ fn main() -> ExitCode {
         Command::Data(arguments) => commands::data::run(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments, Arguments::command()),
     };
-    match result {
+    match result.and_then(|()| output_file::all_printed()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             #[cfg(target_os = "linux")]
@@ -187,7 +174,7 @@ fn main() -> ExitCode {
             }
             match error.downcast_ref::<configuration::OptionError>() {
                 Some(wrong) => aside!("lockstep: {}", wrong.in_words()),
-                None => aside!("lockstep: {}", in_one_line(&error)),
+                None => aside!("lockstep: {}", output_file::in_one_line(&error)),
             }
             match error.downcast_ref::<interruption::Interrupted>() {
                 Some(interrupted) => ExitCode::from(interrupted.status()),

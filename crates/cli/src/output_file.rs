@@ -7,14 +7,16 @@
 
 use std::fmt::Arguments;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Stdout, Write, stderr, stdout};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Seek, SeekFrom, Stdout, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempPath};
 
+use crate::configuration::document;
 use crate::standard_input::is_standard_input;
 
 /// What names standard output in the place of a file.
@@ -26,6 +28,9 @@ const MOST_LINKS: usize = 40;
 /// Whether an output of this command is standard output.
 static STANDARD_OUTPUT_TAKEN: AtomicBool = AtomicBool::new(false);
 
+/// Why something that was to be read on standard output is missing there, if it is.
+static UNPRINTED: OnceLock<io::Error> = OnceLock::new();
+
 /// Whether `path` is standard output.
 pub fn is_standard_output(path: &Path) -> bool {
     path.as_os_str() == STANDARD_OUTPUT || path == Path::new("/dev/stdout")
@@ -36,14 +41,43 @@ pub fn standard_output_is_taken() -> bool {
     STANDARD_OUTPUT_TAKEN.load(Ordering::Relaxed)
 }
 
-/// Where people are told how it goes: standard output, or standard error where an output has taken that.
-pub fn for_people() -> Box<dyn Write> {
-    if standard_output_is_taken() { Box::new(stderr()) } else { Box::new(stdout()) }
+/// Prints `text` on standard output at once. It stops nothing that it fails: a call goes on, files are written. But
+/// what is missing then is told at the end, see [`all_printed`].
+pub fn print(text: Arguments<'_>) {
+    let mut out = stdout().lock();
+    if let Err(error) = out.write_fmt(text).and_then(|()| out.flush()) {
+        UNPRINTED.get_or_init(|| error);
+    }
 }
 
-/// Tells people a line. A reader that went away, as `head` does, is no reason to fail.
+/// Whether all that was printed is on standard output. A reader that went away, as `head` does, has what it wanted.
+///
+/// # Errors
+/// If something is missing there, as on a full disk.
+pub fn all_printed() -> Result<()> {
+    match UNPRINTED.get() {
+        Some(error) if error.kind() != ErrorKind::BrokenPipe => bail!("cannot write standard output: {error}"),
+        _ => Ok(()),
+    }
+}
+
+/// Tells people how it goes: on standard output, or on standard error where an output has taken that.
+pub fn tell(text: Arguments<'_>) {
+    if standard_output_is_taken() {
+        let _ = stderr().write_fmt(text); // as with `aside`
+    } else {
+        print(text);
+    }
+}
+
+/// Whether people are told on a terminal.
+pub fn tells_terminal() -> bool {
+    if standard_output_is_taken() { stderr().is_terminal() } else { stdout().is_terminal() }
+}
+
+/// Tells people a line, see [`tell`].
 pub fn say(line: Arguments<'_>) {
-    let _ = writeln!(for_people(), "{line}");
+    tell(format_args!("{line}\n"));
 }
 
 /// Tells people a line on standard error: warnings, failures, how it goes. Whatever becomes of it (a closed terminal, a pipe
@@ -130,6 +164,19 @@ pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path]) -> Result<()> 
     Ok(())
 }
 
+/// An error and what caused it, as one line. Many errors name their cause themselves; it is not said again.
+pub fn in_one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
 /// Of outputs that were written each for itself: what went wrong with any of them.
 ///
 /// # Errors
@@ -137,8 +184,8 @@ pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path]) -> Result<()> 
 pub fn all(outcomes: impl IntoIterator<Item = Result<()>>) -> Result<()> {
     let mut failures = outcomes.into_iter().filter_map(Result::err);
     let Some(first) = failures.next() else { return Ok(()) };
-    let others: Vec<String> = failures.map(|failure| format!("{failure:#}")).collect();
-    if others.is_empty() { Err(first) } else { Err(anyhow!("{first:#}; and {}", others.join("; and "))) }
+    let others: Vec<String> = failures.map(|failure| in_one_line(&failure)).collect();
+    if others.is_empty() { Err(first) } else { Err(anyhow!("{}; and {}", in_one_line(&first), others.join("; and "))) }
 }
 
 /// An output that is being written. Without [`OutputFile::finish`] a file is as it was before.
@@ -150,7 +197,12 @@ pub struct OutputFile {
 enum To {
     Standard(BufWriter<Stdout>),
     Special(BufWriter<File>),
-    File { temporary: BufWriter<NamedTempFile>, path: PathBuf },
+    /// Written through the file itself: what its temporary name would add to errors is no name that people know.
+    File {
+        file: BufWriter<File>,
+        temporary: TempPath,
+        path: PathBuf,
+    },
 }
 
 impl OutputFile {
@@ -169,7 +221,8 @@ impl OutputFile {
             }
             check_one(path)?;
             let path = behind_links(path);
-            Ok(To::File { temporary: BufWriter::new(temporary_beside(&path)?), path })
+            let (file, temporary) = temporary_beside(&path)?.into_parts();
+            Ok(To::File { file: BufWriter::new(file), temporary, path })
         };
         let to = begin().with_context(|| format!("cannot write {name}"))?;
         Ok(Self { name, to })
@@ -189,15 +242,14 @@ impl OutputFile {
             match self.to {
                 To::Standard(mut output) => output.flush(),
                 To::Special(mut output) => output.flush(),
-                To::File { temporary, path } => {
-                    let temporary = temporary.into_inner().map_err(io::IntoInnerError::into_error)?;
+                To::File { file, temporary, path } => {
+                    let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
                     // Some file systems say only now that they are full.
-                    temporary.as_file().sync_all()?;
+                    file.sync_all()?;
                     if let Ok(before) = fs::metadata(&path) {
-                        temporary.as_file().set_permissions(before.permissions())?;
+                        file.set_permissions(before.permissions())?;
                     }
-                    temporary.persist(path)?;
-                    Ok(())
+                    Ok(temporary.persist(path).map_err(|failed| failed.error)?)
                 }
             }
         };
@@ -221,7 +273,7 @@ impl Write for OutputFile {
         match &mut self.to {
             To::Standard(output) => output.write(bytes),
             To::Special(output) => output.write(bytes),
-            To::File { temporary, .. } => temporary.write(bytes),
+            To::File { file, .. } => file.write(bytes),
         }
     }
 
@@ -229,7 +281,7 @@ impl Write for OutputFile {
         match &mut self.to {
             To::Standard(output) => output.flush(),
             To::Special(output) => output.flush(),
-            To::File { temporary, .. } => temporary.flush(),
+            To::File { file, .. } => file.flush(),
         }
     }
 }
@@ -237,7 +289,7 @@ impl Write for OutputFile {
 impl Seek for OutputFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match &mut self.to {
-            To::File { temporary, .. } => temporary.seek(to),
+            To::File { file, .. } => file.seek(to),
             To::Standard(_) | To::Special(_) => Err(ErrorKind::Unsupported.into()),
         }
     }
@@ -266,10 +318,7 @@ pub fn write_text(path: &Path, text: &str) -> Result<()> {
 /// # Errors
 /// If it cannot be written.
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    write(path, |output| {
-        serde_json::to_writer_pretty(&mut *output, value)?;
-        Ok(output.write_all(b"\n")?)
-    })
+    write_text(path, &document(value)?)
 }
 
 #[cfg(test)]

@@ -8,11 +8,55 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lockstep_call::{Scores, SoundScores, VMAF_NOT_ASKED_FOR};
 use lockstep_units::Bitrate;
 
+use crate::output_file;
+
 /// A bar over `length` steps with room for a message; a plain line every few seconds where standard error is no
 /// terminal.
 pub struct Progress {
     bar: ProgressBar,
     plain: Option<(Instant, String)>,
+}
+
+/// A line that is written over the one before on a terminal; elsewhere one every few seconds, and the last.
+pub struct ChangingLine {
+    terminal: bool,
+    told_at: Option<Instant>,
+    untold: Option<String>,
+}
+
+impl ChangingLine {
+    /// One that says nothing yet.
+    pub fn new() -> Self {
+        Self { terminal: output_file::tells_terminal(), told_at: None, untold: None }
+    }
+
+    /// Says `line` in place of what it said.
+    pub fn change(&mut self, line: &str) {
+        if self.terminal {
+            output_file::tell(format_args!("\r\x1b[2K{line}"));
+        } else if self.told_at.is_some_and(|at| at.elapsed() < PLAIN_INTERVAL) {
+            self.untold = Some(line.to_owned());
+            return;
+        } else {
+            say!("{line}");
+        }
+        (self.told_at, self.untold) = (Some(Instant::now()), None);
+    }
+
+    /// Says `line` in place of what it said, wherever that is.
+    pub fn news(&mut self, line: &str) {
+        self.told_at = None;
+        self.change(line);
+    }
+
+    /// Says no more: what follows is on a line of its own.
+    pub fn end(self) {
+        match self.untold {
+            Some(line) => say!("{line}"),
+            None if self.terminal && self.told_at.is_some() => say!(""),
+            None => {}
+        }
+    }
 }
 
 /// How often a line is printed where there is no terminal.

@@ -1,7 +1,6 @@
 //! What a live end says while it runs: on the screen, in its logs, and to whoever observes it. It hears of the call on the call's
 //! own thread, and never makes that wait.
 
-use std::io::{Write, stdout};
 use std::path::Path;
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +20,8 @@ use crate::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
 use crate::configuration::counters;
 use crate::live_stats::{LiveStats, Sample};
 use crate::observation::{Observation, Place};
-use crate::output_file::{self, for_people};
+use crate::output_file;
+use crate::progress::ChangingLine;
 use crate::session_log::{LiveSessionLog, SessionLog};
 
 /// Lines for the screen that wait at most: whoever reads more slowly misses some.
@@ -38,7 +38,7 @@ pub enum StatusArgument {
     Line,
     /// A line of JSON a few times a second, for another program.
     Json,
-    /// Nothing.
+    /// Nothing but what others need to join or to look on: the ticket, the addresses of `--monitor` and `--metrics`.
     None,
 }
 
@@ -72,18 +72,11 @@ pub enum StatusLine {
     Stats(Box<Sample>),
 }
 
-/// Prints a line of JSON at once; a reader that went away is no reason to stop a call.
+/// Prints a line of JSON at once, on standard output; a reader that went away is no reason to stop a call.
 pub fn say(line: &StatusLine) {
     if let Ok(text) = serde_json::to_string(line) {
-        let mut out = stdout().lock();
-        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+        output_file::print(format_args!("{text}\n"));
     }
-}
-
-/// Writes a line over the one before.
-pub fn rewrite(line: &str) {
-    let mut out = for_people();
-    let _ = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());
 }
 
 /// What goes to the screen while the call runs, on a thread of its own: a terminal or a pipe may stand still.
@@ -95,18 +88,22 @@ struct Screen {
 enum Said {
     Json(StatusLine),
     Line(String),
+    News(String),
 }
 
 impl Screen {
     fn start() -> Result<Self> {
         let (lines, said) = mpsc::sync_channel(MOST_LINES);
         let thread = thread::Builder::new().name("screen".to_owned()).spawn(move || {
+            let mut changing = ChangingLine::new();
             for said in said {
                 match said {
                     Said::Json(line) => say(&line),
-                    Said::Line(line) => rewrite(&line),
+                    Said::Line(line) => changing.change(&line),
+                    Said::News(line) => changing.news(&line),
                 }
             }
+            changing.end();
         })?;
         Ok(Self { lines: Some(lines), thread: Some(thread) })
     }
@@ -273,8 +270,7 @@ impl Reporter {
                     });
                 }
             }
-            StatusArgument::Line => observation.tell(),
-            StatusArgument::None => {}
+            StatusArgument::Line | StatusArgument::None => observation.tell(),
         }
         let (stats, captions, screen) = (LiveStats::default(), Captions::default(), Screen::start()?);
         let (joined, shown_at, session) = (false, None, None);
@@ -310,9 +306,6 @@ impl Reporter {
     /// If anything is missing from a file.
     pub fn finish(mut self, finished: &Finished) -> Result<()> {
         let is_read = self.screen.finish();
-        if self.status == StatusArgument::Line && is_read {
-            say!("");
-        }
         let sent = match (self.send_log, &finished.sending) {
             (Some(mut log), Some(call)) => {
                 let decisions = call.controller_counters().into_iter();
@@ -361,7 +354,7 @@ impl Witness for Reporter {
     fn joined(&mut self) {
         self.joined = true;
         if self.status == StatusArgument::Line {
-            self.screen.say(Said::Line("the other end is there".to_owned()));
+            self.screen.say(Said::News("the other end is there".to_owned()));
         }
     }
 

@@ -201,6 +201,7 @@ fn what_cannot_be_done_is_said_in_one_line() {
         (&["encode", "/dev/null", "/dev/null", "--quantizer", "3"], "not a y4m file"),
         (&["receive", "--listen", "192.0.2.1:9"], "choose another"),
         (&["trace", "constant:1mbps", "--output", "trace.xyz"], "must end in"),
+        (&["trace", "constant:900gbps", "--output", "many.up"], "cannot write many.up: more than"),
     ] {
         let output = lockstep(arguments);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -54,6 +54,42 @@ fn receiver(arguments: &[&str]) -> (Child, String) {
 }
 
 #[test]
+fn a_ticket_is_handed_out_whatever_the_status() {
+    for command in [&["receive"][..], &["talk", "--no-window", "--source", CLIP]] {
+        for status in ["line", "json", "none"] {
+            let words = ["--listen", "127.0.0.1:0", "--status", status, "--wait-seconds", "5", "--metrics", "0"];
+            let mut end = started(&[command, &words[..]].concat());
+            let lines = BufReader::new(end.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+            let mut told = Vec::new();
+            // Without one, it gives up and says no more.
+            for line in lines {
+                told.push(line);
+                if told.last().is_some_and(|line| line.contains("ticket")) {
+                    break;
+                }
+            }
+            let _ = (end.kill(), end.wait());
+            assert!(told.last().is_some_and(|line| line.len() > 50), "{command:?} {status}: {told:?}");
+            assert!(told.iter().any(|line| line.contains("http://127.0.0.1:")), "{command:?} {status}: {told:?}");
+        }
+    }
+}
+
+#[test]
+fn what_changes_all_the_time_is_written_over_on_a_terminal_only() {
+    let mut emulator = started(&["emulate", "127.0.0.1:9", "--seconds", "1"]);
+    let line = wait_for(&mut emulator, "emulating a link from ");
+    let near = line.split_whitespace().nth(4).expect("an address");
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    socket.send_to(b"hello", near).expect("sent");
+    let output = emulator.wait_with_output().expect("it ran");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && !told.contains(['\r', '\x1b']), "{told:?}");
+    assert!(told.lines().count() <= 2, "{told:?}");
+    assert!(told.lines().last().is_some_and(|line| line.contains("1 delivered   0 dropped")), "{told:?}");
+}
+
+#[test]
 fn a_call_whose_close_is_late_or_lost_leaves_a_report() {
     let links: [&[&str]; 3] = [
         &["--trace", "constant:500kbps", "--delay-ms", "600"],
@@ -134,6 +170,33 @@ fn a_call_that_is_ended_by_a_signal_reports_and_leaves_no_process_and_no_folder(
         assert_eq!(fs::read_dir(&temporary).expect("it is there").count(), 0, "its folder is left");
         assert!(!linux || processes.len() == 2, "{processes:?}");
         assert!(processes.iter().all(|process| !Path::new(&format!("/proc/{process}")).exists()), "orphans");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_call_of_which_a_process_is_killed_says_which_and_by_what() {
+    for name in ["receive", "send"] {
+        let call = started(&["call", "--clip", CLIP, "--seconds", "300"]);
+        let is_that = |process: &u32| {
+            let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+            words.split(|&byte| byte == 0).any(|word| word == name.as_bytes())
+        };
+        let began = Instant::now();
+        let process = loop {
+            assert!(began.elapsed() < Duration::from_secs(20), "there is no process that is to {name}");
+            match children(call.id()).into_iter().find(is_that) {
+                Some(process) => break process.to_string(),
+                None => thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        thread::sleep(Duration::from_millis(500));
+        assert!(Command::new("kill").args(["-KILL", &process]).status().expect("there is `kill`").success());
+        let output = call.wait_with_output().expect("it ran");
+        let told = said(&output);
+        let last = told.lines().last().unwrap_or_default();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert_eq!(last, format!("lockstep: the {name} process was ended by a signal: 9 (SIGKILL)"), "{told}");
     }
 }
 

@@ -212,7 +212,8 @@ fn a_full_disk_leaves_what_was_there_and_nothing_cut() {
         assert!(!output.status.success(), "{words:?}");
         let told = said(&output);
         assert!(told.contains(&format!("cannot write {name}")) && told.contains("too large"), "{words:?}: {told}");
-        assert!(!told.contains("picture size"), "{told}");
+        assert!(!told.contains("picture size") && !told.contains(".part"), "{told}");
+        assert_eq!(told.matches("too large").count(), 1, "{told}");
         assert_eq!(names(folder.path()), before, "{words:?}");
         fs::write(at(name), "what was there").expect("written");
         assert!(!on_a_full_disk(folder.path(), words).status.success());
@@ -229,6 +230,21 @@ fn a_full_disk_leaves_what_was_there_and_nothing_cut() {
         assert!(!output.status.success(), "{words:?}");
         assert!(said(&output).contains("No space left"), "{words:?}: {}", said(&output));
         assert!(said(&output).contains(&format!("cannot write {name}")), "{words:?}: {}", said(&output));
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_full_disk_is_told_of_once_for_each_file_by_the_name_that_people_know() {
+    let (folder, _) = folder();
+    let call = ["simulate", "--modelled", "--seconds", "100"];
+    for (words, names) in [
+        (&["--session-log", "logs"][..], &["cannot write logs/seconds/modelled-"][..]),
+        (&["--json", "a.json", "--frames", "a.parquet"], &["cannot write a.json", "; and cannot write a.parquet"]),
+    ] {
+        let told = said(&on_a_full_disk(folder.path(), &[&call[..], words].concat()));
+        assert!(names.iter().all(|name| told.contains(name)) && !told.contains(".part"), "{told}");
+        assert_eq!(told.matches("too large").count(), names.len(), "{told}");
     }
 }
 
@@ -348,6 +364,37 @@ fn a_dash_is_standard_output_and_nothing_else_is_written_there() {
         succeed(folder.path(), &["sweep", "--trace", "constant:1mbps", "--seconds", "1", "--output", "-"]).stdout;
     assert!(rows.starts_with(b"PAR1") && rows.ends_with(b"PAR1"));
     assert_eq!(names(folder.path()), before, "no journal");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn words_that_have_no_room_on_standard_output_are_a_failure_and_a_reader_that_went_away_is_none() {
+    let (folder, _) = folder();
+    let to = |words: &[&str], output: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
+        command.args(words).current_dir(folder.path()).stdout(output).stderr(Stdio::piped());
+        command.spawn().and_then(std::process::Child::wait_with_output).expect("it ran")
+    };
+    for words in [
+        &["trace", "constant:1mbps"][..],
+        &["controllers"],
+        &["scenario", "list"],
+        &["model", "show"],
+        &["completions", "bash"],
+        &["simulate", "--modelled", "--seconds", "1", "--json", "call.json"],
+    ] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("it takes nothing");
+        let failed = to(words, full.into());
+        let told = said(&failed);
+        assert_eq!(failed.status.code(), Some(1), "{words:?}");
+        assert!(told.contains("cannot write standard output: No space left"), "{words:?}: {told}");
+        assert_eq!(told.lines().count(), 1, "{words:?}: {told}");
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let closed = to(words, writer.into());
+        assert!(closed.status.success() && closed.stderr.is_empty(), "{words:?}: {}", said(&closed));
+    }
+    assert!(folder.path().join("call.json").exists(), "what was asked for is there all the same");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod coding_time;
 mod counters;
+mod document;
 mod ends;
 mod estimator;
 mod max_bitrate;
@@ -19,6 +20,7 @@ mod words;
 
 pub use coding_time::EncodeTimeSettings;
 pub use counters::counters;
+pub use document::document;
 pub use max_bitrate::MaxBitrate;
 pub use model_file::ModelFile;
 pub use modelled::{GccCall, PROGRESS_INTERVAL, simulate_gcc, simulate_modelled, simulate_modelled_with};

@@ -18,7 +18,7 @@ use lockstep_transport::FeedbackInterval;
 use lockstep_units::Timestamp;
 
 use crate::simulate::{Coding, run};
-use crate::{CallSettings, CodecKind, ControlSettings, Observers, Simulated, SimulationStatus};
+use crate::{CallSettings, CodecKind, ControlSettings, Observers, Simulated, SimulationStatus, SoundName};
 
 /// Virtual time between two of the counts that [`simulate_gcc`] gives.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
@@ -45,6 +45,7 @@ impl CallSettings {
         let encoder = codec.encoder(curves, interval);
         let source = Box::new(ModelledSource::new(clip, format.frame_rate));
         let feedback = self.feedback();
+        self.audio.as_ref().map_or(Ok(()), SoundName::check)?;
         let sound = self.audio.as_ref().map(|_| CallSound {
             voice: Box::new(ModelledVoice::new(seed)),
             playback: Box::new(Playing::new(ModelledListener, None)),

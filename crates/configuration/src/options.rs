@@ -224,14 +224,14 @@ macro_rules! options {
             }
 
             /// Says the option `name`: a number, a flag, a list of these, or what the command line takes as a word. Null
-            /// says nothing.
+            /// says nothing, and nor does `false` of an option that may be given without a value.
             ///
             /// # Errors
             /// If there is no such option, or that is no value of it.
             pub fn set_value(&mut self, name: &str, value: &Value) -> Result<(), OptionError> {
                 let wrong = |name| move |problem| OptionError::Value { name, problem };
                 match name {
-                    $(stringify!($name) => if !value.is_null() {
+                    $(stringify!($name) => if !<$type as OptionValue>::is_not_given(value) {
                         self.$name = Some(OptionValue::read(value).map_err(wrong(stringify!($name)))?);
                     })*
                     _ => return Err(OptionError::Unknown(name.to_owned())),

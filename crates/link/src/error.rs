@@ -95,6 +95,9 @@ pub enum TraceError {
         /// The line, counted from one.
         line: usize,
     },
+    /// A file that gzip has packed.
+    #[error("packed by gzip; unpack it first, with `gunzip`")]
+    Packed,
     /// A text in none of the known formats.
     #[error("none of the known trace formats: line {line} reads \"{text}\"")]
     UnknownFormat {

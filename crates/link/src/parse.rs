@@ -35,10 +35,16 @@ pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
+/// What files begin with that gzip has packed (RFC 1952, section 2.3.1).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
 /// The text of `bytes`, without a byte-order mark.
 fn text(bytes: &[u8]) -> Result<&str, TraceError> {
     if bytes.len() > MAXIMUM_INPUT {
         return Err(TraceError::InputTooLarge);
+    }
+    if bytes.starts_with(&GZIP) {
+        return Err(TraceError::Packed);
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let good = &bytes[..error.valid_up_to()];

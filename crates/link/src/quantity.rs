@@ -14,12 +14,13 @@ pub(crate) fn scaled(value: f64, scale: f64, limit: u64) -> Option<u64> {
     (whole >= 0.0 && whole <= limit as f64).then_some(whole as u64)
 }
 
-/// Splits `5.5kbit` into its number and its unit in lower case.
+/// Splits `5.5kbit` into its number, which may be below zero, and its unit in lower case.
 fn number_and_unit(text: &str) -> Option<(f64, String)> {
     let text = text.trim();
-    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let number = text[..digits].parse().ok()?;
-    Some((number, text[digits..].trim().to_ascii_lowercase()))
+    let unsigned = text.strip_prefix('-').unwrap_or(text);
+    let unit = unsigned.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let number = text[..text.len() - unit.len()].parse().ok()?;
+    Some((number, unit.trim().to_ascii_lowercase()))
 }
 
 /// A rate such as `500kbps`, `1.5 Mbit/s` or `800kbit`: a plain decimal and one of bps, kbps, Mbps, Gbps (also written
@@ -130,6 +131,16 @@ mod tests {
             assert_eq!(parse_time(text), Ok(Duration::from_millis(1500)), "{text}");
         }
         assert_eq!(parse_share("0.08%"), parse_share("0.0008"));
+    }
+
+    #[test]
+    fn what_is_below_zero_is_told_the_range() {
+        for problem in [parse_time("-1s").map(drop), parse_rate("-5kbps").map(drop), parse_share("-1%").map(drop)] {
+            assert!(matches!(problem, Err(Problem::Range { .. })), "{problem:?}");
+        }
+        for text in ["-", "--1s", "-s"] {
+            assert!(matches!(parse_time(text), Err(Problem::Unit { .. })), "{text}");
+        }
     }
 
     #[test]

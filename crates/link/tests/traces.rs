@@ -127,6 +127,7 @@ fn errors_say_what_is_wrong_and_where() {
         assert_eq!(error.to_string(), message, "{text}");
     }
     assert_eq!(Trace::from_bytes(b"1\n2\n\xff"), Err(TraceError::NotText { line: 3 }));
+    assert_eq!(Trace::from_bytes(b"\x1f\x8b\x08\0"), Err(TraceError::Packed));
     let error = TraceError::Line { line: 1, problem: Problem::Milliseconds("12a".to_owned()) };
     assert_eq!(Trace::parse(TraceFormat::Mahimahi, b"12a"), Err(error));
     assert!(matches!(Trace::open(Path::new("/no/such/trace")), Err(TraceError::Read { .. })));

@@ -11,7 +11,7 @@ use serde_json::{Number, Value};
 
 use lockstep_alphartc::{EstimatorHost, HostError, PacketReport, ProcessError};
 use lockstep_call::{KeptFrames, SharedSessionMeter};
-use lockstep_configuration::{CallOptions, Observers, Simulated, SimulationStatus, simulate_with};
+use lockstep_configuration::{CallOptions, Observers, Simulated, SimulationStatus, document, simulate_with};
 use lockstep_units::{Bitrate, Timestamp};
 
 use crate::table::Table;
@@ -173,7 +173,7 @@ pub fn simulate(
             simulate_with(&settings, host, observers, progress)
         })
         .map_err(raised)?;
-    let json = serde_json::to_string(&report).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    let json = document(&report).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     let seconds = meter.map(|meter| {
         let (_, rows) = meter.lock().take(report.scores.scored_seconds as u64);
         Table::of_session(&rows)

@@ -48,6 +48,17 @@ pub enum WavError {
     },
 }
 
+impl WavError {
+    /// What `error` says of the file at `path`.
+    fn of(error: hound::Error, path: &Path) -> Self {
+        let path = path.to_owned();
+        match error {
+            hound::Error::IoError(error) if error.kind() != ErrorKind::Other => Self::File { path, error },
+            error => Self::Damaged { path, error },
+        }
+    }
+}
+
 /// A WAV file as a source: all channels together, at 48,000 samples a second, again from its beginning at its end if it
 /// is to go on.
 #[derive(Debug, Clone)]
@@ -65,30 +76,32 @@ impl WavSource {
     /// # Errors
     /// [`WavError`] says what is wrong with the file.
     pub fn open(path: &Path, repeats: bool) -> Result<Self, WavError> {
+        Self::read(Self::file(path)?, path, repeats)
+    }
+
+    /// Finds out whether the file at `path` is there and begins as one that is read, without reading it.
+    ///
+    /// # Errors
+    /// As [`WavSource::open`].
+    pub fn check(path: &Path) -> Result<(), WavError> {
+        Self::header(Self::file(path)?, path).map(drop)
+    }
+
+    fn file(path: &Path) -> Result<BufReader<File>, WavError> {
         let failed = |error| WavError::File { path: path.to_owned(), error };
         // Opening a pipe waits for who writes it: it is looked at before.
         if !fs::metadata(path).map_err(failed)?.is_file() {
             let reason = "it is no regular file; write the sound to a WAV file and name that".to_owned();
             return Err(WavError::Unsupported { path: path.to_owned(), reason });
         }
-        let file = File::open(path).map_err(failed)?;
-        Self::read(BufReader::new(file), path, repeats)
+        Ok(BufReader::new(File::open(path).map_err(failed)?))
     }
 
-    /// The same of what `reader` gives; errors call it `path`.
-    ///
-    /// # Errors
-    /// As [`WavSource::open`].
-    pub fn read(reader: impl Read, path: &Path, repeats: bool) -> Result<Self, WavError> {
-        let failed = |error| match error {
-            hound::Error::IoError(error) if error.kind() != ErrorKind::Other => {
-                WavError::File { path: path.to_owned(), error }
-            }
-            error => WavError::Damaged { path: path.to_owned(), error },
-        };
+    /// What `reader` begins with, and what follows that.
+    fn header<R: Read>(reader: R, path: &Path) -> Result<hound::WavReader<R>, WavError> {
         let unsupported = |reason: String| WavError::Unsupported { path: path.to_owned(), reason };
-        let mut reader = hound::WavReader::new(reader).map_err(failed)?;
-        let hound::WavSpec { channels, sample_rate, bits_per_sample, sample_format } = reader.spec();
+        let reader = hound::WavReader::new(reader).map_err(|error| WavError::of(error, path))?;
+        let hound::WavSpec { channels, sample_rate, .. } = reader.spec();
         if channels == 0 || !(8_000..=192_000).contains(&sample_rate) {
             let what = format!("{channels} channels of {sample_rate} samples a second");
             return Err(unsupported(format!("{what}; one channel or more and 8,000 to 192,000 samples are read")));
@@ -97,12 +110,23 @@ impl WavSource {
         if u64::from(reader.duration()) > most {
             return Err(unsupported("longer than an hour".to_owned()));
         }
+        Ok(reader)
+    }
+
+    /// The same of what `reader` gives; errors call it `path`.
+    ///
+    /// # Errors
+    /// As [`WavSource::open`].
+    pub fn read(reader: impl Read, path: &Path, repeats: bool) -> Result<Self, WavError> {
+        let unsupported = |reason: String| WavError::Unsupported { path: path.to_owned(), reason };
+        let mut reader = Self::header(reader, path)?;
+        let hound::WavSpec { channels, sample_rate, bits_per_sample, sample_format } = reader.spec();
         let scale = 2.0_f32.powi(1 - i32::from(bits_per_sample));
         let samples = match sample_format {
             hound::SampleFormat::Float => mix(channels, reader.samples::<f32>()),
             hound::SampleFormat::Int => mix(channels, reader.samples::<i32>().map(|s| s.map(|s| s as f32 * scale))),
         };
-        let samples = samples.map_err(failed)?;
+        let samples = samples.map_err(|error| WavError::of(error, path))?;
         if samples.is_empty() {
             return Err(unsupported("no samples".to_owned()));
         }

@@ -1,6 +1,6 @@
 """AlphaRTC's estimators: what they are told, what they answer, and how one that is an object is asked."""
 
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol, TypedDict, runtime_checkable
 
 from lockstep.alphartc.worker import Clock, bits_per_second, report
 
@@ -18,6 +18,7 @@ class PacketStats(TypedDict):
     payload_size: int
 
 
+@runtime_checkable
 class Estimator(Protocol):
     """An estimator of AlphaRTC."""
 

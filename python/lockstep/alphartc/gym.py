@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lockstep._lockstep import SteppedCall
 from lockstep.alphartc.estimator import PacketStats, stats_of
+from lockstep.arguments import MOST_32_BITS, MOST_64_BITS, whole
 
 
 class Gym:
@@ -19,11 +20,16 @@ class Gym:
     """
 
     def __init__(self, gym_id: str = "gym", *, seed: int = 1, delay_ms: float = 20.0, queue_packets: int = 256) -> None:
-        """A gym without a call; :meth:`reset` begins one."""
+        """A gym without a call; :meth:`reset` begins one.
+
+        Raises:
+            ValueError: If the seed or the queue is no number that there is.
+
+        """
         self.gym_id = gym_id
-        self._seed = seed
+        self._seed = whole(seed, "seed", 0, MOST_64_BITS)
         self._delay_ms = delay_ms
-        self._queue_packets = queue_packets
+        self._queue_packets = whole(queue_packets, "queue_packets", 1, MOST_32_BITS)
         self._call: SteppedCall | None = None
 
     def reset(
@@ -38,20 +44,23 @@ class Gym:
 
         Raises:
             OSError: If the file cannot be read.
-            ValueError: If it holds no trace, or the interval is zero.
+            ValueError: If it holds no trace, or interval or duration are no number of milliseconds that there is.
 
         """
         if not Path(trace_path).exists() and ":" not in os.fspath(trace_path):
             raise FileNotFoundError(f"trace {os.fspath(trace_path)}: no such file")
+        length_ms = duration_time_ms
+        if length_ms is not None:
+            length_ms = whole(length_ms, "duration_time_ms", 0, MOST_32_BITS)
         self._call = SteppedCall(
             os.fspath(trace_path),
-            interval_ms=report_interval_ms,
-            length_ms=duration_time_ms,
+            interval_ms=whole(report_interval_ms, "report_interval_ms", 1, MOST_32_BITS),
+            length_ms=length_ms,
             seed=self._seed,
             delay_ms=self._delay_ms,
             queue_packets=self._queue_packets,
         )
-        self._seed += 1
+        self._seed = (self._seed + 1) & MOST_64_BITS
 
     def step(self, bandwidth_bps: float) -> tuple[list[PacketStats], bool]:
         """Sets the estimate and lets an interval pass: the packets that arrived in it, and whether the call is over.

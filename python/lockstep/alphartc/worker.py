@@ -209,10 +209,16 @@ def bits_per_second(value: Any) -> float:
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         message = f"get_estimated_bandwidth returned {shortened(value)}, which is no number of bits per second"
         raise UnusableError(message)
-    if not math.isfinite(number) or number < 0:
+    try:
+        rate = float(number)
+    except OverflowError:
+        # Python does not write whole numbers of any length, either.
+        message = "get_estimated_bandwidth returned a whole number beyond all bits per second"
+        raise UnusableError(message) from None
+    if not math.isfinite(rate) or rate < 0:
         message = f"get_estimated_bandwidth returned {number}, which is no number of bits per second"
         raise UnusableError(message)
-    return float(min(number, 1e15))
+    return min(rate, 1e15)
 
 
 def shortened(value: Any) -> str:

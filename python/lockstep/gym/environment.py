@@ -12,6 +12,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from lockstep._lockstep import VectorEnvironment
+from lockstep.arguments import MOST_32_BITS, numbers, whole, whole_pair
 from lockstep.gym.actions import Action, BobAction, LadderAction, LogarithmicRate
 from lockstep.gym.features import FEATURES, Features, Values
 from lockstep.gym.observations import BobObservation, CallObservation, ConcertoObservation, HrccObservation, Observation
@@ -33,6 +34,8 @@ DEFAULT_TRACES: tuple[str, ...] = tuple(
     f"cellular:mean={mean}mbps,seed={seed}" for mean in (1, 2, 4) for seed in (1, 2, 3)
 )
 """Nine generated cellular paths."""
+MOST_BPS = 10**12
+"""The highest bit rate, that of the fastest trace."""
 
 
 _Preset = TypeVar("_Preset")
@@ -56,13 +59,6 @@ def _list(given: _Text | Sequence[_Text]) -> list[str]:
     return [os.fspath(one) for one in many]
 
 
-def _numbers(given: float | Sequence[float] | None) -> list[float]:
-    """None, one or many, as a list."""
-    if given is None:
-        return []
-    return [float(one) for one in given] if isinstance(given, Sequence) else [float(given)]
-
-
 class _Calls:
     """Calls in Rust, with the presets around them."""
 
@@ -81,8 +77,8 @@ class _Calls:
         delay_ms: tuple[float, float] = (10.0, 60.0),
         queue_packets: tuple[int, int] = (20, 256),
         loss: tuple[float, float] = (0.0, 0.0),
-        initial_bps: int = 300_000,
-        bounds_bps: tuple[int, int] = (10_000, 8_000_000),
+        initial_bps: float = 300_000,
+        bounds_bps: tuple[float, float] = (10_000, 8_000_000),
         feedback_ms: float | Sequence[float] | None = None,
         codec: str = "functional",
         model: str | None = None,
@@ -100,8 +96,9 @@ class _Calls:
         self.observation = _preset(OBSERVATIONS, observation, "observation")
         self.action = _preset(ACTIONS, action, "action")
         self.reward = _preset(REWARDS, reward, "reward")
-        self.initial_bps = float(initial_bps)
-        self.bounds_bps = bounds_bps
+        first_bps = whole(initial_bps, "initial_bps", 0, MOST_BPS)
+        self.initial_bps = float(first_bps)
+        self.bounds_bps = whole_pair(bounds_bps, "bounds_bps", 0, MOST_BPS)
         self.rates = np.full(count, self.initial_bps)
         self.vector = VectorEnvironment(
             count,
@@ -115,14 +112,14 @@ class _Calls:
             height=size[1],
             frames_per_second=frames_per_second,
             step_ms=step_ms,
-            steps=episode_steps,
+            steps=whole(episode_steps, "episode_steps", 0, MOST_32_BITS),
             random_start=random_start,
             delay_ms=delay_ms,
-            queue_packets=queue_packets,
+            queue_packets=whole_pair(queue_packets, "queue_packets", 0, MOST_32_BITS),
             loss=loss,
             at_sender=place == "sender",
-            feedback_ms=_numbers(feedback_ms),
-            rates_bps=(initial_bps, *bounds_bps),
+            feedback_ms=numbers(feedback_ms, "feedback_ms"),
+            rates_bps=(first_bps, *self.bounds_bps),
             observation=self.observation.kind if isinstance(self.observation, CallObservation) else None,
         )
 

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::env;
 use std::io::{BufRead, BufReader};
+use std::iter;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,7 +17,7 @@ use clap::Args;
 use serde::{Serialize, Serializer};
 
 use lockstep_call::{CallObserver, CallReport, DRAIN, FinishedCall, VideoDelayFloor};
-use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Ticket};
+use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, LiveError, Ticket};
 use lockstep_media::{SourceOptions, VideoFormat, open_source, sink_path};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -118,6 +119,8 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 const END_LIMIT: Duration = Duration::from_secs(30);
 /// How long the emulator goes on delivering what is on its way when the sender has ended.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3);
+/// How long to wait for the last words of a process that has ended: what it started may have its standard error.
+const WORDS_LIMIT: Duration = Duration::from_secs(1);
 
 /// A process of this program. It ends in order when it is told to, and when this process is gone, however that ended;
 /// it is killed if it is still there when this is dropped.
@@ -125,16 +128,20 @@ struct Process {
     name: &'static str,
     child: Child,
     status: Receiver<StatusLine>,
+    /// The errors that it told of, which people have seen already.
+    errors: Receiver<String>,
     told_at: Option<Instant>,
 }
 
 impl Process {
-    /// Starts `lockstep` with `arguments`; its standard output is read as status lines.
+    /// Starts `lockstep` with `arguments`; its standard output is read as status lines, its standard error goes on to
+    /// people.
     fn start(name: &'static str, arguments: &[String], ticket: Option<&Ticket>) -> Result<Self> {
         let program = env::current_exe().context("cannot find the lockstep program")?;
         let mut command = Command::new(program);
         // Its standard input says by its end that the process is to end.
-        command.arg(name).arg("--attached").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(name).arg("--attached").args(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // The words of a process can be seen by everybody on the machine.
         command.envs(ticket.map(|ticket| ("LOCKSTEP_TICKET", ticket.to_string())));
         // Ctrl-C at the terminal is for this process, which ends the others one after the other.
@@ -151,7 +158,18 @@ impl Process {
                 }
             }
         });
-        Ok(Self { name, child, status, told_at: None })
+        let told = child.stderr.take().context("the process has no standard error")?;
+        let (tell, errors) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(told).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line);
+                aside!("{line}");
+                if let Some(error) = line.strip_prefix("lockstep: ").filter(|words| !words.starts_with("warning: ")) {
+                    let _ = tell.send(error.to_owned()); // whoever waits no longer does not want it
+                }
+            }
+        });
+        Ok(Self { name, child, status, errors, told_at: None })
     }
 
     fn is_running(&mut self) -> bool {
@@ -179,10 +197,14 @@ impl Process {
             thread::sleep(Duration::from_millis(20));
         }
         let status = self.child.wait()?;
-        if !status.success() {
-            bail!("the {} process failed ({status}); its message is above", self.name);
+        let error = iter::from_fn(|| self.errors.recv_timeout(WORDS_LIMIT).ok()).last();
+        match (status.code(), error) {
+            (Some(0), _) => Ok(()),
+            (Some(_), Some(error)) => bail!("the {} process failed: {error}", self.name),
+            (Some(code), None) => bail!("the {} process failed with exit status {code}", self.name),
+            // What a signal ends says nothing of that.
+            (None, _) => bail!("the {} process was ended by a {status}", self.name),
         }
-        Ok(())
     }
 }
 
@@ -373,10 +395,13 @@ pub fn call(
     })?;
     progress.finish();
     let Processes { sender, receiver, cut_at, .. } = processes;
-    let (sender, receiver) = (sender.finish(), receiver.finish());
+    let failures = [sender.finish(), receiver.finish()].into_iter().filter_map(Result::err);
+    // Who failed says why, and the other end says only that it did.
+    let hearsay = LiveError::PeerFailed.to_string();
+    let failure = failures.min_by_key(|failure| failure.to_string().contains(&hearsay));
     // What the user did comes before what came of it, and that before the log that is missing because of it.
     let interrupted = interruption.check().map_err(|interrupted| anyhow!(interrupted));
-    let problem = interrupted.err().or(sender.err()).or(receiver.err());
+    let problem = interrupted.err().or(failure);
     let length = cut_at.map_or(length, |at| length.min(at));
     let (captures, unread) = Captures::of(&send_log);
     let length = scored_length(captures, length, frame_interval);

@@ -1,10 +1,10 @@
 //! `lockstep completions`: the words of this command, for a shell.
 
-use std::io::{self, ErrorKind, Write};
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Command};
 use clap_complete::{Shell, generate};
+
+use crate::output_file;
 
 /// What `lockstep completions` is told.
 #[derive(Debug, Args)]
@@ -20,9 +20,6 @@ pub fn run(arguments: &CompletionsArguments, mut command: Command) -> Result<()>
     // First into memory: writing it out may fail, which clap_complete would take for a bug.
     let mut script = Vec::new();
     generate(arguments.shell, &mut command, name, &mut script);
-    match io::stdout().write_all(&script) {
-        // A reader that went away, as `head` does, is no reason to fail.
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to standard output"),
-        _ => Ok(()),
-    }
+    output_file::print(format_args!("{}", String::from_utf8(script)?));
+    Ok(())
 }

@@ -17,7 +17,7 @@ use crate::destination::{destination, resolve};
 use crate::interruption::Interruption;
 use crate::output_file;
 use crate::packet_csv::PacketCsv;
-use crate::reporter::rewrite;
+use crate::progress::ChangingLine;
 
 /// The far side of an emulator.
 #[derive(Debug, Clone)]
@@ -108,10 +108,10 @@ pub fn run(arguments: &EmulateArguments) -> Result<()> {
         log,
         mtu: arguments.mtu,
     };
-    let mut written = Ok(());
+    let (mut changing, mut written) = (ChangingLine::new(), Ok(()));
     Emulator::run(socket, options, |status| {
         let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);
-        rewrite(&format!(
+        changing.change(&format!(
             "{:.0} s   capacity {capacity}   {} delivered   {} dropped",
             status.elapsed.as_secs_f64(),
             status.forward.delivered.packets,
@@ -120,7 +120,7 @@ pub fn run(arguments: &EmulateArguments) -> Result<()> {
         written = packets.as_ref().map_or(Ok(()), PacketCsv::flush);
         interruption.check().is_ok() && written.is_ok()
     })?;
-    say!("");
+    changing.end();
     written?;
     Ok(interruption.check()?)
 }

@@ -248,8 +248,12 @@ pub fn ticket_to_join(given: Option<&str>) -> Result<Ticket> {
     Ok(String::from_utf8_lossy(&line).parse()?)
 }
 
-/// Prints a ticket for another person: as text, and on a terminal as a picture for a camera.
-pub fn print_ticket(ticket: &Ticket, command: &str) {
+/// Hands out a ticket, whatever the status: without it nobody can join. For another program it is a line of JSON; for
+/// another person text, and on a terminal a picture for a camera.
+pub fn print_ticket(ticket: &Ticket, command: &str, status: StatusArgument) {
+    if status == StatusArgument::Json {
+        return say(&StatusLine::Ticket(ticket.to_string()));
+    }
     let text = ticket.to_string();
     if stdout().is_terminal()
         && let Ok(code) = qrcode::QrCode::with_error_correction_level(&text, qrcode::EcLevel::L)
@@ -376,11 +380,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let session = arguments.session.open("receive", "receiver", None)?;
     let reporter = Reporter::new(arguments.status, clock, logs, observation, None)?;
     let mut reporter = reporter.with_session(session, clock.epoch());
-    match arguments.status {
-        StatusArgument::Json => say(&StatusLine::Ticket(ticket.to_string())),
-        StatusArgument::Line => print_ticket(&ticket, "send"),
-        StatusArgument::None => {}
-    }
+    print_ticket(&ticket, "send", arguments.status);
     let sink = arguments.sink.clone();
     let open: OpenSink = Box::new(move |format| open_sink(&sink, format));
     let end = ControlSettings::receiving_end_with(model.as_ref()).with_pixel_limit(arguments.max_pixels);

@@ -12,7 +12,7 @@ use lockstep_units::Bitrate;
 
 use crate::interruption::Interruption;
 use crate::observation::{metrics_address, serve_rendezvous};
-use crate::reporter::rewrite;
+use crate::progress::ChangingLine;
 
 /// The port of a rendezvous, unless another is said.
 const PORT: u16 = 4610;
@@ -76,11 +76,11 @@ pub fn run(arguments: &RendezvousArguments) -> Result<()> {
     if let Some(address) = arguments.metrics {
         say!("metrics at {}", serve_rendezvous(address, Arc::clone(&newest))?);
     }
-    let quiet = arguments.quiet;
+    let (quiet, mut changing) = (arguments.quiet, ChangingLine::new());
     server.run(|status| {
         *newest.lock().unwrap_or_else(PoisonError::into_inner) = *status;
         if !quiet {
-            rewrite(&format!(
+            changing.change(&format!(
                 "{} calls   {} met   {:.1} MB relayed   {} packets dropped   {} refused",
                 status.calls,
                 status.met,
@@ -91,8 +91,6 @@ pub fn run(arguments: &RendezvousArguments) -> Result<()> {
         }
         interruption.check().is_ok()
     })?;
-    if !quiet {
-        say!("");
-    }
+    changing.end();
     Ok(interruption.check()?)
 }

@@ -21,7 +21,7 @@ use crate::configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
 use crate::interruption::Interruption;
 use crate::keys::{KEYS, Keyboard, command};
 use crate::observation::{Observation, ObservationArguments};
-use crate::reporter::{Logs, Reporter, SharedWords, StatusArgument, StatusLine, Words, say};
+use crate::reporter::{Logs, Reporter, SharedWords, StatusArgument, Words};
 use crate::session_log::arguments::SessionArguments;
 
 /// What `lockstep talk` is told.
@@ -193,10 +193,8 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
     }
     // A script's standard input is its own, unless there is nothing else to command the call by.
     let commands = (keyboard.is_some() || arguments.no_window).then_some(commands);
-    match (&ticket, arguments.status) {
-        (Some(ticket), StatusArgument::Json) => say(&StatusLine::Ticket(ticket.to_string())),
-        (Some(ticket), StatusArgument::Line) => print_ticket(ticket, "talk"),
-        (None, _) | (_, StatusArgument::None) => {}
+    if let Some(ticket) = &ticket {
+        print_ticket(ticket, "talk", arguments.status);
     }
     let wait = if ticket.is_some() { "none" } else { WAIT };
     let wait = match arguments.wait_seconds {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use lockstep_call::VideoDelayFloor;
@@ -118,13 +118,13 @@ pub fn run(arguments: &TraceArguments) -> Result<()> {
     let Some(path) = &arguments.output else { return Ok(()) };
     let interval = arguments.interval_ms.get();
     let text = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("up" | "down" | "trace") => trace.to_mahimahi()?,
-        Some("json") => trace.to_alphartc_json(interval)?,
-        Some("csv") => trace.to_csv(interval)?,
-        _ if is_standard_output(path) => trace.to_mahimahi()?,
+        Some("up" | "down" | "trace") => trace.to_mahimahi(),
+        Some("json") => trace.to_alphartc_json(interval),
+        Some("csv") => trace.to_csv(interval),
+        _ if is_standard_output(path) => trace.to_mahimahi(),
         _ => bail!("{}: the name must end in .up, .down, .trace, .json or .csv", path.display()),
     };
-    write_text(path, &text)?;
+    write_text(path, &text.with_context(|| format!("cannot write {}", path.display()))?)?;
     say!("written to {}", path.display());
     Ok(())
 }

@@ -27,7 +27,8 @@ use crate::configuration::{CallOptions, LinkWords, Seconds, counters};
 use crate::interruption::Interrupted;
 use crate::output_file::{self, write_json};
 use crate::packet_csv::PacketCsv;
-use crate::reporter::{StatusArgument, rewrite};
+use crate::progress::ChangingLine;
+use crate::reporter::StatusArgument;
 
 /// The exit status where this machine lacks what a tunnel takes, as tests that are skipped have it.
 const MISSING: u8 = 77;
@@ -300,6 +301,7 @@ fn run_link(arguments: &TunnelArguments, link: &LinkWords, length: Option<Second
         length: length.map(Seconds::get),
         log,
     };
+    let mut changing = ChangingLine::new();
     let any = signals.any.clone();
     let go = |now: &EmulatorStatus| {
         elapsed = now.elapsed;
@@ -324,7 +326,7 @@ fn run_link(arguments: &TunnelArguments, link: &LinkWords, length: Option<Second
             StatusArgument::Line => {
                 let capacity = trace.capacity_at(Timestamp::ZERO + now.elapsed);
                 let dropped = |way: &LinkStatistics| way.dropped_by_queue.packets + way.lost().packets;
-                rewrite(&format!(
+                changing.change(&format!(
                     "{:.0} s   capacity {capacity}   forward {} delivered, {} dropped   reverse {}, {}",
                     now.elapsed.as_secs_f64(),
                     now.forward.delivered.packets,
@@ -347,9 +349,7 @@ fn run_link(arguments: &TunnelArguments, link: &LinkWords, length: Option<Second
         if ended.is_some() || ended_by.is_some() || failure.is_some() || told_to_end { Go::Stop } else { go }
     };
     let carried = tunnel.run(options, go, || any.swap(false, Ordering::Relaxed));
-    if matches!(status, StatusArgument::Line) {
-        tell("");
-    }
+    changing.end();
     let carried = match carried {
         Ok(carried) => carried,
         Err(error) => {

@@ -47,7 +47,14 @@ pub trait OptionValue: Sized {
     /// # Errors
     /// What is wrong with it, in one line.
     fn from_value(value: &Value) -> Result<Self, String> {
-        Err(format!("{value} is no text"))
+        // What may stand there is what is wrong with it as a word, unless any word may.
+        Self::from_word(&value.to_string()).and(Err(format!("{value} is no text")))
+    }
+
+    /// Whether `value` is as if the option was not given: null is, and `false` where the option may be given without a
+    /// value, which is what `true` means.
+    fn is_not_given(value: &Value) -> bool {
+        value.is_null() || (Self::MEANT.is_some() && value == &Value::Bool(false))
     }
 
     /// What [`OptionValue::read`] reads.
@@ -147,7 +154,7 @@ macro_rules! names {
 
         impl OptionValue for $type {
             fn from_word(word: &str) -> Result<Self, String> {
-                Ok(Self::from(word))
+                if word.is_empty() { Err("it names nothing".to_owned()) } else { Ok(Self::from(word)) }
             }
 
             fn to_value(&self) -> Value {
@@ -210,6 +217,14 @@ impl SoundName {
             Self::SILENCE => Box::new(Silence),
             path => Box::new(WavSource::open(Path::new(path), true)?),
         })
+    }
+
+    /// Finds out whether it is there, for who does not hear it.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn check(&self) -> Result<(), WavError> {
+        self.file().map_or(Ok(()), WavSource::check)
     }
 
     const TONE: &str = "tone";

@@ -123,7 +123,7 @@ fn run_job_file(path: &Path, workers: NonZero<usize>) -> Result<()> {
     for Job { population, batch } in jobs {
         let made = make(&population, std::slice::from_ref(&batch), folder.path(), workers, |_| {})
             .and_then(|()| Made::read(batch.clone(), folder.path()))
-            .unwrap_or_else(|error| Made::failed(batch, format!("{error:#}")));
+            .unwrap_or_else(|error| Made::failed(batch, crate::output_file::in_one_line(&error)));
         let mut out = stdout().lock();
         writeln!(out, "{}", serde_json::to_string(&made)?)?;
         out.flush()?;

@@ -137,7 +137,18 @@ impl Job {
 /// The files in `folder` and below. Pipes and devices are none: whoever opens a pipe waits for who writes it.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for entry in WalkDir::new(folder).follow_links(true) {
+    let whole = folder.canonicalize().with_context(|| format!("cannot list {}", folder.display()))?;
+    // The walk notices a link to a folder that it is in, and not one to a folder around the first, by which it would
+    // come to everything once more.
+    let leads_around = |path: &Path| path.is_symlink() && path.canonicalize().is_ok_and(|at| whole.starts_with(at));
+    let entries = WalkDir::new(folder).follow_links(true).into_iter().filter_entry(|entry| {
+        let is_around = entry.depth() > 0 && leads_around(entry.path());
+        if is_around {
+            aside!("lockstep: left out: {}: a link to a folder around {}", entry.path().display(), folder.display());
+        }
+        !is_around
+    });
+    for entry in entries {
         match entry {
             Ok(entry) if entry.file_type().is_file() => found.push(entry.into_path()),
             Ok(_) => {}
