@@ -19,6 +19,7 @@
 //! | growth | 2 a round trip | slow start (RFC 5681) |
 //! | burst found the link idle | its first fragment waited no more than 10 ms | a tick of most schedulers |
 //! | silence | smoothed round trip + 150 ms | pauses of cellular links are rarely longer |
+//! | the same where news came later than that, by the latest of 5 s | 500 ms at most | acknowledgements that wait behind the other end's pictures are no silence; an outage of the way back alone should be noticed all the same |
 //! | pause between two probes | 100 ms; doubling to 1 s once the path would take 100 ms for all of them | what is sent into silence must not be in the way when it ends |
 //! | pause between two hellos into silence, which are answered | 20 ms at least, as sound has; a fortieth of the silence; so long that they take a sixteenth of what the path carried; 1 s at most | where packets, not moments, are lost in bursts (Gilbert's and Elliott's model, as netem counts it), a silence ends when so many were sent: with bursts of 33 packets at 2 Mb/s p95 was 17 s and is 0.3 (`--burst-loss 0.1%,3%`); a fiftieth left 4.6 s at 150 kb/s where this leaves 1.5; in 60 s of silence 210 of them go, 16 kB |
 //! | the same beside sound that arrives | 250 ms at least | sound goes first; but where it alone flows, nobody learns what pictures may have |
@@ -35,6 +36,7 @@ use lockstep_transport::wire::CARRIAGE;
 use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment, SOUND};
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds, moving_average};
 
+use crate::base_delay::BaseDelay;
 use crate::path_delay::PathDelay;
 use crate::recent_least::RecentLeast;
 use crate::short_queue::ShortQueue;
@@ -50,6 +52,7 @@ const GROWTH: u64 = 2;
 const IDLE_WAIT: Duration = Duration::from_millis(10);
 const SHORTEST_BURST: Duration = Duration::from_millis(1);
 const SILENCE_MARGIN: Duration = Duration::from_millis(150);
+const LATEST_NEWS: Duration = Duration::from_millis(500);
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(500);
 const PROBE_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 /// Pauses between two hellos into silence, what one takes of a link with its headers, of what the path delivered the part that
@@ -148,6 +151,9 @@ pub struct PathBound {
     round_trip: Option<Duration>,
     shortest_round_trip: RecentLeast<Duration>,
     loss_rate: LossRate,
+    /// What news of arrivals takes, on two clocks, and by how much of late it took longer than the least.
+    news: BaseDelay,
+    late: RecentLeast<Reverse<Duration>>,
     heard_at: Timestamp,
     /// When the oldest was transmitted of all that was since something was last heard.
     unheard_from: Option<Timestamp>,
@@ -184,6 +190,8 @@ impl PathBound {
             round_trip: None,
             shortest_round_trip: RecentLeast::new(),
             loss_rate: LossRate::default(),
+            news: BaseDelay::new(ROUND_TRIP_MEMORY),
+            late: RecentLeast::new(),
             heard_at: Timestamp::ZERO,
             unheard_from: None,
             transmitted_at: None,
@@ -250,9 +258,13 @@ impl PathBound {
             return;
         }
         self.short_queue.on_feedback(now, feedback);
-        if self.is_silent(now) {
+        let newest = feedback.acknowledged.iter().map(|arrival| arrival.arrived_at).max();
+        let late = newest.map_or(Duration::ZERO, |newest| self.news.queueing_delay(newest, now));
+        // Where it was the news that came late, the path carried all the while what it was given.
+        if self.is_silent(now) && late < SILENCE_MARGIN {
             self.restarted_at = Some(now);
         }
+        self.late.put(now, Reverse(late), MEMORY);
         (self.heard_at, self.unheard_from, self.unheard, self.probes) = (now, None, 0, 0);
         if let Some(sample) = feedback.round_trip_time {
             self.shortest_round_trip.put(now, sample, ROUND_TRIP_MEMORY);
@@ -324,7 +336,8 @@ impl PathBound {
     #[must_use]
     pub fn is_silent(&self, now: Timestamp) -> bool {
         let Some(from) = self.unheard_from else { return false };
-        let patience = self.round_trip.unwrap_or(FIRST_ROUND_TRIP) + SILENCE_MARGIN;
+        let late = self.late.get().map_or(Duration::ZERO, |Reverse(late)| late).min(LATEST_NEWS);
+        let patience = self.round_trip.unwrap_or(FIRST_ROUND_TRIP) + SILENCE_MARGIN.max(late);
         now.is_later_by(patience, from.max(self.heard_at))
     }
 

@@ -43,12 +43,17 @@ impl Path {
     /// A frame is sent now; its fragments arrive `delay` later, so far apart, and are acknowledged half a round trip
     /// after that.
     fn frame(&mut self, fragments: u16, delay: Duration, apart: Duration) {
+        self.heard_of_late(fragments, delay, apart, ROUND_TRIP / 2);
+    }
+
+    /// The same, acknowledged so long after that.
+    fn heard_of_late(&mut self, fragments: u16, delay: Duration, apart: Duration, back: Duration) {
         let sent_at = self.now;
         let size = ByteCount::new(PAYLOAD + 68);
         (0..fragments).for_each(|_| self.bound.on_transmit(sent_at, size));
         for fragment in 0..fragments {
             let arrived_at = sent_at + delay + apart * u32::from(fragment);
-            self.now = arrived_at + ROUND_TRIP / 2;
+            self.now = arrived_at + back;
             let acknowledged = AcknowledgedFragment {
                 frame: self.frame,
                 fragment,
@@ -164,6 +169,24 @@ fn into_silence_a_probe_is_sent_now_and_then_and_the_first_frame_after_it_is_sma
     path.wait(Duration::from_millis(5));
     path.frame(1, HALF, Duration::ZERO);
     assert!(path.most() >= 15_000, "{}", path.most());
+}
+
+#[test]
+fn news_that_waits_behind_the_other_ends_pictures_is_no_silence() {
+    let mut path = Path::new(None);
+    (0..100).for_each(|_| path.frame(4, HALF, Duration::from_millis(5)));
+    let (late, step) = (Duration::from_millis(350), Duration::from_millis(10));
+    // Once it has come as late, and however seldom.
+    path.heard_of_late(4, HALF, step, late);
+    assert!(path.most() > PAYLOAD, "the path did carry what it was given: {}", path.most());
+    for _ in 0..10 {
+        (0..8).for_each(|_| path.frame(4, HALF, step));
+        path.bound.on_transmit(path.now, ByteCount::new(1_452));
+        assert!(!path.bound.is_silent(path.now + HALF + late), "news is as late as before");
+        path.heard_of_late(4, HALF, step, late);
+    }
+    path.bound.on_transmit(path.now, ByteCount::new(1_452));
+    assert!(path.bound.is_silent(path.now + Duration::from_millis(900)), "this is no more than late");
 }
 
 #[test]
