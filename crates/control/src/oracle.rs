@@ -53,11 +53,6 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(40);
 /// Of pictures that come more often than that, one is sent only if the queue is empty by so many frame intervals from now.
 const READY_INTERVALS: f64 = 0.5;
 
-/// For so long after something else of this end's has taken to the path, what is gone in so many frame intervals is as good as
-/// nothing. Without it, and with it where there is nothing else, the oracle is worse beside sound at 40 to 100 kb/s, and on EVDO.
-const OTHERS_MEMORY: Duration = Duration::from_secs(1);
-const FREE_INTERVALS: f64 = 0.25;
-
 /// Without foresight the path is taken to go on as it was for so long: of 8, 16, 24, 33, 67, 133 and 267 ms that with the
 /// highest QoE_d over all recorded traces, 0.0005 above its neighbours, and with pixels, too (`lockstep sweep --controllers
 /// hindsight --codecs modelled --seconds 60 --seeds 1`).
@@ -86,8 +81,6 @@ pub struct Oracle {
     left_out: bool,
     /// The share of packets that the path now loses beside those that the queue drops.
     loss: f64,
-    /// When something else of this end's, sound or acknowledgements, last took to the path.
-    others_at: Option<Timestamp>,
 }
 
 impl Oracle {
@@ -109,7 +102,6 @@ impl Oracle {
             sent: false,
             left_out: false,
             loss: 0.0,
-            others_at: None,
         }
     }
 
@@ -166,18 +158,10 @@ impl Oracle {
         self.carried(now, (self.horizon + left_out).mul_f64(stretch))
     }
 
-    /// Whether no frame waits: packets of sound, and acknowledgements of what comes the other way, are hardly ever all gone.
-    fn is_free(&self, now: Timestamp) -> bool {
-        let backlog = self.path.backlog(now);
-        let others_wait = self.others_at.is_some_and(|at| now.saturating_since(at) <= OTHERS_MEMORY);
-        backlog == ByteCount::ZERO
-            || (others_wait && backlog <= self.carried(now, self.interval.mul_f64(FREE_INTERVALS)))
-    }
-
     /// What a frame may take of the link at `now`, if anything is left.
     fn room(&self, now: Timestamp) -> ByteCount {
         let (backlog, share) = (self.path.backlog(now), self.share(now));
-        if self.is_free(now) && share > ByteCount::ZERO && self.smallest.wanted() > share {
+        if backlog == ByteCount::ZERO && share > ByteCount::ZERO && self.smallest.wanted() > share {
             return self.smallest.wanted();
         }
         // Where pictures come more often than frames should, the next one waits for its turn.
@@ -204,7 +188,6 @@ impl Controller for Oracle {
 
     fn on_feedback_transmit(&mut self, now: Timestamp, carried: ByteCount) {
         self.path.take(now, carried);
-        self.others_at = Some(now);
     }
 
     fn is_bounded(&self) -> bool {
@@ -225,7 +208,7 @@ impl Controller for Oracle {
 
     fn on_time(&mut self, now: Timestamp) {
         self.loss = self.path.loss(now).0;
-        if self.sent && self.is_free(now) {
+        if self.sent && self.path.backlog(now) == ByteCount::ZERO {
             self.smallest.on_empty(now, self.interval, self.room(now));
         }
         let due = self.taken_at.is_none_or(|at| now.saturating_since(at) >= HOLD);

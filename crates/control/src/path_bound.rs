@@ -258,13 +258,12 @@ impl PathBound {
             return;
         }
         self.short_queue.on_feedback(now, feedback);
-        let newest = feedback.acknowledged.iter().map(|arrival| arrival.arrived_at).max();
-        let late = newest.map_or(Duration::ZERO, |newest| self.news.queueing_delay(newest, now));
-        // Where it was the news that came late, the path carried all the while what it was given.
-        if self.is_silent(now) && late < SILENCE_MARGIN {
+        if self.is_silent(now) {
             self.restarted_at = Some(now);
         }
-        self.late.put(now, Reverse(late), MEMORY);
+        if let Some(newest) = feedback.acknowledged.iter().map(|arrival| arrival.arrived_at).max() {
+            self.late.put(now, Reverse(self.news.queueing_delay(newest, now)), MEMORY);
+        }
         (self.heard_at, self.unheard_from, self.unheard, self.probes) = (now, None, 0, 0);
         if let Some(sample) = feedback.round_trip_time {
             self.shortest_round_trip.put(now, sample, ROUND_TRIP_MEMORY);

@@ -176,9 +176,8 @@ fn news_that_waits_behind_the_other_ends_pictures_is_no_silence() {
     let mut path = Path::new(None);
     (0..100).for_each(|_| path.frame(4, HALF, Duration::from_millis(5)));
     let (late, step) = (Duration::from_millis(350), Duration::from_millis(10));
-    // Once it has come as late, and however seldom.
     path.heard_of_late(4, HALF, step, late);
-    assert!(path.most() > PAYLOAD, "the path did carry what it was given: {}", path.most());
+    // Once it has come as late, and however seldom.
     for _ in 0..10 {
         (0..8).for_each(|_| path.frame(4, HALF, step));
         path.bound.on_transmit(path.now, ByteCount::new(1_452));
