@@ -5,6 +5,7 @@
 //! picture is being coded, feedback and pacing go on; of the pictures that come meanwhile only the newest is kept.
 
 mod budget;
+mod decode_lag;
 mod silence;
 mod sound;
 
@@ -25,6 +26,7 @@ use crate::overhead::Overhead;
 use crate::record::{FrameRecord, Outcome};
 use crate::sound::SoundRate;
 use crate::vp8_codec::Vp8;
+use decode_lag::DecodeLag;
 
 /// Weight of a new frame in the smoothed coding time.
 const ENCODE_TIME_WEIGHT: f64 = 0.2;
@@ -119,6 +121,7 @@ pub struct SendingEnd<C: Codec = Vp8> {
     moved: bool,
     /// When the oldest frame was sent of all that were since one was last known to be decoded.
     undecoded_since: Option<Timestamp>,
+    decode_lag: DecodeLag,
     last_quantizer: Option<u8>,
     records: OpenRecords,
     committed: Option<Committed<C>>,
@@ -165,6 +168,7 @@ impl<C: Codec> SendingEnd<C> {
             last_target: StateId::EMPTY,
             moved: false,
             undecoded_since: None,
+            decode_lag: DecodeLag::default(),
             last_quantizer: None,
             records: OpenRecords::default(),
             committed: None,
@@ -219,7 +223,7 @@ impl<C: Codec> SendingEnd<C> {
         if self.encoding.is_some() || self.closed {
             return None;
         }
-        if self.pictures_wait(now) {
+        if self.pictures_wait(now) || self.decode_lag.is_long(now) {
             return None;
         }
         let (capture, picture) = self.waiting.take()?;
@@ -354,6 +358,7 @@ impl<C: Codec> SendingEnd<C> {
         let datagrams = fragments + u64::from(parity);
         let carried = candidate.size().get() * datagrams / fragments + datagrams * (CARRIAGE + DATA_HEADER as u64);
         self.narrow.on_picture(now, ByteCount::new(carried));
+        self.decode_lag.on_sent(now, frame, fragments);
         record.outcome = Outcome::Sent;
         record.frame = Some(frame);
         record.key_frame = candidate.key_frame;
@@ -518,18 +523,24 @@ impl<C: Codec> SendingEnd<C> {
                         self.narrow.on_feedback(now, &feedback);
                     }
                     self.controller.on_feedback(now, &feedback);
+                    self.decode_lag.on_feedback(now, &feedback);
                     self.transport.reuse(feedback);
                 }
                 SenderEvent::FragmentsLost(fragments) => {
                     self.bound.on_loss(now, &fragments);
                     self.controller.on_loss(now, &fragments);
+                    self.decode_lag.on_fragments_lost(&fragments);
                 }
                 SenderEvent::Release(state) => self.encoder.forget(state),
-                SenderEvent::FrameAcknowledged { .. } => {
+                SenderEvent::FrameAcknowledged { frame, .. } => {
                     self.undecoded_since = None;
+                    self.decode_lag.on_decoded(now, frame);
                     self.bound.on_frame(false);
                 }
-                SenderEvent::FrameLost(_) => self.bound.on_frame(true),
+                SenderEvent::FrameLost(_) => {
+                    self.decode_lag.on_frame_lost();
+                    self.bound.on_frame(true);
+                }
                 SenderEvent::Connected => {}
                 SenderEvent::Answered => self.answered(now),
                 SenderEvent::PeerClosed(reason) => {

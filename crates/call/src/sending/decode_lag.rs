@@ -1,0 +1,211 @@
+//! A receiver that decodes more slowly than frames come: how the sending end notices, and leaves out pictures for it.
+//!
+//! What has arrived waits there until all before it is decoded, and as each frame builds on another none can be passed over. A
+//! receiver that takes a fifth longer for a frame than there is time shows, after a minute, what was captured ten seconds
+//! before. The sending end knows when a frame has arrived whole, and when it was decoded; where the oldest that is whole
+//! has not been for long, the next pictures wait, and all but the newest of them are left out.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockstep_transport::{Feedback, LostFragment, SOUND};
+use lockstep_units::Timestamp;
+
+/// A frame that has been whole for so long and is not decoded waits for others to be: several times what decoding one
+/// may take, and longer than acknowledgements wait for each other.
+const PATIENCE: Duration = Duration::from_millis(150);
+/// Feedback that must have come since, which would have told of it: some is lost, and some links carry little of it.
+const LEAST_FEEDBACK: u32 = 3;
+/// A picture goes after so long whatever is known: the last word of what was decoded may be lost, and none follows where nothing is
+/// sent.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Frames on the way that are remembered.
+const MOST_FRAMES: usize = 256;
+
+/// A frame that the receiver has not decoded.
+#[derive(Debug)]
+struct Undecoded {
+    frame: u32,
+    /// Fragments of which nothing was heard and without which it is not whole.
+    missing: u64,
+    whole_at: Option<Timestamp>,
+    feedback_since: u32,
+}
+
+/// What the receiver has yet to decode, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct DecodeLag {
+    undecoded: VecDeque<Undecoded>,
+    sent_at: Timestamp,
+}
+
+impl DecodeLag {
+    /// `frame` was handed to the transport; it is whole once so many of its fragments have arrived, of parity or not.
+    pub(super) fn on_sent(&mut self, now: Timestamp, frame: u32, fragments: u64) {
+        self.undecoded.push_back(Undecoded { frame, missing: fragments, whole_at: None, feedback_since: 0 });
+        if self.undecoded.len() > MOST_FRAMES {
+            self.undecoded.pop_front();
+        }
+        self.sent_at = now;
+    }
+
+    /// Feedback came.
+    pub(super) fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
+        for undecoded in self.undecoded.iter_mut().filter(|undecoded| undecoded.whole_at.is_some()) {
+            undecoded.feedback_since = undecoded.feedback_since.saturating_add(1);
+        }
+        for arrival in feedback.acknowledged.iter().filter(|arrival| arrival.fragment != SOUND) {
+            let found = self.undecoded.binary_search_by_key(&arrival.frame, |undecoded| undecoded.frame);
+            let Some(undecoded) = found.ok().and_then(|index| self.undecoded.get_mut(index)) else { continue };
+            undecoded.missing = undecoded.missing.saturating_sub(1);
+            if undecoded.missing == 0 {
+                undecoded.whole_at.get_or_insert(now);
+            }
+        }
+    }
+
+    /// Fragments count as lost. Whether their frames are whole is not known any more: a fragment may be sent again, and heard of twice.
+    pub(super) fn on_fragments_lost(&mut self, lost: &[LostFragment]) {
+        for lost in lost {
+            if let Ok(index) = self.undecoded.binary_search_by_key(&lost.frame, |undecoded| undecoded.frame) {
+                let undecoded = &mut self.undecoded[index];
+                (undecoded.missing, undecoded.whole_at) = (u64::MAX, None);
+            }
+        }
+    }
+
+    /// `frame` was decoded, and so nothing before it will be any more.
+    pub(super) fn on_decoded(&mut self, now: Timestamp, frame: u32) {
+        let mut held_up = false;
+        while self.undecoded.front().is_some_and(|undecoded| undecoded.frame <= frame) {
+            held_up |= self.undecoded.pop_front().is_some_and(|undecoded| undecoded.whole_at.is_none());
+        }
+        if held_up {
+            // What was sent again held the others up until now.
+            for undecoded in self.undecoded.iter_mut().filter(|undecoded| undecoded.whole_at.is_some()) {
+                (undecoded.whole_at, undecoded.feedback_since) = (Some(now), 0);
+            }
+        }
+    }
+
+    /// A frame will not be decoded, nor will those that build on it, and nothing more may be said of these.
+    pub(super) fn on_frame_lost(&mut self) {
+        self.undecoded.clear();
+    }
+
+    /// Whether the receiver is so far behind that the next picture is to wait.
+    pub(super) fn is_long(&self, now: Timestamp) -> bool {
+        // A frame that is not whole holds up the others, however fast the receiver is.
+        let Some(Undecoded { whole_at: Some(at), feedback_since, .. }) = self.undecoded.front() else { return false };
+        let waits = now.is_later_by(PATIENCE, *at) && *feedback_since >= LEAST_FEEDBACK;
+        waits && !now.is_later_by(LONGEST_PAUSE, self.sent_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_transport::{AcknowledgedFragment, Estimate};
+    use lockstep_units::ByteCount;
+
+    use super::*;
+
+    fn at(milliseconds: u64) -> Timestamp {
+        Timestamp::from_millis(milliseconds)
+    }
+
+    /// Feedback at `now` on so many first fragments of `frame`.
+    fn heard(lag: &mut DecodeLag, now: Timestamp, frame: u32, fragments: u16) {
+        let acknowledged = (0..fragments).map(|fragment| AcknowledgedFragment {
+            frame,
+            fragment,
+            size: ByteCount::new(1_200),
+            sent_at: now,
+            arrived_at: now,
+            acknowledged_at: now,
+            congestion_experienced: false,
+        });
+        let feedback = Feedback {
+            found: 0,
+            acknowledged: acknowledged.collect(),
+            estimate: Estimate::default(),
+            round_trip_time: None,
+            highest_sequence: 0,
+            received: 0,
+        };
+        lag.on_feedback(now, &feedback);
+    }
+
+    /// Frames of two fragments every 30 ms that arrive at once, each decoded in `takes` ms after the one before; how many pictures
+    /// waited, and the longest that a frame waited to be decoded.
+    fn call(takes: u64) -> (usize, u64) {
+        let (mut lag, mut free_at, mut pending) = (DecodeLag::default(), 0, VecDeque::new());
+        let (mut waited, mut longest) = (0, 0);
+        for number in 0..400_u32 {
+            let now = 30 * u64::from(number);
+            while let Some(&(frame, decoded_at)) = pending.front()
+                && decoded_at <= now
+            {
+                lag.on_decoded(at(now), frame);
+                pending.pop_front();
+            }
+            if lag.is_long(at(now)) {
+                waited += 1;
+                heard(&mut lag, at(now), u32::MAX, 0);
+                continue;
+            }
+            lag.on_sent(at(now), number, 2);
+            heard(&mut lag, at(now + 1), number, 2);
+            free_at = free_at.max(now) + takes;
+            longest = longest.max(free_at - now);
+            pending.push_back((number, free_at));
+        }
+        (waited, longest)
+    }
+
+    #[test]
+    fn a_receiver_that_keeps_up_has_every_picture() {
+        for takes in [1, 10, 25, 30] {
+            assert_eq!(call(takes), (0, takes), "{takes} ms");
+        }
+    }
+
+    #[test]
+    fn one_that_takes_longer_is_never_far_behind() {
+        // What is sent until it shows is decoded all the same.
+        for (takes, most_behind) in [(33, 250), (40, 300), (60, 450), (100, 700)] {
+            let (waited, longest) = call(takes);
+            let most = 400 - 12_000 / takes + 20;
+            assert!(waited > 10 && waited as u64 <= most, "{takes} ms: {waited} waited");
+            assert!(longest < most_behind, "{takes} ms: {longest} ms behind");
+        }
+    }
+
+    #[test]
+    fn a_frame_that_is_not_whole_says_nothing_of_the_receiver() {
+        let mut lag = DecodeLag::default();
+        lag.on_sent(at(0), 0, 2);
+        heard(&mut lag, at(5), 0, 1);
+        for frame in 1..10 {
+            let now = at(30 * u64::from(frame));
+            lag.on_sent(now, frame, 2);
+            heard(&mut lag, now, frame, 2);
+            assert!(!lag.is_long(now));
+        }
+        // It is sent again, and the others are decoded right behind it.
+        lag.on_decoded(at(280), 0);
+        assert!(!lag.is_long(at(290)), "the next could not be decoded before");
+        lag.on_frame_lost();
+        assert!(!lag.is_long(at(600)), "what builds on a lost frame is not decoded either");
+    }
+
+    #[test]
+    fn what_was_not_heard_of_for_want_of_feedback_is_no_lag_and_nothing_waits_for_ever() {
+        let mut lag = DecodeLag::default();
+        lag.on_sent(at(0), 0, 1);
+        heard(&mut lag, at(10), 0, 1);
+        assert!(!lag.is_long(at(900)), "no feedback since");
+        (0..3).for_each(|_| heard(&mut lag, at(900), u32::MAX, 0));
+        assert!(lag.is_long(at(900)));
+        assert!(!lag.is_long(at(1_001)), "a second after the last frame");
+    }
+}

@@ -1,0 +1,40 @@
+//! A receiver that takes longer for a frame than there is time.
+
+use lockstep_call::CodecModel;
+use lockstep_configuration::{CallOptions, simulate_modelled};
+
+/// The 95th percentile of the video delay, milliseconds, and how many pictures of how many were sent.
+fn call(codec: &str, decode_ms: &str, loss: &str) -> (f64, u64, u64) {
+    let mut options = CallOptions::default();
+    let words =
+        [("clip", "generated:640x360@30"), ("trace", "constant:20mbps"), ("seconds", "30"), ("modelled", "true")];
+    for (name, word) in words.into_iter().chain([("codec", codec), ("decode_ms", decode_ms), ("loss", loss)]) {
+        options.set_words(name, &[word.to_owned()]).unwrap();
+    }
+    let report = simulate_modelled(&options.settings().unwrap(), &CodecModel::built_in().unwrap()).unwrap().report;
+    let scores = report.scores;
+    (scores.video_delay_ms.unwrap().p95, scores.frames.sent, scores.frames.captured)
+}
+
+#[test]
+fn is_left_out_pictures_for_rather_than_fall_seconds_behind() {
+    for codec in ["functional", "conventional"] {
+        for loss in ["0", "2%"] {
+            // 25 of 30 pictures a second are decoded.
+            let (p95, sent, captured) = call(codec, "40", loss);
+            assert!(p95 < 450.0, "{codec}, {loss} lost: {p95} ms");
+            assert!(
+                (0.7..0.9).contains(&(sent as f64 / captured as f64)),
+                "{codec}, {loss} lost: {sent} of {captured}"
+            );
+        }
+    }
+}
+
+#[test]
+fn costs_nobody_a_picture_who_keeps_up() {
+    for codec in ["functional", "conventional"] {
+        let (_, sent, captured) = call(codec, "30", "0");
+        assert!(captured - sent <= 2, "{codec}: {sent} of {captured}");
+    }
+}
