@@ -223,7 +223,8 @@ impl<C: Codec> SendingEnd<C> {
         if self.encoding.is_some() || self.closed {
             return None;
         }
-        if self.pictures_wait(now) || self.decode_lag.is_long(now) {
+        // Where nothing at all is decoded any more it is no lag: something else has to be sent.
+        if self.pictures_wait(now) || (self.decode_lag.is_long(now) && !self.is_stuck(now)) {
             return None;
         }
         let (capture, picture) = self.waiting.take()?;

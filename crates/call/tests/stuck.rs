@@ -12,10 +12,13 @@ use lockstep_transport::wire::{Acknowledgement, ReceivedFragment};
 use lockstep_transport::{Datagram, Estimate, SenderConfig, StateId};
 use lockstep_units::{ByteCount, Timestamp};
 
-/// A sending end of 30 small pictures a second over a path that takes 10 ms each way; whether each frame's source and
-/// target are held, by the receiver of which `decodes` says which frames it can decode. While the pictures of which `moves`
-/// says so are coded, the receiver is found at another address.
-fn sources(pictures: u32, decodes: impl Fn(u32) -> bool, moves: impl Fn(u32) -> bool) -> Vec<(u32, StateId, StateId)> {
+/// A frame that was sent: its number, its source and target, and the number of its picture.
+type Sent = (u32, StateId, StateId, u32);
+
+/// What a sending end of 30 small pictures a second sends over a path that takes 10 ms each way, to a receiver of which `decodes`
+/// says which frames it can decode. While the pictures of which `moves` says so are coded, the receiver is found at another
+/// address.
+fn sources(pictures: u32, decodes: impl Fn(u32) -> bool, moves: impl Fn(u32) -> bool) -> Vec<Sent> {
     let model = CodecModel::built_in().expect("it is built in");
     let curves = Arc::new(ClipCurves::new(model.drawn(1), 64, 48));
     let interval = Duration::from_millis(33);
@@ -52,7 +55,7 @@ fn sources(pictures: u32, decodes: impl Fn(u32) -> bool, moves: impl Fn(u32) -> 
                     ReceivedFragment { frame, fragment, arrived_at, congestion_experienced: false },
                 ));
                 if fragment == 0 {
-                    sent.push((frame, data.source, data.target));
+                    sent.push((frame, data.source, data.target, picture));
                     if decodes(frame) {
                         held.insert(0, frame);
                     }
@@ -84,9 +87,9 @@ fn sources(pictures: u32, decodes: impl Fn(u32) -> bool, moves: impl Fn(u32) -> 
 fn frames_that_come_but_are_never_decoded_are_not_built_upon_for_long() {
     // From frame 20 on the receiver has everything, and can decode nothing, and does not say so.
     let sent = sources(90, |frame| frame < 20, |_| false);
-    let held = sent.iter().find(|(frame, ..)| *frame == 19).map(|&(_, _, target)| target).expect("it was sent");
-    let first = sent.iter().find(|&&(frame, source, _)| frame > 20 && source == held).map(|&(frame, ..)| frame);
-    // Half a second and three round trips are 20 pictures or so.
+    let held = sent.iter().find(|(frame, ..)| *frame == 19).map(|&(_, _, target, _)| target).expect("it was sent");
+    let first = sent.iter().find(|&&(frame, source, ..)| frame > 20 && source == held).map(|&(.., picture)| picture);
+    // Half a second and three round trips are 20 pictures or so; those that come later than the receiver might decode them wait.
     assert!(first.is_some_and(|first| (30..50).contains(&first)), "{first:?}");
     let last = sent.last().expect("frames were sent");
     assert_eq!(last.1, held, "and so it stays as long as nothing else is known to be held");
