@@ -510,20 +510,23 @@ mod tests {
         }
     }
 
+    /// Of the frames that `path` takes, so many fragments each, the share behind which the queue was taken for a short one.
+    fn share_held(mut path: Path, frames: u32, fragments: u16) -> f64 {
+        let held = (0..frames).filter(|&number| {
+            path.frame(number, fragments);
+            path.queue.holds.is_some()
+        });
+        held.count() as f64 / f64::from(frames)
+    }
+
     #[test]
     fn random_loss_is_hardly_ever_taken_for_a_short_queue() {
         for (share, most) in [(0.01, 0.001), (0.05, 0.01), (0.12, 0.05)] {
-            let mut held = 0;
-            for seed in 1..=100_u64 {
-                let mut path = Path::new(500 * seed, 1_000, by_chance(seed, share));
-                held += (0..200)
-                    .filter(|&number| {
-                        path.frame(number, 2 + (seed % 28) as u16);
-                        path.queue.holds.is_some()
-                    })
-                    .count();
-            }
-            let held = held as f64 / 20_000.0;
+            let held = |seed| {
+                let path = Path::new(500 * seed, 1_000, by_chance(seed, share));
+                share_held(path, 200, 2 + (seed % 28) as u16)
+            };
+            let held = (1..=100).map(held).sum::<f64>() / 100.0;
             assert!(held <= most, "{share} lost: {held} of the frames");
         }
     }
@@ -531,17 +534,11 @@ mod tests {
     #[test]
     fn random_loss_of_long_frames_is_hardly_ever_taken_for_a_short_queue() {
         for (share, most) in [(0.01, 0.001), (0.05, 0.01), (0.12, 0.05)] {
-            let mut held = 0;
-            for seed in 1..=40_u64 {
-                let mut path = Path::new(10_000 * seed, 5_000, by_chance(seed, share));
-                held += (0..50)
-                    .filter(|&number| {
-                        path.frame(number, 15 * seed as u16);
-                        path.queue.holds.is_some()
-                    })
-                    .count();
-            }
-            let held = held as f64 / 2_000.0;
+            let held = |seed| {
+                let path = Path::new(10_000 * seed, 5_000, by_chance(seed, share));
+                share_held(path, 50, 15 * seed as u16)
+            };
+            let held = (1..=40).map(held).sum::<f64>() / 40.0;
             assert!(held <= most, "{share} lost: {held} of the frames");
         }
     }

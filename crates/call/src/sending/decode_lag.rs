@@ -15,7 +15,7 @@ use lockstep_units::Timestamp;
 /// may take, and longer than acknowledgements wait for each other.
 const PATIENCE: Duration = Duration::from_millis(150);
 /// Feedback that must have come since, which would have told of it: some is lost, and some links carry little of it.
-const LEAST_FEEDBACK: u32 = 3;
+const LEAST_FEEDBACK: u64 = 3;
 /// A picture goes after so long whatever is known: the last word of what was decoded may be lost, and none follows where nothing is
 /// sent.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -28,38 +28,43 @@ struct Undecoded {
     frame: u32,
     /// Fragments of which nothing was heard and without which it is not whole.
     missing: u64,
-    whole_at: Option<Timestamp>,
-    feedback_since: u32,
+    /// Since when it could be decoded, and how much feedback had come by then.
+    whole: Option<(Timestamp, u64)>,
 }
 
 /// What the receiver has yet to decode, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct DecodeLag {
     undecoded: VecDeque<Undecoded>,
+    /// How much feedback has come.
+    feedback: u64,
     sent_at: Timestamp,
 }
 
 impl DecodeLag {
     /// `frame` was handed to the transport; it is whole once so many of its fragments have arrived, of parity or not.
     pub(super) fn on_sent(&mut self, now: Timestamp, frame: u32, fragments: u64) {
-        self.undecoded.push_back(Undecoded { frame, missing: fragments, whole_at: None, feedback_since: 0 });
+        self.undecoded.push_back(Undecoded { frame, missing: fragments, whole: None });
         if self.undecoded.len() > MOST_FRAMES {
             self.undecoded.pop_front();
         }
         self.sent_at = now;
     }
 
+    fn find(&mut self, frame: u32) -> Option<&mut Undecoded> {
+        let index = self.undecoded.binary_search_by_key(&frame, |undecoded| undecoded.frame).ok()?;
+        self.undecoded.get_mut(index)
+    }
+
     /// Feedback came.
     pub(super) fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
-        for undecoded in self.undecoded.iter_mut().filter(|undecoded| undecoded.whole_at.is_some()) {
-            undecoded.feedback_since = undecoded.feedback_since.saturating_add(1);
-        }
+        self.feedback += 1;
+        let heard = self.feedback;
         for arrival in feedback.acknowledged.iter().filter(|arrival| arrival.fragment != SOUND) {
-            let found = self.undecoded.binary_search_by_key(&arrival.frame, |undecoded| undecoded.frame);
-            let Some(undecoded) = found.ok().and_then(|index| self.undecoded.get_mut(index)) else { continue };
+            let Some(undecoded) = self.find(arrival.frame) else { continue };
             undecoded.missing = undecoded.missing.saturating_sub(1);
             if undecoded.missing == 0 {
-                undecoded.whole_at.get_or_insert(now);
+                undecoded.whole.get_or_insert((now, heard));
             }
         }
     }
@@ -67,9 +72,8 @@ impl DecodeLag {
     /// Fragments count as lost. Whether their frames are whole is not known any more: a fragment may be sent again, and heard of twice.
     pub(super) fn on_fragments_lost(&mut self, lost: &[LostFragment]) {
         for lost in lost {
-            if let Ok(index) = self.undecoded.binary_search_by_key(&lost.frame, |undecoded| undecoded.frame) {
-                let undecoded = &mut self.undecoded[index];
-                (undecoded.missing, undecoded.whole_at) = (u64::MAX, None);
+            if let Some(undecoded) = self.find(lost.frame) {
+                (undecoded.missing, undecoded.whole) = (u64::MAX, None);
             }
         }
     }
@@ -78,12 +82,12 @@ impl DecodeLag {
     pub(super) fn on_decoded(&mut self, now: Timestamp, frame: u32) {
         let mut held_up = false;
         while self.undecoded.front().is_some_and(|undecoded| undecoded.frame <= frame) {
-            held_up |= self.undecoded.pop_front().is_some_and(|undecoded| undecoded.whole_at.is_none());
+            held_up |= self.undecoded.pop_front().is_some_and(|undecoded| undecoded.whole.is_none());
         }
         if held_up {
             // What was sent again held the others up until now.
-            for undecoded in self.undecoded.iter_mut().filter(|undecoded| undecoded.whole_at.is_some()) {
-                (undecoded.whole_at, undecoded.feedback_since) = (Some(now), 0);
+            for whole in self.undecoded.iter_mut().filter_map(|undecoded| undecoded.whole.as_mut()) {
+                *whole = (now, self.feedback);
             }
         }
     }
@@ -96,8 +100,8 @@ impl DecodeLag {
     /// Whether the receiver is so far behind that the next picture is to wait.
     pub(super) fn is_long(&self, now: Timestamp) -> bool {
         // A frame that is not whole holds up the others, however fast the receiver is.
-        let Some(Undecoded { whole_at: Some(at), feedback_since, .. }) = self.undecoded.front() else { return false };
-        let waits = now.is_later_by(PATIENCE, *at) && *feedback_since >= LEAST_FEEDBACK;
+        let Some((at, heard)) = self.undecoded.front().and_then(|undecoded| undecoded.whole) else { return false };
+        let waits = now.is_later_by(PATIENCE, at) && self.feedback - heard >= LEAST_FEEDBACK;
         waits && !now.is_later_by(LONGEST_PAUSE, self.sent_at)
     }
 }
