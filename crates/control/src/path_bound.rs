@@ -21,6 +21,7 @@
 //! | silence | smoothed round trip + 150 ms | pauses of cellular links are rarely longer |
 //! | the same where news came later than that, by the latest of 5 s | 500 ms at most | acknowledgements that wait behind the other end's pictures are no silence; an outage of the way back alone should be noticed all the same |
 //! | pause between two probes | 100 ms; doubling to 1 s once the path would take 100 ms for all of them | what is sent into silence must not be in the way when it ends |
+//! | what is sent into silence in all | what the path delivered in 100 ms, and a fiftieth of that rate for as long as the silence lasts | the smallest frame of a second without any can be more than a slow link carries in that second: it waits behind the next, and what is new behind both |
 //! | pause between two hellos into silence, which are answered | 20 ms at least, as sound has; a fortieth of the silence; so long that they take a sixteenth of what the path carried; 1 s at most | where packets, not moments, are lost in bursts (Gilbert's and Elliott's model, as netem counts it), a silence ends when so many were sent: with bursts of 33 packets at 2 Mb/s p95 was 17 s and is 0.3 (`--burst-loss 0.1%,3%`); a fiftieth left 4.6 s at 150 kb/s where this leaves 1.5; in 60 s of silence 210 of them go, 16 kB |
 //! | the same beside sound that arrives | 250 ms at least | sound goes first; but where it alone flows, nobody learns what pictures may have |
 //! | where more is on the way than is through soon | 1 s since a frame was last sent, or, where they waited, heard of | on a path that carries a few kb/s, ten probes a second were what filled the queue for seconds, and one a second what kept it filled |
@@ -66,6 +67,10 @@ const PAUSE_BESIDE_SOUND: Duration = Duration::from_millis(250);
 /// Of what the path delivered in a window, the part that may be sent into silence before probes become rare.
 const SILENT_SHARE: (u64, u64) = (1, 5);
 const LEAST_HARMLESS: u64 = 1_500;
+/// Of the rate at which the path delivered, the part that probes may take for as long as a silence lasts. Of 0.02, 0.05, 0.1 and no
+/// such bound this has the highest QoE_d over 302 modelled calls with and without pauses (`docs/controllers.md`, "Into
+/// silence"); at 0 a silence in which packets are lost does not end.
+const PROBES_SHARE: f64 = 0.02;
 /// What is on the way is through soon if it takes the path so long beyond a round trip; over so long the shortest of these
 /// is taken.
 const SOON: Duration = Duration::from_millis(150);
@@ -358,6 +363,20 @@ impl PathBound {
         let beside_sound = self.heard_at > self.frame_heard_at;
         let pause = if beside_sound { pause.max(PAUSE_BESIDE_SOUND) } else { pause };
         idle >= pause
+    }
+
+    /// Whether a probe of so many bytes may go into silence: if it is only queued, it and those before it are not to keep back
+    /// for long what comes after. Where the other end was heard meanwhile, as by a hello that it answered, any may go.
+    #[must_use]
+    pub fn bears_probe(&self, now: Timestamp, size: ByteCount) -> bool {
+        let returned =
+            self.returned_at.is_some_and(|at| self.transmitted_at.is_none_or(|transmitted| transmitted < at));
+        if !self.is_silent(now) || self.round_trip.is_none() || returned {
+            return true;
+        }
+        let rate = Bitrate::mean(ByteCount::new(most(&self.delivered)), WINDOW).mul_f64(PROBES_SHARE);
+        let lasting = rate.bytes_in(now.saturating_since(self.heard_at));
+        self.unheard + size.get() <= self.harmless() + lasting.get()
     }
 
     /// The most bytes on the way behind which a probe does not wait for long, at the rate of the last deliveries.

@@ -172,6 +172,35 @@ fn into_silence_a_probe_is_sent_now_and_then_and_the_first_frame_after_it_is_sma
 }
 
 #[test]
+fn what_probes_send_into_silence_keeps_back_little_when_it_ends() {
+    // A packet in 40 ms, 290 kb/s: 100 ms of it are 3,600 bytes, and a fiftieth 730 a second. One in 500 ms, 23 kb/s: next to
+    // nothing but a packet.
+    for (frames, apart, most) in [(100, 40, [4_300, 5_000, 6_500]), (20, 500, [1_550, 1_650, 1_850])] {
+        let mut path = Path::new(None);
+        for _ in 0..frames {
+            path.frame(1, HALF, Duration::ZERO);
+            path.wait(Duration::from_millis(apart).saturating_sub(ROUND_TRIP));
+        }
+        path.bound.on_transmit(path.now, ByteCount::new(1));
+        let bears = |path: &Path, bytes: u64| path.bound.bears_probe(path.now, ByteCount::new(bytes));
+        assert!(bears(&path, 1_000_000), "it is not silent yet");
+        for (seconds, most) in [1, 1, 2].into_iter().zip(most) {
+            path.wait(Duration::from_secs(seconds));
+            let largest = (0..100_000).step_by(50).take_while(|&bytes| bears(&path, bytes)).last().unwrap_or(0);
+            assert!((most..most + most / 6).contains(&largest), "{largest} bytes after {seconds} s more");
+        }
+        path.bound.on_transmit(path.now, ByteCount::new(20_000));
+        assert!(!bears(&path, 1), "what went before counts");
+        // A hello was answered: one may go, and another after that only if it is small.
+        path.wait(Duration::from_millis(10));
+        path.bound.on_return(path.now);
+        assert!(bears(&path, 100_000));
+        path.bound.on_transmit(path.now + Duration::from_millis(1), ByteCount::new(100));
+        assert!(!bears(&path, 100));
+    }
+}
+
+#[test]
 fn news_that_waits_behind_the_other_ends_pictures_is_no_silence() {
     let mut path = Path::new(None);
     (0..100).for_each(|_| path.frame(4, HALF, Duration::from_millis(5)));
