@@ -99,6 +99,7 @@ def record_lessons(
     delay_ms: tuple[float, float],
     queue_packets: tuple[int, int],
     loss: tuple[float, float],
+    jitter_ms: tuple[float, float],
     feedback_ms: Sequence[float],
     model: bytes | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

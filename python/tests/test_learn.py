@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from lockstep.learn.__main__ import export, main
 from lockstep.learn.arguments import INPUTS, LADDERS, parser
@@ -299,6 +300,30 @@ class TestTraining:
         after = own.quality(net, *known)
         assert after["loss"] < 0.7 * min(before["loss"], before["loss of fixed quantiles"])
         assert after["worst error of coverage, 60 ms"] < 0.2
+
+    def test_delays_scatter_in_a_fifth_of_the_lessons(self) -> None:
+        from lockstep._lockstep import record_lessons  # noqa: PLC0415
+
+        def seen(jitter_ms: float) -> NDArray[np.float32]:
+            return record_lessons(
+                60,
+                ["constant:2mbps"],
+                seed=3,
+                threads=1,
+                sizes=[(640, 360)],
+                frame_rates=[30],
+                pictures=60,
+                delay_ms=(10.0, 10.0),
+                queue_packets=(100, 100),
+                loss=(0.01, 0.01),
+                jitter_ms=(jitter_ms, jitter_ms),
+                feedback_ms=(0.0,),
+            )[0]
+
+        steady, scattered = seen(0.0), seen(20.0)
+        calls = zip(steady, scattered, strict=True)
+        differ = sum(not np.array_equal(one, other, equal_nan=True) for one, other in calls)
+        assert 4 <= differ <= 22, differ
 
     def test_one_picture_after_another_says_what_a_whole_call_says(self) -> None:
         import torch  # noqa: PLC0415

@@ -10,7 +10,7 @@ use lockstep_media::FrameRate;
 use lockstep_sim::environment::LessonSetting;
 
 use crate::environment::feedback_intervals;
-use crate::paths::{self, Paths, invalid};
+use crate::paths::{self, Paths, invalid, milliseconds};
 
 type Arrays<'py> = (Bound<'py, PyArray3<f32>>, Bound<'py, PyArray3<f32>>);
 
@@ -23,7 +23,7 @@ pub fn lesson_names() -> (Vec<&'static str>, Vec<f64>, Vec<f64>, usize) {
 /// What Lockstep's own controller sees in modelled calls, call by call and picture by picture, and what would have been
 /// right to say; no numbers (NaN) where a call had fewer pictures. Without a model, Sprout controls the calls.
 #[pyfunction]
-#[pyo3(signature = (count, traces, *, seed, threads, sizes, frame_rates, pictures, delay_ms, queue_packets, loss, feedback_ms, model=None))]
+#[pyo3(signature = (count, traces, *, seed, threads, sizes, frame_rates, pictures, delay_ms, queue_packets, loss, jitter_ms, feedback_ms, model=None))]
 #[allow(clippy::too_many_arguments)] // Python calls it with names
 pub fn record_lessons<'py>(
     py: Python<'py>,
@@ -37,6 +37,7 @@ pub fn record_lessons<'py>(
     delay_ms: (f64, f64),
     queue_packets: (u32, u32),
     loss: (f64, f64),
+    jitter_ms: (f64, f64),
     feedback_ms: Vec<f64>,
     model: Option<Vec<u8>>,
 ) -> PyResult<Arrays<'py>> {
@@ -52,6 +53,7 @@ pub fn record_lessons<'py>(
         delay: paths.delay,
         queue_packets: paths.queue_packets,
         loss: paths.loss,
+        jitter: milliseconds(jitter_ms.0, "the least jitter")?..=milliseconds(jitter_ms.1, "the most jitter")?,
         feedback: feedback_intervals(&feedback_ms)?,
         pictures,
         model: model.map(|bytes| Model::from_bytes(&bytes)).transpose().map_err(invalid)?.map(Arc::new),

@@ -112,6 +112,7 @@ def lessons(
         delay_ms=(5.0, 150.0),
         queue_packets=(30, 1000),
         loss=(0.002, 0.05),
+        jitter_ms=(1.0, 30.0),
         feedback_ms=FEEDBACK_MS,
         model=model,
     )

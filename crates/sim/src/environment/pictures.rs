@@ -13,7 +13,7 @@ use lockstep_control::learned::{Lesson, Lockstep, Model, Rule};
 use lockstep_control::{
     Allowance, Controller, EstimatorKind, GracePeriod, InFlight, KnownPath, Latency, Setting, bitrate_ceiling,
 };
-use lockstep_link::Trace;
+use lockstep_link::{Jitter, JitterDistribution, Trace};
 use lockstep_media::FrameRate;
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -26,10 +26,12 @@ use crate::modelled::{FeedbackInterval, ModelledCodec, ModelledSetting};
 const LOSSLESS: f64 = 0.6;
 /// The share of calls with a conventional codec, which needs other frames of the same path.
 const CONVENTIONAL: f64 = 0.15;
+/// The share of calls whose packets' delays scatter.
+const JITTERY: f64 = 0.2;
 /// Where there is a model, the share of calls that Sprout controls all the same.
 const CLASSICAL: f64 = 0.2;
 
-/// What calls are drawn from. Delays, queues and losses above none are drawn evenly by their logarithm.
+/// What calls are drawn from. Delays, queues, and losses and jitter above none are drawn evenly by their logarithm.
 #[derive(Debug, Clone)]
 pub struct LessonSetting {
     /// Capacity traces; each call takes one, from a moment in it.
@@ -44,6 +46,9 @@ pub struct LessonSetting {
     pub queue_packets: RangeInclusive<u32>,
     /// Share of packets lost at random, 0-1, in two calls of five.
     pub loss: RangeInclusive<f64>,
+    /// Mean by which packets take longer than the delay, exponentially distributed, in one call of five; where the most is none,
+    /// in none.
+    pub jitter: RangeInclusive<Duration>,
     /// How often receivers acknowledge: each call takes one of these; without any, as calls usually do.
     pub feedback: Vec<FeedbackInterval>,
     /// Pictures in a call.
@@ -146,12 +151,16 @@ impl LessonSetting {
         let conventional = generator.random::<f64>() < CONVENTIONAL;
         let model = self.model.clone().filter(|_| generator.random::<f64>() >= CLASSICAL);
         let rule = any_rule(&mut generator, latency);
+        let jitters = generator.random::<f64>() < JITTERY && !self.jitter.end().is_zero();
+        let mean = logarithmic(&mut generator, (seconds(self.jitter.start()), seconds(self.jitter.end())));
+        let distribution = JitterDistribution::Exponential { mean: Duration::from_secs_f64(mean) };
 
         let mut drawn = Drawn::from(environment, &mut generator);
         drawn.forward.delay = Duration::from_secs_f64(delay);
         drawn.reverse.delay = drawn.forward.delay;
         drawn.forward.queue = lockstep_link::QueueConfig::drop_tail(packets.round().max(1.0) as usize);
         drawn.forward.loss.random = if loses { loss.min(*self.loss.end()) } else { 0.0 };
+        drawn.forward.jitter = jitters.then_some(Jitter { distribution, reorders: false });
 
         let feedback = any_of(&self.feedback, &mut generator).unwrap_or_default();
         let usual = ModelledSetting { frame_rate, feedback, ..ModelledSetting::new() };
