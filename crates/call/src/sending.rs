@@ -326,9 +326,9 @@ impl<C: Codec> SendingEnd<C> {
         let smallest = menu.smallest().map(|index| menu.candidates[index].size());
         // What is beyond the budget but not beyond the path is better seen than left out.
         let is_affordable = smallest.is_some_and(|size| size <= affordable);
-        // Before a first frame arrived nothing can be shown.
-        let has_begun = encoding.source != StateId::EMPTY && !is_narrow;
-        let probes = probes && smallest.is_some_and(|size| !has_begun || self.bound.bears_probe(now, size));
+        // Before a first frame arrived nothing can be shown; beside sound on a narrow path pictures have pauses of their own.
+        let of_any_size = encoding.source == StateId::EMPTY || is_narrow;
+        let probes = probes && smallest.is_some_and(|size| of_any_size || self.bound.bears_probe(now, size));
         let choice = if still_good { self.encoder.choose(&menu, budget, probes || is_affordable) } else { None };
         let Some((target, candidate)) = self.encoder.commit(menu, choice) else {
             record.outcome = match self.encoder.recovery() {
