@@ -71,6 +71,9 @@ const LEAST_HARMLESS: u64 = 1_500;
 /// such bound this has the highest QoE_d over 302 modelled calls with and without pauses (`docs/controllers.md`, "Into
 /// silence"). 0 is as good there, but where the way back alone pauses for 8 s p95 is 10.8 s rather than 0.9.
 const PROBES_SHARE: f64 = 0.02;
+/// Where only the news of what was sent was late before, probes are due as long as the path bears one of so many packets. With
+/// none that slow paths bear are too many where both ways pause in turn (`docs/controllers.md`, "Into silence").
+const SMALL_PROBE: u64 = 2;
 /// What is on the way is through soon if it takes the path so long beyond a round trip; over so long the shortest of these
 /// is taken.
 const SOON: Duration = Duration::from_millis(150);
@@ -169,6 +172,8 @@ pub struct PathBound {
     returned_at: Option<Timestamp>,
     /// Bytes transmitted into silence.
     unheard: u64,
+    /// Whether what was sent before the last silence ended had arrived in time, and only the news of it was late.
+    carries_unheard: bool,
     /// Probes since those are too many.
     probes: u32,
     /// Nothing that was transmitted after this moment has been acknowledged yet.
@@ -203,6 +208,7 @@ impl PathBound {
             frame_heard_at: Timestamp::ZERO,
             returned_at: None,
             unheard: 0,
+            carries_unheard: false,
             probes: 0,
             restarted_at: None,
         }
@@ -278,11 +284,22 @@ impl PathBound {
         if feedback.acknowledged.iter().any(|arrival| arrival.fragment != SOUND) {
             self.frame_heard_at = now;
         }
+        self.learn_what_was_late(now, &feedback.acknowledged);
         for arrival in &feedback.acknowledged {
             if self.restarted_at.is_some_and(|restarted| arrival.sent_at >= restarted) {
                 self.restarted_at = None;
             }
             self.arrive(now, arrival);
+        }
+    }
+
+    /// Learns of the newest packet that was heard of late which of the two ways kept the sender waiting.
+    fn learn_what_was_late(&mut self, now: Timestamp, acknowledged: &[AcknowledgedFragment]) {
+        let expected = self.round_trip.unwrap_or(FIRST_ROUND_TRIP) + LATEST_NEWS;
+        let late = acknowledged.iter().filter(|arrival| now.is_later_by(expected, arrival.sent_at));
+        if let Some(newest) = late.max_by_key(|arrival| arrival.sent_at) {
+            let way_back = self.news.queueing_delay(newest.arrived_at, now);
+            self.carries_unheard = way_back > now.saturating_since(newest.sent_at) / 2;
         }
     }
 
@@ -358,6 +375,10 @@ impl PathBound {
         if self.has_returned() {
             return true;
         }
+        let bearable = || self.unheard + SMALL_PROBE * self.payload.get() <= self.bearable(now);
+        if self.carries_unheard && self.is_silent(now) && bearable() {
+            return now.saturating_since(transmitted_at) >= PROBE_PAUSES.0;
+        }
         let idle = now.saturating_since(transmitted_at.max(self.frame_heard_at));
         if in_flight.bytes.get() > self.through_soon() {
             // Where it is not what is sent that waits but the news of it, that news comes says little.
@@ -371,15 +392,21 @@ impl PathBound {
     }
 
     /// Whether a probe of so many bytes may go into silence: if it is only queued, it and those before it are not to keep back
-    /// for long what comes after. Where the other end was heard meanwhile, as by a hello that it answered, any may go.
+    /// for long what comes after. Any may go where the other end was heard meanwhile, as by a hello that it answered, and where
+    /// what was sent before the last silence ended had arrived, and only the news of it was late: the next is taken to be
+    /// like that.
     #[must_use]
     pub fn bears_probe(&self, now: Timestamp, size: ByteCount) -> bool {
-        if !self.is_silent(now) || self.round_trip.is_none() || self.has_returned() {
+        if !self.is_silent(now) || self.round_trip.is_none() || self.has_returned() || self.carries_unheard {
             return true;
         }
+        self.unheard + size.get() <= self.bearable(now)
+    }
+
+    /// What may be sent into a silence that lasts until `now`: what does no harm, and [`PROBES_SHARE`].
+    fn bearable(&self, now: Timestamp) -> u64 {
         let rate = Bitrate::mean(ByteCount::new(most(&self.delivered)), WINDOW).mul_f64(PROBES_SHARE);
-        let lasting = rate.bytes_in(now.saturating_since(self.heard_at));
-        self.unheard + size.get() <= self.harmless() + lasting.get()
+        self.harmless() + rate.bytes_in(now.saturating_since(self.heard_at)).get()
     }
 
     /// The most bytes on the way behind which a probe does not wait for long, at the rate of the last deliveries.

@@ -201,6 +201,36 @@ fn what_probes_send_into_silence_keeps_back_little_when_it_ends() {
 }
 
 #[test]
+fn where_only_the_way_back_paused_the_next_silence_is_taken_to_be_like_it() {
+    let mut path = Path::new(None);
+    let quiet = |path: &Path, milliseconds| path.now + Duration::from_millis(milliseconds);
+    let bears = |path: &Path| path.bound.bears_probe(quiet(path, 2_000), ByteCount::new(100_000));
+    let is_due = |path: &Path, packets: u64| {
+        let in_flight = InFlight { bytes: ByteCount::new(1_452 * packets), ..InFlight::default() };
+        path.bound.is_probe_due(quiet(path, 400), in_flight)
+    };
+    let sent = |path: &mut Path| path.bound.on_transmit(path.now, ByteCount::new(1_452));
+    (0..100).for_each(|_| path.frame(4, HALF, Duration::from_millis(5)));
+    sent(&mut path);
+    assert!(!bears(&path) && !is_due(&path, 1_000));
+    // It arrived at once, and the news of it three seconds later.
+    let pause = Duration::from_secs(3);
+    path.heard_of_late(1, HALF, Duration::ZERO, pause);
+    (0..100).for_each(|_| path.frame(4, HALF, Duration::from_millis(5)));
+    sent(&mut path);
+    assert!(bears(&path) && is_due(&path, 1_000));
+    // What was sent meanwhile is more than the path bears: the next waits, but may have any size.
+    path.bound.on_transmit(quiet(&path, 300), ByteCount::new(100_000));
+    assert!(bears(&path) && !is_due(&path, 1_000));
+    // Then it is what was sent that waits.
+    path.wait(Duration::from_secs(1));
+    path.heard_of_late(1, pause, Duration::ZERO, HALF);
+    (0..100).for_each(|_| path.frame(4, HALF, Duration::from_millis(5)));
+    sent(&mut path);
+    assert!(!bears(&path) && !is_due(&path, 1_000));
+}
+
+#[test]
 fn news_that_waits_behind_the_other_ends_pictures_is_no_silence() {
     let mut path = Path::new(None);
     (0..100).for_each(|_| path.frame(4, HALF, Duration::from_millis(5)));
