@@ -1,4 +1,4 @@
-//! The bit rate beyond which nothing is sent.
+//! The bit rate that a call keeps below in the long run.
 
 use std::fmt;
 use std::str::FromStr;

@@ -324,8 +324,9 @@ options! {
     /// The model of a learned controller, an ONNX file, in the place of the one that comes with it; for `concerto`,
     /// `rlv`, `lockstep`, `bob`, `hrcc`, `gemini` and `mmsys24`.
     Control model ("FILE"): PathBuf;
-    /// The most that is sent in the long run: a bit rate such as `5mbps`, which bounds `fixed:RATE`, too; `auto`, what
-    /// pictures of this size and rate gain by (half a bit a pixel, 500 kb/s at least); or `none`.
+    /// The most that is sent in the long run, all headers included: a bit rate such as `5mbps`, which bounds `fixed:RATE`, too;
+    /// `auto`, what pictures of this size and rate gain by (half a bit a pixel, 500 kb/s at least); or `none`. Where the
+    /// coarsest frames of every other picture take more, those are sent, and no controller goes below 30 kb/s.
     Control max_bitrate ("RATE"): MaxBitrate = MaxBitrate::default();
     /// What Salsify takes out of the time between two arrivals: the time in which the link idled, or nothing. The link's
     /// if not given; only for `salsify`.

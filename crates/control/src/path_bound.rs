@@ -122,7 +122,7 @@ pub struct Bounded {
     pub affordable: ByteCount,
 }
 
-/// The most that is sent in the long run.
+/// The most that is sent in the long run, all headers included.
 #[derive(Debug)]
 struct Ceiling {
     rate: Bitrate,
@@ -240,7 +240,7 @@ impl PathBound {
     /// pictures may have.
     pub fn on_sound(&mut self, now: Timestamp, size: ByteCount) {
         if let Some(Ceiling { rate, bucket, .. }) = &mut self.ceiling {
-            bucket.on_transmit(now, size, *rate);
+            bucket.on_transmit(now, size + ByteCount::new(CARRIAGE), *rate);
         }
         self.short_queue.on_transmit(now, size);
         self.unheard_from.get_or_insert(now);
@@ -367,12 +367,13 @@ impl PathBound {
         self.returned_at.is_some_and(|returned_at| self.transmitted_at.is_none_or(|at| at < returned_at))
     }
 
-    /// Whether a frame is to be sent now even if the budget holds none, as small as there is: nothing was sent or heard
-    /// for so long that nothing would change otherwise: longer where much is `in_flight`.
+    /// Whether a frame is to be sent now even if the budget holds none, as small as there is: nothing is on the way that it could
+    /// wait behind, or nothing was sent or heard for so long that nothing would change otherwise: longer where much is
+    /// `in_flight`.
     #[must_use]
     pub fn is_probe_due(&self, now: Timestamp, in_flight: InFlight) -> bool {
         let Some(transmitted_at) = self.transmitted_at else { return true };
-        if self.has_returned() {
+        if self.has_returned() || in_flight.bytes == ByteCount::ZERO && !self.is_silent(now) {
             return true;
         }
         let bearable = || self.unheard + SMALL_PROBE * self.payload.get() <= self.bearable(now);

@@ -83,6 +83,11 @@ impl Path {
 
 const HALF: Duration = Duration::from_millis(20);
 
+/// So many whole packets on the way.
+fn on_the_way(packets: u64) -> InFlight {
+    InFlight { bytes: ByteCount::new(1_452 * packets), ..InFlight::default() }
+}
+
 #[test]
 fn of_a_path_that_is_not_known_little_is_asked() {
     assert_eq!(Path::new(None).most(), 8_000);
@@ -134,7 +139,7 @@ fn into_silence_a_probe_is_sent_now_and_then_and_the_first_frame_after_it_is_sma
     let began = path.now;
     while path.now < began + Duration::from_secs(12) {
         path.wait(Duration::from_millis(10));
-        if path.bound.is_probe_due(path.now, InFlight::default()) {
+        if path.bound.is_probe_due(path.now, on_the_way(1)) {
             probes.push(path.now.saturating_since(began).as_millis());
             path.bound.on_probe();
             path.bound.on_transmit(path.now, ByteCount::new(300));
@@ -205,10 +210,7 @@ fn where_only_the_way_back_paused_the_next_silence_is_taken_to_be_like_it() {
     let mut path = Path::new(None);
     let quiet = |path: &Path, milliseconds| path.now + Duration::from_millis(milliseconds);
     let bears = |path: &Path| path.bound.bears_probe(quiet(path, 2_000), ByteCount::new(100_000));
-    let is_due = |path: &Path, packets: u64| {
-        let in_flight = InFlight { bytes: ByteCount::new(1_452 * packets), ..InFlight::default() };
-        path.bound.is_probe_due(quiet(path, 400), in_flight)
-    };
+    let is_due = |path: &Path, packets: u64| path.bound.is_probe_due(quiet(path, 400), on_the_way(packets));
     let sent = |path: &mut Path| path.bound.on_transmit(path.now, ByteCount::new(1_452));
     (0..100).for_each(|_| path.frame(4, HALF, Duration::from_millis(5)));
     sent(&mut path);
@@ -275,10 +277,11 @@ fn on_a_slow_path_a_probe_waits_for_what_is_on_the_way() {
     }
     path.bound.on_transmit(path.now, ByteCount::new(1_452));
     let due = |path: &Path, milliseconds: u64, packets: u64| {
-        let in_flight = InFlight { bytes: ByteCount::new(1_452 * packets), ..InFlight::default() };
-        path.bound.is_probe_due(path.now + Duration::from_millis(milliseconds), in_flight)
+        path.bound.is_probe_due(path.now + Duration::from_millis(milliseconds), on_the_way(packets))
     };
     assert!(!due(&path, 90, 1) && due(&path, 110, 1));
+    // Behind nothing there is nothing to wait for.
+    assert!(due(&path, 1, 0));
     // Ten packets take such a path two seconds.
     assert!(!due(&path, 110, 10) && !due(&path, 900, 10) && due(&path, 1_000, 10));
     // As long as they come through late, none is due; if it is the news of them that is late, what was sent counts.
