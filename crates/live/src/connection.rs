@@ -165,7 +165,7 @@ impl Connection {
 
     /// A datagram came that the gate admits.
     pub(crate) fn handle_datagram(&mut self, incoming: Incoming) {
-        let Some(Incoming { at, from, datagram }) = self.unwrapped(incoming) else { return };
+        let Some(Incoming { at, from, datagram, .. }) = self.unwrapped(incoming) else { return };
         let Some(&first) = datagram.first() else { return };
         let known = match &self.role {
             Role::Listener { .. } => true,

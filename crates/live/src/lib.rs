@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod allowance;
+mod asked;
 mod call;
 mod capture;
 mod clock;
@@ -19,6 +20,7 @@ mod identity;
 mod measuring;
 mod menu;
 mod own_picture;
+mod packet_info;
 mod peer;
 mod presence;
 mod quic;

@@ -513,9 +513,9 @@ impl World {
         self.came_direct += u64::from(from != SERVER);
         let at = self.now + end.ahead;
         let forged = self.forger.as_mut().map(|forger| forger.forge(from, &datagram));
-        end.handle_datagram(Incoming { at, from, datagram });
+        end.handle_datagram(Incoming { at, from, to: None, datagram });
         for (from, datagram) in forged.into_iter().flatten() {
-            end.handle_datagram(Incoming { at, from, datagram });
+            end.handle_datagram(Incoming { at, from, to: None, datagram });
         }
     }
 

@@ -68,11 +68,11 @@ impl Connection {
         let Some(meeting) = self.meeting.as_mut().filter(|_| incoming.datagram.starts_with(&MAGIC)) else {
             return Some(incoming);
         };
-        let Incoming { at, from, mut datagram } = incoming;
+        let Incoming { at, from, to, mut datagram } = incoming;
         match meeting.handle_datagram(at, from, &datagram) {
             Came::Relayed(place) => {
                 datagram.advance(place);
-                Some(Incoming { at, from: RELAY, datagram })
+                Some(Incoming { at, from: RELAY, to, datagram })
             }
             Came::Nothing => {
                 self.find_ways(at);
