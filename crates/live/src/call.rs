@@ -274,7 +274,7 @@ impl Call {
                 let stuck = late && self.receiving.as_ref().is_some_and(ReceivingHalf::is_waiting);
                 return match result {
                     Ok(_) if stuck => Err(LiveError::Stuck { name: "sink", seconds: END_LIMIT.as_secs() }),
-                    result => result,
+                    result => self.exchange.told(result),
                 };
             }
             if now >= next_status {

@@ -227,6 +227,15 @@ pub enum LiveError {
         /// The limit that passed.
         silence: Duration,
     },
+    /// This end ended the call, and the other one seems not to know: it was silent before that, and ever since.
+    #[error(
+        "the call is over, but the other end does not seem to have heard so: nothing came from it for {:.1} s",
+        .silence.as_secs_f64()
+    )]
+    Unheard {
+        /// How long nothing had come.
+        silence: Duration,
+    },
     /// Nobody joined.
     #[error("nobody joined with the ticket within {:.1} s", .waited.as_secs_f64())]
     NotCalled {

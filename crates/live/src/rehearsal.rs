@@ -300,7 +300,7 @@ impl End {
         if let Some((since, _)) = &self.ending {
             let late = now.saturating_since(*since) >= END_LIMIT;
             if late || self.exchange.connection.is_over() {
-                self.over = self.ending.take().map(|(_, result)| (now, result));
+                self.over = self.ending.take().map(|(_, result)| (now, self.exchange.told(result)));
             }
         }
     }
