@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::mpsc::SyncSender;
 
+use getifaddrs::{InterfaceFlags, getifaddrs};
 use lockstep_units::Timestamp;
 
 use crate::asked::Asked;
@@ -18,6 +19,26 @@ pub(crate) struct Sockets {
     v6: Option<UdpSocket>,
     v4: Option<UdpSocket>,
     asked: Asked,
+}
+
+/// The addresses of this machine's at which others may find it, those of networks that are connected first.
+fn own_addresses() -> Vec<IpAddr> {
+    let interfaces = getifaddrs().into_iter().flatten().filter(|interface| {
+        interface.flags.contains(InterfaceFlags::UP) && !interface.flags.contains(InterfaceFlags::LOOPBACK)
+    });
+    let mut found: Vec<(bool, IpAddr)> = interfaces
+        .filter_map(|interface| {
+            Some((!interface.flags.contains(InterfaceFlags::RUNNING), interface.address.ip_addr()?))
+        })
+        .filter(|(_, ip)| match ip {
+            IpAddr::V4(_) => true,
+            // Those need the interface's name, which is another at the other end (RFC 4007, section 6).
+            IpAddr::V6(v6) => !v6.is_unicast_link_local(),
+        })
+        .filter(|(_, ip)| !ip.is_loopback() && !ip.is_unspecified())
+        .collect();
+    found.sort_by_key(|&(apart, ip)| (apart, ip.is_ipv6()));
+    found.into_iter().map(|(_, ip)| ip).collect()
 }
 
 /// The address that this machine sends to `to` from: a route is looked up, nothing is sent.
@@ -75,7 +96,7 @@ impl Sockets {
     }
 
     /// Where others may reach these sockets, as far as this machine knows: the addresses that it would itself call far ones
-    /// from, or its own for itself if it has no network.
+    /// from; all of its own if no route leads far, as on a cable between two machines; that for itself if it has no network.
     pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, LiveError> {
         let port = self.port()?;
         let bound: Vec<SocketAddr> = self.v6.iter().chain(&self.v4).filter_map(|s| s.local_addr().ok()).collect();
@@ -88,6 +109,9 @@ impl Sockets {
         let v6 = self.v6.is_some();
         let mut found: Vec<IpAddr> = far.into_iter().filter_map(|to| usual_source(to).ok()).collect();
         found.retain(|ip| !ip.is_unspecified() && !ip.is_loopback() && (v6 || ip.is_ipv4()));
+        if found.is_empty() {
+            found.extend(own_addresses().into_iter().filter(|ip| v6 || ip.is_ipv4()));
+        }
         if found.is_empty() {
             found.push(Ipv4Addr::LOCALHOST.into());
         }
@@ -219,6 +243,18 @@ mod tests {
             }
             drop(readers);
         }
+    }
+
+    #[test]
+    fn the_own_addresses_are_those_that_can_be_bound_and_reached_from_elsewhere() {
+        let found = own_addresses();
+        for ip in &found {
+            assert!(UdpSocket::bind((*ip, 0)).is_ok() && !ip.is_loopback(), "{ip}");
+        }
+        // An address that the machine calls far ones from is one of its own.
+        let far = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 9));
+        let usual = usual_source(far).ok().filter(|ip| !ip.is_loopback());
+        assert!(usual.is_none_or(|usual| found.contains(&usual)), "{usual:?} of {found:?}");
     }
 
     #[test]

@@ -212,6 +212,13 @@ impl ListeningArguments {
             others.extend(resolve(name)?);
         }
         let ticket = listener.ticket(&others)?;
+        let leads_here = ticket.addresses.iter().all(|address| address.ip().is_loopback());
+        if self.listen.ip().is_unspecified() && ticket.rendezvous.is_empty() && leads_here {
+            aside!(
+                "lockstep: warning: this machine is on no network that it knows of, and the ticket is good on this machine \
+                 only; name an address at which others reach it with --address HOST:PORT"
+            );
+        }
         Ok((listener, ticket))
     }
 }
