@@ -274,7 +274,7 @@ impl Call {
                 let stuck = late && self.receiving.as_ref().is_some_and(ReceivingHalf::is_waiting);
                 return match result {
                     Ok(_) if stuck => Err(LiveError::Stuck { name: "sink", seconds: END_LIMIT.as_secs() }),
-                    result => result,
+                    result => self.exchange.told(result),
                 };
             }
             if now >= next_status {
@@ -392,7 +392,7 @@ impl Call {
             let to = exchange.poll_transmit(now, &mut ends, &mut buffer);
             self.buffer = buffer;
             let Some(to) = to else { return Ok(()) };
-            self.sockets.send(&self.buffer, to)?;
+            self.sockets.send(now, &self.buffer, to)?;
         }
     }
 
@@ -403,7 +403,10 @@ impl Call {
         let wake = Timestamp::earliest([wake, exchange.poll_timeout(&ends), shows]);
         let wait = wake.map_or(LONGEST_WAIT, |wake| self.clock.until(wake).min(LONGEST_WAIT));
         match self.incoming.recv_timeout(wait) {
-            Ok(Event::Network(incoming)) => self.exchange.connection.handle_datagram(incoming),
+            Ok(Event::Network(incoming)) => {
+                self.sockets.note(&incoming);
+                self.exchange.connection.handle_datagram(incoming);
+            }
             Ok(Event::Sending(event)) => {
                 if let Some(sending) = &mut self.sending {
                     sending.handle(self.clock.now(), event);

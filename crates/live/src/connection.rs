@@ -33,6 +33,7 @@ use crate::{LiveError, TicketRefusal, quic};
 use link::{Link, Told};
 pub(crate) use loss::Loss;
 use loss::code;
+use way::SILENT;
 pub use way::Way;
 
 /// Links that are no call (yet) at a listener; of more, the newest are ignored.
@@ -91,7 +92,10 @@ pub(crate) struct Connection {
     heard: VecDeque<Heard>,
     last_heard: Timestamp,
     last_sent: Timestamp,
+    closing_since: Timestamp,
     closing_until: Option<Timestamp>,
+    /// How long nothing had come from the other end when telling it of the end was given up, if it may well not know.
+    unheard: Option<Duration>,
     over: bool,
     /// What goes to who is not (yet) part of the call, and where.
     answers: VecDeque<(SocketAddr, Vec<u8>)>,
@@ -150,7 +154,9 @@ impl Connection {
             heard: VecDeque::new(),
             last_heard: now,
             last_sent: now,
+            closing_since: now,
             closing_until: None,
+            unheard: None,
             over: false,
             answers: VecDeque::new(),
             meeting: None,
@@ -165,7 +171,7 @@ impl Connection {
 
     /// A datagram came that the gate admits.
     pub(crate) fn handle_datagram(&mut self, incoming: Incoming) {
-        let Some(Incoming { at, from, datagram }) = self.unwrapped(incoming) else { return };
+        let Some(Incoming { at, from, datagram, .. }) = self.unwrapped(incoming) else { return };
         let Some(&first) = datagram.first() else { return };
         let known = match &self.role {
             Role::Listener { .. } => true,
@@ -523,7 +529,11 @@ impl Connection {
             // Whether or not it can leave.
             self.last_sent = now;
         }
-        if self.closing_until.is_some_and(|until| until <= now) {
+        if self.closing_until.is_some_and(|until| until <= now) && !self.over {
+            // Whoever was there until the end is likely to have heard of it, and to have gone: his last word, that he has, is
+            // repeated by nobody.
+            let silent = self.closing_since.saturating_since(self.last_heard) >= SILENT;
+            self.unheard = silent.then(|| now.saturating_since(self.last_heard));
             self.end(now);
         }
     }
@@ -537,6 +547,7 @@ impl Connection {
             Some(link) => {
                 link.tell(&Message::Close(reason));
                 link.finish();
+                self.closing_since = now;
                 self.closing_until = Some(now + limit.min(CLOSE_LIMIT));
             }
             None => self.end(now),
@@ -555,6 +566,12 @@ impl Connection {
     /// Whether nothing is left to say: to be asked after [`Self::transmit`].
     pub(crate) fn is_over(&self) -> bool {
         self.over
+    }
+
+    /// How long nothing had come from the other end, where that had begun well before this one ended the call, and all the
+    /// telling of that was not answered.
+    pub(crate) fn unheard(&self) -> Option<Duration> {
+        self.unheard
     }
 
     /// The shortest round trip so far.

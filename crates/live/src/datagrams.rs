@@ -1,7 +1,7 @@
 //! Datagrams from a socket into a channel.
 
 use std::io::ErrorKind;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -14,6 +14,7 @@ use lockstep_units::Timestamp;
 use crate::LiveError;
 use crate::clock::Clock;
 use crate::gate::Gate;
+use crate::packet_info::{Received, Receiver};
 use crate::threads::Thread;
 
 /// The largest datagram that UDP carries.
@@ -26,11 +27,12 @@ const ROOM_INTERVAL: Duration = Duration::from_millis(1);
 /// How long its thread may take to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
-/// A datagram, and when and from where it came.
+/// A datagram, and when it came, from where, and to which address of this machine's where that is not clear and is known.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub at: Timestamp,
     pub from: SocketAddr,
+    pub to: Option<IpAddr>,
     pub datagram: BytesMut,
 }
 
@@ -68,17 +70,15 @@ impl Reader {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = Thread::spawn("socket", move || {
-            let mut buffer = vec![0; LARGEST_DATAGRAM];
+            let mut receiver = Receiver::new(LARGEST_DATAGRAM);
             while !stopped.load(Ordering::Relaxed) {
-                match socket.recv_from(&mut buffer) {
-                    Ok((length, from)) => {
+                match receiver.receive(&socket) {
+                    Ok(Received { datagram, from, to }) => {
                         let at = clock.now();
-                        // An IPv4 address may come as one of IPv6.
-                        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-                        if gate.as_mut().is_some_and(|gate| !gate.admits(at, from, &buffer[..length])) {
+                        if gate.as_mut().is_some_and(|gate| !gate.admits(at, from, datagram)) {
                             continue;
                         }
-                        let incoming = Incoming { at, from, datagram: BytesMut::from(&buffer[..length]) };
+                        let incoming = Incoming { at, from, to, datagram: BytesMut::from(datagram) };
                         if !give(&events, wrap(incoming), &stopped) {
                             return Ok(());
                         }

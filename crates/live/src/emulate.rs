@@ -209,13 +209,14 @@ impl Ends for Sides {
     }
 
     fn send(&mut self, direction: Direction, packet: &mut BytesMut, _marked: bool) -> Result<bool, LiveError> {
+        let now = self.clock.now();
         match direction {
             Direction::Forward => {
-                self.far_at.iter().try_for_each(|&to| self.far.sockets.send(packet, to))?;
+                self.far_at.iter().try_for_each(|&to| self.far.sockets.send(now, packet, to))?;
                 Ok(true)
             }
             Direction::Reverse => match self.near_at {
-                Some(to) => self.near.sockets.send(packet, to).map(|()| true),
+                Some(to) => self.near.sockets.send(now, packet, to).map(|()| true),
                 None => Ok(false),
             },
         }
@@ -228,13 +229,17 @@ impl Ends for Sides {
         came: &mut dyn FnMut(Direction, Timestamp, BytesMut),
     ) -> Result<(), LiveError> {
         match self.incoming.recv_timeout(most) {
-            Ok(Event::FromNear(Incoming { at, from, datagram })) => {
+            Ok(Event::FromNear(incoming)) => {
+                self.near.sockets.note(&incoming);
+                let Incoming { at, from, datagram, .. } = incoming;
                 self.near_at = Some(from);
                 if self.fits(&datagram) {
                     came(Direction::Forward, at, datagram);
                 }
             }
-            Ok(Event::FromFar(Incoming { at, from, datagram })) => {
+            Ok(Event::FromFar(incoming)) => {
+                self.far.sockets.note(&incoming);
+                let Incoming { at, from, datagram, .. } = incoming;
                 if self.far_at.contains(&from) {
                     self.far_at = vec![from];
                     if self.fits(&datagram) {

@@ -147,6 +147,15 @@ impl Exchange {
         }
     }
 
+    /// What a call comes to that ended like this, now that the other end was told: to end it is one thing, that the other end
+    /// knows is another.
+    pub(crate) fn told(&self, result: Result<Ended, LiveError>) -> Result<Ended, LiveError> {
+        match self.connection.unheard() {
+            Some(silence) => result.and(Err(LiveError::Unheard { silence })),
+            None => result,
+        }
+    }
+
     /// Whether the other end took too long to come or to be heard of; `done` if this end has nothing more to say.
     pub(crate) fn silence(&self, now: Timestamp, done: bool) -> Result<(), LiveError> {
         let waited = now.saturating_since(self.started);

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod allowance;
+mod asked;
 mod call;
 mod capture;
 mod clock;
@@ -19,6 +20,7 @@ mod identity;
 mod measuring;
 mod menu;
 mod own_picture;
+mod packet_info;
 mod peer;
 mod presence;
 mod quic;
@@ -223,6 +225,15 @@ pub enum LiveError {
     #[error("nothing came from the other end for {:.1} s; the call is over", .silence.as_secs_f64())]
     Silent {
         /// The limit that passed.
+        silence: Duration,
+    },
+    /// This end ended the call, and the other one seems not to know: it was silent before that, and ever since.
+    #[error(
+        "the call is over, but the other end does not seem to have heard so: nothing came from it for {:.1} s",
+        .silence.as_secs_f64()
+    )]
+    Unheard {
+        /// How long nothing had come.
         silence: Duration,
     },
     /// Nobody joined.

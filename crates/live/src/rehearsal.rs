@@ -300,7 +300,7 @@ impl End {
         if let Some((since, _)) = &self.ending {
             let late = now.saturating_since(*since) >= END_LIMIT;
             if late || self.exchange.connection.is_over() {
-                self.over = self.ending.take().map(|(_, result)| (now, result));
+                self.over = self.ending.take().map(|(_, result)| (now, self.exchange.told(result)));
             }
         }
     }
@@ -513,9 +513,9 @@ impl World {
         self.came_direct += u64::from(from != SERVER);
         let at = self.now + end.ahead;
         let forged = self.forger.as_mut().map(|forger| forger.forge(from, &datagram));
-        end.handle_datagram(Incoming { at, from, datagram });
+        end.handle_datagram(Incoming { at, from, to: None, datagram });
         for (from, datagram) in forged.into_iter().flatten() {
-            end.handle_datagram(Incoming { at, from, datagram });
+            end.handle_datagram(Incoming { at, from, to: None, datagram });
         }
     }
 

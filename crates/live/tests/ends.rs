@@ -117,6 +117,16 @@ fn an_end_whose_other_end_is_gone_without_a_word_ends_by_itself() {
 }
 
 #[test]
+fn an_end_that_is_done_says_if_the_other_end_was_gone_without_a_word() {
+    let listener = listening(sink(discard), Calls { idle_limit: Some(Duration::from_millis(700)), ..CALL });
+    let through = calls::through(&listener.ticket(), Duration::from_secs(1));
+    let (sender, records) = joining(through.ticket.clone(), sending(calls::pictures(90)), CALL);
+    assert!(matches!(sender.result, Err(LiveError::Unheard { .. })), "{:?}", sender.result);
+    assert!(!records.is_empty(), "the log is kept");
+    assert!(matches!(listener.join().0.result, Err(LiveError::Silent { .. })));
+}
+
+#[test]
 fn a_stopped_end_tells_the_other_one() {
     for stop_sender in [true, false] {
         let seen = Arc::new(AtomicBool::new(false));

@@ -15,8 +15,8 @@ use clap::Args;
 
 use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
 use lockstep_live::{
-    CallKind, CallOptions, Clock, Command, Ended, Finished, Identity, Listener, OpenSink, Peer, Receiving, Sending,
-    Stop, ThreadedMenu, Ticket,
+    CallKind, CallOptions, Clock, Command, Ended, Finished, Identity, Listener, LiveError, OpenSink, Peer, Receiving,
+    Sending, Stop, ThreadedMenu, Ticket,
 };
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
 
@@ -212,6 +212,13 @@ impl ListeningArguments {
             others.extend(resolve(name)?);
         }
         let ticket = listener.ticket(&others)?;
+        let leads_here = ticket.addresses.iter().all(|address| address.ip().is_loopback());
+        if self.listen.ip().is_unspecified() && ticket.rendezvous.is_empty() && leads_here {
+            aside!(
+                "lockstep: warning: this machine is on no network that it knows of, and the ticket is good on this machine \
+                 only; name an address at which others reach it with --address HOST:PORT"
+            );
+        }
         Ok((listener, ticket))
     }
 }
@@ -321,7 +328,7 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
         qlog,
     };
     let finished = lockstep_live::run(clock, options, &mut reporter);
-    finish(reporter, finished, &interruption, arguments.status)
+    finish(reporter, finished, &interruption, &arguments.program, arguments.status)
 }
 
 /// Ends a call in order: whatever ended it, what is known of it is kept.
@@ -329,6 +336,7 @@ pub fn finish(
     reporter: Reporter,
     finished: Finished,
     interruption: &Interruption,
+    program: &ProgramArguments,
     status: StatusArgument,
 ) -> Result<()> {
     let written = reporter.finish(&finished);
@@ -342,15 +350,20 @@ pub fn finish(
         );
     }
     let ended = match finished.result {
-        Ok(ended) => ended,
+        Ok(ended) => Some(ended),
+        // Whoever had it end in the midst of a silence, or sees to both ends, has not failed by that.
+        Err(error @ LiveError::Unheard { .. }) if program.attached || interruption.check().is_err() => {
+            aside!("lockstep: warning: {error}");
+            None
+        }
         Err(error) => return output_file::all([Err(error.into()), written]),
     };
     written?;
     interruption.check()?;
-    if status == StatusArgument::Line && ended == Ended::ByPeer {
+    if status == StatusArgument::Line && ended == Some(Ended::ByPeer) {
         say!("the other end ended the call");
     }
-    if !finished.joined && ended == Ended::Done {
+    if !finished.joined && ended == Some(Ended::Done) {
         aside!("lockstep: nobody answered");
     }
     Ok(())
@@ -397,5 +410,5 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
         qlog,
     };
     let finished = lockstep_live::run(clock, options, &mut reporter);
-    finish(reporter, finished, &interruption, arguments.status)
+    finish(reporter, finished, &interruption, &arguments.program, arguments.status)
 }

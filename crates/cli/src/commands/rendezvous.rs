@@ -69,7 +69,11 @@ pub fn run(arguments: &RendezvousArguments) -> Result<()> {
     };
     let server = RendezvousServer::bind(arguments.listen, limits)?;
     let interruption = Interruption::watch()?;
-    for address in server.addresses()? {
+    let addresses = server.addresses()?;
+    if arguments.listen.ip().is_unspecified() && addresses.iter().all(|address| address.ip().is_loopback()) {
+        aside!("lockstep: warning: this machine is on no network that it knows of: the rendezvous is for itself only");
+    }
+    for address in addresses {
         say!("rendezvous at {address}; talk through it with: lockstep talk --rendezvous {address}");
     }
     let newest = Arc::new(Mutex::new(RendezvousStatus::default()));

@@ -222,5 +222,5 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
     };
     let finished = lockstep_live::run(clock, options, &mut reporter);
     drop(keyboard);
-    finish(reporter, finished, &interruption, arguments.status)
+    finish(reporter, finished, &interruption, &arguments.program, arguments.status)
 }

@@ -16,7 +16,7 @@ use crate::rendezvous::{Came, MAGIC, Meeting, Need, RELAY, Side};
 use crate::ticket::Secret;
 
 /// After so long without anything from the other end, which keeps itself alive five times as often, other ways are tried.
-const SILENT: Duration = Duration::from_secs(1);
+pub(super) const SILENT: Duration = Duration::from_secs(1);
 
 /// Which way a call goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -68,11 +68,11 @@ impl Connection {
         let Some(meeting) = self.meeting.as_mut().filter(|_| incoming.datagram.starts_with(&MAGIC)) else {
             return Some(incoming);
         };
-        let Incoming { at, from, mut datagram } = incoming;
+        let Incoming { at, from, to, mut datagram } = incoming;
         match meeting.handle_datagram(at, from, &datagram) {
             Came::Relayed(place) => {
                 datagram.advance(place);
-                Some(Incoming { at, from: RELAY, datagram })
+                Some(Incoming { at, from: RELAY, to, datagram })
             }
             Came::Nothing => {
                 self.find_ways(at);

@@ -150,7 +150,7 @@ proptest! {
             }
             for end in &mut world.ends {
                 let incoming =
-                    Incoming { at: Timestamp::ZERO + end.ahead, from: address(from), datagram: BytesMut::from(&datagram[..]) };
+                    Incoming { at: Timestamp::ZERO + end.ahead, from: address(from), to: None, datagram: BytesMut::from(&datagram[..]) };
                 end.handle_datagram(incoming);
                 prop_assert!(end.exchange.connection.links() <= 12);
             }

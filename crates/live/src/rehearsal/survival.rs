@@ -201,7 +201,35 @@ fn the_other_end_hears_at_once_that_somebody_hangs_up_whatever_is_lost() {
         world.run_for(seconds(4));
         let (_, said) = world.ended(1 - end).expect("it is over");
         assert_eq!(said, "ByPeer");
-        assert!(world.ended(end).is_some(), "it is over here, too");
+        let (_, said) = world.ended(end).expect("it is over here, too");
+        assert_eq!(said, "Stopped", "of the other end no more than a last word can be lost");
+    }
+}
+
+/// How it ends for an end that hangs up `after` so long in which the other one is stopped, which goes on `later`, if it does.
+fn hang_up_on_one_that_is_gone(end: usize, after: Duration, later: Option<Duration>) -> String {
+    let mut world = usual_call();
+    world.stop(1 - end);
+    world.run_for(after);
+    let at = world.now + world.ends[end].ahead;
+    world.ends[end].hang_up(at);
+    if let Some(later) = later {
+        world.run_for(later);
+        world.go_on(1 - end);
+    }
+    world.run_for(seconds(4));
+    world.ended(end).expect("it is over").1
+}
+
+#[test]
+fn whoever_hangs_up_on_an_end_that_is_gone_is_told_that_it_did_not_hear() {
+    for end in [JOINER, LISTENER] {
+        let said = hang_up_on_one_that_is_gone(end, seconds(5), None);
+        assert!(said.contains("not seem to have heard so: nothing came from it for 8.0 s"), "{said}");
+        // It hears of it late.
+        assert_eq!(hang_up_on_one_that_is_gone(end, seconds(5), Some(seconds(2))), "Stopped");
+        // It may have heard, and its word of that may have been lost.
+        assert_eq!(hang_up_on_one_that_is_gone(end, Duration::ZERO, None), "Stopped");
     }
 }
 

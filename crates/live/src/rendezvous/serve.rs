@@ -49,7 +49,7 @@ impl RendezvousServer {
     ///
     /// # Errors
     /// If a socket fails, or the system gives no random numbers.
-    pub fn run(self, mut go_on: impl FnMut(&RendezvousStatus) -> bool) -> Result<(), LiveError> {
+    pub fn run(mut self, mut go_on: impl FnMut(&RendezvousStatus) -> bool) -> Result<(), LiveError> {
         let clock = Clock::start();
         let mut server = Rendezvous::new(self.limits)?;
         let (events, incoming) = mpsc::sync_channel(QUEUE);
@@ -67,13 +67,16 @@ impl RendezvousServer {
             }
             server.handle_timeout(now);
             match incoming.recv_timeout(clock.until(next_status)) {
-                Ok(incoming) => server.handle_datagram(incoming.at, incoming.from, &incoming.datagram),
+                Ok(incoming) => {
+                    self.sockets.note(&incoming);
+                    server.handle_datagram(incoming.at, incoming.from, &incoming.datagram);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 // No reader is left; why is said when they are checked.
                 Err(RecvTimeoutError::Disconnected) => next_status = now,
             }
             while let Some((to, datagram)) = server.poll_transmit() {
-                self.sockets.send(&datagram, to)?;
+                self.sockets.send(now, &datagram, to)?;
             }
         }
     }

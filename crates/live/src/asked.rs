@@ -1,0 +1,115 @@
+//! At which of this machine's addresses others asked, so that they are answered from there: whoever asked at one address
+//! takes no answer from another, nor does a router on the way. The system by itself answers from the address that it would
+//! itself call from.
+//!
+//! Where that is the one that was asked nothing is said to it, now or later: when the routes change in the course of a
+//! call, what is sent leaves from where the new ones lead, as it must, although the old address may still be there.
+
+use std::collections::HashMap;
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use lockstep_units::Timestamp;
+
+/// After so long without a word from somebody it is the system's to say again from where he is sent to. Ends say to a
+/// rendezvous that they are there three times in this time.
+const MEMORY: Duration = Duration::from_secs(15);
+/// Whoever was not heard since so many others is forgotten, or since twice as many.
+const MOST: usize = 8_192;
+
+/// Where somebody asked.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    at: IpAddr,
+    /// Where the system sent to him from when he was first heard.
+    usual: Option<IpAddr>,
+    heard: Timestamp,
+}
+
+/// Where each asked who was heard lately.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    recent: HashMap<SocketAddr, Place>,
+    before: HashMap<SocketAddr, Place>,
+}
+
+impl Asked {
+    /// A datagram of `who`'s came `at` that address. `usual` says from where the system sends to him by itself.
+    pub(crate) fn note(
+        &mut self,
+        now: Timestamp,
+        who: SocketAddr,
+        at: IpAddr,
+        usual: impl FnOnce(SocketAddr) -> Option<IpAddr>,
+    ) {
+        let usual = match self.find(now, who) {
+            Some(place) => place.usual,
+            None => usual(who),
+        };
+        if self.recent.len() >= MOST {
+            self.before = mem::take(&mut self.recent);
+        }
+        self.recent.insert(who, Place { at, usual, heard: now });
+    }
+
+    /// From where to send to `who`; none leaves it to the system.
+    pub(crate) fn source(&self, now: Timestamp, who: SocketAddr) -> Option<IpAddr> {
+        let place = self.find(now, who)?;
+        (place.usual != Some(place.at)).then_some(place.at)
+    }
+
+    fn find(&self, now: Timestamp, who: SocketAddr) -> Option<Place> {
+        let place = self.recent.get(&who).or_else(|| self.before.get(&who)).copied();
+        place.filter(|place| now.saturating_since(place.heard) < MEMORY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    fn who(number: u16) -> SocketAddr {
+        SocketAddr::from(([198, 51, 100, 1], number))
+    }
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(1_000 * seconds)
+    }
+
+    #[test]
+    fn whoever_asked_elsewhere_than_the_system_answers_from_is_answered_from_there_while_he_is_heard() {
+        let mut asked = Asked::default();
+        asked.note(at(0), who(1), ip(12), |_| Some(ip(2)));
+        asked.note(at(0), who(2), ip(2), |_| Some(ip(2)));
+        assert_eq!([1, 2, 3].map(|number| asked.source(at(14), who(number))), [Some(ip(12)), None, None]);
+        asked.note(at(14), who(1), ip(12), |_| panic!("it is known"));
+        assert_eq!([28, 29].map(|seconds| asked.source(at(seconds), who(1))), [Some(ip(12)), None]);
+    }
+
+    #[test]
+    fn a_route_that_changes_in_a_call_is_followed() {
+        let mut asked = Asked::default();
+        asked.note(at(0), who(1), ip(2), |_| Some(ip(2)));
+        // The other end sends to the old address until it has learnt of the new one.
+        asked.note(at(1), who(1), ip(2), |_| Some(ip(7)));
+        assert_eq!(asked.source(at(1), who(1)), None);
+    }
+
+    #[test]
+    fn who_is_heard_is_not_forgotten_for_others_and_they_are_not_remembered_without_bound() {
+        let mut asked = Asked::default();
+        for other in 0..60_000 {
+            asked.note(at(0), who(other), ip(2), |_| None);
+            if other % 1_000 == 0 {
+                asked.note(at(0), who(65_000), ip(12), |_| None);
+            }
+        }
+        assert_eq!((asked.source(at(1), who(65_000)), asked.source(at(1), who(0))), (Some(ip(12)), None));
+        assert!(asked.recent.len() + asked.before.len() <= 2 * MOST);
+    }
+}
