@@ -78,9 +78,12 @@ class VectorEnvironment:
         """Names and meanings of the features, in their order."""
     def __len__(self) -> int: ...
     def reset(
-        self, seed: int | None = None, mask: NDArray[np.bool_] | None = None
+        self, seed: int | list[int | None] | None = None, mask: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Begins new episodes, all or those of ``mask``; gives the features, a row an environment, and who is done."""
+        """Begins new episodes, all or those of ``mask``, from one seed for all, or from one each, or none.
+
+        Gives the features, a row an environment, and who is done.
+        """
     def step(self, rates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Sets the rates, bit/s, and lets a step pass; gives the features, one row an environment, and who is done."""
 

@@ -29,6 +29,57 @@ def test_equal_seeds_give_equal_episodes_and_other_seeds_others() -> None:
     assert episode(4) != episode(5)
 
 
+def _seen(env: CallVectorEnv | CallEnv, action: np.ndarray) -> np.ndarray:
+    """What is observed in a few steps, after one another."""
+    return np.array([env.step(action)[0] for _ in range(6)])
+
+
+def test_of_a_list_of_seeds_each_environment_begins_as_it_would_alone_with_its_own() -> None:
+    # Gymnasium's own annotation has no lists, which its vectors take.
+    env: Any = gymnasium.make_vec("lockstep/Call-v0", num_envs=3)
+    env.reset(seed=[3, 4, 5])
+    together = _seen(env, np.full((3, 1), 0.7, np.float32))
+    for place, seed in enumerate([3, 4, 5]):
+        alone = CallEnv()
+        alone.reset(seed=seed)
+        np.testing.assert_array_equal(together[:, place], _seen(alone, np.array([0.7], np.float32)))
+
+
+def test_an_environment_without_a_seed_in_the_list_goes_on_with_its_own_randomness() -> None:
+    def seen(seeds: list[int | None]) -> np.ndarray:
+        env = CallVectorEnv(2)
+        env.reset(seed=7)
+        env.reset(seed=seeds)
+        return _seen(env, np.full((2, 1), 0.7, np.float32))
+
+    both, first, neither = seen([1, 2]), seen([1, None]), seen([None, None])
+    np.testing.assert_array_equal(both[:, 0], first[:, 0])
+    np.testing.assert_array_equal(first[:, 1], neither[:, 1])
+    assert not np.array_equal(both[:, 1], first[:, 1])
+    assert not np.array_equal(first[:, 0], neither[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"),
+    [
+        ([1, 2], "2 seeds for 3 environments"),
+        ([1, 2, 3, 4], "4 seeds for 3 environments"),
+        ([1, -2, 3], r"seed\[1\]: -2 is no whole number"),
+        ([1, 2, "3"], r"seed\[2\]: '3' is no whole number"),
+        (2**70, "seed: .* is no whole number"),
+    ],
+)
+def test_a_list_with_another_number_of_seeds_or_with_what_is_none_is_refused(seeds: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        CallVectorEnv(3).reset(seed=seeds)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, 2**21])
+def test_a_number_of_environments_that_cannot_be_is_refused_by_its_name(count: Any) -> None:
+    with pytest.raises(ValueError, match=f"num_envs: {count} is no whole number from 1 to {2**20}"):
+        CallVectorEnv(count)
+
+
 def test_one_thread_and_two_give_the_same() -> None:
     def features(threads: int) -> np.ndarray:
         env = CallVectorEnv(24, episode_steps=10, threads=threads)

@@ -97,13 +97,16 @@ struct Answer {
     error: Option<String>,
 }
 
-/// An estimator in a process of its own. The process ends with this.
+/// An estimator in a process of its own. The process ends with this, and, on Unix, so do those that it started, but for
+/// those that left its group of processes.
 #[derive(Debug)]
 pub struct Process {
     path: PathBuf,
     limit: Duration,
     interruption: Option<Interruption>,
     child: Child,
+    /// Whether its end was taken note of. Its number may be another one's then.
+    is_reaped: bool,
     requests: ChildStdin,
     answers: Receiver<String>,
     request: String,
@@ -145,6 +148,10 @@ impl Process {
             .envs([("OMP_NUM_THREADS", "1"), ("OPENBLAS_NUM_THREADS", "1"), ("MKL_NUM_THREADS", "1")])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
+        // A group of its own, so that it can be ended with what it starts. Signals of the terminal pass it by; it ends when its
+        // input does, which is when this process ends in whatever way.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let failed =
             |source| ProcessError::Start { path: file.clone(), interpreter: options.interpreter.clone(), source };
         let mut child = command.spawn().map_err(failed)?;
@@ -163,7 +170,8 @@ impl Process {
             }
         });
         let (limit, interruption) = (options.limit, options.interruption);
-        let mut process = Self { path: file, limit, interruption, child, requests, answers, request: String::new() };
+        let (is_reaped, request) = (false, String::new());
+        let mut process = Self { path: file, limit, interruption, child, is_reaped, requests, answers, request };
         process.answer(limit.max(LEAST_START_LIMIT))?;
         Ok(process)
     }
@@ -172,6 +180,15 @@ impl Process {
     /// If whoever waits is to wait no longer.
     fn go_on(&self) -> Result<(), ProcessError> {
         self.interruption.map_or(Ok(()), |interruption| interruption().map_err(ProcessError::Interrupted))
+    }
+
+    /// Ends all processes of its group.
+    fn end_group(&self) {
+        #[cfg(unix)]
+        {
+            use rustix::process::{Pid, Signal, kill_process_group};
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        }
     }
 
     /// Waits for the next line of the process.
@@ -190,6 +207,10 @@ impl Process {
                     // It closed its output; what runs on in it is of no use any more.
                     thread::sleep(Duration::from_millis(50));
                     let ended = self.child.try_wait().ok().flatten();
+                    if ended.is_some() {
+                        self.is_reaped = true;
+                        self.end_group();
+                    }
                     let status = ended.map_or_else(|| "it closed its output".to_owned(), |status| status.to_string());
                     return Err(ProcessError::Ended { path, status });
                 }
@@ -211,8 +232,7 @@ impl Process {
     fn answer(&mut self, limit: Duration) -> Result<Option<f64>, ProcessError> {
         let answer = self.read(limit);
         if answer.is_err() {
-            // What interrupts this process, as control-C in a terminal does, ends the estimator's as well: that it failed is
-            // not the news then.
+            // What interrupts this process may end the estimator's as well: that it failed is not the news then.
             self.go_on()?;
         }
         answer
@@ -258,6 +278,10 @@ impl EstimatorHost for Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // While the process is not reaped, no other can have its number.
+        if !self.is_reaped {
+            self.end_group();
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,7 +1,15 @@
 //! Estimators in processes of their own, with the Python of this machine.
 
 use std::fs;
+#[cfg(unix)]
+use std::io::Read;
+#[cfg(unix)]
+use std::os::unix::net::{UnixListener, UnixStream};
+#[cfg(unix)]
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+#[cfg(unix)]
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use lockstep_alphartc::{EstimatorHost, PacketReport, Process, ProcessOptions};
@@ -178,6 +186,74 @@ fn a_wait_for_one_that_hangs_ends_when_whoever_waits_is_interrupted() {
     assert_eq!(answers_with("while True: pass", &options, &[]).unwrap_err(), "enough");
     let never = ProcessOptions { interruption: Some(|| Ok(())), ..options };
     assert_eq!(answers_with(&returning("import time; time.sleep(1); return 5e5"), &never, &[]), Ok([500_000; 2]));
+}
+
+/// An estimator that starts a process which would outlive it, and which holds the connection to `listens.socket` in its
+/// folder as it does itself; `get_estimated_bandwidth` is `body`.
+#[cfg(unix)]
+fn with_a_process_of_its_own(body: &str) -> String {
+    format!(
+        "import socket, subprocess\nCONNECTION = socket.socket(socket.AF_UNIX)\nCONNECTION.connect('listens.socket')\n\
+         subprocess.Popen(['sleep', '600'], pass_fds=[CONNECTION.fileno()])\n{}",
+        returning(body)
+    )
+}
+
+/// A folder with the estimator `source`, and what listens there.
+#[cfg(unix)]
+fn listening_folder(source: &str) -> (tempfile::TempDir, UnixListener) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("BandwidthEstimator.py"), source).unwrap();
+    let listener = UnixListener::bind(folder.path().join("listens.socket")).unwrap();
+    (folder, listener)
+}
+
+/// Whether all that hold the other end of the connection end, before long.
+#[cfg(unix)]
+fn all_end(mut connection: UnixStream) -> bool {
+    connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    connection.read(&mut [0]).is_ok_and(|bytes| bytes == 0)
+}
+
+#[cfg(unix)]
+#[test]
+fn what_an_estimator_starts_ends_with_it() {
+    for (body, answers) in [("return 5e5", true), ("import os; os._exit(3)", false), ("return 1 // 0", false)] {
+        let (folder, listener) = listening_folder(&with_a_process_of_its_own(body));
+        let mut process = Process::start(folder.path(), &options()).unwrap();
+        let (connection, _) = listener.accept().unwrap();
+        assert_eq!(process.exchange(Timestamp::from_millis(200), &[]).is_ok(), answers, "{body}");
+        drop(process);
+        assert!(all_end(connection), "{body}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_estimator_ends_with_its_host_with_all_that_it_started_however_busy_it_is() {
+    use std::io::{BufRead, BufReader, Write};
+    for body in ["return 5e5", "while True: pass"] {
+        let (folder, listener) = listening_folder(&with_a_process_of_its_own(body));
+        // A host that is killed closes its ends of the pipes, and does nothing else.
+        let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/alphartc/worker.py");
+        let mut child = Command::new("python3")
+            .args(["-B", worker, "BandwidthEstimator.py", "7"])
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let (connection, _) = listener.accept().unwrap();
+        let mut there = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut there).unwrap();
+        assert_eq!(there, "{}\n");
+        let mut requests = child.stdin.take().unwrap();
+        requests.write_all(b"{\"now\": 200000000, \"packets\": []}\n").unwrap();
+        drop(requests);
+        assert!(all_end(connection), "{body}");
+        child.wait().unwrap();
+    }
 }
 
 #[test]

@@ -134,7 +134,7 @@ impl ControlSettings {
     /// The same with `model` in the place of the one that comes with the estimator that it is for. A call whose estimator
     /// has no model, or one that does not fit, is refused.
     pub fn receiving_end_with(model: Option<&ModelFile>) -> ReceivingEnd {
-        let given = model.map(|file| (EstimatorKind::of_model(file.model()), Arc::clone(file.model())));
+        let given = model.map(|file| (EstimatorKind::of_model(file.model()).ok(), Arc::clone(file.model())));
         ReceivingEnd::taking(ReceiverConfig::default(), move |number| {
             let kind = EstimatorKind::from_number(number)?;
             let model = given.as_ref().filter(|(of, _)| *of == Some(kind)).map(|(_, model)| Arc::clone(model));

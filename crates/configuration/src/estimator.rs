@@ -61,7 +61,7 @@ impl CallSettings {
                 settings.control.controller = Algorithm::ReceiverEstimate.into();
                 let model = ModelFile::open(&estimator.path)?;
                 let named = || format!("estimator {}", estimator.path.display());
-                let kind = EstimatorKind::of_model(model.model()).unwrap_or(EstimatorKind::Mmsys24);
+                let kind = EstimatorKind::of_model(model.model()).with_context(named)?;
                 let made = kind.with_model(RateBounds::default(), Some(Arc::clone(model.model())));
                 let estimator = made.with_context(named)?;
                 return Ok((settings, CallEstimator { estimator, failure: Failure::default() }));

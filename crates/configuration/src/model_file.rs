@@ -36,10 +36,7 @@ impl ModelFile {
     pub fn open_for_receiver(path: &Path) -> Result<Self> {
         let file = Self::open(path)?;
         let named = || format!("model {}", path.display());
-        let kind = EstimatorKind::of_model(&file.model).with_context(|| {
-            let said = file.model.metadata("lockstep.controller").unwrap_or_default();
-            format!("model {}: it is for the controller {said}, which has its model at the sender", path.display())
-        })?;
+        let kind = EstimatorKind::of_model(&file.model).with_context(named)?;
         kind.with_model(RateBounds::default(), Some(Arc::clone(&file.model))).with_context(named)?;
         Ok(file)
     }

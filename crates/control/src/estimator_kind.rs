@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::learned::shipped::Shipped;
-use crate::learned::{Model, bob, gemini, hrcc, mmsys24};
+use crate::learned::{Model, ModelError, bob, gemini, hrcc, mmsys24};
 use crate::{AlgorithmError, BobHeuristic, Estimator, GracePeriod, InterArrival, RateBounds};
 
 /// An estimator that a controller can ask for.
@@ -69,14 +69,16 @@ impl EstimatorKind {
 
     /// The learned estimator that a model says it is for (`lockstep.controller`); one that says nothing is taken for one of
     /// the MMSys'24 challenge.
-    #[must_use]
-    pub fn of_model(model: &Model) -> Option<Self> {
+    ///
+    /// # Errors
+    /// [`ModelError::Unfit`] if it says that it is for something else.
+    pub fn of_model(model: &Model) -> Result<Self, ModelError> {
         match model.metadata("lockstep.controller") {
-            Some("bob") => Some(Self::Bob),
-            Some("hrcc") => Some(Self::Hrcc),
-            Some("gemini") => Some(Self::Gemini),
-            None | Some("mmsys24") => Some(Self::Mmsys24),
-            Some(_) => None,
+            Some("bob") => Ok(Self::Bob),
+            Some("hrcc") => Ok(Self::Hrcc),
+            Some("gemini") => Ok(Self::Gemini),
+            None | Some("mmsys24") => Ok(Self::Mmsys24),
+            Some(_) => Err(model.is_not_for("an estimator at the receiver")),
         }
     }
 

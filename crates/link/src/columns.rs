@@ -160,20 +160,22 @@ fn header(line: &str, units: ColumnUnits) -> Result<Vec<Column>, Problem> {
 
 /// One line, read.
 #[derive(Clone, Copy)]
-struct Row {
+struct Row<'text> {
     line: usize,
     /// In nanoseconds. Signed, since only differences count.
     time: Option<f64>,
+    /// The same as it stands there.
+    time_text: &'text str,
     segment: Segment,
     has_duration: bool,
 }
 
-fn row(line: usize, text: &str, columns: &[Column], named: bool) -> Result<Row, Problem> {
+fn row<'text>(line: usize, text: &'text str, columns: &[Column], named: bool) -> Result<Row<'text>, Problem> {
     let segment = Segment { duration: Duration::ZERO, rate: Default::default(), conditions: Conditions::NONE };
-    let mut row = Row { line, time: None, segment, has_duration: false };
+    let mut row = Row { line, time: None, time_text: "", segment, has_duration: false };
     let mut fields = fields(text);
     for &Column { kind, scale } in columns {
-        let mut value = |field: &'static str| -> Result<(f64, &str), Problem> {
+        let mut value = |field: &'static str| -> Result<(f64, &'text str), Problem> {
             let text = fields.next().ok_or(Problem::Missing(field))?;
             let number = text.parse::<f64>().map_err(|_| Problem::Number { field, text: excerpt(text) })?;
             Ok((number, text))
@@ -185,7 +187,7 @@ fn row(line: usize, text: &str, columns: &[Column], named: bool) -> Result<Row, 
                 if !time.is_finite() {
                     return Err(Problem::Range { field: "time", text: excerpt(text), range: "finite" });
                 }
-                row.time = Some(time);
+                (row.time, row.time_text) = (Some(time), text);
             }
             Kind::Duration => {
                 let (number, text) = value("duration")?;
@@ -246,13 +248,15 @@ pub(crate) fn parse_columns(text: &str, units: ColumnUnits) -> Result<Trace, Tra
         if !row.has_duration {
             // Differences of times from the start, so that rounding to nanoseconds does not add up.
             let whole = |row: &Row| (row.time.unwrap_or(0.0) - rows[0].time.unwrap_or(0.0)).round();
-            let (from, to, line) = match (rows.get(index + 1), index.checked_sub(1)) {
-                (Some(next), _) => (whole(row), whole(next), next.line),
-                (None, Some(before)) => (whole(&rows[before]), whole(row), row.line),
-                (None, None) => (0.0, 1e9, row.line),
+            let pair = match (rows.get(index + 1), index.checked_sub(1)) {
+                (Some(next), _) => Some((row, next)),
+                (None, Some(before)) => Some((&rows[before], row)),
+                (None, None) => None,
             };
-            if to <= from {
-                let (previous, found) = (format!("{} s", from / 1e9), format!("{} s", to / 1e9));
+            let (from, to) = pair.map_or((0.0, 1e9), |(from, to)| (whole(from), whole(to)));
+            let line = pair.map_or(row.line, |(_, to)| to.line);
+            if let Some((before, at)) = pair.filter(|_| to <= from) {
+                let (previous, found) = (excerpt(before.time_text), excerpt(at.time_text));
                 return Err(TraceError::Line { line, problem: Problem::TimeOrder { previous, found } });
             }
             let text = ((to - from) / 1e9).to_string();

@@ -97,7 +97,13 @@ fn errors_say_what_is_wrong_and_where() {
         ("0 1\n1 x\n", "line 2: rate \"x\" is not a number"),
         ("0 1\n1\n", "line 2: rate is missing"),
         ("0 1\n1 -2\n", "line 2: rate -2 is out of range, which is 0 to 1000 Gb/s"),
-        ("0 1\n2 2\n2 3\n", "line 3: time 2 s does not come after 2 s"),
+        ("0 1\n2 2\n2 3\n", "line 3: time 2 does not come after 2"),
+        // As they stand in the file, wherever it starts and whatever the unit.
+        ("5,1\n6,2\n4,3\n", "line 3: time 4 does not come after 6"),
+        (
+            "time_ms,kbps\n1700000000.5,1\n1700000000.25,2\n",
+            "line 3: time 1700000000.25 does not come after 1700000000.5",
+        ),
         ("0 1\ninf 2\n", "line 2: time inf is out of range, which is finite"),
         (
             "time,speed\n0,1\n",

@@ -10,7 +10,7 @@ use lockstep_configuration::{CodecKind, OptionValue};
 use lockstep_control::RateBounds;
 use lockstep_control::learned::ObservationKind;
 use lockstep_media::FrameRate;
-use lockstep_sim::environment::{self as simulated, AgentPlace, EnvironmentSetting, FEATURES};
+use lockstep_sim::environment::{self as simulated, AgentPlace, EnvironmentSetting, FEATURES, Seeds};
 use lockstep_sim::modelled::{FeedbackInterval, ModelledCodec};
 use lockstep_units::Bitrate;
 
@@ -27,6 +27,15 @@ type Arrays<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<bool>>);
 /// Many modelled calls, each controlled by an agent, stepped together without the interpreter's lock.
 #[pyclass(module = "lockstep._lockstep")]
 pub struct VectorEnvironment(Mutex<simulated::VectorEnvironment>);
+
+/// Where randomness begins anew.
+#[derive(FromPyObject)]
+enum SeedArgument {
+    /// One seed, of which each environment has its own.
+    One(u64),
+    /// One for each environment; one without goes on.
+    Each(Vec<Option<u64>>),
+}
 
 #[pymethods]
 impl VectorEnvironment {
@@ -102,16 +111,22 @@ impl VectorEnvironment {
         self.vector().len()
     }
 
-    /// Begins new episodes, all or those of `mask`; gives the features, one row an environment, and who is done.
+    /// Begins new episodes, all or those of `mask`, from one seed for all, or from one each, or none; gives the features, one
+    /// row an environment, and who is done.
     #[pyo3(signature = (seed=None, mask=None))]
     fn reset<'py>(
         &mut self,
         py: Python<'py>,
-        seed: Option<u64>,
+        seed: Option<SeedArgument>,
         mask: Option<PyReadonlyArray1<'py, bool>>,
     ) -> PyResult<Arrays<'py>> {
         let mask = mask.map(|mask| mask.as_array().to_vec());
-        py.detach(|| self.vector().reset(seed, mask.as_deref())).map_err(invalid)?;
+        let seeds = match seed {
+            None => Seeds::GoOn,
+            Some(SeedArgument::One(seed)) => Seeds::Derived(seed),
+            Some(SeedArgument::Each(seeds)) => Seeds::Each(seeds),
+        };
+        py.detach(|| self.vector().reset(&seeds, mask.as_deref())).map_err(invalid)?;
         self.arrays(py)
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lockstep_call::{ClipCurves, CodecModel};
 use lockstep_link::Trace;
-use lockstep_sim::environment::{EnvironmentSetting, FEATURES, VectorEnvironment};
+use lockstep_sim::environment::{EnvironmentSetting, FEATURES, Seeds, VectorEnvironment};
 use lockstep_sim::modelled::FeedbackInterval;
 
 #[global_allocator]
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let before = resident_bytes();
     let mut vector = VectorEnvironment::new(setting, calls, 1, 1)?;
-    vector.reset(Some(1), None)?;
+    vector.reset(&Seeds::Derived(1), None)?;
     let rates = |round: usize| -> Vec<f64> {
         // Around 1 Mb/s, a fifth of a doubling up and down.
         (0..calls).map(|call| 1e6 * f64::powf(1.2, ((call * 7 + round * 3) % 5) as f64 - 2.0)).collect()

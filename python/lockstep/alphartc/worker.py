@@ -12,6 +12,8 @@ bits per second}`, or `{"error": "what is wrong"}`, which is the last. What the 
 The estimator lives in virtual time: all clocks that it can read in Python show the time of the call, and draws are
 seeded, so that the same call gives the same estimates.
 
+The process ends once standard input does, and so do those that it started, where they are a group of their own.
+
 Estimators may want an older Python than the rest of this package does; this file is content with 3.9.
 """
 
@@ -24,9 +26,12 @@ import json
 import math
 import os
 import random
+import select
+import signal
 import sys
 import time
 import traceback
+from _thread import start_new_thread
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
@@ -285,6 +290,23 @@ class Worker:
             self.answer(error=in_one_line(error, self.path.parent, self.doing))
 
 
+def end() -> None:
+    """Ends this process, and those that it started if it was made the first of a group."""
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    # Not by way of the interpreter's end: threads that an estimator left running could hold it up for ever.
+    os._exit(0)
+
+
+def end_with(requests: int) -> None:
+    """Ends everything once nobody is there who could ask, however busy the estimator is."""
+    poll = select.poll()
+    # Of nothing but that the other end is closed.
+    poll.register(requests, 0)
+    poll.poll()
+    end()
+
+
 def main() -> None:
     """The process."""
     # What the estimator prints, or what it starts prints, must not get among the answers.
@@ -294,10 +316,14 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    Worker(Path(sys.argv[1]), int(sys.argv[2]), requests, answers).run()
-    answers.flush()
-    # Not by way of the interpreter's end: threads that an estimator left running could hold it up for ever.
-    os._exit(0)
+    if hasattr(select, "poll"):
+        # A thread of which the estimator's own know nothing.
+        start_new_thread(end_with, (requests.fileno(),))
+    try:
+        Worker(Path(sys.argv[1]), int(sys.argv[2]), requests, answers).run()
+    finally:
+        # That nobody takes an answer any more is an end like others.
+        end()
 
 
 if __name__ == "__main__":

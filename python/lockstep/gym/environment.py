@@ -12,7 +12,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from lockstep._lockstep import VectorEnvironment
-from lockstep.arguments import MOST_32_BITS, numbers, whole, whole_pair
+from lockstep.arguments import MOST_32_BITS, MOST_64_BITS, numbers, whole, whole_pair
 from lockstep.gym.actions import Action, BobAction, LadderAction, LogarithmicRate
 from lockstep.gym.features import FEATURES, Features, Values
 from lockstep.gym.observations import BobObservation, CallObservation, ConcertoObservation, HrccObservation, Observation
@@ -36,6 +36,8 @@ DEFAULT_TRACES: tuple[str, ...] = tuple(
 """Nine generated cellular paths."""
 MOST_BPS = 10**12
 """The highest bit rate, that of the fastest trace."""
+MOST_ENVIRONMENTS = 2**20
+"""The most environments of one vector."""
 
 
 _Preset = TypeVar("_Preset")
@@ -99,6 +101,7 @@ class _Calls:
         first_bps = whole(initial_bps, "initial_bps", 0, MOST_BPS)
         self.initial_bps = float(first_bps)
         self.bounds_bps = whole_pair(bounds_bps, "bounds_bps", 0, MOST_BPS)
+        count = whole(count, "num_envs", 1, MOST_ENVIRONMENTS)
         self.rates = np.full(count, self.initial_bps)
         self.vector = VectorEnvironment(
             count,
@@ -127,7 +130,13 @@ class _Calls:
         seen = isinstance(self.observation, CallObservation)
         return Features(values, self.rates, self.vector.observations() if seen else None)
 
-    def reset(self, seed: int | None, mask: NDArray[np.bool_] | None = None) -> tuple[NDArray[np.float32], Features]:
+    def reset(
+        self, seed: int | list[int | None] | None, mask: NDArray[np.bool_] | None = None
+    ) -> tuple[NDArray[np.float32], Features]:
+        if isinstance(seed, Sequence):
+            seed = [None if one is None else whole(one, f"seed[{k}]", 0, MOST_64_BITS) for k, one in enumerate(seed)]
+        elif seed is not None:
+            seed = whole(seed, "seed", 0, MOST_64_BITS)
         values, _ = self.vector.reset(seed, mask)
         begun = np.ones(len(values), np.bool_) if mask is None else mask
         self.rates[begun] = self.initial_bps
@@ -201,13 +210,22 @@ class CallVectorEnv(VectorEnv[NDArray[np.float32], NDArray[Any], NDArray[Any]]):
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Begin new episodes. Equal seeds give equal episodes.
 
+        Of a list of seeds, one an environment, each begins as a :class:`CallEnv` does with its own; one that is none
+        goes on with the randomness that the environment has left. One seed gives each environment another seed: the
+        first one this, the others ones far from it. These are not ``seed + 1`` and so on, which Gymnasium's own vectors
+        take: trainings give their vectors seeds that follow each other, and would see the same calls.
+
         ``options={"reset_mask": ...}``, a flag for each environment, begins only some; the others stay as they are.
+
+        Raises:
+            gymnasium.error.ClosedEnvironmentError: Once the environments are closed.
+            gymnasium.error.ResetNeeded: If the first reset begins only some.
+            ValueError: If there is not one seed, or one flag, for each environment, or one of them is none.
+
         """
-        if isinstance(seed, list):
-            message = "one seed gives every environment its own randomness; a list of seeds is not taken"
-            raise TypeError(message)
         _refuse_closed(self.closed)
-        super().reset(seed=seed)
+        if not isinstance(seed, Sequence):
+            super().reset(seed=seed)
         mask = self._mask(None if options is None else options.get("reset_mask"))
         observed, features = self._calls.reset(seed, mask)
         self._ended = np.zeros(self.num_envs, np.bool_) if mask is None else self._ended & ~mask

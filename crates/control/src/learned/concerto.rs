@@ -256,10 +256,12 @@ impl Concerto {
     /// A controller that sends at the initial rate until its first decision, an interval after the first datagram.
     ///
     /// # Errors
-    /// If the model has not one input of the observation's shape, one output with as many numbers as the ladder has rates,
+    /// If the model says that it is for something else than `controller` (Concerto's or RL-V's, as the one whose place it
+    /// takes), or has not one input of the observation's shape, one output with as many numbers as the ladder has rates,
     /// and, among what it says of itself, `lockstep.ladder_bps` (whole numbers, rising, with commas between them) and
     /// `lockstep.interval_ms`; or if its `lockstep.decision` is none of `best` (as if it had none), `mean` and `between`.
-    pub fn new(setting: &Setting, model: Arc<Model>) -> Result<Self, ModelError> {
+    pub fn new(setting: &Setting, controller: &str, model: Arc<Model>) -> Result<Self, ModelError> {
+        model.check_controller(controller)?;
         let unfit = |text: String| ModelError::Unfit(text);
         let said = |key: &str| model.metadata(key).ok_or_else(|| unfit(format!("it does not say its {key}")));
         let ladder = said("lockstep.ladder_bps")?;
@@ -505,7 +507,7 @@ mod tests {
     }
 
     fn concerto() -> Concerto {
-        Concerto::new(&setting(), Shipped::Concerto.model().unwrap()).unwrap()
+        Concerto::new(&setting(), "concerto", Shipped::Concerto.model().unwrap()).unwrap()
     }
 
     #[test]

@@ -35,7 +35,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 use super::{Model, ModelError};
 use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE, PICTURE};
 use crate::sprout::frame_within;
-use crate::{Allowance, Controller, InFlight, KnownPath, Setting, Sprout};
+use crate::{Allowance, Controller, InFlight, KnownPath, Latency, Setting, Sprout};
 use forecast::{Basis, FORECAST, Forecast};
 use history::History;
 use lesson::Lessons;
@@ -91,6 +91,7 @@ struct Net {
 
 impl Net {
     fn new(model: Arc<Model>) -> Result<Self, ModelError> {
+        model.check_controller("lockstep")?;
         let unfit = |text| Err(ModelError::Unfit(text));
         let (takes, gives) = (OBSERVED + MODEL_STATE, FORECAST + MODEL_STATE);
         let (inputs, outputs) = (model.inputs(), model.outputs());
@@ -282,11 +283,20 @@ impl Lockstep {
     /// A controller that decides by what `model` says.
     ///
     /// # Errors
-    /// If what goes into the model, or comes out of it, is something else, or its rule makes no sense.
+    /// If the model says that it is another controller's, what goes into it, or comes out of it, is something else, or one of
+    /// its rules makes no sense, whichever latency is asked for.
     pub fn with_model(setting: &Setting, model: Arc<Model>) -> Result<Self, ModelError> {
-        let rule = model.metadata(&Rule::key(setting.latency)).unwrap_or_default();
-        let rule = Rule::read(setting.latency, rule).map_err(ModelError::Unfit)?;
-        Ok(Self { net: Some(Net::new(model)?), ..Self::without_model(setting) }.with_rule(rule))
+        let net = Net::new(model)?;
+        let mut rule = Rule::of(setting.latency);
+        for latency in Latency::ALL {
+            let key = Rule::key(latency);
+            let said = Rule::read(latency, net.model.metadata(&key).unwrap_or_default());
+            let said = said.map_err(|problem| ModelError::Unfit(format!("its {key}: {problem}")))?;
+            if latency == setting.latency {
+                rule = said;
+            }
+        }
+        Ok(Self { net: Some(net), ..Self::without_model(setting) }.with_rule(rule))
     }
 
     /// The same with another rule than the model's.

@@ -123,6 +123,24 @@ impl Model {
         self.metadata.get(key).map(String::as_str)
     }
 
+    /// Checks that nothing says that the model is for something else than `controller`: a name under `lockstep.controller`
+    /// must be its own. One that says nothing is taken, since models of one's own and of the MMSys'24 challenge do not.
+    ///
+    /// # Errors
+    /// [`ModelError::Unfit`] if it says another name, or none that is a name.
+    pub(super) fn check_controller(&self, controller: &str) -> Result<(), ModelError> {
+        match self.metadata("lockstep.controller") {
+            Some(other) if other != controller => Err(self.is_not_for(&format!("`{controller}`"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The error that it is none for `wanted`, by what it says of itself.
+    pub(crate) fn is_not_for(&self, wanted: &str) -> ModelError {
+        let said = excerpt(self.metadata("lockstep.controller").unwrap_or_default());
+        ModelError::Unfit(format!("it is one for `{said}`, not for {wanted}"))
+    }
+
     /// What comes out for `inputs`, each in the order of its rows. The same input gives the same bytes on every machine.
     ///
     /// # Errors
@@ -141,4 +159,11 @@ impl Model {
         }
         Ok(self.plan.run(inputs))
     }
+}
+
+/// The beginning of a text of a file, in one line that a terminal shows as it is.
+pub(super) fn excerpt(text: &str) -> String {
+    const SHOWN: usize = 40;
+    let cut = if text.chars().nth(SHOWN).is_some() { "..." } else { "" };
+    text.chars().take(SHOWN).flat_map(char::escape_debug).chain(cut.chars()).collect()
 }

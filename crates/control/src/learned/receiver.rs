@@ -37,9 +37,7 @@ impl Fit {
     /// If `model` is none for this.
     pub(super) fn check(&self, model: &Model) -> Result<(), ModelError> {
         let Self { controller, input, output } = self;
-        if let Some(other) = model.metadata("lockstep.controller").filter(|other| other != controller) {
-            return Err(ModelError::Unfit(format!("it is one for `{other}`, not for `{controller}`")));
-        }
+        model.check_controller(controller)?;
         let wanted = [&[1], *input].concat();
         match (model.inputs(), model.outputs()) {
             ([given], [said]) if given.shape == wanted && said.shape == [1, *output] => Ok(()),

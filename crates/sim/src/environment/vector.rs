@@ -36,6 +36,14 @@ pub enum EnvironmentError {
         /// How many environments there are.
         environments: usize,
     },
+    /// There is not one seed for each environment.
+    #[error("{seeds} seeds for {environments} environments")]
+    Seeds {
+        /// How many seeds came.
+        seeds: usize,
+        /// How many environments there are.
+        environments: usize,
+    },
     /// An action that is no rate.
     #[error("the action of environment {environment} is {value}, which is no bit rate")]
     Rate {
@@ -71,6 +79,28 @@ pub struct VectorEnvironment {
     slots: Vec<Slot>,
     pool: ThreadPool,
     observation_shape: Vec<usize>,
+}
+
+/// Where the randomness of episodes that begin comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seeds {
+    /// From what each environment has left of its own.
+    GoOn,
+    /// From this seed, another for each environment. The first one's is this; the others' are far from it, so that vectors
+    /// with seeds that follow each other share no episodes.
+    Derived(u64),
+    /// From one seed for each environment, as if it were alone; one that has none goes on.
+    Each(Vec<Option<u64>>),
+}
+
+impl Seeds {
+    fn of(&self, index: usize) -> Option<u64> {
+        match self {
+            Self::GoOn => None,
+            Self::Derived(seed) => Some(seed_of(*seed, index)),
+            Self::Each(seeds) => seeds[index],
+        }
+    }
 }
 
 /// The seed of environment `index` of a vector with `seed`.
@@ -134,12 +164,17 @@ impl VectorEnvironment {
         self.slots.is_empty()
     }
 
-    /// Begins new episodes; with `seed`, randomness begins anew from it. With `mask`, only where it is true.
+    /// Begins new episodes, with the randomness of `seeds`. With `mask`, only where it is true.
     ///
     /// # Errors
-    /// If there is not one flag in the mask for each environment.
-    pub fn reset(&mut self, seed: Option<u64>, mask: Option<&[bool]>) -> Result<(), EnvironmentError> {
+    /// If there is not one flag in the mask, or one seed, for each environment; nothing has happened then.
+    pub fn reset(&mut self, seeds: &Seeds, mask: Option<&[bool]>) -> Result<(), EnvironmentError> {
         let environments = self.slots.len();
+        if let Seeds::Each(seeds) = seeds
+            && seeds.len() != environments
+        {
+            return Err(EnvironmentError::Seeds { seeds: seeds.len(), environments });
+        }
         if let Some(mask) = mask.filter(|mask| mask.len() != environments) {
             return Err(EnvironmentError::Actions { actions: mask.len(), environments });
         }
@@ -147,7 +182,7 @@ impl VectorEnvironment {
         pool.install(|| {
             slots.par_iter_mut().with_min_len(TAKEN_TOGETHER).enumerate().try_for_each(|(index, slot)| {
                 if mask.is_none_or(|mask| mask[index]) {
-                    slot.features = slot.environment.reset(seed.map(|seed| seed_of(seed, index)))?;
+                    slot.features = slot.environment.reset(seeds.of(index))?;
                     slot.done = false;
                     slot.observe();
                 }
@@ -232,7 +267,7 @@ mod tests {
     fn run(setting: EnvironmentSetting, threads: usize, rates: impl Fn(usize, usize) -> f64) -> (Vec<f64>, Vec<bool>) {
         const COUNT: usize = 40;
         let mut vector = VectorEnvironment::new(setting, COUNT, 3, threads).unwrap();
-        vector.reset(Some(11), None).unwrap();
+        vector.reset(&Seeds::Derived(11), None).unwrap();
         let (mut all, mut ends) = (Vec::new(), Vec::new());
         for step in 0..45 {
             let rates: Vec<f64> = (0..COUNT).map(|index| rates(step, index)).collect();
@@ -273,7 +308,7 @@ mod tests {
             };
             let mut vector = VectorEnvironment::new(setting, 3, 3, threads).unwrap();
             let numbers = 3 * vector.observation_shape().iter().product::<usize>();
-            vector.reset(Some(11), None).unwrap();
+            vector.reset(&Seeds::Derived(11), None).unwrap();
             let mut seen = Vec::new();
             for _ in 0..8 {
                 vector.step(&[3e5, 6e5, 2e6]).unwrap();

@@ -332,7 +332,7 @@ mod tests {
                 SweepCodec::Functional,
                 set(&[
                     ("controller", "rlv"),
-                    ("model", concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/learn/models/concerto.onnx")),
+                    ("model", concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/learn/models/rlv.onnx")),
                 ]),
             ),
             job(SweepCodec::Functional, set(&[("controller", "gcc"), ("queue", "codel"), ("ecn", "true")])),

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::Latency;
 use crate::claimed_share::ClaimRule;
+use crate::learned::model::excerpt;
 
 /// Numbers of a rule, each with its name and bounds.
 const FIELDS: [(&str, f64, f64); 13] = [
@@ -86,13 +87,16 @@ impl Rule {
     pub fn read(latency: Latency, text: &str) -> Result<Self, String> {
         let mut rule = Self::of(latency);
         for part in text.split(',').filter(|part| !part.trim().is_empty()) {
-            let (name, number) = part.split_once('=').ok_or_else(|| format!("`{part}` of a rule has no `=`"))?;
+            let (name, text) =
+                part.split_once('=').ok_or_else(|| format!("`{}` of a rule has no `=`", excerpt(part)))?;
             let place = FIELDS.iter().position(|(known, ..)| *known == name.trim());
-            let place = place.ok_or_else(|| format!("a rule has no `{name}`"))?;
-            let (_, least, most) = FIELDS[place];
-            let number: f64 = number.trim().parse().map_err(|_| format!("`{number}` of a rule is no number"))?;
+            let place = place.ok_or_else(|| format!("a rule has no `{}`", excerpt(name)))?;
+            let (name, least, most) = FIELDS[place];
+            let text = text.trim();
+            let number: f64 = text.parse().map_err(|_| format!("`{}` of a rule is no number", excerpt(text)))?;
             if !(least..=most).contains(&number) {
-                return Err(format!("{name}={number} of a rule is not within {least} and {most}"));
+                // As it stands there: written out, a number such as 1e300 has 300 digits.
+                return Err(format!("{name}={} of a rule is not within {least} and {most}", excerpt(text)));
             }
             *rule.field(place) = number;
         }
@@ -147,11 +151,13 @@ mod tests {
             ("deadline", "has no `=`"),
             ("haste=1", "no `haste`"),
             ("level=0.9", "level=0.9 of a rule is not within 0.1 and 0.75"),
+            ("deadline=1e300", "deadline=1e300 of a rule is not within 0 and 0.5"),
+            (&format!("deadline={}", "9".repeat(300)), "9999... of a rule is not within 0 and 0.5"),
             ("level=NaN", "level=NaN of a rule is not within"),
             ("level=x", "`x` of a rule is no number"),
         ] {
             let error = Rule::read(Latency::Balanced, text).unwrap_err();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(said) && error.len() < 120, "{error}");
         }
     }
 }

@@ -88,7 +88,7 @@ fn inputs_unlike_those_of_training_leave_the_decision_to_sprout() {
 #[test]
 fn a_model_for_something_else_is_refused() {
     let error = Lockstep::with_model(&setting(), Shipped::Concerto.model().unwrap()).err().unwrap();
-    assert!(error.to_string().contains("not [1, 68] of [1, 95]"), "{error}");
+    assert!(error.to_string().contains("it is one for `concerto`, not for `lockstep`"), "{error}");
 }
 
 #[test]

@@ -9,10 +9,10 @@ use super::onnx::{Attribute, Dimension, Entry, Graph, Node, Opset, Shape, Tensor
 use lockstep_units::{ByteCount, Timestamp};
 
 use super::*;
-use crate::RateBounds;
 use crate::closed_loop::setting;
 use crate::learned::Concerto;
 use crate::learned::shipped::Shipped;
+use crate::{Algorithm, EstimatorKind, Latency, RateBounds, Setting};
 
 fn weights(name: &str, dims: &[i64], values: &[f32]) -> Tensor {
     let raw_data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -269,7 +269,7 @@ fn a_controller_refuses_a_model_for_something_else() {
         let entry = |&(key, value): &(&str, &str)| Entry { key: key.into(), value: value.into() };
         proto.metadata_props = said.iter().map(entry).collect();
         let model = Arc::new(read(&proto).unwrap());
-        Concerto::new(&setting(), model).expect_err("a refusal").to_string()
+        Concerto::new(&setting(), "concerto", model).expect_err("a refusal").to_string()
     };
     let ladder = ("lockstep.ladder_bps", "100000,200000,400000");
     let interval = ("lockstep.interval_ms", "200");
@@ -282,6 +282,76 @@ fn a_controller_refuses_a_model_for_something_else() {
         assert!(told(relu(&[1, 3]), &[(key, value), others]).contains(key));
     }
     assert!(told(relu(&[1, 4, 3, 15, 4]), &[ladder, interval]).contains("not [1, 3], a number for each rate"));
+}
+
+/// The model that comes with `shipped`, saying what `change` has it say of itself.
+fn saying(shipped: Shipped, change: impl Fn(&mut Vec<Entry>)) -> Arc<Model> {
+    let mut proto = onnx::Model::decode(shipped.bytes()).unwrap();
+    change(&mut proto.metadata_props);
+    Arc::new(read(&proto).unwrap())
+}
+
+#[test]
+fn a_model_that_says_it_is_for_something_else_is_refused_by_all_and_one_that_says_nothing_by_none() {
+    let cases = [
+        (Shipped::Concerto, Algorithm::Concerto),
+        (Shipped::Rlv, Algorithm::Rlv),
+        (Shipped::Lockstep, Algorithm::Lockstep),
+        (Shipped::Bob, Algorithm::Bob),
+        (Shipped::Hrcc, Algorithm::Hrcc),
+        (Shipped::Gemini, Algorithm::Gemini),
+    ];
+    let long = format!("\n{}", "x".repeat(1_000));
+    for (shipped, algorithm) in cases {
+        let told = |model| algorithm.controller(&Setting { model: Some(model), ..setting() });
+        let says = |entry: &Entry| entry.key == "lockstep.controller";
+        assert!(told(saying(shipped, |_| {})).is_ok(), "{algorithm}");
+        assert!(told(saying(shipped, |said| said.retain(|entry| !says(entry)))).is_ok(), "{algorithm}");
+        let another = if shipped == Shipped::Concerto { "rlv" } else { "concerto" };
+        for (name, shown) in
+            [(another, another), ("", ""), ("mmsys24", "mmsys24"), (&long, &format!("\\n{}...", "x".repeat(39)))]
+        {
+            let renamed =
+                saying(shipped, |said| said.iter_mut().find(|entry| says(entry)).unwrap().value = name.to_owned());
+            let error = told(renamed).err().unwrap().to_string();
+            assert!(error.ends_with(&format!("it is one for `{shown}`, not for `{algorithm}`")), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_model_for_none_of_the_estimators_is_told_from_one_of_the_challenge() {
+    let named = |name: &str| {
+        let entry = Entry { key: "lockstep.controller".into(), value: name.into() };
+        EstimatorKind::of_model(&saying(Shipped::Bob, |said| *said = vec![entry.clone()]))
+    };
+    assert_eq!(named("bob"), Ok(EstimatorKind::Bob));
+    assert_eq!(EstimatorKind::of_model(&saying(Shipped::Bob, Vec::clear)), Ok(EstimatorKind::Mmsys24));
+    for name in ["lockstep", "nobody", ""] {
+        let error = named(name).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("it is one for `{name}`, not for an estimator at the receiver")), "{error}");
+    }
+}
+
+#[test]
+fn a_rule_that_makes_no_sense_is_refused_whichever_latency_is_asked_for() {
+    for latency in Latency::ALL {
+        let key = format!("lockstep.rule.{latency}");
+        let rule = |text: &str| {
+            let model = saying(Shipped::Lockstep, |said| {
+                said.retain(|entry| entry.key != key);
+                said.push(Entry { key: key.clone(), value: text.into() });
+            });
+            Algorithm::Lockstep
+                .controller(&Setting { model: Some(model), ..setting() })
+                .err()
+                .map(|error| error.to_string())
+        };
+        assert_eq!(rule("deadline=0.01"), None);
+        let wanted = format!("its {key}: deadline=1e300 of a rule is not within 0 and 0.5");
+        assert!(rule("deadline=1e300").unwrap().ends_with(&wanted));
+        assert!(rule("garbage").unwrap().ends_with(&format!("its {key}: `garbage` of a rule has no `=`")));
+    }
 }
 
 /// The places of a shipped file that are not weights: the operators before them, and what follows.
