@@ -112,8 +112,14 @@ def test_a_model_of_the_mmsys24_challenge_is_an_estimator(tmp_path: Path) -> Non
     named = simulate(**call, estimator=path)
     assert 0.6e6 < named.scores["throughput_bps"] < 0.95e6
     assert simulate(**call, controller="mmsys24", model=path).scores == named.scores
-    with pytest.raises(ValueError, match="150 numbers"):
+    with pytest.raises(ValueError, match="one for `lockstep`, not for an estimator at the receiver"):
         simulate(**call, estimator=MODELS / "lockstep.onnx")
+    # One that does not say whose it is is taken for one of the challenge.
+    nameless = onnx.load(str(MODELS / "lockstep.onnx"))
+    del nameless.metadata_props[:]
+    onnx.save(nameless, str(path))
+    with pytest.raises(ValueError, match="150 numbers"):
+        simulate(**call, estimator=path)
 
 
 class TestTraining:
