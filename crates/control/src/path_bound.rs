@@ -376,8 +376,8 @@ impl PathBound {
         if self.has_returned() || in_flight.bytes == ByteCount::ZERO && !self.is_silent(now) {
             return true;
         }
-        let bearable = || self.unheard + SMALL_PROBE * self.payload.get() <= self.bearable(now);
-        if self.carries_unheard && self.is_silent(now) && bearable() {
+        let small = ByteCount::new(SMALL_PROBE * self.payload.get());
+        if self.carries_unheard && self.is_silent(now) && self.bears(now, small) {
             return now.saturating_since(transmitted_at) >= PROBE_PAUSES.0;
         }
         let idle = now.saturating_since(transmitted_at.max(self.frame_heard_at));
@@ -401,13 +401,15 @@ impl PathBound {
         if !self.is_silent(now) || self.round_trip.is_none() || self.has_returned() || self.carries_unheard {
             return true;
         }
-        self.unheard + size.get() <= self.bearable(now)
+        self.bears(now, size)
     }
 
-    /// What may be sent into a silence that lasts until `now`: what does no harm, and [`PROBES_SHARE`].
-    fn bearable(&self, now: Timestamp) -> u64 {
+    /// Whether `size` and what was sent before are no more than may go into a silence that lasts until `now`: what does no harm,
+    /// and [`PROBES_SHARE`].
+    fn bears(&self, now: Timestamp, size: ByteCount) -> bool {
         let rate = Bitrate::mean(ByteCount::new(most(&self.delivered)), WINDOW).mul_f64(PROBES_SHARE);
-        self.harmless() + rate.bytes_in(now.saturating_since(self.heard_at)).get()
+        let lasting = rate.bytes_in(now.saturating_since(self.heard_at));
+        self.unheard + size.get() <= self.harmless() + lasting.get()
     }
 
     /// The most bytes on the way behind which a probe does not wait for long, at the rate of the last deliveries.
