@@ -152,7 +152,8 @@ pub enum TraceError {
 }
 
 /// `text`, shortened to what an error message can show.
-pub(crate) fn excerpt(text: &str) -> String {
+#[must_use]
+pub fn excerpt(text: &str) -> String {
     const SHOWN: usize = 40;
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}...", &text[..end]),

@@ -49,7 +49,7 @@ pub use config::{
     ConfigError, GilbertElliott, Jitter, JitterDistribution, LinkConfig, LossConfig, LossInterval, LossPlace,
     OnOffLoss, Reordering,
 };
-pub use error::{Problem, TraceError};
+pub use error::{Problem, TraceError, excerpt};
 pub use fitted::{Families, Family, FitError, LEVELS, QUANTILES};
 pub use generate::{Cellular, OnOff, Poisson, Ramp};
 pub use link::{Delivered, Link, Verdict};

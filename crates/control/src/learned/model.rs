@@ -163,7 +163,5 @@ impl Model {
 
 /// The beginning of a text of a file, in one line that a terminal shows as it is.
 pub(super) fn excerpt(text: &str) -> String {
-    const SHOWN: usize = 40;
-    let cut = if text.chars().nth(SHOWN).is_some() { "..." } else { "" };
-    text.chars().take(SHOWN).flat_map(char::escape_debug).chain(cut.chars()).collect()
+    lockstep_link::excerpt(text).chars().flat_map(char::escape_debug).collect()
 }
