@@ -6,6 +6,9 @@ import polars
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
+MOST_ENVIRONMENTS: int
+"""The most environments of one vector."""
+
 def version() -> str:
     """Version of Lockstep that the extension was built from."""
 

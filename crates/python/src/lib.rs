@@ -26,6 +26,9 @@ mod _lockstep {
     use crate::alphartc::SteppedCall;
     #[pymodule_export]
     use crate::barcode::{barcode_regions, read_barcode, read_barcode_regions};
+    /// The most environments of one vector.
+    #[pymodule_export]
+    const MOST_ENVIRONMENTS: usize = lockstep_sim::environment::MOST_ENVIRONMENTS;
     #[pymodule_export]
     use crate::environment::VectorEnvironment;
     #[pymodule_export]

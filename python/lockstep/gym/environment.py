@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from lockstep._lockstep import VectorEnvironment
+from lockstep._lockstep import MOST_ENVIRONMENTS, VectorEnvironment
 from lockstep.arguments import MOST_32_BITS, MOST_64_BITS, numbers, whole, whole_pair
 from lockstep.gym.actions import Action, BobAction, LadderAction, LogarithmicRate
 from lockstep.gym.features import FEATURES, Features, Values
@@ -36,8 +36,6 @@ DEFAULT_TRACES: tuple[str, ...] = tuple(
 """Nine generated cellular paths."""
 MOST_BPS = 10**12
 """The highest bit rate, that of the fastest trace."""
-MOST_ENVIRONMENTS = 2**20
-"""The most environments of one vector."""
 
 
 _Preset = TypeVar("_Preset")

@@ -27,7 +27,7 @@ use agent::{Agent, AgentController, AgentEstimator, AgentObservation, AgentRate}
 
 pub use features::{FEATURES, Feature, Features};
 pub use pictures::LessonSetting;
-pub use vector::{EnvironmentError, Seeds, VectorEnvironment};
+pub use vector::{EnvironmentError, MOST_ENVIRONMENTS, Seeds, VectorEnvironment};
 
 /// Where the agent sits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use lockstep_units::Bitrate;
 use super::{Environment, EnvironmentSetting, FEATURES, Features};
 
 /// Most environments of one vector: beyond it memory, not time, is what runs out.
-const MOST_ENVIRONMENTS: usize = 1 << 20;
+pub const MOST_ENVIRONMENTS: usize = 1 << 20;
 /// Environments that a core takes at a time: enough to be worth handing out, few enough to spread evenly.
 const TAKEN_TOGETHER: usize = 16;
 
