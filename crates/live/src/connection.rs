@@ -4,6 +4,7 @@
 //!
 //! It reads no clock and has no socket: whoever drives it gives it datagrams and the time, and sends what it has to say.
 
+mod closing;
 mod link;
 mod loss;
 mod way;
@@ -15,7 +16,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use lockstep_transport::CloseReason;
 use lockstep_units::Timestamp;
 use quinn_proto::{ClientConfig, ConnectionHandle, DatagramEvent, Endpoint, Event, StreamEvent};
 
@@ -30,10 +30,10 @@ use crate::rendezvous::{Meeting, RELAY};
 use crate::route::{Route, answer_to, answered, challenge, heard_again, says_heard_again};
 use crate::ticket::{Secret, Ticket};
 use crate::{LiveError, TicketRefusal, quic};
+use closing::Closing;
 use link::{Link, Told};
 pub(crate) use loss::Loss;
 use loss::code;
-use way::SILENT;
 pub use way::Way;
 
 /// Links that are no call (yet) at a listener; of more, the newest are ignored.
@@ -49,8 +49,6 @@ const KEEP_ALIVE: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(500);
 /// Answers to strangers that wait to be sent; of more, the newest are not given.
 const MOST_ANSWERS: usize = 64;
-/// How long the end of a call is repeated.
-const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 
 /// What a call hears of its connection.
 #[derive(Debug)]
@@ -92,8 +90,7 @@ pub(crate) struct Connection {
     heard: VecDeque<Heard>,
     last_heard: Timestamp,
     last_sent: Timestamp,
-    closing_since: Timestamp,
-    closing_until: Option<Timestamp>,
+    closing: Option<Closing>,
     /// How long nothing had come from the other end when telling it of the end was given up, if it may well not know.
     unheard: Option<Duration>,
     over: bool,
@@ -154,8 +151,7 @@ impl Connection {
             heard: VecDeque::new(),
             last_heard: now,
             last_sent: now,
-            closing_since: now,
-            closing_until: None,
+            closing: None,
             unheard: None,
             over: false,
             answers: VecDeque::new(),
@@ -404,7 +400,7 @@ impl Connection {
 
     /// Whether the other end is there, and the end of the call was not told yet.
     pub(crate) fn is_open(&self) -> bool {
-        self.chosen.is_some() && self.closing_until.is_none() && !self.over
+        self.chosen.is_some() && self.closing.is_none() && !self.over
     }
 
     /// Links that are held, to the other end of the call and to strangers.
@@ -499,7 +495,8 @@ impl Connection {
         let keep_alive = chosen.is_some().then(|| self.last_sent + KEEP_ALIVE);
         let links = links.min();
         let meeting = self.meeting_timeout();
-        Timestamp::earliest([links, keep_alive, self.closing_until, meeting].map(|at| at.filter(|_| !self.over)))
+        let closing = self.closing.map(|closing| closing.until);
+        Timestamp::earliest([links, keep_alive, closing, meeting].map(|at| at.filter(|_| !self.over)))
     }
 
     /// Tells the time.
@@ -529,49 +526,7 @@ impl Connection {
             // Whether or not it can leave.
             self.last_sent = now;
         }
-        if self.closing_until.is_some_and(|until| until <= now) && !self.over {
-            // Whoever was there until the end is likely to have heard of it, and to have gone: his last word, that he has, is
-            // repeated by nobody.
-            let silent = self.closing_since.saturating_since(self.last_heard) >= SILENT;
-            self.unheard = silent.then(|| now.saturating_since(self.last_heard));
-            self.end(now);
-        }
-    }
-
-    /// Ends the connection: the other end is told until it has heard, or for `limit`.
-    pub(crate) fn close(&mut self, now: Timestamp, reason: CloseReason, limit: Duration) {
-        if self.over || self.closing_until.is_some() {
-            return;
-        }
-        match self.chosen.and_then(|chosen| self.links.get_mut(&chosen)) {
-            Some(link) => {
-                link.tell(&Message::Close(reason));
-                link.finish();
-                self.closing_since = now;
-                self.closing_until = Some(now + limit.min(CLOSE_LIMIT));
-            }
-            None => self.end(now),
-        }
-    }
-
-    /// Says that it is over, and that is all.
-    fn end(&mut self, at: Timestamp) {
-        self.over = true;
-        let now = self.origin.instant(at);
-        for link in self.links.values_mut().filter(|link| !link.quic.is_closed()) {
-            link.quic.close(now, 0u32.into(), Bytes::new());
-        }
-    }
-
-    /// Whether nothing is left to say: to be asked after [`Self::transmit`].
-    pub(crate) fn is_over(&self) -> bool {
-        self.over
-    }
-
-    /// How long nothing had come from the other end, where that had begun well before this one ended the call, and all the
-    /// telling of that was not answered.
-    pub(crate) fn unheard(&self) -> Option<Duration> {
-        self.unheard
+        self.give_up(now);
     }
 
     /// The shortest round trip so far.

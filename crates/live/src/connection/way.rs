@@ -16,7 +16,7 @@ use crate::rendezvous::{Came, MAGIC, Meeting, Need, RELAY, Side};
 use crate::ticket::Secret;
 
 /// After so long without anything from the other end, which keeps itself alive five times as often, other ways are tried.
-pub(super) const SILENT: Duration = Duration::from_secs(1);
+const SILENT: Duration = Duration::from_secs(1);
 
 /// Which way a call goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -119,7 +119,7 @@ impl Connection {
     }
 
     /// Whether nothing came for so long that the way may be gone.
-    fn is_silent(&self, now: Timestamp) -> bool {
+    pub(super) fn is_silent(&self, now: Timestamp) -> bool {
         now.saturating_since(self.last_heard) >= SILENT
     }
 
@@ -138,7 +138,7 @@ impl Connection {
     /// Tells the meeting the time and what is needed, and takes the ways that it has found.
     pub(super) fn find_ways(&mut self, now: Timestamp) {
         let (way, silent) = (self.way(), self.is_silent(now));
-        let closing = self.over || self.closing_until.is_some();
+        let closing = self.over || self.closing.is_some();
         let Some(meeting) = &mut self.meeting else { return };
         meeting.need(
             now,
