@@ -131,7 +131,8 @@ pub struct ReceivingEnd<C: Codec = Vp8> {
     refused_estimator: Option<u16>,
     states: HeldStates<C::State>,
     arena: C::Arena,
-    ready: VecDeque<ReceivedFrame<C::Payload>>,
+    /// By number.
+    ready: Vec<ReceivedFrame<C::Payload>>,
     decoding: bool,
     format: Option<VideoFormat>,
     /// What the owner allows, and of that what the sender announced.
@@ -171,7 +172,7 @@ impl<C: Codec> ReceivingEnd<C> {
             refused_estimator: None,
             states: HeldStates::new(),
             arena: C::Arena::default(),
-            ready: VecDeque::new(),
+            ready: Vec::new(),
             decoding: false,
             format: None,
             most_pixels: DEFAULT_PIXEL_LIMIT,
@@ -204,12 +205,14 @@ impl<C: Codec> ReceivingEnd<C> {
         taken
     }
 
-    /// The next frame to be decoded, unless one is being decoded already.
+    /// The next frame to be decoded, unless one is being decoded already: the newest. After an outage several may have come
+    /// at once that are all coded from one state; the older ones would each be shown for as long as the next one takes to
+    /// decode, and so they are not decoded at all.
     pub fn poll_decode(&mut self) -> Option<DecodeJob<C>> {
         if self.decoding {
             return None;
         }
-        while let Some(frame) = self.ready.pop_front() {
+        while let Some(frame) = self.ready.pop() {
             let Some(source) = self.states.get(frame.source).cloned() else {
                 self.transport.frame_failed(frame.frame);
                 continue;
@@ -229,6 +232,8 @@ impl<C: Codec> ReceivingEnd<C> {
                 self.counts.decoded += 1;
                 self.states.insert(frame.target, state);
                 self.transport.frame_decoded(frame.frame, frame.target);
+                let transport = &mut self.transport;
+                self.ready.retain(|other| !transport.supersede(other.frame));
                 if self.newest_shown.is_none_or(|newest| frame.frame > newest) {
                     self.newest_shown = Some(frame.frame);
                     self.display = Some(Display {
@@ -396,14 +401,10 @@ impl<C: Codec> ReceivingEnd<C> {
                     }
                 }
                 ReceiverEvent::Frame { frame, source, target, captured: captured_at, payload, .. } => {
-                    self.ready.push_back(ReceivedFrame {
-                        frame,
-                        source,
-                        target,
-                        captured_at,
-                        completed_at: now,
-                        payload,
-                    });
+                    let completed_at = now;
+                    let received = ReceivedFrame { frame, source, target, captured_at, completed_at, payload };
+                    let place = self.ready.partition_point(|other| other.frame < frame);
+                    self.ready.insert(place, received);
                 }
                 ReceiverEvent::Sound(packet) => {
                     // Of an owner that does not listen, nothing piles up.

@@ -546,6 +546,8 @@ impl<C: Codec> SendingEnd<C> {
                     self.decode_lag.on_frame_lost();
                     self.bound.on_frame(true);
                 }
+                // Which says nothing of the path.
+                SenderEvent::FrameRefused(_) => self.decode_lag.on_frame_lost(),
                 SenderEvent::Connected => {}
                 SenderEvent::Answered => self.answered(now),
                 SenderEvent::PeerClosed(reason) => {

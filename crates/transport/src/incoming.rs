@@ -46,7 +46,8 @@ impl Default for ReceiverConfig {
 /// Why a frame of which something arrived is not handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropReason {
-    /// It was complete but waited for its source state until a newer frame was decoded, and no newer frame needs it.
+    /// It was complete but waited, for its source state until a newer frame was decoded, or for the decoder until there was
+    /// a newer one to decode, and no newer frame needs it.
     Superseded,
     /// It was complete and waited until the window passed it.
     Expired,
@@ -66,7 +67,7 @@ pub enum ReceiverEvent<P = Vec<u8>> {
     /// A fragment arrived: for the first time, or once more because it was sent again.
     Arrival(Arrival),
     /// A frame is complete and its source state is held: decode it, then call [`Receiver::frame_decoded`](crate::Receiver::frame_decoded) or
-    /// [`Receiver::frame_failed`](crate::Receiver::frame_failed). A frame older than one that was shown is not to be shown: a newer one needs its
+    /// [`Receiver::frame_failed`](crate::Receiver::frame_failed), or [`Receiver::supersede`](crate::Receiver::supersede) instead. A frame older than one that was shown is not to be shown: a newer one needs its
     /// target state.
     Frame {
         /// Its number.

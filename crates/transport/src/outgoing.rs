@@ -230,9 +230,11 @@ pub enum SenderEvent {
     Feedback(Feedback),
     /// Fragments count as lost. One that is acknowledged later shows up in a [`Feedback`] all the same.
     FragmentsLost(Vec<LostFragment>),
-    /// A frame will not be decoded: fragments of it were lost for good, or the receiver refused it. Told once; if the
-    /// loss was none, [`Self::FrameAcknowledged`] may follow.
+    /// A frame will not be decoded: fragments of it were lost for good. Told once; if the loss was none,
+    /// [`Self::FrameAcknowledged`] may follow.
     FrameLost(u32),
+    /// A frame came, but was not decoded: the receiver could not, had no room for it, or had decoded a newer one by then.
+    FrameRefused(u32),
     /// The receiver has decoded a frame and holds its state.
     FrameAcknowledged {
         /// The frame's number.
@@ -278,8 +280,10 @@ pub struct SenderStatistics {
     pub frames: u64,
     /// Frames that the receiver decoded.
     pub frames_acknowledged: u64,
-    /// Frames lost or refused.
+    /// Frames lost.
     pub frames_lost: u64,
+    /// Frames that came and that the receiver did not decode.
+    pub frames_refused: u64,
     /// Fragments transmitted.
     pub fragments: u64,
     /// Those of them that were parity.

@@ -55,6 +55,11 @@ impl SentFrame {
     fn broken(&self) -> bool {
         !self.held && (self.was_held || self.has_lost() || self.refused || self.orphaned)
     }
+
+    /// What became of it, since the receiver does not hold it and will not.
+    fn missing(&self) -> Verdict {
+        if self.refused && !self.has_lost() { Verdict::Refused(self.number) } else { Verdict::Lost(self.number) }
+    }
 }
 
 /// What became of a frame.
@@ -62,8 +67,10 @@ impl SentFrame {
 pub(crate) enum Verdict {
     /// The receiver holds its state.
     Held(u32, StateId),
-    /// It was lost or refused, or is too old to wait for.
+    /// It was lost, or is too old to wait for.
     Lost(u32),
+    /// It came, and the receiver did not decode it.
+    Refused(u32),
 }
 
 #[derive(Debug)]
@@ -390,7 +397,7 @@ impl SentStates {
         for sent in &mut self.frames {
             if !sent.was_held && !sent.told && (sent.has_lost() || sent.refused) {
                 sent.told = true;
-                self.verdicts.push(Verdict::Lost(sent.number));
+                self.verdicts.push(sent.missing());
             }
         }
     }
@@ -478,7 +485,7 @@ impl SentStates {
         self.let_go(place);
         let Some(sent) = self.frames.remove(place) else { return };
         if !sent.was_held && !sent.told {
-            self.verdicts.push(Verdict::Lost(sent.number));
+            self.verdicts.push(sent.missing());
         }
         if twins || self.base == Some(sent.number) || !sent.was_held && !sent.broken() {
             self.doubt();

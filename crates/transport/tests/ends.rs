@@ -414,7 +414,8 @@ fn a_frame_that_the_receiver_refuses_is_no_source() {
     hear(&mut sender, 101, Acknowledgement { refused: vec![1], ..acknowledge(1, &[0, 1], &[0]) });
     assert_eq!(sender.next_source(), state(0));
     let events: Vec<_> = std::iter::from_fn(|| sender.poll_event()).collect();
-    assert!(events.contains(&SenderEvent::FrameLost(1)));
+    assert!(events.contains(&SenderEvent::FrameRefused(1)), "it was not lost");
+    assert_eq!((sender.statistics().frames_refused, sender.statistics().frames_lost), (1, 0));
 }
 
 #[test]

@@ -102,6 +102,22 @@ impl<P: Payload> Receiver<P> {
         self.sweep();
     }
 
+    /// Drops a frame that was handed out and that the owner has not begun to decode, if a newer one was decoded and none
+    /// needs its state; says whether it did.
+    pub fn supersede(&mut self, frame: u32) -> bool {
+        if self.decoded.is_none_or(|decoded| frame >= decoded) {
+            return false;
+        }
+        self.window.needed(self.decoded, &mut self.needed);
+        let is_idle = |&(pending, _, target): &_| pending == frame && !self.needed.contains(&target);
+        let idle = self.pending.iter().any(is_idle);
+        if idle {
+            self.judged(frame);
+            self.drop_frame(frame, Stage::Complete, DropReason::Superseded);
+        }
+        idle
+    }
+
     /// The owner could not decode a frame that was handed out.
     pub fn frame_failed(&mut self, frame: u32) {
         if self.judged(frame).is_none() {

@@ -25,6 +25,10 @@ impl<P: Payload> Sender<P> {
                     self.statistics.frames_lost += 1;
                     SenderEvent::FrameLost(frame)
                 }
+                Verdict::Refused(frame) => {
+                    self.statistics.frames_refused += 1;
+                    SenderEvent::FrameRefused(frame)
+                }
             });
         }
         self.events.extend(self.states.take_released().map(SenderEvent::Release));

@@ -34,6 +34,11 @@ impl SentFrame {
     fn broken(&self) -> bool {
         !self.held && (self.was_held || self.lost_fragments > self.spare_fragments || self.refused || self.orphaned)
     }
+
+    fn missing(&self, frame: u32) -> Verdict {
+        let lost = self.lost_fragments > self.spare_fragments;
+        if self.refused && !lost { Verdict::Refused(frame) } else { Verdict::Lost(frame) }
+    }
 }
 
 #[derive(Debug)]
@@ -216,7 +221,7 @@ impl Model {
         for (&frame, sent) in &mut self.frames {
             if !sent.was_held && !sent.told && (sent.lost_fragments > sent.spare_fragments || sent.refused) {
                 sent.told = true;
-                self.verdicts.push(Verdict::Lost(frame));
+                self.verdicts.push(sent.missing(frame));
             }
         }
         self.base = self.frames.iter().rev().find(|(_, sent)| sent.held && sent.retained).map(|(&frame, _)| frame);
@@ -288,7 +293,7 @@ impl Model {
         self.let_go(frame);
         let Some(sent) = self.frames.remove(&frame) else { return };
         if !sent.was_held && !sent.told {
-            self.verdicts.push(Verdict::Lost(frame));
+            self.verdicts.push(sent.missing(frame));
         }
     }
 }
