@@ -4,7 +4,8 @@ Concerto (MobiCom 2019) compares itself with rules and with reinforcement (RL-V)
 layers with those of the transport alone; four losses; training with and without smoothness; training on another access
 network than the one it is used on; and the parts of its imitation loop: the expert's share beta, loops L, epochs. This
 does the same with modelled calls (``--real``: with the codec) on traces of fitted families, of seeds that training
-never takes. Its observation, that video gets less than a full-throttle source, is ``lockstep study concerto``.
+never takes, and compares its interval of a second with shorter ones. Its observation, that video gets less than a
+full-throttle source, is ``lockstep study concerto``.
 
 The losses are cumulative: l1 is cross-entropy, l2 weighs it by the squared distance, l3 has C on overshoot as well, l4
 smoothness.
@@ -49,6 +50,12 @@ VARIANTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "beta": {"0.5": (), "0.25": ("--expert-share", "0.25"), "0.75": ("--expert-share", "0.75")},
     "loops": {"1": ("--loops", "1"), "2": ("--loops", "2"), "4": ("--loops", "4")},
     "epochs": {"1": ("--epochs", "1"), "2": ("--epochs", "2"), "4": ("--epochs", "4")},
+    # The paper decides each second. Calls that are longer by as much give as many decisions to learn from (small budget).
+    "intervals": {
+        "200 ms": (),
+        "500 ms": ("--interval-ms", "500", "--call-seconds", "20"),
+        "1 s": ("--interval-ms", "1000", "--call-seconds", "40"),
+    },
 }
 """Parts of the study: of each, its variants by name, and what their trainings are told beside `TRAINING`."""
 
