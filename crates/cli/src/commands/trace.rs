@@ -21,7 +21,7 @@ use crate::output_file::{self, is_standard_output, write_text};
   constant:500kbps,outage=10s+1s      nothing passes from 10 s on for 1 s
   steps:1mbps@40s/2.5mbps@20s         one rate after another
   ramp:100kbps-5mbps,duration=30s     from one rate to another
-  onoff:500kbps,on=1s,off=5s          exponential times on and off
+  onoff:500kbps,on=1s,off=5s          all lost for 1 s, nothing for 5 s, in the mean
   poisson:570kbps,seed=1              delivery opportunities of a Poisson process
   cellular:mean=4mbps,seed=1          a Markov chain of rates, like a cellular link
   fitted:family=lte,seed=1            like recordings of LTE; also umts, broadband, wifi, wired

@@ -4,8 +4,9 @@
 //! For each picture a recurrent net sees what Sprout's filter makes of the path, and how packets lately left and arrived
 //! ([`OBSERVATIONS`]), and says quantiles of the bytes that will be through in 25 to 500 ms ([`HORIZONS`], [`LEVELS`]). It
 //! learned that from simulated links, whose future is known. The next frame may have the quantile of a [`Rule`] until the
-//! rule's deadline, less what is on the way; a codec that follows a rate gets that of half a second. The rule comes with the
-//! model, one for each [`Latency`](crate::Latency).
+//! rule's deadline, less what is on the way, and no more than in nine cases of ten is through some time later; a codec that
+//! follows a rate gets the quantile of half a second. The rule comes with the model, one for each
+//! [`Latency`](crate::Latency).
 //!
 //! Where inputs are unlike those that the model has learned from, where others share the path, or where the model says what
 //! is no number, it is [`Sprout`] that decides, the best of those that were not learned ([`Lockstep::falls_back`]). Whoever
@@ -351,7 +352,7 @@ impl Lockstep {
             lessons.next();
         }
         if let Some(present) = &self.present {
-            self.given = present.room(self.deadline(), self.rule.level).max(0.0) + present.sent;
+            self.given = present.left(self.through(present)).max(0.0) + present.sent;
         }
     }
 
@@ -360,14 +361,19 @@ impl Lockstep {
         self.rule.deadline + (self.rule.intervals + left_out) * self.frame_interval
     }
 
+    /// What will be through until the deadline of a frame, by the rule.
+    fn through(&self, present: &Present) -> f64 {
+        let likely = present.forecast.bytes(self.deadline(), self.rule.level);
+        likely.min(present.forecast.bytes(self.rule.latest, LEVELS[0]))
+    }
+
     /// What a frame may take of the link, all headers included.
     fn link_budget(&self, present: &Present, in_flight: InFlight) -> f64 {
         let waiting = in_flight.queued.as_f64() * (1.0 + HEADERS / self.payload);
-        let deadline = self.deadline();
-        let through = present.forecast.bytes(deadline, self.rule.level);
+        let through = self.through(present);
         let mut bytes = present.left(through) - waiting;
         // Of what the forecast itself has through: a mean rate that is too high would leave out all frames, and show nothing.
-        let rate = through / (present.unknown + deadline).max(1e-3);
+        let rate = through / (present.unknown + self.deadline()).max(1e-3);
         if bytes < self.rule.smallest * rate * self.frame_interval {
             bytes = 0.0;
         }

@@ -8,7 +8,7 @@ use crate::claimed_share::ClaimRule;
 use crate::learned::model::excerpt;
 
 /// Numbers of a rule, each with its name and bounds.
-const FIELDS: [(&str, f64, f64); 13] = [
+const FIELDS: [(&str, f64, f64); 14] = [
     ("deadline", 0.0, 0.5),
     ("intervals", 0.0, 4.0),
     ("level", 0.1, 0.75),
@@ -22,6 +22,7 @@ const FIELDS: [(&str, f64, f64); 13] = [
     ("foreign_wait", 0.01, 10.0),
     ("foreign_span", 0.1, 10.0),
     ("claim_overdue", 0.0, 10.0),
+    ("latest", 0.06, 0.5),
 ];
 
 /// How a forecast becomes what a frame may have.
@@ -48,6 +49,9 @@ pub struct Rule {
     pub shared_wait: f64,
     /// What is claimed beside those who keep the queue filled.
     pub claim: ClaimRule,
+    /// By when nine in ten frames are to be through, seconds: after a pause most paths are as fast as before, and some are
+    /// not, and there a frame that is likely to be through soon may be underway for seconds (`docs/learning.md`, "The rule").
+    pub latest: f64,
 }
 
 impl Rule {
@@ -66,6 +70,7 @@ impl Rule {
             shared_steady: 0.3,
             shared_wait: 0.0,
             claim: ClaimRule::default(),
+            latest: 0.5,
         };
         match latency {
             Latency::Low => Self { deadline: 0.005, ..balanced },
@@ -117,7 +122,8 @@ impl Rule {
             9 => &mut self.claim.share,
             10 => &mut self.claim.wait,
             11 => &mut self.claim.span,
-            _ => &mut self.claim.overdue,
+            12 => &mut self.claim.overdue,
+            _ => &mut self.latest,
         }
     }
 }
