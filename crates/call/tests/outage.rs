@@ -74,12 +74,18 @@ impl Receiving {
     }
 }
 
-#[test]
-fn of_frames_that_came_at_once_from_one_state_only_the_newest_is_decoded() {
+/// A sender and a receiver that has shown a first frame, and the state that both hold.
+fn begun() -> (Frames, Receiving, State) {
     let (mut frames, mut receiving) = (Frames { next: 0 }, Receiving::new());
     let (key, held) = frames.code(&State::default(), 60);
     receiving.come(key);
     assert_eq!(receiving.shown(), [0]);
+    (frames, receiving, held)
+}
+
+#[test]
+fn of_frames_that_came_at_once_from_one_state_only_the_newest_is_decoded() {
+    let (mut frames, mut receiving, held) = begun();
     let mut last = held.clone();
     for shade in [70, 80, 90] {
         let (probe, state) = frames.code(&held, shade);
@@ -95,10 +101,7 @@ fn of_frames_that_came_at_once_from_one_state_only_the_newest_is_decoded() {
 
 #[test]
 fn an_older_frame_is_decoded_after_the_newest_where_one_that_is_to_come_needs_it() {
-    let (mut frames, mut receiving) = (Frames { next: 0 }, Receiving::new());
-    let (key, held) = frames.code(&State::default(), 60);
-    receiving.come(key);
-    assert_eq!(receiving.shown(), [0]);
+    let (mut frames, mut receiving, held) = begun();
     let (older, needed) = frames.code(&held, 70);
     let (newer, _) = frames.code(&held, 80);
     let (last, _) = frames.code(&needed, 90);
@@ -110,10 +113,7 @@ fn an_older_frame_is_decoded_after_the_newest_where_one_that_is_to_come_needs_it
 
 #[test]
 fn an_older_frame_is_shown_where_the_newest_is_damaged() {
-    let (mut frames, mut receiving) = (Frames { next: 0 }, Receiving::new());
-    let (key, held) = frames.code(&State::default(), 60);
-    receiving.come(key);
-    assert_eq!(receiving.shown(), [0]);
+    let (mut frames, mut receiving, held) = begun();
     let (older, _) = frames.code(&held, 70);
     let (newer, _) = frames.code(&held, 80);
     receiving.come(older);

@@ -66,9 +66,11 @@ pub enum ReceiverEvent<P = Vec<u8>> {
     Hello(Hello),
     /// A fragment arrived: for the first time, or once more because it was sent again.
     Arrival(Arrival),
-    /// A frame is complete and its source state is held: decode it, then call [`Receiver::frame_decoded`](crate::Receiver::frame_decoded) or
-    /// [`Receiver::frame_failed`](crate::Receiver::frame_failed), or [`Receiver::supersede`](crate::Receiver::supersede) instead. A frame older than one that was shown is not to be shown: a newer one needs its
-    /// target state.
+    /// A frame is complete and its source state is held: decode it, then call
+    /// [`Receiver::frame_decoded`](crate::Receiver::frame_decoded) or
+    /// [`Receiver::frame_failed`](crate::Receiver::frame_failed), or
+    /// [`Receiver::supersede`](crate::Receiver::supersede) instead. A frame older than one that was shown is not to be shown:
+    /// a newer one needs its target state.
     Frame {
         /// Its number.
         frame: u32,

@@ -109,13 +109,13 @@ impl<P: Payload> Receiver<P> {
             return false;
         }
         self.window.needed(self.decoded, &mut self.needed);
-        let is_idle = |&(pending, _, target): &_| pending == frame && !self.needed.contains(&target);
-        let idle = self.pending.iter().any(is_idle);
-        if idle {
+        let is_useless = |&(pending, _, target): &_| pending == frame && !self.needed.contains(&target);
+        let useless = self.pending.iter().any(is_useless);
+        if useless {
             self.judged(frame);
             self.drop_frame(frame, Stage::Complete, DropReason::Superseded);
         }
-        idle
+        useless
     }
 
     /// The owner could not decode a frame that was handed out.
