@@ -105,7 +105,9 @@ fn an_older_frame_is_decoded_after_the_newest_where_one_that_is_to_come_needs_it
     let (older, needed) = frames.code(&held, 70);
     let (newer, _) = frames.code(&held, 80);
     let (last, _) = frames.code(&needed, 90);
-    [older, newer, last].map(|data| receiving.come(data));
+    for data in [older, newer, last] {
+        receiving.come(data);
+    }
     assert_eq!(receiving.shown(), [2, 3]);
     let counts = receiving.end.counts();
     assert_eq!((counts.decoded, counts.late, receiving.end.statistics().refused), (4, 1, 0));
