@@ -50,7 +50,8 @@ VARIANTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "beta": {"0.5": (), "0.25": ("--expert-share", "0.25"), "0.75": ("--expert-share", "0.75")},
     "loops": {"1": ("--loops", "1"), "2": ("--loops", "2"), "4": ("--loops", "4")},
     "epochs": {"1": ("--epochs", "1"), "2": ("--epochs", "2"), "4": ("--epochs", "4")},
-    # The paper decides each second. Calls that are longer by as much give as many decisions to learn from (small budget).
+    # The paper decides each second. Calls that are longer by as much give as many decisions to learn from, in the
+    # small budget.
     "intervals": {
         "200 ms": (),
         "500 ms": ("--interval-ms", "500", "--call-seconds", "20"),
