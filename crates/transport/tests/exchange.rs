@@ -14,22 +14,6 @@ fn losses(world: &World) -> usize {
     world.sender_events.iter().filter(|(_, event)| matches!(event, SenderEvent::FragmentsLost(_))).count()
 }
 
-fn lost_frames(world: &World) -> Vec<u32> {
-    let lost = world.sender_events.iter().filter_map(|(_, event)| match event {
-        SenderEvent::FrameLost(frame) => Some(*frame),
-        _ => None,
-    });
-    lost.collect()
-}
-
-fn refused_frames(world: &World) -> Vec<u32> {
-    let refused = world.sender_events.iter().filter_map(|(_, event)| match event {
-        SenderEvent::FrameRefused(frame) => Some(*frame),
-        _ => None,
-    });
-    refused.collect()
-}
-
 #[test]
 fn without_loss_every_frame_is_decoded_once_in_order_from_the_one_before() {
     let mut world = World::new(1);
@@ -55,8 +39,8 @@ fn one_lost_fragment_costs_about_a_round_trip() {
     let sent = world.transmitted.iter().find(|sent| sent.1 == 20).expect("frame 20 was sent").0;
     let (next, decoded) = world.next_decoded(19);
     assert!(world.recovered.contains(&next) && next <= 25, "frame {next}");
-    assert_eq!(lost_frames(&world), [20]);
-    assert_eq!(refused_frames(&world), (21..next).collect::<Vec<_>>(), "those that depended on it, which came");
+    assert_eq!(world.lost_frames(), [20]);
+    assert_eq!(world.refused_frames(), (21..next).collect::<Vec<_>>(), "those that depended on it, which came");
     // Its acknowledgement, the wait for the next capture, and the way of the frame that repairs it.
     assert!(decoded.saturating_since(sent) <= ms(100 + 33 * 2 + 50), "{:?}", decoded.saturating_since(sent));
     assert_eq!(world.recovered.len(), 1, "one frame repairs it");
@@ -85,7 +69,7 @@ fn a_lost_tail_is_noticed_without_another_frame() {
     world.capture_at = Timestamp::MAX;
     let sent = world.now;
     world.run(at(3_000));
-    assert_eq!(lost_frames(&world), [30]);
+    assert_eq!((world.lost_frames(), world.refused_frames()), (vec![30], vec![]));
     let noticed = world.sender_events.iter().find(|(_, event)| *event == SenderEvent::FrameLost(30));
     let after = noticed.expect("it was noticed").0.saturating_since(sent);
     assert!(after <= ms(150), "{after:?}");

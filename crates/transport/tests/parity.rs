@@ -16,14 +16,6 @@ fn lost_fragments(world: &World) -> usize {
     lost.sum()
 }
 
-fn lost_frames(world: &World) -> Vec<u32> {
-    let lost = world.sender_events.iter().filter_map(|(_, event)| match event {
-        SenderEvent::FrameLost(frame) => Some(*frame),
-        _ => None,
-    });
-    lost.collect()
-}
-
 /// Frames of five fragments, the last one short, and two of parity.
 fn protected(seed: u64) -> World {
     let mut world = World::new(seed);
@@ -45,7 +37,7 @@ fn a_frame_arrives_though_as_many_fragments_are_lost_as_it_has_parity() {
         world.capture_at = Timestamp::MAX;
         world.run(at(4_000));
         assert_eq!(world.order, (0..world.sources.len() as u32).collect::<Vec<_>>());
-        assert_eq!((world.recovered.len(), lost_frames(&world)), (0, vec![]));
+        assert_eq!((world.recovered.len(), world.lost_frames(), world.refused_frames()), (0, vec![], vec![]));
         assert_eq!(lost_fragments(&world), 2, "controllers hear of what the path loses");
         assert!(world.idle());
     }
@@ -58,8 +50,8 @@ fn a_frame_that_lost_one_more_is_lost_and_the_next_comes_from_a_held_state() {
     world.run(at(3_000));
     let (next, _) = world.next_decoded(19);
     assert!(world.recovered.contains(&next), "frame {next}");
-    assert_eq!(lost_frames(&world), [20], "those that depended on it came, and are refused");
-    assert_eq!(world.sender.statistics().frames_refused, u64::from(next - 21));
+    assert_eq!(world.lost_frames(), [20]);
+    assert_eq!(world.refused_frames(), (21..next).collect::<Vec<_>>(), "those that depended on it, which came");
 }
 
 #[test]

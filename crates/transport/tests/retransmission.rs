@@ -39,6 +39,7 @@ fn a_lost_fragment_is_sent_again_and_all_frames_are_decoded_in_order() {
     assert!(world.sources.range(1..).all(|(_, source)| *source != StateId::EMPTY), "no second key frame");
     let statistics = world.sender.statistics();
     assert_eq!((statistics.retransmitted, statistics.frames_lost, statistics.spurious), (1, 0, 0));
+    assert_eq!(statistics.frames_refused, 0);
     assert!(world.idle());
 }
 
@@ -102,7 +103,7 @@ fn a_link_that_pauses_is_no_loss() {
     assert_eq!(world.decoded.len(), world.sources.len());
     let statistics = world.sender.statistics();
     assert!(statistics.retransmitted <= 5, "{} needless copies", statistics.retransmitted);
-    assert_eq!(statistics.frames_lost, 0);
+    assert_eq!((statistics.frames_lost, statistics.frames_refused), (0, 0));
     assert!(statistics.retransmitted > 0, "there is no needless copy that could be taken for a loss");
     let told = world.sender_events.iter().rev().find_map(|(_, event)| match event {
         SenderEvent::Feedback(feedback) => Some((feedback.highest_sequence + 1, feedback.received)),

@@ -110,12 +110,10 @@ impl<P: Payload> Receiver<P> {
         }
         self.window.needed(self.decoded, &mut self.needed);
         let is_useless = |&(pending, _, target): &_| pending == frame && !self.needed.contains(&target);
-        let useless = self.pending.iter().any(is_useless);
-        if useless {
-            self.judged(frame);
-            self.drop_frame(frame, Stage::Complete, DropReason::Superseded);
-        }
-        useless
+        let Some(place) = self.pending.iter().position(is_useless) else { return false };
+        self.pending.remove(place);
+        self.drop_frame(frame, Stage::Complete, DropReason::Superseded);
+        true
     }
 
     /// The owner could not decode a frame that was handed out.

@@ -303,6 +303,20 @@ impl World {
         self.sender.in_flight() == InFlight::default() && self.sender.queued_fragments() == 0
     }
 
+    /// The frames of which the sender was told that they were lost.
+    pub fn lost_frames(&self) -> Vec<u32> {
+        self.told(|event| if let SenderEvent::FrameLost(frame) = event { Some(*frame) } else { None })
+    }
+
+    /// Those of which it was told that they came and were not decoded.
+    pub fn refused_frames(&self) -> Vec<u32> {
+        self.told(|event| if let SenderEvent::FrameRefused(frame) = event { Some(*frame) } else { None })
+    }
+
+    fn told(&self, frame_of: impl Fn(&SenderEvent) -> Option<u32>) -> Vec<u32> {
+        self.sender_events.iter().filter_map(|(_, event)| frame_of(event)).collect()
+    }
+
     /// The first frame after `frame` that was decoded, and when.
     pub fn next_decoded(&self, frame: u32) -> (u32, Timestamp) {
         let (&frame, &at) = self.decoded.range(frame + 1..).next().expect("some later frame is decoded");
