@@ -158,12 +158,7 @@ struct Present {
 }
 
 impl Present {
-    /// What a frame may take of the link until `deadline`, or by how much there is too much on the way.
-    fn room(&self, deadline: f64, level: f64) -> f64 {
-        self.left(self.forecast.bytes(deadline, level))
-    }
-
-    /// What of so many bytes is left to a frame, after what goes before it.
+    /// What of so many bytes is left to a frame, after what goes before it, or by how much there is too much on the way.
     fn left(&self, bytes: f64) -> f64 {
         bytes - self.on_the_way - self.sent
     }
@@ -470,7 +465,7 @@ impl Controller for Lockstep {
         // Of a path of which nothing was heard a low quantile is that of all paths, and the first picture would be as coarse as
         // the slowest of them take.
         let level = if self.history.has_heard() { self.rule.target_level } else { self.rule.level };
-        let rate = (present.room(TARGET_TIME, level) / TARGET_TIME).max(0.0);
+        let rate = (present.left(present.forecast.bytes(TARGET_TIME, level)) / TARGET_TIME).max(0.0);
         Allowance {
             budget: ByteCount::new(frame_within(self.link_budget(present, in_flight).max(claimed), self.payload) as u64),
             target: Bitrate::from_bps((8.0 * payload_share * rate) as u64).max(least),
