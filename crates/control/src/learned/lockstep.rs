@@ -158,7 +158,12 @@ struct Present {
 }
 
 impl Present {
-    /// What of so many bytes is left to a frame, after what goes before it, or by how much there is too much on the way.
+    /// What a frame may take of the link until `deadline`, or by how much there is too much on the way.
+    fn room(&self, deadline: f64, level: f64) -> f64 {
+        self.left(self.forecast.bytes(deadline, level))
+    }
+
+    /// What of so many bytes is left to a frame, after what goes before it.
     fn left(&self, bytes: f64) -> f64 {
         bytes - self.on_the_way - self.sent
     }
@@ -347,7 +352,8 @@ impl Lockstep {
             lessons.next();
         }
         if let Some(present) = &self.present {
-            self.given = present.left(self.through(present)).max(0.0) + present.sent;
+            // As in the lessons, without what `latest` takes away.
+            self.given = present.room(self.deadline(), self.rule.level).max(0.0) + present.sent;
         }
     }
 
@@ -465,7 +471,7 @@ impl Controller for Lockstep {
         // Of a path of which nothing was heard a low quantile is that of all paths, and the first picture would be as coarse as
         // the slowest of them take.
         let level = if self.history.has_heard() { self.rule.target_level } else { self.rule.level };
-        let rate = (present.left(present.forecast.bytes(TARGET_TIME, level)) / TARGET_TIME).max(0.0);
+        let rate = (present.room(TARGET_TIME, level) / TARGET_TIME).max(0.0);
         Allowance {
             budget: ByteCount::new(frame_within(self.link_budget(present, in_flight).max(claimed), self.payload) as u64),
             target: Bitrate::from_bps((8.0 * payload_share * rate) as u64).max(least),

@@ -156,24 +156,39 @@ fn of_a_path_of_which_nothing_was_heard_the_target_is_not_that_of_the_slowest() 
     assert!(targets[0] >= targets[1], "{targets:?}");
 }
 
+/// A forecast of 20 kB soon, rather likely, but in a case of ten of no more than `least` by each deadline.
+fn rather_likely(least: [f64; HORIZONS.len()]) -> Present {
+    let basis = Basis { rate: 100_000.0, unknown: 0.0 };
+    let said = HORIZONS.iter().zip(least).flat_map(|(&horizon, least)| {
+        [least, 20_000.0, 20_000.0, 20_000.0, 20_000.0].map(|bytes| basis.said(horizon, bytes) as f32)
+    });
+    let said: Vec<f32> = said.chain([0.0; MODEL_STATE]).collect();
+    let forecast = Forecast::of(&said, basis).unwrap();
+    Present { forecast, on_the_way: 500.0, sent: 0.0, unknown: 0.0 }
+}
+
 #[test]
 fn a_frame_that_is_likely_to_be_through_soon_is_no_larger_than_what_is_through_at_last_in_nine_cases_of_ten() {
-    let basis = Basis { rate: 100_000.0, unknown: 0.0 };
-    let budget = |least: [f64; 4], latest: f64| {
-        let said = HORIZONS.iter().zip(least).flat_map(|(&horizon, least)| {
-            // Rather likely it is fast again, as before a pause.
-            [least, 20_000.0, 20_000.0, 20_000.0, 20_000.0].map(|bytes| basis.said(horizon, bytes) as f32)
-        });
-        let said: Vec<f32> = said.chain([0.0; MODEL_STATE]).collect();
-        let forecast = Forecast::of(&said, basis).unwrap();
-        let present = Present { forecast, on_the_way: 500.0, sent: 0.0, unknown: 0.0 };
+    let budget = |least: [f64; HORIZONS.len()], latest: f64| {
         let rule = Rule { smallest: 0.0, latest, ..Rule::of(crate::Latency::Balanced) };
         let in_flight = InFlight { bytes: ByteCount::new(500), ..InFlight::default() };
-        Lockstep::without_model(&setting()).with_rule(rule).link_budget(&present, in_flight)
+        Lockstep::without_model(&setting()).with_rule(rule).link_budget(&rather_likely(least), in_flight)
     };
     let slow = [100.0, 200.0, 500.0, 2_500.0];
     assert!((budget(slow, 0.5) - 2_000.0).abs() < 50.0, "{}", budget(slow, 0.5));
     assert!(budget(slow, 0.15) < 50.0, "{}", budget(slow, 0.15));
     let fast = [5_000.0, 12_000.0, 30_000.0, 90_000.0];
     assert!(budget(fast, 0.5) > 19_000.0, "{}", budget(fast, 0.5));
+}
+
+#[test]
+fn the_net_is_told_of_budgets_as_in_its_lessons_whatever_the_rule_takes_away() {
+    let given = [0.06, 0.5].map(|latest| {
+        let rule = Rule { latest, ..Rule::of(crate::Latency::Balanced) };
+        let present = Some(rather_likely([100.0, 200.0, 500.0, 2_500.0]));
+        let mut controller = Lockstep { present, ..Lockstep::without_model(&setting()) }.with_rule(rule);
+        controller.begin_picture(Timestamp::ZERO);
+        controller.given
+    });
+    assert!(given[0] == given[1] && given[0] > 19_000.0, "{given:?}");
 }
