@@ -125,6 +125,7 @@ class Aim(msgspec.Struct):
     median: float | None = None
     worst: float | None = None
     worst_clip: str | None = None
+    unknown_clip: str | None = None
     reached: bool | None = None
 
 

@@ -53,7 +53,8 @@ def aim_row(aim: Aim) -> AimRow:
     relation = sign.get((aim.better, aim.strict), "at least")
     limits = [("on every clip", aim.worst_allowed), ("in the median", aim.median_allowed)]
     texts = [f"{relation} {shown(limit, aim.unit)} {where}" for where, limit in limits if limit is not None]
-    reached = {True: "reached", False: "not reached", None: "not measured"}[aim.reached]
+    unknown = f"not known on {aim.unknown_clip}" if aim.unknown_clip else "not measured"
+    reached = {True: "reached", False: "not reached", None: unknown}[aim.reached]
     clip = aim.worst_clip or "–"
     return AimRow(aim.what, ", ".join(texts), shown(aim.median, aim.unit), shown(aim.worst, aim.unit), clip, reached)
 

@@ -110,6 +110,8 @@ def test_an_aim_says_what_it_asks_for() -> None:
     )
     row = bench_report.aim_row(second)
     assert (row.aim, row.median, row.clip, row.reached) == ("below 5.0 % on every clip", "–", "–", "not measured")
+    within = msgspec.structs.replace(first, reached=None, unknown_clip="black")
+    assert bench_report.aim_row(within).reached == "not known on black"
 
 
 def test_without_libvpx_there_is_a_page_of_what_was_measured() -> None:

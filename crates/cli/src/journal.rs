@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 
 use lockstep_sim::in_parallel;
 
+use crate::output_file::{is_special, is_standard_output};
 use crate::progress::Progress;
 
 #[derive(Serialize, Deserialize)]
@@ -31,8 +32,17 @@ pub struct Journal {
 }
 
 impl Journal {
+    /// The journal beside `output`, if that is a file; else one that is kept in none: standard output, a device or a pipe has
+    /// nothing beside it to go on from.
+    pub fn of_output(output: Option<&Path>, fresh: bool) -> Result<Self> {
+        match output {
+            Some(output) if !is_standard_output(output) && !is_special(output) => Self::open(output, fresh),
+            _ => Ok(Self::default()),
+        }
+    }
+
     /// The journal beside `output`, with what it has, or empty if it shall be `fresh`.
-    pub fn open(output: &Path, fresh: bool) -> Result<Self> {
+    fn open(output: &Path, fresh: bool) -> Result<Self> {
         let path = PathBuf::from(format!("{}.journal", output.display()));
         let mut measured = HashMap::new();
         let mut torn = false;
@@ -142,5 +152,15 @@ mod tests {
         assert_eq!(journal.measured("b", || Ok(6)).unwrap(), 5);
         assert_eq!(journal.measured::<String>("b", || Ok("of another kind".to_owned())).unwrap(), "of another kind");
         assert_eq!(Journal::open(&output, true).unwrap().measured("a", || Ok(vec![7.0])).unwrap(), [7.0]);
+    }
+
+    #[test]
+    fn beside_a_device_there_is_no_journal() {
+        for output in ["-", "/dev/stdout", "/dev/null"] {
+            assert!(Journal::of_output(Some(Path::new(output)), false).unwrap().file.is_none(), "{output}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("bench.json");
+        assert!(Journal::of_output(Some(&output), false).unwrap().file.is_some());
     }
 }

@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use lockstep_call::{EncodeWork, Scores};
 use lockstep_libvpx::{Effort, Library, LibvpxEncoder, LibvpxError};
 
-use super::clip::named;
+use super::clip::all_named;
 use super::median;
 use crate::commands::sweep::Contents;
 use crate::configuration::{CallOptions, CallSettings, simulate, simulate_coded_by};
 use crate::journal::Journal;
-use crate::output_file::{self, is_standard_output, write_json};
+use crate::output_file::{self, write_json};
 
 /// What `lockstep bench call` is told.
 #[derive(Args)]
@@ -100,16 +100,19 @@ fn settings(arguments: &CallArguments, clip: &str, trace: &str, controller: &str
 }
 
 /// All calls, both codecs of a pair one after the other.
-fn jobs(arguments: &CallArguments, library: Option<&Library>) -> Result<Vec<(String, Job)>> {
+fn jobs(
+    arguments: &CallArguments,
+    clips: &[(String, String)],
+    library: Option<&Library>,
+) -> Result<Vec<(String, Job)>> {
     let mut contents = Contents::default();
     let program = contents.of_file(&std::env::current_exe().context("cannot find the lockstep program")?)?;
     let mut jobs = Vec::new();
-    for typed in &arguments.clips {
-        let (name, clip) = named(typed);
+    for (name, clip) in clips {
         for (trace, controller) in
             arguments.traces.iter().flat_map(|trace| arguments.controllers.iter().map(move |one| (trace, one)))
         {
-            let settings = settings(arguments, &clip, trace, controller)?;
+            let settings = settings(arguments, clip, trace, controller)?;
             // What is generated is told by its name.
             let files = settings.inputs().into_iter().filter(|path| path.is_file());
             let inputs: Result<Vec<String>> = files.map(|path| contents.of_file(path)).collect();
@@ -152,9 +155,9 @@ fn call(job: &Job, library: Option<&Library>) -> Result<Scores> {
 
 /// `lockstep bench call`.
 pub(super) fn run(arguments: &CallArguments) -> Result<()> {
-    let inputs: Vec<String> =
-        arguments.clips.iter().map(|typed| named(typed).1).chain(arguments.traces.clone()).collect();
-    let inputs: Vec<&Path> = inputs.iter().map(Path::new).collect();
+    let clips = all_named(&arguments.clips)?;
+    let inputs = clips.iter().map(|(_, clip)| clip).chain(&arguments.traces);
+    let inputs: Vec<&Path> = inputs.map(Path::new).collect();
     output_file::check(&[("--json", arguments.json.as_deref())], &inputs)?;
     let library = match Library::open() {
         Ok(library) => Some(library),
@@ -163,11 +166,8 @@ pub(super) fn run(arguments: &CallArguments) -> Result<()> {
             None
         }
     };
-    let mut journal = match &arguments.json {
-        Some(json) if !is_standard_output(json) => Journal::open(json, arguments.fresh)?,
-        _ => Journal::default(),
-    };
-    let jobs = jobs(arguments, library.as_ref())?;
+    let mut journal = Journal::of_output(arguments.json.as_deref(), arguments.fresh)?;
+    let jobs = jobs(arguments, &clips, library.as_ref())?;
     let scores = journal.each("bench call", &jobs, |job| call(job, library.as_ref()))?;
     let calls: Vec<Row> = jobs
         .into_iter()
@@ -201,9 +201,13 @@ fn figures(scores: &Scores) -> [Option<f64>; 3] {
 }
 
 fn print(calls: &[Row]) {
-    say!("{:<16}{:<34}{:<12}{:>28}{:>28}", "", "", "", "lockstep", "libvpx, conventional");
+    let widest = |of: fn(&Row) -> &str| calls.iter().map(|row| of(row).chars().count()).max().unwrap_or(0) + 2;
+    let (clips, links) = (widest(|row| &row.clip).max(6), widest(|row| &row.trace).max(6));
+    let controllers = widest(|row| &row.controller).max(12);
+    let start = |clip: &str, link: &str, controller: &str| format!("{clip:<clips$}{link:<links$}{controller:<controllers$}");
+    say!("{}{:>28}{:>28}", start("", "", ""), "lockstep", "libvpx, conventional");
     let head = format!("{:>9}{:>9}{:>10}", "p50 (ms)", "p95", "SSIM (dB)");
-    say!("{:<16}{:<34}{:<12}{head}{head}", "clip", "link", "controller");
+    say!("{}{head}{head}", start("clip", "link", "controller"));
     let shown = |figures: [Option<f64>; 3]| {
         let figure =
             |value: Option<f64>, digits| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"));
@@ -220,7 +224,7 @@ fn print(calls: &[Row]) {
     for row in calls.iter().filter(|row| row.codec == Codec::Functional) {
         let (ours, theirs) = (figures(&row.scores), of_libvpx(row));
         let theirs_shown = theirs.map_or_else(|| format!("{:>28}", "not there"), shown);
-        say!("{:<16}{:<34}{:<12}{}{theirs_shown}", row.clip, row.trace, row.controller, shown(ours));
+        say!("{}{}{theirs_shown}", start(&row.clip, &row.trace, &row.controller), shown(ours));
         let Some(theirs) = theirs else { continue };
         for ((differences, ours), theirs) in differences.iter_mut().zip(ours).zip(theirs) {
             differences.extend(ours.zip(theirs).map(|(ours, theirs)| ours - theirs));

@@ -30,6 +30,15 @@ pub fn named(typed: &str) -> (String, String) {
     (stem.to_owned(), typed.to_owned())
 }
 
+/// What [`named`] makes of all of these, no two of one name: results are told apart by it.
+pub fn all_named(typed: &[String]) -> Result<Vec<(String, String)>> {
+    let clips: Vec<(String, String)> = typed.iter().map(|typed| named(typed)).collect();
+    if let Some(twice) = clips.iter().enumerate().find(|(at, one)| clips[..*at].iter().any(|other| other.0 == one.0)) {
+        bail!("two clips are called `{}`: give one another name with NAME=CLIP", twice.1.0);
+    }
+    Ok(clips)
+}
+
 fn content(pictures: &[Picture], format: &VideoFormat) -> String {
     let mut hash = Md5::new();
     hash.update(format.to_string());
@@ -82,6 +91,14 @@ mod tests {
         ] {
             assert_eq!(named(typed), (name.to_owned(), clip.to_owned()));
         }
+    }
+
+    #[test]
+    fn two_clips_of_one_name_are_refused() {
+        let all = |typed: [&str; 2]| all_named(&typed.map(str::to_owned));
+        assert_eq!(all(["a/x.y4m", "y=b/x.y4m"]).unwrap().len(), 2);
+        let error = all(["generated:64x64@10", "generated:640x360@5"]).unwrap_err().to_string();
+        assert!(error.contains("two clips are called `generated`"), "{error}");
     }
 
     #[test]

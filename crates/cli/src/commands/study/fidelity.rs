@@ -22,7 +22,6 @@ use crate::commands::model::model_of;
 use crate::commands::sweep::contents::Contents;
 use crate::configuration::{CallSettings, CodecKind, NamedTrace, Simulated, TraceName, simulate, simulate_modelled};
 use crate::journal::Journal;
-use crate::output_file::is_standard_output;
 
 /// What `lockstep study fidelity` is told, besides what `lockstep simulate` takes.
 #[derive(Args)]
@@ -292,10 +291,7 @@ pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> 
     };
     let traces = names.iter().map(NamedTrace::open).collect::<Result<Vec<_>>>()?;
     let seed = given.link.seed;
-    let mut journal = match &arguments.common.json {
-        Some(json) if !is_standard_output(json) => Journal::open(json, arguments.fresh)?,
-        _ => Journal::default(),
-    };
+    let mut journal = Journal::of_output(arguments.common.json.as_deref(), arguments.fresh)?;
     let mut keys = Keys::new()?;
     let fitted = keys.of(&format!("model of {} pictures", arguments.pictures), &given)?;
     let model = journal.measured(&fitted, || model_of(given.clip.as_str(), arguments.pictures, seed))?;

@@ -189,7 +189,7 @@ fn calls(arguments: &SweepArguments, shows: bool) -> Result<Vec<(Job, Scores)>> 
     inputs.extend(arguments.traces.iter().map(Path::new));
     inputs.extend(arguments.codec_model.as_deref());
     output_file::check(&[("--output", Some(&arguments.output))], &inputs)?;
-    let mut journal = if to_file { Journal::open(&arguments.output, arguments.fresh)? } else { Journal::default() };
+    let mut journal = Journal::of_output(Some(&arguments.output), arguments.fresh)?;
     if arguments.on.is_some() && arguments.session.is_given() {
         bail!("--session-log: calls on a cluster leave no logs; leave --on out");
     }

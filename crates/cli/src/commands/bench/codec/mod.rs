@@ -8,7 +8,7 @@ mod report;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,11 +16,11 @@ use serde::de::DeserializeOwned;
 use lockstep_libvpx::{Effort, Library};
 use lockstep_vp8::{Parameters, Preset};
 
-use super::clip::{Clip, named};
+use super::clip::{Clip, all_named, named};
 use super::{core_seconds, median};
 use crate::commands::sweep::Contents;
 use crate::journal::Journal;
-use crate::output_file::{self, is_standard_output, write_json};
+use crate::output_file::{self, write_json};
 use crate::progress::Progress;
 use coder::Coder;
 use drift::Motion;
@@ -193,16 +193,10 @@ impl Bench {
 
 /// `lockstep bench codec`.
 pub(super) fn run(arguments: &CodecArguments) -> Result<()> {
-    let clips: Vec<(String, String)> = arguments.clips.iter().map(|typed| named(typed)).collect();
-    if let Some(twice) = clips.iter().enumerate().find(|(at, one)| clips[..*at].iter().any(|other| other.0 == one.0)) {
-        bail!("two clips are called `{}`: give one another name with NAME=CLIP", twice.1.0);
-    }
+    let clips = all_named(&arguments.clips)?;
     let inputs: Vec<&Path> = clips.iter().map(|(_, clip)| Path::new(clip)).collect();
     output_file::check(&[("--json", arguments.json.as_deref())], &inputs)?;
-    let journal = match &arguments.json {
-        Some(json) if !is_standard_output(json) => Journal::open(json, arguments.fresh)?,
-        _ => Journal::default(),
-    };
+    let journal = Journal::of_output(arguments.json.as_deref(), arguments.fresh)?;
     let library = match Library::open() {
         Ok(library) => Some(library),
         Err(error) => {
