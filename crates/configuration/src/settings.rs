@@ -19,6 +19,7 @@ use lockstep_vp8::Preset;
 
 use crate::MaxBitrate;
 use crate::coding_time::EncodeTimeSettings;
+use crate::family_file::open_families;
 use crate::model_file::ModelFile;
 use crate::options::{
     CallOptions, CallRecord, ClipName, CodecKind, MenuKind, Milliseconds, OptionError, OptionGroup, Passes, QueueKind,
@@ -95,7 +96,7 @@ impl fmt::Debug for NamedTrace {
     }
 }
 
-/// The trace that `text` names: a file, or a generated one.
+/// The trace that `text` names: a file, or a generated one, whose family may be in a file (see [`TraceName::as_path`]).
 ///
 /// # Errors
 /// If there is neither, or if it is no trace.
@@ -103,7 +104,7 @@ pub fn open_trace(text: &str) -> Result<Trace> {
     if Path::new(text).exists() {
         Trace::open(Path::new(text)).with_context(|| format!("trace {text}"))
     } else if Trace::is_spec(text) {
-        Ok(Trace::from_spec(text)?)
+        Ok(Trace::from_spec_with(text, &|path| open_families(path).map_err(|error| format!("{error:#}")))?)
     } else {
         bail!("trace {text}: no such file, and no generated trace such as constant:500kbps or cellular:mean=3mbps")
     }

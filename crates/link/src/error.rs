@@ -141,6 +141,23 @@ pub enum TraceError {
         /// What the system says.
         message: String,
     },
+    /// No family of traces is called so.
+    #[error("there is no family \"{name}\"; there are: {known}")]
+    Family {
+        /// What was asked for, shortened.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// A file of families of traces without any.
+    #[error("there is no family of traces in it")]
+    NoFamily,
+    /// Several families of traces, and no name that says which.
+    #[error("there are several families; say which with name=, as one of: {known}")]
+    ManyFamilies {
+        /// The names that there are.
+        known: String,
+    },
     /// A generated trace was asked for in words that mean nothing.
     #[error("trace \"{spec}\": {message}")]
     Spec {

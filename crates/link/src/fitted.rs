@@ -11,7 +11,7 @@ use lockstep_units::Bitrate;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Problem, TraceError};
+use crate::error::{TraceError, excerpt};
 use crate::random::{Purpose, generator, happens, normal};
 use crate::trace::{Conditions, End, MAXIMUM_RATE, MAXIMUM_SEGMENTS, Segment, Trace};
 
@@ -22,6 +22,12 @@ const LOWEST: f64 = -5.0;
 const SPACING: f64 = 0.5;
 /// So many quantiles of means and of lengths of outages are kept, evenly from the least to the largest.
 pub const QUANTILES: usize = 11;
+/// The largest text that is read as families, in bytes: 4 MiB, which is a thousand of them.
+pub const MAXIMUM_FAMILIES: usize = 4 << 20;
+/// The longest name of a family, in bytes.
+const MAXIMUM_NAME: usize = 100;
+/// So many names are listed where none of them was asked for.
+const LISTED_NAMES: usize = 20;
 
 /// The level `index` as a multiple of the mean.
 #[must_use]
@@ -105,11 +111,29 @@ fn drawn(probabilities: &[f64], draw: f64) -> usize {
 }
 
 impl Family {
-    /// Whether its numbers make sense.
+    /// Whether a family may be called `name`: it has to fit between the commas of a trace in words, and on a line.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_name(name: &str) -> Result<(), String> {
+        let why = if name.is_empty() {
+            "a family has no name"
+        } else if name.len() > MAXIMUM_NAME {
+            "the name of a family has more than 100 bytes"
+        } else if name.trim() != name || name.contains(|letter: char| letter == ',' || letter.is_control()) {
+            "the name of a family has a comma, a control character, or a space around it"
+        } else {
+            return Ok(());
+        };
+        Err(format!("{why}: {:?}", excerpt(name)))
+    }
+
+    /// Whether its name and its numbers make sense.
     ///
     /// # Errors
     /// What does not.
     pub fn validate(&self) -> Result<(), String> {
+        Self::check_name(&self.name)?;
         let wrong = |what: &str| Err(format!("family {}: {what}", self.name));
         let share = |value: &f64| (0.0..=1.0 + 1e-9).contains(value);
         let rising = |values: &[f64]| {
@@ -202,35 +226,76 @@ impl Families {
         Self::from_json(include_str!("fitted.json")).unwrap_or_else(|_| Self { families: Vec::new() })
     }
 
-    /// Reads families as [`serde_json`] writes them.
+    /// Reads families as [`serde_json`] writes them: those that come along, and what `lockstep data fit` wrote.
     ///
     /// # Errors
-    /// What is wrong with them, in a line.
+    /// What is wrong with them, in a line; also for more than [`MAXIMUM_FAMILIES`] bytes.
     pub fn from_json(text: &str) -> Result<Self, String> {
-        let families: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if text.len() > MAXIMUM_FAMILIES {
+            return Err(format!("it has more than {MAXIMUM_FAMILIES} bytes, too many for families of traces"));
+        }
+        let families: Self = serde_json::from_str(text).map_err(|error| not_families(&error))?;
         families.families.iter().try_for_each(Family::validate)?;
-        Ok(families)
+        let mut names: Vec<&str> = families.families.iter().map(|family| family.name.as_str()).collect();
+        names.sort_unstable();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(format!("two families are called {}", pair[0])),
+            None => Ok(families),
+        }
     }
 
     /// The family called `name`.
     ///
     /// # Errors
-    /// [`TraceError::Segment`] with the names that there are, if none is called so.
+    /// [`TraceError::Family`] with the names that there are, if none is called so.
     pub fn named(&self, name: &str) -> Result<&Family, TraceError> {
-        self.families.iter().find(|family| family.name == name).ok_or_else(|| TraceError::Segment {
-            segment: 1,
-            problem: Problem::Range {
-                field: "family",
-                text: name.to_owned(),
-                range: "a known one: lte, umts, broadband, wifi, wired",
-            },
-        })
+        self.families
+            .iter()
+            .find(|family| family.name == name)
+            .ok_or_else(|| TraceError::Family { name: excerpt(name), known: self.names() })
     }
+
+    /// The family called `name`, or without a name the only one.
+    ///
+    /// # Errors
+    /// [`TraceError::Family`] if none is called so, [`TraceError::NoFamily`] if there is none at all,
+    /// [`TraceError::ManyFamilies`] if there are several and no name.
+    pub fn named_or_only(&self, name: Option<&str>) -> Result<&Family, TraceError> {
+        match (&self.families[..], name) {
+            ([], _) => Err(TraceError::NoFamily),
+            (_, Some(name)) => self.named(name),
+            ([only], None) => Ok(only),
+            (_, None) => Err(TraceError::ManyFamilies { known: self.names() }),
+        }
+    }
+
+    /// The names, with commas between; where there are many, the first of them.
+    fn names(&self) -> String {
+        let mut names: Vec<&str> = self.families.iter().map(|family| family.name.as_str()).collect();
+        if names.len() > LISTED_NAMES {
+            names.truncate(LISTED_NAMES);
+            names.push("...");
+        }
+        names.join(", ")
+    }
+}
+
+/// Why a text holds no families, in a line: what stands in it may be of any length and of any characters.
+fn not_families(error: &serde_json::Error) -> String {
+    const SHOWN: usize = 120;
+    let (line, column) = (error.line(), error.column());
+    let message = error.to_string();
+    let message = message.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&message);
+    let message: String = message.chars().filter(|letter| !letter.is_control()).take(SHOWN).collect();
+    format!(
+        "not families of traces as `lockstep data fit --output` writes them: {message} (line {line}, column {column})"
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn the_built_in_families_are_read_and_say_where_they_are_from() {
@@ -270,5 +335,111 @@ mod tests {
         assert!(refused(|family| family.transitions.truncate(3)).contains("transitions"));
         assert!(refused(|family| family.within[0].1 = f64::NAN).contains("within"));
         assert!(refused(|family| family.occupancy = vec![0.0; LEVELS]).contains("occupancy"));
+    }
+
+    /// The text of a file with the family called `lte`, and `change` made in it.
+    fn changed(change: impl FnOnce(&mut serde_json::Value)) -> String {
+        let lte = Families::built_in().named("lte").unwrap().clone();
+        let mut document = serde_json::to_value(Families { families: vec![lte] }).unwrap();
+        change(&mut document);
+        document.to_string()
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_it_was() {
+        let families = Families::built_in();
+        assert_eq!(Families::from_json(&serde_json::to_string(&families).unwrap()), Ok(families));
+    }
+
+    #[test]
+    fn damaged_files_are_refused_and_told_why_in_a_line() {
+        use serde_json::json;
+        let family =
+            |field: &'static str, value: serde_json::Value| changed(|document| document["families"][0][field] = value);
+        let whole = changed(|_| ());
+        for (text, why) in [
+            (String::new(), "not families of traces"),
+            ("10\n20\n".to_owned(), "not families of traces"),
+            ("{}".to_owned(), "missing field `families`"),
+            (r#"{"uplink": {"trace_pattern": []}}"#.to_owned(), "unknown field `uplink`"),
+            (format!("{{\"{}\": 1}}", "x\\u001b".repeat(100_000)), "unknown field"),
+            ("[".repeat(1_000_000), "line 1"),
+            (" ".repeat(MAXIMUM_FAMILIES + 1), "more than 4194304 bytes"),
+            (whole[..whole.len() / 2].to_owned(), "line 1"),
+            (whole.replacen("\"outage_start\":", "\"outage_start\":NaN,\"x\":", 1), "line 1"),
+            (whole.replacen("\"step_ms\":100", "\"step_ms\":1e999", 1), "number out of range"),
+            (family("step_ms", json!(1u64 << 40)), "invalid value"),
+            (family("step_ms", json!(-1)), "invalid value"),
+            (family("mean_bps", json!([])), "mean_bps"),
+            (family("mean_bps", json!(vec![1e300; QUANTILES])), "more than a link can have"),
+            (family("mean_bps", json!(vec![(); QUANTILES])), "invalid type: null"),
+            (family("occupancy", json!([])), "occupancy"),
+            (family("transitions", json!([])), "transitions"),
+            (family("transitions", json!(vec![Vec::<f64>::new(); LEVELS])), "transitions"),
+            (family("transitions", json!(vec![vec![-1.0; LEVELS]; LEVELS])), "transitions"),
+            (family("within", json!(vec![(1e308, 1e308); LEVELS])), "within"),
+            (family("outage_steps", json!([])), "outages"),
+            (family("name", json!("")), "no name"),
+            (family("name", json!("a,b")), "comma"),
+            (family("name", json!("a\nb")), "control character"),
+            (family("name", json!("n".repeat(101))), "more than 100 bytes"),
+            (
+                changed(|document| {
+                    let twice = document["families"][0].clone();
+                    document["families"].as_array_mut().unwrap().push(twice);
+                }),
+                "two families are called lte",
+            ),
+        ] {
+            let error = Families::from_json(&text).expect_err(why);
+            assert!(error.contains(why), "{why}: {error}");
+            assert!(error.len() < 400 && !error.contains(char::is_control), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_several_families_is_asked_for_one_by_its_name() {
+        let families = Families::built_in();
+        assert_eq!(families.named_or_only(Some("umts")).unwrap().name, "umts");
+        let error = families.named_or_only(None).unwrap_err().to_string();
+        assert!(error.contains("several families") && error.contains("lte"), "{error}");
+        let error = families.named_or_only(Some("dialup")).unwrap_err().to_string();
+        assert!(error.contains("no family \"dialup\"") && error.contains("umts"), "{error}");
+        let one = Families { families: vec![families.families[0].clone()] };
+        assert_eq!(one.named_or_only(None).unwrap(), &one.families[0]);
+        let none = Families { families: Vec::new() };
+        assert_eq!(none.named_or_only(Some("lte")), Err(TraceError::NoFamily));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_numbers_pass_give_a_trace_of_its_length(
+            field in prop::sample::select(vec!["step_ms", "mean_bps", "occupancy", "outage_start", "outage_steps"]),
+            inner in any::<prop::sample::Index>(),
+            value in prop_oneof![
+                Just(0.0), Just(1.0), Just(-1.0), Just(5e-324), Just(f64::MAX), 0.0..2.0, 0.0..1e13,
+            ],
+            seed in any::<u64>(),
+        ) {
+            let text = changed(|document| match &mut document["families"][0][field] {
+                serde_json::Value::Array(values) => *inner.get_mut(values) = value.into(),
+                number => *number = if value.fract() == 0.0 { (value as i64).into() } else { value.into() },
+            });
+            if let Ok(families) = Families::from_json(&text) {
+                let family = &families.families[0];
+                let step = Duration::from_millis(u64::from(family.step_ms));
+                let trace = family.trace(20 * step, seed, None).unwrap();
+                prop_assert_eq!(trace.period(), 20 * step);
+            }
+        }
+
+        #[test]
+        fn no_byte_changed_makes_it_panic(at in any::<prop::sample::Index>(), byte in 0x20u8..0x7f) {
+            let mut text = changed(|_| ()).into_bytes();
+            *at.get_mut(&mut text) = byte;
+            if let Ok(families) = Families::from_json(std::str::from_utf8(&text).unwrap()) {
+                let _ = families.families[0].trace(Duration::from_secs(10), 1, None);
+            }
+        }
     }
 }

@@ -50,7 +50,7 @@ pub use config::{
     OnOffLoss, Reordering,
 };
 pub use error::{Problem, TraceError, excerpt};
-pub use fitted::{Families, Family, FitError, LEVELS, QUANTILES};
+pub use fitted::{Families, Family, FitError, LEVELS, MAXIMUM_FAMILIES, QUANTILES};
 pub use generate::{Cellular, OnOff, Poisson, Ramp};
 pub use link::{Delivered, Link, Verdict};
 pub use medium::{Medium, MediumConfig, MediumStatistics};

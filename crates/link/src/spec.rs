@@ -1,11 +1,12 @@
 //! Generated traces in words, for command lines and configurations.
 
+use std::path::Path;
 use std::time::Duration;
 
 use lockstep_units::Bitrate;
 
 use crate::error::{Problem, TraceError, excerpt};
-use crate::fitted::Families;
+use crate::fitted::{Families, Family};
 use crate::generate::{Cellular, OnOff, Poisson, Ramp};
 use crate::quantity::{parse_rate, parse_share, parse_time};
 use crate::trace::{Conditions, End, Segment, Trace};
@@ -31,6 +32,14 @@ struct Fields<'a> {
     named: Vec<(&'a str, &'a str)>,
 }
 
+/// What reads a file of families, or says why it does not.
+type ReadFamilies<'a> = &'a dyn Fn(&Path) -> Result<Families, String>;
+
+/// Whether a family is a file of them and not one of those that come along: a path with a `/` or ending in `.json`.
+fn is_family_file(family: &str) -> bool {
+    family.contains('/') || family.ends_with(".json")
+}
+
 /// What is wrong with a field.
 fn wrong(name: &str, problem: &Problem) -> String {
     format!("{name}: {problem}")
@@ -49,6 +58,9 @@ impl<'a> Fields<'a> {
                     fields.named.push((name, value.trim()));
                 }
                 None if index == 0 => fields.value = Some(field).filter(|field| !field.is_empty()),
+                None if is_family_file(field) => {
+                    return Err(format!("\"{}\" is not of the form name=value; a path has no commas", excerpt(field)));
+                }
                 None => return Err(format!("\"{}\" is not of the form name=value", excerpt(field))),
             }
         }
@@ -62,8 +74,10 @@ impl<'a> Fields<'a> {
 
     /// The first value, which may also be given by `name`.
     fn main(&mut self, name: &str) -> Result<&'a str, String> {
-        let named = self.take(name);
-        self.value.take().or(named).ok_or_else(|| format!("{name} is missing"))
+        match (self.value.take(), self.take(name)) {
+            (Some(value), Some(_)) => Err(format!("\"{}\" is given beside {name}=", excerpt(value))),
+            (value, named) => value.or(named).ok_or_else(|| format!("{name} is missing")),
+        }
     }
 
     fn rate(&mut self, name: &str) -> Result<Bitrate, String> {
@@ -97,7 +111,19 @@ fn steps(text: &str) -> Result<Vec<Segment>, String> {
         .collect()
 }
 
-fn generate(kind: &str, fields: &mut Fields<'_>) -> Result<Trace, String> {
+/// The family that `fitted:` names: one of those that come along, or one of a file's.
+fn family(fields: &mut Fields<'_>, read: ReadFamilies<'_>) -> Result<Family, String> {
+    let family = fields.main("family")?;
+    if !is_family_file(family) {
+        let built_in = Families::built_in();
+        let found = built_in.named(family).cloned();
+        return found.map_err(|error| format!("{error}; or a file of them, a path with a / or ending in .json"));
+    }
+    let families = read(Path::new(family))?;
+    families.named_or_only(fields.take("name")).cloned().map_err(|error| format!("{family}: {error}"))
+}
+
+fn generate(kind: &str, fields: &mut Fields<'_>, read: ReadFamilies<'_>) -> Result<Trace, String> {
     const MINUTE: Duration = Duration::from_secs(60);
     let refused = |error: TraceError| error.to_string();
     let trace = match kind {
@@ -148,8 +174,7 @@ fn generate(kind: &str, fields: &mut Fields<'_>) -> Result<Trace, String> {
             .trace()
         }
         "fitted" => {
-            let families = Families::built_in();
-            let family = families.named(fields.main("family")?).map_err(refused)?;
+            let family = family(fields, read)?;
             let mean = fields.take("mean").map(|text| parse_rate(text).map_err(|problem| wrong("mean", &problem)));
             let seconds: f64 = fields.number("seconds")?.unwrap_or(120.0);
             let duration = Duration::try_from_secs_f64(seconds)
@@ -214,7 +239,8 @@ impl Trace {
     ///   `step`, `noise`, `outage-every`, `outage-length`, `duration`, repeats.
     ///
     /// - `fitted:lte,seed=1` or `fitted:family=lte`, with `seconds=120` and `mean` (see [`crate::Family`]), repeats: like
-    ///   the recordings that the family was fitted to; `lte`, `umts`, `broadband`, `wifi` or `wired`.
+    ///   the recordings that the family was fitted to; `lte`, `umts`, `broadband`, `wifi` or `wired`. Files of families
+    ///   are for [`Trace::from_spec_with`].
     ///
     /// Values shown beside the main one are the defaults. All kinds also take `outage=10s+1s` (nothing passes from 10 s
     /// on for 1 s; more than once), `loss=1%`, `delay=20ms` (one-way), `jitter=5ms`, and `end=repeat` or `end=hold`.
@@ -222,23 +248,44 @@ impl Trace {
     /// # Errors
     /// [`TraceError::Spec`], saying what is wrong; also for words of more than 64 KiB or 256 outages.
     pub fn from_spec(spec: &str) -> Result<Self, TraceError> {
+        Self::from_spec_with(spec, &|path| {
+            Err(format!("the file {} is not read here; give one of the families that come along", path.display()))
+        })
+    }
+
+    /// As [`Trace::from_spec`], and a family may be a file that `lockstep data fit` has written, which `read` reads:
+    /// `fitted:family=mine.json` is of the only family in it, `fitted:family=mine.json,name=lte` of the one called so.
+    /// A path has a `/` or ends in `.json`. As another file may be there later, what is made of one has no
+    /// [`Trace::spec`] and is stored in full.
+    ///
+    /// # Errors
+    /// [`TraceError::Spec`], saying what is wrong, also with the file.
+    pub fn from_spec_with(spec: &str, read: &dyn Fn(&Path) -> Result<Families, String>) -> Result<Self, TraceError> {
         let parse = || {
             if spec.len() > MAXIMUM_SPEC {
                 return Err(format!("longer than {MAXIMUM_SPEC} bytes"));
             }
             let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
             let mut fields = Fields::read(rest)?;
-            let trace = generate(kind.trim(), &mut fields)?;
+            let trace = generate(kind.trim(), &mut fields, read)?;
             let trace = compose(trace, &mut fields)?;
             match (fields.value, fields.named.first()) {
                 (None, None) => Ok(trace),
-                (Some(value), _) => Err(format!("\"{}\" is given beside its name", excerpt(value))),
+                (Some(value), _) => Err(format!("\"{}\" is one value too many", excerpt(value))),
                 (_, Some((name, _))) => Err(format!("{} has no \"{}\"", kind.trim(), excerpt(name))),
             }
         };
         let mut trace: Self = parse().map_err(|message: String| TraceError::Spec { spec: excerpt(spec), message })?;
-        trace.spec = Some(spec.into());
+        trace.spec = Self::family_file(spec).is_none().then(|| spec.into());
         Ok(trace)
+    }
+
+    /// The file of families that the words `spec` name, if they name one.
+    #[must_use]
+    pub fn family_file(spec: &str) -> Option<&Path> {
+        let (kind, rest) = spec.split_once(':').filter(|_| spec.len() <= MAXIMUM_SPEC)?;
+        let family = Fields::read(rest).ok()?.main("family").ok()?;
+        (kind.trim() == "fitted" && is_family_file(family)).then(|| Path::new(family))
     }
 }
 
@@ -296,9 +343,63 @@ mod tests {
             ("cellular:3mbps,states=1", "2 to 64"),
             ("poisson:900gbps", "opportunities"),
             ("cellular:3mbps,outage-every=1", "needs a number and a unit"),
+            ("fitted:dialup", "there is no family \"dialup\"; there are: broadband, lte, umts, wifi, wired; or a file"),
+            ("fitted:lte,name=lte", "fitted has no \"name\""),
+            ("fitted:family=mine.json", "the file mine.json is not read here"),
         ] {
             let error = Trace::from_spec(spec).expect_err(spec).to_string();
             assert!(error.contains(why), "{spec}: {error}");
+        }
+    }
+
+    /// Files as they are tested with: `one.json` of one family, any other of those that come along.
+    fn read(path: &Path) -> Result<Families, String> {
+        let mut families = Families::built_in();
+        if path.ends_with("one.json") {
+            families.families.retain(|family| family.name == "lte");
+        }
+        Ok(families)
+    }
+
+    #[test]
+    fn a_family_of_a_file_gives_the_traces_of_the_same_family_that_comes_along() {
+        let built_in = Trace::from_spec("fitted:lte,seed=3,seconds=30,mean=2mbps,outage=10s+1s").unwrap();
+        for family in ["family=one.json", "a/one.json", "family=./all,name=lte", "family=a=b/one.json"] {
+            let spec = format!("fitted:{family},seed=3,seconds=30,mean=2mbps,outage=10s+1s");
+            // The first "=" of a field is behind its name.
+            let trace = Trace::from_spec_with(&spec, &read).unwrap_or_else(|error| panic!("{spec}: {error}"));
+            assert_eq!(trace, built_in, "{spec}");
+            // Another file may be there later.
+            assert_eq!(trace.spec(), None, "{spec}");
+        }
+        let spec = "fitted:family=lte,seed=3";
+        assert_eq!(Trace::from_spec_with(spec, &read), Trace::from_spec(spec));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_of_families_is_said_with_its_path() {
+        for (spec, why) in [
+            ("fitted:family=a/all.json", "a/all.json: there are several families; say which with name="),
+            ("fitted:family=a/all.json,name=dialup", "a/all.json: there is no family \"dialup\"; there are: "),
+            ("fitted:family=one.json,name=umts", "one.json: there is no family \"umts\"; there are: lte"),
+            ("fitted:family=a,b/one.json", "a path has no commas"),
+            ("fitted:one.json,family=lte", "\"one.json\" is given beside family="),
+            ("fitted:one.json,sed=7", "fitted has no \"sed\""),
+            ("fitted:one.json,seconds=NaN", "no time that a trace can have"),
+            ("fitted:one.json,seconds=1e15", "segments"),
+        ] {
+            let error = Trace::from_spec_with(spec, &read).expect_err(spec).to_string();
+            assert!(error.contains(why), "{spec}: {error}");
+        }
+    }
+
+    #[test]
+    fn words_tell_which_file_they_are_read_from() {
+        let file = |spec| Trace::family_file(spec).map(|path| path.to_str().unwrap().to_owned());
+        assert_eq!(file("fitted:family=mine.json,seed=3").as_deref(), Some("mine.json"));
+        assert_eq!(file("fitted:a/b,seed=3").as_deref(), Some("a/b"));
+        for none in ["fitted:lte", "fitted:family=mine", "a/b.json", "steps:1mbps@1s/2mbps@1s", "steps:family=a.json"] {
+            assert_eq!(file(none), None, "{none}");
         }
     }
 
@@ -308,7 +409,7 @@ mod tests {
             kind in prop::sample::select(vec!["constant", "steps", "ramp", "onoff", "poisson", "cellular", "fitted", "x"]),
             rest in "[0-9a-z=+,@/.%-]{0,30}",
         ) {
-            let _ = Trace::from_spec(&format!("{kind}:{rest}"));
+            let _ = Trace::from_spec_with(&format!("{kind}:{rest}"), &read);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `lockstep trace`: what a capacity trace holds, and its conversion.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -11,7 +11,7 @@ use lockstep_link::{LinkConfig, Trace};
 use lockstep_media::FrameRate;
 use lockstep_units::{Bitrate, Timestamp};
 
-use crate::configuration::{Milliseconds, OptionValue, Seconds, open_trace};
+use crate::configuration::{Milliseconds, OptionValue, Seconds, TraceName, open_trace};
 use crate::output_file::{self, is_standard_output, write_text};
 
 /// What `lockstep trace` is told.
@@ -25,6 +25,8 @@ use crate::output_file::{self, is_standard_output, write_text};
   poisson:570kbps,seed=1              delivery opportunities of a Poisson process
   cellular:mean=4mbps,seed=1          a Markov chain of rates, like a cellular link
   fitted:family=lte,seed=1            like recordings of LTE; also umts, broadband, wifi, wired
+  fitted:family=./mine.json,seed=1    like recordings of one's own: the family that `lockstep data fit` wrote into this
+                                      file (a path with a / or ending in .json); of several, name= says which
 All take outage=START+LENGTH, loss=, delay=, jitter= and end=repeat|hold.")]
 pub struct TraceArguments {
     /// A trace file, or a generated trace.
@@ -82,7 +84,10 @@ fn print_floor(arguments: &TraceArguments, trace: &Trace, length: Duration) {
 
 /// `lockstep trace`.
 pub fn run(arguments: &TraceArguments) -> Result<()> {
-    output_file::check(&[("--output", arguments.output.as_deref())], &[Path::new(&arguments.trace)])?;
+    output_file::check(
+        &[("--output", arguments.output.as_deref())],
+        &[TraceName::from(arguments.trace.as_str()).as_path()],
+    )?;
     let trace = open_trace(&arguments.trace)?;
     let length = arguments.seconds.map_or_else(|| trace.period(), Seconds::get);
     let start = Timestamp::ZERO;

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use lockstep_control::Algorithm;
-use lockstep_link::{GilbertElliott, LossInterval, Reordering, parse_share, parse_time};
+use lockstep_link::{GilbertElliott, LossInterval, Reordering, Trace, parse_share, parse_time};
 use lockstep_sound::{Silence, SoundSource, Tone, WavError, WavSource};
 
 use super::choices::{CodecKind, QueueKind};
@@ -138,12 +138,6 @@ macro_rules! names {
             pub fn as_str(&self) -> &str {
                 &self.0
             }
-
-            /// The same as the name of a file, which it may be.
-            #[must_use]
-            pub fn as_path(&self) -> &Path {
-                Path::new(&self.0)
-            }
         }
 
         impl fmt::Display for $type {
@@ -165,6 +159,24 @@ macro_rules! names {
 }
 
 names! { ClipName TraceName }
+
+impl ClipName {
+    /// The same as the name of a file, which it may be.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        Path::new(&self.0)
+    }
+}
+
+impl TraceName {
+    /// The file that it is read from, which its words may name: of a fitted trace that of its family, else its own.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        let own = Path::new(&self.0);
+        // As where it is opened, a file that is called like a generated trace comes first.
+        Trace::family_file(&self.0).filter(|_| !own.exists()).unwrap_or(own)
+    }
+}
 
 impl OptionValue for bool {
     const FORM: Form = Form::Flag;

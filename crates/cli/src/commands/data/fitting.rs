@@ -1,17 +1,21 @@
 //! `lockstep data fit`: a family of generated traces like those of a folder.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 
 use lockstep_link::fit::{fit, held_out_error};
 use lockstep_link::{Families, Family, Trace};
 
 use super::{folder, split};
-use crate::configuration::read_regular_text;
+use crate::configuration::read_families;
 use crate::output_file::write_text;
+
+/// The name of a family, which the words of a trace can have.
+fn family_name(word: &str) -> Result<String, String> {
+    Family::check_name(word).map(|()| word.to_owned())
+}
 
 /// What `lockstep data fit` is told.
 #[derive(Debug, Clone, Args)]
@@ -20,7 +24,7 @@ pub struct FitArguments {
     #[arg(required = true)]
     folders: Vec<PathBuf>,
     /// What the family is called.
-    #[arg(long, default_value = "fitted")]
+    #[arg(long, default_value = "fitted", value_parser = family_name)]
     family: String,
     /// What the recordings are, for those who use the family; their names if not given.
     #[arg(long)]
@@ -64,14 +68,13 @@ fn show(family: &Family) {
     }
 }
 
-/// The families that are in the file `path`; none if there is no such file.
-fn families_in(path: &Path) -> Result<Families> {
-    match read_regular_text(path) {
-        Ok(text) => Families::from_json(&text).map_err(|why| anyhow::anyhow!("{}: {why}", path.display())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Families { families: Vec::new() }),
-        // What cannot be read may hold families, and would be written over.
-        Err(error) => Err(error).with_context(|| path.display().to_string()),
-    }
+/// The words of a trace of `family`, one of `families`, which are in the file `path`.
+fn words_of_trace(path: &Path, family: &str, families: &Families) -> String {
+    let path = path.display().to_string();
+    // A path without a folder looks like a path by its ending only.
+    let here = if path.contains('/') || path.ends_with(".json") { "" } else { "./" };
+    let name = if families.families.len() > 1 { format!(",name={family}") } else { String::new() };
+    format!("fitted:family={here}{path}{name},seed=1")
 }
 
 /// `lockstep data fit`.
@@ -99,27 +102,101 @@ pub fn run(arguments: &FitArguments) -> Result<()> {
     family.held_out = Some(held_out_error(&family, &test, train.len(), arguments.generated));
     show(&family);
     let Some(path) = &arguments.output else { return Ok(()) };
-    let mut families = families_in(path)?;
-    families.families.retain(|other| other.name != family.name);
+    // What cannot be read may hold families, and would be written over.
+    let mut families = read_families(path)?.unwrap_or_else(|| Families { families: Vec::new() });
+    let name = family.name.clone();
+    families.families.retain(|other| other.name != name);
     families.families.push(family);
     families.families.sort_by(|one, other| one.name.cmp(&other.name));
-    write_text(path, &(serde_json::to_string(&families)? + "\n"))?;
+    let text = serde_json::to_string(&families)? + "\n";
+    if let Err(why) = Families::from_json(&text) {
+        bail!("{} is not written, as it could not be read: {why}", path.display());
+    }
+    write_text(path, &text)?;
     say!("written to {}", path.display());
+    let words = words_of_trace(path, &name, &families);
+    // A path with commas cannot be given in words, and standard output is no file.
+    if Trace::family_file(&words).is_some_and(Path::is_file) {
+        say!("a trace of it is {words}");
+    }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use crate::configuration::open_trace;
+
     use super::*;
 
+    fn fitted(folder: &Path, family: &str, recordings: &[&str], output: &Path) -> Result<()> {
+        let folder = folder.join(family);
+        fs::create_dir_all(&folder).unwrap();
+        for (number, words) in recordings.iter().enumerate() {
+            let trace = Trace::from_spec(words).unwrap();
+            let json = trace.to_alphartc_json(Duration::from_millis(100)).unwrap();
+            fs::write(folder.join(format!("{number}.json")), json).unwrap();
+        }
+        run(&FitArguments {
+            folders: vec![folder],
+            family: family.to_owned(),
+            provenance: None,
+            seed: 1,
+            generated: 1,
+            output: Some(output.to_owned()),
+        })
+    }
+
     #[test]
-    fn a_file_that_is_not_there_has_no_families_and_one_that_cannot_be_read_is_not_taken_for_that() {
+    fn what_was_fitted_is_a_family_of_traces() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("mine.json");
+        let recordings = [1, 2, 3].map(|seed| format!("cellular:mean=2mbps,seed={seed},duration=60s"));
+        fitted(folder.path(), "mine", &recordings.each_ref().map(String::as_str), &output).unwrap();
+        let families = read_families(&output).unwrap().unwrap();
+        let trace = |name: &str| {
+            let words = words_of_trace(&output, name, &read_families(&output).unwrap().unwrap());
+            open_trace(&words).unwrap_or_else(|error| panic!("{words}: {error:#}"))
+        };
+        let direct =
+            |families: &Families, name| families.named(name).unwrap().trace(Duration::from_secs(120), 1, None).unwrap();
+        let mine = trace("mine");
+        assert_eq!(mine, direct(&families, "mine"));
+        let recordings = [4, 5].map(|seed| format!("cellular:mean=9mbps,seed={seed},duration=60s"));
+        fitted(folder.path(), "fast", &recordings.each_ref().map(String::as_str), &output).unwrap_err();
+        let recordings = [4, 5, 6].map(|seed| format!("cellular:mean=9mbps,seed={seed},duration=60s"));
+        fitted(folder.path(), "fast", &recordings.each_ref().map(String::as_str), &output).unwrap();
+        assert_eq!(trace("mine"), mine, "the other family stays");
+        assert_ne!(trace("fast"), mine);
+    }
+
+    #[test]
+    fn what_is_said_of_a_file_can_be_given_as_a_trace() {
+        let families = Families::built_in();
+        let one = Families { families: vec![families.families[0].clone()] };
+        let words = |path: &str, families| words_of_trace(Path::new(path), "lte", families);
+        assert_eq!(words("mine.json", &one), "fitted:family=mine.json,seed=1");
+        assert_eq!(words("mine", &one), "fitted:family=./mine,seed=1");
+        assert_eq!(words("a/mine", &families), "fitted:family=a/mine,name=lte,seed=1");
+        assert_eq!(Trace::family_file(&words("a,b.json", &one)), None);
+    }
+
+    #[test]
+    fn a_name_that_no_words_can_have_is_refused_before_anything_is_fitted() {
+        assert!(family_name("mine").is_ok());
+        assert!(family_name("a,b").is_err() && family_name("").is_err());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_taken_for_one_without_families() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("families.json");
-        assert!(families_in(&path).unwrap().families.is_empty());
-        std::fs::write(&path, b"{\"families\": [], \"note\": \"\xff\"}").unwrap();
-        let said = format!("{:#}", families_in(&path).unwrap_err());
+        assert_eq!(read_families(&path).unwrap(), None);
+        fs::write(&path, b"{\"families\": [], \"note\": \"\xff\"}").unwrap();
+        let said = format!("{:#}", read_families(&path).unwrap_err());
         assert!(said.contains("families.json") && said.contains("no text"), "{said}");
-        assert!(families_in(folder.path()).is_err());
+        assert!(read_families(folder.path()).is_err());
     }
 }

@@ -383,6 +383,25 @@ mod tests {
     }
 
     #[test]
+    fn another_content_of_the_file_of_a_family_is_another_call() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mine.json");
+        let words = format!("fitted:family={},name=lte,seed=3", file.display());
+        let mut families = lockstep_link::Families::built_in();
+        let mut key = |step_ms| {
+            families.families.iter_mut().for_each(|family| family.step_ms = step_ms);
+            fs::write(&file, serde_json::to_string(&families).unwrap()).unwrap();
+            let forward = job(SweepCodec::Modelled, |options| options.trace = Some(TraceName::from(&*words)));
+            let reverse = job(SweepCodec::Modelled, |options| options.reverse = Some(TraceName::from(&*words)));
+            [forward, reverse].map(|job| super::key("this", &job, &mut Contents::default()).unwrap())
+        };
+        let before = key(100);
+        assert_eq!(key(100), before);
+        let after = key(200);
+        assert!(after[0] != before[0] && after[1] != before[1]);
+    }
+
+    #[test]
     fn seeds_are_ranges_and_lists() {
         let seeds = |text: &str| text.parse::<Seeds>().map(|seeds| seeds.0);
         assert_eq!(seeds("3-5"), Ok(vec![3, 4, 5]));
