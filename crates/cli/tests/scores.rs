@@ -42,7 +42,7 @@ fn a_call_in_which_nothing_arrives_lost_everything_and_has_no_video_delay() {
     assert_eq!((&report["freezes"]["count"], &report["freezes"]["longest_seconds"]), (&1.into(), &2.0.into()));
     assert!(printed.contains("no picture of the call was shown"), "{printed}");
     assert!(printed.contains("video delay   p50 -") && printed.contains("  displayed   p50 -"), "{printed}");
-    let (report, ..) = simulate(&[&SMALL[..], &["--seconds", "2", "--burst-loss", "100%,0%"]].concat());
+    let (report, ..) = simulate(&[&SMALL[..], &["--seconds", "6", "--burst-loss", "100%,0%"]].concat());
     assert!(report["packet_loss"].as_f64() > Some(0.9), "{}", report["packet_loss"]);
 }
 

@@ -118,8 +118,7 @@ pub enum Algorithm {
     Nada,
     /// SCReAM, version 2.
     Scream,
-    /// Sprout; the one that calls have unless another is named: the best of those compared (`docs/controllers.md`).
-    #[default]
+    /// Sprout.
     Sprout,
     /// Copa.
     Copa,
@@ -127,7 +126,9 @@ pub enum Algorithm {
     Concerto,
     /// RL-V: the same learned from a reward.
     Rlv,
-    /// Lockstep's own: learned quantiles of the bytes that the path will take until a deadline.
+    /// Lockstep's own: learned quantiles of the bytes that the path will take until a deadline. The one that calls have unless
+    /// another is named: with pixels the best of those compared (`docs/controllers.md`).
+    #[default]
     Lockstep,
     /// What the path will carry, known beforehand.
     Oracle,

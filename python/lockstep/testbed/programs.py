@@ -142,7 +142,7 @@ KINDS = {
     "lockstep": Kind(
         "lockstep.testbed.own",
         "`lockstep send` and `lockstep receive`",
-        {"controller": "sprout", "codec": "functional", "grace": "default"},
+        {"controller": "lockstep", "codec": "functional", "grace": "default"},
     ),
     "firefox": Kind(
         "lockstep.testbed.firefox",

@@ -29,7 +29,7 @@ pub(super) struct CallArguments {
     #[arg(long = "trace", value_name = "TRACE", default_values = TRACES)]
     traces: Vec<String>,
     /// Who decides how much is sent. May be given more than once.
-    #[arg(long = "controller", value_name = "CONTROLLER", default_values = ["sprout", "gcc"])]
+    #[arg(long = "controller", value_name = "CONTROLLER", default_values = ["lockstep", "gcc"])]
     controllers: Vec<String>,
     /// The longest that a call lasts; shorter clips end it.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
@@ -204,7 +204,8 @@ fn print(calls: &[Row]) {
     let widest = |of: fn(&Row) -> &str| calls.iter().map(|row| of(row).chars().count()).max().unwrap_or(0) + 2;
     let (clips, links) = (widest(|row| &row.clip).max(6), widest(|row| &row.trace).max(6));
     let controllers = widest(|row| &row.controller).max(12);
-    let start = |clip: &str, link: &str, controller: &str| format!("{clip:<clips$}{link:<links$}{controller:<controllers$}");
+    let start =
+        |clip: &str, link: &str, controller: &str| format!("{clip:<clips$}{link:<links$}{controller:<controllers$}");
     say!("{}{:>28}{:>28}", start("", "", ""), "lockstep", "libvpx, conventional");
     let head = format!("{:>9}{:>9}{:>10}", "p50 (ms)", "p95", "SSIM (dB)");
     say!("{}{head}{head}", start("clip", "link", "controller"));
