@@ -4,8 +4,10 @@ import importlib
 import sys
 from collections.abc import Mapping, Sequence
 
-EXTRAS = {"learn": ("torch", "gymnasium", "tensorboard", "onnx", "onnxscript"), "sessions": ("duckdb",)}
+EXTRAS = {"learn": ("torch", "filelock", "gymnasium", "tensorboard", "onnx", "onnxscript"), "sessions": ("duckdb",)}
 """What the extras of the package install."""
+ALWAYS = ("altair", "jinja2", "msgspec", "numpy", "polars", "vl_convert")
+"""What the package itself installs."""
 
 
 def run_module(  # noqa: PLR0913
@@ -26,9 +28,11 @@ def run_module(  # noqa: PLR0913
         module = importlib.import_module(f"{package}.{words[0]}")
         status: int = module.main(list(words[1:]))
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in EXTRAS[extra]:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in (*EXTRAS[extra], *ALWAYS):
             raise
-        how = f"install it with: pip install 'lockstep-video[{extra}]'"
+        installed = "lockstep-video" if missing in ALWAYS else f"'lockstep-video[{extra}]'"
+        how = f"install it with: pip install {installed}"
         print(f"{command}: {error.name} is missing, which this takes; {how}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -7,39 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tiny_trainings import TINY, train
 
-from lockstep.learn.__main__ import export, main
 from lockstep.learn.arguments import INPUTS, LADDERS, parser
 from lockstep.simulation import simulate
 from lockstep.studies import imitation
 
 MODELS = Path(__file__).parents[1] / "lockstep" / "learn" / "models"
-TINY_PPO = [
-    *("--generated", "4", "--updates", "2", "--round", "1", "--windows", "64", "--calls", "4", "--call-seconds", "4"),
-    *("--epochs", "2", "--minibatches", "2", "--clone", "20", "--critic-first", "0"),
-]
-TINY = {
-    "bob": TINY_PPO,
-    "gemini": TINY_PPO,
-    "hrcc": TINY_PPO,
-    "concerto": ["--generated", "4", "--loops", "2", "--epochs", "1", "--call-seconds", "2"],
-    "lockstep": [
-        *("--generated", "8", "--fitted", "5", "--rounds", "2", "--epochs", "1", "--calls", "8", "--pictures", "60"),
-        *("--generations", "1", "--population", "2", "--tuned", "1", "--tuned-calls", "2", "--tuned-seconds", "2"),
-    ],
-    "rlv": [
-        *("--generated", "4", "--updates", "4", "--critic-first", "1", "--steps", "4", "--call-seconds", "2"),
-        *("--clone-loops", "1", "--clone-epochs", "1"),
-    ],
-}
-
-
-def train(algorithm: str, folder: Path, *words: str) -> int:
-    return main(
-        [algorithm, "--output", str(folder), "--quiet", "--threads", "1", "--judged", "1", *TINY[algorithm], *words]
-    )
-
-
 SHIPPED = ("bob", "concerto", "gemini", "hrcc", "lockstep", "rlv")
 
 
@@ -157,92 +131,6 @@ class TestTraining:
             modelled=True,
         )
         assert call.scores["throughput_bps"] > 0
-
-    def test_another_setting_takes_another_folder(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert train("concerto", tmp_path, "--stop-after", "1") == 0
-        assert train("concerto", tmp_path, "--seed", "2") == 1
-        assert "other settings (seed)" in capsys.readouterr().err
-
-    def test_a_run_whose_setting_is_gone_or_damaged_is_refused_with_the_file(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert train("hrcc", tmp_path, "--stop-after", "1") == 0
-        kept = (tmp_path / "setting.json").read_text()
-        for text in (kept[:40], "[]", "{}", "\0"):
-            (tmp_path / "setting.json").write_text(text)
-            assert train("hrcc", tmp_path) == export([str(tmp_path)]) == 1
-            said = capsys.readouterr().err.splitlines()
-            assert len(said) == 2
-            assert all(f"{tmp_path / 'setting.json'} is no setting of a run" in line for line in said)
-        (tmp_path / "setting.json").unlink()
-        assert train("hrcc", tmp_path) == 1
-        assert "no setting.json that says with which settings" in capsys.readouterr().err
-        assert not (tmp_path / "setting.json").exists()
-        (tmp_path / "setting.json").write_text(kept)
-        assert train("hrcc", tmp_path) == 0
-
-    @pytest.mark.parametrize("left", [0.0, 0.01, 0.5, 0.99])
-    def test_a_checkpoint_that_is_not_whole_is_named(
-        self, left: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert train("concerto", tmp_path, "--stop-after", "1") == 0
-        for name in ("checkpoint.pt", "loop-0.npz"):
-            path = tmp_path / name
-            whole = path.read_bytes()
-            path.write_bytes(whole[: int(left * len(whole))])
-            assert train("concerto", tmp_path) == 1
-            said = capsys.readouterr().err
-            assert said.startswith(f"lockstep train: {path} is not as the run left it")
-            assert said.endswith("put it back, or delete checkpoint.pt to begin anew\n")
-            assert said.count("\n") == 1
-            path.write_bytes(whole)
-
-    def test_a_full_disk_is_told_and_nothing_half_written_stays(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        if not Path("/dev/full").exists():
-            pytest.skip("there is no /dev/full here")
-        assert train("hrcc", tmp_path, "--stop-after", "1") == 0
-        before = (tmp_path / "checkpoint.pt").read_bytes()
-        (tmp_path / "checkpoint.pt.new").symlink_to("/dev/full")
-        assert train("hrcc", tmp_path) == 1
-        said = capsys.readouterr().err
-        assert f"{tmp_path / 'checkpoint.pt'} cannot be written: there is no space left on the disk" in said
-        assert said.count("\n") == 1
-        assert not (tmp_path / "checkpoint.pt.new").is_symlink()
-        assert (tmp_path / "checkpoint.pt").read_bytes() == before
-
-    def test_a_folder_of_traces_that_is_none_or_has_something_else_is_named(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert train("hrcc", tmp_path / "run", "--traces", str(tmp_path / "none")) == 1
-        assert f"--traces {tmp_path / 'none'}: there is no such folder" in capsys.readouterr().err
-        for index in range(10):
-            (tmp_path / f"{index}.json").write_text("{}")
-        assert train("hrcc", tmp_path / "other", "--traces", str(tmp_path)) == 1
-        assert f"trace {tmp_path}/" in capsys.readouterr().err
-
-    def test_a_manifest_that_is_none_is_named(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        manifest = tmp_path / "split.json"
-        for text in ("{", "{}", "[1]"):
-            manifest.write_text(text)
-            assert train("lockstep", tmp_path / "run", "--split", str(manifest)) == 1
-            assert f"--split {manifest}: no manifest of `lockstep data split`" in capsys.readouterr().err
-
-    def test_a_device_that_is_not_there_is_refused_before_a_run_begins(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert train("concerto", tmp_path / "run", "--device", "cuda:99") == 1
-        said = capsys.readouterr().err
-        assert "--device cuda:99: PyTorch finds" in said
-        assert said.count("\n") == 1
-        assert not (tmp_path / "run").exists()
-
-    def test_samples_too_few_for_a_part_are_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert train("hrcc", tmp_path / "hrcc", "--minibatches", "16") == 1
-        assert "--minibatches 16" in capsys.readouterr().err
-        assert train("concerto", tmp_path / "concerto", "--batch", "100000") == 1
-        assert "--batch 100000" in capsys.readouterr().err
 
     def test_choices_are_those_that_there_are(self) -> None:
         from lockstep.learn import concerto  # noqa: PLC0415
@@ -538,6 +426,7 @@ class TestTraining:
 
         from lockstep.studies import bob  # noqa: PLC0415
 
+        monkeypatch.setattr(bob, "vmaf_missing", lambda: None)
         monkeypatch.setattr(bob, "vmaf_line", lambda _study: (2.0, 60.0))
         monkeypatch.setattr(bob, "THRESHOLDS", (5, 50))
         profiles = tmp_path / "profiles"

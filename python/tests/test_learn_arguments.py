@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.learn import ALGORITHMS
-from lockstep.learn.__main__ import main
+from lockstep.learn.__main__ import export, main
 from lockstep.learn.arguments import parser
 
 MODELS = Path(__file__).parents[1] / "lockstep" / "learn" / "models"
@@ -121,3 +121,25 @@ def test_the_arguments_are_listed_and_a_model_is_missed_in_one_line_without_pyto
         assert missed.returncode == 1
         assert "pip install 'lockstep-video[learn]'" in missed.stderr
         assert missed.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["--foo"], ["run", "--foo"], ["run", "other"], []])
+def test_an_export_takes_a_folder_and_nothing_else(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        export(words)
+    assert ended.value.code == 2
+    assert "usage: lockstep export [-h] DIR" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("library", ["numpy", "polars"])
+@pytest.mark.parametrize("command", ["learn", "studies"])
+def test_a_library_that_is_missing_is_told_in_one_line(command: str, library: str, tmp_path: Path) -> None:
+    what = "bob"
+    lines = (
+        f"import sys; sys.modules.update({library}=None)\nfrom lockstep.{command}.__main__ import main\n"
+        f"sys.exit(main([{what!r}, '--output', {str(tmp_path)!r}]))"
+    )
+    missed = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=False)  # noqa: S603
+    assert missed.returncode == 1
+    assert missed.stderr.count("\n") == 1
+    assert "is missing, which this takes; install it with: pip install " in missed.stderr

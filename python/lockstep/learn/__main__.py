@@ -1,5 +1,6 @@
 """`lockstep train` and `lockstep export`, for which `lockstep-train` and `lockstep-export` are other names."""
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -19,16 +20,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 def export(arguments: list[str] | None = None) -> int:
     """Writes the model of a training run again, from its last checkpoint; gives the exit status."""
-    words = sys.argv[1:] if arguments is None else arguments
-    if not words or words[0] in ("-h", "--help"):
-        print("usage: lockstep export DIR\n\nwrites the model of a training run again, from its last checkpoint")
-        return 0 if words else 2
+    made = argparse.ArgumentParser(
+        prog="lockstep export",
+        description="Writes the model of a training run again, from its last checkpoint.",
+        allow_abbrev=False,
+    )
+    made.add_argument("folder", type=Path, metavar="DIR", help="the folder of the run")
+    folder = made.parse_args(arguments).folder
     try:
-        name = read_setting(Path(words[0]))["algorithm"]
+        name = read_setting(folder)["algorithm"]
     except (OSError, ValueError) as error:
         print(f"lockstep export: {error}", file=sys.stderr)
         return 1
-    return main([name, "--output", words[0], "--export"])
+    return main([name, "--output", str(folder), "--export"])
 
 
 if __name__ == "__main__":

@@ -107,7 +107,8 @@ def _of_every_algorithm(made: argparse.ArgumentParser) -> None:
         "--traces",
         type=Path,
         metavar="DIR",
-        help="train on four fifths of the traces in this folder, by seed, beside the generated ones",
+        help="train on four fifths of the traces in this folder, by seed, beside the generated ones; other four fifths "
+        "than those of `lockstep data split` with the same seed",
     )
     made.add_argument("--generated", type=whole(0), default=200, metavar="COUNT", help="generated traces (%(default)s)")
     made.add_argument("--family", help="generated traces of this fitted family, such as umts, not of every kind")

@@ -21,9 +21,8 @@ from torch import nn
 
 from lockstep.gym.features import linear, logarithmic
 from lockstep.learn import ppo
-from lockstep.learn.arguments import parser
 from lockstep.learn.ppo import Seen
-from lockstep.learn.training import Run
+from lockstep.learn.training import Run, train
 
 SEEN = 11
 ESTIMATES = 8
@@ -174,9 +173,11 @@ class Bob:
 
 def main(arguments: list[str] | None = None) -> int:
     """Trains; gives the exit status."""
-    options = parser("bob").parse_args(arguments)
-    run = Run("bob", options)
-    options = run.options(options)
+    return train("bob", arguments, train_in)
+
+
+def train_in(run: Run, options: argparse.Namespace) -> int:
+    """The same, in the folder of a run."""
     learner = Bob(options)
 
     def begin(seen: Seen) -> NDArray[np.floating[Any]]:

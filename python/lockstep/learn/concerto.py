@@ -39,8 +39,7 @@ from torch import nn
 from torch.nn import functional
 
 from lockstep.gym import FEATURES, CallVectorEnv, LadderAction
-from lockstep.learn.arguments import parser
-from lockstep.learn.training import FEEDBACK_MS, Run
+from lockstep.learn.training import FEEDBACK_MS, Run, train
 
 SHAPE = (4, 3, 15, 4)
 """Signals, seconds, reports a second, groups of packets a report."""
@@ -226,6 +225,15 @@ def collect(  # noqa: PLR0913, PLR0917
     return Samples(np.concatenate(all_states), np.concatenate(all_expert)), outcome
 
 
+def check_batch(options: argparse.Namespace) -> None:
+    """Refuses batches with more decisions than the calls of a loop have, with either codec."""
+    steps = round(options.call_seconds * 1e3 / options.interval_ms)
+    runs = 2 * CALLS * (steps // WINDOW)
+    if runs < max(1, options.batch // WINDOW):
+        message = f"--batch {options.batch}: in calls of {options.call_seconds:g} s there are no more than"
+        raise ValueError(f"{message} {runs * WINDOW} decisions, in runs of {WINDOW}, to learn from")
+
+
 def train_epoch(
     options: argparse.Namespace, net: ConcertoNet, optimiser: torch.optim.Optimizer, data: list[Samples], show: Any
 ) -> float:
@@ -237,9 +245,6 @@ def train_epoch(
         for step in range(0, samples.expert.shape[1] - WINDOW + 1, WINDOW)
     ]
     size = max(1, options.batch // WINDOW)
-    if len(runs) < size:
-        message = f"--batch {options.batch}: in calls of {options.call_seconds:g} s there are no more than"
-        raise ValueError(f"{message} {len(runs) * WINDOW} decisions, in runs of {WINDOW}, to learn from")
     order = np.random.permutation(len(runs))
     device = next(net.parameters()).device
     net.train()
@@ -302,9 +307,12 @@ def write_model(run: Run, options: argparse.Namespace, net: ConcertoNet, test: l
 
 def main(arguments: list[str] | None = None) -> int:
     """Trains; gives the exit status."""
-    options = parser("concerto").parse_args(arguments)
-    run = Run("concerto", options)
-    options = run.options(options)
+    return train("concerto", arguments, train_in)
+
+
+def train_in(run: Run, options: argparse.Namespace) -> int:
+    """The same, in the folder of a run."""
+    check_batch(options)
     training, test = run.traces()
     net = ConcertoNet(len(LADDERS[options.ladder]().rates_bps), options.inputs).to(run.device)
     optimiser = torch.optim.Adam(net.parameters(), 1e-3)

@@ -6,6 +6,8 @@ the path is not safe, GCC's estimate is used, and nothing is learned of what the
 at a clone of GCC, as BoB's does.
 """
 
+import argparse
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -13,9 +15,8 @@ from torch import nn
 
 from lockstep.gym.features import linear
 from lockstep.learn import ppo
-from lockstep.learn.arguments import parser
 from lockstep.learn.ppo import Seen
-from lockstep.learn.training import Run
+from lockstep.learn.training import Run, train
 
 GIVEN = 5
 """What the net is given of what is seen; then come GCC's estimate, and 1 where the learned one is safe."""
@@ -70,9 +71,11 @@ class Gemini:
 
 def main(arguments: list[str] | None = None) -> int:
     """Trains; gives the exit status."""
-    options = parser("gemini").parse_args(arguments)
-    run = Run("gemini", options)
-    options = run.options(options)
+    return train("gemini", arguments, train_in)
+
+
+def train_in(run: Run, options: argparse.Namespace) -> int:
+    """The same, in the folder of a run."""
     learner = Gemini()
     if not ppo.train(run, options, learner, target=lambda seen: seen[:, GIVEN]):
         return 0

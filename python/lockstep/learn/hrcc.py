@@ -5,15 +5,16 @@ number a from 0 to 1, and the heuristic's estimate is multiplied by 2^(2a - 1) a
 learned nothing says a half, which leaves the heuristic as it is.
 """
 
+import argparse
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from lockstep.learn import ppo
-from lockstep.learn.arguments import parser
 from lockstep.learn.ppo import Seen
-from lockstep.learn.training import Run
+from lockstep.learn.training import Run, train
 
 SHAPE = (6, 10)
 ESTIMATE = 3
@@ -72,9 +73,11 @@ class Hrcc:
 
 def main(arguments: list[str] | None = None) -> int:
     """Trains; gives the exit status."""
-    options = parser("hrcc").parse_args(arguments)
-    run = Run("hrcc", options)
-    options = run.options(options)
+    return train("hrcc", arguments, train_in)
+
+
+def train_in(run: Run, options: argparse.Namespace) -> int:
+    """The same, in the folder of a run."""
     learner = Hrcc()
     if not ppo.train(run, options, learner, target=None):
         return 0

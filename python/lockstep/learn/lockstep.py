@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from lockstep._lockstep import lesson_names, record_lessons
-from lockstep.learn.arguments import parser
 from lockstep.learn.families import parts
 from lockstep.learn.rule import (
     CLASSICAL,
@@ -35,7 +34,7 @@ from lockstep.learn.rule import (
     settings_of,
     worth,
 )
-from lockstep.learn.training import FEEDBACK_MS, Run, write_onnx
+from lockstep.learn.training import FEEDBACK_MS, Run, train, write_onnx
 
 Array = NDArray[np.float32]
 
@@ -119,27 +118,40 @@ def lessons(
 
 
 def begin(net: Net, path: Path, mean: torch.Tensor, deviation: torch.Tensor) -> None:
-    """Takes the weights of an earlier model; of observations that it did not have, mean, deviation, and no weight."""
+    """Takes the weights of an earlier model; of observations that it did not have, mean, deviation, and no weight.
+
+    Raises:
+        ValueError: If the file is none, not whole, or no such model.
+
+    """
     import onnx  # noqa: PLC0415
     from onnx import numpy_helper  # noqa: PLC0415
 
-    graph = onnx.load(str(path)).graph
-    known = {value.name: torch.from_numpy(numpy_helper.to_array(value).copy()) for value in graph.initializer}
+    try:
+        graph = onnx.load(str(path)).graph
+        known = {value.name: torch.from_numpy(numpy_helper.to_array(value).copy()) for value in graph.initializer}
+    except Exception as error:  # of whatever kind: protobuf and NumPy have their own
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"--begin {path} is no whole ONNX file: {why}") from error
     net.normalise(mean, deviation)
     own = net.state_dict()
     for name, value in own.items():
         if name not in known:
-            message = f"`--begin {path}` has no `{name}`: it is no model of Lockstep's own that was trained"
+            message = f"--begin {path} has no `{name}`: it is no model of Lockstep's own that was trained"
             raise ValueError(message)
         earlier = known[name]
         wide = value.clone()
-        if name in {"mean", "scale"}:
-            wide[: len(earlier)] = earlier
-        elif name in {"memory.weight_ih_l0", "body.weight"}:
-            wide.zero_()
-            wide[:, : earlier.shape[1]] = earlier
-        else:
-            wide = earlier.reshape(value.shape)
+        try:
+            if name in {"mean", "scale"}:
+                wide[: len(earlier)] = earlier
+            elif name in {"memory.weight_ih_l0", "body.weight"}:
+                wide.zero_()
+                wide[:, : earlier.shape[1]] = earlier
+            else:
+                wide = earlier.reshape(value.shape)
+        except (RuntimeError, IndexError, TypeError) as error:
+            message = f"--begin {path}: its `{name}` is {tuple(earlier.shape)} numbers, and {tuple(value.shape)} here"
+            raise ValueError(message) from error
         value.copy_(wide)
 
 
@@ -356,11 +368,18 @@ def learn_rounds(
 
 def main(arguments: list[str] | None = None) -> int:
     """Trains; gives the exit status."""
-    options = parser("lockstep").parse_args(arguments)
-    run = Run("lockstep", options)
-    options = run.options(options)
+    return train("lockstep", arguments, train_in)
+
+
+def train_in(run: Run, options: argparse.Namespace) -> int:
+    """The same, in the folder of a run."""
     # What is wrong in these is told before hours of training.
     rules_of({}, options.rule)
+    if options.begin and not options.export:
+        unlearned = torch.zeros(OBSERVED), torch.ones(OBSERVED)
+        # The random numbers of the run are to be the same with and without.
+        with torch.random.fork_rng():
+            begin(Net(*unlearned), Path(options.begin), *unlearned)
     training, validation, test = parts(options, run)
     state = run.load() or {}
     if options.export and "net" not in state:
@@ -395,10 +414,11 @@ def main(arguments: list[str] | None = None) -> int:
         "names": ("seen", "said"),
         "metadata": metadata_of(known, rules, target),
     }
-    run.export_judged(net, test, card=card, examples=examples_of(net, known), **given)
+    path = run.export_judged(net, test, card=card, examples=examples_of(net, known), **given)
     names = ("loss, training", "loss", "loss of fixed quantiles", "loss, own calls", "worth of the rule, balanced")
     run.draw("Lockstep", names)
     run.close()
+    print(path)
     return 0
 
 

@@ -28,7 +28,6 @@ from torch import nn
 from torch.nn import functional
 
 from lockstep.gym import FEATURES
-from lockstep.learn.arguments import parser
 from lockstep.learn.concerto import (
     CALLS,
     INITIAL_BPS,
@@ -38,11 +37,12 @@ from lockstep.learn.concerto import (
     Expert,
     Probabilities,
     Samples,
+    check_batch,
     collect,
     environments,
     train_epoch,
 )
-from lockstep.learn.training import Run
+from lockstep.learn.training import Run, train
 
 _COLUMN = {name: place for place, name in enumerate(FEATURES)}
 WORST = -3.0
@@ -216,9 +216,13 @@ def write_model(run: Run, options: argparse.Namespace, net: ActorCritic, test: l
 
 def main(arguments: list[str] | None = None) -> int:
     """Trains; gives the exit status."""
-    options = parser("rlv").parse_args(arguments)
-    run = Run("rlv", options)
-    options = run.options(options)
+    return train("rlv", arguments, train_in)
+
+
+def train_in(run: Run, options: argparse.Namespace) -> int:
+    """The same, in the folder of a run."""
+    if options.clone_loops and options.clone_epochs:
+        check_batch(options)
     training, test = run.traces()
     ladder = LADDERS[options.ladder]().rates_bps
     net = ActorCritic(len(ladder)).to(run.device)

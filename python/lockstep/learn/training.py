@@ -11,23 +11,26 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
 from lockstep import _lockstep
-from lockstep.learn.arguments import SETTING, read_setting
+from lockstep.learn.arguments import SETTING, parser, read_setting
 from lockstep.learn.judging import judge
 
 CHECKPOINT = "checkpoint.pt"
 CURVE = "curve.png"
+LOCK = "training.lock"
+"""The file of a run's folder that is locked while a training goes on there."""
 
 FEEDBACK_MS = (0.0, 20.0, 50.0, 100.0)
 """Of these least times between two acknowledgements each call that is trained on takes one, milliseconds.
@@ -85,18 +88,41 @@ def family_traces(family: str, seed: int, count: int) -> list[str]:
     return [f"fitted:family={family},seed={own},seconds=60" for own in draw.integers(1 << 16, size=count)]
 
 
-def split_folder(folder: Path, seed: int) -> tuple[list[str], list[str]]:
-    """The traces in a folder and below, four fifths to train on and a fifth to test on, by seed.
+def traces_of(folder: Path) -> list[str]:
+    """The traces in a folder and below, by name.
+
+    What is none is left out, and named, as ``lockstep data split`` does: that command leaves other files there itself.
 
     Raises:
-        ValueError: If there is no such folder, or there are fewer than five files.
+        ValueError: If there is no such folder.
 
     """
     if not folder.is_dir():
         raise ValueError(f"--traces {folder}: there is no such folder")
-    names = sorted(str(path) for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    names = []
+    for path in sorted(str(path) for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")):
+        try:
+            _lockstep.SteppedCall(path, interval_ms=100, length_ms=100, seed=0, delay_ms=0.0, queue_packets=1)
+        except ValueError as error:
+            why = str(error).removeprefix(f"trace {path}: ")
+            print(f"left out {Path(path).relative_to(folder)}: {why}", file=sys.stderr)
+        else:
+            names.append(path)
+    return names
+
+
+def split_folder(folder: Path, seed: int) -> tuple[list[str], list[str]]:
+    """The traces in a folder and below, four fifths to train on and a fifth to test on, by seed.
+
+    The same seed gives ``lockstep data split`` other parts: who judges by a manifest must have trained by it.
+
+    Raises:
+        ValueError: If there is no such folder, or there are fewer than five traces.
+
+    """
+    names = traces_of(folder)
     if len(names) < 5:
-        message = f"{folder} has {len(names)} traces; a split takes five at least"
+        message = f"--traces {folder} has {len(names)} traces; a split takes five at least"
         raise ValueError(message)
     order = np.random.default_rng([seed, 0x5B117]).permutation(len(names))
     cut = len(names) * 4 // 5
@@ -104,26 +130,36 @@ def split_folder(folder: Path, seed: int) -> tuple[list[str], list[str]]:
 
 
 class Run:
-    """A training run in its folder."""
+    """A training run in its folder, which no other has meanwhile: a context that ends with the training.
+
+    The folder has its setting once something else is kept there, so that arguments that were wrong can be corrected.
+    """
 
     def __init__(self, algorithm: str, arguments: argparse.Namespace) -> None:
         """Opens the folder, and seeds everything.
 
         Raises:
             ValueError: If another run with other settings is in the folder, or one of which nobody knows the
-                settings, or there is no such device.
+                settings, or one that goes on; or there is no such device.
 
         """
         self.algorithm = algorithm
         self.device = _device(arguments.device)
         self.folder: Path = arguments.output
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(self.folder)
+        try:
+            self._open(arguments)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self, arguments: argparse.Namespace) -> None:
         # What only says how it is run, not what comes of it.
         beside = ("output", "judged", "export", "quiet", "threads", "device", "stop_after")
         said = {name: value for name, value in vars(arguments).items() if name not in beside}
-        self.setting: dict[str, Any] = json.loads(json.dumps({"algorithm": algorithm, **said}, default=str))
-        path = self.folder / SETTING
-        if path.exists():
+        self.setting: dict[str, Any] = json.loads(json.dumps({"algorithm": self.algorithm, **said}, default=str))
+        if (self.folder / SETTING).exists():
             known = read_setting(self.folder)
         elif (self.folder / CHECKPOINT).exists():
             message = f"{self.folder} has a {CHECKPOINT}, but no {SETTING} that says with which settings: "
@@ -136,7 +172,6 @@ class Run:
                 message = f"{self.folder} has a run with other settings ({', '.join(differ)}); name another folder"
                 raise ValueError(message)
             self.setting = known
-        _write(path, json.dumps(self.setting, indent=2) + "\n")
         self.quiet: bool = arguments.quiet
         self._judged: int = arguments.judged
         self.began = time.monotonic()
@@ -148,25 +183,42 @@ class Run:
         torch.set_num_threads(max(1, arguments.threads))
         # Sums in an order that does not change from run to run.
         torch.use_deterministic_algorithms(mode=True)
-        self.logs = SummaryWriter(str(self.folder / "tensorboard"))
+        self._logs: SummaryWriter | None = None
+        self._split: tuple[list[str], list[str]] | None = None
         self.curves: dict[str, list[tuple[int, float]]] = {}
+
+    def __enter__(self) -> "Run":
+        """The run."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends the logs, and leaves the folder to others."""
+        if self._logs is not None:
+            self._logs.close()
+        self._lock.release()
 
     def options(self, given: argparse.Namespace) -> argparse.Namespace:
         """The arguments as the run in the folder has them."""
         said = {name: value for name, value in self.setting.items() if name != "algorithm"}
         return argparse.Namespace(**{**vars(given), **said})
 
-    def traces(self) -> tuple[list[str], list[str]]:
-        """What to train on, and what to judge by: never the same."""
+    def traces(self, *, alone: bool = True) -> tuple[list[str], list[str]]:
+        """What to train on, and what to judge by: never the same.
+
+        Raises:
+            ValueError: If there is no folder as ``--traces`` says, or, where these are ``alone``, nothing to train on.
+
+        """
         seed, count = int(self.setting["seed"]), int(self.setting["generated"])
         family = self.setting["family"]
         training = generated_traces(seed, count) if family is None else family_traces(family, seed, count)
         # Seeds of tests are none that training would use.
         test = generated_traces(seed + 1_000_003, TESTS)
         if self.setting["traces"] is not None:
-            real = split_folder(Path(self.setting["traces"]), seed)
-            training, test = training + real[0], test + real[1]
-        if not training:
+            if self._split is None:
+                self._split = split_folder(Path(self.setting["traces"]), seed)
+            training, test = training + self._split[0], test + self._split[1]
+        if alone and not training:
             raise ValueError("there is nothing to train on: --generated 0 without --traces")
         return training, test
 
@@ -176,8 +228,11 @@ class Run:
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Writes values of a step for TensorBoard and for the curve."""
+        self._write_setting()
+        if self._logs is None:
+            self._logs = SummaryWriter(str(self.folder / "tensorboard"))
         for name, value in values.items():
-            self.logs.add_scalar(name, value, step)
+            self._logs.add_scalar(name, value, step)
             self.curves.setdefault(name, []).append((step, float(value)))
 
     def show(self, done: float, text: str) -> None:
@@ -201,6 +256,7 @@ class Run:
 
     def save(self, state: dict[str, Any]) -> None:
         """Keeps a checkpoint: ``state``, and the state of the random generators."""
+        self._write_setting()
         kept = {
             "state": state,
             "curves": self.curves,
@@ -214,7 +270,8 @@ class Run:
         torch.save(kept, written)
         with _replacing(self.folder / CHECKPOINT) as temporary:
             temporary.write_bytes(written.getbuffer())
-        self.logs.flush()
+        if self._logs is not None:
+            self._logs.flush()
 
     def load(self) -> dict[str, Any] | None:
         """The state of the last checkpoint, with the random generators as they were; none if there is none.
@@ -238,9 +295,16 @@ class Run:
 
     def save_array(self, name: str, **arrays: NDArray[Any]) -> None:
         """Keeps arrays beside the checkpoint."""
+        self._write_setting()
         named: dict[str, Any] = dict(arrays)
         with _replacing(self.folder / f"{name}.npz") as temporary, temporary.open("wb") as file:
             np.savez(file, **named)
+
+    def _write_setting(self) -> None:
+        """Says with which settings the folder's run is: before anything else of it, and not before."""
+        path = self.folder / SETTING
+        if not path.exists():
+            _write(path, json.dumps(self.setting, indent=2) + "\n")
 
     def load_array(self, name: str) -> dict[str, NDArray[Any]]:
         """Arrays that were kept.
@@ -254,8 +318,7 @@ class Run:
             return {key: kept[key] for key in kept.files}
 
     def close(self) -> None:
-        """Ends the logs and the line of progress."""
-        self.logs.close()
+        """Ends the line of progress."""
         if not self.quiet and sys.stderr.isatty():
             sys.stderr.write("\n")
 
@@ -331,6 +394,13 @@ class Run:
         chart.save(str(self.folder / CURVE), scale_factor=2)
 
 
+def train(algorithm: str, arguments: list[str] | None, train_in: Callable[[Run, argparse.Namespace], int]) -> int:
+    """Trains by ``train_in`` what ``arguments`` say, in the folder that they name; gives the exit status."""
+    options = parser(algorithm).parse_args(arguments)
+    with Run(algorithm, options) as run:
+        return train_in(run, run.options(options))
+
+
 def _short(value: float) -> float:
     """The number with as few digits as say it exactly as a 32-bit float."""
     return float(str(np.float32(value)))
@@ -404,6 +474,22 @@ def _reading(path: Path) -> Iterator[None]:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         message = f"{path} is not as the run left it ({why}): put it back, or delete {CHECKPOINT} to begin anew"
         raise ValueError(message) from error
+
+
+def _locked(folder: Path) -> FileLock:
+    """The lock of a run's folder; it falls with the process that has it, however that ends.
+
+    Raises:
+        ValueError: If another has it.
+
+    """
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        message = f"a training goes on in {folder}: wait for its end, or name another folder"
+        raise ValueError(message) from error
+    return lock
 
 
 def _device(name: str) -> torch.device:

@@ -7,11 +7,12 @@ profiles.
 
 With ``--budget small`` calls are modelled, 1280x720 over the profiles as they are; they have no pictures, so that
 VMAF is worked out from SSIM: a line through a few calls with pictures, which are run first. With ``--budget full``
-all calls are coded: 640x360 over the profiles with a quarter of the rates, and VMAF measured (``LOCKSTEP_VMAF`` names
-an ffmpeg that can).
+all calls are coded: 640x360 over the profiles with a quarter of the rates, and VMAF measured. Either takes an ffmpeg
+with libvmaf, which ``LOCKSTEP_VMAF`` names; thresholds are compared without, too, by network scores.
 """
 
 import argparse
+import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,8 @@ from typing import Any
 import numpy as np
 import polars
 
+from lockstep.content_hash import content_hash, program_hash
+from lockstep.learn.arguments import SECONDS
 from lockstep.simulation import simulate
 from lockstep.studies.study import BUDGETS, Cell, Study, add_arguments, chart, say, summary
 
@@ -59,11 +62,49 @@ SHOWN = {
 }
 """What the tables show, with digits: accuracy, sMAPE and loss in percent, scores of 70, 100 and 100 points."""
 DRAWN = {"total_bob": "total score (BoB's weights)", "receive_mbps": "receive rate, Mb/s", "delay_ms": "delay, ms"}
+OF_VMAF = ("vmaf", "total_challenge", "total_bob")
+"""What there is only where VMAF can be measured."""
+DRAWN_WITHOUT_VMAF = {"network_bob": "network score (BoB's weights)", **DRAWN}
+HOW_TO_MEASURE_VMAF = (
+    "pip install imageio-ffmpeg, and name its ffmpeg: export "
+    "LOCKSTEP_VMAF=$(python -c 'import imageio_ffmpeg; print(imageio_ffmpeg.get_ffmpeg_exe())'); or take --parts "
+    "thresholds, which are compared without, too"
+)
+
+
+def vmaf_program() -> str:
+    """Which program measures VMAF: its hash, or nothing where there is none."""
+    found = shutil.which(os.environ.get("LOCKSTEP_VMAF") or "ffmpeg")
+    return "" if found is None else content_hash(Path(found))
+
+
+def vmaf_missing() -> str | None:
+    """Why VMAF cannot be measured; none if it can."""
+    scores = simulate("constant:1mbps", clip="generated:176x144", seconds=0.2, vmaf=True).scores
+    if scores["vmaf"] is not None:
+        return None
+    # What can be done about it is said for the study.
+    why, _, _ = str(scores["vmaf_missing"]).partition(";")
+    return why.removeprefix("no VMAF: ")
+
+
+def measured_vmaf(scores: Mapping[str, Any]) -> float:
+    """What was measured.
+
+    Raises:
+        ValueError: If it could not be.
+
+    """
+    if scores["vmaf"] is None:
+        message = f"VMAF cannot be measured: {scores['vmaf_missing']}"
+        raise ValueError(message)
+    return float(scores["vmaf"])
 
 
 def vmaf_line(study: Study) -> tuple[float, float]:
     """Slope and height of the line from SSIM (dB) to VMAF, through a few coded calls."""
-    cells = [{"part": "video", "rate": rate, "seed": seed} for rate in VIDEO_RATES for seed in (1, 2)]
+    beside = {"program": program_hash(), "vmaf": vmaf_program()}
+    cells = [{"part": "video", "rate": rate, "seed": seed, **beside} for rate in VIDEO_RATES for seed in (1, 2)]
 
     def measure(cell: Cell) -> Mapping[str, float]:
         scores = simulate(
@@ -75,10 +116,7 @@ def vmaf_line(study: Study) -> tuple[float, float]:
             seed=cell["seed"],
             vmaf=True,
         ).scores
-        if scores["vmaf"] is None:
-            message = f"VMAF cannot be measured: {scores['vmaf_missing']}"
-            raise ValueError(message)
-        return {"ssim_db": scores["ssim_db"]["mean"], "vmaf": scores["vmaf"]}
+        return {"ssim_db": scores["ssim_db"]["mean"], "vmaf": measured_vmaf(scores)}
 
     table = study.run(cells, measure, 1)
     known = table.filter(polars.col("vmaf") < 99.9)
@@ -90,14 +128,10 @@ def vmaf_line(study: Study) -> tuple[float, float]:
 
 
 def scores_of(scores: Mapping[str, Any], line: tuple[float, float] | None) -> dict[str, float | None]:
-    """What the study keeps of a call."""
+    """What the study keeps of a call; VMAF is by the ``line``, if there is one, else as it was measured, if it was."""
     network = scores["network"]
-    if line is None:
-        vmaf = scores["vmaf"]
-        if vmaf is None:
-            message = f"VMAF cannot be measured: {scores['vmaf_missing']}"
-            raise ValueError(message)
-    else:
+    vmaf = scores.get("vmaf")
+    if line is not None:
         vmaf = min(max(line[0] * scores["ssim_db"]["mean"] + line[1], 0.0), 100.0)
     return {
         "accuracy": 100.0 * (scores["estimate_accuracy"] or 0.0),
@@ -108,8 +142,8 @@ def scores_of(scores: Mapping[str, Any], line: tuple[float, float] | None) -> di
         "network_challenge": network["challenge"],
         "network_bob": network["bob"],
         "vmaf": vmaf,
-        "total_challenge": network["challenge"] + VIDEO_WEIGHT * vmaf,
-        "total_bob": network["bob"] + VIDEO_WEIGHT * vmaf,
+        "total_challenge": None if vmaf is None else network["challenge"] + VIDEO_WEIGHT * vmaf,
+        "total_bob": None if vmaf is None else network["bob"] + VIDEO_WEIGHT * vmaf,
         "p95_ms": scores["video_delay_ms"]["p95"],
     }
 
@@ -120,7 +154,10 @@ def model_with(model: Path, threshold: int, folder: Path) -> Path:
 
     path = folder / f"bob-{threshold}.onnx"
     if not path.exists():
-        changed = onnx.load(str(model))
+        try:
+            changed = onnx.load(str(model))
+        except Exception as error:  # of whatever kind: protobuf has its own
+            raise ValueError(f"{model} is no whole ONNX file ({error})") from error
         for entry in changed.metadata_props:
             if entry.key == "lockstep.selector_threshold":
                 entry.value = str(threshold / 100)
@@ -128,55 +165,71 @@ def model_with(model: Path, threshold: int, folder: Path) -> Path:
     return path
 
 
+def trace_of(options: argparse.Namespace, profile: str) -> Path:
+    """The file of a profile: with pictures, that with a quarter of the rates."""
+    path: Path = options.profiles / (f"{profile}_x0.25" if options.budget == BUDGETS[1] else profile)
+    return path
+
+
 def run_call(cell: Cell, options: argparse.Namespace, line: tuple[float, float] | None, model: Path | None) -> Any:
     """The scores of one call."""
     real = options.budget == BUDGETS[1]
-    suffix = "_x0.25" if real else ""
-    return scores_of(
-        simulate(
-            options.profiles / f"{cell['profile']}{suffix}",
-            controller=cell["estimator"],
-            codec=cell["codec"],
-            modelled=not real,
-            clip="generated:640x360@30" if real else "generated:1280x720@30",
-            seconds=options.seconds,
-            seed=cell["seed"],
-            model=model,
-            vmaf=real,
-        ).scores,
-        line,
-    )
+    scores = simulate(
+        trace_of(options, cell["profile"]),
+        controller=cell["estimator"],
+        codec=cell["codec"],
+        modelled=not real,
+        clip="generated:640x360@30" if real else "generated:1280x720@30",
+        seconds=options.seconds,
+        seed=cell["seed"],
+        model=model,
+        vmaf=real,
+    ).scores
+    if real and cell["part"] == "estimators":
+        measured_vmaf(scores)
+    return scores_of(scores, line)
 
 
-def cells_of(options: argparse.Namespace, part: str, name: str, values: Sequence[Any]) -> list[dict[str, Any]]:
-    """Every value of ``name`` on every profile, with every codec and seed."""
+def cells_of(
+    options: argparse.Namespace,
+    line: tuple[float, float] | None,
+    part: str,
+    settings: Sequence[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """Each of ``settings`` on every profile, with every codec and seed.
+
+    They name the ``estimator``, and the hash of its ``model``, nothing if that comes with the program.
+    """
+    real = options.budget == BUDGETS[1]
+    beside = {
+        "budget": options.budget,
+        "seconds": options.seconds,
+        "program": program_hash(),
+        "vmaf_by": vmaf_program() if real else "" if line is None else f"{line[0]!r} {line[1]!r}",
+    }
+    hashes = {profile: content_hash(trace_of(options, profile)) for profile in options.chosen}
     return [
-        {
-            "part": part,
-            name: value,
-            "profile": profile,
-            "codec": codec,
-            "estimator": value if name == "estimator" else "bob",
-            "seed": seed,
-            "budget": options.budget,
-            "seconds": options.seconds,
-            "models": str(options.models) if options.models else "",
-        }
-        for value in values
+        {"part": part, **setting, "profile": profile, "trace": hashes[profile], "codec": codec, "seed": seed, **beside}
+        for setting in settings
         for codec in options.codecs
         for profile in options.chosen
         for seed in range(1, options.seeds + 1)
     ]
 
 
+def model_of(options: argparse.Namespace, estimator: str) -> Path | None:
+    """The model that ``--models`` has for an estimator; none if that is none that was learned, or a shipped one's."""
+    return options.models / f"{estimator}.onnx" if options.models and estimator in LEARNED else None
+
+
 def estimators(study: Study, options: argparse.Namespace, line: tuple[float, float] | None) -> None:
     """Part one: the estimators beside each other."""
-
-    def model_of(name: str) -> Path | None:
-        return options.models / f"{name}.onnx" if options.models and name in LEARNED else None
-
-    cells = cells_of(options, "estimators", "estimator", ESTIMATORS)
-    table = study.run(cells, lambda cell: run_call(cell, options, line, model_of(cell["estimator"])), options.workers)
+    models = {name: model_of(options, name) for name in ESTIMATORS}
+    settings = [
+        {"estimator": name, "model": "" if model is None else content_hash(model)} for name, model in models.items()
+    ]
+    cells = cells_of(options, line, "estimators", settings)
+    table = study.run(cells, lambda cell: run_call(cell, options, line, models[cell["estimator"]]), options.workers)
     for codec in options.codecs:
         of_codec = table.filter(polars.col("codec") == codec)
         print(f"{codec} codec, means over all profiles:")
@@ -203,19 +256,25 @@ def thresholds(study: Study, options: argparse.Namespace, line: tuple[float, flo
     """Part two: thresholds of the selector."""
     shipped = Path(__file__).parents[1] / "learn" / "models"
     model = (options.models or shipped) / "bob.onnx"
+    known = content_hash(model)
     folder = study.folder / "thresholds"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for threshold in THRESHOLDS:
         model_with(model, threshold, folder)
-    cells = cells_of(options, "thresholds", "threshold", THRESHOLDS)
+    settings = [{"threshold": threshold, "estimator": "bob", "model": known} for threshold in THRESHOLDS]
+    cells = cells_of(options, line, "thresholds", settings)
     table = study.run(
         cells, lambda cell: run_call(cell, options, line, folder / f"bob-{cell['threshold']}.onnx"), options.workers
     )
-    means = summary(table.filter(polars.col("codec") == options.codecs[0]), ("threshold",), MEASURES)
+    without = OF_VMAF if table["vmaf"].null_count() else ()
+    measures = [name for name in MEASURES if name not in without]
+    shown = {name: digits for name, digits in SHOWN.items() if name not in without}
+    drawn = {name: unit for name, unit in (DRAWN_WITHOUT_VMAF if without else DRAWN).items() if name not in without}
+    means = summary(table.filter(polars.col("codec") == options.codecs[0]), ("threshold",), measures)
     print(f"threshold of the selector (%), {options.codecs[0]} codec; the paper takes 30 %:")
-    say(means, ("threshold",), SHOWN, {"30": "best"})
-    study.write("thresholds", table, {"thresholds": chart(means, ("threshold",), DRAWN, "Threshold of the selector")})
+    say(means, ("threshold",), shown, {"30": "best"})
+    study.write("thresholds", table, {"thresholds": chart(means, ("threshold",), drawn, "Threshold of the selector")})
 
 
 def parser() -> argparse.ArgumentParser:
@@ -236,7 +295,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--codecs", nargs="+", choices=("conventional", "functional"), default=("conventional", "functional")
     )
-    made.add_argument("--seconds", type=float, default=60.0, help="length of a call (%(default)s)")
+    made.add_argument("--seconds", type=SECONDS, default=60.0, help="length of a call (%(default)s)")
     return made
 
 
@@ -250,11 +309,25 @@ def main(arguments: list[str] | None = None) -> int:
             f"{options.profiles} has none of BoB's profiles ({', '.join(PROFILES)}); name their folder by --profiles"
         )
         raise ValueError(message)
+    for profile in PROFILES:
+        if profile not in options.chosen:
+            print(f"left out {profile}: {options.profiles} has no such file", file=sys.stderr)
+    # What is missing is told before anything is run, whatever the folder has.
+    for name in LEARNED if "estimators" in options.parts else ("bob",):
+        model = model_of(options, name)
+        if model is not None:
+            content_hash(model)
+    missing = vmaf_missing()
+    if missing is not None:
+        if "estimators" in options.parts:
+            message = f"VMAF cannot be measured, which estimators are compared by ({missing}): {HOW_TO_MEASURE_VMAF}"
+            raise ValueError(message)
+        print(f"without VMAF and the totals that take it ({missing})", file=sys.stderr)
     study = Study("bob", options.output, fresh=options.fresh)
     print(
         f"budget {options.budget}: {options.seeds} runs of {options.seconds:.0f} s on {len(options.chosen)} profiles\n"
     )
-    line = vmaf_line(study) if options.budget == BUDGETS[0] else None
+    line = vmaf_line(study) if options.budget == BUDGETS[0] and missing is None else None
     for part in options.parts:
         (estimators if part == "estimators" else thresholds)(study, options, line)
     return 0

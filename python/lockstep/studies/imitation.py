@@ -19,6 +19,8 @@ from typing import Any
 
 import polars
 
+from lockstep.content_hash import content_hash, program_hash
+from lockstep.learn.arguments import SECONDS, whole
 from lockstep.learn.judging import CODECS, MEASURES, measure
 from lockstep.studies.study import BUDGETS, Cell, Study, add_arguments, chart, say, summary
 
@@ -66,16 +68,33 @@ def traces(family: str, count: int) -> list[str]:
     return [f"fitted:family={family},seed={JUDGED_SEED + index},seconds=60" for index in range(count)]
 
 
-def trained(study: Study, options: argparse.Namespace, arguments: tuple[str, ...], seed: int) -> Path:
-    """The model of Concerto that was trained with these arguments; trains it if there is none."""
+def run_of(options: argparse.Namespace, arguments: tuple[str, ...], seed: int) -> tuple[str, list[str]]:
+    """The folder of a training of Concerto, which names all that the training depends on, and what it is told."""
     words = [*TRAINING[options.budget], *arguments]
     # The later of two equal options counts: runs that come to the same have one folder.
     said = dict(zip(words[::2], words[1::2], strict=True))
     name = "-".join(f"{key.removeprefix('--')}={value}" for key, value in sorted(said.items()))
     told = [word for pair in said.items() for word in pair]
-    return study.train(
-        "concerto", f"{name}-seed={seed}", [*told, "--seed", str(seed), "--threads", "1", "--judged", "0"]
-    )
+    told += ["--seed", str(seed), "--threads", "1", "--judged", "0"]
+    return f"{name}-seed={seed}-program={program_hash()[:12]}", told
+
+
+def trained(
+    study: Study, options: argparse.Namespace, part: str, variants: Mapping[str, tuple[str, ...]]
+) -> dict[tuple[str, int], Path]:
+    """The models of Concerto by variant and seed; trains those that there are not, as many at once as workers."""
+    runs = {
+        (name, seed): run_of(options, arguments, seed)
+        for name, arguments in variants.items()
+        for seed in range(1, options.seeds + 1)
+    }
+
+    def train(name: str, seed: int) -> Path:
+        return study.train("concerto", *runs[name, seed])
+
+    cells = [{"part": part, "variant": name, "seed": seed, "trained": run} for (name, seed), (run, _) in runs.items()]
+    study.run(cells, lambda cell: {"model": str(train(cell["variant"], cell["seed"]))}, options.workers)
+    return {which: train(*which) for which in runs}
 
 
 def measured(cell: Cell, options: argparse.Namespace, model: Path | None) -> dict[str, float]:
@@ -92,26 +111,25 @@ def measured(cell: Cell, options: argparse.Namespace, model: Path | None) -> dic
 
 def controllers(study: Study, options: argparse.Namespace) -> None:
     """Part one: Concerto, trained here, beside the others, on each network and with either codec."""
-    names = ["concerto", *RIVALS]
-    cells = [
-        {"part": "controllers", "network": network, "codec": codec, "controller": name, "seed": seed}
-        | _setting(options)
-        for network in FAMILIES
-        for codec in CODECS
-        for name in names
-        for seed in (range(1, options.seeds + 1) if name == "concerto" else (1,))
-    ]
+    own = trained(study, options, "controllers", {"": ()})
 
-    def model_of(cell: Cell) -> Path | None:
-        if cell["controller"] == "concerto":
-            return trained(study, options, (), cell["seed"])
-        model: Path | None = options.rlv if cell["controller"] == "rlv" else None
+    def model_of(controller: str, seed: int) -> Path | None:
+        if controller == "concerto":
+            return own["", seed]
+        model: Path | None = options.rlv if controller == "rlv" else None
         return model
 
-    # Of two calls that wait for one training, one would train in the folder of the other.
-    for seed in range(1, options.seeds + 1):
-        trained(study, options, (), seed)
-    table = study.run(cells, lambda cell: measured(cell, options, model_of(cell)), options.workers)
+    cells = [
+        {"part": "controllers", "network": network, "codec": codec, "controller": name, "seed": seed}
+        | _setting(options, model_of(name, seed))
+        for network in FAMILIES
+        for codec in CODECS
+        for name in ("concerto", *RIVALS)
+        for seed in (range(1, options.seeds + 1) if name == "concerto" else (1,))
+    ]
+    table = study.run(
+        cells, lambda cell: measured(cell, options, model_of(cell["controller"], cell["seed"])), options.workers
+    )
     by = ("controller", "network", "codec")
     means = summary(table, by, list(MEASURES))
     say(means, by, SHOWN, {})
@@ -121,23 +139,18 @@ def controllers(study: Study, options: argparse.Namespace) -> None:
 
 def variants(study: Study, options: argparse.Namespace, part: str) -> None:
     """One of the other parts: what a change to the training brings, conventional codec as in the paper."""
+    # Trainings first, and then calls.
+    models = trained(study, options, part, VARIANTS[part])
     cells = [
         {"part": part, "variant": variant, "network": network, "codec": "conventional", "controller": "concerto",
-         "seed": seed, **_setting(options)}
+         "seed": seed, **_setting(options, models[variant, seed])}
         for variant in VARIANTS[part]
         for seed in range(1, options.seeds + 1)
         for network in FAMILIES
     ]  # fmt: skip
-    # Trainings one after the other in each worker, and then calls.
-    runs = [{"part": part, "variant": name, "seed": seed, "trained": options.budget}
-            for name in VARIANTS[part] for seed in range(1, options.seeds + 1)]  # fmt: skip
-    study.run(runs, lambda cell: {"model": str(trained(study, options, VARIANTS[part][cell["variant"]], cell["seed"]))},
-              options.workers)  # fmt: skip
-
-    def run(cell: Cell) -> dict[str, float]:
-        return measured(cell, options, trained(study, options, VARIANTS[part][cell["variant"]], cell["seed"]))
-
-    table = study.run(cells, run, options.workers)
+    table = study.run(
+        cells, lambda cell: measured(cell, options, models[cell["variant"], cell["seed"]]), options.workers
+    )
     by = ("variant", "network") if part == "mismatch" else ("variant",)
     means = summary(table, by, list(MEASURES))
     print(f"{part}:")
@@ -145,8 +158,16 @@ def variants(study: Study, options: argparse.Namespace, part: str) -> None:
     study.write(part, table, {part: chart(means, by, DRAWN, part.capitalize())})
 
 
-def _setting(options: argparse.Namespace) -> dict[str, Any]:
-    return {"budget": options.budget, "traces": options.traces, "seconds": options.seconds, "real": options.real}
+def _setting(options: argparse.Namespace, model: Path | None) -> dict[str, Any]:
+    """What calls depend on beside which they are; a model that comes with the program is part of that."""
+    return {
+        "budget": options.budget,
+        "traces": options.traces,
+        "seconds": options.seconds,
+        "real": options.real,
+        "program": program_hash(),
+        "model": "" if model is None else content_hash(model),
+    }
 
 
 def parser() -> argparse.ArgumentParser:
@@ -155,8 +176,8 @@ def parser() -> argparse.ArgumentParser:
     add_arguments(made, "imitation")
     parts = ["controllers", *VARIANTS]
     made.add_argument("--parts", nargs="+", choices=parts, default=parts, help="what is run; all if not said")
-    made.add_argument("--traces", type=int, default=None, metavar="COUNT", help="traces of each network (5; full: 20)")
-    made.add_argument("--seconds", type=float, default=60.0, help="length of a call (%(default)s)")
+    made.add_argument("--traces", type=whole(1), metavar="COUNT", help="traces of each network (5; full: 20)")
+    made.add_argument("--seconds", type=SECONDS, default=60.0, help="length of a call (%(default)s)")
     made.add_argument("--real", action="store_true", help="with the codec, not the model of it")
     made.add_argument("--rlv", type=Path, default=None, metavar="FILE", help="a model of RL-V, if not the shipped one")
     return made
@@ -168,6 +189,9 @@ def main(arguments: list[str] | None = None) -> int:
     full = options.budget == BUDGETS[1]
     options.seeds = options.seeds or (5 if full else 3)
     options.traces = options.traces or (20 if full else 5)
+    if options.rlv is not None and not options.rlv.is_file():
+        # Whatever the folder has.
+        raise ValueError(f"--rlv {options.rlv}: there is no such file")
     study = Study("imitation", options.output, fresh=options.fresh)
     print(f"budget {options.budget}: {options.seeds} seeds, {options.traces} traces a network; "
           f"trainings with {' '.join(TRAINING[options.budget])}\n")  # fmt: skip

@@ -9,21 +9,28 @@ import json
 import math
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import altair
 import polars
 
 from lockstep.charts import Plot
+from lockstep.learn.arguments import whole
+from lockstep.studies.side_by_side import LOOK_SECONDS, side_by_side
 from lockstep.sweep_plot import COLOURS, render
 
 Cell = Mapping[str, Any]
 """What a cell is: names and values that say which call or training, and nothing else does."""
+Measures = Mapping[str, Any]
+"""What came of a cell."""
 
+MOST_WORKERS = 1_000
+"""Each is a thread."""
 BUDGETS = ("small", "full")
 """How much is run: trainings cut short, or all as it should be."""
 
@@ -41,8 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
         help="folder of the study (%(default)s)",
     )
     parser.add_argument("--budget", choices=BUDGETS, default="small", help="how much is run (%(default)s)")
-    parser.add_argument("--seeds", type=int, default=None, metavar="COUNT", help="seeds of each cell, from 1 on")
-    parser.add_argument("--workers", type=int, default=2, help="cells that run at once (%(default)s)")
+    parser.add_argument("--seeds", type=whole(1), default=None, metavar="COUNT", help="seeds of each cell, from 1 on")
+    parser.add_argument(
+        "--workers", type=whole(1, MOST_WORKERS), default=2, help="cells that run at once (%(default)s)"
+    )
     parser.add_argument("--fresh", action="store_true", help="begin anew, whatever the folder has")
 
 
@@ -64,6 +73,8 @@ class Study:
         self.name = name
         self.folder = folder
         self.quiet = quiet
+        self._interrupted = threading.Event()
+        self._trainings: set[subprocess.Popen[bytes]] = set()
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"{name}.journal"
         if fresh:
@@ -84,25 +95,27 @@ class Study:
             with self._path.open("a") as journal:
                 journal.write("\n")
 
-    def run(
-        self, cells: Sequence[Cell], measure: Callable[[Cell], Mapping[str, Any]], workers: int = 1
-    ) -> polars.DataFrame:
-        """Runs ``measure`` on each of ``cells`` that is not over yet; gives all of them as rows, in their order."""
+    def run(self, cells: Sequence[Cell], measure: Callable[[Cell], Measures], workers: int = 1) -> polars.DataFrame:
+        """Runs ``measure`` on each of ``cells`` that is not over yet; gives all of them as rows, in their order.
+
+        A cell has to say all that its measures depend on, the contents of files as their hashes: what is kept under the
+        same words is taken for the same.
+        """
         open_cells = [cell for cell in cells if _key(cell) not in self._rows]
         began, done = time.monotonic(), len(cells) - len(open_cells)
         if done and not self.quiet:
             print(f"{done} of {len(cells)} cells are over already", file=sys.stderr)
-        with ThreadPoolExecutor(max(1, workers)) as pool:
-            running = {pool.submit(measure, cell): cell for cell in open_cells}
-            try:
-                for count, future in enumerate(as_completed(running), start=1):
-                    self._keep(running[future], future.result())
-                    seconds = time.monotonic() - began
-                    left = seconds / count * (len(open_cells) - count)
-                    self._show(f"{done + count} of {len(cells)} cells, {seconds:.0f} s, {left:.0f} s left")
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        count = 0
+
+        def keep(cell: Cell, measures: Measures) -> None:
+            nonlocal count
+            count += 1
+            self._keep(cell, measures)
+            seconds = time.monotonic() - began
+            left = seconds / count * (len(open_cells) - count)
+            self._show(f"{done + count} of {len(cells)} cells, {seconds:.0f} s, {left:.0f} s left")
+
+        side_by_side(open_cells, measure, workers, keep=keep, end=self._end_trainings)
         if open_cells and not self.quiet and sys.stderr.isatty():
             sys.stderr.write("\n")
         return polars.DataFrame([{**cell, **self._rows[_key(cell)]} for cell in cells], infer_schema_length=None)
@@ -143,12 +156,43 @@ class Study:
         if not (folder / "finished").exists():
             words = [sys.executable, "-m", "lockstep.learn", algorithm, "--output", str(folder), "--quiet", *arguments]
             folder.mkdir(parents=True, exist_ok=True)
-            with (folder / "training.log").open("a") as log:
-                status = subprocess.run(words, check=False, stdout=log, stderr=log).returncode  # noqa: S603
+            with (folder / "training.log").open("ab") as log:
+                status = self._run_training(words, log)
             if status != 0 or not model.exists():
                 raise ValueError(f"the training in {folder} ended with status {status}; training.log there says why")
             (folder / "finished").touch()
         return model
+
+    def _run_training(self, words: Sequence[str], log: IO[bytes]) -> int:
+        """Runs a training until it ends, and gives its status; an interruption ends it, too."""
+        training = subprocess.Popen(words, stdout=log, stderr=log)  # noqa: S603
+        self._trainings.add(training)
+        try:
+            if self._interrupted.is_set():
+                self._end_trainings()
+            while training.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    training.wait(LOOK_SECONDS)
+        except BaseException:
+            self._end_trainings()
+            raise
+        finally:
+            self._trainings.discard(training)
+        if self._interrupted.is_set():
+            raise KeyboardInterrupt
+        return training.returncode
+
+    def _end_trainings(self) -> None:
+        """Ends all trainings that run, and those that are about to: they go on from their last checkpoints."""
+        self._interrupted.set()
+        ending = list(self._trainings)
+        for training in ending:
+            training.terminate()
+        for training in ending:
+            try:
+                training.wait(2.0)
+            except subprocess.TimeoutExpired:
+                training.kill()
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:

@@ -1,10 +1,10 @@
 //! `lockstep data`: public sets of traces, their parts for training and for judging, and families fitted to them.
 
-mod download;
+pub mod download;
 mod fitting;
 mod folder;
 mod sets;
-mod split;
+pub mod split;
 
 use std::path::PathBuf;
 

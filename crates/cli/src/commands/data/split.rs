@@ -1,12 +1,14 @@
 //! Parts of a folder of traces: 80 % to train on and 20 % to judge by, and five folds that walk forward.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{download, folder};
+use crate::configuration::read_regular_text;
 use crate::output_file::write_text;
 
 /// Of a hundred traces, so many are for training.
@@ -27,20 +29,20 @@ pub struct SplitArguments {
     output: PathBuf,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct File {
     path: String,
     sha256: String,
 }
 
 /// One step forward: trained on all parts before the one it is judged by.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Fold {
     train: Vec<String>,
     test: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Manifest {
     folder: String,
     seed: u64,
@@ -48,6 +50,34 @@ struct Manifest {
     train: Vec<String>,
     test: Vec<String>,
     walk_forward: Vec<Fold>,
+}
+
+/// The traces that the manifest in the file `path` has to judge by, each as it was when they were split. A relative folder is
+/// looked for from here, and else beside the manifest.
+///
+/// # Errors
+/// If it is no manifest, or a trace is not there or another one.
+pub fn traces_to_judge_by(path: &Path) -> Result<Vec<PathBuf>> {
+    let named = || format!("manifest {}", path.display());
+    let text = read_regular_text(path).with_context(named)?;
+    let manifest: Manifest = serde_json::from_str(&text).with_context(named)?;
+    let here = PathBuf::from(&manifest.folder);
+    let beside = path.parent().map(|parent| parent.join(&here));
+    let folder = beside.filter(|beside| !here.is_dir() && beside.is_dir()).unwrap_or(here);
+    let trace = |name: &String| {
+        let trace = folder.join(name);
+        let file = manifest.files.iter().find(|file| file.path == *name);
+        let file = file.with_context(|| format!("`files` does not have {name}"))?;
+        let bytes = fs::read(&trace).with_context(|| trace.display().to_string())?;
+        if download::sha256(&bytes) != file.sha256 {
+            bail!(
+                "{} is not the trace that was split (its SHA-256 is another): put that back, or split the folder again",
+                trace.display()
+            );
+        }
+        Ok(trace)
+    };
+    manifest.test.iter().map(trace).collect::<Result<_>>().with_context(named)
 }
 
 /// The same for the same names and seed, on every machine: the order of the hashes of seed and name.

@@ -11,14 +11,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use lockstep_call::{Scores, mean};
 
 use super::write;
+use crate::commands::data::split::traces_to_judge_by;
 use crate::commands::figure;
 use crate::commands::sweep::{self, SweepArguments};
-use crate::configuration::read_regular_text;
 
 /// How much is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -49,13 +49,6 @@ pub(super) struct LockstepArguments {
     /// Where the numbers of the table go, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
-}
-
-/// Of a manifest of `lockstep data split`, what is read.
-#[derive(Deserialize)]
-struct Manifest {
-    folder: PathBuf,
-    test: Vec<String>,
 }
 
 /// What is compared; the oracle is the yardstick, and those between it and the first were not learned.
@@ -91,11 +84,9 @@ fn generated() -> Vec<(String, Vec<String>)> {
 
 fn recorded(manifests: &[PathBuf]) -> Result<Vec<(String, Vec<String>)>> {
     let family = |path: &PathBuf| {
-        let text = read_regular_text(path).with_context(|| format!("manifest {}", path.display()))?;
-        let manifest: Manifest = serde_json::from_str(&text).with_context(|| format!("manifest {}", path.display()))?;
+        let traces = traces_to_judge_by(path)?;
         let name = path.file_stem().map_or_else(|| "recorded".into(), |name| name.to_string_lossy().into_owned());
-        let traces = manifest.test.iter().map(|trace| manifest.folder.join(trace).to_string_lossy().into_owned());
-        Ok((name, traces.collect()))
+        Ok((name, traces.iter().map(|trace| trace.to_string_lossy().into_owned()).collect()))
     };
     manifests.iter().map(family).collect()
 }
@@ -326,6 +317,7 @@ pub(super) fn run(arguments: &LockstepArguments) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::data::download::sha256;
 
     fn row(controller: &str, qoe_d: f64, p95_ms: f64, ssim_db: f64) -> Row {
         Row {
@@ -373,9 +365,21 @@ mod tests {
     #[test]
     fn a_manifest_is_a_family_by_its_name() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("lte.json");
-        fs::write(&path, r#"{"folder": "/traces/lte", "seed": 1, "train": ["a"], "test": ["b", "c"]}"#).unwrap();
+        let (path, traces) = (folder.path().join("lte.json"), folder.path().join("traces-of-lte"));
+        fs::create_dir(&traces).unwrap();
+        fs::write(traces.join("b"), "10\n").unwrap();
+        let hash = "sha256 of b";
+        let manifest = |hash: &str| {
+            format!(
+                r#"{{"folder": "traces-of-lte", "seed": 1, "files": [{{"path": "b", "sha256": "{hash}"}}], "train": [],
+                "test": ["b"], "walk_forward": []}}"#
+            )
+        };
+        fs::write(&path, manifest(hash)).unwrap();
+        let said = format!("{:#}", recorded(std::slice::from_ref(&path)).unwrap_err());
+        assert!(said.contains("b is not the trace that was split"), "{said}");
+        fs::write(&path, manifest(&sha256(b"10\n"))).unwrap();
         let families = recorded(&[path]).unwrap();
-        assert_eq!(families, [("lte".to_owned(), vec!["/traces/lte/b".to_owned(), "/traces/lte/c".to_owned()])]);
+        assert_eq!(families, [("lte".to_owned(), vec![traces.join("b").to_string_lossy().into_owned()])]);
     }
 }

@@ -1,0 +1,253 @@
+"""Folders of training runs, and what is refused before a run begins. All of it takes PyTorch (`make test-learn`)."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_trainings import train
+
+from lockstep.learn.__main__ import export
+
+MODELS = Path(__file__).parents[1] / "lockstep" / "learn" / "models"
+
+
+@pytest.fixture(autouse=True)
+def _torch() -> None:
+    pytest.importorskip("torch", reason="waits for PyTorch: `make test-learn`")
+    pytest.importorskip("onnx", reason="waits for ONNX: `make test-learn`")
+
+
+def test_another_setting_takes_another_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train("concerto", tmp_path, "--stop-after", "1") == 0
+    assert train("concerto", tmp_path, "--seed", "2") == 1
+    assert "other settings (seed)" in capsys.readouterr().err
+
+
+def test_a_run_whose_setting_is_gone_or_damaged_is_refused_with_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train("hrcc", tmp_path, "--stop-after", "1") == 0
+    kept = (tmp_path / "setting.json").read_text()
+    for text in (kept[:40], "[]", "{}", "\0"):
+        (tmp_path / "setting.json").write_text(text)
+        assert train("hrcc", tmp_path) == export([str(tmp_path)]) == 1
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 2
+        assert all(f"{tmp_path / 'setting.json'} is no setting of a run" in line for line in said)
+    (tmp_path / "setting.json").unlink()
+    assert train("hrcc", tmp_path) == 1
+    assert "no setting.json that says with which settings" in capsys.readouterr().err
+    assert not (tmp_path / "setting.json").exists()
+    (tmp_path / "setting.json").write_text(kept)
+    assert train("hrcc", tmp_path) == 0
+
+
+@pytest.mark.parametrize("left", [0.0, 0.01, 0.5, 0.99])
+def test_a_checkpoint_that_is_not_whole_is_named(
+    left: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train("concerto", tmp_path, "--stop-after", "1") == 0
+    for name in ("checkpoint.pt", "loop-0.npz"):
+        path = tmp_path / name
+        whole = path.read_bytes()
+        path.write_bytes(whole[: int(left * len(whole))])
+        assert train("concerto", tmp_path) == 1
+        said = capsys.readouterr().err
+        assert said.startswith(f"lockstep train: {path} is not as the run left it")
+        assert said.endswith("put it back, or delete checkpoint.pt to begin anew\n")
+        assert said.count("\n") == 1
+        path.write_bytes(whole)
+
+
+def test_a_full_disk_is_told_and_nothing_half_written_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here")
+    assert train("hrcc", tmp_path, "--stop-after", "1") == 0
+    before = (tmp_path / "checkpoint.pt").read_bytes()
+    (tmp_path / "checkpoint.pt.new").symlink_to("/dev/full")
+    assert train("hrcc", tmp_path) == 1
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'checkpoint.pt'} cannot be written: there is no space left on the disk" in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "checkpoint.pt.new").is_symlink()
+    assert (tmp_path / "checkpoint.pt").read_bytes() == before
+
+
+def folder_of_traces(folder: Path, count: int) -> Path:
+    """A folder of traces, and files beside them that are none."""
+    folder.mkdir()
+    for index in range(count):
+        (folder / f"{index}.up").write_text("".join(f"{time}\n" for time in range(1, 2_000, 5 + index)))
+    (folder / "downloads.json").write_text('{"files": []}')
+    (folder / "licence.txt").write_text("Anybody may use these.\n")
+    return folder
+
+
+def test_a_folder_of_traces_that_is_none_or_has_too_few_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train("hrcc", tmp_path / "run", "--traces", str(tmp_path / "none")) == 1
+    assert f"--traces {tmp_path / 'none'}: there is no such folder" in capsys.readouterr().err
+    few = folder_of_traces(tmp_path / "few", 4)
+    assert train("hrcc", tmp_path / "run", "--traces", str(few)) == 1
+    assert f"--traces {few} has 4 traces; a split takes five at least" in capsys.readouterr().err
+
+
+def test_what_is_no_trace_is_left_out_and_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = folder_of_traces(tmp_path / "traces", 5)
+    assert train("hrcc", tmp_path / "run", "--traces", str(folder), "--generated", "0") == 0
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[0] for line in said] == ["left out downloads.json", "left out licence.txt"]
+    assert "left out downloads.json: not an AlphaRTC trace" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "wrong", "right"),
+    [
+        ("concerto", ("--traces", "none"), ()),
+        ("hrcc", ("--traces", "none"), ("--seed", "2")),
+        ("concerto", ("--batch", "100000"), ("--batch", "16")),
+        ("rlv", ("--batch", "100000"), ()),
+        ("lockstep", ("--split", "none"), ()),
+    ],
+)
+def test_what_was_wrong_can_be_corrected_in_the_same_folder(
+    algorithm: str, wrong: tuple[str, ...], right: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert train(algorithm, tmp_path, *wrong) == 1
+    assert not (tmp_path / "setting.json").exists()
+    assert train(algorithm, tmp_path, *right, "--stop-after", "1") == 0
+    assert (tmp_path / "setting.json").exists()
+
+
+def manifest_of(folder: Path, named: str, manifest: Path) -> Path:
+    """As ``lockstep data split`` writes it."""
+    names = sorted(path.name for path in folder.glob("*.up"))
+    files = [{"path": name, "sha256": hashlib.sha256((folder / name).read_bytes()).hexdigest()} for name in names]
+    split = {"folder": named, "seed": 1, "files": files, "train": names[:-1], "test": names[-1:], "walk_forward": []}
+    manifest.write_text(json.dumps(split))
+    return manifest
+
+
+def test_a_manifest_that_is_none_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = tmp_path / "split.json"
+    without_hashes = '{"folder": "traces", "train": ["0.up"], "test": [], "files": []}'
+    for text in ("{", "{}", "[1]", '{"folder": "traces", "train": [], "test": []}', without_hashes):
+        manifest.write_text(text)
+        assert train("lockstep", tmp_path / "run", "--split", str(manifest)) == 1
+        assert f"--split {manifest}: no manifest of `lockstep data split`" in capsys.readouterr().err
+
+
+def test_a_trace_of_a_manifest_that_is_another_or_gone_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_of_traces(tmp_path / "traces", 5)
+    manifest = manifest_of(folder, str(folder), tmp_path / "split.json")
+    (folder / "3.up").write_text("1\n")
+    assert train("lockstep", tmp_path / "run", "--split", str(manifest)) == 1
+    said = capsys.readouterr().err
+    assert f"--split {manifest}: {folder / '3.up'} is not the trace that was split" in said
+    assert said.count("\n") == 1
+    (folder / "3.up").unlink()
+    assert train("lockstep", tmp_path / "run", "--split", str(manifest)) == 1
+    assert f"{folder / '3.up'}, a trace of it, is not there" in capsys.readouterr().err
+
+
+def test_a_folder_that_a_manifest_names_is_looked_for_from_here_and_then_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lockstep.learn.families import split_names  # noqa: PLC0415
+
+    folder_of_traces(tmp_path / "traces", 5)
+    manifest = manifest_of(tmp_path / "traces", "traces", tmp_path / "split.json")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert split_names(manifest)[1] == [str(tmp_path / "traces" / "4.up")]
+    monkeypatch.chdir(tmp_path)
+    assert split_names(manifest)[1] == ["traces/4.up"]
+
+
+def test_lockstep_trains_on_whatever_there_is_and_says_so_if_there_is_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nothing = ("--generated", "0", "--varied", "0", "--fitted", "0")
+    assert train("lockstep", tmp_path / "run", *nothing) == 1
+    assert "there is nothing to train on: --generated 0, --fitted 0 and --varied 0" in capsys.readouterr().err
+    assert train("hrcc", tmp_path / "run", "--generated", "0") == 1
+    assert "there is nothing to train on: --generated 0 without --traces" in capsys.readouterr().err
+    manifest = manifest_of(folder_of_traces(tmp_path / "traces", 5), "traces", tmp_path / "split.json")
+    for index, words in enumerate((("--split", str(manifest), *nothing), (*nothing[:-1], "2"))):
+        assert train("lockstep", tmp_path / f"run-{index}", *words, "--stop-after", "1") == 0
+
+
+def test_a_model_to_begin_at_that_is_damaged_or_none_is_refused_before_any_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from lockstep.learn import lockstep as own  # noqa: PLC0415
+
+    def never(*_: object) -> None:
+        raise AssertionError("calls have begun")
+
+    monkeypatch.setattr(own, "lessons", never)
+    damaged = tmp_path / "damaged.onnx"
+    damaged.write_bytes((MODELS / "lockstep.onnx").read_bytes()[:5_000])
+    for model, why in (
+        (damaged, "is no whole ONNX file"),
+        (tmp_path / "none.onnx", "is no whole ONNX file"),
+        (MODELS / "hrcc.onnx", "no model of Lockstep's own"),
+    ):
+        assert train("lockstep", tmp_path / "run", "--begin", str(model)) == 1
+        said = capsys.readouterr().err
+        assert said.startswith(f"lockstep train: --begin {model} ")
+        assert why in said
+        assert said.count("\n") == 1
+
+
+def test_a_finished_training_of_lockstep_says_where_its_model_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train("lockstep", tmp_path) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'lockstep.onnx'}\n"
+    assert export([str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'lockstep.onnx'}\n"
+
+
+def test_a_folder_has_one_training_at_a_time_and_is_free_once_that_has_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from lockstep.learn.training import LOCK  # noqa: PLC0415
+
+    locking = (
+        "import sys, time\nfrom filelock import FileLock\nlock = FileLock(sys.argv[1])\n"
+        "lock.acquire()\nprint('locked', flush=True)\ntime.sleep(60)"
+    )
+    words = [sys.executable, "-c", locking, str(tmp_path / LOCK)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as other:  # noqa: S603
+        assert other.stdout is not None
+        assert other.stdout.readline() == "locked\n"
+        assert train("hrcc", tmp_path, "--stop-after", "1") == 1
+        said = capsys.readouterr().err
+        assert f"a training goes on in {tmp_path}: wait for its end, or name another folder" in said
+        assert said.count("\n") == 1
+        other.kill()
+    assert train("hrcc", tmp_path, "--stop-after", "1") == 0
+
+
+def test_a_device_that_is_not_there_is_refused_before_a_run_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train("concerto", tmp_path / "run", "--device", "cuda:99") == 1
+    said = capsys.readouterr().err
+    assert "--device cuda:99: PyTorch finds" in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_samples_too_few_for_a_part_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train("hrcc", tmp_path / "hrcc", "--minibatches", "16") == 1
+    assert "--minibatches 16" in capsys.readouterr().err
+    assert train("concerto", tmp_path / "concerto", "--batch", "100000") == 1
+    assert "--batch 100000" in capsys.readouterr().err

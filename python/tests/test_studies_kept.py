@@ -1,0 +1,269 @@
+"""What studies keep, and what they may not: results of other files, and cells that were interrupted."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import polars
+import pytest
+
+from lockstep.learn.judging import MEASURES
+from lockstep.studies import bob, imitation
+from lockstep.studies.__main__ import main
+from lockstep.studies.study import Study
+
+Ran = list[tuple[str, str]]
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """Who was called with which model: every call is a made-up one, whose scores are by the bytes of its files."""
+    ran: Ran = []
+
+    def simulate(trace: Path, **told: Any) -> SimpleNamespace:
+        model = b"" if told["model"] is None else told["model"].read_bytes()
+        ran.append((told["controller"], model.decode(errors="replace")))
+        score = 10.0 * len(model) + len(Path(trace).read_bytes())
+        return SimpleNamespace(
+            scores={
+                "estimate_accuracy": 0.5,
+                "estimate_smape_percent": 40.0,
+                "throughput_bps": 1e6,
+                "one_way_delay_ms": {"mean": 100.0},
+                "network": {"loss": 0.0, "challenge": score, "bob": score},
+                "ssim_db": {"mean": 15.0},
+                "video_delay_ms": {"p95": 200.0},
+            }
+        )
+
+    monkeypatch.setattr(bob, "simulate", simulate)
+    monkeypatch.setattr(bob, "vmaf_missing", lambda: None)
+    monkeypatch.setattr(bob, "vmaf_line", lambda _study: (2.0, 60.0))
+    return ran
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """A study of BoB with models of one's own, on one profile."""
+    for folder in ("models", "profiles"):
+        (tmp_path / folder).mkdir()
+    for name in bob.LEARNED:
+        (tmp_path / "models" / f"{name}.onnx").write_text(name)
+    (tmp_path / "profiles" / "cascade_profile").write_text("rate 1200kbit\nwait 2s\n")
+    return [
+        *("--output", str(tmp_path / "study"), "--models", str(tmp_path / "models"), "--seeds", "1", "--workers", "1"),
+        *("--profiles", str(tmp_path / "profiles"), "--parts", "estimators", "--codecs", "functional"),
+    ]
+
+
+def totals(folder: Path) -> dict[str, float]:
+    table = polars.read_parquet(folder / "study" / "estimators.parquet")
+    return dict(zip(table["estimator"], table["total_bob"], strict=True))
+
+
+def test_a_model_that_was_replaced_runs_again_and_the_others_do_not(tmp_path: Path, ran: Ran, words: list[str]) -> None:
+    assert bob.main(words) == 0
+    before = totals(tmp_path)
+    assert len(ran) == len(bob.ESTIMATORS)
+    ran.clear()
+    assert bob.main(words) == 0
+    assert not ran
+    (tmp_path / "models" / "bob.onnx").write_text("another bob")
+    assert bob.main(words) == 0
+    assert ran == [("bob", "another bob")]
+    after = totals(tmp_path)
+    assert after["bob"] == before["bob"] + 10 * len("another ")
+    assert {**after, "bob": before["bob"]} == before
+
+
+@pytest.mark.parametrize("other", ["trace", "program", "vmaf", "seconds"])
+def test_what_all_calls_depend_on_makes_them_run_again(
+    other: str, tmp_path: Path, ran: Ran, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bob.main(words) == 0
+    ran.clear()
+    if other == "trace":
+        # Another folder, in which a file of the same name has something else.
+        (tmp_path / "others").mkdir()
+        (tmp_path / "others" / "cascade_profile").write_text("rate 400kbit\nwait 2s\n")
+        words += ["--profiles", str(tmp_path / "others")]
+    elif other == "program":
+        monkeypatch.setattr(bob, "program_hash", lambda: "another")
+    elif other == "vmaf":
+        monkeypatch.setattr(bob, "vmaf_line", lambda _study: (2.5, 60.0))
+    else:
+        words += ["--seconds", "30"]
+    assert bob.main(words) == 0
+    assert len(ran) == len(bob.ESTIMATORS)
+
+
+def test_a_model_that_is_not_there_is_told_whatever_was_kept(tmp_path: Path, ran: Ran, words: list[str]) -> None:
+    assert bob.main(words) == 0
+    ran.clear()
+    (tmp_path / "models" / "hrcc.onnx").unlink()
+    with pytest.raises(ValueError, match=r"hrcc\.onnx: there is no such file"):
+        bob.main(words)
+    assert not ran
+
+
+def test_estimators_take_vmaf_and_thresholds_do_without(
+    tmp_path: Path, ran: Ran, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bob, "vmaf_missing", lambda: "ffmpeg has no libvmaf")
+    monkeypatch.setattr(bob, "vmaf_line", None)
+    with pytest.raises(ValueError, match=r"ffmpeg has no libvmaf.*pip install imageio-ffmpeg.*LOCKSTEP_VMAF=.*--parts"):
+        bob.main(words)
+    assert not ran
+
+    def same(model: Path, threshold: int, folder: Path) -> None:
+        (folder / f"bob-{threshold}.onnx").write_bytes(model.read_bytes())
+
+    monkeypatch.setattr(bob, "model_with", same)
+    assert bob.main([*words, "--parts", "thresholds"]) == 0
+    said = capsys.readouterr()
+    assert "without VMAF and the totals that take it (ffmpeg has no libvmaf)" in said.err
+    assert "network_bob" in said.out
+    assert "total_bob" not in said.out
+    table = polars.read_parquet(tmp_path / "study" / "thresholds.parquet")
+    assert table["vmaf"].null_count() == table["total_bob"].null_count() == len(table) == len(bob.THRESHOLDS)
+
+
+def test_whether_vmaf_can_be_measured_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCKSTEP_VMAF", str(tmp_path / "none"))
+    assert str(bob.vmaf_missing()).startswith(f"cannot run {tmp_path / 'none'}")
+    assert not bob.vmaf_program()
+
+
+def test_models_of_a_study_of_imitation_are_known_by_what_they_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured, trained = [], []
+
+    def measure(controller: str, *_: Any, model: Path | None, **__: Any) -> dict[str, float]:
+        measured.append(controller)
+        return dict.fromkeys(MEASURES, float(len(model.read_bytes())) if model else 1.0)
+
+    def train(_: Study, algorithm: str, run: str, arguments: list[str]) -> Path:
+        path = tmp_path / run / f"{algorithm}.onnx"
+        if not path.exists():
+            trained.append(arguments)
+            path.parent.mkdir()
+            path.write_text("concerto")
+        return path
+
+    monkeypatch.setattr(imitation, "measure", measure)
+    monkeypatch.setattr(Study, "train", train)
+    (tmp_path / "rlv.onnx").write_text("rlv")
+    words = ["--output", str(tmp_path / "study"), "--traces", "1", "--seeds", "1", "--workers", "1"]
+    words += ["--rlv", str(tmp_path / "rlv.onnx"), "--parts", "controllers", "inputs"]
+
+    def again() -> dict[str, int]:
+        measured.clear()
+        assert imitation.main(words) == 0
+        return {name: measured.count(name) for name in sorted(set(measured))}
+
+    first = again()
+    assert first == {"concerto": 6 + 6, "gcc": 6, "oracle": 6, "rlv": 6, "salsify": 6}
+    assert len(trained) == 2
+    assert again() == {}
+    (tmp_path / "rlv.onnx").write_text("another")
+    assert again() == {"rlv": 6}
+    model = next(path for path in tmp_path.glob("*/concerto.onnx") if "inputs=transport" in str(path))
+    model.write_text("another concerto")
+    assert again() == {"concerto": 3}
+    # Another program measures anew, and trains in other folders.
+    monkeypatch.setattr(imitation, "program_hash", lambda: "another program")
+    assert again() == first
+    assert len(trained) == 4
+    (tmp_path / "rlv.onnx").unlink()
+    with pytest.raises(ValueError, match=r"--rlv .*rlv\.onnx: there is no such file"):
+        imitation.main(words)
+
+
+@pytest.mark.parametrize("study", ["bob", "imitation"])
+@pytest.mark.parametrize("wrong", [("--seeds", "0"), ("--seeds", "-2"), ("--workers", "0"), ("--seconds", "nan")])
+def test_a_number_of_a_study_that_makes_no_sense_is_refused(
+    study: str, wrong: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([study, "--output", str(tmp_path), *wrong])
+    assert ended.value.code == 2
+    assert f"error: argument {wrong[0]}: {wrong[1]!r} is not a" in capsys.readouterr().err
+
+
+TRAINING = """#!/bin/sh
+echo $$ >> {began}
+trap '' INT
+exec sleep 60
+"""
+STUDY = """
+import sys, time
+from pathlib import Path
+from lockstep.studies.study import Study
+
+def main(words):
+    study = Study("slow", Path(words[0]), quiet=True)
+    sys.executable = words[1]
+    cells = [{"seed": seed} for seed in range(6)]
+
+    def measure(cell):
+        if cell["seed"] == 0:
+            return {"delay": 1.0}
+        if cell["seed"] == 1 and words[2] != "1":
+            time.sleep(60)  # as a call does, which nothing ends
+        return {"model": str(study.train("concerto", str(cell["seed"]), []))}
+
+    study.run(cells, measure, int(words[2]))
+    return 0
+"""
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return holds()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of processes")
+@pytest.mark.parametrize("workers", ["1", "3"])
+def test_an_interrupted_study_ends_its_trainings_begins_no_other_and_keeps_what_is_over(
+    workers: str, tmp_path: Path
+) -> None:
+    package = tmp_path / "slow_studies"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "slow.py").write_text(STUDY)
+    began, training, folder = tmp_path / "began", tmp_path / "training", tmp_path / "study"
+    training.write_text(TRAINING.format(began=began))
+    training.chmod(0o755)
+    run = "import sys; from lockstep.module_command import run_module; "
+    run += "sys.exit(run_module('lockstep study', 'slow_studies', {'slow': ''}, 'study', sys.argv[1:]))"
+    words = [sys.executable, "-c", run, "slow", str(folder), str(training), workers]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    trainings = 1 if workers == "1" else 2
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as study:  # noqa: S603
+        try:
+            assert eventually(lambda: began.exists() and len(began.read_text().split()) == trainings)
+            assert eventually(lambda: '"seed": 0' in (folder / "slow.journal").read_text())
+            study.send_signal(signal.SIGINT)
+            _, said = study.communicate(timeout=15)
+        finally:
+            study.kill()
+    assert study.returncode == 130
+    assert "interrupted; the same command goes on from where it was" in said
+    assert "Traceback" not in said
+    started = began.read_text().split()
+    assert len(started) == trainings
+    assert not any(Path(f"/proc/{process}").exists() for process in started)
+    journal = (folder / "slow.journal").read_text()
+    assert journal.count("\n") == 1
+    assert '"seed": 0' in journal
