@@ -52,7 +52,7 @@ fn every_quantizer_decodes_to_the_encoders_reconstruction() {
 
 #[test]
 fn every_size_and_content_decodes_to_the_encoders_reconstruction() {
-    for (width, height) in [(1, 1), (2, 17), (17, 33), (33, 15), (64, 64), (175, 143), (176, 144)] {
+    for (width, height) in [(1, 1), (2, 17), (16, 16), (17, 33), (33, 15), (64, 64), (175, 143), (176, 144)] {
         for content in CONTENTS {
             for (quantizer, preset) in [(4, Preset::RealTime), (40, Preset::Quality), (100, Preset::RealTime)] {
                 let mut state = State::default();
@@ -73,6 +73,15 @@ fn large_pictures_decode_to_the_encoders_reconstruction() {
             let picture = picture(content, 640, 360, 2 * index, 3);
             state = checked(&state, &picture, &parameters(quantizer, Preset::RealTime)).state;
         }
+    }
+}
+
+#[test]
+fn pictures_of_a_cinema_decode_to_the_encoders_reconstruction() {
+    let clip = [0, 1].map(|index| picture(Content::Camera, 4096, 2176, index, 3));
+    for (quantizer, preset) in [(0, Preset::RealTime), (127, Preset::RealTime), (60, Preset::Quality)] {
+        clip.iter()
+            .fold(State::default(), |state, picture| checked(&state, picture, &parameters(quantizer, preset)).state);
     }
 }
 
