@@ -1,4 +1,4 @@
-"""`lockstep-sweep-plot`: delay against quality or rate of every call of a sweep, by controller and codec."""
+"""`lockstep-sweep-plot`: delay against quality or rate of every call of sweeps, by controller and codec."""
 
 import argparse
 import sys
@@ -15,6 +15,7 @@ from lockstep.charts import Plot
 from lockstep.report import VEGA_LITE_VERSION
 
 COLOURS = ["#2f7fe0", "#e0902f", "#12a594", "#a855c7", "#e5484d", "#8a94a3", "#7c66dc", "#c2a000", "#d6409f", "#5c7a29"]
+COLOURS += ["#1b4f8f", "#8f5a14", "#6b1f2b", "#333b44"]
 """Colours of the controllers."""
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross"]
 """Shapes of the codecs."""
@@ -153,13 +154,20 @@ def render(plot: Plot, output: Path) -> bytes:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; gives its exit status."""
     parser = argparse.ArgumentParser(prog="lockstep-sweep-plot", description=__doc__.partition(": ")[2])
-    parser.add_argument("sweep", type=Path, help="what `lockstep sweep --output` wrote")
+    parser.add_argument(
+        "sweeps",
+        type=Path,
+        nargs="+",
+        metavar="SWEEP",
+        help="what `lockstep sweep --output` wrote; of several, all calls",
+    )
     parser.add_argument("--against", choices=MEASURES, default="ssim", help="what the delay is set against (ssim)")
     parser.add_argument("--output", type=Path, default=Path("sweep.html"), help="a .html or a .png (sweep.html)")
     options = parser.parse_args(arguments)
     measure = MEASURES[options.against]
     try:
-        content = render(chart(load(options.sweep, measure), measure), options.output)
+        calls = polars.concat([load(sweep, measure) for sweep in options.sweeps])
+        content = render(chart(calls, measure), options.output)
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_bytes(content)
     except (SweepPlotError, OSError) as error:

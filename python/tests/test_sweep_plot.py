@@ -46,6 +46,16 @@ def test_a_page_names_every_controller_and_loads_nothing(sweep: Path, tmp_path: 
     assert "<script src" not in text
 
 
+def test_several_sweeps_are_one_plot(sweep: Path, tmp_path: Path) -> None:
+    other, page = tmp_path / "other.parquet", tmp_path / "both.html"
+    calls = polars.DataFrame(ROWS)
+    calls.with_columns(polars.lit("oracle").alias("controller")).write_parquet(other)
+    assert sweep_plot.main([str(sweep), str(other), "--output", str(page)]) == 0
+    text = page.read_text()
+    assert "salsify" in text
+    assert "oracle" in text
+
+
 def test_there_is_a_point_a_call_and_one_for_each_mean(sweep: Path) -> None:
     measure = sweep_plot.MEASURES["ssim"]
     calls = sweep_plot.load(sweep, measure)

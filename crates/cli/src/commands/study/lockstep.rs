@@ -1,5 +1,5 @@
-//! Everything against everything on traces that nothing was trained on: Lockstep's own controller, those that were not
-//! learned, and the oracle, by family of traces, without loss and with it.
+//! Everything against everything on traces that nothing was trained on: Lockstep's own controller, the others that were learned,
+//! those that were not, and the oracle, by family of traces, without loss and with it.
 //!
 //! Each family and condition is a sweep with its journal and its Parquet file, so that a study that was ended goes on. The
 //! table has for each controller what is gained and what it costs, and for Lockstep's own how much of the way it goes from
@@ -51,10 +51,11 @@ pub(super) struct LockstepArguments {
     json: Option<PathBuf>,
 }
 
-/// What is compared; the oracle is the yardstick, and those between it and the first were not learned.
+/// What is compared; the oracle is the yardstick, and the way to it begins at the best of those that were not learned.
 const OWN: &str = "lockstep";
 const ORACLE: &str = "oracle";
 const CLASSICAL: [&str; 7] = ["sprout", "salsify", "scream", "copa", "gcc", "nada", "bob-heuristic"];
+const LEARNED: [&str; 5] = ["concerto", "rlv", "bob", "hrcc", "gemini"];
 /// Conditions, and the words that make them.
 const CONDITIONS: [(&str, &[&str]); 4] = [
     ("clean", &[]),
@@ -111,6 +112,7 @@ fn interval(values: &[f64]) -> Option<(f64, Option<f64>)> {
 /// What came of one controller.
 #[derive(Debug, Clone, Serialize)]
 struct Row {
+    budget: Budget,
     family: String,
     condition: &'static str,
     codec: String,
@@ -128,12 +130,18 @@ struct Row {
     on_front: bool,
 }
 
-fn row(family: &str, condition: &'static str, codec: &str, controller: &str, calls: &[Scores]) -> Option<Row> {
+fn row(
+    (budget, family, condition): (Budget, &str, &'static str),
+    codec: &str,
+    controller: &str,
+    calls: &[Scores],
+) -> Option<Row> {
     let all = |score: fn(&Scores) -> Option<f64>| calls.iter().filter_map(score).collect::<Vec<f64>>();
     let quality = all(|scores| scores.qoe_d);
     let delays = all(|scores| scores.video_delay_ms.map(|delay| delay.p95));
     let (qoe_d, qoe_d_interval) = interval(&quality)?;
     Some(Row {
+        budget,
         family: family.to_owned(),
         condition,
         codec: codec.to_owned(),
@@ -221,7 +229,7 @@ fn cell(
     };
     let slug: String = family.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
     let mut results: BTreeMap<(String, String), Vec<Scores>> = BTreeMap::new();
-    let controllers = [&[OWN, ORACLE][..], &CLASSICAL[..]].concat();
+    let controllers = [&[OWN, ORACLE][..], &CLASSICAL[..], &LEARNED[..]].concat();
     // A model that is named is one for Lockstep's own; the others take none.
     for (part, controllers) in [("own", &controllers[..1]), ("others", &controllers[1..])] {
         let file = format!("{slug}-{condition}{}-{part}.parquet", if pixels { "-pictures" } else { "" });
@@ -246,7 +254,9 @@ fn cell(
     }
     let mut rows: Vec<Row> = results
         .iter()
-        .filter_map(|((codec, controller), scores)| row(family, condition, codec, controller, scores))
+        .filter_map(|((codec, controller), scores)| {
+            row((arguments.budget, family, condition), codec, controller, scores)
+        })
         .collect();
     for part in rows.chunk_by_mut(|one, other| one.codec == other.codec) {
         part.sort_by(|one, other| other.qoe_d.total_cmp(&one.qoe_d));
@@ -278,7 +288,7 @@ pub(super) fn run(arguments: &LockstepArguments) -> Result<()> {
         }
     }
     let mut clean: Vec<Row> = Vec::new();
-    for controller in [&[OWN, ORACLE][..], &CLASSICAL[..]].concat() {
+    for controller in [&[OWN, ORACLE][..], &CLASSICAL[..], &LEARNED[..]].concat() {
         let own: Vec<&Row> = rows
             .iter()
             .filter(|row| row.controller == controller && row.condition == "clean" && row.codec == "modelled")
@@ -290,6 +300,7 @@ pub(super) fn run(arguments: &LockstepArguments) -> Result<()> {
             continue;
         };
         clean.push(Row {
+            budget: arguments.budget,
             family: "mean of the families".to_owned(),
             condition: "clean",
             codec: "modelled".to_owned(),
@@ -308,8 +319,9 @@ pub(super) fn run(arguments: &LockstepArguments) -> Result<()> {
     clean.sort_by(|one, other| other.qoe_d.total_cmp(&one.qoe_d));
     mark_front(&mut clean);
     print(&clean);
-    say!("\nbudget: {:?}; sweeps in {}", arguments.budget, arguments.output.display());
-    say!("a plot of one: lockstep-sweep-plot {}/FILE.parquet", arguments.output.display());
+    let folder = arguments.output.display();
+    say!("\nbudget: {:?}; sweeps in {folder}", arguments.budget);
+    say!("p95 against SSIM: lockstep-sweep-plot {folder}/*-clean-*.parquet --output {folder}/clean.html");
     rows.extend(clean);
     write(arguments.json.as_ref(), &rows)
 }
@@ -321,6 +333,7 @@ mod tests {
 
     fn row(controller: &str, qoe_d: f64, p95_ms: f64, ssim_db: f64) -> Row {
         Row {
+            budget: Budget::Small,
             family: String::new(),
             condition: "clean",
             codec: String::new(),
