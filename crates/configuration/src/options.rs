@@ -316,7 +316,8 @@ options! {
     Control fit_passes: Passes = Passes::of(FIT_PASSES);
     /// How hard the encoder works.
     Control preset: Preset = Preset::default();
-    /// Who decides how much is sent: `sprout`, `gcc`, `fixed:RATE` and others; `lockstep controllers` lists them.
+    /// Who decides how much is sent: `lockstep` (the default), `sprout`, `gcc`, `fixed:RATE` and others; `lockstep
+    /// controllers` lists them.
     Control controller: Algorithm = Algorithm::default();
     /// How much delay is tolerated in the queue for a better picture; `balanced` if not given. Only for `sprout` and
     /// `lockstep`: the other controllers have it in what was published of them.
