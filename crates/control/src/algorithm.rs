@@ -177,7 +177,10 @@ impl Algorithm {
         ("copa", "Copa: a window that keeps two packets in the queue"),
         ("concerto", "Concerto: a learned choice among bit rates, imitating an expert who knows the path"),
         ("rlv", "RL-V: the same choice, learned from a reward"),
-        ("lockstep", "Lockstep's own, the default: learned quantiles of the bytes that the path will take until a deadline"),
+        (
+            "lockstep",
+            "Lockstep's own, the default: learned quantiles of the bytes that the path will take until a deadline",
+        ),
         ("oracle", "what the path will carry, known beforehand; in simulations only"),
         ("hindsight", "the same without foresight: what it carried just now, and what waits; in simulations only"),
     ];
