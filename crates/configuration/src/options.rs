@@ -2,6 +2,7 @@
 //! the keyword arguments of Python are read by it, and what a report says of a call is written by it.
 
 mod choices;
+mod names;
 mod values;
 
 use std::fmt;
@@ -20,7 +21,8 @@ use lockstep_vp8::Preset;
 use crate::MaxBitrate;
 pub(crate) use choices::MenuKind;
 pub use choices::{CodecKind, QueueKind};
-pub use values::{ClipName, Form, Milliseconds, OptionValue, Passes, Seconds, Share, SoundName, TraceName};
+pub use names::{ClipName, SoundName, TraceName};
+pub use values::{Form, Milliseconds, OptionValue, Passes, Seconds, Share};
 
 /// Which part of a call an option is of; commands take the options of some parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
