@@ -70,11 +70,10 @@ fn show(family: &Family) {
 
 /// The words of a trace of `family`, one of `families`, which are in the file `path`.
 fn words_of_trace(path: &Path, family: &str, families: &Families) -> String {
-    let path = path.display().to_string();
-    // A path without a folder looks like a path by its ending only.
-    let here = if path.contains('/') || path.ends_with(".json") { "" } else { "./" };
     let name = if families.families.len() > 1 { format!(",name={family}") } else { String::new() };
-    format!("fitted:family={here}{path}{name},seed=1")
+    let words = |here| format!("fitted:family={here}{}{name},seed=1", path.display());
+    // What has no folder may look like one of the families that come along.
+    if Trace::family_file(&words("")).is_some() { words("") } else { words("./") }
 }
 
 /// `lockstep data fit`.

@@ -1,6 +1,7 @@
 //! Parts of a folder of traces: 80 % to train on and 20 % to judge by, and five folds that walk forward.
 
-use std::fs;
+use std::collections::HashMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -8,7 +9,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::{download, folder};
-use crate::configuration::read_regular_text;
+use crate::configuration::{open_regular_file, read_regular_text};
 use crate::output_file::write_text;
 
 /// Of a hundred traces, so many are for training.
@@ -64,12 +65,11 @@ pub fn traces_to_judge_by(path: &Path) -> Result<Vec<PathBuf>> {
     let here = PathBuf::from(&manifest.folder);
     let beside = path.parent().map(|parent| parent.join(&here));
     let folder = beside.filter(|beside| !here.is_dir() && beside.is_dir()).unwrap_or(here);
+    let hashes: HashMap<&String, &String> = manifest.files.iter().map(|file| (&file.path, &file.sha256)).collect();
     let trace = |name: &String| {
         let trace = folder.join(name);
-        let file = manifest.files.iter().find(|file| file.path == *name);
-        let file = file.with_context(|| format!("`files` does not have {name}"))?;
-        let bytes = fs::read(&trace).with_context(|| trace.display().to_string())?;
-        if download::sha256(&bytes) != file.sha256 {
+        let split = hashes.get(name).with_context(|| format!("`files` does not have {name}"))?;
+        if hash_of(&trace)? != **split {
             bail!(
                 "{} is not the trace that was split (its SHA-256 is another): put that back, or split the folder again",
                 trace.display()
@@ -78,6 +78,14 @@ pub fn traces_to_judge_by(path: &Path) -> Result<Vec<PathBuf>> {
         Ok(trace)
     };
     manifest.test.iter().map(trace).collect::<Result<_>>().with_context(named)
+}
+
+/// The SHA-256 of the regular file `path`.
+fn hash_of(path: &Path) -> Result<String> {
+    let mut bytes = Vec::new();
+    let read = open_regular_file(path).and_then(|mut file| file.read_to_end(&mut bytes));
+    read.with_context(|| path.display().to_string())?;
+    Ok(download::sha256(&bytes))
 }
 
 /// The same for the same names and seed, on every machine: the order of the hashes of seed and name.
@@ -105,8 +113,7 @@ pub fn run(arguments: &SplitArguments) -> Result<()> {
     contents.say_unread();
     let mut files = Vec::new();
     for found in &contents.traces {
-        let bytes = std::fs::read(&found.path).with_context(|| found.path.display().to_string())?;
-        files.push(File { path: found.name.clone(), sha256: download::sha256(&bytes) });
+        files.push(File { path: found.name.clone(), sha256: hash_of(&found.path)? });
     }
     let names = shuffled(files.iter().map(|file| file.path.clone()).collect(), arguments.seed);
     let (train, test) = names.split_at(training(names.len()));

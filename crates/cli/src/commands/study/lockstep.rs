@@ -69,6 +69,11 @@ const JUDGED_SEEDS: std::ops::Range<u64> = 9_000_000_001..9_000_000_007;
 /// Traces of a family with a small budget.
 const FEW: usize = 6;
 
+/// All of them, the first of which alone may have a model that is named.
+fn controllers() -> Vec<&'static str> {
+    [&[OWN, ORACLE][..], &CLASSICAL[..], &LEARNED[..]].concat()
+}
+
 fn generated() -> Vec<(String, Vec<String>)> {
     let fitted = |family: &str| {
         let word = |seed| format!("fitted:family={family},seed={seed},seconds=60");
@@ -229,7 +234,7 @@ fn cell(
     };
     let slug: String = family.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
     let mut results: BTreeMap<(String, String), Vec<Scores>> = BTreeMap::new();
-    let controllers = [&[OWN, ORACLE][..], &CLASSICAL[..], &LEARNED[..]].concat();
+    let controllers = controllers();
     // A model that is named is one for Lockstep's own; the others take none.
     for (part, controllers) in [("own", &controllers[..1]), ("others", &controllers[1..])] {
         let file = format!("{slug}-{condition}{}-{part}.parquet", if pixels { "-pictures" } else { "" });
@@ -288,7 +293,7 @@ pub(super) fn run(arguments: &LockstepArguments) -> Result<()> {
         }
     }
     let mut clean: Vec<Row> = Vec::new();
-    for controller in [&[OWN, ORACLE][..], &CLASSICAL[..], &LEARNED[..]].concat() {
+    for controller in controllers() {
         let own: Vec<&Row> = rows
             .iter()
             .filter(|row| row.controller == controller && row.condition == "clean" && row.codec == "modelled")
