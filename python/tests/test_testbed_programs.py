@@ -9,6 +9,7 @@ import numpy as np
 import polars
 import pytest
 
+from lockstep.command import lockstep_command
 from lockstep.testbed import (
     barcodes,
     charts,
@@ -116,7 +117,7 @@ def test_of_decoded_pictures_those_are_taken_that_a_later_look_does_not_belie() 
 def test_barcodes_are_read_from_what_a_screen_has_in_colours(tmp_path: Path) -> None:
     if lacking := own.missing():
         pytest.skip(lacking)
-    made = [decoding.lockstep_command(), "barcode", "generated:640x360@10", str(tmp_path / "x.y4m")]
+    made = [lockstep_command(), "barcode", "generated:640x360@10", str(tmp_path / "x.y4m")]
     subprocess.run([*made, "--seconds", "0.1", "--first", "4711"], check=True, capture_output=True)  # noqa: S603
     luma = y4m.ClipReader(y4m.open_clip(tmp_path / "x.y4m")).luma(0)
     regions = []

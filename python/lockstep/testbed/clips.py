@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lockstep.testbed.decoding import lockstep_command
+from lockstep.command import lockstep_command
 from lockstep.testbed.processes import apart, pause
 from lockstep.testbed.programs import Clip, TestbedError
 from lockstep.testbed.y4m import open_clip, read_header, read_picture

@@ -1,7 +1,5 @@
 """Encoded frames to exact pixels: VP8 by our own decoder, the others by ffmpeg, whose decoders are exact as well."""
 
-import os
-import shutil
 import struct
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +9,7 @@ from typing import IO
 
 import numpy as np
 
+from lockstep.command import lockstep_command
 from lockstep.testbed.programs import Clip, Samples, TestbedError, executable
 
 FOURCC = {"vp8": b"VP80", "vp9": b"VP90", "av1": b"AV01"}
@@ -111,15 +110,6 @@ def confirmed(
         waiting = []
     if not lost:
         yield from waiting
-
-
-def lockstep_command() -> str:
-    """Where the `lockstep` command is: LOCKSTEP_COMMAND (which that command sets), of this checkout, or installed."""
-    own = Path(__file__).parents[3] / "target" / "release" / "lockstep"
-    found = os.environ.get("LOCKSTEP_COMMAND") or (str(own) if own.exists() else shutil.which("lockstep"))
-    if found is None:
-        raise TestbedError("the lockstep command is not installed; in a checkout, make build makes it")
-    return found
 
 
 def _whole(stream: IO[bytes], size: int) -> bytes | None:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import polars
 
-from lockstep.testbed.decoding import lockstep_command
+from lockstep.command import lockstep_command
 from lockstep.testbed.machine import now, unix_offset
 from lockstep.testbed.processes import END_SECONDS, apart, end
 from lockstep.testbed.programs import Side, TestbedError

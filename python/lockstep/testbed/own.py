@@ -17,8 +17,8 @@ from typing import IO
 import numpy as np
 import polars
 
+from lockstep.command import lockstep_command
 from lockstep.testbed import barcodes, y4m
-from lockstep.testbed.decoding import lockstep_command
 from lockstep.testbed.machine import now, unix_offset
 from lockstep.testbed.processes import END_SECONDS, apart, end, pause
 from lockstep.testbed.programs import Outcome, OwnSession, Samples, Setting, Shown, TestbedError
@@ -247,7 +247,7 @@ def missing() -> str | None:
     """What this program takes and is not here; None if it can run."""
     try:
         lockstep_command()
-    except TestbedError as error:
+    except ValueError as error:
         return str(error)
     return None
 

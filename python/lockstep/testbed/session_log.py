@@ -17,8 +17,8 @@ import numpy as np
 import polars
 
 import lockstep
+from lockstep.command import lockstep_command
 from lockstep.sessions.log import labelled, session_number, write_session
-from lockstep.testbed.decoding import lockstep_command
 from lockstep.testbed.link import LinkOutcome, LinkSpecification
 from lockstep.testbed.machine import unix_offset
 from lockstep.testbed.programs import Clip, OwnSession
