@@ -11,7 +11,7 @@ from tiny_trainings import TINY, train
 
 from lockstep.learn.arguments import INPUTS, LADDERS, parser
 from lockstep.simulation import simulate
-from lockstep.studies import imitation
+from lockstep.studies import concerto as concerto_study
 
 MODELS = Path(__file__).parents[1] / "lockstep" / "learn" / "models"
 SHIPPED = ("bob", "concerto", "gemini", "hrcc", "lockstep", "rlv")
@@ -449,16 +449,16 @@ class TestTraining:
         with pytest.raises(ValueError, match="none of BoB's profiles"):
             bob.main([*words, "--profiles", str(tmp_path)])
 
-    def test_the_study_of_imitation_trains_each_variant_once_and_compares_it(
+    def test_the_study_of_concerto_trains_each_variant_once_and_compares_it(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setattr(imitation, "TRAINING", {"small": tuple(TINY["concerto"])})
+        monkeypatch.setattr(concerto_study, "TRAINING", {"small": tuple(TINY["concerto"])})
         words = ["--output", str(tmp_path), "--traces", "1", "--seconds", "5", "--seeds", "1"]
         words += ["--parts", "controllers", "inputs"]
-        assert imitation.main(words) == 0
+        assert concerto_study.main(words) == 0
         said = capsys.readouterr().out
         assert "2 (transport)" in said
         assert len(list((tmp_path / "runs").iterdir())) == 2
-        journal = (tmp_path / "imitation.journal").read_text()
-        assert imitation.main(words) == 0
-        assert (tmp_path / "imitation.journal").read_text() == journal
+        journal = (tmp_path / "concerto.journal").read_text()
+        assert concerto_study.main(words) == 0
+        assert (tmp_path / "concerto.journal").read_text() == journal

@@ -14,7 +14,7 @@ import polars
 import pytest
 
 from lockstep.learn.judging import MEASURES
-from lockstep.studies import bob, imitation
+from lockstep.studies import bob, concerto
 from lockstep.studies.__main__ import main
 from lockstep.studies.study import Study
 
@@ -140,7 +140,7 @@ def test_whether_vmaf_can_be_measured_is_tried(tmp_path: Path, monkeypatch: pyte
     assert not bob.vmaf_program()
 
 
-def test_models_of_a_study_of_imitation_are_known_by_what_they_hold(
+def test_models_of_the_study_of_concerto_are_known_by_what_they_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured, trained = [], []
@@ -157,15 +157,16 @@ def test_models_of_a_study_of_imitation_are_known_by_what_they_hold(
             path.write_text("concerto")
         return path
 
-    monkeypatch.setattr(imitation, "measure", measure)
+    monkeypatch.setattr(concerto, "measure", measure)
     monkeypatch.setattr(Study, "train", train)
+    monkeypatch.setattr(concerto, "torch_missing", lambda: False)
     (tmp_path / "rlv.onnx").write_text("rlv")
     words = ["--output", str(tmp_path / "study"), "--traces", "1", "--seeds", "1", "--workers", "1"]
     words += ["--rlv", str(tmp_path / "rlv.onnx"), "--parts", "controllers", "inputs"]
 
     def again() -> dict[str, int]:
         measured.clear()
-        assert imitation.main(words) == 0
+        assert concerto.main(words) == 0
         return {name: measured.count(name) for name in sorted(set(measured))}
 
     first = again()
@@ -178,15 +179,43 @@ def test_models_of_a_study_of_imitation_are_known_by_what_they_hold(
     model.write_text("another concerto")
     assert again() == {"concerto": 3}
     # Another program measures anew, and trains in other folders.
-    monkeypatch.setattr(imitation, "program_hash", lambda: "another program")
+    monkeypatch.setattr(concerto, "program_hash", lambda: "another program")
     assert again() == first
     assert len(trained) == 4
     (tmp_path / "rlv.onnx").unlink()
     with pytest.raises(ValueError, match=r"--rlv .*rlv\.onnx: there is no such file"):
-        imitation.main(words)
+        concerto.main(words)
 
 
-@pytest.mark.parametrize("study", ["bob", "imitation"])
+def test_every_part_that_trains_takes_every_seed_and_says_which_budget_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def train(_: Study, algorithm: str, run: str, __: list[str]) -> Path:
+        path = tmp_path / run / f"{algorithm}.onnx"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(run)
+        return path
+
+    monkeypatch.setattr(concerto, "measure", lambda *_, **__: dict.fromkeys(MEASURES, 1.0))
+    monkeypatch.setattr(concerto, "torch_missing", lambda: False)
+    monkeypatch.setattr(Study, "train", train)
+    parts = [part for part in concerto.PARTS if part != "observation"]
+    folder = tmp_path / "study"
+    words = ["--output", str(folder), "--traces", "1", "--seeds", "2", "--workers", "1", "--parts", *parts]
+    assert concerto.main(words) == 0
+    said = capsys.readouterr().out
+    for part in parts:
+        table = polars.read_parquet(folder / f"{part}.parquet")
+        ours = table.filter(polars.col("controller") == "concerto")
+        variants = ours.group_by([name for name in ("variant", "network", "codec") if name in ours.columns])
+        assert variants.agg(polars.col("seed").sort())["seed"].to_list() == [[1, 2]] * len(variants.agg()), part
+        assert table["budget"].unique().to_list() == ["small"]
+        assert f"{part}, budget small: 2 seeds" in said
+        assert f"{part}, budget small" in (folder / f"{part}.txt").read_text()
+    assert said.count("figures for this are not at hand") == len(parts) - 1, "of the controllers there is one"
+
+
+@pytest.mark.parametrize("study", ["bob", "concerto"])
 @pytest.mark.parametrize("wrong", [("--seeds", "0"), ("--seeds", "-2"), ("--workers", "0"), ("--seconds", "nan")])
 def test_a_number_of_a_study_that_makes_no_sense_is_refused(
     study: str, wrong: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -83,6 +83,9 @@ enum Command {
     Scenario(commands::scenario::ScenarioCommand),
     /// Run many modelled or simulated calls, on every core: controllers, codecs, traces, seeds; one Parquet row a call.
     Sweep(commands::sweep::SweepArguments),
+    /// Run sources that always fill GCC's target, video, and what lies between, over the same links: Concerto's observation,
+    /// and what makes the difference (pauses, pacing, the codec, probes, padding).
+    Sources(commands::sources::SourcesArguments),
     /// Run claims again, of the papers (BoB, Concerto, Salsify) and of this project.
     Study(commands::study::StudyArguments),
     /// Measure unmodified programs, such as Chromium's WebRTC, and Lockstep over the same link with the same clip and ruler:
@@ -147,6 +150,7 @@ fn main() -> ExitCode {
         Command::Emulate(arguments) => commands::emulate::run(&arguments),
         Command::Scenario(command) => commands::scenario::run(&command),
         Command::Sweep(arguments) => commands::sweep::run(&arguments, &given),
+        Command::Sources(arguments) => commands::sources::run(&arguments, &given),
         Command::Study(arguments) => commands::study::run(&arguments, &given),
         Command::Testbed(arguments) => commands::testbed::run(&arguments),
         Command::Sessions(arguments) => commands::sessions::run(&arguments),

@@ -111,7 +111,7 @@ fn outputs_that_cannot_be_are_refused_before_the_call_runs() {
         &["scenario", "run", "long-tcp-cubic", "--json", "sub"],
         &["model", "fit", "--clip", "a=generated:64x48@30", "--output", "sub"],
         &["bench", "sim", "--json", "sub"],
-        &["study", "concerto", "--json", "sub"],
+        &["sources", "--json", "sub"],
     ] {
         let output = lockstep(folder.path(), words);
         assert!(!output.status.success(), "{words:?}");

@@ -21,7 +21,7 @@ PART = 2_000_000
 
 CHANGE = 0.6
 """A second in which the transport's rate is at most this share of that in the second before is a drop, as in
-``lockstep study concerto``. Of drops in seconds that follow each other only the first counts."""
+``lockstep sources``. Of drops in seconds that follow each other only the first counts."""
 REDUCED = 1.05
 """The codec has followed a drop when it makes no more than this share of the transport's rate."""
 RECOVERED = 0.7

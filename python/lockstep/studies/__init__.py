@@ -2,6 +2,6 @@
 
 STUDIES = {
     "bob": "BoB on the profiles of its paper beside its heuristic, Gemini and HRCC; its selector's threshold",
-    "imitation": "Concerto's imitation learning: inputs, losses, smoothness, mismatch, loops; beside GCC and others",
+    "concerto": "Concerto: video under GCC; inputs, losses, smoothness, mismatch, loops; beside GCC, Salsify, RL-V",
 }
 """Studies by name, each a module here with a ``main``."""

@@ -25,7 +25,8 @@ import polars
 from lockstep.content_hash import content_hash, program_hash
 from lockstep.learn.arguments import SECONDS
 from lockstep.simulation import simulate
-from lockstep.studies.study import BUDGETS, Cell, Study, add_arguments, chart, say, summary
+from lockstep.studies.printed import PaperFigure, beside, best_row
+from lockstep.studies.study import BUDGETS, Cell, Study, add_arguments, chart, summary, words
 
 PROFILES = ("FCCamazone", "NYUbus", "Synthtic", "cascade_profile", "lte_profile", "twitch_profile")
 """Files with BoB's profiles; the paper's text has five, of which one is made up."""
@@ -65,6 +66,17 @@ DRAWN = {"total_bob": "total score (BoB's weights)", "receive_mbps": "receive ra
 OF_VMAF = ("vmaf", "total_challenge", "total_bob")
 """What there is only where VMAF can be measured."""
 DRAWN_WITHOUT_VMAF = {"network_bob": "network score (BoB's weights)", **DRAWN}
+FIGURES = (
+    PaperFigure(
+        "thresholds",
+        "threshold that is taken, of 5 to 50 %",
+        "30 %",
+        "BoB, IEEE TMM 2022; the paper's code has the same",
+        best_row(("total_bob", "network_bob"), "threshold", "%"),
+        "The shipped net was trained with 30 %, and where its estimate is near the heuristic's no threshold matters.",
+    ),
+)
+"""What BoB's paper has that is known here: of its scores of estimators (table III) none is at hand."""
 HOW_TO_MEASURE_VMAF = (
     "pip install imageio-ffmpeg, and name its ffmpeg: export "
     "LOCKSTEP_VMAF=$(python -c 'import imageio_ffmpeg; print(imageio_ffmpeg.get_ffmpeg_exe())'); or take --parts "
@@ -230,18 +242,27 @@ def estimators(study: Study, options: argparse.Namespace, line: tuple[float, flo
     ]
     cells = cells_of(options, line, "estimators", settings)
     table = study.run(cells, lambda cell: run_call(cell, options, line, models[cell["estimator"]]), options.workers)
+    study.say(f"{said_of('estimators', options)}\n")
     for codec in options.codecs:
         of_codec = table.filter(polars.col("codec") == codec)
-        print(f"{codec} codec, means over all profiles:")
-        say(summary(of_codec, ("estimator",), MEASURES), ("estimator",), SHOWN, {})
+        study.say(f"{codec} codec, means over all profiles:")
+        study.say(words(summary(of_codec, ("estimator",), MEASURES), ("estimator",), SHOWN, {}))
         by = ("estimator", "profile")
-        say(summary(of_codec, by, MEASURES), by, SHOWN, {})
+        study.say(words(summary(of_codec, by, MEASURES), by, SHOWN, {}))
         ahead = ahead_of_heuristic(of_codec)
         won = sum(gain > 0 for gain in ahead.values())
-        words = ", ".join(f"{profile} {gain:+.1f}" for profile, gain in ahead.items())
-        print(f"BoB's total above its heuristic's on {won} of {len(ahead)} profiles: {words}\n")
+        gains = ", ".join(f"{profile} {gain:+.1f}" for profile, gain in ahead.items())
+        study.say(f"BoB's total above its heuristic's on {won} of {len(ahead)} profiles: {gains}\n")
     means = summary(table.filter(polars.col("codec") == options.codecs[0]), ("profile", "estimator"), MEASURES)
-    study.write("estimators", table, {"estimators": chart(means, ("profile", "estimator"), DRAWN, "BoB's profiles")})
+    study.say(beside(FIGURES, "estimators", means, "BoB"))
+    title = f"BoB's profiles, budget {options.budget}"
+    study.write("estimators", table, {"estimators": chart(means, ("profile", "estimator"), DRAWN, title)})
+
+
+def said_of(part: str, options: argparse.Namespace) -> str:
+    """What all of a part's calls are, and which budget it is."""
+    calls = f"{options.seeds} runs of {options.seconds:.0f} s on {len(options.chosen)} profiles"
+    return f"{part}, budget {options.budget}: {calls}"
 
 
 def ahead_of_heuristic(table: polars.DataFrame) -> dict[str, float]:
@@ -272,9 +293,11 @@ def thresholds(study: Study, options: argparse.Namespace, line: tuple[float, flo
     shown = {name: digits for name, digits in SHOWN.items() if name not in without}
     drawn = {name: unit for name, unit in (DRAWN_WITHOUT_VMAF if without else DRAWN).items() if name not in without}
     means = summary(table.filter(polars.col("codec") == options.codecs[0]), ("threshold",), measures)
-    print(f"threshold of the selector (%), {options.codecs[0]} codec; the paper takes 30 %:")
-    say(means, ("threshold",), shown, {"30": "best"})
-    study.write("thresholds", table, {"thresholds": chart(means, ("threshold",), drawn, "Threshold of the selector")})
+    study.say(f"{said_of('thresholds', options)}; threshold of the selector (%), {options.codecs[0]} codec\n")
+    study.say(words(means, ("threshold",), shown, {}))
+    study.say(beside(FIGURES, "thresholds", means, "BoB"))
+    title = f"Threshold of the selector, budget {options.budget}"
+    study.write("thresholds", table, {"thresholds": chart(means, ("threshold",), drawn, title)})
 
 
 def parser() -> argparse.ArgumentParser:
@@ -324,9 +347,6 @@ def main(arguments: list[str] | None = None) -> int:
             raise ValueError(message)
         print(f"without VMAF and the totals that take it ({missing})", file=sys.stderr)
     study = Study("bob", options.output, fresh=options.fresh)
-    print(
-        f"budget {options.budget}: {options.seeds} runs of {options.seconds:.0f} s on {len(options.chosen)} profiles\n"
-    )
     line = vmaf_line(study) if options.budget == BUDGETS[0] and missing is None else None
     for part in options.parts:
         (estimators if part == "estimators" else thresholds)(study, options, line)

@@ -20,6 +20,7 @@ import altair
 import polars
 
 from lockstep.charts import Plot
+from lockstep.intervals import mean_interval
 from lockstep.learn.arguments import whole
 from lockstep.studies.side_by_side import LOOK_SECONDS, side_by_side
 from lockstep.sweep_plot import COLOURS, render
@@ -33,9 +34,6 @@ MOST_WORKERS = 1_000
 """Each is a thread."""
 BUDGETS = ("small", "full")
 """How much is run: trainings cut short, or all as it should be."""
-
-T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
-"""97.5 % quantiles of Student's t with 1, 2, ... degrees of freedom; with more it is taken as that of 15."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
@@ -74,7 +72,8 @@ class Study:
         self.folder = folder
         self.quiet = quiet
         self._interrupted = threading.Event()
-        self._trainings: set[subprocess.Popen[bytes]] = set()
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._said: list[str] = []
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"{name}.journal"
         if fresh:
@@ -115,7 +114,7 @@ class Study:
             left = seconds / count * (len(open_cells) - count)
             self._show(f"{done + count} of {len(cells)} cells, {seconds:.0f} s, {left:.0f} s left")
 
-        side_by_side(open_cells, measure, workers, keep=keep, end=self._end_trainings)
+        side_by_side(open_cells, measure, workers, keep=keep, end=self._end_processes)
         if open_cells and not self.quiet and sys.stderr.isatty():
             sys.stderr.write("\n")
         return polars.DataFrame([{**cell, **self._rows[_key(cell)]} for cell in cells], infer_schema_length=None)
@@ -133,16 +132,27 @@ class Study:
         sys.stderr.write(f"\r\x1b[2K{text}" if sys.stderr.isatty() else f"{text}\n")
         sys.stderr.flush()
 
+    def say(self, text: str) -> None:
+        """Prints what a part has found; :meth:`write` keeps it beside the part's rows."""
+        print(text)
+        self._said.append(text)
+
     def write(self, part: str, table: polars.DataFrame, plots: Mapping[str, Plot] | None = None) -> None:
-        """Writes a part's rows as Parquet, and its plots as pages and pictures."""
+        """Writes a part's rows as Parquet, what was said of them as text, and its plots as pages and pictures."""
         temporary = self.folder / f"{part}.parquet.new"
         table.write_parquet(temporary)
         temporary.replace(self.folder / f"{part}.parquet")
+        names = [f"{part}.parquet"]
+        if self._said:
+            names.append(f"{part}.txt")
+            (self.folder / names[-1]).write_text("\n".join(self._said) + "\n")
+            self._said.clear()
         for name, plot in (plots or {}).items():
             for kind in (".html", ".png"):
                 path = self.folder / f"{name}{kind}"
                 path.write_bytes(render(plot, path))
-        print(f"{part}: {self.folder / part}.parquet" + "".join(f", {name}.html" for name in plots or {}))
+            names.append(f"{name}.html")
+        print(f"{part}: {self.folder / names[0]}, {', '.join(names[1:])}".removesuffix(", "))
 
     def train(self, algorithm: str, run: str, arguments: Sequence[str]) -> Path:
         """Trains in a process of its own, goes on from its checkpoint, and gives the model.
@@ -157,54 +167,42 @@ class Study:
             words = [sys.executable, "-m", "lockstep.learn", algorithm, "--output", str(folder), "--quiet", *arguments]
             folder.mkdir(parents=True, exist_ok=True)
             with (folder / "training.log").open("ab") as log:
-                status = self._run_training(words, log)
+                status = self.run_process(words, log, log)
             if status != 0 or not model.exists():
                 raise ValueError(f"the training in {folder} ended with status {status}; training.log there says why")
             (folder / "finished").touch()
         return model
 
-    def _run_training(self, words: Sequence[str], log: IO[bytes]) -> int:
-        """Runs a training until it ends, and gives its status; an interruption ends it, too."""
-        training = subprocess.Popen(words, stdout=log, stderr=log)  # noqa: S603
-        self._trainings.add(training)
+    def run_process(self, words: Sequence[str], output: IO[bytes], errors: IO[bytes]) -> int:
+        """Runs a program until it ends, and gives its status; an interruption of the study ends it, too."""
+        process = subprocess.Popen(words, stdout=output, stderr=errors)  # noqa: S603
+        self._processes.add(process)
         try:
             if self._interrupted.is_set():
-                self._end_trainings()
-            while training.poll() is None:
+                self._end_processes()
+            while process.poll() is None:
                 with suppress(subprocess.TimeoutExpired):
-                    training.wait(LOOK_SECONDS)
+                    process.wait(LOOK_SECONDS)
         except BaseException:
-            self._end_trainings()
+            self._end_processes()
             raise
         finally:
-            self._trainings.discard(training)
+            self._processes.discard(process)
         if self._interrupted.is_set():
             raise KeyboardInterrupt
-        return training.returncode
+        return process.returncode
 
-    def _end_trainings(self) -> None:
-        """Ends all trainings that run, and those that are about to: they go on from their last checkpoints."""
+    def _end_processes(self) -> None:
+        """Ends all programs that run, and those that are about to: trainings go on from their last checkpoints."""
         self._interrupted.set()
-        ending = list(self._trainings)
-        for training in ending:
-            training.terminate()
-        for training in ending:
+        ending = list(self._processes)
+        for process in ending:
+            process.terminate()
+        for process in ending:
             try:
-                training.wait(2.0)
+                process.wait(2.0)
             except subprocess.TimeoutExpired:
-                training.kill()
-
-
-def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and the half width of its 95 % confidence interval (Student's t); NaN where there is no such thing."""
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    if not known:
-        return math.nan, math.nan
-    mean = math.fsum(known) / len(known)
-    if len(known) < 2:
-        return mean, math.nan
-    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in known) / (len(known) - 1))
-    return mean, T_95[min(len(known) - 1, len(T_95)) - 1] * deviation / math.sqrt(len(known))
+                process.kill()
 
 
 def summary(
@@ -225,24 +223,37 @@ def summary(
     return polars.DataFrame(rows, infer_schema_length=None)
 
 
-def say(
+def words(
     summarised: polars.DataFrame, by: Sequence[str], measures: Mapping[str, int], printed: Mapping[str, str]
-) -> None:
-    """Prints a table: a line for each row, measures with so many digits, and what the paper printed beside it.
+) -> str:
+    """A table: a line for each row, measures with so many digits, and what ``printed`` has beside it.
 
-    ``printed`` has the paper's words by the first of ``by``; none if it printed nothing.
+    ``printed`` has words by the first of ``by``; none if there is nothing to be said of them.
     """
     widths = [max(len(name), *(len(str(value)) for value in summarised[name])) for name in by]
     heading = "  ".join(f"{name:<{width}}" for name, width in zip(by, widths, strict=True))
-    print(heading + "".join(f"{name:>24}" for name in measures) + ("   the paper" if printed else ""))
+    lines = [heading + "".join(f"{name:>24}" for name in measures) + ("   the paper" if printed else "")]
     for row in summarised.iter_rows(named=True):
         line = "  ".join(f"{row[name]!s:<{width}}" for name, width in zip(by, widths, strict=True))
         for name, digits in measures.items():
-            half = row[f"{name}_half"]
-            own = f"{row[name]:.{digits}f}" + (f" ± {half:.{digits}f}" if math.isfinite(half) else "")
-            line += f"{own:>24}"
-        print(line + (f"   {printed.get(str(row[by[0]]), '-')}" if printed else ""))
-    print()
+            line += f"{own(row, name, digits):>24}"
+        lines.append(line + (f"   {printed.get(str(row[by[0]]), '-')}" if printed else ""))
+    return "\n".join([*lines, ""])
+
+
+def own(row: Mapping[str, Any], measure: str, digits: int) -> str:
+    """A row's mean of a measure, with half its interval if it has one; a dash where there is no such thing."""
+    mean, half = row[measure], row[f"{measure}_half"]
+    if not math.isfinite(mean):
+        return "-"
+    return f"{mean:.{digits}f}" + (f" ± {half:.{digits}f}" if math.isfinite(half) else "")
+
+
+def say(
+    summarised: polars.DataFrame, by: Sequence[str], measures: Mapping[str, int], printed: Mapping[str, str]
+) -> None:
+    """Prints the table that :func:`words` makes."""
+    print(words(summarised, by, measures, printed))
 
 
 def chart(summarised: polars.DataFrame, by: Sequence[str], measures: Mapping[str, str], title: str) -> Plot:
@@ -258,7 +269,7 @@ def chart(summarised: polars.DataFrame, by: Sequence[str], measures: Mapping[str
     if len(by) > 1:
         values = summarised[by[1]].unique(maintain_order=True).to_list()
         scale = altair.Scale(domain=values, range=[COLOURS[index % len(COLOURS)] for index in range(len(values))])
-        colour = altair.Color(f"{by[1]}:N", scale=scale, legend=altair.Legend(title=None, orient="top"))
+        colour = altair.Color(f"{by[1]}:N", scale=scale, legend=altair.Legend(title=None, orient="top", labelLimit=0))
         offset = {"yOffset": altair.YOffset(f"{by[1]}:N")}
     order = [str(name) for name in summarised[by[0]].unique(maintain_order=True)]
     panels = []

@@ -17,6 +17,7 @@ pub mod rendezvous;
 pub mod scenario;
 pub mod sessions;
 pub mod simulate;
+pub mod sources;
 pub mod study;
 pub mod sweep;
 pub mod talk;

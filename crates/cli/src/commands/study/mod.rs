@@ -1,6 +1,5 @@
 //! `lockstep study`: claims of the papers, run again.
 
-mod concerto;
 mod fidelity;
 mod lockstep;
 mod salsify;
@@ -34,15 +33,12 @@ enum Study {
     /// BoB on the profiles of its paper, beside its heuristic, Gemini and HRCC: accuracy, rate, delay, loss and scores; and
     /// the threshold of its selector.
     Bob(ModuleWords),
-    /// Concerto's observation: under one and the same congestion control, video with a conventional codec gets less
-    /// throughput, and more delay and loss, than a source that always fills the target; and what makes the difference:
-    /// pauses, pacing, the codec, probes, padding.
-    Concerto(concerto::ConcertoArguments),
+    /// Concerto: its observation that video under GCC gets less than a source that always fills the target; what its
+    /// imitation learning brings beside GCC, Salsify and RL-V; inputs, losses, smoothness, mismatch, beta, loops, epochs.
+    Concerto(ModuleWords),
     /// How well calls in virtual time stand for others: the model of the codec for the codec, and virtual time for live
     /// calls over the emulator. With `--codec` only of that one.
     Fidelity(fidelity::FidelityArguments),
-    /// Concerto's imitation learning: inputs, losses, smoothness, mismatch, loops; beside GCC, Salsify and RL-V.
-    Imitation(ModuleWords),
     /// Lockstep's own controller against those that were not learned and the oracle, on traces that nothing was trained on.
     Lockstep(lockstep::LockstepArguments),
     /// Salsify's ablation: the whole, without grace period, with a conventional codec, with conventional codec and
@@ -50,23 +46,23 @@ enum Study {
     Salsify(salsify::AblationArguments),
 }
 
-/// What all studies are told.
+/// What all studies are told that run calls themselves.
 #[derive(Debug, Clone, Args)]
-struct CommonArguments {
+pub(super) struct CommonArguments {
     #[command(flatten)]
     simulation: SimulateWords,
     /// Where the numbers go, as JSON.
     #[arg(long)]
-    json: Option<PathBuf>,
+    pub(super) json: Option<PathBuf>,
 }
 
 /// What every study decides itself: which codec, under which control.
-const DECIDED: [&str; 5] = ["codec", "controller", "estimator", "latency", "grace_period"];
+pub(super) const DECIDED: [&str; 5] = ["codec", "controller", "estimator", "latency", "grace_period"];
 
-/// Refuses options that a study decides itself. `given` says whether an option was.
-fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()> {
+/// Refuses options that a command decides itself. `given` says whether an option was.
+pub(super) fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()> {
     match names.iter().find(|name| given(name)) {
-        Some(name) => bail!("the study decides --{} itself; leave it out", name.replace('_', "-")),
+        Some(name) => bail!("this command decides --{} itself; leave it out", name.replace('_', "-")),
         None => Ok(()),
     }
 }
@@ -74,7 +70,7 @@ fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()> {
 impl CommonArguments {
     /// What its calls have in common. Finds out whether the numbers can be written, before calls run that read `traces`,
     /// too.
-    fn settings(&self, traces: &[String]) -> Result<CallSettings> {
+    pub(super) fn settings(&self, traces: &[String]) -> Result<CallSettings> {
         let settings = self.simulation.settings()?;
         let mut inputs = settings.inputs();
         inputs.extend(traces.iter().map(Path::new));
@@ -87,18 +83,13 @@ impl CommonArguments {
 pub fn run(arguments: &StudyArguments, given: &dyn Fn(&str) -> bool) -> Result<()> {
     match &arguments.study {
         Study::Bob(arguments) => learned("bob", arguments),
-        Study::Concerto(arguments) => {
-            refuse(&DECIDED, given)?;
-            refuse(&["modelled"], given)?;
-            concerto::run(arguments, given)
-        }
+        Study::Concerto(arguments) => learned("concerto", arguments),
         Study::Fidelity(arguments) => {
             // A codec that is given is the only one of the table.
             refuse(&DECIDED, &|name| name != "codec" && given(name))?;
             refuse(&["modelled", "trace"], given)?;
             fidelity::run(arguments, given("codec"))
         }
-        Study::Imitation(arguments) => learned("imitation", arguments),
         Study::Lockstep(arguments) => lockstep::run(arguments),
         Study::Salsify(arguments) => {
             refuse(&DECIDED, given)?;
@@ -114,7 +105,7 @@ fn learned(name: &str, arguments: &ModuleWords) -> Result<()> {
 }
 
 /// What `run` makes of each of `calls`, on every core, in their order.
-fn each<Call: Sync, Outcome: Send>(
+pub(super) fn each<Call: Sync, Outcome: Send>(
     study: &str,
     calls: &[Call],
     run: impl Fn(&Call) -> Result<Outcome> + Sync,
@@ -139,7 +130,7 @@ fn each<Call: Sync, Outcome: Send>(
 }
 
 /// Writes the numbers of a study, if that was asked for.
-fn write(path: Option<&PathBuf>, numbers: &impl Serialize) -> Result<()> {
+pub(super) fn write(path: Option<&PathBuf>, numbers: &impl Serialize) -> Result<()> {
     if let Some(path) = path {
         write_json(path, numbers)?;
         say!("numbers in {}", path.display());

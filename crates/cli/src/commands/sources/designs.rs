@@ -1,4 +1,4 @@
-//! What the study compares: a source that always fills what the target allows, video, and what lies between them, one
+//! What is compared: a source that always fills what the target allows, video, and what lies between them, one
 //! thing at a time; each under Google Congestion Control as it is today, as it was when Concerto was written, and without
 //! one of its parts.
 

@@ -1,4 +1,4 @@
-//! The findings of the study, as directions: on links and seeds that are none of the study's own.
+//! What `lockstep sources` finds, as directions: on links and seeds that are none of its own.
 
 use super::designs::{FRAMES, THEN, VIDEO, WITHOUT_BURSTS};
 use super::*;

@@ -1,12 +1,15 @@
-//! Concerto's observation (MobiCom 2019, section 2): the transport finds the capacity, and the codec does not follow it;
-//! and the vicious circle that it makes of this. The same congestion control, GCC, with two sources over the same link:
-//! video with a conventional codec, and a source that always sends what the target allows. All calls are modelled, so
-//! that they differ in nothing else; video with the codec itself is a further row, if it is asked for. What lies between
-//! the two sources, and between the GCC of today and that of Concerto's time, is added or left out one thing at a time.
+//! `lockstep sources`: one congestion control, GCC, with different sources over the same link: one that always sends what
+//! the target allows, video with a conventional codec, and what lies between them, one thing at a time; and so between the GCC
+//! of today and that of Concerto's time. All calls are modelled, so that they differ in nothing else; video with the codec
+//! itself is a further row, if it is asked for.
+//!
+//! It is of Concerto's observation (MobiCom 2019, section 2): the transport finds the capacity, and the codec does not follow
+//! it; and the vicious circle that it makes of this. `lockstep study concerto --parts observation` has it run seed by seed, and
+//! sets the paper's figures beside what comes of it.
 //!
 //! What the paper reports of video against the full-throttle source: throughput 21.6 % lower, loss 4.8 against 0.44 %,
 //! delay 304 against 141 ms; the bit rate takes over 150 s to come back where the other takes 20, with half as many
-//! updates of GCC. What this finds (`lockstep study concerto --seconds 120 --seeds 1-3`; loss with `--seconds 120
+//! updates of GCC. What this finds (`lockstep sources --seconds 120 --seeds 1-3`; loss with `--seconds 120
 //! --queue-packets 40` instead, the usual queue of 256 packets loses next to nothing of either):
 //!
 //! | control | source | throughput | delay, p95 (ms) | updates a second | back after (s) | loss |
@@ -51,24 +54,27 @@ mod recovery;
 mod tests;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use lockstep_call::{Scores, mean};
 use lockstep_control::Algorithm;
 
-use super::{CommonArguments, each, write};
-use crate::commands::figure;
-use crate::commands::sweep::Seeds;
+use super::figure;
+use super::study::{CommonArguments, DECIDED, each, refuse, write};
+use super::sweep::Seeds;
 use crate::configuration::{CallSettings, CodecKind, NamedTrace, PROGRESS_INTERVAL, TraceName, simulate, simulate_gcc};
 use designs::{Design, FULL_THROTTLE, TODAY, designs};
 use reaction::Reaction;
 use recovery::Recovery;
 
-/// What `lockstep study concerto` is told.
+/// What `lockstep sources` is told.
 #[derive(Args)]
-pub(super) struct ConcertoArguments {
-    /// Traces; if not given, eight generated cellular ones.
+pub struct SourcesArguments {
+    /// Which links calls run over, with a comma between them.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "varying,returning")]
+    links: Vec<Links>,
+    /// Traces of the links that vary; if not given, eight generated cellular ones.
     #[arg(long, num_args = 1..)]
     traces: Vec<String>,
     /// Seeds of everything random: `1-5`, or `1,4,7`. If not given, the one of --seed.
@@ -81,7 +87,16 @@ pub(super) struct ConcertoArguments {
     common: CommonArguments,
 }
 
-/// The traces that the study runs over if none are given.
+/// Which links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Links {
+    /// Those whose capacity varies all the time: rate, delay and loss, and how fast changes are followed.
+    Varying,
+    /// Four whose capacity falls for 20 s and returns, calls of four minutes: how long the bit rate takes to come back.
+    Returning,
+}
+
+/// The links that vary if no traces are given.
 const TRACES: [&str; 8] = [
     "cellular:mean=1.5mbps,seed=1",
     "cellular:mean=2mbps,seed=2",
@@ -128,7 +143,7 @@ struct Numbers {
     recoveries: Vec<RecoveryRow>,
 }
 
-/// A call of the study.
+/// A call: a source under a control over a link.
 #[derive(Clone)]
 struct Call {
     trace: NamedTrace,
@@ -251,9 +266,19 @@ fn print<R: Compared>(rows: &[R], figures: &[Figure<R>]) {
     say!("");
 }
 
-pub(super) fn run(arguments: &ConcertoArguments, told: &dyn Fn(&str) -> bool) -> Result<()> {
+/// `lockstep sources`. `told` says whether an option was given.
+///
+/// # Errors
+/// If an option that it decides itself was given, a trace cannot be read, a call fails, or the numbers cannot be written.
+pub fn run(arguments: &SourcesArguments, told: &dyn Fn(&str) -> bool) -> Result<()> {
+    refuse(&DECIDED, told)?;
+    refuse(&["modelled"], told)?;
     if let Some(name) = ["menu", "fit_passes"].iter().find(|name| told(name)) {
-        bail!("the conventional codec, whose study this is, does not heed --{}; leave it out", name.replace('_', "-"));
+        bail!("the conventional codec, which this is about, does not heed --{}; leave it out", name.replace('_', "-"));
+    }
+    let takes = |links| arguments.links.contains(&links);
+    if !takes(Links::Varying) && (arguments.coded || !arguments.traces.is_empty()) {
+        bail!("--traces and --coded are of links that vary, which --links leaves out");
     }
     let given = arguments.common.settings(&arguments.traces)?;
     let traces: Vec<TraceName> = match &arguments.traces[..] {
@@ -261,14 +286,21 @@ pub(super) fn run(arguments: &ConcertoArguments, told: &dyn Fn(&str) -> bool) ->
         given => given.iter().map(|name| TraceName::from(name.as_str())).collect(),
     };
     let seeds = arguments.seeds.as_ref().map_or_else(|| vec![given.link.seed], |seeds| seeds.0.clone());
-    let calls = calls_over(&traces, &seeds, arguments.coded)?;
-    let returns = calls_over(&recovery::TRACES.map(TraceName::from), &seeds, false)?;
-    let calls = each("study concerto", &calls, |call| call.run(&given))?;
-    let recoveries = each("study concerto, recovery", &returns, |call| call.recover(&given))?;
-    say!("{} s of {} under {CONTROLLER}: means over {} traces\n", given.length.as_f64(), given.clip, traces.len());
-    print(&calls, &FIGURES);
-    say!("from the return of a link's capacity until 70 % of it come through: {} links\n", recovery::TRACES.len());
-    print(&recoveries, &RECOVERY_FIGURES);
+    let over = |links, traces: &[TraceName], coded| {
+        if takes(links) { calls_over(traces, &seeds, coded) } else { Ok(Vec::new()) }
+    };
+    let varying = over(Links::Varying, &traces, arguments.coded)?;
+    let returning = over(Links::Returning, &recovery::TRACES.map(TraceName::from), false)?;
+    let calls = each("sources, varying links", &varying, |call| call.run(&given))?;
+    let recoveries = each("sources, returning links", &returning, |call| call.recover(&given))?;
+    if takes(Links::Varying) {
+        say!("{} s of {} under {CONTROLLER}: means over {} traces\n", given.length.as_f64(), given.clip, traces.len());
+        print(&calls, &FIGURES);
+    }
+    if takes(Links::Returning) {
+        say!("from the return of a link's capacity until 70 % of it come through: {} links\n", recovery::TRACES.len());
+        print(&recoveries, &RECOVERY_FIGURES);
+    }
     write(arguments.common.json.as_ref(), &Numbers { calls, recoveries })
 }
 

@@ -1,0 +1,132 @@
+"""`lockstep-sources-plot`: what `lockstep sources --json` wrote, as a plot.
+
+For each of the controls that all sources were run under: how the bit rate comes back after the capacity has
+fallen and returned, as a share of the capacity, in the mean over links, with its 95 % interval over seeds.
+"""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import altair
+import polars
+
+from lockstep.charts import Plot
+from lockstep.intervals import mean_interval
+from lockstep.sweep_plot import COLOURS, SweepPlotError, render
+
+RETURN = 60
+"""When the capacity is back, seconds into the call."""
+BEFORE = 30
+"""So many seconds before that are drawn, too."""
+SOURCES = ["full throttle", "frames (pauses alone)", "video", "video, padded to the target"]
+"""Those that are drawn."""
+
+
+class SourcesPlotError(Exception):
+    """The file is none of the command's; says why."""
+
+
+def shares(row: Mapping[str, Any]) -> list[float]:
+    """What of the capacity that returns came through in a call over such a link, percent, second by second.
+
+    It begins :data:`BEFORE` the capacity is back. ``row`` is one of the command's recoveries.
+    """
+    received, capacity = row["received_bps"], row["capacity_bps"]
+    return [round(100 * rate / capacity[-1], 1) for rate in received[RETURN - BEFORE :]]
+
+
+def load(path: Path) -> polars.DataFrame:
+    """The calls over links whose capacity returns: control, source, seed and their shares (:func:`shares`).
+
+    Raises:
+        SourcesPlotError: if the file does not hold what the command writes.
+
+    """
+    try:
+        rows = [
+            {
+                "control": str(row["control"]),
+                "source": str(row["source"]),
+                "seed": int(row["seed"]),
+                "share": shares(row),
+            }
+            for row in json.loads(path.read_text())["recoveries"]
+        ]
+    except (ValueError, KeyError, TypeError, IndexError, ZeroDivisionError) as error:
+        raise SourcesPlotError(f"{path}: not what lockstep sources --json writes ({error!r})") from error
+    if not rows:
+        raise SourcesPlotError(f"{path}: holds no calls whose capacity returns")
+    return polars.DataFrame(rows)
+
+
+def curves(calls: polars.DataFrame) -> polars.DataFrame:
+    """The share that came through by control, source and second since the return: mean, and its interval over seeds.
+
+    Only of controls with every source that is drawn: of the others there are two.
+    """
+    drawn = calls.filter(polars.col("source").is_in(SOURCES))
+    whole = drawn.group_by("control").agg(polars.col("source").n_unique()).filter(polars.col("source") == len(SOURCES))
+    # Links first: an interval says how far another seed may be.
+    by_seed = (
+        drawn.filter(polars.col("control").is_in(whole["control"].to_list()))
+        .with_columns(second=polars.int_ranges(polars.col("share").list.len()) - BEFORE)
+        .explode("share", "second")
+        .group_by("control", "source", "second", "seed", maintain_order=True)
+        .agg(polars.col("share").mean())
+    )
+    rows = []
+    for (control, source, second), group in by_seed.group_by("control", "source", "second", maintain_order=True):
+        mean, half = mean_interval(group["share"].to_list())
+        half = half if math.isfinite(half) else 0.0
+        rows.append({"control": control, "source": source, "second": second, "share": mean,
+                     "low": mean - half, "high": mean + half})  # fmt: skip
+    return polars.DataFrame(rows)
+
+
+def chart(table: polars.DataFrame, title: str = "How the bit rate comes back under GCC") -> Plot:
+    """A plot of :func:`curves` for each control, a line and a band for each source."""
+    base = altair.Chart(table).encode(
+        x=altair.X("second:Q", axis=altair.Axis(title="s since the capacity is back", titleFontWeight="normal")),
+        color=altair.Color(
+            "source:N",
+            scale=altair.Scale(domain=SOURCES, range=COLOURS[: len(SOURCES)]),
+            legend=altair.Legend(title=None, orient="top", symbolOpacity=1.0),
+        ),
+    )
+    axis = altair.Axis(title=None, tickCount=6)
+    bands = base.mark_area(opacity=0.2).encode(y=altair.Y("low:Q", axis=axis), y2="high:Q")
+    lines = base.mark_line(strokeWidth=2).encode(y=altair.Y("share:Q", axis=axis))
+    both = altair.layer(bands, lines).properties(width=820, height=220)
+    subtitle = "% of the capacity, mean over links, and its 95 % confidence interval over seeds"
+    facet = altair.Facet("control:N", sort=None, header=altair.Header(title=None, labelAnchor="start"))
+    faceted: altair.FacetChart = both.facet(facet=facet, columns=1).properties(
+        title=altair.Title(title, subtitle=subtitle, offset=14)
+    )
+    return faceted
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command; gives its exit status."""
+    parser = argparse.ArgumentParser(prog="lockstep-sources-plot", description=(__doc__ or "").partition(": ")[2])
+    parser.add_argument("numbers", type=Path, help="what `lockstep sources --json` wrote")
+    parser.add_argument("--output", type=Path, default=Path("sources.html"), help="a .html or a .png (sources.html)")
+    options = parser.parse_args(arguments)
+    try:
+        table = curves(load(options.numbers))
+        if table.is_empty():
+            raise SourcesPlotError(f"{options.numbers}: no control in it has every source that is drawn")
+        options.output.write_bytes(render(chart(table), options.output))
+    except (SourcesPlotError, SweepPlotError, OSError) as error:
+        print(f"lockstep-sources-plot: {error}", file=sys.stderr)
+        return 1
+    print(f"plot: {options.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
