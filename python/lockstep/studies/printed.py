@@ -58,7 +58,7 @@ def beside(figures: Sequence[PaperFigure], part: str, means: polars.DataFrame, p
     for figure in figures:
         ours = figure.ours(means) if figure.part == part else None
         if ours is not None:
-            lines.append(f"  {figure.what}: {figure.printed} there, {ours} here. {figure.why} [{figure.source}]")
+            lines.append(f"  {figure.what}: there {figure.printed}; here {ours}. {figure.why} [{figure.source}]")
     if not lines:
         return f"{paper}'s own figures for this are not at hand; none is beside ours.\n"
     return "\n".join([f"What {paper} has, and what is found here:", *lines, ""])
