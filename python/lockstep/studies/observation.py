@@ -57,8 +57,8 @@ FIGURES = (
         "-21.6 %",
         SECTION,
         row_mean("against_full", 1, "%", **THEN),
-        f"With the usual settings ours is in the same direction, and less: {MEASURED} Of GCC as it is, whose pacer sends "
-        "a frame in one burst, video gets no less than full throttle.",
+        f"With the usual settings ours is in the same direction, and less: {MEASURED} Of GCC as it is, whose pacer "
+        "sends a frame in one burst, video gets no less than full throttle.",
     ),
     PaperFigure(
         "observation",
