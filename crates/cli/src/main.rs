@@ -17,6 +17,7 @@ macro_rules! aside {
     };
 }
 
+mod allowance_table;
 mod call_logs;
 mod commands;
 mod decisions;

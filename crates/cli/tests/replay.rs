@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::{Row, RowAccessor};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -106,7 +108,10 @@ fn what_there_is_of_a_killed_call_is_replayed_and_that_there_is_no_more_is_said(
 #[test]
 fn another_controller_or_model_is_told_the_same_and_what_it_would_have_allowed_is_compared() {
     let folder = recorded();
-    let said = succeed(folder.path(), &["replay", "it.jsonl", "--controller", "fixed:2mbps", "--json", "replay.json"]);
+    let said = succeed(
+        folder.path(),
+        &["replay", "it.jsonl", "--controller", "fixed:2mbps", "--json", "replay.json", "--allowances", "it.parquet"],
+    );
     assert!(said.contains("what came back of what lockstep sent") && said.contains("target (kb/s), p95"), "{said}");
     let outcome = json(&folder.path().join("replay.json"));
     assert_eq!(outcome["replayed"]["controller"], "fixed:2000000bps");
@@ -114,6 +119,17 @@ fn another_controller_or_model_is_told_the_same_and_what_it_would_have_allowed_i
     let target = target.expect("there is one");
     assert_eq!((&target["replayed"]["p5"], &target["replayed"]["mean"]), (&2_000.0.into(), &2_000.0.into()));
     assert!(target["recorded"]["mean"].as_f64() < Some(1_900.0), "{target}");
+
+    let file = fs::File::open(folder.path().join("it.parquet")).expect("it was written");
+    let rows = SerializedFileReader::new(file).expect("a Parquet file");
+    let rows: Vec<Row> = rows.get_row_iter(None).expect("rows").map(|row| row.expect("a row")).collect();
+    assert!(
+        rows.len() > 200 && rows.iter().all(|row| row.get_long(8).is_ok_and(|rate| rate == 2_000_000)),
+        "{} rows",
+        rows.len()
+    );
+    let mean = rows.iter().map(|row| row.get_long(7).expect("a rate") as f64 / 1e3).sum::<f64>() / rows.len() as f64;
+    assert!((mean - target["recorded"]["mean"].as_f64().expect("a mean")).abs() < 1e-6, "{mean} {target}");
 
     // The same model in a file of its own: that has a description (field 6 of ONNX's ModelProto).
     let own = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/learn/models/concerto.onnx");
@@ -146,6 +162,7 @@ fn what_cannot_be_replayed_or_recorded_is_refused_in_a_line() {
         (&["it.jsonl", "--controller", "oracle"], "--controller oracle: it must know what the path carries"),
         (&["it.jsonl", "--controller", "gcc", "--model", "a.onnx"], "model a.onnx"),
         (&["it.jsonl", "--json", "it.jsonl"], "is an input"),
+        (&["it.jsonl", "--allowances", "it.csv"], "the name must end in .parquet"),
     ] {
         let said = refused(folder.path(), &[&["replay"], words].concat());
         assert!(said.contains(message) && !said.contains('\x1b'), "{words:?}: {said}");

@@ -14,6 +14,7 @@ use lockstep_control::recording::{Answered, Ending, Event, Header, RecordingRead
 use lockstep_control::{Algorithm, Allowance, Controller, Setting};
 use lockstep_units::Timestamp;
 
+use crate::allowance_table::{self, AllowanceTable};
 use crate::commands::figure;
 use crate::configuration::{ModelFile, model_hash, open_regular_file};
 use crate::output_file::{self, write_json};
@@ -32,6 +33,10 @@ pub struct ReplayArguments {
     /// Where what came of it goes, as JSON; `-` is standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Where a row goes for each time that it was asked what may be sent, with what was recorded and what is answered now;
+    /// as .parquet.
+    #[arg(long, value_name = "FILE")]
+    allowances: Option<PathBuf>,
 }
 
 /// A controller, as people tell it from others.
@@ -160,13 +165,14 @@ impl Replay {
         self.now.saturating_since(self.first_at.unwrap_or(self.now)).as_secs_f64()
     }
 
-    /// Tells the controller `event`, that of this number in this line.
-    fn hear(&mut self, event: &Event, number: u64, line: u64) {
+    /// Tells the controller `event`, that of this number in this line: what was answered, and what it answers.
+    fn hear(&mut self, event: &Event, number: u64, line: u64) -> Option<(Answered, Answered)> {
         if let Some(at) = event.at() {
             self.first_at.get_or_insert(at);
             self.now = at;
         }
-        let (Some(again), Event::Answered(recorded)) = (event.replay(self.controller.as_mut()), event) else { return };
+        let again = event.replay(self.controller.as_mut())?;
+        let Event::Answered(recorded) = event else { return None };
         self.decisions += 1;
         self.recorded.add(recorded);
         self.replayed.add(&again);
@@ -181,6 +187,7 @@ impl Replay {
                 replayed: again.to_string(),
             });
         }
+        Some((*recorded, again))
     }
 
     fn compared(&mut self) -> Vec<Compared> {
@@ -238,14 +245,18 @@ fn replay(arguments: &ReplayArguments, path: &Path) -> Result<Outcome> {
     let (header, mut reader) = RecordingReader::new(BufReader::new(file))?;
     let Cast { recorded, replayed, controller } = cast(arguments, &header)?;
     let mut replay = Replay::new(controller);
+    let mut table = arguments.allowances.as_deref().map(AllowanceTable::create).transpose()?;
     let mut events = 0;
     while let Some(event) = reader.next_event()? {
-        replay.hear(&event, events, reader.line());
+        if let (Some((recorded, replayed)), Some(table)) = (replay.hear(&event, events, reader.line()), &mut table) {
+            table.add(events, &recorded, &replayed).context("the table of allowances")?;
+        }
         events += 1;
     }
     if replay.decisions == 0 {
         bail!("holds no decision");
     }
+    table.map_or(Ok(()), AllowanceTable::finish)?;
     let seconds = replay.seconds();
     let ending = match reader.ending() {
         Some(Ending::Whole) => "whole",
@@ -287,6 +298,16 @@ fn replay(arguments: &ReplayArguments, path: &Path) -> Result<Outcome> {
 const LABELS: [(&str, &str, usize); 3] =
     [("budget_bytes", "budget (B)", 0), ("pacing_ms", "pacing (ms)", 3), ("target_kbps", "target (kb/s)", 1)];
 
+/// A figure of a quantity, by its name.
+type Figure = (&'static str, fn(&Spread) -> f64);
+
+const FIGURES: [Figure; 4] = [
+    ("mean", |spread| spread.mean),
+    ("p5", |spread| spread.p5),
+    ("p50", |spread| spread.p50),
+    ("p95", |spread| spread.p95),
+];
+
 fn print_comparison(outcome: &Outcome) {
     let Outcome { recorded, replayed, decisions, differences, .. } = outcome;
     say!("of {decisions} answers {differences} are not the recorded ones");
@@ -299,13 +320,7 @@ fn print_comparison(outcome: &Outcome) {
     say!("\n{:<22}{:>14}{:>14}{:>12}", "", "recorded", "replayed", "difference");
     for Compared { quantity, recorded, replayed } in &outcome.compared {
         let Some((_, label, digits)) = LABELS.iter().find(|(name, ..)| name == quantity) else { continue };
-        let figures: [(&str, fn(&Spread) -> f64); 4] = [
-            ("mean", |spread| spread.mean),
-            ("p5", |spread| spread.p5),
-            ("p50", |spread| spread.p50),
-            ("p95", |spread| spread.p95),
-        ];
-        for (name, value) in figures {
+        for (name, value) in FIGURES {
             let (recorded, replayed) = (recorded.as_ref().map(value), replayed.as_ref().map(value));
             let difference = recorded.zip(replayed).map(|(recorded, replayed)| 100.0 * (replayed / recorded - 1.0));
             let difference = figure(difference.filter(|difference| difference.is_finite()), 1);
@@ -319,7 +334,9 @@ fn print_comparison(outcome: &Outcome) {
 pub fn run(arguments: &ReplayArguments) -> Result<()> {
     let path = &arguments.recording;
     let inputs: Vec<&Path> = [path.as_path()].into_iter().chain(arguments.model.as_deref()).collect();
-    output_file::check(&[("--json", arguments.json.as_deref())], &inputs)?;
+    arguments.allowances.as_deref().map_or(Ok(()), allowance_table::check_name)?;
+    let outputs = [("--json", arguments.json.as_deref()), ("--allowances", arguments.allowances.as_deref())];
+    output_file::check(&outputs, &inputs)?;
     let outcome = replay(arguments, path).with_context(|| path.display().to_string())?;
     let Outcome { recorded, replayed, events, seconds, decisions, differences, .. } = &outcome;
     let is_same = recorded == replayed;
