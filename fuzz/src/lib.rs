@@ -10,6 +10,7 @@ pub mod media;
 pub mod memory;
 pub mod model;
 pub mod pictures;
+pub mod recording;
 pub mod rendezvous;
 pub mod seeds;
 pub mod sound;
@@ -23,7 +24,7 @@ pub mod wire;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     ("decode", decode::run),
     ("decode_sequence", decode_sequence::run),
     ("encode_round_trip", encode_round_trip::run),
@@ -37,6 +38,7 @@ pub const TARGETS: [Target; 13] = [
     ("ticket", ticket::run),
     ("control", control::run),
     ("rendezvous", rendezvous::run),
+    ("recording", recording::run),
 ];
 
 #[cfg(test)]

@@ -2,13 +2,17 @@
 //! input, `cargo run --manifest-path fuzz/Cargo.toml --example seeds` writes them anew.
 
 use arbitrary::Unstructured;
+use lockstep_control::recording::{Answered, Event, Header, Kept, Told};
+use lockstep_control::{Algorithm, InFlight, Setting};
 use lockstep_link::Trace;
 use lockstep_live::{Ticket, fuzzing};
 use lockstep_media::{FrameRate, IvfWriter, VideoFormat, Y4mWriter};
 use lockstep_sound::{Frame, SoundEncoder, SoundSource, Tone, WavWriter};
 use lockstep_transport::wire::{Acknowledgement, Close, Data, Hello, HelloReply, ReceivedFragment, Sound};
-use lockstep_transport::{CloseReason, Datagram, Estimate, Parity, StateId};
-use lockstep_units::{Bitrate, Timestamp};
+use lockstep_transport::{
+    AcknowledgedFragment, CloseReason, Datagram, Estimate, Feedback, LostFragment, Parity, StateId,
+};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{GoldenPolicy, Parameters, Picture, Preset, State, encode};
 use std::io::Cursor;
 use std::time::Duration;
@@ -214,8 +218,61 @@ pub fn all() -> Vec<(&'static str, String, Vec<u8>)> {
     seeds.extend(files().into_iter().map(|(name, bytes)| ("media", name.to_owned(), bytes)));
     seeds.extend(sound().into_iter().map(|(name, bytes)| ("sound", name.to_owned(), bytes)));
     seeds.extend(models().into_iter().map(|(name, bytes)| ("model", name.to_owned(), bytes)));
+    seeds.extend(recordings().map(|(name, bytes)| ("recording", name, bytes)));
     seeds.extend(calls().into_iter().map(|(target, name, bytes)| (target, name.to_owned(), bytes)));
     seeds
+}
+
+/// A few packets, sent, acknowledged and lost, and a question after each, under each controller that can be recorded.
+fn recordings() -> impl Iterator<Item = (String, Vec<u8>)> {
+    Algorithm::all().filter(|algorithm| !algorithm.knows_path()).map(|algorithm| {
+        let setting = Setting::new(ByteCount::new(1_200), Duration::from_millis(33));
+        let header = Header::new(algorithm, &setting, None).expect("it needs no path");
+        let mut controller = algorithm.controller(&setting).expect("it needs no path");
+        let mut events = Vec::new();
+        for number in 0..4 {
+            let at = Timestamp::from_millis(100 + 40 * u64::from(number));
+            let size = ByteCount::new(1_200);
+            let fragment = AcknowledgedFragment {
+                frame: number,
+                fragment: 0,
+                size,
+                sent_at: at,
+                arrived_at: at + Duration::from_millis(20),
+                acknowledged_at: at + Duration::from_millis(40),
+                congestion_experienced: false,
+            };
+            let feedback = Feedback {
+                acknowledged: vec![fragment],
+                estimate: Estimate { inter_arrival: Some(Duration::from_millis(9)), capacity: None },
+                round_trip_time: Some(Duration::from_millis(40)),
+                highest_sequence: number.into(),
+                found: 0,
+                received: u64::from(number) + 1,
+            };
+            let lost = LostFragment { frame: number, fragment: 1, size, sent_at: at };
+            let heard_at = at + Duration::from_millis(40);
+            let told = [
+                Told::Time(at),
+                Told::Transmit(at, size),
+                Told::Feedback(heard_at, feedback),
+                Told::Loss(heard_at, vec![lost]),
+                Told::PictureLeftOut,
+            ];
+            for told in told {
+                told.tell(controller.as_mut());
+                events.push(Event::Told(told));
+            }
+            let in_flight = InFlight { fragments: 1, bytes: size, queued: ByteCount::ZERO };
+            let allowance = controller.allowance(heard_at, in_flight);
+            let pacing = controller.pacing_interval(heard_at, in_flight);
+            events.push(Event::Answered(Answered::Allowance(heard_at, in_flight, allowance)));
+            events.push(Event::Answered(Answered::Pacing(heard_at, in_flight, pacing)));
+            events.push(Event::Answered(Answered::Estimate(controller.estimate())));
+        }
+        let text = Kept { header: Some(header), events }.text();
+        (algorithm.to_string().replace(':', "_"), text.into_bytes())
+    })
 }
 
 /// Tickets, what is said in a call's stream, and what is said to and by a rendezvous.

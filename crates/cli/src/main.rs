@@ -17,8 +17,10 @@ macro_rules! aside {
     };
 }
 
+mod allowance_table;
 mod call_logs;
 mod commands;
+mod decisions;
 mod destination;
 mod frame_log;
 mod interruption;
@@ -69,6 +71,8 @@ enum Command {
     Call(commands::call::CallArguments),
     /// Run the same call simulated and live, and compare the two.
     Compare(commands::compare::CompareArguments),
+    /// Tell a controller again what it was told in a call that was recorded with --decisions, and compare what it decides.
+    Replay(commands::replay::ReplayArguments),
     /// Talk: print a ticket and wait, or join with one; video in both directions.
     Talk(commands::talk::TalkArguments),
     /// Send live video to whoever gave a ticket.
@@ -143,6 +147,7 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => commands::simulate::run(&arguments),
         Command::Call(arguments) => commands::call::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
+        Command::Replay(arguments) => commands::replay::run(&arguments),
         Command::Talk(arguments) => commands::talk::run(&arguments),
         Command::Send(arguments) => commands::live::send(&arguments),
         Command::Receive(arguments) => commands::live::receive(&arguments),

@@ -18,6 +18,7 @@ use lockstep_units::{Bitrate, Timestamp};
 
 use crate::call_logs::{LogWriter, ReceiverEntry, SenderEntry};
 use crate::configuration::counters;
+use crate::decisions::DecisionLog;
 use crate::live_stats::{LiveStats, Sample};
 use crate::observation::{Observation, Place};
 use crate::output_file;
@@ -241,6 +242,7 @@ pub struct Reporter {
     receive_log: Option<LogWriter>,
     observation: Observation,
     session: Option<LiveSessionLog>,
+    decisions: DecisionLog,
 }
 
 impl Reporter {
@@ -273,7 +275,7 @@ impl Reporter {
             StatusArgument::Line | StatusArgument::None => observation.tell(),
         }
         let (stats, captions, screen) = (LiveStats::default(), Captions::default(), Screen::start()?);
-        let (joined, shown_at, session) = (false, None, None);
+        let (joined, shown_at, session, decisions) = (false, None, None, DecisionLog::default());
         Ok(Self {
             status,
             screen,
@@ -286,6 +288,7 @@ impl Reporter {
             receive_log,
             observation,
             session,
+            decisions,
         })
     }
 
@@ -293,6 +296,12 @@ impl Reporter {
     #[must_use]
     pub fn with_session(self, session: Option<SessionLog>, epoch: Timestamp) -> Self {
         Self { session: session.map(|log| LiveSessionLog::new(log, epoch)), ..self }
+    }
+
+    /// The same with the recording of the controller's decisions, if there is one.
+    #[must_use]
+    pub fn with_decisions(self, decisions: DecisionLog) -> Self {
+        Self { decisions, ..self }
     }
 
     /// The log of the session, once the other end is there.
@@ -335,7 +344,7 @@ impl Reporter {
             false => Err(anyhow!("standard output takes no more; what was printed may be incomplete")),
         };
         let session = self.session.map_or(Ok(()), LiveSessionLog::finish);
-        output_file::all([sent, received, self.observation.finish(), session, printed])
+        output_file::all([sent, received, self.decisions.finish(), self.observation.finish(), session, printed])
     }
 
     fn notice(&self, state: &CallState) -> Notice {

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use lockstep_call::{
     Codec, ConventionalEncoder, FrameEncoder, FunctionalEncoder, ReceivingEnd, SendingEnd, Vp8, announced,
 };
+use lockstep_control::recording::{Header, Recorded, Recorder};
 use lockstep_control::{Algorithm, Controller, EstimatorKind, KnownPath, RateBounds, Setting};
 use lockstep_link::Link;
 use lockstep_media::VideoFormat;
@@ -16,7 +17,7 @@ use lockstep_transport::{FeedbackInterval, ReceiverConfig, SenderConfig};
 use lockstep_units::ByteCount;
 use lockstep_vp8::{FrameKind, Parameters};
 
-use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate, ModelFile};
+use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate, ModelFile, model_hash};
 
 impl LinkSettings {
     /// The forward and the reverse link, for packets of any kind.
@@ -49,13 +50,32 @@ impl ControlSettings {
         Setting { path, bounds, latency, model, ..Setting::new(payload, frame_interval) }
     }
 
-    /// Who decides how much is sent. A rate that was fixed is no more than the most that was asked for: its controller heeds
-    /// no other bound, as one that is usual, and not asked for, would make a yardstick of something else.
+    /// Who decides how much is sent. A rate that was fixed is no more than the most that was asked for: its controller
+    /// heeds no other bound, as one that is usual, and not asked for, would make a yardstick of something else.
     pub(crate) fn bounded_algorithm(&self) -> Algorithm {
         match (self.controller.algorithm(), self.max_bitrate) {
             (Algorithm::Fixed(rate), MaxBitrate::At(most)) => Algorithm::Fixed(rate.min(most)),
             (algorithm, _) => algorithm,
         }
+    }
+
+    /// The controller of every sending end, simulated or live, for a call of which it is told `setting`. If there is a
+    /// `recorder`, that hears of all that it is told and answers.
+    ///
+    /// # Errors
+    /// If the controller must know the path and does not, or is to be recorded and does.
+    pub(crate) fn controller(
+        &self,
+        setting: &Setting,
+        recorder: Option<Box<dyn Recorder>>,
+    ) -> Result<Box<dyn Controller>> {
+        let algorithm = self.bounded_algorithm();
+        let controller = algorithm.controller(setting)?;
+        let Some(recorder) = recorder else { return Ok(controller) };
+        let given = self.model.as_ref().map(|file| file.hash().to_owned());
+        let model = algorithm.shipped().map(|shipped| given.unwrap_or_else(|| model_hash(shipped.bytes())));
+        let header = Header::new(algorithm, setting, model).context("its decisions cannot be recorded")?;
+        Ok(Box::new(Recorded::new(controller, &header, recorder)))
     }
 
     /// A sending end for pictures of `format`, on a path that is known or not.
@@ -77,8 +97,32 @@ impl ControlSettings {
         path: Option<KnownPath>,
         bounds: RateBounds,
     ) -> Result<SendingEnd> {
+        self.sending_end_of(format, connection, &self.setting_for(format, path, bounds), None)
+    }
+
+    /// The same on a path that is not known; `recorder`, if there is one, hears of all that the controller is told and
+    /// answers.
+    ///
+    /// # Errors
+    /// As [`ControlSettings::sending_end`].
+    pub fn recorded_sending_end(
+        &self,
+        format: &VideoFormat,
+        connection: u32,
+        recorder: Option<Box<dyn Recorder>>,
+    ) -> Result<SendingEnd> {
+        self.sending_end_of(format, connection, &self.setting_for(format, None, RateBounds::default()), recorder)
+    }
+
+    fn sending_end_of(
+        &self,
+        format: &VideoFormat,
+        connection: u32,
+        setting: &Setting,
+        recorder: Option<Box<dyn Recorder>>,
+    ) -> Result<SendingEnd> {
         let encoder = self.encoder(format.frame_interval());
-        let controller = self.bounded_algorithm().controller(&self.setting_for(format, path, bounds))?;
+        let controller = self.controller(setting, recorder)?;
         Ok(self.sending_end_with(encoder, controller, format, connection, FeedbackInterval::default()))
     }
 
@@ -100,7 +144,8 @@ impl ControlSettings {
         self.setting(ByteCount::new(FRAGMENT_PAYLOAD as u64), format.frame_interval(), path, bounds)
     }
 
-    /// A sending end with an encoder and a controller that its owner has made, for a receiver that acknowledges so often.
+    /// A sending end with an encoder and a controller that its owner has made, for a receiver that acknowledges so
+    /// often.
     pub(crate) fn sending_end_with<C: Codec>(
         &self,
         encoder: Box<dyn FrameEncoder<C>>,
@@ -115,7 +160,8 @@ impl ControlSettings {
         SendingEnd::new(transport, controller, encoder).with_max_bitrate(self.max_bitrate.ceiling(format))
     }
 
-    /// Finds out whether both ends of a live call for pictures of `format` can be made of this, before anything of it runs.
+    /// Finds out whether both ends of a live call for pictures of `format` can be made of this, before anything of it
+    /// runs.
     ///
     /// # Errors
     /// If the controller must know the path, or has no model.
@@ -126,13 +172,14 @@ impl ControlSettings {
         Ok(())
     }
 
-    /// A receiving end that takes the estimator that the sender asks for; learned ones with the models that come with them.
+    /// A receiving end that takes the estimator that the sender asks for; learned ones with the models that come with
+    /// them.
     pub fn receiving_end() -> ReceivingEnd {
         Self::receiving_end_with(None)
     }
 
-    /// The same with `model` in the place of the one that comes with the estimator that it is for. A call whose estimator
-    /// has no model, or one that does not fit, is refused.
+    /// The same with `model` in the place of the one that comes with the estimator that it is for. A call whose
+    /// estimator has no model, or one that does not fit, is refused.
     pub fn receiving_end_with(model: Option<&ModelFile>) -> ReceivingEnd {
         let given = model.map(|file| (EstimatorKind::of_model(file.model()).ok(), Arc::clone(file.model())));
         ReceivingEnd::taking(ReceiverConfig::default(), move |number| {

@@ -24,7 +24,7 @@ pub use counters::counters;
 pub use document::document;
 pub use family_file::read_families;
 pub use max_bitrate::MaxBitrate;
-pub use model_file::ModelFile;
+pub use model_file::{ModelFile, model_hash};
 pub use modelled::{GccCall, PROGRESS_INTERVAL, simulate_gcc, simulate_modelled, simulate_modelled_with};
 pub use options::{
     CallOptions, CallRecord, ClipName, CodecKind, Form, Milliseconds, OptionDescription, OptionError, OptionGroup,

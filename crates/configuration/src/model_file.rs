@@ -4,17 +4,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
 
 use lockstep_control::learned::Model;
 use lockstep_control::{EstimatorKind, RateBounds};
 
 use crate::regular_file::read_regular_file;
 
+/// What tells a model from others: SHA-256 of the bytes of its file, in hexadecimal, as `sha256sum` prints it.
+#[must_use]
+pub fn model_hash(bytes: &[u8]) -> String {
+    HEXLOWER.encode(&Sha256::digest(bytes))
+}
+
 /// A model of a learned controller, read from its file.
 #[derive(Debug, Clone)]
 pub struct ModelFile {
     path: PathBuf,
     model: Arc<Model>,
+    hash: String,
 }
 
 impl ModelFile {
@@ -26,7 +35,7 @@ impl ModelFile {
         let named = || format!("model {}", path.display());
         let bytes = read_regular_file(path).with_context(named)?;
         let model = Model::from_bytes(&bytes).with_context(named)?;
-        Ok(Self { path: path.to_owned(), model: Arc::new(model) })
+        Ok(Self { path: path.to_owned(), model: Arc::new(model), hash: model_hash(&bytes) })
     }
 
     /// The same, for an estimator at the receiver.
@@ -45,6 +54,12 @@ impl ModelFile {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The [`model_hash`] of its file.
+    #[must_use]
+    pub fn hash(&self) -> &str {
+        &self.hash
     }
 
     /// The model.

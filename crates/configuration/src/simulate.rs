@@ -8,6 +8,7 @@ use lockstep_call::{
     CallObserver, CallReport, CallSound, Codec, CodecModel, EncodeWork, FrameEncoder, Playing, ReceivingEnd,
     SendingEnd, SharedSessionMeter, VideoDelayFloor, Voice, Vp8,
 };
+use lockstep_control::recording::Recorder;
 use lockstep_control::{Controller, Estimator, KnownPath, Latency, RateBounds, Setting};
 use lockstep_media::{Source, SourceOptions, VideoFormat, VmafMeter, open_source};
 use lockstep_sim::{CallPacket, SharedLink, Simulation, SimulationOptions, StopReason};
@@ -48,6 +49,8 @@ pub struct Observers {
     pub session: Option<SharedSessionMeter>,
     /// The same of the call in the opposite direction, of a call in both.
     pub opposite_session: Option<SharedSessionMeter>,
+    /// Of what the controller is told and answers; of a call in both directions, that of the first.
+    pub decisions: Option<Box<dyn Recorder>>,
 }
 
 impl Observers {
@@ -119,11 +122,23 @@ struct Opposite<C: Codec> {
 }
 
 impl CallSettings {
+    /// What makes the controller of a call: `other`, or that which these settings name, recorded by `recorder`.
+    fn controller(
+        &self,
+        other: Option<Box<MakeController>>,
+        recorder: Option<Box<dyn Recorder>>,
+    ) -> impl FnOnce(&Setting) -> Result<Box<dyn Controller>> {
+        move |setting| match other {
+            Some(make) => Ok(make(setting)),
+            None => self.control.controller(setting, recorder),
+        }
+    }
+
     /// Both ends of a call over `path`.
     fn ends<C: Codec>(
         &self,
         encoder: Box<dyn FrameEncoder<C>>,
-        controller: Option<Box<MakeController>>,
+        controller: impl FnOnce(&Setting) -> Result<Box<dyn Controller>>,
         format: &VideoFormat,
         path: KnownPath,
         estimator: Box<dyn Estimator>,
@@ -131,11 +146,7 @@ impl CallSettings {
     ) -> Result<(SendingEnd<C>, ReceivingEnd<C>)> {
         let control = &self.control;
         let setting = control.setting_for(format, Some(path), RateBounds::default());
-        let controller = match controller {
-            Some(make) => make(&setting),
-            None => control.bounded_algorithm().controller(&setting)?,
-        };
-        let sender = control.sending_end_with(encoder, controller, format, self.link.seed as u32, feedback);
+        let sender = control.sending_end_with(encoder, controller(&setting)?, format, self.link.seed as u32, feedback);
         // Both ends are ours: whatever the clip's size, it is decoded.
         let limit = DEFAULT_PIXEL_LIMIT.max(format.width * format.height);
         let receiver = ReceivingEnd::new(ReceiverConfig { feedback, ..ReceiverConfig::default() }, estimator);
@@ -152,6 +163,7 @@ impl CallSettings {
         settings.link.seed = settings.link.seed.wrapping_add(1);
         let Coding { source, encoder, controller, feedback, sound, .. } = coding(&settings)?;
         let path = KnownPath::over(reverse.config(), Timestamp::ZERO);
+        let controller = settings.controller(controller, None);
         let (sender, receiver) = settings.ends(encoder, controller, &source.format(), path, estimator, feedback)?;
         Ok(Opposite { sender, receiver, source, sound })
     }
@@ -168,8 +180,8 @@ pub fn simulate(
     simulate_with(settings, None, Observers::default(), progress)
 }
 
-/// The same with an encoder that the settings do not know: `encoder` makes it for the pictures of the clip, and `first_work`
-/// is what it does until there is something to send.
+/// The same with an encoder that the settings do not know: `encoder` makes it for the pictures of the clip, and
+/// `first_work` is what it does until there is something to send.
 ///
 /// # Errors
 /// As [`simulate`], and what `encoder` refuses.
@@ -188,8 +200,8 @@ pub fn simulate_coded_by(
     run::<Vp8>(settings, coding, None, Observers::default(), progress)
 }
 
-/// [`simulate`] with the estimator that lives at `host`, if one is given, instead of that which `settings` name; and heard by
-/// `observers`.
+/// [`simulate`] with the estimator that lives at `host`, if one is given, instead of that which `settings` name; and
+/// heard by `observers`.
 ///
 /// # Errors
 /// As [`simulate`]; if the estimator fails, its error as [`SimulationError::Stopped`](lockstep_sim::SimulationError).
@@ -228,9 +240,10 @@ pub(crate) fn run<C: Codec>(
         .with_coding(job_times.of(first_work), options.decode_time);
     let path = KnownPath::over(forward.config(), Timestamp::ZERO);
     let opposite = settings.two_way.then(|| settings.opposite(&mut coding, &reverse)).transpose()?;
+    let Observers { frames, session, opposite_session, decisions, .. } = observers;
+    let controller = settings.controller(controller, decisions);
     let (sender, receiver) = settings.ends(encoder, controller, &format, path, estimator, feedback)?;
     let mut simulation = Simulation::new(sender, receiver, source, forward, reverse, &options).compared_with(floor);
-    let Observers { frames, session, opposite_session, .. } = observers;
     let observers: Vec<Box<dyn CallObserver>> =
         frames.into_iter().chain(session.clone().map(|meter| Box::new(meter) as Box<dyn CallObserver>)).collect();
     if !observers.is_empty() {

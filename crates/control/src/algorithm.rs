@@ -126,8 +126,8 @@ pub enum Algorithm {
     Concerto,
     /// RL-V: the same learned from a reward.
     Rlv,
-    /// Lockstep's own: learned quantiles of the bytes that the path will take until a deadline. The one that calls have unless
-    /// another is named: with pixels the best of those compared (`docs/controllers.md`).
+    /// Lockstep's own: learned quantiles of the bytes that the path will take until a deadline. The one that calls have
+    /// unless another is named: with pixels the best of those compared (`docs/controllers.md`).
     #[default]
     Lockstep,
     /// What the path will carry, known beforehand.
@@ -185,6 +185,11 @@ impl Algorithm {
         ("hindsight", "the same without foresight: what it carried just now, and what waits; in simulations only"),
     ];
 
+    /// One of each of [`Algorithm::NAMES`], in that order; where one takes a rate, of 1 Mb/s.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::NAMES.iter().filter_map(|(name, _)| name.replace("RATE", "1mbps").parse().ok())
+    }
+
     /// Whether its controller lets the delay that it tolerates be chosen ([`Setting::latency`]).
     #[must_use]
     pub fn takes_latency(&self) -> bool {
@@ -201,6 +206,24 @@ impl Algorithm {
     #[must_use]
     pub fn estimates_by_model(&self) -> bool {
         matches!(self, Self::Bob | Self::Hrcc | Self::Gemini | Self::Mmsys24)
+    }
+
+    /// The model that comes with its controller at the sender, if that runs one.
+    #[must_use]
+    pub fn shipped(&self) -> Option<Shipped> {
+        match self {
+            Self::Concerto => Some(Shipped::Concerto),
+            Self::Rlv => Some(Shipped::Rlv),
+            Self::Lockstep => Some(Shipped::Lockstep),
+            _ => None,
+        }
+    }
+
+    /// Whether its controller must know what the path will carry ([`Setting::path`]), which a call that is not
+    /// simulated never does.
+    #[must_use]
+    pub fn knows_path(&self) -> bool {
+        matches!(self, Self::Oracle | Self::Hindsight)
     }
 
     /// Whether its controller answers marks of congestion (ECN). Of one that does not, no packet may say that it is
@@ -383,6 +406,16 @@ mod tests {
         }
         let error = "reno".parse::<Algorithm>().unwrap_err().to_string();
         assert!(error.contains("`reno`") && error.contains("salsify-no-grace"), "{error}");
+    }
+
+    #[test]
+    fn there_is_one_of_each_name() {
+        let named = |(algorithm, (name, _)): (Algorithm, (&str, &str))| match algorithm {
+            Algorithm::Fixed(_) => name == "fixed:RATE",
+            _ => name == algorithm.to_string(),
+        };
+        assert_eq!(Algorithm::all().count(), Algorithm::NAMES.len());
+        assert!(Algorithm::all().zip(Algorithm::NAMES).all(named));
     }
 
     #[test]

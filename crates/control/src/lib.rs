@@ -29,6 +29,7 @@ mod path_bound;
 mod path_delay;
 mod receiver_estimate;
 mod recent_least;
+pub mod recording;
 mod reported_loss;
 mod salsify;
 mod scream;

@@ -27,6 +27,7 @@ use crate::configuration::{
     CallOptions, CallSettings, ClipName, ControlWords, LinkWords, OptionGroup, OptionValue, Seconds, SoundName,
     counters,
 };
+use crate::decisions::DecisionsArgument;
 use crate::interruption::{Interrupted, Interruption};
 use crate::live_stats::Sample;
 use crate::observation::{Observation, ObservationArguments};
@@ -63,6 +64,8 @@ pub struct CallArguments {
     #[command(flatten)]
     output: OutputArguments,
     #[command(flatten)]
+    decisions: DecisionsArgument,
+    #[command(flatten)]
     session: SessionArguments,
 }
 
@@ -77,6 +80,8 @@ pub struct LiveCall {
     pub audio_output: Option<PathBuf>,
     /// Where its ends leave logs of the session, if they do.
     pub session: SessionArguments,
+    /// Where the sender leaves what its controller is told and answers, if it does.
+    pub decisions: Option<PathBuf>,
 }
 
 impl Serialize for LiveCall {
@@ -325,7 +330,7 @@ pub fn call(
     observer: Option<Box<dyn CallObserver>>,
     observed: Option<(&mut Observation, &[Vec<String>; 2])>,
 ) -> Result<CallResult> {
-    let LiveCall { settings, sink, audio_output, session } = live;
+    let LiveCall { settings, sink, audio_output, session, decisions } = live;
     let number = drawn();
     let (mut observation, qlog) = observed.unzip();
     let [sender_qlog, receiver_qlog] = qlog.cloned().unwrap_or_default();
@@ -372,6 +377,7 @@ pub fn call(
     send.extend(patience);
     send.extend(words(&["--log", &name(&send_log)]));
     send.extend(session.words(number));
+    send.extend(decisions.iter().flat_map(|path| ["--decisions".to_owned(), name(path)]));
     send.extend(settings.options().words(OptionGroup::Control));
     send.extend(settings.audio.iter().flat_map(|sound| words(&["--audio", sound.as_str()])));
     send.extend(sender_qlog);
@@ -445,6 +451,10 @@ pub fn run(arguments: &CallArguments) -> Result<()> {
     if sink.is_some_and(is_standard_output) {
         bail!("--sink {}: the receiver is a process of its own; name a file", arguments.sink);
     }
+    let decisions = arguments.decisions.output();
+    if decisions.1.is_some_and(is_standard_output) {
+        bail!("--decisions -: the sender is a process of its own; name a file");
+    }
     let given = CallOptions {
         clip: Some(arguments.clip.clone()),
         seconds: Some(arguments.seconds),
@@ -460,10 +470,11 @@ pub fn run(arguments: &CallArguments) -> Result<()> {
         sink: arguments.sink.clone(),
         audio_output: arguments.audio_output.clone(),
         session: arguments.session.clone(),
+        decisions: decisions.1.map(Path::to_owned),
     };
     let observation = &arguments.observation;
     let receiver_qlog = observation.receiver_qlog();
-    let own = [("--sink", sink), ("--audio-output", heard), ("--qlog", receiver_qlog.as_deref())];
+    let own = [("--sink", sink), ("--audio-output", heard), decisions, ("--qlog", receiver_qlog.as_deref())];
     let others = [&own[..], &observation.outputs()].concat();
     arguments.output.check(&others, &live.settings.inputs())?;
     live.check()?;

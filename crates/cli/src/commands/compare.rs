@@ -152,6 +152,7 @@ pub fn both_ways(settings: &CallSettings) -> Result<BothWays> {
         sink: "none".to_owned(),
         audio_output: None,
         session: SessionArguments::default(),
+        decisions: None,
     };
     let interruption = Interruption::watch()?;
     let live = call(&live, &interruption, Some(Box::new(times.clone())), None)?;

@@ -22,6 +22,7 @@ use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
 
 use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
 use crate::configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds};
+use crate::decisions::DecisionsArgument;
 use crate::destination::{destination, resolve};
 use crate::interruption::Interruption;
 use crate::keys;
@@ -113,6 +114,8 @@ pub struct SendArguments {
     /// Where the sender's part of the per-frame log goes while the call runs, a line of JSON for each frame.
     #[arg(long)]
     log: Option<PathBuf>,
+    #[command(flatten)]
+    decisions: DecisionsArgument,
     #[command(flatten)]
     observation: ObservationArguments,
     #[command(flatten)]
@@ -290,15 +293,18 @@ pub fn check(outputs: &[(&str, Option<&Path>)], inputs: &[&Path], status: Status
 /// `lockstep send`.
 pub fn send(arguments: &SendArguments) -> Result<()> {
     let inputs: Vec<&Path> = [Path::new(&arguments.source)].into_iter().chain(arguments.speaking.file()).collect();
-    let outputs = [&[("--log", arguments.log.as_deref())][..], &arguments.observation.outputs()].concat();
+    let logs = [("--log", arguments.log.as_deref()), arguments.decisions.output()];
+    let outputs = [&logs[..], &arguments.observation.outputs()].concat();
     check(&outputs, &inputs, arguments.status)?;
     let microphone = arguments.speaking.open(LiveSound::Nothing)?;
     let ticket = ticket_to_join(arguments.ticket.as_deref())?;
     let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
     let control = arguments.control.settings()?;
-    let end = control.sending_end(&source.format(), connection_id(), None)?;
+    let decisions = arguments.decisions.log();
+    let end = control.recorded_sending_end(&source.format(), connection_id(), decisions.recorder())?;
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
+    decisions.open_growing()?;
     let observation = Observation::open(&arguments.observation)?;
     let qlog = observation.quic_log(true);
     let logs = Logs { sent: arguments.log.as_deref(), shown: None };
@@ -308,7 +314,7 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
         log.description().pictures(&source.format());
     }
     let reporter = Reporter::new(arguments.status, clock, logs, observation, None)?;
-    let mut reporter = reporter.with_session(session, clock.epoch());
+    let mut reporter = reporter.with_session(session, clock.epoch()).with_decisions(decisions);
     let options = CallOptions {
         peer: arguments.way.peer(ticket),
         kind: CallKind::OneWay,

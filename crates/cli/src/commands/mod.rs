@@ -14,6 +14,7 @@ pub mod model;
 pub mod output;
 pub mod python_module;
 pub mod rendezvous;
+pub mod replay;
 pub mod scenario;
 pub mod sessions;
 pub mod simulate;

@@ -11,6 +11,8 @@ use lockstep_units::Timestamp;
 
 use crate::commands::output::OutputArguments;
 use crate::configuration::{CallSettings, Observers, SimulateWords, Simulated};
+use crate::decisions::DecisionsArgument;
+use crate::output_file;
 use crate::progress::Progress;
 use crate::session_log::SessionLog;
 use crate::session_log::arguments::SessionArguments;
@@ -29,6 +31,8 @@ pub struct SimulateCommand {
     /// Where what is heard goes, a WAV file; for calls with --audio.
     #[arg(long, value_name = "FILE")]
     audio_output: Option<PathBuf>,
+    #[command(flatten)]
+    decisions: DecisionsArgument,
     #[command(flatten)]
     session: SessionArguments,
 }
@@ -54,8 +58,10 @@ pub fn run(command: &SimulateCommand) -> Result<()> {
     if heard.is_some() && (settings.audio.is_none() || settings.modelled) {
         bail!("--audio-output: nothing is heard of a call without --audio, or of a modelled one");
     }
-    command.output.check(&[("--audio-output", heard)], &settings.inputs())?;
+    command.output.check(&[("--audio-output", heard), command.decisions.output()], &settings.inputs())?;
     let output = command.output.open()?;
+    let decisions = command.decisions.log();
+    decisions.open_whole()?;
     let heard = heard.map(SoundFile::create).transpose()?;
     let sound = heard.clone().map(|file| Box::new(file) as Box<dyn SoundSink>);
     let kind = if settings.modelled { "modelled" } else { "simulate" };
@@ -69,8 +75,13 @@ pub fn run(command: &SimulateCommand) -> Result<()> {
     let [log, opposite] = logs;
     let (log, opposite) = (log?, opposite?);
     let meter = |log: &Option<(SessionLog, SharedSessionMeter)>| log.as_ref().map(|(_, meter)| meter.clone());
-    let observers =
-        Observers { frames: output.observer(), sound, session: meter(&log), opposite_session: meter(&opposite) };
+    let observers = Observers {
+        frames: output.observer(),
+        sound,
+        session: meter(&log),
+        opposite_session: meter(&opposite),
+        decisions: decisions.recorder(),
+    };
     let Simulated { report } = simulate(&settings, observers)?;
     for (is_opposite, log) in [(false, log), (true, opposite)] {
         let Some((mut log, meter)) = log else { continue };
@@ -85,5 +96,5 @@ pub fn run(command: &SimulateCommand) -> Result<()> {
         log.finish(&mut meter.lock(), report.scores.scored_seconds as u64)?;
     }
     heard.map_or(Ok(()), SoundFile::complete)?;
-    output.write(settings.length.as_f64(), &report)
+    output_file::all([output.write(settings.length.as_f64(), &report), decisions.finish()])
 }

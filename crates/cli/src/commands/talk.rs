@@ -18,6 +18,7 @@ use crate::commands::live::{
 };
 use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
 use crate::configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
+use crate::decisions::DecisionsArgument;
 use crate::interruption::Interruption;
 use crate::keys::{KEYS, Keyboard, command};
 use crate::observation::{Observation, ObservationArguments};
@@ -73,6 +74,8 @@ pub struct TalkArguments {
     /// Where the log of the other's pictures goes.
     #[arg(long, value_name = "FILE")]
     receive_log: Option<PathBuf>,
+    #[command(flatten)]
+    decisions: DecisionsArgument,
     #[command(flatten)]
     observation: ObservationArguments,
     #[command(flatten)]
@@ -139,8 +142,9 @@ const WAIT: &str = "10";
 pub fn run(arguments: &TalkArguments) -> Result<()> {
     let logs = [&arguments.send_log, &arguments.receive_log].map(|log| log.as_deref());
     let sink = sink_path(arguments.sink())?;
-    let outputs = [("--sink", sink), ("--send-log", logs[0]), ("--receive-log", logs[1]), arguments.hearing.output()];
-    let outputs = [&outputs[..], &arguments.observation.outputs()].concat();
+    let outputs = [("--sink", sink), ("--send-log", logs[0]), ("--receive-log", logs[1])];
+    let others = [arguments.hearing.output(), arguments.decisions.output()];
+    let outputs = [&outputs[..], &others, &arguments.observation.outputs()].concat();
     let inputs: Vec<&Path> = [Path::new(arguments.source())].into_iter().chain(arguments.speaking.file()).collect();
     check(&outputs, &inputs, arguments.status)?;
     let control = arguments.control.settings()?;
@@ -152,7 +156,8 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
     };
     let options = SourceOptions { seed: arguments.seed, ..SourceOptions::default() };
     let source = open_source(arguments.source(), &options)?;
-    let sending = control.sending_end(&source.format(), connection_id(), None)?;
+    let decisions = arguments.decisions.log();
+    let sending = control.recorded_sending_end(&source.format(), connection_id(), decisions.recorder())?;
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
     let own = OwnPicture::default();
@@ -177,6 +182,7 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
             (Peer::At(listener), Some(ticket))
         }
     };
+    decisions.open_growing()?;
     let observation = Observation::open(&arguments.observation)?;
     let qlog = observation.quic_log(ticket.is_none());
     let logs = Logs { sent: logs[0], shown: logs[1] };
@@ -186,7 +192,7 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
         log.description().pictures(&format);
     }
     let reporter = Reporter::new(arguments.status, clock, logs, observation, Some(words))?;
-    let mut reporter = reporter.with_session(session, clock.epoch());
+    let mut reporter = reporter.with_session(session, clock.epoch()).with_decisions(decisions);
     let keyboard = Keyboard::open();
     if keyboard.is_some() && arguments.status == StatusArgument::Line {
         say!("keys: {KEYS}");

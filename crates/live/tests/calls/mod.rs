@@ -182,10 +182,23 @@ pub fn listening(open_sink: OpenSink, limits: Calls) -> Listening {
 
 pub fn listening_until(open_sink: OpenSink, limits: Calls, stop: Stop) -> Listening {
     let (listener, ticket) = listener();
-    started(listener, ticket, open_sink, limits, stop)
+    started(listener, ticket, receiving_end, open_sink, limits, stop)
 }
 
-fn started(listener: Listener, ticket: Ticket, open_sink: OpenSink, limits: Calls, stop: Stop) -> Listening {
+/// A receiver whose end is `end`.
+pub fn listening_with(end: impl FnOnce() -> ReceivingEnd + Send + 'static, open_sink: OpenSink) -> Listening {
+    let (listener, ticket) = listener();
+    started(listener, ticket, end, open_sink, CALL, Box::new(|| false))
+}
+
+fn started(
+    listener: Listener,
+    ticket: Ticket,
+    end: impl FnOnce() -> ReceivingEnd + Send + 'static,
+    open_sink: OpenSink,
+    limits: Calls,
+    stop: Stop,
+) -> Listening {
     let stopped = Arc::new(AtomicBool::new(false));
     let asked = stopped.clone();
     let thread = thread::spawn(move || {
@@ -193,7 +206,7 @@ fn started(listener: Listener, ticket: Ticket, open_sink: OpenSink, limits: Call
             peer: Peer::At(listener),
             kind: CallKind::OneWay,
             sending: None,
-            receiving: Some(Receiving { end: receiving_end(), open_sink, loudspeaker: None }),
+            receiving: Some(Receiving { end: end(), open_sink, loudspeaker: None }),
             length: None,
             wait_limit: limits.wait_limit,
             idle_limit: limits.idle_limit,

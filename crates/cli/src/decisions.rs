@@ -1,0 +1,149 @@
+//! What the controller of a call is told and answers, written while the call runs: `--decisions FILE`, of which
+//! `lockstep replay` makes the same decisions again.
+
+use std::io::{self, Write};
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use lockstep_control::recording::{Event, Header, Recorder, end_line, event_line, header_line};
+
+use crate::line_writer::LineWriter;
+use crate::output_file::OutputFile;
+
+/// Bytes of lines that are handed on together, some forty: a call is recorded thousands of times a second, and what a
+/// killed one has not handed on is lost.
+const BATCH: usize = 4 << 10;
+
+/// Where the decisions of a call's controller go.
+#[derive(Debug, Clone, Default, Args)]
+pub struct DecisionsArgument {
+    /// Where all that the sender's controller is told and answers goes, a line of JSON for each, for `lockstep replay`.
+    #[arg(long, value_name = "FILE")]
+    decisions: Option<PathBuf>,
+}
+
+impl DecisionsArgument {
+    /// The output, by its option.
+    pub fn output(&self) -> (&'static str, Option<&Path>) {
+        ("--decisions", self.decisions.as_deref())
+    }
+
+    /// A recording that is not open yet: it keeps what it is told until then. Without the option it records nothing.
+    pub fn log(&self) -> DecisionLog {
+        DecisionLog { path: self.decisions.clone(), tape: Arc::default() }
+    }
+}
+
+/// A recording of a controller's decisions.
+#[derive(Default)]
+pub struct DecisionLog {
+    path: Option<PathBuf>,
+    tape: Arc<Mutex<Tape>>,
+}
+
+#[derive(Default)]
+struct Tape {
+    /// The number of the next event.
+    next: u64,
+    waiting: Vec<u8>,
+    to: To,
+    failure: Option<io::Error>,
+}
+
+#[derive(Default)]
+enum To {
+    #[default]
+    NotOpen,
+    /// Lines that are there while the call runs.
+    Growing(LineWriter),
+    /// A file that is whole or not there.
+    Whole(OutputFile),
+    Over,
+}
+
+impl Tape {
+    fn add(&mut self, line: &str) {
+        if matches!(self.to, To::Over) {
+            return;
+        }
+        self.waiting.extend_from_slice(line.as_bytes());
+        if self.waiting.len() >= BATCH {
+            self.hand_on();
+        }
+    }
+
+    fn hand_on(&mut self) {
+        match &mut self.to {
+            To::NotOpen => {}
+            To::Growing(lines) => lines.push(mem::take(&mut self.waiting)),
+            To::Whole(file) => {
+                // What has failed once is not tried again: no line may be missing between others.
+                if self.failure.is_none() {
+                    self.failure = file.write_all(&self.waiting).err();
+                }
+                self.waiting.clear();
+            }
+            To::Over => self.waiting.clear(),
+        }
+    }
+}
+
+/// The tape of a log, in the hands of the controller.
+struct Taping(Arc<Mutex<Tape>>);
+
+impl Recorder for Taping {
+    fn begin(&mut self, header: &Header) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).add(&header_line(header));
+    }
+
+    fn record(&mut self, event: &Event) {
+        let mut tape = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = event_line(tape.next, event);
+        tape.next += 1;
+        tape.add(&line);
+    }
+}
+
+impl DecisionLog {
+    /// What records the controller, if its decisions are wanted.
+    pub fn recorder(&self) -> Option<Box<dyn Recorder>> {
+        self.path.as_ref().map(|_| Box::new(Taping(Arc::clone(&self.tape))) as Box<dyn Recorder>)
+    }
+
+    /// Opens the file of a live call, which has what a killed call was told.
+    pub fn open_growing(&self) -> Result<()> {
+        self.open(|path| Ok(To::Growing(LineWriter::create(path)?)))
+    }
+
+    /// Opens the file of a call in virtual time, which is there when that is over.
+    pub fn open_whole(&self) -> Result<()> {
+        self.open(|path| Ok(To::Whole(OutputFile::create(path)?)))
+    }
+
+    fn open(&self, open: impl FnOnce(&Path) -> Result<To>) -> Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let to = open(path)?;
+        self.tape.lock().unwrap_or_else(PoisonError::into_inner).to = to;
+        Ok(())
+    }
+
+    /// Writes what is left, and that it is all. What the controller is told after that is not recorded.
+    pub fn finish(self) -> Result<()> {
+        let Some(path) = self.path else { return Ok(()) };
+        let mut tape = self.tape.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = end_line(tape.next);
+        tape.add(&end);
+        tape.hand_on();
+        let failed = || format!("cannot write {}", path.display());
+        tape.failure.take().map_or(Ok(()), Err).with_context(failed)?;
+        match mem::replace(&mut tape.to, To::Over) {
+            To::Growing(lines) => lines.finish(),
+            To::Whole(file) => file.finish(),
+            To::NotOpen | To::Over => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What is recorded of a controller in virtual time is what a live end records, and replays to the same decisions.
+
+use lockstep_configuration::{CallOptions, CallSettings, ModelFile, Observers, model_hash, simulate_with};
+use lockstep_control::Algorithm;
+use lockstep_control::learned::shipped::Shipped;
+use lockstep_control::recording::{Answered, Event, Kept, KeptEvents, RecordingReader, Told};
+use lockstep_media::{SourceOptions, source_format};
+
+fn settings(controller: Algorithm) -> CallSettings {
+    let mut options = CallOptions::default();
+    for (name, word) in [
+        ("modelled", "true"),
+        ("clip", "generated:320x240@30"),
+        // Steps and losses, so that there is something to decide.
+        ("trace", "steps:1500kbps@2s/300kbps@2s"),
+        ("loss", "2%"),
+        ("seconds", "5"),
+        ("controller", &controller.to_string()),
+    ] {
+        options.set_words(name, &[word.to_owned()]).expect(name);
+    }
+    options.settings().expect("nothing contradicts it")
+}
+
+fn simulated(settings: &CallSettings) -> Kept {
+    let kept = KeptEvents::default();
+    let observers = Observers { decisions: Some(Box::new(kept.clone())), ..Observers::default() };
+    simulate_with(settings, None, observers, |_| Ok(())).expect("it runs");
+    kept.take()
+}
+
+/// Those that need nothing that is not at hand: neither the path nor a model that has to be named.
+fn controllers() -> impl Iterator<Item = Algorithm> {
+    Algorithm::all().filter(|algorithm| !algorithm.knows_path() && *algorithm != Algorithm::Mmsys24)
+}
+
+#[test]
+fn what_each_controller_decided_in_a_simulated_call_it_decides_again_when_told_the_same() {
+    for algorithm in controllers() {
+        let text = simulated(&settings(algorithm)).text();
+        let (header, mut reader) = RecordingReader::new(text.as_bytes()).expect("it is a recording");
+        assert_eq!(header.algorithm, algorithm);
+        let mut again = header.algorithm.controller(&header.setting()).expect("it needs no path");
+        let (mut allowances, mut lost) = (0, 0);
+        while let Some(event) = reader.next_event().expect("it is a recording") {
+            let answer = event.replay(again.as_mut());
+            match event {
+                Event::Told(Told::Loss(_, fragments)) => lost += fragments.len(),
+                Event::Told(_) => {}
+                Event::Answered(then) => {
+                    allowances += usize::from(matches!(then, Answered::Allowance(..)));
+                    assert_eq!(answer, Some(then), "{algorithm}, line {}", reader.line());
+                }
+            }
+        }
+        assert!(allowances >= 150 && lost > 0, "{algorithm}: {allowances} allowances, {lost} lost");
+    }
+}
+
+#[test]
+fn a_call_that_is_recorded_is_the_same_call() {
+    for algorithm in [Algorithm::Lockstep, Algorithm::Gcc] {
+        let settings = settings(algorithm);
+        let observers = Observers { decisions: Some(Box::new(KeptEvents::default())), ..Observers::default() };
+        let recorded = simulate_with(&settings, None, observers, |_| Ok(())).expect("it runs").report;
+        let plain = simulate_with(&settings, None, Observers::default(), |_| Ok(())).expect("it runs").report;
+        let json = |report| serde_json::to_string(report).expect("a report is JSON");
+        assert_eq!(json(&recorded), json(&plain));
+    }
+}
+
+#[test]
+fn the_controller_of_a_live_end_is_made_of_the_same_as_that_of_a_simulated_one() {
+    let format = source_format("generated:320x240@30", &SourceOptions::default()).expect("it is generated");
+    for algorithm in controllers() {
+        let settings = settings(algorithm);
+        let live = KeptEvents::default();
+        let end = settings.control.recorded_sending_end(&format, 7, Some(Box::new(live.clone())));
+        drop(end.expect("it needs no path"));
+        let (live, simulated) = (live.take().header, simulated(&settings).header);
+        assert!(live.is_some() && live == simulated, "{algorithm}: {live:?} {simulated:?}");
+    }
+}
+
+#[test]
+fn a_recording_names_the_model_that_the_sender_runs_and_no_other() {
+    let of = |algorithm| simulated(&settings(algorithm)).header.expect("it begins with one").model;
+    assert_eq!(of(Algorithm::Concerto), Some(model_hash(Shipped::Concerto.bytes())));
+    assert_eq!((of(Algorithm::Bob), of(Algorithm::Nada)), (None, None), "what the receiver runs is not the sender's");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/learn/models/rlv.onnx");
+    let file = ModelFile::open(path.as_ref()).expect("it comes with Lockstep");
+    assert_eq!(file.hash(), model_hash(Shipped::Rlv.bytes()));
+    assert_eq!(model_hash(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "FIPS 180-4");
+}
+
+#[test]
+fn the_oracle_is_not_recorded_since_no_recording_holds_the_path() {
+    let observers = Observers { decisions: Some(Box::new(KeptEvents::default())), ..Observers::default() };
+    let refused = simulate_with(&settings(Algorithm::Oracle), None, observers, |_| Ok(())).expect_err("it is refused");
+    let said = format!("{refused:#}");
+    assert!(said.contains("cannot be recorded: the controller oracle must know the path"), "{said}");
+}

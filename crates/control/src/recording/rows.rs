@@ -1,0 +1,323 @@
+//! A recording's lines as JSON has them: whole numbers only, in the units that the names end in.
+
+use std::time::Duration;
+
+use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback, LostFragment};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::{Answered, Event, Header, RecordingError, Told};
+use crate::{Allowance, InFlight, RateBounds};
+
+/// The version of the format: of another one nothing is read.
+pub(super) const VERSION: u32 = 1;
+
+/// No clock of a call shows more, nanoseconds: 36 years.
+const LATEST: u64 = 1 << 60;
+/// The most bytes of a datagram of UDP.
+const MOST_BYTES: u64 = 65_535;
+/// More than is ever counted: of bytes and fragments on the way, of fragments in a call.
+const MOST_COUNTED: u64 = 1 << 48;
+/// Faster than any link, bit/s.
+const MOST_RATE: u64 = 1_000_000_000_000_000;
+
+/// The first line.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HeaderRow {
+    lockstep_decisions: u32,
+    program: String,
+    controller: String,
+    payload_bytes: u64,
+    frame_interval_ns: u64,
+    initial_bps: u64,
+    least_bps: u64,
+    most_bps: u64,
+    latency: String,
+    model_sha256: Option<String>,
+}
+
+/// What every version of the first line has.
+#[derive(Deserialize)]
+pub(super) struct VersionRow {
+    pub lockstep_decisions: u32,
+}
+
+/// Of an acknowledged fragment: frame, place in it, bytes, sent, arrived, acknowledged (all ns), whether congestion was
+/// marked.
+type Acknowledged = (u32, u16, u64, u64, u64, u64, bool);
+/// Of a lost one: frame, place in it, bytes, sent (ns).
+type Lost = (u32, u16, u64, u64);
+
+/// Any other line, beside its number.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Row {
+    Transmit {
+        at_ns: u64,
+        bytes: u64,
+    },
+    FeedbackTransmit {
+        at_ns: u64,
+        bytes: u64,
+    },
+    Feedback {
+        at_ns: u64,
+        acknowledged: Vec<Acknowledged>,
+        inter_arrival_ns: Option<u64>,
+        capacity_bps: Option<u64>,
+        round_trip_ns: Option<u64>,
+        highest_sequence: u64,
+        found: u64,
+        received: u64,
+    },
+    Time {
+        at_ns: u64,
+    },
+    Loss {
+        at_ns: u64,
+        lost: Vec<Lost>,
+    },
+    PictureLeftOut,
+    Allowance {
+        at_ns: u64,
+        fragments: u64,
+        bytes: u64,
+        queued_bytes: u64,
+        budget_bytes: u64,
+        pacing_ns: u64,
+        target_bps: u64,
+    },
+    Pacing {
+        at_ns: u64,
+        fragments: u64,
+        bytes: u64,
+        queued_bytes: u64,
+        pacing_ns: u64,
+    },
+    Estimate {
+        bps: Option<u64>,
+    },
+    HeldUp {
+        bytes: u64,
+    },
+    IsBounded(bool),
+    HasCeiling(bool),
+    WantsProbes(bool),
+    End,
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl From<&Header> for HeaderRow {
+    fn from(header: &Header) -> Self {
+        Self {
+            lockstep_decisions: VERSION,
+            program: header.program.clone(),
+            controller: header.algorithm.to_string(),
+            payload_bytes: header.payload.get(),
+            frame_interval_ns: nanos(header.frame_interval),
+            initial_bps: header.bounds.initial.as_bps(),
+            least_bps: header.bounds.least.as_bps(),
+            most_bps: header.bounds.most.as_bps(),
+            latency: header.latency.to_string(),
+            model_sha256: header.model.clone(),
+        }
+    }
+}
+
+impl HeaderRow {
+    pub(super) fn header(self) -> Result<Header, RecordingError> {
+        let rate = Bitrate::from_bps;
+        let header = Header {
+            program: self.program,
+            algorithm: self.controller.parse().map_err(RecordingError::Controller)?,
+            payload: ByteCount::new(self.payload_bytes),
+            frame_interval: Duration::from_nanos(self.frame_interval_ns),
+            bounds: RateBounds {
+                initial: rate(self.initial_bps),
+                least: rate(self.least_bps),
+                most: rate(self.most_bps),
+            },
+            latency: self.latency.parse().map_err(RecordingError::Latency)?,
+            model: self.model_sha256,
+        };
+        header.check()?;
+        Ok(header)
+    }
+}
+
+impl From<&Event> for Row {
+    fn from(event: &Event) -> Self {
+        match event {
+            Event::Told(told) => Self::told(told),
+            Event::Answered(answered) => Self::answered(*answered),
+        }
+    }
+}
+
+impl Row {
+    fn told(told: &Told) -> Self {
+        match told {
+            Told::Transmit(at, size) => Self::Transmit { at_ns: at.as_nanos(), bytes: size.get() },
+            Told::FeedbackTransmit(at, size) => Self::FeedbackTransmit { at_ns: at.as_nanos(), bytes: size.get() },
+            Told::Feedback(at, feedback) => Self::Feedback {
+                at_ns: at.as_nanos(),
+                acknowledged: feedback.acknowledged.iter().map(acknowledged).collect(),
+                inter_arrival_ns: feedback.estimate.inter_arrival.map(nanos),
+                capacity_bps: feedback.estimate.capacity.map(Bitrate::as_bps),
+                round_trip_ns: feedback.round_trip_time.map(nanos),
+                highest_sequence: feedback.highest_sequence,
+                found: feedback.found as u64,
+                received: feedback.received,
+            },
+            Told::Time(at) => Self::Time { at_ns: at.as_nanos() },
+            Told::Loss(at, lost) => {
+                let row = |lost: &LostFragment| (lost.frame, lost.fragment, lost.size.get(), lost.sent_at.as_nanos());
+                Self::Loss { at_ns: at.as_nanos(), lost: lost.iter().map(row).collect() }
+            }
+            Told::PictureLeftOut => Self::PictureLeftOut,
+        }
+    }
+
+    fn answered(answered: Answered) -> Self {
+        match answered {
+            Answered::Allowance(at, InFlight { fragments, bytes, queued }, allowance) => Self::Allowance {
+                at_ns: at.as_nanos(),
+                fragments,
+                bytes: bytes.get(),
+                queued_bytes: queued.get(),
+                budget_bytes: allowance.budget.get(),
+                pacing_ns: nanos(allowance.pacing_interval),
+                target_bps: allowance.target.as_bps(),
+            },
+            Answered::Pacing(at, InFlight { fragments, bytes, queued }, interval) => Self::Pacing {
+                at_ns: at.as_nanos(),
+                fragments,
+                bytes: bytes.get(),
+                queued_bytes: queued.get(),
+                pacing_ns: nanos(interval),
+            },
+            Answered::Estimate(rate) => Self::Estimate { bps: rate.map(Bitrate::as_bps) },
+            Answered::HeldUp(bytes) => Self::HeldUp { bytes: bytes.get() },
+            Answered::IsBounded(yes) => Self::IsBounded(yes),
+            Answered::HasCeiling(yes) => Self::HasCeiling(yes),
+            Answered::WantsProbes(yes) => Self::WantsProbes(yes),
+        }
+    }
+
+    /// The event; none at the end.
+    ///
+    /// # Errors
+    /// The name of a value that is more than a call ever has.
+    pub(super) fn event(self) -> Result<Option<Event>, &'static str> {
+        let told = |told| Ok(Some(Event::Told(told)));
+        let answered = |answered| Ok(Some(Event::Answered(answered)));
+        match self {
+            Self::Transmit { at_ns, bytes } => told(Told::Transmit(time(at_ns)?, size(bytes)?)),
+            Self::FeedbackTransmit { at_ns, bytes } => told(Told::FeedbackTransmit(time(at_ns)?, size(bytes)?)),
+            Self::Feedback {
+                at_ns,
+                acknowledged,
+                inter_arrival_ns,
+                capacity_bps,
+                round_trip_ns,
+                highest_sequence,
+                found,
+                received,
+            } => {
+                let interval =
+                    |nanos| Ok::<_, &'static str>(Duration::from_nanos(within(nanos, LATEST, "an interval")?));
+                let estimate = Estimate {
+                    inter_arrival: inter_arrival_ns.map(interval).transpose()?,
+                    capacity: capacity_bps.map(rate).transpose()?,
+                };
+                let acknowledged = acknowledged.into_iter().map(fragment).collect::<Result<_, _>>()?;
+                let found = usize::try_from(counted(found)?).map_err(|_| "a count")?;
+                let feedback = Feedback {
+                    acknowledged,
+                    estimate,
+                    round_trip_time: round_trip_ns.map(interval).transpose()?,
+                    highest_sequence: counted(highest_sequence)?,
+                    found,
+                    received: counted(received)?,
+                };
+                told(Told::Feedback(time(at_ns)?, feedback))
+            }
+            Self::Time { at_ns } => told(Told::Time(time(at_ns)?)),
+            Self::Loss { at_ns, lost } => {
+                let lost = lost.into_iter().map(|(frame, fragment, bytes, sent_ns)| {
+                    Ok(LostFragment { frame, fragment, size: size(bytes)?, sent_at: time(sent_ns)? })
+                });
+                told(Told::Loss(time(at_ns)?, lost.collect::<Result<_, &'static str>>()?))
+            }
+            Self::PictureLeftOut => told(Told::PictureLeftOut),
+            Self::Allowance { at_ns, fragments, bytes, queued_bytes, budget_bytes, pacing_ns, target_bps } => {
+                let allowance = Allowance {
+                    budget: ByteCount::new(budget_bytes),
+                    pacing_interval: Duration::from_nanos(pacing_ns),
+                    target: Bitrate::from_bps(target_bps),
+                };
+                let in_flight = in_flight(fragments, bytes, queued_bytes)?;
+                answered(Answered::Allowance(time(at_ns)?, in_flight, allowance))
+            }
+            Self::Pacing { at_ns, fragments, bytes, queued_bytes, pacing_ns } => {
+                let in_flight = in_flight(fragments, bytes, queued_bytes)?;
+                answered(Answered::Pacing(time(at_ns)?, in_flight, Duration::from_nanos(pacing_ns)))
+            }
+            Self::Estimate { bps } => answered(Answered::Estimate(bps.map(Bitrate::from_bps))),
+            Self::HeldUp { bytes } => answered(Answered::HeldUp(ByteCount::new(bytes))),
+            Self::IsBounded(yes) => answered(Answered::IsBounded(yes)),
+            Self::HasCeiling(yes) => answered(Answered::HasCeiling(yes)),
+            Self::WantsProbes(yes) => answered(Answered::WantsProbes(yes)),
+            Self::End => Ok(None),
+        }
+    }
+}
+
+fn within(value: u64, most: u64, name: &'static str) -> Result<u64, &'static str> {
+    if value <= most { Ok(value) } else { Err(name) }
+}
+
+fn time(nanos: u64) -> Result<Timestamp, &'static str> {
+    Ok(Timestamp::from_nanos(within(nanos, LATEST, "a time")?))
+}
+
+fn size(bytes: u64) -> Result<ByteCount, &'static str> {
+    Ok(ByteCount::new(within(bytes, MOST_BYTES, "a packet's size")?))
+}
+
+fn counted(count: u64) -> Result<u64, &'static str> {
+    within(count, MOST_COUNTED, "a count")
+}
+
+fn rate(bps: u64) -> Result<Bitrate, &'static str> {
+    Ok(Bitrate::from_bps(within(bps, MOST_RATE, "a bit rate")?))
+}
+
+fn in_flight(fragments: u64, bytes: u64, queued: u64) -> Result<InFlight, &'static str> {
+    let (bytes, queued) = (ByteCount::new(counted(bytes)?), ByteCount::new(counted(queued)?));
+    Ok(InFlight { fragments: counted(fragments)?, bytes, queued })
+}
+
+fn acknowledged(fragment: &AcknowledgedFragment) -> Acknowledged {
+    let AcknowledgedFragment { frame, fragment, size, sent_at, arrived_at, acknowledged_at, congestion_experienced } =
+        *fragment;
+    let [sent, arrived, heard] = [sent_at, arrived_at, acknowledged_at].map(Timestamp::as_nanos);
+    (frame, fragment, size.get(), sent, arrived, heard, congestion_experienced)
+}
+
+fn fragment(row: Acknowledged) -> Result<AcknowledgedFragment, &'static str> {
+    let (frame, fragment, bytes, sent, arrived, heard, congestion_experienced) = row;
+    Ok(AcknowledgedFragment {
+        frame,
+        fragment,
+        size: size(bytes)?,
+        sent_at: time(sent)?,
+        arrived_at: time(arrived)?,
+        acknowledged_at: time(heard)?,
+        congestion_experienced,
+    })
+}

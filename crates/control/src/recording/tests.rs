@@ -1,0 +1,272 @@
+use lockstep_transport::{AcknowledgedFragment, Estimate};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Algorithm, Setting};
+
+fn header(algorithm: Algorithm) -> Header {
+    let setting = Setting::new(ByteCount::new(1_200), Duration::from_nanos(33_333_333));
+    Header::new(algorithm, &setting, algorithm.shipped().map(|_| "0123456789abcdef".to_owned())).unwrap()
+}
+
+fn written(header: &Header, events: &[Event]) -> String {
+    Kept { header: Some(header.clone()), events: events.to_vec() }.text()
+}
+
+/// All events of a recording, and how it ends.
+fn read(bytes: &[u8]) -> Result<(Header, Vec<Event>, Ending), RecordingError> {
+    let (header, mut reader) = RecordingReader::new(bytes)?;
+    let mut events = Vec::new();
+    while let Some(event) = reader.next_event()? {
+        events.push(event);
+    }
+    assert_eq!(reader.events() - u64::from(reader.ending() == Some(Ending::Whole)), events.len() as u64);
+    Ok((header, events, reader.ending().expect("it has ended")))
+}
+
+/// Any moment that a recording may have; most of them in the first minutes of a call.
+fn moment() -> impl Strategy<Value = Timestamp> {
+    prop_oneof![8 => 0_u64..200_000_000_000, 1 => 0_u64..=1 << 60].prop_map(Timestamp::from_nanos)
+}
+
+fn size() -> impl Strategy<Value = ByteCount> {
+    (0_u64..=65_535).prop_map(ByteCount::new)
+}
+
+fn interval() -> impl Strategy<Value = Duration> {
+    prop_oneof![4 => 0_u64..2_000_000_000, 1 => 0_u64..=1 << 60].prop_map(Duration::from_nanos)
+}
+
+fn count() -> impl Strategy<Value = u64> {
+    prop_oneof![8 => 0_u64..5_000, 1 => 0_u64..=1 << 48]
+}
+
+fn fragment() -> impl Strategy<Value = AcknowledgedFragment> {
+    (any::<u32>(), any::<u16>(), size(), moment(), moment(), moment(), any::<bool>()).prop_map(
+        |(frame, fragment, size, sent_at, arrived_at, acknowledged_at, congestion_experienced)| AcknowledgedFragment {
+            frame,
+            fragment,
+            size,
+            sent_at,
+            arrived_at,
+            acknowledged_at,
+            congestion_experienced,
+        },
+    )
+}
+
+fn feedback() -> impl Strategy<Value = Feedback> {
+    let estimate = (prop::option::of(interval()), prop::option::of(0_u64..1_000_000_000_000_000));
+    let acknowledged = prop::collection::vec(fragment(), 0..5);
+    (acknowledged, estimate, prop::option::of(interval()), count(), count(), count()).prop_map(
+        |(acknowledged, (inter_arrival, capacity), round_trip_time, highest_sequence, found, received)| Feedback {
+            acknowledged,
+            estimate: Estimate { inter_arrival, capacity: capacity.map(Bitrate::from_bps) },
+            round_trip_time,
+            highest_sequence,
+            found: found as usize,
+            received,
+        },
+    )
+}
+
+fn in_flight() -> impl Strategy<Value = InFlight> {
+    (count(), count(), count()).prop_map(|(fragments, bytes, queued)| InFlight {
+        fragments,
+        bytes: ByteCount::new(bytes),
+        queued: ByteCount::new(queued),
+    })
+}
+
+fn told() -> impl Strategy<Value = Told> {
+    let lost = (any::<u32>(), any::<u16>(), size(), moment())
+        .prop_map(|(frame, fragment, size, sent_at)| LostFragment { frame, fragment, size, sent_at });
+    prop_oneof![
+        (moment(), size()).prop_map(|(at, size)| Told::Transmit(at, size)),
+        (moment(), size()).prop_map(|(at, size)| Told::FeedbackTransmit(at, size)),
+        (moment(), feedback()).prop_map(|(at, feedback)| Told::Feedback(at, feedback)),
+        moment().prop_map(Told::Time),
+        (moment(), prop::collection::vec(lost, 0..5)).prop_map(|(at, lost)| Told::Loss(at, lost)),
+        Just(Told::PictureLeftOut),
+    ]
+}
+
+fn answered() -> impl Strategy<Value = Answered> {
+    let allowance = (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(budget, interval, target)| Allowance {
+        budget: ByteCount::new(budget),
+        pacing_interval: Duration::from_nanos(interval),
+        target: Bitrate::from_bps(target),
+    });
+    prop_oneof![
+        (moment(), in_flight(), allowance).prop_map(|(at, on_the_way, it)| Answered::Allowance(at, on_the_way, it)),
+        (moment(), in_flight(), any::<u64>()).prop_map(|(at, on_the_way, interval)| Answered::Pacing(
+            at,
+            on_the_way,
+            Duration::from_nanos(interval)
+        )),
+        prop::option::of(any::<u64>()).prop_map(|rate| Answered::Estimate(rate.map(Bitrate::from_bps))),
+        any::<u64>().prop_map(|bytes| Answered::HeldUp(ByteCount::new(bytes))),
+        any::<bool>().prop_map(Answered::IsBounded),
+        any::<bool>().prop_map(Answered::HasCeiling),
+        any::<bool>().prop_map(Answered::WantsProbes),
+    ]
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![told().prop_map(Event::Told), answered().prop_map(Event::Answered)]
+}
+
+/// Events at times that do not go back, as a clock has them, and what is said of other times is past then.
+fn course() -> impl Strategy<Value = Vec<Event>> {
+    prop::collection::vec(event(), 1..60).prop_map(|mut events| {
+        let mut times: Vec<Timestamp> = events.iter().filter_map(Event::at).collect();
+        times.sort();
+        let mut times = times.into_iter();
+        for event in &mut events {
+            match event {
+                Event::Told(
+                    Told::Transmit(at, _)
+                    | Told::FeedbackTransmit(at, _)
+                    | Told::Feedback(at, _)
+                    | Told::Time(at)
+                    | Told::Loss(at, _),
+                )
+                | Event::Answered(Answered::Allowance(at, ..) | Answered::Pacing(at, ..)) => {
+                    *at = times.next().expect("one for each");
+                }
+                _ => {}
+            }
+        }
+        events
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_as_it_was(events in prop::collection::vec(event(), 0..40)) {
+        let header = header(Algorithm::Lockstep);
+        let (of, again, ending) = read(written(&header, &events).as_bytes()).unwrap();
+        prop_assert_eq!((of, again, ending), (header, events, Ending::Whole));
+    }
+
+    #[test]
+    fn a_recording_that_was_cut_off_is_read_up_to_its_last_whole_line(
+        events in prop::collection::vec(event(), 1..12),
+        share in 0.0..1.0_f64,
+    ) {
+        let header = header(Algorithm::Gcc);
+        let text = written(&header, &events);
+        let first = header_line(&header).len();
+        let end = first + ((text.len() - first) as f64 * share) as usize;
+        let whole = text[first..end].matches('\n').count();
+        let (_, kept, ending) = read(&text.as_bytes()[..end]).unwrap();
+        prop_assert_eq!((&kept[..], ending), (&events[..whole], Ending::CutOff));
+    }
+
+    #[test]
+    fn foreign_bytes_in_the_place_of_a_part_are_refused_or_read_and_never_more(
+        events in prop::collection::vec(event(), 1..8),
+        place in any::<prop::sample::Index>(),
+        foreign in prop::collection::vec(any::<u8>(), 0..40),
+    ) {
+        let text = written(&header(Algorithm::Sprout), &events).into_bytes();
+        let place = place.index(text.len());
+        let bytes = [&text[..place], &foreign[..], &text[(place + foreign.len()).min(text.len())..]].concat();
+        if let Ok((_, kept, _)) = read(&bytes) {
+            prop_assert!(kept.len() <= events.len() + foreign.len());
+        }
+    }
+
+}
+
+proptest! {
+    // Each case runs every controller, learned ones included.
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_recorded_controller_decides_as_it_does_by_itself_and_what_was_recorded_replays_to_the_same(
+        events in course(),
+    ) {
+        for algorithm in Algorithm::all().filter(|algorithm| !algorithm.knows_path()) {
+            let header = header(algorithm);
+            let made = || algorithm.controller(&header.setting()).expect("it needs no path");
+            let (mut plain, mut again, kept) = (made(), made(), KeptEvents::default());
+            let mut recorded = Recorded::new(made(), &header, Box::new(kept.clone()));
+            for event in &events {
+                prop_assert_eq!(event.replay(plain.as_mut()), event.replay(&mut recorded), "{}", algorithm);
+            }
+            prop_assert_eq!(plain.counters(), recorded.counters());
+            let recording = kept.take().events;
+            prop_assert_eq!(
+                recording.iter().filter(|event| matches!(event, Event::Told(_))).count(),
+                events.iter().filter(|event| matches!(event, Event::Told(_))).count()
+            );
+            for event in recording.iter() {
+                if let (Some(now), Event::Answered(then)) = (event.replay(again.as_mut()), event) {
+                    prop_assert_eq!(now, *then, "{}", algorithm);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_asked_twice_with_nothing_told_between_is_recorded_once() {
+    let (header, kept) = (header(Algorithm::Gcc), KeptEvents::default());
+    let controller = header.algorithm.controller(&header.setting()).unwrap();
+    let mut recorded = Recorded::new(controller, &header, Box::new(kept.clone()));
+    let ask =
+        |recorded: &Recorded| (recorded.is_bounded(), recorded.pacing_interval(Timestamp::ZERO, InFlight::default()));
+    assert_eq!(ask(&recorded), ask(&recorded));
+    assert_eq!(kept.take().events.len(), 2);
+    recorded.on_time(Timestamp::ZERO);
+    ask(&recorded);
+    assert_eq!(kept.take().events.len(), 3);
+}
+
+#[test]
+fn events_that_a_full_disk_swallowed_end_a_recording_and_are_counted() {
+    let header = header(Algorithm::Nada);
+    let time = |millis| Event::Told(Told::Time(Timestamp::from_millis(millis)));
+    let text = header_line(&header) + &event_line(0, &time(1)) + &event_line(7, &time(8)) + &end_line(8);
+    assert_eq!(read(text.as_bytes()).unwrap(), (header, vec![time(1)], Ending::Gap(6)));
+}
+
+/// What is said of a file that is no recording.
+fn refusal(text: &str) -> String {
+    read(text.as_bytes()).expect_err("it is none").to_string()
+}
+
+#[test]
+fn what_is_no_recording_is_refused_in_a_line_that_says_where_and_why() {
+    let first = header_line(&header(Algorithm::Scream));
+    let with = |from: &str, to: &str| {
+        assert!(first.contains(from), "{first}");
+        first.replace(from, to)
+    };
+    let time = |number: u64| event_line(number, &Event::Told(Told::Time(Timestamp::ZERO)));
+    let cases = [
+        (String::new(), "no recording of a controller's decisions"),
+        ("{\"start\":{\"epoch\":1}}\n".to_owned(), "no recording of a controller's decisions"),
+        ("x".repeat(10_000_000), "no recording of a controller's decisions"),
+        (with("\"lockstep_decisions\":1", "\"lockstep_decisions\":2"), "version 2 of the format"),
+        (with("scream", "reno"), "line 1: no controller is called `reno`"),
+        (with("scream", "oracle"), "line 1: the controller oracle must know the path"),
+        (with("balanced", "no"), "line 1: no latency is called `no`"),
+        (with("\"payload_bytes\":1200", "\"payload_bytes\":0"), "line 1: the payload of a fragment is beyond"),
+        (with("\"least_bps\":30000", "\"least_bps\":0"), "line 1: a bit rate is beyond"),
+        (with("\"frame_interval_ns\":33333333", "\"frame_interval_ns\":0"), "line 1: the time between two pictures"),
+        (first.clone() + "nonsense\n", "line 2: expected ident (column 2)"),
+        (first.clone() + "[0,{\"time\":{\"at_ns\":-1}}]\n", "line 2: invalid value"),
+        (first.clone() + "[0,{\"time\":{\"at_ns\":18446744073709551615}}]\n", "line 2: a time is beyond"),
+        (first.clone() + "[0,{\"transmit\":{\"at_ns\":0,\"bytes\":65536}}]\n", "line 2: a packet's size is beyond"),
+        (first.clone() + &"[".repeat(100_000) + "\n", "line 2: "),
+        (first.clone() + &"[0,".repeat(2_000_000), "line 2 has more than 4194304 bytes"),
+        (first.clone() + &time(0) + &time(0), "line 3: event 0 comes after event 0"),
+        (first.clone() + &end_line(0) + &time(1), "line 3: there is more after the end"),
+    ];
+    for (text, said) in cases {
+        let refused = refusal(&text);
+        assert!(refused.contains(said) && refused.len() < 600 && !refused.contains('\n'), "{said}: {refused}");
+    }
+}
