@@ -112,6 +112,7 @@ def test_what_is_no_trace_is_left_out_and_named_once(tmp_path: Path, capsys: pyt
         ("concerto", ("--batch", "100000"), ("--batch", "16")),
         ("rlv", ("--batch", "100000"), ()),
         ("lockstep", ("--split", "none"), ()),
+        ("lockstep", ("--tuned-clip", "none"), ()),
     ],
 )
 def test_what_was_wrong_can_be_corrected_in_the_same_folder(
@@ -204,6 +205,27 @@ def test_a_model_to_begin_at_that_is_damaged_or_none_is_refused_before_any_call(
         assert said.startswith(f"lockstep train: --begin {model} ")
         assert why in said
         assert said.count("\n") == 1
+
+
+def test_a_clip_to_search_by_that_is_none_is_refused_before_any_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from lockstep.learn import lockstep as own  # noqa: PLC0415
+
+    def begun(*_: object) -> None:
+        raise ValueError("calls have begun")
+
+    monkeypatch.setattr(own, "lessons", begun)
+    text = tmp_path / "text.y4m"
+    text.write_text("no pictures\n")
+    good = ("--tuned-clip", "generated:176x144@30")
+    for clip in (str(tmp_path / "none.y4m"), str(text), "generated:0x0"):
+        assert train("lockstep", tmp_path / "run", *good, "--tuned-clip", clip) == 1
+        said = capsys.readouterr().err
+        assert said.startswith(f"lockstep train: --tuned-clip {clip}: no clip to search by (")
+        assert said.count("\n") == 1
+    assert train("lockstep", tmp_path / "run", *good) == 1
+    assert "calls have begun" in capsys.readouterr().err
 
 
 def test_a_finished_training_of_lockstep_says_where_its_model_is(

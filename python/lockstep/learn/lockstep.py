@@ -28,6 +28,7 @@ from lockstep.learn.rule import (
     DELAY_WEIGHTS,
     TARGET_LEVELS,
     Search,
+    check_clips,
     outcomes,
     rule_text,
     rules_of,
@@ -375,6 +376,8 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
     """The same, in the folder of a run."""
     # What is wrong in these is told before hours of training.
     rules_of({}, options.rule)
+    if not options.export:
+        check_clips(options.tuned_clip)
     if options.begin and not options.export:
         unlearned = torch.zeros(OBSERVED), torch.ones(OBSERVED)
         # The random numbers of the run are to be the same with and without.
