@@ -160,7 +160,7 @@ def test_a_trace_of_a_manifest_that_is_another_or_gone_is_named(
 def test_a_folder_that_a_manifest_names_is_looked_for_from_here_and_then_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lockstep.learn.families import split_names  # noqa: PLC0415
+    from lockstep.learn.traces import split_names  # noqa: PLC0415
 
     folder_of_traces(tmp_path / "traces", 5)
     manifest = manifest_of(tmp_path / "traces", "traces", tmp_path / "split.json")
