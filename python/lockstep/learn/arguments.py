@@ -110,6 +110,20 @@ def _of_every_algorithm(made: argparse.ArgumentParser) -> None:
         help="train on four fifths of the traces in this folder, by seed, beside the generated ones; other four fifths "
         "than those of `lockstep data split` with the same seed",
     )
+    made.add_argument(
+        "--split",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="train on the training part of a manifest of `lockstep data split`, and be judged by the rest; may be "
+        "given more than once",
+    )
+    made.add_argument(
+        "--fold",
+        type=whole(1),
+        metavar="K",
+        help="of a manifest's six parts the first K to train on and the next to be judged by, its fold K",
+    )
     made.add_argument("--generated", type=whole(0), default=200, metavar="COUNT", help="generated traces (%(default)s)")
     made.add_argument("--family", help="generated traces of this fitted family, such as umts, not of every kind")
     made.add_argument(
@@ -252,13 +266,6 @@ def _rlv(made: argparse.ArgumentParser) -> None:
 
 def _lockstep_own(made: argparse.ArgumentParser) -> None:
     levels = _lockstep.lesson_names()[2]
-    made.add_argument(
-        "--split",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="train on the training part of a manifest of `lockstep data split`; may be given more than once",
-    )
     # How many traces, rounds and calls, and the rate, are the shipped model's (docs/learning.md, "Lockstep's own").
     made.add_argument(
         "--fitted", type=whole(0), default=200, metavar="COUNT", help="traces like recordings (%(default)s)"

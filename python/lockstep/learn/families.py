@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lockstep.learn.traces import generated_traces, logarithmically, split_names
+from lockstep.learn.traces import generated_traces, logarithmically
 from lockstep.learn.training import Run
 
 FAMILIES = ("lte", "umts", "broadband", "wifi", "wired")
@@ -78,8 +78,7 @@ def parts(options: argparse.Namespace, run: Run) -> tuple[list[str], list[str], 
     if options.varied:
         validation += varied_traces(seed + 2_000_003, 10)
     test += fitted_traces(seed + 1_000_003, 10)
-    for manifest in options.split:
-        names, judged = split_names(Path(manifest))
+    for names, judged in run.manifests():
         validation += names[::VALIDATION]
         training += [name for index, name in enumerate(names) if index % VALIDATION]
         test += judged

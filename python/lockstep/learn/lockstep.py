@@ -408,8 +408,7 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
         "interval_ms": "a picture",
         "rules": rules,
         "target_level": target,
-        "trained_on": f"{run.trained_on()}, {options.fitted} like recordings, {options.varied} "
-        f"varied ones, and the training part of {options.split}",
+        "trained_on": f"{run.trained_on()}; {options.fitted} like recordings, and {options.varied} varied ones",
         "curves": run.curves,
     }
     given: dict[str, Any] = {

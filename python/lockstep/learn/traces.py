@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -95,27 +96,36 @@ def split_folder(folder: Path, seed: int) -> tuple[list[str], list[str]]:
     return sorted(names[index] for index in order[:cut]), sorted(names[index] for index in order[cut:])
 
 
-def split_names(manifest: Path) -> tuple[list[str], list[str]]:
+def split_names(manifest: Path, fold: int | None = None) -> tuple[list[str], list[str]]:
     """The traces of a manifest of ``lockstep data split``: those to train on, and those to judge by.
 
-    Its folder, if it is a relative one, is looked for from here, and else beside the manifest.
+    Those of its ``fold``, from 1 on, of the ones that walk forward, or its four fifths and the rest. Its folder, if it
+    is a relative one, is looked for from here, and else beside the manifest.
 
     Raises:
-        ValueError: If the file is no such manifest, or a trace is not there, or not the one that was split.
+        ValueError: If the file is no such manifest or has no such fold, or a trace is not there, or not the one that
+            was split.
 
     """
     try:
         split = json.loads(manifest.read_bytes())
         folder = Path(split["folder"])
-        train, test = ([str(name) for name in split[part]] for part in ("train", "test"))
+        of_each = [split] if fold is None else list(split["walk_forward"])
+        parts = [tuple([str(name) for name in part[which]] for which in ("train", "test")) for part in of_each]
         hashes = {str(entry["path"]): str(entry["sha256"]) for entry in split["files"]}
-        unknown = next((name for name in train + test if name not in hashes), None)
+        unknown = next((name for part in parts for names in part for name in names if name not in hashes), None)
         if unknown is not None:
             raise ValueError(f"`files` does not have {unknown}")
     except KeyError as error:
         raise ValueError(f"--split {manifest}: no manifest of `lockstep data split` (it has no {error})") from error
     except (ValueError, TypeError) as error:
         raise ValueError(f"--split {manifest}: no manifest of `lockstep data split` ({error})") from error
+    if fold is not None and fold > len(parts):
+        raise ValueError(f"--fold {fold}: --split {manifest} has {len(parts)} folds")
+    train, test = parts[(fold or 1) - 1]
+    if fold is not None and not (train and test):
+        message = f"--fold {fold}: of the {len(hashes)} traces of --split {manifest} it has {len(train)} to train on"
+        raise ValueError(f"{message} and {len(test)} to judge by; six parts take six traces")
     if not folder.is_dir():
         folder = manifest.parent / folder
     for name in train + test:
@@ -126,3 +136,19 @@ def split_names(manifest: Path) -> tuple[list[str], list[str]]:
             message = f"--split {manifest}: {path} is not the trace that was split (its SHA-256 is another): "
             raise ValueError(message + "put that back, or split the folder again")
     return [str(folder / name) for name in train], [str(folder / name) for name in test]
+
+
+def check_apart(parts: Iterable[tuple[list[str], list[str]]]) -> None:
+    """Refuses files to judge by that are trained on: a folder and a manifest, or two manifests, may share some.
+
+    Raises:
+        ValueError: If one of ``parts`` has a file to judge by that one has to train on.
+
+    """
+    known = list(parts)
+    trained = {Path(name).resolve() for train, _ in known for name in train}
+    for _, test in known:
+        for name in test:
+            if Path(name).resolve() in trained:
+                message = f"{name} would be trained on and judged by: --traces and --split, or two of --split, "
+                raise ValueError(message + "have one folder in other parts; name one of them")

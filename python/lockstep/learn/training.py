@@ -26,7 +26,7 @@ from torch.utils.tensorboard import SummaryWriter
 from lockstep import _lockstep
 from lockstep.learn.arguments import SETTING, parser, read_setting
 from lockstep.learn.judging import judge
-from lockstep.learn.traces import family_traces, generated_traces, split_folder
+from lockstep.learn.traces import check_apart, family_traces, generated_traces, split_folder, split_names
 
 CHECKPOINT = "checkpoint.pt"
 CURVE = "curve.png"
@@ -43,6 +43,8 @@ TESTS = 40
 """Generated traces to judge by."""
 OPSET = 18
 """ONNX operator set of the models; `lockstep` runs 9 to 18."""
+Parts = tuple[list[str], list[str]]
+"""Traces to train on, and traces to judge by."""
 
 
 class Run:
@@ -71,12 +73,11 @@ class Run:
             raise
 
     def _open(self, arguments: argparse.Namespace) -> None:
-        # What only says how it is run, not what comes of it.
-        beside = ("output", "judged", "export", "quiet", "threads", "device", "stop_after")
-        said = {name: value for name, value in vars(arguments).items() if name not in beside}
-        self.setting: dict[str, Any] = json.loads(json.dumps({"algorithm": self.algorithm, **said}, default=str))
+        self.setting = _setting(self.algorithm, arguments)
         if (self.folder / SETTING).exists():
-            known = read_setting(self.folder)
+            # What there was no argument for when the run began is as by default, which changes nothing.
+            usual = parser(self.algorithm).parse_args(["--output", str(self.folder)])
+            known = _setting(self.algorithm, usual) | read_setting(self.folder)
         elif (self.folder / CHECKPOINT).exists():
             message = f"{self.folder} has a {CHECKPOINT}, but no {SETTING} that says with which settings: "
             raise ValueError(message + f"put {SETTING} back, or name another folder")
@@ -100,7 +101,8 @@ class Run:
         # Sums in an order that does not change from run to run.
         torch.use_deterministic_algorithms(mode=True)
         self._logs: SummaryWriter | None = None
-        self._split: tuple[list[str], list[str]] | None = None
+        self._folder_parts: list[Parts] | None = None
+        self._manifests: list[Parts] | None = None
         self.curves: dict[str, list[tuple[int, float]]] = {}
 
     def __enter__(self) -> "Run":
@@ -118,11 +120,14 @@ class Run:
         said = {name: value for name, value in self.setting.items() if name != "algorithm"}
         return argparse.Namespace(**{**vars(given), **said})
 
-    def traces(self, *, alone: bool = True) -> tuple[list[str], list[str]]:
+    def traces(self, *, alone: bool = True) -> Parts:
         """What to train on, and what to judge by: never the same.
 
+        Without ``alone`` what :meth:`manifests` have is left to the caller, who adds something to train on.
+
         Raises:
-            ValueError: If there is no folder as ``--traces`` says, or, where these are ``alone``, nothing to train on.
+            ValueError: If there is no folder as ``--traces`` says, or something else than manifests as ``--split``
+                does, or they have a trace in other parts, or, where these are ``alone``, nothing to train on.
 
         """
         seed, count = int(self.setting["seed"]), int(self.setting["generated"])
@@ -130,17 +135,37 @@ class Run:
         training = generated_traces(seed, count) if family is None else family_traces(family, seed, count)
         # Seeds of tests are none that training would use.
         test = generated_traces(seed + 1_000_003, TESTS)
-        if self.setting["traces"] is not None:
-            if self._split is None:
-                self._split = split_folder(Path(self.setting["traces"]), seed)
-            training, test = training + self._split[0], test + self._split[1]
+        if self._folder_parts is None:
+            folder = self.setting["traces"]
+            self._folder_parts = [] if folder is None else [split_folder(Path(folder), seed)]
+        check_apart(self._folder_parts + self.manifests())
+        for names, judged in self._folder_parts + (self.manifests() if alone else []):
+            training, test = training + names, test + judged
         if alone and not training:
-            raise ValueError("there is nothing to train on: --generated 0 without --traces")
+            raise ValueError("there is nothing to train on: --generated 0 without --traces or --split")
         return training, test
 
+    def manifests(self) -> list[Parts]:
+        """Of each manifest of ``--split``, or of its ``--fold``, what to train on and what to judge by.
+
+        Raises:
+            ValueError: If one is none, or has other traces than were split, or there is none for the fold.
+
+        """
+        if self._manifests is None:
+            fold, names = self.setting["fold"], self.setting["split"]
+            if fold is not None and not names:
+                raise ValueError(f"--fold {fold} is one of a manifest's: name that, too, with --split")
+            self._manifests = [split_names(Path(name), fold) for name in names]
+        return self._manifests
+
     def judged(self, test: list[str]) -> list[str]:
-        """As many generated traces as a model is judged by, and as many of a folder's."""
-        return test[: min(self._judged, TESTS)] + test[TESTS:][: self._judged]
+        """As many generated traces as a model is judged by, as many of a folder, and as many of each manifest."""
+        split = [names for _, names in self.manifests()]
+        others = {name for names in split for name in names}
+        own = [name for name in test if name not in others]
+        parts = [own[: min(self._judged, TESTS)], own[TESTS:][: self._judged], *(one[: self._judged] for one in split)]
+        return list(dict.fromkeys(name for part in parts for name in part))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Writes values of a step for TensorBoard and for the curve."""
@@ -291,8 +316,13 @@ class Run:
     def trained_on(self) -> str:
         """The traces that are trained on, in words."""
         family = f" of the family {self.setting['family']}" if self.setting["family"] else ""
-        words = f"{self.setting['generated']} generated traces{family}"
-        return words + (f" and four fifths of {self.setting['traces']}" if self.setting["traces"] else "")
+        words = [f"{self.setting['generated']} generated traces{family}"]
+        if self.setting["traces"]:
+            words.append(f"four fifths of {self.setting['traces']}")
+        if self.setting["split"]:
+            fold = "" if self.setting["fold"] is None else f", fold {self.setting['fold']},"
+            words.append(f"the training part{fold} of {', '.join(self.setting['split'])}")
+        return " and ".join(words)
 
     def draw(self, title: str, names: Iterable[str]) -> None:
         """Draws curves of values that were logged into `curve.png`."""
@@ -315,6 +345,15 @@ def train(algorithm: str, arguments: list[str] | None, train_in: Callable[[Run, 
     options = parser(algorithm).parse_args(arguments)
     with Run(algorithm, options) as run:
         return train_in(run, run.options(options))
+
+
+def _setting(algorithm: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Of what a training is told what bears on what comes of it, as the folder of the run keeps it."""
+    # The others only say how it is run.
+    beside = ("output", "judged", "export", "quiet", "threads", "device", "stop_after")
+    said = {name: value for name, value in vars(arguments).items() if name not in beside}
+    setting: dict[str, Any] = json.loads(json.dumps({"algorithm": algorithm, **said}, default=str))
+    return setting
 
 
 def _short(value: float) -> float:
