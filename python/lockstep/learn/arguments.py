@@ -72,9 +72,9 @@ def real(least: float, most: float = sys.float_info.max, *, open_ends: str = "")
 
 
 def device(text: str) -> str:
-    """The type of an argument that names a device; whether there is one, PyTorch knows (:class:`training.Run`)."""
-    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no device: cpu, cuda, or cuda:1 for the second of some")
+    """The type of an argument that names a device; whether there is one, PyTorch knows (:mod:`devices`)."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no device: auto, cpu, cuda, or cuda:1 for the second of some")
     return text
 
 
@@ -129,7 +129,12 @@ def _of_every_algorithm(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--threads", type=whole(1, MOST_THREADS), default=2, help="threads of PyTorch and of the calls (%(default)s)"
     )
-    made.add_argument("--device", type=device, default="cpu", help="where the net is trained: cpu, cuda (%(default)s)")
+    made.add_argument(
+        "--device",
+        type=device,
+        default="auto",
+        help="where the net is trained: cpu, cuda, cuda:1, or auto, a GPU where there is one (%(default)s)",
+    )
     made.add_argument(
         "--judged",
         type=whole(0),

@@ -25,6 +25,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from lockstep import _lockstep
 from lockstep.learn.arguments import SETTING, parser, read_setting
+from lockstep.learn.devices import choose, on_cpu, random_state, set_random_state
 from lockstep.learn.judging import judge
 from lockstep.learn.traces import check_apart, family_traces, generated_traces, split_folder, split_names
 
@@ -62,7 +63,7 @@ class Run:
 
         """
         self.algorithm = algorithm
-        self.device = _device(arguments.device)
+        self.device = choose(arguments.device)
         self.folder: Path = arguments.output
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(self.folder)
@@ -91,6 +92,7 @@ class Run:
             self.setting = known
         self.quiet: bool = arguments.quiet
         self._judged: int = arguments.judged
+        self._export: bool = arguments.export
         self.began = time.monotonic()
         self.spent = 0.0
         seed = int(self.setting["seed"])
@@ -205,6 +207,8 @@ class Run:
             "random": random.getstate(),
             "numpy": np.random.get_state(),
             "torch": torch.get_rng_state(),
+            "device": str(self.device),
+            "device_random": random_state(self.device),
         }
         # By way of memory: where a disk is full, PyTorch's own writing tells of what it was about to do, not of that.
         written = io.BytesIO()
@@ -226,12 +230,19 @@ class Run:
             return None
         with _reading(path):
             # It is this program's own file, and holds more than tensors.
-            kept = torch.load(path, map_location=self.device, weights_only=False)
+            # To the CPU, wherever it is from: nets and optimisers take it to where they are.
+            kept = torch.load(path, map_location="cpu", weights_only=False)
             random.setstate(kept["random"])
             np.random.set_state(kept["numpy"])
-            torch.set_rng_state(kept["torch"].cpu())
+            torch.set_rng_state(kept["torch"])
+            began = torch.device(kept.get("device", str(self.device)))
+            if began.type == self.device.type:
+                set_random_state(self.device, kept.get("device_random"))
             self.curves, self.spent = kept["curves"], kept["seconds"]
             state: dict[str, Any] = kept["state"]
+        if began.type != self.device.type and not self._export:
+            now = f"{self.folder} was trained on {began} until here, and goes on on {self.device}"
+            print(f"{now}: with --device {began} weights would be those of a run on one device", file=sys.stderr)
         return state
 
     def save_array(self, name: str, **arrays: NDArray[Any]) -> None:
@@ -276,9 +287,8 @@ class Run:
         """Writes the model as ONNX, a card that describes it, and what it gives for a few inputs (for tests)."""
         path = self.folder / f"{self.algorithm}.onnx"
         write_onnx(model, path, shape=shape, names=names, metadata={"lockstep.controller": self.algorithm, **metadata})
-        model.eval()
         with torch.no_grad():
-            outputs = model(examples)
+            outputs = on_cpu(model)(examples)
         reference = {
             "inputs": [[_short(value) for value in row.flatten().tolist()] for row in examples],
             "outputs": [row.flatten().tolist() for row in outputs],
@@ -295,6 +305,7 @@ class Run:
             "setting": self.setting,
             "training_seconds": round(self.seconds()),
             "pytorch": torch.__version__,
+            "device": self.device.type,
         }
         _write(self.folder / f"{self.algorithm}.json", json.dumps(described, indent=2) + "\n")
         return path
@@ -364,14 +375,17 @@ def _short(value: float) -> float:
 def write_onnx(
     model: nn.Module, path: Path, *, shape: tuple[int, ...], names: tuple[str, str], metadata: Mapping[str, str]
 ) -> None:
-    """Writes ``model`` as ONNX: one input of one call, one output, with what it says of itself."""
+    """Writes ``model`` as ONNX: one input of one call, one output, with what it says of itself.
+
+    The model stays where and as it is.
+    """
     import contextlib  # noqa: PLC0415
     import logging  # noqa: PLC0415
     import warnings  # noqa: PLC0415
 
     import onnx  # noqa: PLC0415
 
-    model = model.cpu().eval()
+    model = on_cpu(model)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with _replacing(path) as temporary:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -445,17 +459,3 @@ def _locked(folder: Path) -> FileLock:
         message = f"a training goes on in {folder}: wait for its end, or name another folder"
         raise ValueError(message) from error
     return lock
-
-
-def _device(name: str) -> torch.device:
-    """The device of that name.
-
-    Raises:
-        ValueError: If PyTorch has none.
-
-    """
-    device = torch.device(name)
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        has = torch.cuda.device_count()
-        raise ValueError(f"--device {name}: PyTorch finds {has or 'no'} CUDA device{'s'[: has != 1]} here; take cpu")
-    return device
