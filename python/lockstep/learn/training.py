@@ -24,7 +24,7 @@ from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
 from lockstep import _lockstep
-from lockstep.learn.arguments import SETTING, parser, read_setting
+from lockstep.learn.arguments import SETTING, check_setting, known_setting, parser, setting_of
 from lockstep.learn.devices import choose, on_cpu, random_state, set_random_state
 from lockstep.learn.judging import judge
 from lockstep.learn.traces import check_apart, family_traces, generated_traces, split_folder, split_names
@@ -74,22 +74,15 @@ class Run:
             raise
 
     def _open(self, arguments: argparse.Namespace) -> None:
-        self.setting = _setting(self.algorithm, arguments)
+        self.setting = setting_of(self.algorithm, arguments)
         if (self.folder / SETTING).exists():
-            # What there was no argument for when the run began is as by default, which changes nothing.
-            usual = parser(self.algorithm).parse_args(["--output", str(self.folder)])
-            known = _setting(self.algorithm, usual) | read_setting(self.folder)
+            known = known_setting(self.folder, self.algorithm)
+            if not arguments.export:
+                check_setting(self.folder, known, self.setting)
+            self.setting = known
         elif (self.folder / CHECKPOINT).exists():
             message = f"{self.folder} has a {CHECKPOINT}, but no {SETTING} that says with which settings: "
             raise ValueError(message + f"put {SETTING} back, or name another folder")
-        else:
-            known = self.setting
-        if known != self.setting:
-            if not arguments.export:
-                differ = sorted(name for name in {*known, *self.setting} if known.get(name) != self.setting.get(name))
-                message = f"{self.folder} has a run with other settings ({', '.join(differ)}); name another folder"
-                raise ValueError(message)
-            self.setting = known
         self.quiet: bool = arguments.quiet
         self._judged: int = arguments.judged
         self._export: bool = arguments.export
@@ -356,15 +349,6 @@ def train(algorithm: str, arguments: list[str] | None, train_in: Callable[[Run, 
     options = parser(algorithm).parse_args(arguments)
     with Run(algorithm, options) as run:
         return train_in(run, run.options(options))
-
-
-def _setting(algorithm: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Of what a training is told what bears on what comes of it, as the folder of the run keeps it."""
-    # The others only say how it is run.
-    beside = ("output", "judged", "export", "quiet", "threads", "device", "stop_after")
-    said = {name: value for name, value in vars(arguments).items() if name not in beside}
-    setting: dict[str, Any] = json.loads(json.dumps({"algorithm": algorithm, **said}, default=str))
-    return setting
 
 
 def _short(value: float) -> float:
