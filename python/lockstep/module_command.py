@@ -2,7 +2,7 @@
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 EXTRAS = {"learn": ("torch", "filelock", "gymnasium", "tensorboard", "onnx", "onnxscript"), "sessions": ("duckdb",)}
 """What the extras of the package install."""
@@ -24,9 +24,18 @@ def run_module(  # noqa: PLR0913
     if words[0] not in meanings:
         print(f"{command}: there is no {kind} called {words[0]!r}\n{_usage(command, meanings, kind)}", file=sys.stderr)
         return 2
+
+    def run() -> int:
+        status: int = importlib.import_module(f"{package}.{words[0]}").main(list(words[1:]))
+        return status
+
+    return run_told(command, run, extra=extra)
+
+
+def run_told(command: str, run: Callable[[], int], *, extra: str) -> int:
+    """Gives the exit status of ``run``; what goes wrong there is one line on standard error."""
     try:
-        module = importlib.import_module(f"{package}.{words[0]}")
-        status: int = module.main(list(words[1:]))
+        return run()
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in (*EXTRAS[extra], *ALWAYS):
@@ -41,7 +50,6 @@ def run_module(  # noqa: PLR0913
     except (OSError, ValueError) as error:
         print(f"{command}: {error}", file=sys.stderr)
         return 1
-    return status
 
 
 def _usage(command: str, meanings: Mapping[str, str], kind: str) -> str:

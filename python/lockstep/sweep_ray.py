@@ -1,8 +1,7 @@
 """The calls of a sweep, or sessions, on a Ray cluster; `lockstep sweep --on ray://HOST:PORT` runs it.
 
 Each job is a call that `lockstep sweep` on a machine of the cluster runs, from a file with that one job or a few of
-them. What it prints, a line for each call, is printed here as it comes. Ray is needed here only and is no requirement
-of the package; it comes with its extra `ray`, as in `pip install '.[ray]'` in a checkout.
+them. What it prints, a line for each call, is printed here as it comes.
 """
 
 import argparse
@@ -14,18 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-LOCAL = "ray://local"
-"""The address of a cluster of this machine alone."""
+from lockstep.ray_cluster import LOCAL, ClusterError, connect, results
 
 JOBS_OF_A_TASK = 8
 """Jobs that one task runs, one after the other, where there are many: starting a task costs more than a short call."""
 
 Job = dict[str, Any]
 """A job as `lockstep sweep` writes it; only that command looks inside."""
-
-
-class SweepError(Exception):
-    """A sweep that cannot be run on a cluster; the message says why."""
 
 
 def split(jobs: list[Job], cores: int) -> list[list[Job]]:
@@ -38,7 +32,7 @@ def run_jobs(program: str, jobs: list[Job], words: Sequence[str] = ("sweep",)) -
     """Runs `jobs` on this machine, on one core, and gives a line of the journal for each.
 
     Raises:
-        SweepError: if the program cannot be run or fails.
+        ClusterError: if the program cannot be run or fails.
 
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -48,9 +42,9 @@ def run_jobs(program: str, jobs: list[Job], words: Sequence[str] = ("sweep",)) -
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         except OSError as error:
-            raise SweepError(f"{program} cannot be run on this machine: {error}") from error
+            raise ClusterError(f"{program} cannot be run on this machine: {error}") from error
     if done.returncode != 0:
-        raise SweepError(f"{program} failed: {done.stderr.strip() or done.returncode}")
+        raise ClusterError(f"{program} failed: {done.stderr.strip() or done.returncode}")
     return done.stdout.splitlines()
 
 
@@ -58,23 +52,15 @@ def on_ray(address: str, program: str, jobs: list[Job], words: Sequence[str] = (
     """The lines of each part of `jobs`, in the order in which the cluster finishes them.
 
     Raises:
-        SweepError: if there is no Ray, or no cluster at `address`.
+        ClusterError: if there is no Ray, or no cluster at `address`, or a part fails.
 
     """
-    try:
-        import ray  # noqa: PLC0415
-    except ImportError as error:
-        raise SweepError(f"Ray is not installed for {sys.executable}: pip install 'ray[client]'") from error
-    try:
-        ray.init(address="local" if address == LOCAL else address, log_to_driver=False, logging_level="error")
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise SweepError(f"there is no Ray cluster at {address}: {error}") from error
-    task = ray.remote(num_cpus=1)(run_jobs)
+    ray = connect(address)
     parts = split(jobs, int(ray.cluster_resources().get("CPU", 1)))
-    waiting = [task.remote(program, part, words) for part in parts]
-    while waiting:
-        ready, waiting = ray.wait(waiting)
-        yield ray.get(ready[0])
+    for _, lines in results(ray, run_jobs, [(program, part, words) for part in parts]):
+        if isinstance(lines, ClusterError):
+            raise lines
+        yield lines
 
 
 def run(lines: Iterable[list[str]], say: Callable[[str], None]) -> int:
@@ -100,7 +86,7 @@ def main() -> int:
         count = run(
             on_ray(arguments.address, arguments.program, jobs, arguments.command), lambda line: print(line, flush=True)
         )
-    except (OSError, ValueError, SweepError) as error:
+    except (OSError, ValueError) as error:
         print(f"lockstep.sweep_ray: {error}", file=sys.stderr)
         return 1
     if count != len(jobs):

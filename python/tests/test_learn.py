@@ -314,7 +314,7 @@ class TestTraining:
         assert loss(9) < loss(7)
 
     def test_generated_traces_are_the_same_for_a_seed_and_a_split_never_shares_a_trace(self, tmp_path: Path) -> None:
-        from lockstep.learn.training import generated_traces, split_folder  # noqa: PLC0415
+        from lockstep.learn.traces import generated_traces, split_folder  # noqa: PLC0415
 
         assert generated_traces(1, 20) == generated_traces(1, 20) != generated_traces(2, 20)
         for index in range(10):

@@ -72,6 +72,7 @@ def refused(algorithm: str, folder: Path, *words: str, capsys: pytest.CaptureFix
         ("--threads", ("0", "1000000")),
         ("--seed", ("-1", "4294967296")),
         ("--generated", ("-1",)),
+        ("--fold", ("0", "1.5")),
         ("--judged", ("-1",)),
         ("--device", ("xyz", "cuda:", "")),
     ],

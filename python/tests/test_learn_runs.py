@@ -4,12 +4,15 @@ import hashlib
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from tiny_trainings import train
 
+from lockstep.learn import ALGORITHMS
 from lockstep.learn.__main__ import export
+from lockstep.learn.arguments import parser
 
 MODELS = Path(__file__).parents[1] / "lockstep" / "learn" / "models"
 
@@ -112,6 +115,9 @@ def test_what_is_no_trace_is_left_out_and_named_once(tmp_path: Path, capsys: pyt
         ("concerto", ("--batch", "100000"), ("--batch", "16")),
         ("rlv", ("--batch", "100000"), ()),
         ("lockstep", ("--split", "none"), ()),
+        ("bob", ("--split", "none"), ()),
+        ("gemini", ("--fold", "1"), ()),
+        ("lockstep", ("--tuned-clip", "none"), ()),
     ],
 )
 def test_what_was_wrong_can_be_corrected_in_the_same_folder(
@@ -124,42 +130,138 @@ def test_what_was_wrong_can_be_corrected_in_the_same_folder(
 
 
 def manifest_of(folder: Path, named: str, manifest: Path) -> Path:
-    """As ``lockstep data split`` writes it."""
+    """As ``lockstep data split`` writes it, but for the order of names."""
     names = sorted(path.name for path in folder.glob("*.up"))
     files = [{"path": name, "sha256": hashlib.sha256((folder / name).read_bytes()).hexdigest()} for name in names]
-    split = {"folder": named, "seed": 1, "files": files, "train": names[:-1], "test": names[-1:], "walk_forward": []}
+    ends = [len(names) * part // 6 for part in range(1, 7)]
+    folds = [{"train": names[:end], "test": names[end:after]} for end, after in pairwise(ends)]
+    split = {"folder": named, "seed": 1, "files": files, "train": names[:-1], "test": names[-1:], "walk_forward": folds}
     manifest.write_text(json.dumps(split))
     return manifest
 
 
-def test_a_manifest_that_is_none_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_manifest_that_is_none_is_named(algorithm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     manifest = tmp_path / "split.json"
     without_hashes = '{"folder": "traces", "train": ["0.up"], "test": [], "files": []}'
     for text in ("{", "{}", "[1]", '{"folder": "traces", "train": [], "test": []}', without_hashes):
         manifest.write_text(text)
-        assert train("lockstep", tmp_path / "run", "--split", str(manifest)) == 1
-        assert f"--split {manifest}: no manifest of `lockstep data split`" in capsys.readouterr().err
+        for fold in ([], ["--fold", "1"]):
+            assert train(algorithm, tmp_path / "run", "--split", str(manifest), *fold) == 1
+            assert f"--split {manifest}: no manifest of `lockstep data split`" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("algorithm", ["lockstep", "rlv"])
 def test_a_trace_of_a_manifest_that_is_another_or_gone_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    algorithm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = folder_of_traces(tmp_path / "traces", 5)
     manifest = manifest_of(folder, str(folder), tmp_path / "split.json")
     (folder / "3.up").write_text("1\n")
-    assert train("lockstep", tmp_path / "run", "--split", str(manifest)) == 1
+    assert train(algorithm, tmp_path / "run", "--split", str(manifest)) == 1
     said = capsys.readouterr().err
     assert f"--split {manifest}: {folder / '3.up'} is not the trace that was split" in said
     assert said.count("\n") == 1
     (folder / "3.up").unlink()
-    assert train("lockstep", tmp_path / "run", "--split", str(manifest)) == 1
+    assert train(algorithm, tmp_path / "run", "--split", str(manifest)) == 1
     assert f"{folder / '3.up'}, a trace of it, is not there" in capsys.readouterr().err
+
+
+NOTHING_ELSE: dict[str, tuple[str, ...]] = dict.fromkeys(ALGORITHMS, ("--generated", "0"))
+NOTHING_ELSE["lockstep"] += ("--varied", "0", "--fitted", "0")
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_trains_on_the_training_part_of_a_manifest_and_says_so(
+    algorithm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_of_traces(tmp_path / "traces", 12)
+    manifest = manifest_of(folder, str(folder), tmp_path / "split.json")
+    words = ("--split", str(manifest), *NOTHING_ELSE[algorithm])
+    for name, fold in (("whole", ()), ("fold", ("--fold", "3"))):
+        assert train(algorithm, tmp_path / name, *words, *fold, "--stop-after", "1") == 0, capsys.readouterr().err
+        setting = json.loads((tmp_path / name / "setting.json").read_text())
+        assert (setting["split"], setting["fold"]) == ([str(manifest)], 3 if fold else None)
+    assert train(algorithm, tmp_path / "whole", *words, "--fold", "3") == 1
+    assert "other settings (fold)" in capsys.readouterr().err
+
+
+def test_a_fold_is_trained_on_its_first_parts_and_judged_by_the_next(tmp_path: Path) -> None:
+    from lockstep.learn.training import TESTS, Run  # noqa: PLC0415
+
+    folder = folder_of_traces(tmp_path / "traces", 12)
+    manifest = manifest_of(folder, str(folder), tmp_path / "split.json")
+    other = manifest_of(folder_of_traces(tmp_path / "more", 7), str(tmp_path / "more"), tmp_path / "more.json")
+    names = sorted(str(path) for path in folder.glob("*.up"))
+    for fold, words in ((1, ["--fold", "1"]), (5, ["--fold", "5"]), (None, [])):
+        told = [
+            "--output",
+            str(tmp_path / "run"),
+            "--generated",
+            "0",
+            "--judged",
+            "3",
+            "--split",
+            str(manifest),
+            *words,
+        ]
+        with Run("hrcc", parser("hrcc").parse_args(told)) as run:
+            training, test = run.traces()
+            assert training == (names[:-1] if fold is None else names[: 2 * fold])
+            assert test[TESTS:] == (names[-1:] if fold is None else names[2 * fold : 2 * fold + 2])
+            assert run.judged(test) == test[:3] + test[TESTS:]
+            assert (f"fold {fold}" in run.trained_on()) == (fold is not None)
+            assert str(manifest) in run.trained_on()
+        with Run("hrcc", parser("hrcc").parse_args([*told, "--split", str(other)])) as run:
+            judged = run.judged(run.traces()[1])
+            assert {Path(name).parent.name for name in judged[3:]} == {"traces", "more"}
+
+
+def test_a_fold_that_there_is_not_is_refused_with_what_there_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train("hrcc", tmp_path / "run", "--fold", "2") == 1
+    assert "--fold 2 is one of a manifest's: name that, too, with --split" in capsys.readouterr().err
+    folder = folder_of_traces(tmp_path / "traces", 5)
+    manifest = manifest_of(folder, str(folder), tmp_path / "split.json")
+    assert train("hrcc", tmp_path / "run", "--split", str(manifest), "--fold", "6") == 1
+    assert f"--fold 6: --split {manifest} has 5 folds" in capsys.readouterr().err
+    assert train("hrcc", tmp_path / "run", "--split", str(manifest), "--fold", "1") == 1
+    assert "of the 5 traces of" in capsys.readouterr().err
+
+
+def test_what_is_trained_on_is_not_judged_by_however_it_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_of_traces(tmp_path / "traces", 10)
+    manifest = manifest_of(folder, str(folder), tmp_path / "split.json")
+    words = ("--split", str(manifest))
+    (tmp_path / "link").symlink_to(folder)
+    for other in (("--traces", str(tmp_path / "link")), ("--split", str(tmp_path / "second.json"))):
+        second = json.loads(manifest.read_text())
+        second |= {"train": second["train"][1:] + second["test"], "test": second["train"][:1]}
+        (tmp_path / "second.json").write_text(json.dumps(second))
+        assert (
+            train("lockstep", tmp_path / "run", *words, *other) == train("hrcc", tmp_path / "run", *words, *other) == 1
+        )
+        said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("left out")]
+        assert len(said) == 2
+        assert all("would be trained on and judged by" in line for line in said)
+
+
+def test_a_run_from_before_an_argument_was_there_goes_on(tmp_path: Path) -> None:
+    assert train("hrcc", tmp_path, "--stop-after", "1") == 0
+    setting = json.loads((tmp_path / "setting.json").read_text())
+    del setting["split"], setting["fold"]
+    (tmp_path / "setting.json").write_text(json.dumps(setting))
+    assert train("hrcc", tmp_path) == export([str(tmp_path)]) == 0
+    assert train("hrcc", tmp_path, "--fold", "1") == 1
 
 
 def test_a_folder_that_a_manifest_names_is_looked_for_from_here_and_then_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lockstep.learn.families import split_names  # noqa: PLC0415
+    from lockstep.learn.traces import split_names  # noqa: PLC0415
 
     folder_of_traces(tmp_path / "traces", 5)
     manifest = manifest_of(tmp_path / "traces", "traces", tmp_path / "split.json")
@@ -204,6 +306,27 @@ def test_a_model_to_begin_at_that_is_damaged_or_none_is_refused_before_any_call(
         assert said.startswith(f"lockstep train: --begin {model} ")
         assert why in said
         assert said.count("\n") == 1
+
+
+def test_a_clip_to_search_by_that_is_none_is_refused_before_any_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from lockstep.learn import lockstep as own  # noqa: PLC0415
+
+    def begun(*_: object) -> None:
+        raise ValueError("calls have begun")
+
+    monkeypatch.setattr(own, "lessons", begun)
+    text = tmp_path / "text.y4m"
+    text.write_text("no pictures\n")
+    good = ("--tuned-clip", "generated:176x144@30")
+    for clip in (str(tmp_path / "none.y4m"), str(text), "generated:0x0"):
+        assert train("lockstep", tmp_path / "run", *good, "--tuned-clip", clip) == 1
+        said = capsys.readouterr().err
+        assert said.startswith(f"lockstep train: --tuned-clip {clip}: no clip to search by (")
+        assert said.count("\n") == 1
+    assert train("lockstep", tmp_path / "run", *good) == 1
+    assert "calls have begun" in capsys.readouterr().err
 
 
 def test_a_finished_training_of_lockstep_says_where_its_model_is(

@@ -1,10 +1,11 @@
 import sys
-import types
 from pathlib import Path
 
 import pytest
+from fake_ray import FakeRay
 
 from lockstep import sweep_ray
+from lockstep.ray_cluster import LOCAL, ClusterError
 
 
 @pytest.mark.parametrize(("count", "cores"), [(0, 4), (1, 4), (7, 2), (100, 3), (100, 1000)])
@@ -34,36 +35,10 @@ def test_a_machine_of_the_cluster_runs_the_command_on_its_jobs(tmp_path: Path) -
 
 
 def test_a_command_that_fails_or_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(sweep_ray.SweepError, match="no such trace"):
+    with pytest.raises(ClusterError, match="no such trace"):
         sweep_ray.run_jobs(fake_program(tmp_path, 'sys.exit("no such trace")'), [{"key": "a"}])
-    with pytest.raises(sweep_ray.SweepError, match="cannot be run"):
+    with pytest.raises(ClusterError, match="cannot be run"):
         sweep_ray.run_jobs(str(tmp_path / "missing"), [{"key": "a"}])
-
-
-class FakeRay(types.ModuleType):
-    """As much of Ray as is used: tasks run when they are waited for, the last first."""
-
-    def __init__(self) -> None:
-        super().__init__("ray")
-        self.address = ""
-
-    def init(self, address: str, **_: object) -> None:
-        self.address = address
-
-    def cluster_resources(self) -> dict[str, float]:
-        return {"CPU": 2.0}
-
-    def remote(self, **_: object) -> object:
-        def wrap(function: object) -> object:
-            return types.SimpleNamespace(remote=lambda *arguments: lambda: function(*arguments))  # type: ignore[operator]
-
-        return wrap
-
-    def wait(self, waiting: list[object]) -> tuple[list[object], list[object]]:
-        return waiting[-1:], waiting[:-1]
-
-    def get(self, task: object) -> object:
-        return task()  # type: ignore[operator]
 
 
 def test_all_jobs_come_back_whatever_part_is_done_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +46,7 @@ def test_all_jobs_come_back_whatever_part_is_done_first(tmp_path: Path, monkeypa
     monkeypatch.setitem(sys.modules, "ray", ray)
     jobs = [{"key": str(number)} for number in range(5)]
     said: list[str] = []
-    lines = sweep_ray.on_ray(sweep_ray.LOCAL, fake_program(tmp_path, ECHO), jobs)
+    lines = sweep_ray.on_ray(LOCAL, fake_program(tmp_path, ECHO), jobs)
     assert sweep_ray.run(lines, said.append) == 5
     assert ray.address == "local"
     assert sorted(said) == [f'{{"key": "{number}"}}' for number in range(5)]
@@ -79,5 +54,5 @@ def test_all_jobs_come_back_whatever_part_is_done_first(tmp_path: Path, monkeypa
 
 def test_a_python_without_ray_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(sweep_ray.SweepError, match="Ray is not installed"):
-        next(sweep_ray.on_ray(sweep_ray.LOCAL, "lockstep", [{"key": "a"}]))
+    with pytest.raises(ClusterError, match="Ray is not installed"):
+        next(sweep_ray.on_ray(LOCAL, "lockstep", [{"key": "a"}]))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lockstep.learn import ALGORITHMS
 from lockstep.learn.arguments import parser, read_setting
-from lockstep.module_command import run_module
+from lockstep.module_command import run_module, run_told
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -14,8 +14,16 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words and words[0] in ALGORITHMS:
         # `--help`, and what is wrong with the arguments, need no PyTorch, which takes seconds or may not be there.
-        parser(words[0]).parse_args(words[1:])
+        options = parser(words[0]).parse_args(words[1:])
+        if any((options.seeds, options.search, options.workers, options.on)):
+            return run_told("lockstep train", lambda: _search(words[0], words[1:]), extra="learn")
     return run_module("lockstep train", "lockstep.learn", ALGORITHMS, "algorithm", words)
+
+
+def _search(algorithm: str, words: list[str]) -> int:
+    from lockstep.learn import search  # noqa: PLC0415 -- tables and plots take a second
+
+    return search.run(algorithm, words)
 
 
 def export(arguments: list[str] | None = None) -> int:

@@ -24,6 +24,8 @@ SETTING = "setting.json"
 """The file of a run's folder with what it was told."""
 MOST_SEED = 2**32 - 1
 """NumPy's old generator takes no larger one."""
+MOST_TRAININGS = 10_000
+"""Of a search: each is a folder, and more are a slip."""
 LADDERS = ("logarithmic", "paper")
 """Concerto's ladders of rates by name."""
 INPUTS = ("both", "transport")
@@ -72,9 +74,41 @@ def real(least: float, most: float = sys.float_info.max, *, open_ends: str = "")
 
 
 def device(text: str) -> str:
-    """The type of an argument that names a device; whether there is one, PyTorch knows (:class:`training.Run`)."""
-    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no device: cpu, cuda, or cuda:1 for the second of some")
+    """The type of an argument that names a device; whether there is one, PyTorch knows (:mod:`devices`)."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no device: auto, cpu, cuda, or cuda:1 for the second of some")
+    return text
+
+
+def seeds(text: str) -> list[int]:
+    """The type of an argument that is seeds as `lockstep sweep` has them: `1-5`, or `1,4,7`."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        try:
+            ends = int(first), int(last if dash else first)
+        except ValueError:
+            ends = 1, 0
+        if not 0 <= ends[0] <= ends[1] <= MOST_SEED:
+            raise argparse.ArgumentTypeError(f"{text!r} is not like 1-5 or 1,4,7, at least 0 and at most {MOST_SEED}")
+        if len(found) + ends[1] - ends[0] >= MOST_TRAININGS:
+            raise argparse.ArgumentTypeError(f"{text!r} is more than at most {MOST_TRAININGS} seeds")
+        found |= set(range(ends[0], ends[1] + 1))
+    return sorted(found)
+
+
+def alternatives(text: str) -> tuple[str, list[str]]:
+    """The type of an argument that is a name and values, `NAME=VALUE,VALUE`, each of them once."""
+    name, equals, values = text.partition("=")
+    if not (name and equals and all(values.split(","))):
+        raise argparse.ArgumentTypeError(f"{text!r} is not like learning-rate=1e-3,3e-4")
+    return name.removeprefix("--").replace("_", "-"), list(dict.fromkeys(values.split(",")))
+
+
+def cluster(text: str) -> str:
+    """The type of an argument that is the address of a Ray cluster."""
+    if not text.removeprefix("ray://") or not text.startswith("ray://"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no cluster: it is like ray://HOST:PORT, or ray://local")
     return text
 
 
@@ -110,12 +144,31 @@ def _of_every_algorithm(made: argparse.ArgumentParser) -> None:
         help="train on four fifths of the traces in this folder, by seed, beside the generated ones; other four fifths "
         "than those of `lockstep data split` with the same seed",
     )
+    made.add_argument(
+        "--split",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="train on the training part of a manifest of `lockstep data split`, and be judged by the rest; may be "
+        "given more than once",
+    )
+    made.add_argument(
+        "--fold",
+        type=whole(1),
+        metavar="K",
+        help="of a manifest's six parts the first K to train on and the next to be judged by, its fold K",
+    )
     made.add_argument("--generated", type=whole(0), default=200, metavar="COUNT", help="generated traces (%(default)s)")
     made.add_argument("--family", help="generated traces of this fitted family, such as umts, not of every kind")
     made.add_argument(
         "--threads", type=whole(1, MOST_THREADS), default=2, help="threads of PyTorch and of the calls (%(default)s)"
     )
-    made.add_argument("--device", type=device, default="cpu", help="where the net is trained: cpu, cuda (%(default)s)")
+    made.add_argument(
+        "--device",
+        type=device,
+        default="auto",
+        help="where the net is trained: cpu, cuda, cuda:1, or auto, a GPU where there is one (%(default)s)",
+    )
     made.add_argument(
         "--judged",
         type=whole(0),
@@ -125,6 +178,29 @@ def _of_every_algorithm(made: argparse.ArgumentParser) -> None:
     )
     made.add_argument("--export", action="store_true", help="only write the model of the last checkpoint")
     made.add_argument("--quiet", action="store_true", help="no progress")
+    of_a_search(made.add_argument_group("a search", "A training for each of several seeds and settings."))
+
+
+def of_a_search(made: Any) -> None:
+    """What only a search is told, and none of its trainings; `made` is a parser or a group of one."""
+    made.add_argument("--seeds", type=seeds, metavar="LIST", help="a training for each seed: 1-5, or 1,4,7")
+    made.add_argument(
+        "--search",
+        type=alternatives,
+        action="append",
+        default=[],
+        metavar="NAME=VALUES",
+        help="and for each value of an argument, as in learning-rate=1e-3,3e-4; for each with each if given more than "
+        "once",
+    )
+    made.add_argument("--workers", type=whole(1, MOST_THREADS), help="trainings at once on this machine (1)")
+    made.add_argument(
+        "--on",
+        type=cluster,
+        metavar="ADDRESS",
+        help="train on a Ray cluster: ray://HOST:PORT, or ray://local for one on this machine; its machines need this "
+        "package, with PyTorch, and the same traces under the same paths",
+    )
 
 
 def _ppo(made: argparse.ArgumentParser, *, updates: int, clip: float, epochs: int) -> None:
@@ -252,13 +328,6 @@ def _rlv(made: argparse.ArgumentParser) -> None:
 
 def _lockstep_own(made: argparse.ArgumentParser) -> None:
     levels = _lockstep.lesson_names()[2]
-    made.add_argument(
-        "--split",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="train on the training part of a manifest of `lockstep data split`; may be given more than once",
-    )
     # How many traces, rounds and calls, and the rate, are the shipped model's (docs/learning.md, "Lockstep's own").
     made.add_argument(
         "--fitted", type=whole(0), default=200, metavar="COUNT", help="traces like recordings (%(default)s)"
@@ -317,6 +386,43 @@ _OWN: dict[str, Callable[[argparse.ArgumentParser], None]] = {
 
 
 # --- The setting of a run -------------------------------------------------------------------------------------------
+
+
+HOW = (
+    *("output", "judged", "export", "quiet", "threads", "device", "stop_after"),
+    *("seeds", "search", "workers", "on"),
+)
+"""Arguments that only say how it is trained, not what comes of it."""
+
+
+def setting_of(algorithm: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Of what a training is told what bears on what comes of it, as the folder of the run keeps it."""
+    said = {name: value for name, value in vars(arguments).items() if name not in HOW}
+    setting: dict[str, Any] = json.loads(json.dumps({"algorithm": algorithm, **said}, default=str))
+    return setting
+
+
+def known_setting(folder: Path, algorithm: str) -> dict[str, Any]:
+    """What the run in ``folder`` was told, and of what there was no argument for when it began what is the default.
+
+    Raises:
+        ValueError: If there is no run, or the file says nothing of the kind.
+
+    """
+    usual = parser(algorithm).parse_args(["--output", str(folder)])
+    return setting_of(algorithm, usual) | read_setting(folder)
+
+
+def check_setting(folder: Path, known: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Refuses to go on in ``folder``, whose run has the setting ``known``, with another.
+
+    Raises:
+        ValueError: If they differ; it says in what.
+
+    """
+    differ = sorted(name for name in {*known, *wanted} if known.get(name) != wanted.get(name))
+    if differ:
+        raise ValueError(f"{folder} has a run with other settings ({', '.join(differ)}); name another folder")
 
 
 def read_setting(folder: Path) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from torch import nn
 from torch.nn import functional
 
 from lockstep.gym import FEATURES, CallVectorEnv, LadderAction
+from lockstep.learn.devices import device_of
 from lockstep.learn.training import FEEDBACK_MS, Run, train
 
 SHAPE = (4, 3, 15, 4)
@@ -193,7 +194,7 @@ def collect(  # noqa: PLR0913, PLR0917
     steps = round(options.call_seconds * 1e3 / options.interval_ms)
     draw = np.random.default_rng([seed, 0xD1CE])
     ladder = LADDERS[options.ladder]().rates_bps
-    device = next(net.parameters()).device
+    device = device_of(net)
     all_states, all_expert, rewards, used, delays = [], [], [], [], []
     net.eval()
     for env in environments(options, traces, steps):
@@ -246,7 +247,7 @@ def train_epoch(
     ]
     size = max(1, options.batch // WINDOW)
     order = np.random.permutation(len(runs))
-    device = next(net.parameters()).device
+    device = device_of(net)
     net.train()
     total, count = 0.0, 0
     for first in range(0, len(order) - size + 1, size):

@@ -1,14 +1,13 @@
 """The traces of Lockstep's own controller: generated ones, ones like recordings, and the parts of manifests."""
 
 import argparse
-import json
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from lockstep.content_hash import content_hash
-from lockstep.learn.training import Run, generated_traces, logarithmically
+from lockstep.learn.traces import generated_traces, logarithmically
+from lockstep.learn.training import Run
 
 FAMILIES = ("lte", "umts", "broadband", "wifi", "wired")
 OPPORTUNITIES = 12
@@ -79,8 +78,7 @@ def parts(options: argparse.Namespace, run: Run) -> tuple[list[str], list[str], 
     if options.varied:
         validation += varied_traces(seed + 2_000_003, 10)
     test += fitted_traces(seed + 1_000_003, 10)
-    for manifest in options.split:
-        names, judged = split_names(Path(manifest))
+    for names, judged in run.manifests():
         validation += names[::VALIDATION]
         training += [name for index, name in enumerate(names) if index % VALIDATION]
         test += judged
@@ -89,39 +87,6 @@ def parts(options: argparse.Namespace, run: Run) -> tuple[list[str], list[str], 
         raise ValueError(f"there is nothing to train on: {none} without --traces or --split")
     longer = [name for name in training if name.endswith((".up", ".down"))]
     return training + longer * (OPPORTUNITIES - 1), validation, test
-
-
-def split_names(manifest: Path) -> tuple[list[str], list[str]]:
-    """The traces of a manifest of ``lockstep data split``: those to train on, and those to judge by.
-
-    Its folder, if it is a relative one, is looked for from here, and else beside the manifest.
-
-    Raises:
-        ValueError: If the file is no such manifest, or a trace is not there, or not the one that was split.
-
-    """
-    try:
-        split = json.loads(manifest.read_bytes())
-        folder = Path(split["folder"])
-        train, test = ([str(name) for name in split[part]] for part in ("train", "test"))
-        hashes = {str(entry["path"]): str(entry["sha256"]) for entry in split["files"]}
-        unknown = next((name for name in train + test if name not in hashes), None)
-        if unknown is not None:
-            raise ValueError(f"`files` does not have {unknown}")
-    except KeyError as error:
-        raise ValueError(f"--split {manifest}: no manifest of `lockstep data split` (it has no {error})") from error
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"--split {manifest}: no manifest of `lockstep data split` ({error})") from error
-    if not folder.is_dir():
-        folder = manifest.parent / folder
-    for name in train + test:
-        path = folder / name
-        if not path.is_file():
-            raise ValueError(f"--split {manifest}: {path}, a trace of it, is not there")
-        if content_hash(path) != hashes[name]:
-            message = f"--split {manifest}: {path} is not the trace that was split (its SHA-256 is another): "
-            raise ValueError(message + "put that back, or split the folder again")
-    return [str(folder / name) for name in train], [str(folder / name) for name in test]
 
 
 def kind(trace: str) -> str:

@@ -22,12 +22,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from lockstep._lockstep import lesson_names, record_lessons
+from lockstep.learn.devices import device_of
 from lockstep.learn.families import parts
 from lockstep.learn.rule import (
     CLASSICAL,
     DELAY_WEIGHTS,
     TARGET_LEVELS,
     Search,
+    check_clips,
     outcomes,
     rule_text,
     rules_of,
@@ -159,9 +161,7 @@ def model_bytes(net: Net, metadata: Mapping[str, str]) -> bytes:
     """The net as an ONNX file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "lockstep.onnx"
-        training = net.training
         write_onnx(net, path, shape=(OBSERVED + STATE,), names=("seen", "said"), metadata=metadata)
-        net.train(training)
         return path.read_bytes()
 
 
@@ -172,7 +172,7 @@ def pinball(said: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """The pinball loss of each quantile of each deadline; NaN where it is not known what is right."""
     said = said.unflatten(-1, (len(HORIZONS), len(LEVELS)))
     short = right.unsqueeze(-1) - said
-    levels = torch.tensor(LEVELS)
+    levels = torch.tensor(LEVELS, device=said.device)
     return torch.maximum(levels * short, (levels - 1) * short)
 
 
@@ -186,14 +186,16 @@ def learn(
     """One pass over all lessons, in an order drawn at random; the mean loss."""
     for group in optimiser.param_groups:
         group["lr"] = rate
+    device = device_of(net)
+    # All lessons may be more than a device holds.
     seen = torch.from_numpy(np.concatenate([part[0] for part in known]))
     right = torch.from_numpy(np.concatenate([part[1] for part in known]))
     losses = []
     for calls in torch.randperm(len(seen)).split(options.batch):
         remembered = None
         for begin in range(0, seen.shape[1], options.chunk):
-            part = seen[calls, begin : begin + options.chunk].transpose(0, 1)
-            truth = right[calls, begin : begin + options.chunk].transpose(0, 1)
+            part = seen[calls, begin : begin + options.chunk].transpose(0, 1).to(device)
+            truth = right[calls, begin : begin + options.chunk].transpose(0, 1).to(device)
             whole = ~torch.isnan(truth[..., :1])
             said, remembered = net.follow(torch.nan_to_num(part), remembered)
             remembered = remembered.detach()
@@ -212,7 +214,8 @@ def quality(net: Net, seen: Array, right: Array) -> dict[str, float]:
     """How good forecasts are: the loss, that of quantiles that are always the same, and how often each is met."""
     truth = torch.from_numpy(right).transpose(0, 1)
     with torch.no_grad():
-        said, _ = net.follow(torch.nan_to_num(torch.from_numpy(seen)).transpose(0, 1), None)
+        said, _ = net.follow(torch.nan_to_num(torch.from_numpy(seen)).transpose(0, 1).to(device_of(net)), None)
+        said = said.cpu()
         levels = torch.tensor(LEVELS)
         flat = truth.reshape(-1, len(HORIZONS))
         flat = flat[~torch.isnan(flat[:, 0])]
@@ -327,8 +330,8 @@ def learn_rounds(
         kept = run.load_array(f"lessons-{index}")
         known.append((kept["seen"], kept["right"]))
     # What is seen on average is known after the first round. A run that goes on has its random numbers already.
-    with torch.random.fork_rng():
-        net = Net(torch.zeros(OBSERVED), torch.ones(OBSERVED))
+    with torch.random.fork_rng(devices=[]):
+        net = Net(torch.zeros(OBSERVED), torch.ones(OBSERVED)).to(run.device)
     optimiser = torch.optim.Adam(net.parameters(), options.learning_rate)
     if "net" in state:
         net.load_state_dict(state["net"])
@@ -375,10 +378,12 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
     """The same, in the folder of a run."""
     # What is wrong in these is told before hours of training.
     rules_of({}, options.rule)
+    if not options.export:
+        check_clips(options.tuned_clip)
     if options.begin and not options.export:
         unlearned = torch.zeros(OBSERVED), torch.ones(OBSERVED)
         # The random numbers of the run are to be the same with and without.
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=[]):
             begin(Net(*unlearned), Path(options.begin), *unlearned)
     training, validation, test = parts(options, run)
     state = run.load() or {}
@@ -394,7 +399,7 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
         ):
             return 0
         tune(options, run, net, known, training, state)
-    net = Net(state["net"]["mean"], torch.ones(OBSERVED))
+    net = Net(torch.zeros(OBSERVED), torch.ones(OBSERVED))
     net.load_state_dict(state["net"])
     known = [tuple(run.load_array(f"lessons-{index}").values()) for index in range(state["round"])]  # type: ignore[misc]
     rules = rules_of(state.get("searches", {name: Search(name) for name in DELAY_WEIGHTS}), options.rule)
@@ -405,8 +410,7 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
         "interval_ms": "a picture",
         "rules": rules,
         "target_level": target,
-        "trained_on": f"{run.trained_on()}, {options.fitted} like recordings, {options.varied} "
-        f"varied ones, and the training part of {options.split}",
+        "trained_on": f"{run.trained_on()}; {options.fitted} like recordings, and {options.varied} varied ones",
         "curves": run.curves,
     }
     given: dict[str, Any] = {

@@ -20,6 +20,7 @@ from lockstep.gym import FEATURES, CallVectorEnv
 from lockstep.gym.actions import GivenRate
 from lockstep.gym.features import linear, logarithmic
 from lockstep.gym.observations import CallObservation
+from lockstep.learn.devices import device_of
 from lockstep.learn.training import FEEDBACK_MS, Run
 
 Seen = NDArray[np.float32]
@@ -59,9 +60,9 @@ def foreseen(now: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
     changes what the link will carry, so an advantage may be taken over it: what was luck is then no longer credited to
     the decision (Mao et al., 2019, *Variance reduction for reinforcement learning in input-driven environments*).
     """
-    known = torch.zeros(*now.shape, len(FORESIGHT))
+    known = torch.zeros(*now.shape, len(FORESIGHT), device=now.device)
     known[-1] = now[-1].unsqueeze(-1)
-    kept = torch.tensor(FORESIGHT)
+    kept = torch.tensor(FORESIGHT, device=now.device)
     for step in reversed(range(len(ends))):
         coming = (1.0 - kept) * now[step + 1].unsqueeze(-1) + kept * known[step + 1]
         known[step] = torch.where(ends[step].unsqueeze(-1) > 0, now[step].unsqueeze(-1), coming)
@@ -219,8 +220,9 @@ def clone(learner: Learner, options: argparse.Namespace, traces: list[str], targ
             factor = np.exp(draw.uniform(-0.4, 0.4, calls.count))
         seen.append(calls.seen)
         calls.step(linear(target(calls.seen).astype(np.float64)) * factor)
-    samples = tensor(np.concatenate(seen))
-    wanted = tensor(target(np.concatenate(seen)))
+    device = device_of(learner.actor)
+    samples = tensor(np.concatenate(seen)).to(device)
+    wanted = tensor(target(np.concatenate(seen))).to(device)
     optimiser = torch.optim.Adam(learner.actor.parameters(), 1e-3)
     error = 1.0
     learner.actor.train()
@@ -244,10 +246,11 @@ def collect(
     Rewards count from the ``usual`` one on, so that returns are near zero and the critic has less to learn.
     """
     length = _turns(learner, options)
-    seen = torch.zeros(length + 1, calls.count, *learner.shape)
-    known = torch.zeros(length + 1, calls.count, TOLD)
-    actions, likelihoods, rewards, counts = (torch.zeros(length, calls.count) for _ in range(4))
-    ends = torch.zeros(length, calls.count)
+    device = device_of(learner.actor)
+    seen = torch.zeros(length + 1, calls.count, *learner.shape, device=device)
+    known = torch.zeros(length + 1, calls.count, TOLD, device=device)
+    actions, likelihoods, rewards, counts = (torch.zeros(length, calls.count, device=device) for _ in range(4))
+    ends = torch.zeros(length, calls.count, device=device)
     learner.actor.eval()
     learner.critic.eval()
     differing = 0.0
@@ -260,7 +263,7 @@ def collect(
             likelihoods[step] = distribution.log_prob(actions[step])
         matters = learner.counts(calls.seen)
         heuristic = learner.heuristic(calls.seen)
-        reward, ended, rates = calls.turn(learner, actions[step].numpy().astype(np.float64))
+        reward, ended, rates = calls.turn(learner, actions[step].cpu().numpy().astype(np.float64))
         differing += float((np.abs(rates - heuristic) > 1e-3 * heuristic).mean())
         rewards[step] = tensor(reward - usual)
         # The step in which a call begins anew counts for nothing, and what it was told neither.
@@ -274,8 +277,8 @@ def collect(
     judged = torch.cat([seen.flatten(2), known], -1) if options.critic == "told" else seen
     with torch.no_grad():
         values = learner.critic(judged.flatten(0, 1)).view(length + 1, calls.count)
-    advantages = torch.zeros(length, calls.count)
-    advantage = torch.zeros(calls.count)
+    advantages = torch.zeros(length, calls.count, device=device)
+    advantage = torch.zeros(calls.count, device=device)
     for step in reversed(range(length)):
         going = options.discount * (1.0 - ends[step])
         # A call ends by its length alone: what would have followed is worth what the critic says of its last state.
@@ -336,7 +339,8 @@ def episodes(learner: Learner, options: argparse.Namespace, test: list[str], lea
     for _ in range(turns):
         if learned:
             with torch.no_grad():
-                action = learner.actor(tensor(calls.seen)).squeeze(-1).numpy().astype(np.float64)
+                seen = tensor(calls.seen).to(device_of(learner.actor))
+                action = learner.actor(seen).squeeze(-1).cpu().numpy().astype(np.float64)
             total += float(calls.turn(learner, action)[0].mean())
         else:
             for _ in range(learner.every):
@@ -364,13 +368,13 @@ def train(run: Run, options: argparse.Namespace, learner: Learner, target: Any) 
         raise ValueError(f"{message} at least, and one would have {smallest}")
     if options.critic == "told":
         learner.critic = ToldCritic(int(np.prod(learner.shape)))
+    nets = nn.ModuleDict({"actor": learner.actor, "critic": learner.critic}).to(run.device)
     # The critic may be wrong by more at first, and is no part of what is shipped.
     groups = [
         {"params": learner.actor.parameters(), "lr": options.learning_rate},
         {"params": learner.critic.parameters(), "lr": 10 * options.learning_rate},
     ]
     optimiser = torch.optim.Adam(groups, eps=1e-5)
-    nets = nn.ModuleDict({"actor": learner.actor, "critic": learner.critic})
     first = 0
     state = run.load()
     if state is not None:

@@ -42,6 +42,7 @@ from lockstep.learn.concerto import (
     environments,
     train_epoch,
 )
+from lockstep.learn.devices import device_of
 from lockstep.learn.training import Run, train
 
 _COLUMN = {name: place for place, name in enumerate(FEATURES)}
@@ -134,7 +135,7 @@ class Calls:
 
 def rollout(options: argparse.Namespace, net: ActorCritic, calls: Calls) -> dict[str, torch.Tensor]:
     """Steps of all calls, ``(steps, calls)``; states have a row more, that after the last step."""
-    device = next(net.parameters()).device
+    device = device_of(net)
     rows: dict[str, list[torch.Tensor]] = {"state": [], "action": [], "reward": [], "ended": []}
     for _ in range(options.steps):
         seen = torch.from_numpy(calls.state).to(device)

@@ -75,6 +75,21 @@ def settings_of(traces: Sequence[str], seed: int, count: int, clips: Sequence[st
     ]
 
 
+def check_clips(clips: Iterable[str]) -> None:
+    """Runs a tenth of a second of a call with each of ``clips``: the search would open them only after all rounds.
+
+    Raises:
+        ValueError: If one is not there, or is none that a call could have.
+
+    """
+    for clip in clips:
+        try:
+            simulate("constant:1mbps", clip=clip, codec="functional", seconds=0.1)
+        except (ValueError, RuntimeError) as error:
+            why = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ValueError(f"--tuned-clip {clip}: no clip to search by ({why})") from error
+
+
 def outcome(  # noqa: PLR0913
     call: Setting, controller: str, latency: str, model: Path | None, *, seconds: float, codec: Codec = "functional"
 ) -> tuple[float, float]:

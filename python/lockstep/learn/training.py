@@ -24,8 +24,10 @@ from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
 from lockstep import _lockstep
-from lockstep.learn.arguments import SETTING, parser, read_setting
+from lockstep.learn.arguments import SETTING, check_setting, known_setting, parser, setting_of
+from lockstep.learn.devices import choose, on_cpu, random_state, set_random_state
 from lockstep.learn.judging import judge
+from lockstep.learn.traces import check_apart, family_traces, generated_traces, split_folder, split_names
 
 CHECKPOINT = "checkpoint.pt"
 CURVE = "curve.png"
@@ -42,91 +44,8 @@ TESTS = 40
 """Generated traces to judge by."""
 OPSET = 18
 """ONNX operator set of the models; `lockstep` runs 9 to 18."""
-
-
-def logarithmically(draw: np.random.Generator, least: float, most: float) -> float:
-    """A number from ``least`` to ``most``, spread evenly on a logarithmic scale."""
-    return float(np.exp(draw.uniform(np.log(least), np.log(most))))
-
-
-def generated_traces(seed: int, count: int) -> list[str]:
-    """Words for ``count`` generated traces of a minute: of ten, six cellular, two like Wi-Fi, two wired.
-
-    Means are spread evenly on a logarithmic scale from 150 kb/s to 10 Mb/s. Another seed gives other traces.
-    """
-    draw = np.random.default_rng([seed, 0x7ACE])
-    traces = []
-    for index in range(count):
-        mean = round(logarithmically(draw, 150, 10_000))
-        own = int(draw.integers(1 << 31))
-        kind = index % 10
-        if kind < 6:
-            deviation, dwell = draw.uniform(0.4, 0.9), draw.uniform(1.0, 6.0)
-            every = draw.choice([15.0, 30.0, 120.0])
-            traces.append(
-                f"cellular:mean={mean}kbps,deviation={deviation:.2f},dwell={dwell:.2f}s,"
-                f"outage-every={every:.0f}s,duration=60s,seed={own}"
-            )
-        elif kind < 8:
-            noise = draw.uniform(0.2, 0.5)
-            traces.append(
-                f"cellular:mean={2 * mean}kbps,deviation=0.3,dwell=0.5s,step=20ms,noise={noise:.2f},"
-                f"outage-every=60s,outage-length=200ms,duration=60s,seed={own}"
-            )
-        elif kind == 8:
-            traces.append(f"constant:{mean}kbps")
-        else:
-            other = round(float(mean * draw.uniform(0.3, 0.8)))
-            first, second = draw.integers(5, 20, 2)
-            traces.append(f"steps:{mean}kbps@{first}s/{other}kbps@{second}s")
-    return traces
-
-
-def family_traces(family: str, seed: int, count: int) -> list[str]:
-    """Words for ``count`` traces of a minute of a fitted family (docs/data.md). Another seed gives other traces."""
-    draw = np.random.default_rng([seed, 0xFA317])
-    return [f"fitted:family={family},seed={own},seconds=60" for own in draw.integers(1 << 16, size=count)]
-
-
-def traces_of(folder: Path) -> list[str]:
-    """The traces in a folder and below, by name.
-
-    What is none is left out, and named, as ``lockstep data split`` does: that command leaves other files there itself.
-
-    Raises:
-        ValueError: If there is no such folder.
-
-    """
-    if not folder.is_dir():
-        raise ValueError(f"--traces {folder}: there is no such folder")
-    names = []
-    for path in sorted(str(path) for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")):
-        try:
-            _lockstep.SteppedCall(path, interval_ms=100, length_ms=100, seed=0, delay_ms=0.0, queue_packets=1)
-        except ValueError as error:
-            why = str(error).removeprefix(f"trace {path}: ")
-            print(f"left out {Path(path).relative_to(folder)}: {why}", file=sys.stderr)
-        else:
-            names.append(path)
-    return names
-
-
-def split_folder(folder: Path, seed: int) -> tuple[list[str], list[str]]:
-    """The traces in a folder and below, four fifths to train on and a fifth to test on, by seed.
-
-    The same seed gives ``lockstep data split`` other parts: who judges by a manifest must have trained by it.
-
-    Raises:
-        ValueError: If there is no such folder, or there are fewer than five traces.
-
-    """
-    names = traces_of(folder)
-    if len(names) < 5:
-        message = f"--traces {folder} has {len(names)} traces; a split takes five at least"
-        raise ValueError(message)
-    order = np.random.default_rng([seed, 0x5B117]).permutation(len(names))
-    cut = len(names) * 4 // 5
-    return sorted(names[index] for index in order[:cut]), sorted(names[index] for index in order[cut:])
+Parts = tuple[list[str], list[str]]
+"""Traces to train on, and traces to judge by."""
 
 
 class Run:
@@ -144,7 +63,7 @@ class Run:
 
         """
         self.algorithm = algorithm
-        self.device = _device(arguments.device)
+        self.device = choose(arguments.device)
         self.folder: Path = arguments.output
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(self.folder)
@@ -155,25 +74,18 @@ class Run:
             raise
 
     def _open(self, arguments: argparse.Namespace) -> None:
-        # What only says how it is run, not what comes of it.
-        beside = ("output", "judged", "export", "quiet", "threads", "device", "stop_after")
-        said = {name: value for name, value in vars(arguments).items() if name not in beside}
-        self.setting: dict[str, Any] = json.loads(json.dumps({"algorithm": self.algorithm, **said}, default=str))
+        self.setting = setting_of(self.algorithm, arguments)
         if (self.folder / SETTING).exists():
-            known = read_setting(self.folder)
+            known = known_setting(self.folder, self.algorithm)
+            if not arguments.export:
+                check_setting(self.folder, known, self.setting)
+            self.setting = known
         elif (self.folder / CHECKPOINT).exists():
             message = f"{self.folder} has a {CHECKPOINT}, but no {SETTING} that says with which settings: "
             raise ValueError(message + f"put {SETTING} back, or name another folder")
-        else:
-            known = self.setting
-        if known != self.setting:
-            if not arguments.export:
-                differ = sorted(name for name in {*known, *self.setting} if known.get(name) != self.setting.get(name))
-                message = f"{self.folder} has a run with other settings ({', '.join(differ)}); name another folder"
-                raise ValueError(message)
-            self.setting = known
         self.quiet: bool = arguments.quiet
         self._judged: int = arguments.judged
+        self._export: bool = arguments.export
         self.began = time.monotonic()
         self.spent = 0.0
         seed = int(self.setting["seed"])
@@ -184,7 +96,8 @@ class Run:
         # Sums in an order that does not change from run to run.
         torch.use_deterministic_algorithms(mode=True)
         self._logs: SummaryWriter | None = None
-        self._split: tuple[list[str], list[str]] | None = None
+        self._folder_parts: list[Parts] | None = None
+        self._manifests: list[Parts] | None = None
         self.curves: dict[str, list[tuple[int, float]]] = {}
 
     def __enter__(self) -> "Run":
@@ -202,11 +115,14 @@ class Run:
         said = {name: value for name, value in self.setting.items() if name != "algorithm"}
         return argparse.Namespace(**{**vars(given), **said})
 
-    def traces(self, *, alone: bool = True) -> tuple[list[str], list[str]]:
+    def traces(self, *, alone: bool = True) -> Parts:
         """What to train on, and what to judge by: never the same.
 
+        Without ``alone`` what :meth:`manifests` have is left to the caller, who adds something to train on.
+
         Raises:
-            ValueError: If there is no folder as ``--traces`` says, or, where these are ``alone``, nothing to train on.
+            ValueError: If there is no folder as ``--traces`` says, or something else than manifests as ``--split``
+                does, or they have a trace in other parts, or, where these are ``alone``, nothing to train on.
 
         """
         seed, count = int(self.setting["seed"]), int(self.setting["generated"])
@@ -214,17 +130,37 @@ class Run:
         training = generated_traces(seed, count) if family is None else family_traces(family, seed, count)
         # Seeds of tests are none that training would use.
         test = generated_traces(seed + 1_000_003, TESTS)
-        if self.setting["traces"] is not None:
-            if self._split is None:
-                self._split = split_folder(Path(self.setting["traces"]), seed)
-            training, test = training + self._split[0], test + self._split[1]
+        if self._folder_parts is None:
+            folder = self.setting["traces"]
+            self._folder_parts = [] if folder is None else [split_folder(Path(folder), seed)]
+        check_apart(self._folder_parts + self.manifests())
+        for names, judged in self._folder_parts + (self.manifests() if alone else []):
+            training, test = training + names, test + judged
         if alone and not training:
-            raise ValueError("there is nothing to train on: --generated 0 without --traces")
+            raise ValueError("there is nothing to train on: --generated 0 without --traces or --split")
         return training, test
 
+    def manifests(self) -> list[Parts]:
+        """Of each manifest of ``--split``, or of its ``--fold``, what to train on and what to judge by.
+
+        Raises:
+            ValueError: If one is none, or has other traces than were split, or there is none for the fold.
+
+        """
+        if self._manifests is None:
+            fold, names = self.setting["fold"], self.setting["split"]
+            if fold is not None and not names:
+                raise ValueError(f"--fold {fold} is one of a manifest's: name that, too, with --split")
+            self._manifests = [split_names(Path(name), fold) for name in names]
+        return self._manifests
+
     def judged(self, test: list[str]) -> list[str]:
-        """As many generated traces as a model is judged by, and as many of a folder's."""
-        return test[: min(self._judged, TESTS)] + test[TESTS:][: self._judged]
+        """As many generated traces as a model is judged by, as many of a folder, and as many of each manifest."""
+        split = [names for _, names in self.manifests()]
+        others = {name for names in split for name in names}
+        own = [name for name in test if name not in others]
+        parts = [own[: min(self._judged, TESTS)], own[TESTS:][: self._judged], *(one[: self._judged] for one in split)]
+        return list(dict.fromkeys(name for part in parts for name in part))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Writes values of a step for TensorBoard and for the curve."""
@@ -264,6 +200,8 @@ class Run:
             "random": random.getstate(),
             "numpy": np.random.get_state(),
             "torch": torch.get_rng_state(),
+            "device": str(self.device),
+            "device_random": random_state(self.device),
         }
         # By way of memory: where a disk is full, PyTorch's own writing tells of what it was about to do, not of that.
         written = io.BytesIO()
@@ -285,12 +223,19 @@ class Run:
             return None
         with _reading(path):
             # It is this program's own file, and holds more than tensors.
-            kept = torch.load(path, map_location=self.device, weights_only=False)
+            # To the CPU, wherever it is from: nets and optimisers take it to where they are.
+            kept = torch.load(path, map_location="cpu", weights_only=False)
             random.setstate(kept["random"])
             np.random.set_state(kept["numpy"])
-            torch.set_rng_state(kept["torch"].cpu())
+            torch.set_rng_state(kept["torch"])
+            began = torch.device(kept.get("device", str(self.device)))
+            if began.type == self.device.type:
+                set_random_state(self.device, kept.get("device_random"))
             self.curves, self.spent = kept["curves"], kept["seconds"]
             state: dict[str, Any] = kept["state"]
+        if began.type != self.device.type and not self._export:
+            now = f"{self.folder} was trained on {began} until here, and goes on on {self.device}"
+            print(f"{now}: with --device {began} weights would be those of a run on one device", file=sys.stderr)
         return state
 
     def save_array(self, name: str, **arrays: NDArray[Any]) -> None:
@@ -335,9 +280,8 @@ class Run:
         """Writes the model as ONNX, a card that describes it, and what it gives for a few inputs (for tests)."""
         path = self.folder / f"{self.algorithm}.onnx"
         write_onnx(model, path, shape=shape, names=names, metadata={"lockstep.controller": self.algorithm, **metadata})
-        model.eval()
         with torch.no_grad():
-            outputs = model(examples)
+            outputs = on_cpu(model)(examples)
         reference = {
             "inputs": [[_short(value) for value in row.flatten().tolist()] for row in examples],
             "outputs": [row.flatten().tolist() for row in outputs],
@@ -354,6 +298,7 @@ class Run:
             "setting": self.setting,
             "training_seconds": round(self.seconds()),
             "pytorch": torch.__version__,
+            "device": self.device.type,
         }
         _write(self.folder / f"{self.algorithm}.json", json.dumps(described, indent=2) + "\n")
         return path
@@ -375,8 +320,13 @@ class Run:
     def trained_on(self) -> str:
         """The traces that are trained on, in words."""
         family = f" of the family {self.setting['family']}" if self.setting["family"] else ""
-        words = f"{self.setting['generated']} generated traces{family}"
-        return words + (f" and four fifths of {self.setting['traces']}" if self.setting["traces"] else "")
+        words = [f"{self.setting['generated']} generated traces{family}"]
+        if self.setting["traces"]:
+            words.append(f"four fifths of {self.setting['traces']}")
+        if self.setting["split"]:
+            fold = "" if self.setting["fold"] is None else f", fold {self.setting['fold']},"
+            words.append(f"the training part{fold} of {', '.join(self.setting['split'])}")
+        return " and ".join(words)
 
     def draw(self, title: str, names: Iterable[str]) -> None:
         """Draws curves of values that were logged into `curve.png`."""
@@ -409,14 +359,17 @@ def _short(value: float) -> float:
 def write_onnx(
     model: nn.Module, path: Path, *, shape: tuple[int, ...], names: tuple[str, str], metadata: Mapping[str, str]
 ) -> None:
-    """Writes ``model`` as ONNX: one input of one call, one output, with what it says of itself."""
+    """Writes ``model`` as ONNX: one input of one call, one output, with what it says of itself.
+
+    The model stays where and as it is.
+    """
     import contextlib  # noqa: PLC0415
     import logging  # noqa: PLC0415
     import warnings  # noqa: PLC0415
 
     import onnx  # noqa: PLC0415
 
-    model = model.cpu().eval()
+    model = on_cpu(model)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with _replacing(path) as temporary:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -490,17 +443,3 @@ def _locked(folder: Path) -> FileLock:
         message = f"a training goes on in {folder}: wait for its end, or name another folder"
         raise ValueError(message) from error
     return lock
-
-
-def _device(name: str) -> torch.device:
-    """The device of that name.
-
-    Raises:
-        ValueError: If PyTorch has none.
-
-    """
-    device = torch.device(name)
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        has = torch.cuda.device_count()
-        raise ValueError(f"--device {name}: PyTorch finds {has or 'no'} CUDA device{'s'[: has != 1]} here; take cpu")
-    return device

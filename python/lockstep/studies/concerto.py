@@ -117,7 +117,8 @@ def run_of(options: argparse.Namespace, arguments: tuple[str, ...], seed: int) -
     said = dict(zip(words[::2], words[1::2], strict=True))
     name = "-".join(f"{key.removeprefix('--')}={value}" for key, value in sorted(said.items()))
     told = [word for pair in said.items() for word in pair]
-    told += ["--seed", str(seed), "--threads", "1", "--judged", "0"]
+    # The CPU, whatever the machine has: many small trainings side by side, and tables that others get as well.
+    told += ["--seed", str(seed), "--threads", "1", "--device", "cpu", "--judged", "0"]
     return f"{name}-seed={seed}-program={program_hash()[:12]}", told
 
 

@@ -30,6 +30,11 @@ Cell = Mapping[str, Any]
 Measures = Mapping[str, Any]
 """What came of a cell."""
 
+Keep = Callable[[Cell, Measures], None]
+"""What is told of each cell that is over."""
+
+FINISHED = "finished"
+"""The file of a training's folder that says that it is over."""
 MOST_WORKERS = 1_000
 """Each is a thread."""
 BUDGETS = ("small", "full")
@@ -100,6 +105,14 @@ class Study:
         A cell has to say all that its measures depend on, the contents of files as their hashes: what is kept under the
         same words is taken for the same.
         """
+
+        def here(open_cells: Sequence[Cell], keep: Keep) -> None:
+            side_by_side(open_cells, measure, workers, keep=keep, end=self._end_processes)
+
+        return self.take(cells, here)
+
+    def take(self, cells: Sequence[Cell], run_all: Callable[[Sequence[Cell], Keep], None]) -> polars.DataFrame:
+        """The same where ``run_all`` runs those that are not over, and gives each with its measures to be kept."""
         open_cells = [cell for cell in cells if _key(cell) not in self._rows]
         began, done = time.monotonic(), len(cells) - len(open_cells)
         if done and not self.quiet:
@@ -114,7 +127,8 @@ class Study:
             left = seconds / count * (len(open_cells) - count)
             self._show(f"{done + count} of {len(cells)} cells, {seconds:.0f} s, {left:.0f} s left")
 
-        side_by_side(open_cells, measure, workers, keep=keep, end=self._end_processes)
+        if open_cells:
+            run_all(open_cells, keep)
         if open_cells and not self.quiet and sys.stderr.isatty():
             sys.stderr.write("\n")
         return polars.DataFrame([{**cell, **self._rows[_key(cell)]} for cell in cells], infer_schema_length=None)
@@ -163,14 +177,14 @@ class Study:
         """
         folder = self.folder / "runs" / run
         model = folder / f"{algorithm}.onnx"
-        if not (folder / "finished").exists():
+        if not (folder / FINISHED).exists():
             words = [sys.executable, "-m", "lockstep.learn", algorithm, "--output", str(folder), "--quiet", *arguments]
             folder.mkdir(parents=True, exist_ok=True)
             with (folder / "training.log").open("ab") as log:
                 status = self.run_process(words, log, log)
             if status != 0 or not model.exists():
                 raise ValueError(f"the training in {folder} ended with status {status}; training.log there says why")
-            (folder / "finished").touch()
+            (folder / FINISHED).touch()
         return model
 
     def run_process(self, words: Sequence[str], output: IO[bytes], errors: IO[bytes]) -> int:
