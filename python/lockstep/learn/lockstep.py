@@ -11,6 +11,7 @@ learning by the pinball loss (Koenker 2005), how good forecasts are, and the sea
 """
 
 import argparse
+import copy
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,9 +22,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from lockstep._lockstep import lesson_names, record_lessons
+from lockstep._lockstep import lesson_names, record_lessons, record_trials
 from lockstep.learn.devices import device_of
 from lockstep.learn.families import parts
+from lockstep.learn.reinforce import CRITIC_FIRST, LOOK, SPREAD, Reinforcement, Tried
 from lockstep.learn.rule import (
     CLASSICAL,
     DELAY_WEIGHTS,
@@ -40,7 +42,7 @@ from lockstep.learn.training import FEEDBACK_MS, Run, train, write_onnx
 
 Array = NDArray[np.float32]
 
-OBSERVATIONS, HORIZONS, LEVELS, STATE = lesson_names()
+OBSERVATIONS, HORIZONS, LEVELS, STATE, ADJUSTMENT = lesson_names()
 OBSERVED = len(OBSERVATIONS)
 FORECAST = len(HORIZONS) * len(LEVELS)
 
@@ -64,6 +66,22 @@ class Net(nn.Module):
         self.head = nn.Linear(64, FORECAST)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
+        # By how much the rule is departed from; none until that is reinforced.
+        self.policy: nn.Sequential | None = None
+
+    def add_policy(self) -> nn.Sequential:
+        """From now on the net says, too, by how much the rule is departed from: not at all, to begin with."""
+        last = nn.Linear(48, ADJUSTMENT)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.policy = nn.Sequential(nn.Linear(STATE + OBSERVED, 48), nn.Tanh(), last)
+        return self.policy
+
+    def load(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Takes weights that were kept, those by which the rule is departed from among them, if there are any."""
+        if self.policy is None and any(name.startswith("policy.") for name in weights):
+            self.add_policy()
+        self.load_state_dict(weights)
 
     def normalise(self, mean: torch.Tensor, deviation: torch.Tensor) -> None:
         """Takes inputs to have this mean and deviation."""
@@ -92,31 +110,36 @@ class Net(nn.Module):
         keep = torch.sigmoid(of_seen[:, STATE : 2 * STATE] + of_before[:, STATE : 2 * STATE])
         new = torch.tanh(of_seen[:, 2 * STATE :] + reset * of_before[:, 2 * STATE :])
         after = new + keep * (before - new)
-        return torch.cat([self.said(after, seen), after], -1)
+        said = [self.said(after, seen), after]
+        if self.policy is not None:
+            said.append(self.policy(torch.cat([after, seen], -1)))
+        return torch.cat(said, -1)
 
 
 # --- The lessons ----------------------------------------------------------------------------------------------------
+
+
+def drawn(options: argparse.Namespace, seed: int) -> dict[str, Any]:
+    """From what calls are drawn."""
+    return {
+        "seed": seed,
+        "threads": options.threads,
+        "sizes": [(320, 180), (640, 360), (1280, 720), (1280, 720), (1920, 1080)],
+        "frame_rates": [5, 10, 12, 15, 20, 24, 25, 30, 30, 30, 30, 50, 60, 120],
+        "pictures": options.pictures,
+        "delay_ms": (5.0, 150.0),
+        "queue_packets": (30, 1000),
+        "loss": (0.002, 0.05),
+        "jitter_ms": (1.0, 30.0),
+        "feedback_ms": FEEDBACK_MS,
+    }
 
 
 def lessons(
     options: argparse.Namespace, traces: Sequence[str], calls: int, seed: int, model: bytes | None
 ) -> tuple[Array, Array]:
     """What is seen and what is right, in ``calls`` calls drawn from a wide range."""
-    return record_lessons(
-        calls,
-        list(traces),
-        seed=seed,
-        threads=options.threads,
-        sizes=[(320, 180), (640, 360), (1280, 720), (1280, 720), (1920, 1080)],
-        frame_rates=[5, 10, 12, 15, 20, 24, 25, 30, 30, 30, 30, 50, 60, 120],
-        pictures=options.pictures,
-        delay_ms=(5.0, 150.0),
-        queue_packets=(30, 1000),
-        loss=(0.002, 0.05),
-        jitter_ms=(1.0, 30.0),
-        feedback_ms=FEEDBACK_MS,
-        model=model,
-    )
+    return record_lessons(calls, list(traces), **drawn(options, seed), model=model)
 
 
 def begin(net: Net, path: Path, mean: torch.Tensor, deviation: torch.Tensor) -> None:
@@ -286,7 +309,7 @@ def tune(  # noqa: PLR0913, PLR0917
             search.learn(tries, values)
             run.log(options.rounds * options.epochs + generation, {f"worth of the rule, {latency}": max(values)})
             run.show(
-                0.6 + 0.4 * (generation + 1) / len(plan),
+                0.6 + (0.2 if options.reinforce else 0.4) * (generation + 1) / len(plan),
                 f"{latency}: {max(values):.4f}, mean's {values[0]:.4f}, {rule_text(search.mean)}",
             )
             state["generation"] = generation + 1
@@ -334,7 +357,9 @@ def learn_rounds(
         net = Net(torch.zeros(OBSERVED), torch.ones(OBSERVED)).to(run.device)
     optimiser = torch.optim.Adam(net.parameters(), options.learning_rate)
     if "net" in state:
-        net.load_state_dict(state["net"])
+        with torch.random.fork_rng(devices=[]):
+            net.load(state["net"])
+    if state.get("round", 0) < options.rounds and "optimiser" in state:
         optimiser.load_state_dict(state["optimiser"])
     checked = None
     passes = options.rounds * options.epochs
@@ -374,6 +399,84 @@ def main(arguments: list[str] | None = None) -> int:
     return train("lockstep", arguments, train_in)
 
 
+class Exported:
+    """A model whose net learns by how much to depart from the rule, and nothing else: to export takes seconds."""
+
+    def __init__(self, net: Net, metadata: Mapping[str, str]) -> None:
+        """Of a net that has a policy."""
+        import onnx  # noqa: PLC0415
+
+        # Weights that are zero, as those of a policy at first, are left out of what is exported.
+        whole = copy.deepcopy(net)
+        for name, weights in whole.named_parameters():
+            if name.startswith("policy."):
+                nn.init.ones_(weights)
+        self._model = onnx.load_from_string(model_bytes(whole, metadata))
+
+    def of(self, net: Net) -> bytes:
+        """The same with what the net has learned since."""
+        from onnx import numpy_helper  # noqa: PLC0415
+
+        weights = {name: value.cpu().numpy() for name, value in net.state_dict().items() if name.startswith("policy.")}
+        for kept in self._model.graph.initializer:
+            if kept.name in weights:
+                kept.CopyFrom(numpy_helper.from_array(weights.pop(kept.name), kept.name))
+        if weights:
+            raise ValueError(f"the exported model has no `{min(weights)}`")
+        text: bytes = self._model.SerializeToString()
+        return text
+
+
+def found_rules(options: argparse.Namespace, state: Mapping[str, Any]) -> tuple[dict[str, str], float]:
+    """The rules that were given, or that the search has found, and the quantile of codecs that follow a rate."""
+    rules = rules_of(state.get("searches", {name: Search(name) for name in DELAY_WEIGHTS}), options.rule)
+    target: float = state.get("target", TARGET_LEVELS[1]) if options.target_level is None else options.target_level
+    return rules, target
+
+
+def reinforce(  # noqa: PLR0913, PLR0917
+    options: argparse.Namespace,
+    run: Run,
+    net: Net,
+    metadata: Mapping[str, str],
+    state: dict[str, Any],
+    traces: Sequence[str],
+    validation: Sequence[str],
+) -> bool:
+    """Learns when to depart from the rule (``reinforce.py``); says whether it came to the end.
+
+    ``state`` is the checkpoint, which an update that it has is not made again for.
+    """
+    if state.get("updates", 0) >= options.reinforce:
+        return True
+    # A run that goes on has its random numbers already.
+    with torch.random.fork_rng(devices=[]):
+        learner = Reinforcement(net, options.reinforce_rate, state.get("reinforcement"))
+    calls = max(8, options.reinforce_calls // 2)
+    judged = drawn(options, 12_347)
+    exported = Exported(net, metadata)
+    before = Tried(record_trials(calls, list(validation), **judged, model=exported.of(net), spread=0.0))
+    start = state.setdefault("unreinforced", before.mean_reward())
+    for update in range(state.get("updates", 0), options.reinforce):
+        done = update / options.reinforce
+        spread = SPREAD[0] * (SPREAD[1] / SPREAD[0]) ** done
+        setting = drawn(options, 1_000_003 * options.seed + 500_009 + update)
+        model = exported.of(net)
+        tried = Tried(record_trials(options.reinforce_calls, list(traces), **setting, model=model, spread=spread))
+        logged = learner.improve(tried, spread, policy_too=update >= CRITIC_FIRST)
+        if (update + 1) % LOOK == 0 or update + 1 == options.reinforce:
+            after = Tried(record_trials(calls, list(validation), **judged, model=exported.of(net), spread=0.0))
+            logged["gain over the rule"] = after.mean_reward() - start
+        run.log(options.rounds * options.epochs + update, {f"reinforced: {name}": one for name, one in logged.items()})
+        text = ", ".join(f"{name} {value:.4f}" for name, value in logged.items())
+        run.show(0.8 + 0.2 * (update + 1) / options.reinforce, text)
+        state.update(net=net.state_dict(), reinforcement=learner.state(), updates=update + 1)
+        run.save(state)
+        if options.stop_after is not None and state["round"] + update + 1 >= options.stop_after:
+            return update + 1 == options.reinforce
+    return True
+
+
 def train_in(run: Run, options: argparse.Namespace) -> int:
     """The same, in the folder of a run."""
     # What is wrong in these is told before hours of training.
@@ -399,11 +502,14 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
         ):
             return 0
         tune(options, run, net, known, training, state)
+        if not reinforce(
+            options, run, net, metadata_of(known, *found_rules(options, state)), state, training, validation
+        ):
+            return 0
     net = Net(torch.zeros(OBSERVED), torch.ones(OBSERVED))
-    net.load_state_dict(state["net"])
+    net.load(state["net"])
     known = [tuple(run.load_array(f"lessons-{index}").values()) for index in range(state["round"])]  # type: ignore[misc]
-    rules = rules_of(state.get("searches", {name: Search(name) for name in DELAY_WEIGHTS}), options.rule)
-    target = state.get("target", TARGET_LEVELS[1]) if options.target_level is None else options.target_level
+    rules, target = found_rules(options, state)
     card = {
         "state": OBSERVATIONS,
         "says": f"ln(bytes until {HORIZONS} s / what Sprout's filter expects + 0.02), quantiles {LEVELS} of each",
@@ -419,7 +525,8 @@ def train_in(run: Run, options: argparse.Namespace) -> int:
         "metadata": metadata_of(known, rules, target),
     }
     path = run.export_judged(net, test, card=card, examples=examples_of(net, known), **given)
-    names = ("loss, training", "loss", "loss of fixed quantiles", "loss, own calls", "worth of the rule, balanced")
+    names = ("loss, training", "loss", "loss of fixed quantiles", "loss, own calls", "worth of the rule, balanced",
+             "reinforced: gain over the rule")  # fmt: skip
     run.draw("Lockstep", names)
     run.close()
     print(path)
