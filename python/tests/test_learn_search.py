@@ -19,7 +19,7 @@ from lockstep.learn.__main__ import main
 from lockstep.learn.arguments import parser, setting_of
 from lockstep.learn.judging import CODECS, MEASURES
 from lockstep.ray_cluster import LOCAL, ClusterError
-from lockstep.studies.study import Study
+from lockstep.study import Study
 
 trained: list[list[str]] = []
 """What pretended trainings were told."""

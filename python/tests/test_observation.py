@@ -13,7 +13,7 @@ from lockstep.sources_plot import SOURCES
 from lockstep.studies import concerto
 from lockstep.studies.observation import LADDERS, LINK_MEANS, against_full, links
 from lockstep.studies.printed import PaperFigure, beside, best_row, row_mean
-from lockstep.studies.study import summary
+from lockstep.study import summary
 
 COMMAND = """#!{python}
 import json, sys

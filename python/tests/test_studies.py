@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.intervals import mean_interval
 from lockstep.studies.__main__ import main
-from lockstep.studies.study import Cell, Study, chart, say, summary
+from lockstep.study import Cell, Study, chart, say, summary
 
 CELLS = [{"controller": name, "seed": seed} for name in ("gcc", "salsify") for seed in (1, 2)]
 

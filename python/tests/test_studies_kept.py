@@ -16,7 +16,7 @@ import pytest
 from lockstep.learn.judging import MEASURES
 from lockstep.studies import bob, concerto
 from lockstep.studies.__main__ import main
-from lockstep.studies.study import Study
+from lockstep.study import Study
 
 Ran = list[tuple[str, str]]
 
@@ -234,7 +234,7 @@ exec sleep 60
 STUDY = """
 import sys, time
 from pathlib import Path
-from lockstep.studies.study import Study
+from lockstep.study import Study
 
 def main(words):
     study = Study("slow", Path(words[0]), quiet=True)

@@ -29,7 +29,7 @@ from lockstep.learn.arguments import (
 from lockstep.learn.judging import CODECS, MEASURES
 from lockstep.learn.search_ray import Task, data_of, train_on
 from lockstep.ray_cluster import ClusterError
-from lockstep.studies.study import FINISHED, Cell, Keep, Study, say, summary
+from lockstep.study import FINISHED, Cell, Keep, Study, say, summary
 
 SHOWN = {"qoe_d": 3, "qoe_p": 3, "p95_ms": 0, "throughput_kbps": 0, "link_used": 3}
 """What is printed of each setting, with digits; all of `MEASURES` is in the Parquet file."""

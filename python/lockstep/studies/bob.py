@@ -26,7 +26,7 @@ from lockstep.content_hash import content_hash, program_hash
 from lockstep.learn.arguments import SECONDS
 from lockstep.simulation import simulate
 from lockstep.studies.printed import PaperFigure, beside, best_row
-from lockstep.studies.study import BUDGETS, Cell, Study, add_arguments, chart, summary, words
+from lockstep.study import BUDGETS, Cell, Study, add_arguments, chart, summary, words
 
 PROFILES = ("FCCamazone", "NYUbus", "Synthtic", "cascade_profile", "lte_profile", "twitch_profile")
 """Files with BoB's profiles; the paper's text has five, of which one is made up."""

@@ -20,12 +20,13 @@ from typing import Any
 
 import polars
 
+from lockstep.argument_types import whole
 from lockstep.content_hash import content_hash, program_hash
-from lockstep.learn.arguments import SECONDS, whole
+from lockstep.learn.arguments import SECONDS
 from lockstep.learn.judging import CODECS, MEASURES, measure
 from lockstep.studies.observation import observation
 from lockstep.studies.printed import PaperFigure, beside
-from lockstep.studies.study import BUDGETS, Cell, Study, add_arguments, chart, summary, words
+from lockstep.study import BUDGETS, Cell, Study, add_arguments, chart, summary, words
 
 FAMILIES = {"3G": "umts", "4G": "lte", "Wi-Fi": "wifi"}
 """The paper's access networks, and the families of generated traces that stand for them."""

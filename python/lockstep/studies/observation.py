@@ -18,7 +18,7 @@ from lockstep.content_hash import content_hash
 from lockstep.sources_plot import chart as recovery_chart
 from lockstep.sources_plot import curves, shares
 from lockstep.studies.printed import PaperFigure, beside, row_mean
-from lockstep.studies.study import Cell, Study, chart, summary, words
+from lockstep.study import Cell, Study, chart, summary, words
 
 LADDERS = ("GCC as it is", "GCC as it is, without bursts of 40 ms", "GCC of 2018")
 """The controls under which every source is run, and which the plots have."""

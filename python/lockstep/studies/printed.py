@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars
 
-from lockstep.studies.study import own
+from lockstep.study import own
 
 Ours = Callable[[polars.DataFrame], str | None]
 """Finds in a part's means what stands beside a paper's figure; none where it was not run."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars
 
-from lockstep.studies.study import BUDGETS, Cell, Study, say, summary
+from lockstep.study import BUDGETS, Cell, Study, say, summary
 from lockstep.testbed import COMMANDS, link, machine, measuring, own_namespace, report, session_log
 from lockstep.testbed.clips import barcoded
 from lockstep.testbed.experiments import ALL, EXPERIMENTS, SELF_TEST, Case, Experiment, label, resolve, traces

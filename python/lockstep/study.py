@@ -19,10 +19,10 @@ from typing import IO, Any
 import altair
 import polars
 
+from lockstep.argument_types import whole
 from lockstep.charts import Plot
 from lockstep.intervals import mean_interval
-from lockstep.learn.arguments import whole
-from lockstep.studies.side_by_side import LOOK_SECONDS, side_by_side
+from lockstep.side_by_side import LOOK_SECONDS, side_by_side
 from lockstep.sweep_plot import COLOURS, render
 
 Cell = Mapping[str, Any]
