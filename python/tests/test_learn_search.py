@@ -55,7 +55,7 @@ def pretend(words: Sequence[str]) -> int:
 @pytest.fixture(autouse=True)
 def _pretended(monkeypatch: pytest.MonkeyPatch) -> None:
     trained.clear()
-    monkeypatch.setattr(Study, "_run_training", lambda _study, words, _log: pretend(words))
+    monkeypatch.setattr(Study, "run_process", lambda _study, words, _output, _errors: pretend(words))
 
 
 GRID = ("--seeds", "1-2", "--search", "learning-rate=1e-3,2e-3", "--search", "round=2,4")
