@@ -17,7 +17,7 @@ use lockstep_transport::{FeedbackInterval, ReceiverConfig, SenderConfig};
 use lockstep_units::ByteCount;
 use lockstep_vp8::{FrameKind, Parameters};
 
-use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate, ModelFile, model_hash};
+use crate::{CodecKind, ControlSettings, LinkSettings, MaxBitrate, ModelFile, sender_model_hash};
 
 impl LinkSettings {
     /// The forward and the reverse link, for packets of any kind.
@@ -72,8 +72,7 @@ impl ControlSettings {
         let algorithm = self.bounded_algorithm();
         let controller = algorithm.controller(setting)?;
         let Some(recorder) = recorder else { return Ok(controller) };
-        let given = self.model.as_ref().map(|file| file.hash().to_owned());
-        let model = algorithm.shipped().map(|shipped| given.unwrap_or_else(|| model_hash(shipped.bytes())));
+        let model = sender_model_hash(algorithm, self.model.as_ref());
         let header = Header::new(algorithm, setting, model).context("its decisions cannot be recorded")?;
         Ok(Box::new(Recorded::new(controller, &header, recorder)))
     }

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod coding_time;
+mod content_hash;
 mod counters;
 mod document;
 mod ends;
@@ -20,11 +21,12 @@ mod simulate;
 mod words;
 
 pub use coding_time::EncodeTimeSettings;
+pub use content_hash::content_hash;
 pub use counters::counters;
 pub use document::document;
 pub use family_file::read_families;
 pub use max_bitrate::MaxBitrate;
-pub use model_file::{ModelFile, model_hash};
+pub use model_file::{ModelFile, sender_model_hash};
 pub use modelled::{GccCall, PROGRESS_INTERVAL, simulate_gcc, simulate_modelled, simulate_modelled_with};
 pub use options::{
     CallOptions, CallRecord, ClipName, CodecKind, Form, Milliseconds, OptionDescription, OptionError, OptionGroup,

@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use data_encoding::HEXLOWER;
-use sha2::{Digest, Sha256};
-
 use lockstep_control::learned::Model;
-use lockstep_control::{EstimatorKind, RateBounds};
+use lockstep_control::{Algorithm, EstimatorKind, RateBounds};
 
+use crate::content_hash::content_hash;
 use crate::regular_file::read_regular_file;
 
-/// What tells a model from others: SHA-256 of the bytes of its file, in hexadecimal, as `sha256sum` prints it.
+/// The [`content_hash`] of the model that the sender's controller runs: of the one `given`, or of that which comes with
+/// it; none if it runs none.
 #[must_use]
-pub fn model_hash(bytes: &[u8]) -> String {
-    HEXLOWER.encode(&Sha256::digest(bytes))
+pub fn sender_model_hash(algorithm: Algorithm, given: Option<&ModelFile>) -> Option<String> {
+    let shipped = algorithm.shipped()?;
+    Some(given.map_or_else(|| content_hash(shipped.bytes()), |file| file.hash().to_owned()))
 }
 
 /// A model of a learned controller, read from its file.
@@ -35,7 +35,7 @@ impl ModelFile {
         let named = || format!("model {}", path.display());
         let bytes = read_regular_file(path).with_context(named)?;
         let model = Model::from_bytes(&bytes).with_context(named)?;
-        Ok(Self { path: path.to_owned(), model: Arc::new(model), hash: model_hash(&bytes) })
+        Ok(Self { path: path.to_owned(), model: Arc::new(model), hash: content_hash(&bytes) })
     }
 
     /// The same, for an estimator at the receiver.
@@ -56,7 +56,7 @@ impl ModelFile {
         &self.path
     }
 
-    /// The [`model_hash`] of its file.
+    /// The [`content_hash`] of its file.
     #[must_use]
     pub fn hash(&self) -> &str {
         &self.hash

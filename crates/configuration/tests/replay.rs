@@ -1,6 +1,6 @@
 //! What is recorded of a controller in virtual time is what a live end records, and replays to the same decisions.
 
-use lockstep_configuration::{CallOptions, CallSettings, ModelFile, Observers, model_hash, simulate_with};
+use lockstep_configuration::{CallOptions, CallSettings, ModelFile, Observers, content_hash, simulate_with};
 use lockstep_control::Algorithm;
 use lockstep_control::learned::shipped::Shipped;
 use lockstep_control::recording::{Answered, Event, Kept, KeptEvents, RecordingReader, Told};
@@ -85,12 +85,12 @@ fn the_controller_of_a_live_end_is_made_of_the_same_as_that_of_a_simulated_one()
 #[test]
 fn a_recording_names_the_model_that_the_sender_runs_and_no_other() {
     let of = |algorithm| simulated(&settings(algorithm)).header.expect("it begins with one").model;
-    assert_eq!(of(Algorithm::Concerto), Some(model_hash(Shipped::Concerto.bytes())));
+    assert_eq!(of(Algorithm::Concerto), Some(content_hash(Shipped::Concerto.bytes())));
     assert_eq!((of(Algorithm::Bob), of(Algorithm::Nada)), (None, None), "what the receiver runs is not the sender's");
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/lockstep/learn/models/rlv.onnx");
     let file = ModelFile::open(path.as_ref()).expect("it comes with Lockstep");
-    assert_eq!(file.hash(), model_hash(Shipped::Rlv.bytes()));
-    assert_eq!(model_hash(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "FIPS 180-4");
+    assert_eq!(file.hash(), content_hash(Shipped::Rlv.bytes()));
+    assert_eq!(content_hash(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "FIPS 180-4");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use lockstep_units::Timestamp;
 
 use crate::allowance_table::{self, AllowanceTable};
 use crate::commands::figure;
-use crate::configuration::{ModelFile, model_hash, open_regular_file};
+use crate::configuration::{ModelFile, open_regular_file, sender_model_hash};
 use crate::output_file::{self, write_json};
 
 /// What `lockstep replay` is told.
@@ -177,11 +177,12 @@ impl Replay {
         self.recorded.add(recorded);
         self.replayed.add(&again);
         if again != *recorded {
+            let seconds = self.seconds();
             self.differences += 1;
             self.first_difference.get_or_insert_with(|| Difference {
                 event: number,
                 line,
-                seconds: self.now.saturating_since(self.first_at.unwrap_or(self.now)).as_secs_f64(),
+                seconds,
                 asked: recorded.question(),
                 recorded: recorded.to_string(),
                 replayed: again.to_string(),
@@ -223,8 +224,7 @@ fn cast(arguments: &ReplayArguments, header: &Header) -> Result<Cast> {
         let whose = if algorithm.estimates_by_model() { ": that is the receiver's" } else { "" };
         bail!("--model: the controller {algorithm} runs no model at the sender{whose}");
     }
-    let given = model.as_ref().map(|file| file.hash().to_owned());
-    let hash = algorithm.shipped().map(|shipped| given.unwrap_or_else(|| model_hash(shipped.bytes())));
+    let hash = sender_model_hash(algorithm, model.as_ref());
     let recorded = Named { controller: header.algorithm.to_string(), model_sha256: header.model.clone() };
     let replayed = Named { controller: algorithm.to_string(), model_sha256: hash };
     if recorded != replayed && arguments.controller.is_none() && model.is_none() {

@@ -9,9 +9,9 @@ use crate::{Algorithm, Latency, RateBounds, Setting};
 /// The least and the longest time between two pictures: sources have 1,000 a second at most.
 const FRAME_INTERVALS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(3_600));
 /// The most bytes of a datagram of UDP.
-const MOST_PAYLOAD: u64 = 65_535;
+pub(super) const MOST_BYTES: u64 = 65_535;
 /// Faster than any link, bit/s.
-const MOST_RATE: u64 = 1_000_000_000_000_000;
+pub(super) const MOST_RATE: u64 = 1_000_000_000_000_000;
 /// Characters of the hash of a model, and of the version of a program.
 const LONGEST_WORD: usize = 128;
 
@@ -84,7 +84,7 @@ impl Header {
             let is_letter = |letter: u8| letter.is_ascii_alphanumeric() || b".-+".contains(&letter);
             !word.is_empty() && word.len() <= LONGEST_WORD && word.bytes().all(is_letter)
         };
-        if !(1..=MOST_PAYLOAD).contains(&self.payload.get()) {
+        if !(1..=MOST_BYTES).contains(&self.payload.get()) {
             Err(HeaderError::Beyond("the payload of a fragment"))
         } else if !(FRAME_INTERVALS.0..=FRAME_INTERVALS.1).contains(&self.frame_interval) {
             Err(HeaderError::Beyond("the time between two pictures"))

@@ -6,6 +6,7 @@ use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback, LostFragment}
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::header::{MOST_BYTES, MOST_RATE};
 use super::{Answered, Event, Header, RecordingError, Told};
 use crate::{Allowance, InFlight, RateBounds};
 
@@ -14,12 +15,8 @@ pub(super) const VERSION: u32 = 1;
 
 /// No clock of a call shows more, nanoseconds: 36 years.
 const LATEST: u64 = 1 << 60;
-/// The most bytes of a datagram of UDP.
-const MOST_BYTES: u64 = 65_535;
 /// More than is ever counted: of bytes and fragments on the way, of fragments in a call.
 const MOST_COUNTED: u64 = 1 << 48;
-/// Faster than any link, bit/s.
-const MOST_RATE: u64 = 1_000_000_000_000_000;
 
 /// The first line.
 #[derive(Serialize, Deserialize)]

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -37,23 +38,13 @@ struct Known {
     sha256: String,
 }
 
-/// A hash in hexadecimal digits.
-fn digits(hash: &[u8]) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// SHA-256 of `bytes`, hexadecimal.
-pub fn sha256(bytes: &[u8]) -> String {
-    digits(&Sha256::digest(bytes))
-}
-
 /// Size and hash of what `from` gives, which is copied to `to`. `each` hears how much it is so far.
 fn copy(mut from: impl Read, mut to: impl Write, mut each: impl FnMut(u64)) -> Result<(u64, String)> {
     let (mut hash, mut size, mut buffer) = (Sha256::new(), 0u64, vec![0; 64 << 10]);
     loop {
         let read = from.read(&mut buffer)?;
         if read == 0 {
-            return Ok((size, digits(&hash.finalize())));
+            return Ok((size, HEXLOWER.encode(&hash.finalize())));
         }
         size += read as u64;
         if size > MOST_BYTES {
@@ -138,6 +129,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+    use crate::configuration::content_hash;
 
     /// Answers `answers` requests on loopback with `body`, saying that it has `length` bytes. Gives its address.
     fn serve(answers: usize, body: &'static [u8], length: usize) -> String {
@@ -196,6 +188,6 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_fips_180() {
-        assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(content_hash(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
 }

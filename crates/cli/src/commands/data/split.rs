@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::{download, folder};
-use crate::configuration::{open_regular_file, read_regular_text};
+use super::folder;
+use crate::configuration::{content_hash, open_regular_file, read_regular_text};
 use crate::output_file::write_text;
 
 /// Of a hundred traces, so many are for training.
@@ -85,12 +85,12 @@ fn hash_of(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
     let read = open_regular_file(path).and_then(|mut file| file.read_to_end(&mut bytes));
     read.with_context(|| path.display().to_string())?;
-    Ok(download::sha256(&bytes))
+    Ok(content_hash(&bytes))
 }
 
 /// The same for the same names and seed, on every machine: the order of the hashes of seed and name.
 pub fn shuffled(mut names: Vec<String>, seed: u64) -> Vec<String> {
-    names.sort_by_cached_key(|name| (download::sha256(format!("{seed}/{name}").as_bytes()), name.clone()));
+    names.sort_by_cached_key(|name| (content_hash(format!("{seed}/{name}").as_bytes()), name.clone()));
     names
 }
 

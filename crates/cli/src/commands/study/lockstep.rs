@@ -334,7 +334,7 @@ pub(super) fn run(arguments: &LockstepArguments) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::data::download::sha256;
+    use crate::configuration::content_hash;
 
     fn row(controller: &str, qoe_d: f64, p95_ms: f64, ssim_db: f64) -> Row {
         Row {
@@ -396,7 +396,7 @@ mod tests {
         fs::write(&path, manifest(hash)).unwrap();
         let said = format!("{:#}", recorded(std::slice::from_ref(&path)).unwrap_err());
         assert!(said.contains("b is not the trace that was split"), "{said}");
-        fs::write(&path, manifest(&sha256(b"10\n"))).unwrap();
+        fs::write(&path, manifest(&content_hash(b"10\n"))).unwrap();
         let families = recorded(&[path]).unwrap();
         assert_eq!(families, [("lte".to_owned(), vec![traces.join("b").to_string_lossy().into_owned()])]);
     }
