@@ -96,50 +96,36 @@ def lesson_names() -> tuple[list[str], list[float], list[float], int, int]:
     And by how many numbers a rule may be departed from.
     """
 
-def record_lessons(
-    count: int,
-    traces: list[str],
-    *,
-    seed: int,
-    threads: int,
-    sizes: list[tuple[int, int]],
-    frame_rates: list[int],
-    pictures: int,
-    delay_ms: tuple[float, float],
-    queue_packets: tuple[int, int],
-    loss: tuple[float, float],
-    jitter_ms: tuple[float, float],
-    feedback_ms: Sequence[float],
-    model: bytes | None = None,
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """What Lockstep's own controller sees in modelled calls, and what would have been right to say.
+class LessonSetting:
+    """What modelled calls of Lockstep's own controller are drawn from."""
 
-    By call and picture; NaN where a call had fewer pictures. Without a model, Sprout controls the calls.
-    """
+    def __init__(
+        self,
+        traces: list[str],
+        *,
+        sizes: list[tuple[int, int]],
+        frame_rates: list[int],
+        pictures: int,
+        delay_ms: tuple[float, float],
+        queue_packets: tuple[int, int],
+        loss: tuple[float, float],
+        jitter_ms: tuple[float, float],
+        feedback_ms: Sequence[float],
+    ) -> None: ...
+    def record(
+        self, count: int, *, seed: int, threads: int, model: bytes | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """What the controller sees in ``count`` calls, and what would have been right to say.
 
-def record_trials(
-    count: int,
-    traces: list[str],
-    *,
-    seed: int,
-    threads: int,
-    sizes: list[tuple[int, int]],
-    frame_rates: list[int],
-    pictures: int,
-    delay_ms: tuple[float, float],
-    queue_packets: tuple[int, int],
-    loss: tuple[float, float],
-    jitter_ms: tuple[float, float],
-    feedback_ms: Sequence[float],
-    model: bytes,
-    spread: float,
-) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-    """Modelled calls in which ``model`` departs from its rule at random, with a standard deviation of ``spread``.
+        By call and picture; NaN where a call had fewer pictures. Without a model, Sprout controls the calls.
+        """
+    def try_out(self, count: int, *, seed: int, threads: int, model: bytes, spread: float) -> list[NDArray[np.float32]]:
+        """Calls in which ``model`` departs from its rule at random, with a standard deviation of ``spread``.
 
-    By call and picture: what is seen, what was right to say, what is remembered, what was tried, and what came of it:
-    whether the rule decided (1, else 0), for how many pictures its frame was shown, their SSIM (dB) and their delays
-    (s) in all. NaN where a call had fewer pictures, or nothing came of them any more.
-    """
+        By call and picture: what is seen, what was right to say, what is remembered, what was tried, and what came of
+        it: whether the rule decided (1, else 0), for how many pictures its frame was shown, their SSIM (dB) and their
+        delays (s) in all. NaN where a call had fewer pictures, or nothing came of them any more.
+        """
 
 class EstimatorError(RuntimeError):
     """The file of an AlphaRTC estimator is not there, cannot be loaded, raised something, took too long or ended.

@@ -196,14 +196,11 @@ class TestTraining:
         assert after["worst error of coverage, 60 ms"] < 0.2
 
     def test_delays_scatter_in_a_fifth_of_the_lessons(self) -> None:
-        from lockstep._lockstep import record_lessons  # noqa: PLC0415
+        from lockstep._lockstep import LessonSetting  # noqa: PLC0415
 
         def seen(jitter_ms: float) -> NDArray[np.float32]:
-            return record_lessons(
-                60,
+            setting = LessonSetting(
                 ["constant:2mbps"],
-                seed=3,
-                threads=1,
                 sizes=[(640, 360)],
                 frame_rates=[30],
                 pictures=60,
@@ -212,7 +209,8 @@ class TestTraining:
                 loss=(0.01, 0.01),
                 jitter_ms=(jitter_ms, jitter_ms),
                 feedback_ms=(0.0,),
-            )[0]
+            )
+            return setting.record(60, seed=3, threads=1)[0]
 
         steady, scattered = seen(0.0), seen(20.0)
         calls = zip(steady, scattered, strict=True)

@@ -88,7 +88,7 @@ def test_a_model_with_new_weights_in_it_is_as_one_that_is_exported_anew() -> Non
 
     net = own.Net(torch.zeros(own.OBSERVED), torch.ones(own.OBSERVED))
     policy = net.add_policy()
-    exported = own.Exported(net, {"lockstep.seed": "1"})
+    exported = own.Exported(net)
     for weights in policy.parameters():
         torch.nn.init.normal_(weights)
 
@@ -96,7 +96,9 @@ def test_a_model_with_new_weights_in_it_is_as_one_that_is_exported_anew() -> Non
         graph = onnx.load_from_string(model).graph
         return {one.name: numpy_helper.to_array(one).ravel().tolist() for one in graph.initializer}
 
-    assert weights_of(exported.of(net)) == weights_of(own.model_bytes(net, {"lockstep.seed": "1"}))
+    assert weights_of(exported.of(net, {"lockstep.seed": "1"})) == weights_of(
+        own.model_bytes(net, {"lockstep.seed": "1"})
+    )
 
 
 def test_a_training_that_was_ended_between_updates_goes_on_to_the_same_model(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ mod _lockstep {
     #[pymodule_export]
     use crate::measures::{freezes, luma_ssim};
     #[pymodule_export]
-    use crate::pictures::{lesson_names, record_lessons, record_trials};
+    use crate::pictures::{LessonSetting, lesson_names};
     #[pymodule_export]
     use crate::simulation::{EstimatorError, simulate, simulate_options};
     #[pymodule_export]

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from lockstep._lockstep import lesson_names, record_lessons, record_trials
+from lockstep._lockstep import LessonSetting, lesson_names
 from lockstep.learn.devices import device_of
 from lockstep.learn.families import parts
 from lockstep.learn.reinforce import CRITIC_FIRST, LOOK, SPREAD, Reinforcement, Tried
@@ -119,27 +119,26 @@ class Net(nn.Module):
 # --- The lessons ----------------------------------------------------------------------------------------------------
 
 
-def drawn(options: argparse.Namespace, seed: int) -> dict[str, Any]:
-    """From what calls are drawn."""
-    return {
-        "seed": seed,
-        "threads": options.threads,
-        "sizes": [(320, 180), (640, 360), (1280, 720), (1280, 720), (1920, 1080)],
-        "frame_rates": [5, 10, 12, 15, 20, 24, 25, 30, 30, 30, 30, 50, 60, 120],
-        "pictures": options.pictures,
-        "delay_ms": (5.0, 150.0),
-        "queue_packets": (30, 1000),
-        "loss": (0.002, 0.05),
-        "jitter_ms": (1.0, 30.0),
-        "feedback_ms": FEEDBACK_MS,
-    }
+def drawn(options: argparse.Namespace, traces: Sequence[str]) -> LessonSetting:
+    """From what calls over ``traces`` are drawn: a wide range."""
+    return LessonSetting(
+        list(traces),
+        sizes=[(320, 180), (640, 360), (1280, 720), (1280, 720), (1920, 1080)],
+        frame_rates=[5, 10, 12, 15, 20, 24, 25, 30, 30, 30, 30, 50, 60, 120],
+        pictures=options.pictures,
+        delay_ms=(5.0, 150.0),
+        queue_packets=(30, 1000),
+        loss=(0.002, 0.05),
+        jitter_ms=(1.0, 30.0),
+        feedback_ms=FEEDBACK_MS,
+    )
 
 
 def lessons(
     options: argparse.Namespace, traces: Sequence[str], calls: int, seed: int, model: bytes | None
 ) -> tuple[Array, Array]:
-    """What is seen and what is right, in ``calls`` calls drawn from a wide range."""
-    return record_lessons(calls, list(traces), **drawn(options, seed), model=model)
+    """What is seen and what is right, in ``calls`` calls over ``traces``."""
+    return drawn(options, traces).record(calls, seed=seed, threads=options.threads, model=model)
 
 
 def begin(net: Net, path: Path, mean: torch.Tensor, deviation: torch.Tensor) -> None:
@@ -186,6 +185,35 @@ def model_bytes(net: Net, metadata: Mapping[str, str]) -> bytes:
         path = Path(folder) / "lockstep.onnx"
         write_onnx(net, path, shape=(OBSERVED + STATE,), names=("seen", "said"), metadata=metadata)
         return path.read_bytes()
+
+
+class Exported:
+    """A model of which only metadata, and by how much to depart from the rule, change: to export it takes seconds."""
+
+    def __init__(self, net: Net) -> None:
+        """The model of ``net``."""
+        import onnx  # noqa: PLC0415
+
+        # Weights that are zero, as those of a policy at first, are left out of what is exported.
+        whole = copy.deepcopy(net)
+        for name, weights in whole.named_parameters():
+            if name.startswith("policy."):
+                nn.init.ones_(weights)
+        self._model = onnx.load_from_string(model_bytes(whole, {}))
+
+    def of(self, net: Net, metadata: Mapping[str, str]) -> bytes:
+        """The same with what the net's policy has learned since, if it has one, and with this metadata."""
+        from onnx import helper, numpy_helper  # noqa: PLC0415
+
+        weights = {name: value.cpu().numpy() for name, value in net.state_dict().items() if name.startswith("policy.")}
+        for kept in self._model.graph.initializer:
+            if kept.name in weights:
+                kept.CopyFrom(numpy_helper.from_array(weights.pop(kept.name), kept.name))
+        if weights:
+            raise ValueError(f"the exported model has no `{min(weights)}`")
+        helper.set_model_props(self._model, {"lockstep.controller": "lockstep", **metadata})
+        text: bytes = self._model.SerializeToString()
+        return text
 
 
 # --- Learning -------------------------------------------------------------------------------------------------------
@@ -288,6 +316,7 @@ def tune(  # noqa: PLR0913, PLR0917
     said = metadata_of(known, {})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "lockstep.onnx"
+        exported = Exported(net)
         # For the others it begins where that for `balanced` has ended, and takes a quarter of the time.
         others = max(1, options.generations // 4)
         plan = [("balanced", index) for index in range(options.generations)]
@@ -303,7 +332,7 @@ def tune(  # noqa: PLR0913, PLR0917
             classical = outcomes(some, CLASSICAL, latency, None, seconds=options.tuned_seconds)
             tries, values = search.draw(generator, options.population), []
             for one in tries:
-                path.write_bytes(with_metadata(net, {**said, f"lockstep.rule.{latency}": rule_text(one)}))
+                path.write_bytes(exported.of(net, {**said, f"lockstep.rule.{latency}": rule_text(one)}))
                 ours = outcomes(some, "lockstep", latency, path, seconds=options.tuned_seconds)
                 values.append(worth(some, ours, classical))
             search.learn(tries, values)
@@ -323,25 +352,13 @@ def tune(  # noqa: PLR0913, PLR0917
             values = []
             for level in TARGET_LEVELS:
                 rule = f"{rule_text(searches['balanced'].mean)},target_level={level}"
-                path.write_bytes(with_metadata(net, {**said, "lockstep.rule.balanced": rule}))
+                path.write_bytes(exported.of(net, {**said, "lockstep.rule.balanced": rule}))
                 ours = outcomes(some, "lockstep", "balanced", path, **told)
                 values.append(worth(some, ours, classical))
                 run.show(1.0, f"target of quantile {level}: {values[-1]:.4f}")
             state["target"] = TARGET_LEVELS[int(np.argmax(values))]
             run.save(state)
     return searches
-
-
-def with_metadata(net: Net, metadata: Mapping[str, str]) -> bytes:
-    """The net with other metadata; it is made once."""
-    import onnx  # noqa: PLC0415
-
-    if "_model" not in net.__dict__:
-        net.__dict__["_model"] = onnx.load_from_string(model_bytes(net, {}))
-    model = net.__dict__["_model"]
-    onnx.helper.set_model_props(model, {"lockstep.controller": "lockstep", **metadata})
-    text: bytes = model.SerializeToString()
-    return text
 
 
 def learn_rounds(
@@ -399,34 +416,6 @@ def main(arguments: list[str] | None = None) -> int:
     return train("lockstep", arguments, train_in)
 
 
-class Exported:
-    """A model whose net learns by how much to depart from the rule, and nothing else: to export takes seconds."""
-
-    def __init__(self, net: Net, metadata: Mapping[str, str]) -> None:
-        """Of a net that has a policy."""
-        import onnx  # noqa: PLC0415
-
-        # Weights that are zero, as those of a policy at first, are left out of what is exported.
-        whole = copy.deepcopy(net)
-        for name, weights in whole.named_parameters():
-            if name.startswith("policy."):
-                nn.init.ones_(weights)
-        self._model = onnx.load_from_string(model_bytes(whole, metadata))
-
-    def of(self, net: Net) -> bytes:
-        """The same with what the net has learned since."""
-        from onnx import numpy_helper  # noqa: PLC0415
-
-        weights = {name: value.cpu().numpy() for name, value in net.state_dict().items() if name.startswith("policy.")}
-        for kept in self._model.graph.initializer:
-            if kept.name in weights:
-                kept.CopyFrom(numpy_helper.from_array(weights.pop(kept.name), kept.name))
-        if weights:
-            raise ValueError(f"the exported model has no `{min(weights)}`")
-        text: bytes = self._model.SerializeToString()
-        return text
-
-
 def found_rules(options: argparse.Namespace, state: Mapping[str, Any]) -> tuple[dict[str, str], float]:
     """The rules that were given, or that the search has found, and the quantile of codecs that follow a rate."""
     rules = rules_of(state.get("searches", {name: Search(name) for name in DELAY_WEIGHTS}), options.rule)
@@ -453,20 +442,25 @@ def reinforce(  # noqa: PLR0913, PLR0917
     with torch.random.fork_rng(devices=[]):
         learner = Reinforcement(net, options.reinforce_rate, state.get("reinforcement"))
     calls = max(8, options.reinforce_calls // 2)
-    judged = drawn(options, 12_347)
-    exported = Exported(net, metadata)
-    before = Tried(record_trials(calls, list(validation), **judged, model=exported.of(net), spread=0.0))
-    start = state.setdefault("unreinforced", before.mean_reward())
+    training, judging, exported = drawn(options, traces), drawn(options, validation), Exported(net)
+
+    def tried(setting: LessonSetting, count: int, seed: int, spread: float) -> Tried:
+        model = exported.of(net, metadata)
+        return Tried(setting.try_out(count, seed=seed, threads=options.threads, model=model, spread=spread))
+
+    def reward() -> float:
+        return tried(judging, calls, 12_347, 0.0).mean_reward()
+
+    if "unreinforced" not in state:
+        state["unreinforced"] = reward()
     for update in range(state.get("updates", 0), options.reinforce):
         done = update / options.reinforce
         spread = SPREAD[0] * (SPREAD[1] / SPREAD[0]) ** done
-        setting = drawn(options, 1_000_003 * options.seed + 500_009 + update)
-        model = exported.of(net)
-        tried = Tried(record_trials(options.reinforce_calls, list(traces), **setting, model=model, spread=spread))
-        logged = learner.improve(tried, spread, policy_too=update >= CRITIC_FIRST)
+        seed = 1_000_003 * options.seed + 500_009 + update
+        some = tried(training, options.reinforce_calls, seed, spread)
+        logged = learner.improve(some, spread, policy_too=update >= CRITIC_FIRST)
         if (update + 1) % LOOK == 0 or update + 1 == options.reinforce:
-            after = Tried(record_trials(calls, list(validation), **judged, model=exported.of(net), spread=0.0))
-            logged["gain over the rule"] = after.mean_reward() - start
+            logged["gain over the rule"] = reward() - state["unreinforced"]
         run.log(options.rounds * options.epochs + update, {f"reinforced: {name}": one for name, one in logged.items()})
         text = ", ".join(f"{name} {value:.4f}" for name, value in logged.items())
         run.show(0.8 + 0.2 * (update + 1) / options.reinforce, text)

@@ -72,10 +72,10 @@ def foreseen(now: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
 class ToldCritic(nn.Module):
     """What is seen, and what only the simulator knows -> what it is worth. No part of what is shipped."""
 
-    def __init__(self, seen: int) -> None:
-        """A critic for ``seen`` numbers that has not learned anything."""
+    def __init__(self, width: int) -> None:
+        """A critic for ``width`` numbers in all that has not learned anything."""
         super().__init__()
-        parts = [nn.Linear(seen + TOLD, 128), nn.LeakyReLU(), nn.Linear(128, 128), nn.LeakyReLU(), nn.Linear(128, 1)]
+        parts = [nn.Linear(width, 128), nn.LeakyReLU(), nn.Linear(128, 128), nn.LeakyReLU(), nn.Linear(128, 1)]
         self.parts = nn.Sequential(*parts)
 
     def forward(self, seen: torch.Tensor) -> torch.Tensor:
@@ -367,7 +367,7 @@ def train(run: Run, options: argparse.Namespace, learner: Learner, target: Any) 
         message = f"--minibatches {options.minibatches}: of --windows {options.windows} each has to have two decisions"
         raise ValueError(f"{message} at least, and one would have {smallest}")
     if options.critic == "told":
-        learner.critic = ToldCritic(int(np.prod(learner.shape)))
+        learner.critic = ToldCritic(int(np.prod(learner.shape)) + TOLD)
     nets = nn.ModuleDict({"actor": learner.actor, "critic": learner.critic}).to(run.device)
     # The critic may be wrong by more at first, and is no part of what is shipped.
     groups = [

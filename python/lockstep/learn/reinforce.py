@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from lockstep._lockstep import lesson_names
+from lockstep.learn.ppo import ToldCritic
 from lockstep.learn.rule import DELAY
 
 HORIZON_COUNT = len(lesson_names()[1])
@@ -53,7 +54,7 @@ class Tried:
     """Pictures of calls, [calls, pictures, ...], and what came of them."""
 
     def __init__(self, arrays: Sequence[Array]) -> None:
-        """From what :func:`record_trials` gives."""
+        """From what ``LessonSetting.try_out`` gives."""
         seen, right, remembered, tried, outcomes = (torch.from_numpy(array) for array in arrays)
         self.known = ~torch.isnan(outcomes[..., 0])
         clean = torch.nan_to_num
@@ -88,22 +89,6 @@ class Tried:
         for part, ahead in zip(later, AHEAD, strict=True):
             part[:, -ahead:] = 0.0
         return torch.cat([self.right, *later, self.shown_before], -1)
-
-
-class Critic(nn.Module):
-    """What is seen, remembered, and told -> what it is worth. No part of what is shipped."""
-
-    def __init__(self, width: int) -> None:
-        """A critic that has not learned anything."""
-        super().__init__()
-        self.parts = nn.Sequential(
-            nn.Linear(width, 128), nn.LeakyReLU(), nn.Linear(128, 128), nn.LeakyReLU(), nn.Linear(128, 1)
-        )
-
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
-        """Values."""
-        out: torch.Tensor = self.parts(given)
-        return out.squeeze(-1)
 
 
 def advantages(tried: Tried, values: torch.Tensor, usual: float) -> torch.Tensor:
@@ -146,7 +131,7 @@ class Reinforcement:
         self.policy.to(device)
         told = HORIZON_COUNT * (1 + len(AHEAD)) + SHOWN_BEFORE
         first = self.policy[0]
-        self.critic = Critic(int(first.in_features) + told).to(device)
+        self.critic = ToldCritic(int(first.in_features) + told).to(device)
         groups = [
             {"params": self.policy.parameters(), "lr": learning_rate},
             {"params": self.critic.parameters(), "lr": CRITIC_RATE},
@@ -170,10 +155,9 @@ class Reinforcement:
         tried.to(self.net.mean.device)
         inputs = self.inputs(tried)
         judged = torch.cat([inputs, tried.told()], -1).clamp(-10.0, 10.0)
-        critic, optimiser = self.critic, self.optimiser
         usual = tried.mean_reward()
         with torch.no_grad():
-            values = critic(judged)
+            values = self.critic(judged).squeeze(-1)
             said = self.policy(inputs)
         gained = advantages(tried, values, usual)
         returns = gained + values
@@ -185,7 +169,7 @@ class Reinforcement:
         for _ in range(EPOCHS):
             for part in torch.randperm(len(flat[0])).chunk(PARTS):
                 given, judging, action, likelihood, gain, worth, counts = (one[part] for one in flat)
-                error = nn.functional.smooth_l1_loss(critic(judging), worth)
+                error = nn.functional.smooth_l1_loss(self.critic(judging).squeeze(-1), worth)
                 loss = error
                 if policy_too:
                     normal = (gain / (gain.abs().mean() + 1e-8)).clamp(-MOST_GAIN, MOST_GAIN)
@@ -195,11 +179,11 @@ class Reinforcement:
                     better = torch.min(ratio * normal, clipped * normal)
                     loss = error - (better * counts).sum() / counts.sum().clamp(min=1.0)
                     moved = float((ratio.detach() - 1.0).abs().mean())
-                optimiser.zero_grad()
+                self.optimiser.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 nn.utils.clip_grad_norm_(self.policy.parameters(), 0.5)
-                nn.utils.clip_grad_norm_(critic.parameters(), 0.5)
-                optimiser.step()
+                nn.utils.clip_grad_norm_(self.critic.parameters(), 0.5)
+                self.optimiser.step()
                 squares, steps = squares + float(error.detach()), steps + 1
         explained = 1.0 - float(((returns - values)[chosen]).var() / returns[chosen].var().clamp(min=1e-9))
         return {

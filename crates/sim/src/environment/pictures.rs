@@ -53,8 +53,6 @@ pub struct LessonSetting {
     pub feedback: Vec<FeedbackInterval>,
     /// Pictures in a call.
     pub pictures: u32,
-    /// What decides in four calls of five, by rules drawn at random; without, it is Sprout in all.
-    pub model: Option<Arc<Model>>,
 }
 
 pub(super) const FOREIGN: EnvironmentError =
@@ -185,21 +183,33 @@ impl LessonSetting {
     }
 
     /// The lessons of `count` calls, over `threads` threads (0: one a core). Equal settings and seeds give equal lessons,
-    /// whatever the number of threads.
+    /// whatever the number of threads. `model` decides in four calls of five, by rules drawn at random; without, it is Sprout
+    /// in all.
     ///
     /// # Errors
     /// If the setting makes no sense, the model is for something else, or threads cannot be started.
-    pub fn record(&self, count: usize, seed: u64, threads: usize) -> Result<Vec<Vec<Lesson>>, EnvironmentError> {
+    pub fn record(
+        &self,
+        model: Option<&Arc<Model>>,
+        count: usize,
+        seed: u64,
+        threads: usize,
+    ) -> Result<Vec<Vec<Lesson>>, EnvironmentError> {
         let environment = self.environment()?;
-        Ok(side_by_side(count, seed, threads, |seed| self.call(&environment, seed))?.0)
+        Ok(side_by_side(count, seed, threads, |seed| self.call(&environment, model, seed))?.0)
     }
 
-    fn call(&self, environment: &EnvironmentSetting, seed: u64) -> Result<Vec<Lesson>, EnvironmentError> {
+    fn call(
+        &self,
+        environment: &EnvironmentSetting,
+        model: Option<&Arc<Model>>,
+        seed: u64,
+    ) -> Result<Vec<Lesson>, EnvironmentError> {
         let mut generator = Pcg64::seed_from_u64(seed);
         let latency = Latency::ALL[generator.random_range(0..Latency::ALL.len())];
         let path = Path::from(self, &mut generator);
         let conventional = generator.random::<f64>() < CONVENTIONAL;
-        let model = self.model.clone().filter(|_| generator.random::<f64>() >= CLASSICAL);
+        let model = model.cloned().filter(|_| generator.random::<f64>() >= CLASSICAL);
         let rule = any_rule(&mut generator, latency);
         let drawn = path.drawn(self, environment, &mut generator);
         let call = ModelledSetting {

@@ -73,7 +73,9 @@ impl LessonSetting {
         let frames = KeptFrames::default();
         self.run(environment, drawn, &call, &controller, Some(Box::new(frames.clone())))?;
         let mut controller = controller.lock();
-        Ok(outcomes(controller.take_lessons(), controller.take_trials(), &frames.take()))
+        let mut pictures = outcomes(controller.take_lessons(), controller.take_trials(), &frames.take());
+        pictures.truncate(self.pictures as usize);
+        Ok(pictures)
     }
 }
 
@@ -181,7 +183,6 @@ mod tests {
             jitter: Duration::ZERO..=Duration::ZERO,
             feedback: Vec::new(),
             pictures: 300,
-            model: None,
         };
         let model = shipped::Shipped::Lockstep.model().unwrap();
         let calls = setting.try_out(&model, 0.6, 8, 1, 1).unwrap();
