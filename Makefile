@@ -41,7 +41,7 @@ TARGETS ?=
 RUST_SOURCES := Cargo.toml Cargo.lock web/monitor/index.html python/lockstep/alphartc/worker.py $(wildcard python/lockstep/learn/models/*.onnx) $(shell find crates -name '*.rs' -not -path '*/tests/*' -o -name Cargo.toml)
 
 .DEFAULT_GOAL := all
-.PHONY: all help setup build wheel install demo test test-rust test-python test-learn test-testbed lock bench bench-call codec-model fuzz clean
+.PHONY: all help setup build wheel install demo test test-rust test-python test-learn test-testbed lock golden-record golden bench bench-call codec-model fuzz clean
 
 all: build setup ## Build the lockstep command and set up Python
 
@@ -154,6 +154,12 @@ bench-call: build $(filter $(FETCHED),$(BENCH_SET)) ## Calls of those clips with
 
 fuzz: | $(CMAKE) ## Fuzz every target, or TARGETS="wire trace", for FUZZ_SECONDS each; see CONTRIBUTING.md
 	fuzz/run $(FUZZ_SECONDS) $(TARGETS)
+
+golden-record: build ## Hash the logs of 600 simulated calls in out/golden, for `make golden` to compare with
+	@$(PYTHON) .ci/golden.py --record
+
+golden: build ## Which of those calls differ since `make golden-record`: none after a refactoring
+	@$(PYTHON) .ci/golden.py
 
 codec-model: build ## Fit the built-in codec models again
 	target/release/lockstep model fit --pictures 380 --output crates/call/src/codec_model.json \

@@ -2,7 +2,7 @@
 //! input, `cargo run --manifest-path fuzz/Cargo.toml --example seeds` writes them anew.
 
 use arbitrary::Unstructured;
-use lockstep_control::recording::{Answered, Event, Header, Kept, Told};
+use lockstep_control::recording::{Answer, Event, Header, Kept, RecordedInput};
 use lockstep_control::{Algorithm, InFlight, Setting};
 use lockstep_link::Trace;
 use lockstep_live::{Ticket, fuzzing};
@@ -252,23 +252,23 @@ fn recordings() -> impl Iterator<Item = (String, Vec<u8>)> {
             };
             let lost = LostFragment { frame: number, fragment: 1, size, sent_at: at };
             let heard_at = at + Duration::from_millis(40);
-            let told = [
-                Told::Time(at),
-                Told::Transmit(at, size),
-                Told::Feedback(heard_at, feedback),
-                Told::Loss(heard_at, vec![lost]),
-                Told::PictureLeftOut,
+            let inputs = [
+                (at, RecordedInput::Time),
+                (at, RecordedInput::Sent(size)),
+                (heard_at, RecordedInput::Feedback(feedback)),
+                (heard_at, RecordedInput::Lost(vec![lost])),
+                (heard_at, RecordedInput::PictureSkipped),
             ];
-            for told in told {
-                told.tell(controller.as_mut());
-                events.push(Event::Told(told));
+            for (at, input) in inputs {
+                controller.handle(at, input.input());
+                events.push(Event::Input(at, input));
             }
             let in_flight = InFlight { fragments: 1, bytes: size, queued: ByteCount::ZERO };
             let allowance = controller.allowance(heard_at, in_flight);
             let pacing = controller.pacing_interval(heard_at, in_flight);
-            events.push(Event::Answered(Answered::Allowance(heard_at, in_flight, allowance)));
-            events.push(Event::Answered(Answered::Pacing(heard_at, in_flight, pacing)));
-            events.push(Event::Answered(Answered::Estimate(controller.estimate())));
+            events.push(Event::Answer(Answer::Allowance(heard_at, in_flight, allowance)));
+            events.push(Event::Answer(Answer::Pacing(heard_at, in_flight, pacing)));
+            events.push(Event::Answer(Answer::Traits(controller.traits())));
         }
         let text = Kept { header: Some(header), events }.text();
         (algorithm.to_string().replace(':', "_"), text.into_bytes())

@@ -11,7 +11,7 @@ mod sound;
 
 use std::time::Duration;
 
-use lockstep_control::{Allowance, Controller, InFlight, PathBound, bitrate_ceiling};
+use lockstep_control::{Allowance, Controller, InFlight, Input, PathBound, bitrate_ceiling};
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{
     CloseReason, Datagram, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError,
@@ -142,7 +142,7 @@ impl<C: Codec> SendingEnd<C> {
         let format = transport.format;
         let frame_interval = format.frame_interval();
         let ceiling = bitrate_ceiling(format.width.into(), format.height.into(), frame_interval);
-        let ceiling = controller.has_ceiling().then_some(ceiling);
+        let ceiling = controller.traits().has_ceiling.then_some(ceiling);
         let bound = PathBound::new(payload, frame_interval, ceiling);
         Self {
             path_payload: payload,
@@ -178,10 +178,10 @@ impl<C: Codec> SendingEnd<C> {
     }
 
     /// The same with another bound on what is sent in the long run than [`bitrate_ceiling`], or with none: that of a controller
-    /// that has one ([`Controller::has_ceiling`]).
+    /// that has one ([`Traits::has_ceiling`](lockstep_control::Traits::has_ceiling)).
     #[must_use]
     pub fn with_max_bitrate(mut self, ceiling: Option<Bitrate>) -> Self {
-        self.bound.set_ceiling(ceiling.filter(|_| self.controller.has_ceiling()));
+        self.bound.set_ceiling(ceiling.filter(|_| self.controller.traits().has_ceiling));
         self
     }
 
@@ -194,9 +194,9 @@ impl<C: Codec> SendingEnd<C> {
 
     /// The source gave `picture`. It replaces one that still waits for the encoder.
     pub fn capture(&mut self, now: Timestamp, picture: C::Picture) {
-        self.controller.on_time(now);
-        let target = self.allowance(now).target;
-        let estimate = self.controller.estimate().unwrap_or(target);
+        self.controller.handle(now, Input::Time);
+        let allowance = self.allowance(now);
+        let (target, estimate) = (allowance.target, allowance.capacity.unwrap_or(allowance.target));
         let capture = self.records.capture(now, |record| {
             (record.target, record.estimate) = (Some(target), Some(estimate));
         });
@@ -246,7 +246,7 @@ impl<C: Codec> SendingEnd<C> {
         let waiting = u32::try_from(self.transport.queued_fragments()).unwrap_or(u32::MAX);
         let queued = self.in_flight().queued;
         let time_to_leave =
-            if self.controller.is_bounded() { self.bound.time_to_leave(queued) } else { Duration::ZERO };
+            if self.controller.traits().is_bounded { self.bound.time_to_leave(queued) } else { Duration::ZERO };
         let request = FrameRequest {
             now,
             picture: &picture,
@@ -255,7 +255,7 @@ impl<C: Codec> SendingEnd<C> {
             target: self.overhead.less(self.left_by_sound(now, target)),
             pacer_delay: pacing_interval.saturating_mul(waiting).max(time_to_leave),
             queued,
-            may_wait: self.controller.has_ceiling(),
+            may_wait: self.controller.traits().has_ceiling,
         };
         let asked = request.target;
         let start = self.encoder.begin(&request);
@@ -264,7 +264,7 @@ impl<C: Codec> SendingEnd<C> {
         let Some(FrameStart { source, job }) = start else {
             // A codec that follows a rate drops what waits already: nothing of it is left for the next.
             if from_held_state {
-                self.controller.on_picture_left_out();
+                self.controller.handle(now, Input::PictureSkipped);
             }
             self.record(capture, |record| record.outcome = Outcome::SkippedByEncoder);
             return None;
@@ -283,13 +283,13 @@ impl<C: Codec> SendingEnd<C> {
         let smoothed = if encoding.refines { &mut self.refine_time } else { &mut self.encode_time };
         *smoothed = moving_average(*smoothed, spent, ENCODE_TIME_WEIGHT);
 
-        self.controller.on_time(now);
+        self.controller.handle(now, Input::Time);
         self.fit_payload();
         let bounded = self.bounded(now);
         let (budget, affordable) = (bounded.allowance.budget, bounded.affordable);
         let is_narrow = self.narrow_way().is_some_and(NarrowWay::is_narrow);
         let probe_due = is_narrow || self.bound.is_probe_due(now, self.in_flight());
-        let probes = self.controller.wants_probes() && probe_due;
+        let probes = self.controller.traits().wants_probes && probe_due;
         // A source that was lost while the menu was being coded would only waste the link.
         let still_good = self.leads_on(&encoding);
         if encoding.misdirected && !still_good && self.waiting.is_none() {
@@ -408,21 +408,21 @@ impl<C: Codec> SendingEnd<C> {
         if self.transport.queued_fragments() > 0 {
             let pace = self.controller.pacing_interval(now, self.in_flight());
             // What is to be sent whatever the path is seen to carry does not wait for the room that its queue seems to have.
-            let interval = if self.controller.is_bounded() { pace.max(self.bound.least_pause()) } else { pace };
+            let interval = if self.controller.traits().is_bounded { pace.max(self.bound.least_pause()) } else { pace };
             let interval = interval.max(self.narrow_pause(now));
             self.transport.set_pace(interval, pacing_burst(interval));
         }
         let transmit = self.transport.poll_transmit(now)?;
         if let Datagram::Sound(_) = transmit.datagram {
             self.sound.get_or_insert_default().on_transmit(now, transmit.size);
-            self.controller.on_transmit(now, transmit.size);
+            self.controller.handle(now, Input::Sent(transmit.size));
             self.bound.on_sound(now, transmit.size);
             self.narrow.on_sound(now);
             self.hold_sound(now);
         } else if let Some(fragment) = transmit.fragment {
             let new = if fragment.retransmitted { ByteCount::ZERO } else { fragment.payload };
             self.overhead.on_transmit(transmit.size, new);
-            self.controller.on_transmit(now, transmit.size);
+            self.controller.handle(now, Input::Sent(transmit.size));
             self.bound.on_transmit(now, transmit.size);
         }
         Some(transmit)
@@ -527,13 +527,13 @@ impl<C: Codec> SendingEnd<C> {
                     if self.sound.is_some() {
                         self.narrow.on_feedback(now, &feedback);
                     }
-                    self.controller.on_feedback(now, &feedback);
+                    self.controller.handle(now, Input::Feedback(&feedback));
                     self.decode_lag.on_feedback(now, &feedback);
                     self.transport.reuse(feedback);
                 }
                 SenderEvent::FragmentsLost(fragments) => {
                     self.bound.on_loss(now, &fragments);
-                    self.controller.on_loss(now, &fragments);
+                    self.controller.handle(now, Input::Lost(&fragments));
                     self.decode_lag.on_fragments_lost(&fragments);
                 }
                 SenderEvent::Release(state) => self.encoder.forget(state),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-use lockstep_control::recording::Answered;
+use lockstep_control::recording::Answer;
 use lockstep_control::{Allowance, InFlight};
 
 use crate::output_file::OutputFile;
@@ -57,9 +57,9 @@ impl AllowanceTable {
     }
 
     /// Adds what was answered at event `number` and what is answered now, if that is what may be sent.
-    pub fn add(&mut self, number: u64, recorded: &Answered, replayed: &Answered) -> Result<()> {
-        let Answered::Allowance(at, InFlight { bytes, .. }, recorded) = recorded else { return Ok(()) };
-        let Answered::Allowance(_, _, replayed) = replayed else { return Ok(()) };
+    pub fn add(&mut self, number: u64, recorded: &Answer, replayed: &Answer) -> Result<()> {
+        let Answer::Allowance(at, InFlight { bytes, .. }, recorded) = recorded else { return Ok(()) };
+        let Answer::Allowance(_, _, replayed) = replayed else { return Ok(()) };
         let nanos = |allowance: &Allowance| u64::try_from(allowance.pacing_interval.as_nanos()).unwrap_or(u64::MAX);
         let row = [
             number,

@@ -3,7 +3,7 @@
 use lockstep_configuration::{CallOptions, CallSettings, ModelFile, Observers, content_hash, simulate_with};
 use lockstep_control::Algorithm;
 use lockstep_control::learned::shipped::Shipped;
-use lockstep_control::recording::{Answered, Event, Kept, KeptEvents, RecordingReader, Told};
+use lockstep_control::recording::{Answer, Event, Kept, KeptEvents, RecordedInput, RecordingReader};
 use lockstep_media::{SourceOptions, source_format};
 
 fn settings(controller: Algorithm) -> CallSettings {
@@ -45,10 +45,10 @@ fn what_each_controller_decided_in_a_simulated_call_it_decides_again_when_told_t
         while let Some(event) = reader.next_event().expect("it is a recording") {
             let answer = event.replay(again.as_mut());
             match event {
-                Event::Told(Told::Loss(_, fragments)) => lost += fragments.len(),
-                Event::Told(_) => {}
-                Event::Answered(then) => {
-                    allowances += usize::from(matches!(then, Answered::Allowance(..)));
+                Event::Input(_, RecordedInput::Lost(fragments)) => lost += fragments.len(),
+                Event::Input(..) => {}
+                Event::Answer(then) => {
+                    allowances += usize::from(matches!(then, Answer::Allowance(..)));
                     assert_eq!(answer, Some(then), "{algorithm}, line {}", reader.line());
                 }
             }

@@ -13,7 +13,7 @@ use lockstep_transport::{
 };
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, Estimator, InFlight, Setting};
+use crate::{Allowance, Controller, Estimator, InFlight, Input, Setting};
 
 const PAYLOAD: u64 = 1_200;
 const FRAME_INTERVAL: Duration = Duration::from_nanos(33_333_333);
@@ -175,7 +175,7 @@ impl Sending<'_> {
 
     /// Sends a frame if there is a budget for one, and says the target of that moment.
     fn capture(&mut self, now: Timestamp) -> Bitrate {
-        self.controller.on_time(now);
+        self.controller.handle(now, Input::Time);
         let Allowance { budget, target, .. } = self.allowance(now);
         let spread = 2.0 * (1.0 - self.fill) * (self.noise.next() - 0.5);
         let mut size = (budget.as_f64() * (self.fill + spread)) as u32;
@@ -205,7 +205,7 @@ impl Sending<'_> {
         self.transport.set_pace(self.allowance(now).pacing_interval, 1);
         let transmit = self.transport.poll_transmit(now)?;
         if transmit.fragment.is_some() {
-            self.controller.on_transmit(now, transmit.size);
+            self.controller.handle(now, Input::Sent(transmit.size));
         }
         Some((transmit.size, transmit.datagram))
     }
@@ -214,8 +214,8 @@ impl Sending<'_> {
     fn tell(&mut self, now: Timestamp) {
         while let Some(event) = self.transport.poll_event() {
             match event {
-                SenderEvent::Feedback(feedback) => self.controller.on_feedback(now, &feedback),
-                SenderEvent::FragmentsLost(lost) => self.controller.on_loss(now, &lost),
+                SenderEvent::Feedback(feedback) => self.controller.handle(now, Input::Feedback(&feedback)),
+                SenderEvent::FragmentsLost(lost) => self.controller.handle(now, Input::Lost(&lost)),
                 _ => {}
             }
         }

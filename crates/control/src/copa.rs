@@ -24,7 +24,7 @@ use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::recent_least::RecentLeast;
-use crate::{Allowance, Controller, InFlight, RateBounds, Setting};
+use crate::{Allowance, Controller, InFlight, Input, RateBounds, Setting, Traits};
 
 const DELTA: f64 = 0.5;
 const SMALLEST_MEMORY: Duration = Duration::from_secs(10);
@@ -109,8 +109,8 @@ impl Copa {
     }
 }
 
-impl Controller for Copa {
-    fn on_transmit(&mut self, _now: Timestamp, size: ByteCount) {
+impl Copa {
+    fn on_sent(&mut self, size: ByteCount) {
         self.in_flight += size.as_f64() / self.packet;
         self.used = self.used.max(self.in_flight);
     }
@@ -156,9 +156,24 @@ impl Controller for Copa {
         }
     }
 
-    fn on_loss(&mut self, _now: Timestamp, lost: &[LostFragment]) {
+    fn on_loss(&mut self, lost: &[LostFragment]) {
         for fragment in lost {
             self.in_flight = (self.in_flight - fragment.size.as_f64() / self.packet).max(0.0);
+        }
+    }
+}
+
+impl Controller for Copa {
+    fn traits(&self) -> Traits {
+        Traits::ESTIMATING
+    }
+
+    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+        match input {
+            Input::Sent(size) => self.on_sent(size),
+            Input::Feedback(feedback) => self.on_feedback(now, feedback),
+            Input::Lost(lost) => self.on_loss(lost),
+            Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => {}
         }
     }
 
@@ -166,11 +181,15 @@ impl Controller for Copa {
         let window = ByteCount::new((self.window * self.packet) as u64);
         let rate = self.rate();
         let interval = rate.mul_f64(PACING).time_for(ByteCount::new(self.packet as u64));
-        Allowance {
-            budget: window.saturating_sub(in_flight.bytes),
-            pacing_interval: interval.min(LONGEST_INTERVAL),
-            target: rate,
-        }
+        Allowance::at_target(window.saturating_sub(in_flight.bytes), interval.min(LONGEST_INTERVAL), rate)
+    }
+
+    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
+        self.allowance(now, in_flight).pacing_interval
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 }
 

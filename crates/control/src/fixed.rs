@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use lockstep_transport::Feedback;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, InFlight, Setting, TokenBucket};
+use crate::{Allowance, Controller, InFlight, Input, Setting, TokenBucket, Traits};
 
 /// Pacing rate over target, as WebRTC has it (its `PacingController`), so that a frame is on its way before the next.
 const PACING_FACTOR: f64 = 2.5;
@@ -27,20 +26,23 @@ impl Fixed {
     }
 }
 
-impl Controller for Fixed {
-    fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+impl Fixed {
+    fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         self.bucket.on_transmit(now, size, self.rate);
     }
+}
 
-    fn is_bounded(&self) -> bool {
-        false
+impl Controller for Fixed {
+    fn traits(&self) -> Traits {
+        Traits { is_bounded: false, has_ceiling: false, ..Traits::ESTIMATING }
     }
 
-    fn has_ceiling(&self) -> bool {
-        false
+    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+        match input {
+            Input::Sent(size) => self.on_sent(now, size),
+            Input::FeedbackSent(_) | Input::Feedback(_) | Input::Time | Input::Lost(_) | Input::PictureSkipped => {}
+        }
     }
-
-    fn on_feedback(&mut self, _now: Timestamp, _feedback: &Feedback) {}
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         self.bucket.allowance(now, in_flight, self.rate, self.pacing_rate)
@@ -48,5 +50,9 @@ impl Controller for Fixed {
 
     fn pacing_interval(&self, _now: Timestamp, _in_flight: InFlight) -> Duration {
         self.bucket.pacing_interval(self.pacing_rate)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 }

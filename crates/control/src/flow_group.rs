@@ -15,7 +15,7 @@ use std::time::Duration;
 use lockstep_transport::{Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, InFlight};
+use crate::{Allowance, Controller, InFlight, Input, Traits};
 
 /// A flow that has sent nothing for so long has paused, and leaves the group until it sends again (RFC 8699, section
 /// 5.3.1, step 2).
@@ -130,10 +130,10 @@ fn scaled(size: ByteCount, factor: f64) -> ByteCount {
     ByteCount::new((size.as_f64() * factor).round() as u64)
 }
 
-impl Controller for Coupled {
-    fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+impl Coupled {
+    fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         let seen = scaled(size, self.ratio().recip());
-        self.controller.on_transmit(now, seen);
+        self.controller.handle(now, Input::Sent(seen));
         let back = self.group.with(|members| {
             let member = &mut members[self.number];
             let back = !member.is_present(now);
@@ -151,12 +151,8 @@ impl Controller for Coupled {
         for fragment in &mut seen.acknowledged {
             fragment.size = scaled(fragment.size, factor);
         }
-        self.controller.on_feedback(now, &seen);
+        self.controller.handle(now, Input::Feedback(&seen));
         self.update(now);
-    }
-
-    fn on_time(&mut self, now: Timestamp) {
-        self.controller.on_time(now);
     }
 
     fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
@@ -165,46 +161,52 @@ impl Controller for Coupled {
         for fragment in &mut seen {
             fragment.size = scaled(fragment.size, factor);
         }
-        self.controller.on_loss(now, &seen);
+        self.controller.handle(now, Input::Lost(&seen));
     }
 
-    fn on_picture_left_out(&mut self) {
-        self.controller.on_picture_left_out();
+    /// What the controller sees of `in_flight`.
+    fn seen(in_flight: InFlight, ratio: f64) -> InFlight {
+        InFlight {
+            fragments: (in_flight.fragments as f64 / ratio).round() as u64,
+            bytes: scaled(in_flight.bytes, ratio.recip()),
+            queued: scaled(in_flight.queued, ratio.recip()),
+        }
+    }
+}
+
+impl Controller for Coupled {
+    fn traits(&self) -> Traits {
+        self.controller.traits()
+    }
+
+    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+        match input {
+            Input::Sent(size) => self.on_sent(now, size),
+            Input::Feedback(feedback) => self.on_feedback(now, feedback),
+            Input::Lost(lost) => self.on_loss(now, lost),
+            Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => self.controller.handle(now, input),
+        }
     }
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         let ratio = self.ratio();
-        let seen = InFlight {
-            fragments: (in_flight.fragments as f64 / ratio).round() as u64,
-            bytes: scaled(in_flight.bytes, ratio.recip()),
-            queued: scaled(in_flight.queued, ratio.recip()),
-        };
-        let allowance = self.controller.allowance(now, seen);
+        let allowance = self.controller.allowance(now, Self::seen(in_flight, ratio));
         Allowance {
             budget: scaled(allowance.budget, ratio),
             pacing_interval: allowance.pacing_interval.div_f64(ratio),
             target: allowance.target.mul_f64(ratio),
+            capacity: allowance.capacity.map(|capacity| capacity.mul_f64(ratio)),
+            behind_cross_traffic: ByteCount::ZERO,
         }
     }
 
-    fn estimate(&self) -> Option<Bitrate> {
-        self.controller.estimate().map(|estimate| estimate.mul_f64(self.ratio()))
+    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
+        let ratio = self.ratio();
+        self.controller.pacing_interval(now, Self::seen(in_flight, ratio)).div_f64(ratio)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
         self.controller.counters()
-    }
-
-    fn is_bounded(&self) -> bool {
-        self.controller.is_bounded()
-    }
-
-    fn has_ceiling(&self) -> bool {
-        self.controller.has_ceiling()
-    }
-
-    fn wants_probes(&self) -> bool {
-        self.controller.wants_probes()
     }
 }
 
@@ -225,7 +227,7 @@ mod tests {
     fn targets(flows: &mut [Box<dyn Controller>], at: u64) -> Vec<u64> {
         let now = Timestamp::from_millis(at);
         for flow in flows.iter_mut() {
-            flow.on_transmit(now, ByteCount::new(1_200));
+            flow.handle(now, Input::Sent(ByteCount::new(1_200)));
         }
         flows.iter().map(|flow| flow.allowance(now, InFlight::default()).target.as_bps() / 1_000).collect()
     }
@@ -249,7 +251,7 @@ mod tests {
         // The first and the second come back, the third does not.
         assert_eq!(targets(&mut flows[..2], 2_000), [600, 600]);
         assert_eq!(targets(&mut flows, 2_100), [600, 600, 600]);
-        flows[2].on_transmit(Timestamp::from_millis(4_000), ByteCount::new(1_200));
+        flows[2].handle(Timestamp::from_millis(4_000), Input::Sent(ByteCount::new(1_200)));
         assert_eq!(flows[2].allowance(Timestamp::from_millis(4_000), InFlight::default()).target.as_bps(), 600_000);
     }
 }

@@ -58,7 +58,7 @@ use std::time::Duration;
 use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, InFlight, Setting, TokenBucket};
+use crate::{Allowance, Controller, InFlight, Input, Setting, TokenBucket, Traits};
 use acknowledged_rate::AcknowledgedRate;
 use application_limited::ApplicationLimit;
 use bursts::Bursts;
@@ -180,8 +180,8 @@ impl Gcc {
     }
 }
 
-impl Controller for Gcc {
-    fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+impl Gcc {
+    fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         if !self.started {
             self.started = true;
             // The clock need not start at zero.
@@ -234,6 +234,22 @@ impl Controller for Gcc {
         self.loss_based.on_report(now, 0, certain);
         self.settle(now);
     }
+}
+
+impl Controller for Gcc {
+    fn traits(&self) -> Traits {
+        let is_bounded = self.settings.bounded_by_path;
+        Traits { is_bounded, has_ceiling: is_bounded, ..Traits::ESTIMATING }
+    }
+
+    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+        match input {
+            Input::Sent(size) => self.on_sent(now, size),
+            Input::Feedback(feedback) => self.on_feedback(now, feedback),
+            Input::Lost(lost) => self.on_loss(now, lost),
+            Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => {}
+        }
+    }
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         let allowance = |pacing_rate| self.bucket.allowance(now, in_flight, self.target, pacing_rate);
@@ -250,11 +266,11 @@ impl Controller for Gcc {
         Allowance { budget: allowance.budget.max(wanted), ..allowance }
     }
 
-    fn is_bounded(&self) -> bool {
-        self.settings.bounded_by_path
+    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
+        self.allowance(now, in_flight).pacing_interval
     }
 
-    fn has_ceiling(&self) -> bool {
-        self.is_bounded()
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 }

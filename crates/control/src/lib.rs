@@ -11,6 +11,7 @@ mod bob_heuristic;
 mod claimed_share;
 #[cfg(test)]
 mod closed_loop;
+mod controller;
 mod copa;
 mod estimator_kind;
 mod fixed;
@@ -37,14 +38,13 @@ mod short_queue;
 mod sprout;
 mod token_bucket;
 
-use std::time::Duration;
-
-use lockstep_transport::{Arrival, Estimate, Feedback, LostFragment, Payload, Sender};
-use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_transport::{Arrival, Estimate};
+use lockstep_units::Timestamp;
 
 pub use algorithm::{Algorithm, AlgorithmError, KnownPath, RateBounds, Setting};
 pub use bob_heuristic::{BobHeuristic, PathUse};
 pub use claimed_share::ClaimRule;
+pub use controller::{Allowance, Controller, InFlight, Input, Traits};
 pub use copa::Copa;
 pub use estimator_kind::EstimatorKind;
 pub use fixed::Fixed;
@@ -73,95 +73,5 @@ pub trait Estimator: Send {
     /// the clock is asked after everything that happens to its end.
     fn follows_arrivals_alone(&self) -> bool {
         false
-    }
-}
-
-/// What the sender has on the way.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct InFlight {
-    /// Fragments sent or waiting in the pacer, less those acknowledged and those declared lost.
-    pub fragments: u64,
-    /// Their bytes, headers included.
-    pub bytes: ByteCount,
-    /// The part of those bytes that still waits in the pacer.
-    pub queued: ByteCount,
-}
-
-impl InFlight {
-    /// What `sender` has on the way; each fragment that waits counts as `payload` bytes, the most that it may carry.
-    #[must_use]
-    pub fn of<P: Payload>(sender: &Sender<P>, payload: ByteCount) -> Self {
-        let sent = sender.in_flight();
-        let waiting = sender.queued_fragments() as u64;
-        let queued = ByteCount::new(waiting * payload.get());
-        Self { fragments: sent.fragments as u64 + waiting, bytes: sent.bytes + queued, queued }
-    }
-}
-
-/// What the sender may do now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Allowance {
-    /// Bytes that the next frame may have, all its fragments' payloads together.
-    pub budget: ByteCount,
-    /// Time between two fragments' transmissions.
-    pub pacing_interval: Duration,
-    /// Bit rate at which the controller expects the video to be sent in the long run.
-    pub target: Bitrate,
-}
-
-/// What the sending end decides by.
-///
-/// Feedback lists every fragment with the times of its transmission and its arrival, so a controller that estimates at
-/// the sender (as GCC does from transport-wide feedback) has what it needs; one that trusts an estimator at the
-/// receiver reads [`Feedback::estimate`].
-pub trait Controller: Send {
-    /// A datagram of `size` bytes, its header included, left the pacer.
-    fn on_transmit(&mut self, _now: Timestamp, _size: ByteCount) {}
-    /// Feedback on what the other end sends left this end, which took so many bytes of the link. For one that knows the link:
-    /// others see what it does to their own.
-    fn on_feedback_transmit(&mut self, _now: Timestamp, _carried: ByteCount) {}
-    /// Feedback arrived.
-    fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback);
-    /// It is `now`: silence is news, too. Called before what may be sent is asked for a picture.
-    fn on_time(&mut self, _now: Timestamp) {}
-    /// Fragments were declared lost.
-    fn on_loss(&mut self, _now: Timestamp, _lost: &[LostFragment]) {}
-    /// A picture was left out for the sake of the next: what it would have had is left for that. For one that works out what a frame may
-    /// have from the time until the next one; others see it by what is on the way.
-    fn on_picture_left_out(&mut self) {}
-    /// What may be sent at this moment, with `in_flight` on the way. May be asked at any time and any number of times.
-    fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance;
-    /// The pacing interval of [`Controller::allowance`], which is all that each datagram asks for; to be implemented
-    /// where the rest takes longer to work out.
-    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
-        self.allowance(now, in_flight).pacing_interval
-    }
-    /// What it takes the path to carry, where that is something else than its target.
-    fn estimate(&self) -> Option<Bitrate> {
-        None
-    }
-    /// Bytes on the way that only wait because others' packets are before them: that they are still there does not say that
-    /// the path takes no more.
-    fn held_up(&self) -> ByteCount {
-        ByteCount::ZERO
-    }
-    /// How often it decided in which way, by name, for reports; nothing where there is one way only.
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
-    /// Whether what it allows is bounded by what the path was seen to carry ([`PathBound`]). Not so for yardsticks:
-    /// what sends at a given rate come what may, or knows the path.
-    fn is_bounded(&self) -> bool {
-        true
-    }
-    /// Whether it sends no more in the long run than pictures gain by ([`PathBound::below_ceiling`]). So also for what knows
-    /// the path, or it would be measured by what nobody else may send; not so for what sends at a given rate.
-    fn has_ceiling(&self) -> bool {
-        true
-    }
-    /// Whether a frame may now and then be sent without a budget, so that something is learned of the path. Not so for what
-    /// knows the path, and when the next frame will get through.
-    fn wants_probes(&self) -> bool {
-        true
     }
 }

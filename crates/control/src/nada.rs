@@ -33,7 +33,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::base_delay::BaseDelay;
 use crate::reported_loss::{Lost, ReportedLoss};
-use crate::{Allowance, Controller, InFlight, RateBounds, Setting, TokenBucket};
+use crate::{Allowance, Controller, InFlight, Input, RateBounds, Setting, TokenBucket, Traits};
 
 const PRIORITY: f64 = 1.0;
 const REFERENCE_SIGNAL_MS: f64 = 10.0;
@@ -224,8 +224,8 @@ impl Nada {
     }
 }
 
-impl Controller for Nada {
-    fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+impl Nada {
+    fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         let rate = self.rate();
         self.bucket.on_transmit(now, size, rate);
     }
@@ -250,6 +250,20 @@ impl Controller for Nada {
             self.update((elapsed.as_secs_f64() * 1e3).min(TAU_MS));
         }
     }
+}
+
+impl Controller for Nada {
+    fn traits(&self) -> Traits {
+        Traits::ESTIMATING
+    }
+
+    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+        match input {
+            Input::Sent(size) => self.on_sent(now, size),
+            Input::Feedback(feedback) => self.on_feedback(now, feedback),
+            Input::FeedbackSent(_) | Input::Time | Input::Lost(_) | Input::PictureSkipped => {}
+        }
+    }
 
     /// What waits in the pacer lowers the encoder's rate and raises the sending rate (RFC 8698, section 5.2.2).
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
@@ -258,6 +272,14 @@ impl Controller for Nada {
         let sending = (self.rate_bps + drain).min(self.bounds.most.as_bps() as f64);
         let bps = |rate: f64| Bitrate::from_bps(rate.round() as u64);
         self.bucket.allowance(now, in_flight, bps(encoder), bps(sending))
+    }
+
+    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
+        self.allowance(now, in_flight).pacing_interval
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 }
 

@@ -24,11 +24,10 @@ mod smallest_frame;
 
 use std::time::Duration;
 
-use lockstep_transport::Feedback;
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, InFlight, KnownPath, Setting};
+use crate::{Allowance, Controller, InFlight, Input, KnownPath, Setting, Traits};
 use bottleneck::Bottleneck;
 use rate_plan::{HOLD, best_rate};
 use smallest_frame::SmallestFrame;
@@ -179,30 +178,18 @@ fn period(interval: Duration) -> Duration {
     interval * intervals
 }
 
-impl Controller for Oracle {
-    fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+impl Oracle {
+    fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         (self.sent, self.left_out) = (true, false);
         self.smallest.on_sent();
         self.path.take(now, size + ByteCount::new(CARRIAGE));
     }
 
-    fn on_feedback_transmit(&mut self, now: Timestamp, carried: ByteCount) {
+    fn on_feedback_sent(&mut self, now: Timestamp, carried: ByteCount) {
         self.path.take(now, carried);
     }
 
-    fn is_bounded(&self) -> bool {
-        false
-    }
-
-    fn wants_probes(&self) -> bool {
-        // Before anything is sent nothing is known of what is coded. Where packets are lost, it is not known which: a frame
-        // that is to begin anew may have to be larger than one that is likely to arrive whole.
-        !self.sent || self.loss > 0.0
-    }
-
-    fn on_feedback(&mut self, _now: Timestamp, _feedback: &Feedback) {}
-
-    fn on_picture_left_out(&mut self) {
+    fn on_picture_skipped(&mut self) {
         self.left_out = true;
     }
 
@@ -225,14 +212,38 @@ impl Controller for Oracle {
             };
         }
     }
+}
+
+impl Controller for Oracle {
+    fn traits(&self) -> Traits {
+        // Nothing is known of the codec before the first frame. Where packets are lost at random, nobody knows which: a frame
+        // that is coded from nothing may have to be larger than one that is likely to arrive whole.
+        let wants_probes = !self.sent || self.loss > 0.0;
+        Traits { is_bounded: false, wants_probes, ..Traits::ESTIMATING }
+    }
+
+    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+        match input {
+            Input::Sent(size) => self.on_sent(now, size),
+            Input::FeedbackSent(carried) => self.on_feedback_sent(now, carried),
+            Input::PictureSkipped => self.on_picture_skipped(),
+            Input::Time => self.on_time(now),
+            Input::Feedback(_) | Input::Lost(_) => {}
+        }
+    }
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         let whole = self.payload + ByteCount::new(DATA_HEADER as u64 + CARRIAGE);
-        Allowance {
-            budget: self.payload_in(self.room(now)).saturating_sub(in_flight.queued),
-            pacing_interval: self.pause_after(now, whole),
-            target: self.rate,
-        }
+        let budget = self.payload_in(self.room(now)).saturating_sub(in_flight.queued);
+        Allowance::at_target(budget, self.pause_after(now, whole), self.rate)
+    }
+
+    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
+        self.allowance(now, in_flight).pacing_interval
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 }
 
@@ -261,7 +272,7 @@ mod tests {
         let now = Timestamp::from_millis(100);
         let budget = |oracle: &Oracle| oracle.allowance(now, InFlight::default()).budget.get();
         let before = budget(&oracle);
-        oracle.on_feedback_transmit(now, ByteCount::new(1_000));
+        oracle.on_feedback_sent(now, ByteCount::new(1_000));
         let after = budget(&oracle);
         assert!((900..=1_100).contains(&(before - after)), "{before} bytes before, {after} after");
     }
@@ -272,11 +283,11 @@ mod tests {
         let now = Timestamp::from_millis(1_000);
         let budget = |oracle: &Oracle| oracle.allowance(now, InFlight::default()).budget.get();
         let before = budget(&oracle);
-        oracle.on_picture_left_out();
+        oracle.on_picture_skipped();
         let interval = setting().frame_interval;
         let more = Bitrate::from_kbps(100).bytes_in(interval).get();
         assert!(budget(&oracle).abs_diff(before + more) <= 1, "{before} bytes before, {} after", budget(&oracle));
-        oracle.on_transmit(now, ByteCount::new(1));
+        oracle.on_sent(now, ByteCount::new(1));
         assert!(budget(&oracle) <= before);
     }
 

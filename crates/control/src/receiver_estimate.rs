@@ -15,7 +15,7 @@ use lockstep_transport::Feedback;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::reported_loss::ReportedLoss;
-use crate::{Allowance, Controller, InFlight, RateBounds, Setting, TokenBucket};
+use crate::{Allowance, Controller, InFlight, Input, RateBounds, Setting, TokenBucket, Traits};
 
 /// Below this share of losses the rate rises, above that it falls.
 const LOSS_BOUNDS: (f64, f64) = (0.02, 0.10);
@@ -91,8 +91,8 @@ impl ReceiverEstimate {
     }
 }
 
-impl Controller for ReceiverEstimate {
-    fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+impl ReceiverEstimate {
+    fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         self.bucket.on_transmit(now, size, self.target());
     }
 
@@ -102,6 +102,20 @@ impl Controller for ReceiverEstimate {
             self.estimate = capacity.clamp(self.bounds.least, self.bounds.most);
         }
     }
+}
+
+impl Controller for ReceiverEstimate {
+    fn traits(&self) -> Traits {
+        Traits::ESTIMATING
+    }
+
+    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+        match input {
+            Input::Sent(size) => self.on_sent(now, size),
+            Input::Feedback(feedback) => self.on_feedback(now, feedback),
+            Input::FeedbackSent(_) | Input::Time | Input::Lost(_) | Input::PictureSkipped => {}
+        }
+    }
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         self.bucket.allowance(now, in_flight, self.target(), self.target().mul_f64(PACING_FACTOR))
@@ -109,6 +123,10 @@ impl Controller for ReceiverEstimate {
 
     fn pacing_interval(&self, _now: Timestamp, _in_flight: InFlight) -> Duration {
         self.bucket.pacing_interval(self.target().mul_f64(PACING_FACTOR))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 }
 

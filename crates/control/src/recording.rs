@@ -1,10 +1,9 @@
-//! What a controller was told and what it answered, kept while a call runs and told again later: nothing else bears on
-//! what it decides, so the same recording leads to the same decisions in any driver and at any speed.
+//! Recording and replay of a controller: its inputs and its answers, kept while a call runs.
 //!
-//! [`Recorded`] stands before a controller and hands an [`Event`] to a [`Recorder`] for each thing that it is told or
-//! asked. [`Event::replay`] does the same to another controller, whose answer can be compared with the one recorded.
-//! [`Header`] has what that controller is made of, and [`RecordingReader`] reads what [`header_line`], [`event_line`]
-//! and [`end_line`] wrote.
+//! [`Recorded`] wraps a controller and hands an [`Event`] to a [`Recorder`] for each input and each answer.
+//! [`Event::replay`] repeats the event on another controller, whose answer can be compared with the recorded one. Nothing
+//! else affects a controller, so a recording leads to the same decisions in any driver and at any speed. [`Header`] says
+//! how the controller was made. [`RecordingReader`] reads what [`header_line`], [`event_line`] and [`end_line`] wrote.
 
 mod file;
 mod header;
@@ -16,112 +15,101 @@ use std::fmt;
 use std::time::Duration;
 
 use lockstep_transport::{Feedback, LostFragment};
-use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_units::{ByteCount, Timestamp};
 
-use crate::{Allowance, Controller, InFlight};
+use crate::{Allowance, Controller, InFlight, Input, Traits};
 
 pub use file::{Ending, RecordingError, RecordingReader, end_line, event_line, header_line};
 pub use header::{Header, HeaderError};
 pub use kept::{Kept, KeptEvents};
 
-/// What a controller is told.
+/// An [`Input`] that owns its lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
-    /// [`Controller::on_transmit`].
-    Transmit(Timestamp, ByteCount),
-    /// [`Controller::on_feedback_transmit`].
-    FeedbackTransmit(Timestamp, ByteCount),
-    /// [`Controller::on_feedback`].
-    Feedback(Timestamp, Feedback),
-    /// [`Controller::on_time`].
-    Time(Timestamp),
-    /// [`Controller::on_loss`].
-    Loss(Timestamp, Vec<LostFragment>),
-    /// [`Controller::on_picture_left_out`].
-    PictureLeftOut,
+pub enum RecordedInput {
+    /// [`Input::Sent`].
+    Sent(ByteCount),
+    /// [`Input::FeedbackSent`].
+    FeedbackSent(ByteCount),
+    /// [`Input::Feedback`].
+    Feedback(Feedback),
+    /// [`Input::Lost`].
+    Lost(Vec<LostFragment>),
+    /// [`Input::Time`].
+    Time,
+    /// [`Input::PictureSkipped`].
+    PictureSkipped,
 }
 
-/// What a controller was asked, and what it answered.
+impl RecordedInput {
+    /// The input that it was recorded from.
+    #[must_use]
+    pub fn input(&self) -> Input<'_> {
+        match self {
+            Self::Sent(size) => Input::Sent(*size),
+            Self::FeedbackSent(carried) => Input::FeedbackSent(*carried),
+            Self::Feedback(feedback) => Input::Feedback(feedback),
+            Self::Lost(lost) => Input::Lost(lost),
+            Self::Time => Input::Time,
+            Self::PictureSkipped => Input::PictureSkipped,
+        }
+    }
+}
+
+impl From<Input<'_>> for RecordedInput {
+    fn from(input: Input<'_>) -> Self {
+        match input {
+            Input::Sent(size) => Self::Sent(size),
+            Input::FeedbackSent(carried) => Self::FeedbackSent(carried),
+            Input::Feedback(feedback) => Self::Feedback(feedback.clone()),
+            Input::Lost(lost) => Self::Lost(lost.to_vec()),
+            Input::Time => Self::Time,
+            Input::PictureSkipped => Self::PictureSkipped,
+        }
+    }
+}
+
+/// A question to a controller with its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answered {
+pub enum Answer {
     /// [`Controller::allowance`].
     Allowance(Timestamp, InFlight, Allowance),
     /// [`Controller::pacing_interval`].
     Pacing(Timestamp, InFlight, Duration),
-    /// [`Controller::estimate`].
-    Estimate(Option<Bitrate>),
-    /// [`Controller::held_up`].
-    HeldUp(ByteCount),
-    /// [`Controller::is_bounded`].
-    IsBounded(bool),
-    /// [`Controller::has_ceiling`].
-    HasCeiling(bool),
-    /// [`Controller::wants_probes`].
-    WantsProbes(bool),
+    /// [`Controller::traits`].
+    Traits(Traits),
 }
 
-/// One thing that a controller was told, or asked and answered.
+/// One input or one answer of a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// It was told this.
-    Told(Told),
-    /// It was asked this, and answered so.
-    Answered(Answered),
+    /// The controller handled this input at that time.
+    Input(Timestamp, RecordedInput),
+    /// The controller gave this answer.
+    Answer(Answer),
 }
 
-/// Who hears of what a controller is told and answers.
+/// Receives the events of a controller.
 pub trait Recorder: Send {
-    /// First of all: what the controller is made of.
+    /// Called first: how the controller was made.
     fn begin(&mut self, header: &Header);
-    /// It was told or asked something.
+    /// The controller handled an input or gave an answer.
     fn record(&mut self, event: &Event);
 }
 
-/// An interval as a recording has it, in 64 bits of nanoseconds: beyond 584 years they are all the same.
+/// An interval as a recording has it, in 64 bits of nanoseconds: all above 584 years are equal.
 fn held(interval: Duration) -> Duration {
     interval.min(Duration::from_nanos(u64::MAX))
 }
 
-impl Told {
-    /// When that was, if it was at a time.
-    #[must_use]
-    pub fn at(&self) -> Option<Timestamp> {
-        match self {
-            Self::Transmit(at, _)
-            | Self::FeedbackTransmit(at, _)
-            | Self::Feedback(at, _)
-            | Self::Time(at)
-            | Self::Loss(at, _) => Some(*at),
-            Self::PictureLeftOut => None,
-        }
-    }
-
-    /// Tells `controller`.
-    pub fn tell(&self, controller: &mut dyn Controller) {
-        match self {
-            Self::Transmit(at, size) => controller.on_transmit(*at, *size),
-            Self::FeedbackTransmit(at, carried) => controller.on_feedback_transmit(*at, *carried),
-            Self::Feedback(at, feedback) => controller.on_feedback(*at, feedback),
-            Self::Time(at) => controller.on_time(*at),
-            Self::Loss(at, lost) => controller.on_loss(*at, lost),
-            Self::PictureLeftOut => controller.on_picture_left_out(),
-        }
-    }
-}
-
-impl Answered {
-    /// How many things can be asked.
-    const KINDS: usize = 7;
+impl Answer {
+    /// How many questions there are.
+    const KINDS: usize = 3;
 
     fn kind(self) -> usize {
         match self {
             Self::Allowance(..) => 0,
             Self::Pacing(..) => 1,
-            Self::Estimate(_) => 2,
-            Self::HeldUp(_) => 3,
-            Self::IsBounded(_) => 4,
-            Self::HasCeiling(_) => 5,
-            Self::WantsProbes(_) => 6,
+            Self::Traits(_) => 2,
         }
     }
 
@@ -130,16 +118,16 @@ impl Answered {
         Self::Allowance(at, in_flight, Allowance { pacing_interval, ..allowance })
     }
 
-    /// When that was, if it was at a time.
+    /// When the question was asked; none for one that has no time.
     #[must_use]
     pub fn at(self) -> Option<Timestamp> {
         match self {
             Self::Allowance(at, ..) | Self::Pacing(at, ..) => Some(at),
-            _ => None,
+            Self::Traits(_) => None,
         }
     }
 
-    /// Asks `controller` the same: with what it answers.
+    /// The answer of `controller` to the same question.
     #[must_use]
     pub fn ask(self, controller: &dyn Controller) -> Self {
         match self {
@@ -147,86 +135,82 @@ impl Answered {
             Self::Pacing(at, in_flight, _) => {
                 Self::Pacing(at, in_flight, held(controller.pacing_interval(at, in_flight)))
             }
-            Self::Estimate(_) => Self::Estimate(controller.estimate()),
-            Self::HeldUp(_) => Self::HeldUp(controller.held_up()),
-            Self::IsBounded(_) => Self::IsBounded(controller.is_bounded()),
-            Self::HasCeiling(_) => Self::HasCeiling(controller.has_ceiling()),
-            Self::WantsProbes(_) => Self::WantsProbes(controller.wants_probes()),
+            Self::Traits(_) => Self::Traits(controller.traits()),
         }
     }
 
-    /// What was asked, for people.
+    /// The question, for people.
     #[must_use]
     pub fn question(self) -> String {
-        let on_the_way =
-            |what: &str, in_flight: InFlight| format!("{what} with {} B on the way", in_flight.bytes.get());
+        let in_flight = |what: &str, in_flight: InFlight| format!("{what} with {} B in flight", in_flight.bytes.get());
         match self {
-            Self::Allowance(_, in_flight, _) => on_the_way("what may be sent", in_flight),
-            Self::Pacing(_, in_flight, _) => on_the_way("the pacing interval", in_flight),
-            Self::Estimate(_) => "what the path carries".to_owned(),
-            Self::HeldUp(_) => "what is held up".to_owned(),
-            Self::IsBounded(_) => "whether it is bounded".to_owned(),
-            Self::HasCeiling(_) => "whether it has a ceiling".to_owned(),
-            Self::WantsProbes(_) => "whether it wants probes".to_owned(),
+            Self::Allowance(_, bytes, _) => in_flight("the allowance", bytes),
+            Self::Pacing(_, bytes, _) => in_flight("the pacing interval", bytes),
+            Self::Traits(_) => "its traits".to_owned(),
         }
     }
 }
 
 /// The answer, for people.
-impl fmt::Display for Answered {
+impl fmt::Display for Answer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let milliseconds = |interval: Duration| interval.as_nanos() as f64 / 1e6;
         match self {
-            Self::Allowance(_, _, Allowance { budget, pacing_interval, target }) => {
+            Self::Allowance(_, _, allowance) => {
+                let Allowance { budget, pacing_interval, target, capacity, behind_cross_traffic } = allowance;
                 let (bytes, interval) = (budget.get(), milliseconds(*pacing_interval));
-                write!(formatter, "{bytes} B, {interval} ms apart, target {} b/s", target.as_bps())
+                write!(formatter, "{bytes} B, {interval} ms apart, target {} b/s", target.as_bps())?;
+                if let Some(capacity) = capacity {
+                    write!(formatter, ", capacity {} b/s", capacity.as_bps())?;
+                }
+                match behind_cross_traffic.get() {
+                    0 => Ok(()),
+                    bytes => write!(formatter, ", {bytes} B behind cross traffic"),
+                }
             }
             Self::Pacing(_, _, interval) => write!(formatter, "{} ms", milliseconds(*interval)),
-            Self::Estimate(Some(rate)) => write!(formatter, "{} b/s", rate.as_bps()),
-            Self::Estimate(None) => formatter.write_str("its target"),
-            Self::HeldUp(bytes) => write!(formatter, "{} B", bytes.get()),
-            Self::IsBounded(yes) | Self::HasCeiling(yes) | Self::WantsProbes(yes) => {
-                formatter.write_str(if *yes { "yes" } else { "no" })
+            Self::Traits(Traits { is_bounded, has_ceiling, wants_probes }) => {
+                write!(formatter, "bounded: {is_bounded}, ceiling: {has_ceiling}, probes: {wants_probes}")
             }
         }
     }
 }
 
 impl Event {
-    /// When that was, if it was at a time.
+    /// When it was; none for an answer that has no time.
     #[must_use]
     pub fn at(&self) -> Option<Timestamp> {
         match self {
-            Self::Told(told) => told.at(),
-            Self::Answered(answered) => answered.at(),
+            Self::Input(at, _) => Some(*at),
+            Self::Answer(answer) => answer.at(),
         }
     }
 
-    /// Tells `controller` the same, or asks it the same: with what it answers then.
-    pub fn replay(&self, controller: &mut dyn Controller) -> Option<Answered> {
+    /// Repeats the event on `controller`: its answer, if the event is one.
+    pub fn replay(&self, controller: &mut dyn Controller) -> Option<Answer> {
         match self {
-            Self::Told(told) => {
-                told.tell(controller);
+            Self::Input(at, input) => {
+                controller.handle(*at, input.input());
                 None
             }
-            Self::Answered(answered) => Some(answered.ask(controller)),
+            Self::Answer(answer) => Some(answer.ask(controller)),
         }
     }
 }
 
-/// What [`Recorded`] writes to, and what it wrote since the controller was last told something.
+/// Where [`Recorded`] writes, and the answers since the last input.
 struct Tape {
     recorder: Box<dyn Recorder>,
-    newest: [Option<Answered>; Answered::KINDS],
+    newest: [Option<Answer>; Answer::KINDS],
 }
 
-/// A controller of which everything that it is told and answers is recorded. It decides as it would by itself.
+/// A controller whose inputs and answers are recorded. It decides as it would by itself.
 ///
-/// What is asked again before anything else is told is recorded once: an end asks for some answers at each datagram,
-/// and a controller that only answers does not change.
+/// An answer that repeats the last one of its kind since the last input is recorded once: an end asks some questions at
+/// every datagram, and answering does not change a controller.
 pub struct Recorded {
     controller: Box<dyn Controller>,
-    // Questions are asked of a controller that is not changed by them; nobody else has it meanwhile.
+    // Answers are recorded behind `&self`; no borrow outlives a call.
     tape: RefCell<Tape>,
 }
 
@@ -235,96 +219,48 @@ impl Recorded {
     #[must_use]
     pub fn new(controller: Box<dyn Controller>, header: &Header, mut recorder: Box<dyn Recorder>) -> Self {
         recorder.begin(header);
-        Self { controller, tape: RefCell::new(Tape { recorder, newest: [None; Answered::KINDS] }) }
+        Self { controller, tape: RefCell::new(Tape { recorder, newest: [None; Answer::KINDS] }) }
     }
 
-    fn told(&mut self, told: Told) {
-        told.tell(self.controller.as_mut());
-        let tape = self.tape.get_mut();
-        tape.newest = [None; Answered::KINDS];
-        tape.recorder.record(&Event::Told(told));
-    }
-
-    fn answered(&self, answered: Answered) {
+    fn answer(&self, answer: Answer) {
         let mut tape = self.tape.borrow_mut();
-        let newest = &mut tape.newest[answered.kind()];
-        if *newest != Some(answered) {
-            *newest = Some(answered);
-            tape.recorder.record(&Event::Answered(answered));
+        let newest = &mut tape.newest[answer.kind()];
+        if *newest != Some(answer) {
+            *newest = Some(answer);
+            tape.recorder.record(&Event::Answer(answer));
         }
     }
 }
 
 impl Controller for Recorded {
-    fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
-        self.told(Told::Transmit(now, size));
+    fn traits(&self) -> Traits {
+        let traits = self.controller.traits();
+        self.answer(Answer::Traits(traits));
+        traits
     }
 
-    fn on_feedback_transmit(&mut self, now: Timestamp, carried: ByteCount) {
-        self.told(Told::FeedbackTransmit(now, carried));
-    }
-
-    fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
-        self.told(Told::Feedback(now, feedback.clone()));
-    }
-
-    fn on_time(&mut self, now: Timestamp) {
-        self.told(Told::Time(now));
-    }
-
-    fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
-        self.told(Told::Loss(now, lost.to_vec()));
-    }
-
-    fn on_picture_left_out(&mut self) {
-        self.told(Told::PictureLeftOut);
+    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+        self.controller.handle(now, input);
+        let tape = self.tape.get_mut();
+        tape.newest = [None; Answer::KINDS];
+        tape.recorder.record(&Event::Input(now, input.into()));
     }
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         let allowance = self.controller.allowance(now, in_flight);
-        self.answered(Answered::of_allowance(now, in_flight, allowance));
+        self.answer(Answer::of_allowance(now, in_flight, allowance));
         allowance
     }
 
     fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
         let interval = self.controller.pacing_interval(now, in_flight);
-        self.answered(Answered::Pacing(now, in_flight, held(interval)));
+        self.answer(Answer::Pacing(now, in_flight, held(interval)));
         interval
     }
 
-    fn estimate(&self) -> Option<Bitrate> {
-        let estimate = self.controller.estimate();
-        self.answered(Answered::Estimate(estimate));
-        estimate
-    }
-
-    fn held_up(&self) -> ByteCount {
-        let bytes = self.controller.held_up();
-        self.answered(Answered::HeldUp(bytes));
-        bytes
-    }
-
-    /// Counts are no decisions: they are passed on, and not recorded.
+    /// Counts are not decisions, so they are not recorded.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         self.controller.counters()
-    }
-
-    fn is_bounded(&self) -> bool {
-        let answer = self.controller.is_bounded();
-        self.answered(Answered::IsBounded(answer));
-        answer
-    }
-
-    fn has_ceiling(&self) -> bool {
-        let answer = self.controller.has_ceiling();
-        self.answered(Answered::HasCeiling(answer));
-        answer
-    }
-
-    fn wants_probes(&self) -> bool {
-        let answer = self.controller.wants_probes();
-        self.answered(Answered::WantsProbes(answer));
-        answer
     }
 }
 

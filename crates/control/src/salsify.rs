@@ -15,7 +15,7 @@ use lockstep_transport::Feedback;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::inter_arrival::INITIAL_INTER_ARRIVAL;
-use crate::{Allowance, Controller, InFlight};
+use crate::{Allowance, Controller, InFlight, Input, Traits};
 
 /// Queueing delay that the sender tolerates, d (Salsify, section 3.3).
 const TOLERATED_DELAY: Duration = Duration::from_millis(100);
@@ -57,10 +57,23 @@ impl SalsifyWindow {
     }
 }
 
-impl Controller for SalsifyWindow {
-    fn on_feedback(&mut self, _now: Timestamp, feedback: &Feedback) {
+impl SalsifyWindow {
+    fn on_feedback(&mut self, feedback: &Feedback) {
         if let Some(inter_arrival) = feedback.estimate.inter_arrival {
             *self = Self::at(self.payload, inter_arrival.max(SHORTEST_INTER_ARRIVAL));
+        }
+    }
+}
+
+impl Controller for SalsifyWindow {
+    fn traits(&self) -> Traits {
+        Traits::ESTIMATING
+    }
+
+    fn handle(&mut self, _now: Timestamp, input: Input<'_>) {
+        match input {
+            Input::Feedback(feedback) => self.on_feedback(feedback),
+            Input::Sent(_) | Input::FeedbackSent(_) | Input::Time | Input::Lost(_) | Input::PictureSkipped => {}
         }
     }
 
@@ -72,6 +85,8 @@ impl Controller for SalsifyWindow {
             budget: ByteCount::new((fragments * self.payload.as_f64()) as u64),
             pacing_interval: self.pacing_interval,
             target: self.path_rate.mul_f64(drain),
+            capacity: Some(self.path_rate),
+            behind_cross_traffic: ByteCount::ZERO,
         }
     }
 
@@ -79,7 +94,7 @@ impl Controller for SalsifyWindow {
         self.pacing_interval
     }
 
-    fn estimate(&self) -> Option<Bitrate> {
-        Some(self.path_rate)
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 }

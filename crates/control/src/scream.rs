@@ -32,11 +32,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lockstep_transport::{Feedback, LostFragment};
+use lockstep_transport::Feedback;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use crate::base_delay::BaseDelay;
-use crate::{Allowance, Controller, InFlight, RateBounds, Setting, TokenBucket};
+use crate::{Allowance, Controller, InFlight, Input, RateBounds, Setting, TokenBucket, Traits};
 
 const QUEUE_DELAY_TARGET: f64 = 0.06;
 const LEAST_WINDOW: f64 = 3_000.0;
@@ -246,8 +246,8 @@ impl Scream {
     }
 }
 
-impl Controller for Scream {
-    fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+impl Scream {
+    fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         self.bucket.on_transmit(now, size, self.target);
         self.transmissions.on_transmit(now, size, self.round_trip.unwrap_or(VIRTUAL_ROUND_TRIP));
     }
@@ -265,8 +265,23 @@ impl Controller for Scream {
         self.target = self.target(round_trip, in_flight_share);
     }
 
-    fn on_loss(&mut self, _now: Timestamp, _lost: &[LostFragment]) {
+    fn on_loss(&mut self) {
         self.lost = true;
+    }
+}
+
+impl Controller for Scream {
+    fn traits(&self) -> Traits {
+        Traits::ESTIMATING
+    }
+
+    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+        match input {
+            Input::Sent(size) => self.on_sent(now, size),
+            Input::Feedback(feedback) => self.on_feedback(now, feedback),
+            Input::Lost(_) => self.on_loss(),
+            Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => {}
+        }
     }
 
     /// Draft, "Sender Transmission Control". Bytes in flight are the transport's here: those that it has declared lost
@@ -276,6 +291,14 @@ impl Controller for Scream {
         let allowance = self.bucket.allowance(now, in_flight, self.target, pacing);
         let room = ByteCount::new((WINDOW_OVERHEAD * self.window) as u64).saturating_sub(in_flight.bytes);
         Allowance { budget: allowance.budget.min(room), ..allowance }
+    }
+
+    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
+        self.allowance(now, in_flight).pacing_interval
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 }
 

@@ -38,14 +38,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockstep_transport::wire::DATA_HEADER;
-use lockstep_transport::{AcknowledgedFragment, Feedback, LostFragment};
+use lockstep_transport::{AcknowledgedFragment, Feedback};
 use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 
 use crate::claimed_share::{ClaimRule, ClaimedShare};
 use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE};
 use crate::path_delay::PathDelay;
 use crate::recent_least::RecentLeast;
-use crate::{Allowance, Controller, InFlight, Latency, Setting};
+use crate::{Allowance, Controller, InFlight, Input, Latency, Setting, Traits};
 use burst_rate::BurstRate;
 use busy_time::BusyTime;
 use competitors::Competitors;
@@ -355,8 +355,8 @@ impl Sprout {
     }
 }
 
-impl Controller for Sprout {
-    fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+impl Sprout {
+    pub(crate) fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         self.on_the_way.push_back(Sent { at: now.as_secs_f64(), bytes: size.as_f64() + DATAGRAM_CARRIAGE });
         if self.on_the_way.len() > MOST_ON_THE_WAY {
             self.on_the_way.pop_front();
@@ -365,7 +365,7 @@ impl Controller for Sprout {
         self.claimed_share.on_transmit(size);
     }
 
-    fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
+    pub(crate) fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
         self.claimed_share.heard(now, &feedback.acknowledged);
         let (at, now) = (now, now.as_secs_f64());
         let mut longest = 0.0_f64;
@@ -392,7 +392,7 @@ impl Controller for Sprout {
         self.cautious_rate.set(None);
     }
 
-    fn on_time(&mut self, now: Timestamp) {
+    pub(crate) fn on_time(&mut self, now: Timestamp) {
         let seconds = now.as_secs_f64();
         let oldest_at = self.on_the_way.front().map_or(seconds, |sent| sent.at);
         let (delay, overdue) =
@@ -405,8 +405,24 @@ impl Controller for Sprout {
         }
     }
 
-    fn on_loss(&mut self, now: Timestamp, _lost: &[LostFragment]) {
+    pub(crate) fn on_loss(&mut self, now: Timestamp) {
         self.competitors.on_loss(now.as_secs_f64(), self.last_round_trip);
+    }
+}
+
+impl Controller for Sprout {
+    fn traits(&self) -> Traits {
+        Traits::ESTIMATING
+    }
+
+    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+        match input {
+            Input::Sent(size) => self.on_sent(now, size),
+            Input::Feedback(feedback) => self.on_feedback(now, feedback),
+            Input::Time => self.on_time(now),
+            Input::Lost(_) => self.on_loss(now),
+            Input::FeedbackSent(_) | Input::PictureSkipped => {}
+        }
     }
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
@@ -439,19 +455,13 @@ impl Controller for Sprout {
             // A codec that follows a rate and is given next to none for a second stands still for many.
             target: Bitrate::from_bps((8.0 * payload_share * (self.cautious_rate() * drain).max(claimed_rate)) as u64)
                 .max(self.least_target),
+            capacity: Some(Bitrate::from_bps((8.0 * mean_rate) as u64)),
+            behind_cross_traffic: self.claimed_share.held_up(),
         }
     }
 
     fn pacing_interval(&self, _now: Timestamp, _in_flight: InFlight) -> Duration {
         self.pacing_interval_at(self.mean_rate())
-    }
-
-    fn held_up(&self) -> ByteCount {
-        self.claimed_share.held_up()
-    }
-
-    fn estimate(&self) -> Option<Bitrate> {
-        Some(Bitrate::from_bps((8.0 * self.mean_rate()) as u64))
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

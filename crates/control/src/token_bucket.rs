@@ -101,7 +101,7 @@ impl TokenBucket {
     #[must_use]
     pub fn allowance(&self, now: Timestamp, in_flight: InFlight, target: Bitrate, pacing_rate: Bitrate) -> Allowance {
         let budget = self.budget(now, in_flight, target);
-        Allowance { budget, pacing_interval: self.pacing_interval(pacing_rate), target }
+        Allowance::at_target(budget, self.pacing_interval(pacing_rate), target)
     }
 }
 

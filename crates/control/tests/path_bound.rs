@@ -14,6 +14,8 @@ const BOUNDLESS: Allowance = Allowance {
     budget: ByteCount::new(1_000_000_000),
     pacing_interval: Duration::ZERO,
     target: Bitrate::from_kbps(8_000_000),
+    capacity: None,
+    behind_cross_traffic: ByteCount::ZERO,
 };
 
 /// A bound, and the time.

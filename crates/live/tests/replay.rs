@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use lockstep_call::{FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd};
-use lockstep_control::recording::{Event, Header, Kept, KeptEvents, Recorded, RecordingReader, Told};
+use lockstep_control::recording::{Event, Header, Kept, KeptEvents, Recorded, RecordedInput, RecordingReader};
 use lockstep_control::{Algorithm, Estimator, EstimatorKind, RateBounds, Setting};
 use lockstep_transport::{Arrival, Estimate, ReceiverConfig, SenderConfig};
 use lockstep_units::{ByteCount, Timestamp};
@@ -95,10 +95,10 @@ fn replay_controller(algorithm: Algorithm, kept: &Kept) {
     let mut again = algorithm.controller(&header.setting()).expect("it needs no path");
     let (mut asked, mut heard) = (0, 0);
     while let Some(event) = reader.next_event().expect("it is a recording") {
-        if let Event::Told(Told::Feedback(_, feedback)) = &event {
+        if let Event::Input(_, RecordedInput::Feedback(feedback)) = &event {
             heard += feedback.acknowledged.len();
         }
-        if let (Some(now), Event::Answered(then)) = (event.replay(again.as_mut()), &event) {
+        if let (Some(now), Event::Answer(then)) = (event.replay(again.as_mut()), &event) {
             asked += 1;
             assert_eq!(now, *then, "{algorithm}, line {}", reader.line());
         }

@@ -23,8 +23,10 @@ impl<C: Codec> SendingEnd<C> {
     pub(super) fn bounded(&self, now: Timestamp) -> Bounded {
         let in_flight = self.in_flight();
         let allowance = self.controller.allowance(now, in_flight);
-        let moving = InFlight { bytes: in_flight.bytes.saturating_sub(self.controller.held_up()), ..in_flight };
-        let allowance = if self.controller.is_bounded() { self.bound.limit(now, moving, allowance) } else { allowance };
+        let moving = in_flight.bytes.saturating_sub(allowance.behind_cross_traffic);
+        let moving = InFlight { bytes: moving, ..in_flight };
+        let allowance =
+            if self.controller.traits().is_bounded { self.bound.limit(now, moving, allowance) } else { allowance };
         let bounded = self.bound.below_ceiling(now, moving, allowance);
         let limited = self.narrow_way().map_or(bounded, |narrow| narrow.limit(bounded));
         let Bounded { allowance, affordable } = limited;
@@ -54,8 +56,8 @@ impl<C: Codec> SendingEnd<C> {
     /// The budget that is to be expected when a job of `time` will be done: what the path bears out now and what it drains
     /// meanwhile, and no more than the ceiling will then let through.
     pub(super) fn expected_budget(&self, now: Timestamp, bounded: &Bounded, time: Duration) -> ByteCount {
-        let path_rate = self.controller.estimate().unwrap_or(bounded.allowance.target);
-        let silent = self.controller.is_bounded() && self.bound.is_silent(now);
+        let path_rate = bounded.allowance.capacity.unwrap_or(bounded.allowance.target);
+        let silent = self.controller.traits().is_bounded && self.bound.is_silent(now);
         // Of a path that is not heard of nothing is known to drain.
         let path_rate = if silent { Bitrate::ZERO } else { path_rate };
         let in_flight = self.in_flight();

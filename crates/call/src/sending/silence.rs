@@ -55,7 +55,7 @@ impl<C: Codec> SendingEnd<C> {
     /// Frames of before a silence are not sent any more when it begins; a probe of the silence itself stays. As long as it
     /// lasts hellos go, unless sound does.
     pub(super) fn note_silence(&mut self, now: Timestamp) {
-        let silent = self.controller.is_bounded() && self.bound.is_silent(now);
+        let silent = self.controller.traits().is_bounded && self.bound.is_silent(now);
         if silent && !self.silent && self.transport.drop_waiting() > 0 {
             self.drain_events(now);
         }

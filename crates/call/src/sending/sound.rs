@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lockstep_control::Input;
 use lockstep_transport::{SendError, SoundPacket};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -77,7 +78,7 @@ impl<C: Codec> SendingEnd<C> {
 
     /// Feedback on what the other end sends left this end, which took so many bytes of the link.
     pub fn feedback_left(&mut self, now: Timestamp, carried: ByteCount) {
-        self.controller.on_feedback_transmit(now, carried);
+        self.controller.handle(now, Input::FeedbackSent(carried));
     }
 
     /// Whether the path seems to carry so little that this end is to acknowledge as seldom as there is: what its own

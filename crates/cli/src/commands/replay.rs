@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use lockstep_call::Distribution;
-use lockstep_control::recording::{Answered, Ending, Event, Header, RecordingReader};
+use lockstep_control::recording::{Answer, Ending, Event, Header, RecordingReader};
 use lockstep_control::{Algorithm, Allowance, Controller, Setting};
 use lockstep_units::Timestamp;
 
@@ -126,8 +126,8 @@ impl Allowed {
         }
     }
 
-    fn add(&mut self, answered: &Answered) {
-        if let Answered::Allowance(_, _, Allowance { budget, pacing_interval, target }) = answered {
+    fn add(&mut self, answer: &Answer) {
+        if let Answer::Allowance(_, _, Allowance { budget, pacing_interval, target, .. }) = answer {
             self.budget.add(budget.as_f64());
             self.pacing.add(pacing_interval.as_secs_f64() * 1e3);
             self.target.add(target.as_bps() as f64 * 1e-3);
@@ -166,13 +166,13 @@ impl Replay {
     }
 
     /// Tells the controller `event`, that of this number in this line: what was answered, and what it answers.
-    fn hear(&mut self, event: &Event, number: u64, line: u64) -> Option<(Answered, Answered)> {
+    fn hear(&mut self, event: &Event, number: u64, line: u64) -> Option<(Answer, Answer)> {
         if let Some(at) = event.at() {
             self.first_at.get_or_insert(at);
             self.now = at;
         }
         let again = event.replay(self.controller.as_mut())?;
-        let Event::Answered(recorded) = event else { return None };
+        let Event::Answer(recorded) = event else { return None };
         self.decisions += 1;
         self.recorded.add(recorded);
         self.replayed.add(&again);

@@ -185,7 +185,7 @@ impl Call {
             self.under_way.insert(self.next_sequence, (self.now, size));
             let _ = self.link.send(self.now, size, self.next_sequence);
             self.next_sequence += 1;
-            self.gcc.on_transmit(self.now, size);
+            self.gcc.on_sent(self.now, size);
             let interval = self.gcc.allowance(self.now, self.in_flight()).pacing_interval;
             self.next_transmission = self.next_transmission.max(self.now - STEP) + interval;
         }

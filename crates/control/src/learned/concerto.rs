@@ -29,7 +29,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::{Model, ModelError, Observation};
 use crate::base_delay::BaseDelay;
-use crate::{Allowance, Controller, InFlight, RateBounds, Setting, TokenBucket};
+use crate::{Allowance, Controller, InFlight, Input, RateBounds, Setting, TokenBucket, Traits};
 
 /// What one interval of the state covers.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -330,8 +330,8 @@ impl Concerto {
     }
 }
 
-impl Controller for Concerto {
-    fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+impl Concerto {
+    fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         self.due.get_or_insert(now + self.interval);
         self.decide(now);
         self.observation.on_transmit(now, size);
@@ -351,9 +351,33 @@ impl Controller for Concerto {
         self.decide(now);
         self.observation.on_loss(now, lost);
     }
+}
+
+impl Controller for Concerto {
+    fn traits(&self) -> Traits {
+        Traits::ESTIMATING
+    }
+
+    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+        match input {
+            Input::Sent(size) => self.on_sent(now, size),
+            Input::Feedback(feedback) => self.on_feedback(now, feedback),
+            Input::Time => self.on_time(now),
+            Input::Lost(lost) => self.on_loss(now, lost),
+            Input::FeedbackSent(_) | Input::PictureSkipped => {}
+        }
+    }
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         self.bucket.allowance(now, in_flight, self.target, self.target.mul_f64(PACING_FACTOR))
+    }
+
+    fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
+        self.allowance(now, in_flight).pacing_interval
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 }
 
@@ -451,7 +475,7 @@ mod tests {
 
     fn tell(controller: &mut Concerto, heard: &Heard) -> Bitrate {
         match heard {
-            Heard::Transmit(now, size) => controller.on_transmit(*now, *size),
+            Heard::Transmit(now, size) => controller.on_sent(*now, *size),
             Heard::Feedback(now, feedback) => controller.on_feedback(*now, feedback),
             Heard::Time(now) => controller.on_time(*now),
             Heard::Loss(now, lost) => controller.on_loss(*now, lost),
@@ -467,24 +491,30 @@ mod tests {
     }
 
     impl Controller for Recorder {
-        fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
-            self.hear(Heard::Transmit(now, size));
+        fn traits(&self) -> Traits {
+            self.controller.traits()
         }
 
-        fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
-            self.hear(Heard::Feedback(now, feedback.clone()));
-        }
-
-        fn on_time(&mut self, now: Timestamp) {
-            self.hear(Heard::Time(now));
-        }
-
-        fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
-            self.hear(Heard::Loss(now, lost.to_vec()));
+        fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+            match input {
+                Input::Sent(size) => self.hear(Heard::Transmit(now, size)),
+                Input::Feedback(feedback) => self.hear(Heard::Feedback(now, feedback.clone())),
+                Input::Time => self.hear(Heard::Time(now)),
+                Input::Lost(lost) => self.hear(Heard::Loss(now, lost.to_vec())),
+                Input::FeedbackSent(_) | Input::PictureSkipped => {}
+            }
         }
 
         fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
             self.controller.allowance(now, in_flight)
+        }
+
+        fn pacing_interval(&self, now: Timestamp, in_flight: InFlight) -> Duration {
+            self.controller.pacing_interval(now, in_flight)
+        }
+
+        fn counters(&self) -> Vec<(&'static str, u64)> {
+            self.controller.counters()
         }
     }
 

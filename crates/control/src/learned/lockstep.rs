@@ -37,7 +37,7 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp, duration_from_seconds};
 use super::{Model, ModelError};
 use crate::fragments::{DATAGRAM_CARRIAGE, LONGEST_PACE, PICTURE};
 use crate::sprout::frame_within;
-use crate::{Allowance, Controller, InFlight, KnownPath, Latency, Setting, Sprout};
+use crate::{Allowance, Controller, InFlight, Input, KnownPath, Latency, Setting, Sprout, Traits};
 use adjustment::{Adjustment, Trials};
 use forecast::{Basis, FORECAST, Forecast};
 use history::History;
@@ -422,8 +422,8 @@ impl Lockstep {
     }
 }
 
-impl Controller for Lockstep {
-    fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+impl Lockstep {
+    fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         self.left_out = false;
         self.history.sent(size.as_f64());
         if let Some(present) = &mut self.present {
@@ -432,7 +432,7 @@ impl Controller for Lockstep {
         if let Some(lessons) = &mut self.lessons {
             lessons.on_transmit(now, size);
         }
-        self.sprout.on_transmit(now, size);
+        self.sprout.on_sent(now, size);
     }
 
     fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
@@ -488,13 +488,30 @@ impl Controller for Lockstep {
         }
     }
 
-    fn on_picture_left_out(&mut self) {
+    fn on_picture_skipped(&mut self) {
         self.left_out = true;
     }
 
     fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
         self.history.lost(lost.len());
-        self.sprout.on_loss(now, lost);
+        self.sprout.on_loss(now);
+    }
+}
+
+impl Controller for Lockstep {
+    fn traits(&self) -> Traits {
+        Traits::ESTIMATING
+    }
+
+    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+        match input {
+            Input::Sent(size) => self.on_sent(now, size),
+            Input::Feedback(feedback) => self.on_feedback(now, feedback),
+            Input::Time => self.on_time(now),
+            Input::PictureSkipped => self.on_picture_skipped(),
+            Input::Lost(lost) => self.on_loss(now, lost),
+            Input::FeedbackSent(_) => {}
+        }
     }
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
@@ -519,6 +536,7 @@ impl Controller for Lockstep {
             budget: ByteCount::new(frame_within(self.link_budget(present, in_flight).max(claimed), self.payload) as u64),
             target: Bitrate::from_bps((8.0 * payload_share * rate) as u64).max(least),
             pacing_interval: self.pacing_interval(now, in_flight),
+            ..allowance
         }
     }
 
@@ -531,14 +549,6 @@ impl Controller for Lockstep {
         }
         let rate = (self.rule.pacing * self.sprout.mean_rate()).max(1.0);
         duration_from_seconds((self.payload / rate).min(LONGEST_PACE))
-    }
-
-    fn held_up(&self) -> ByteCount {
-        self.sprout.held_up()
-    }
-
-    fn estimate(&self) -> Option<Bitrate> {
-        self.sprout.estimate()
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -7,11 +7,11 @@ use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::header::{MOST_BYTES, MOST_RATE};
-use super::{Answered, Event, Header, RecordingError, Told};
-use crate::{Allowance, InFlight, RateBounds};
+use super::{Answer, Event, Header, RecordedInput, RecordingError};
+use crate::{Allowance, InFlight, RateBounds, Traits};
 
 /// The version of the format: of another one nothing is read.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// No clock of a call shows more, nanoseconds: 36 years.
 const LATEST: u64 = 1 << 60;
@@ -50,11 +50,11 @@ type Lost = (u32, u16, u64, u64);
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Row {
-    Transmit {
+    Sent {
         at_ns: u64,
         bytes: u64,
     },
-    FeedbackTransmit {
+    FeedbackSent {
         at_ns: u64,
         bytes: u64,
     },
@@ -71,11 +71,13 @@ pub(super) enum Row {
     Time {
         at_ns: u64,
     },
-    Loss {
+    Lost {
         at_ns: u64,
         lost: Vec<Lost>,
     },
-    PictureLeftOut,
+    PictureSkipped {
+        at_ns: u64,
+    },
     Allowance {
         at_ns: u64,
         fragments: u64,
@@ -84,6 +86,8 @@ pub(super) enum Row {
         budget_bytes: u64,
         pacing_ns: u64,
         target_bps: u64,
+        capacity_bps: Option<u64>,
+        behind_cross_traffic_bytes: u64,
     },
     Pacing {
         at_ns: u64,
@@ -92,15 +96,11 @@ pub(super) enum Row {
         queued_bytes: u64,
         pacing_ns: u64,
     },
-    Estimate {
-        bps: Option<u64>,
+    Traits {
+        is_bounded: bool,
+        has_ceiling: bool,
+        wants_probes: bool,
     },
-    HeldUp {
-        bytes: u64,
-    },
-    IsBounded(bool),
-    HasCeiling(bool),
-    WantsProbes(bool),
     End,
 }
 
@@ -149,19 +149,19 @@ impl HeaderRow {
 impl From<&Event> for Row {
     fn from(event: &Event) -> Self {
         match event {
-            Event::Told(told) => Self::told(told),
-            Event::Answered(answered) => Self::answered(*answered),
+            Event::Input(at, input) => Self::input(at.as_nanos(), input),
+            Event::Answer(answer) => Self::answer(*answer),
         }
     }
 }
 
 impl Row {
-    fn told(told: &Told) -> Self {
-        match told {
-            Told::Transmit(at, size) => Self::Transmit { at_ns: at.as_nanos(), bytes: size.get() },
-            Told::FeedbackTransmit(at, size) => Self::FeedbackTransmit { at_ns: at.as_nanos(), bytes: size.get() },
-            Told::Feedback(at, feedback) => Self::Feedback {
-                at_ns: at.as_nanos(),
+    fn input(at_ns: u64, input: &RecordedInput) -> Self {
+        match input {
+            RecordedInput::Sent(size) => Self::Sent { at_ns, bytes: size.get() },
+            RecordedInput::FeedbackSent(size) => Self::FeedbackSent { at_ns, bytes: size.get() },
+            RecordedInput::Feedback(feedback) => Self::Feedback {
+                at_ns,
                 acknowledged: feedback.acknowledged.iter().map(acknowledged).collect(),
                 inter_arrival_ns: feedback.estimate.inter_arrival.map(nanos),
                 capacity_bps: feedback.estimate.capacity.map(Bitrate::as_bps),
@@ -170,18 +170,18 @@ impl Row {
                 found: feedback.found as u64,
                 received: feedback.received,
             },
-            Told::Time(at) => Self::Time { at_ns: at.as_nanos() },
-            Told::Loss(at, lost) => {
+            RecordedInput::Time => Self::Time { at_ns },
+            RecordedInput::Lost(lost) => {
                 let row = |lost: &LostFragment| (lost.frame, lost.fragment, lost.size.get(), lost.sent_at.as_nanos());
-                Self::Loss { at_ns: at.as_nanos(), lost: lost.iter().map(row).collect() }
+                Self::Lost { at_ns, lost: lost.iter().map(row).collect() }
             }
-            Told::PictureLeftOut => Self::PictureLeftOut,
+            RecordedInput::PictureSkipped => Self::PictureSkipped { at_ns },
         }
     }
 
-    fn answered(answered: Answered) -> Self {
-        match answered {
-            Answered::Allowance(at, InFlight { fragments, bytes, queued }, allowance) => Self::Allowance {
+    fn answer(answer: Answer) -> Self {
+        match answer {
+            Answer::Allowance(at, InFlight { fragments, bytes, queued }, allowance) => Self::Allowance {
                 at_ns: at.as_nanos(),
                 fragments,
                 bytes: bytes.get(),
@@ -189,19 +189,19 @@ impl Row {
                 budget_bytes: allowance.budget.get(),
                 pacing_ns: nanos(allowance.pacing_interval),
                 target_bps: allowance.target.as_bps(),
+                capacity_bps: allowance.capacity.map(Bitrate::as_bps),
+                behind_cross_traffic_bytes: allowance.behind_cross_traffic.get(),
             },
-            Answered::Pacing(at, InFlight { fragments, bytes, queued }, interval) => Self::Pacing {
+            Answer::Pacing(at, InFlight { fragments, bytes, queued }, interval) => Self::Pacing {
                 at_ns: at.as_nanos(),
                 fragments,
                 bytes: bytes.get(),
                 queued_bytes: queued.get(),
                 pacing_ns: nanos(interval),
             },
-            Answered::Estimate(rate) => Self::Estimate { bps: rate.map(Bitrate::as_bps) },
-            Answered::HeldUp(bytes) => Self::HeldUp { bytes: bytes.get() },
-            Answered::IsBounded(yes) => Self::IsBounded(yes),
-            Answered::HasCeiling(yes) => Self::HasCeiling(yes),
-            Answered::WantsProbes(yes) => Self::WantsProbes(yes),
+            Answer::Traits(Traits { is_bounded, has_ceiling, wants_probes }) => {
+                Self::Traits { is_bounded, has_ceiling, wants_probes }
+            }
         }
     }
 
@@ -210,11 +210,11 @@ impl Row {
     /// # Errors
     /// The name of a value that is more than a call ever has.
     pub(super) fn event(self) -> Result<Option<Event>, &'static str> {
-        let told = |told| Ok(Some(Event::Told(told)));
-        let answered = |answered| Ok(Some(Event::Answered(answered)));
+        let input = |at_ns, input| Ok(Some(Event::Input(time(at_ns)?, input)));
+        let answer = |answer| Ok(Some(Event::Answer(answer)));
         match self {
-            Self::Transmit { at_ns, bytes } => told(Told::Transmit(time(at_ns)?, size(bytes)?)),
-            Self::FeedbackTransmit { at_ns, bytes } => told(Told::FeedbackTransmit(time(at_ns)?, size(bytes)?)),
+            Self::Sent { at_ns, bytes } => input(at_ns, RecordedInput::Sent(size(bytes)?)),
+            Self::FeedbackSent { at_ns, bytes } => input(at_ns, RecordedInput::FeedbackSent(size(bytes)?)),
             Self::Feedback {
                 at_ns,
                 acknowledged,
@@ -241,34 +241,44 @@ impl Row {
                     found,
                     received: counted(received)?,
                 };
-                told(Told::Feedback(time(at_ns)?, feedback))
+                input(at_ns, RecordedInput::Feedback(feedback))
             }
-            Self::Time { at_ns } => told(Told::Time(time(at_ns)?)),
-            Self::Loss { at_ns, lost } => {
+            Self::Time { at_ns } => input(at_ns, RecordedInput::Time),
+            Self::Lost { at_ns, lost } => {
                 let lost = lost.into_iter().map(|(frame, fragment, bytes, sent_ns)| {
                     Ok(LostFragment { frame, fragment, size: size(bytes)?, sent_at: time(sent_ns)? })
                 });
-                told(Told::Loss(time(at_ns)?, lost.collect::<Result<_, &'static str>>()?))
+                input(at_ns, RecordedInput::Lost(lost.collect::<Result<_, &'static str>>()?))
             }
-            Self::PictureLeftOut => told(Told::PictureLeftOut),
-            Self::Allowance { at_ns, fragments, bytes, queued_bytes, budget_bytes, pacing_ns, target_bps } => {
+            Self::PictureSkipped { at_ns } => input(at_ns, RecordedInput::PictureSkipped),
+            Self::Allowance {
+                at_ns,
+                fragments,
+                bytes,
+                queued_bytes,
+                budget_bytes,
+                pacing_ns,
+                target_bps,
+                capacity_bps,
+                behind_cross_traffic_bytes,
+            } => {
                 let allowance = Allowance {
                     budget: ByteCount::new(budget_bytes),
                     pacing_interval: Duration::from_nanos(pacing_ns),
                     target: Bitrate::from_bps(target_bps),
+                    capacity: capacity_bps.map(Bitrate::from_bps),
+                    behind_cross_traffic: ByteCount::new(behind_cross_traffic_bytes),
                 };
                 let in_flight = in_flight(fragments, bytes, queued_bytes)?;
-                answered(Answered::Allowance(time(at_ns)?, in_flight, allowance))
+                answer(Answer::Allowance(time(at_ns)?, in_flight, allowance))
             }
             Self::Pacing { at_ns, fragments, bytes, queued_bytes, pacing_ns } => {
                 let in_flight = in_flight(fragments, bytes, queued_bytes)?;
-                answered(Answered::Pacing(time(at_ns)?, in_flight, Duration::from_nanos(pacing_ns)))
+                answer(Answer::Pacing(time(at_ns)?, in_flight, Duration::from_nanos(pacing_ns)))
             }
-            Self::Estimate { bps } => answered(Answered::Estimate(bps.map(Bitrate::from_bps))),
-            Self::HeldUp { bytes } => answered(Answered::HeldUp(ByteCount::new(bytes))),
-            Self::IsBounded(yes) => answered(Answered::IsBounded(yes)),
-            Self::HasCeiling(yes) => answered(Answered::HasCeiling(yes)),
-            Self::WantsProbes(yes) => answered(Answered::WantsProbes(yes)),
+            Self::Traits { is_bounded, has_ceiling, wants_probes } => {
+                answer(Answer::Traits(Traits { is_bounded, has_ceiling, wants_probes }))
+            }
             Self::End => Ok(None),
         }
     }

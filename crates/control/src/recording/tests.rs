@@ -1,4 +1,5 @@
 use lockstep_transport::{AcknowledgedFragment, Estimate};
+use lockstep_units::Bitrate;
 use proptest::prelude::*;
 
 use super::*;
@@ -78,42 +79,43 @@ fn in_flight() -> impl Strategy<Value = InFlight> {
     })
 }
 
-fn told() -> impl Strategy<Value = Told> {
+fn input() -> impl Strategy<Value = RecordedInput> {
     let lost = (any::<u32>(), any::<u16>(), size(), moment())
         .prop_map(|(frame, fragment, size, sent_at)| LostFragment { frame, fragment, size, sent_at });
     prop_oneof![
-        (moment(), size()).prop_map(|(at, size)| Told::Transmit(at, size)),
-        (moment(), size()).prop_map(|(at, size)| Told::FeedbackTransmit(at, size)),
-        (moment(), feedback()).prop_map(|(at, feedback)| Told::Feedback(at, feedback)),
-        moment().prop_map(Told::Time),
-        (moment(), prop::collection::vec(lost, 0..5)).prop_map(|(at, lost)| Told::Loss(at, lost)),
-        Just(Told::PictureLeftOut),
+        size().prop_map(RecordedInput::Sent),
+        size().prop_map(RecordedInput::FeedbackSent),
+        feedback().prop_map(RecordedInput::Feedback),
+        Just(RecordedInput::Time),
+        prop::collection::vec(lost, 0..5).prop_map(RecordedInput::Lost),
+        Just(RecordedInput::PictureSkipped),
     ]
 }
 
-fn answered() -> impl Strategy<Value = Answered> {
-    let allowance = (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(budget, interval, target)| Allowance {
+fn answer() -> impl Strategy<Value = Answer> {
+    let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), prop::option::of(any::<u64>()), any::<u64>());
+    let allowance = numbers.prop_map(|(budget, interval, target, capacity, behind)| Allowance {
         budget: ByteCount::new(budget),
         pacing_interval: Duration::from_nanos(interval),
         target: Bitrate::from_bps(target),
+        capacity: capacity.map(Bitrate::from_bps),
+        behind_cross_traffic: ByteCount::new(behind),
     });
+    let traits = (any::<bool>(), any::<bool>(), any::<bool>())
+        .prop_map(|(is_bounded, has_ceiling, wants_probes)| Traits { is_bounded, has_ceiling, wants_probes });
     prop_oneof![
-        (moment(), in_flight(), allowance).prop_map(|(at, on_the_way, it)| Answered::Allowance(at, on_the_way, it)),
-        (moment(), in_flight(), any::<u64>()).prop_map(|(at, on_the_way, interval)| Answered::Pacing(
+        (moment(), in_flight(), allowance).prop_map(|(at, in_flight, it)| Answer::Allowance(at, in_flight, it)),
+        (moment(), in_flight(), any::<u64>()).prop_map(|(at, in_flight, interval)| Answer::Pacing(
             at,
-            on_the_way,
+            in_flight,
             Duration::from_nanos(interval)
         )),
-        prop::option::of(any::<u64>()).prop_map(|rate| Answered::Estimate(rate.map(Bitrate::from_bps))),
-        any::<u64>().prop_map(|bytes| Answered::HeldUp(ByteCount::new(bytes))),
-        any::<bool>().prop_map(Answered::IsBounded),
-        any::<bool>().prop_map(Answered::HasCeiling),
-        any::<bool>().prop_map(Answered::WantsProbes),
+        traits.prop_map(Answer::Traits),
     ]
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    prop_oneof![told().prop_map(Event::Told), answered().prop_map(Event::Answered)]
+    prop_oneof![(moment(), input()).prop_map(|(at, input)| Event::Input(at, input)), answer().prop_map(Event::Answer),]
 }
 
 /// Events at times that do not go back, as a clock has them, and what is said of other times is past then.
@@ -124,17 +126,10 @@ fn course() -> impl Strategy<Value = Vec<Event>> {
         let mut times = times.into_iter();
         for event in &mut events {
             match event {
-                Event::Told(
-                    Told::Transmit(at, _)
-                    | Told::FeedbackTransmit(at, _)
-                    | Told::Feedback(at, _)
-                    | Told::Time(at)
-                    | Told::Loss(at, _),
-                )
-                | Event::Answered(Answered::Allowance(at, ..) | Answered::Pacing(at, ..)) => {
+                Event::Input(at, _) | Event::Answer(Answer::Allowance(at, ..) | Answer::Pacing(at, ..)) => {
                     *at = times.next().expect("one for each");
                 }
-                _ => {}
+                Event::Answer(Answer::Traits(_)) => {}
             }
         }
         events
@@ -198,11 +193,11 @@ proptest! {
             prop_assert_eq!(plain.counters(), recorded.counters());
             let recording = kept.take().events;
             prop_assert_eq!(
-                recording.iter().filter(|event| matches!(event, Event::Told(_))).count(),
-                events.iter().filter(|event| matches!(event, Event::Told(_))).count()
+                recording.iter().filter(|event| matches!(event, Event::Input(..))).count(),
+                events.iter().filter(|event| matches!(event, Event::Input(..))).count()
             );
             for event in recording.iter() {
-                if let (Some(now), Event::Answered(then)) = (event.replay(again.as_mut()), event) {
+                if let (Some(now), Event::Answer(then)) = (event.replay(again.as_mut()), event) {
                     prop_assert_eq!(now, *then, "{}", algorithm);
                 }
             }
@@ -215,11 +210,10 @@ fn what_is_asked_twice_with_nothing_told_between_is_recorded_once() {
     let (header, kept) = (header(Algorithm::Gcc), KeptEvents::default());
     let controller = header.algorithm.controller(&header.setting()).unwrap();
     let mut recorded = Recorded::new(controller, &header, Box::new(kept.clone()));
-    let ask =
-        |recorded: &Recorded| (recorded.is_bounded(), recorded.pacing_interval(Timestamp::ZERO, InFlight::default()));
+    let ask = |recorded: &Recorded| (recorded.traits(), recorded.pacing_interval(Timestamp::ZERO, InFlight::default()));
     assert_eq!(ask(&recorded), ask(&recorded));
     assert_eq!(kept.take().events.len(), 2);
-    recorded.on_time(Timestamp::ZERO);
+    recorded.handle(Timestamp::ZERO, Input::Time);
     ask(&recorded);
     assert_eq!(kept.take().events.len(), 3);
 }
@@ -227,7 +221,7 @@ fn what_is_asked_twice_with_nothing_told_between_is_recorded_once() {
 #[test]
 fn events_that_a_full_disk_swallowed_end_a_recording_and_are_counted() {
     let header = header(Algorithm::Nada);
-    let time = |millis| Event::Told(Told::Time(Timestamp::from_millis(millis)));
+    let time = |millis| Event::Input(Timestamp::from_millis(millis), RecordedInput::Time);
     let text = header_line(&header) + &event_line(0, &time(1)) + &event_line(7, &time(8)) + &end_line(8);
     assert_eq!(read(text.as_bytes()).unwrap(), (header, vec![time(1)], Ending::Gap(6)));
 }
@@ -244,12 +238,12 @@ fn what_is_no_recording_is_refused_in_a_line_that_says_where_and_why() {
         assert!(first.contains(from), "{first}");
         first.replace(from, to)
     };
-    let time = |number: u64| event_line(number, &Event::Told(Told::Time(Timestamp::ZERO)));
+    let time = |number: u64| event_line(number, &Event::Input(Timestamp::ZERO, RecordedInput::Time));
     let cases = [
         (String::new(), "no recording of a controller's decisions"),
         ("{\"start\":{\"epoch\":1}}\n".to_owned(), "no recording of a controller's decisions"),
         ("x".repeat(10_000_000), "no recording of a controller's decisions"),
-        (with("\"lockstep_decisions\":1", "\"lockstep_decisions\":2"), "version 2 of the format"),
+        (with("\"lockstep_decisions\":2", "\"lockstep_decisions\":3"), "version 3 of the format"),
         (with("scream", "reno"), "line 1: no controller is called `reno`"),
         (with("scream", "oracle"), "line 1: the controller oracle must know the path"),
         (with("balanced", "no"), "line 1: no latency is called `no`"),
@@ -259,7 +253,7 @@ fn what_is_no_recording_is_refused_in_a_line_that_says_where_and_why() {
         (first.clone() + "nonsense\n", "line 2: expected ident (column 2)"),
         (first.clone() + "[0,{\"time\":{\"at_ns\":-1}}]\n", "line 2: invalid value"),
         (first.clone() + "[0,{\"time\":{\"at_ns\":18446744073709551615}}]\n", "line 2: a time is beyond"),
-        (first.clone() + "[0,{\"transmit\":{\"at_ns\":0,\"bytes\":65536}}]\n", "line 2: a packet's size is beyond"),
+        (first.clone() + "[0,{\"sent\":{\"at_ns\":0,\"bytes\":65536}}]\n", "line 2: a packet's size is beyond"),
         (first.clone() + &"[".repeat(100_000) + "\n", "line 2: "),
         (first.clone() + &"[0,".repeat(2_000_000), "line 2 has more than 4194304 bytes"),
         (first.clone() + &time(0) + &time(0), "line 3: event 0 comes after event 0"),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockstep_control::learned::Observation;
-use lockstep_control::{Allowance, Controller, Estimator, InFlight, Setting, TokenBucket};
+use lockstep_control::{Allowance, Controller, Estimator, InFlight, Input, Setting, TokenBucket, Traits};
 use lockstep_transport::{Arrival, Estimate, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -90,8 +90,8 @@ impl AgentController {
     }
 }
 
-impl Controller for AgentController {
-    fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
+impl AgentController {
+    fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
         if let Some(mut observation) = self.agent.observation.get() {
             observation.on_transmit(now, size);
         }
@@ -110,6 +110,21 @@ impl Controller for AgentController {
         }
         self.estimate = feedback.estimate.capacity.unwrap_or(self.estimate);
     }
+}
+
+impl Controller for AgentController {
+    fn traits(&self) -> Traits {
+        Traits::ESTIMATING
+    }
+
+    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+        match input {
+            Input::Sent(size) => self.on_sent(now, size),
+            Input::Lost(lost) => self.on_loss(now, lost),
+            Input::Feedback(feedback) => self.on_feedback(now, feedback),
+            Input::FeedbackSent(_) | Input::Time | Input::PictureSkipped => {}
+        }
+    }
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
         let target = self.target();
@@ -118,5 +133,9 @@ impl Controller for AgentController {
 
     fn pacing_interval(&self, _now: Timestamp, _in_flight: InFlight) -> Duration {
         self.bucket.pacing_interval(self.target().mul_f64(PACING_FACTOR))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 }

@@ -11,12 +11,12 @@ use rand_pcg::Pcg64;
 use lockstep_call::{CallObserver, ClipCurves, MenuMode};
 use lockstep_control::learned::{Lesson, Lockstep, Model, Rule};
 use lockstep_control::{
-    Allowance, Controller, EstimatorKind, GracePeriod, InFlight, KnownPath, Latency, Setting, bitrate_ceiling,
+    Allowance, Controller, EstimatorKind, GracePeriod, InFlight, Input, KnownPath, Latency, Setting, Traits,
+    bitrate_ceiling,
 };
 use lockstep_link::{Jitter, JitterDistribution, Trace};
 use lockstep_media::FrameRate;
-use lockstep_transport::{Feedback, LostFragment};
-use lockstep_units::{Bitrate, ByteCount, Timestamp};
+use lockstep_units::Timestamp;
 
 use super::vector::side_by_side;
 use super::{Drawn, EnvironmentError, EnvironmentSetting, any_of};
@@ -75,20 +75,12 @@ impl Shared {
 }
 
 impl Controller for Shared {
-    fn on_transmit(&mut self, now: Timestamp, size: ByteCount) {
-        self.lock().on_transmit(now, size);
+    fn traits(&self) -> Traits {
+        self.lock().traits()
     }
 
-    fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
-        self.lock().on_feedback(now, feedback);
-    }
-
-    fn on_time(&mut self, now: Timestamp) {
-        self.lock().on_time(now);
-    }
-
-    fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
-        self.lock().on_loss(now, lost);
+    fn handle(&mut self, now: Timestamp, input: Input<'_>) {
+        self.lock().handle(now, input);
     }
 
     fn allowance(&self, now: Timestamp, in_flight: InFlight) -> Allowance {
@@ -99,8 +91,8 @@ impl Controller for Shared {
         self.lock().pacing_interval(now, in_flight)
     }
 
-    fn estimate(&self) -> Option<Bitrate> {
-        self.lock().estimate()
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.lock().counters()
     }
 }
 

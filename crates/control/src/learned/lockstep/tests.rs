@@ -150,7 +150,7 @@ fn a_frame_that_would_be_small_is_left_out() {
 fn of_a_path_of_which_nothing_was_heard_the_target_is_not_that_of_the_slowest() {
     let (mut ours, mut sprout) = (shipped(), Sprout::new(&setting()));
     let targets = [&mut ours as &mut dyn Controller, &mut sprout].map(|controller| {
-        controller.on_time(Timestamp::ZERO);
+        controller.handle(Timestamp::ZERO, Input::Time);
         controller.allowance(Timestamp::ZERO, InFlight::default()).target
     });
     assert!(targets[0] >= targets[1], "{targets:?}");
