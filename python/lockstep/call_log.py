@@ -20,6 +20,7 @@ FRAME_COLUMNS: dict[str, type[polars.DataType]] = {
     "recovery": polars.Boolean,
     "quantizer": polars.Int64,
     "budget": polars.Int64,
+    "limited_by": polars.String,
     "size": polars.Int64,
     "candidates": polars.String,
     "fragments": polars.Int64,
@@ -35,6 +36,21 @@ FRAME_COLUMNS: dict[str, type[polars.DataType]] = {
     "estimate_bps": polars.Int64,
 }
 """The columns of a frame log. Times are seconds since the call's start, sizes and budgets bytes, SSIM 0-1."""
+
+LIMITS = {
+    "link_estimate": "link estimate",
+    "deadline": "deadline: frames in flight",
+    "delivered": "recent deliveries",
+    "silence": "silence: an outage",
+    "short_queue": "short bottleneck queue",
+    "ceiling": "maximum bit rate",
+    "narrow_path": "narrow path: sound first",
+    "sound": "sound's share",
+    "parity": "parity's share",
+    "coarsest_quantizer": "encoder at its coarsest",
+    "finest_quantizer": "encoder at its finest",
+}
+"""What may hold a frame back: the words of `limited_by`, in the order of the sender's pipeline, with names for people."""
 
 REQUIRED_COLUMNS = ("capture", "captured_at", "outcome")
 """The columns without which a frame log says nothing."""
@@ -138,6 +154,7 @@ class CallReport(msgspec.Struct, frozen=True):
     throughput_bps: float | None = None
     link_utilisation: float | None = None
     frames: FrameCounts = FrameCounts()
+    limited_by: dict[str, float] = {}
     fill: float | None = None
     overshoot_ratio: float | None = None
     frames_per_second: float | None = None

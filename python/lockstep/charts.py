@@ -1,6 +1,6 @@
 """The charts of a call, as Vega-Lite specifications: a timeline whose time axes are linked, and distributions.
 
-Both refer to two named data sets, `frames` and `series`, which `datasets` makes, so that a report holds the data once.
+Both refer to the named data sets that `datasets` makes, so that a report holds the data once.
 """
 
 from typing import Any, TypeAlias
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import altair
 import polars
 
-from lockstep.call_log import CallReport, Series, ssim_db
+from lockstep.call_log import LIMITS, CallReport, Series, ssim_db
 
 Plot: TypeAlias = altair.LayerChart | altair.FacetChart | altair.HConcatChart | altair.Chart
 """One chart, whatever Altair makes of it."""
@@ -44,14 +44,28 @@ OUTCOMES = {
 """What the outcomes of a frame log mean."""
 
 
+LIMIT_COLOURS = dict(
+    zip(
+        LIMITS,
+        "#2f7fe0 #5aa9e6 #7c66dc #e5484d #d9a21b #12a594 #e0902f #d6579a #8a94a3 #a0522d #3aa655".split(),
+        strict=True,
+    )
+)
+"""Colours of what holds frames back."""
+
+LIMIT_BINS = 120
+"""Over so many parts of a call the shares of the limits are drawn."""
+
+
 def datasets(report: CallReport, frames: polars.DataFrame | None) -> dict[str, polars.DataFrame]:
-    """The data that the charts show: `series`, and `frames` where there is a frame log."""
+    """The data that the charts show: `series`, and `frames` and `limits` where there is a frame log."""
     data = {"series": _series(report.series)}
     if frames is not None:
         table = _frames(frames)
         # A call goes on a little after the time that is scored, so that the last frames have later ones to follow them.
         end = data["series"]["end"].max()
         data["frames"] = table.filter(polars.col("time") < end) if isinstance(end, float) else table
+        data["limits"] = _limits(data["frames"])
     return data
 
 
@@ -83,6 +97,8 @@ def timeline(data: dict[str, polars.DataFrame]) -> altair.VConcatChart:
         charts += [_size(frames), _quantizer()]
         if _any(frames, "ssim_db"):
             charts.append(_ssim())
+        if len(data["limits"]) > 0:
+            charts.append(_held_back(data["limits"]))
     chart: altair.VConcatChart = altair.vconcat(*charts, spacing=22).resolve_scale(color="independent")
     return chart.add_params(*limits) if charts else chart
 
@@ -164,7 +180,35 @@ def _frames(frames: polars.DataFrame) -> polars.DataFrame:
         "quantizer",
         (size / 1000.0).alias("size_kb"),
         (budget / 1000.0).alias("budget_kb"),
+        "limited_by",
         ssim_db(polars.col("ssim")).round(2).alias("ssim_db"),
+    )
+
+
+def _limits(frames: polars.DataFrame) -> polars.DataFrame:
+    """For each part of the call the share of the frames that each limit held back, stacked from `low` to `high`."""
+    known = frames.filter(polars.col("limited_by").is_in(list(LIMITS)))
+    end = known["end"].max()
+    if not isinstance(end, float) or end <= 0.0:
+        return polars.DataFrame(schema={"time": polars.Float64, "end": polars.Float64, "limit": polars.String})
+    length = end / LIMIT_BINS
+    order = polars.col("limited_by").replace_strict(list(LIMITS), range(len(LIMITS)), return_dtype=polars.Int64)
+    share = polars.col("len") / polars.col("len").sum().over("bin")
+    return (
+        known.with_columns((polars.col("time") / length).floor().clip(upper_bound=LIMIT_BINS - 1).alias("bin"))
+        .group_by("bin", "limited_by")
+        .len()
+        .sort("bin", order)
+        .with_columns(share.alias("share"))
+        .with_columns(polars.col("share").cum_sum().over("bin").alias("high"))
+        .select(
+            (polars.col("bin") * length).round(4).alias("time"),
+            ((polars.col("bin") + 1) * length).round(4).alias("end"),
+            polars.col("limited_by").replace(LIMITS).alias("limit"),
+            "share",
+            (polars.col("high") - polars.col("share")).round(4).alias("low"),
+            polars.col("high").round(4),
+        )
     )
 
 
@@ -232,6 +276,7 @@ def _frame_tooltip() -> list[altair.Tooltip]:
         _tooltip("delay_ms", "Video delay, ms"),
         _tooltip("size_kb", "Size, kB"),
         _tooltip("budget_kb", "Budget, kB"),
+        altair.Tooltip("limited_by:N", title="Limited by"),
         _tooltip("quantizer", "Quantizer", "d"),
         _tooltip("ssim_db", "SSIM, dB"),
     ]
@@ -382,6 +427,29 @@ def _ssim() -> Plot:
         _column_tooltip(base, _frame_tooltip()),
     )
     return _titled(layers, "SSIM", "dB of the frames displayed, against the frames captured", 110)
+
+
+def _held_back(limits: polars.DataFrame) -> Plot:
+    present = set(limits["limit"])
+    colours = {LIMITS[limit]: colour for limit, colour in LIMIT_COLOURS.items() if LIMITS[limit] in present}
+    scale = altair.Scale(domain=[0, 1], nice=False)
+    bars = (
+        _data("limits")
+        .mark_rect(clip=True)
+        .encode(
+            x=_time_axis(),
+            x2="end:Q",
+            y=altair.Y("low:Q", scale=scale, axis=altair.Axis(title=None, format="%", values=[0, 0.5, 1])),
+            y2="high:Q",
+            color=altair.Color("limit:N", **_legend(colours, columns=4, symbolType="square")),
+            tooltip=[
+                _tooltip("time", "From, s"),
+                altair.Tooltip("limit:N", title="Limit"),
+                _tooltip("share", "Share", ".0%"),
+            ],
+        )
+    )
+    return _titled(bars, "What held this call back", "share of the captured frames whose size each limit decided", 110)
 
 
 def _distribution(field: str, name: str, whose: str, colour: str, scale: altair.Scale) -> Plot:

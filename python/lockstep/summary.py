@@ -3,7 +3,16 @@
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.call_log import CallReport, DelayScores, FreezeScores, NetworkScores, PsnrScores, SsimScores, TotalScores
+from lockstep.call_log import (
+    LIMITS,
+    CallReport,
+    DelayScores,
+    FreezeScores,
+    NetworkScores,
+    PsnrScores,
+    SsimScores,
+    TotalScores,
+)
 from lockstep.quantities import (
     MISSING,
     bit_rate,
@@ -90,11 +99,22 @@ def headlines(report: CallReport) -> list[Headline]:
         Headline(
             "Frames shown", count(frames.displayed), f"of {count(frames.captured)}; {count(frames.skipped)} skipped"
         ),
+        _held_back(report.limited_by),
         Headline("Fill", percent(report.fill), f"of the budget; {percent(report.overshoot_ratio)} over it"),
         Headline("Stalls", minutes_per_hour(report.stall_minutes_per_hour), _freezes_note(report.freezes)),
         Headline("Recovery frames", count(frames.recovery), f"after a loss; key frames: {count(frames.key)}"),
         Headline("QoE", number(report.qoe_d), f"weighing delay; {number(report.qoe_p)} weighing quality"),
     ]
+
+
+def _held_back(limits: dict[str, float]) -> Headline:
+    """The limit that decided most frames, and the next one."""
+    known = sorted(((share, LIMITS[limit]) for limit, share in limits.items() if limit in LIMITS), reverse=True)
+    if not known:
+        return Headline("Held back by", MISSING, "of the frames")
+    (share, name), *others = known
+    note = f"{name}" if not others else f"{name}; {percent(others[0][0])} {others[0][1]}"
+    return Headline("Held back by", percent(share), note)
 
 
 def _freezes_note(freezes: FreezeScores | None) -> str:

@@ -27,12 +27,13 @@ def fake_frames(seconds: float = 30.0, rate: float = 30.0, seed: int = 1) -> tup
         queueing = max(queue_free - captured, 0.0)
         budget = max(estimate * (0.1 - queueing) / 8.0, 0.0)
         row: dict[str, Any] = dict.fromkeys(
-            ("frame", "quantizer", "budget", "size", "fragments", "parity", "encode_started_at", "sent_at",
+            ("frame", "quantizer", "budget", "limited_by", "size", "fragments", "parity", "encode_started_at", "sent_at",
              "completed_at", "displayed_at", "video_delay", "ssim", "psnr_db")
         )  # fmt: skip
         row |= {"target_bps": int(0.9 * estimate), "estimate_bps": int(estimate)}
         row |= {"capture": capture, "captured_at": captured, "outcome": "sent", "key_frame": capture == 0}
         row |= {"recovery": False, "candidates": "", "encode_started_at": captured + 0.0004, "budget": int(budget)}
+        row["limited_by"] = "deadline" if queueing > 0.02 else "link_estimate"
         want = estimate / rate / 8.0 * random.normal(0.92, 0.12)
         size = max(int(want), 300)
         quantizer = int(numpy.clip(150.0 - 12.0 * numpy.log(size), 4, 127))
@@ -134,6 +135,7 @@ def fake_report(frames: polars.DataFrame, series: dict[str, Any], seconds: float
             "key": int(sent["key_frame"].sum()),
             "recovery": int(sent["recovery"].sum()),
         },
+        "limited_by": dict(frames["limited_by"].value_counts(normalize=True).iter_rows()),
         "fill": 0.91,
         "overshoot_ratio": 0.004,
         "frames_per_second": len(shown) / seconds,

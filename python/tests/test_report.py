@@ -138,7 +138,7 @@ def test_a_call_of_nothing_has_a_page() -> None:
 
 def test_a_call_without_a_series_has_the_charts_of_its_frames(call: tuple[Path, Path]) -> None:
     frames = load_frames(call[1])
-    assert len(payload(render_html(NOTHING, frames))["timeline"]["vconcat"]) == 5
+    assert len(payload(render_html(NOTHING, frames))["timeline"]["vconcat"]) == 6
     assert render_png(NOTHING, frames).startswith(b"\x89PNG")
 
 
@@ -203,3 +203,27 @@ def test_the_command_says_in_one_line_what_is_wrong(
 
 def test_the_extension_and_the_package_have_one_version() -> None:
     assert __version__ == version() == "0.1.0"
+
+
+def test_the_shares_of_the_limits_fill_each_part_of_the_call(call: tuple[Path, Path]) -> None:
+    limits = charts.datasets(load_call(call[0]), load_frames(call[1]))["limits"]
+    assert set(limits["limit"]) == {"link estimate", "deadline: frames in flight"}
+    ends = limits.group_by("time").agg(polars.col("low").min(), polars.col("high").max(), polars.col("share").sum())
+    assert len(ends) <= charts.LIMIT_BINS
+    assert ends["low"].max() == 0.0
+    assert ends["high"].min() == pytest.approx(1.0, abs=1e-3)
+    assert ends["share"].max() == pytest.approx(1.0)
+
+
+def test_the_page_says_what_held_the_call_back(call: tuple[Path, Path]) -> None:
+    report = load_call(call[0])
+    headline = next(line for line in summary.headlines(report) if line.label == "Held back by")
+    assert headline.note.startswith("link estimate; ")
+    assert "What held this call back" in render_html(report, load_frames(call[1]))
+
+
+def test_a_log_without_limits_has_no_chart_of_them(call: tuple[Path, Path]) -> None:
+    frames = load_frames(call[1]).with_columns(polars.lit(None, polars.String).alias("limited_by"))
+    data = charts.datasets(NOTHING, frames)
+    assert len(data["limits"]) == 0
+    assert "What held this call back" not in charts.timeline(data).to_json()

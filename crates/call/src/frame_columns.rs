@@ -36,6 +36,10 @@ fn outcome(record: &FrameRecord) -> String {
     .to_owned()
 }
 
+fn limited_by(record: &FrameRecord) -> String {
+    record.limited_by.map_or_else(String::new, |limit| limit.name().to_owned())
+}
+
 fn candidates(record: &FrameRecord) -> String {
     record.candidates.iter().map(|size| size.get().to_string()).collect::<Vec<_>>().join(";")
 }
@@ -50,6 +54,7 @@ pub const FRAME_COLUMNS: &[(&str, FrameColumn)] = &[
     ("recovery", FrameColumn::Flag(|record| record.recovery)),
     ("quantizer", FrameColumn::Integer(|record| record.quantizer.map(i64::from))),
     ("budget", FrameColumn::Integer(|record| record.budget.and_then(|bytes| i64::try_from(bytes.get()).ok()))),
+    ("limited_by", FrameColumn::Text(limited_by)),
     ("size", FrameColumn::Integer(|record| record.size.and_then(|bytes| i64::try_from(bytes.get()).ok()))),
     ("candidates", FrameColumn::Text(candidates)),
     ("fragments", FrameColumn::Integer(|record| record.fragments.map(i64::from))),
@@ -67,6 +72,8 @@ pub const FRAME_COLUMNS: &[(&str, FrameColumn)] = &[
 
 #[cfg(test)]
 mod tests {
+    use lockstep_control::LimitedBy;
+
     use super::*;
 
     #[test]
@@ -83,6 +90,14 @@ mod tests {
         for of in outcomes {
             let record = FrameRecord { outcome: of, ..FrameRecord::captured(0, Timestamp::ZERO) };
             assert_eq!(serde_json::to_value(of).unwrap(), outcome(&record), "{of:?}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_called_the_same_in_every_log() {
+        for limit in LimitedBy::ALL {
+            let record = FrameRecord { limited_by: Some(limit), ..FrameRecord::captured(0, Timestamp::ZERO) };
+            assert_eq!(serde_json::to_value(limit).unwrap(), limited_by(&record));
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use lockstep_control::{Allowance, Bounded, InFlight, NARROW, NarrowPath};
+use lockstep_control::{Budget, InFlight, Limit, LimitedBy, NARROW, NarrowPath, PathView};
 use lockstep_sound::SoundPlan;
 use lockstep_transport::wire::CARRIAGE;
 use lockstep_transport::{Feedback, InFlight as OnTheWay};
@@ -153,16 +153,6 @@ impl NarrowWay {
         self.tokens -= size.as_f64();
     }
 
-    /// As much of what a picture may have as does not keep words waiting.
-    pub(crate) fn limit(&self, bounded: Bounded) -> Bounded {
-        let Some(capacity) = self.path.capacity() else { return bounded };
-        let most = capacity.bytes_in(ONE_PICTURE);
-        let Bounded { allowance, affordable } = bounded;
-        let allowance =
-            Allowance { budget: allowance.budget.min(most), target: allowance.target.min(capacity), ..allowance };
-        Bounded { allowance, affordable: affordable.min(most) }
-    }
-
     /// How much of a picture one fragment may carry, so that words do not wait behind it for long; no less than is worth its
     /// headers.
     pub(crate) fn most_payload(&self) -> Option<ByteCount> {
@@ -200,6 +190,18 @@ impl NarrowWay {
     /// has left.
     pub(crate) fn is_narrow(&self) -> bool {
         self.path.capacity().is_some()
+    }
+}
+
+impl Limit for NarrowWay {
+    fn kind(&self) -> LimitedBy {
+        LimitedBy::NarrowPath
+    }
+
+    /// Words wait no longer than for one picture.
+    fn limit(&self, _path: &PathView, budget: Budget) -> Budget {
+        let Some(capacity) = self.path.capacity() else { return budget };
+        Budget { target: budget.target.min(capacity), ..budget }.capped(capacity.bytes_in(ONE_PICTURE))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use lockstep_control::LimitedBy;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 /// What became of a captured frame at the sending end.
@@ -44,6 +45,9 @@ pub struct FrameRecord {
     pub quantizer: Option<u8>,
     /// Budget at the moment of the decision.
     pub budget: Option<ByteCount>,
+    /// What held the frame back; none where the encoder never asked for a budget, as for a picture that came while it was busy.
+    #[serde(default)]
+    pub limited_by: Option<LimitedBy>,
     /// Size of the frame sent, without datagram headers.
     pub size: Option<ByteCount>,
     /// Sizes of all candidates offered, in the order they were encoded.
@@ -89,6 +93,7 @@ impl FrameRecord {
             recovery: false,
             quantizer: None,
             budget: None,
+            limited_by: None,
             size: None,
             candidates: Vec::new(),
             fragments: None,

@@ -11,16 +11,18 @@ mod sound;
 
 use std::time::Duration;
 
-use lockstep_control::{Allowance, Controller, InFlight, Input, PathBound, bitrate_ceiling};
+use lockstep_control::{Ceiling, Controller, InFlight, Input, LimitedBy, PathObserver, bitrate_ceiling};
 use lockstep_transport::wire::{CARRIAGE, DATA_HEADER};
 use lockstep_transport::{
     CloseReason, Datagram, OutgoingFrame, Recovery, Sender, SenderConfig, SenderEvent, StateId, Transmit, WireError,
 };
 use lockstep_units::{Bitrate, ByteCount, Timestamp, moving_average};
+use lockstep_vp8::MAXIMUM_QUANTIZER;
 
 use crate::codec::Codec;
 use crate::encoder::{EncodeJob, FrameEncoder, FrameRequest, FrameStart, Menu};
 use crate::frame_log::OpenRecords;
+use crate::functional::FINEST_USEFUL_QUANTIZER;
 use crate::narrow::NarrowWay;
 use crate::overhead::Overhead;
 use crate::record::{FrameRecord, Outcome};
@@ -43,6 +45,17 @@ fn pacing_burst(interval: Duration) -> u32 {
     }
     let due = TIMER_RESOLUTION.subsec_nanos().div_ceil(interval.subsec_nanos().max(1));
     due.min(MOST_BURST)
+}
+
+/// Whether it is the encoder's range that made a frame of this quantizer and `size` what it is, and not its `budget`.
+fn limited_by_encoder(quantizer: u8, size: ByteCount, budget: ByteCount) -> Option<LimitedBy> {
+    if quantizer >= MAXIMUM_QUANTIZER && size > budget {
+        Some(LimitedBy::CoarsestQuantizer)
+    } else if quantizer <= FINEST_USEFUL_QUANTIZER && size < budget {
+        Some(LimitedBy::FinestQuantizer)
+    } else {
+        None
+    }
 }
 
 /// A frame that was handed to the transport, with what its quality is measured from.
@@ -108,7 +121,9 @@ pub struct SendingEnd<C: Codec = Vp8> {
     /// Smoothed times of first jobs, and of those that add to a menu.
     encode_time: Duration,
     refine_time: Duration,
-    bound: PathBound,
+    path: PathObserver,
+    /// The most that is sent in the long run.
+    ceiling: Option<Ceiling>,
     /// Whether the path was silent when that was last asked.
     silent: bool,
     /// When the next hello goes into the silence.
@@ -142,8 +157,7 @@ impl<C: Codec> SendingEnd<C> {
         let format = transport.format;
         let frame_interval = format.frame_interval();
         let ceiling = bitrate_ceiling(format.width.into(), format.height.into(), frame_interval);
-        let ceiling = controller.traits().has_ceiling.then_some(ceiling);
-        let bound = PathBound::new(payload, frame_interval, ceiling);
+        let ceiling = controller.traits().has_ceiling.then(|| Ceiling::new(ceiling, payload, frame_interval));
         Self {
             path_payload: payload,
             payload,
@@ -160,7 +174,8 @@ impl<C: Codec> SendingEnd<C> {
             refinement: None,
             encode_time: Duration::ZERO,
             refine_time: Duration::ZERO,
-            bound,
+            path: PathObserver::new(payload),
+            ceiling,
             silent: false,
             greets_at: None,
             last_fragments: 1,
@@ -181,7 +196,8 @@ impl<C: Codec> SendingEnd<C> {
     /// that has one ([`Traits::has_ceiling`](lockstep_control::Traits::has_ceiling)).
     #[must_use]
     pub fn with_max_bitrate(mut self, ceiling: Option<Bitrate>) -> Self {
-        self.bound.set_ceiling(ceiling.filter(|_| self.controller.traits().has_ceiling));
+        let ceiling = ceiling.filter(|_| self.controller.traits().has_ceiling);
+        self.ceiling = ceiling.map(|rate| Ceiling::new(rate, self.path_payload, self.frame_interval));
         self
     }
 
@@ -195,8 +211,8 @@ impl<C: Codec> SendingEnd<C> {
     /// The source gave `picture`. It replaces one that still waits for the encoder.
     pub fn capture(&mut self, now: Timestamp, picture: C::Picture) {
         self.controller.handle(now, Input::Time);
-        let allowance = self.allowance(now);
-        let (target, estimate) = (allowance.target, allowance.capacity.unwrap_or(allowance.target));
+        let budget = self.budget(now);
+        let (target, estimate) = (budget.target, budget.capacity.unwrap_or(budget.target));
         let capture = self.records.capture(now, |record| {
             (record.target, record.estimate) = (Some(target), Some(estimate));
         });
@@ -234,26 +250,25 @@ impl<C: Codec> SendingEnd<C> {
         let chain_breaks = self.silent
             || self.moved
             || self.is_stuck(now)
-            || self.bound.loss_rate().breaks_chains(self.last_fragments, self.round_trip_frames());
+            || self.path.loss().breaks_chains(self.last_fragments, self.round_trip_frames());
         self.chained = !chain_breaks;
         let source = if from_held_state && chain_breaks {
             self.transport.next_held_source()
         } else {
             self.transport.next_source()
         };
-        let bounded = self.bounded(now);
-        let Allowance { target, pacing_interval, .. } = bounded.allowance;
+        let budget = self.budget(now);
         let waiting = u32::try_from(self.transport.queued_fragments()).unwrap_or(u32::MAX);
         let queued = self.in_flight().queued;
-        let time_to_leave =
-            if self.controller.traits().is_bounded { self.bound.time_to_leave(queued) } else { Duration::ZERO };
+        let queue = self.path.view(now).bottleneck_queue.filter(|_| self.controller.traits().is_bounded);
+        let time_to_leave = queue.map_or(Duration::ZERO, |queue| queue.time_to_leave(queued));
         let request = FrameRequest {
             now,
             picture: &picture,
             source,
-            budget: self.expected_budget(now, &bounded, self.encode_time),
-            target: self.overhead.less(self.left_by_sound(now, target)),
-            pacer_delay: pacing_interval.saturating_mul(waiting).max(time_to_leave),
+            budget: self.expected_budget(now, &budget, self.encode_time),
+            target: self.overhead.less(self.left_by_sound(now, budget.target)),
+            pacer_delay: budget.pacing_interval.saturating_mul(waiting).max(time_to_leave),
             queued,
             may_wait: self.controller.traits().has_ceiling,
         };
@@ -266,7 +281,10 @@ impl<C: Codec> SendingEnd<C> {
             if from_held_state {
                 self.controller.handle(now, Input::PictureSkipped);
             }
-            self.record(capture, |record| record.outcome = Outcome::SkippedByEncoder);
+            let limited_by = self.limited_by(now, &budget);
+            self.record(capture, |record| {
+                (record.outcome, record.limited_by) = (Outcome::SkippedByEncoder, Some(limited_by));
+            });
             return None;
         };
         self.record(capture, |record| record.encode_started_at = Some(now));
@@ -285,10 +303,10 @@ impl<C: Codec> SendingEnd<C> {
 
         self.controller.handle(now, Input::Time);
         self.fit_payload();
-        let bounded = self.bounded(now);
-        let (budget, affordable) = (bounded.allowance.budget, bounded.affordable);
+        let frame_budget = self.budget(now);
+        let (budget, affordable) = (frame_budget.frame, frame_budget.affordable);
         let is_narrow = self.narrow_way().is_some_and(NarrowWay::is_narrow);
-        let probe_due = is_narrow || self.bound.is_probe_due(now, self.in_flight());
+        let probe_due = is_narrow || self.path.is_probe_due(now, self.in_flight());
         let probes = self.controller.traits().wants_probes && probe_due;
         // A source that was lost while the menu was being coded would only waste the link.
         let still_good = self.leads_on(&encoding);
@@ -303,7 +321,7 @@ impl<C: Codec> SendingEnd<C> {
         let menu = if still_good && may_refine && !self.closed {
             // What was coded for a budget that is gone must not be sent as a probe: that is to be small.
             let probe = if probes { self.payload } else { ByteCount::ZERO };
-            let expected = self.expected_budget(now, &bounded, self.refine_time).max(probe);
+            let expected = self.expected_budget(now, &frame_budget, self.refine_time).max(probe);
             match self.encoder.refine(menu, budget.max(probe), expected) {
                 Ok(job) => {
                     self.refinement = Some(job);
@@ -316,11 +334,12 @@ impl<C: Codec> SendingEnd<C> {
             menu
         };
         let recovery = encoding.source != self.last_target && encoding.source != StateId::EMPTY;
+        let limited_by = self.limited_by(now, &frame_budget);
         let protection = self.protection();
         // A driver that asks for no records still gets its frames sent.
         let mut unasked = FrameRecord::captured(encoding.capture, encoding.job_started_at);
         let record = self.records.get_mut(encoding.capture).unwrap_or(&mut unasked);
-        record.budget = Some(budget);
+        (record.budget, record.limited_by) = (Some(budget), Some(limited_by));
         record.candidates = menu.candidates.iter().map(crate::encoder::Candidate::size).collect();
 
         let smallest = menu.smallest().map(|index| menu.candidates[index].size());
@@ -328,7 +347,7 @@ impl<C: Codec> SendingEnd<C> {
         let is_affordable = smallest.is_some_and(|size| size <= affordable);
         // Before a first frame arrived nothing can be shown; beside sound on a narrow path pictures have pauses of their own.
         let of_any_size = encoding.source == StateId::EMPTY || is_narrow;
-        let probes = probes && smallest.is_some_and(|size| of_any_size || self.bound.bears_probe(now, size));
+        let probes = probes && smallest.is_some_and(|size| of_any_size || self.path.can_carry_probe(now, size));
         let choice = if still_good { self.encoder.choose(&menu, budget, probes || is_affordable) } else { None };
         let Some((target, candidate)) = self.encoder.commit(menu, choice) else {
             record.outcome = match self.encoder.recovery() {
@@ -358,13 +377,15 @@ impl<C: Codec> SendingEnd<C> {
             }
         };
         if candidate.size() > affordable {
-            self.bound.on_probe();
+            self.path.on_probe();
         }
         let datagrams = fragments + u64::from(parity);
         let carried = candidate.size().get() * datagrams / fragments + datagrams * (CARRIAGE + DATA_HEADER as u64);
         self.narrow.on_picture(now, ByteCount::new(carried));
         self.decode_lag.on_sent(now, frame, fragments);
         record.outcome = Outcome::Sent;
+        record.limited_by =
+            Some(limited_by_encoder(candidate.quantizer, candidate.size(), budget).unwrap_or(limited_by));
         record.frame = Some(frame);
         record.key_frame = candidate.key_frame;
         record.recovery = recovery;
@@ -408,7 +429,7 @@ impl<C: Codec> SendingEnd<C> {
         if self.transport.queued_fragments() > 0 {
             let pace = self.controller.pacing_interval(now, self.in_flight());
             // What is to be sent whatever the path is seen to carry does not wait for the room that its queue seems to have.
-            let interval = if self.controller.traits().is_bounded { pace.max(self.bound.least_pause()) } else { pace };
+            let interval = if self.controller.traits().is_bounded { pace.max(self.path.least_pause()) } else { pace };
             let interval = interval.max(self.narrow_pause(now));
             self.transport.set_pace(interval, pacing_burst(interval));
         }
@@ -416,16 +437,25 @@ impl<C: Codec> SendingEnd<C> {
         if let Datagram::Sound(_) = transmit.datagram {
             self.sound.get_or_insert_default().on_transmit(now, transmit.size);
             self.controller.handle(now, Input::Sent(transmit.size));
-            self.bound.on_sound(now, transmit.size);
+            self.path.on_sound(now, transmit.size);
+            self.on_ceiling(now, transmit.size);
             self.narrow.on_sound(now);
             self.hold_sound(now);
         } else if let Some(fragment) = transmit.fragment {
             let new = if fragment.retransmitted { ByteCount::ZERO } else { fragment.payload };
             self.overhead.on_transmit(transmit.size, new);
             self.controller.handle(now, Input::Sent(transmit.size));
-            self.bound.on_transmit(now, transmit.size);
+            self.path.on_fragment(now, transmit.size);
+            self.on_ceiling(now, transmit.size);
         }
         Some(transmit)
+    }
+
+    /// A datagram of `size` bytes counts toward the ceiling.
+    fn on_ceiling(&mut self, now: Timestamp, size: ByteCount) {
+        if let Some(ceiling) = &mut self.ceiling {
+            ceiling.on_sent(now, size);
+        }
     }
 
     /// When [`SendingEnd::handle_timeout`] and [`SendingEnd::poll_transmit`] want to be called next.
@@ -486,7 +516,7 @@ impl<C: Codec> SendingEnd<C> {
     #[must_use]
     pub fn status(&self, now: Timestamp) -> SendingStatus {
         SendingStatus {
-            target: self.allowance(now).target,
+            target: self.budget(now).target,
             quantizer: self.last_quantizer,
             round_trip_time: self.transport.round_trip_time().map(|time| time.smoothed),
             in_flight: self.in_flight(),
@@ -523,7 +553,7 @@ impl<C: Codec> SendingEnd<C> {
         while let Some(event) = self.transport.poll_event() {
             match event {
                 SenderEvent::Feedback(feedback) => {
-                    self.bound.on_feedback(now, &feedback);
+                    self.path.on_feedback(now, &feedback);
                     if self.sound.is_some() {
                         self.narrow.on_feedback(now, &feedback);
                     }
@@ -532,7 +562,7 @@ impl<C: Codec> SendingEnd<C> {
                     self.transport.reuse(feedback);
                 }
                 SenderEvent::FragmentsLost(fragments) => {
-                    self.bound.on_loss(now, &fragments);
+                    self.path.on_loss(now, &fragments);
                     self.controller.handle(now, Input::Lost(&fragments));
                     self.decode_lag.on_fragments_lost(&fragments);
                 }
@@ -540,11 +570,11 @@ impl<C: Codec> SendingEnd<C> {
                 SenderEvent::FrameAcknowledged { frame, .. } => {
                     self.undecoded_since = None;
                     self.decode_lag.on_decoded(now, frame);
-                    self.bound.on_frame(false);
+                    self.path.on_frame(false);
                 }
                 SenderEvent::FrameLost(_) => {
                     self.decode_lag.on_frame_lost();
-                    self.bound.on_frame(true);
+                    self.path.on_frame(true);
                 }
                 // Which says nothing of the path.
                 SenderEvent::FrameRefused(_) => self.decode_lag.on_frame_lost(),

@@ -1,12 +1,13 @@
 //! What a live call counts, under the names that W3C's webrtc-stats has for it: the one source of what `--stats`, `--metrics`,
 //! `--monitor`, `--qlog` and the line on the screen say.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{FrameRecord, FreezeDetector, Outcome, ReceivedCounts, ReceivingEnd, SendingEnd, SentCounts};
+use lockstep_control::LimitedBy;
 use lockstep_live::{CallState, Presence, Shown, Way};
 use lockstep_units::Timestamp;
 
@@ -53,6 +54,10 @@ pub struct Outbound {
     pub quantizer: Option<u8>,
     pub frame_budget: Option<u64>,
     pub frame_bytes: Option<u64>,
+    /// Ours: pictures by what held them back, as in the frame log's `limited_by`, and that of the newest.
+    #[serde(default)]
+    pub limited_frames: BTreeMap<LimitedBy, u64>,
+    pub limited_by: Option<LimitedBy>,
     /// Ours: one's own sound is silenced, one's own camera is off.
     pub muted: bool,
     pub camera_off: bool,
@@ -183,10 +188,14 @@ impl LiveStats {
 
     /// All that is known of a picture of one's own.
     pub fn captured(&mut self, record: &FrameRecord) {
+        let outbound = self.outbound.get_or_insert_default();
+        if let Some(limit) = record.limited_by {
+            *outbound.limited_frames.entry(limit).or_default() += 1;
+            outbound.limited_by = Some(limit);
+        }
         if record.outcome != Outcome::Sent {
             return;
         }
-        let outbound = self.outbound.get_or_insert_default();
         outbound.key_frames_encoded += u64::from(record.key_frame);
         outbound.qp_sum += u64::from(record.quantizer.unwrap_or(0));
         outbound.frame_budget = record.budget.map(|budget| budget.get());

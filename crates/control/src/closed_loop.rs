@@ -19,7 +19,7 @@ const PAYLOAD: u64 = 1_200;
 const FRAME_INTERVAL: Duration = Duration::from_nanos(33_333_333);
 const QUEUE: Duration = Duration::from_millis(300);
 /// After so many frames without a budget a small one is sent all the same, in the place of the probes of a call's sending end
-/// (`PathBound::is_probe_due`).
+/// (`PathObserver::is_probe_due`).
 const MOST_SKIPS: u32 = 3;
 const SMALLEST_FRAME: u32 = 300;
 

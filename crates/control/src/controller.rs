@@ -75,11 +75,11 @@ impl Allowance {
 /// Which rules of the sending end apply to a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traits {
-    /// Whether the path's recent deliveries bound the allowance ([`crate::PathBound`]). False for yardsticks: a fixed rate,
+    /// Whether the limits by path apply ([`crate::Delivered`] and others). False for yardsticks: a fixed rate,
     /// or a controller that knows the path.
     pub is_bounded: bool,
     /// Whether the bit rate beyond which pictures gain nothing bounds the allowance
-    /// ([`crate::PathBound::below_ceiling`]). True also for a controller that knows the path: a yardstick obeys the bound
+    /// ([`crate::Ceiling`]). True also for a controller that knows the path: a yardstick obeys the bound
     /// of those it is compared with.
     pub has_ceiling: bool,
     /// Whether a frame may be sent without a budget now and then, to probe the path. May change during a call.

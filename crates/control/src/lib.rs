@@ -22,11 +22,12 @@ mod gcc;
 mod inter_arrival;
 mod latency;
 pub mod learned;
+mod limit;
 mod loss_rate;
 mod nada;
 mod narrow_path;
 mod oracle;
-mod path_bound;
+mod path;
 mod path_delay;
 mod receiver_estimate;
 mod recent_least;
@@ -52,14 +53,19 @@ pub use flow_group::FlowGroup;
 pub use gcc::{Gcc, Probing, Settings as GccSettings};
 pub use inter_arrival::{GracePeriod, InterArrival};
 pub use latency::{Latency, UnknownLatency};
+pub use limit::{
+    Budget, Ceiling, Delivered, LEAST_FRAME, Limit, LimitedBy, ShortQueueLimit, SilenceLimit, bitrate_ceiling,
+    is_binding, narrow,
+};
 pub use loss_rate::{LossRate, Protection};
 pub use nada::Nada;
 pub use narrow_path::{NARROW, NarrowPath};
 pub use oracle::{Oracle, QOE_D_DELAY};
-pub use path_bound::{Bounded, PathBound, bitrate_ceiling};
+pub use path::{PathObserver, PathView};
 pub use receiver_estimate::ReceiverEstimate;
 pub use salsify::SalsifyWindow;
 pub use scream::Scream;
+pub use short_queue::BottleneckQueue;
 pub use sprout::Sprout;
 pub use token_bucket::TokenBucket;
 

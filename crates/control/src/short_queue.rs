@@ -146,6 +146,37 @@ fn whole(size: ByteCount) -> f64 {
     size.as_f64() + DATAGRAM_CARRIAGE
 }
 
+/// A bottleneck queue that is shorter than a frame.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BottleneckQueue {
+    /// Bytes that it holds.
+    pub holds: f64,
+    /// Bytes a second that the path takes from it.
+    pub rate: f64,
+}
+
+impl BottleneckQueue {
+    /// Bytes that may join the `queued` bytes in the pacer; no bound while it is empty.
+    #[must_use]
+    pub fn room(&self, queued: ByteCount) -> Option<ByteCount> {
+        let most = ByteCount::new((self.rate * MOST_PACED.as_secs_f64()) as u64);
+        (queued > ByteCount::ZERO).then(|| most.saturating_sub(queued))
+    }
+
+    /// The highest target for a codec that follows a rate: the path's rate, less what drains the pacer soon.
+    #[must_use]
+    pub fn most_target(&self, queued: ByteCount) -> Bitrate {
+        let over = (queued.as_f64() - self.rate * MOST_PACED.as_secs_f64()).max(0.0);
+        Bitrate::from_bps((8.0 * (self.rate - over / DRAINED_IN.as_secs_f64()).max(0.0)) as u64)
+    }
+
+    /// How long `queued` bytes in the pacer take to leave, at least.
+    #[must_use]
+    pub fn time_to_leave(&self, queued: ByteCount) -> Duration {
+        duration_from_seconds((queued.as_f64() - self.holds).max(0.0) / self.rate.max(1.0))
+    }
+}
+
 /// What the queue at the bottleneck holds.
 #[derive(Debug)]
 pub(crate) struct ShortQueue {
@@ -232,38 +263,16 @@ impl ShortQueue {
         self.holds = self.what_fits();
     }
 
-    /// What fits, bytes, and the rate of the path, bytes a second, once it is known that the queue is short.
-    fn known(&self) -> Option<(f64, f64)> {
-        self.holds.zip(self.rate)
+    /// The queue and the path's rate, once the queue is known to be short.
+    pub(crate) fn known(&self) -> Option<BottleneckQueue> {
+        self.holds.zip(self.rate).map(|(holds, rate)| BottleneckQueue { holds, rate })
     }
 
     /// For how long after the last packet no other is to leave, so that it fits.
     pub(crate) fn least_pause(&self) -> Duration {
-        let Some((holds, rate)) = self.known() else { return Duration::ZERO };
+        let Some(BottleneckQueue { holds, rate }) = self.known() else { return Duration::ZERO };
         let over = self.waiting.bytes + self.packet - (USED * holds).max(self.packet);
         duration_from_seconds(over.max(0.0) / rate.max(1.0)).min(LONGEST_PAUSE)
-    }
-
-    /// What may be added to the `queued` bytes that wait to be paced, where some do: what waits there no controller meets on its
-    /// way, and one that fills the path would have it wait for ever.
-    pub(crate) fn room(&self, queued: ByteCount) -> Option<ByteCount> {
-        let (_, rate) = self.known()?;
-        let most = ByteCount::new((rate * MOST_PACED.as_secs_f64()) as u64);
-        (queued > ByteCount::ZERO).then(|| most.saturating_sub(queued))
-    }
-
-    /// The most that a codec may be told to make of a path of which so much waits to be `queued`: what the path takes, less what
-    /// drains the rest soon.
-    pub(crate) fn most_target(&self, queued: ByteCount) -> Option<Bitrate> {
-        let (_, rate) = self.known()?;
-        let over = (queued.as_f64() - rate * MOST_PACED.as_secs_f64()).max(0.0);
-        Some(Bitrate::from_bps((8.0 * (rate - over / DRAINED_IN.as_secs_f64()).max(0.0)) as u64))
-    }
-
-    /// How long `queued` bytes that wait to be paced will take to leave, at least.
-    pub(crate) fn time_to_leave(&self, queued: ByteCount) -> Duration {
-        let Some((holds, rate)) = self.known() else { return Duration::ZERO };
-        duration_from_seconds((queued.as_f64() - holds).max(0.0) / rate.max(1.0))
     }
 
     /// Notes what became of what left then.
@@ -457,27 +466,27 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_added_to_what_waits_to_be_paced_for_long() {
+    fn a_full_pacer_before_a_short_queue_gets_nothing_more() {
         let mut path = Path::new(2_000, 5, |_| false);
-        assert_eq!(path.queue.room(ByteCount::new(100_000)), None, "of other paths nothing is said");
+        assert_eq!(path.queue.known(), None, "no loss has shown a short queue");
         (0..10).for_each(|number| _ = path.frame(number, 30));
-        assert_eq!(path.queue.room(ByteCount::ZERO), None, "a frame may be larger if none waits");
-        let room = |queued| path.queue.room(ByteCount::new(queued)).unwrap().get();
+        let queue = path.queue.known().unwrap();
+        assert_eq!(queue.room(ByteCount::ZERO), None, "a frame may be larger while the pacer is empty");
+        let room = |queued| queue.room(ByteCount::new(queued)).unwrap().get();
         assert!((11_000..12_600).contains(&room(4_500)), "66 ms of 2 Mb/s less what waits: {}", room(4_500));
         assert_eq!(room(20_000), 0);
     }
 
     #[test]
-    fn a_codec_that_follows_a_rate_drains_what_waits_to_be_paced() {
+    fn a_codec_that_follows_a_rate_drains_the_pacer() {
         let mut path = Path::new(2_000, 5, |_| false);
-        assert_eq!(path.queue.most_target(ByteCount::new(100_000)), None, "of other paths nothing is said");
-        assert_eq!(path.queue.time_to_leave(ByteCount::new(100_000)), Duration::ZERO);
         (0..10).for_each(|number| _ = path.frame(number, 30));
-        let target = |queued| path.queue.most_target(ByteCount::new(queued)).unwrap().as_mbps();
+        let queue = path.queue.known().unwrap();
+        let target = |queued| queue.most_target(ByteCount::new(queued)).as_mbps();
         assert!((1.8..2.1).contains(&target(10_000)), "what is on its way soon takes nothing: {}", target(10_000));
         assert!((0.8..1.2).contains(&target(16_500 + 62_500)), "a quarter of a second waits: {}", target(79_000));
-        assert_eq!(path.queue.most_target(ByteCount::new(500_000)), Some(Bitrate::ZERO));
-        let time = path.queue.time_to_leave(ByteCount::new(255_000));
+        assert_eq!(queue.most_target(ByteCount::new(500_000)), Bitrate::ZERO);
+        let time = queue.time_to_leave(ByteCount::new(255_000));
         assert!((0.9..1.1).contains(&time.as_secs_f64()), "{time:?}");
     }
 

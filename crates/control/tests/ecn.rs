@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockstep_control::{Algorithm, InFlight, Setting};
+use lockstep_control::{Algorithm, InFlight, Input, Setting};
 use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -16,7 +16,7 @@ fn target(algorithm: &str, marked: impl Fn(u64) -> bool) -> Bitrate {
     let mut now = Timestamp::ZERO;
     for number in 0..2_000 {
         now = Timestamp::from_millis(10 * number);
-        controller.on_transmit(now, size);
+        controller.handle(now, Input::Sent(size));
         let Some(arrived) = number.checked_sub(5) else { continue };
         let sent_at = Timestamp::from_millis(10 * arrived);
         let fragment = AcknowledgedFragment {
@@ -28,17 +28,15 @@ fn target(algorithm: &str, marked: impl Fn(u64) -> bool) -> Bitrate {
             acknowledged_at: now,
             congestion_experienced: number > 1_000 && marked(arrived),
         };
-        controller.on_feedback(
-            now,
-            &Feedback {
-                found: 0,
-                acknowledged: vec![fragment],
-                estimate: Estimate::default(),
-                round_trip_time: Some(interval * 5),
-                highest_sequence: arrived,
-                received: arrived + 1,
-            },
-        );
+        let feedback = Feedback {
+            found: 0,
+            acknowledged: vec![fragment],
+            estimate: Estimate::default(),
+            round_trip_time: Some(interval * 5),
+            highest_sequence: arrived,
+            received: arrived + 1,
+        };
+        controller.handle(now, Input::Feedback(&feedback));
     }
     controller.allowance(now, InFlight::default()).target
 }

@@ -1,7 +1,7 @@
 //! What QUIC asks before it sends: nothing here holds a datagram back, because Lockstep's own controller has decided on it
 //! already (a second controller below the first only adds delay: quinn-rs/quinn issue 2156).
 //!
-//! What a peer can make this end send by what it acknowledges is bounded by that controller and `control::PathBound`;
+//! What a peer can make this end send by what it acknowledges is bounded by that controller and the limits of `control::limit`;
 //! before its address is known to be its own, by QUIC: three times what came from there (RFC 9000, section 8).
 
 use std::any::Any;

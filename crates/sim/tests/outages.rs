@@ -117,7 +117,7 @@ struct Outcome {
     first: FrameRecord,
 }
 
-/// The longest pause between two hellos in outages of ten seconds on links of 100 kb/s and more (`PathBound`).
+/// The longest pause between two hellos in outages of ten seconds on links of 100 kb/s and more (`control::path::probing`).
 const LONGEST_GREETING_PAUSE: Duration = Duration::from_millis(250);
 /// How long a frame that has arrived takes to be shown.
 const DECODING: Duration = Duration::from_millis(10);

@@ -21,11 +21,12 @@ mod smoothness;
 mod target;
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use lockstep_control::QOE_D_DELAY;
+use lockstep_control::{LimitedBy, QOE_D_DELAY};
 use lockstep_media::ssim_db;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
@@ -137,6 +138,9 @@ pub struct Scores {
     pub link_utilisation: f64,
     /// Frames by what became of them.
     pub frames: FrameCounts,
+    /// What held frames back: the share (0-1) of each of [`LimitedBy`] in the captured frames for which it is known.
+    #[serde(default)]
+    pub limited_by: BTreeMap<LimitedBy, f64>,
     /// Mean of size over budget of the frames sent within their budget.
     pub fill: Option<f64>,
     /// Share of the frames sent that were larger than their budget.
@@ -245,6 +249,7 @@ pub(crate) struct FrameScores {
     ssim: Sum,
     ssim_db: Distribution,
     psnr_db: Sum,
+    limited_by: BTreeMap<LimitedBy, u64>,
     fill: Sum,
     over: u64,
     smoothness: Smoothness,
@@ -283,6 +288,7 @@ impl FrameScores {
             ssim: Sum::default(),
             ssim_db: Distribution::new(1e-6),
             psnr_db: Sum::default(),
+            limited_by: BTreeMap::new(),
             fill: Sum::default(),
             over: 0,
             smoothness: Smoothness::new(start, frame_interval),
@@ -327,6 +333,9 @@ impl FrameScores {
         }
         if let Some(target) = record.target {
             self.steps.target(record.captured_at, target);
+        }
+        if let Some(limit) = record.limited_by {
+            *self.limited_by.entry(limit).or_default() += 1;
         }
         if record.outcome == Outcome::Sent {
             self.counts.sent += 1;
@@ -387,6 +396,7 @@ impl FrameScores {
             throughput_bps: Bitrate::mean(delivered, length).as_bps(),
             link_utilisation: if capacity == ByteCount::ZERO { 0.0 } else { delivered.as_f64() / capacity.as_f64() },
             frames,
+            limited_by: shares(&self.limited_by),
             fill: self.fill.mean(),
             overshoot_ratio: (frames.sent > 0).then(|| self.over as f64 / frames.sent as f64),
             frames_per_second,
@@ -407,6 +417,12 @@ impl FrameScores {
             total: None,
         }
     }
+}
+
+/// Counts as shares of their sum.
+fn shares(counts: &BTreeMap<LimitedBy, u64>) -> BTreeMap<LimitedBy, f64> {
+    let all: u64 = counts.values().sum();
+    counts.iter().map(|(&limit, &count)| (limit, count as f64 / all.max(1) as f64)).collect()
 }
 
 #[cfg(test)]

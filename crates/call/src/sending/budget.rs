@@ -1,41 +1,77 @@
-//! What the next frame may have: what the controller allows, bounded by what the path was seen to carry and by what pictures
-//! gain by, less what sound, headers and parity take.
+//! What the next frame may have: the controller's allowance, narrowed by the list of limits.
 
 use std::time::Duration;
 
-use lockstep_control::{Allowance, Bounded, InFlight, Protection};
+use lockstep_control::{
+    Budget, Delivered, InFlight, Limit, LimitedBy, Protection, ShortQueueLimit, SilenceLimit, is_binding, narrow,
+};
 use lockstep_transport::Recovery;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::SendingEnd;
 use crate::codec::Codec;
+use crate::sound::SoundShare;
+
+/// What the next frame may have, after all limits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FrameBudget {
+    /// The controller's own budget.
+    pub allowed: ByteCount,
+    /// Bytes that it is coded for.
+    pub frame: ByteCount,
+    /// Bytes that it may have if it came out larger: without the ceiling.
+    pub affordable: ByteCount,
+    /// Bit rate for a codec that follows one.
+    pub target: Bitrate,
+    /// The controller's pacing interval.
+    pub pacing_interval: Duration,
+    /// The controller's estimate of the path's capacity, where it has one.
+    pub capacity: Option<Bitrate>,
+    /// The binding limit; none if the controller's allowance is left whole.
+    pub limited_by: Option<LimitedBy>,
+}
 
 impl<C: Codec> SendingEnd<C> {
     pub(super) fn in_flight(&self) -> InFlight {
         InFlight::of(&self.transport, self.payload)
     }
 
-    pub(super) fn allowance(&self, now: Timestamp) -> Allowance {
-        self.bounded(now).allowance
+    /// What the next frame may have at `now`.
+    pub(super) fn budget(&self, now: Timestamp) -> FrameBudget {
+        let allowance = self.controller.allowance(now, self.in_flight());
+        let budget = Budget::of(&allowance, self.in_flight());
+        let silence = SilenceLimit { payload: self.path_payload };
+        // Sound until the next picture leaves before that picture.
+        let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
+        let sound = SoundShare { bytes: sound.bytes_in(self.frame_interval) };
+        let by_path: [&dyn Limit; 3] = [&Delivered, &silence, &ShortQueueLimit];
+        let by_path = by_path.into_iter().filter(|_| self.controller.traits().is_bounded);
+        let limits = by_path
+            .chain(self.ceiling.as_ref().map(|ceiling| ceiling as &dyn Limit))
+            .chain(self.narrow_way().map(|narrow| narrow as &dyn Limit))
+            .chain([&sound as &dyn Limit]);
+        let (budget, binding) = narrow(&self.path.view(now), budget, limits);
+        let protection = self.protection();
+        let frame = protection.frame_within(budget.frame);
+        let is_parity = is_binding(LimitedBy::Parity, budget.frame, frame);
+        FrameBudget {
+            allowed: allowance.budget,
+            frame,
+            affordable: protection.frame_within(budget.affordable),
+            target: budget.target,
+            pacing_interval: allowance.pacing_interval,
+            capacity: allowance.capacity,
+            limited_by: if is_parity { Some(LimitedBy::Parity) } else { binding },
+        }
     }
 
-    /// What a frame may have, of itself and if it came out larger.
-    pub(super) fn bounded(&self, now: Timestamp) -> Bounded {
-        let in_flight = self.in_flight();
-        let allowance = self.controller.allowance(now, in_flight);
-        let moving = in_flight.bytes.saturating_sub(allowance.behind_cross_traffic);
-        let moving = InFlight { bytes: moving, ..in_flight };
-        let allowance =
-            if self.controller.traits().is_bounded { self.bound.limit(now, moving, allowance) } else { allowance };
-        let bounded = self.bound.below_ceiling(now, moving, allowance);
-        let limited = self.narrow_way().map_or(bounded, |narrow| narrow.limit(bounded));
-        let Bounded { allowance, affordable } = limited;
-        // What will be said until the next picture goes before it.
-        let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
-        let sound = sound.bytes_in(self.frame_interval);
-        let protection = self.protection();
-        let left = |budget: ByteCount| protection.frame_within(budget.saturating_sub(sound));
-        Bounded { allowance: Allowance { budget: left(allowance.budget), ..allowance }, affordable: left(affordable) }
+    /// What holds back a frame with this budget: the binding limit, or else the controller. It is the deadline where bytes in
+    /// flight take more than half of what the controller would allow without them, and its estimate of the link otherwise.
+    pub(super) fn limited_by(&self, now: Timestamp, budget: &FrameBudget) -> LimitedBy {
+        budget.limited_by.unwrap_or_else(|| {
+            let idle = self.controller.allowance(now, InFlight::default()).budget;
+            if 2 * budget.allowed.get() < idle.get() { LimitedBy::Deadline } else { LimitedBy::LinkEstimate }
+        })
     }
 
     /// How many frames are not shown if one is lost on which others are built: itself and those of a round trip.
@@ -44,25 +80,25 @@ impl<C: Codec> SendingEnd<C> {
         1.0 + round_trip.as_secs_f64() / self.frame_interval.as_secs_f64().max(1e-6)
     }
 
-    /// What parity frames have. Where lost fragments are sent again there is none, nor is there in what is sent into silence.
+    /// Parity of frames. There is none where lost fragments are retransmitted, nor in what is sent into silence.
     pub(super) fn protection(&self) -> Protection {
         if self.recovery == Recovery::Retransmit || self.silent {
             return Protection::none(self.payload);
         }
         let at_stake = if self.chained { self.round_trip_frames() } else { 1.0 };
-        Protection { loss_rate: *self.bound.loss_rate(), at_stake, payload: self.payload }
+        Protection { loss_rate: *self.path.loss(), at_stake, payload: self.payload }
     }
 
-    /// The budget that is to be expected when a job of `time` will be done: what the path bears out now and what it drains
-    /// meanwhile, and no more than the ceiling will then let through.
-    pub(super) fn expected_budget(&self, now: Timestamp, bounded: &Bounded, time: Duration) -> ByteCount {
-        let path_rate = bounded.allowance.capacity.unwrap_or(bounded.allowance.target);
-        let silent = self.controller.traits().is_bounded && self.bound.is_silent(now);
-        // Of a path that is not heard of nothing is known to drain.
-        let path_rate = if silent { Bitrate::ZERO } else { path_rate };
+    /// The budget to expect when a job of `time` is done: what is affordable now and what drains until then, at most what the
+    /// ceiling allows by then.
+    pub(super) fn expected_budget(&self, now: Timestamp, budget: &FrameBudget, time: Duration) -> ByteCount {
+        let capacity = budget.capacity.unwrap_or(budget.target);
+        let is_silent = self.controller.traits().is_bounded && self.path.is_silent(now);
+        // Nothing is known to drain from a silent path.
+        let capacity = if is_silent { Bitrate::ZERO } else { capacity };
         let in_flight = self.in_flight();
-        let borne_out = bounded.affordable + path_rate.bytes_in(time).min(in_flight.bytes);
-        let ceiling = self.bound.most_below_ceiling(now + time, in_flight);
-        self.protection().frame_within(ceiling.map_or(borne_out, |most| most.min(borne_out)))
+        let expected = budget.affordable + capacity.bytes_in(time).min(in_flight.bytes);
+        let ceiling = self.ceiling.as_ref().map(|ceiling| ceiling.most(now + time, in_flight));
+        self.protection().frame_within(ceiling.map_or(expected, |most| most.min(expected)))
     }
 }

@@ -17,7 +17,7 @@ impl<C: Codec> SendingEnd<C> {
     /// Something came from the other end after nothing had for a while, by whatever way: where the path was silent, the
     /// next picture finds out whether it still is.
     pub fn path_returned(&mut self, now: Timestamp) {
-        self.bound.on_return(now);
+        self.path.on_return(now);
     }
 
     /// What is sent from now on takes another way than before: the other end is at another address, and what went to the one
@@ -47,7 +47,7 @@ impl<C: Codec> SendingEnd<C> {
 
     /// A hello was answered. Where something else was heard of meanwhile, that says more.
     pub(super) fn answered(&mut self, now: Timestamp) {
-        if self.bound.is_silent(now) {
+        if self.path.is_silent(now) {
             self.path_returned(now);
         }
     }
@@ -55,7 +55,7 @@ impl<C: Codec> SendingEnd<C> {
     /// Frames of before a silence are not sent any more when it begins; a probe of the silence itself stays. As long as it
     /// lasts hellos go, unless sound does.
     pub(super) fn note_silence(&mut self, now: Timestamp) {
-        let silent = self.controller.traits().is_bounded && self.bound.is_silent(now);
+        let silent = self.controller.traits().is_bounded && self.path.is_silent(now);
         if silent && !self.silent && self.transport.drop_waiting() > 0 {
             self.drain_events(now);
         }
@@ -64,7 +64,7 @@ impl<C: Codec> SendingEnd<C> {
             self.greets_at = None;
         } else if self.greets_at.is_none_or(|at| at <= now) {
             self.transport.greet(now);
-            self.greets_at = Some(now + self.bound.greeting_pause(now));
+            self.greets_at = Some(now + self.path.greeting_pause(now));
         }
     }
 }

@@ -26,10 +26,10 @@ impl<C: Codec> SendingEnd<C> {
     /// What sound is to know of the path, and has its packets leave as that calls for: to be asked before or after each.
     #[must_use]
     pub fn sound_allowance(&mut self, now: Timestamp) -> SoundAllowance {
-        let plan = self.narrow.plan(now, self.allowance(now).target);
+        let plan = self.narrow.plan(now, self.budget(now).target);
         self.transport.set_sound_bundle(plan.frames);
         self.hold_sound(now);
-        SoundAllowance { bitrate: plan.bitrate, loss: self.bound.loss_rate().share() }
+        SoundAllowance { bitrate: plan.bitrate, loss: self.path.loss().share() }
     }
 
     /// Has sound wait where a narrow path has enough to carry: to be asked whenever something left, arrived or was lost.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use lockstep_control::{Budget, Limit, LimitedBy, PathView};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 /// Sound of so long counts.
@@ -31,6 +32,23 @@ impl SoundRate {
         let Some(&(newest, _)) = self.left.back() else { return Bitrate::ZERO };
         // In silence nothing leaves that would push the last words out of the window.
         if newest + WINDOW <= now { Bitrate::ZERO } else { Bitrate::mean(self.bytes, WINDOW) }
+    }
+}
+
+/// What sound takes out of the budget of one frame.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SoundShare {
+    /// Bytes of sound until the next picture.
+    pub bytes: ByteCount,
+}
+
+impl Limit for SoundShare {
+    fn kind(&self) -> LimitedBy {
+        LimitedBy::Sound
+    }
+
+    fn limit(&self, _path: &PathView, budget: Budget) -> Budget {
+        budget.less(self.bytes)
     }
 }
 

@@ -26,7 +26,7 @@ type Metric = (&'static str, &'static str, Kind, &'static str, f64);
 use Kind::{Counter, Gauge};
 
 /// All of them.
-const METRICS: [Metric; 35] = [
+const METRICS: [Metric; 36] = [
     ("/timestamp", "call_seconds", Gauge, "Since this end began.", 1e-3),
     ("/outbound/framesSent", "outbound_frames_total", Counter, "Frames sent.", 1.0),
     ("/outbound/keyFramesEncoded", "outbound_key_frames_total", Counter, "Key frames among them.", 1.0),
@@ -41,6 +41,7 @@ const METRICS: [Metric; 35] = [
     ("/outbound/roundTripTime", "outbound_round_trip_seconds", Gauge, "Smoothed round-trip time.", 1.0),
     ("/outbound/frameBudget", "outbound_frame_budget_bytes", Gauge, "Budget of the last frame sent.", 1.0),
     ("/outbound/frameBytes", "outbound_frame_bytes", Gauge, "Size of the last frame sent.", 1.0),
+    ("/outbound/limitedFrames", "outbound_limited_frames_total", Counter, "Pictures by what held them back.", 1.0),
     ("/outbound/muted", "outbound_muted", Gauge, "Whether one's own sound is silenced.", 1.0),
     ("/outbound/cameraOff", "outbound_camera_off", Gauge, "Whether one's own camera is off.", 1.0),
     ("/inbound/framesReceived", "inbound_frames_total", Counter, "Frames that came whole.", 1.0),
@@ -94,21 +95,34 @@ pub fn rendezvous_text(status: &RendezvousStatus) -> String {
 /// Adds those of the metrics that `value` has.
 fn add(text: &mut String, metrics: &[Metric], value: &Value) {
     for &(path, name, kind, help, unit) in metrics {
-        let number = match value.pointer(path) {
-            Some(Value::Number(number)) => number.as_f64(),
-            Some(Value::Bool(flag)) => Some(f64::from(u8::from(*flag))),
+        let number = |value: &Value| match value {
+            Value::Number(number) => number.as_f64(),
+            Value::Bool(flag) => Some(f64::from(u8::from(*flag))),
             _ => None,
         };
-        let Some(number) = number else { continue };
+        let series: Vec<(String, f64)> = match value.pointer(path) {
+            Some(Value::Object(by)) => {
+                let labelled = by.iter().filter_map(|(label, value)| Some((label, number(value)?)));
+                labelled.map(|(label, number)| (format!("{{by=\"{label}\"}}"), number)).collect()
+            }
+            value => value.and_then(number).map(|number| (String::new(), number)).into_iter().collect(),
+        };
+        if series.is_empty() {
+            continue;
+        }
         let kind = if kind == Counter { "counter" } else { "gauge" };
         let _ = writeln!(text, "# HELP lockstep_{name} {help}\n# TYPE lockstep_{name} {kind}");
-        let _ = writeln!(text, "lockstep_{name} {}", number * unit);
+        for (labels, number) in series {
+            let _ = writeln!(text, "lockstep_{name}{labels} {}", number * unit);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use lockstep_control::LimitedBy;
 
     use crate::live_stats::{Inbound, Outbound, Sample, Transport};
 
@@ -125,6 +139,8 @@ mod tests {
                 quantizer,
                 frame_budget,
                 frame_bytes,
+                limited_by: Some(LimitedBy::Ceiling),
+                limited_frames: BTreeMap::from([(LimitedBy::Ceiling, 7), (LimitedBy::Silence, 2)]),
                 muted: true,
                 bytes_sent: 1 << 53,
                 ..Outbound::default()
@@ -137,7 +153,7 @@ mod tests {
 
     fn paths(prefix: &str, value: &Value, into: &mut BTreeSet<String>) {
         match value {
-            Value::Object(fields) => {
+            Value::Object(fields) if !prefix.ends_with("limitedFrames") => {
                 fields.iter().for_each(|(name, value)| paths(&format!("{prefix}/{name}"), value, into));
             }
             _ => drop(into.insert(prefix.to_owned())),
@@ -148,6 +164,8 @@ mod tests {
     fn every_number_of_the_call_is_there_once_under_a_name_of_its_own() {
         let mut known = BTreeSet::new();
         paths("", &serde_json::to_value(whole()).unwrap(), &mut known);
+        // A word, not a number.
+        assert!(known.remove("/outbound/limitedBy"));
         let listed: BTreeSet<String> = METRICS.iter().map(|(path, ..)| (*path).to_owned()).collect();
         assert_eq!(listed, known);
         let names: BTreeSet<&str> = METRICS.iter().map(|(_, name, ..)| *name).collect();
@@ -165,6 +183,7 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }
         assert!(text.contains("\nlockstep_outbound_bytes_total 9007199254740992\n"));
+        assert!(text.contains("\nlockstep_outbound_limited_frames_total{by=\"ceiling\"} 7\n"), "{text}");
         assert!(text.contains("\nlockstep_outbound_muted 1\n") && text.ends_with('\n'));
         for line in text.lines().filter(|line| !line.starts_with("# ")) {
             let (name, number) = line.split_once(' ').expect("a name and a number");

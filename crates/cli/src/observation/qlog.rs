@@ -128,7 +128,7 @@ pub fn captured(captured: &FrameRecord) -> Vec<u8> {
     let data = json!({
         "capture": captured.capture, "frame": captured.frame, "outcome": captured.outcome,
         "key_frame": captured.key_frame, "recovery": captured.recovery, "quantizer": captured.quantizer,
-        "budget": captured.budget, "length": captured.size, "fragments": captured.fragments,
+        "budget": captured.budget, "limited_by": captured.limited_by, "length": captured.size, "fragments": captured.fragments,
         "parity": captured.parity,
     });
     event(at, name, &data)

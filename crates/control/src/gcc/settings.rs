@@ -23,7 +23,7 @@ pub struct Settings {
     pub pacing_factor: f64,
     /// Whether what leaves in 40 ms at that rate may leave at once (`kDefaultBurstInterval` in WebRTC).
     pub bursts: bool,
-    /// Whether [`PathBound`](crate::PathBound) bounds what it allows, as with every controller here.
+    /// Whether the limits by path apply ([`crate::Traits::is_bounded`]), as to every controller here.
     pub bounded_by_path: bool,
 }
 

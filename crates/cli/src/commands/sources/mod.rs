@@ -39,7 +39,7 @@
 //!   it is its sizes. Padding, which this transport has not, changes neither by much. To nine tenths of its own rate
 //!   before the drop video is back nearly as soon as the others (18 to 21 s against 14 to 17): a slower growth, the
 //!   paper's circle proper, is **not** reproduced.
-//! - Probes, the bound of 1.5 times the throughput, `PathBound` and feedback each 100 ms alone change the difference in
+//! - Probes, the bound of 1.5 times the throughput, the limits by path and feedback each 100 ms alone change the difference in
 //!   throughput by no more than 6 % each.
 //!
 //! What the paper reports is so in direction once the bursts are left out; its 21.6 % and 150 s are not reached, nor
@@ -47,7 +47,7 @@
 //! video had 27 % less, at 102 against 47 ms (`--seconds 300 --seeds 1-4 --traces
 //! steps:2.5mbps@60s/500kbps@20s/2.5mbps@220s`); eight recorded cellular links (mahimahi's and Norwegian ones) said the
 //! same as generated ones: +15.9 % as it is, -12.2 % without bursts, at 90 against 51 ms. "GCC of 2018" is what its
-//! parts allow of it: no bursts, probes at the start only, feedback each 100 ms, no `PathBound`; filters, rate control
+//! parts allow of it: no bursts, probes at the start only, feedback each 100 ms, no limits by path; filters, rate control
 //! and losses are those of today.
 
 mod designs;

@@ -1,15 +1,18 @@
-//! What every controller is bounded by.
+//! What the path observer learns, and how limits narrow a controller's allowance.
 
 use std::time::Duration;
 
-use lockstep_control::{Allowance, Bounded, InFlight, PathBound, bitrate_ceiling};
+use lockstep_control::{
+    Allowance, Budget, Ceiling, Delivered, InFlight, Limit, LimitedBy, PathObserver, ShortQueueLimit, SilenceLimit,
+    bitrate_ceiling, narrow,
+};
 use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 const PAYLOAD: u64 = 1_384;
 const ROUND_TRIP: Duration = Duration::from_millis(40);
 
-/// What a controller says that knows no bound.
+/// The allowance of a controller without any bound.
 const BOUNDLESS: Allowance = Allowance {
     budget: ByteCount::new(1_000_000_000),
     pacing_interval: Duration::ZERO,
@@ -18,9 +21,10 @@ const BOUNDLESS: Allowance = Allowance {
     behind_cross_traffic: ByteCount::ZERO,
 };
 
-/// A bound, and the time.
+/// A path, limits and the time.
 struct Path {
-    bound: PathBound,
+    path: PathObserver,
+    ceiling: Option<Ceiling>,
     now: Timestamp,
     frame: u32,
 }
@@ -28,18 +32,30 @@ struct Path {
 impl Path {
     fn new(ceiling: Option<Bitrate>) -> Self {
         let interval = Duration::from_millis(33);
-        let bound = PathBound::new(ByteCount::new(PAYLOAD), interval, ceiling);
-        Self { bound, now: Timestamp::from_millis(1_000), frame: 0 }
+        let payload = ByteCount::new(PAYLOAD);
+        let ceiling = ceiling.map(|rate| Ceiling::new(rate, payload, interval));
+        Self { path: PathObserver::new(payload), ceiling, now: Timestamp::from_millis(1_000), frame: 0 }
     }
 
-    /// What a frame may have although its controller would have a gigabyte sent.
-    fn bounded(&self, in_flight: InFlight) -> Bounded {
-        self.bound.below_ceiling(self.now, in_flight, self.bound.limit(self.now, in_flight, BOUNDLESS))
+    /// What a frame may have although its controller allows a gigabyte, and the binding limit.
+    fn limited(&self, in_flight: InFlight) -> (Budget, Option<LimitedBy>) {
+        let silence = SilenceLimit { payload: ByteCount::new(PAYLOAD) };
+        let by_path: [&dyn Limit; 3] = [&Delivered, &silence, &ShortQueueLimit];
+        let ceiling = self.ceiling.as_ref().map(|ceiling| ceiling as &dyn Limit);
+        let budget = Budget::of(&BOUNDLESS, in_flight);
+        narrow(&self.path.view(self.now), budget, by_path.into_iter().chain(ceiling))
     }
 
-    /// The bytes of it.
+    /// Bytes of a frame with nothing in flight.
     fn most(&self) -> u64 {
-        self.bounded(InFlight::default()).allowance.budget.get()
+        self.limited(InFlight::default()).0.frame.get()
+    }
+
+    fn send(&mut self, at: Timestamp, size: ByteCount) {
+        self.path.on_fragment(at, size);
+        if let Some(ceiling) = &mut self.ceiling {
+            ceiling.on_sent(at, size);
+        }
     }
 
     /// A frame is sent now; its fragments arrive `delay` later, so far apart, and are acknowledged half a round trip
@@ -52,7 +68,7 @@ impl Path {
     fn heard_of_late(&mut self, fragments: u16, delay: Duration, apart: Duration, back: Duration) {
         let sent_at = self.now;
         let size = ByteCount::new(PAYLOAD + 68);
-        (0..fragments).for_each(|_| self.bound.on_transmit(sent_at, size));
+        (0..fragments).for_each(|_| self.send(sent_at, size));
         for fragment in 0..fragments {
             let arrived_at = sent_at + delay + apart * u32::from(fragment);
             self.now = arrived_at + back;
@@ -73,7 +89,7 @@ impl Path {
                 highest_sequence: 0,
                 received: 0,
             };
-            self.bound.on_feedback(self.now, &feedback);
+            self.path.on_feedback(self.now, &feedback);
         }
         self.frame += 1;
     }
@@ -91,12 +107,12 @@ fn on_the_way(packets: u64) -> InFlight {
 }
 
 #[test]
-fn of_a_path_that_is_not_known_little_is_asked() {
+fn an_unknown_path_gets_a_small_first_flight() {
     assert_eq!(Path::new(None).most(), 8_000);
 }
 
 #[test]
-fn a_quiet_source_on_a_fast_path_may_grow_twofold_a_round_trip() {
+fn a_quiet_source_on_a_fast_path_doubles_in_a_round_trip() {
     let mut path = Path::new(None);
     let mut before = path.most();
     for _ in 0..5 {
@@ -110,7 +126,7 @@ fn a_quiet_source_on_a_fast_path_may_grow_twofold_a_round_trip() {
 }
 
 #[test]
-fn a_burst_behind_a_pause_of_the_link_shows_nothing() {
+fn a_burst_behind_a_pause_of_the_link_is_no_evidence() {
     let mut path = Path::new(None);
     path.frame(3, HALF, Duration::from_millis(12));
     path.wait(Duration::from_millis(30));
@@ -121,7 +137,7 @@ fn a_burst_behind_a_pause_of_the_link_shows_nothing() {
 }
 
 #[test]
-fn a_slow_path_bounds_frames_to_what_half_a_second_carried() {
+fn a_slow_path_bounds_frames_to_half_a_second_of_deliveries() {
     let mut path = Path::new(None);
     for _ in 0..60 {
         // One packet in 12 ms: 0.97 Mb/s.
@@ -131,23 +147,23 @@ fn a_slow_path_bounds_frames_to_what_half_a_second_carried() {
 }
 
 #[test]
-fn into_silence_a_probe_is_sent_now_and_then_and_the_first_frame_after_it_is_small() {
+fn silence_gets_rare_probes_and_then_a_small_frame() {
     let mut path = Path::new(None);
     (0..30).for_each(|_| path.frame(4, HALF, Duration::from_millis(5)));
     assert!(path.most() > 15_000);
-    path.bound.on_transmit(path.now, ByteCount::new(1_452));
-    assert!(!path.bound.is_silent(path.now + Duration::from_millis(100)));
+    path.path.on_fragment(path.now, ByteCount::new(1_452));
+    assert!(!path.path.is_silent(path.now + Duration::from_millis(100)));
     let mut probes = Vec::new();
     let began = path.now;
     while path.now < began + Duration::from_secs(12) {
         path.wait(Duration::from_millis(10));
-        if path.bound.is_probe_due(path.now, on_the_way(1)) {
+        if path.path.is_probe_due(path.now, on_the_way(1)) {
             probes.push(path.now.saturating_since(began).as_millis());
-            path.bound.on_probe();
-            path.bound.on_transmit(path.now, ByteCount::new(300));
+            path.path.on_probe();
+            path.path.on_fragment(path.now, ByteCount::new(300));
         }
     }
-    assert!(path.bound.is_silent(path.now));
+    assert!(path.path.is_silent(path.now));
     assert_eq!(path.most(), 0);
     // Every 100 ms as long as they would be through in as much; then ever more seldom.
     let pauses: Vec<_> = probes.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -171,7 +187,7 @@ fn into_silence_a_probe_is_sent_now_and_then_and_the_first_frame_after_it_is_sma
         highest_sequence: 0,
         received: 0,
     };
-    path.bound.on_feedback(path.now, &feedback);
+    path.path.on_feedback(path.now, &feedback);
     assert_eq!(path.most(), PAYLOAD);
     path.wait(Duration::from_millis(5));
     path.frame(1, HALF, Duration::ZERO);
@@ -179,7 +195,7 @@ fn into_silence_a_probe_is_sent_now_and_then_and_the_first_frame_after_it_is_sma
 }
 
 #[test]
-fn what_probes_send_into_silence_keeps_back_little_when_it_ends() {
+fn probes_into_silence_delay_little_when_it_ends() {
     // A packet in 40 ms, 290 kb/s: 100 ms of it are 3,600 bytes, and a fiftieth 730 a second. One in 500 ms, 23 kb/s: next to
     // nothing but a packet.
     for (frames, apart, most) in [(100, 40, [4_300, 5_000, 6_500]), (20, 500, [1_550, 1_650, 1_850])] {
@@ -188,32 +204,32 @@ fn what_probes_send_into_silence_keeps_back_little_when_it_ends() {
             path.frame(1, HALF, Duration::ZERO);
             path.wait(Duration::from_millis(apart).saturating_sub(ROUND_TRIP));
         }
-        path.bound.on_transmit(path.now, ByteCount::new(1));
-        let bears = |path: &Path, bytes: u64| path.bound.bears_probe(path.now, ByteCount::new(bytes));
+        path.path.on_fragment(path.now, ByteCount::new(1));
+        let bears = |path: &Path, bytes: u64| path.path.can_carry_probe(path.now, ByteCount::new(bytes));
         assert!(bears(&path, 1_000_000), "it is not silent yet");
         for (seconds, most) in [1, 1, 2].into_iter().zip(most) {
             path.wait(Duration::from_secs(seconds));
             let largest = (0..100_000).step_by(50).take_while(|&bytes| bears(&path, bytes)).last().unwrap_or(0);
             assert!((most..most + most / 6).contains(&largest), "{largest} bytes after {seconds} s more");
         }
-        path.bound.on_transmit(path.now, ByteCount::new(20_000));
+        path.path.on_fragment(path.now, ByteCount::new(20_000));
         assert!(!bears(&path, 1), "what went before counts");
         // A hello was answered: one may go, and another after that only if it is small.
         path.wait(Duration::from_millis(10));
-        path.bound.on_return(path.now);
+        path.path.on_return(path.now);
         assert!(bears(&path, 100_000));
-        path.bound.on_transmit(path.now + Duration::from_millis(1), ByteCount::new(100));
+        path.path.on_fragment(path.now + Duration::from_millis(1), ByteCount::new(100));
         assert!(!bears(&path, 100));
     }
 }
 
 #[test]
-fn where_only_the_way_back_paused_the_next_silence_is_taken_to_be_like_it() {
+fn a_pause_of_the_way_back_alone_does_not_stop_probes() {
     let mut path = Path::new(None);
     let quiet = |path: &Path, milliseconds| path.now + Duration::from_millis(milliseconds);
-    let bears = |path: &Path| path.bound.bears_probe(quiet(path, 2_000), ByteCount::new(100_000));
-    let is_due = |path: &Path, packets: u64| path.bound.is_probe_due(quiet(path, 400), on_the_way(packets));
-    let sent = |path: &mut Path| path.bound.on_transmit(path.now, ByteCount::new(1_452));
+    let bears = |path: &Path| path.path.can_carry_probe(quiet(path, 2_000), ByteCount::new(100_000));
+    let is_due = |path: &Path, packets: u64| path.path.is_probe_due(quiet(path, 400), on_the_way(packets));
+    let sent = |path: &mut Path| path.path.on_fragment(path.now, ByteCount::new(1_452));
     (0..100).for_each(|_| path.frame(4, HALF, Duration::from_millis(5)));
     sent(&mut path);
     assert!(!bears(&path) && !is_due(&path, 1_000));
@@ -224,7 +240,7 @@ fn where_only_the_way_back_paused_the_next_silence_is_taken_to_be_like_it() {
     sent(&mut path);
     assert!(bears(&path) && is_due(&path, 1_000));
     // What was sent meanwhile is more than the path bears: the next waits, but may have any size.
-    path.bound.on_transmit(quiet(&path, 300), ByteCount::new(100_000));
+    path.path.on_fragment(quiet(&path, 300), ByteCount::new(100_000));
     assert!(bears(&path) && !is_due(&path, 1_000));
     // Then it is what was sent that waits.
     path.wait(Duration::from_secs(1));
@@ -235,7 +251,7 @@ fn where_only_the_way_back_paused_the_next_silence_is_taken_to_be_like_it() {
 }
 
 #[test]
-fn news_that_waits_behind_the_other_ends_pictures_is_no_silence() {
+fn feedback_behind_the_other_ends_pictures_is_no_silence() {
     let mut path = Path::new(None);
     (0..100).for_each(|_| path.frame(4, HALF, Duration::from_millis(5)));
     let (late, step) = (Duration::from_millis(350), Duration::from_millis(10));
@@ -243,16 +259,16 @@ fn news_that_waits_behind_the_other_ends_pictures_is_no_silence() {
     // Once it has come as late, and however seldom.
     for _ in 0..10 {
         (0..8).for_each(|_| path.frame(4, HALF, step));
-        path.bound.on_transmit(path.now, ByteCount::new(1_452));
-        assert!(!path.bound.is_silent(path.now + HALF + late), "news is as late as before");
+        path.path.on_fragment(path.now, ByteCount::new(1_452));
+        assert!(!path.path.is_silent(path.now + HALF + late), "news is as late as before");
         path.heard_of_late(4, HALF, step, late);
     }
-    path.bound.on_transmit(path.now, ByteCount::new(1_452));
-    assert!(path.bound.is_silent(path.now + Duration::from_millis(900)), "this is no more than late");
+    path.path.on_fragment(path.now, ByteCount::new(1_452));
+    assert!(path.path.is_silent(path.now + Duration::from_millis(900)), "this is no more than late");
 }
 
 #[test]
-fn hellos_into_silence_take_a_sixteenth_of_the_path_and_come_ever_more_seldom() {
+fn hellos_use_a_sixteenth_of_the_path_and_become_rare() {
     let pauses = |frames: u32, apart: u64| {
         let mut path = Path::new(None);
         for _ in 0..frames {
@@ -260,16 +276,16 @@ fn hellos_into_silence_take_a_sixteenth_of_the_path_and_come_ever_more_seldom() 
             path.wait(Duration::from_millis(apart));
         }
         [300, 4_000, 60_000]
-            .map(|silent| path.bound.greeting_pause(path.now + Duration::from_millis(silent)).as_millis())
+            .map(|silent| path.path.greeting_pause(path.now + Duration::from_millis(silent)).as_millis())
     };
     // A packet in 50 ms, 230 kb/s; in 540 ms, 20 kb/s.
     assert_eq!(pauses(100, 10), [38, 100, 1_000]);
     assert_eq!(pauses(20, 500), [422, 422, 1_000]);
-    assert_eq!(Path::new(None).bound.greeting_pause(Timestamp::from_millis(1_000)), Duration::from_secs(1), "unknown");
+    assert_eq!(Path::new(None).path.greeting_pause(Timestamp::from_millis(1_000)), Duration::from_secs(1), "unknown");
 }
 
 #[test]
-fn on_a_slow_path_a_probe_waits_for_what_is_on_the_way() {
+fn on_a_slow_path_a_probe_waits_for_bytes_in_flight() {
     let mut path = Path::new(None);
     // A packet in 200 ms: 58 kb/s, two or three in half a second.
     (0..20).for_each(|_| path.frame(1, HALF, Duration::ZERO));
@@ -277,9 +293,9 @@ fn on_a_slow_path_a_probe_waits_for_what_is_on_the_way() {
         path.wait(Duration::from_millis(200));
         path.frame(1, HALF, Duration::ZERO);
     }
-    path.bound.on_transmit(path.now, ByteCount::new(1_452));
+    path.path.on_fragment(path.now, ByteCount::new(1_452));
     let due = |path: &Path, milliseconds: u64, packets: u64| {
-        path.bound.is_probe_due(path.now + Duration::from_millis(milliseconds), on_the_way(packets))
+        path.path.is_probe_due(path.now + Duration::from_millis(milliseconds), on_the_way(packets))
     };
     assert!(!due(&path, 90, 1) && due(&path, 110, 1));
     // Behind nothing there is nothing to wait for.
@@ -294,11 +310,11 @@ fn on_a_slow_path_a_probe_waits_for_what_is_on_the_way() {
 }
 
 #[test]
-fn before_anything_is_heard_no_more_is_under_way_than_a_first_flight() {
+fn before_feedback_no_more_than_a_first_flight_is_sent() {
     let mut path = Path::new(None);
     let allowed = |path: &Path, bytes: u64| {
         let in_flight = InFlight { bytes: ByteCount::new(bytes), ..InFlight::default() };
-        path.bounded(in_flight).allowance.budget.get()
+        path.limited(in_flight).0.frame.get()
     };
     assert_eq!((allowed(&path, 5_000), allowed(&path, 8_000)), (3_000, 0));
     path.frame(1, HALF, Duration::ZERO);
@@ -306,7 +322,7 @@ fn before_anything_is_heard_no_more_is_under_way_than_a_first_flight() {
 }
 
 #[test]
-fn pictures_have_no_more_bits_than_they_gain_by() {
+fn the_ceiling_bounds_frames_but_not_larger_ones_once_coded() {
     let ceiling = bitrate_ceiling(1_280, 720, Duration::from_nanos(33_333_333));
     assert!((13.8..13.9).contains(&ceiling.as_mbps()), "{ceiling}");
     let mut path = Path::new(Some(Bitrate::from_kbps(1_000)));
@@ -314,7 +330,7 @@ fn pictures_have_no_more_bits_than_they_gain_by() {
     path.wait(Duration::from_secs(1));
     assert!(path.most() <= 8_400, "two frames' worth of a megabit: {}", path.most());
     // A frame that is larger nevertheless can be sent, and those after it have half of their share until it is made up for.
-    assert!(path.bounded(InFlight::default()).affordable.get() > 40_000);
+    assert!(path.limited(InFlight::default()).0.affordable.get() > 40_000);
     path.frame(20, HALF, Duration::from_micros(100));
     assert!((2_000..=2_100).contains(&path.most()), "{}", path.most());
 }
@@ -324,6 +340,27 @@ fn losses_are_remembered_as_a_share() {
     let mut path = Path::new(None);
     path.frame(10, HALF, Duration::from_millis(1));
     let lost = LostFragment { frame: 0, fragment: 0, size: ByteCount::new(1_452), sent_at: path.now };
-    path.bound.on_loss(path.now, &[lost; 10]);
-    assert!(path.bound.loss_rate().share() > 0.02);
+    path.path.on_loss(path.now, &[lost; 10]);
+    assert!(path.path.loss().share() > 0.02);
+}
+
+#[test]
+fn the_last_limit_that_cuts_is_binding() {
+    let mut path = Path::new(Some(Bitrate::from_kbps(1_000)));
+    assert_eq!(path.limited(InFlight::default()).1, Some(LimitedBy::Ceiling), "a first flight is above the ceiling");
+    (0..20).for_each(|_| path.frame(4, HALF, Duration::from_micros(100)));
+    assert_eq!(path.limited(InFlight::default()).1, Some(LimitedBy::Ceiling));
+    path.ceiling = None;
+    assert_eq!(path.limited(InFlight::default()).1, Some(LimitedBy::Delivered));
+    path.send(path.now, ByteCount::new(1_452));
+    path.wait(Duration::from_secs(2));
+    assert_eq!(path.limited(InFlight::default()).1, Some(LimitedBy::Silence));
+}
+
+#[test]
+fn a_limit_that_does_not_cut_is_not_binding() {
+    let path = Path::new(None);
+    let small =
+        Budget { frame: ByteCount::new(100), affordable: ByteCount::new(100), ..path.limited(InFlight::default()).0 };
+    assert_eq!(narrow(&path.path.view(path.now), small, [&Delivered as &dyn Limit]), (small, None));
 }

@@ -1,0 +1,64 @@
+//! A bit rate beyond which pictures gain nothing.
+
+use std::time::Duration;
+
+use lockstep_transport::wire::CARRIAGE;
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use super::{Budget, Limit, LimitedBy};
+use crate::{InFlight, PathView, TokenBucket};
+
+/// Beyond half a bit a pixel VP8 gains nothing that is seen: its quantizer index is below 8 or so.
+const BITS_PER_PIXEL: f64 = 0.5;
+/// Small pictures need more bits a pixel.
+const LEAST_CEILING: Bitrate = Bitrate::from_kbps(500);
+/// The share of a frame interval's bytes that a frame may have in any case: after frames that came out larger the next ones
+/// should not be coarse while the path is fast.
+const LEAST_SHARE: f64 = 0.5;
+
+/// The bit rate beyond which pictures of this size and rate gain nothing: half a bit a pixel, at least 500 kb/s.
+#[must_use]
+pub fn bitrate_ceiling(width: usize, height: usize, frame_interval: Duration) -> Bitrate {
+    let pixels = (width * height) as f64 / frame_interval.as_secs_f64().max(1e-6);
+    Bitrate::from_bps((BITS_PER_PIXEL * pixels) as u64).max(LEAST_CEILING)
+}
+
+/// The most that is sent in the long run, all headers included: a token bucket.
+#[derive(Debug)]
+pub struct Ceiling {
+    rate: Bitrate,
+    bucket: TokenBucket,
+    /// Bytes that a frame may have whatever those before it took.
+    least: ByteCount,
+}
+
+impl Ceiling {
+    /// At most `rate`, for frames every `frame_interval` in fragments of up to `payload` bytes.
+    #[must_use]
+    pub fn new(rate: Bitrate, payload: ByteCount, frame_interval: Duration) -> Self {
+        let least = rate.bytes_in(frame_interval.mul_f64(LEAST_SHARE));
+        Self { rate, bucket: TokenBucket::new(payload, frame_interval), least }
+    }
+
+    /// A datagram of `size` bytes was sent.
+    pub fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
+        self.bucket.on_transmit(now, size + ByteCount::new(CARRIAGE), self.rate);
+    }
+
+    /// Bytes that a frame may have at `now`.
+    #[must_use]
+    pub fn most(&self, now: Timestamp, in_flight: InFlight) -> ByteCount {
+        self.bucket.budget(now, in_flight, self.rate).max(self.least)
+    }
+}
+
+impl Limit for Ceiling {
+    fn kind(&self) -> LimitedBy {
+        LimitedBy::Ceiling
+    }
+
+    fn limit(&self, path: &PathView, budget: Budget) -> Budget {
+        let frame = budget.frame.min(self.most(path.now, budget.in_flight));
+        Budget { frame, target: budget.target.min(self.rate), ..budget }
+    }
+}

@@ -1,0 +1,190 @@
+//! What the sender knows of its path: one observer, one immutable view.
+//!
+//! ```text
+//! sent packets, feedback, losses --> PathObserver --> PathView --> limits, probes
+//! ```
+//!
+//! [`PathObserver`] consumes every sent packet, every feedback and every declared loss once. [`PathObserver::view`] is the
+//! state of the path at one moment; each [`Limit`](crate::Limit) reads it and keeps no copy.
+
+mod deliveries;
+mod probing;
+mod silence;
+
+use std::time::Duration;
+
+use lockstep_transport::{Feedback, LostFragment};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
+
+use self::deliveries::Deliveries;
+use self::probing::Probing;
+use self::silence::Silence;
+use crate::short_queue::{BottleneckQueue, ShortQueue};
+use crate::{InFlight, LossRate};
+
+/// Deliveries are counted in sliding windows of this length: a frame that is larger arrives half a second late in any case.
+pub(crate) const WINDOW: Duration = Duration::from_millis(500);
+/// How long deliveries are remembered: a second or two of quiet must not forget the path.
+const MEMORY: Duration = Duration::from_secs(5);
+/// How long the base round trip and the base delay of feedback are remembered.
+const ROUND_TRIP_MEMORY: Duration = Duration::from_secs(60);
+/// A sender may double its rate in a round trip (RFC 5681, slow start).
+pub(crate) const GROWTH: u64 = 2;
+
+/// The path at one moment.
+#[derive(Debug, Clone, Copy)]
+pub struct PathView {
+    /// When the view was taken.
+    pub now: Timestamp,
+    /// Smoothed round-trip time; none before the first feedback.
+    pub round_trip: Option<Duration>,
+    /// Sliding-window minimum of the round-trip time, over 60 s.
+    pub base_round_trip: Option<Duration>,
+    /// How long the packet that was acknowledged last was queued.
+    pub queueing_delay: Duration,
+    /// Most bytes delivered in any half second of the last 5 s, headers included.
+    pub delivered: ByteCount,
+    /// Most bytes in half a second that the spacing of fragments inside a burst shows, over 5 s.
+    pub burst: ByteCount,
+    /// Loss of fragments and of frames.
+    pub loss: LossRate,
+    /// Whether packets were sent and no feedback came for longer than it should take.
+    pub is_silent: bool,
+    /// Whether a silence has ended and nothing that was sent since is acknowledged.
+    pub is_restarting: bool,
+    /// The queue at the bottleneck, once it is known to hold fewer packets than frames have.
+    pub bottleneck_queue: Option<BottleneckQueue>,
+}
+
+impl PathView {
+    /// The delivery rate: that of the best half second of the last 5 s.
+    #[must_use]
+    pub fn delivery_rate(&self) -> Bitrate {
+        Bitrate::mean(self.delivered, WINDOW)
+    }
+}
+
+/// Observes the path from packets and feedback.
+#[derive(Debug)]
+pub struct PathObserver {
+    deliveries: Deliveries,
+    silence: Silence,
+    loss: LossRate,
+    short_queue: ShortQueue,
+    probing: Probing,
+}
+
+impl PathObserver {
+    /// An observer of an unknown path, for fragments of up to `payload` bytes.
+    #[must_use]
+    pub fn new(payload: ByteCount) -> Self {
+        Self {
+            deliveries: Deliveries::new(),
+            silence: Silence::new(),
+            loss: LossRate::default(),
+            short_queue: ShortQueue::new(payload),
+            probing: Probing::new(payload),
+        }
+    }
+
+    /// The path at `now`.
+    #[must_use]
+    pub fn view(&self, now: Timestamp) -> PathView {
+        PathView {
+            now,
+            round_trip: self.silence.round_trip(),
+            base_round_trip: self.silence.base_round_trip(),
+            queueing_delay: self.deliveries.queueing_delay(),
+            delivered: self.deliveries.most_in_window(),
+            burst: self.deliveries.most_by_bursts(),
+            loss: self.loss,
+            is_silent: self.is_silent(now),
+            is_restarting: self.silence.is_restarting(),
+            bottleneck_queue: self.short_queue.known(),
+        }
+    }
+
+    /// Whether packets were sent and no feedback came for longer than it should take.
+    #[must_use]
+    pub fn is_silent(&self, now: Timestamp) -> bool {
+        self.silence.is_silent(now)
+    }
+
+    /// Loss of fragments and of frames.
+    #[must_use]
+    pub fn loss(&self) -> &LossRate {
+        &self.loss
+    }
+
+    /// A fragment of a frame, a datagram of `size` bytes, was sent.
+    pub fn on_fragment(&mut self, now: Timestamp, size: ByteCount) {
+        self.silence.on_fragment(now);
+        self.on_sound(now, size);
+    }
+
+    /// A datagram of sound was sent. It leaves whatever the budget is, so it says nothing of what pictures may have.
+    pub fn on_sound(&mut self, now: Timestamp, size: ByteCount) {
+        self.short_queue.on_transmit(now, size);
+        self.silence.on_sent(now, size);
+    }
+
+    /// Feedback arrived.
+    pub fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
+        self.loss.on_acknowledged(feedback.acknowledged.len());
+        self.loss.on_found(feedback.found);
+        if feedback.acknowledged.is_empty() {
+            return;
+        }
+        self.short_queue.on_feedback(now, feedback);
+        self.silence.on_feedback(now, feedback);
+        self.probing.on_feedback();
+        for arrival in &feedback.acknowledged {
+            self.deliveries.on_arrival(now, arrival);
+        }
+    }
+
+    /// Fragments were declared lost.
+    pub fn on_loss(&mut self, now: Timestamp, lost: &[LostFragment]) {
+        self.loss.on_lost(lost.len());
+        self.short_queue.on_loss(now, lost);
+    }
+
+    /// A frame was decoded, or is lost in spite of its parity.
+    pub fn on_frame(&mut self, lost: bool) {
+        self.loss.on_frame(lost);
+    }
+
+    /// Something came from the other end after a pause, by whatever way: a silent path may work again.
+    pub fn on_return(&mut self, now: Timestamp) {
+        self.silence.on_return(now);
+    }
+
+    /// A frame was sent that its budget did not hold.
+    pub fn on_probe(&mut self) {
+        self.probing.on_probe(&self.silence, &self.deliveries);
+    }
+
+    /// Whether a frame is due now although no budget holds one, as small as there is, with `in_flight` under way.
+    #[must_use]
+    pub fn is_probe_due(&self, now: Timestamp, in_flight: InFlight) -> bool {
+        self.probing.is_due(now, in_flight, &self.silence, &self.deliveries)
+    }
+
+    /// Whether a probe of `size` bytes may be sent: into silence only what does not delay later frames if it is queued.
+    #[must_use]
+    pub fn can_carry_probe(&self, now: Timestamp, size: ByteCount) -> bool {
+        probing::can_carry_probe(now, size, &self.silence, &self.deliveries)
+    }
+
+    /// Pause after a hello into silence.
+    #[must_use]
+    pub fn greeting_pause(&self, now: Timestamp) -> Duration {
+        probing::greeting_pause(now, &self.silence, &self.deliveries)
+    }
+
+    /// Least pause between two fragments where the bottleneck's queue is shorter than a frame, whatever the controller's pace.
+    #[must_use]
+    pub fn least_pause(&self) -> Duration {
+        self.short_queue.least_pause()
+    }
+}

@@ -1,0 +1,160 @@
+//! Whether the path is silent: packets were sent, and no feedback came for longer than feedback should take.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use lockstep_transport::{AcknowledgedFragment, Feedback, SOUND};
+use lockstep_units::{ByteCount, Timestamp, moving_average};
+
+use super::{MEMORY, ROUND_TRIP_MEMORY};
+use crate::base_delay::BaseDelay;
+use crate::recent_least::RecentLeast;
+
+/// Feedback may take this much longer than the smoothed round trip: pauses of cellular links are rarely longer.
+const MARGIN: Duration = Duration::from_millis(150);
+/// Where feedback was delayed on its way back, it may be late by as much again, up to this: acknowledgements that wait
+/// behind the other end's pictures are no silence, but an outage of the way back alone should be noticed.
+const LATEST_FEEDBACK: Duration = Duration::from_millis(500);
+/// The round trip that is assumed until one is measured.
+pub(super) const FIRST_ROUND_TRIP: Duration = Duration::from_millis(500);
+/// Weight of a new sample in the smoothed round trip (RFC 6298).
+const ROUND_TRIP_WEIGHT: f64 = 0.125;
+
+/// Times of transmissions and of feedback.
+#[derive(Debug)]
+pub(super) struct Silence {
+    round_trip: Option<Duration>,
+    base_round_trip: RecentLeast<Duration>,
+    /// Delay of feedback on its way back, on two clocks, and by how much it exceeded the base lately.
+    feedback_delay: BaseDelay,
+    late: RecentLeast<Reverse<Duration>>,
+    feedback_at: Timestamp,
+    /// When feedback last acknowledged a fragment of a frame rather than sound.
+    frame_feedback_at: Timestamp,
+    /// When the oldest packet was sent since the last feedback.
+    waiting_since: Option<Timestamp>,
+    /// When a fragment of a frame was last sent.
+    fragment_sent_at: Option<Timestamp>,
+    /// When the path was last found to work again.
+    returned_at: Option<Timestamp>,
+    /// Bytes sent into silence.
+    unanswered: u64,
+    /// Whether the last silence ended with the news that its packets had arrived in time: only feedback was late.
+    delays_feedback_only: bool,
+    /// The end of the last silence, until a packet that was sent after it is acknowledged.
+    restarted_at: Option<Timestamp>,
+}
+
+impl Silence {
+    pub(super) fn new() -> Self {
+        Self {
+            round_trip: None,
+            base_round_trip: RecentLeast::new(),
+            feedback_delay: BaseDelay::new(ROUND_TRIP_MEMORY),
+            late: RecentLeast::new(),
+            feedback_at: Timestamp::ZERO,
+            frame_feedback_at: Timestamp::ZERO,
+            waiting_since: None,
+            fragment_sent_at: None,
+            returned_at: None,
+            unanswered: 0,
+            delays_feedback_only: false,
+            restarted_at: None,
+        }
+    }
+
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.round_trip
+    }
+
+    pub(super) fn base_round_trip(&self) -> Option<Duration> {
+        self.base_round_trip.get()
+    }
+
+    pub(super) fn feedback_at(&self) -> Timestamp {
+        self.feedback_at
+    }
+
+    pub(super) fn frame_feedback_at(&self) -> Timestamp {
+        self.frame_feedback_at
+    }
+
+    pub(super) fn fragment_sent_at(&self) -> Option<Timestamp> {
+        self.fragment_sent_at
+    }
+
+    pub(super) fn unanswered(&self) -> u64 {
+        self.unanswered
+    }
+
+    pub(super) fn delays_feedback_only(&self) -> bool {
+        self.delays_feedback_only
+    }
+
+    /// Whether the path is silent at `now`.
+    pub(super) fn is_silent(&self, now: Timestamp) -> bool {
+        let Some(from) = self.waiting_since else { return false };
+        let late = self.late.get().map_or(Duration::ZERO, |Reverse(late)| late).min(LATEST_FEEDBACK);
+        let patience = self.round_trip.unwrap_or(FIRST_ROUND_TRIP) + MARGIN.max(late);
+        now.is_later_by(patience, from.max(self.feedback_at))
+    }
+
+    /// Whether a silence has ended and nothing that was sent since is acknowledged.
+    pub(super) fn is_restarting(&self) -> bool {
+        self.restarted_at.is_some()
+    }
+
+    /// Whether the path was found to work again, and no fragment of a frame was sent since.
+    pub(super) fn has_returned(&self) -> bool {
+        self.returned_at.is_some_and(|returned_at| self.fragment_sent_at.is_none_or(|at| at < returned_at))
+    }
+
+    pub(super) fn on_fragment(&mut self, now: Timestamp) {
+        self.fragment_sent_at = Some(now);
+    }
+
+    /// A packet of `size` was sent.
+    pub(super) fn on_sent(&mut self, now: Timestamp, size: ByteCount) {
+        self.waiting_since.get_or_insert(now);
+        if self.is_silent(now) {
+            self.unanswered += size.get();
+        }
+    }
+
+    pub(super) fn on_return(&mut self, now: Timestamp) {
+        self.returned_at = Some(now);
+    }
+
+    /// Feedback arrived that acknowledges something.
+    pub(super) fn on_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
+        if self.is_silent(now) {
+            self.restarted_at = Some(now);
+        }
+        if let Some(newest) = feedback.acknowledged.iter().map(|arrival| arrival.arrived_at).max() {
+            self.late.put(now, Reverse(self.feedback_delay.queueing_delay(newest, now)), MEMORY);
+        }
+        (self.feedback_at, self.waiting_since, self.unanswered) = (now, None, 0);
+        if let Some(sample) = feedback.round_trip_time {
+            self.base_round_trip.put(now, sample, ROUND_TRIP_MEMORY);
+            let known = self.round_trip.unwrap_or(sample);
+            self.round_trip = Some(moving_average(known, sample, ROUND_TRIP_WEIGHT));
+        }
+        if feedback.acknowledged.iter().any(|arrival| arrival.fragment != SOUND) {
+            self.frame_feedback_at = now;
+        }
+        self.attribute_delay(now, &feedback.acknowledged);
+        if self.restarted_at.is_some_and(|at| feedback.acknowledged.iter().any(|arrival| arrival.sent_at >= at)) {
+            self.restarted_at = None;
+        }
+    }
+
+    /// Finds out which of the two ways delayed the newest packet whose acknowledgement was late.
+    fn attribute_delay(&mut self, now: Timestamp, acknowledged: &[AcknowledgedFragment]) {
+        let expected = self.round_trip.unwrap_or(FIRST_ROUND_TRIP) + LATEST_FEEDBACK;
+        let late = acknowledged.iter().filter(|arrival| now.is_later_by(expected, arrival.sent_at));
+        if let Some(newest) = late.max_by_key(|arrival| arrival.sent_at) {
+            let way_back = self.feedback_delay.queueing_delay(newest.arrived_at, now);
+            self.delays_feedback_only = way_back > now.saturating_since(newest.sent_at) / 2;
+        }
+    }
+}
