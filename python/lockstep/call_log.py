@@ -50,7 +50,7 @@ LIMITS = {
     "coarsest_quantizer": "encoder at its coarsest",
     "finest_quantizer": "encoder at its finest",
 }
-"""What may hold a frame back: the words of `limited_by`, in the order of the sender's pipeline, with names for people."""
+"""What may hold a frame back: the words of `limited_by` with names for people, in the order of the pipeline."""
 
 REQUIRED_COLUMNS = ("capture", "captured_at", "outcome")
 """The columns without which a frame log says nothing."""

@@ -44,13 +44,19 @@ OUTCOMES = {
 """What the outcomes of a frame log mean."""
 
 
-LIMIT_COLOURS = dict(
-    zip(
-        LIMITS,
-        "#2f7fe0 #5aa9e6 #7c66dc #e5484d #d9a21b #12a594 #e0902f #d6579a #8a94a3 #a0522d #3aa655".split(),
-        strict=True,
-    )
-)
+LIMIT_COLOURS = {
+    "link_estimate": "#2f7fe0",
+    "deadline": "#5aa9e6",
+    "delivered": "#7c66dc",
+    "silence": "#e5484d",
+    "short_queue": "#d9a21b",
+    "ceiling": "#12a594",
+    "narrow_path": "#e0902f",
+    "sound": "#d6579a",
+    "parity": "#8a94a3",
+    "coarsest_quantizer": "#a0522d",
+    "finest_quantizer": "#3aa655",
+}
 """Colours of what holds frames back."""
 
 LIMIT_BINS = 120

@@ -27,8 +27,8 @@ def fake_frames(seconds: float = 30.0, rate: float = 30.0, seed: int = 1) -> tup
         queueing = max(queue_free - captured, 0.0)
         budget = max(estimate * (0.1 - queueing) / 8.0, 0.0)
         row: dict[str, Any] = dict.fromkeys(
-            ("frame", "quantizer", "budget", "limited_by", "size", "fragments", "parity", "encode_started_at", "sent_at",
-             "completed_at", "displayed_at", "video_delay", "ssim", "psnr_db")
+            ("frame", "quantizer", "budget", "limited_by", "size", "fragments", "parity", "encode_started_at",
+             "sent_at", "completed_at", "displayed_at", "video_delay", "ssim", "psnr_db")
         )  # fmt: skip
         row |= {"target_bps": int(0.9 * estimate), "estimate_bps": int(estimate)}
         row |= {"capture": capture, "captured_at": captured, "outcome": "sent", "key_frame": capture == 0}

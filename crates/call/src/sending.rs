@@ -266,7 +266,7 @@ impl<C: Codec> SendingEnd<C> {
             now,
             picture: &picture,
             source,
-            budget: self.expected_budget(now, &budget, self.encode_time),
+            budget: self.expected_budget(now, &budget, self.encode_time).0,
             target: self.overhead.less(self.left_by_sound(now, budget.target)),
             pacer_delay: budget.pacing_interval.saturating_mul(waiting).max(time_to_leave),
             queued,
@@ -304,7 +304,7 @@ impl<C: Codec> SendingEnd<C> {
         self.controller.handle(now, Input::Time);
         self.fit_payload();
         let frame_budget = self.budget(now);
-        let (budget, affordable) = (frame_budget.frame, frame_budget.affordable);
+        let (budget, affordable) = (frame_budget.frame.0, frame_budget.affordable.0);
         let is_narrow = self.narrow_way().is_some_and(NarrowWay::is_narrow);
         let probe_due = is_narrow || self.path.is_probe_due(now, self.in_flight());
         let probes = self.controller.traits().wants_probes && probe_due;
@@ -321,7 +321,7 @@ impl<C: Codec> SendingEnd<C> {
         let menu = if still_good && may_refine && !self.closed {
             // What was coded for a budget that is gone must not be sent as a probe: that is to be small.
             let probe = if probes { self.payload } else { ByteCount::ZERO };
-            let expected = self.expected_budget(now, &frame_budget, self.refine_time).max(probe);
+            let expected = self.expected_budget(now, &frame_budget, self.refine_time).0.max(probe);
             match self.encoder.refine(menu, budget.max(probe), expected) {
                 Ok(job) => {
                     self.refinement = Some(job);

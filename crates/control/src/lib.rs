@@ -54,7 +54,7 @@ pub use gcc::{Gcc, Probing, Settings as GccSettings};
 pub use inter_arrival::{GracePeriod, InterArrival};
 pub use latency::{Latency, UnknownLatency};
 pub use limit::{
-    Budget, Ceiling, Delivered, LEAST_FRAME, Limit, LimitedBy, ShortQueueLimit, SilenceLimit, bitrate_ceiling,
+    Budget, Ceiling, Delivered, Gross, LEAST_FRAME, Limit, LimitedBy, Net, ShortQueueLimit, SilenceLimit, bitrate_ceiling,
     is_binding, narrow,
 };
 pub use loss_rate::{LossRate, Protection};

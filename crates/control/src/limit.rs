@@ -21,16 +21,27 @@ pub use silence::SilenceLimit;
 
 use crate::{Allowance, InFlight, PathView};
 
+/// Bytes of a frame with its parity.
+///
+/// Only [`Protection::frame_within`](crate::Protection::frame_within) makes [`Net`] bytes of them, so that parity cannot be
+/// subtracted twice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Gross(pub ByteCount);
+
+/// Bytes of a coded frame, without its parity.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Net(pub ByteCount);
+
 /// What the next frame may have, after some limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
     /// What is in flight, without the bytes that wait behind cross traffic.
     pub in_flight: InFlight,
     /// Bytes that the frame is coded for.
-    pub frame: ByteCount,
+    pub frame: Gross,
     /// Bytes that a frame which came out larger may have: without the ceiling. A picture is not skipped because more bits
     /// would not improve it.
-    pub affordable: ByteCount,
+    pub affordable: Gross,
     /// Bit rate for a codec that follows one.
     pub target: Bitrate,
 }
@@ -41,20 +52,21 @@ impl Budget {
     pub fn of(allowance: &Allowance, in_flight: InFlight) -> Self {
         let bytes = in_flight.bytes.saturating_sub(allowance.behind_cross_traffic);
         let in_flight = InFlight { bytes, ..in_flight };
-        Self { in_flight, frame: allowance.budget, affordable: allowance.budget, target: allowance.target }
+        let bytes = Gross(allowance.budget);
+        Self { in_flight, frame: bytes, affordable: bytes, target: allowance.target }
     }
 
     /// At most `most` bytes.
     #[must_use]
     pub fn capped(self, most: ByteCount) -> Self {
-        Self { frame: self.frame.min(most), affordable: self.affordable.min(most), ..self }
+        Self { frame: self.frame.min(Gross(most)), affordable: self.affordable.min(Gross(most)), ..self }
     }
 
     /// `taken` bytes less.
     #[must_use]
     pub fn less(self, taken: ByteCount) -> Self {
-        let (frame, affordable) = (self.frame.saturating_sub(taken), self.affordable.saturating_sub(taken));
-        Self { frame, affordable, ..self }
+        let less = |bytes: Gross| Gross(bytes.0.saturating_sub(taken));
+        Self { frame: less(self.frame), affordable: less(self.affordable), ..self }
     }
 }
 
@@ -142,7 +154,7 @@ pub fn narrow<'a>(
     limits.into_iter().fold((budget, None), |(before, binding), limit| {
         let after = limit.limit(path, before);
         let kind = limit.kind();
-        (after, if is_binding(kind, before.frame, after.frame) { Some(kind) } else { binding })
+        (after, if is_binding(kind, before.frame.0, after.frame.0) { Some(kind) } else { binding })
     })
 }
 

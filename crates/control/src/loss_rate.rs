@@ -4,6 +4,8 @@
 use lockstep_transport::MOST_PARITY;
 use lockstep_units::ByteCount;
 
+use crate::{Gross, Net};
+
 /// Weight of one fragment in the average: the last few hundred fragments count.
 const WEIGHT: f64 = 1.0 / 400.0;
 
@@ -158,13 +160,13 @@ impl Protection {
         self.loss_rate.parity(fragments, self.at_stake)
     }
 
-    /// As much of `budget` as a frame may have beside its parity.
+    /// The largest frame that fits into `budget` with its parity.
     #[must_use]
-    pub fn frame_within(&self, budget: ByteCount) -> ByteCount {
+    pub fn frame_within(&self, budget: Gross) -> Net {
         if self.loss_rate.share <= NEGLIGIBLE {
-            return budget;
+            return Net(budget.0);
         }
-        let (budget, payload) = (budget.get(), self.payload.get().max(1));
+        let (budget, payload) = (budget.0.get(), self.payload.get().max(1));
         let room = budget / payload;
         let (mut fits, mut beyond) = (0, room + 1);
         while beyond - fits > 1 {
@@ -177,7 +179,7 @@ impl Protection {
         }
         // One fragment more, all of them shorter.
         let larger = beyond * budget / (beyond + u64::from(self.parity_of(beyond)));
-        ByteCount::new(larger.min(beyond * payload).max(fits * payload))
+        Net(ByteCount::new(larger.min(beyond * payload).max(fits * payload)))
     }
 }
 
@@ -240,7 +242,7 @@ mod tests {
             let rate = after(lost_in - 1, 1, 100);
             let protection = Protection { loss_rate: rate, at_stake: 3.0, payload: PAYLOAD };
             for budget in [300u64, 1_000, 1_900, 4_100, 25_000, 123_456, 900_000].map(ByteCount::new) {
-                let frame = protection.frame_within(budget);
+                let frame = protection.frame_within(Gross(budget)).0;
                 let fragments = frame.get().div_ceil(PAYLOAD.get());
                 let parity = u64::from(protection.parity(frame));
                 let all = frame.get() + parity * frame.get().div_ceil(fragments);
@@ -258,7 +260,8 @@ mod tests {
         let rate = after(20, 0, 10);
         assert_eq!(rate.parity(100, 10.0), 0);
         let protection = Protection { loss_rate: rate, at_stake: 10.0, payload: PAYLOAD };
-        assert_eq!(protection.frame_within(ByteCount::new(100_000)), ByteCount::new(100_000));
+        let bytes = ByteCount::new(100_000);
+        assert_eq!(protection.frame_within(Gross(bytes)), Net(bytes));
         assert!(!rate.breaks_chains(1_000, 10.0));
     }
 

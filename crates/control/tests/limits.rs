@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockstep_control::{
-    Allowance, Budget, Ceiling, Delivered, InFlight, Limit, LimitedBy, PathObserver, ShortQueueLimit, SilenceLimit,
+    Allowance, Budget, Ceiling, Delivered, Gross, InFlight, Limit, LimitedBy, PathObserver, ShortQueueLimit, SilenceLimit,
     bitrate_ceiling, narrow,
 };
 use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback, LostFragment};
@@ -48,7 +48,7 @@ impl Path {
 
     /// Bytes of a frame with nothing in flight.
     fn most(&self) -> u64 {
-        self.limited(InFlight::default()).0.frame.get()
+        self.limited(InFlight::default()).0.frame.0.get()
     }
 
     fn send(&mut self, at: Timestamp, size: ByteCount) {
@@ -314,7 +314,7 @@ fn before_feedback_no_more_than_a_first_flight_is_sent() {
     let mut path = Path::new(None);
     let allowed = |path: &Path, bytes: u64| {
         let in_flight = InFlight { bytes: ByteCount::new(bytes), ..InFlight::default() };
-        path.limited(in_flight).0.frame.get()
+        path.limited(in_flight).0.frame.0.get()
     };
     assert_eq!((allowed(&path, 5_000), allowed(&path, 8_000)), (3_000, 0));
     path.frame(1, HALF, Duration::ZERO);
@@ -330,7 +330,7 @@ fn the_ceiling_bounds_frames_but_not_larger_ones_once_coded() {
     path.wait(Duration::from_secs(1));
     assert!(path.most() <= 8_400, "two frames' worth of a megabit: {}", path.most());
     // A frame that is larger nevertheless can be sent, and those after it have half of their share until it is made up for.
-    assert!(path.limited(InFlight::default()).0.affordable.get() > 40_000);
+    assert!(path.limited(InFlight::default()).0.affordable.0.get() > 40_000);
     path.frame(20, HALF, Duration::from_micros(100));
     assert!((2_000..=2_100).contains(&path.most()), "{}", path.most());
 }
@@ -347,7 +347,7 @@ fn losses_are_remembered_as_a_share() {
 #[test]
 fn the_last_limit_that_cuts_is_binding() {
     let mut path = Path::new(Some(Bitrate::from_kbps(1_000)));
-    assert_eq!(path.limited(InFlight::default()).1, Some(LimitedBy::Ceiling), "a first flight is above the ceiling");
+    assert_eq!(path.limited(InFlight::default()).1, Some(LimitedBy::Delivered), "a first flight");
     (0..20).for_each(|_| path.frame(4, HALF, Duration::from_micros(100)));
     assert_eq!(path.limited(InFlight::default()).1, Some(LimitedBy::Ceiling));
     path.ceiling = None;
@@ -361,6 +361,6 @@ fn the_last_limit_that_cuts_is_binding() {
 fn a_limit_that_does_not_cut_is_not_binding() {
     let path = Path::new(None);
     let small =
-        Budget { frame: ByteCount::new(100), affordable: ByteCount::new(100), ..path.limited(InFlight::default()).0 };
+        Budget { frame: Gross(ByteCount::new(100)), affordable: Gross(ByteCount::new(100)), ..path.limited(InFlight::default()).0 };
     assert_eq!(narrow(&path.path.view(path.now), small, [&Delivered as &dyn Limit]), (small, None));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockstep_control::{
-    Budget, Delivered, InFlight, Limit, LimitedBy, Protection, ShortQueueLimit, SilenceLimit, is_binding, narrow,
+    Budget, Delivered, Gross, InFlight, Limit, LimitedBy, Net, Protection, ShortQueueLimit, SilenceLimit, is_binding, narrow,
 };
 use lockstep_transport::Recovery;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -18,9 +18,11 @@ pub(super) struct FrameBudget {
     /// The controller's own budget.
     pub allowed: ByteCount,
     /// Bytes that it is coded for.
-    pub frame: ByteCount,
+    pub frame: Net,
     /// Bytes that it may have if it came out larger: without the ceiling.
-    pub affordable: ByteCount,
+    pub affordable: Net,
+    /// Those bytes with parity.
+    pub affordable_gross: Gross,
     /// Bit rate for a codec that follows one.
     pub target: Bitrate,
     /// The controller's pacing interval.
@@ -53,11 +55,12 @@ impl<C: Codec> SendingEnd<C> {
         let (budget, binding) = narrow(&self.path.view(now), budget, limits);
         let protection = self.protection();
         let frame = protection.frame_within(budget.frame);
-        let is_parity = is_binding(LimitedBy::Parity, budget.frame, frame);
+        let is_parity = is_binding(LimitedBy::Parity, budget.frame.0, frame.0);
         FrameBudget {
             allowed: allowance.budget,
             frame,
             affordable: protection.frame_within(budget.affordable),
+            affordable_gross: budget.affordable,
             target: budget.target,
             pacing_interval: allowance.pacing_interval,
             capacity: allowance.capacity,
@@ -91,13 +94,13 @@ impl<C: Codec> SendingEnd<C> {
 
     /// The budget to expect when a job of `time` is done: what is affordable now and what drains until then, at most what the
     /// ceiling allows by then.
-    pub(super) fn expected_budget(&self, now: Timestamp, budget: &FrameBudget, time: Duration) -> ByteCount {
+    pub(super) fn expected_budget(&self, now: Timestamp, budget: &FrameBudget, time: Duration) -> Net {
         let capacity = budget.capacity.unwrap_or(budget.target);
         let is_silent = self.controller.traits().is_bounded && self.path.is_silent(now);
         // Nothing is known to drain from a silent path.
         let capacity = if is_silent { Bitrate::ZERO } else { capacity };
         let in_flight = self.in_flight();
-        let expected = budget.affordable + capacity.bytes_in(time).min(in_flight.bytes);
+        let expected = Gross(budget.affordable_gross.0 + capacity.bytes_in(time).min(in_flight.bytes));
         let ceiling = self.ceiling.as_ref().map(|ceiling| ceiling.most(now + time, in_flight));
         self.protection().frame_within(ceiling.map_or(expected, |most| most.min(expected)))
     }

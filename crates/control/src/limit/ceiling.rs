@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockstep_transport::wire::CARRIAGE;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
-use super::{Budget, Limit, LimitedBy};
+use super::{Budget, Gross, Limit, LimitedBy};
 use crate::{InFlight, PathView, TokenBucket};
 
 /// Beyond half a bit a pixel VP8 gains nothing that is seen: its quantizer index is below 8 or so.
@@ -47,8 +47,8 @@ impl Ceiling {
 
     /// Bytes that a frame may have at `now`.
     #[must_use]
-    pub fn most(&self, now: Timestamp, in_flight: InFlight) -> ByteCount {
-        self.bucket.budget(now, in_flight, self.rate).max(self.least)
+    pub fn most(&self, now: Timestamp, in_flight: InFlight) -> Gross {
+        Gross(self.bucket.budget(now, in_flight, self.rate).max(self.least))
     }
 }
 
