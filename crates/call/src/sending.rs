@@ -266,7 +266,7 @@ impl<C: Codec> SendingEnd<C> {
             now,
             picture: &picture,
             source,
-            budget: self.expected_budget(now, &budget, self.encode_time).0,
+            budget: self.coding_budget(now, &budget, self.encode_time),
             target: self.overhead.less(self.left_by_sound(now, budget.target)),
             pacer_delay: budget.pacing_interval.saturating_mul(waiting).max(time_to_leave),
             queued,
@@ -321,7 +321,7 @@ impl<C: Codec> SendingEnd<C> {
         let menu = if still_good && may_refine && !self.closed {
             // What was coded for a budget that is gone must not be sent as a probe: that is to be small.
             let probe = if probes { self.payload } else { ByteCount::ZERO };
-            let expected = self.expected_budget(now, &frame_budget, self.refine_time).0.max(probe);
+            let expected = self.coding_budget(now, &frame_budget, self.refine_time).max(probe);
             match self.encoder.refine(menu, budget.max(probe), expected) {
                 Ok(job) => {
                     self.refinement = Some(job);

@@ -54,8 +54,8 @@ pub use gcc::{Gcc, Probing, Settings as GccSettings};
 pub use inter_arrival::{GracePeriod, InterArrival};
 pub use latency::{Latency, UnknownLatency};
 pub use limit::{
-    Budget, Ceiling, Delivered, Gross, LEAST_FRAME, Limit, LimitedBy, Net, ShortQueueLimit, SilenceLimit, bitrate_ceiling,
-    is_binding, narrow,
+    Budget, Ceiling, Delivered, Gross, LEAST_FRAME, Limit, LimitedBy, Net, ShortQueueLimit, SilenceLimit,
+    bitrate_ceiling, is_binding, narrow,
 };
 pub use loss_rate::{LossRate, Protection};
 pub use nada::Nada;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockstep_control::{
-    Allowance, Budget, Ceiling, Delivered, Gross, InFlight, Limit, LimitedBy, PathObserver, ShortQueueLimit, SilenceLimit,
-    bitrate_ceiling, narrow,
+    Allowance, Budget, Ceiling, Delivered, Gross, InFlight, Limit, LimitedBy, PathObserver, ShortQueueLimit,
+    SilenceLimit, bitrate_ceiling, narrow,
 };
 use lockstep_transport::{AcknowledgedFragment, Estimate, Feedback, LostFragment};
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -360,7 +360,10 @@ fn the_last_limit_that_cuts_is_binding() {
 #[test]
 fn a_limit_that_does_not_cut_is_not_binding() {
     let path = Path::new(None);
-    let small =
-        Budget { frame: Gross(ByteCount::new(100)), affordable: Gross(ByteCount::new(100)), ..path.limited(InFlight::default()).0 };
+    let small = Budget {
+        frame: Gross(ByteCount::new(100)),
+        affordable: Gross(ByteCount::new(100)),
+        ..path.limited(InFlight::default()).0
+    };
     assert_eq!(narrow(&path.path.view(path.now), small, [&Delivered as &dyn Limit]), (small, None));
 }
