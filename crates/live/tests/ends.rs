@@ -9,6 +9,7 @@ use std::time::Duration;
 use lockstep_call::{Candidate, MenuMode, MenuRunner, Outcome, SerialMenu};
 use lockstep_live::{CallKind, CallOptions, Ended, LiveError, Stop, TicketRefusal};
 use lockstep_media::{Sink, SinkError, Source, SourceError, VideoFormat, open_sink};
+use lockstep_units::Timestamp;
 use lockstep_vp8::{Analysis, Picture};
 
 use calls::{CALL, Calls, clip, discard, joining, listening, sending, sending_end, sink, to};
@@ -136,7 +137,7 @@ fn a_stopped_end_tells_the_other_one() {
         };
         struct Tells(Arc<AtomicBool>);
         impl Sink for Tells {
-            fn show(&mut self, _: &Picture, _: &[u8]) -> Result<(), SinkError> {
+            fn show(&mut self, _: &Picture, _: Timestamp) -> Result<(), SinkError> {
                 self.0.store(true, Ordering::Relaxed);
                 Ok(())
             }
@@ -215,7 +216,7 @@ struct Sleeps {
 }
 
 impl Sink for Sleeps {
-    fn show(&mut self, _: &Picture, _: &[u8]) -> Result<(), SinkError> {
+    fn show(&mut self, _: &Picture, _: Timestamp) -> Result<(), SinkError> {
         if let Some(left) = self.naps.checked_sub(1) {
             self.naps = left;
             std::thread::sleep(self.nap);

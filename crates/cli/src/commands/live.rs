@@ -134,8 +134,8 @@ pub struct ReceiveArguments {
     listening: ListeningArguments,
     #[command(flatten)]
     way: WayArguments,
-    /// Where the pictures go: `window`, `none`, a .y4m file, or an .ivf file for the coded frames; `-` is y4m on standard
-    /// output. A file grows while the call lasts: what a killed receiver has recorded is there.
+    /// Where the pictures go: `window`, `none`, a .y4m file (one picture after another), an .ivf file (VP8 coded anew, with
+    /// timestamps), or `-` for y4m on standard output. A file grows during the call: a killed receiver leaves what it showed.
     #[arg(long, default_value = "none")]
     sink: String,
     #[command(flatten)]

@@ -39,8 +39,7 @@ pub struct TalkArguments {
     #[arg(long)]
     source: Option<String>,
     /// Where the other's pictures go: `window` with one's own small in a corner (keys: m mutes, v turns the camera off and on, q
-    /// or Escape leaves), `none`, a .y4m file, or an .ivf file for the
-    /// coded frames.
+    /// or Escape leaves), `none`, a .y4m file (one picture after another), or an .ivf file (VP8 coded anew, with timestamps).
     #[arg(long, default_value = "window")]
     sink: String,
     /// Open no window: `--sink none` unless it names a file. The keys of the window (m, v, q) are taken as lines from standard
