@@ -47,7 +47,7 @@ pub enum StatusArgument {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StatusLine {
-    /// The receiver is ready, and this is its ticket.
+    /// The receiver is ready for a call, and this is its ticket.
     Ticket(String),
     /// The page of `--monitor` is there.
     Monitor(String),

@@ -259,21 +259,27 @@ fn a_ticket_is_good_for_one_call_and_what_is_none_is_refused_with_one_line() {
     assert_eq!(receiver.expect("it ran").status.code(), Some(0));
 }
 
+/// A receiver with the standing ticket of `home`, which is ready for a call.
+fn standing_receiver(home: &Path, listen: &str, arguments: &[&str]) -> (Child, String) {
+    let words = [&["receive", "--listen", listen, "--reusable", "--status", "json"], arguments].concat();
+    let mut receiver = lockstep(&words).env("LOCKSTEP_HOME", home).spawn().expect("it starts");
+    let line: Value = serde_json::from_str(&wait_for(&mut receiver, "ticket")).expect("it is JSON");
+    (receiver, line["ticket"].as_str().expect("a ticket").to_owned())
+}
+
 #[test]
-fn a_standing_ticket_is_the_same_each_time_and_is_asked_for_where_it_is_not_given() {
+fn a_standing_ticket_is_the_same_each_time_and_asked_for() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut tickets = Vec::new();
     let mut listen = "127.0.0.1:0".to_owned();
     for _ in 0..2 {
-        let words = ["receive", "--listen", &listen, "--reusable", "--status", "json"];
-        let mut receiver = lockstep(&words).env("LOCKSTEP_HOME", folder.path()).spawn().expect("it starts");
-        let line: Value = serde_json::from_str(&wait_for(&mut receiver, "ticket")).expect("it is JSON");
-        let ticket = line["ticket"].as_str().expect("a ticket").to_owned();
+        let (receiver, ticket) = standing_receiver(folder.path(), &listen, &[]);
         let mut sender = lockstep(&["send", "--source", CLIP, "--status", "none", "--seconds", "0.5"]);
         let sender = sender.env("LOCKSTEP_TICKET", &ticket).output().expect("it ran");
         assert!(sender.status.success(), "{}", said(&sender));
+        signal(&receiver, "TERM");
         let receiver = receiver.wait_with_output().expect("it ran");
-        assert_eq!(receiver.status.code(), Some(0), "{}", said(&receiver));
+        assert_eq!(receiver.status.code(), Some(143), "{}", said(&receiver));
         let parsed: lockstep_live::Ticket = ticket.parse().expect("it is one");
         listen = parsed.addresses[0].to_string();
         tickets.push(ticket);
@@ -282,21 +288,40 @@ fn a_standing_ticket_is_the_same_each_time_and_is_asked_for_where_it_is_not_give
 }
 
 #[test]
+fn a_reusable_receiver_serves_calls_into_files_of_their_own() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name);
+    let outputs = ["--sink", text(&path("shown.ivf")), "--log", text(&path("log.json"))].map(str::to_owned);
+    let outputs = outputs.each_ref().map(String::as_str);
+    let (mut receiver, ticket) = standing_receiver(folder.path(), "127.0.0.1:0", &outputs);
+    for call in ["", "-2", "-3"] {
+        let words = ["send", &ticket, "--source", CLIP, "--status", "none", "--seconds", "0.5"];
+        let sender = lockstep(&words).output().expect("it ran");
+        assert!(sender.status.success(), "call {call:?}: {}", said(&sender));
+        assert!(wait_for(&mut receiver, "\"ticket\"").contains(&ticket), "it is ready for the next call");
+        let recording = fs::read(path(&format!("shown{call}.ivf"))).expect("it was recorded");
+        let log = fs::read_to_string(path(&format!("log{call}.json"))).expect("it was logged");
+        let shown = log.lines().filter(|line| line.contains("display")).count();
+        let recorded = u32::from_le_bytes(recording[24..28].try_into().expect("four bytes"));
+        assert!(recorded as usize == shown && shown > 2, "call {call:?}: {recorded} of {shown} pictures");
+        assert!(log.lines().last().is_some_and(|line| line.contains("\"end\"")), "{log}");
+    }
+    signal(&receiver, "INT");
+    let receiver = receiver.wait_with_output().expect("it ran");
+    assert_eq!(receiver.status.code(), Some(130), "{}", said(&receiver));
+    assert!(!path("log-4.json").exists(), "nobody joined that call");
+}
+
+#[test]
 fn a_sender_whose_receiver_was_killed_and_started_anew_ends_and_says_so() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let receive = |listen: &str| {
-        let words = ["receive", "--listen", listen, "--reusable", "--status", "json"];
-        let mut receiver = lockstep(&words).env("LOCKSTEP_HOME", folder.path()).spawn().expect("it starts");
-        let line: Value = serde_json::from_str(&wait_for(&mut receiver, "ticket")).expect("it is JSON");
-        (receiver, line["ticket"].as_str().expect("a ticket").to_owned())
-    };
-    let (mut first, ticket) = receive("127.0.0.1:0");
+    let (mut first, ticket) = standing_receiver(folder.path(), "127.0.0.1:0", &[]);
     let sender = started(&["send", &ticket, "--source", CLIP, "--status", "none"]);
     wait_for(&mut first, "showing");
     signal(&first, "KILL");
     let _ = first.wait();
     let parsed: lockstep_live::Ticket = ticket.parse().expect("it is one");
-    let (again, _) = receive(&parsed.addresses[0].to_string());
+    let (again, _) = standing_receiver(folder.path(), &parsed.addresses[0].to_string(), &[]);
     let sender = sender.wait_with_output().expect("it ran");
     assert_eq!(sender.status.code(), Some(1));
     assert!(said(&sender).contains("started anew"), "{}", said(&sender));

@@ -92,6 +92,8 @@ pub struct Finished {
     pub traffic: Option<Traffic>,
     /// Whether the other end was ever there.
     pub joined: bool,
+    /// [`CallOptions::commands`] of a call that could begin, for the next one.
+    pub commands: Option<mpsc::Receiver<Command>>,
     /// How it ended.
     pub result: Result<Ended, LiveError>,
 }
@@ -166,6 +168,7 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         dropped: 0,
         traffic: None,
         joined: false,
+        commands: None,
         result: Err(error),
     };
     let waits = matches!(peer, Peer::At(_));
@@ -229,6 +232,7 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         traffic: call.exchange.connection.traffic(),
         joined: call.exchange.connection.is_joined(),
         sound,
+        commands: call.commands,
         sending: call.sending.map(|half| half.end),
         receiving: call.receiving.map(|half| half.end),
         result,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockstep_call::{Candidate, MenuMode, MenuRunner, Outcome, SerialMenu};
-use lockstep_live::{CallKind, CallOptions, Ended, LiveError, Stop, TicketRefusal};
+use lockstep_live::{CallKind, CallOptions, Ended, Identity, Listener, LiveError, Stop, TicketRefusal};
 use lockstep_media::{Sink, SinkError, Source, SourceError, VideoFormat, open_sink};
 use lockstep_units::Timestamp;
 use lockstep_vp8::{Analysis, Picture};
@@ -194,6 +194,25 @@ fn a_ticket_that_is_wrong_used_or_for_another_kind_of_call_is_refused_with_a_wor
     assert_eq!(refused(to(ticket, Some(sending(clip())), CALL)), Some(TicketRefusal::Used));
     assert_eq!(sender.join().expect("it does not panic").result.ok(), Some(Ended::Done), "the call goes on");
     assert!(listener.join().1 > 30);
+}
+
+#[test]
+fn a_standing_ticket_serves_one_call_after_another() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let identity = Identity::standing(&folder.path().join("identity")).expect("it can be made");
+    let mut listener = Listener::bind(calls::loopback(), identity).expect("a port is free");
+    let ticket = listener.ticket(&[]).expect("it is bound");
+    for call in 0..3 {
+        let next = listener.for_next_call().expect("sockets can be cloned").expect("the ticket is a standing one");
+        let receiver = calls::listening_on(listener, ticket.clone());
+        let (sender, _) = joining(ticket.clone(), sending(calls::pictures(6)), CALL);
+        let (receiver, shown) = receiver.join();
+        assert_eq!((sender.result.ok(), receiver.result.ok()), (Some(Ended::Done), Some(Ended::ByPeer)), "{call}");
+        assert!(shown > 0, "call {call} shows pictures");
+        listener = next;
+    }
+    let (once, _) = calls::listener();
+    assert!(once.for_next_call().expect("sockets can be cloned").is_none(), "a ticket of one call");
 }
 
 #[test]

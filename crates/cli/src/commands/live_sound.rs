@@ -10,6 +10,7 @@ use clap::Args;
 use lockstep_live::Loudspeaker;
 use lockstep_sound::{Frame, SoundFailure, SoundSink, SoundSource};
 
+use crate::call_files::of_call;
 use crate::configuration::{OptionValue, SoundName};
 use crate::sound_file::SoundRecording;
 
@@ -84,6 +85,12 @@ impl HearingArguments {
     fn file(&self) -> Option<&Path> {
         let words = [SPEAKER, NONE, NOWHERE];
         self.audio_output.as_deref().filter(|&path| !words.iter().any(|word| path == Path::new(word)))
+    }
+
+    /// The same with the file of call `number` ([`of_call`]).
+    pub fn of_call(&self, number: u32) -> Self {
+        let file = self.file().map(|path| of_call(path, number));
+        Self { audio_output: file.or_else(|| self.audio_output.clone()) }
     }
 
     /// The option and its file, to be checked with the others.

@@ -143,7 +143,7 @@ pub fn joining(ticket: Ticket, half: Sending, limits: Calls) -> (Finished, Vec<F
     run(to(ticket, Some(half), limits))
 }
 
-fn loopback() -> SocketAddr {
+pub fn loopback() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
@@ -189,6 +189,11 @@ pub fn listening_until(open_sink: OpenSink, limits: Calls, stop: Stop) -> Listen
 pub fn listening_with(end: impl FnOnce() -> ReceivingEnd + Send + 'static, open_sink: OpenSink) -> Listening {
     let (listener, ticket) = listener();
     started(listener, ticket, end, open_sink, CALL, Box::new(|| false))
+}
+
+/// A receiver on `listener`, whose ticket is `ticket`.
+pub fn listening_on(listener: Listener, ticket: Ticket) -> Listening {
+    started(listener, ticket, receiving_end, sink(discard), CALL, Box::new(|| false))
 }
 
 fn started(
