@@ -20,7 +20,7 @@ use crate::sending::{Sending, SendingEvent, SendingHalf};
 use crate::sockets::Sockets;
 use crate::sound::SoundEvent;
 use crate::ticket::Ticket;
-use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop};
+use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop, Warning};
 
 /// Events that may wait for the call; more is a machine that cannot keep up, and then the threads wait.
 const EVENT_QUEUE: usize = 1024;
@@ -64,6 +64,8 @@ pub struct CallOptions {
 
 /// Hears of a call while it runs.
 pub trait Witness {
+    /// Before the call begins: something makes it worse than it need be.
+    fn warned(&mut self, warning: Warning);
     /// The other end is there.
     fn joined(&mut self) {}
     /// A few times a second: what the end that sends is at.
@@ -160,6 +162,9 @@ fn join(
 /// too long, or the user stops it or closes the window; then tells the other end. Gives the ends back, however it ended.
 pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Finished {
     let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stop, commands, qlog } = options;
+    if let Some(warning) = Warning::of_build(lockstep_vp8::IS_OPTIMISED) {
+        witness.warned(warning);
+    }
     let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
     let failed = |sending, receiving, error| Finished {
         sending,

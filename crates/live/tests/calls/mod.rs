@@ -12,7 +12,7 @@ use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_live::{
     CallKind, CallOptions, Carried, Clock, Emulator, EmulatorOptions, EmulatorSocket, Finished, Identity, Listener,
-    Move, OpenSink, Peer, Receiving, Sending, Shown, Stop, Ticket, Witness,
+    Move, OpenSink, Peer, Receiving, Sending, Shown, Stop, Ticket, Warning, Witness,
 };
 use lockstep_media::{Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
@@ -120,6 +120,10 @@ pub fn both_ways(peer: Peer, sending: Sending) -> CallOptions {
 struct Log(Vec<FrameRecord>, usize);
 
 impl Witness for Log {
+    fn warned(&mut self, warning: Warning) {
+        panic!("tests are optimised, and yet: {warning}");
+    }
+
     fn captured(&mut self, record: FrameRecord) {
         self.0.push(record);
     }
