@@ -2,12 +2,13 @@
 #![cfg(unix)]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lockstep_media::{SourceOptions, Y4mWriter, open_source};
 use serde_json::Value;
 
 const CLIP: &str = "generated:64x48@15";
@@ -433,6 +434,92 @@ fn two_talk_without_windows_and_each_has_the_others_pictures_and_sound() {
         }
     }
     assert!(last["inbound"]["packetsLost"].is_u64() && last["inbound"]["freezeCount"].is_u64(), "{last}");
+}
+
+#[test]
+fn a_talk_without_devices_names_them_before_it_waits() {
+    let words = ["talk", "--no-window", "--listen", "127.0.0.1:0", "--status", "json", "--wait-seconds", "0.1"];
+    let output = lockstep(&words).output().expect("it ran");
+    let (told, lines) = (said(&output), String::from_utf8_lossy(&output.stdout).into_owned());
+    let before_ticket = lines.split("\"ticket\"").next().unwrap_or_default();
+    let mut missing = Vec::new();
+    if !Path::new("/dev/video0").exists() {
+        missing.push("no camera at /dev/video0: the other end sees a generated person");
+    }
+    if cfg!(not(feature = "devices")) {
+        missing.push("the call has no sound: this program was built without microphone and loudspeaker");
+    }
+    for notice in missing {
+        assert_eq!(told.matches(notice).count(), 1, "{told}");
+        assert_eq!(before_ticket.matches(notice).count(), 1, "{lines}");
+    }
+    let chosen = ["--source", CLIP, "--audio", "none", "--audio-output", "none"];
+    let output = lockstep(&[&words[..], &chosen].concat()).output().expect("it ran");
+    assert_eq!(said(&output).lines().count(), 1, "nobody joined, and nothing else: {}", said(&output));
+}
+
+/// A y4m stream of so many pictures of the generated clip.
+fn y4m(pictures: usize) -> Vec<u8> {
+    let mut source = open_source(CLIP, &SourceOptions::default()).expect("it is generated");
+    let mut writer = Y4mWriter::new(Vec::new(), source.format()).expect("it is written to memory");
+    for _ in 0..pictures {
+        let picture = source.next().expect("it is generated").expect("it has no end");
+        writer.write_picture(&picture).expect("it is written to memory");
+    }
+    writer.finish().expect("it is written to memory")
+}
+
+/// A sender of the pictures in `bytes`, to its end.
+fn piped(ticket: &str, bytes: Vec<u8>) -> Output {
+    let mut command = lockstep(&["send", ticket, "--source", "-", "--status", "none"]);
+    let mut sender = command.stdin(Stdio::piped()).spawn().expect("it starts");
+    let mut input = sender.stdin.take().expect("it is piped");
+    // A sender that has failed reads no more.
+    let feeding = thread::spawn(move || drop(input.write_all(&bytes)));
+    let output = sender.wait_with_output().expect("it ran");
+    feeding.join().expect("it does not panic");
+    output
+}
+
+#[test]
+fn pictures_piped_into_a_sender_are_shown() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let shown = folder.path().join("shown.y4m");
+    let (receiver, ticket) = receiver(&["--sink", text(&shown)]);
+    let sender = piped(&ticket, y4m(12));
+    assert!(sender.status.success(), "{}", said(&sender));
+    assert!(receiver.wait_with_output().expect("it ran").status.success());
+    let shown = fs::read(&shown).expect("it was recorded");
+    assert!(shown.starts_with(b"YUV4MPEG2 W64 H48 F15:1"), "{}", String::from_utf8_lossy(&shown[..40]));
+    assert!(shown.len() > 6 * (64 * 48 * 3 / 2), "{} bytes", shown.len());
+}
+
+#[test]
+fn pictures_that_break_off_in_a_pipe_fail_the_call() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let shown = folder.path().join("shown.y4m");
+    let (receiver, ticket) = receiver(&["--sink", text(&shown)]);
+    let mut bytes = y4m(12);
+    bytes.truncate(bytes.len() - 9);
+    let sender = piped(&ticket, bytes);
+    let told = said(&sender);
+    assert!(!sender.status.success() && told.contains("standard input: y4m picture 11 breaks off"), "{told}");
+    let receiver = receiver.wait_with_output().expect("it ran");
+    assert!(!receiver.status.success() && said(&receiver).contains("it failed"), "{}", said(&receiver));
+    assert!(fs::metadata(&shown).is_ok_and(|file| file.len() > 64 * 48), "what came before is recorded");
+}
+
+#[test]
+fn a_pipe_without_pictures_is_refused_before_the_call() {
+    let (receiver, ticket) = receiver(&[]);
+    let sender = piped(&ticket, Vec::new());
+    assert!(said(&sender).ends_with("standard input: no pictures\n"), "{}", said(&sender));
+    let unnamed = lockstep(&["send", "--source", "-"]).output().expect("it ran");
+    assert!(said(&unnamed).contains("standard input holds the pictures"), "{}", said(&unnamed));
+    let clip = lockstep(&["call", "--clip", "-"]).output().expect("it ran");
+    assert!(said(&clip).contains("standard input cannot be read more than once"), "{}", said(&clip));
+    signal(&receiver, "TERM");
+    assert_eq!(receiver.wait_with_output().expect("it ran").status.code(), Some(143));
 }
 
 #[test]

@@ -31,6 +31,7 @@ use crate::observation::{Observation, ObservationArguments, Pages};
 use crate::output_file::{self, is_standard_output, standard_output_is_taken};
 use crate::reporter::{Logs, Reporter, StatusArgument, StatusLine, say};
 use crate::session_log::arguments::SessionArguments;
+use crate::standard_input::is_standard_input;
 
 /// The most pixels of a picture that is decoded unless more are asked for, those of 4096x2304. A frame is 1.5 bytes a pixel,
 /// 14 MB of these, and at most some 40 are held.
@@ -100,8 +101,8 @@ pub struct SendArguments {
     ticket: Option<String>,
     #[command(flatten)]
     way: WayArguments,
-    /// The pictures: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, or anything else that
-    /// ffmpeg reads.
+    /// The pictures: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, anything else that ffmpeg
+    /// reads, or `-` for either from standard input.
     #[arg(long, default_value = "generated")]
     source: String,
     /// Stop after this long; without it the call lasts until the source ends or the receiver leaves.
@@ -217,10 +218,13 @@ impl ListeningArguments {
         if self.reusable { files.next(outputs) } else { CallFiles::default() }
     }
 
-    /// Refuses a sink that cannot hold the pictures of more than one call.
-    pub fn check_sink(&self, sink: Option<&Path>) -> Result<()> {
+    /// Refuses streams that hold the pictures of one call only, for a ticket that is good for many.
+    pub fn check_streams(&self, sink: Option<&Path>, pictures_are_piped: bool) -> Result<()> {
         if self.reusable && sink.is_some_and(is_standard_output) {
             bail!("--sink - with --reusable: standard output holds the pictures of one call; name a file");
+        }
+        if self.reusable && pictures_are_piped {
+            bail!("--source - with --reusable: standard input holds the pictures of one call; name a file");
         }
         Ok(())
     }
@@ -260,13 +264,18 @@ fn standing_identity() -> Result<PathBuf> {
 }
 
 /// The ticket to join with: the one given, else of the environment, which other users of the machine cannot see, else as
-/// the person types it.
-pub fn ticket_to_join(given: Option<&str>) -> Result<Ticket> {
+/// the person types it, unless standard input holds pictures.
+pub fn ticket_to_join(given: Option<&str>, pictures_are_piped: bool) -> Result<Ticket> {
     if let Some(text) = given {
         return Ok(text.parse()?);
     }
     if let Ok(text) = env::var("LOCKSTEP_TICKET") {
         return text.parse().context("LOCKSTEP_TICKET");
+    }
+    if pictures_are_piped {
+        bail!(
+            "no ticket was given, and standard input holds the pictures; write it after the command or in LOCKSTEP_TICKET"
+        );
     }
     if stdin().is_terminal() {
         let _ = write!(stderr(), "ticket: ");
@@ -336,7 +345,7 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
     let outputs = [&logs[..], &arguments.observation.outputs()].concat();
     check(&outputs, &inputs, arguments.status)?;
     let microphone = arguments.speaking.open(LiveSound::Nothing)?;
-    let ticket = ticket_to_join(arguments.ticket.as_deref())?;
+    let ticket = ticket_to_join(arguments.ticket.as_deref(), is_standard_input(Path::new(&arguments.source)))?;
     let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
     let control = arguments.control.settings()?;
     let decisions = arguments.decisions.log();
@@ -408,7 +417,7 @@ pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
     let outputs = arguments.outputs()?;
     let inputs: Vec<&Path> = arguments.model.as_deref().into_iter().collect();
     check(&outputs, &inputs, arguments.status)?;
-    arguments.listening.check_sink(sink_path(&arguments.sink)?)?;
+    arguments.listening.check_streams(sink_path(&arguments.sink)?, false)?;
     let model = arguments.model.as_deref().map(ModelFile::open_for_receiver).transpose()?;
     let (listener, ticket) = arguments.listening.listener(arguments.way)?;
     let interruption = Interruption::watch()?;

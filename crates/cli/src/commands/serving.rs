@@ -28,7 +28,11 @@ pub struct ServedCall {
 impl Service<'_> {
     /// Serves one call on `listener`, or with a standing ticket one call after another. The other end ends a call; a person,
     /// a program or a failure at this end ends the service.
-    pub fn serve(&self, mut listener: Listener, mut serve_call: impl FnMut(Listener) -> Result<ServedCall>) -> Result<()> {
+    pub fn serve(
+        &self,
+        mut listener: Listener,
+        mut serve_call: impl FnMut(Listener) -> Result<ServedCall>,
+    ) -> Result<()> {
         loop {
             let next = listener.for_next_call()?;
             let ServedCall { reporter, finished, files } = serve_call(listener)?;

@@ -19,15 +19,19 @@ use crate::commands::live::{
     HandedOut, IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, ProgramArguments, WayArguments, check,
     connection_id, limit, menu_runner, sink_of_call, ticket_to_join,
 };
-use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
+use crate::commands::live_sound::{HearingArguments, LiveSound, MissingDevices, SpeakingArguments};
 use crate::commands::serving::{ServedCall, Service};
 use crate::configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
 use crate::decisions::DecisionsArgument;
 use crate::interruption::Interruption;
 use crate::keys::{KEYS, Keyboard, command};
 use crate::observation::{Observation, ObservationArguments, Pages};
-use crate::reporter::{Logs, Reporter, SharedWords, StatusArgument, Words};
+use crate::reporter::{Logs, Reporter, SharedWords, StatusArgument, Words, notice};
 use crate::session_log::arguments::SessionArguments;
+use crate::standard_input::is_standard_input;
+
+/// The camera that is used unless another source is named.
+const CAMERA: &str = "/dev/video0";
 
 /// What `lockstep talk` is told.
 #[derive(Debug, Clone, Args)]
@@ -38,8 +42,8 @@ pub struct TalkArguments {
     listening: ListeningArguments,
     #[command(flatten)]
     way: WayArguments,
-    /// One's own pictures: `camera` or `/dev/video0`, `generated`, `generated:640x360@25`, a y4m file, or anything else that
-    /// ffmpeg reads. The camera if there is one, else `generated`, unless it is said.
+    /// One's own pictures: `camera` or `/dev/video0`, `generated`, `generated:640x360@25`, a y4m file, anything else that ffmpeg
+    /// reads, or `-` for either from standard input. Without it, the camera; where there is none, `generated`.
     #[arg(long)]
     source: Option<String>,
     /// Where the other's pictures go: `window` with one's own small in a corner (keys: m mutes, v turns the camera off and on, q
@@ -96,8 +100,16 @@ impl TalkArguments {
     }
 
     fn source(&self) -> &str {
-        let camera = || if Path::new("/dev/video0").exists() { "camera" } else { "generated" };
+        let camera = || if Path::new(CAMERA).exists() { "camera" } else { "generated" };
         self.source.as_deref().unwrap_or_else(camera)
+    }
+
+    /// A line for a person whose camera is missing.
+    fn camera_notice(&self) -> Option<String> {
+        let is_missing = self.source.is_none() && self.source() == "generated";
+        is_missing.then(|| {
+            format!("no camera at {CAMERA}: the other end sees a generated person; choose other pictures with --source")
+        })
     }
 }
 
@@ -175,6 +187,8 @@ struct Talk {
     commanded: Option<mpsc::Receiver<Command>>,
     /// The ticket that others join with.
     ticket: Option<HandedOut>,
+    /// Whether the person knows what devices the calls do without.
+    gave_notice: bool,
 }
 
 impl Talk {
@@ -182,9 +196,14 @@ impl Talk {
     fn call(&mut self, arguments: &TalkArguments, peer: Peer, stop: Stop) -> Result<(Reporter, Finished)> {
         let Self { clock, control, .. } = self;
         let clock = *clock;
-        let microphone = arguments.speaking.open(LiveSound::Device)?;
-        let loudspeaker =
-            arguments.hearing.open(LiveSound::Device, control.controller.latency() != Some(Latency::Low))?;
+        let mut missing = MissingDevices::default();
+        let microphone = arguments.speaking.open(LiveSound::Device(&mut missing))?;
+        let lip_sync = control.controller.latency() != Some(Latency::Low);
+        let loudspeaker = arguments.hearing.open(LiveSound::Device(&mut missing), lip_sync)?;
+        if !std::mem::replace(&mut self.gave_notice, true) {
+            let notices = [arguments.camera_notice(), missing.notice()];
+            notices.iter().flatten().for_each(|text| notice(arguments.status, text));
+        }
         let options = SourceOptions { seed: arguments.seed, ..SourceOptions::default() };
         let source = open_source(arguments.source(), &options)?;
         let decisions = arguments.decisions.log();
@@ -246,11 +265,12 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
     let outputs = arguments.outputs()?;
     let inputs: Vec<&Path> = [Path::new(arguments.source())].into_iter().chain(arguments.speaking.file()).collect();
     check(&outputs, &inputs, arguments.status)?;
-    arguments.listening.check_sink(sink_path(arguments.sink())?)?;
+    let pictures_are_piped = is_standard_input(Path::new(arguments.source()));
+    arguments.listening.check_streams(sink_path(arguments.sink())?, pictures_are_piped)?;
     let control = arguments.control.settings()?;
     let joined = match arguments.ticket.as_deref() {
-        Some("-") => Some(ticket_to_join(None)?),
-        given => given.map(|text| ticket_to_join(Some(text))).transpose()?,
+        Some("-") => Some(ticket_to_join(None, pictures_are_piped)?),
+        given => given.map(|text| ticket_to_join(Some(text), pictures_are_piped)).transpose()?,
     };
     let interruption = Interruption::watch()?;
     // Whether anybody can join is known before a log of an earlier call is emptied.
@@ -268,15 +288,17 @@ pub fn run(arguments: &TalkArguments) -> Result<()> {
     };
     let pages = Pages::serve(&arguments.observation)?;
     let (commands, commanded) = mpsc::channel();
-    let keyboard = Keyboard::open();
+    let keyboard = if pictures_are_piped { None } else { Keyboard::open() };
     if keyboard.is_some() && arguments.status == StatusArgument::Line {
         say!("keys: {KEYS}");
     }
     // A script's standard input is its own, unless there is nothing else to command the call by.
-    let typed = (keyboard.is_some() || arguments.no_window).then(|| commands.clone());
+    let is_commanded = keyboard.is_some() || (arguments.no_window && !pictures_are_piped);
+    let typed = is_commanded.then(|| commands.clone());
     let stop = arguments.program.stop(&interruption, typed);
     let commanded = Some(commanded);
-    let mut talk = Talk { clock: Clock::start(), control, wait, pages, commands, commanded, ticket };
+    let clock = Clock::start();
+    let mut talk = Talk { clock, control, wait, pages, commands, commanded, ticket, gave_notice: false };
     let service = Service { interruption: &interruption, program: &arguments.program, status: arguments.status };
     let outcome = match peer {
         Peer::At(listener) => {
