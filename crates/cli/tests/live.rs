@@ -91,6 +91,20 @@ fn what_changes_all_the_time_is_written_over_on_a_terminal_only() {
 }
 
 #[test]
+fn an_emulator_without_status_prints_its_address_only() {
+    let mut emulator = started(&["emulate", "127.0.0.1:9", "--seconds", "0.3", "--status", "none"]);
+    let mut lines = BufReader::new(emulator.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+    let line = lines.next().expect("it says where it is");
+    let near = line.split_whitespace().nth(4).expect("an address");
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    socket.send_to(b"hello", near).expect("sent");
+    assert_eq!(lines.collect::<Vec<_>>(), [""; 0]);
+    assert!(emulator.wait().expect("it ran").success());
+    let refused = lockstep(&["emulate", "127.0.0.1:9", "--status", "json"]).output().expect("it ran");
+    assert!(said(&refused).contains("--status json is for --tun; choose line or none"), "{}", said(&refused));
+}
+
+#[test]
 fn a_call_whose_close_is_late_or_lost_leaves_a_report() {
     let links: [&[&str]; 3] = [
         &["--trace", "constant:500kbps", "--delay-ms", "600"],

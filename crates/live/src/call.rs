@@ -47,8 +47,8 @@ pub struct CallOptions {
     pub sending: Option<Sending>,
     /// What it receives.
     pub receiving: Option<Receiving>,
-    /// How long pictures are sent; none means until the source ends. For whoever joins that begins at once, for whoever waits
-    /// when the other end is there.
+    /// How long pictures are sent once the other end is there; none means until the source ends. Without a
+    /// [`CallOptions::wait_limit`] whoever joins begins at once, so that the call ends even if nobody answers.
     pub length: Option<Duration>,
     /// How long the other end may take to be there; none means for ever.
     pub wait_limit: Option<Duration>,
@@ -217,7 +217,7 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         started,
         begun: None,
     };
-    if !waits {
+    if !waits && wait_limit.is_none() {
         call.begin(started);
     }
     let result = call.run(witness);
@@ -381,7 +381,7 @@ impl Call {
             }
             done = sending.is_over(now);
         }
-        self.exchange.silence(now, done)?;
+        self.exchange.silence(now)?;
         Ok(done.then_some(Ended::Done))
     }
 

@@ -95,6 +95,16 @@ fn a_sender_that_nobody_answers_says_what_it_tried() {
 }
 
 #[test]
+fn a_short_call_waits_for_an_answer_as_long_as_asked() {
+    let wait = Duration::from_millis(600);
+    let silent = calls::silent();
+    let options = to(silent.ticket.clone(), Some(sending(clip())), Calls { wait_limit: Some(wait), ..CALL });
+    let (finished, _) = calls::run(CallOptions { length: Some(Duration::from_millis(1)), ..options });
+    let Err(LiveError::Unanswered { waited, .. }) = finished.result else { panic!("{:?}", finished.result) };
+    assert!(waited >= wait, "{waited:?}");
+}
+
+#[test]
 fn of_a_tickets_addresses_the_one_that_answers_is_taken() {
     let listener = listening(sink(discard), CALL);
     let mut ticket = listener.ticket();
