@@ -95,8 +95,6 @@ pub struct Display<C: Codec = Vp8> {
     pub displayed_at: Timestamp,
     /// What is shown.
     pub picture: C::Decoded,
-    /// The frame itself, for a sink that stores coded video.
-    pub payload: C::Payload,
 }
 
 /// Counts of the receiving end beyond the transport's.
@@ -242,7 +240,6 @@ impl<C: Codec> ReceivingEnd<C> {
                         completed_at: frame.completed_at,
                         displayed_at: now,
                         picture,
-                        payload: frame.payload,
                     });
                 } else {
                     self.counts.late += 1;

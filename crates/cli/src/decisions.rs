@@ -11,6 +11,7 @@ use clap::Args;
 
 use lockstep_control::recording::{Event, Header, Recorder, end_line, event_line, header_line};
 
+use crate::call_files::of_call;
 use crate::line_writer::LineWriter;
 use crate::output_file::OutputFile;
 
@@ -30,6 +31,11 @@ impl DecisionsArgument {
     /// The output, by its option.
     pub fn output(&self) -> (&'static str, Option<&Path>) {
         ("--decisions", self.decisions.as_deref())
+    }
+
+    /// The same with the file of call `number` ([`of_call`]).
+    pub fn of_call(&self, number: u32) -> Self {
+        Self { decisions: self.decisions.as_deref().map(|path| of_call(path, number)) }
     }
 
     /// A recording that is not open yet: it keeps what it is told until then. Without the option it records nothing.

@@ -70,7 +70,7 @@ impl Interruption {
     }
 
     /// Tells whether there was one, from wherever.
-    pub fn asked(&self) -> impl Fn() -> bool + Send + use<> {
+    pub fn asked(&self) -> impl Fn() -> bool + Clone + Send + use<> {
         let signal = self.signal.clone();
         move || signal.load(Ordering::Relaxed) != 0
     }

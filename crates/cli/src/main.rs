@@ -18,6 +18,7 @@ macro_rules! aside {
 }
 
 mod allowance_table;
+mod call_files;
 mod call_logs;
 mod commands;
 mod decisions;

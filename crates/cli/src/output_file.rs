@@ -109,6 +109,17 @@ pub fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
+/// `path` with `suffix` before its extension: `a-2.ivf` of `a.ivf` and `-2`.
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(suffix);
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
 /// Whether writing one would change the other.
 fn is_same(first: &Path, second: &Path) -> bool {
     if is_standard_output(first) || is_standard_output(second) {

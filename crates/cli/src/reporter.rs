@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use lockstep_call::{FrameRecord, ReceivingEnd, SendingEnd};
-use lockstep_live::{CallState, Clock, Finished, Presence, Shown, Witness};
+use lockstep_live::{CallState, Clock, Finished, Presence, Shown, Warning, Witness};
 use lockstep_media::Notice;
 use lockstep_units::{Bitrate, Timestamp};
 
@@ -47,12 +47,14 @@ pub enum StatusArgument {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StatusLine {
-    /// The receiver is ready, and this is its ticket.
+    /// The receiver is ready for a call, and this is its ticket.
     Ticket(String),
     /// The page of `--monitor` is there.
     Monitor(String),
     /// What `--metrics` serves is there.
     Metrics(String),
+    /// Something about the call that a person should know before it begins.
+    Notice(String),
     /// The sender's state.
     Sending {
         /// The controller's target, bit/s.
@@ -77,6 +79,14 @@ pub enum StatusLine {
 pub fn say(line: &StatusLine) {
     if let Ok(text) = serde_json::to_string(line) {
         output_file::print(format_args!("{text}\n"));
+    }
+}
+
+/// Gives a person a line before a call on standard error, and another program the same as a line of JSON.
+pub fn notice(status: StatusArgument, text: &str) {
+    aside!("lockstep: {text}");
+    if status == StatusArgument::Json {
+        say(&StatusLine::Notice(text.to_owned()));
     }
 }
 
@@ -360,6 +370,10 @@ impl Reporter {
 }
 
 impl Witness for Reporter {
+    fn warned(&mut self, warning: Warning) {
+        notice(self.status, &format!("warning: {warning}"));
+    }
+
     fn joined(&mut self) {
         self.joined = true;
         if self.status == StatusArgument::Line {

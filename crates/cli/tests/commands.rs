@@ -149,6 +149,24 @@ fn a_conventional_codec_can_be_asked_for_and_then_what_is_lost_is_sent_again() {
 }
 
 #[test]
+fn frames_that_cannot_be_decoded_are_counted_on_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (source, coded, decoded) = (path("a.y4m"), path("a.ivf"), path("b.y4m"));
+    let frame = [b"FRAME\n".as_slice(), &[7; 12]].concat();
+    fs::write(&source, [b"YUV4MPEG2 W4 H2 F10:1\n".as_slice(), &frame, &frame, &frame].concat()).unwrap();
+    succeed(&["encode", text(&source), text(&coded), "--quantizer", "20"]);
+    let mut bytes = fs::read(&coded).unwrap();
+    bytes[32 + 12 + 3] ^= 0xff; // the start code of the key frame
+    fs::write(&coded, bytes).unwrap();
+    let output = lockstep(&["decode", text(&coded), text(&decoded)]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.contains("3 of 3 frames could not be decoded, first frame 1: "), "{said}");
+    assert!(said.ends_with("b.y4m is not written\n") && !decoded.exists(), "{said}");
+}
+
+#[test]
 fn what_is_encoded_decodes_to_the_same_pictures_in_every_form() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name);

@@ -2,12 +2,13 @@
 #![cfg(unix)]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lockstep_media::{SourceOptions, Y4mWriter, open_source};
 use serde_json::Value;
 
 const CLIP: &str = "generated:64x48@15";
@@ -87,6 +88,20 @@ fn what_changes_all_the_time_is_written_over_on_a_terminal_only() {
     assert!(output.status.success() && !told.contains(['\r', '\x1b']), "{told:?}");
     assert!(told.lines().count() <= 2, "{told:?}");
     assert!(told.lines().last().is_some_and(|line| line.contains("1 delivered   0 dropped")), "{told:?}");
+}
+
+#[test]
+fn an_emulator_without_status_prints_its_address_only() {
+    let mut emulator = started(&["emulate", "127.0.0.1:9", "--seconds", "0.3", "--status", "none"]);
+    let mut lines = BufReader::new(emulator.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+    let line = lines.next().expect("it says where it is");
+    let near = line.split_whitespace().nth(4).expect("an address");
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    socket.send_to(b"hello", near).expect("sent");
+    assert_eq!(lines.collect::<Vec<_>>(), [""; 0]);
+    assert!(emulator.wait().expect("it ran").success());
+    let refused = lockstep(&["emulate", "127.0.0.1:9", "--status", "json"]).output().expect("it ran");
+    assert!(said(&refused).contains("--status json is for --tun; choose line or none"), "{}", said(&refused));
 }
 
 #[test]
@@ -259,21 +274,27 @@ fn a_ticket_is_good_for_one_call_and_what_is_none_is_refused_with_one_line() {
     assert_eq!(receiver.expect("it ran").status.code(), Some(0));
 }
 
+/// A receiver with the standing ticket of `home`, which is ready for a call.
+fn standing_receiver(home: &Path, listen: &str, arguments: &[&str]) -> (Child, String) {
+    let words = [&["receive", "--listen", listen, "--reusable", "--status", "json"], arguments].concat();
+    let mut receiver = lockstep(&words).env("LOCKSTEP_HOME", home).spawn().expect("it starts");
+    let line: Value = serde_json::from_str(&wait_for(&mut receiver, "ticket")).expect("it is JSON");
+    (receiver, line["ticket"].as_str().expect("a ticket").to_owned())
+}
+
 #[test]
-fn a_standing_ticket_is_the_same_each_time_and_is_asked_for_where_it_is_not_given() {
+fn a_standing_ticket_is_the_same_each_time_and_asked_for() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut tickets = Vec::new();
     let mut listen = "127.0.0.1:0".to_owned();
     for _ in 0..2 {
-        let words = ["receive", "--listen", &listen, "--reusable", "--status", "json"];
-        let mut receiver = lockstep(&words).env("LOCKSTEP_HOME", folder.path()).spawn().expect("it starts");
-        let line: Value = serde_json::from_str(&wait_for(&mut receiver, "ticket")).expect("it is JSON");
-        let ticket = line["ticket"].as_str().expect("a ticket").to_owned();
+        let (receiver, ticket) = standing_receiver(folder.path(), &listen, &[]);
         let mut sender = lockstep(&["send", "--source", CLIP, "--status", "none", "--seconds", "0.5"]);
         let sender = sender.env("LOCKSTEP_TICKET", &ticket).output().expect("it ran");
         assert!(sender.status.success(), "{}", said(&sender));
+        signal(&receiver, "TERM");
         let receiver = receiver.wait_with_output().expect("it ran");
-        assert_eq!(receiver.status.code(), Some(0), "{}", said(&receiver));
+        assert_eq!(receiver.status.code(), Some(143), "{}", said(&receiver));
         let parsed: lockstep_live::Ticket = ticket.parse().expect("it is one");
         listen = parsed.addresses[0].to_string();
         tickets.push(ticket);
@@ -282,21 +303,40 @@ fn a_standing_ticket_is_the_same_each_time_and_is_asked_for_where_it_is_not_give
 }
 
 #[test]
+fn a_reusable_receiver_serves_calls_into_files_of_their_own() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name);
+    let outputs = ["--sink", text(&path("shown.ivf")), "--log", text(&path("log.json"))].map(str::to_owned);
+    let outputs = outputs.each_ref().map(String::as_str);
+    let (mut receiver, ticket) = standing_receiver(folder.path(), "127.0.0.1:0", &outputs);
+    for call in ["", "-2", "-3"] {
+        let words = ["send", &ticket, "--source", CLIP, "--status", "none", "--seconds", "0.5"];
+        let sender = lockstep(&words).output().expect("it ran");
+        assert!(sender.status.success(), "call {call:?}: {}", said(&sender));
+        assert!(wait_for(&mut receiver, "\"ticket\"").contains(&ticket), "it is ready for the next call");
+        let recording = fs::read(path(&format!("shown{call}.ivf"))).expect("it was recorded");
+        let log = fs::read_to_string(path(&format!("log{call}.json"))).expect("it was logged");
+        let shown = log.lines().filter(|line| line.contains("display")).count();
+        let recorded = u32::from_le_bytes(recording[24..28].try_into().expect("four bytes"));
+        assert!(recorded as usize == shown && shown > 2, "call {call:?}: {recorded} of {shown} pictures");
+        assert!(log.lines().last().is_some_and(|line| line.contains("\"end\"")), "{log}");
+    }
+    signal(&receiver, "INT");
+    let receiver = receiver.wait_with_output().expect("it ran");
+    assert_eq!(receiver.status.code(), Some(130), "{}", said(&receiver));
+    assert!(!path("log-4.json").exists(), "nobody joined that call");
+}
+
+#[test]
 fn a_sender_whose_receiver_was_killed_and_started_anew_ends_and_says_so() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let receive = |listen: &str| {
-        let words = ["receive", "--listen", listen, "--reusable", "--status", "json"];
-        let mut receiver = lockstep(&words).env("LOCKSTEP_HOME", folder.path()).spawn().expect("it starts");
-        let line: Value = serde_json::from_str(&wait_for(&mut receiver, "ticket")).expect("it is JSON");
-        (receiver, line["ticket"].as_str().expect("a ticket").to_owned())
-    };
-    let (mut first, ticket) = receive("127.0.0.1:0");
+    let (mut first, ticket) = standing_receiver(folder.path(), "127.0.0.1:0", &[]);
     let sender = started(&["send", &ticket, "--source", CLIP, "--status", "none"]);
     wait_for(&mut first, "showing");
     signal(&first, "KILL");
     let _ = first.wait();
     let parsed: lockstep_live::Ticket = ticket.parse().expect("it is one");
-    let (again, _) = receive(&parsed.addresses[0].to_string());
+    let (again, _) = standing_receiver(folder.path(), &parsed.addresses[0].to_string(), &[]);
     let sender = sender.wait_with_output().expect("it ran");
     assert_eq!(sender.status.code(), Some(1));
     assert!(said(&sender).contains("started anew"), "{}", said(&sender));
@@ -408,6 +448,92 @@ fn two_talk_without_windows_and_each_has_the_others_pictures_and_sound() {
         }
     }
     assert!(last["inbound"]["packetsLost"].is_u64() && last["inbound"]["freezeCount"].is_u64(), "{last}");
+}
+
+#[test]
+fn a_talk_without_devices_names_them_before_it_waits() {
+    let words = ["talk", "--no-window", "--listen", "127.0.0.1:0", "--status", "json", "--wait-seconds", "0.1"];
+    let output = lockstep(&words).output().expect("it ran");
+    let (told, lines) = (said(&output), String::from_utf8_lossy(&output.stdout).into_owned());
+    let before_ticket = lines.split("\"ticket\"").next().unwrap_or_default();
+    let mut missing = Vec::new();
+    if !Path::new("/dev/video0").exists() {
+        missing.push("no camera at /dev/video0: the other end sees a generated person");
+    }
+    if cfg!(not(feature = "devices")) {
+        missing.push("the call has no sound: this program was built without microphone and loudspeaker");
+    }
+    for notice in missing {
+        assert_eq!(told.matches(notice).count(), 1, "{told}");
+        assert_eq!(before_ticket.matches(notice).count(), 1, "{lines}");
+    }
+    let chosen = ["--source", CLIP, "--audio", "none", "--audio-output", "none"];
+    let output = lockstep(&[&words[..], &chosen].concat()).output().expect("it ran");
+    assert_eq!(said(&output).lines().count(), 1, "nobody joined, and nothing else: {}", said(&output));
+}
+
+/// A y4m stream of so many pictures of the generated clip.
+fn y4m(pictures: usize) -> Vec<u8> {
+    let mut source = open_source(CLIP, &SourceOptions::default()).expect("it is generated");
+    let mut writer = Y4mWriter::new(Vec::new(), source.format()).expect("it is written to memory");
+    for _ in 0..pictures {
+        let picture = source.next().expect("it is generated").expect("it has no end");
+        writer.write_picture(&picture).expect("it is written to memory");
+    }
+    writer.finish().expect("it is written to memory")
+}
+
+/// A sender of the pictures in `bytes`, to its end.
+fn piped(ticket: &str, bytes: Vec<u8>) -> Output {
+    let mut command = lockstep(&["send", ticket, "--source", "-", "--status", "none"]);
+    let mut sender = command.stdin(Stdio::piped()).spawn().expect("it starts");
+    let mut input = sender.stdin.take().expect("it is piped");
+    // A sender that has failed reads no more.
+    let feeding = thread::spawn(move || drop(input.write_all(&bytes)));
+    let output = sender.wait_with_output().expect("it ran");
+    feeding.join().expect("it does not panic");
+    output
+}
+
+#[test]
+fn pictures_piped_into_a_sender_are_shown() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let shown = folder.path().join("shown.y4m");
+    let (receiver, ticket) = receiver(&["--sink", text(&shown)]);
+    let sender = piped(&ticket, y4m(12));
+    assert!(sender.status.success(), "{}", said(&sender));
+    assert!(receiver.wait_with_output().expect("it ran").status.success());
+    let shown = fs::read(&shown).expect("it was recorded");
+    assert!(shown.starts_with(b"YUV4MPEG2 W64 H48 F15:1"), "{}", String::from_utf8_lossy(&shown[..40]));
+    assert!(shown.len() > 6 * (64 * 48 * 3 / 2), "{} bytes", shown.len());
+}
+
+#[test]
+fn pictures_that_break_off_in_a_pipe_fail_the_call() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let shown = folder.path().join("shown.y4m");
+    let (receiver, ticket) = receiver(&["--sink", text(&shown)]);
+    let mut bytes = y4m(12);
+    bytes.truncate(bytes.len() - 9);
+    let sender = piped(&ticket, bytes);
+    let told = said(&sender);
+    assert!(!sender.status.success() && told.contains("standard input: y4m picture 11 breaks off"), "{told}");
+    let receiver = receiver.wait_with_output().expect("it ran");
+    assert!(!receiver.status.success() && said(&receiver).contains("it failed"), "{}", said(&receiver));
+    assert!(fs::metadata(&shown).is_ok_and(|file| file.len() > 64 * 48), "what came before is recorded");
+}
+
+#[test]
+fn a_pipe_without_pictures_is_refused_before_the_call() {
+    let (receiver, ticket) = receiver(&[]);
+    let sender = piped(&ticket, Vec::new());
+    assert!(said(&sender).ends_with("standard input: no pictures\n"), "{}", said(&sender));
+    let unnamed = lockstep(&["send", "--source", "-"]).output().expect("it ran");
+    assert!(said(&unnamed).contains("standard input holds the pictures"), "{}", said(&unnamed));
+    let clip = lockstep(&["call", "--clip", "-"]).output().expect("it ran");
+    assert!(said(&clip).contains("standard input cannot be read more than once"), "{}", said(&clip));
+    signal(&receiver, "TERM");
+    assert_eq!(receiver.wait_with_output().expect("it ran").status.code(), Some(143));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::sending::{Sending, SendingEvent, SendingHalf};
 use crate::sockets::Sockets;
 use crate::sound::SoundEvent;
 use crate::ticket::Ticket;
-use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop};
+use crate::{END_LIMIT, Ended, LiveError, SILENT_END_LIMIT, Stop, Warning};
 
 /// Events that may wait for the call; more is a machine that cannot keep up, and then the threads wait.
 const EVENT_QUEUE: usize = 1024;
@@ -47,8 +47,8 @@ pub struct CallOptions {
     pub sending: Option<Sending>,
     /// What it receives.
     pub receiving: Option<Receiving>,
-    /// How long pictures are sent; none means until the source ends. For whoever joins that begins at once, for whoever waits
-    /// when the other end is there.
+    /// How long pictures are sent once the other end is there; none means until the source ends. Without a
+    /// [`CallOptions::wait_limit`] whoever joins begins at once, so that the call ends even if nobody answers.
     pub length: Option<Duration>,
     /// How long the other end may take to be there; none means for ever.
     pub wait_limit: Option<Duration>,
@@ -64,6 +64,8 @@ pub struct CallOptions {
 
 /// Hears of a call while it runs.
 pub trait Witness {
+    /// Before the call begins: something makes it worse than it need be.
+    fn warned(&mut self, warning: Warning);
     /// The other end is there.
     fn joined(&mut self) {}
     /// A few times a second: what the end that sends is at.
@@ -92,6 +94,8 @@ pub struct Finished {
     pub traffic: Option<Traffic>,
     /// Whether the other end was ever there.
     pub joined: bool,
+    /// [`CallOptions::commands`] of a call that could begin, for the next one.
+    pub commands: Option<mpsc::Receiver<Command>>,
     /// How it ended.
     pub result: Result<Ended, LiveError>,
 }
@@ -158,6 +162,9 @@ fn join(
 /// too long, or the user stops it or closes the window; then tells the other end. Gives the ends back, however it ended.
 pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Finished {
     let CallOptions { peer, kind, sending, receiving, length, wait_limit, idle_limit, stop, commands, qlog } = options;
+    if let Some(warning) = Warning::of_build(lockstep_vp8::IS_OPTIMISED) {
+        witness.warned(warning);
+    }
     let (events, incoming) = mpsc::sync_channel(EVENT_QUEUE);
     let failed = |sending, receiving, error| Finished {
         sending,
@@ -166,6 +173,7 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         dropped: 0,
         traffic: None,
         joined: false,
+        commands: None,
         result: Err(error),
     };
     let waits = matches!(peer, Peer::At(_));
@@ -209,7 +217,7 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         started,
         begun: None,
     };
-    if !waits {
+    if !waits && wait_limit.is_none() {
         call.begin(started);
     }
     let result = call.run(witness);
@@ -229,6 +237,7 @@ pub fn run(clock: Clock, options: CallOptions, witness: &mut impl Witness) -> Fi
         traffic: call.exchange.connection.traffic(),
         joined: call.exchange.connection.is_joined(),
         sound,
+        commands: call.commands,
         sending: call.sending.map(|half| half.end),
         receiving: call.receiving.map(|half| half.end),
         result,
@@ -372,7 +381,7 @@ impl Call {
             }
             done = sending.is_over(now);
         }
-        self.exchange.silence(now, done)?;
+        self.exchange.silence(now)?;
         Ok(done.then_some(Ended::Done))
     }
 

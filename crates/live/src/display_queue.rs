@@ -28,7 +28,7 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// Bytes that are held for it, about.
     fn bytes(&self) -> usize {
-        self.format.width * self.format.height * 3 / 2 + self.display.payload.len()
+        self.format.width * self.format.height * 3 / 2
     }
 }
 
@@ -129,8 +129,7 @@ mod tests {
     fn waiting(frame: u32, side: usize) -> Waiting {
         let at = Timestamp::ZERO;
         let picture = Picture::from_i420(side, side, vec![0; side * side * 3 / 2]).expect("a picture");
-        let payload = Vec::new();
-        let display = Display { frame, captured_at: at, completed_at: at, displayed_at: at, picture, payload };
+        let display = Display { frame, captured_at: at, completed_at: at, displayed_at: at, picture };
         let record = DisplayRecord { frame, completed_at: at, displayed_at: at };
         let shown = Shown { record, captured_at: at, shortest_round_trip: None };
         let format = VideoFormat { width: side, height: side, frame_rate: FrameRate::default() };

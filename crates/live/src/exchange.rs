@@ -156,11 +156,11 @@ impl Exchange {
         }
     }
 
-    /// Whether the other end took too long to come or to be heard of; `done` if this end has nothing more to say.
-    pub(crate) fn silence(&self, now: Timestamp, done: bool) -> Result<(), LiveError> {
+    /// An error if the other end takes too long to join, or is silent for too long.
+    pub(crate) fn silence(&self, now: Timestamp) -> Result<(), LiveError> {
         let waited = now.saturating_since(self.started);
         if !self.connection.is_joined() {
-            if self.patience.wait_limit.is_some_and(|limit| waited >= limit || done) {
+            if self.patience.wait_limit.is_some_and(|limit| waited >= limit) {
                 return Err(match self.connection.tried() {
                     tried if tried.is_empty() => LiveError::NotCalled { waited },
                     tried => LiveError::Unanswered { waited, tried },

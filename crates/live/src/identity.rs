@@ -28,6 +28,7 @@ const PROTOCOL: &[u8] = b"lockstep/1";
 const KEY_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// A key pair and a ticket's secret.
+#[derive(Clone)]
 pub struct Identity {
     private: Vec<u8>,
     public: PublicKey,

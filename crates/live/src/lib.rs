@@ -1,4 +1,13 @@
 //! Drives calls over QUIC in real time, and is the real-time emulator.
+//!
+//! # Optimisation
+//! A debug build of a program that depends on this crate shows few pictures: without optimisation the codec is too slow, and
+//! [`Witness::warned`] hears of it ([`Warning::Unoptimised`]). These lines in the `Cargo.toml` of the program's workspace
+//! optimise its dependencies in debug builds:
+//! ```toml
+//! [profile.dev.package."*"]
+//! opt-level = 3
+//! ```
 #![forbid(unsafe_code)]
 
 mod allowance;
@@ -98,6 +107,25 @@ pub enum Ended {
     Stopped,
     /// The person said so by [`Command::Leave`].
     Left,
+}
+
+/// What makes a call worse than it need be, and does not end it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Warning {
+    /// The codec is compiled without optimisation, and too slow for most pictures.
+    #[error(
+        "this build codes video without optimisation, and most pictures are late or lost; build with --release, or put \
+         `[profile.dev.package.\"*\"] opt-level = 3` into Cargo.toml"
+    )]
+    Unoptimised,
+}
+
+impl Warning {
+    /// Warnings about a build whose codec is optimised or not.
+    fn of_build(is_optimised: bool) -> Option<Self> {
+        (!is_optimised).then_some(Self::Unoptimised)
+    }
 }
 
 /// Why a listener does not take a ticket.
@@ -258,4 +286,16 @@ pub enum LiveError {
         /// The estimator's number in the hello.
         number: u16,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Warning;
+
+    #[test]
+    fn only_an_unoptimised_codec_is_warned_of() {
+        assert_eq!(Warning::of_build(true), None);
+        let warning = Warning::of_build(false).expect("a warning").to_string();
+        assert!(warning.contains("opt-level = 3"), "{warning}");
+    }
 }

@@ -36,6 +36,19 @@ impl Listener {
         self
     }
 
+    /// The listener for the next call with a standing ticket ([`Identity::standing`]), on the same sockets; none if the ticket
+    /// is good for one call. Two calls must not run at a time.
+    ///
+    /// # Errors
+    /// If the system cannot duplicate the sockets.
+    pub fn for_next_call(&self) -> Result<Option<Self>, LiveError> {
+        if !self.identity.is_reusable() {
+            return Ok(None);
+        }
+        let (sockets, identity) = (self.sockets.try_clone()?, self.identity.clone());
+        Ok(Some(Self { sockets, identity, rendezvous: self.rendezvous.clone(), hidden: self.hidden }))
+    }
+
     /// The ticket to hand out: `others` are addresses that this machine does not know of itself, such as that of a router
     /// which forwards a port; they come first.
     ///

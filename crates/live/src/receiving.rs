@@ -45,10 +45,10 @@ fn show(queue: &DisplayQueue, open_sink: OpenSink) -> Result<(), LiveError> {
         let Some(first) = queue.take() else { return Ok(()) };
         let mut sink = open_sink(first.format)?;
         queue.is_live(sink.is_live());
-        sink.show(&first.display.picture, &first.display.payload)?;
+        sink.show(&first.display.picture, first.display.captured_at)?;
         drop(first); // its memory is used again
         while let Some(Waiting { display, .. }) = queue.take() {
-            sink.show(&display.picture, &display.payload)?;
+            sink.show(&display.picture, display.captured_at)?;
         }
         sink.finish()
     };

@@ -309,7 +309,7 @@ impl End {
         if let Some(ended) = self.exchange.loss()? {
             return Ok(Some(ended));
         }
-        self.exchange.silence(now, false)?;
+        self.exchange.silence(now)?;
         Ok(None)
     }
 

@@ -81,6 +81,14 @@ impl Sockets {
         }
     }
 
+    /// The same sockets, for the call after the one that has these.
+    pub(crate) fn try_clone(&self) -> Result<Self, LiveError> {
+        let clone = |socket: &Option<UdpSocket>| socket.as_ref().map(UdpSocket::try_clone).transpose();
+        let clones = clone(&self.v6).and_then(|v6| Ok((v6, clone(&self.v4)?)));
+        let (v6, v4) = clones.map_err(LiveError::Socket)?;
+        Ok(Self { v6, v4, asked: Asked::default() })
+    }
+
     /// Any port of this machine's.
     pub(crate) fn any() -> Result<Self, LiveError> {
         Self::bind((Ipv6Addr::UNSPECIFIED, 0).into())

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockstep_call::{Candidate, MenuMode, MenuRunner, Outcome, SerialMenu};
-use lockstep_live::{CallKind, CallOptions, Ended, LiveError, Stop, TicketRefusal};
+use lockstep_live::{CallKind, CallOptions, Ended, Identity, Listener, LiveError, Stop, TicketRefusal};
 use lockstep_media::{Sink, SinkError, Source, SourceError, VideoFormat, open_sink};
+use lockstep_units::Timestamp;
 use lockstep_vp8::{Analysis, Picture};
 
 use calls::{CALL, Calls, clip, discard, joining, listening, sending, sending_end, sink, to};
@@ -94,6 +95,16 @@ fn a_sender_that_nobody_answers_says_what_it_tried() {
 }
 
 #[test]
+fn a_short_call_waits_for_an_answer_as_long_as_asked() {
+    let wait = Duration::from_millis(600);
+    let silent = calls::silent();
+    let options = to(silent.ticket.clone(), Some(sending(clip())), Calls { wait_limit: Some(wait), ..CALL });
+    let (finished, _) = calls::run(CallOptions { length: Some(Duration::from_millis(1)), ..options });
+    let Err(LiveError::Unanswered { waited, .. }) = finished.result else { panic!("{:?}", finished.result) };
+    assert!(waited >= wait, "{waited:?}");
+}
+
+#[test]
 fn of_a_tickets_addresses_the_one_that_answers_is_taken() {
     let listener = listening(sink(discard), CALL);
     let mut ticket = listener.ticket();
@@ -136,7 +147,7 @@ fn a_stopped_end_tells_the_other_one() {
         };
         struct Tells(Arc<AtomicBool>);
         impl Sink for Tells {
-            fn show(&mut self, _: &Picture, _: &[u8]) -> Result<(), SinkError> {
+            fn show(&mut self, _: &Picture, _: Timestamp) -> Result<(), SinkError> {
                 self.0.store(true, Ordering::Relaxed);
                 Ok(())
             }
@@ -196,6 +207,25 @@ fn a_ticket_that_is_wrong_used_or_for_another_kind_of_call_is_refused_with_a_wor
 }
 
 #[test]
+fn a_standing_ticket_serves_one_call_after_another() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let identity = Identity::standing(&folder.path().join("identity")).expect("it can be made");
+    let mut listener = Listener::bind(calls::loopback(), identity).expect("a port is free");
+    let ticket = listener.ticket(&[]).expect("it is bound");
+    for call in 0..3 {
+        let next = listener.for_next_call().expect("sockets can be cloned").expect("the ticket is a standing one");
+        let receiver = calls::listening_on(listener, ticket.clone());
+        let (sender, _) = joining(ticket.clone(), sending(calls::pictures(6)), CALL);
+        let (receiver, shown) = receiver.join();
+        assert_eq!((sender.result.ok(), receiver.result.ok()), (Some(Ended::Done), Some(Ended::ByPeer)), "{call}");
+        assert!(shown > 0, "call {call} shows pictures");
+        listener = next;
+    }
+    let (once, _) = calls::listener();
+    assert!(once.for_next_call().expect("sockets can be cloned").is_none(), "a ticket of one call");
+}
+
+#[test]
 fn whoever_holds_another_key_is_not_told_the_secret() {
     let (real, other) = (calls::listener(), listening(sink(discard), Calls { wait_limit: None, ..CALL }));
     // The addresses lead to somebody else.
@@ -215,7 +245,7 @@ struct Sleeps {
 }
 
 impl Sink for Sleeps {
-    fn show(&mut self, _: &Picture, _: &[u8]) -> Result<(), SinkError> {
+    fn show(&mut self, _: &Picture, _: Timestamp) -> Result<(), SinkError> {
         if let Some(left) = self.naps.checked_sub(1) {
             self.naps = left;
             std::thread::sleep(self.nap);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use calls::{LIMIT, both_ways, clip, listener, sending};
 use lockstep_live::{
-    CallOptions, CallState, Clock, Command, Ended, Finished, Loudspeaker, Peer, Presence, Shown, Witness,
+    CallOptions, CallState, Clock, Command, Ended, Finished, Loudspeaker, Peer, Presence, Shown, Warning, Witness,
 };
 use lockstep_media::{Source, SourceError, VideoFormat};
 use lockstep_sound::{Frame, SoundFailure, SoundSink, Tone};
@@ -44,6 +44,8 @@ impl Source for Counted {
 }
 
 impl Witness for Counts {
+    fn warned(&mut self, _: Warning) {}
+
     fn shown(&mut self, _: &Shown) {
         self.shown.fetch_add(1, Ordering::Relaxed);
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use lockstep_link::{LossInterval, Reordering};
 use lockstep_live::{Ended, LiveError, Move};
 use lockstep_media::{Sink, SinkError};
+use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
 use calls::{CALL, Calls, clip, discard, emulated, joining, listening, pictures, sending, sink};
@@ -24,7 +25,7 @@ fn seconds(seconds: u64) -> Duration {
 struct Moments(Arc<std::sync::Mutex<Vec<Instant>>>);
 
 impl Sink for Moments {
-    fn show(&mut self, _: &Picture, _: &[u8]) -> Result<(), SinkError> {
+    fn show(&mut self, _: &Picture, _: Timestamp) -> Result<(), SinkError> {
         self.0.lock().expect("nobody panics").push(Instant::now());
         Ok(())
     }

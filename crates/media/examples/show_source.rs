@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use lockstep_media::{SourceOptions, open_sink, open_source};
+use lockstep_units::Timestamp;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -20,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         if !source.is_live() {
             thread::sleep(format.time_of(index).saturating_sub(start.elapsed()));
         }
-        sink.show(&picture, &[])?;
+        sink.show(&picture, Timestamp::ZERO + format.time_of(index))?;
     }
     Ok(sink.finish()?)
 }

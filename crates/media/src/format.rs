@@ -62,6 +62,14 @@ impl FrameRate {
         let nanoseconds = u128::from(index) * u128::from(self.denominator) * 1_000_000_000 / u128::from(self.numerator);
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
+
+    /// Index of the picture whose time is nearest to `time`, the inverse of [`FrameRate::time_of`]; saturates at `u64::MAX`.
+    #[must_use]
+    pub fn nearest_index(self, time: Duration) -> u64 {
+        let second = u128::from(self.denominator) * 1_000_000_000;
+        let pictures = time.as_nanos().saturating_mul(u128::from(self.numerator));
+        u64::try_from(pictures.saturating_add(second / 2) / second).unwrap_or(u64::MAX)
+    }
 }
 
 impl Default for FrameRate {

@@ -1,6 +1,7 @@
 //! Where pictures go.
 
 mod canvas;
+mod ivf;
 mod recording;
 pub(crate) mod window;
 
@@ -8,21 +9,22 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 
 use crate::format::VideoFormat;
-use crate::ivf::{IvfError, IvfWriter};
+use crate::ivf::IvfError;
 use crate::y4m::{Y4mError, Y4mWriter};
+pub use ivf::IvfSink;
 use recording::Recording;
 
 /// Takes pictures one after the other.
 pub trait Sink: Send {
-    /// Takes the next picture, and the coded `frame` that it was decoded from, for sinks that store coded video (empty
-    /// where there is none).
+    /// Takes the next picture, captured at `captured_at` on its sender's clock.
     ///
     /// # Errors
     /// If the sink can take no more pictures.
-    fn show(&mut self, picture: &Picture, frame: &[u8]) -> Result<(), SinkError>;
+    fn show(&mut self, picture: &Picture, captured_at: Timestamp) -> Result<(), SinkError>;
 
     /// Whether only what is shown now matters, as in a window: of pictures that come faster than they are taken, the newest
     /// should be given. Otherwise each picture is wanted, as in a recording.
@@ -70,12 +72,6 @@ pub enum SinkError {
         /// Why.
         error: IvfError,
     },
-    /// A picture came without its coded frame.
-    #[error("{path}: an ivf file takes coded frames, and this picture has none")]
-    NoFrame {
-        /// The file.
-        path: PathBuf,
-    },
     /// The sink was finished before.
     #[error("the sink is finished and takes no more pictures")]
     Finished,
@@ -103,8 +99,8 @@ pub fn sink_path(specification: &str) -> Result<Option<&Path>, SinkError> {
     }
 }
 
-/// Opens the sink that `specification` names: `none`, `window`, a file that ends in `.y4m` (pictures) or in `.ivf`
-/// (coded frames), `-` for y4m on standard output. Pictures must have the size that `format` says.
+/// Opens the sink that `specification` names: `none`, `window`, a `.y4m` file (pictures one after another), an `.ivf` file
+/// (VP8 with timestamps, see [`IvfSink`]), or `-` for y4m on standard output. y4m requires pictures of the size in `format`.
 ///
 /// A file is written as the pictures come, each to its end before the next: whatever ends the process, what was shown until
 /// then is in the file, as with any recorder. A disk that is full ends it with the last picture that has room. (The count in
@@ -143,7 +139,7 @@ fn standard_output() -> io::Result<File> {
 pub struct DiscardSink;
 
 impl Sink for DiscardSink {
-    fn show(&mut self, _: &Picture, _: &[u8]) -> Result<(), SinkError> {
+    fn show(&mut self, _: &Picture, _: Timestamp) -> Result<(), SinkError> {
         Ok(())
     }
 }
@@ -182,7 +178,7 @@ impl Y4mSink {
 }
 
 impl Sink for Y4mSink {
-    fn show(&mut self, picture: &Picture, _: &[u8]) -> Result<(), SinkError> {
+    fn show(&mut self, picture: &Picture, _: Timestamp) -> Result<(), SinkError> {
         let writer = self.writer.as_mut().ok_or(SinkError::Finished)?;
         let written = writer.write_picture(picture).and_then(|()| writer.flush());
         written.map_err(|error| SinkError::Y4m { path: self.path.clone(), error })
@@ -195,53 +191,6 @@ impl Sink for Y4mSink {
     fn finish(&mut self) -> Result<(), SinkError> {
         let finished = self.writer.take().map(Y4mWriter::finish).transpose();
         finished.map(drop).map_err(|error| SinkError::Y4m { path: self.path.clone(), error })
-    }
-}
-
-/// Writes coded frames to an IVF file, one a frame interval. Finished when it is dropped, if it was not before.
-#[derive(Debug)]
-pub struct IvfSink {
-    path: PathBuf,
-    writer: Option<IvfWriter<Recording>>,
-    frames: u64,
-}
-
-impl IvfSink {
-    /// Makes the file, or empties it.
-    ///
-    /// # Errors
-    /// If that fails.
-    pub fn create(path: &Path, format: VideoFormat) -> Result<Self, SinkError> {
-        let writer =
-            IvfWriter::new(create(path)?, format).map_err(|error| SinkError::Ivf { path: path.to_owned(), error })?;
-        Ok(Self { path: path.to_owned(), writer: Some(writer), frames: 0 })
-    }
-}
-
-impl Sink for IvfSink {
-    fn show(&mut self, _: &Picture, frame: &[u8]) -> Result<(), SinkError> {
-        if frame.is_empty() {
-            return Err(SinkError::NoFrame { path: self.path.clone() });
-        }
-        let writer = self.writer.as_mut().ok_or(SinkError::Finished)?;
-        let written = writer.write_frame(self.frames, frame).and_then(|()| writer.flush());
-        if let Err(error) = written {
-            writer.forget_after(self.frames);
-            return Err(SinkError::Ivf { path: self.path.clone(), error });
-        }
-        self.frames += 1;
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), SinkError> {
-        let finished = self.writer.take().map(IvfWriter::finish).transpose();
-        finished.map(drop).map_err(|error| SinkError::Ivf { path: self.path.clone(), error })
-    }
-}
-
-impl Drop for IvfSink {
-    fn drop(&mut self) {
-        let _ = self.finish();
     }
 }
 
@@ -260,23 +209,23 @@ mod tests {
     }
 
     #[test]
-    fn a_y4m_sink_keeps_pictures_and_an_ivf_sink_keeps_frames() {
+    fn a_file_sink_is_whole_once_finished_or_dropped() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let picture = Picture::from_i420(4, 2, (0..12).collect()).unwrap();
         for name in ["out.y4m", "out.ivf", "dropped.ivf"] {
             let mut sink = open_sink(path(name).to_str().unwrap(), format()).unwrap();
-            sink.show(&picture, b"frame").unwrap();
+            sink.show(&picture, Timestamp::ZERO).unwrap();
             if name != "dropped.ivf" {
                 sink.finish().unwrap();
-                assert!(matches!(sink.show(&picture, b"frame"), Err(SinkError::Finished)));
+                assert!(matches!(sink.show(&picture, Timestamp::ZERO), Err(SinkError::Finished)));
             }
         }
         assert_eq!(Y4mReader::new(open(&path("out.y4m"))).unwrap().read_picture().unwrap(), Some(picture));
         for name in ["out.ivf", "dropped.ivf"] {
             let mut reader = IvfReader::new(open(&path(name))).unwrap();
             assert_eq!(reader.header().frames, 1);
-            assert_eq!(reader.read_frame().unwrap().unwrap().data, b"frame");
+            assert!(reader.read_frame().unwrap().is_some() && reader.read_frame().unwrap().is_none());
         }
     }
 
@@ -287,12 +236,12 @@ mod tests {
         let picture = Picture::from_i420(4, 2, (0..12).collect()).unwrap();
         let mut sinks = ["out.y4m", "out.ivf"].map(|name| open_sink(path(name).to_str().unwrap(), format()).unwrap());
         for sink in &mut sinks {
-            sink.show(&picture, b"frame").unwrap();
+            sink.show(&picture, Timestamp::ZERO).unwrap();
         }
         // As if the process were killed here: nothing of the sinks runs any more.
         assert_eq!(Y4mReader::new(open(&path("out.y4m"))).unwrap().read_picture().unwrap(), Some(picture));
         let mut reader = IvfReader::new(open(&path("out.ivf"))).unwrap();
-        assert_eq!(reader.read_frame().unwrap().unwrap().data, b"frame");
+        assert!(reader.read_frame().unwrap().is_some());
     }
 
     #[test]
@@ -304,17 +253,9 @@ mod tests {
             let path = directory.path().join(name);
             std::os::unix::fs::symlink("/dev/full", &path).unwrap();
             let mut sink = open_sink(path.to_str().unwrap(), format()).unwrap();
-            let said = sink.show(&picture, b"frame").unwrap_err().to_string();
+            let said = sink.show(&picture, Timestamp::ZERO).unwrap_err().to_string();
             assert!(said.contains(name) && said.contains("No space left"), "{said}");
         }
-    }
-
-    #[test]
-    fn an_ivf_sink_without_coded_frames_says_so() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut sink = IvfSink::create(&directory.path().join("a.ivf"), format()).unwrap();
-        let picture = Picture::from_i420(4, 2, vec![0; 12]).unwrap();
-        assert!(matches!(sink.show(&picture, &[]), Err(SinkError::NoFrame { .. })));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub(crate) mod camera;
 pub(crate) mod ffmpeg;
+mod standard_input;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -129,6 +130,7 @@ pub struct SourceOptions {
 /// - `generated`, `generated:640x360`, `generated:@25` or `generated:640x360@25`: a clip without end, see
 ///   [`GeneratedClip`]; what is not said comes from `options`, else 1280x720 at 30 pictures a second;
 /// - `camera` or a device such as `/dev/video0` (`camera` is that one);
+/// - `-`, standard input: y4m, or whatever ffmpeg can read from a pipe;
 /// - a file that ends in `.y4m`, read here if it is of 8-bit 4:2:0, unless `options` want another size or rate;
 /// - anything else is what ffmpeg can read.
 ///
@@ -143,6 +145,9 @@ pub fn open_source(specification: &str, options: &SourceOptions) -> Result<Box<d
     if specification == "camera" || specification.starts_with("/dev/video") {
         let device = if specification == "camera" { "/dev/video0" } else { specification };
         return camera::open(Path::new(device), options);
+    }
+    if specification == "-" {
+        return standard_input::open(options);
     }
     let as_it_is = options.size.is_none() && options.frame_rate.is_none();
     if as_it_is && specification.to_ascii_lowercase().ends_with(".y4m") {
@@ -234,12 +239,7 @@ impl Y4mSource {
     /// If the file cannot be opened, is not y4m of 8-bit 4:2:0 or has no picture.
     pub fn open(path: &Path) -> Result<Self, SourceError> {
         let file = File::open(path).map_err(|error| SourceError::Open { path: path.to_owned(), error })?;
-        let mut source = Self::from_reader(path, file)?;
-        match source.reader.is_at_end() {
-            Ok(false) => Ok(source),
-            Ok(true) => Err(SourceError::NoPictures { path: path.to_owned() }),
-            Err(error) => Err(SourceError::Y4m { path: path.to_owned(), error }),
-        }
+        Self::from_reader(path, file)?.with_pictures()
     }
 }
 
@@ -252,6 +252,15 @@ impl<R: Read> Y4mSource<R> {
         let reader = Y4mReader::new(BufReader::new(reader))
             .map_err(|error| SourceError::Y4m { path: name.to_owned(), error })?;
         Ok(Self { path: name.to_owned(), reader })
+    }
+
+    /// The same, if at least one picture follows the header.
+    fn with_pictures(mut self) -> Result<Self, SourceError> {
+        match self.reader.is_at_end() {
+            Ok(false) => Ok(self),
+            Ok(true) => Err(SourceError::NoPictures { path: self.path }),
+            Err(error) => Err(SourceError::Y4m { path: self.path, error }),
+        }
     }
 }
 

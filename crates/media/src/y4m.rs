@@ -13,7 +13,7 @@ use lockstep_vp8::{MAXIMUM_DIMENSION, Picture, PictureError};
 use crate::format::{FrameRate, VideoFormat};
 
 /// The longest header line that is read, bytes. ffmpeg writes about 60.
-const MAXIMUM_LINE: usize = 1024;
+pub(crate) const MAXIMUM_LINE: usize = 1024;
 /// Room taken for a picture before its samples arrive, bytes; larger pictures grow as they are read.
 const INITIAL_CAPACITY: usize = 4 << 20;
 /// The rate of a file that does not say one, as ffmpeg assumes.

@@ -6,6 +6,14 @@
 //!
 //! Whoever codes or decodes one frame after another owns an [`Arena`] that they are made in: it saves time and changes
 //! nothing else.
+//!
+//! # Optimisation
+//! Without optimisation the codec is too slow for video in real time ([`IS_OPTIMISED`]). A program that depends on this crate
+//! should optimise its dependencies in debug builds, too, with these lines in the `Cargo.toml` of its workspace:
+//! ```toml
+//! [profile.dev.package."*"]
+//! opt-level = 3
+//! ```
 #![deny(unsafe_code)]
 
 mod arena;
@@ -43,3 +51,6 @@ pub use picture::{MAXIMUM_DIMENSION, Picture, PictureError, Plane};
 pub use quantization::quantizer_step;
 pub use state::State;
 pub use state_error::StateError;
+
+/// Whether the compiler optimised this crate (`opt-level` above 0).
+pub const IS_OPTIMISED: bool = !cfg!(unoptimised);

@@ -130,7 +130,6 @@ mod tests {
             completed_at: at(shown),
             displayed_at: at(shown),
             picture: Default::default(),
-            payload: Default::default(),
         }
     }
 

@@ -287,7 +287,7 @@ impl Display {
                     }
                     self.is_newer = true;
                 }
-                StatusLine::Ticket(_) | StatusLine::Monitor(_) | StatusLine::Metrics(_) => {}
+                StatusLine::Ticket(_) | StatusLine::Monitor(_) | StatusLine::Metrics(_) | StatusLine::Notice(_) => {}
             }
         }
     }

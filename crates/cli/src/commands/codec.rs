@@ -135,6 +135,7 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
     let mut printed = BufWriter::new(stdout().lock());
     let (arena, mut state) = (Arena::default(), State::default());
     let (mut number, mut failed) = (0u64, 0u64);
+    let mut first_failed = None;
     let mut failure = None;
     for frame in until_failure(|| frames.read_frame(), &mut failure) {
         number += 1;
@@ -145,7 +146,7 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
             }
             Err(error) => {
                 failed += 1;
-                aside!("frame {number}: {error}");
+                first_failed.get_or_insert_with(|| format!("first frame {number}: {error}"));
                 // The picture before it stays on the screen, as with any decoder.
                 match state.last_picture() {
                     Some(picture) => picture,
@@ -194,8 +195,11 @@ pub fn decode(arguments: &DecodeArguments) -> Result<()> {
     if number == 0 {
         bail!("{}: no frames", input());
     }
-    if failed > 0 {
-        bail!("{failed} of {number} frames could not be decoded");
-    }
-    Ok(())
+    let Some(first) = first_failed else { return Ok(()) };
+    let has = match &arguments.output {
+        Some(path) if written => format!("{} repeats the picture before each", path.display()),
+        Some(path) => format!("{} is not written", path.display()),
+        None => "the picture before each counts for it".to_owned(),
+    };
+    bail!("{}: {failed} of {number} frames could not be decoded, {first}; {has}", input())
 }

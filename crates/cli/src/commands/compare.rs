@@ -195,7 +195,8 @@ pub fn run(arguments: &CompareArguments) -> Result<()> {
     say!("{:<28}{:>12}{:>12}{:>12}", "", "live", "simulated", "difference");
     for Row { figure: name, live, simulated, difference } in &rows {
         let (live, simulated) = (figure(*live, 2), figure(*simulated, 2));
-        say!("{name:<28}{live:>12}{simulated:>12}{:>10} %", figure(difference.map(|share| 100.0 * share), 1));
+        let difference = difference.map(|share| format!("{:.1} %", 100.0 * share));
+        say!("{name:<28}{live:>12}{simulated:>12}{:>12}", difference.as_deref().unwrap_or("-"));
     }
     if let Some(path) = &arguments.json {
         write_json(path, &rows)?;
@@ -222,6 +223,16 @@ mod tests {
         assert_eq!((rows[0].live, rows[0].difference), (None, None));
         let sent = rows.iter().find(|row| row.figure == "frames sent").expect("a figure");
         assert_eq!((sent.live, sent.difference), (Some(0.0), None));
+    }
+
+    #[test]
+    fn the_example_in_the_readme_has_every_figure() {
+        let readme = include_str!("../../../../README.md");
+        let example = readme.split("$ lockstep compare").nth(1).and_then(|rest| rest.split("\n\n").next());
+        let example = example.expect("the README shows a comparison");
+        for (figure, _) in FIGURES {
+            assert!(example.contains(&format!("\n    {figure}  ")), "{figure}");
+        }
     }
 
     #[test]

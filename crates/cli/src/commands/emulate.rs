@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use lockstep_live::{Emulator, EmulatorOptions, EmulatorSocket, Move, Ticket};
@@ -18,6 +18,7 @@ use crate::interruption::Interruption;
 use crate::output_file;
 use crate::packet_csv::PacketCsv;
 use crate::progress::ChangingLine;
+use crate::reporter::StatusArgument;
 
 /// The far side of an emulator.
 #[derive(Debug, Clone)]
@@ -60,6 +61,10 @@ pub struct EmulateArguments {
     /// Where a row for each packet goes, CSV: when it came in and out, or why it was dropped.
     #[arg(long)]
     log: Option<PathBuf>,
+    /// What is printed while it runs, `line` by default. With --tun, `none` by default while a program runs in it; `json` is for
+    /// --tun only, begins with a line on the namespaces, and goes to standard error while a program runs.
+    #[arg(long, value_enum)]
+    status: Option<StatusArgument>,
     #[cfg(target_os = "linux")]
     #[command(flatten)]
     tunnel: TunnelArguments,
@@ -69,10 +74,15 @@ pub struct EmulateArguments {
 pub fn run(arguments: &EmulateArguments) -> Result<()> {
     #[cfg(target_os = "linux")]
     if arguments.tunnel.tun {
-        return tunnel::run(&arguments.tunnel, &arguments.link, arguments.seconds, arguments.log.as_deref());
+        let (tunnel, log) = (&arguments.tunnel, arguments.log.as_deref());
+        return tunnel::run(tunnel, arguments.status, &arguments.link, arguments.seconds, log);
     }
     #[cfg(target_os = "linux")]
     arguments.tunnel.refuse()?;
+    let status = arguments.status.unwrap_or(StatusArgument::Line);
+    if status == StatusArgument::Json {
+        bail!("--status json is for --tun; choose line or none");
+    }
     let socket = EmulatorSocket::bind(arguments.listen)?;
     let near = socket.addresses()?;
     let link = arguments.link.settings()?;
@@ -109,14 +119,16 @@ pub fn run(arguments: &EmulateArguments) -> Result<()> {
         mtu: arguments.mtu,
     };
     let (mut changing, mut written) = (ChangingLine::new(), Ok(()));
-    Emulator::run(socket, options, |status| {
-        let capacity = trace.capacity_at(Timestamp::ZERO + status.elapsed);
-        changing.change(&format!(
-            "{:.0} s   capacity {capacity}   {} delivered   {} dropped",
-            status.elapsed.as_secs_f64(),
-            status.forward.delivered.packets,
-            status.forward.dropped_by_queue.packets + status.forward.lost().packets
-        ));
+    Emulator::run(socket, options, |now| {
+        let capacity = trace.capacity_at(Timestamp::ZERO + now.elapsed);
+        if status == StatusArgument::Line {
+            changing.change(&format!(
+                "{:.0} s   capacity {capacity}   {} delivered   {} dropped",
+                now.elapsed.as_secs_f64(),
+                now.forward.delivered.packets,
+                now.forward.dropped_by_queue.packets + now.forward.lost().packets
+            ));
+        }
         written = packets.as_ref().map_or(Ok(()), PacketCsv::flush);
         interruption.check().is_ok() && written.is_ok()
     })?;

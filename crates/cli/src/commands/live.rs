@@ -15,22 +15,23 @@ use clap::Args;
 
 use lockstep_call::{MenuMode, MenuRunner, SerialMenu};
 use lockstep_live::{
-    CallKind, CallOptions, Clock, Command, Ended, Finished, Identity, Listener, LiveError, OpenSink, Peer, Receiving,
-    Sending, Stop, ThreadedMenu, Ticket,
+    CallKind, CallOptions, Clock, Command, Identity, Listener, OpenSink, Peer, Receiving, Sending, ThreadedMenu, Ticket,
 };
 use lockstep_media::{SourceOptions, open_sink, open_source, sink_path};
 
+use crate::call_files::{CallFiles, of_call};
 use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
+use crate::commands::serving::{ServedCall, Service};
 use crate::configuration::{ControlSettings, ControlWords, ModelFile, OptionValue, Seconds};
 use crate::decisions::DecisionsArgument;
 use crate::destination::{destination, resolve};
 use crate::interruption::Interruption;
 use crate::keys;
-use crate::observation::{Observation, ObservationArguments};
-use crate::output_file::{self, standard_output_is_taken};
-use crate::progress::print_sound;
+use crate::observation::{Observation, ObservationArguments, Pages};
+use crate::output_file::{self, is_standard_output, standard_output_is_taken};
 use crate::reporter::{Logs, Reporter, StatusArgument, StatusLine, say};
 use crate::session_log::arguments::SessionArguments;
+use crate::standard_input::is_standard_input;
 
 /// The most pixels of a picture that is decoded unless more are asked for, those of 4096x2304. A frame is 1.5 bytes a pixel,
 /// 14 MB of these, and at most some 40 are held.
@@ -64,7 +65,11 @@ pub struct ProgramArguments {
 impl ProgramArguments {
     /// Tells whether the call shall end: after an interruption, or because the other program said so. What standard input says
     /// goes to `commands`, if there are any.
-    pub fn stop(&self, interruption: &Interruption, commands: Option<Sender<Command>>) -> Stop {
+    pub fn stop(
+        &self,
+        interruption: &Interruption,
+        commands: Option<Sender<Command>>,
+    ) -> impl Fn() -> bool + Clone + Send + use<> {
         let interrupted = interruption.asked();
         let told = Arc::new(AtomicBool::new(false));
         let ended = told.clone();
@@ -80,7 +85,12 @@ impl ProgramArguments {
                 }
             });
         }
-        Box::new(move || interrupted() || told.load(Ordering::Relaxed))
+        move || interrupted() || told.load(Ordering::Relaxed)
+    }
+
+    /// Whether another program runs this one.
+    pub fn is_attached(&self) -> bool {
+        self.attached
     }
 }
 
@@ -91,8 +101,8 @@ pub struct SendArguments {
     ticket: Option<String>,
     #[command(flatten)]
     way: WayArguments,
-    /// The pictures: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, or anything else that
-    /// ffmpeg reads.
+    /// The pictures: `generated`, `generated:640x360@25`, a y4m file, `camera` or `/dev/video0`, anything else that ffmpeg
+    /// reads, or `-` for either from standard input.
     #[arg(long, default_value = "generated")]
     source: String,
     /// Stop after this long; without it the call lasts until the source ends or the receiver leaves.
@@ -134,8 +144,8 @@ pub struct ReceiveArguments {
     listening: ListeningArguments,
     #[command(flatten)]
     way: WayArguments,
-    /// Where the pictures go: `window`, `none`, a .y4m file, or an .ivf file for the coded frames; `-` is y4m on standard
-    /// output. A file grows while the call lasts: what a killed receiver has recorded is there.
+    /// Where the pictures go: `window`, `none`, a .y4m file (one picture after another), an .ivf file (VP8 coded anew, with
+    /// timestamps), or `-` for y4m on standard output. A file grows during the call: a killed receiver leaves what it showed.
     #[arg(long, default_value = "none")]
     sink: String,
     #[command(flatten)]
@@ -176,8 +186,9 @@ pub struct ListeningArguments {
     /// Another address at which this one can be reached, for the ticket, such as that of a router that forwards a port.
     #[arg(long, value_name = "HOST:PORT", value_parser = destination)]
     address: Vec<String>,
-    /// Give a standing ticket: it is the same each time (with the same --listen), and can be used again and again. Its key is
-    /// kept in LOCKSTEP_HOME, else in the user's folder for state.
+    /// Give a standing ticket and serve one call after another until Ctrl-C. The ticket is the same each time (with the same
+    /// --listen); its key is kept in LOCKSTEP_HOME, else in the user's folder for state. Each call writes files of its own:
+    /// shown.ivf, shown-2.ivf, shown-3.ivf. Files that exist are kept.
     #[arg(long)]
     reusable: bool,
     /// Meet by the rendezvous there (see `lockstep rendezvous`), which the ticket then names: for two who are both behind routers
@@ -202,6 +213,22 @@ impl WayArguments {
 }
 
 impl ListeningArguments {
+    /// The files for `outputs` of the call after the one that has `files`: the names given, or with --reusable new ones.
+    pub fn files_after(&self, files: &CallFiles, outputs: &[(&str, Option<&Path>)]) -> CallFiles {
+        if self.reusable { files.next(outputs) } else { CallFiles::default() }
+    }
+
+    /// Refuses streams that hold the pictures of one call only, for a ticket that is good for many.
+    pub fn check_streams(&self, sink: Option<&Path>, pictures_are_piped: bool) -> Result<()> {
+        if self.reusable && sink.is_some_and(is_standard_output) {
+            bail!("--sink - with --reusable: standard output holds the pictures of one call; name a file");
+        }
+        if self.reusable && pictures_are_piped {
+            bail!("--source - with --reusable: standard input holds the pictures of one call; name a file");
+        }
+        Ok(())
+    }
+
     /// Begins to listen.
     pub fn listener(&self, way: WayArguments) -> Result<(Listener, Ticket)> {
         let servers = self.rendezvous.as_deref().map(resolve).transpose()?.unwrap_or_default();
@@ -237,13 +264,18 @@ fn standing_identity() -> Result<PathBuf> {
 }
 
 /// The ticket to join with: the one given, else of the environment, which other users of the machine cannot see, else as
-/// the person types it.
-pub fn ticket_to_join(given: Option<&str>) -> Result<Ticket> {
+/// the person types it, unless standard input holds pictures.
+pub fn ticket_to_join(given: Option<&str>, pictures_are_piped: bool) -> Result<Ticket> {
     if let Some(text) = given {
         return Ok(text.parse()?);
     }
     if let Ok(text) = env::var("LOCKSTEP_TICKET") {
         return text.parse().context("LOCKSTEP_TICKET");
+    }
+    if pictures_are_piped {
+        bail!(
+            "no ticket was given, and standard input holds the pictures; write it after the command or in LOCKSTEP_TICKET"
+        );
     }
     if stdin().is_terminal() {
         let _ = write!(stderr(), "ticket: ");
@@ -258,19 +290,35 @@ pub fn ticket_to_join(given: Option<&str>) -> Result<Ticket> {
     Ok(String::from_utf8_lossy(&line).parse()?)
 }
 
-/// Hands out a ticket, whatever the status: without it nobody can join. For another program it is a line of JSON; for
-/// another person text, and on a terminal a picture for a camera.
-pub fn print_ticket(ticket: &Ticket, command: &str, status: StatusArgument) {
-    if status == StatusArgument::Json {
-        return say(&StatusLine::Ticket(ticket.to_string()));
+/// The ticket of a listener, as it is handed out.
+pub struct HandedOut {
+    ticket: Ticket,
+    is_printed: bool,
+}
+
+impl HandedOut {
+    /// A ticket that nobody has yet.
+    pub fn new(ticket: Ticket) -> Self {
+        Self { ticket, is_printed: false }
     }
-    let text = ticket.to_string();
-    if stdout().is_terminal()
-        && let Ok(code) = qrcode::QrCode::with_error_correction_level(&text, qrcode::EcLevel::L)
-    {
-        say!("{}", code.render::<qrcode::render::unicode::Dense1x2>().build());
+
+    /// Hands the ticket out before a call, whatever the status: without it nobody can join. Another program gets a line of JSON
+    /// before each call; a person gets text before the first one, and on a terminal a picture for a camera.
+    pub fn print(&mut self, command: &str, status: StatusArgument) {
+        let text = self.ticket.to_string();
+        if status == StatusArgument::Json {
+            return say(&StatusLine::Ticket(text));
+        }
+        if std::mem::replace(&mut self.is_printed, true) {
+            return;
+        }
+        if stdout().is_terminal()
+            && let Ok(code) = qrcode::QrCode::with_error_correction_level(&text, qrcode::EcLevel::L)
+        {
+            say!("{}", code.render::<qrcode::render::unicode::Dense1x2>().build());
+        }
+        say!("ticket: {text}\njoin with: lockstep {command} TICKET");
     }
-    say!("ticket: {text}\njoin with: lockstep {command} TICKET");
 }
 
 /// What runs the candidates of menus of that kind.
@@ -297,7 +345,7 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
     let outputs = [&logs[..], &arguments.observation.outputs()].concat();
     check(&outputs, &inputs, arguments.status)?;
     let microphone = arguments.speaking.open(LiveSound::Nothing)?;
-    let ticket = ticket_to_join(arguments.ticket.as_deref())?;
+    let ticket = ticket_to_join(arguments.ticket.as_deref(), is_standard_input(Path::new(&arguments.source)))?;
     let source = open_source(&arguments.source, &SourceOptions { seed: arguments.seed, ..SourceOptions::default() })?;
     let control = arguments.control.settings()?;
     let decisions = arguments.decisions.log();
@@ -329,50 +377,13 @@ pub fn send(arguments: &SendArguments) -> Result<()> {
         length: arguments.seconds.map(Seconds::get),
         wait_limit: arguments.wait_seconds.0,
         idle_limit: arguments.idle_seconds.0,
-        stop: arguments.program.stop(&interruption, None),
+        stop: Box::new(arguments.program.stop(&interruption, None)),
         commands: None,
         qlog,
     };
     let finished = lockstep_live::run(clock, options, &mut reporter);
-    finish(reporter, finished, &interruption, &arguments.program, arguments.status)
-}
-
-/// Ends a call in order: whatever ended it, what is known of it is kept.
-pub fn finish(
-    reporter: Reporter,
-    finished: Finished,
-    interruption: &Interruption,
-    program: &ProgramArguments,
-    status: StatusArgument,
-) -> Result<()> {
-    let written = reporter.finish(&finished);
-    if let Some(sound) = finished.sound.as_ref().filter(|_| status == StatusArgument::Line) {
-        print_sound(sound);
-    }
-    if finished.dropped > 0 {
-        let pictures = finished.dropped;
-        aside!(
-            "lockstep: warning: {pictures} pictures came and were not shown or kept: the sink was too slow for them"
-        );
-    }
-    let ended = match finished.result {
-        Ok(ended) => Some(ended),
-        // Whoever had it end in the midst of a silence, or sees to both ends, has not failed by that.
-        Err(error @ LiveError::Unheard { .. }) if program.attached || interruption.check().is_err() => {
-            aside!("lockstep: warning: {error}");
-            None
-        }
-        Err(error) => return output_file::all([Err(error.into()), written]),
-    };
-    written?;
-    interruption.check()?;
-    if status == StatusArgument::Line && ended == Some(Ended::ByPeer) {
-        say!("the other end ended the call");
-    }
-    if !finished.joined && ended == Some(Ended::Done) {
-        aside!("lockstep: nobody answered");
-    }
-    Ok(())
+    let service = Service { interruption: &interruption, program: &arguments.program, status: arguments.status };
+    service.finish(reporter, finished)
 }
 
 /// A connection number that another call on this machine will hardly have.
@@ -381,40 +392,69 @@ pub fn connection_id() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }
 
+impl ReceiveArguments {
+    fn outputs(&self) -> Result<Vec<(&'static str, Option<&Path>)>> {
+        let outputs = [("--sink", sink_path(&self.sink)?), ("--log", self.log.as_deref()), self.hearing.output()];
+        Ok([&outputs[..], &self.observation.outputs()].concat())
+    }
+
+    /// The same with the files of call `number` ([`of_call`]).
+    fn of_call(&self, number: u32) -> Result<Self> {
+        let log = self.log.as_deref().map(|path| of_call(path, number));
+        let (hearing, observation) = (self.hearing.of_call(number), self.observation.of_call(number));
+        Ok(Self { sink: sink_of_call(&self.sink, number)?, log, hearing, observation, ..self.clone() })
+    }
+}
+
+/// The sink of call `number` ([`of_call`]).
+pub fn sink_of_call(sink: &str, number: u32) -> Result<String> {
+    let path = sink_path(sink)?.map(|path| of_call(path, number));
+    Ok(path.map_or_else(|| sink.to_owned(), |path| path.to_string_lossy().into_owned()))
+}
+
 /// `lockstep receive`.
 pub fn receive(arguments: &ReceiveArguments) -> Result<()> {
-    let hearing = &arguments.hearing;
-    let outputs = [("--sink", sink_path(&arguments.sink)?), ("--log", arguments.log.as_deref()), hearing.output()];
-    let outputs = [&outputs[..], &arguments.observation.outputs()].concat();
+    let outputs = arguments.outputs()?;
     let inputs: Vec<&Path> = arguments.model.as_deref().into_iter().collect();
     check(&outputs, &inputs, arguments.status)?;
+    arguments.listening.check_streams(sink_path(&arguments.sink)?, false)?;
     let model = arguments.model.as_deref().map(ModelFile::open_for_receiver).transpose()?;
-    let loudspeaker = hearing.open(LiveSound::Nothing, true)?;
     let (listener, ticket) = arguments.listening.listener(arguments.way)?;
     let interruption = Interruption::watch()?;
     let clock = Clock::start();
-    let observation = Observation::open(&arguments.observation)?;
-    let qlog = observation.quic_log(false);
-    let logs = Logs { sent: None, shown: arguments.log.as_deref() };
-    let session = arguments.session.open("receive", "receiver", None)?;
-    let reporter = Reporter::new(arguments.status, clock, logs, observation, None)?;
-    let mut reporter = reporter.with_session(session, clock.epoch());
-    print_ticket(&ticket, "send", arguments.status);
-    let sink = arguments.sink.clone();
-    let open: OpenSink = Box::new(move |format| open_sink(&sink, format));
-    let end = ControlSettings::receiving_end_with(model.as_ref()).with_pixel_limit(arguments.max_pixels);
-    let options = CallOptions {
-        peer: Peer::At(listener),
-        kind: CallKind::OneWay,
-        sending: None,
-        receiving: Some(Receiving { end, open_sink: open, loudspeaker }),
-        length: None,
-        wait_limit: arguments.wait_seconds.0,
-        idle_limit: arguments.idle_seconds.0,
-        stop: arguments.program.stop(&interruption, None),
-        commands: None,
-        qlog,
-    };
-    let finished = lockstep_live::run(clock, options, &mut reporter);
-    finish(reporter, finished, &interruption, &arguments.program, arguments.status)
+    let mut pages = Pages::serve(&arguments.observation)?;
+    let stop = arguments.program.stop(&interruption, None);
+    let mut ticket = HandedOut::new(ticket);
+    let mut files = CallFiles::default();
+    let service = Service { interruption: &interruption, program: &arguments.program, status: arguments.status };
+    service.serve(listener, |listener| {
+        files = arguments.listening.files_after(&files, &outputs);
+        let arguments = arguments.of_call(files.number())?;
+        let loudspeaker = arguments.hearing.open(LiveSound::Nothing, true)?;
+        let observation = Observation::on(&mut pages, &arguments.observation)?;
+        let qlog = observation.quic_log(false);
+        let logs = Logs { sent: None, shown: arguments.log.as_deref() };
+        let session = arguments.session.open("receive", "receiver", None)?;
+        let reporter = Reporter::new(arguments.status, clock, logs, observation, None)?;
+        let mut reporter = reporter.with_session(session, clock.epoch());
+        files.print();
+        ticket.print("send", arguments.status);
+        let sink = arguments.sink.clone();
+        let open: OpenSink = Box::new(move |format| open_sink(&sink, format));
+        let end = ControlSettings::receiving_end_with(model.as_ref()).with_pixel_limit(arguments.max_pixels);
+        let options = CallOptions {
+            peer: Peer::At(listener),
+            kind: CallKind::OneWay,
+            sending: None,
+            receiving: Some(Receiving { end, open_sink: open, loudspeaker }),
+            length: None,
+            wait_limit: arguments.wait_seconds.0,
+            idle_limit: arguments.idle_seconds.0,
+            stop: Box::new(stop.clone()),
+            commands: None,
+            qlog,
+        };
+        let finished = lockstep_live::run(clock, options, &mut reporter);
+        Ok(ServedCall { reporter, finished, files: files.clone() })
+    })
 }

@@ -10,7 +10,9 @@ use clap::Args;
 use lockstep_live::Loudspeaker;
 use lockstep_sound::{Frame, SoundFailure, SoundSink, SoundSource};
 
+use crate::call_files::of_call;
 use crate::configuration::{OptionValue, SoundName};
+use crate::output_file::in_one_line;
 use crate::sound_file::SoundRecording;
 
 const MICROPHONE: &str = "microphone";
@@ -28,13 +30,38 @@ impl SoundSink for Nowhere {
     }
 }
 
-/// What a call takes where nothing is said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LiveSound {
+/// The sound of a call whose options name none.
+#[derive(Debug)]
+pub enum LiveSound<'a> {
     /// None.
     Nothing,
-    /// The machine's microphone and loudspeaker, if it has them and this program can use them.
-    Device,
+    /// The machine's microphone and loudspeaker. A call without them is silent, for the reasons collected here.
+    Device(&'a mut MissingDevices),
+}
+
+/// Why a call does without the machine's microphone or loudspeaker.
+#[derive(Debug, Default)]
+pub struct MissingDevices {
+    microphone: Option<String>,
+    loudspeaker: Option<String>,
+}
+
+impl MissingDevices {
+    /// A line for a person: what is silent, and why.
+    pub fn notice(&self) -> Option<String> {
+        match (&self.microphone, &self.loudspeaker) {
+            (None, None) => None,
+            (Some(reason), None) => Some(format!("the other end hears nothing: {reason}")),
+            (None, Some(reason)) => Some(format!("the call is silent at this end: {reason}")),
+            (Some(reason), Some(other)) if reason == other => Some(format!("the call has no sound: {reason}")),
+            (Some(reason), Some(other)) => Some(format!("the call has no sound: {reason}; {other}")),
+        }
+    }
+}
+
+/// A device that works, or nothing and the reason in `missing`.
+fn device<T>(opened: Result<T>, missing: &mut Option<String>) -> Option<T> {
+    opened.map_err(|error| *missing = Some(in_one_line(&error))).ok()
 }
 
 /// The sound that a live call sends.
@@ -53,14 +80,16 @@ impl SpeakingArguments {
     }
 
     /// What gives the sound, if anything does.
-    pub fn open(&self, usual: LiveSound) -> Result<Option<Box<dyn SoundSource>>> {
+    pub fn open(&self, usual: LiveSound<'_>) -> Result<Option<Box<dyn SoundSource>>> {
         match &self.audio {
             _ if self.is(NONE) => Ok(None),
             _ if self.is(MICROPHONE) => microphone().map(Some),
             Some(sound) => Ok(Some(sound.open()?)),
-            // Without a microphone others can still be heard.
-            None if usual == LiveSound::Device => Ok(microphone().ok()),
-            None => Ok(None),
+            None => Ok(match usual {
+                // Without a microphone others can still be heard.
+                LiveSound::Device(missing) => device(microphone(), &mut missing.microphone),
+                LiveSound::Nothing => None,
+            }),
         }
     }
 
@@ -86,20 +115,28 @@ impl HearingArguments {
         self.audio_output.as_deref().filter(|&path| !words.iter().any(|word| path == Path::new(word)))
     }
 
+    /// The same with the file of call `number` ([`of_call`]).
+    pub fn of_call(&self, number: u32) -> Self {
+        let file = self.file().map(|path| of_call(path, number));
+        Self { audio_output: file.or_else(|| self.audio_output.clone()) }
+    }
+
     /// The option and its file, to be checked with the others.
     pub fn output(&self) -> (&'static str, Option<&Path>) {
         ("--audio-output", self.file())
     }
 
     /// What the sound is played on; pictures wait for it if `lip_sync`.
-    pub fn open(&self, usual: LiveSound, lip_sync: bool) -> Result<Option<Loudspeaker>> {
+    pub fn open(&self, usual: LiveSound<'_>, lip_sync: bool) -> Result<Option<Loudspeaker>> {
         let sink: Option<Box<dyn SoundSink>> = match (self.file(), self.audio_output.as_deref()) {
             (Some(path), _) => Some(Box::new(SoundRecording::create(path)?)),
             (None, Some(word)) if word == Path::new(SPEAKER) => Some(speaker()?),
             (None, Some(word)) if word == Path::new(NOWHERE) => Some(Box::new(Nowhere)),
             (None, Some(_)) => None,
-            (None, None) if usual == LiveSound::Device => speaker().ok(),
-            (None, None) => None,
+            (None, None) => match usual {
+                LiveSound::Device(missing) => device(speaker(), &mut missing.loudspeaker),
+                LiveSound::Nothing => None,
+            },
         };
         Ok(sink.map(|sink| Loudspeaker { sink, lip_sync }))
     }
@@ -128,4 +165,22 @@ fn microphone() -> Result<Box<dyn SoundSource>> {
 #[cfg(not(feature = "devices"))]
 fn speaker() -> Result<Box<dyn SoundSink>> {
     bail!("{LEFT_OUT}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_names_each_missing_device_once() {
+        let notice = |microphone: Option<&str>, loudspeaker: Option<&str>| {
+            let [microphone, loudspeaker] = [microphone, loudspeaker].map(|reason| reason.map(str::to_owned));
+            MissingDevices { microphone, loudspeaker }.notice()
+        };
+        assert_eq!(notice(None, None), None);
+        assert_eq!(notice(Some("no microphone"), None).as_deref(), Some("the other end hears nothing: no microphone"));
+        assert_eq!(notice(None, Some("none")).as_deref(), Some("the call is silent at this end: none"));
+        assert_eq!(notice(Some("none"), Some("none")).as_deref(), Some("the call has no sound: none"));
+        assert_eq!(notice(Some("a"), Some("b")).as_deref(), Some("the call has no sound: a; b"));
+    }
 }

@@ -16,6 +16,7 @@ pub mod python_module;
 pub mod rendezvous;
 pub mod replay;
 pub mod scenario;
+pub mod serving;
 pub mod sessions;
 pub mod simulate;
 pub mod sources;

@@ -8,22 +8,30 @@ use anyhow::Result;
 use clap::Args;
 
 use lockstep_control::Latency;
-use lockstep_live::{CallKind, CallOptions, Clock, Command, OpenSink, OwnPicture, Peer, Receiving, Sending};
+use lockstep_live::{
+    CallKind, CallOptions, Clock, Command, Finished, OpenSink, OwnPicture, Peer, Receiving, Sending, Stop,
+};
 use lockstep_media::{Notice, Overlay, SourceOptions, WindowSink, open_sink, open_source, sink_path};
 use lockstep_vp8::Picture;
 
+use crate::call_files::{CallFiles, of_call};
 use crate::commands::live::{
-    IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, ProgramArguments, WayArguments, check, connection_id, finish,
-    limit, menu_runner, print_ticket, ticket_to_join,
+    HandedOut, IDLE_SECONDS, Limit, ListeningArguments, MOST_PIXELS, ProgramArguments, WayArguments, check,
+    connection_id, limit, menu_runner, sink_of_call, ticket_to_join,
 };
-use crate::commands::live_sound::{HearingArguments, LiveSound, SpeakingArguments};
+use crate::commands::live_sound::{HearingArguments, LiveSound, MissingDevices, SpeakingArguments};
+use crate::commands::serving::{ServedCall, Service};
 use crate::configuration::{ControlSettings, ControlWords, OptionValue, Seconds};
 use crate::decisions::DecisionsArgument;
 use crate::interruption::Interruption;
 use crate::keys::{KEYS, Keyboard, command};
-use crate::observation::{Observation, ObservationArguments};
-use crate::reporter::{Logs, Reporter, SharedWords, StatusArgument, Words};
+use crate::observation::{Observation, ObservationArguments, Pages};
+use crate::reporter::{Logs, Reporter, SharedWords, StatusArgument, Words, notice};
 use crate::session_log::arguments::SessionArguments;
+use crate::standard_input::is_standard_input;
+
+/// The camera that is used unless another source is named.
+const CAMERA: &str = "/dev/video0";
 
 /// What `lockstep talk` is told.
 #[derive(Debug, Clone, Args)]
@@ -34,13 +42,12 @@ pub struct TalkArguments {
     listening: ListeningArguments,
     #[command(flatten)]
     way: WayArguments,
-    /// One's own pictures: `camera` or `/dev/video0`, `generated`, `generated:640x360@25`, a y4m file, or anything else that
-    /// ffmpeg reads. The camera if there is one, else `generated`, unless it is said.
+    /// One's own pictures: `camera` or `/dev/video0`, `generated`, `generated:640x360@25`, a y4m file, anything else that ffmpeg
+    /// reads, or `-` for either from standard input. Without it, the camera; where there is none, `generated`.
     #[arg(long)]
     source: Option<String>,
     /// Where the other's pictures go: `window` with one's own small in a corner (keys: m mutes, v turns the camera off and on, q
-    /// or Escape leaves), `none`, a .y4m file, or an .ivf file for the
-    /// coded frames.
+    /// or Escape leaves), `none`, a .y4m file (one picture after another), or an .ivf file (VP8 coded anew, with timestamps).
     #[arg(long, default_value = "window")]
     sink: String,
     /// Open no window: `--sink none` unless it names a file. The keys of the window (m, v, q) are taken as lines from standard
@@ -93,8 +100,16 @@ impl TalkArguments {
     }
 
     fn source(&self) -> &str {
-        let camera = || if Path::new("/dev/video0").exists() { "camera" } else { "generated" };
+        let camera = || if Path::new(CAMERA).exists() { "camera" } else { "generated" };
         self.source.as_deref().unwrap_or_else(camera)
+    }
+
+    /// A line for a person whose camera is missing.
+    fn camera_notice(&self) -> Option<String> {
+        let is_missing = self.source.is_none() && self.source() == "generated";
+        is_missing.then(|| {
+            format!("no camera at {CAMERA}: the other end sees a generated person; choose other pictures with --source")
+        })
     }
 }
 
@@ -138,95 +153,169 @@ impl Overlay for CallOverlay {
 /// How long whoever joins waits for an answer.
 const WAIT: &str = "10";
 
+impl TalkArguments {
+    fn outputs(&self) -> Result<Vec<(&'static str, Option<&Path>)>> {
+        let logs = [("--send-log", self.send_log.as_deref()), ("--receive-log", self.receive_log.as_deref())];
+        let others = [("--sink", sink_path(self.sink())?), self.hearing.output(), self.decisions.output()];
+        Ok([&logs[..], &others, &self.observation.outputs()].concat())
+    }
+
+    /// The same with the files of call `number` ([`of_call`]).
+    fn of_call(&self, number: u32) -> Result<Self> {
+        let [send_log, receive_log] =
+            [&self.send_log, &self.receive_log].map(|log| log.as_deref().map(|path| of_call(path, number)));
+        Ok(Self {
+            sink: sink_of_call(self.sink(), number)?,
+            send_log,
+            receive_log,
+            hearing: self.hearing.of_call(number),
+            decisions: self.decisions.of_call(number),
+            observation: self.observation.of_call(number),
+            ..self.clone()
+        })
+    }
+}
+
+/// What all calls of one command share.
+struct Talk {
+    clock: Clock,
+    control: ControlSettings,
+    wait: Limit,
+    pages: Pages,
+    /// Where keys, lines and the window put commands.
+    commands: Sender<Command>,
+    commanded: Option<mpsc::Receiver<Command>>,
+    /// The ticket that others join with.
+    ticket: Option<HandedOut>,
+    /// Whether the person knows what devices the calls do without.
+    gave_notice: bool,
+}
+
+impl Talk {
+    /// One call with `peer`; `stop` ends it.
+    fn call(&mut self, arguments: &TalkArguments, peer: Peer, stop: Stop) -> Result<(Reporter, Finished)> {
+        let Self { clock, control, .. } = self;
+        let clock = *clock;
+        let mut missing = MissingDevices::default();
+        let microphone = arguments.speaking.open(LiveSound::Device(&mut missing))?;
+        let lip_sync = control.controller.latency() != Some(Latency::Low);
+        let loudspeaker = arguments.hearing.open(LiveSound::Device(&mut missing), lip_sync)?;
+        if !std::mem::replace(&mut self.gave_notice, true) {
+            let notices = [arguments.camera_notice(), missing.notice()];
+            notices.iter().flatten().for_each(|text| notice(arguments.status, text));
+        }
+        let options = SourceOptions { seed: arguments.seed, ..SourceOptions::default() };
+        let source = open_source(arguments.source(), &options)?;
+        let decisions = arguments.decisions.log();
+        let sending = control.recorded_sending_end(&source.format(), connection_id(), decisions.recorder())?;
+        let own = OwnPicture::default();
+        let format = source.format();
+        let source = own.of(source);
+        let words = SharedWords::default();
+        // Before a ticket is handed out, it is known whether there is a window.
+        let open: OpenSink = if arguments.sink() == "window" {
+            let overlay = CallOverlay { own, words: words.clone(), commands: self.commands.clone() };
+            let window = WindowSink::open_with("Lockstep", format, Box::new(overlay))?;
+            Box::new(move |_| Ok(Box::new(window)))
+        } else {
+            let name = arguments.sink().to_owned();
+            Box::new(move |format| open_sink(&name, format))
+        };
+        decisions.open_growing()?;
+        let observation = Observation::on(&mut self.pages, &arguments.observation)?;
+        let qlog = observation.quic_log(!matches!(peer, Peer::At(_)));
+        let logs = Logs { sent: arguments.send_log.as_deref(), shown: arguments.receive_log.as_deref() };
+        let mut session = arguments.session.open("talk", "peer", None)?;
+        if let Some(log) = &mut session {
+            log.description().control(control);
+            log.description().pictures(&format);
+        }
+        let reporter = Reporter::new(arguments.status, clock, logs, observation, Some(words))?;
+        let mut reporter = reporter.with_session(session, clock.epoch()).with_decisions(decisions);
+        if let Some(ticket) = &mut self.ticket {
+            ticket.print("talk", arguments.status);
+        }
+        let receiving = ControlSettings::receiving_end().with_pixel_limit(arguments.max_pixels);
+        let options = CallOptions {
+            peer,
+            kind: CallKind::TwoWay,
+            sending: Some(Sending {
+                end: sending,
+                source,
+                runner: menu_runner(control.menu),
+                microphone,
+                measures_quality: arguments.send_log.is_some(),
+            }),
+            receiving: Some(Receiving { end: receiving, open_sink: open, loudspeaker }),
+            length: arguments.seconds.map(Seconds::get),
+            wait_limit: self.wait.0,
+            idle_limit: arguments.idle_seconds.0,
+            stop,
+            commands: self.commanded.take(),
+            qlog,
+        };
+        let mut finished = lockstep_live::run(clock, options, &mut reporter);
+        self.commanded = finished.commands.take();
+        Ok((reporter, finished))
+    }
+}
+
 /// `lockstep talk`.
 pub fn run(arguments: &TalkArguments) -> Result<()> {
-    let logs = [&arguments.send_log, &arguments.receive_log].map(|log| log.as_deref());
-    let sink = sink_path(arguments.sink())?;
-    let outputs = [("--sink", sink), ("--send-log", logs[0]), ("--receive-log", logs[1])];
-    let others = [arguments.hearing.output(), arguments.decisions.output()];
-    let outputs = [&outputs[..], &others, &arguments.observation.outputs()].concat();
+    let outputs = arguments.outputs()?;
     let inputs: Vec<&Path> = [Path::new(arguments.source())].into_iter().chain(arguments.speaking.file()).collect();
     check(&outputs, &inputs, arguments.status)?;
+    let pictures_are_piped = is_standard_input(Path::new(arguments.source()));
+    arguments.listening.check_streams(sink_path(arguments.sink())?, pictures_are_piped)?;
     let control = arguments.control.settings()?;
-    let microphone = arguments.speaking.open(LiveSound::Device)?;
-    let loudspeaker = arguments.hearing.open(LiveSound::Device, control.controller.latency() != Some(Latency::Low))?;
     let joined = match arguments.ticket.as_deref() {
-        Some("-") => Some(ticket_to_join(None)?),
-        given => given.map(|text| ticket_to_join(Some(text))).transpose()?,
+        Some("-") => Some(ticket_to_join(None, pictures_are_piped)?),
+        given => given.map(|text| ticket_to_join(Some(text), pictures_are_piped)).transpose()?,
     };
-    let options = SourceOptions { seed: arguments.seed, ..SourceOptions::default() };
-    let source = open_source(arguments.source(), &options)?;
-    let decisions = arguments.decisions.log();
-    let sending = control.recorded_sending_end(&source.format(), connection_id(), decisions.recorder())?;
     let interruption = Interruption::watch()?;
-    let clock = Clock::start();
-    let own = OwnPicture::default();
-    let format = source.format();
-    let source = own.of(source);
-    let (commands, commanded) = mpsc::channel();
-    let words = SharedWords::default();
-    // Before a ticket is handed out, it is known whether there is a window.
-    let open: OpenSink = if arguments.sink() == "window" {
-        let overlay = CallOverlay { own, words: words.clone(), commands: commands.clone() };
-        let window = WindowSink::open_with("Lockstep", format, Box::new(overlay))?;
-        Box::new(move |_| Ok(Box::new(window)))
-    } else {
-        let name = arguments.sink().to_owned();
-        Box::new(move |format| open_sink(&name, format))
-    };
-    // And whether anybody can join, before a log of an earlier call is emptied.
+    // Whether anybody can join is known before a log of an earlier call is emptied.
     let (peer, ticket) = match joined {
         Some(ticket) => (arguments.way.peer(ticket), None),
         None => {
             let (listener, ticket) = arguments.listening.listener(arguments.way)?;
-            (Peer::At(listener), Some(ticket))
+            (Peer::At(listener), Some(HandedOut::new(ticket)))
         }
     };
-    decisions.open_growing()?;
-    let observation = Observation::open(&arguments.observation)?;
-    let qlog = observation.quic_log(ticket.is_none());
-    let logs = Logs { sent: logs[0], shown: logs[1] };
-    let mut session = arguments.session.open("talk", "peer", None)?;
-    if let Some(log) = &mut session {
-        log.description().control(&control);
-        log.description().pictures(&format);
-    }
-    let reporter = Reporter::new(arguments.status, clock, logs, observation, Some(words))?;
-    let mut reporter = reporter.with_session(session, clock.epoch()).with_decisions(decisions);
-    let keyboard = Keyboard::open();
-    if keyboard.is_some() && arguments.status == StatusArgument::Line {
-        say!("keys: {KEYS}");
-    }
-    // A script's standard input is its own, unless there is nothing else to command the call by.
-    let commands = (keyboard.is_some() || arguments.no_window).then_some(commands);
-    if let Some(ticket) = &ticket {
-        print_ticket(ticket, "talk", arguments.status);
-    }
     let wait = if ticket.is_some() { "none" } else { WAIT };
     let wait = match arguments.wait_seconds {
         Some(limit) => limit,
         None => limit(wait).map_err(anyhow::Error::msg)?,
     };
-    let receiving = ControlSettings::receiving_end().with_pixel_limit(arguments.max_pixels);
-    let options = CallOptions {
-        peer,
-        kind: CallKind::TwoWay,
-        sending: Some(Sending {
-            end: sending,
-            source,
-            runner: menu_runner(control.menu),
-            microphone,
-            measures_quality: arguments.send_log.is_some(),
-        }),
-        receiving: Some(Receiving { end: receiving, open_sink: open, loudspeaker }),
-        length: arguments.seconds.map(Seconds::get),
-        wait_limit: wait.0,
-        idle_limit: arguments.idle_seconds.0,
-        stop: arguments.program.stop(&interruption, commands),
-        commands: Some(commanded),
-        qlog,
+    let pages = Pages::serve(&arguments.observation)?;
+    let (commands, commanded) = mpsc::channel();
+    let keyboard = if pictures_are_piped { None } else { Keyboard::open() };
+    if keyboard.is_some() && arguments.status == StatusArgument::Line {
+        say!("keys: {KEYS}");
+    }
+    // A script's standard input is its own, unless there is nothing else to command the call by.
+    let is_commanded = keyboard.is_some() || (arguments.no_window && !pictures_are_piped);
+    let typed = is_commanded.then(|| commands.clone());
+    let stop = arguments.program.stop(&interruption, typed);
+    let commanded = Some(commanded);
+    let clock = Clock::start();
+    let mut talk = Talk { clock, control, wait, pages, commands, commanded, ticket, gave_notice: false };
+    let service = Service { interruption: &interruption, program: &arguments.program, status: arguments.status };
+    let outcome = match peer {
+        Peer::At(listener) => {
+            let mut files = CallFiles::default();
+            service.serve(listener, |listener| {
+                files = arguments.listening.files_after(&files, &outputs);
+                files.print();
+                let arguments = arguments.of_call(files.number())?;
+                let (reporter, finished) = talk.call(&arguments, Peer::At(listener), Box::new(stop.clone()))?;
+                Ok(ServedCall { reporter, finished, files: files.clone() })
+            })
+        }
+        peer => {
+            let (reporter, finished) = talk.call(arguments, peer, Box::new(stop))?;
+            service.finish(reporter, finished)
+        }
     };
-    let finished = lockstep_live::run(clock, options, &mut reporter);
     drop(keyboard);
-    finish(reporter, finished, &interruption, &arguments.program, arguments.status)
+    outcome
 }

@@ -90,10 +90,6 @@ pub struct TunnelArguments {
     /// Where the result goes, JSON: what became of the packets, and how late this process was.
     #[arg(long, requires = "tun")]
     json: Option<PathBuf>,
-    /// What is printed while it runs; by default a line, and nothing while a program runs in it. JSON lines begin with one on
-    /// the namespaces, and go to standard error while a program runs.
-    #[arg(long, value_enum, requires = "tun")]
-    status: Option<StatusArgument>,
     /// End in order when standard input ends.
     #[arg(long, hide = true, requires = "tun", conflicts_with = "command")]
     attached: bool,
@@ -111,7 +107,6 @@ impl TunnelArguments {
             (self.ipv6, "--ipv6"),
             (self.start.is_some(), "--start"),
             (self.json.is_some(), "--json"),
-            (self.status.is_some(), "--status"),
             (self.attached, "--attached"),
             (!self.command.is_empty(), "a program after --"),
         ];
@@ -216,9 +211,15 @@ fn is_there(program: &OsString) -> bool {
 }
 
 /// `lockstep emulate --tun`.
-pub fn run(arguments: &TunnelArguments, link: &LinkWords, length: Option<Seconds>, log: Option<&Path>) -> Result<()> {
+pub fn run(
+    arguments: &TunnelArguments,
+    status: Option<StatusArgument>,
+    link: &LinkWords,
+    length: Option<Seconds>,
+    log: Option<&Path>,
+) -> Result<()> {
     let program = &arguments.command;
-    run_link(arguments, link, length, log).map_err(|error| {
+    run_link(arguments, status, link, length, log).map_err(|error| {
         if error.is::<EndsWith>() || error.is::<Interrupted>() {
             return error;
         }
@@ -240,7 +241,13 @@ fn open(arguments: &TunnelArguments) -> Result<Tunnel, TunnelError> {
     }
 }
 
-fn run_link(arguments: &TunnelArguments, link: &LinkWords, length: Option<Seconds>, log: Option<&Path>) -> Result<()> {
+fn run_link(
+    arguments: &TunnelArguments,
+    status: Option<StatusArgument>,
+    link: &LinkWords,
+    length: Option<Seconds>,
+    log: Option<&Path>,
+) -> Result<()> {
     let TunnelArguments { json, command: program, .. } = arguments;
     let settings = link.settings()?;
     let trace = settings.trace.trace().clone();
@@ -258,7 +265,7 @@ fn run_link(arguments: &TunnelArguments, link: &LinkWords, length: Option<Second
     let signals = Signals::watch()?;
     let tunnel = open(arguments)?;
     let (packets, log) = log.map(PacketCsv::create).transpose()?.unzip();
-    let status = arguments.status.unwrap_or(match program.is_empty() {
+    let status = status.unwrap_or(match program.is_empty() {
         true => StatusArgument::Line,
         false => StatusArgument::None,
     });

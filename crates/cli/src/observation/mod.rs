@@ -20,6 +20,7 @@ use lockstep_call::FrameRecord;
 use lockstep_live::{Qlog, RendezvousStatus, Shown};
 use lockstep_units::Timestamp;
 
+use crate::call_files::of_call;
 use crate::call_logs::LogWriter;
 use crate::line_writer::LineWriter;
 use crate::live_stats::Sample;
@@ -79,14 +80,7 @@ impl ObservationArguments {
 
     /// Where the receiver's qlog goes if the one that was asked for is the sender's.
     pub fn receiver_qlog(&self) -> Option<PathBuf> {
-        let path = self.qlog.as_ref()?;
-        let mut name = path.file_stem()?.to_owned();
-        name.push("-receiver");
-        if let Some(extension) = path.extension() {
-            name.push(".");
-            name.push(extension);
-        }
-        Some(path.with_file_name(name))
+        self.qlog.as_deref().map(|path| output_file::with_suffix(path, "-receiver"))
     }
 
     /// The words for the processes, sender and receiver, that keep the qlogs of a call which this one observes.
@@ -95,6 +89,12 @@ impl ObservationArguments {
             let file = path.map(|path| path.to_string_lossy().into_owned());
             file.into_iter().flat_map(|file| ["--qlog".to_owned(), file]).collect()
         })
+    }
+
+    /// The same with the files of call `number` ([`of_call`]).
+    pub fn of_call(&self, number: u32) -> Self {
+        let [stats, qlog] = [&self.stats, &self.qlog].map(|path| path.as_deref().map(|path| of_call(path, number)));
+        Self { stats, qlog, ..self.clone() }
     }
 
     /// The same for a process that keeps no qlog itself.
@@ -173,22 +173,19 @@ pub enum Place {
     Metrics,
 }
 
-/// A call that is seen by others.
-pub struct Observation {
-    stats: Option<LogWriter>,
-    written_at: Timestamp,
+/// Pages that others open while a command runs, whichever of its calls that is.
+pub struct Pages {
     published: Option<Published>,
-    qlog: Option<LineWriter>,
-    /// Where others find it: what is there, and its address.
-    pub places: Vec<(Place, String)>,
+    /// What is there, and its address, until a call announces it.
+    places: Vec<(Place, String)>,
 }
 
-impl Observation {
-    /// Opens files and ports.
+impl Pages {
+    /// Opens the ports.
     ///
     /// # Errors
-    /// If one cannot be.
-    pub fn open(arguments: &ObservationArguments) -> Result<Self> {
+    /// If one cannot be opened.
+    pub fn serve(arguments: &ObservationArguments) -> Result<Self> {
         let published = Published::default();
         let mut places = Vec::new();
         if let Some(address) = arguments.metrics {
@@ -202,11 +199,38 @@ impl Observation {
             let bound = http::serve(address, Arc::new(pages)).context("--monitor")?;
             places.push((Place::Monitor, format!("http://{bound}/")));
         }
-        // Last: a port that is taken is no reason to empty what is there.
+        let is_published = arguments.metrics.is_some() || arguments.monitor.is_some();
+        Ok(Self { published: is_published.then_some(published), places })
+    }
+}
+
+/// A call that is seen by others.
+pub struct Observation {
+    stats: Option<LogWriter>,
+    written_at: Timestamp,
+    published: Option<Published>,
+    qlog: Option<LineWriter>,
+    /// Where others find it: what is there, and its address.
+    pub places: Vec<(Place, String)>,
+}
+
+impl Observation {
+    /// Opens ports and files, in that order: a port that is taken is no reason to empty a file.
+    ///
+    /// # Errors
+    /// If one cannot be opened.
+    pub fn open(arguments: &ObservationArguments) -> Result<Self> {
+        Self::on(&mut Pages::serve(arguments)?, arguments)
+    }
+
+    /// Opens the files of one call that `pages` show.
+    ///
+    /// # Errors
+    /// If one cannot be opened.
+    pub fn on(pages: &mut Pages, arguments: &ObservationArguments) -> Result<Self> {
         let stats = arguments.stats.as_deref().map(LogWriter::create).transpose()?;
         let qlog = arguments.qlog.as_deref().map(LineWriter::create).transpose()?;
-        let is_published = arguments.metrics.is_some() || arguments.monitor.is_some();
-        let published = is_published.then_some(published);
+        let (published, places) = (pages.published.clone(), std::mem::take(&mut pages.places));
         Ok(Self { stats, written_at: Timestamp::ZERO, published, qlog, places })
     }
 

@@ -45,7 +45,11 @@ macro_rules! names {
 
         impl OptionValue for $type {
             fn from_word(word: &str) -> Result<Self, String> {
-                if word.is_empty() { Err("it names nothing".to_owned()) } else { Ok(Self::from(word)) }
+                match word {
+                    "" => Err("it names nothing".to_owned()),
+                    "-" => Err("standard input cannot be read more than once; name a file".to_owned()),
+                    word => Ok(Self::from(word)),
+                }
             }
 
             fn to_value(&self) -> Value {

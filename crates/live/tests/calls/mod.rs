@@ -12,7 +12,7 @@ use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_live::{
     CallKind, CallOptions, Carried, Clock, Emulator, EmulatorOptions, EmulatorSocket, Finished, Identity, Listener,
-    Move, OpenSink, Peer, Receiving, Sending, Shown, Stop, Ticket, Witness,
+    Move, OpenSink, Peer, Receiving, Sending, Shown, Stop, Ticket, Warning, Witness,
 };
 use lockstep_media::{Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
@@ -120,6 +120,10 @@ pub fn both_ways(peer: Peer, sending: Sending) -> CallOptions {
 struct Log(Vec<FrameRecord>, usize);
 
 impl Witness for Log {
+    fn warned(&mut self, warning: Warning) {
+        panic!("tests are optimised, and yet: {warning}");
+    }
+
     fn captured(&mut self, record: FrameRecord) {
         self.0.push(record);
     }
@@ -143,7 +147,7 @@ pub fn joining(ticket: Ticket, half: Sending, limits: Calls) -> (Finished, Vec<F
     run(to(ticket, Some(half), limits))
 }
 
-fn loopback() -> SocketAddr {
+pub fn loopback() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
 
@@ -189,6 +193,11 @@ pub fn listening_until(open_sink: OpenSink, limits: Calls, stop: Stop) -> Listen
 pub fn listening_with(end: impl FnOnce() -> ReceivingEnd + Send + 'static, open_sink: OpenSink) -> Listening {
     let (listener, ticket) = listener();
     started(listener, ticket, end, open_sink, CALL, Box::new(|| false))
+}
+
+/// A receiver on `listener`, whose ticket is `ticket`.
+pub fn listening_on(listener: Listener, ticket: Ticket) -> Listening {
+    started(listener, ticket, receiving_end, sink(discard), CALL, Box::new(|| false))
 }
 
 fn started(

@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use lockstep_units::Timestamp;
 use lockstep_vp8::Picture;
 use minifb::{InputCallback, Key, Window, WindowOptions};
 
@@ -190,7 +191,7 @@ fn run(window: &mut Window, pictures: &Receiver<Picture>, mut overlay: Box<dyn O
 }
 
 impl Sink for WindowSink {
-    fn show(&mut self, picture: &Picture, _: &[u8]) -> Result<(), SinkError> {
+    fn show(&mut self, picture: &Picture, _: Timestamp) -> Result<(), SinkError> {
         let pictures = self.pictures.as_ref().ok_or(SinkError::Finished)?;
         match pictures.try_send(picture.clone()) {
             Ok(()) | Err(TrySendError::Full(_)) => Ok(()),

@@ -4,14 +4,17 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
 
 use lockstep_units::MAXIMUM_FRAME_RATE;
 use lockstep_vp8::Picture;
 
-use super::{Source, SourceError, SourceOptions};
+use super::{Source, SourceError, SourceOptions, standard_input};
 use crate::format::VideoFormat;
 use crate::y4m::{Y4mError, Y4mReader};
 
+/// What ffmpeg calls its standard input.
+const PIPE: &str = "-";
 /// Bytes of ffmpeg's own words that an error repeats at most, from the end.
 const REASON_BYTES: u64 = 1000;
 
@@ -38,17 +41,31 @@ impl FfmpegSource {
     /// # Errors
     /// If ffmpeg is not installed or cannot read the input.
     pub fn open(input: &str, options: &SourceOptions) -> Result<Self, SourceError> {
-        Self::open_with("ffmpeg", input, options)
+        Self::open_with("ffmpeg", input, None, options)
     }
 
-    fn open_with(program: &str, input: &str, options: &SourceOptions) -> Result<Self, SourceError> {
+    /// Starts `ffmpeg` on the bytes of `pipe`, which errors call standard input.
+    ///
+    /// # Errors
+    /// As [`FfmpegSource::open`].
+    pub(super) fn open_pipe(pipe: Box<dyn Read + Send>, options: &SourceOptions) -> Result<Self, SourceError> {
+        Self::open_with("ffmpeg", standard_input::NAME, Some(pipe), options)
+    }
+
+    fn open_with(
+        program: &str,
+        input: &str,
+        pipe: Option<Box<dyn Read + Send>>,
+        options: &SourceOptions,
+    ) -> Result<Self, SourceError> {
         let start = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => SourceError::FfmpegMissing { input: input.to_owned() },
             _ => SourceError::FfmpegStart { input: input.to_owned(), error },
         };
         let words = tempfile::tempfile().map_err(start)?;
         let mut command = Command::new(program);
-        command.args(["-nostdin", "-hide_banner", "-loglevel", "error", "-i", input]);
+        let from = if pipe.is_some() { PIPE } else { input };
+        command.args(["-nostdin", "-hide_banner", "-loglevel", "error", "-i", from]);
         // Filters and not `-s` and `-r`: the latter repeats pictures at the end.
         let mut filters = Vec::new();
         filters.extend(options.size.map(|(width, height)| format!("scale={width}:{height}")));
@@ -57,10 +74,16 @@ impl FfmpegSource {
             command.args(["-vf", &filters.join(",")]);
         }
         command.args(["-an", "-sn", "-dn", "-f", "yuv4mpegpipe", "-pix_fmt", "yuv420p", "-"]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(words.try_clone().map_err(start)?);
+        let input_end = if pipe.is_some() { Stdio::piped() } else { Stdio::null() };
+        command.stdin(input_end).stdout(Stdio::piped()).stderr(words.try_clone().map_err(start)?);
         let mut child = command.spawn().map_err(start)?;
-        let pictures = child.stdout.take();
+        let (bytes, pictures) = (child.stdin.take(), child.stdout.take());
         let mut process = Process { child, input: input.to_owned(), words };
+        if let (Some(mut pipe), Some(mut bytes)) = (pipe, bytes) {
+            // It ends with the pipe or with ffmpeg, whichever is first.
+            let feed = thread::Builder::new().name("pipe".to_owned());
+            feed.spawn(move || drop(io::copy(&mut pipe, &mut bytes))).map_err(start)?;
+        }
         let Some(pictures) = pictures else { return Err(process.failure(None)) };
         match Y4mReader::new(BufReader::new(pictures)) {
             Ok(reader) => Ok(Self { reader, process, ended: false }),
@@ -94,7 +117,7 @@ impl Process {
 
     /// The same in words about what is read: that its pictures come as y4m is not known to whoever named it.
     fn unsuited(&self, error: Y4mError) -> SourceError {
-        let input = self.input.clone();
+        let input = if self.input == standard_input::NAME { PIPE.to_owned() } else { self.input.clone() };
         match error {
             Y4mError::Interlaced => {
                 SourceError::Unsuited { input, problem: "is interlaced".to_owned(), filter: "yadif" }
@@ -104,7 +127,7 @@ impl Process {
                 let problem = format!("has {rate} pictures a second, more than {MAXIMUM_FRAME_RATE}");
                 SourceError::Unsuited { input, problem, filter: "fps=30" }
             }
-            error => SourceError::Y4m { path: PathBuf::from(input), error },
+            error => SourceError::Y4m { path: PathBuf::from(&self.input), error },
         }
     }
 
@@ -166,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_missing_ffmpeg_says_what_to_install() {
-        let error = FfmpegSource::open_with("no-such-ffmpeg", "clip.mp4", &SourceOptions::default()).unwrap_err();
+        let error = FfmpegSource::open_with("no-such-ffmpeg", "clip.mp4", None, &SourceOptions::default()).unwrap_err();
         assert!(error.to_string().contains("apt install ffmpeg"), "{error}");
     }
 

@@ -1,0 +1,104 @@
+//! Calls that one end serves one after another with a standing ticket, and how each call ends.
+
+use anyhow::Result;
+
+use lockstep_live::{Ended, Finished, Listener, LiveError};
+
+use crate::call_files::CallFiles;
+use crate::commands::live::ProgramArguments;
+use crate::interruption::Interruption;
+use crate::output_file::{self, in_one_line};
+use crate::progress::print_sound;
+use crate::reporter::{Reporter, StatusArgument};
+
+/// What one command serves calls with.
+pub struct Service<'a> {
+    pub interruption: &'a Interruption,
+    pub program: &'a ProgramArguments,
+    pub status: StatusArgument,
+}
+
+/// A call that is over, before its logs are complete.
+pub struct ServedCall {
+    pub reporter: Reporter,
+    pub finished: Finished,
+    pub files: CallFiles,
+}
+
+impl Service<'_> {
+    /// Serves one call on `listener`, or with a standing ticket one call after another. The other end ends a call; a person,
+    /// a program or a failure at this end ends the service.
+    pub fn serve(
+        &self,
+        mut listener: Listener,
+        mut serve_call: impl FnMut(Listener) -> Result<ServedCall>,
+    ) -> Result<()> {
+        loop {
+            let next = listener.for_next_call()?;
+            let ServedCall { reporter, finished, files } = serve_call(listener)?;
+            let next = next.filter(|_| is_of_other_end(&finished.result));
+            let joined = finished.joined;
+            let outcome = self.finish(reporter, finished);
+            if !joined {
+                files.remove();
+            }
+            let Some(next) = next else { return outcome };
+            if let Err(error) = outcome {
+                aside!("lockstep: {}", in_one_line(&error));
+            }
+            listener = next;
+        }
+    }
+
+    /// Ends a call in order: whatever ended it, what is known of it is kept.
+    pub fn finish(&self, reporter: Reporter, finished: Finished) -> Result<()> {
+        let written = reporter.finish(&finished);
+        if let Some(sound) = finished.sound.as_ref().filter(|_| self.status == StatusArgument::Line) {
+            print_sound(sound);
+        }
+        if finished.dropped > 0 {
+            let pictures = finished.dropped;
+            aside!(
+                "lockstep: warning: {pictures} pictures came and were not shown or kept: the sink was too slow for them"
+            );
+        }
+        let ended = match finished.result {
+            Ok(ended) => Some(ended),
+            // Whoever had it end in the midst of a silence, or sees to both ends, has not failed by that.
+            Err(error @ LiveError::Unheard { .. })
+                if self.program.is_attached() || self.interruption.check().is_err() =>
+            {
+                aside!("lockstep: warning: {error}");
+                None
+            }
+            Err(error) => return output_file::all([Err(error.into()), written]),
+        };
+        written?;
+        self.interruption.check()?;
+        if self.status == StatusArgument::Line && ended == Some(Ended::ByPeer) {
+            say!("the other end ended the call");
+        }
+        if !finished.joined && ended == Some(Ended::Done) {
+            aside!("lockstep: nobody answered");
+        }
+        Ok(())
+    }
+}
+
+/// Whether a call ended for a reason that leaves this end ready for the next one.
+fn is_of_other_end(result: &Result<Ended, LiveError>) -> bool {
+    match result {
+        Ok(ended) => matches!(ended, Ended::ByPeer | Ended::Done),
+        Err(error) => matches!(
+            error,
+            LiveError::Silent { .. }
+                | LiveError::Unheard { .. }
+                | LiveError::PeerFailed
+                | LiveError::Restarted
+                | LiveError::Connection(_)
+                | LiveError::Refused
+                | LiveError::UnknownEstimator { .. }
+                | LiveError::TooManyPixels { .. }
+        ),
+    }
+}
