@@ -41,11 +41,13 @@ def install_command_for(requirements: Sequence[str]) -> str:
     receipt = Path(sys.prefix) / "uv-receipt.toml"
     if receipt.is_file():
         kept = _toml(receipt)["tool"]["requirements"]
-        wheel = next(one["path"] for one in kept if one["name"] == DISTRIBUTION)
+        own = next(one for one in kept if one["name"] == DISTRIBUTION)
+        origin = own.get("path") or own.get("directory") or own.get("editable") or DISTRIBUTION
+        extras = f"[{','.join(own['extras'])}]" if own.get("extras") else ""
         # The command replaces the environment: it names what was added earlier, too.
         wanted += [one["name"] + one.get("specifier", "") for one in kept if one["name"] != DISTRIBUTION]
         added = [word for requirement in dict.fromkeys(wanted) for word in ("--with", requirement)]
-        return shlex.join([_uv(Path(wheel)), "tool", "install", "--force", *added, wheel])
+        return shlex.join([_uv(Path(origin)), "tool", "install", "--force", *added, origin + extras])
     if find_spec("pip") is None:
         return shlex.join([_uv(), "pip", "install", "--python", sys.executable, *wanted])
     return shlex.join([sys.executable, "-m", "pip", "install", *wanted])
@@ -63,10 +65,10 @@ def requirements(extra: str | None = None) -> list[str]:
     return [name.strip() for name, _, found in parts if found.replace(" ", "").replace('"', "'") == marker]
 
 
-def _uv(wheel: Path | None = None) -> str:
-    """The uv of the PATH, or that of the checkout, in whose ``out/wheel`` the wheel is."""
-    checkout = _CHECKOUT if wheel is None else wheel.parents[2]
-    return shutil.which("uv") or shutil.which("uv", path=str(checkout / ".venv" / "bin")) or "uv"
+def _uv(origin: Path = _CHECKOUT) -> str:
+    """The uv of the PATH, or that of the checkout, which is ``origin`` or has that wheel."""
+    checkouts = (folder / ".venv" / "bin" for folder in (origin, *origin.parents))
+    return shutil.which("uv") or next(filter(None, (shutil.which("uv", path=str(at)) for at in checkouts)), "uv")
 
 
 @cache

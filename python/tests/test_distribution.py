@@ -80,13 +80,13 @@ def test_a_uv_tool_keeps_what_was_added_to_it(tmp_path: Path, monkeypatch: pytes
     wheel = tmp_path / "out" / "wheel" / "lockstep_video-0.1.0-cp311-abi3-linux_x86_64.whl"
     (tmp_path / "uv-receipt.toml").write_text(
         "[tool]\nrequirements = [\n"
-        f'{{ name = "lockstep-video", path = "{wheel}" }},\n'
+        f'{{ name = "lockstep-video", extras = ["gym"], path = "{wheel}" }},\n'
         '{ name = "aiortc", specifier = ">=1.14,<2" },\n]\n'
     )
     monkeypatch.setattr(distribution, "requirements", lambda _: ["duckdb>=1.4,<3"])
     monkeypatch.setattr(shutil, "which", lambda *_, **__: "uv")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    wanted = f"uv tool install --force --with 'duckdb>=1.4,<3' --with 'aiortc>=1.14,<2' {wheel}"
+    wanted = f"uv tool install --force --with 'duckdb>=1.4,<3' --with 'aiortc>=1.14,<2' '{wheel}[gym]'"
     assert install_command("sessions") == wanted
 
 

@@ -38,6 +38,7 @@ const DESIGNS: [(&str, Algorithm, CodecKind); 4] = [
 
 #[derive(Serialize)]
 struct Row {
+    budget: Budget,
     design: &'static str,
     controller: String,
     codec: CodecKind,
@@ -106,7 +107,8 @@ pub(super) fn run(arguments: &AblationArguments) -> Result<()> {
         .zip(scores)
         .map(|(&(design, controller, codec), scores)| {
             let worse = whole.as_ref().map_or([false; 3], |whole| worse(whole, &scores));
-            Row { design, controller: controller.to_string(), codec, worse, scores }
+            let budget = arguments.budget;
+            Row { budget, design, controller: controller.to_string(), codec, worse, scores }
         })
         .collect();
 
