@@ -3,6 +3,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep import distribution
+from lockstep import command, distribution
 from lockstep.distribution import DISTRIBUTION, install_command, requirements
 
 ROOT = Path(__file__).parents[2]
@@ -88,6 +89,20 @@ def test_a_uv_tool_keeps_what_was_added_to_it(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     wanted = f"uv tool install --force --with 'duckdb>=1.4,<3' --with 'aiortc>=1.14,<2' '{wheel}[gym]'"
     assert install_command("sessions") == wanted
+
+
+def test_the_command_beside_the_interpreter_is_found_off_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "bin" / "lockstep"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.delenv("LOCKSTEP_COMMAND", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(command, "__file__", str(tmp_path / "lib" / "lockstep" / "command.py"))
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(script.parent))
+    assert command.lockstep_command() == str(script)
 
 
 def test_no_address_is_given_that_does_not_exist() -> None:
