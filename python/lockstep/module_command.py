@@ -4,7 +4,13 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-EXTRAS = {"learn": ("torch", "filelock", "gymnasium", "tensorboard", "onnx", "onnxscript"), "sessions": ("duckdb",)}
+from lockstep.distribution import install_command
+
+EXTRAS = {
+    "learn": ("torch", "filelock", "gymnasium", "tensorboard", "onnx", "onnxscript"),
+    "sessions": ("duckdb",),
+    "testbed": ("aiortc", "av", "playwright"),
+}
 """What the extras of the package install."""
 ALWAYS = ("altair", "jinja2", "msgspec", "numpy", "polars", "vl_convert")
 """What the package itself installs."""
@@ -32,6 +38,16 @@ def run_module(  # noqa: PLR0913
     return run_told(command, run, extra=extra)
 
 
+def run_entry(module: str, entry: str, extra: str) -> int:
+    """Runs the function ``entry`` of ``module``, as the `lockstep` command does; gives the exit status."""
+
+    def run() -> int:
+        status: int = getattr(importlib.import_module(module), entry)()
+        return status
+
+    return run_told("lockstep", run, extra=extra)
+
+
 def run_told(command: str, run: Callable[[], int], *, extra: str) -> int:
     """Gives the exit status of ``run``; what goes wrong there is one line on standard error."""
     try:
@@ -40,9 +56,8 @@ def run_told(command: str, run: Callable[[], int], *, extra: str) -> int:
         missing = (error.name or "").partition(".")[0]
         if missing not in (*EXTRAS[extra], *ALWAYS):
             raise
-        installed = "lockstep-video" if missing in ALWAYS else f"'lockstep-video[{extra}]'"
-        how = f"install it with: pip install {installed}"
-        print(f"{command}: {error.name} is missing, which this takes; {how}", file=sys.stderr)
+        install = install_command(None if missing in ALWAYS else extra)
+        print(f"{command}: {error.name} is missing; install it with: {install}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"\n{command}: interrupted; the same command goes on from where it was", file=sys.stderr)

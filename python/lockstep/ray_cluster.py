@@ -1,13 +1,13 @@
 """A Ray cluster, and tasks on it: calls of a sweep, trainings of a search.
 
-Ray is needed here only and is no requirement of the package; it comes with its extra `ray`, as in
-`pip install '.[ray]'` in a checkout.
+Ray is needed here only and is no requirement of the package; it comes with its extra `ray`.
 """
 
 import logging
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from lockstep.distribution import install_command
 
 LOCAL = "ray://local"
 """The address of a cluster of this machine alone."""
@@ -27,7 +27,7 @@ def connect(address: str) -> Any:
     try:
         import ray  # noqa: PLC0415
     except ImportError as error:
-        raise ClusterError(f"Ray is not installed for {sys.executable}: pip install 'ray[client]'") from error
+        raise ClusterError(f"Ray is missing; install it with: {install_command('ray')}") from error
     try:
         ray.init(address="local" if address == LOCAL else address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:

@@ -290,7 +290,7 @@ def _rate_scores(report: CallReport) -> list[Score]:
         )
         rows.append(Score("Estimate, sMAPE", percent(smape / 100.0), definition))
     if (accuracy := report.estimate_accuracy) is not None:
-        definition = "Mean of 1 − |e − c| / c, or of 0 where that is negative, over the time with capacity."
+        definition = "BoB's prediction accuracy (IEEE TMM 2022): 1 − sMAPE / 2, where sMAPE is 0 to 2."
         rows.append(Score("Estimate, accuracy", percent(accuracy), definition))
     return rows
 

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,9 @@ MEASURES = {
 }
 """What can stand against the delay, by name."""
 
+IDENTITY = ("controller", "model", "model_hash", "estimator", "estimator_hash")
+"""The columns that say what a name stands for. Earlier sweeps have no names."""
+
 
 class SweepPlotError(Exception):
     """The table cannot be plotted; says why."""
@@ -51,7 +55,8 @@ class SweepPlotError(Exception):
 def load(path: Path, measure: Measure) -> polars.DataFrame:
     """The calls of the sweep at `path` that have a delay and a value of `measure`.
 
-    Columns: controller, codec, trace, seed, delay (ms) and value, in the measure's unit.
+    Columns: controller (by name), codec, trace, seed, delay (ms), value, in the measure's unit, and identity: what the
+    name stands for.
 
     Raises:
         SweepPlotError: if it cannot be read, is another table, or no call in it has both.
@@ -62,11 +67,14 @@ def load(path: Path, measure: Measure) -> polars.DataFrame:
         needed = ["controller", "codec", "trace", "seed", DELAY, measure.column]
         if missing := [name for name in needed if name not in table.columns]:
             raise SweepPlotError(f"{path} is no table of `lockstep sweep`: column {missing[0]} is missing")
+        identity = [polars.col(name).cast(polars.String).fill_null("") for name in IDENTITY if name in table.columns]
         calls = table.select(
-            polars.col("controller", "codec", "trace").cast(polars.String),
+            polars.col("name" if "name" in table.columns else "controller").cast(polars.String).alias("controller"),
+            polars.col("codec", "trace").cast(polars.String),
             polars.col("seed").cast(polars.Int64),
             polars.col(DELAY).cast(polars.Float64).round(2).alias("delay"),
             (polars.col(measure.column).cast(polars.Float64) * measure.scale).round(4).alias("value"),
+            polars.concat_str(identity, separator="|").alias("identity"),
         )
     except OSError as error:
         raise SweepPlotError(f"cannot read {path}: {error.strerror or error}") from error
@@ -77,6 +85,20 @@ def load(path: Path, measure: Measure) -> polars.DataFrame:
     if calls.is_empty():
         raise SweepPlotError(f"no call in {path} has both a video delay and a value of {measure.column}")
     return calls
+
+
+def joined(sweeps: Sequence[Path], measure: Measure) -> polars.DataFrame:
+    """The calls of all ``sweeps``. A name that stands for different things in them has its sweep beside it.
+
+    Raises:
+        SweepPlotError: As :func:`load`.
+
+    """
+    labelled = [load(sweep, measure).with_columns(polars.lit(str(sweep)).alias("sweep")) for sweep in sweeps]
+    is_shared = polars.col("identity").n_unique().over("controller") > 1
+    with_sweep = polars.format("{} ({})", "controller", "sweep")
+    names = polars.when(is_shared).then(with_sweep).otherwise("controller").alias("controller")
+    return polars.concat(labelled).with_columns(names).drop("identity", "sweep")
 
 
 def chart(calls: polars.DataFrame, measure: Measure) -> Plot:
@@ -166,7 +188,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     measure = MEASURES[options.against]
     try:
-        calls = polars.concat([load(sweep, measure) for sweep in options.sweeps])
+        calls = joined(options.sweeps, measure)
         content = render(chart(calls, measure), options.output)
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_bytes(content)

@@ -1,15 +1,19 @@
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lockstep
-from lockstep.distribution import DISTRIBUTION
+from lockstep import command, distribution
+from lockstep.distribution import DISTRIBUTION, install_command, requirements
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,6 +35,74 @@ def test_the_distribution_has_a_name_of_its_own_wherever_it_is_named() -> None:
     for path in [*documents, *sources]:
         found = strangers.search(path.read_text(encoding="utf-8"))
         assert found is None, f"{path}: {found.group() if found else ''}: that is somebody else's package"
+
+
+def test_no_page_or_hint_installs_the_package_from_an_index() -> None:
+    folders = [ROOT / "python" / "lockstep", ROOT / "crates", ROOT / "docs"]
+    paths = [path for folder in folders for kind in ("*.py", "*.rs", "*.md") for path in folder.rglob(kind)]
+    for path in [ROOT / "README.md", ROOT / "Makefile", *paths]:
+        found = re.search(r"""\binstall (--?\S+ )*["']?lockstep-video\b[^\n]*""", path.read_text(encoding="utf-8"))
+        assert found is None, f"{path}: {found.group() if found else ''}: no index has it"
+
+
+def test_requirements_of_an_extra_are_those_of_pyproject(monkeypatch: pytest.MonkeyPatch) -> None:
+    def names(listed: list[str]) -> list[str]:
+        return sorted(re.split(r"[^\w-]", requirement)[0] for requirement in listed)
+
+    extras = project()["project"]["optional-dependencies"]
+    assert names(requirements("sessions")) == ["duckdb"] == names(extras["sessions"])
+    assert names(requirements("learn")) == names(extras["learn"])
+    assert names(requirements()) == names(project()["project"]["dependencies"])
+
+    def absent(_name: str) -> None:
+        raise metadata.PackageNotFoundError
+
+    monkeypatch.setattr(metadata, "requires", absent)
+    assert requirements("learn") == extras["learn"]
+    assert requirements() == project()["project"]["dependencies"]
+
+
+def test_extras_are_installed_by_the_pip_of_this_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distribution, "requirements", lambda _: ["duckdb>=1.4,<3"])
+    monkeypatch.setattr(distribution, "find_spec", lambda _: object())
+    monkeypatch.setattr(sys, "prefix", "/nowhere")
+    assert install_command("sessions") == f"{sys.executable} -m pip install 'duckdb>=1.4,<3'"
+
+
+def test_extras_are_installed_by_uv_without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distribution, "requirements", lambda _: ["duckdb>=1.4,<3"])
+    monkeypatch.setattr(distribution, "find_spec", lambda _: None)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: "/bin/uv")
+    monkeypatch.setattr(sys, "prefix", "/nowhere")
+    assert install_command("sessions") == f"/bin/uv pip install --python {sys.executable} 'duckdb>=1.4,<3'"
+
+
+def test_a_uv_tool_keeps_what_was_added_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = tmp_path / "out" / "wheel" / "lockstep_video-0.1.0-cp311-abi3-linux_x86_64.whl"
+    (tmp_path / "uv-receipt.toml").write_text(
+        "[tool]\nrequirements = [\n"
+        f'{{ name = "lockstep-video", extras = ["gym"], path = "{wheel}" }},\n'
+        '{ name = "aiortc", specifier = ">=1.14,<2" },\n]\n'
+    )
+    monkeypatch.setattr(distribution, "requirements", lambda _: ["duckdb>=1.4,<3"])
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: "uv")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    wanted = f"uv tool install --force --with 'duckdb>=1.4,<3' --with 'aiortc>=1.14,<2' '{wheel}[gym]'"
+    assert install_command("sessions") == wanted
+
+
+def test_the_command_beside_the_interpreter_is_found_off_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "bin" / "lockstep"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.delenv("LOCKSTEP_COMMAND", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(command, "__file__", str(tmp_path / "lib" / "lockstep" / "command.py"))
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(script.parent))
+    assert command.lockstep_command() == str(script)
 
 
 def test_no_address_is_given_that_does_not_exist() -> None:

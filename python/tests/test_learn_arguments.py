@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.distribution import install_command
 from lockstep.learn import ALGORITHMS
 from lockstep.learn.__main__ import export, main
 from lockstep.learn.arguments import parser
@@ -120,7 +121,7 @@ def test_the_arguments_are_listed_and_a_model_is_missed_in_one_line_without_pyto
     for lines in (f"main(['bob', '--output', {str(tmp_path)!r}])", f"export([{str(tmp_path)!r}])"):
         missed = python(f"sys.exit({lines})")
         assert missed.returncode == 1
-        assert "pip install 'lockstep-video[learn]'" in missed.stderr
+        assert f"install it with: {install_command('learn')}" in missed.stderr
         assert missed.stderr.count("\n") == 1
 
 
@@ -143,4 +144,4 @@ def test_a_library_that_is_missing_is_told_in_one_line(command: str, library: st
     missed = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=False)  # noqa: S603
     assert missed.returncode == 1
     assert missed.stderr.count("\n") == 1
-    assert "is missing, which this takes; install it with: pip install " in missed.stderr
+    assert f"is missing; install it with: {sys.executable} -m pip install '" in missed.stderr

@@ -288,7 +288,7 @@ def test_a_python_without_ray_says_so(
     monkeypatch.setitem(sys.modules, "ray", None)
     assert searched(tmp_path, "--seeds", "1-2", "--on", LOCAL) == 1
     said = capsys.readouterr().err
-    assert said.startswith("lockstep train: Ray is not installed for ")
+    assert said.startswith("lockstep train: Ray is missing; install it with: ")
     assert said.count("\n") == 1
 
 

@@ -56,9 +56,28 @@ def test_several_sweeps_are_one_plot(sweep: Path, tmp_path: Path) -> None:
     assert "oracle" in text
 
 
+def test_controllers_are_called_by_their_names(sweep: Path, tmp_path: Path) -> None:
+    path = tmp_path / "named.parquet"
+    names = polars.when(controller="gcc").then(polars.lit("mine.py")).otherwise(polars.lit("yours.py")).alias("name")
+    calls = polars.DataFrame(ROWS).with_columns(names, polars.lit("receiver-estimate").alias("controller"))
+    calls.write_parquet(path)
+    drawn = sweep_plot.joined([sweep, path], sweep_plot.MEASURES["ssim"])
+    assert set(drawn["controller"]) == {"salsify", "gcc", "mine.py", "yours.py"}
+
+
+def test_one_name_of_two_estimators_is_two_names(tmp_path: Path) -> None:
+    paths = [tmp_path / "first.parquet", tmp_path / "second.parquet"]
+    for path in paths:
+        calls = polars.DataFrame(ROWS).filter(controller="gcc")
+        named = calls.with_columns(polars.lit("mine.py").alias("name"), polars.lit(path.stem).alias("estimator_hash"))
+        named.write_parquet(path)
+    drawn = sweep_plot.joined(paths, sweep_plot.MEASURES["ssim"])
+    assert set(drawn["controller"]) == {f"mine.py ({path})" for path in paths}
+
+
 def test_there_is_a_point_a_call_and_one_for_each_mean(sweep: Path) -> None:
     measure = sweep_plot.MEASURES["ssim"]
-    calls = sweep_plot.load(sweep, measure)
+    calls = sweep_plot.joined([sweep], measure)
     assert len(calls) == 10
     data = sweep_plot.chart(calls, measure).to_dict()["datasets"].values()
     means = next(rows for rows in data if "calls" in rows[0])

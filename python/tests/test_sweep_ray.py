@@ -54,5 +54,5 @@ def test_all_jobs_come_back_whatever_part_is_done_first(tmp_path: Path, monkeypa
 
 def test_a_python_without_ray_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ClusterError, match="Ray is not installed"):
+    with pytest.raises(ClusterError, match="Ray is missing"):
         next(sweep_ray.on_ray(LOCAL, "lockstep", [{"key": "a"}]))

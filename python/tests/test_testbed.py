@@ -7,6 +7,7 @@ import signal
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import polars
 import pytest
 
+import lockstep
 from lockstep.testbed import (
     barcodes,
     chromium,
@@ -236,6 +238,42 @@ def test_clips_are_read_by_number_and_other_formats_refused(tmp_path: Path) -> N
         write_y4m(path, pictures, header)
         with pytest.raises(programs.TestbedError):
             y4m.open_clip(path)
+
+
+@pytest.fixture
+def generated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], lockstep.Simulated]:
+    """A modelled call of 30 s at a fixed rate over the first link of an experiment, without recordings."""
+    monkeypatch.setenv("LOCKSTEP_SHARED", str(tmp_path))
+
+    def run(name: str) -> lockstep.Simulated:
+        link, _ = experiments.resolve(experiments.EXPERIMENTS[name].cases[0])
+        return lockstep.simulate(link.trace, controller="fixed:200kbps", modelled=True, seconds=30.0)
+
+    return run
+
+
+def test_the_intermittent_link_fails_for_0_2_s_every_5_s(generated: Callable[[str], lockstep.Simulated]) -> None:
+    call = generated("intermittent")
+    assert set(call.series["capacity_bps"]) == {12e6}
+    # In the mean 0.2 / 5.2 of the time.
+    assert call.scores["packet_loss"] == pytest.approx(0.2 / 5.2, rel=0.3)
+
+
+def test_the_ramp_reaches_zero_and_recovers_within_30_s(generated: Callable[[str], lockstep.Simulated]) -> None:
+    capacity = generated("ramp").series["capacity_bps"]
+    seconds = [capacity[10 * second : 10 * (second + 1)].mean() / 1e6 for second in range(30)]
+    assert seconds[0] == pytest.approx(24.0, rel=0.01)
+    assert seconds[22] == 0.0
+    assert seconds[:22] == sorted(seconds[:22], reverse=True)
+    assert seconds[22:] == sorted(seconds[22:])
+    assert seconds[29] == pytest.approx(9.0, rel=0.01)
+
+
+def test_the_wifi_path_is_poisson_of_570_kbps(generated: Callable[[str], lockstep.Simulated]) -> None:
+    capacity = generated("wifi").series["capacity_bps"]
+    assert capacity.mean() == pytest.approx(570e3, rel=0.1)
+    # Of a Poisson process of 4.75 opportunities in a tenth of a second.
+    assert capacity.std() / capacity.mean() == pytest.approx(4.75**-0.5, rel=0.2)
 
 
 def test_every_experiment_has_a_link_with_and_without_recordings(

@@ -94,11 +94,11 @@ enum Command {
     /// Run claims again, of the papers (BoB, Concerto, Salsify) and of this project.
     Study(commands::study::StudyArguments),
     /// Measure unmodified programs, such as Chromium's WebRTC, and Lockstep over the same link with the same clip and ruler:
-    /// `lockstep testbed run verizon`. Takes lockstep-video[testbed].
+    /// `lockstep testbed run verizon`. Requires the extra `testbed`.
     Testbed(commands::python_module::ModuleWords),
     /// Session logs: make those of a population of calls, report what Concerto measured, ask in SQL.
     Sessions(commands::sessions::SessionsArguments),
-    /// Train a learned controller: `lockstep train concerto --seed 1 --output DIR`. Takes lockstep-video[learn].
+    /// Train a learned controller: `lockstep train concerto --seed 1 --output DIR`. Requires the extra `learn`.
     Train(commands::python_module::ModuleWords),
     /// Write the ONNX model of a training run again: `lockstep export DIR`.
     Export(commands::python_module::ModuleWords),

@@ -267,6 +267,18 @@ fn a_folder_is_converted_but_for_the_traces_that_the_format_cannot_hold() {
     assert!(said.contains("could be converted") && said.contains("left out z.trace"), "{said}");
 }
 
+#[test]
+fn a_study_of_salsify_says_first_how_much_it_runs() {
+    for (words, said) in [
+        (&["--seconds", "1"][..], "salsify, budget small: 4 calls of 1 s\n"),
+        (&["--seconds", "12", "--budget", "full"], "salsify, budget full: 4 calls of 12 s, about "),
+    ] {
+        let output = lockstep(&[&["study", "salsify", "--clip", "generated:64x48@30"], words].concat());
+        let first = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && first.starts_with(said), "{first}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn what_python_does_is_done_in_the_place_of_the_command_so_that_signals_reach_it() {
@@ -300,4 +312,74 @@ fn what_python_does_is_done_in_the_place_of_the_command_so_that_signals_reach_it
         .expect("the command starts");
     let said = String::from_utf8_lossy(&nowhere.stderr).into_owned();
     assert!(!nowhere.status.success() && said.contains("LOCKSTEP_PYTHON may name another Python"), "{said}");
+}
+
+#[cfg(unix)]
+mod interpreter {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    /// An executable shell script.
+    fn script(path: &Path, lines: &str) {
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(path, format!("#!/bin/sh\n{lines}\n")).expect("written");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permissions");
+    }
+
+    /// The command under another path. A link to its file is no symbolic link: the path is its own.
+    fn install(path: &Path) {
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        let built = env!("CARGO_BIN_EXE_lockstep");
+        fs::hard_link(built, path).or_else(|_| fs::copy(built, path).map(drop)).expect("installed");
+    }
+
+    /// What `lockstep testbed list` prints in another folder, and whether it succeeds. The Python of the PATH has no package.
+    fn run(command: &Path, folder: &Path) -> (bool, String) {
+        script(&folder.join("path/python3"), "exit 1");
+        let mut command = Command::new(command);
+        command.args(["testbed", "list"]).current_dir(folder).env("PATH", folder.join("path"));
+        let output = command.env_remove("LOCKSTEP_PYTHON").output().expect("the command starts");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    #[test]
+    fn python_beside_the_command_runs_where_path_has_none() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (command, link) = (folder.path().join("venv/bin/lockstep"), folder.path().join("links/lockstep"));
+        install(&command);
+        script(&folder.path().join("venv/bin/python"), "echo beside");
+        assert_eq!(run(&command, folder.path()), (true, "beside\n".to_owned()));
+        // As `uv tool install` links it.
+        fs::create_dir(folder.path().join("links")).expect("made");
+        symlink(&command, &link).expect("linked");
+        assert_eq!(run(&link, folder.path()), (true, "beside\n".to_owned()));
+    }
+
+    #[test]
+    fn venv_of_the_checkout_runs_for_a_built_command() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let checkout = folder.path().join("checkout");
+        let command = checkout.join("target/release/lockstep");
+        install(&command);
+        script(&checkout.join(".venv/bin/python"), "echo own");
+        fs::write(checkout.join("pyproject.toml"), "").expect("written");
+        assert_eq!(run(&command, folder.path()), (true, "own\n".to_owned()));
+    }
+
+    #[test]
+    fn error_names_every_python_tried_and_a_remedy() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let checkout = folder.path().join("checkout");
+        let command = checkout.join("target/release/lockstep");
+        install(&command);
+        script(&checkout.join(".venv/bin/python"), "exit 1");
+        fs::write(checkout.join("pyproject.toml"), "").expect("written");
+        let (worked, said) = run(&command, folder.path());
+        assert!(!worked && said.contains("no Python has the package lockstep"), "{said}");
+        assert!(said.contains(&format!("tried {}, python3", text(&checkout.join(".venv/bin/python")))), "{said}");
+        assert!(said.contains(&format!("make -C {} setup", text(&checkout))), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
 }

@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 
 use lockstep_call::CodecModel;
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::RowAccessor;
 
 /// A sweep in `folder`.
 fn command(folder: &Path, words: &[&str]) -> Output {
@@ -215,6 +216,7 @@ fn an_edited_estimator_is_run_again_and_its_row_says_which_it_was() {
     run_in(folder.path(), &words);
     let first = first_row(&folder.path().join("rows.parquet"));
     assert_eq!((first["controller"].as_str(), first["estimator"].as_str()), ("\"receiver-estimate\"", "\"mine.py\""));
+    assert_eq!(first["name"], "\"mine.py\"");
     assert_eq!(first["estimator_hash"].len(), 34, "{}", first["estimator_hash"]);
     assert!(run_in(folder.path(), &words).contains("1 of 1 calls are in the journal already"));
     // What it imports decides.
@@ -224,6 +226,30 @@ fn an_edited_estimator_is_run_again_and_its_row_says_which_it_was() {
     assert_ne!(edited["estimator_hash"], first["estimator_hash"]);
     let rate = |row: &BTreeMap<String, String>| row["throughput_bps"].parse::<f64>().expect("a rate");
     assert!(rate(&edited) > 1.3 * rate(&first), "{} {}", rate(&edited), rate(&first));
+}
+
+#[test]
+fn estimators_of_one_sweep_keep_names_of_their_own() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (name, rate) in [("a", "300000"), ("b", "600000")] {
+        fs::create_dir(folder.path().join(name)).expect("made");
+        let source = format!(
+            "class Estimator:\n    def report_states(self, stats): pass\n    \
+             def get_estimated_bandwidth(self): return {rate}\n"
+        );
+        fs::write(folder.path().join(name).join("mine.py"), source).expect("written");
+    }
+    let words = ["--controllers", "estimator:a/mine.py,estimator:b/mine.py,steady=fixed:1mbps"];
+    let call = ["--trace", "constant:1mbps", "--seconds", "2", "--output", "rows.parquet"];
+    let table = run_in(folder.path(), &[&words[..], &call].concat());
+    let reader =
+        SerializedFileReader::new(File::open(folder.path().join("rows.parquet")).expect("rows")).expect("Parquet");
+    let rows = reader.get_row_iter(None).expect("rows").map(|row| row.expect("readable"));
+    let names: Vec<String> = rows.map(|row| row.get_string(0).expect("a name").clone()).collect();
+    assert_eq!(names, ["a/mine.py", "b/mine.py", "steady"]);
+    for name in names {
+        assert!(table.lines().any(|line| line.starts_with(&name)), "{name}: {table}");
+    }
 }
 
 #[test]

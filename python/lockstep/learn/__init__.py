@@ -1,9 +1,9 @@
 """Learned controllers: one file an algorithm, readable from top to bottom.
 
 ``lockstep train concerto --seed 1 --output DIR`` trains one and writes the model that ``--controller concerto
---model`` takes; ``lockstep export DIR`` writes it again. They need PyTorch: ``pip install lockstep-video[learn]``.
-What agents see is made by the same Rust code as in calls (:mod:`lockstep.gym`). ``docs/learning.md`` has what was
-trained, on what, and what came of it.
+--model`` takes; ``lockstep export DIR`` writes it again. They need PyTorch, of the
+extra ``learn``. What agents see is made by the same Rust code as in calls (:mod:`lockstep.gym`). ``docs/learning.md``
+has what was trained, on what, and what came of it.
 
 To add an algorithm: a file here with a ``main(arguments)``, a line in :data:`ALGORITHMS`, what it is told in
 ``arguments.py``, and its other half in Rust (``crates/control/src/learned``).

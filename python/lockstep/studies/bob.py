@@ -1,18 +1,20 @@
-"""BoB beside its heuristic, Gemini and HRCC on the profiles of its paper, and what its selector's threshold does.
+"""BoB beside its heuristic, Gemini and HRCC on profiles like its paper's, and what its selector's threshold does.
 
 BoB (IEEE TMM 2022) compares accuracy and sMAPE of the estimates, receive rate, delay, loss, and network, video and
 total scores on network profiles, five runs each, and thresholds of the adaptive selector from 5 to 50 %. This does
-the same with the estimators that come with Lockstep, or those that ``--models`` has. No model was trained on these
-profiles.
+the same with the estimators that come with Lockstep, or those that ``--models`` has. Its profiles are generated
+(:mod:`lockstep.studies.bob_profiles`) unless ``--profiles`` names a folder of published ones. No model was trained on
+either.
 
 With ``--budget small`` calls are modelled, 1280x720 over the profiles as they are; they have no pictures, so that
 VMAF is worked out from SSIM: a line through a few calls with pictures, which are run first. With ``--budget full``
 all calls are coded: 640x360 over the profiles with a quarter of the rates, and VMAF measured. Either takes an ffmpeg
-with libvmaf, which ``LOCKSTEP_VMAF`` names; thresholds are compared without, too, by network scores.
+with libvmaf, which ``LOCKSTEP_VMAF`` names. Without one, network scores are compared.
 """
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,13 +25,13 @@ import numpy as np
 import polars
 
 from lockstep.content_hash import content_hash, program_hash
+from lockstep.distribution import install_command_for
 from lockstep.learn.arguments import SECONDS
 from lockstep.simulation import simulate
-from lockstep.studies.printed import PaperFigure, beside, best_row
+from lockstep.studies.bob_profiles import PROFILES, PUBLISHED, generated
+from lockstep.studies.printed import PaperFigure, beside, best_row, row_mean
 from lockstep.study import BUDGETS, Cell, Study, add_arguments, chart, summary, words
 
-PROFILES = ("FCCamazone", "NYUbus", "Synthtic", "cascade_profile", "lte_profile", "twitch_profile")
-"""Files with BoB's profiles; the paper's text has five, of which one is made up."""
 ESTIMATORS = ("bob", "bob-heuristic", "gemini", "hrcc")
 LEARNED = ("bob", "gemini", "hrcc")
 THRESHOLDS = (5, 10, 15, 20, 25, 30, 35, 40, 45, 50)
@@ -66,7 +68,26 @@ DRAWN = {"total_bob": "total score (BoB's weights)", "receive_mbps": "receive ra
 OF_VMAF = ("vmaf", "total_challenge", "total_bob")
 """What there is only where VMAF can be measured."""
 DRAWN_WITHOUT_VMAF = {"network_bob": "network score (BoB's weights)", **DRAWN}
+ACCURACY = {
+    "cascade_profile": 84.89,
+    "lte_profile": 78.94,
+    "twitch_profile": 88.84,
+    "FCCamazone": 86.6,
+    "Synthtic": 65.88,
+}
+"""BoB's prediction accuracy, percent, by profile (table III)."""
 FIGURES = (
+    *(
+        PaperFigure(
+            "estimators",
+            f"BoB's accuracy on {profile}",
+            f"{accuracy} %",
+            "BoB, IEEE TMM 2022, table III",
+            row_mean("accuracy", 1, "%", profile=profile, estimator="bob"),
+            "The paper's calls are AlphaRTC's, over the profile at a quarter of its rates as with the full budget.",
+        )
+        for profile, accuracy in ACCURACY.items()
+    ),
     PaperFigure(
         "thresholds",
         "threshold that is taken, of 5 to 50 %",
@@ -76,12 +97,13 @@ FIGURES = (
         "The shipped net was trained with 30 %, and where its estimate is near the heuristic's no threshold matters.",
     ),
 )
-"""What BoB's paper has that is known here: of its scores of estimators (table III) none is at hand."""
-HOW_TO_MEASURE_VMAF = (
-    "pip install imageio-ffmpeg, and name its ffmpeg: export "
-    "LOCKSTEP_VMAF=$(python -c 'import imageio_ffmpeg; print(imageio_ffmpeg.get_ffmpeg_exe())'); or take --parts "
-    "thresholds, which are compared without, too"
-)
+"""What BoB's paper prints; of its estimators the accuracy."""
+
+
+def how_to_measure_vmaf() -> str:
+    """What measures VMAF, or does without."""
+    program = f"$({shlex.quote(sys.executable)} -c 'import imageio_ffmpeg; print(imageio_ffmpeg.get_ffmpeg_exe())')"
+    return f"{install_command_for(['imageio-ffmpeg'])}, and name its ffmpeg: export LOCKSTEP_VMAF={program}"
 
 
 def vmaf_program() -> str:
@@ -177,17 +199,25 @@ def model_with(model: Path, threshold: int, folder: Path) -> Path:
     return path
 
 
-def trace_of(options: argparse.Namespace, profile: str) -> Path:
-    """The file of a profile: with pictures, that with a quarter of the rates."""
-    path: Path = options.profiles / (f"{profile}_x0.25" if options.budget == BUDGETS[1] else profile)
+def trace_of(options: argparse.Namespace, profile: str) -> Path | str:
+    """The file of a profile, or the words of a generated one: with pictures, that with a quarter of the rates."""
+    real = options.budget == BUDGETS[1]
+    if options.profiles is None:
+        return generated(profile, 0.25 if real else 1.0)
+    path: Path = options.profiles / (f"{profile}_x0.25" if real else profile)
     return path
+
+
+def name_of(options: argparse.Namespace, profile: str) -> str:
+    """What a profile is called in tables."""
+    return f"{profile}, generated" if options.profiles is None else profile
 
 
 def run_call(cell: Cell, options: argparse.Namespace, line: tuple[float, float] | None, model: Path | None) -> Any:
     """The scores of one call."""
     real = options.budget == BUDGETS[1]
     scores = simulate(
-        trace_of(options, cell["profile"]),
+        trace_of(options, cell["profile"].partition(",")[0]),
         controller=cell["estimator"],
         codec=cell["codec"],
         modelled=not real,
@@ -197,8 +227,6 @@ def run_call(cell: Cell, options: argparse.Namespace, line: tuple[float, float] 
         model=model,
         vmaf=real,
     ).scores
-    if real and cell["part"] == "estimators":
-        measured_vmaf(scores)
     return scores_of(scores, line)
 
 
@@ -219,9 +247,19 @@ def cells_of(
         "program": program_hash(),
         "vmaf_by": vmaf_program() if real else "" if line is None else f"{line[0]!r} {line[1]!r}",
     }
-    hashes = {profile: content_hash(trace_of(options, profile)) for profile in options.chosen}
+    traces = {profile: trace_of(options, profile) for profile in options.chosen}
+    # A generated one is its words.
+    hashes = {name: trace if isinstance(trace, str) else content_hash(trace) for name, trace in traces.items()}
     return [
-        {"part": part, **setting, "profile": profile, "trace": hashes[profile], "codec": codec, "seed": seed, **beside}
+        {
+            "part": part,
+            **setting,
+            "profile": name_of(options, profile),
+            "trace": hashes[profile],
+            "codec": codec,
+            "seed": seed,
+            **beside,
+        }
         for setting in settings
         for codec in options.codecs
         for profile in options.chosen
@@ -243,32 +281,46 @@ def estimators(study: Study, options: argparse.Namespace, line: tuple[float, flo
     cells = cells_of(options, line, "estimators", settings)
     table = study.run(cells, lambda cell: run_call(cell, options, line, models[cell["estimator"]]), options.workers)
     study.say(f"{said_of('estimators', options)}\n")
+    measures, shown, drawn = measured(table)
     for codec in options.codecs:
         of_codec = table.filter(polars.col("codec") == codec)
         study.say(f"{codec} codec, means over all profiles:")
-        study.say(words(summary(of_codec, ("estimator",), MEASURES), ("estimator",), SHOWN, {}))
+        study.say(words(summary(of_codec, ("estimator",), measures), ("estimator",), shown, {}))
         by = ("estimator", "profile")
-        study.say(words(summary(of_codec, by, MEASURES), by, SHOWN, {}))
-        ahead = ahead_of_heuristic(of_codec)
+        study.say(words(summary(of_codec, by, measures), by, shown, {}))
+        score = "total" if "total_bob" in measures else "network score"
+        ahead = ahead_of_heuristic(of_codec, "total_bob" if "total_bob" in measures else "network_bob")
         won = sum(gain > 0 for gain in ahead.values())
-        gains = ", ".join(f"{profile} {gain:+.1f}" for profile, gain in ahead.items())
-        study.say(f"BoB's total above its heuristic's on {won} of {len(ahead)} profiles: {gains}\n")
-    means = summary(table.filter(polars.col("codec") == options.codecs[0]), ("profile", "estimator"), MEASURES)
-    study.say(beside(FIGURES, "estimators", means, "BoB"))
-    title = f"BoB's profiles, budget {options.budget}"
-    study.write("estimators", table, {"estimators": chart(means, ("profile", "estimator"), DRAWN, title)})
+        gains = "; ".join(f"{profile} {gain:+.1f}" for profile, gain in ahead.items())
+        study.say(f"BoB's {score} above its heuristic's on {won} of {len(ahead)} profiles: {gains}\n")
+    means = summary(table.filter(polars.col("codec") == options.codecs[0]), ("profile", "estimator"), measures)
+    # The paper's figures are of its own profiles.
+    if options.profiles is not None:
+        study.say(beside(FIGURES, "estimators", means, "BoB"))
+    kind = "Generated" if options.profiles is None else "BoB's"
+    title = f"{kind} profiles, budget {options.budget}"
+    study.write("estimators", table, {"estimators": chart(means, ("profile", "estimator"), drawn, title)})
+
+
+def measured(table: polars.DataFrame) -> tuple[list[str], dict[str, int], dict[str, str]]:
+    """The measures of all calls of ``table``, those shown with their digits, and those drawn with their units."""
+    without = OF_VMAF if table["vmaf"].null_count() else ()
+    shown = {name: digits for name, digits in SHOWN.items() if name not in without}
+    drawn = {name: unit for name, unit in (DRAWN_WITHOUT_VMAF if without else DRAWN).items() if name not in without}
+    return [name for name in MEASURES if name not in without], shown, drawn
 
 
 def said_of(part: str, options: argparse.Namespace) -> str:
     """What all of a part's calls are, and which budget it is."""
-    calls = f"{options.seeds} runs of {options.seconds:.0f} s on {len(options.chosen)} profiles"
+    kind = f"generated profiles ({PUBLISHED})" if options.profiles is None else "profiles"
+    calls = f"{options.seeds} runs of {options.seconds:.0f} s on {len(options.chosen)} {kind}"
     return f"{part}, budget {options.budget}: {calls}"
 
 
-def ahead_of_heuristic(table: polars.DataFrame) -> dict[str, float]:
-    """By how much BoB's mean total is above its heuristic's, by profile."""
-    means = table.group_by("profile", "estimator", maintain_order=True).agg(polars.col("total_bob").mean())
-    known = {(row["profile"], row["estimator"]): row["total_bob"] for row in means.iter_rows(named=True)}
+def ahead_of_heuristic(table: polars.DataFrame, score: str) -> dict[str, float]:
+    """By how much BoB's mean ``score`` is above its heuristic's, by profile."""
+    means = table.group_by("profile", "estimator", maintain_order=True).agg(polars.col(score).mean())
+    known = {(row["profile"], row["estimator"]): row[score] for row in means.iter_rows(named=True)}
     profiles = table["profile"].unique(maintain_order=True)
     return {profile: known[profile, "bob"] - known[profile, "bob-heuristic"] for profile in profiles}
 
@@ -288,10 +340,7 @@ def thresholds(study: Study, options: argparse.Namespace, line: tuple[float, flo
     table = study.run(
         cells, lambda cell: run_call(cell, options, line, folder / f"bob-{cell['threshold']}.onnx"), options.workers
     )
-    without = OF_VMAF if table["vmaf"].null_count() else ()
-    measures = [name for name in MEASURES if name not in without]
-    shown = {name: digits for name, digits in SHOWN.items() if name not in without}
-    drawn = {name: unit for name, unit in (DRAWN_WITHOUT_VMAF if without else DRAWN).items() if name not in without}
+    measures, shown, drawn = measured(table)
     means = summary(table.filter(polars.col("codec") == options.codecs[0]), ("threshold",), measures)
     study.say(f"{said_of('thresholds', options)}; threshold of the selector (%), {options.codecs[0]} codec\n")
     study.say(words(means, ("threshold",), shown, {}))
@@ -308,9 +357,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--profiles",
         type=Path,
-        default=Path("../shared/traces/bob-profiles"),
+        default=None,
         metavar="DIR",
-        help="folder with BoB's profiles (%(default)s)",
+        help=f"folder of BoB's published profiles ({', '.join(PROFILES)}, and each with _x0.25); without it generated "
+        f"links of the same kind: {PUBLISHED}",
     )
     made.add_argument(
         "--models", type=Path, metavar="DIR", help="bob.onnx, gemini.onnx, hrcc.onnx; those shipped if not said"
@@ -326,12 +376,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the study; gives the exit status."""
     options = parser().parse_args(arguments)
     options.seeds = options.seeds or 5
-    options.chosen = [profile for profile in PROFILES if (options.profiles / profile).exists()]
+    options.chosen = [
+        profile for profile in PROFILES if options.profiles is None or (options.profiles / profile).exists()
+    ]
     if not options.chosen:
-        message = (
-            f"{options.profiles} has none of BoB's profiles ({', '.join(PROFILES)}); name their folder by --profiles"
-        )
-        raise ValueError(message)
+        raise ValueError(f"{options.profiles} has none of BoB's profiles ({', '.join(PROFILES)}): {PUBLISHED}")
+    if options.profiles is None:
+        print(f"profiles: generated, of the kind of BoB's; {PUBLISHED}", file=sys.stderr)
     for profile in PROFILES:
         if profile not in options.chosen:
             print(f"left out {profile}: {options.profiles} has no such file", file=sys.stderr)
@@ -342,10 +393,7 @@ def main(arguments: list[str] | None = None) -> int:
             content_hash(model)
     missing = vmaf_missing()
     if missing is not None:
-        if "estimators" in options.parts:
-            message = f"VMAF cannot be measured, which estimators are compared by ({missing}): {HOW_TO_MEASURE_VMAF}"
-            raise ValueError(message)
-        print(f"without VMAF and the totals that take it ({missing})", file=sys.stderr)
+        print(f"without VMAF and the totals that take it ({missing}): {how_to_measure_vmaf()}", file=sys.stderr)
     study = Study("bob", options.output, fresh=options.fresh)
     line = vmaf_line(study) if options.budget == BUDGETS[0] and missing is None else None
     for part in options.parts:

@@ -22,6 +22,7 @@ import polars
 
 from lockstep.argument_types import whole
 from lockstep.content_hash import content_hash, program_hash
+from lockstep.distribution import install_command
 from lockstep.learn.arguments import SECONDS
 from lockstep.learn.judging import CODECS, MEASURES, measure
 from lockstep.studies.observation import observation
@@ -228,7 +229,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="lockstep study concerto",
         description=(__doc__ or "").partition("\n")[0],
-        epilog="All parts but the observation train, which takes lockstep-video[learn]. The observation's calls alone, "
+        epilog="All parts but the observation train, which takes the extra `learn`. The observation's calls alone, "
         "with every option that calls have: lockstep sources.",
     )
     add_arguments(made, "concerto")
@@ -260,7 +261,7 @@ def main(arguments: list[str] | None = None) -> int:
         raise ValueError(f"--rlv {options.rlv}: there is no such file")
     if set(options.parts) != {"observation"} and torch_missing():
         message = (
-            "PyTorch is missing, which trainings take: pip install 'lockstep-video[learn]'; "
+            f"PyTorch is missing, which trainings take; install it with: {install_command('learn')}; "
             "or take --parts observation, which trains nothing"
         )
         raise ValueError(message)

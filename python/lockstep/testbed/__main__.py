@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import polars
@@ -152,7 +153,7 @@ def _list(words: Sequence[str]) -> int:
     print(f"recordings: {folder or 'none; set LOCKSTEP_SHARED to the folder that has traces/mahimahi'}\n")
     print("experiments:")
     for name, experiment in EXPERIMENTS.items():
-        where = resolve(experiment.cases[0])[1]
+        where = shorten(resolve(experiment.cases[0])[1], 90, placeholder=" ...")
         print(f"  {name:13} {experiment.number:2}  {experiment.title} ({len(experiment.cases)} links; {where})")
     print("\nprograms:")
     for name, kind in KINDS.items():

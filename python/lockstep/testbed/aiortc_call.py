@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
+from lockstep.distribution import install_command
 from lockstep.testbed.programs import Setting, TestbedError
 from lockstep.testbed.two_ends import TwoEnds
 
 
 def missing() -> str | None:
     """What this program takes and is not here; None if it can run."""
-    return None if find_spec("aiortc") else "aiortc is missing: pip install 'lockstep-video[testbed]'"
+    return None if find_spec("aiortc") else f"aiortc is missing; install it with: {install_command('testbed')}"
 
 
 def _command(role: str, setting: Setting) -> list[str]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lockstep.distribution import install_command
 from lockstep.testbed.barcodes import read_cut, regions
 from lockstep.testbed.decoding import EncodedFrame, confirmed, decoded
 from lockstep.testbed.machine import now
@@ -88,7 +89,7 @@ def missing() -> str | None:
     try:
         import playwright.sync_api  # noqa: F401, PLC0415 - an extra
     except ModuleNotFoundError:
-        return "playwright is missing: pip install 'lockstep-video[testbed]'"
+        return f"playwright is missing; install it with: {install_command('testbed')}"
     if not any(shutil.which(name) for name in BROWSERS):
         return "chromium is not installed (Debian, Ubuntu: apt install chromium)"
     return None

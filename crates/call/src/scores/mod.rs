@@ -175,7 +175,7 @@ pub struct Scores {
     /// Symmetric mean absolute percentage error of the estimate against the capacity over the points of the series:
     /// the mean of 100 |e - c| / ((e + c) / 2), 0-200.
     pub estimate_smape_percent: Option<f64>,
-    /// Mean of 1 - |e - c| / c, or 0 where that is negative, over the points of the series with capacity.
+    /// BoB's prediction accuracy (IEEE TMM 2022): 1 - sMAPE / 2, with the sMAPE of 0 to 2; 0-1.
     pub estimate_accuracy: Option<f64>,
     /// The MMSys'21 challenge's network score.
     pub network: Option<NetworkScores>,

@@ -11,6 +11,7 @@ use crate::series::SERIES_INTERVAL;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TargetScores {
     pub(super) smape_percent: Option<f64>,
+    /// 1 - sMAPE / 2 with the sMAPE of 0 to 2 (BoB, IEEE TMM 2022, section IV), 0-1.
     pub(super) accuracy: Option<f64>,
 }
 
@@ -22,11 +23,8 @@ impl TargetScores {
             .zip(&series.capacity_bps)
             .filter_map(|(&estimate, &capacity)| Some((estimate? as f64, capacity as f64)))
             .collect();
-        let accuracies = pairs
-            .iter()
-            .filter(|&&(_, capacity)| capacity > 0.0)
-            .map(|&(estimate, capacity)| (1.0 - (estimate - capacity).abs() / capacity).max(0.0));
-        Self { smape_percent: symmetric_mean_absolute_percentage_error(&pairs), accuracy: mean(accuracies) }
+        let smape_percent = symmetric_mean_absolute_percentage_error(&pairs);
+        Self { smape_percent, accuracy: smape_percent.map(|error| 1.0 - error / 200.0) }
     }
 }
 
@@ -112,13 +110,16 @@ mod tests {
     }
 
     #[test]
-    fn points_without_an_estimate_and_outages_count_for_no_accuracy() {
+    fn accuracy_is_that_of_bobs_paper() {
         let series = Series {
             capacity_bps: vec![100, 100, 0, 100],
-            estimate_bps: vec![None, Some(80), Some(80), Some(500)],
+            estimate_bps: vec![None, Some(60), Some(80), Some(300)],
             ..Series::default()
         };
+        // Errors of 40 / 80, 80 / 40 and 200 / 200: an sMAPE of 3.5 / 3, on the paper's scale of 0 to 2.
         let scores = TargetScores::of(&series);
-        assert!((scores.accuracy.unwrap() - 0.4).abs() < 1e-12);
+        assert!((scores.smape_percent.unwrap() - 100.0 * 3.5 / 3.0).abs() < 1e-9);
+        assert!((scores.accuracy.unwrap() - (1.0 - 3.5 / 3.0 / 2.0)).abs() < 1e-12);
+        assert_eq!(TargetScores::of(&Series::default()).accuracy, None);
     }
 }

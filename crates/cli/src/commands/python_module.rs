@@ -1,10 +1,13 @@
-//! Commands that a Python module of this project does: training, the studies of what is learned, and reports of sessions.
+//! Commands that a Python module of this project runs: training, studies of learned controllers, reports of sessions.
+//!
+//! [`interpreter`] finds the Python that this command was installed with; [`run`] runs a function of a module in it.
 
-use std::env;
-use std::ffi::OsString;
-use std::process::Command;
+use std::env::{self, consts::EXE_SUFFIX};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 
 /// Words that the module takes, its help included.
@@ -16,28 +19,31 @@ pub struct ModuleWords {
     pub words: Vec<OsString>,
 }
 
-/// Which Python to run: what `LOCKSTEP_PYTHON` names, else `python3`.
+/// Names the interpreter; no other is tried.
 const PYTHON: &str = "LOCKSTEP_PYTHON";
-/// Tells that Python where this command is, so that it starts the same one.
+/// Names this command for the interpreter, which starts the same one.
 const COMMAND: &str = "LOCKSTEP_COMMAND";
+/// Succeeds in an interpreter that has the package. A folder called `lockstep` has no origin.
+const PROBE: &str =
+    "import sys, importlib.util as u; p = u.find_spec('lockstep'); sys.exit(p is None or p.origin is None)";
 
-/// Runs the function `entry` of `module` with `words`, in the Python that `LOCKSTEP_PYTHON` names; it writes to the same
-/// terminal. `extra` is what installs all that the module takes.
+/// Runs the function `entry` of `module` with `words` in [`interpreter`], on the same terminal. `extra` is the extra of the
+/// package that installs what the module needs.
 ///
-/// On Unix this process becomes that Python, so that signals and Ctrl-C reach it, and its status is what is seen. Elsewhere
-/// it is waited for.
+/// On Unix the interpreter replaces this process: signals and Ctrl-C reach it, and its status is the command's. Elsewhere
+/// this process waits for it.
 ///
 /// # Errors
-/// That Python cannot be run; elsewhere than on Unix also that the function did not succeed, which has said why.
+/// If there is no such interpreter; elsewhere than on Unix also if the function fails, which prints the reason.
 pub fn run(module: &str, entry: &str, extra: &str, words: &[OsString]) -> Result<()> {
-    let named = env::var_os(PYTHON).filter(|name| !name.is_empty());
-    let python = named.unwrap_or_else(|| "python3".into());
+    let python = interpreter()?;
     let program = format!(
         "import sys\n\
-         try:\n    from {module} import {entry}\n\
+         try:\n    from lockstep.module_command import run_entry\n\
          except ModuleNotFoundError as error:\n    \
-         sys.exit(f'lockstep: {{error}}; it takes a Python that has lockstep-video[{extra}], which {PYTHON} may name')\n\
-         sys.exit({entry}())"
+         sys.exit(f'lockstep: {{sys.executable}}, named by {PYTHON}: {{error}}; {remedy}')\n\
+         sys.exit(run_entry('{module}', '{entry}', '{extra}'))",
+        remedy = remedy(None),
     );
     let mut command = Command::new(&python);
     command.arg("-c").arg(program).args(words);
@@ -46,6 +52,58 @@ pub fn run(module: &str, entry: &str, extra: &str, words: &[OsString]) -> Result
     }
     become_or_run(&mut command)
         .with_context(|| format!("cannot run {}; {PYTHON} may name another Python", python.to_string_lossy()))
+}
+
+/// The interpreter that `LOCKSTEP_PYTHON` names, else the first of [`candidates`] that has the package.
+///
+/// # Errors
+/// If none has it: names those tried, and a command that installs the package.
+pub fn interpreter() -> Result<PathBuf> {
+    if let Some(named) = env::var_os(PYTHON).filter(|name| !name.is_empty()) {
+        return Ok(named.into());
+    }
+    // Resolved: `uv tool install` links the command from a folder of the PATH.
+    let executable = env::current_exe().and_then(|path| path.canonicalize()).ok();
+    let candidates = candidates(executable.as_deref());
+    if let Some(found) = candidates.iter().find(|python| has_package(python)) {
+        return Ok(found.clone());
+    }
+    let tried: Vec<_> = candidates.iter().map(|python| python.to_string_lossy()).collect();
+    let checkout = executable.as_deref().and_then(checkout);
+    bail!("no Python has the package lockstep: tried {}; {}", tried.join(", "), remedy(checkout))
+}
+
+/// The interpreters that may have the package, in order: beside `executable` as in a virtual environment, in the `.venv` of
+/// its checkout, and on the PATH.
+fn candidates(executable: Option<&Path>) -> Vec<PathBuf> {
+    let python = format!("python{EXE_SUFFIX}");
+    let beside = executable.and_then(Path::parent).map(|folder| folder.join(&python));
+    let scripts = if cfg!(windows) { ".venv/Scripts" } else { ".venv/bin" };
+    let own = executable.and_then(checkout).map(|checkout| checkout.join(scripts).join(&python));
+    let mut candidates: Vec<PathBuf> = [beside, own].into_iter().flatten().filter(|path| path.is_file()).collect();
+    candidates.push(if cfg!(windows) { python } else { "python3".to_owned() }.into());
+    candidates
+}
+
+/// The checkout in whose `target` folder `executable` was built.
+fn checkout(executable: &Path) -> Option<&Path> {
+    let target = executable.ancestors().find(|folder| folder.file_name() == Some(OsStr::new("target")))?;
+    target.parent().filter(|checkout| checkout.join("pyproject.toml").is_file())
+}
+
+fn has_package(python: &Path) -> bool {
+    let mut command = Command::new(python);
+    command.args(["-c", PROBE]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// How the package is installed.
+fn remedy(checkout: Option<&Path>) -> String {
+    let install = match checkout {
+        Some(checkout) => format!("run: make -C {} setup", checkout.display()),
+        None => "run make install in a checkout of Lockstep".to_owned(),
+    };
+    format!("{install}, or name a Python that has it: {PYTHON}=PATH")
 }
 
 /// Replaces this process by `command`; returns only if that cannot be.

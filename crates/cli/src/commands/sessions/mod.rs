@@ -26,11 +26,11 @@ enum SessionsCommand {
     /// Ray cluster.
     Generate(generate::GenerateArguments),
     /// What Concerto measured of calls, of the session logs in a folder: the share of poor sessions by place, hour and access
-    /// network, distributions of round-trip times, losses and bit rates, how long codecs take to follow. Takes
-    /// lockstep-video[sessions].
+    /// network, distributions of round-trip times, losses and bit rates, how long codecs take to follow. Requires
+    /// the extra `sessions`.
     Report(ModuleWords),
     /// Ask the session logs in a folder in SQL: `lockstep sessions sql DIR "SELECT access, count(*) FROM sessions GROUP BY 1"`.
-    /// Takes lockstep-video[sessions].
+    /// Requires the extra `sessions`.
     Sql(ModuleWords),
 }
 

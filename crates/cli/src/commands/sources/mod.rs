@@ -66,7 +66,9 @@ use lockstep_control::Algorithm;
 use super::figure;
 use super::study::{CommonArguments, DECIDED, each, refuse, write};
 use super::sweep::Seeds;
-use crate::configuration::{CallSettings, CodecKind, NamedTrace, PROGRESS_INTERVAL, TraceName, simulate, simulate_gcc};
+use crate::configuration::{
+    CallOptions, CallSettings, CodecKind, NamedTrace, PROGRESS_INTERVAL, TraceName, simulate, simulate_gcc,
+};
 use designs::{Design, FULL_THROTTLE, TODAY, designs};
 use reaction::Reaction;
 use recovery::Recovery;
@@ -283,7 +285,7 @@ pub fn run(arguments: &SourcesArguments, told: &dyn Fn(&str) -> bool) -> Result<
     if !takes(Links::Varying) && (arguments.coded || !arguments.traces.is_empty()) {
         bail!("--traces and --coded are of links that vary, which --links leaves out");
     }
-    let given = arguments.common.settings(&arguments.traces)?;
+    let given = arguments.common.settings(CallOptions::default(), &arguments.traces)?;
     let traces: Vec<TraceName> = match &arguments.traces[..] {
         [] => TRACES.map(TraceName::from).to_vec(),
         given => given.iter().map(|name| TraceName::from(name.as_str())).collect(),

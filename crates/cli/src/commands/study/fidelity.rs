@@ -20,7 +20,9 @@ use crate::commands::compare::{BothWays, both_ways};
 use crate::commands::figure;
 use crate::commands::model::model_of;
 use crate::commands::sweep::contents::Contents;
-use crate::configuration::{CallSettings, CodecKind, NamedTrace, Simulated, TraceName, simulate, simulate_modelled};
+use crate::configuration::{
+    CallOptions, CallSettings, CodecKind, NamedTrace, Simulated, TraceName, simulate, simulate_modelled,
+};
 use crate::journal::Journal;
 
 /// What `lockstep study fidelity` is told, besides what `lockstep simulate` takes.
@@ -284,7 +286,7 @@ impl Keys {
 
 /// `one_codec` says that the table is of the codec of the options only.
 pub(super) fn run(arguments: &FidelityArguments, one_codec: bool) -> Result<()> {
-    let given = arguments.common.settings(&arguments.traces)?;
+    let given = arguments.common.settings(CallOptions::default(), &arguments.traces)?;
     let names: Vec<TraceName> = match &arguments.traces[..] {
         [] => TRACES.into_iter().map(TraceName::from).collect(),
         traces => traces.iter().map(|trace| TraceName::from(trace.as_str())).collect(),

@@ -10,25 +10,15 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 
 use lockstep_call::{Scores, mean};
 
-use super::write;
+use super::{Budget, write};
 use crate::commands::data::split::traces_to_judge_by;
 use crate::commands::figure;
 use crate::commands::sweep::{self, SweepArguments};
-
-/// How much is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Budget {
-    /// Modelled codecs, six traces of a family at most, one seed: minutes.
-    Small,
-    /// All traces, three seeds, and the codecs with pictures over two traces of a family.
-    Full,
-}
 
 /// What `lockstep study lockstep` is told.
 #[derive(Args)]
@@ -37,7 +27,8 @@ pub(super) struct LockstepArguments {
     /// generated families are there in any case.
     #[arg(long, value_name = "FILE")]
     split: Vec<PathBuf>,
-    /// How much is run.
+    /// How much is run: modelled codecs, six traces of a family at most, one seed; or all traces, three seeds, and the
+    /// codecs with pictures over two traces of a family.
     #[arg(long, value_enum, default_value = "small")]
     budget: Budget,
     /// The model of the controller `lockstep`, if not the one that comes with it.

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
 use lockstep_sim::in_parallel;
 
 use crate::commands::python_module::{self, ModuleWords};
-use crate::configuration::{CallSettings, SimulateWords};
+use crate::configuration::{CallOptions, CallSettings, SimulateWords};
 use crate::output_file::{self, write_json};
 use crate::progress::Progress;
 
@@ -56,6 +56,26 @@ pub(super) struct CommonArguments {
     pub(super) json: Option<PathBuf>,
 }
 
+/// How much is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Budget {
+    /// Minutes.
+    Small,
+    /// All as it should be.
+    Full,
+}
+
+impl Budget {
+    /// Its name on the command line.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Full => "full",
+        }
+    }
+}
+
 /// What every study decides itself: which codec, under which control.
 pub(super) const DECIDED: [&str; 5] = ["codec", "controller", "estimator", "latency", "grace_period"];
 
@@ -68,10 +88,10 @@ pub(super) fn refuse(names: &[&str], given: &dyn Fn(&str) -> bool) -> Result<()>
 }
 
 impl CommonArguments {
-    /// What its calls have in common. Finds out whether the numbers can be written, before calls run that read `traces`,
-    /// too.
-    pub(super) fn settings(&self, traces: &[String]) -> Result<CallSettings> {
-        let settings = self.simulation.settings()?;
+    /// What its calls have in common; options that were not given are those of `usual`. Finds out whether the numbers can be
+    /// written, before calls run that read `traces`, too.
+    pub(super) fn settings(&self, usual: CallOptions, traces: &[String]) -> Result<CallSettings> {
+        let settings = self.simulation.said().clone().or(usual).settings()?;
         let mut inputs = settings.inputs();
         inputs.extend(traces.iter().map(Path::new));
         output_file::check(&[("--json", self.json.as_deref())], &inputs)?;

@@ -3,6 +3,8 @@
 //! captured is printed, too. On its Verizon LTE trace the paper has a p95 of 323 ms and 16.5 dB of SSIM for the whole; 362 ms and 13.4 dB with a conventional
 //! codec; 2,625 ms with conventional codec and transport; 10.3 dB without the grace period.
 
+use std::time::Instant;
+
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
@@ -10,14 +12,18 @@ use serde::Serialize;
 use lockstep_call::Scores;
 use lockstep_control::{Algorithm, GracePeriod};
 
-use super::{CommonArguments, each, write};
+use super::{Budget, CommonArguments, each, write};
 use crate::commands::figure;
-use crate::configuration::{CodecKind, simulate};
+use crate::configuration::{CallOptions, CallSettings, CodecKind, Seconds, simulate};
 
 /// What `lockstep study salsify` is told: a trace, such as Salsify's recording of Verizon LTE, and whatever
 /// `lockstep simulate` takes.
 #[derive(Args)]
 pub(super) struct AblationArguments {
+    /// How much is run: calls of 30 s, 640x360 at 30 pictures a second; or of 10 minutes, 1280x720 at 60, as in the paper.
+    /// --seconds and --clip take the place of either.
+    #[arg(long, value_enum, default_value = "small")]
+    budget: Budget,
     #[command(flatten)]
     common: CommonArguments,
 }
@@ -32,6 +38,7 @@ const DESIGNS: [(&str, Algorithm, CodecKind); 4] = [
 
 #[derive(Serialize)]
 struct Row {
+    budget: Budget,
     design: &'static str,
     controller: String,
     codec: CodecKind,
@@ -51,21 +58,57 @@ fn worse(whole: &Scores, other: &Scores) -> [bool; 3] {
     [later(|delay| delay.p50), later(|delay| delay.p95), quality(other) < quality(whole)]
 }
 
-pub(super) fn run(arguments: &AblationArguments) -> Result<()> {
-    let given = arguments.common.settings(&[])?;
-    let scores = each("study salsify", &DESIGNS, |&(_, controller, codec)| {
+impl Budget {
+    /// The calls of this study.
+    fn calls(self) -> CallOptions {
+        let (clip, seconds) = match self {
+            Self::Small => ("generated:640x360@30", 30),
+            Self::Full => ("generated:1280x720@60", 600),
+        };
+        CallOptions { clip: Some(clip.into()), seconds: Some(Seconds::whole(seconds)), ..CallOptions::default() }
+    }
+}
+
+/// The scores of each design in the call that was `given`.
+fn scores(study: &str, given: &CallSettings) -> Result<Vec<Scores>> {
+    each(study, &DESIGNS, |&(_, controller, codec)| {
         let mut call = given.clone();
         call.control.controller = controller.into();
         call.control.codec = codec;
         Ok(simulate(&call, |_| Ok(()))?.report.scores)
-    })?;
+    })
+}
+
+/// Seconds of each call that are run first: how long they take says how long the study will.
+const TRIED_SECONDS: u16 = 2;
+
+/// Prints how much is run and about how long that takes.
+fn announce(budget: Budget, given: &CallSettings) -> Result<()> {
+    let length = given.length.as_f64();
+    let what = format!("salsify, budget {}: {} calls of {length} s", budget.name(), DESIGNS.len());
+    if length <= 5.0 * f64::from(TRIED_SECONDS) {
+        aside!("{what}");
+        return Ok(());
+    }
+    let began = Instant::now();
+    scores("how long it takes", &CallSettings { length: Seconds::whole(TRIED_SECONDS), ..given.clone() })?;
+    let estimate = began.elapsed().as_secs_f64() * length / f64::from(TRIED_SECONDS);
+    aside!("{what}, about {estimate:.0} s in all");
+    Ok(())
+}
+
+pub(super) fn run(arguments: &AblationArguments) -> Result<()> {
+    let given = arguments.common.settings(arguments.budget.calls(), &[])?;
+    announce(arguments.budget, &given)?;
+    let scores = scores("study salsify", &given)?;
     let whole = scores.first().cloned();
     let rows: Vec<Row> = DESIGNS
         .iter()
         .zip(scores)
         .map(|(&(design, controller, codec), scores)| {
             let worse = whole.as_ref().map_or([false; 3], |whole| worse(whole, &scores));
-            Row { design, controller: controller.to_string(), codec, worse, scores }
+            let budget = arguments.budget;
+            Row { budget, design, controller: controller.to_string(), codec, worse, scores }
         })
         .collect();
 

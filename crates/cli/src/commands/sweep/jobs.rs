@@ -10,9 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use walkdir::WalkDir;
 
-use lockstep_control::Algorithm;
-
 use super::SweepArguments;
+use super::contenders::{self, Contender};
 use super::contents::{self, Contents};
 use crate::configuration::{CallOptions, CallRecord, CallSettings, CodecKind, NamedTrace, TraceName};
 
@@ -94,6 +93,8 @@ pub struct Job {
     /// Names the call, the content of the files that it reads and the program that runs it: what was run under the same key
     /// gave the same.
     pub key: String,
+    /// Its controller's name in rows and tables; no other controller of the sweep has it.
+    pub name: String,
     /// What codes its pictures.
     pub codec: SweepCodec,
     /// The codec model, where it is not the built-in one.
@@ -127,10 +128,9 @@ impl Job {
     }
 
     /// In words.
-    pub fn name(&self) -> String {
-        let CallSettings { link, control, .. } = &self.call;
-        let (controller, codec, trace) = (control.controller, self.codec.name(), link.trace.name());
-        format!("{controller} with the codec {codec} over {trace}, seed {}", link.seed)
+    pub fn description(&self) -> String {
+        let (link, codec) = (&self.call.link, self.codec.name());
+        format!("{} with the codec {codec} over {}, seed {}", self.name, link.trace.name(), link.seed)
     }
 }
 
@@ -203,7 +203,7 @@ fn key(program: &str, job: &Job, contents: &mut Contents) -> Result<String> {
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Every call that `arguments` ask for, in the order of the rows: by controller, codec, trace and seed.
+/// Every call that `arguments` ask for, in the order of the rows: by the controller's name, codec, trace and seed.
 pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
     // What codes is said by the codecs.
     let given = CallOptions { modelled: None, ..arguments.simulation.said().clone() };
@@ -212,30 +212,26 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
     let named = if arguments.traces.is_empty() { one_trace.into_iter().collect() } else { arguments.traces.clone() };
     let traces = traces(&named)?;
     let first_trace = traces.first().map(|trace| trace.name().clone());
-    let mut controllers = match &arguments.controllers[..] {
-        [] => vec![given.controller],
-        names => names.iter().map(|name| Ok(Some(name.parse::<Algorithm>()?))).collect::<Result<Vec<_>>>()?,
-    };
-    controllers.sort_by_key(|controller| controller.map(|controller| controller.to_string()));
-    controllers.dedup();
+    let contenders = contenders::all(&arguments.controllers, &given)?;
     let mut codecs = arguments.codecs.clone();
     codecs.sort_unstable();
     codecs.dedup();
 
     let calls = arguments.seeds.as_ref().map_or(1, |seeds| seeds.0.len());
-    let calls = [controllers.len(), codecs.len(), traces.len()].iter().fold(calls, |all, &of| all.saturating_mul(of));
+    let calls = [contenders.len(), codecs.len(), traces.len()].iter().fold(calls, |all, &of| all.saturating_mul(of));
     if calls > MOST_CALLS {
         bail!("these are {calls} calls, more than {MOST_CALLS}; ask for fewer seeds, traces or controllers");
     }
 
     let mut contents = Contents::default();
     let program = contents.of_this_program()?;
-    let estimator_hash = given.estimator.as_deref().map(contents::of_estimator).transpose()?;
     let codec_model_hash = arguments.codec_model.as_deref().map(|path| contents.of_file(path)).transpose()?;
-    let model_hash = given.model.as_deref().map(|path| contents.of_file(path)).transpose()?;
     let mut jobs = Vec::new();
-    for controller in controllers {
-        let settings = CallOptions { controller, trace: first_trace.clone(), ..given.clone() }.settings()?;
+    for Contender { name, controller, model, estimator } in contenders {
+        let estimator_hash = estimator.as_deref().map(contents::of_estimator).transpose()?;
+        let model_hash = model.as_deref().map(|path| contents.of_file(path)).transpose()?;
+        let trace = first_trace.clone();
+        let settings = CallOptions { controller, model, estimator, trace, ..given.clone() }.settings()?;
         let seeds = arguments.seeds.as_ref().map_or_else(|| vec![settings.link.seed], |seeds| seeds.0.clone());
         for &codec in &codecs {
             for trace in &traces {
@@ -247,6 +243,7 @@ pub fn all(arguments: &SweepArguments) -> Result<Vec<Job>> {
                     call.modelled = codec.is_modelled();
                     let mut job = Job {
                         key: String::new(),
+                        name: name.clone(),
                         codec,
                         codec_model: arguments.codec_model.clone().filter(|_| codec.is_modelled()),
                         codec_model_hash: codec_model_hash.clone().filter(|_| codec.is_modelled()),
@@ -278,7 +275,16 @@ mod tests {
         let mut call = options.settings().unwrap();
         (call.control.codec, call.modelled) = (codec.kind(), codec.is_modelled());
         let (codec_model, codec_model_hash, model_hash, estimator_hash) = (None, None, None, None);
-        Job { key: String::new(), codec, codec_model, codec_model_hash, model_hash, estimator_hash, call }
+        Job {
+            key: String::new(),
+            name: String::new(),
+            codec,
+            codec_model,
+            codec_model_hash,
+            model_hash,
+            estimator_hash,
+            call,
+        }
     }
 
     #[test]

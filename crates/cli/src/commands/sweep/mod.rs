@@ -1,5 +1,6 @@
 //! `lockstep sweep`: many calls, on every core or on a cluster; one row a call.
 
+mod contenders;
 pub(super) mod contents;
 mod finished;
 mod jobs;
@@ -32,7 +33,8 @@ use jobs::{Job, SweepCodec};
 /// What `lockstep sweep` is told.
 #[derive(Debug, Clone, Args)]
 pub struct SweepArguments {
-    /// The controllers, with commas between them: `salsify,fixed:1mbps`. If not given, the one of --controller.
+    /// The controllers, with commas between them: `salsify,fixed:1mbps`. Also estimators and models, and names of one's own:
+    /// `gcc,mine=estimator:mine.py,ours=concerto:run.onnx`. If not given, the one of --controller.
     #[arg(long, value_delimiter = ',', conflicts_with = "estimator")]
     controllers: Vec<String>,
     /// The codecs, with commas between them, in the place of --codec and --modelled.
@@ -237,7 +239,7 @@ fn calls(arguments: &SweepArguments, shows: bool) -> Result<Vec<(Job, Scores)>> 
     }
     let failed: Vec<_> = jobs.iter().filter_map(|job| Some((job, failures.get(&job.key)?))).collect();
     if let Some((job, reason)) = failed.first() {
-        bail!("{} of {} calls failed; the first is {}: {reason}", failed.len(), jobs.len(), job.name());
+        bail!("{} of {} calls failed; the first is {}: {reason}", failed.len(), jobs.len(), job.description());
     }
     Ok(rows.into_iter().map(|(job, scores)| (job.clone(), scores)).collect())
 }

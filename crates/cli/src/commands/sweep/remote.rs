@@ -11,6 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::finished::Finished;
 use super::jobs::Job;
+use crate::commands::python_module::interpreter;
 
 /// Runs the jobs of a sweep on the cluster at `address`. `done` hears of each.
 pub fn run(address: &str, jobs: &[Job], mut done: impl FnMut(Finished) -> Result<()>) -> Result<()> {
@@ -41,7 +42,7 @@ pub fn run_command(
     }
     let mut file = tempfile::NamedTempFile::new().context("cannot make a file for the jobs")?;
     serde_json::to_writer(&mut file, jobs)?;
-    let python = env::var("LOCKSTEP_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let python = interpreter()?;
     let mut child = Command::new(&python)
         .args(["-m", "lockstep.sweep_ray", "--address", address, "--jobs"])
         .arg(file.path())
@@ -52,7 +53,7 @@ pub fn run_command(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .with_context(|| format!("cannot run {python}; LOCKSTEP_PYTHON may name another"))?;
+        .with_context(|| format!("cannot run {}; LOCKSTEP_PYTHON may name another Python", python.display()))?;
     let output = child.stdout.take().context("the Python process has no output")?;
     let mut result = Ok(());
     for line in BufReader::new(output).lines().map_while(Result::ok) {

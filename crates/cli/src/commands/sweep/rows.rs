@@ -1,6 +1,7 @@
 //! The rows of a sweep: every setting of what was run, and every score of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::path::Path;
 
 use anyhow::Result;
@@ -12,7 +13,10 @@ use super::jobs::Job;
 use crate::output_file;
 use crate::parquet_table::{self, Values};
 
-/// The columns that come first; the other settings follow by name.
+/// The first column: the name of the controller with the model or the estimator that it runs.
+const NAME: &str = "name";
+
+/// The settings that come first; the other settings follow by name.
 const FIRST: [&str; 6] = ["controller", "codec", "trace", "seed", "clip", "seconds"];
 
 /// Settings that may be without a value in every row and are whole numbers where they have one. All others that have none
@@ -137,7 +141,9 @@ pub fn write(path: &Path, rows: &[(&Job, Scores)]) -> Result<()> {
         let values = rows.iter().map(|(_, scores)| score(scores)).collect();
         ((*name).to_owned(), Values::Numbers(values))
     });
-    let columns: Vec<(String, Values)> = settings.into_iter().chain(scores).collect();
+    let names = rows.iter().map(|(job, _)| job.name.clone()).collect();
+    let names = iter::once((NAME.to_owned(), Values::Texts(names)));
+    let columns: Vec<(String, Values)> = names.chain(settings).chain(scores).collect();
     output_file::write(path, |output| parquet_table::write(output, "call", columns))
 }
 
@@ -160,7 +166,7 @@ const SHOWN: &[(&str, usize, Score)] = &[
 pub fn print(rows: &[(&Job, Scores)]) {
     let mut groups: BTreeMap<(String, &str), Vec<&Scores>> = BTreeMap::new();
     for (job, scores) in rows {
-        groups.entry((job.call.control.controller.to_string(), job.codec.name())).or_default().push(scores);
+        groups.entry((job.name.clone(), job.codec.name())).or_default().push(scores);
     }
     let widest = groups.keys().map(|(controller, _)| controller.len()).max().unwrap_or(0).max("controller".len());
     let headings: String = SHOWN.iter().map(|(heading, ..)| format!("{heading:>11}")).collect();
@@ -209,10 +215,19 @@ mod tests {
         let call = CallOptions::default().settings().unwrap();
         let codec = SweepCodec::Functional;
         let (codec_model, codec_model_hash, model_hash, estimator_hash) = (None, None, None, None);
-        let job = Job { key: String::new(), codec, codec_model, codec_model_hash, model_hash, estimator_hash, call };
+        let job = Job {
+            key: String::new(),
+            name: String::new(),
+            codec,
+            codec_model,
+            codec_model_hash,
+            model_hash,
+            estimator_hash,
+            call,
+        };
         let columns = settings([&job].into_iter());
         let mut names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
-        names.extend(SCORES.iter().map(|(name, _)| *name));
+        names.extend(SCORES.iter().map(|(name, _)| *name).chain([NAME]));
         let different: BTreeSet<&str> = names.iter().copied().collect();
         assert_eq!(different.len(), names.len(), "{names:?}");
         assert!(names.contains(&"vmaf") && names.contains(&"vmaf_asked"));
