@@ -30,9 +30,8 @@ const GOOD_FILL: f64 = 0.8;
 const SAFE_AIM: f64 = 0.65;
 /// With both candidates coded at once, the first can aim close to the budget, because the second is safely below.
 const PARALLEL_AIMS: (f64, f64) = (0.95, 0.7);
-/// The share of the affordable bytes that a frame is made to fit: the budget may shrink until the frame is decided on, and a frame
-/// that misses it is coded again (lab: `docs/lab/2026-11-coding-budget.md`).
-const CODED_FOR: f64 = 0.9;
+/// What the first pass of a frame that is to fit aims at.
+const FIRST_PASS_AIM: f64 = 0.9;
 /// A quantizer so many indices away is far for an estimate.
 const FAR: u8 = 3;
 /// A frame that is to fit is coded again unless a candidate fits and fills this share of the budget. Filling more of it
@@ -134,14 +133,6 @@ impl<C: Codec> FunctionalEncoder<C> {
         let (states, arena) = (HeldStates::new(), C::Arena::default());
         Self { parameters, mode, states, curves: None, arena, dropper: FrameDropper::default() }
     }
-
-    /// Bytes that a frame is coded for where so many are affordable. Salsify's menus have aims of their own.
-    fn coded_for(&self, affordable: ByteCount) -> ByteCount {
-        match self.mode {
-            MenuMode::Fit { .. } => ByteCount::new((CODED_FOR * affordable.as_f64()) as u64),
-            MenuMode::Serial | MenuMode::Parallel => affordable,
-        }
-    }
 }
 
 /// What the codec expects of a picture at `quantizer`, where it does.
@@ -151,7 +142,7 @@ fn estimate_at<C: Codec>(analysis: &C::Analysis, quantizer: u8) -> Option<SizeEs
 
 /// The quantizer of the first pass of a frame that is to fit.
 fn first_quantizer(curve: &SizeCurve, budget: ByteCount) -> u8 {
-    curve.quantizer_for(budget.as_f64()).max(FINEST_USEFUL_QUANTIZER)
+    curve.quantizer_for(FIRST_PASS_AIM * budget.as_f64()).max(FINEST_USEFUL_QUANTIZER)
 }
 
 /// The first pass of a frame that is to fit. Where it is far from the `estimate` there is, it has one of its own: what
@@ -218,8 +209,7 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
     }
 
     fn begin(&mut self, request: &FrameRequest<'_, C>) -> Option<FrameStart<C>> {
-        let FrameRequest { now, picture, source, may_wait, .. } = *request;
-        let budget = self.coded_for(request.budget);
+        let FrameRequest { now, picture, source, budget, may_wait, .. } = *request;
         // A state that is not held any more is as good as none: the frame is a key frame.
         let (source, state) = match self.states.get(source) {
             Some(state) => (source, state.clone()),
@@ -262,7 +252,6 @@ impl<C: Codec> FrameEncoder<C> for FunctionalEncoder<C> {
 
     fn refine(&mut self, mut menu: Menu<C>, budget: ByteCount, expected: ByteCount) -> Result<EncodeJob<C>, Menu<C>> {
         let MenuMode::Fit { passes } = self.mode else { return Err(menu) };
-        let expected = self.coded_for(expected);
         let good = menu.candidates.iter().any(|candidate| {
             let filling = candidate.size().as_f64() >= ENOUGH_FILL * budget.as_f64();
             candidate.size() <= budget && (filling || candidate.quantizer <= FINEST_USEFUL_QUANTIZER)

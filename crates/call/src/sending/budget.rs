@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lockstep_control::{
-    Budget, Delivered, InFlight, Limit, LimitedBy, Net, Protection, ShortQueueLimit, SilenceLimit, is_binding, narrow,
+    Budget, Delivered, Gross, InFlight, Limit, LimitedBy, Net, Protection, ShortQueueLimit, SilenceLimit, is_binding,
+    narrow,
 };
 use lockstep_transport::Recovery;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
@@ -21,6 +22,8 @@ pub(super) struct FrameBudget {
     pub frame: Net,
     /// Bytes that it may have if it came out larger: without the ceiling.
     pub affordable: Net,
+    /// Those bytes with their parity.
+    pub affordable_gross: Gross,
     /// Bit rate for a codec that follows one.
     pub target: Bitrate,
     /// The controller's pacing interval.
@@ -58,6 +61,7 @@ impl<C: Codec> SendingEnd<C> {
             allowed: allowance.budget,
             frame,
             affordable: protection.frame_within(budget.affordable),
+            affordable_gross: budget.affordable,
             target: budget.target,
             pacing_interval: allowance.pacing_interval,
             capacity: allowance.capacity,
@@ -89,10 +93,16 @@ impl<C: Codec> SendingEnd<C> {
         Protection { loss_rate: *self.path.loss(), at_stake, payload: self.payload }
     }
 
-    /// Bytes to code a frame for in a job of `time`: what is affordable now, at most what the ceiling allows by the end of the job.
+    /// Bytes to code a frame for in a job of `time`: what is affordable now and what drains until the job is done, at most what the
+    /// ceiling allows by then.
     pub(super) fn coding_budget(&self, now: Timestamp, budget: &FrameBudget, time: Duration) -> ByteCount {
-        let ceiling = self.ceiling.as_ref().map(|ceiling| ceiling.most(now + time, self.in_flight()));
-        let most = ceiling.map(|most| self.protection().frame_within(most));
-        most.map_or(budget.affordable, |most| most.min(budget.affordable)).0
+        let capacity = budget.capacity.unwrap_or(budget.target);
+        let is_silent = self.controller.traits().is_bounded && self.path.is_silent(now);
+        // Nothing is known to drain from a silent path.
+        let capacity = if is_silent { Bitrate::ZERO } else { capacity };
+        let in_flight = self.in_flight();
+        let expected = Gross(budget.affordable_gross.0 + capacity.bytes_in(time).min(in_flight.bytes));
+        let ceiling = self.ceiling.as_ref().map(|ceiling| ceiling.most(now + time, in_flight));
+        self.protection().frame_within(ceiling.map_or(expected, |most| most.min(expected))).0
     }
 }
