@@ -69,7 +69,7 @@ mod tests {
         assert_eq!((first.number(), names(&first)), (1, vec!["shown.ivf".to_owned(), "log".to_owned()]));
         let second = first.next(&outputs);
         assert_eq!((second.number(), names(&second)), (2, vec!["shown-2.ivf".to_owned(), "log-2".to_owned()]));
-        // What is there already is kept, whoever wrote it.
+        // A file that exists is kept, whichever program wrote it.
         fs::write(folder.path().join("log-3"), "kept").unwrap();
         assert_eq!(second.next(&outputs).number(), 4);
         fs::write(&shown, "kept").unwrap();

@@ -64,7 +64,7 @@ pub struct CallOptions {
 
 /// Hears of a call while it runs.
 pub trait Witness {
-    /// Before the call begins: something makes it worse than it need be.
+    /// A condition degrades the call that is about to begin.
     fn warned(&mut self, warning: Warning);
     /// The other end is there.
     fn joined(&mut self) {}

@@ -1,9 +1,8 @@
 //! Drives calls over QUIC in real time, and is the real-time emulator.
 //!
 //! # Optimisation
-//! A debug build of a program that depends on this crate shows few pictures: without optimisation the codec is too slow, and
-//! [`Witness::warned`] hears of it ([`Warning::Unoptimised`]). These lines in the `Cargo.toml` of the program's workspace
-//! optimise its dependencies in debug builds:
+//! Without optimisation the codec is too slow, and a debug build shows few pictures. [`Witness::warned`] reports that as
+//! [`Warning::Unoptimised`]. These lines in the `Cargo.toml` of a program's workspace optimise its dependencies in debug builds:
 //! ```toml
 //! [profile.dev.package."*"]
 //! opt-level = 3
@@ -109,7 +108,7 @@ pub enum Ended {
     Left,
 }
 
-/// What makes a call worse than it need be, and does not end it.
+/// A condition that degrades a call without ending it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Warning {
@@ -122,7 +121,7 @@ pub enum Warning {
 }
 
 impl Warning {
-    /// Warnings about a build whose codec is optimised or not.
+    /// The warning about a build, if its codec is not optimised.
     fn of_build(is_optimised: bool) -> Option<Self> {
         (!is_optimised).then_some(Self::Unoptimised)
     }

@@ -8,8 +8,8 @@
 //! nothing else.
 //!
 //! # Optimisation
-//! Without optimisation the codec is too slow for video in real time ([`IS_OPTIMISED`]). A program that depends on this crate
-//! should optimise its dependencies in debug builds, too, with these lines in the `Cargo.toml` of its workspace:
+//! Without optimisation the codec is too slow for video in real time ([`IS_OPTIMISED`]). These lines in the `Cargo.toml` of a
+//! program's workspace optimise its dependencies in debug builds:
 //! ```toml
 //! [profile.dev.package."*"]
 //! opt-level = 3

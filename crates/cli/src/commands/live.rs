@@ -297,13 +297,13 @@ pub struct HandedOut {
 }
 
 impl HandedOut {
-    /// A ticket that nobody has yet.
+    /// A ticket that is not printed yet.
     pub fn new(ticket: Ticket) -> Self {
         Self { ticket, is_printed: false }
     }
 
-    /// Hands the ticket out before a call, whatever the status: without it nobody can join. Another program gets a line of JSON
-    /// before each call; a person gets text before the first one, and on a terminal a picture for a camera.
+    /// Prints the ticket before a call, whatever the status. Another program reads a line of JSON before each call. A person
+    /// reads text before the first call, and on a terminal gets a code for a camera.
     pub fn print(&mut self, command: &str, status: StatusArgument) {
         let text = self.ticket.to_string();
         if status == StatusArgument::Json {

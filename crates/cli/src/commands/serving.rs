@@ -11,7 +11,7 @@ use crate::output_file::{self, in_one_line};
 use crate::progress::print_sound;
 use crate::reporter::{Reporter, StatusArgument};
 
-/// What one command serves calls with.
+/// The state that all calls of one command share.
 pub struct Service<'a> {
     pub interruption: &'a Interruption,
     pub program: &'a ProgramArguments,
@@ -36,7 +36,8 @@ impl Service<'_> {
         loop {
             let next = listener.for_next_call()?;
             let ServedCall { reporter, finished, files } = serve_call(listener)?;
-            let next = next.filter(|_| is_of_other_end(&finished.result));
+            let is_ready = is_of_other_end(&finished.result) && self.interruption.check().is_ok();
+            let next = next.filter(|_| is_ready);
             let joined = finished.joined;
             let outcome = self.finish(reporter, finished);
             if !joined {
@@ -50,7 +51,7 @@ impl Service<'_> {
         }
     }
 
-    /// Ends a call in order: whatever ended it, what is known of it is kept.
+    /// Completes the logs of a call, prints how it ended, and returns its failure.
     pub fn finish(&self, reporter: Reporter, finished: Finished) -> Result<()> {
         let written = reporter.finish(&finished);
         if let Some(sound) = finished.sound.as_ref().filter(|_| self.status == StatusArgument::Line) {

@@ -176,7 +176,7 @@ impl TalkArguments {
     }
 }
 
-/// What all calls of one command share.
+/// The state that all calls of one command share.
 struct Talk {
     clock: Clock,
     control: ControlSettings,
@@ -187,7 +187,7 @@ struct Talk {
     commanded: Option<mpsc::Receiver<Command>>,
     /// The ticket that others join with.
     ticket: Option<HandedOut>,
-    /// Whether the person knows what devices the calls do without.
+    /// Whether the notices about missing devices are printed.
     gave_notice: bool,
 }
 

@@ -15,8 +15,8 @@ const QUANTIZER: u8 = 12;
 
 /// Codes pictures into an IVF file that any VP8 decoder plays. Finished when it is dropped, if it was not before.
 ///
-/// The received frames are no such file: after a loss, a frame refers to a state that a decoder of all frames in a row never
-/// has. A frame's time is its capture time after the first, in frame intervals, so that lost pictures leave gaps.
+/// Received frames would not play: after a loss, a frame refers to a state that a decoder of all frames in a row never has.
+/// A frame's time is its capture time after the first picture, in frame intervals. Lost pictures leave gaps.
 pub struct IvfSink {
     path: PathBuf,
     writer: Option<IvfWriter<Recording>>,
