@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use lockstep_control::{
-    Budget, Delivered, Gross, InFlight, Limit, LimitedBy, Net, Protection, ShortQueueLimit, SilenceLimit, is_binding,
-    narrow,
+    Budget, Ceiling, Delivered, Gross, InFlight, Limit, LimitedBy, Net, Protection, ShortQueueLimit, SilenceLimit,
+    is_binding, narrow,
 };
 use lockstep_transport::Recovery;
 use lockstep_units::{Bitrate, ByteCount, Timestamp};
 
 use super::SendingEnd;
 use crate::codec::Codec;
+use crate::narrow::NarrowWay;
 use crate::sound::SoundShare;
 
 /// What the next frame may have, after all limits.
@@ -34,6 +35,28 @@ pub(super) struct FrameBudget {
     pub limited_by: Option<LimitedBy>,
 }
 
+/// The limits of one moment.
+struct Limits<'a> {
+    /// Whether the limits by path apply.
+    is_bounded: bool,
+    silence: SilenceLimit,
+    ceiling: Option<&'a Ceiling>,
+    narrow_path: Option<&'a NarrowWay>,
+    sound: SoundShare,
+}
+
+impl Limits<'_> {
+    /// Those that apply, in the order in which they narrow the budget; parity comes last, in [`Protection`].
+    fn list(&self) -> impl Iterator<Item = &dyn Limit> {
+        let by_path: [&dyn Limit; 3] = [&Delivered, &self.silence, &ShortQueueLimit];
+        let by_path = by_path.into_iter().filter(|_| self.is_bounded);
+        by_path
+            .chain(self.ceiling.map(|ceiling| ceiling as &dyn Limit))
+            .chain(self.narrow_path.map(|narrow| narrow as &dyn Limit))
+            .chain([&self.sound as &dyn Limit])
+    }
+}
+
 impl<C: Codec> SendingEnd<C> {
     pub(super) fn in_flight(&self) -> InFlight {
         InFlight::of(&self.transport, self.payload)
@@ -43,17 +66,16 @@ impl<C: Codec> SendingEnd<C> {
     pub(super) fn budget(&self, now: Timestamp) -> FrameBudget {
         let allowance = self.controller.allowance(now, self.in_flight());
         let budget = Budget::of(&allowance, self.in_flight());
-        let silence = SilenceLimit { payload: self.path_payload };
         // Sound until the next picture leaves before that picture.
         let sound = self.sound.as_ref().map_or(Bitrate::ZERO, |sound| sound.bitrate(now));
-        let sound = SoundShare { bytes: sound.bytes_in(self.frame_interval) };
-        let by_path: [&dyn Limit; 3] = [&Delivered, &silence, &ShortQueueLimit];
-        let by_path = by_path.into_iter().filter(|_| self.controller.traits().is_bounded);
-        let limits = by_path
-            .chain(self.ceiling.as_ref().map(|ceiling| ceiling as &dyn Limit))
-            .chain(self.narrow_way().map(|narrow| narrow as &dyn Limit))
-            .chain([&sound as &dyn Limit]);
-        let (budget, binding) = narrow(&self.path.view(now), budget, limits);
+        let limits = Limits {
+            is_bounded: self.controller.traits().is_bounded,
+            silence: SilenceLimit { payload: self.path_payload },
+            ceiling: self.ceiling.as_ref(),
+            narrow_path: self.narrow_way(),
+            sound: SoundShare { bytes: sound.bytes_in(self.frame_interval) },
+        };
+        let (budget, binding) = narrow(&self.path.view(now), budget, limits.list());
         let protection = self.protection();
         let frame = protection.frame_within(budget.frame);
         let is_parity = is_binding(LimitedBy::Parity, budget.frame.0, frame.0);
@@ -104,5 +126,30 @@ impl<C: Codec> SendingEnd<C> {
         let expected = Gross(budget.affordable_gross.0 + capacity.bytes_in(time).min(in_flight.bytes));
         let ceiling = self.ceiling.as_ref().map(|ceiling| ceiling.most(now + time, in_flight));
         self.protection().frame_within(ceiling.map_or(expected, |most| most.min(expected))).0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_apply_in_the_order_of_their_list() {
+        let payload = ByteCount::new(1_200);
+        let (ceiling, narrow) =
+            (Ceiling::new(Bitrate::from_kbps(1_000), payload, Duration::from_millis(33)), NarrowWay::new());
+        let mut limits = Limits {
+            is_bounded: true,
+            silence: SilenceLimit { payload },
+            ceiling: Some(&ceiling),
+            narrow_path: Some(&narrow),
+            sound: SoundShare { bytes: payload },
+        };
+        let kinds = |limits: &Limits<'_>| limits.list().map(Limit::kind).collect::<Vec<_>>();
+        let first = LimitedBy::ALL.iter().position(|&kind| kind == LimitedBy::Delivered).expect("one of all");
+        let parity = LimitedBy::ALL.iter().position(|&kind| kind == LimitedBy::Parity).expect("one of all");
+        assert_eq!(kinds(&limits), LimitedBy::ALL[first..parity]);
+        (limits.is_bounded, limits.ceiling, limits.narrow_path) = (false, None, None);
+        assert_eq!(kinds(&limits), [LimitedBy::Sound]);
     }
 }
