@@ -59,6 +59,12 @@ impl QualityOfExperience {
     }
 }
 
+/// QoE_d (Concerto, MobiCom 2019, Table 2) of a mean video delay in milliseconds and a mean SSIM in dB.
+#[must_use]
+pub fn qoe_d(delay_ms: f64, ssim_db: f64) -> f64 {
+    QOE_D.score(delay_ms, ssim_db)
+}
+
 /// Delays of frames or packets, milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DelayScores {
