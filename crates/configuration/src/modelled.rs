@@ -106,7 +106,11 @@ pub fn simulate_modelled_with(
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
     let codec = settings.control.modelled_codec();
-    run(settings, |settings| settings.modelled_coding(model, codec), host, observers, progress)
+    let mut simulated = run(settings, |settings| settings.modelled_coding(model, codec), host, observers, progress)?;
+    if settings.bound {
+        simulated.report.scores.qoe_d_bound = settings.qoe_bound(model)?.map(|bound| bound.qoe_d);
+    }
+    Ok(simulated)
 }
 
 /// A call of a study under Google Congestion Control: what sends, which parts of the control are at work, and how often

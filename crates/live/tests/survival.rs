@@ -88,7 +88,10 @@ fn call_shows_pictures_during_a_flood_of_garbage() {
                     datagram[6..14].copy_from_slice(&random.to_be_bytes());
                 }
                 let length = if forged { 1200 } else { (random % 1200) as usize };
-                flooded.fetch_add(usize::from(socket.send_to(&datagram[..length], to_listener).is_ok()), Ordering::Relaxed);
+                flooded.fetch_add(
+                    usize::from(socket.send_to(&datagram[..length], to_listener).is_ok()),
+                    Ordering::Relaxed,
+                );
             }
             thread::sleep(Duration::from_millis(2));
         }
