@@ -45,7 +45,7 @@ pub const EXACT_CELLS: usize = 32;
 /// Skipped pictures whose wait is exact.
 pub const PENDING: usize = 15;
 /// Resolution of the mean SSIM, dB: the bound is at most 0.101 times this above the dual optimum.
-const RESOLUTION_DB: f64 = 0.05;
+const RESOLUTION_DB: f64 = 0.1;
 /// Prices that are tried for one mean SSIM.
 const MOST_PRICES: usize = 6;
 /// Sizes are told apart by so many bits after the first one: by 1.6 %.
@@ -524,7 +524,7 @@ mod tests {
         let far =
             BoundedCall { link: LinkConfig { delay: Duration::from_millis(120), ..near.link.clone() }, ..near.clone() };
         let difference = bound(&near) - bound(&far);
-        assert!((difference - 0.192).abs() < 0.011, "{difference}");
+        assert!((difference - 0.192).abs() < 0.021, "{difference}");
     }
 
     #[test]
