@@ -122,6 +122,7 @@ def simulate(  # noqa: PLR0913
     python: str | os.PathLike[str] | None = None,
     estimator_limit: float | None = None,
     vmaf: bool = False,
+    bound: bool = False,
     session_log: str | os.PathLike[str] | None = None,
     session_labels: Mapping[str, str] | None = None,
 ) -> Simulated:
@@ -170,6 +171,7 @@ def simulate(  # noqa: PLR0913
         python: Interpreter for the estimator's file; this one if not given.
         estimator_limit: Longest time of one answer of the estimator's file, in real seconds.
         vmaf: Measure VMAF of what is shown; takes an ffmpeg with libvmaf, which ``LOCKSTEP_VMAF`` may name.
+        bound: Compute an upper bound on QoE_d that no controller exceeds in this call; for modelled calls.
         session_log: Leave a log of the session in this folder, as ``--session-log`` does (``docs/sessions.md``).
         session_labels: What is known of the session: ``place``, ``access``, ``hour``, and any others.
 

@@ -143,6 +143,7 @@ def _video_scores(report: CallReport) -> list[Score]:
     ssim = report.ssim_db or SsimScores()
     psnr = report.psnr_db or PsnrScores()
     frames = report.frames
+    bound = "" if report.qoe_d_bound is None else f" No controller exceeds {number(report.qoe_d_bound)} in this call."
     return [
         Score(
             "Video delay, median",
@@ -184,7 +185,7 @@ def _video_scores(report: CallReport) -> list[Score]:
             "Concerto's linear model of mean delay and mean SSIM for applications that weigh quality (MobiCom 2019, "
             "Table 2).",
         ),
-        Score("QoE weighing delay", number(report.qoe_d), "The same for applications that weigh delay."),
+        Score("QoE weighing delay", number(report.qoe_d), f"The same for applications that weigh delay.{bound}"),
     ]
 
 

@@ -95,6 +95,18 @@ def test_a_vmaf_that_was_not_measured_says_why(call: tuple[Path, Path]) -> None:
     assert "Total, BoB" not in scores
 
 
+def test_bound_on_qoe_is_said_where_it_was_computed(call: tuple[Path, Path]) -> None:
+    definition = "The same for applications that weigh delay."
+    document = json.loads(call[0].read_text())
+    for bound, expected in [
+        ({}, definition),
+        ({"qoe_d_bound": 4.5}, f"{definition} No controller exceeds 4.50 in this call."),
+    ]:
+        call[0].write_text(json.dumps(document | bound))
+        scores = {score.name: score for score in summary.scores(load_call(call[0]))}
+        assert scores["QoE weighing delay"].definition == expected
+
+
 def test_target_and_estimate_are_drawn_beside_the_capacity(call: tuple[Path, Path]) -> None:
     report = load_call(call[0])
     page = render_html(report, None)

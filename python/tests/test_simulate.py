@@ -127,6 +127,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "python": {"estimator": ESTIMATOR, "python": sys.executable},
     "estimator_limit": {"estimator": ESTIMATOR, "estimator_limit": 20.0},
     "vmaf": {"vmaf": True},
+    "bound": {"bound": True, "modelled": True},
 }
 """For each option a value that is not its default, with the other options that it needs."""
 

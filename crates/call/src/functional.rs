@@ -50,7 +50,7 @@ const MIDDLE_QUANTIZER: u8 = 64;
 const MOST_OVER: f64 = 1.15;
 const LEAST_OVER: ByteCount = ByteCount::new(60);
 /// No frame is made finer than this: what it would gain is not seen.
-pub(crate) const FINEST_USEFUL_QUANTIZER: u8 = 4;
+pub const FINEST_USEFUL_QUANTIZER: u8 = 4;
 
 /// How many times a picture is coded to fit, where the caller does not say.
 pub const FIT_PASSES: u8 = 3;

@@ -53,8 +53,8 @@ pub use frame_columns::{FRAME_COLUMNS, FrameColumn};
 pub use frame_log::{CallObserver, KeptFrames, LoggedFrame, MOST_PENDING_FRAMES, OpenRecords};
 pub use freezes::{FrameDuration, FreezeDetector};
 pub use full_throttle::{Filling, FullThrottle};
-pub use functional::{FIT_PASSES, FunctionalEncoder, MenuMode};
-pub use modelled_clip::{ClipCurves, ModelledClip, ModelledFrame, ModelledPicture, ModelledReference};
+pub use functional::{FINEST_USEFUL_QUANTIZER, FIT_PASSES, FunctionalEncoder, MenuMode};
+pub use modelled_clip::{BestFrame, ClipCurves, ModelledClip, ModelledFrame, ModelledPicture, ModelledReference};
 pub use modelled_codec::{Modelled, ModelledState};
 pub use padded::{Padded, Padding};
 pub use rate_control::{FrameTarget, RateControl, TARGET_INTERVAL};
@@ -63,7 +63,7 @@ pub use record::{FrameRecord, Outcome};
 pub use report::{CallReport, DRAIN, DisplayRecord, OppositeResult, RIDING, carried, on_the_link};
 pub use scores::{
     DelayScores, FrameCounts, FreezeScores, NEAR_FLOOR, NetworkScores, PsnrScores, SMALL_PACKET, Scores, SsimScores,
-    TotalScores, VMAF_NOT_ASKED_FOR, VideoDelayFloor, mean, quantile, video_delays,
+    TotalScores, VMAF_NOT_ASKED_FOR, VideoDelayFloor, mean, qoe_d, quantile, video_delays,
 };
 pub use sending::{Committed, SendingEnd, SendingStatus};
 pub use series::{MOST_POINTS, SERIES_INTERVAL, Series, SeriesRecorder};

@@ -11,6 +11,8 @@
 //! All that is random belongs to the source and is drawn with the picture; coding depends on nothing but its arguments, so
 //! that an encoder may code a picture as often as it likes, in any order, and find what it found before.
 
+mod best_frames;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +27,8 @@ use crate::codec_model::{
     ClipModel, NORMAL_POINTS, QUANTIZERS, REFERENCE_POINTS, at_every_quantizer, between, effects_at_every_quantizer,
 };
 use crate::functional::FINEST_USEFUL_QUANTIZER;
+
+pub use best_frames::BestFrame;
 
 /// No frame is smaller, bytes: headers and one bit a macroblock.
 const LEAST_SIZE: f64 = 40.0;

@@ -202,7 +202,8 @@ pub fn print_scores(scores: &Scores) {
         scores.freezes.longest_seconds,
         scores.stall_minutes_per_hour
     );
-    say!("experience    QoE_p {}   QoE_d {}", shown(scores.qoe_p, 2, ""), shown(scores.qoe_d, 2, ""));
+    let bound = scores.qoe_d_bound.map_or_else(String::new, |bound| format!(" (at most {bound:.2})"));
+    say!("experience    QoE_p {}   QoE_d {}{bound}", shown(scores.qoe_p, 2, ""), shown(scores.qoe_d, 2, ""));
     say!(
         "score         network {} (challenge)   {} (BoB's weights)   estimate accurate to {}",
         shown(scores.network.map(|network| network.challenge), 1, "of 70"),

@@ -147,6 +147,20 @@ fn children(parent: u32) -> Vec<u32> {
     numbers.filter(|&number| parent_of(number) == Some(parent)).collect()
 }
 
+/// Waits until a `lockstep call` whose temporary folder is `folder` shows pictures; the limit only ends a test that hangs.
+fn wait_for_pictures(folder: &Path) {
+    let is_shown = || {
+        let folders = fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut logs = folders.filter_map(|entry| fs::read_to_string(entry.path().join("receive.json")).ok());
+        logs.any(|log| log.contains("\"display\""))
+    };
+    let began = Instant::now();
+    while !is_shown() {
+        assert!(began.elapsed() < Duration::from_secs(60), "the call shows no pictures");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Whether the tests run under `nohup` or the like, or where nobody can tell.
 fn hangups_are_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -166,13 +180,8 @@ fn a_call_that_is_ended_by_a_signal_reports_and_leaves_no_process_and_no_folder(
         let path = folder.path().join(format!("{name}.json"));
         let words = ["call", "--clip", CLIP, "--seconds", "300", "--sink", "none", "--json", text(&path)];
         let call = lockstep(&words).env("TMPDIR", &temporary).spawn().expect("it starts");
-        let began = Instant::now();
-        // Where there is no /proc, a moment must do.
+        wait_for_pictures(&temporary);
         let linux = Path::new("/proc/self/status").exists();
-        while linux && children(call.id()).len() < 2 && began.elapsed() < Duration::from_secs(20) {
-            thread::sleep(Duration::from_millis(20));
-        }
-        thread::sleep(Duration::from_millis(500));
         let processes = children(call.id());
         signal(&call, name);
         if name == "HUP" {
@@ -192,20 +201,16 @@ fn a_call_that_is_ended_by_a_signal_reports_and_leaves_no_process_and_no_folder(
 #[cfg(target_os = "linux")]
 fn a_call_of_which_a_process_is_killed_says_which_and_by_what() {
     for name in ["receive", "send"] {
-        let call = started(&["call", "--clip", CLIP, "--seconds", "300"]);
+        let temporary = tempfile::tempdir().expect("a temporary folder");
+        let mut call = lockstep(&["call", "--clip", CLIP, "--seconds", "300"]);
+        let call = call.env("TMPDIR", temporary.path()).spawn().expect("it starts");
+        wait_for_pictures(temporary.path());
         let is_that = |process: &u32| {
             let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
             words.split(|&byte| byte == 0).any(|word| word == name.as_bytes())
         };
-        let began = Instant::now();
-        let process = loop {
-            assert!(began.elapsed() < Duration::from_secs(20), "there is no process that is to {name}");
-            match children(call.id()).into_iter().find(is_that) {
-                Some(process) => break process.to_string(),
-                None => thread::sleep(Duration::from_millis(20)),
-            }
-        };
-        thread::sleep(Duration::from_millis(500));
+        let process = children(call.id()).into_iter().find(is_that).expect("it runs while pictures are shown");
+        let process = process.to_string();
         assert!(Command::new("kill").args(["-KILL", &process]).status().expect("there is `kill`").success());
         let output = call.wait_with_output().expect("it ran");
         let told = said(&output);
@@ -393,17 +398,23 @@ fn what_a_rendezvous_would_be_needed_for_is_said() {
 }
 
 #[test]
-fn a_call_goes_on_after_one_end_stood_still() {
+fn call_resumes_after_its_receiver_was_stopped() {
     let (mut receiver, ticket) = receiver(&[]);
-    let sender = started(&["send", &ticket, "--source", CLIP, "--status", "none"]);
+    let mut sender = started(&["send", &ticket, "--source", CLIP, "--status", "json", "--seconds", "60"]);
     wait_for(&mut receiver, "showing");
     signal(&receiver, "STOP");
-    thread::sleep(Duration::from_millis(1_500));
+    // The sender captures for 1.5 s while the receiver is stopped.
+    let captured = |line: String| serde_json::from_str::<Value>(&line).ok()?["sending"]["captured"].as_u64();
+    let lines = BufReader::new(sender.stdout.as_mut().expect("it is piped")).lines();
+    let mut counts = lines.map_while(Result::ok).filter_map(captured);
+    let before = counts.next().expect("it sends");
+    let after = counts.find(|&count| count >= before + 22).expect("it sends on");
     signal(&receiver, "CONT");
+    // The number of a frame is at most the number of pictures captured before it.
     let shown = |line: String| serde_json::from_str::<Value>(&line).ok()?["showing"]["frame"].as_u64();
     let lines = BufReader::new(receiver.stdout.as_mut().expect("it is piped")).lines();
-    let newest = lines.map_while(Result::ok).filter_map(shown).take(60).last();
-    assert!(newest.is_some_and(|frame| frame >= 40), "{newest:?}");
+    let newest = lines.map_while(Result::ok).filter_map(shown).find(|&frame| frame >= after);
+    assert!(newest.is_some(), "it shows no picture captured after it resumed");
     signal(&sender, "TERM");
     let (sender, receiver) = (sender.wait_with_output(), receiver.wait_with_output());
     assert_eq!(sender.expect("it ran").status.code(), Some(143));

@@ -11,11 +11,12 @@ use lockstep_call::{
     CallSound, ClipCurves, CodecModel, Modelled, ModelledClip, ModelledListener, ModelledVoice, Playing,
 };
 use lockstep_control::{Controller, Gcc, GccSettings, Setting};
-use lockstep_media::source_format;
-use lockstep_sim::StopReason;
+use lockstep_media::{VideoFormat, source_format};
 use lockstep_sim::modelled::{ModelledCodec, ModelledSource};
+use lockstep_sim::{BoundedCall, QoeBound, StopReason};
 use lockstep_transport::FeedbackInterval;
-use lockstep_units::Timestamp;
+use lockstep_transport::wire::FRAGMENT_PAYLOAD;
+use lockstep_units::{ByteCount, Timestamp};
 
 use crate::simulate::{Coding, run};
 use crate::{CallSettings, CodecKind, ControlSettings, Observers, Simulated, SimulationStatus, SoundName};
@@ -34,15 +35,43 @@ impl ControlSettings {
 }
 
 impl CallSettings {
+    /// Pictures without pixels, and the format that they stand in for.
+    fn modelled_clip(&self, model: &CodecModel) -> Result<(VideoFormat, ModelledClip)> {
+        let format = source_format(self.clip.as_str(), &self.source_options())?;
+        let seed = self.link.seed;
+        let curves = Arc::new(ClipCurves::new(model.drawn(seed), format.width, format.height));
+        Ok((format, ModelledClip::new(curves, format.frame_interval(), seed)))
+    }
+
+    /// An upper bound on QoE_d of the modelled call that these settings describe, whatever its controller. None without
+    /// pictures.
+    ///
+    /// # Errors
+    /// If clip, trace or link cannot be had.
+    pub fn qoe_bound(&self, model: &CodecModel) -> Result<Option<QoeBound>> {
+        let (format, clip) = self.modelled_clip(model)?;
+        let codec = self.control.modelled_codec();
+        let (link, _) = self.link.links::<()>()?;
+        let (job_times, _) = self.job_times(format.width * format.height);
+        let call = BoundedCall {
+            link: link.config().clone(),
+            clip,
+            frame_rate: format.frame_rate,
+            length: self.length.get(),
+            payload: ByteCount::new(FRAGMENT_PAYLOAD as u64),
+            encode_time: job_times.of(codec.first_work()),
+            decode_time: self.decode_time.get(),
+            finest: codec.finest_quantizer(),
+        };
+        Ok(call.bound())
+    }
+
     /// Pictures of the clip of `model` that the seed draws, in the size and at the frame rate of the clip of these settings,
     /// and `model` in the place of the codec.
     fn modelled_coding(&self, model: &CodecModel, codec: ModelledCodec) -> Result<Coding<Modelled>> {
-        let format = source_format(self.clip.as_str(), &self.source_options())?;
-        let interval = format.frame_interval();
+        let (format, clip) = self.modelled_clip(model)?;
+        let encoder = codec.encoder(Arc::clone(clip.curves()), format.frame_interval());
         let seed = self.link.seed;
-        let curves = Arc::new(ClipCurves::new(model.drawn(seed), format.width, format.height));
-        let clip = ModelledClip::new(Arc::clone(&curves), interval, seed);
-        let encoder = codec.encoder(curves, interval);
         let source = Box::new(ModelledSource::new(clip, format.frame_rate));
         let feedback = self.feedback();
         self.audio.as_ref().map_or(Ok(()), SoundName::check)?;
@@ -77,7 +106,11 @@ pub fn simulate_modelled_with(
     progress: impl FnMut(&SimulationStatus) -> Result<(), StopReason>,
 ) -> Result<Simulated> {
     let codec = settings.control.modelled_codec();
-    run(settings, |settings| settings.modelled_coding(model, codec), host, observers, progress)
+    let mut simulated = run(settings, |settings| settings.modelled_coding(model, codec), host, observers, progress)?;
+    if settings.bound {
+        simulated.report.scores.qoe_d_bound = settings.qoe_bound(model)?.map(|bound| bound.qoe_d);
+    }
+    Ok(simulated)
 }
 
 /// A call of a study under Google Congestion Control: what sends, which parts of the control are at work, and how often

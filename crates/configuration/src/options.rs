@@ -366,6 +366,9 @@ options! {
     /// Measure VMAF of what is shown, and the scores that need it. Takes an ffmpeg with libvmaf: LOCKSTEP_VMAF may name
     /// one, such as that in PyPI's imageio-ffmpeg. Without, the scores say that it is missing.
     Simulation vmaf: bool = false;
+    /// Compute an upper bound on QoE_d that no controller exceeds in this call. For modelled calls; takes seconds for each
+    /// minute of call.
+    Simulation bound: bool = false;
 }
 
 /// Options of which reports say nothing: what they change is how long a call takes, not what comes of it.

@@ -59,6 +59,8 @@ pub struct CallSettings {
     pub audio: Option<SoundName>,
     /// Whether VMAF of what is shown is measured.
     pub vmaf: bool,
+    /// Whether the upper bound on QoE_d is computed.
+    pub bound: bool,
 }
 
 /// A trace and what it is called.
@@ -278,6 +280,7 @@ impl CallOptions {
             two_way: there(self.two_way.or(usual.two_way))?,
             audio: self.audio.clone(),
             vmaf: there(self.vmaf.or(usual.vmaf))?,
+            bound: there(self.bound.or(usual.bound))?,
         })
     }
 
@@ -358,6 +361,7 @@ impl CallSettings {
             two_way,
             audio,
             vmaf,
+            bound,
         } = self.clone();
         let LinkSettings {
             trace,
@@ -426,6 +430,7 @@ impl CallSettings {
             two_way: Some(two_way),
             audio,
             vmaf: Some(vmaf),
+            bound: Some(bound),
         }
     }
 

@@ -1,6 +1,6 @@
 //! A call in virtual time: how it runs, and what it leaves.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 
 use lockstep_alphartc::EstimatorHost;
@@ -215,6 +215,9 @@ pub fn simulate_with(
     let mut sound = observers.sound.take();
     if settings.modelled {
         return simulate_modelled_with(settings, &CodecModel::built_in()?, host, observers, progress);
+    }
+    if settings.bound {
+        bail!("bound: only modelled calls have an upper bound on QoE_d; run a modelled call, or leave `bound` out");
     }
     // What is heard is the first call's.
     run(settings, |settings| settings.coding(sound.take()), host, observers, progress)

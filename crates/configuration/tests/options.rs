@@ -68,6 +68,7 @@ const OTHERS: &[(&str, &str, Words)] = &[
     ("two_way", "true", &[]),
     ("audio", "silence", &[]),
     ("vmaf", "true", &[]),
+    ("bound", "true", &[("modelled", "true")]),
 ];
 
 #[test]

@@ -3,7 +3,7 @@
 mod calls;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lockstep_call::{Candidate, MenuMode, MenuRunner, Outcome, SerialMenu};
@@ -12,7 +12,7 @@ use lockstep_media::{Sink, SinkError, Source, SourceError, VideoFormat, open_sin
 use lockstep_units::Timestamp;
 use lockstep_vp8::{Analysis, Picture};
 
-use calls::{CALL, Calls, clip, discard, joining, listening, sending, sending_end, sink, to};
+use calls::{CALL, Calls, clip, counting, discard, joining, listening, sending, sending_end, sink, to, wait_until};
 
 /// Gives a few pictures of the clip, then does something else.
 struct Then(Box<dyn Source>, u32, fn() -> Result<Option<Picture>, SourceError>);
@@ -186,8 +186,9 @@ fn a_call_in_both_directions_shows_pictures_at_both_ends() {
 }
 
 #[test]
-fn a_ticket_that_is_wrong_used_or_for_another_kind_of_call_is_refused_with_a_word() {
-    let listener = listening(sink(discard), CALL);
+fn wrong_used_or_other_kind_of_ticket_is_refused() {
+    let shown = Arc::<AtomicUsize>::default();
+    let listener = listening(counting(&shown), CALL);
     let ticket = listener.ticket();
     let refused = |options: CallOptions| match calls::run(options).0.result {
         Err(LiveError::Ticket(refusal)) => Some(refusal),
@@ -198,12 +199,18 @@ fn a_ticket_that_is_wrong_used_or_for_another_kind_of_call_is_refused_with_a_wor
     let other = CallOptions { kind: CallKind::TwoWay, ..to(ticket.clone(), Some(sending(clip())), CALL) };
     assert_eq!(refused(other), Some(TicketRefusal::OtherKind));
     // Neither has used it up.
-    let first = ticket.clone();
-    let sender = std::thread::spawn(move || joining(first, sending(Box::new(Then(clip(), 60, || Ok(None)))), CALL).0);
-    std::thread::sleep(Duration::from_millis(700));
+    let over = Arc::<AtomicBool>::default();
+    let stopped = over.clone();
+    let stop: Stop = Box::new(move || stopped.load(Ordering::Relaxed));
+    let first = CallOptions { stop, ..to(ticket.clone(), Some(sending(clip())), CALL) };
+    let sender = std::thread::spawn(move || calls::run(first).0);
+    wait_until("a picture of the first sender", || shown.load(Ordering::Relaxed) > 0);
     assert_eq!(refused(to(ticket, Some(sending(clip())), CALL)), Some(TicketRefusal::Used));
-    assert_eq!(sender.join().expect("it does not panic").result.ok(), Some(Ended::Done), "the call goes on");
-    assert!(listener.join().1 > 30);
+    let before = shown.load(Ordering::Relaxed);
+    wait_until("more pictures of the first sender", || shown.load(Ordering::Relaxed) >= before + 10);
+    over.store(true, Ordering::Relaxed);
+    assert_eq!(sender.join().expect("it does not panic").result.ok(), Some(Ended::Stopped));
+    assert_eq!(listener.join().0.result.ok(), Some(Ended::ByPeer));
 }
 
 #[test]
@@ -241,7 +248,7 @@ struct Sleeps {
     naps: usize,
     nap: Duration,
     is_live: bool,
-    taken: Arc<std::sync::atomic::AtomicUsize>,
+    taken: Arc<AtomicUsize>,
 }
 
 impl Sink for Sleeps {
@@ -261,7 +268,7 @@ impl Sink for Sleeps {
 
 #[test]
 fn a_sink_that_sleeps_is_left_out_pictures_and_decoding_and_acknowledgements_go_on() {
-    let taken = Arc::<std::sync::atomic::AtomicUsize>::default();
+    let taken = Arc::<AtomicUsize>::default();
     let sleeps = Sleeps { naps: usize::MAX, nap: Duration::from_millis(250), is_live: true, taken: taken.clone() };
     let listener = listening(sink(move |_| Ok(Box::new(sleeps))), CALL);
     let (sender, records) = joining(listener.ticket(), sending(Box::new(Then(clip(), 60, || Ok(None)))), CALL);

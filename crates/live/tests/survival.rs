@@ -1,162 +1,105 @@
-//! What a call survives: networks that change, vanish and come back, floods, and an other end that does not know it any more.
+//! What the sockets of live calls and of the emulator survive. Calls in virtual time cover lost links, losses, reordering
+//! and dead directions (`live::rehearsal`).
 
 mod calls;
 
 use std::net::UdpSocket;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use lockstep_link::{LossInterval, Reordering};
-use lockstep_live::{Ended, LiveError, Move};
-use lockstep_media::{Sink, SinkError};
-use lockstep_units::Timestamp;
-use lockstep_vp8::Picture;
+use lockstep_live::{CallOptions, EmulatorStatus, Ended, Move};
 
-use calls::{CALL, Calls, clip, discard, emulated, joining, listening, pictures, sending, sink};
+use calls::{CALL, clip, counting, listening, sending, to};
 
-fn seconds(seconds: u64) -> Duration {
-    Duration::from_secs(seconds)
+#[test]
+fn call_shows_pictures_after_both_ends_changed_ports() {
+    let shown = Arc::<AtomicUsize>::default();
+    let listening = listening(counting(&shown), CALL);
+    let moves = [(200, Move::Near), (400, Move::Far), (600, Move::Near), (800, Move::Far)];
+    let moves = moves.map(|(at, side)| (Duration::from_millis(at), side)).to_vec();
+    let (through, moved) = calls::moving(&listening.ticket(), moves);
+    let at_last_move = OnceLock::new();
+    let stop = Box::new(move || {
+        let shown = shown.load(Ordering::Relaxed);
+        moved.load(Ordering::Relaxed) && shown >= at_last_move.get_or_init(|| shown) + 15
+    });
+    let (sender, _) = calls::run(CallOptions { stop, ..to(through.ticket, Some(sending(clip())), CALL) });
+    let (receiver, _) = listening.join();
+    assert_eq!((sender.result.ok(), receiver.result.ok()), (Some(Ended::Stopped), Some(Ended::ByPeer)));
 }
 
-/// A sink that notes when pictures came.
-#[derive(Clone, Default)]
-struct Moments(Arc<std::sync::Mutex<Vec<Instant>>>);
+/// The first datagram that arrives at `socket`, and its length.
+fn first(socket: &UdpSocket) -> Option<(u8, usize)> {
+    let mut buffer = [0; 2_000];
+    socket.set_read_timeout(Some(calls::LIMIT)).expect("the limit is not zero");
+    let length = socket.recv(&mut buffer).ok()?;
+    Some((buffer[0], length))
+}
 
-impl Sink for Moments {
-    fn show(&mut self, _: &Picture, _: Timestamp) -> Result<(), SinkError> {
-        self.0.lock().expect("nobody panics").push(Instant::now());
-        Ok(())
+#[test]
+fn emulator_drops_packets_larger_than_its_mtu() {
+    let (far, near) = calls::plain_sockets();
+    // The headers of IP and UDP take 28 bytes.
+    let through = calls::narrow(&far.1, 1_228);
+    near.connect(through.ticket.addresses[0]).expect("the emulator has an address");
+    for (number, length) in [(1, 1_201), (2, 1_200)] {
+        near.send(&vec![number; length]).expect("loopback takes it");
     }
-}
-
-impl Moments {
-    fn sink(&self) -> lockstep_live::OpenSink {
-        let moments = self.clone();
-        sink(move |_| Ok(Box::new(moments)))
-    }
-
-    /// How many came in the last `duration` before the last.
-    fn in_the_last(&self, duration: Duration) -> usize {
-        let moments = self.0.lock().expect("nobody panics");
-        let Some(&last) = moments.last() else { return 0 };
-        moments.iter().filter(|&&moment| last.saturating_duration_since(moment) < duration).count()
-    }
+    assert_eq!(first(&far.0), Some((2, 1_200)));
 }
 
 #[test]
-fn a_call_goes_on_when_either_end_changes_its_network() {
-    let shown = Moments::default();
-    let listener = listening(shown.sink(), CALL);
-    let moves = [(1, Move::Near), (2, Move::Far), (3, Move::Near), (4, Move::Far)];
-    let moves = moves.map(|(at, side)| (seconds(at), side)).to_vec();
-    let through = emulated(&listener.ticket(), |_| {}, seconds(20), moves);
-    let (sender, _) = joining(through.ticket, sending(pictures(180)), CALL);
-    let (receiver, _) = listener.join();
-    assert_eq!((sender.result.ok(), receiver.result.ok()), (Some(Ended::Done), Some(Ended::ByPeer)));
-    let late = shown.in_the_last(seconds(1));
-    assert!(late >= 15, "{late} pictures in the last second");
+fn emulator_link_to_the_near_side_has_its_own_losses() {
+    let (far, near) = calls::plain_sockets();
+    let lost = |status: &EmulatorStatus| status.reverse.random_loss.packets > 0;
+    let through = calls::emulated_each(&far.1, |_| {}, |back| back.loss.random = 1.0, lost);
+    near.connect(through.ticket.addresses[0]).expect("the emulator has an address");
+    near.send(&[7]).expect("loopback takes it");
+    far.0.set_read_timeout(Some(calls::LIMIT)).expect("the limit is not zero");
+    let (_, emulator) = far.0.recv_from(&mut [0; 10]).expect("the link to the far side loses nothing");
+    far.0.send_to(&[8], emulator).expect("loopback takes it");
+    let emulator = through.thread.join().expect("it does not panic");
+    let passed = [emulator.forward, emulator.reverse].map(|link| (link.delivered.packets, link.random_loss.packets));
+    assert_eq!(passed, [(1, 0), (0, 1)]);
 }
 
 #[test]
-fn pictures_are_back_after_the_link_was_lost() {
-    let shown = Moments::default();
-    let listener = listening(shown.sink(), CALL);
-    let lost = |config: &mut lockstep_link::LinkConfig| {
-        config.loss.scheduled = vec![LossInterval { from: seconds(1), to: seconds(3), loss: 1.0 }];
-    };
-    let through = emulated(&listener.ticket(), lost, seconds(20), Vec::new());
-    let (sender, _) = joining(through.ticket, sending(pictures(180)), CALL);
-    let (receiver, _) = listener.join();
-    assert_eq!((sender.result.ok(), receiver.result.ok()), (Some(Ended::Done), Some(Ended::ByPeer)));
-    let late = shown.in_the_last(seconds(1));
-    assert!(late >= 15, "{late} pictures in the last second");
-}
-
-/// Of 90 pictures over such a link most are shown, and the call ends well.
-fn assert_goes_on(through: calls::Through, listener: calls::Listening, least: usize) {
-    let (sender, _) = joining(through.ticket, sending(pictures(90)), CALL);
-    let (receiver, shown) = listener.join();
-    assert_eq!((sender.result.ok(), receiver.result.ok()), (Some(Ended::Done), Some(Ended::ByPeer)));
-    assert!(shown >= least, "{shown} pictures");
-}
-
-#[test]
-fn datagrams_of_1200_bytes_are_enough_for_a_call() {
-    let listener = listening(sink(discard), CALL);
-    // And 28 of the headers of IP and UDP.
-    assert_goes_on(calls::narrow(&listener.ticket(), 1_228), listener, 60);
-}
-
-#[test]
-fn a_call_bears_datagrams_out_of_order_and_twice() {
-    let listener = listening(sink(discard), CALL);
-    let mixed = |config: &mut lockstep_link::LinkConfig| {
-        config.reordering = Some(Reordering { probability: 0.2, extra_delay: Duration::from_millis(20) });
-        config.duplication = 0.2;
-    };
-    assert_goes_on(emulated(&listener.ticket(), mixed, seconds(20), Vec::new()), listener, 60);
-}
-
-#[test]
-fn a_call_bears_the_loss_of_30_percent_of_all_datagrams() {
-    let listener = listening(sink(discard), CALL);
-    let lossy = |config: &mut lockstep_link::LinkConfig| config.loss.random = 0.3;
-    assert_goes_on(emulated(&listener.ticket(), lossy, seconds(20), Vec::new()), listener, 20);
-}
-
-#[test]
-fn a_call_whose_way_back_is_dead_ends_at_both_ends_and_says_why() {
-    let brief = Calls { idle_limit: Some(Duration::from_millis(1_500)), ..CALL };
-    let listener = listening(sink(discard), CALL);
-    let through = calls::emulated_each(
-        &listener.ticket(),
-        |_| {},
-        |back| {
-            back.loss.scheduled = vec![LossInterval { from: seconds(1), to: seconds(60), loss: 1.0 }];
-        },
-    );
-    let (sender, _) = joining(through.ticket, sending(clip()), brief);
-    assert!(matches!(sender.result, Err(LiveError::Silent { .. })), "{:?}", sender.result);
-    let (receiver, _) = listener.join();
-    assert!(matches!(receiver.result, Err(LiveError::PeerFailed)), "{:?}", receiver.result);
-}
-
-#[test]
-fn a_flood_of_garbage_and_of_forged_beginnings_changes_nothing() {
-    let listener = listening(sink(discard), CALL);
-    let ticket = listener.ticket();
-    let over = Arc::new(AtomicBool::new(false));
-    let (until, to) = (over.clone(), ticket.addresses[0]);
+fn call_shows_pictures_during_a_flood_of_garbage() {
+    let shown = Arc::<AtomicUsize>::default();
+    let listening = listening(counting(&shown), CALL);
+    let ticket = listening.ticket();
+    let (over, sent) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+    let (until, flooded, to_listener) = (over.clone(), sent.clone(), ticket.addresses[0]);
     let flood = thread::spawn(move || {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut sent = 0_u64;
         while !until.load(Ordering::Relaxed) {
-            for _ in 0..20 {
+            for forged in [true, false].repeat(10) {
                 random ^= random << 13;
                 random ^= random >> 7;
                 random ^= random << 17;
                 let mut datagram = [random as u8; 1200];
                 datagram[..8].copy_from_slice(&random.to_be_bytes());
-                let forged = sent.is_multiple_of(2);
                 if forged {
-                    // As a first packet of version 1 of QUIC begins: the length of the name that it chooses follows.
+                    // A first packet of QUIC version 1 starts so; the length of its connection identifier follows.
                     datagram[..6].copy_from_slice(&[0xc3, 0, 0, 0, 1, 8]);
                     datagram[6..14].copy_from_slice(&random.to_be_bytes());
                 }
                 let length = if forged { 1200 } else { (random % 1200) as usize };
-                sent += u64::from(socket.send_to(&datagram[..length], to).is_ok());
+                flooded.fetch_add(
+                    usize::from(socket.send_to(&datagram[..length], to_listener).is_ok()),
+                    Ordering::Relaxed,
+                );
             }
             thread::sleep(Duration::from_millis(2));
         }
-        sent
     });
-    let (sender, _) = joining(ticket, sending(pictures(90)), CALL);
+    let stop = Box::new(move || shown.load(Ordering::Relaxed) >= 30 && sent.load(Ordering::Relaxed) > 1_000);
+    let (sender, _) = calls::run(CallOptions { stop, ..to(ticket, Some(sending(clip())), CALL) });
     over.store(true, Ordering::Relaxed);
-    let flooded = flood.join().expect("it does not panic");
-    let (receiver, shown) = listener.join();
-    assert_eq!((sender.result.ok(), receiver.result.ok()), (Some(Ended::Done), Some(Ended::ByPeer)));
-    assert!(flooded > 1_000 && shown >= 60, "{shown} pictures shown, {flooded} datagrams of garbage");
+    flood.join().expect("it does not panic");
+    let (receiver, _) = listening.join();
+    assert_eq!((sender.result.ok(), receiver.result.ok()), (Some(Ended::Stopped), Some(Ended::ByPeer)));
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockstep_call::{
-    ClipCurves, ConventionalEncoder, EncodeWork, Filling, FrameEncoder, FullThrottle, FunctionalEncoder, JobTimes,
-    MenuMode, Modelled, ModelledClip, ModelledPicture, Padded, Padding, ReceivingEnd, SendingEnd, announced,
+    ClipCurves, ConventionalEncoder, EncodeWork, FINEST_USEFUL_QUANTIZER, Filling, FrameEncoder, FullThrottle,
+    FunctionalEncoder, JobTimes, MenuMode, Modelled, ModelledClip, ModelledPicture, Padded, Padding, ReceivingEnd,
+    SendingEnd, announced,
 };
 use lockstep_control::{Controller, Estimator};
 use lockstep_media::{FrameRate, Source, SourceError, VideoFormat};
@@ -69,6 +70,15 @@ impl ModelledCodec {
             Self::Conventional => Box::new(ConventionalEncoder::new(curves, interval)),
             Self::Padded(padding) => Box::new(Padded::new(curves, interval, padding)),
             Self::FullThrottle(filling) => Box::new(FullThrottle::new(interval, filling)),
+        }
+    }
+
+    /// The finest quantizer that it uses.
+    #[must_use]
+    pub fn finest_quantizer(self) -> u8 {
+        match self {
+            Self::Functional(_) => FINEST_USEFUL_QUANTIZER,
+            Self::Conventional | Self::Padded(_) | Self::FullThrottle(_) => 0,
         }
     }
 

@@ -60,6 +60,12 @@ impl QualityOfExperience {
     }
 }
 
+/// QoE_d (Concerto, MobiCom 2019, Table 2) of a mean video delay in milliseconds and a mean SSIM in dB.
+#[must_use]
+pub fn qoe_d(delay_ms: f64, ssim_db: f64) -> f64 {
+    QOE_D.score(delay_ms, ssim_db)
+}
+
 /// Delays of frames or packets, milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DelayScores {
@@ -163,6 +169,9 @@ pub struct Scores {
     pub qoe_p: Option<f64>,
     /// Concerto's QoE_d.
     pub qoe_d: Option<f64>,
+    /// Upper bound on QoE_d that no controller exceeds in this call, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qoe_d_bound: Option<f64>,
     /// Time of the packets that arrived from entering the link to coming out of it.
     pub one_way_delay_ms: Option<DelayScores>,
     /// The part of it that they waited in queues.
@@ -405,6 +414,7 @@ impl FrameScores {
             stall_minutes_per_hour: 60.0 * freezes.total_seconds / length.as_secs_f64().max(1e-9),
             qoe_p: qoe(QOE_P),
             qoe_d: qoe(QOE_D),
+            qoe_d_bound: None,
             one_way_delay_ms: packets.one_way_delay_ms(),
             queueing_delay_ms: packets.queueing_delay_ms(),
             packet_loss: packets.loss(),

@@ -72,6 +72,32 @@ fn copies_and_forgeries_of_its_own_packets_do_a_call_no_harm() {
     }
 }
 
+#[test]
+fn flood_of_garbage_and_forged_beginnings_leaves_a_call_unharmed() {
+    let mut random = Pcg32::seed_from_u64(1);
+    let mut world = World::new(Cast::default(), [usual_link(), usual_link()], 1);
+    // 10,000 datagrams a second, from before the joiner's first one arrives.
+    for _ in 0..2_500 {
+        for forged in [true, false].repeat(10) {
+            let length = if forged { 1_200 } else { random.random_range(1..1_300_usize) };
+            let mut datagram: BytesMut = (0..length).map(|_| random.random::<u8>()).collect();
+            if forged {
+                // A first packet of QUIC version 1 starts so; its connection identifier of 8 bytes is random.
+                datagram[..6].copy_from_slice(&[0xc3, 0, 0, 0, 1, 8]);
+            }
+            let end = &mut world.ends[LISTENER];
+            let (at, from) = (world.now + end.ahead, address(random.random_range(100..110)));
+            end.handle_datagram(Incoming { at, from, to: None, datagram });
+        }
+        world.run_for(Duration::from_millis(2));
+    }
+    let (pictures, sound) = world.longest_back(Timestamp::ZERO);
+    assert!(pictures <= Duration::from_secs(1) && sound <= Duration::from_secs(3), "{pictures:?} {sound:?}");
+    let (pictures, sound) = world.longest_back(Timestamp::from_millis(4_000));
+    assert!(pictures <= Duration::from_millis(500) && sound <= Duration::from_millis(500), "{pictures:?} {sound:?}");
+    assert!(world.ends[LISTENER].exchange.connection.links() <= 12, "links pile up");
+}
+
 /// Few, as each makes keys; `PROPTEST_CASES` asks for more.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(48)

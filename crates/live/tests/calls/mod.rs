@@ -1,26 +1,26 @@
 //! Calls over loopback.
 #![allow(dead_code)] // each file of tests uses some of it
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockstep_call::{FrameRecord, FunctionalEncoder, MenuMode, ReceivingEnd, SendingEnd, SerialMenu};
 use lockstep_control::{Algorithm, EstimatorKind, RateBounds, Setting};
 use lockstep_link::{Link, LinkConfig, Trace};
 use lockstep_live::{
-    CallKind, CallOptions, Carried, Clock, Emulator, EmulatorOptions, EmulatorSocket, Finished, Identity, Listener,
-    Move, OpenSink, Peer, Receiving, Sending, Shown, Stop, Ticket, Warning, Witness,
+    CallKind, CallOptions, Carried, Clock, Emulator, EmulatorOptions, EmulatorSocket, EmulatorStatus, Finished,
+    Identity, Listener, Move, OpenSink, Peer, Receiving, Sending, Shown, Stop, Ticket, Warning, Witness,
 };
 use lockstep_media::{Sink, SinkError, Source, SourceError, SourceOptions, VideoFormat, open_sink, open_source};
 use lockstep_transport::{ReceiverConfig, SenderConfig};
-use lockstep_units::{Bitrate, ByteCount};
+use lockstep_units::{Bitrate, ByteCount, Timestamp};
 use lockstep_vp8::{Parameters, Picture};
 
-/// Nothing here takes so long unless it hangs.
-pub const LIMIT: Duration = Duration::from_secs(20);
+/// Ends a test that hangs.
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// The limits of a call.
 #[derive(Debug, Clone, Copy)]
@@ -247,49 +247,97 @@ pub struct Through {
     pub thread: JoinHandle<Emulator>,
 }
 
-/// A perfect link that carries nothing any more after `length`.
-pub fn through(ticket: &Ticket, length: Duration) -> Through {
-    emulated(ticket, |_| {}, length, Vec::new())
-}
-
-fn link(change: &impl Fn(&mut LinkConfig)) -> Link<Carried> {
+fn link(change: impl Fn(&mut LinkConfig)) -> Link<Carried> {
     let trace = Trace::constant(Bitrate::from_kbps(10_000));
     let mut config = LinkConfig { delay: Duration::from_millis(5), ..LinkConfig::new(trace) };
     change(&mut config);
     Link::new(config, 1).expect("a link")
 }
 
-/// Links that are changed each by its own, to the listener and back.
-pub fn emulated_each(ticket: &Ticket, to: impl Fn(&mut LinkConfig), back: impl Fn(&mut LinkConfig)) -> Through {
-    emulated_by(ticket, [link(&to), link(&back)], Duration::from_secs(20), Vec::new(), None)
-}
-
-/// A link of 10 Mb/s and 5 ms that is changed by `change`, and an emulator that changes its ports at `moves`.
-pub fn emulated(
+/// An emulator of links of 10 Mb/s and 5 ms to `ticket`'s addresses, until `is_over` or [`LIMIT`].
+fn emulated(
     ticket: &Ticket,
-    change: impl Fn(&mut LinkConfig),
-    length: Duration,
-    moves: Vec<(Duration, Move)>,
-) -> Through {
-    emulated_by(ticket, [link(&change), link(&change)], length, moves, None)
-}
-
-/// A link of 10 Mb/s and 5 ms that takes packets of up to `mtu` bytes.
-pub fn narrow(ticket: &Ticket, mtu: u64) -> Through {
-    emulated_by(ticket, [link(&|_| {}), link(&|_| {})], Duration::from_secs(20), Vec::new(), Some(mtu))
-}
-
-fn emulated_by(
-    ticket: &Ticket,
-    [forward, reverse]: [Link<Carried>; 2],
-    length: Duration,
-    moves: Vec<(Duration, Move)>,
-    mtu: Option<u64>,
+    change: impl FnOnce(&mut EmulatorOptions),
+    mut is_over: impl FnMut(&EmulatorStatus) -> bool + Send + 'static,
 ) -> Through {
     let socket = EmulatorSocket::bind(loopback()).expect("a port is free");
     let addresses = socket.addresses().expect("it is bound");
-    let to = ticket.addresses.clone();
-    let options = EmulatorOptions { to, forward, reverse, length: Some(length), scored: length, moves, log: None, mtu };
-    let thread = thread::spawn(move || Emulator::run(socket, options, |_| true).expect("its sockets work"));
+    let mut options = EmulatorOptions {
+        to: ticket.addresses.clone(),
+        forward: link(|_| {}),
+        reverse: link(|_| {}),
+        length: Some(LIMIT),
+        scored: LIMIT,
+        moves: Vec::new(),
+        log: None,
+        mtu: None,
+    };
+    change(&mut options);
+    let thread =
+        thread::spawn(move || Emulator::run(socket, options, |status| !is_over(status)).expect("its sockets work"));
     Through { ticket: Ticket { addresses, rendezvous: Vec::new(), ..ticket.clone() }, thread }
+}
+
+/// A perfect link until `length` after its first datagram; then it carries nothing.
+pub fn through(ticket: &Ticket, length: Duration) -> Through {
+    emulated(ticket, |options| options.length = Some(length), |_| false)
+}
+
+/// A link that takes IP packets of up to `mtu` bytes.
+pub fn narrow(ticket: &Ticket, mtu: u64) -> Through {
+    emulated(ticket, |options| options.mtu = Some(mtu), |_| false)
+}
+
+/// Links changed separately, to the listener and back, until `is_over`.
+pub fn emulated_each(
+    ticket: &Ticket,
+    to: impl Fn(&mut LinkConfig),
+    back: impl Fn(&mut LinkConfig),
+    is_over: impl FnMut(&EmulatorStatus) -> bool + Send + 'static,
+) -> Through {
+    emulated(ticket, |options| (options.forward, options.reverse) = (link(to), link(back)), is_over)
+}
+
+/// A link whose ends change their ports at `moves`, and a flag that is set after the last one.
+pub fn moving(ticket: &Ticket, moves: Vec<(Duration, Move)>) -> (Through, Arc<AtomicBool>) {
+    let moved = Arc::<AtomicBool>::default();
+    let (set, last) = (moved.clone(), moves.iter().map(|&(at, _)| at).max().unwrap_or_default());
+    // The emulator makes at most one move before each status.
+    let mut left = moves.len();
+    let watch = move |status: &EmulatorStatus| {
+        left = left.saturating_sub(usize::from(status.elapsed >= last));
+        set.store(left == 0, Ordering::Relaxed);
+        false
+    };
+    (emulated(ticket, |options| options.moves = moves, watch), moved)
+}
+
+/// A socket, a ticket that leads to it, and another socket.
+pub fn plain_sockets() -> ((UdpSocket, Ticket), UdpSocket) {
+    let [far, near] = [(); 2].map(|()| UdpSocket::bind(loopback()).expect("a port is free"));
+    let addresses = vec![far.local_addr().expect("it is bound")];
+    let ticket = Ticket { key: [0; 32], secret: [0; 16], addresses, rendezvous: Vec::new() };
+    ((far, ticket), near)
+}
+
+/// A sink that counts the pictures it shows.
+pub fn counting(shown: &Arc<AtomicUsize>) -> OpenSink {
+    struct Counting(Arc<AtomicUsize>);
+    impl Sink for Counting {
+        fn show(&mut self, _: &Picture, _: Timestamp) -> Result<(), SinkError> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+    let counting = Counting(shown.clone());
+    sink(move |_| Ok(Box::new(counting)))
+}
+
+/// Waits for `is_so`; [`LIMIT`] only ends a test that hangs.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < LIMIT, "{what}: it never was");
+        thread::sleep(Duration::from_millis(10));
+    }
 }

@@ -332,7 +332,7 @@ mod tests {
             ),
             job(
                 SweepCodec::Modelled,
-                set(&[("controller", "salsify"), ("grace_period", "none"), ("queue_bytes", "1000")]),
+                set(&[("controller", "salsify"), ("grace_period", "none"), ("queue_bytes", "1000"), ("bound", "true")]),
             ),
             job(
                 SweepCodec::Functional,

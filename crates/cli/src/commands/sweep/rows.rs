@@ -121,6 +121,7 @@ const SCORES: &[(&str, Score)] = &[
     ("stall_minutes_per_hour", |scores| Some(scores.stall_minutes_per_hour)),
     ("qoe_p", |scores| scores.qoe_p),
     ("qoe_d", |scores| scores.qoe_d),
+    ("qoe_d_bound", |scores| scores.qoe_d_bound),
     ("target_smoothness_bps", |scores| scores.target_smoothness_bps),
     ("estimate_smape_percent", |scores| scores.estimate_smape_percent),
     ("estimate_accuracy", |scores| scores.estimate_accuracy),
@@ -147,6 +148,9 @@ pub fn write(path: &Path, rows: &[(&Job, Scores)]) -> Result<()> {
     output_file::write(path, |output| parquet_table::write(output, "call", columns))
 }
 
+/// The heading of the bound on QoE_d.
+const BOUND: &str = "bound";
+
 /// What the table on the terminal shows of each controller and codec: heading, digits, score.
 const SHOWN: &[(&str, usize, Score)] = &[
     ("delay p50", 0, |scores| p50(scores.video_delay_ms)),
@@ -158,6 +162,7 @@ const SHOWN: &[(&str, usize, Score)] = &[
     ("loss %", 2, |scores| scores.packet_loss.map(|loss| 100.0 * loss)),
     ("stall m/h", 1, |scores| Some(scores.stall_minutes_per_hour)),
     ("QoE_d", 2, |scores| scores.qoe_d),
+    (BOUND, 2, |scores| scores.qoe_d_bound),
     ("challenge", 1, |scores| scores.network.map(|network| network.challenge)),
     ("BoB", 1, |scores| scores.network.map(|network| network.bob)),
 ];
@@ -169,12 +174,17 @@ pub fn print(rows: &[(&Job, Scores)]) {
         groups.entry((job.name.clone(), job.codec.name())).or_default().push(scores);
     }
     let widest = groups.keys().map(|(controller, _)| controller.len()).max().unwrap_or(0).max("controller".len());
-    let headings: String = SHOWN.iter().map(|(heading, ..)| format!("{heading:>11}")).collect();
+    // Nobody misses a bound that was not asked for.
+    let shown: Vec<_> = SHOWN
+        .iter()
+        .filter(|(heading, _, score)| *heading != BOUND || rows.iter().any(|(_, scores)| score(scores).is_some()))
+        .collect();
+    let headings: String = shown.iter().map(|(heading, ..)| format!("{heading:>11}")).collect();
     say!("{:<widest$}  {:<22}{:>6}{headings}", "controller", "codec", "calls");
     for ((controller, codec), calls) in groups {
-        let values: String = SHOWN
+        let values: String = shown
             .iter()
-            .map(|(_, digits, score)| {
+            .map(|&(_, digits, score)| {
                 mean(calls.iter().filter_map(|scores| score(scores)))
                     .map_or_else(|| format!("{:>11}", "-"), |value| format!("{value:>11.digits$}"))
             })
