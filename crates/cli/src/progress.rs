@@ -1,11 +1,13 @@
 //! What a person sees: progress while a command runs, and a summary when it is done.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use lockstep_call::{Scores, SoundScores, VMAF_NOT_ASKED_FOR};
+use lockstep_control::LimitedBy;
 use lockstep_units::Bitrate;
 
 use crate::output_file;
@@ -104,6 +106,17 @@ fn share(done: u64, length: Option<u64>) -> String {
     whole.map_or_else(String::new, |length| format!("{:>3} % ", u128::from(done) * 100 / u128::from(length)))
 }
 
+/// The three limits that decided most frames, with their shares.
+fn held_back(limits: &BTreeMap<LimitedBy, f64>) -> String {
+    let mut shares: Vec<_> = limits.iter().collect();
+    shares.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    let named = shares.iter().take(3).map(|(limit, share)| {
+        let name = limit.name().replace('_', " ");
+        format!("{name} {:.0} %", 100.0 * **share)
+    });
+    if shares.is_empty() { "-".to_owned() } else { named.collect::<Vec<_>>().join("   ") }
+}
+
 fn shown(value: Option<f64>, digits: usize, unit: &str) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$} {unit}"))
 }
@@ -194,6 +207,7 @@ pub fn print_scores(scores: &Scores) {
         shown(scores.fill.map(|fill| 100.0 * fill), 0, "%"),
         shown(scores.overshoot_ratio.map(|ratio| 100.0 * ratio), 1, "%"),
     );
+    say!("held back by  {}", held_back(&scores.limited_by));
     say!(
         "smoothness    {:.1} frames/s   harmonic {}   {} freezes   longest {:.2} s   stalled {:.2} min/h",
         scores.frames_per_second,
