@@ -110,7 +110,7 @@ fn share(done: u64, length: Option<u64>) -> String {
 fn held_back(limits: &BTreeMap<LimitedBy, f64>) -> String {
     let mut shares: Vec<_> = limits.iter().collect();
     shares.sort_by(|(_, one), (_, other)| other.total_cmp(one));
-    let named = shares.iter().take(3).map(|(limit, share)| {
+    let named = shares.iter().filter(|(_, share)| **share >= 0.005).take(3).map(|(limit, share)| {
         let name = limit.name().replace('_', " ");
         format!("{name} {:.0} %", 100.0 * **share)
     });
